@@ -1,0 +1,105 @@
+//! What the system says of a process: its processor time, its memory, and the
+//! core it runs on.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::Failure;
+use crate::command;
+
+/// Which cores the processes get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Placing {
+    /// A proxy has core 0 for itself; client and upstream share core 1.
+    Apart,
+    /// One core, or no tool to choose: everybody everywhere.
+    Together,
+}
+
+impl Placing {
+    /// Apart where the machine can do it.
+    pub(super) fn choose() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        if cores > 1 && command::answers(Command::new("taskset").arg("--version")) {
+            Self::Apart
+        } else {
+            Self::Together
+        }
+    }
+
+    /// Moves this process, the client and the upstream, to its core.
+    pub(super) fn place_ourselves(self) -> Result<(), Failure> {
+        if self == Self::Together {
+            return Ok(());
+        }
+        let ourselves = std::process::id().to_string();
+        command::output(Command::new("taskset").args(["-a", "-c", "-p", "1", &ourselves])).map(drop)
+    }
+
+    /// The command that starts a proxy on the proxies' core.
+    pub(super) fn proxy(self, program: &Path) -> Command {
+        match self {
+            Self::Apart => {
+                let mut command = Command::new("taskset");
+                command.args(["-c", "0"]).arg(program);
+                command
+            }
+            Self::Together => Command::new(program),
+        }
+    }
+}
+
+/// User and system time a process has used, all threads together.
+pub(super) fn cpu_time(process: u32) -> Result<Duration, Failure> {
+    let stat = read(process, "stat")?;
+    ticks(&stat)
+        // The kernel shows hundredths of a second to user space on every Linux we run on.
+        .map(|ticks| Duration::from_millis(ticks * 10))
+        .ok_or_else(|| format!("cannot read the processor time of process {process}"))
+}
+
+/// Memory a process has in RAM now.
+pub(super) fn resident_bytes(process: u32) -> Result<u64, Failure> {
+    let status = read(process, "status")?;
+    resident(&status).ok_or_else(|| format!("cannot read the memory of process {process}"))
+}
+
+fn read(process: u32, file: &str) -> Result<String, Failure> {
+    std::fs::read_to_string(format!("/proc/{process}/{file}"))
+        .map_err(|error| format!("process {process} has gone: {error}"))
+}
+
+/// The name in brackets may hold spaces, so fields are counted after it.
+fn ticks(stat: &str) -> Option<u64> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut fields = fields.split_whitespace().skip(11);
+    let user: u64 = fields.next()?.parse().ok()?;
+    let system: u64 = fields.next()?.parse().ok()?;
+    Some(user + system)
+}
+
+fn resident(status: &str) -> Option<u64> {
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
+    let kilobytes: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kilobytes * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processor_time_is_user_and_system_together() {
+        let stat = "7 (a (b) c) S 1 2 3 4 5 6 7 8 9 10 150 50 0 0 20 0";
+        assert_eq!(ticks(stat), Some(200));
+    }
+
+    #[test]
+    fn memory_is_in_bytes() {
+        assert_eq!(
+            resident("VmPeak:  9 kB\nVmRSS:\t    2048 kB\n"),
+            Some(2 << 20)
+        );
+    }
+}

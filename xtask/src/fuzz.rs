@@ -1,0 +1,144 @@
+//! Running the fuzz targets of `fuzz/`. What a target feeds and asserts is in its own file.
+
+use std::path::{Path, PathBuf};
+
+use crate::Failure;
+use crate::command;
+use crate::workspace;
+
+/// The version this has been run with.
+const VERSION: &str = "0.13.2";
+
+/// Corpus files seed the targets that read the same bytes.
+const SEEDS: &[(&str, &[&str])] = &[
+    (
+        "anthropic_reply",
+        &[
+            "corpus/anthropic/upstream_reply",
+            "corpus/anthropic/client_reply",
+        ],
+    ),
+    (
+        "anthropic_request",
+        &[
+            "corpus/anthropic/client_request",
+            "corpus/anthropic/upstream_request",
+        ],
+    ),
+    ("sse", &["corpus/anthropic/upstream_reply"]),
+];
+
+/// `fuzz [TARGET] [--seconds N]`
+pub(crate) fn run(arguments: &[&str]) -> Result<(), Failure> {
+    let (chosen, seconds) = read(arguments)?;
+    let targets = targets()?;
+    if let Some(name) = chosen
+        && !targets.iter().any(|target| target == name)
+    {
+        return Err(format!(
+            "no fuzz target `{name}`; there are: {}",
+            targets.join(", ")
+        ));
+    }
+    have_cargo_fuzz()?;
+    for target in targets
+        .iter()
+        .filter(|target| chosen.is_none_or(|name| name == *target))
+    {
+        println!("\n=== fuzz {target} for {seconds} s");
+        let mut fuzz = workspace::cargo();
+        // Without a sanitizer the coverage flags are stable ones, so no nightly is needed.
+        // Our code forbids `unsafe`: panics and broken assertions are what we look for.
+        fuzz.args(["fuzz", "run", "--sanitizer", "none", target]);
+        fuzz.arg(format!("fuzz/corpus/{target}"));
+        std::fs::create_dir_all(workspace::root().join("fuzz/corpus").join(target))
+            .map_err(|error| format!("cannot make the corpus folder: {error}"))?;
+        fuzz.args(seeds(target));
+        fuzz.args([
+            "--",
+            &format!("-max_total_time={seconds}"),
+            "-print_final_stats=1",
+        ]);
+        command::run(&mut fuzz)?;
+    }
+    Ok(())
+}
+
+fn read<'a>(arguments: &[&'a str]) -> Result<(Option<&'a str>, u32), Failure> {
+    let (mut target, mut seconds) = (None, 60);
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        if *argument == "--seconds" {
+            seconds = rest
+                .next()
+                .and_then(|number| number.parse().ok())
+                .ok_or("`--seconds` wants a whole number")?;
+        } else if argument.starts_with('-') || target.is_some() {
+            return Err(format!(
+                "fuzz does not take `{argument}`; it takes one target and `--seconds N`"
+            ));
+        } else {
+            target = Some(*argument);
+        }
+    }
+    Ok((target, seconds))
+}
+
+/// The targets are the files: a new one needs no list.
+fn targets() -> Result<Vec<String>, Failure> {
+    let folder = workspace::root().join("fuzz/fuzz_targets");
+    let entries = std::fs::read_dir(&folder)
+        .map_err(|error| format!("cannot list `{}`: {error}", folder.display()))?;
+    let mut targets: Vec<String> = entries
+        .filter_map(Result::ok)
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
+        .filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned()))
+        .collect();
+    targets.sort();
+    Ok(targets)
+}
+
+fn seeds(target: &str) -> Vec<PathBuf> {
+    SEEDS
+        .iter()
+        .filter(|(name, _)| *name == target)
+        .flat_map(|(_, folders)| folders.iter())
+        .map(Path::new)
+        .filter(|folder| workspace::root().join(folder).is_dir())
+        .map(Path::to_path_buf)
+        .collect()
+}
+
+fn have_cargo_fuzz() -> Result<(), Failure> {
+    if command::answers(workspace::cargo().args(["fuzz", "--version"])) {
+        return Ok(());
+    }
+    println!("installing cargo-fuzz {VERSION} (first time only)");
+    command::run(workspace::cargo().args([
+        "install",
+        "cargo-fuzz",
+        "--version",
+        VERSION,
+        "--locked",
+        "--quiet",
+    ]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn target_and_time_come_in_any_order() {
+        assert_eq!(read(&[]), Ok((None, 60)));
+        assert_eq!(read(&["sse", "--seconds", "5"]), Ok((Some("sse"), 5)));
+        assert_eq!(read(&["--seconds", "5", "sse"]), Ok((Some("sse"), 5)));
+    }
+
+    #[test]
+    fn time_that_is_no_number_is_refused() {
+        assert!(read(&["--seconds", "soon"]).is_err());
+        assert!(read(&["--seconds"]).is_err());
+    }
+}

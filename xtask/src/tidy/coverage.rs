@@ -1,0 +1,199 @@
+//! Every requirement has a test that names it, by a line `/// Covers: S1-3, case 2`
+//! above the test. Whether the test is a good one is for its reader.
+
+use std::collections::BTreeSet;
+
+use super::sources::{function_name, is_test_attribute};
+use super::{File, Finding};
+
+/// One id a line, with a reminder of what it asks.
+const REQUIREMENTS: &str = include_str!("../requirements.txt");
+const REQUIREMENTS_PATH: &str = "xtask/src/requirements.txt";
+const MARK: &str = "/// Covers:";
+
+/// Finds requirements without a test, and marks that name nothing or stand on nothing.
+pub(super) fn check(files: &[File]) -> Vec<Finding> {
+    check_against(&requirements(), files)
+}
+
+struct Requirement {
+    id: String,
+    reminder: String,
+    line: usize,
+}
+
+fn requirements() -> Vec<Requirement> {
+    let read = |(index, line): (usize, &str)| {
+        let (id, reminder) = match line.strip_prefix("case ") {
+            Some(rest) => {
+                let (number, reminder) = rest.split_once(' ')?;
+                (format!("case {number}"), reminder)
+            }
+            None => {
+                let (id, reminder) = line.split_once(' ')?;
+                (id.to_owned(), reminder)
+            }
+        };
+        Some(Requirement {
+            id,
+            reminder: reminder.to_owned(),
+            line: index + 1,
+        })
+    };
+    REQUIREMENTS.lines().enumerate().filter_map(read).collect()
+}
+
+fn check_against(requirements: &[Requirement], files: &[File]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut covered = BTreeSet::new();
+    for file in files.iter().filter(|file| file.path.ends_with(".rs")) {
+        let lines: Vec<&str> = file.text.lines().collect();
+        for (index, line) in lines.iter().enumerate() {
+            if !line.trim_start().starts_with(MARK) {
+                continue;
+            }
+            if !stands_on_a_test(&lines, index) {
+                findings.push(Finding::new(
+                    &file.path,
+                    index + 1,
+                    "a `Covers` line that stands on no test",
+                    "put it in the doc comment of the test function itself",
+                ));
+                continue;
+            }
+            for id in named(&lines, index) {
+                if requirements.iter().any(|known| known.id == id) {
+                    covered.insert(id);
+                } else {
+                    findings.push(Finding::new(
+                        &file.path,
+                        index + 1,
+                        format!("no requirement `{id}`"),
+                        format!("write ids as in `{REQUIREMENTS_PATH}`: `S1-3, S1-17, case 2`"),
+                    ));
+                }
+            }
+        }
+    }
+    let missing = requirements
+        .iter()
+        .filter(|requirement| !covered.contains(&requirement.id))
+        .map(|requirement| {
+            let Requirement { id, reminder, line } = requirement;
+            Finding::new(
+                REQUIREMENTS_PATH,
+                *line,
+                format!("no test covers {id} ({reminder})"),
+                format!("write the test, or add `{MARK} {id}` above the one that shows it"),
+            )
+        });
+    findings.extend(missing);
+    findings
+}
+
+/// The ids of a mark; a line that ends in a comma goes on in the next one.
+fn named(lines: &[&str], index: usize) -> Vec<String> {
+    let mut text = lines[index].trim().trim_start_matches(MARK).to_owned();
+    let mut following = lines[index + 1..].iter();
+    while text.trim_end().ends_with(',') {
+        let Some(next) = following
+            .next()
+            .and_then(|line| line.trim().strip_prefix("///"))
+        else {
+            break;
+        };
+        text.push_str(next);
+    }
+    text.split(',')
+        .map(|id| id.trim().trim_end_matches('.').to_owned())
+        .filter(|id| !id.is_empty())
+        .collect()
+}
+
+/// Whether the doc comment and attributes around the mark belong to a test function.
+fn stands_on_a_test(lines: &[&str], index: usize) -> bool {
+    let belongs = |line: &&&str| {
+        let line = line.trim_start();
+        line.starts_with("///") || line.starts_with("#[")
+    };
+    let before = lines[..index].iter().rev().take_while(belongs);
+    let after = &lines[index..];
+    let Some(function) = after.iter().position(|line| function_name(line).is_some()) else {
+        return false;
+    };
+    // Between the mark and its function stand only attributes, which may span lines, and comments.
+    let between = &after[..function];
+    let whole = between
+        .iter()
+        .all(|line| !line.trim().is_empty() && !line.trim_start().starts_with('}'));
+    whole && before.chain(between).any(|line| is_test_attribute(line))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check_text(text: &str) -> Vec<String> {
+        let wanted = ["S1-1", "S1-2", "case 1"].map(|id| Requirement {
+            id: id.to_owned(),
+            reminder: "a reminder".to_owned(),
+            line: 1,
+        });
+        let file = File {
+            path: "a.rs".to_owned(),
+            text: text.replace("MARK", MARK),
+        };
+        check_against(&wanted, &[file])
+            .into_iter()
+            .map(|finding| finding.what)
+            .collect()
+    }
+
+    #[test]
+    fn list_holds_each_id_once_with_a_short_reminder() {
+        let known = requirements();
+        let ids: BTreeSet<&str> = known.iter().map(|known| known.id.as_str()).collect();
+        let wanted: BTreeSet<String> = (1..=44)
+            .map(|number| format!("S1-{number}"))
+            .chain((1..=17).map(|number| format!("case {number}")))
+            .collect();
+        assert_eq!(ids, wanted.iter().map(String::as_str).collect());
+        assert_eq!(known.len(), wanted.len());
+        for requirement in known {
+            let words = requirement.reminder.split(' ').count();
+            assert!((3..=6).contains(&words), "{}", requirement.reminder);
+        }
+    }
+
+    #[test]
+    fn marks_above_tests_count() {
+        let text = "\
+            MARK S1-1, case 1\n#[test]\nfn one() {}\n\n\
+            /// Why.\nMARK S1-2\n#[tokio::test(\n    start_paused = true,\n)]\nasync fn two() {}\n";
+        assert!(check_text(text).is_empty());
+    }
+
+    #[test]
+    fn long_mark_goes_on_after_a_comma() {
+        let text = "MARK S1-1,\n/// S1-2, case 1\n#[test]\nfn one() {}\n";
+        assert!(check_text(text).is_empty());
+    }
+
+    #[test]
+    fn missing_requirement_is_found_with_its_reminder() {
+        let text = "MARK S1-1, S1-2\n#[test]\nfn one() {}\n";
+        assert_eq!(check_text(text), ["no test covers case 1 (a reminder)"]);
+    }
+
+    #[test]
+    fn unknown_id_is_found() {
+        let text = "MARK S1-1, S1-2, case 1, S9-9\n#[test]\nfn one() {}\n";
+        assert_eq!(check_text(text), ["no requirement `S9-9`"]);
+    }
+
+    #[test]
+    fn mark_on_a_helper_covers_nothing() {
+        let text = "MARK S1-1, S1-2, case 1\nfn helper() {}\n\n#[test]\nfn one() {}\n";
+        assert_eq!(check_text(text).len(), 4);
+    }
+}

@@ -1,0 +1,59 @@
+//! A dialect is a source folder and a corpus folder of one name. What the
+//! captures hold is the corpus test's.
+
+use std::collections::BTreeSet;
+
+use super::Finding;
+
+/// Corpus folders that belong to no dialect: the shared values, and model text.
+const SHARED: &[&str] = &["canonical", "text"];
+
+/// Compares the dialect folders of the codec with those of the corpus.
+pub(super) fn check(sources: &BTreeSet<String>, corpus: &BTreeSet<String>) -> Vec<Finding> {
+    let without_captures = sources.difference(corpus).map(|name| {
+        Finding::new(
+            format!("crates/codec/src/dialects/{name}"),
+            1,
+            format!("dialect `{name}` has no captures"),
+            format!("add captures in `corpus/{name}/`, then run `cargo xtask bless`"),
+        )
+    });
+    let without_source = corpus
+        .difference(sources)
+        .filter(|name| !SHARED.contains(&name.as_str()))
+        .map(|name| {
+            Finding::new(
+                format!("corpus/{name}"),
+                1,
+                format!("captures of `{name}`, which no source folder reads"),
+                format!("name the folder after one in `crates/codec/src/dialects/`, not `{name}`"),
+            )
+        });
+    without_captures.chain(without_source).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check_names(sources: &[&str], corpus: &[&str]) -> Vec<String> {
+        let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        check(&set(sources), &set(corpus))
+            .into_iter()
+            .map(|finding| finding.path)
+            .collect()
+    }
+
+    #[test]
+    fn folders_of_one_name_agree() {
+        assert!(check_names(&["anthropic"], &["anthropic", "canonical", "text"]).is_empty());
+    }
+
+    #[test]
+    fn either_side_alone_is_found() {
+        assert_eq!(
+            check_names(&["anthropic", "gemini"], &["anthropic", "ollama"]),
+            ["crates/codec/src/dialects/gemini", "corpus/ollama"]
+        );
+    }
+}
