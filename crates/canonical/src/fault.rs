@@ -1,0 +1,61 @@
+//! The only error that travels to a client: a kind, a sentence that is safe to show, a hint when
+//! to try again. Each client dialect writes it in its own form.
+
+use serde::Serialize;
+
+/// What went wrong, told as a value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
+#[error("{message}")]
+pub struct Fault {
+    /// Its kind; decides the status.
+    pub kind: FaultKind,
+    /// A sentence for the person who asked.
+    pub message: String,
+    /// Seconds after which another try may succeed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_after: Option<u64>,
+}
+
+impl Fault {
+    /// A fault of this kind with this sentence.
+    pub fn new(kind: FaultKind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+            retry_after: None,
+        }
+    }
+
+    /// The caller asked for something that cannot be understood.
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::new(FaultKind::Invalid, message)
+    }
+}
+
+/// The kinds of fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FaultKind {
+    /// The request cannot be understood.
+    Invalid,
+    /// The credential is missing or refused.
+    Unauthenticated,
+    /// The caller may not do this.
+    Forbidden,
+    /// There is no such thing.
+    NotFound,
+    /// The request does not fit the present state.
+    Conflict,
+    /// The request is too large.
+    TooLarge,
+    /// Too many requests.
+    RateLimited,
+    /// The server has no room for it now.
+    Overloaded,
+    /// The provider could not be reached, or spoke nonsense.
+    Unreachable,
+    /// The provider did not answer in time.
+    TimedOut,
+    /// Something failed inside.
+    Internal,
+}

@@ -1,0 +1,124 @@
+//! What could not be carried. Nothing is dropped in silence: every border returns its losses.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+use crate::Reason;
+
+/// One loss.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// Thinking blocks stayed behind.
+    ThinkingOmitted {
+        /// How many.
+        blocks: usize,
+        /// Why.
+        reason: Reason,
+    },
+    /// A message held nothing but omitted thinking and got a short text in its place.
+    MessageFilled {
+        /// How many messages.
+        messages: usize,
+    },
+    /// A setting of the caller was changed so that the target accepts the request.
+    SettingAdapted {
+        /// The setting.
+        setting: &'static str,
+        /// What made it necessary.
+        reason: &'static str,
+    },
+    /// Tool calls and results of an open loop were told as text.
+    ToolLoopClosed {
+        /// How many calls.
+        calls: usize,
+    },
+    /// A tool-call id stands more than once in the conversation; some clients drop such calls.
+    ToolIdRepeated {
+        /// How many times an id came again.
+        ids: usize,
+    },
+}
+
+impl Loss {
+    fn parts(&self) -> (&'static str, String, Option<&'static str>) {
+        match self {
+            Self::ThinkingOmitted { blocks, reason } => {
+                ("thinking_omitted", blocks.to_string(), Some(reason.word()))
+            }
+            Self::MessageFilled { messages } => {
+                ("message_filled", messages.to_string(), Some("empty"))
+            }
+            Self::SettingAdapted { setting, reason } => {
+                ("setting_adapted", (*setting).to_owned(), Some(reason))
+            }
+            Self::ToolLoopClosed { calls } => (
+                "tool_loop_closed",
+                calls.to_string(),
+                Some("open_tool_loop"),
+            ),
+            Self::ToolIdRepeated { ids } => ("tool_id_repeated", ids.to_string(), None),
+        }
+    }
+
+    /// The losses as one header value: `thinking_omitted=2;reason=origin, ...`.
+    pub fn header(losses: &[Self]) -> String {
+        losses
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join(", ")
+    }
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (kind, value, reason) = self.parts();
+        write!(formatter, "{kind}={value}")?;
+        match reason {
+            Some(reason) => write!(formatter, ";reason={reason}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// As in reports: `{"kind":"thinking_omitted","count":2,"reason":"origin"}`.
+impl Serialize for Loss {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeMap;
+        let (kind, value, reason) = self.parts();
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("kind", kind)?;
+        match value.parse::<usize>() {
+            Ok(count) => map.serialize_entry("count", &count)?,
+            Err(_) => map.serialize_entry("setting", &value)?,
+        }
+        if let Some(reason) = reason {
+            map.serialize_entry("reason", reason)?;
+        }
+        map.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses_read_as_one_header() {
+        let losses = [
+            Loss::ThinkingOmitted {
+                blocks: 2,
+                reason: Reason::Origin,
+            },
+            Loss::SettingAdapted {
+                setting: "thinking",
+                reason: "open_tool_loop",
+            },
+        ];
+        assert_eq!(
+            Loss::header(&losses),
+            "thinking_omitted=2;reason=origin, setting_adapted=thinking;reason=open_tool_loop"
+        );
+    }
+}

@@ -1,0 +1,208 @@
+//! Thinking blocks: what names one, and where it comes from.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+/// The two kinds of block a provider signs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ThinkingKind {
+    /// Reasoning with a text (which may be empty) and a signature.
+    Thinking,
+    /// Reasoning the provider encrypted; one opaque field, no signature.
+    #[serde(rename = "redacted_thinking")]
+    Redacted,
+}
+
+/// The name of a block: SHA-256 over its kind, its whole text or data, and its signature.
+///
+/// The whole content is hashed, so blocks that share both ends and a length stay apart, and a
+/// block whose text is empty is still told from others by its signature.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BlockKey(pub [u8; 32]);
+
+impl BlockKey {
+    /// The first bytes as hex: enough for a person to follow a block through a log.
+    pub fn short(&self) -> String {
+        hex(&self.0[..8])
+    }
+}
+
+impl fmt::Debug for BlockKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "BlockKey({})", self.short())
+    }
+}
+
+/// Builds a [`BlockKey`] from pieces, in constant memory.
+#[derive(Clone)]
+pub struct KeyHasher {
+    hash: Sha256,
+    length: u64,
+}
+
+impl KeyHasher {
+    /// Starts the name of a block of this kind.
+    pub fn new(kind: ThinkingKind) -> Self {
+        let mut hash = Sha256::new();
+        hash.update(match kind {
+            ThinkingKind::Thinking => b"thinking\xff",
+            ThinkingKind::Redacted => b"redacted\xff",
+        });
+        Self { hash, length: 0 }
+    }
+
+    /// Takes the next piece of the block's text or data.
+    pub fn push(&mut self, piece: &[u8]) {
+        self.length += piece.len() as u64;
+        self.hash.update(piece);
+    }
+
+    /// Bytes of text or data taken so far.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// The name, given the signature the block ended with (empty where there is none).
+    ///
+    /// Base64 and base64url spell the same signature, and some clients change one into the other.
+    pub fn finish(mut self, signature: &str) -> BlockKey {
+        // 0xff never occurs in UTF-8, so no text can imitate the border.
+        self.hash.update([0xff]);
+        let signature = signature.trim_end_matches('=');
+        if signature.bytes().any(|byte| byte == b'-' || byte == b'_') {
+            let standard: Vec<u8> = signature
+                .bytes()
+                .map(|byte| match byte {
+                    b'-' => b'+',
+                    b'_' => b'/',
+                    other => other,
+                })
+                .collect();
+            self.hash.update(&standard);
+        } else {
+            self.hash.update(signature);
+        }
+        BlockKey(self.hash.finalize().into())
+    }
+}
+
+impl fmt::Debug for KeyHasher {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "KeyHasher({} bytes)", self.length)
+    }
+}
+
+/// A running hash of everything that stood before a block when it was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Prefix(pub [u8; 16]);
+
+impl Prefix {
+    /// The prefix that follows when one more piece is appended.
+    pub fn then(self, piece: &[u8]) -> Self {
+        let mut hash = Sha256::new();
+        hash.update(self.0);
+        hash.update(piece);
+        Self::of(hash)
+    }
+
+    /// The first sixteen bytes of a finished hash.
+    pub fn of(hash: Sha256) -> Self {
+        let full: [u8; 32] = hash.finalize().into();
+        let mut half = [0; 16];
+        half.copy_from_slice(&full[..16]);
+        Self(half)
+    }
+}
+
+/// Who made a block. Only the domain decides who may read it; the rest is recorded because some
+/// models bind their blocks more narrowly.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Origin {
+    /// The set of backends that read each other's signatures.
+    pub domain: String,
+    /// The backend that answered.
+    pub backend: String,
+    /// The model, as the backend calls it.
+    pub model: String,
+    /// A fingerprint of the credential it was asked with; empty where none was sent.
+    #[serde(skip_serializing_if = "String::is_empty", default)]
+    pub credential: String,
+}
+
+/// Lower-case hex.
+pub fn hex(bytes: &[u8]) -> String {
+    use fmt::Write;
+    bytes
+        .iter()
+        .fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(kind: ThinkingKind, text: &str, signature: &str) -> BlockKey {
+        let mut hasher = KeyHasher::new(kind);
+        hasher.push(text.as_bytes());
+        hasher.finish(signature)
+    }
+
+    #[test]
+    fn pieces_and_the_whole_have_one_name() {
+        let mut hasher = KeyHasher::new(ThinkingKind::Thinking);
+        for piece in ["Let ", "", "me ", "think"] {
+            hasher.push(piece.as_bytes());
+        }
+        assert_eq!(hasher.length(), 12);
+        assert_eq!(
+            hasher.finish("sig"),
+            key(ThinkingKind::Thinking, "Let me think", "sig")
+        );
+    }
+
+    #[test]
+    fn kind_text_and_signature_all_tell_blocks_apart() {
+        let names = [
+            key(ThinkingKind::Thinking, "a", "s"),
+            key(ThinkingKind::Redacted, "a", "s"),
+            key(ThinkingKind::Thinking, "b", "s"),
+            key(ThinkingKind::Thinking, "a", "t"),
+            key(ThinkingKind::Thinking, "as", ""),
+            key(ThinkingKind::Thinking, "", "as"),
+        ];
+        for (at, one) in names.iter().enumerate() {
+            assert!(names[at + 1..].iter().all(|other| other != one));
+        }
+    }
+
+    /// Covers: S1-13, S1-14, S1-43
+    #[test]
+    fn equal_ends_and_length_do_not_collide() {
+        let block = |middle: char| {
+            let edge = "🧠".repeat(100);
+            format!("{edge}{middle}{edge}")
+        };
+        assert_ne!(
+            key(ThinkingKind::Thinking, &block('x'), "s"),
+            key(ThinkingKind::Thinking, &block('y'), "s")
+        );
+        assert_ne!(
+            key(ThinkingKind::Thinking, &"🧠".repeat(64), "s"),
+            key(ThinkingKind::Thinking, &"🧠".repeat(65), "s")
+        );
+    }
+
+    #[test]
+    fn both_base64_alphabets_spell_one_signature() {
+        assert_eq!(
+            key(ThinkingKind::Thinking, "a", "+/+/Zg=="),
+            key(ThinkingKind::Thinking, "a", "-_-_Zg")
+        );
+    }
+}

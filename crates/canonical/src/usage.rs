@@ -1,0 +1,34 @@
+//! Token counts, each meaning the same whatever provider counted.
+
+use serde::Serialize;
+
+/// Token counts of one reply. Absent means not told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Usage {
+    /// Input tokens that were neither read from nor written to a cache.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input: Option<u64>,
+    /// Input tokens read from a cache.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_read: Option<u64>,
+    /// Input tokens written to a cache.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_write: Option<u64>,
+    /// Output tokens, thinking included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output: Option<u64>,
+    /// Output tokens spent on thinking.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thinking: Option<u64>,
+}
+
+impl Usage {
+    /// Takes a later count: what it tells replaces what was known, what it leaves out stays.
+    pub fn update(&mut self, later: Self) {
+        self.input = later.input.or(self.input);
+        self.cache_read = later.cache_read.or(self.cache_read);
+        self.cache_write = later.cache_write.or(self.cache_write);
+        self.output = later.output.or(self.output);
+        self.thinking = later.thinking.or(self.thinking);
+    }
+}

@@ -1,0 +1,173 @@
+//! What a thinking block was made under: the system text, the tools and every message before it.
+//!
+//! Newer models sign a block together with all of that. The hash here follows the same rules, so
+//! that the gateway knows before sending which blocks will not hold: `cache_control` does not
+//! count, white space does not count, and a plain string is the same as one text block.
+
+use sha2::{Digest, Sha256};
+use throughline_canonical::{BlockKey, Prefix};
+
+use super::outline::{Content, Outline};
+use crate::json::{Cursor, JsonError, Kind, slice};
+
+/// The prefixes of one request as it was sent.
+#[derive(Clone, Debug)]
+pub struct Prefixes {
+    before: Vec<Prefix>,
+    whole: Prefix,
+}
+
+impl Prefixes {
+    /// Hashes a request as it goes out.
+    pub fn read(body: &[u8], outline: &Outline) -> Self {
+        let mut buffer = Vec::new();
+        for part in [&outline.system, &outline.tools] {
+            if let Some(span) = part {
+                normalise(slice(body, span), &mut buffer);
+            }
+            buffer.push(0xff);
+        }
+        let mut hash = Sha256::new();
+        hash.update(&buffer);
+        let mut running = Prefix::of(hash);
+        let mut before = Vec::with_capacity(outline.messages.len());
+        for message in &outline.messages {
+            before.push(running);
+            buffer.clear();
+            buffer.push(message.role as u8);
+            match &message.content {
+                Content::Text(span) => {
+                    buffer.extend_from_slice(br#"{"type":"text","text":"#);
+                    buffer.extend_from_slice(slice(body, span));
+                    buffer.extend_from_slice(b",}\xff");
+                }
+                Content::Blocks(blocks) => {
+                    for block in blocks {
+                        normalise(slice(body, &block.span), &mut buffer);
+                        buffer.push(0xff);
+                    }
+                }
+                Content::Other => normalise(slice(body, &message.span), &mut buffer),
+            }
+            running = running.then(&buffer);
+        }
+        Self {
+            before,
+            whole: running,
+        }
+    }
+
+    /// What stands before a message.
+    pub fn before_message(&self, at: usize) -> Prefix {
+        self.before.get(at).copied().unwrap_or(self.whole)
+    }
+
+    /// What stands before the reply.
+    pub fn whole(&self) -> Prefix {
+        self.whole
+    }
+}
+
+/// What stands before the next thinking block of the same message.
+pub fn after_block(prefix: Prefix, block: &BlockKey) -> Prefix {
+    prefix.then(&block.0)
+}
+
+/// Copies a value without white space between its parts and without `cache_control`.
+fn normalise(value: &[u8], out: &mut Vec<u8>) {
+    let mut cursor = Cursor::new(value, value.len());
+    // The body has been checked, so this cannot fail; half a value would only make a block look
+    // as if it did not hold, and the provider has the last word on that.
+    let copied = copy(&mut cursor, value, out);
+    debug_assert!(copied.is_ok(), "{copied:?}");
+}
+
+fn copy(cursor: &mut Cursor<'_>, value: &[u8], out: &mut Vec<u8>) -> Result<(), JsonError> {
+    let mut first = true;
+    match cursor.peek()? {
+        Kind::Object => {
+            cursor.enter_object()?;
+            out.push(b'{');
+            while let Some(key) = cursor.key(&mut first)? {
+                if key == b"cache_control" {
+                    cursor.skip()?;
+                    continue;
+                }
+                out.push(b'"');
+                out.extend_from_slice(key);
+                out.extend_from_slice(b"\":");
+                copy(cursor, value, out)?;
+                out.push(b',');
+            }
+            out.push(b'}');
+        }
+        Kind::Array => {
+            cursor.enter_array()?;
+            out.push(b'[');
+            while cursor.element(&mut first)? {
+                copy(cursor, value, out)?;
+                out.push(b',');
+            }
+            out.push(b']');
+        }
+        _ => {
+            let span = cursor.skip()?;
+            out.extend_from_slice(slice(value, &span));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prefixes(body: &str) -> Prefixes {
+        Prefixes::read(
+            body.as_bytes(),
+            &Outline::read(body.as_bytes(), 32).unwrap(),
+        )
+    }
+
+    #[test]
+    fn what_providers_ignore_does_not_count() {
+        let plain = prefixes(
+            r#"{"system":[{"type":"text","text":"s"}],"messages":[{"role":"user","content":"hi"}]}"#,
+        );
+        let marked = prefixes(
+            r#"{ "messages" : [ {"content":[{"type":"text", "text":"hi","cache_control":{"type":"ephemeral"}}],"role":"user"}],
+                "system":[{"type":"text","text":"s","cache_control":{"type":"ephemeral"}}], "max_tokens": 5}"#,
+        );
+        assert_eq!(plain.whole(), marked.whole());
+    }
+
+    #[test]
+    fn what_providers_compare_counts() {
+        let base = r#"{"system":"s","tools":[{"name":"t"}],"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":[{"type":"thinking","thinking":"a","signature":"b"},{"type":"text","text":"x"}]}]}"#;
+        let whole = prefixes(base).whole();
+        for (from, to) in [
+            ("\"s\"", "\"S\""),
+            ("\"t\"", "\"u\""),
+            ("\"hi\"", "\"ho\""),
+            ("\"role\":\"user\"", "\"role\":\"assistant\""),
+            (
+                "{\"type\":\"thinking\",\"thinking\":\"a\",\"signature\":\"b\"},",
+                "",
+            ),
+        ] {
+            let changed = base.replacen(from, to, 1);
+            assert_ne!(changed, base);
+            assert_ne!(prefixes(&changed).whole(), whole, "{from}");
+        }
+    }
+
+    #[test]
+    fn a_longer_conversation_keeps_its_earlier_prefixes() {
+        let short = prefixes(r#"{"messages":[{"role":"user","content":"hi"}]}"#);
+        let long = prefixes(
+            r#"{"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"yes"}]}"#,
+        );
+        assert_eq!(long.before_message(1), short.whole());
+        assert_ne!(long.whole(), short.whole());
+    }
+}

@@ -1,0 +1,132 @@
+//! Which of a provider's errors speak of thinking blocks.
+//!
+//! The texts are the only sign: there is no error code for them. Some resellers give them another
+//! status, so the status decides only that it was a refusal.
+
+use crate::json::{Kind, each_member, text};
+
+/// A refusal of thinking.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// What the provider did not like.
+    pub kind: RefusalKind,
+    /// The block it names: message, then block, in the request it received.
+    pub at: Option<(usize, usize)>,
+}
+
+/// What the provider did not like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusalKind {
+    /// It does not read this signature, or the block was altered.
+    Signature,
+    /// The signature is good, but made in another conversation.
+    Bound,
+    /// An open tool loop does not begin with thinking.
+    MissingThinking,
+}
+
+/// Reads an error reply; none if it is about something else.
+pub fn classify(status: u16, body: &[u8]) -> Option<Refusal> {
+    if status != 400 && status != 422 && status != 429 {
+        return None;
+    }
+    let message = error_message(body)?;
+    let about_thinking = message.contains("thinking");
+    let kind = if about_thinking && message.contains("bound to a different conversation") {
+        RefusalKind::Bound
+    } else if about_thinking
+        && (message.to_ascii_lowercase().contains("signature")
+            || message.contains("cannot be modified"))
+    {
+        RefusalKind::Signature
+    } else if message.contains("Expected `thinking` or `redacted_thinking`") {
+        RefusalKind::MissingThinking
+    } else {
+        return None;
+    };
+    Some(Refusal {
+        kind,
+        at: path(&message),
+    })
+}
+
+/// `messages.3.content.0: ...`
+pub(super) fn path(text: &str) -> Option<(usize, usize)> {
+    let rest = text.strip_prefix("messages.")?;
+    let (message, rest) = rest.split_once(".content.")?;
+    let digits = rest.find(|character: char| !character.is_ascii_digit());
+    let block = &rest[..digits.unwrap_or(rest.len())];
+    Some((message.parse().ok()?, block.parse().ok()?))
+}
+
+/// The message of `{"error":{"message":...}}`.
+fn error_message(body: &[u8]) -> Option<String> {
+    let (mut error, mut message) = (None, None);
+    each_member(body, 0, |key, kind, span| {
+        if key == b"error" && kind == Kind::Object {
+            error = Some(span);
+        }
+    })
+    .ok()?;
+    each_member(body, error?.start, |key, kind, span| {
+        if key == b"message" && kind == Kind::String {
+            message = Some(text(body, &span).into_owned());
+        }
+    })
+    .ok()?;
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(status: u16, message: &str, expected: Option<(RefusalKind, Option<(usize, usize)>)>) {
+        let body = serde_json::json!({"type":"error","error":{"type":"invalid_request_error","message":message},"request_id":"req_1"});
+        let found = classify(status, body.to_string().as_bytes());
+        assert_eq!(
+            found.map(|refusal| (refusal.kind, refusal.at)),
+            expected,
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn refusals_of_thinking_are_told_from_other_errors() {
+        use RefusalKind::*;
+        check(
+            400,
+            "messages.1.content.0: Invalid `signature` in `thinking` block",
+            Some((Signature, Some((1, 0)))),
+        );
+        check(
+            429,
+            "messages.12.content.3: Invalid `signature` in `thinking` block",
+            Some((Signature, Some((12, 3)))),
+        );
+        check(
+            400,
+            "messages.1.content.0: Invalid `signature` in `thinking` block. The block is bound to a different conversation. Remove the block, or set ...",
+            Some((Bound, Some((1, 0)))),
+        );
+        check(
+            400,
+            "messages.5.content.1: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified.",
+            Some((Signature, Some((5, 1)))),
+        );
+        check(
+            400,
+            "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`.",
+            Some((MissingThinking, Some((1, 0)))),
+        );
+        check(
+            400,
+            "Invalid thinking block signature",
+            Some((Signature, None)),
+        );
+        check(400, "max_tokens: required", None);
+        check(400, "thinking.budget_tokens: must be at least 1024", None);
+        check(500, "Invalid `signature` in `thinking` block", None);
+        assert_eq!(classify(400, b"<html>"), None);
+    }
+}

@@ -1,0 +1,269 @@
+//! The edits the gateway makes to a request of this dialect. All else stays byte for byte.
+
+use std::borrow::Cow;
+
+use super::outline::{BlockKind, Content, Outline};
+use crate::json::{
+    Edits, Kind, Span, append_member, each_member, quote, remove_elements, slice, text,
+};
+
+/// What stands in a message that held nothing but thinking that may not go.
+pub const PLACEHOLDER: &str = "[reasoning omitted]";
+
+/// Takes blocks out of messages. `keep` says for each message, block by block, what stays; a
+/// message without an entry is left alone. Answers how many messages had to be filled.
+pub fn leave_out(edits: &mut Edits, outline: &Outline, keep: &[(usize, Vec<bool>)]) -> usize {
+    let mut filled = 0;
+    for (at, keep) in keep {
+        let Some(message) = outline.messages.get(*at) else {
+            continue;
+        };
+        let spans: Vec<Span> = message
+            .blocks()
+            .iter()
+            .map(|block| block.span.clone())
+            .collect();
+        if let (Some(first), Some(last)) = (spans.first(), spans.last())
+            && !remove_elements(edits, &spans, keep)
+        {
+            // Never an empty list and never a missing message: both are refused, or break the
+            // order of roles.
+            edits.replace(first.start..last.end, text_block(PLACEHOLDER));
+            filled += 1;
+        }
+    }
+    filled
+}
+
+/// Names another model.
+pub fn set_model(edits: &mut Edits, outline: &Outline, name: &str) {
+    if let Some(model) = &outline.model {
+        edits.replace(model.span.clone(), quote(name));
+    }
+}
+
+/// What becomes of the thinking setting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ThinkingEdit {
+    /// It goes as the caller wrote it.
+    Keep,
+    /// It does not go.
+    Remove,
+    /// Manual thinking with this budget.
+    Budget(u64),
+    /// The model decides.
+    Adaptive,
+    /// Off for this request.
+    Disabled,
+}
+
+/// Changes the thinking setting, and asks for bound blocks to be dropped where `drop_bound` says so.
+pub fn set_thinking(
+    edits: &mut Edits,
+    body: &[u8],
+    outline: &Outline,
+    edit: &ThinkingEdit,
+    drop_bound: bool,
+) {
+    const BINDING: &[u8] = br#"{"prefix_mismatch_behavior":"drop_block"}"#;
+    let value = match edit {
+        ThinkingEdit::Keep => match (&outline.thinking, drop_bound) {
+            (_, false) => return,
+            (Some(thinking), true) => {
+                return append_member(edits, body, &thinking.span, "block_binding", BINDING);
+            }
+            // Models that bind their blocks think adaptively when nothing is said.
+            (None, true) => br#"{"type":"adaptive"}"#.to_vec(),
+        },
+        ThinkingEdit::Remove => {
+            if let Some(thinking) = &outline.thinking {
+                let mut keep = vec![true; outline.members.len()];
+                keep[thinking.member] = false;
+                remove_elements(edits, &outline.members, &keep);
+            }
+            return;
+        }
+        ThinkingEdit::Budget(budget) => {
+            format!(r#"{{"type":"enabled","budget_tokens":{budget}}}"#).into_bytes()
+        }
+        ThinkingEdit::Adaptive => br#"{"type":"adaptive"}"#.to_vec(),
+        ThinkingEdit::Disabled => br#"{"type":"disabled"}"#.to_vec(),
+    };
+    let value = if drop_bound && *edit != ThinkingEdit::Disabled {
+        let mut with = Edits::default();
+        append_member(
+            &mut with,
+            &value,
+            &(0..value.len()),
+            "block_binding",
+            BINDING,
+        );
+        with.apply(&value)
+    } else {
+        value
+    };
+    match &outline.thinking {
+        Some(thinking) => edits.replace(thinking.span.clone(), value),
+        None => append_member(edits, body, &outline.body, "thinking", &value),
+    }
+}
+
+/// Says how much effort the model should spend.
+pub fn set_effort(edits: &mut Edits, body: &[u8], outline: &Outline, effort: &str) {
+    match &outline.output_config {
+        Some(config) => append_member(edits, body, config, "effort", &quote(effort)),
+        None => {
+            let mut config = br#"{"effort":"#.to_vec();
+            config.extend_from_slice(&quote(effort));
+            config.push(b'}');
+            append_member(edits, body, &outline.body, "output_config", &config);
+        }
+    }
+}
+
+/// Tells the calls and results of an open tool loop as text, from message `from` on, so that no
+/// loop is open. Answers how many calls were told.
+pub fn close_loop(edits: &mut Edits, body: &[u8], outline: &Outline, from: usize) -> usize {
+    let mut calls = 0;
+    for message in outline.messages.iter().skip(from) {
+        let Content::Blocks(blocks) = &message.content else {
+            continue;
+        };
+        for block in blocks {
+            let told = match block.kind {
+                BlockKind::ToolUse => {
+                    calls += 1;
+                    tell(body, &block.span, "Called tool", "name", "input")
+                }
+                BlockKind::ToolResult => {
+                    tell(body, &block.span, "Result of", "tool_use_id", "content")
+                }
+                _ => continue,
+            };
+            edits.replace(block.span.clone(), text_block(&told));
+        }
+    }
+    calls
+}
+
+fn text_block(text: &str) -> Vec<u8> {
+    let mut block = br#"{"type":"text","text":"#.to_vec();
+    block.extend_from_slice(&quote(text));
+    block.push(b'}');
+    block
+}
+
+/// One line about a call or a result: which, then its value as it stands.
+fn tell(body: &[u8], block: &Span, what: &str, name: &str, value: &str) -> String {
+    let (mut which, mut told) = (Cow::default(), Cow::default());
+    let checked = each_member(body, block.start, |key, kind, span| {
+        let value_text = match kind {
+            Kind::String => text(body, &span),
+            _ => String::from_utf8_lossy(slice(body, &span)),
+        };
+        if key == name.as_bytes() {
+            which = value_text;
+        } else if key == value.as_bytes() {
+            told = value_text;
+        }
+    });
+    debug_assert!(checked.is_ok(), "the body was checked before");
+    format!("[{what} {which}: {told}]")
+}
+
+/// The place of the model's name in a reply: in the message itself, or in the message that a
+/// `message_start` event carries. The span lies between the quotes.
+pub fn reply_model(json: &[u8]) -> Option<Span> {
+    let (mut model, mut message) = (None, None);
+    each_member(json, 0, |key, kind, span| match (key, kind) {
+        (b"model", Kind::String) => model = Some(span),
+        (b"message", Kind::Object) => message = Some(span),
+        _ => {}
+    })
+    .ok()?;
+    if let Some(message) = message {
+        each_member(json, message.start, |key, kind, span| {
+            if key == b"model" && kind == Kind::String {
+                model = Some(span);
+            }
+        })
+        .ok()?;
+    }
+    model.map(|span| span.start + 1..span.end - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn edit(body: &str, change: impl FnOnce(&mut Edits, &Outline)) -> String {
+        let outline = Outline::read(body.as_bytes(), 32).unwrap();
+        let mut edits = Edits::default();
+        change(&mut edits, &outline);
+        String::from_utf8(edits.apply(body.as_bytes())).unwrap()
+    }
+
+    fn thinking(body: &str, change: &ThinkingEdit, drop_bound: bool) -> String {
+        edit(body, |edits, outline| {
+            set_thinking(edits, body.as_bytes(), outline, change, drop_bound);
+        })
+    }
+
+    /// Covers: case 11
+    #[test]
+    fn an_emptied_message_gets_a_placeholder() {
+        let body = r#"{"messages":[{"role":"assistant","content":[ {"type":"thinking","thinking":"a"} , {"type":"thinking","thinking":"b"} ]}]}"#;
+        let edited = edit(body, |edits, outline| {
+            assert_eq!(leave_out(edits, outline, &[(0, vec![false, false])]), 1);
+        });
+        assert_eq!(
+            edited,
+            r#"{"messages":[{"role":"assistant","content":[ {"type":"text","text":"[reasoning omitted]"} ]}]}"#
+        );
+    }
+
+    #[test]
+    fn settings_change_in_their_place_only() {
+        let body = r#"{"a":1.0,"thinking":{"type":"adaptive","display":"updates"},"b":"\u00e9"}"#;
+        assert_eq!(thinking(body, &ThinkingEdit::Keep, false), body);
+        assert_eq!(
+            thinking(body, &ThinkingEdit::Budget(4095), false),
+            r#"{"a":1.0,"thinking":{"type":"enabled","budget_tokens":4095},"b":"\u00e9"}"#
+        );
+        assert_eq!(
+            thinking(body, &ThinkingEdit::Remove, false),
+            r#"{"a":1.0,"b":"\u00e9"}"#
+        );
+        assert_eq!(
+            thinking(body, &ThinkingEdit::Keep, true),
+            r#"{"a":1.0,"thinking":{"type":"adaptive","display":"updates","block_binding":{"prefix_mismatch_behavior":"drop_block"}},"b":"\u00e9"}"#
+        );
+        assert_eq!(
+            thinking("{\"a\":1}", &ThinkingEdit::Keep, true),
+            r#"{"a":1,"thinking":{"type":"adaptive","block_binding":{"prefix_mismatch_behavior":"drop_block"}}}"#
+        );
+    }
+
+    #[test]
+    fn a_closed_loop_has_no_calls() {
+        let body = r#"{"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":[{"type":"tool_use","id":"t","name":"look","input":{"k":1}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"seven"}]}]}"#;
+        let edited = edit(body, |edits, outline| {
+            assert_eq!(close_loop(edits, body.as_bytes(), outline, 1), 1);
+        });
+        assert!(edited.contains(r#"{"type":"text","text":"[Called tool look: {\"k\":1}]"}"#));
+        assert!(edited.contains(r#"{"type":"text","text":"[Result of t: seven]"}"#));
+        let outline = Outline::read(edited.as_bytes(), 32).unwrap();
+        assert_eq!(outline.open_tool_loop(), None);
+    }
+
+    #[test]
+    fn the_models_name_is_found_in_replies() {
+        let find = |json: &str| reply_model(json.as_bytes()).map(|span| json[span].to_owned());
+        assert_eq!(
+            find(r#"{"type":"message_start","message":{"content":[],"model":"glm"}}"#),
+            Some("glm".into())
+        );
+        assert_eq!(find(r#"{"id":"m","model":"glm-5"}"#), Some("glm-5".into()));
+        assert_eq!(find(r#"{"content":[{"model":"x"}]}"#), None);
+    }
+}

@@ -1,0 +1,410 @@
+//! A provider's reply, streamed or whole, as canonical events.
+
+use std::borrow::Cow;
+
+use throughline_canonical::{
+    BlockStart, Delta, EndReason, Event, Fault, FaultKind, Transformation, Usage,
+};
+
+use super::refusal;
+use crate::framing::sse::{Frame, Framer};
+use crate::json::{Cursor, JsonError, Kind, Span, each_member, inside, number, slice, text};
+
+/// Deeper than any reply; a reply that nests deeper is skipped, not followed.
+const DEPTH: usize = 256;
+
+/// Reads one reply, pushed in whatever pieces it arrives.
+#[derive(Debug)]
+pub struct ReplyReader {
+    framing: Framing,
+    reason: Option<EndReason>,
+    ended: bool,
+}
+
+#[derive(Debug)]
+enum Framing {
+    Events(Framer),
+    Whole { bytes: Vec<u8>, limit: usize },
+}
+
+impl ReplyReader {
+    /// Reads a stream of events; an event longer than `limit` bytes is skipped.
+    pub fn events(limit: usize) -> Self {
+        Self::new(Framing::Events(Framer::new(limit)))
+    }
+
+    /// Reads a whole JSON reply of at most `limit` bytes.
+    pub fn whole(limit: usize) -> Self {
+        Self::new(Framing::Whole {
+            bytes: Vec::new(),
+            limit,
+        })
+    }
+
+    fn new(framing: Framing) -> Self {
+        Self {
+            framing,
+            reason: None,
+            ended: false,
+        }
+    }
+
+    /// Whether a stream stands between two events.
+    pub fn between_events(&self) -> bool {
+        match &self.framing {
+            Framing::Events(framer) => framer.between_events(),
+            Framing::Whole { .. } => false,
+        }
+    }
+
+    /// Whether the last event has been read.
+    pub fn ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Takes the next bytes.
+    pub fn push(&mut self, bytes: &[u8], mut out: impl FnMut(Event<'_>)) {
+        let (reason, ended) = (&mut self.reason, &mut self.ended);
+        match &mut self.framing {
+            Framing::Events(framer) => framer.push(bytes, |frame, _| {
+                read_frame(frame, reason, ended, &mut out);
+            }),
+            Framing::Whole { bytes: all, limit } => {
+                let room = limit.saturating_sub(all.len());
+                all.extend_from_slice(&bytes[..bytes.len().min(room)]);
+            }
+        }
+    }
+
+    /// The bytes have ended. Every reply gets its one end here, if it has not had it.
+    pub fn finish(&mut self, mut out: impl FnMut(Event<'_>)) {
+        let (reason, ended) = (&mut self.reason, &mut self.ended);
+        match &mut self.framing {
+            Framing::Events(framer) => framer.finish(|frame, _| {
+                read_frame(frame, reason, ended, &mut out);
+            }),
+            Framing::Whole { bytes, .. } => {
+                let bytes = std::mem::take(bytes);
+                // A reply that is not JSON tells nothing; it ends as cut below.
+                if let Ok(true) = read_whole(&bytes, &mut out) {
+                    *ended = true;
+                }
+            }
+        }
+        if !self.ended {
+            self.ended = true;
+            out(Event::Ended {
+                reason: EndReason::Cut,
+            });
+        }
+    }
+}
+
+fn read_frame(
+    frame: Frame<'_>,
+    reason: &mut Option<EndReason>,
+    ended: &mut bool,
+    out: &mut impl FnMut(Event<'_>),
+) {
+    if *ended {
+        return;
+    }
+    // Broken data in one event harms that event only.
+    let _ = read_event(frame.data, reason, ended, out);
+}
+
+fn read_event(
+    data: &[u8],
+    reason: &mut Option<EndReason>,
+    ended: &mut bool,
+    out: &mut impl FnMut(Event<'_>),
+) -> Result<(), JsonError> {
+    let mut kind: &[u8] = b"";
+    let mut index = 0;
+    let mut body: Option<Span> = None;
+    let mut usage: Option<Span> = None;
+    let mut transformations: Option<Span> = None;
+    each_member(data, 0, |key, value, span| match (key, value) {
+        (b"type", Kind::String) => kind = inside(data, &span),
+        (b"index", Kind::Number) => index = number(data, &span).unwrap_or_default() as u32,
+        (b"delta" | b"content_block" | b"message" | b"error", Kind::Object) => body = Some(span),
+        (b"usage", Kind::Object) => usage = Some(span),
+        (b"input_transformations", Kind::Array) => transformations = Some(span),
+        _ => {}
+    })?;
+    match (kind, body) {
+        (b"content_block_delta", Some(delta)) => {
+            if let Some(delta) = read_delta(data, &delta)? {
+                out(Event::BlockDelta { index, delta });
+            }
+        }
+        (b"content_block_start", Some(block)) => {
+            let (block, _) = read_block(data, &block)?;
+            out(Event::BlockStarted { index, block });
+        }
+        (b"content_block_stop", _) => out(Event::BlockEnded { index }),
+        (b"message_start", Some(message)) => {
+            let head = read_message(data, &message)?;
+            head.started(data, out)?;
+        }
+        (b"message_delta", delta) => {
+            if let Some(delta) = delta {
+                each_member(data, delta.start, |key, value, span| {
+                    if key == b"stop_reason" && value == Kind::String {
+                        *reason = Some(end_reason(&text(data, &span)));
+                    }
+                })?;
+            }
+            transformed(data, transformations, out)?;
+            if let Some(usage) = usage {
+                out(Event::Usage(read_usage(data, &usage)?));
+            }
+        }
+        (b"message_stop", _) => {
+            *ended = true;
+            out(Event::Ended {
+                reason: reason.take().unwrap_or(EndReason::Stop),
+            });
+        }
+        (b"error", Some(error)) => {
+            *ended = true;
+            out(Event::Fault(read_error(data, &error)?));
+            out(Event::Ended {
+                reason: EndReason::Failed,
+            });
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Reads a whole reply. Answers whether it had an end.
+fn read_whole(json: &[u8], out: &mut impl FnMut(Event<'_>)) -> Result<bool, JsonError> {
+    let head = read_message(json, &(0..json.len()))?;
+    if let Some(error) = &head.error {
+        out(Event::Fault(read_error(json, error)?));
+        out(Event::Ended {
+            reason: EndReason::Failed,
+        });
+        return Ok(true);
+    }
+    let Some(content) = &head.content else {
+        return Ok(false);
+    };
+    head.started(json, out)?;
+    let mut cursor = Cursor::at(json, content.start, DEPTH);
+    cursor.enter_array()?;
+    let (mut first, mut index) = (true, 0);
+    while cursor.element(&mut first)? {
+        if cursor.peek()? == Kind::Object {
+            let (block, arguments) = read_block(json, &(cursor.start()..json.len()))?;
+            out(Event::BlockStarted { index, block });
+            if let Some(arguments) = arguments {
+                let delta = Delta::ToolArguments(String::from_utf8_lossy(slice(json, &arguments)));
+                out(Event::BlockDelta { index, delta });
+            }
+            out(Event::BlockEnded { index });
+        }
+        cursor.skip()?;
+        index += 1;
+    }
+    out(Event::Ended {
+        reason: match &head.stop_reason {
+            Some(span) => end_reason(&text(json, span)),
+            None => EndReason::Stop,
+        },
+    });
+    Ok(true)
+}
+
+/// The parts of a message object.
+#[derive(Default)]
+struct Head {
+    id: Option<Span>,
+    model: Option<Span>,
+    content: Option<Span>,
+    usage: Option<Span>,
+    stop_reason: Option<Span>,
+    transformations: Option<Span>,
+    error: Option<Span>,
+}
+
+impl Head {
+    fn started(&self, json: &[u8], out: &mut impl FnMut(Event<'_>)) -> Result<(), JsonError> {
+        let text = |span: &Option<Span>| match span {
+            Some(span) => text(json, span),
+            None => "".into(),
+        };
+        out(Event::MessageStarted {
+            id: text(&self.id),
+            model: text(&self.model),
+        });
+        transformed(json, self.transformations.clone(), out)?;
+        if let Some(usage) = &self.usage {
+            out(Event::Usage(read_usage(json, usage)?));
+        }
+        Ok(())
+    }
+}
+
+fn read_message(json: &[u8], message: &Span) -> Result<Head, JsonError> {
+    let mut head = Head::default();
+    each_member(json, message.start, |key, kind, span| {
+        let slot = match (key, kind) {
+            (b"id", Kind::String) => &mut head.id,
+            (b"model", Kind::String) => &mut head.model,
+            (b"content", Kind::Array) => &mut head.content,
+            (b"usage", Kind::Object) => &mut head.usage,
+            (b"stop_reason", Kind::String) => &mut head.stop_reason,
+            (b"input_transformations", Kind::Array) => &mut head.transformations,
+            (b"error", Kind::Object) => &mut head.error,
+            _ => return,
+        };
+        *slot = Some(span);
+    })?;
+    Ok(head)
+}
+
+/// A block, and the span of a tool call's input if it came whole.
+fn read_block<'a>(
+    json: &'a [u8],
+    block: &Span,
+) -> Result<(BlockStart<'a>, Option<Span>), JsonError> {
+    let mut kind: &[u8] = b"";
+    let [mut said, mut signature, mut data, mut id, mut name]: [Cow<'a, str>; 5] =
+        Default::default();
+    let mut input = None;
+    each_member(json, block.start, |key, value, span| match (key, value) {
+        (b"type", Kind::String) => kind = inside(json, &span),
+        (b"thinking" | b"text", Kind::String) => said = text(json, &span),
+        (b"signature", Kind::String) => signature = text(json, &span),
+        (b"data", Kind::String) => data = text(json, &span),
+        (b"id", Kind::String) => id = text(json, &span),
+        (b"name", Kind::String) => name = text(json, &span),
+        // A stream opens a call with an empty input and sends the rest as deltas.
+        (b"input", Kind::Object) if span.len() > 2 => input = Some(span),
+        _ => {}
+    })?;
+    let block = match kind {
+        b"thinking" => BlockStart::Thinking {
+            text: said,
+            signature,
+        },
+        b"redacted_thinking" => BlockStart::Redacted { data },
+        b"text" => BlockStart::Text { text: said },
+        b"tool_use" => return Ok((BlockStart::ToolCall { id, name }, input)),
+        other => BlockStart::Opaque {
+            name: String::from_utf8_lossy(other),
+        },
+    };
+    Ok((block, None))
+}
+
+fn read_delta<'a>(data: &'a [u8], delta: &Span) -> Result<Option<Delta<'a>>, JsonError> {
+    let mut kind: &[u8] = b"";
+    let mut value: Option<Span> = None;
+    each_member(data, delta.start, |key, found, span| match (key, found) {
+        (b"type", Kind::String) => kind = inside(data, &span),
+        (b"text" | b"thinking" | b"signature" | b"partial_json", Kind::String) => {
+            value = Some(span);
+        }
+        _ => {}
+    })?;
+    let value = || match &value {
+        Some(span) => text(data, span),
+        None => "".into(),
+    };
+    Ok(Some(match kind {
+        b"text_delta" => Delta::Text(value()),
+        b"thinking_delta" => Delta::Thinking(value()),
+        b"signature_delta" => Delta::Signature(value()),
+        b"input_json_delta" => Delta::ToolArguments(value()),
+        other => Delta::Opaque(String::from_utf8_lossy(other)),
+    }))
+}
+
+fn read_usage(json: &[u8], usage: &Span) -> Result<Usage, JsonError> {
+    let mut counts = Usage::default();
+    let mut details = None;
+    each_member(json, usage.start, |key, kind, span| match (key, kind) {
+        (b"input_tokens", Kind::Number) => counts.input = number(json, &span),
+        (b"cache_read_input_tokens", Kind::Number) => counts.cache_read = number(json, &span),
+        (b"cache_creation_input_tokens", Kind::Number) => counts.cache_write = number(json, &span),
+        (b"output_tokens", Kind::Number) => counts.output = number(json, &span),
+        (b"output_tokens_details", Kind::Object) => details = Some(span),
+        _ => {}
+    })?;
+    if let Some(details) = details {
+        each_member(json, details.start, |key, kind, span| {
+            if key == b"thinking_tokens" && kind == Kind::Number {
+                counts.thinking = number(json, &span);
+            }
+        })?;
+    }
+    Ok(counts)
+}
+
+fn read_error(json: &[u8], error: &Span) -> Result<Fault, JsonError> {
+    let (mut kind, mut message) = (FaultKind::Internal, String::new());
+    each_member(json, error.start, |key, value, span| match (key, value) {
+        (b"type", Kind::String) => {
+            kind = match inside(json, &span) {
+                b"invalid_request_error" => FaultKind::Invalid,
+                b"authentication_error" => FaultKind::Unauthenticated,
+                b"permission_error" => FaultKind::Forbidden,
+                b"not_found_error" => FaultKind::NotFound,
+                b"request_too_large" => FaultKind::TooLarge,
+                b"rate_limit_error" => FaultKind::RateLimited,
+                b"overloaded_error" => FaultKind::Overloaded,
+                b"timeout_error" => FaultKind::TimedOut,
+                _ => FaultKind::Internal,
+            };
+        }
+        (b"message", Kind::String) => message = text(json, &span).into_owned(),
+        _ => {}
+    })?;
+    Ok(Fault::new(kind, message))
+}
+
+fn transformed(
+    json: &[u8],
+    list: Option<Span>,
+    out: &mut impl FnMut(Event<'_>),
+) -> Result<(), JsonError> {
+    let Some(list) = list else {
+        return Ok(());
+    };
+    let mut cursor = Cursor::at(json, list.start, DEPTH);
+    cursor.enter_array()?;
+    let (mut first, mut transformations) = (true, Vec::new());
+    while cursor.element(&mut first)? {
+        let start = cursor.start();
+        let (mut action, mut at, mut reason) = (String::new(), None, String::new());
+        if cursor.peek()? == Kind::Object {
+            each_member(json, start, |key, kind, span| match (key, kind) {
+                (b"type", Kind::String) => action = text(json, &span).into_owned(),
+                (b"path", Kind::String) => at = refusal::path(&text(json, &span)),
+                (b"reason", Kind::String) => reason = text(json, &span).into_owned(),
+                _ => {}
+            })?;
+            transformations.push(Transformation { action, at, reason });
+        }
+        cursor.skip()?;
+    }
+    if !transformations.is_empty() {
+        out(Event::Transformed { transformations });
+    }
+    Ok(())
+}
+
+fn end_reason(word: &str) -> EndReason {
+    match word {
+        "end_turn" => EndReason::Stop,
+        "max_tokens" | "model_context_window_exceeded" => EndReason::Length,
+        "stop_sequence" => EndReason::StopSequence,
+        "tool_use" => EndReason::ToolCalls,
+        "pause_turn" => EndReason::Pause,
+        "refusal" => EndReason::Refusal,
+        other => EndReason::Other(other.to_owned()),
+    }
+}

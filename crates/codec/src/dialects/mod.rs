@@ -1,0 +1,3 @@
+//! One folder for each wire dialect. Adding one is a folder here and its captures in `corpus/`.
+
+pub mod anthropic;

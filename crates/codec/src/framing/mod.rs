@@ -1,0 +1,4 @@
+//! Cutting bytes into frames: server-sent events, and the content encodings around them.
+
+pub mod encoding;
+pub mod sse;

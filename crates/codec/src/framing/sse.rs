@@ -1,0 +1,226 @@
+//! Server-sent events, cut out of a stream of bytes however it arrives.
+//!
+//! The bytes themselves are not kept: an event that lies whole in one read is handed over where it
+//! stands, one that is split over reads is collected first.
+
+/// Cuts a stream into events.
+#[derive(Debug)]
+pub struct Framer {
+    /// The beginning of an event whose end has not arrived.
+    carry: Vec<u8>,
+    /// Bytes of the current line so far.
+    line: usize,
+    /// The last byte was a carriage return, so a line feed now belongs to the same line end.
+    after_return: bool,
+    limit: usize,
+    /// An event was longer than the limit; the rest of it is skipped.
+    skipping: bool,
+}
+
+/// One event: its name and its data, as they stand in the stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// The value of the last `event:` line, empty if there was none.
+    pub event: &'a [u8],
+    /// The value of the `data:` line; only the first of several, since no dialect here splits JSON
+    /// over lines.
+    pub data: &'a [u8],
+}
+
+impl Framer {
+    /// A framer that skips events longer than `limit` bytes.
+    pub fn new(limit: usize) -> Self {
+        Self {
+            carry: Vec::new(),
+            line: 0,
+            after_return: false,
+            limit,
+            skipping: false,
+        }
+    }
+
+    /// Whether the stream stands between two events.
+    pub fn between_events(&self) -> bool {
+        self.carry.is_empty() && self.line == 0 && !self.skipping
+    }
+
+    /// Takes the next bytes and hands over each event that is now complete, with the offset in
+    /// these bytes just behind it.
+    pub fn push(&mut self, bytes: &[u8], mut frame: impl FnMut(Frame<'_>, usize)) {
+        let mut start = 0;
+        let mut at = 0;
+        for end in memchr::memchr2_iter(b'\n', b'\r', bytes) {
+            let length = self.line + (end - at);
+            let feed_of_pair = self.after_return && bytes[end] == b'\n' && length == 0;
+            self.after_return = bytes[end] == b'\r';
+            at = end + 1;
+            self.line = 0;
+            if feed_of_pair {
+                // The second half of a line end that has been seen.
+                if self.carry.is_empty() && start == end {
+                    start = at;
+                }
+                continue;
+            }
+            if length > 0 {
+                continue;
+            }
+            let piece = &bytes[start..end];
+            start = at;
+            if self.skipping {
+                self.skipping = false;
+                self.carry.clear();
+            } else if self.carry.is_empty() {
+                hand_over(piece, at, &mut frame);
+            } else {
+                self.carry.extend_from_slice(piece);
+                hand_over(&self.carry, at, &mut frame);
+                self.carry.clear();
+            }
+        }
+        self.line += bytes.len() - at;
+        let rest = &bytes[start..];
+        if self.skipping {
+            return;
+        }
+        if self.carry.len() + rest.len() > self.limit {
+            self.skipping = true;
+            self.carry = Vec::new();
+        } else {
+            self.carry.extend_from_slice(rest);
+        }
+    }
+
+    /// The stream has ended: hands over an event that lacked only its closing blank line.
+    pub fn finish(&mut self, mut frame: impl FnMut(Frame<'_>, usize)) {
+        let carry = std::mem::take(&mut self.carry);
+        hand_over(&carry, 0, &mut frame);
+    }
+}
+
+fn hand_over(lines: &[u8], end: usize, frame: &mut impl FnMut(Frame<'_>, usize)) {
+    let (mut event, mut data) = (None, None);
+    let mut rest = lines;
+    while !rest.is_empty() {
+        let line_end = memchr::memchr2(b'\n', b'\r', rest).unwrap_or(rest.len());
+        let (line, after) = rest.split_at(line_end);
+        rest = after.get(1..).unwrap_or_default();
+        if let Some(value) = field(line, b"data") {
+            data = data.or(Some(value));
+        } else if let Some(value) = field(line, b"event") {
+            event = Some(value);
+        }
+    }
+    if event.is_some() || data.is_some() {
+        let frame_found = Frame {
+            event: event.unwrap_or_default(),
+            data: data.unwrap_or_default(),
+        };
+        frame(frame_found, end);
+    }
+}
+
+/// The value of a line, if it is of this field.
+fn field<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    let value = line.strip_prefix(name)?.strip_prefix(b":")?;
+    Some(value.strip_prefix(b" ").unwrap_or(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn frames(pieces: &[&[u8]]) -> (Vec<(String, String)>, bool) {
+        let mut framer = Framer::new(1000);
+        let mut all = Vec::new();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        for piece in pieces {
+            framer.push(piece, |frame, _| {
+                all.push((text(frame.event), text(frame.data)));
+            });
+        }
+        let between = framer.between_events();
+        framer.finish(|frame, _| {
+            all.push((text(frame.event), text(frame.data)));
+        });
+        (all, between)
+    }
+
+    fn check(stream: &str, expected: &[(&str, &str)]) {
+        let expected: Vec<_> = expected
+            .iter()
+            .map(|(event, data)| ((*event).to_owned(), (*data).to_owned()))
+            .collect();
+        for end in ["\n", "\r\n", "\r"] {
+            let stream = stream.replace('\n', end);
+            let bytes = stream.as_bytes();
+            assert_eq!(frames(&[bytes]).0, expected, "{stream:?}");
+            for cut in 0..bytes.len() {
+                assert_eq!(
+                    frames(&[&bytes[..cut], &bytes[cut..]]).0,
+                    expected,
+                    "{stream:?} cut at {cut}"
+                );
+            }
+            let single: Vec<&[u8]> = bytes.chunks(1).collect();
+            assert_eq!(frames(&single).0, expected, "{stream:?} by bytes");
+        }
+    }
+
+    #[test]
+    fn events_are_the_same_for_every_split_and_line_end() {
+        check("", &[]);
+        check("event: a\ndata: 1\n\ndata:2\n\n", &[("a", "1"), ("", "2")]);
+        check("\n\n: comment\n\nevent: a\n\n", &[("a", "")]);
+        check("id: 4\ndata: x\nevent: b\n\n", &[("b", "x")]);
+        check("event: a\nevent: ping\ndata: {\n\n", &[("ping", "{")]);
+        check("data: unfinished", &[("", "unfinished")]);
+    }
+
+    #[test]
+    fn the_place_between_events_is_known() {
+        assert!(frames(&[b"data: 1\n\n"]).1);
+        assert!(frames(&[b"data: 1\r\n\r\n"]).1);
+        assert!(frames(&[b"data: 1\r\n\r"]).1);
+        assert!(!frames(&[b"data: 1\n"]).1);
+        assert!(!frames(&[b"data: 1"]).1);
+    }
+
+    #[test]
+    fn an_event_over_the_limit_is_skipped_and_the_next_one_read() {
+        let long = format!("data: {}", "x".repeat(2000));
+        let (all, _) = frames(&[long.as_bytes(), b"yyy\n\n", b"data: 2\n\n"]);
+        assert_eq!(all, [(String::new(), "2".to_owned())]);
+    }
+
+    #[test]
+    fn offsets_stand_behind_each_event() {
+        let mut offsets = Vec::new();
+        let mut framer = Framer::new(100);
+        framer.push(b"data: 1\n\ndata: 2\n\nda", |_, end| offsets.push(end));
+        framer.push(b"ta: 3\n\nx", |_, end| offsets.push(end));
+        assert_eq!(offsets, [9, 18, 7]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_split_gives_the_same_events(
+            stream in r#"(event: [ab]\r?\n|data: [a-z]{0,4}\r?\n|\r?\n|\r|: c\n){0,20}"#,
+            cuts in proptest::collection::vec(0usize..200, 0..6),
+        ) {
+            let bytes = stream.as_bytes();
+            let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(bytes.len())).collect();
+            cuts.sort_unstable();
+            let mut pieces = Vec::new();
+            let mut start = 0;
+            for cut in cuts {
+                pieces.push(&bytes[start..cut]);
+                start = cut;
+            }
+            pieces.push(&bytes[start..]);
+            prop_assert_eq!(frames(&pieces), frames(&[bytes]));
+        }
+    }
+}

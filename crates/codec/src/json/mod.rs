@@ -1,0 +1,15 @@
+//! JSON as bytes with places in them.
+//!
+//! A request is edited in place: we look for the few spots we have to change and copy all the rest
+//! as it came. A tree of values would lose key order, number spelling and string escapes, and cost
+//! ten times as much.
+
+mod cursor;
+mod edit;
+mod string;
+
+pub use cursor::{
+    Cursor, JsonError, Kind, Span, each_member, inside, number, slice, text, validate,
+};
+pub use edit::{Edits, append_member, quote, remove_elements};
+pub use string::{decode, decode_pieces};
