@@ -28,12 +28,17 @@ pub(super) struct Load {
 /// What all rounds of one load on one way have shown.
 #[derive(Default)]
 pub(super) struct Samples {
-    /// Events a second, one number for each round.
-    pub(super) rates: Vec<f64>,
+    pub(super) rounds: Vec<Round>,
     pub(super) events: u64,
+    pub(super) proxy_cpu: Duration,
+}
+
+/// Rounds stay apart: their median is steady where one of them met a busy machine.
+#[derive(Default)]
+pub(super) struct Round {
+    pub(super) events_per_second: f64,
     pub(super) first_byte: Vec<Duration>,
     pub(super) whole: Vec<Duration>,
-    pub(super) proxy_cpu: Duration,
 }
 
 /// No single request takes longer than this.
@@ -93,19 +98,19 @@ pub(super) async fn run(
             for (place, connection) in connections.into_iter().enumerate() {
                 tasks.spawn_local(ask_until_end(connection, address, load, place, started));
             }
-            let mut events = 0;
+            let mut events: u64 = 0;
+            let mut round = Round::default();
             while let Some(result) = tasks.join_next().await {
                 let replies = result.map_err(|error| format!("a client task ended: {error}"))??;
                 for reply in replies {
                     events += u64::from(load.events);
-                    samples.first_byte.push(reply.first_byte);
-                    samples.whole.push(reply.whole);
+                    round.first_byte.push(reply.first_byte);
+                    round.whole.push(reply.whole);
                 }
             }
             samples.events += events;
-            samples
-                .rates
-                .push(events as f64 / started.elapsed().as_secs_f64());
+            round.events_per_second = events as f64 / started.elapsed().as_secs_f64();
+            samples.rounds.push(round);
             Ok(())
         })
         .await

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::load::{Load, Samples};
+use super::load::{Load, Round, Samples};
 use super::process::Placing;
 use super::upstream::Writes;
 
@@ -31,7 +31,7 @@ pub(super) fn heading(placing: Placing, rounds: u32) {
         Placing::Together => println!("Loopback; all processes share {cores} core(s)."),
     }
     println!(
-        "Rates are the median of {rounds} round(s) in turn; every reply is checked to be complete.\n"
+        "Each number is the median of {rounds} round(s) in turn; every reply is checked to be complete.\n"
     );
 }
 
@@ -45,7 +45,7 @@ pub(super) fn streaming(rows: &[Row]) {
         let rates: Vec<f64> = row
             .samples
             .iter()
-            .map(|samples| median(&samples.rates))
+            .map(|samples| median(samples.rounds.iter().map(|round| round.events_per_second)))
             .collect();
         let [direct, nginx, throughline] = rates[..] else {
             continue;
@@ -69,34 +69,40 @@ pub(super) fn streaming(rows: &[Row]) {
 /// What a proxy adds to a short request.
 pub(super) fn latency(rows: &[Row]) {
     println!(
-        "| connections | requests/s | measure | direct | nginx adds | throughline adds |\n|---:|---|---|---:|---:|---:|"
+        "| connections | requests/s | measure | direct | nginx | throughline | nginx adds | throughline adds |\n|---:|---|---|---:|---:|---:|---:|---:|"
     );
     for row in rows {
         let pace = row
             .load
             .pace
             .map_or("one after another".to_owned(), |pace| pace.to_string());
-        type Pick = fn(&Samples) -> &Vec<Duration>;
+        type Pick = fn(&Round) -> &[Duration];
         let picks: [(&str, Pick); 2] = [
-            ("first byte", |samples| &samples.first_byte),
-            ("whole reply", |samples| &samples.whole),
+            ("first byte", |round| &round.first_byte),
+            ("whole reply", |round| &round.whole),
         ];
         for (name, pick) in picks {
             for share in [50, 99] {
                 let times: Vec<Duration> = row
                     .samples
                     .iter()
-                    .map(|samples| percentile(pick(samples), share))
+                    .map(|samples| {
+                        let each = samples.rounds.iter();
+                        let each = each.map(|round| percentile(pick(round), share).as_secs_f64());
+                        Duration::from_secs_f64(median(each))
+                    })
                     .collect();
                 let [direct, nginx, throughline] = times[..] else {
                     continue;
                 };
                 println!(
-                    "| {} | {pace} | {name}, p{share} | {} | {} | {} |",
+                    "| {} | {pace} | {name}, p{share} | {} | {} | {} | {} | {} |",
                     row.load.connections,
                     microseconds(direct),
-                    microseconds(nginx.saturating_sub(direct)),
-                    microseconds(throughline.saturating_sub(direct)),
+                    microseconds(nginx),
+                    microseconds(throughline),
+                    added(direct, nginx),
+                    added(direct, throughline),
                 );
             }
         }
@@ -135,8 +141,17 @@ fn microseconds(duration: Duration) -> String {
     format!("{} µs", duration.as_micros())
 }
 
-fn median(values: &[f64]) -> f64 {
-    let mut values = values.to_vec();
+/// With its sign: a number below zero says that the run was too noisy to tell.
+fn added(direct: Duration, through: Duration) -> String {
+    if through >= direct {
+        format!("+{}", microseconds(through - direct))
+    } else {
+        format!("-{}", microseconds(direct - through))
+    }
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
     match values.len() {
@@ -159,8 +174,8 @@ mod tests {
 
     #[test]
     fn median_of_an_even_count_lies_between() {
-        assert!((median(&[4.0, 1.0, 3.0, 2.0]) - 2.5).abs() < f64::EPSILON);
-        assert!((median(&[3.0, 1.0, 2.0]) - 2.0).abs() < f64::EPSILON);
+        assert!((median([4.0, 1.0, 3.0, 2.0].into_iter()) - 2.5).abs() < f64::EPSILON);
+        assert!((median([3.0, 1.0, 2.0].into_iter()) - 2.0).abs() < f64::EPSILON);
     }
 
     #[test]
