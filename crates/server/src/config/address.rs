@@ -1,0 +1,261 @@
+//! Addresses: the one to listen on, host names, and an upstream's base URL. All by text; nothing
+//! is looked up, so a configuration reads the same without a network.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use super::diagnostic::{Trouble, shown};
+
+/// Checks that an address is `host:port` on the loopback interface.
+pub(super) fn listen(text: &str) -> Result<(), Trouble> {
+    let malformed = || {
+        Trouble::new(format!("`listen` is {}", shown(text)))
+            .expected(r#"an address and a port, as in "127.0.0.1:8484""#)
+    };
+    let (host, port) = text.rsplit_once(':').ok_or_else(malformed)?;
+    let digits = port.bytes().all(|byte| byte.is_ascii_digit());
+    if !digits || port.parse::<u16>().is_err() || !is_host(host) {
+        return Err(malformed());
+    }
+    if is_loopback(host) {
+        return Ok(());
+    }
+    // Whoever reaches the gateway spends its keys, so a public address needs keys of its own.
+    Err(Trouble::new(format!(
+        "`listen` is {}, which is not a loopback address",
+        shown(text)
+    ))
+    .expected("`localhost`, `127.0.0.1` or `[::1]`")
+    .hint(
+        "gateway keys are not available yet, so only loopback addresses can be served; \
+             put a reverse proxy in front",
+    ))
+}
+
+/// Checks that a text is a host, with or without a port; gives it in lower case.
+pub(super) fn allowed_host(text: &str) -> Result<String, Trouble> {
+    let with_port = text
+        .rsplit_once(':')
+        .filter(|(host, _)| !host.contains(':') || host.ends_with(']'));
+    let (host, port) = with_port.map_or((text, None), |(host, port)| (host, Some(port)));
+    if is_host(host) && port.is_none_or(|port| port.parse::<u16>().is_ok()) {
+        return Ok(text.to_ascii_lowercase());
+    }
+    Err(Trouble::new(format!("`allowed_hosts` has {}", shown(text)))
+        .expected(r#"a host name, with or without a port, as in "gateway.example""#))
+}
+
+/// Checks a base URL and gives origin and path prefix, ready for a dialect's path to be appended:
+/// lower-case host, no default port, no trailing `/` or `/v1`.
+pub(super) fn base_url(text: &str) -> Result<String, Trouble> {
+    let trouble = || Trouble::new(format!("`base_url` is {}", shown(text)));
+    let expected = r#"a URL as in "https://api.anthropic.com""#;
+    let Some((scheme, rest)) = text.split_once("://") else {
+        let hint = format!("did you mean `https://{text}`?");
+        let host = text.split('/').next().unwrap_or_default();
+        let looks_like_host = allowed_host(host).is_ok() && host.contains(['.', ':']);
+        let trouble = trouble().expected(expected);
+        return Err(if looks_like_host {
+            trouble.hint(hint)
+        } else {
+            trouble
+        });
+    };
+    let scheme = scheme.to_ascii_lowercase();
+    let default_port = match scheme.as_str() {
+        "https" => "443",
+        "http" => "80",
+        _ => return Err(trouble().expected("a URL that starts with `https://` or `http://`")),
+    };
+    if rest.contains(['?', '#']) {
+        return Err(trouble().expected("a URL without `?` and `#`"));
+    }
+    let (authority, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
+    if authority.contains('@') {
+        return Err(Trouble::new("`base_url` has a user or password in it")
+            .expected("a URL without `@` before the path")
+            .hint("keys go into `api_key_env`"));
+    }
+    let with_port = authority
+        .rsplit_once(':')
+        .filter(|_| !authority.ends_with(']'));
+    let (host, port) = with_port.map_or((authority, None), |(host, port)| (host, Some(port)));
+    let port_fits = port.is_none_or(|port| port.parse::<u16>().is_ok_and(|port| port > 0));
+    if !is_host(host) || !port_fits {
+        return Err(trouble().expected(expected));
+    }
+    if !path.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(trouble().expected("a path without spaces and unusual letters"));
+    }
+    let path = path.trim_end_matches('/');
+    if let Some(prefix) = path.strip_suffix("/messages") {
+        let origin = format!(
+            "{scheme}://{authority}{}",
+            prefix.strip_suffix("/v1").unwrap_or(prefix)
+        );
+        return Err(trouble().hint(format!(
+            "the path is appended by the gateway; write `{origin}`"
+        )));
+    }
+    let path = path
+        .strip_suffix("/v1")
+        .unwrap_or(path)
+        .trim_end_matches('/');
+    let port = port.filter(|port| *port != default_port);
+    let port = port.map_or(String::new(), |port| format!(":{port}"));
+    Ok(format!(
+        "{scheme}://{}{port}{path}",
+        host.to_ascii_lowercase()
+    ))
+}
+
+/// Scheme, host and port of a URL that passed [`base_url`].
+pub(super) fn origin(url: &str) -> &str {
+    let start = url.find("://").map_or(0, |at| at + "://".len());
+    url[start..].find('/').map_or(url, |at| &url[..start + at])
+}
+
+/// Does a URL that passed [`base_url`] stay on this machine?
+pub(super) fn is_local(url: &str) -> bool {
+    let authority = origin(url)
+        .split_once("://")
+        .map_or("", |(_, authority)| authority);
+    let with_port = authority
+        .rsplit_once(':')
+        .filter(|_| !authority.ends_with(']'));
+    is_loopback(with_port.map_or(authority, |(host, _)| host))
+}
+
+fn is_loopback(host: &str) -> bool {
+    let bare = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'))
+        .unwrap_or(host);
+    match bare.parse::<IpAddr>() {
+        Ok(address) => address.to_canonical().is_loopback(),
+        Err(_) => host.eq_ignore_ascii_case("localhost"),
+    }
+}
+
+/// A name, an IPv4 address, or an IPv6 address in brackets.
+fn is_host(text: &str) -> bool {
+    if let Some(address) = text.strip_prefix('[') {
+        let address = address.strip_suffix(']');
+        return address.is_some_and(|address| address.parse::<Ipv6Addr>().is_ok());
+    }
+    let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    !text.is_empty() && text.bytes().all(letter) && !text.starts_with('.') && !text.contains("..")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_addresses_can_be_served() {
+        for text in [
+            "127.0.0.1:8484",
+            "localhost:8484",
+            "[::1]:8484",
+            "127.1.2.3:0",
+            "[::ffff:127.0.0.1]:1",
+        ] {
+            assert!(listen(text).is_ok(), "{text}");
+        }
+    }
+
+    #[test]
+    fn other_addresses_cannot() {
+        for text in [
+            "0.0.0.0:8484",
+            "[::]:8484",
+            "192.168.1.2:80",
+            "example.org:80",
+            "127.0.0.1.example:80",
+            "8484",
+            ":8484",
+            "localhost",
+            "localhost:",
+            "localhost:http",
+            "localhost:+1",
+            "localhost:65536",
+            "::1:8484",
+            "[::1]",
+            "local host:1",
+            "",
+        ] {
+            assert!(listen(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn base_urls_are_normalised() {
+        for (text, normal) in [
+            (
+                "https://api.anthropic.com",
+                Some("https://api.anthropic.com"),
+            ),
+            (
+                "https://api.anthropic.com/",
+                Some("https://api.anthropic.com"),
+            ),
+            (
+                "https://api.anthropic.com/v1",
+                Some("https://api.anthropic.com"),
+            ),
+            (
+                "https://api.anthropic.com/v1/",
+                Some("https://api.anthropic.com"),
+            ),
+            (
+                "HTTPS://API.z.ai:443/api/anthropic/v1//",
+                Some("https://api.z.ai/api/anthropic"),
+            ),
+            ("http://localhost:80", Some("http://localhost")),
+            ("http://localhost:443/v10", Some("http://localhost:443/v10")),
+            ("http://[::1]:9000/x", Some("http://[::1]:9000/x")),
+            ("http://[::1]", Some("http://[::1]")),
+            ("api.anthropic.com", None),
+            ("ftp://api.anthropic.com", None),
+            ("https://", None),
+            ("https:///v1", None),
+            ("https://host:0", None),
+            ("https://host:port", None),
+            ("https://host:", None),
+            ("https://user:password@host", None),
+            ("https://host?x=1", None),
+            ("https://host/a b", None),
+            ("https://ho st", None),
+            ("https://host/v1/messages", None),
+        ] {
+            assert_eq!(base_url(text).ok().as_deref(), normal, "{text}");
+        }
+    }
+
+    #[test]
+    fn origins_end_before_the_path() {
+        for (url, start, local) in [
+            ("https://api.z.ai/api/anthropic", "https://api.z.ai", false),
+            ("http://localhost:9000", "http://localhost:9000", true),
+            ("http://[::1]:9000/x", "http://[::1]:9000", true),
+            ("http://127.0.0.1", "http://127.0.0.1", true),
+        ] {
+            assert_eq!((origin(url), is_local(url)), (start, local), "{url}");
+        }
+    }
+
+    #[test]
+    fn allowed_hosts_are_names_in_lower_case() {
+        for (text, host) in [
+            ("Gateway.example", Some("gateway.example")),
+            ("gateway.example:8443", Some("gateway.example:8443")),
+            ("[fd00::1]", Some("[fd00::1]")),
+            ("[fd00::1]:80", Some("[fd00::1]:80")),
+            ("https://gateway.example", None),
+            ("gateway.example/", None),
+            ("*", None),
+            ("a b", None),
+        ] {
+            assert_eq!(allowed_host(text).ok().as_deref(), host, "{text}");
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! The `[[backend]]` tables: reading one, and the checks that need more than one of its keys.
+
+use super::address;
+use super::diagnostic::{Report, Trouble, shown};
+use super::document::Spot;
+use super::mask;
+use super::paths::Environment;
+use super::routes;
+use super::settings::{Auth, Backend, Compat, Dialect, PASSTHROUGH, Secret, Timeouts, Word};
+use super::suggest;
+use super::values::{Located, Section, secret, unusable_key};
+
+/// The one word of the `auth` key.
+#[derive(Debug, Clone, Copy, Default)]
+struct Passthrough;
+
+impl Word for Passthrough {
+    fn of(word: &str) -> Option<Self> {
+        (word == PASSTHROUGH).then_some(Self)
+    }
+}
+
+/// Reads all backends.
+pub(super) fn read(top: Section<'_>, env: &Environment, report: &mut Report<'_>) -> Vec<Backend> {
+    let mut names: Vec<Located> = Vec::new();
+    let mut backends = Vec::new();
+    for section in top.tables("backend") {
+        let name: Option<Located> = section.required("name", report);
+        if let Some(name) = &name {
+            check_name(name, &names, report);
+            names.push(name.clone());
+        }
+        let name = name.map(|name| name.text).unwrap_or_default();
+        backends.push(read_one(section, name, env, report));
+    }
+    backends
+}
+
+/// Legal settings that may surprise.
+pub(super) fn notes(backends: &[Backend]) -> Vec<String> {
+    let keyless = backends.iter().filter(|backend| {
+        let remote = backend
+            .base_url
+            .as_deref()
+            .is_some_and(|url| !address::is_local(url));
+        remote && backend.auth == Auth::None
+    });
+    keyless
+        .map(|backend| format!("backend `{}` is called without a key", backend.name))
+        .collect()
+}
+
+fn read_one(
+    section: Section<'_>,
+    name: String,
+    env: &Environment,
+    report: &mut Report<'_>,
+) -> Backend {
+    let dialect: Option<Dialect> = section.required("dialect", report);
+    let auth = auth(section, env, report);
+    let share_caller_key = section.value("share_caller_key", report);
+    if let (true, Some(node)) = (share_caller_key, section.node("share_caller_key"))
+        && auth != Auth::Passthrough
+    {
+        let message = "`share_caller_key` is set, but this backend takes no caller's key";
+        let hint = format!("it goes with `auth = \"{PASSTHROUGH}\"`");
+        report.add(&node.spot, Trouble::new(message).hint(hint));
+    }
+    let compat = section.table("thinking_compat");
+    let mode = compat.required("mode", report);
+    let budget = compat.optional("budget", report);
+    let timeouts = section.table("timeouts");
+    let domain: Option<String> = section.optional("signature_domain", report);
+    Backend {
+        dialect: dialect.unwrap_or_default(),
+        base_url: base_url(section, dialect, report),
+        auth,
+        share_caller_key,
+        signature_domain: domain.unwrap_or_else(|| name.clone()),
+        models: models(section, report),
+        default_model: section.optional("default_model", report),
+        thinking_compat: mode.map(|mode| Compat { mode, budget }),
+        replay: section.value("replay", report),
+        retries: section.value("retries", report),
+        timeouts: Timeouts {
+            connect: timeouts.value("connect", report),
+            first_byte: timeouts.value("first_byte", report),
+            idle: timeouts.value("idle", report),
+            total: timeouts.value("total", report),
+        },
+        name,
+    }
+}
+
+fn check_name(name: &Located, earlier: &[Located], report: &mut Report<'_>) {
+    let letter =
+        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-".contains(&byte);
+    if !name.text.bytes().all(letter) {
+        let lower: String = name.text.to_ascii_lowercase().replace([' ', '.'], "-");
+        let trouble = Trouble::new(format!("`name` is {}", shown(&name.text)))
+            .expected("only `a-z`, `0-9`, `_` and `-`");
+        let fits = lower.bytes().all(letter);
+        report.add(&name.spot, trouble.meant(fits.then_some(lower.as_str())));
+    }
+    if let Some(first) = earlier.iter().find(|other| other.text == name.text) {
+        let message = format!("there are two backends {}", shown(&name.text));
+        let hint = format!("the first is at {}", report.refer(&first.spot));
+        report.add(
+            &name.spot,
+            Trouble::new(message)
+                .expected("a name of its own")
+                .hint(hint),
+        );
+    }
+}
+
+fn base_url(
+    section: Section<'_>,
+    dialect: Option<Dialect>,
+    report: &mut Report<'_>,
+) -> Option<String> {
+    let written: Option<Located> = match dialect {
+        Some(Dialect::Anthropic) => section.required("base_url", report),
+        Some(Dialect::Simulator) | None => section.optional("base_url", report),
+    };
+    let written = written?;
+    if dialect == Some(Dialect::Simulator) {
+        let message = "`base_url` has no meaning for the simulator, which is built in";
+        let hint = "take the line out, or name the dialect the upstream speaks";
+        report.add(&written.spot, Trouble::new(message).hint(hint));
+        return None;
+    }
+    match address::base_url(&written.text) {
+        Ok(url) => Some(url),
+        Err(trouble) => {
+            report.add(&written.spot, trouble);
+            None
+        }
+    }
+}
+
+fn auth(section: Section<'_>, env: &Environment, report: &mut Report<'_>) -> Auth {
+    let key: Option<Secret> = section.optional("api_key", report);
+    let variable: Option<Located> = section.optional("api_key_env", report);
+    let passthrough: Option<Passthrough> = section.optional("auth", report);
+    let from_env = variable.and_then(|variable| key_from(&variable, env, report));
+
+    let written: Vec<(&str, &Spot)> = ["api_key_env", "api_key", "auth"]
+        .into_iter()
+        .filter_map(|key| Some((key, &section.node(key)?.spot)))
+        .collect();
+    if let [(first, _), others @ ..] = written.as_slice() {
+        for (other, spot) in others {
+            let message = format!("`{other}` stands beside `{first}`");
+            let expected = "only one of `api_key_env`, `api_key` and `auth`";
+            report.add(spot, Trouble::new(message).expected(expected));
+        }
+    }
+    match (key.or(from_env), passthrough) {
+        (_, Some(Passthrough)) => Auth::Passthrough,
+        (Some(key), None) => Auth::Key(key),
+        (None, None) => Auth::None,
+    }
+}
+
+fn key_from(variable: &Located, env: &Environment, report: &mut Report<'_>) -> Option<Secret> {
+    let name = variable.text.as_str();
+    if !mask::is_variable_name(name) {
+        // Most likely the key itself; it must not appear in the message.
+        let trouble = Trouble::new("`api_key_env` is not the name of a variable")
+            .expected(r#"a name, as in "ANTHROPIC_API_KEY""#)
+            .hint("a key itself goes into `api_key`");
+        report.add(&variable.spot, trouble);
+        return None;
+    }
+    let Some(value) = env.get(name) else {
+        let known = env
+            .keys()
+            .map(String::as_str)
+            .filter(|name| name.contains("KEY"));
+        let trouble = Trouble::new(format!("environment variable `{name}` is not set"));
+        let trouble = match suggest::nearest(name, known) {
+            Some(word) => trouble.meant(Some(word)),
+            None => trouble.hint("set it where the gateway is started"),
+        };
+        report.add(&variable.spot, trouble);
+        return None;
+    };
+    let found = secret(value);
+    if found.is_none() {
+        report.add(&variable.spot, unusable_key(&format!("`{name}`")));
+    }
+    found
+}
+
+fn models(section: Section<'_>, report: &mut Report<'_>) -> Vec<(String, String)> {
+    let pairs: Vec<(Located, Located)> = section.value("models", report);
+    for (pattern, name) in &pairs {
+        routes::check_pattern(pattern, report);
+        if name.text.contains('*') {
+            let message = format!("{} is no model's name", shown(&name.text));
+            report.add(
+                &name.spot,
+                Trouble::new(message).expected("a name without `*`"),
+            );
+        }
+    }
+    pairs
+        .into_iter()
+        .map(|(pattern, name)| (pattern.text, name.text))
+        .collect()
+}
