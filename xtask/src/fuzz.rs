@@ -56,9 +56,12 @@ pub(crate) fn run(arguments: &[&str]) -> Result<(), Failure> {
         fuzz.args(seeds(target));
         fuzz.args([
             "--",
-            &format!("-max_total_time={seconds}"),
+            "-dict=fuzz/words.dict",
+            "-verbosity=0",
             "-print_final_stats=1",
+            "-max_len=8192",
         ]);
+        fuzz.arg(format!("-max_total_time={seconds}"));
         command::run(&mut fuzz)?;
     }
     Ok(())
