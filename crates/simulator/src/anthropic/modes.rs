@@ -1,0 +1,255 @@
+//! Thinking modes: what the request asks for and what its model allows.
+
+use serde_json::Value;
+
+use super::ask::{Ask, Terms};
+use super::models::{Disabled, ForcedTool, Model, Sampling};
+use super::refusal::Refusal;
+
+/// How a reply is thought out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Off,
+    Adaptive,
+    /// `enabled` with a budget.
+    Manual,
+    /// No thinking up front, notes after tool results.
+    BetweenTools,
+}
+
+/// What happens to a block whose prefix has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnMismatch {
+    Refuse,
+    Drop,
+}
+
+/// The thinking of one request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    pub(crate) mode: Mode,
+    /// Whether the client sees the text of its thinking.
+    pub(crate) shows_text: bool,
+    /// Set when the request controls the binding of its blocks.
+    pub(crate) binding: Option<OnMismatch>,
+}
+
+impl Plan {
+    /// What a request amounts to, refused or not.
+    pub(crate) fn read(ask: &Ask, model: &Model) -> Self {
+        let mode = match ask.thinking["type"].as_str() {
+            Some("adaptive") => Mode::Adaptive,
+            Some("enabled") => Mode::Manual,
+            Some("between_tools") => Mode::BetweenTools,
+            Some(_) => Mode::Off,
+            None if model.thinks_by_default => Mode::Adaptive,
+            None => Mode::Off,
+        };
+        let binding = &ask.thinking["block_binding"];
+        Self {
+            mode,
+            shows_text: match ask.thinking["display"].as_str() {
+                Some("omitted") => false,
+                Some(_) => true,
+                None => !model.omits_text,
+            },
+            binding: binding.is_object().then(|| {
+                match binding["prefix_mismatch_behavior"].as_str() {
+                    Some("drop_block") => OnMismatch::Drop,
+                    _ => OnMismatch::Refuse,
+                }
+            }),
+        }
+    }
+
+    /// Whether it thinks before its next words.
+    pub(crate) fn thinks(&self, after_results: bool) -> bool {
+        match self.mode {
+            Mode::Off => false,
+            Mode::Adaptive | Mode::Manual => true,
+            Mode::BetweenTools => after_results,
+        }
+    }
+}
+
+/// Refuses what the model does not allow.
+pub(crate) fn check(ask: &Ask, plan: &Plan, model: &Model, terms: &Terms) -> Result<(), Refusal> {
+    check_members(&ask.thinking, terms)?;
+    check_type(ask, model)?;
+    check_budget(ask)?;
+    check_forced_tool(ask, plan, model)
+}
+
+fn check_members(thinking: &Value, terms: &Terms) -> Result<(), Refusal> {
+    let members = match thinking {
+        Value::Null => return Ok(()),
+        Value::Object(members) => members,
+        _ => {
+            return Err(Refusal::invalid(
+                "thinking: Input should be a valid dictionary",
+            ));
+        }
+    };
+    let kind = thinking["type"].as_str();
+    let path = kind.map_or("thinking".to_owned(), |kind| format!("thinking.{kind}"));
+    for (key, value) in members {
+        let fits = match (key.as_str(), kind) {
+            ("type", _) => true,
+            ("budget_tokens", Some("enabled")) => true,
+            ("display", Some("adaptive" | "enabled")) => true,
+            ("block_binding", Some("adaptive" | "enabled") | None) => terms.has_binding_controls(),
+            _ => false,
+        };
+        if !fits {
+            return Err(Refusal::extra(&format!("{path}.{key}")));
+        }
+        let allowed: &[&str] = match key.as_str() {
+            // `updates` belongs to a beta.
+            "display" if terms.betas.is_empty() => &["summarized", "omitted"],
+            "display" => &["summarized", "omitted", "updates"],
+            _ => continue,
+        };
+        if !value.as_str().is_some_and(|value| allowed.contains(&value)) {
+            return Err(Refusal::invalid(format!(
+                "{path}.{key}: Input should be one of {allowed:?}"
+            )));
+        }
+    }
+    let binding = &thinking["block_binding"]["prefix_mismatch_behavior"];
+    match binding.as_str() {
+        Some("error" | "drop_block") => Ok(()),
+        None if binding.is_null() => Ok(()),
+        _ => Err(Refusal::invalid(format!(
+            "{path}.block_binding.prefix_mismatch_behavior: Input should be 'error' or 'drop_block'"
+        ))),
+    }
+}
+
+fn check_type(ask: &Ask, model: &Model) -> Result<(), Refusal> {
+    let kind = match &ask.thinking["type"] {
+        Value::Null if ask.thinking.is_null() || ask.thinking["block_binding"].is_object() => {
+            return Ok(());
+        }
+        Value::Null => return Err(Refusal::invalid("thinking.type: Field required")),
+        kind => kind.as_str().unwrap_or_default(),
+    };
+    let high_effort = matches!(ask.effort.as_deref(), Some("xhigh" | "max"));
+    let hint = match kind {
+        "adaptive" if !model.adaptive => {
+            "Use \"thinking.type.enabled\" and \"budget_tokens\" to control thinking behavior."
+        }
+        "enabled" if !model.enabled => {
+            "Use \"thinking.type.adaptive\" and \"output_config.effort\" to control thinking behavior."
+        }
+        "disabled" if model.disabled == Disabled::Refused && model.between_tools => {
+            "Use \"thinking.type.between_tools\" to turn off thinking before the first tool call."
+        }
+        "disabled" if model.disabled == Disabled::Refused => {
+            "Use \"output_config.effort\" to control thinking behavior."
+        }
+        "disabled" if model.disabled == Disabled::LowEffort && high_effort => {
+            return Err(Refusal::invalid(
+                "\"thinking.type.disabled\" is not supported for this model with \"output_config.effort\" above \"high\".",
+            ));
+        }
+        "between_tools" if !model.between_tools => {
+            "Use \"thinking.type.adaptive\" to control thinking behavior."
+        }
+        "between_tools" if high_effort => {
+            return Err(Refusal::invalid(
+                "\"thinking.type.between_tools\" requires \"output_config.effort\" to be \"low\", \"medium\" or \"high\".",
+            ));
+        }
+        "adaptive" | "enabled" | "disabled" | "between_tools" => return Ok(()),
+        other => {
+            return Err(Refusal::invalid(format!(
+                "thinking: Input tag '{other}' found using 'type' does not match any of the expected tags: 'adaptive', 'enabled', 'disabled', 'between_tools'"
+            )));
+        }
+    };
+    Err(Refusal::invalid(format!(
+        "\"thinking.type.{kind}\" is not supported for this model. {hint}"
+    )))
+}
+
+fn check_budget(ask: &Ask) -> Result<(), Refusal> {
+    if ask.thinking["type"] != "enabled" {
+        return Ok(());
+    }
+    let path = "thinking.enabled.budget_tokens";
+    let budget = match &ask.thinking["budget_tokens"] {
+        Value::Null => return Err(Refusal::invalid(format!("{path}: Field required"))),
+        budget => budget
+            .as_i64()
+            .ok_or_else(|| Refusal::invalid(format!("{path}: Input should be a valid integer")))?,
+    };
+    if budget < 1024 {
+        return Err(Refusal::invalid(format!(
+            "{path}: Input should be greater than or equal to 1024"
+        )));
+    }
+    // Token counting has no max_tokens to compare with.
+    match ask.max_tokens {
+        Some(most) if budget.unsigned_abs() >= most => Err(Refusal::invalid(
+            "`max_tokens` must be greater than `thinking.budget_tokens`.",
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn check_forced_tool(ask: &Ask, plan: &Plan, model: &Model) -> Result<(), Refusal> {
+    if !matches!(ask.tool_choice["type"].as_str(), Some("any" | "tool")) {
+        return Ok(());
+    }
+    let refused = match model.forced_tool {
+        ForcedTool::Allowed => false,
+        ForcedTool::NotWithThinking => plan.mode != Mode::Off,
+        ForcedTool::NotWithManual => plan.mode == Mode::Manual,
+        ForcedTool::Never => true,
+    };
+    if refused {
+        return Err(Refusal::invalid(
+            "Thinking may not be enabled when tool_choice forces tool use.",
+        ));
+    }
+    Ok(())
+}
+
+/// Refuses sampling parameters where they no longer exist or fight with thinking.
+pub(crate) fn check_sampling(
+    body: &serde_json::Map<String, Value>,
+    plan: &Plan,
+    model: &Model,
+    terms: &Terms,
+) -> Result<(), Refusal> {
+    for key in ["temperature", "top_p", "top_k"] {
+        let Some(value) = body.get(key) else {
+            continue;
+        };
+        if terms.is_new_version() {
+            return Err(Refusal::extra(key));
+        }
+        match model.sampling {
+            Sampling::Deprecated => {
+                return Err(Refusal::invalid(format!(
+                    "`{key}` is deprecated for this model."
+                )));
+            }
+            Sampling::WithoutThinking if plan.mode != Mode::Off => {
+                let refused = match key {
+                    "temperature" if value.as_f64() != Some(1.0) => {
+                        "`temperature` may only be set to 1 when thinking is enabled."
+                    }
+                    "top_p" if value.as_f64().is_none_or(|share| share < 0.95) => {
+                        "`top_p` must be greater than or equal to 0.95 or unset when thinking is enabled."
+                    }
+                    "top_k" => "`top_k` must be unset when thinking is enabled.",
+                    _ => continue,
+                };
+                return Err(Refusal::invalid(refused));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}

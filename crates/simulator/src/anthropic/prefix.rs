@@ -1,0 +1,172 @@
+//! The prefix a thinking block is bound to.
+//!
+//! Compared are values, not bytes: key order, white space and escapes do not
+//! count, `cache_control` never does, and a content string is its text block.
+//! Turns are a flat row of blocks, because the API merges neighbours of one role.
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use super::ask::{Ask, Turn, is_thinking, kind_of};
+use crate::signing::{Hash, hash};
+
+/// The conversation up to a point.
+#[derive(Clone, Debug)]
+pub(crate) struct Prefix {
+    /// Everything so far.
+    whole: Hash,
+    /// Within a response: what came before it, and its thinking so far. The text
+    /// and calls between two thinking blocks of one response are not bound.
+    response: Option<Hash>,
+}
+
+impl Prefix {
+    /// The prefix before the first message.
+    pub(crate) fn new(ask: &Ask) -> Self {
+        let mut hasher = Sha256::new();
+        for list in [&ask.system, &ask.tools] {
+            hasher.update((list.len() as u64).to_be_bytes());
+            list.iter().for_each(|item| feed(&mut hasher, item));
+        }
+        Self {
+            whole: hasher.finalize().into(),
+            response: None,
+        }
+    }
+
+    /// Comes to the next turn.
+    pub(crate) fn enter(&mut self, turn: &Turn) {
+        if turn.is_assistant() {
+            self.response.get_or_insert(self.whole);
+        } else {
+            self.response = None;
+        }
+        if turn.members.keys().any(|key| key != "cache_control") {
+            let members = Value::Object(turn.members.clone());
+            self.whole = hash(&[&self.whole, turn.role.as_bytes(), &digest(&members)]);
+        }
+    }
+
+    /// Goes past a block of the turn that was entered.
+    pub(crate) fn pass(&mut self, role: &str, block: &Value) {
+        let digest = digest(block);
+        self.whole = hash(&[&self.whole, role.as_bytes(), &digest]);
+        if is_thinking(block)
+            && let Some(response) = &mut self.response
+        {
+            *response = hash(&[response, &digest]);
+        }
+    }
+
+    /// Begins the reply that is being made.
+    pub(crate) fn begin_response(&mut self) {
+        self.response.get_or_insert(self.whole);
+    }
+
+    /// What a thinking block at this point is bound to.
+    pub(crate) fn here(&self) -> Hash {
+        self.response.unwrap_or(self.whole)
+    }
+
+    /// The conversation as a whole, for choices that depend on it.
+    pub(crate) fn whole(&self) -> Hash {
+        self.whole
+    }
+}
+
+fn digest(value: &Value) -> Hash {
+    let mut hasher = Sha256::new();
+    feed(&mut hasher, value);
+    hasher.finalize().into()
+}
+
+fn feed(hasher: &mut Sha256, value: &Value) {
+    let mut leaf = |tag: u8, bytes: &[u8]| {
+        hasher.update([tag]);
+        hasher.update((bytes.len() as u64).to_be_bytes());
+        hasher.update(bytes);
+    };
+    match value {
+        Value::Null => leaf(b'0', b""),
+        Value::Bool(yes) => leaf(b'b', &[u8::from(*yes)]),
+        Value::Number(number) => leaf(b'n', number.to_string().as_bytes()),
+        Value::String(text) => leaf(b's', text.as_bytes()),
+        Value::Array(items) => {
+            leaf(b'a', &(items.len() as u64).to_be_bytes());
+            items.iter().for_each(|item| feed(hasher, item));
+        }
+        Value::Object(members) => {
+            let mut members: Vec<(&String, &Value)> = members
+                .iter()
+                .filter(|(key, _)| *key != "cache_control")
+                .collect();
+            members.sort_unstable_by_key(|(key, _)| *key);
+            leaf(b'o', &(members.len() as u64).to_be_bytes());
+            for (key, member) in members {
+                feed(hasher, &Value::String(key.clone()));
+                match member {
+                    Value::String(text) if key == "content" && kind_of(value) == "tool_result" => {
+                        let block = serde_json::json!([{ "type": "text", "text": text }]);
+                        feed(hasher, &block);
+                    }
+                    _ => feed(hasher, member),
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn whole(body: Value) -> Hash {
+        let Value::Object(body) = body else {
+            panic!("an object");
+        };
+        let ask = Ask::read(body);
+        let mut prefix = Prefix::new(&ask);
+        for turn in &ask.turns {
+            prefix.enter(turn);
+            for block in &turn.blocks {
+                prefix.pass(&turn.role, block);
+            }
+        }
+        prefix.whole()
+    }
+
+    #[test]
+    fn forms_of_the_same_conversation_agree() {
+        let plain = whole(
+            json!({"system": "s", "messages": [{"role": "user", "content": "a"},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "r"}]}]}),
+        );
+        let blocks = whole(json!({
+            "system": [{"text": "s", "type": "text", "cache_control": {"type": "ephemeral"}}], "tools": [],
+            "messages": [{"content": [{"text": "a", "cache_control": {}, "type": "text"},
+                {"type": "tool_result", "tool_use_id": "t", "content": [{"type": "text", "text": "r"}]}], "role": "user"}]}));
+        assert_eq!(plain, blocks);
+    }
+
+    #[test]
+    fn different_conversations_differ() {
+        let base = json!({"system": "s", "tools": [{"name": "t"}], "messages": [
+            {"role": "user", "content": "a"}, {"role": "system", "content": "n", "output_config": {"effort": "low"}}]});
+        let mut seen = vec![whole(base.clone())];
+        for (pointer, value) in [
+            ("/system", json!("S")),
+            ("/tools/0/name", json!("u")),
+            ("/tools", json!([])),
+            ("/messages/0/content", json!("b")),
+            ("/messages/0/role", json!("system")),
+            ("/messages/1/output_config/effort", json!("high")),
+        ] {
+            let mut changed = base.clone();
+            *changed.pointer_mut(pointer).unwrap() = value;
+            let hash = whole(changed);
+            assert!(!seen.contains(&hash), "{pointer}");
+            seen.push(hash);
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! The reply on the wire: one JSON message, or the same message as events.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use crate::fault::Frame;
+use crate::style::SignatureStyle;
+
+/// A finished message.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) id: String,
+    pub(crate) model: String,
+    pub(crate) blocks: Vec<Block>,
+    pub(crate) stop_reason: &'static str,
+    pub(crate) stop_sequence: Option<String>,
+    pub(crate) usage: Usage,
+    /// Present when the request had the beta that reports them.
+    pub(crate) input_transformations: Option<Vec<Value>>,
+    pub(crate) style: SignatureStyle,
+}
+
+/// One content block.
+#[derive(Debug)]
+pub(crate) enum Block {
+    Thinking {
+        text: String,
+        signature: String,
+    },
+    Redacted {
+        data: String,
+    },
+    Text {
+        text: String,
+    },
+    ToolUse {
+        id: String,
+        name: String,
+        input: Value,
+    },
+}
+
+/// What the reply is said to have cost.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Usage {
+    pub(crate) input: usize,
+    pub(crate) output: usize,
+    pub(crate) thinking: usize,
+}
+
+impl Block {
+    /// The block as it stands in a message.
+    pub(crate) fn json(&self) -> Value {
+        match self {
+            Self::Thinking { text, signature } => {
+                json!({"type": "thinking", "thinking": text, "signature": signature})
+            }
+            Self::Redacted { data } => json!({"type": "redacted_thinking", "data": data}),
+            Self::Text { text } => json!({"type": "text", "text": text}),
+            Self::ToolUse { id, name, input } => {
+                json!({"type": "tool_use", "id": id, "name": name, "input": input})
+            }
+        }
+    }
+}
+
+impl Usage {
+    fn json(self) -> Value {
+        json!({
+            "input_tokens": self.input,
+            "cache_creation_input_tokens": 0,
+            "cache_read_input_tokens": 0,
+            "output_tokens": self.output,
+            "output_tokens_details": { "thinking_tokens": self.thinking },
+            "service_tier": "standard",
+        })
+    }
+
+    /// What is known before the first token.
+    fn json_at_start(self) -> Value {
+        json!({
+            "input_tokens": self.input,
+            "cache_creation_input_tokens": 0,
+            "cache_read_input_tokens": 0,
+            "output_tokens": 1,
+            "service_tier": "standard",
+        })
+    }
+}
+
+impl Reply {
+    /// The message as one JSON document.
+    pub(crate) fn json(&self) -> Value {
+        let content: Vec<Value> = self.blocks.iter().map(Block::json).collect();
+        self.message(&content, Some(self.stop_reason), &self.usage.json())
+    }
+
+    /// The message as events.
+    pub(crate) fn frames(&self, pings: bool) -> Vec<Frame> {
+        let mut frames = Vec::new();
+        let start = self.message(&[], None, &self.usage.json_at_start());
+        frames.push(event(&json!({"type": "message_start", "message": start})));
+        if pings {
+            frames.push(ping());
+        }
+        for (index, block) in self.blocks.iter().enumerate() {
+            self.write_block(&mut frames, index, block, pings);
+        }
+        frames.push(event(&json!({
+            "type": "message_delta",
+            "delta": {
+                "stop_reason": self.stop_reason,
+                "stop_sequence": self.stop_sequence,
+                "stop_details": null,
+            },
+            "usage": self.usage.json(),
+        })));
+        frames.push(event(&json!({"type": "message_stop"})));
+        frames
+    }
+
+    fn message(&self, content: &[Value], stop: Option<&str>, usage: &Value) -> Value {
+        let mut message = json!({
+            "id": self.id,
+            "type": "message",
+            "role": "assistant",
+            "model": self.model,
+            "content": content,
+            "stop_reason": stop,
+            "stop_sequence": stop.and(self.stop_sequence.as_deref()),
+            "stop_details": null,
+            "usage": usage,
+        });
+        if let (Some(list), Some(members)) = (&self.input_transformations, message.as_object_mut())
+        {
+            members.insert("input_transformations".to_owned(), list.clone().into());
+        }
+        message
+    }
+
+    fn write_block(&self, frames: &mut Vec<Frame>, index: usize, block: &Block, pings: bool) {
+        let start = match block {
+            Block::Thinking { signature, .. } => {
+                let early = match self.style {
+                    SignatureStyle::Start => signature.as_str(),
+                    _ => "",
+                };
+                json!({"type": "thinking", "thinking": "", "signature": early})
+            }
+            Block::Redacted { .. } => block.json(),
+            Block::Text { .. } => json!({"type": "text", "text": ""}),
+            Block::ToolUse { id, name, .. } => {
+                json!({"type": "tool_use", "id": id, "name": name, "input": {}})
+            }
+        };
+        frames.push(event(
+            &json!({"type": "content_block_start", "index": index, "content_block": start}),
+        ));
+        match block {
+            Block::Thinking { text, signature } => {
+                deltas(frames, index, "thinking_delta", "thinking", text);
+                if self.style == SignatureStyle::Late && pings {
+                    frames.push(ping());
+                }
+                if self.style != SignatureStyle::Start {
+                    let late = self.style == SignatureStyle::Late;
+                    frames.push(Frame {
+                        tokens: if late { 10 } else { 0 },
+                        ..delta(index, "signature_delta", "signature", signature)
+                    });
+                }
+            }
+            Block::Redacted { .. } => {}
+            Block::Text { text } => deltas(frames, index, "text_delta", "text", text),
+            Block::ToolUse { input, .. } => {
+                frames.push(delta(index, "input_json_delta", "partial_json", ""));
+                deltas(
+                    frames,
+                    index,
+                    "input_json_delta",
+                    "partial_json",
+                    &input.to_string(),
+                );
+            }
+        }
+        frames.push(event(
+            &json!({"type": "content_block_stop", "index": index}),
+        ));
+    }
+}
+
+/// One event: its name and its data.
+pub(crate) fn event(data: &Value) -> Frame {
+    let name = data["type"].as_str().unwrap_or_default();
+    Frame {
+        bytes: Bytes::from(format!("event: {name}\ndata: {data}\n\n")),
+        tokens: 0,
+    }
+}
+
+fn ping() -> Frame {
+    event(&json!({"type": "ping"}))
+}
+
+fn deltas(frames: &mut Vec<Frame>, index: usize, kind: &str, member: &str, text: &str) {
+    // Four characters are about one token.
+    let mut rest = text;
+    while !rest.is_empty() {
+        let end = rest.char_indices().nth(4).map_or(rest.len(), |(at, _)| at);
+        let (piece, after) = rest.split_at(end);
+        frames.push(Frame {
+            tokens: 1,
+            ..delta(index, kind, member, piece)
+        });
+        rest = after;
+    }
+}
+
+/// A delta is written by hand: a bench sends two hundred thousand of them.
+fn delta(index: usize, kind: &str, member: &str, text: &str) -> Frame {
+    let text = Value::from(text);
+    Frame {
+        bytes: Bytes::from(format!(
+            "event: content_block_delta\ndata: {{\"type\":\"content_block_delta\",\"index\":{index},\"delta\":{{\"type\":\"{kind}\",\"{member}\":{text}}}}}\n\n"
+        )),
+        tokens: 0,
+    }
+}

@@ -1,0 +1,220 @@
+//! Signatures over thinking: how they are made, opened and told apart.
+//!
+//! A signature is base64 of a payload that carries everything the verifier has
+//! to know, because the simulator keeps no conversations. What a refusal says
+//! about a bad signature belongs to the dialect.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use sha2::{Digest, Sha256};
+
+/// A SHA-256 digest.
+pub(crate) type Hash = [u8; 32];
+
+/// These three bytes are `++//` in base64: a carrier that mangles the standard
+/// alphabet breaks on every signature instead of on one in thousands.
+const MAGIC: [u8; 3] = [0xfb, 0xef, 0xff];
+const VERSION: u8 = 1;
+const HEAD: usize = MAGIC.len() + 1 + 1 + 8 + 32 + 32 + 1;
+const MAC: usize = 32;
+
+/// Hashes a list of parts so that no two different lists share an input.
+pub(crate) fn hash(parts: &[&[u8]]) -> Hash {
+    let mut hasher = Sha256::new();
+    for part in parts {
+        hasher.update((part.len() as u64).to_be_bytes());
+        hasher.update(part);
+    }
+    hasher.finalize().into()
+}
+
+/// HMAC-SHA256 (RFC 2104).
+pub(crate) fn hmac(key: &[u8], message: &[u8]) -> Hash {
+    const BLOCK: usize = 64;
+    let mut padded = [0u8; BLOCK];
+    if key.len() > BLOCK {
+        let digest: Hash = Sha256::digest(key).into();
+        padded[..digest.len()].copy_from_slice(&digest);
+    } else {
+        padded[..key.len()].copy_from_slice(key);
+    }
+    let inner = Sha256::new()
+        .chain_update(padded.map(|byte| byte ^ 0x36))
+        .chain_update(message)
+        .finalize();
+    Sha256::new()
+        .chain_update(padded.map(|byte| byte ^ 0x5c))
+        .chain_update(inner)
+        .finalize()
+        .into()
+}
+
+/// Which kind of block a payload belongs to; one cannot pass as the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A signature beside readable or omitted text.
+    Thinking = 1,
+    /// The whole of a redacted block.
+    Redacted = 2,
+}
+
+/// What a signature vouches for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Claim<'a> {
+    /// The family of the model that thought.
+    pub(crate) family: &'a str,
+    /// The text as the client sees it; empty when it is omitted or redacted.
+    pub(crate) shown: &'a str,
+    /// The reasoning itself, sealed into the payload.
+    pub(crate) hidden: &'a str,
+    /// Hash of everything that came before the block.
+    pub(crate) prefix: Hash,
+    /// Sets two blocks with equal text apart.
+    pub(crate) nonce: u64,
+}
+
+/// A signature that this identity made.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Opened {
+    pub(crate) family: String,
+    pub(crate) shown: Hash,
+    pub(crate) prefix: Hash,
+}
+
+/// Makes and opens the signatures of one identity.
+pub(crate) struct Signer {
+    key: Hash,
+}
+
+impl Signer {
+    /// The key comes from the name alone, so that two processes of one identity
+    /// read each other's blocks, as two hosts of one provider do.
+    pub(crate) fn new(identity: &str) -> Self {
+        Self {
+            key: hash(&[b"throughline simulator", identity.as_bytes()]),
+        }
+    }
+
+    /// Signs a block.
+    pub(crate) fn sign(&self, kind: Kind, claim: &Claim<'_>) -> String {
+        let family = &claim.family.as_bytes()[..claim.family.len().min(255)];
+        let nonce = claim.nonce.to_be_bytes();
+        let mut payload = Vec::with_capacity(HEAD + family.len() + claim.hidden.len() + MAC);
+        payload.extend_from_slice(&MAGIC);
+        payload.push(VERSION);
+        payload.push(kind as u8);
+        payload.extend_from_slice(&nonce);
+        payload.extend_from_slice(&hash(&[claim.shown.as_bytes()]));
+        payload.extend_from_slice(&claim.prefix);
+        payload.push(family.len() as u8);
+        payload.extend_from_slice(family);
+        for (index, block) in claim.hidden.as_bytes().chunks(32).enumerate() {
+            let counter = (index as u64).to_be_bytes();
+            let stream = hmac(&self.key, &[&b"seal"[..], &nonce, &counter].concat());
+            payload.extend(block.iter().zip(stream).map(|(byte, mask)| byte ^ mask));
+        }
+        let mac = hmac(&self.key, &payload);
+        payload.extend_from_slice(&mac);
+        STANDARD.encode(payload)
+    }
+
+    /// Opens a signature; `None` when it is malformed, altered or not ours.
+    pub(crate) fn open(&self, kind: Kind, signature: &str) -> Option<Opened> {
+        let payload = STANDARD.decode(signature).ok()?;
+        let signed = payload.len().checked_sub(MAC)?;
+        let (signed, mac) = payload.split_at_checked(signed)?;
+        if hmac(&self.key, signed) != mac {
+            return None;
+        }
+        let rest = signed.strip_prefix(&MAGIC)?;
+        let (&[version, made_as], rest) = rest.split_first_chunk()?;
+        if version != VERSION || made_as != kind as u8 {
+            return None;
+        }
+        let (_nonce, rest) = rest.split_first_chunk::<8>()?;
+        let (&shown, rest) = rest.split_first_chunk::<32>()?;
+        let (&prefix, rest) = rest.split_first_chunk::<32>()?;
+        let (&length, rest) = rest.split_first()?;
+        let family = rest.get(..usize::from(length))?;
+        Some(Opened {
+            family: String::from_utf8(family.to_vec()).ok()?,
+            shown,
+            prefix,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    fn claim(shown: &str) -> Claim<'_> {
+        Claim {
+            family: "opus-5-5",
+            shown,
+            hidden: "a longer line of reasoning than one mask block holds",
+            prefix: [7; 32],
+            nonce: 42,
+        }
+    }
+
+    #[test]
+    fn hmac_agrees_with_rfc_4231() {
+        assert_eq!(
+            hex(&hmac(b"Jefe", b"what do ya want for nothing?")),
+            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"
+        );
+        assert_eq!(
+            hex(&hmac(&[0x0b; 20], b"Hi There")),
+            "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7"
+        );
+        assert_eq!(
+            hex(&hmac(
+                &[0xaa; 131],
+                b"Test Using Larger Than Block-Size Key - Hash Key First"
+            )),
+            "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54"
+        );
+    }
+
+    #[test]
+    fn signature_opens_for_its_own_identity_only() {
+        let signature = Signer::new("one").sign(Kind::Thinking, &claim("text"));
+        let opened = Signer::new("one").open(Kind::Thinking, &signature).unwrap();
+        assert_eq!(opened.family, "opus-5-5");
+        assert_eq!(opened.prefix, [7; 32]);
+        assert_eq!(opened.shown, hash(&[b"text"]));
+        assert_eq!(Signer::new("two").open(Kind::Thinking, &signature), None);
+        assert_eq!(Signer::new("one").open(Kind::Redacted, &signature), None);
+    }
+
+    #[test]
+    fn signature_shows_the_whole_alphabet_and_padding_survives() {
+        let signature = Signer::new("one").sign(Kind::Thinking, &claim("text"));
+        assert!(signature.starts_with("++//"));
+        assert_eq!(signature.len() % 4, 0);
+        assert!(!signature.contains("reasoning"));
+    }
+
+    #[test]
+    fn any_changed_character_spoils_the_signature() {
+        let signer = Signer::new("one");
+        let signature = signer.sign(Kind::Thinking, &claim("text"));
+        for position in 0..signature.len() {
+            let mut changed = signature.clone().into_bytes();
+            changed[position] = if changed[position] == b'A' {
+                b'B'
+            } else {
+                b'A'
+            };
+            let changed = String::from_utf8(changed).unwrap();
+            assert_eq!(signer.open(Kind::Thinking, &changed), None, "{position}");
+        }
+        assert_eq!(signer.open(Kind::Thinking, ""), None);
+        assert_eq!(signer.open(Kind::Thinking, &signature[4..]), None);
+    }
+}
