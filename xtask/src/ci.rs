@@ -7,6 +7,7 @@ use crate::Failure;
 use crate::command;
 use crate::conformance;
 use crate::deny;
+use crate::fuzz;
 use crate::tidy;
 use crate::workspace;
 
@@ -37,6 +38,11 @@ const STEPS: &[Step] = &[
         name: "clippy",
         about: "cargo clippy --workspace --all-targets -- -D warnings",
         run: clippy,
+    },
+    Step {
+        name: "fuzz",
+        about: "the fuzz targets are clean; `cargo xtask fuzz` runs them",
+        run: fuzz::check,
     },
     Step {
         name: "release",

@@ -1,0 +1,240 @@
+"""The official SDK through the gateway: a tool loop with thinking, a switch, and back.
+
+What the client sees is read from the SDK's own types. What the providers really
+received is read from the simulators' recordings. Starting the processes is
+`cargo xtask conformance`'s; the addresses come by environment:
+THROUGHLINE_URL, SIM_A, SIM_B.
+"""
+
+import base64
+import json
+import os
+import sys
+import urllib.request
+import warnings
+
+import anthropic
+
+GATEWAY = os.environ["THROUGHLINE_URL"].rstrip("/")
+SIMULATORS = {
+    "a": os.environ["SIM_A"].rstrip("/"),
+    "b": os.environ["SIM_B"].rstrip("/"),
+}
+
+TOOLS = [
+    {
+        "name": "get_weather",
+        "description": "The weather in a city",
+        "input_schema": {
+            "type": "object",
+            "properties": {"city": {"type": "string"}},
+            "required": ["city"],
+        },
+    }
+]
+
+# A model that shows its thinking, and one whose blocks come with an empty text.
+SETTINGS = [
+    ("claude-sonnet-4-6", {"type": "enabled", "budget_tokens": 2048}),
+    ("claude-opus-5", {"type": "adaptive"}),
+]
+
+
+def call(method, url, body=None):
+    """Plain HTTP for what is not the SDK's: the admin API and the recordings."""
+    data = None if body is None else json.dumps(body).encode()
+    headers = {"content-type": "application/json"}
+    request = urllib.request.Request(url, data=data, method=method, headers=headers)
+    with urllib.request.urlopen(request, timeout=10) as reply:
+        return json.load(reply)
+
+
+def switch(backend):
+    answer = call("POST", f"{GATEWAY}/admin/switch", {"backend": backend})
+    assert answer["active"] == backend, answer
+
+
+def last_id(name):
+    return call("GET", f"{SIMULATORS[name]}/simulator/requests")["last"]
+
+
+class Client:
+    """The SDK, with the bytes of its last request kept for comparison."""
+
+    def __init__(self, streaming):
+        self.streaming = streaming
+        self.sent = b""
+        self.sdk = anthropic.Anthropic(
+            base_url=GATEWAY,
+            api_key="conformance",
+            # A retry would hide a failed request.
+            max_retries=0,
+            timeout=30,
+            http_client=anthropic.DefaultHttpxClient(
+                event_hooks={"request": [self.keep]}
+            ),
+        )
+
+    def keep(self, request):
+        self.sent = request.read()
+
+    def ask(self, **arguments):
+        """One request; answers the message and the response's headers."""
+        if self.streaming:
+            with self.sdk.messages.stream(**arguments) as stream:
+                kinds = [event.type for event in stream]
+                assert kinds[0] == "message_start", kinds
+                assert kinds[-1] == "message_stop", kinds
+                return stream.get_final_message(), stream.response.headers
+        raw = self.sdk.messages.with_raw_response.create(**arguments)
+        return raw.parse(), raw.headers
+
+
+class Conversation:
+    """A history as an SDK user keeps it: the reply's content goes back as it came."""
+
+    def __init__(self, client, model, thinking):
+        self.client = client
+        self.model = model
+        self.thinking = thinking
+        self.messages = []
+        # The thinking blocks each backend has made, in order.
+        self.blocks = {"a": [], "b": []}
+
+    def turn(self, backend, content):
+        """Asks, and checks what the active backend received."""
+        before = {name: last_id(name) for name in SIMULATORS}
+        self.messages.append({"role": "user", "content": content})
+        message, headers = self.client.ask(
+            model=self.model,
+            max_tokens=4096,
+            thinking=self.thinking,
+            tools=TOOLS,
+            messages=self.messages,
+        )
+        received = self.received(backend, before)
+        own = self.blocks[backend]
+        foreign = sum(map(len, self.blocks.values())) - len(own)
+        found = [
+            part(block)
+            for turn in json.loads(received)["messages"]
+            if isinstance(turn["content"], list)
+            for block in turn["content"]
+            if block["type"] in ("thinking", "redacted_thinking")
+        ]
+        assert found == own, f"{backend} received {found}, its own are {own}"
+        if foreign == 0:
+            assert received == self.client.sent, "a body with nothing to change was changed"
+        self.check_headers(headers, backend, foreign)
+
+        made = [
+            part(block.model_dump())
+            for block in message.content
+            if block.type in ("thinking", "redacted_thinking")
+        ]
+        assert made, f"{backend} did not think: {message.content}"
+        assert all(seal for _, _, seal in made), f"unsigned thinking: {made}"
+        self.blocks[backend].extend(made)
+        self.messages.append({"role": "assistant", "content": message.content})
+        return message
+
+    def received(self, backend, before):
+        """The body the active backend got; the other one must have got none."""
+        for name, url in SIMULATORS.items():
+            listed = call("GET", f"{url}/simulator/requests?after={before[name]}")
+            asked = [
+                entry
+                for entry in listed["requests"]
+                if entry["method"] == "POST" and entry["path"] == "/v1/messages"
+            ]
+            refused = [entry["refusal"] for entry in asked if entry["status"] != 200]
+            assert not refused, f"{name} refused: {refused}"
+            wanted = 1 if name == backend else 0
+            assert len(asked) == wanted, f"{name} got {len(asked)} requests, not {wanted}"
+            if asked:
+                body = base64.b64decode(asked[0]["body_base64"])
+        return body
+
+    def check_headers(self, headers, backend, foreign):
+        assert headers["x-throughline-backend"] == backend, dict(headers)
+        assert headers["x-throughline-turn"], dict(headers)
+        loss = headers.get("x-throughline-loss")
+        if foreign:
+            assert loss and f"thinking_omitted={foreign}" in loss, f"loss is {loss!r}"
+        else:
+            assert loss is None, f"loss is {loss!r}"
+
+
+def part(block):
+    """What must be equal about a thinking block, as (kind, text, seal)."""
+    if block["type"] == "redacted_thinking":
+        return ("redacted_thinking", "", block["data"])
+    return ("thinking", block["thinking"], block["signature"])
+
+
+def text_of(message):
+    return "".join(block.text for block in message.content if block.type == "text")
+
+
+def tool_loop(conversation, backend, question):
+    """Two requests: the model calls the tool, then answers from its result."""
+    message = conversation.turn(backend, question)
+    assert message.stop_reason == "tool_use", message.stop_reason
+    calls = [block for block in message.content if block.type == "tool_use"]
+    assert [call.name for call in calls] == ["get_weather"], calls
+    assert set(calls[0].input) == {"city"}, calls[0].input
+    answer = conversation.turn(
+        backend,
+        [{"type": "tool_result", "tool_use_id": calls[0].id, "content": "17 degrees"}],
+    )
+    assert answer.stop_reason == "end_turn", answer.stop_reason
+    assert "17 degrees" in text_of(answer), text_of(answer)
+
+
+def plain_turn(conversation, backend, question):
+    message = conversation.turn(backend, question)
+    assert message.stop_reason == "end_turn", message.stop_reason
+    assert text_of(message), message.content
+
+
+def there_and_back(model, thinking, streaming):
+    """Thinking of A goes to A, not to B, and to A again after the switch back."""
+    switch("a")
+    conversation = Conversation(Client(streaming), model, thinking)
+    way = "streamed" if streaming else "whole"
+    tool_loop(conversation, "a", f"Use a tool, {way}, with a redacted part.")
+    if thinking["type"] == "enabled":
+        texts = [text for kind, text, _ in conversation.blocks["a"] if kind == "thinking"]
+        assert texts and all(texts), f"thinking without text: {texts}"
+    switch("b")
+    plain_turn(conversation, "b", "And what do you make of that?")
+    switch("a")
+    plain_turn(conversation, "a", "Thank you. Is there more to say?")
+    tool_loop(conversation, "a", "Use a tool once more.")
+    switch("b")
+    tool_loop(conversation, "b", "Now you use a tool.")
+    assert {kind for kind, _, _ in conversation.blocks["a"]} == {
+        "thinking",
+        "redacted_thinking",
+    }
+
+
+def main():
+    # The SDK warns of ageing models and settings; they are what we came to try.
+    warnings.simplefilter("ignore")
+    failed = 0
+    for model, thinking in SETTINGS:
+        for streaming in (True, False):
+            name = f"{model}, {'streamed' if streaming else 'whole'}"
+            try:
+                there_and_back(model, thinking, streaming)
+                print(f"ok      {name}")
+            except (AssertionError, anthropic.AnthropicError, OSError) as failure:
+                failed += 1
+                print(f"FAILED  {name}\n        {type(failure).__name__}: {failure}")
+    print(f"conformance: {2 * len(SETTINGS) - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
