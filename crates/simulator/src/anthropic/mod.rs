@@ -74,8 +74,8 @@ async fn count_tokens(
         wishes.refuse_on_demand()?;
         let style = simulator.style(wishes.style);
         let endpoint = Endpoint::CountTokens;
-        judge(&simulator, &headers, read(&body)?, endpoint, style)?;
-        Ok(Json(json!({ "input_tokens": input_tokens(&body) })))
+        let accepted = judge(&simulator, &headers, read(&body)?, endpoint, style)?;
+        Ok(Json(json!({ "input_tokens": input_tokens(&accepted.ask) })))
     };
     match count() {
         Ok(counted) => counted.into_response(),
@@ -122,7 +122,7 @@ async fn answer(
         step: step.as_ref(),
         deltas: wishes.deltas,
         answer_model: wishes.answer_model,
-        input_tokens: input_tokens(body),
+        input_tokens: input_tokens(&accepted.ask),
     };
     let reply = composer.compose(&accepted.ask, accepted.verified);
     let stream = accepted.ask.stream;
@@ -239,8 +239,11 @@ fn scenario_step(simulator: &Simulator, body: &Map<String, Value>) -> Option<Ste
     progress.next(&ask.model, &compose::last_said(&ask))
 }
 
-fn input_tokens(body: &Bytes) -> usize {
-    body.len().div_ceil(4)
+/// What the model reads, whatever else the body says.
+fn input_tokens(ask: &Ask) -> usize {
+    let blocks = ask.turns.iter().flat_map(|turn| &turn.blocks);
+    let read = ask.system.iter().chain(&ask.tools).chain(blocks);
+    read.map(|part| compose::tokens(&part.to_string())).sum()
 }
 
 fn slices(bytes: &Bytes) -> Vec<Frame> {
