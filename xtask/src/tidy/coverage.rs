@@ -62,7 +62,7 @@ fn check_against(requirements: &[Requirement], files: &[File]) -> Vec<Finding> {
                 continue;
             }
             for id in named(&lines, index) {
-                if requirements.iter().any(|known| known.id == id) {
+                if requirements.iter().any(|known| known.id == id) || is_of_later_work(&id) {
                     covered.insert(id);
                 } else {
                     findings.push(Finding::new(
@@ -89,6 +89,21 @@ fn check_against(requirements: &[Requirement], files: &[File]) -> Vec<Finding> {
         });
     findings.extend(missing);
     findings
+}
+
+/// Ids that may be named already, though no test has to name them yet.
+fn is_of_later_work(id: &str) -> bool {
+    let Some((family, number)) = id.rsplit_once(['-', ' ']) else {
+        return false;
+    };
+    let Ok(number) = number.parse::<u32>() else {
+        return false;
+    };
+    match family {
+        "case" => (18..=48).contains(&number),
+        "S0" | "S2" | "S3" | "S4" | "X" => number > 0,
+        _ => false,
+    }
 }
 
 /// The ids of a mark; a line that ends in a comma goes on in the next one.
@@ -189,6 +204,14 @@ mod tests {
     fn unknown_id_is_found() {
         let text = "MARK S1-1, S1-2, case 1, S9-9\n#[test]\nfn one() {}\n";
         assert_eq!(check_text(text), ["no requirement `S9-9`"]);
+    }
+
+    #[test]
+    fn id_of_later_work_may_be_named() {
+        let text = "MARK S1-1, S1-2, case 1, case 36, S0-20, X-13\n#[test]\nfn one() {}\n";
+        assert!(check_text(text).is_empty());
+        let text = "MARK S1-1, S1-2, case 1, case 49, S1-45, case x\n#[test]\nfn one() {}\n";
+        assert_eq!(check_text(text).len(), 3);
     }
 
     #[test]

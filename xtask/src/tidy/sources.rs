@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn test_prefix_is_found_only_on_tests() {
+    fn prefix_is_found_only_on_tests() {
         let prefix = "test_";
         let text = format!(
             "//! Here.\n#[tokio::test(start_paused = true)]\nasync fn {prefix}one() {{}}\nfn {prefix}server() {{}}\n"
