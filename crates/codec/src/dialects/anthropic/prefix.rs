@@ -7,7 +7,7 @@
 use sha2::{Digest, Sha256};
 use throughline_canonical::{BlockKey, Prefix};
 
-use super::outline::{Content, Outline};
+use super::outline::{Content, Message, Outline};
 use crate::json::{Cursor, JsonError, Kind, slice};
 
 /// The prefixes of one request as it was sent.
@@ -34,21 +34,7 @@ impl Prefixes {
         for message in &outline.messages {
             before.push(running);
             buffer.clear();
-            buffer.push(message.role as u8);
-            match &message.content {
-                Content::Text(span) => {
-                    buffer.extend_from_slice(br#"{"type":"text","text":"#);
-                    buffer.extend_from_slice(slice(body, span));
-                    buffer.extend_from_slice(b",}\xff");
-                }
-                Content::Blocks(blocks) => {
-                    for block in blocks {
-                        normalise(slice(body, &block.span), &mut buffer);
-                        buffer.push(0xff);
-                    }
-                }
-                Content::Other => normalise(slice(body, &message.span), &mut buffer),
-            }
+            normalise_message(body, message, &mut buffer);
             running = running.then(&buffer);
         }
         Self {
@@ -73,8 +59,27 @@ pub fn after_block(prefix: Prefix, block: &BlockKey) -> Prefix {
     prefix.then(&block.0)
 }
 
+/// Copies who speaks and what is said, in the form that counts.
+pub fn normalise_message(body: &[u8], message: &Message, out: &mut Vec<u8>) {
+    out.push(message.role as u8);
+    match &message.content {
+        Content::Text(span) => {
+            out.extend_from_slice(br#"{"type":"text","text":"#);
+            out.extend_from_slice(slice(body, span));
+            out.extend_from_slice(b",}\xff");
+        }
+        Content::Blocks(blocks) => {
+            for block in blocks {
+                normalise(slice(body, &block.span), out);
+                out.push(0xff);
+            }
+        }
+        Content::Other => normalise(slice(body, &message.span), out),
+    }
+}
+
 /// Copies a value without white space between its parts and without `cache_control`.
-fn normalise(value: &[u8], out: &mut Vec<u8>) {
+pub fn normalise(value: &[u8], out: &mut Vec<u8>) {
     let mut cursor = Cursor::new(value, value.len());
     // The body has been checked, so this cannot fail; half a value would only make a block look
     // as if it did not hold, and the provider has the last word on that.

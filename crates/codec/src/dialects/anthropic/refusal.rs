@@ -36,6 +36,7 @@ pub fn classify(status: u16, body: &[u8]) -> Option<Refusal> {
         RefusalKind::Bound
     } else if about_thinking
         && (message.to_ascii_lowercase().contains("signature")
+            || message.contains("Invalid `data`")
             || message.contains("cannot be modified"))
     {
         RefusalKind::Signature

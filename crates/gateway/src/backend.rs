@@ -1,0 +1,178 @@
+//! A backend: where it is, how to speak to it, and whose signatures it reads.
+
+use std::time::Duration;
+
+use http::Uri;
+use throughline_canonical::thinking::hex;
+
+use crate::upstream::Client;
+
+/// One configured backend.
+#[derive(Debug)]
+pub struct Backend {
+    /// Its name.
+    pub name: String,
+    /// The dialect it speaks.
+    pub dialect: &'static str,
+    /// Where it is, without a trailing slash or version.
+    pub base_url: String,
+    /// Backends of one domain read each other's signatures.
+    pub domain: String,
+    /// The credential it gets.
+    pub auth: Auth,
+    /// Whether a caller's key may come here after a switch from elsewhere.
+    pub share_caller_key: bool,
+    /// Names of models, as patterns, and what they are called here.
+    pub models: Vec<(String, String)>,
+    /// The model to use where nobody named one.
+    pub default_model: Option<String>,
+    /// How the thinking setting has to be changed.
+    pub compat: Option<Compat>,
+    /// How much of the past goes back.
+    pub replay: Replay,
+    /// Further tries after 429 and 5xx.
+    pub retries: u32,
+    /// How long to wait.
+    pub timeouts: Timeouts,
+    /// The connections to it; no other backend shares them.
+    pub client: Client,
+}
+
+/// The credential a backend gets.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Auth {
+    /// None, not even the caller's.
+    None,
+    /// This key, in place of the caller's.
+    Key(String),
+    /// The caller's own.
+    Passthrough,
+}
+
+impl std::fmt::Debug for Auth {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            Self::None => "None",
+            Self::Key(_) => "Key(hidden)",
+            Self::Passthrough => "Passthrough",
+        })
+    }
+}
+
+/// How a thinking setting is changed for a backend that knows only one form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compat {
+    /// Adaptive thinking becomes a budget: this one, or as much as fits.
+    Budget(Option<u64>),
+    /// A budget becomes adaptive thinking with an effort.
+    Adaptive,
+    /// The setting is not sent.
+    Off,
+}
+
+/// How much of the past goes back to the backend that made it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replay {
+    /// All of it.
+    Verbatim,
+    /// Only the latest turn of the model.
+    LatestTurn,
+    /// None.
+    None,
+}
+
+/// How long to wait.
+#[derive(Clone, Copy, Debug)]
+pub struct Timeouts {
+    /// For a connection.
+    pub connect: Duration,
+    /// For the head of the reply.
+    pub first_byte: Duration,
+    /// For the next bytes of the reply.
+    pub idle: Duration,
+    /// For the whole.
+    pub total: Duration,
+}
+
+impl Backend {
+    /// What this backend calls a model; none if the name goes as it is.
+    pub fn map_model(&self, asked: &str) -> Option<&str> {
+        longest_match(
+            self.models
+                .iter()
+                .map(|(pattern, name)| (pattern.as_str(), name)),
+            asked,
+        )
+        .map(String::as_str)
+    }
+
+    /// The address of a path of the dialect, such as `/v1/messages`.
+    pub fn address(&self, path: &str, query: Option<&str>) -> Result<Uri, http::uri::InvalidUri> {
+        match query {
+            Some(query) => format!("{}{path}?{query}", self.base_url).parse(),
+            None => format!("{}{path}", self.base_url).parse(),
+        }
+    }
+
+    /// Scheme, host and port: who gets what is sent there.
+    pub fn site(&self) -> String {
+        let uri: Uri = self.base_url.parse().unwrap_or_default();
+        format!(
+            "{}://{}",
+            uri.scheme_str().unwrap_or_default(),
+            uri.authority().map(|a| a.as_str()).unwrap_or_default()
+        )
+    }
+}
+
+/// A fingerprint of a credential: tells two apart without keeping either.
+pub fn credential_mark(credential: &str) -> String {
+    use sha2::{Digest, Sha256};
+    if credential.is_empty() {
+        return String::new();
+    }
+    hex(&Sha256::digest(credential.as_bytes())[..8])
+}
+
+/// Of the patterns that fit a name, the value of the one with the longest literal part.
+/// A pattern is a name, or the beginning of one with `*` behind it.
+pub fn longest_match<'a, V>(patterns: impl Iterator<Item = (&'a str, V)>, name: &str) -> Option<V> {
+    patterns
+        .filter(|(pattern, _)| match pattern.strip_suffix('*') {
+            Some(start) => name.starts_with(start),
+            None => *pattern == name,
+        })
+        // A whole name is a longer literal than any beginning of it.
+        .max_by_key(|(pattern, _)| (!pattern.ends_with('*'), pattern.len()))
+        .map(|(_, value)| value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_literal_prefix_wins() {
+        let rows = [
+            ("*", 1),
+            ("claude-*", 2),
+            ("claude-opus-*", 3),
+            ("claude-opus-5", 4),
+        ];
+        let find = |name| longest_match(rows.iter().copied(), name);
+        assert_eq!(find("gpt"), Some(1));
+        assert_eq!(find("claude-haiku"), Some(2));
+        assert_eq!(find("claude-opus-4"), Some(3));
+        assert_eq!(find("claude-opus-5"), Some(4));
+        assert_eq!(longest_match([("a", 1)].into_iter(), "ab"), None);
+    }
+
+    #[test]
+    fn keys_do_not_show_in_debug_output() {
+        assert_eq!(
+            format!("{:?}", Auth::Key("sk-secret".into())),
+            "Key(hidden)"
+        );
+        assert_eq!(credential_mark("sk-secret").len(), 16);
+    }
+}

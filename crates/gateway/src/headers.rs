@@ -1,0 +1,192 @@
+//! Which headers cross, in each direction.
+
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+
+use crate::backend::{Auth, Backend};
+
+/// Ours alone: never sent to a provider, never taken from one.
+pub const OWN_PREFIX: &str = "x-throughline-";
+/// The id of a turn.
+pub const TURN: HeaderName = HeaderName::from_static("x-throughline-turn");
+/// The backend that answered, or that is asked for.
+pub const BACKEND: HeaderName = HeaderName::from_static("x-throughline-backend");
+/// What was lost.
+pub const LOSS: HeaderName = HeaderName::from_static("x-throughline-loss");
+const BETA: HeaderName = HeaderName::from_static("anthropic-beta");
+const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+
+/// Headers of one connection, which end here.
+const HOP_BY_HOP: [&str; 9] = [
+    "connection",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// How a request's body is treated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// We read it and its reply.
+    Read,
+    /// It passes as it is.
+    Passed,
+}
+
+fn crosses(name: &HeaderName, named_by_connection: &[String]) -> bool {
+    let name = name.as_str();
+    !HOP_BY_HOP.contains(&name)
+        && !name.starts_with(OWN_PREFIX)
+        && !named_by_connection.iter().any(|named| named == name)
+}
+
+fn named_by_connection(headers: &HeaderMap) -> Vec<String> {
+    headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(|name| name.trim().to_ascii_lowercase())
+        .collect()
+}
+
+/// The headers that go to a backend.
+pub fn upstream(client: &HeaderMap, backend: &Backend, body: Body) -> HeaderMap {
+    let named = named_by_connection(client);
+    let mut headers = HeaderMap::with_capacity(client.len());
+    for (name, value) in client {
+        let ours = match name.as_str() {
+            "host" | "content-length" | "expect" => true,
+            "authorization" | "x-api-key" => backend.auth != Auth::Passthrough,
+            // What we read beside the stream must be readable.
+            "accept-encoding" => body == Body::Read,
+            _ => false,
+        };
+        if !ours && crosses(name, &named) {
+            headers.append(name, value.clone());
+        }
+    }
+    if body == Body::Read {
+        headers.insert(
+            header::ACCEPT_ENCODING,
+            HeaderValue::from_static("identity"),
+        );
+    }
+    if let Auth::Key(key) = &backend.auth
+        && let Ok(mut value) = HeaderValue::from_str(key)
+    {
+        value.set_sensitive(true);
+        headers.insert(API_KEY, value);
+    }
+    headers
+}
+
+/// The headers that go to a client.
+pub fn client(upstream: &HeaderMap) -> HeaderMap {
+    let named = named_by_connection(upstream);
+    upstream
+        .iter()
+        .filter(|(name, _)| crosses(name, &named))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}
+
+/// The credential a request carries to a backend, as that backend sees it.
+pub fn credential(client: &HeaderMap, backend: &Backend) -> String {
+    match &backend.auth {
+        Auth::None => String::new(),
+        Auth::Key(key) => key.clone(),
+        Auth::Passthrough => client
+            .get(API_KEY)
+            .or_else(|| client.get(header::AUTHORIZATION))
+            .and_then(|value| value.to_str().ok())
+            .map(|value| value.strip_prefix("Bearer ").unwrap_or(value).to_owned())
+            .unwrap_or_default(),
+    }
+}
+
+/// Changes the beta header; untouched, byte for byte, where there is nothing to change.
+pub fn patch_betas(headers: &mut HeaderMap, added: &[&str], without_adaptive: bool) {
+    let adaptive = |entry: &str| entry.starts_with("adaptive-thinking");
+    let entries: Vec<String> = headers
+        .get_all(BETA)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(|entry| entry.trim().to_owned())
+        .filter(|entry| !entry.is_empty())
+        .collect();
+    let missing: Vec<&&str> = added
+        .iter()
+        .filter(|added| !entries.iter().any(|entry| entry == **added))
+        .collect();
+    let surplus = without_adaptive && entries.iter().any(|entry| adaptive(entry));
+    if missing.is_empty() && !surplus {
+        return;
+    }
+    let kept = entries
+        .iter()
+        .map(String::as_str)
+        .filter(|entry| !(without_adaptive && adaptive(entry)));
+    let value = kept
+        .chain(missing.into_iter().copied())
+        .collect::<Vec<_>>()
+        .join(",");
+    headers.remove(BETA);
+    if let Ok(value) = HeaderValue::from_str(&value)
+        && !value.is_empty()
+    {
+        headers.insert(BETA, value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(rows: &[(&'static str, &'static str)]) -> HeaderMap {
+        rows.iter()
+            .map(|(name, value)| {
+                (
+                    HeaderName::from_static(name),
+                    HeaderValue::from_static(value),
+                )
+            })
+            .collect()
+    }
+
+    fn betas(before: &'static str, added: &[&str], without_adaptive: bool) -> String {
+        let mut map = headers(&[("anthropic-beta", before)]);
+        patch_betas(&mut map, added, without_adaptive);
+        map.get(BETA)
+            .map(|value| value.to_str().unwrap().to_owned())
+            .unwrap_or_default()
+    }
+
+    #[test]
+    fn betas_change_only_where_they_must() {
+        assert_eq!(betas("a , b", &[], true), "a , b");
+        assert_eq!(betas("a,b", &["b"], false), "a,b");
+        assert_eq!(betas("a,adaptive-thinking-2026-01-28", &["i"], true), "a,i");
+        assert_eq!(betas("adaptive-thinking-2026-01-28", &[], true), "");
+        assert_eq!(betas("", &["i"], false), "i");
+    }
+
+    #[test]
+    fn headers_of_one_connection_do_not_cross() {
+        let down = client(&headers(&[
+            ("connection", "close, x-private"),
+            ("x-private", "1"),
+            ("transfer-encoding", "chunked"),
+            ("x-throughline-turn", "forged"),
+            ("request-id", "req_1"),
+            ("anthropic-ratelimit-tokens-limit", "5"),
+        ]));
+        let names: Vec<&str> = down.keys().map(HeaderName::as_str).collect();
+        assert_eq!(names, ["request-id", "anthropic-ratelimit-tokens-limit"]);
+    }
+}

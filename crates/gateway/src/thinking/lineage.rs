@@ -1,0 +1,160 @@
+//! Which conversation a request belongs to.
+//!
+//! A client's session mark alone is not enough: titles, token counts and sub-agents share it. So a
+//! lineage is the mark together with how the conversation begins. The session number hangs on the
+//! mark, everything else on the lineage.
+
+use http::HeaderMap;
+use sha2::{Digest, Sha256};
+use throughline_canonical::thinking::hex;
+use throughline_codec::dialects::anthropic::outline::{Outline, Role};
+use throughline_codec::dialects::anthropic::prefix;
+
+/// A client's session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MarkId(pub [u8; 16]);
+
+/// One conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LineageId(pub [u8; 16]);
+
+impl LineageId {
+    /// As people see it.
+    pub fn text(&self) -> String {
+        hex(&self.0[..8])
+    }
+}
+
+/// Where a request belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lineage {
+    /// The client's session.
+    pub mark: MarkId,
+    /// The conversation.
+    pub id: LineageId,
+}
+
+/// Headers by which clients mark a session, the first that is there wins.
+const MARKS: [&str; 5] = [
+    "x-throughline-conversation",
+    "x-claude-code-session-id",
+    "x-session-id",
+    "session-id",
+    "thread-id",
+];
+
+impl Lineage {
+    /// Finds where a request belongs.
+    pub fn find(headers: &HeaderMap, body: &[u8], outline: &Outline) -> Self {
+        let beginning = beginning(body, outline);
+        let by_header = MARKS.iter().find_map(|name| headers.get(*name));
+        let mark = match (by_header, &outline.user_id) {
+            (Some(value), _) => digest(&[b"header", value.as_bytes()]),
+            (None, Some(user)) => digest(&[b"user", session_of(user).as_bytes()]),
+            (None, None) => digest(&[b"beginning", &beginning]),
+        };
+        Self {
+            mark: MarkId(mark),
+            id: LineageId(digest(&[&mark, &beginning])),
+        }
+    }
+}
+
+/// The system text and the first user message.
+fn beginning(body: &[u8], outline: &Outline) -> [u8; 16] {
+    let mut parts = Vec::new();
+    if let Some(system) = &outline.system {
+        prefix::normalise(&body[system.clone()], &mut parts);
+    }
+    parts.push(0xff);
+    let first = outline
+        .messages
+        .iter()
+        .find(|message| message.role == Role::User);
+    if let Some(first) = first {
+        prefix::normalise_message(body, first, &mut parts);
+    }
+    digest(&[&parts])
+}
+
+/// Some clients put a whole record into the user id, the session among it.
+fn session_of(user: &str) -> String {
+    serde_json::from_str::<serde_json::Value>(user)
+        .ok()
+        .and_then(|record| Some(record.get("session_id")?.as_str()?.to_owned()))
+        .unwrap_or_else(|| user.to_owned())
+}
+
+fn digest(parts: &[&[u8]]) -> [u8; 16] {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part);
+    }
+    let full: [u8; 32] = hash.finalize().into();
+    let mut half = [0; 16];
+    half.copy_from_slice(&full[..16]);
+    half
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn find(body: &str, header: Option<(&'static str, &'static str)>) -> Lineage {
+        let mut headers = HeaderMap::new();
+        if let Some((name, value)) = header {
+            headers.insert(name, http::HeaderValue::from_static(value));
+        }
+        let outline = Outline::read(body.as_bytes(), 32).unwrap();
+        Lineage::find(&headers, body.as_bytes(), &outline)
+    }
+
+    #[test]
+    fn a_conversation_keeps_its_lineage_as_it_grows() {
+        let session = Some(("x-claude-code-session-id", "s1"));
+        let first = find(
+            r#"{"system":"s","messages":[{"role":"user","content":[{"type":"text","text":"hi","cache_control":{"type":"ephemeral"}}]}]}"#,
+            session,
+        );
+        let second = find(
+            r#"{"system":"s","messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"yes"},{"role":"user","content":"more"}]}"#,
+            session,
+        );
+        assert_eq!(first, second);
+    }
+
+    #[test]
+    fn side_requests_share_the_mark_and_not_the_lineage() {
+        let session = Some(("x-claude-code-session-id", "s1"));
+        let main = find(
+            r#"{"system":"s","messages":[{"role":"user","content":"hi"}]}"#,
+            session,
+        );
+        let title = find(
+            r#"{"messages":[{"role":"user","content":"title?"}]}"#,
+            session,
+        );
+        assert_eq!(main.mark, title.mark);
+        assert_ne!(main.id, title.id);
+        let other = find(
+            r#"{"system":"s","messages":[{"role":"user","content":"hi"}]}"#,
+            Some(("x-claude-code-session-id", "s2")),
+        );
+        assert_ne!(main.mark, other.mark);
+        assert_ne!(main.id, other.id);
+    }
+
+    #[test]
+    fn the_session_is_found_inside_a_user_id() {
+        let one = find(
+            r#"{"metadata":{"user_id":"{\"device_id\":\"d\",\"session_id\":\"s\"}"},"messages":[]}"#,
+            None,
+        );
+        let two = find(
+            r#"{"metadata":{"user_id":"{\"device_id\":\"e\",\"session_id\":\"s\"}"},"messages":[]}"#,
+            None,
+        );
+        assert_eq!(one.mark, two.mark);
+    }
+}
