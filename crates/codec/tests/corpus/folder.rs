@@ -1,0 +1,130 @@
+//! Captures, their goldens, and what is known about them.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+/// One capture.
+pub(crate) struct Capture {
+    /// Its file name, without folder and ending.
+    pub(crate) name: String,
+    /// Its ending.
+    pub(crate) ending: String,
+    /// Its bytes.
+    pub(crate) bytes: Vec<u8>,
+    folder: PathBuf,
+}
+
+/// The captures of one folder of the corpus that have this ending, by name.
+pub(crate) fn captures(folder: &str, endings: &[&str]) -> Vec<Capture> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus");
+    let folder = root.join(folder);
+    let mut found = Vec::new();
+    for entry in fs::read_dir(&folder).unwrap() {
+        let path = entry.unwrap().path();
+        let file = path.file_name().unwrap().to_str().unwrap();
+        // A golden has two endings, a capture one.
+        if let Some((name, ending)) = file.split_once('.')
+            && endings.contains(&ending)
+        {
+            found.push(Capture {
+                name: name.to_owned(),
+                ending: ending.to_owned(),
+                bytes: fs::read(&path).unwrap(),
+                folder: folder.clone(),
+            });
+        }
+    }
+    assert!(!found.is_empty(), "no captures in {}", folder.display());
+    found.sort_by(|one, other| (&one.name, &one.ending).cmp(&(&other.name, &other.ending)));
+    for pair in found.windows(2) {
+        assert_ne!(pair[0].name, pair[1].name, "two captures share a golden");
+    }
+    found
+}
+
+impl Capture {
+    /// A value of its `about.toml`, which is flat: one `key = value` a line.
+    pub(crate) fn about(&self, key: &str) -> Option<String> {
+        let path = self.folder.join(format!("{}.about.toml", self.name));
+        let text = fs::read_to_string(&path)
+            .unwrap_or_else(|_| panic!("write {} for this capture", path.display()));
+        text.lines().find_map(|line| {
+            let value = line.strip_prefix(key)?.strip_prefix(" = ")?;
+            Some(value.trim_matches('"').to_owned())
+        })
+    }
+
+    /// Compares with the golden beside it, or writes that where `BLESS` is set. Answers what
+    /// differs, so that one run shows all that does.
+    pub(crate) fn golden(&self, ending: &str, actual: &str) -> Result<(), String> {
+        let path = self.folder.join(format!("{}.{ending}", self.name));
+        if env::var_os("BLESS").is_some() {
+            if fs::read_to_string(&path).ok().as_deref() != Some(actual) {
+                fs::write(&path, actual).unwrap();
+            }
+            return Ok(());
+        }
+        let expected = fs::read_to_string(&path).unwrap_or_default();
+        if expected == actual {
+            return Ok(());
+        }
+        Err(format!(
+            "{}:\n{}",
+            path.file_name().unwrap().display(),
+            difference(&expected, actual)
+        ))
+    }
+}
+
+/// Fails with all that differs.
+pub(crate) fn report(results: impl IntoIterator<Item = Result<(), String>>) {
+    let wrong: Vec<String> = results.into_iter().filter_map(Result::err).collect();
+    assert!(
+        wrong.is_empty(),
+        "{} goldens differ (`-` golden, `+` now; `cargo xtask bless` rewrites them)\n\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+}
+
+/// The lines between the common beginning and the common end.
+fn difference(expected: &str, actual: &str) -> String {
+    let (old, new): (Vec<_>, Vec<_>) = (expected.lines().collect(), actual.lines().collect());
+    let same = |one: &mut dyn Iterator<Item = (&&str, &&str)>| {
+        one.take_while(|(old, new)| old == new).count()
+    };
+    let head = same(&mut old.iter().zip(&new));
+    let tail = same(&mut old[head..].iter().rev().zip(new[head..].iter().rev()));
+    let mut text = String::new();
+    let _ = writeln!(text, "  line {}", head + 1);
+    for line in &old[head..old.len() - tail] {
+        let _ = writeln!(text, "  - {line}");
+    }
+    for line in &new[head..new.len() - tail] {
+        let _ = writeln!(text, "  + {line}");
+    }
+    text
+}
+
+/// Every capture says what is special about it, and every golden belongs to a capture.
+#[test]
+fn every_file_of_the_corpus_is_known() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/anthropic");
+    for folder in fs::read_dir(&root).unwrap() {
+        let folder = folder.unwrap().path();
+        let name = format!("anthropic/{}", folder.file_name().unwrap().display());
+        let known = captures(&name, &["sse", "json"]);
+        for capture in &known {
+            assert!(capture.about("special").is_some(), "{}", capture.name);
+        }
+        for entry in fs::read_dir(&folder).unwrap() {
+            let file = entry.unwrap().file_name().into_string().unwrap();
+            let (name, _) = file.split_once('.').unwrap();
+            assert!(
+                known.iter().any(|capture| capture.name == name),
+                "{file} belongs to no capture"
+            );
+        }
+    }
+}

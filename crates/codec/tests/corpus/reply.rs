@@ -1,0 +1,122 @@
+//! Replies of providers, streamed and whole: their events, however the bytes arrive.
+
+use throughline_canonical::Event;
+use throughline_codec::dialects::anthropic::upstream_reply::ReplyReader;
+
+use super::folder::{Capture, captures, report};
+
+/// Larger than any capture, so that nothing is skipped for its length.
+const LIMIT: usize = 1 << 20;
+const FOLDER: &str = "anthropic/upstream_reply";
+const ENDED: &str = r#"{"type":"ended""#;
+
+pub(crate) fn replies() -> Vec<Capture> {
+    captures(FOLDER, &["sse", "json"])
+}
+
+/// Reads a reply that arrives in these pieces, hands over each event and tells them as lines.
+pub(crate) fn read<'a>(
+    capture: &Capture,
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+    mut each: impl FnMut(&Event<'_>),
+) -> String {
+    let mut reader = match capture.ending.as_str() {
+        "sse" => ReplyReader::events(LIMIT),
+        _ => ReplyReader::whole(LIMIT),
+    };
+    let mut lines = Vec::new();
+    let mut line = |event: Event<'_>| {
+        each(&event);
+        serde_json::to_writer(&mut lines, &event).unwrap();
+        lines.push(b'\n');
+    };
+    for piece in pieces {
+        reader.push(piece, &mut line);
+    }
+    reader.finish(&mut line);
+    assert!(reader.ended());
+    String::from_utf8(lines).unwrap()
+}
+
+fn lines<'a>(capture: &Capture, pieces: impl IntoIterator<Item = &'a [u8]>) -> String {
+    read(capture, pieces, |_| {})
+}
+
+/// Covers: S1-25, S1-26, case 8
+#[test]
+fn replies_tell_the_events_of_their_goldens() {
+    report(replies().iter().map(|capture| {
+        let events = lines(capture, [&capture.bytes[..]]);
+        capture.golden("events.jsonl", &events)
+    }));
+}
+
+/// Covers: S1-25
+#[test]
+fn any_split_gives_the_same_events() {
+    for capture in replies() {
+        let (name, bytes) = (&capture.name, &capture.bytes[..]);
+        let expected = lines(&capture, [bytes]);
+        for cut in 0..=bytes.len() {
+            let (head, tail) = bytes.split_at(cut);
+            assert_eq!(
+                lines(&capture, [head, tail]),
+                expected,
+                "{name} split at {cut}"
+            );
+        }
+        for size in (1..=16).chain([64]) {
+            assert_eq!(
+                lines(&capture, bytes.chunks(size)),
+                expected,
+                "{name} by {size}"
+            );
+        }
+        let with_empty_reads = bytes.chunks(3).flat_map(|chunk| [&[][..], chunk, &[]]);
+        assert_eq!(lines(&capture, with_empty_reads), expected, "{name}");
+    }
+}
+
+#[test]
+fn any_cut_tells_a_beginning_and_ends_once() {
+    for capture in replies() {
+        let whole = lines(&capture, [&capture.bytes[..]]);
+        for cut in 0..=capture.bytes.len() {
+            let told = lines(&capture, [&capture.bytes[..cut]]);
+            let at = format!("{} cut at {cut}:\n{told}", capture.name);
+            let (before, last) = match told.trim_end().rsplit_once('\n') {
+                Some((before, last)) => (before, last),
+                None => ("", told.trim_end()),
+            };
+            assert!(last.starts_with(ENDED), "{at}");
+            assert!(!before.lines().any(|line| line.starts_with(ENDED)), "{at}");
+            assert!(whole.starts_with(before), "{at}");
+        }
+    }
+}
+
+/// An event over the limit is skipped whole, and what stands around it is read.
+#[test]
+fn an_event_over_the_limit_takes_nothing_else_along() {
+    for capture in replies().iter().filter(|capture| capture.ending == "sse") {
+        let expected = lines(capture, [&capture.bytes[..]]);
+        // Small reads, so that the framer has to collect.
+        for limit in [0, 40, 150, 400] {
+            let mut reader = ReplyReader::events(limit);
+            let mut told = Vec::new();
+            let mut line = |event: Event<'_>| told.push(serde_json::to_string(&event).unwrap());
+            for piece in capture.bytes.chunks(7) {
+                reader.push(piece, &mut line);
+            }
+            reader.finish(&mut line);
+            let mut rest = expected.lines();
+            for event in &told[..told.len() - 1] {
+                assert!(
+                    rest.any(|line| line == event),
+                    "{} with limit {limit}: {event}",
+                    capture.name
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! The edits of a request, made on a tree of values: slow, lossy and easy to believe.
+
+use serde_json::{Map, Value, json};
+use throughline_codec::dialects::anthropic::rewrite::{PLACEHOLDER, ThinkingEdit};
+
+/// What is changed in a request.
+#[derive(Clone, Debug)]
+pub(crate) struct Change {
+    /// Which blocks stay, for each message that loses some.
+    pub(crate) keep: Vec<(usize, Vec<bool>)>,
+    /// Another model.
+    pub(crate) model: Option<&'static str>,
+    /// The thinking setting.
+    pub(crate) thinking: ThinkingEdit,
+    /// Whether bound blocks are to be dropped.
+    pub(crate) drop_bound: bool,
+}
+
+impl Default for Change {
+    fn default() -> Self {
+        Self {
+            keep: Vec::new(),
+            model: None,
+            thinking: ThinkingEdit::Keep,
+            drop_bound: false,
+        }
+    }
+}
+
+impl Change {
+    /// Makes the change. Answers how many messages had to be filled.
+    pub(crate) fn apply(&self, request: &mut Value) -> usize {
+        let mut filled = 0;
+        for (at, keep) in &self.keep {
+            let blocks = request["messages"][at]["content"].as_array_mut().unwrap();
+            let mut keep = keep.iter();
+            blocks.retain(|_| *keep.next().unwrap());
+            if blocks.is_empty() {
+                blocks.push(json!({"type": "text", "text": PLACEHOLDER}));
+                filled += 1;
+            }
+        }
+        let request = request.as_object_mut().unwrap();
+        if let (Some(model), Some(place)) = (self.model, request.get_mut("model")) {
+            *place = json!(model);
+        }
+        self.set_thinking(request);
+        filled
+    }
+
+    fn set_thinking(&self, request: &mut Map<String, Value>) {
+        let mut setting = match &self.thinking {
+            ThinkingEdit::Keep if !self.drop_bound => return,
+            ThinkingEdit::Keep => match request.get("thinking") {
+                Some(setting) => setting.clone(),
+                None => json!({"type": "adaptive"}),
+            },
+            ThinkingEdit::Remove => {
+                request.remove("thinking");
+                return;
+            }
+            ThinkingEdit::Budget(budget) => json!({"type": "enabled", "budget_tokens": budget}),
+            ThinkingEdit::Adaptive => json!({"type": "adaptive"}),
+            ThinkingEdit::Disabled => json!({"type": "disabled"}),
+        };
+        if self.drop_bound && self.thinking != ThinkingEdit::Disabled {
+            setting["block_binding"] = json!({"prefix_mismatch_behavior": "drop_block"});
+        }
+        request.insert("thinking".to_owned(), setting);
+    }
+}
