@@ -271,12 +271,13 @@ fn read_block<'a>(
     block: &Span,
 ) -> Result<(BlockStart<'a>, Option<Span>), JsonError> {
     let mut kind: &[u8] = b"";
-    let [mut said, mut signature, mut data, mut id, mut name]: [Cow<'a, str>; 5] =
-        Default::default();
+    let [mut said, mut thought, mut signature]: [Cow<'a, str>; 3] = Default::default();
+    let [mut data, mut id, mut name]: [Cow<'a, str>; 3] = Default::default();
     let mut input = None;
     each_member(json, block.start, |key, value, span| match (key, value) {
         (b"type", Kind::String) => kind = inside(json, &span),
-        (b"thinking" | b"text", Kind::String) => said = text(json, &span),
+        (b"text", Kind::String) => said = text(json, &span),
+        (b"thinking", Kind::String) => thought = text(json, &span),
         (b"signature", Kind::String) => signature = text(json, &span),
         (b"data", Kind::String) => data = text(json, &span),
         (b"id", Kind::String) => id = text(json, &span),
@@ -287,7 +288,7 @@ fn read_block<'a>(
     })?;
     let block = match kind {
         b"thinking" => BlockStart::Thinking {
-            text: said,
+            text: thought,
             signature,
         },
         b"redacted_thinking" => BlockStart::Redacted { data },
@@ -302,23 +303,26 @@ fn read_block<'a>(
 
 fn read_delta<'a>(data: &'a [u8], delta: &Span) -> Result<Option<Delta<'a>>, JsonError> {
     let mut kind: &[u8] = b"";
-    let mut value: Option<Span> = None;
+    // Some servers send the fields of every kind, empty where they do not belong.
+    let [mut said, mut thought, mut signature, mut arguments]: [Option<Span>; 4] =
+        Default::default();
     each_member(data, delta.start, |key, found, span| match (key, found) {
         (b"type", Kind::String) => kind = inside(data, &span),
-        (b"text" | b"thinking" | b"signature" | b"partial_json", Kind::String) => {
-            value = Some(span);
-        }
+        (b"text", Kind::String) => said = Some(span),
+        (b"thinking", Kind::String) => thought = Some(span),
+        (b"signature", Kind::String) => signature = Some(span),
+        (b"partial_json", Kind::String) => arguments = Some(span),
         _ => {}
     })?;
-    let value = || match &value {
-        Some(span) => text(data, span),
+    let value = |span: Option<Span>| match span {
+        Some(span) => text(data, &span),
         None => "".into(),
     };
     Ok(Some(match kind {
-        b"text_delta" => Delta::Text(value()),
-        b"thinking_delta" => Delta::Thinking(value()),
-        b"signature_delta" => Delta::Signature(value()),
-        b"input_json_delta" => Delta::ToolArguments(value()),
+        b"text_delta" => Delta::Text(value(said)),
+        b"thinking_delta" => Delta::Thinking(value(thought)),
+        b"signature_delta" => Delta::Signature(value(signature)),
+        b"input_json_delta" => Delta::ToolArguments(value(arguments)),
         other => Delta::Opaque(String::from_utf8_lossy(other)),
     }))
 }
