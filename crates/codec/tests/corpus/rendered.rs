@@ -168,6 +168,10 @@ fn request() -> impl Strategy<Value = Value> {
     let thinking = prop_oneof![
         Just(None),
         Just(Some(json!({}))),
+        Just(Some(Value::Null)),
+        Just(Some(
+            json!({"block_binding": {"prefix_mismatch_behavior": "error"}, "type": "adaptive"})
+        )),
         Just(Some(json!({"type": "enabled", "budget_tokens": 2048}))),
         anything().prop_map(|more| Some(json!({"type": "adaptive", "display": more}))),
     ];
@@ -224,7 +228,6 @@ proptest! {
         let places = request.places();
         let gone: Vec<_> = places.into_iter().filter(|_| *gone.next().unwrap()).collect();
         let keep = request.without(&gone);
-        let drop_bound = drop_bound && request.may_bind();
         request.check(&Change { keep, model, thinking, drop_bound });
     }
 

@@ -52,11 +52,14 @@ impl Change {
         let mut setting = match &self.thinking {
             ThinkingEdit::Keep if !self.drop_bound => return,
             ThinkingEdit::Keep => match request.get("thinking") {
+                Some(Value::Null) | None => json!({"type": "adaptive"}),
                 Some(setting) => setting.clone(),
-                None => json!({"type": "adaptive"}),
             },
             ThinkingEdit::Remove => {
-                request.remove("thinking");
+                // Null says nothing, so it may stay.
+                if request.get("thinking").is_some_and(Value::is_object) {
+                    request.remove("thinking");
+                }
                 return;
             }
             ThinkingEdit::Budget(budget) => json!({"type": "enabled", "budget_tokens": budget}),

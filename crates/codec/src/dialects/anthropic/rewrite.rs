@@ -70,7 +70,7 @@ pub fn set_thinking(
         ThinkingEdit::Keep => match (&outline.thinking, drop_bound) {
             (_, false) => return,
             (Some(thinking), true) => {
-                return append_member(edits, body, &thinking.span, "block_binding", BINDING);
+                return set_member(edits, body, &thinking.span, "block_binding", BINDING);
             }
             // Models that bind their blocks think adaptively when nothing is said.
             (None, true) => br#"{"type":"adaptive"}"#.to_vec(),
@@ -104,20 +104,36 @@ pub fn set_thinking(
     };
     match &outline.thinking {
         Some(thinking) => edits.replace(thinking.span.clone(), value),
-        None => append_member(edits, body, &outline.body, "thinking", &value),
+        None => set_member(edits, body, &outline.body, "thinking", &value),
     }
 }
 
 /// Says how much effort the model should spend.
 pub fn set_effort(edits: &mut Edits, body: &[u8], outline: &Outline, effort: &str) {
     match &outline.output_config {
-        Some(config) => append_member(edits, body, config, "effort", &quote(effort)),
+        Some(config) => set_member(edits, body, config, "effort", &quote(effort)),
         None => {
             let mut config = br#"{"effort":"#.to_vec();
             config.extend_from_slice(&quote(effort));
             config.push(b'}');
-            append_member(edits, body, &outline.body, "output_config", &config);
+            set_member(edits, body, &outline.body, "output_config", &config);
         }
+    }
+}
+
+/// Gives a member of an object this value, in its place if it is there already (be it as null),
+/// else as the last one. No key comes to stand twice.
+fn set_member(edits: &mut Edits, body: &[u8], object: &Span, key: &str, value: &[u8]) {
+    let mut place = None;
+    let checked = each_member(body, object.start, |name, _, span| {
+        if name == key.as_bytes() {
+            place = Some(span);
+        }
+    });
+    debug_assert!(checked.is_ok(), "the body was checked before");
+    match place {
+        Some(place) => edits.replace(place, value),
+        None => append_member(edits, body, object, key, value),
     }
 }
 
