@@ -2,6 +2,7 @@
 
 use throughline_canonical::Event;
 use throughline_codec::dialects::anthropic::upstream_reply::ReplyReader;
+use throughline_codec::framing::sse::Framer;
 
 use super::folder::{Capture, captures, report};
 
@@ -118,5 +119,49 @@ fn an_event_over_the_limit_takes_nothing_else_along() {
                 );
             }
         }
+    }
+}
+
+/// The name and the data of an event.
+type Named = (Vec<u8>, Vec<u8>);
+
+/// Every event, and whether the stream stood between two at its end.
+fn frames<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Named>, bool) {
+    let mut framer = Framer::new(LIMIT);
+    let mut all = Vec::new();
+    for piece in pieces {
+        framer.push(piece, |frame, _| {
+            all.push((frame.event.to_vec(), frame.data.to_vec()));
+        });
+    }
+    (all, framer.between_events())
+}
+
+/// A name must not come apart from its data: clients skip events without a name.
+#[test]
+fn events_keep_their_names_whatever_ends_a_line() {
+    for capture in replies().iter().filter(|capture| capture.ending == "sse") {
+        let text = String::from_utf8(capture.bytes.clone()).unwrap();
+        let lines = text.replace("\r\n", "\n").replace('\r', "\n");
+        let expected = frames([lines.as_bytes()]);
+        for end in ["\n", "\r\n", "\r"] {
+            let stream = lines.replace('\n', end);
+            let bytes = stream.as_bytes();
+            for size in [1, 2, 3, 7, 64, LIMIT] {
+                let with_empty_reads = bytes.chunks(size).flat_map(|chunk| [chunk, &[]]);
+                let name = &capture.name;
+                assert_eq!(
+                    frames(with_empty_reads),
+                    expected,
+                    "{name} with {end:?} by {size}"
+                );
+            }
+        }
+        assert_eq!(
+            frames([&capture.bytes[..]]).0,
+            expected.0,
+            "{}",
+            capture.name
+        );
     }
 }
