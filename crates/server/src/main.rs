@@ -1,1 +1,37 @@
-fn main() {}
+//! The `throughline` binary: reads the command line and hands over to one command.
+
+pub mod admin_api;
+pub mod cli;
+pub mod client_api;
+pub mod commands;
+pub mod config;
+pub mod hosts;
+pub mod metrics;
+pub mod server;
+pub mod telemetry;
+pub mod wiring;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let command = cli::Cli::parse().command;
+    let runtime = match tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+    {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            commands::say(&format!("throughline: cannot start: {error}"));
+            return ExitCode::from(1);
+        }
+    };
+    match runtime.block_on(commands::run(command)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            commands::say(&failure.to_string());
+            ExitCode::from(failure.code())
+        }
+    }
+}

@@ -4,8 +4,7 @@ use std::borrow::Cow;
 
 /// Gives the text of an escaped string piece by piece, without building it.
 ///
-/// A lone surrogate has no UTF-8; it is given as the three bytes of its number, so that two
-/// spellings of different strings never give the same bytes.
+/// A lone surrogate has no UTF-8 and becomes a replacement character.
 pub fn decode_pieces(raw: &[u8], mut piece: impl FnMut(&[u8])) {
     let mut rest = raw;
     while let Some(at) = memchr::memchr(b'\\', rest) {
@@ -13,18 +12,8 @@ pub fn decode_pieces(raw: &[u8], mut piece: impl FnMut(&[u8])) {
         if !plain.is_empty() {
             piece(plain);
         }
-        let (decoded, used) = decode_escape(escape);
-        match decoded {
-            Decoded::Char(character) => {
-                let mut buffer = [0; 4];
-                piece(character.encode_utf8(&mut buffer).as_bytes());
-            }
-            Decoded::Surrogate(unit) => piece(&[
-                0xe0 | (unit >> 12) as u8,
-                0x80 | (unit >> 6 & 0x3f) as u8,
-                0x80 | (unit & 0x3f) as u8,
-            ]),
-        }
+        let (character, used) = decode_escape(escape);
+        piece(character.encode_utf8(&mut [0; 4]).as_bytes());
         rest = escape.get(used..).unwrap_or_default();
     }
     if !rest.is_empty() {
@@ -46,14 +35,9 @@ pub fn decode(raw: &[u8]) -> Cow<'_, str> {
     })
 }
 
-enum Decoded {
-    Char(char),
-    Surrogate(u32),
-}
-
 /// What the escape at the beginning stands for, and how many bytes it takes.
-fn decode_escape(escape: &[u8]) -> (Decoded, usize) {
-    let simple = |character| (Decoded::Char(character), 2);
+fn decode_escape(escape: &[u8]) -> (char, usize) {
+    let simple = |character| (character, 2);
     match escape.get(1) {
         Some(b'"') => simple('"'),
         Some(b'\\') => simple('\\'),
@@ -65,24 +49,24 @@ fn decode_escape(escape: &[u8]) -> (Decoded, usize) {
         Some(b't') => simple('\t'),
         Some(b'u') => decode_unicode(escape),
         // The reader refuses such strings; here they only must do no harm.
-        _ => (Decoded::Char(char::REPLACEMENT_CHARACTER), 2),
+        _ => (char::REPLACEMENT_CHARACTER, 2),
     }
 }
 
-fn decode_unicode(escape: &[u8]) -> (Decoded, usize) {
+fn decode_unicode(escape: &[u8]) -> (char, usize) {
     let Some(unit) = unit(escape) else {
-        return (Decoded::Char(char::REPLACEMENT_CHARACTER), 6);
+        return (char::REPLACEMENT_CHARACTER, 6);
     };
     if let Some(character) = char::from_u32(unit) {
-        return (Decoded::Char(character), 6);
+        return (character, 6);
     }
     if let 0xd800..=0xdbff = unit
         && let Some(low @ 0xdc00..=0xdfff) = escape.get(6..).and_then(self::unit)
         && let Some(character) = char::from_u32(0x10000 + ((unit - 0xd800) << 10) + (low - 0xdc00))
     {
-        return (Decoded::Char(character), 12);
+        return (character, 12);
     }
-    (Decoded::Surrogate(unit), 6)
+    (char::REPLACEMENT_CHARACTER, 6)
 }
 
 /// The number in `\uXXXX`.
@@ -110,15 +94,10 @@ mod tests {
     }
 
     #[test]
-    fn lone_surrogates_stay_apart() {
-        let bytes = |raw: &[u8]| {
-            let mut all = Vec::new();
-            decode_pieces(raw, |piece| all.extend_from_slice(piece));
-            all
-        };
-        assert_ne!(bytes(br"\ud800"), bytes(br"\ud801"));
-        assert_ne!(bytes(br"\ud800"), bytes(br"\udc00"));
-        assert_eq!(bytes(br"\ud800x"), [0xed, 0xa0, 0x80, b'x']);
+    fn lone_surrogates_become_replacement_characters() {
+        assert_eq!(decode(br"a\ud800x"), "a\u{fffd}x");
+        assert_eq!(decode(br"\ud800\ud83e\udde0"), "\u{fffd}🧠");
+        assert_eq!(decode(br"\udde0"), "\u{fffd}");
     }
 
     proptest! {

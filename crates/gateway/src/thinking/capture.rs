@@ -74,7 +74,8 @@ impl Capture {
                     // Some backends put text deltas into a thinking block; the clients take them
                     // as its text.
                     Delta::Thinking(text) | Delta::Text(text) => open.push(text, preview),
-                    Delta::Signature(signature) if !signature.is_empty() => {
+                    // Clients replace the signature, also by an empty one.
+                    Delta::Signature(signature) => {
                         open.signature = signature.clone().into_owned();
                     }
                     _ => {}

@@ -64,7 +64,7 @@ impl Lineage {
 fn beginning(body: &[u8], outline: &Outline) -> [u8; 16] {
     let mut parts = Vec::new();
     if let Some(system) = &outline.system {
-        prefix::normalise(&body[system.clone()], &mut parts);
+        prefix::normalise_system(&body[system.clone()], &mut parts);
     }
     parts.push(0xff);
     let first = outline

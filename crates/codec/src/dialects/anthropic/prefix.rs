@@ -21,12 +21,14 @@ impl Prefixes {
     /// Hashes a request as it goes out.
     pub fn read(body: &[u8], outline: &Outline) -> Self {
         let mut buffer = Vec::new();
-        for part in [&outline.system, &outline.tools] {
-            if let Some(span) = part {
-                normalise(slice(body, span), &mut buffer);
-            }
-            buffer.push(0xff);
+        if let Some(system) = &outline.system {
+            normalise_system(slice(body, system), &mut buffer);
         }
+        buffer.push(0xff);
+        if let Some(tools) = &outline.tools {
+            normalise(slice(body, tools), &mut buffer);
+        }
+        buffer.push(0xff);
         let mut hash = Sha256::new();
         hash.update(&buffer);
         let mut running = Prefix::of(hash);
@@ -57,6 +59,17 @@ impl Prefixes {
 /// What stands before the next thinking block of the same message.
 pub fn after_block(prefix: Prefix, block: &BlockKey) -> Prefix {
     prefix.then(&block.0)
+}
+
+/// Copies the system text; a plain string is the same as a list of one text block.
+pub fn normalise_system(system: &[u8], out: &mut Vec<u8>) {
+    if system.starts_with(b"\"") {
+        out.extend_from_slice(br#"[{"type":"text","text":"#);
+        out.extend_from_slice(system);
+        out.extend_from_slice(b",},]");
+    } else {
+        normalise(system, out);
+    }
 }
 
 /// Copies who speaks and what is said, in the form that counts.
@@ -136,9 +149,7 @@ mod tests {
 
     #[test]
     fn what_providers_ignore_does_not_count() {
-        let plain = prefixes(
-            r#"{"system":[{"type":"text","text":"s"}],"messages":[{"role":"user","content":"hi"}]}"#,
-        );
+        let plain = prefixes(r#"{"system":"s","messages":[{"role":"user","content":"hi"}]}"#);
         let marked = prefixes(
             r#"{ "messages" : [ {"content":[{"type":"text", "text":"hi","cache_control":{"type":"ephemeral"}}],"role":"user"}],
                 "system":[{"type":"text","text":"s","cache_control":{"type":"ephemeral"}}], "max_tokens": 5}"#,

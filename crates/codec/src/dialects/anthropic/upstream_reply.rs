@@ -110,16 +110,18 @@ fn read_frame(
         return;
     }
     // Broken data in one event harms that event only.
-    let _ = read_event(frame.data, reason, ended, out);
+    let _ = read_event(frame, reason, ended, out);
 }
 
 fn read_event(
-    data: &[u8],
+    frame: Frame<'_>,
     reason: &mut Option<EndReason>,
     ended: &mut bool,
     out: &mut impl FnMut(Event<'_>),
 ) -> Result<(), JsonError> {
-    let mut kind: &[u8] = b"";
+    let data = frame.data;
+    // The data names its event too, and more reliably; the frame's name is for those that do not.
+    let mut kind = frame.event;
     let mut index = 0;
     let mut body: Option<Span> = None;
     let mut usage: Option<Span> = None;
@@ -166,9 +168,12 @@ fn read_event(
                 reason: reason.take().unwrap_or(EndReason::Stop),
             });
         }
-        (b"error", Some(error)) => {
+        (b"error", error) => {
             *ended = true;
-            out(Event::Fault(read_error(data, &error)?));
+            out(Event::Fault(match error {
+                Some(error) => read_error(data, &error)?,
+                None => Fault::new(FaultKind::Internal, String::from_utf8_lossy(data)),
+            }));
             out(Event::Ended {
                 reason: EndReason::Failed,
             });
@@ -357,6 +362,7 @@ fn read_error(json: &[u8], error: &Span) -> Result<Fault, JsonError> {
                 b"authentication_error" => FaultKind::Unauthenticated,
                 b"permission_error" => FaultKind::Forbidden,
                 b"not_found_error" => FaultKind::NotFound,
+                b"conflict_error" => FaultKind::Conflict,
                 b"request_too_large" => FaultKind::TooLarge,
                 b"rate_limit_error" => FaultKind::RateLimited,
                 b"overloaded_error" => FaultKind::Overloaded,

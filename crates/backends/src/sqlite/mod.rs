@@ -1,0 +1,266 @@
+//! SQLite: one file in the data directory.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use sqlx::sqlite::{
+    SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteRow, SqliteSynchronous,
+};
+use sqlx::{Row, Sqlite, SqlitePool, Transaction};
+use throughline_canonical::{BlockKey, Origin, Prefix};
+use throughline_gateway::thinking::store::{
+    Change, Snapshot, Standing, Store, StoreError, StoreFuture, StoredBlock, StoredMark,
+};
+use throughline_gateway::thinking::{LineageId, MarkId};
+
+/// The thinking memory in a SQLite file.
+#[derive(Clone, Debug)]
+pub struct SqliteStore {
+    pool: SqlitePool,
+}
+
+impl SqliteStore {
+    /// Opens the file, and makes it and its tables where they are missing.
+    pub async fn open(path: &Path) -> Result<Self, StoreError> {
+        let failed = |cause: sqlx::Error| error(format!("cannot open `{}`", path.display()), cause);
+        let options = SqliteConnectOptions::new()
+            .filename(path)
+            .create_if_missing(true)
+            // A kill of the process loses nothing that was committed; a crash of the machine may
+            // lose the last moments, which a cache of provenance can bear.
+            .journal_mode(SqliteJournalMode::Wal)
+            .synchronous(SqliteSynchronous::Normal);
+        let pool = SqlitePoolOptions::new()
+            .max_connections(2)
+            .connect_with(options)
+            .await
+            .map_err(failed)?;
+        sqlx::migrate!("src/sqlite/migrations")
+            .run(&pool)
+            .await
+            .map_err(|cause| error(format!("cannot prepare `{}`", path.display()), cause))?;
+        Ok(Self { pool })
+    }
+
+    async fn read(&self) -> Result<Snapshot, sqlx::Error> {
+        let mut origins: HashMap<i64, Arc<Origin>> = HashMap::new();
+        for row in sqlx::query("SELECT id, domain, backend, model, credential FROM origin")
+            .fetch_all(&self.pool)
+            .await?
+        {
+            let origin = Origin {
+                domain: row.try_get("domain")?,
+                backend: row.try_get("backend")?,
+                model: row.try_get("model")?,
+                credential: row.try_get("credential")?,
+            };
+            origins.insert(row.try_get("id")?, Arc::new(origin));
+        }
+        let mut snapshot = Snapshot::default();
+        for row in sqlx::query("SELECT key, origin, cut, prefix, accepted, refused FROM block")
+            .fetch_all(&self.pool)
+            .await?
+        {
+            let origin: Option<i64> = row.try_get("origin")?;
+            let prefix: Option<Vec<u8>> = row.try_get("prefix")?;
+            snapshot.blocks.push(StoredBlock {
+                key: BlockKey(bytes(&row, "key")?),
+                origin: origin.and_then(|id| origins.get(&id).cloned()),
+                cut: row.try_get("cut")?,
+                prefix: prefix.and_then(|prefix| Some(Prefix(prefix.try_into().ok()?))),
+                accepted: names(row.try_get("accepted")?),
+                refused: names(row.try_get("refused")?),
+            });
+        }
+        for row in
+            sqlx::query("SELECT lineage, key, session, confirmed, registered, gone FROM standing")
+                .fetch_all(&self.pool)
+                .await?
+        {
+            let standing = Standing {
+                session: unsigned(row.try_get("session")?),
+                confirmed: row.try_get("confirmed")?,
+                registered: unsigned(row.try_get("registered")?),
+                gone: row.try_get("gone")?,
+            };
+            snapshot.standings.push((
+                LineageId(bytes(&row, "lineage")?),
+                BlockKey(bytes(&row, "key")?),
+                standing,
+            ));
+        }
+        for row in sqlx::query("SELECT id, mark, used FROM lineage")
+            .fetch_all(&self.pool)
+            .await?
+        {
+            snapshot.lineages.push((
+                LineageId(bytes(&row, "id")?),
+                MarkId(bytes(&row, "mark")?),
+                unsigned(row.try_get("used")?),
+            ));
+        }
+        for row in sqlx::query("SELECT id, session, backend FROM mark")
+            .fetch_all(&self.pool)
+            .await?
+        {
+            let backend: String = row.try_get("backend")?;
+            let mark = StoredMark {
+                session: unsigned(row.try_get("session")?),
+                backend: backend.into(),
+            };
+            snapshot.marks.push((MarkId(bytes(&row, "id")?), mark));
+        }
+        for row in sqlx::query("SELECT name, value FROM fact")
+            .fetch_all(&self.pool)
+            .await?
+        {
+            snapshot
+                .facts
+                .insert(row.try_get("name")?, row.try_get("value")?);
+        }
+        Ok(snapshot)
+    }
+
+    async fn apply(&self, changes: Vec<Change>) -> Result<(), sqlx::Error> {
+        let mut transaction = self.pool.begin().await?;
+        for change in changes {
+            apply(&mut transaction, change).await?;
+        }
+        transaction.commit().await
+    }
+}
+
+impl Store for SqliteStore {
+    fn load(&self) -> StoreFuture<'_, Snapshot> {
+        Box::pin(async {
+            self.read()
+                .await
+                .map_err(|cause| error("cannot read the thinking memory", cause))
+        })
+    }
+
+    fn write(&self, changes: Vec<Change>) -> StoreFuture<'_, ()> {
+        Box::pin(async {
+            self.apply(changes)
+                .await
+                .map_err(|cause| error("cannot write the thinking memory", cause))
+        })
+    }
+}
+
+async fn apply(
+    transaction: &mut Transaction<'_, Sqlite>,
+    change: Change,
+) -> Result<(), sqlx::Error> {
+    let query = match change {
+        Change::Block(block) => {
+            let origin = match &block.origin {
+                Some(origin) => Some(origin_id(transaction, origin).await?),
+                None => None,
+            };
+            sqlx::query("REPLACE INTO block (key, origin, cut, prefix, accepted, refused) VALUES (?, ?, ?, ?, ?, ?)")
+                .bind(block.key.0.to_vec())
+                .bind(origin)
+                .bind(block.cut)
+                .bind(block.prefix.map(|prefix| prefix.0.to_vec()))
+                .bind(block.accepted.join("\n"))
+                .bind(block.refused.join("\n"))
+        }
+        Change::Standing(lineage, key, standing) => {
+            sqlx::query("REPLACE INTO standing (lineage, key, session, confirmed, registered, gone) VALUES (?, ?, ?, ?, ?, ?)")
+                .bind(lineage.0.to_vec())
+                .bind(key.0.to_vec())
+                .bind(signed(standing.session))
+                .bind(standing.confirmed)
+                .bind(signed(standing.registered))
+                .bind(standing.gone)
+        }
+        Change::Lineage(lineage, mark, used) => {
+            sqlx::query("REPLACE INTO lineage (id, mark, used) VALUES (?, ?, ?)")
+                .bind(lineage.0.to_vec())
+                .bind(mark.0.to_vec())
+                .bind(signed(used))
+        }
+        Change::Mark(id, mark) => {
+            sqlx::query("REPLACE INTO mark (id, session, backend) VALUES (?, ?, ?)")
+                .bind(id.0.to_vec())
+                .bind(signed(mark.session))
+                .bind(mark.backend.to_string())
+        }
+        Change::ForgetLineage(lineage) => {
+            sqlx::query("DELETE FROM standing WHERE lineage = ?")
+                .bind(lineage.0.to_vec())
+                .execute(&mut **transaction)
+                .await?;
+            sqlx::query("DELETE FROM lineage WHERE id = ?").bind(lineage.0.to_vec())
+        }
+        Change::ForgetMark(id) => sqlx::query("DELETE FROM mark WHERE id = ?").bind(id.0.to_vec()),
+        Change::ForgetBlock(key) => {
+            sqlx::query("DELETE FROM block WHERE key = ?").bind(key.0.to_vec())
+        }
+        Change::Fact(name, Some(value)) => {
+            sqlx::query("REPLACE INTO fact (name, value) VALUES (?, ?)")
+                .bind(name)
+                .bind(value)
+        }
+        Change::Fact(name, None) => sqlx::query("DELETE FROM fact WHERE name = ?").bind(name),
+    };
+    query.execute(&mut **transaction).await?;
+    Ok(())
+}
+
+async fn origin_id(
+    transaction: &mut Transaction<'_, Sqlite>,
+    origin: &Origin,
+) -> Result<i64, sqlx::Error> {
+    sqlx::query(
+        "INSERT OR IGNORE INTO origin (domain, backend, model, credential) VALUES (?, ?, ?, ?)",
+    )
+    .bind(&origin.domain)
+    .bind(&origin.backend)
+    .bind(&origin.model)
+    .bind(&origin.credential)
+    .execute(&mut **transaction)
+    .await?;
+    let row = sqlx::query(
+        "SELECT id FROM origin WHERE domain = ? AND backend = ? AND model = ? AND credential = ?",
+    )
+    .bind(&origin.domain)
+    .bind(&origin.backend)
+    .bind(&origin.model)
+    .bind(&origin.credential)
+    .fetch_one(&mut **transaction)
+    .await?;
+    row.try_get("id")
+}
+
+fn bytes<const N: usize>(row: &SqliteRow, column: &str) -> Result<[u8; N], sqlx::Error> {
+    let bytes: Vec<u8> = row.try_get(column)?;
+    bytes
+        .try_into()
+        .map_err(|_| sqlx::Error::Decode(format!("`{column}` does not have {N} bytes").into()))
+}
+
+fn names(lines: String) -> Vec<Arc<str>> {
+    lines.lines().map(Into::into).collect()
+}
+
+/// SQLite has signed numbers only; ours are counts and times.
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn unsigned(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or_default()
+}
+
+fn error(
+    what: impl Into<String>,
+    cause: impl std::error::Error + Send + Sync + 'static,
+) -> StoreError {
+    StoreError {
+        what: what.into(),
+        cause: Box::new(cause),
+    }
+}

@@ -1,0 +1,55 @@
+//! The SQLite store against the suite every store has to pass, on real files.
+
+use throughline_backends::sqlite::SqliteStore;
+use throughline_gateway::thinking::store::{Change, Store, suite};
+
+#[tokio::test]
+async fn the_sqlite_store_keeps_its_promise() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(&folder.path().join("memory.db"))
+        .await
+        .unwrap();
+    suite::keeps_its_promise(&store).await;
+}
+
+#[tokio::test]
+async fn a_second_opening_finds_what_was_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("memory.db");
+    let store = SqliteStore::open(&path).await.unwrap();
+    suite::keeps_its_promise(&store).await;
+    let before = store.load().await.unwrap();
+    drop(store);
+    let again = SqliteStore::open(&path).await.unwrap();
+    assert_eq!(again.load().await.unwrap(), before);
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_database_is_refused_with_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("memory.db");
+    std::fs::write(
+        &path,
+        "this is no database, it is a text of some length ".repeat(50),
+    )
+    .unwrap();
+    let error = SqliteStore::open(&path).await.unwrap_err();
+    assert!(error.to_string().contains("memory.db"), "{error}");
+}
+
+#[tokio::test]
+async fn names_with_odd_characters_survive() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(&folder.path().join("memory.db"))
+        .await
+        .unwrap();
+    let value = "ünï'; DROP TABLE fact; --".to_owned();
+    store
+        .write(vec![Change::Fact("active".into(), Some(value.clone()))])
+        .await
+        .unwrap();
+    assert_eq!(
+        store.load().await.unwrap().facts.get("active"),
+        Some(&value)
+    );
+}

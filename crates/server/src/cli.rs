@@ -1,0 +1,145 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// A transparent gateway that keeps a model's thinking across turns, backends and restarts.
+///
+/// Point a client at it, and its backends can change under a running conversation:
+///
+///   throughline serve
+///   ANTHROPIC_BASE_URL=http://127.0.0.1:8484 claude
+///   throughline switch glm
+#[derive(Debug, Parser)]
+#[command(
+    name = "throughline",
+    version,
+    verbatim_doc_comment,
+    arg_required_else_help = true
+)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the gateway. Needs no key and no configuration: without either, a simulator answers.
+    Serve(Serve),
+    /// Run a strict provider that signs its thinking and refuses what the real ones refuse.
+    Simulate(Simulate),
+    /// Show the backends of a running gateway, and which one is active.
+    Backends(Remote),
+    /// Make another backend the active one. Streams in progress go on.
+    Switch {
+        /// The backend's name.
+        name: String,
+        /// Where the gateway is.
+        #[command(flatten)]
+        remote: Remote,
+    },
+    /// Show what the thinking memory of a running gateway holds.
+    Stats {
+        /// Only this conversation (its id is in `turns`).
+        #[arg(long)]
+        lineage: Option<String>,
+        /// Where the gateway is.
+        #[command(flatten)]
+        remote: Remote,
+    },
+    /// Show the recent turns of a running gateway: route, losses, times.
+    Turns {
+        /// How many.
+        #[arg(long, default_value_t = 20)]
+        limit: usize,
+        /// Where the gateway is.
+        #[command(flatten)]
+        remote: Remote,
+    },
+    /// Check configuration, keys and reachability, and say what to do.
+    Doctor {
+        /// The configuration file.
+        #[arg(long, env = "THROUGHLINE_CONFIG")]
+        config: Option<PathBuf>,
+    },
+}
+
+/// Options of `serve`.
+#[derive(Debug, Args)]
+pub struct Serve {
+    /// The configuration file. Default: ./throughline.toml, then
+    /// $XDG_CONFIG_HOME/throughline/config.toml, then none.
+    #[arg(long, env = "THROUGHLINE_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// Where to listen, such as 127.0.0.1:8484.
+    #[arg(long)]
+    pub listen: Option<String>,
+    /// Where state is kept.
+    #[arg(long)]
+    pub data_dir: Option<PathBuf>,
+}
+
+/// Options of `simulate`.
+#[derive(Debug, Args)]
+pub struct Simulate {
+    /// Where to listen.
+    #[arg(long, default_value = "127.0.0.1:8585")]
+    pub listen: String,
+    /// Who signs. Simulators of one identity read each other's thinking, others refuse it.
+    #[arg(long, default_value = "simulator")]
+    pub identity: String,
+    /// Which dialects to speak; all that there are by default.
+    #[arg(long)]
+    pub dialect: Vec<SimulatedDialect>,
+    /// Makes replies repeatable.
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+    /// How fast to write; 0 for as fast as possible.
+    #[arg(long, default_value_t = 0)]
+    pub tokens_per_second: u32,
+    /// Bind thinking to everything before it, as the newest models do.
+    #[arg(long)]
+    pub prefix_binding: bool,
+    /// Refuse what the real provider refuses.
+    #[arg(long, default_value = "on")]
+    pub strict: OnOff,
+    /// Refuse requests without a key.
+    #[arg(long)]
+    pub require_key: bool,
+    /// A file of scripted replies and faults.
+    #[arg(long)]
+    pub scenario: Option<PathBuf>,
+}
+
+/// Dialects the simulator speaks.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum SimulatedDialect {
+    /// Anthropic Messages.
+    Anthropic,
+}
+
+/// A switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OnOff {
+    /// On.
+    On,
+    /// Off.
+    Off,
+}
+
+/// Where a running gateway is, and how to answer.
+#[derive(Debug, Args)]
+pub struct Remote {
+    /// The gateway's address. Default: `listen` of the configuration.
+    #[arg(long, env = "THROUGHLINE_URL")]
+    pub url: Option<String>,
+    /// The configuration file to take the address from.
+    #[arg(long, env = "THROUGHLINE_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// Print the gateway's own JSON.
+    #[arg(long)]
+    pub json: bool,
+}

@@ -1,0 +1,142 @@
+//! The paths clients of a model call. A few lines each: the path of a turn is the gateway's.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http::{Method, StatusCode};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use throughline_canonical::{Fault, FaultKind};
+use throughline_codec::dialects::anthropic::client_reply;
+use throughline_gateway::headers::BACKEND;
+use throughline_gateway::turn::{Reply, own_reply};
+use throughline_gateway::{Asked, unix_ms};
+
+use crate::wiring::House;
+
+/// Every path that is not the server's own.
+pub async fn any(State(house): State<Arc<House>>, request: Request) -> Response {
+    let began = Instant::now();
+    let (head, body) = request.into_parts();
+    let (pin, path) = match pinned_path(head.uri.path()) {
+        Some((backend, path)) => (Some(backend.to_owned()), path.to_owned()),
+        None => (None, head.uri.path().to_owned()),
+    };
+    let pin = pin.or_else(|| {
+        let named = head.headers.get(BACKEND)?;
+        Some(named.to_str().unwrap_or_default().trim().to_owned())
+    });
+    if !path.starts_with("/v1/") {
+        return elsewhere(&house, &head.method, &path);
+    }
+    let asked = Asked {
+        method: head.method,
+        path,
+        query: head.uri.query().map(ToOwned::to_owned),
+        headers: head.headers,
+        pin,
+        began,
+    };
+    let read = asked.method == Method::POST
+        && matches!(
+            asked.path.as_str(),
+            "/v1/messages" | "/v1/messages/count_tokens" | "/v1/plan"
+        );
+    if !read {
+        let body = body.map_err(Into::into).boxed_unsync();
+        return reply(house.gateway.pass(asked, body).await);
+    }
+    let body = match whole(body, house.gateway.settings().limits.body).await {
+        Ok(body) => body,
+        Err(fault) => return refuse(&house, &fault),
+    };
+    if asked.path == "/v1/plan" {
+        return plan(&house, asked, body);
+    }
+    reply(house.gateway.turn(asked, body).await)
+}
+
+/// `/b/{backend}/v1/...` pins a request to a backend.
+fn pinned_path(path: &str) -> Option<(&str, &str)> {
+    let rest = path.strip_prefix("/b/")?;
+    let at = rest.find('/')?;
+    Some(rest.split_at(at))
+}
+
+/// What would go where, without asking the model.
+fn plan(house: &House, mut asked: Asked, body: Bytes) -> Response {
+    let query = asked.query.clone().unwrap_or_default();
+    let mut dialect = "anthropic".to_owned();
+    for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
+        match name {
+            "backend" => asked.pin = Some(value.to_owned()),
+            "dialect" => value.clone_into(&mut dialect),
+            _ => {}
+        }
+    }
+    if dialect != "anthropic" {
+        let what = format!("dialect `{dialect}` is not available yet; `anthropic` is");
+        return refuse(house, &Fault::invalid(what));
+    }
+    match house.gateway.report(asked, body) {
+        Ok(report) => axum::Json(report).into_response(),
+        Err(fault) => refuse(house, &fault),
+    }
+}
+
+async fn whole(body: Body, limit: usize) -> Result<Bytes, Fault> {
+    match Limited::new(body, limit).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => Err(Fault::new(
+            FaultKind::TooLarge,
+            format!("the request body is larger than {limit} bytes; `limits.body` sets the limit"),
+        )),
+        Err(error) => Err(Fault::invalid(format!(
+            "the request body broke off: {error}"
+        ))),
+    }
+}
+
+/// Probes that clients send at their start, and paths nobody serves.
+fn elsewhere(house: &House, method: &Method, path: &str) -> Response {
+    match (method, path) {
+        (&Method::GET | &Method::HEAD, "/" | "/api/hello") => (
+            StatusCode::OK,
+            "Throughline is running. Point a client at this address; see /admin/backends, /admin/turns, /metrics.\n",
+        )
+            .into_response(),
+        (&Method::OPTIONS, _) => StatusCode::NO_CONTENT.into_response(),
+        _ => refuse(
+            house,
+            &Fault::new(FaultKind::NotFound, format!("there is nothing at `{path}`")),
+        ),
+    }
+}
+
+fn refuse(house: &House, fault: &Fault) -> Response {
+    let id = house.gateway.turns.id(unix_ms());
+    let (status, body) = client_reply::error(fault, &id);
+    reply(own_reply(status, body, &id, fault.retry_after))
+}
+
+fn reply(reply: Reply) -> Response {
+    reply.map(Body::new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_can_name_its_backend() {
+        assert_eq!(
+            pinned_path("/b/glm/v1/messages"),
+            Some(("glm", "/v1/messages"))
+        );
+        assert_eq!(pinned_path("/v1/messages"), None);
+        assert_eq!(pinned_path("/b/glm"), None);
+    }
+}

@@ -1,0 +1,46 @@
+//! `throughline simulate`: the strict provider.
+
+use throughline_simulator::{Options, Scenario};
+use tokio::net::TcpListener;
+
+use super::{Failure, print};
+use crate::cli::{OnOff, Simulate};
+use crate::server::stop_signal;
+
+/// Runs it until it is stopped.
+pub async fn run(options: Simulate) -> Result<(), Failure> {
+    let scenario = match &options.scenario {
+        None => None,
+        Some(path) => {
+            let name = path.display();
+            let text = std::fs::read_to_string(path)
+                .map_err(|error| Failure::Usage(format!("cannot read `{name}`: {error}")))?;
+            let scenario = Scenario::from_toml(&text)
+                .map_err(|error| Failure::Usage(format!("{name}: {error}")))?;
+            Some(scenario)
+        }
+    };
+    let listener = TcpListener::bind(&options.listen).await.map_err(|error| {
+        Failure::Failed(format!("cannot listen on `{}`: {error}", options.listen))
+    })?;
+    let address = listener
+        .local_addr()
+        .map_err(|error| Failure::Failed(error.to_string()))?;
+    print(&format!(
+        "simulator `{}` listening on http://{address}",
+        options.identity
+    ));
+    let simulator = Options {
+        identity: options.identity,
+        seed: options.seed,
+        tokens_per_second: options.tokens_per_second,
+        prefix_binding: options.prefix_binding,
+        strict: options.strict == OnOff::On,
+        require_key: options.require_key,
+        scenario,
+        ..Options::default()
+    };
+    throughline_simulator::serve(listener, simulator, stop_signal())
+        .await
+        .map_err(|error| Failure::Failed(error.to_string()))
+}

@@ -1,0 +1,240 @@
+//! Puts the concrete parts together: configuration, store, memory, simulators, gateway.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use throughline_backends::sqlite::SqliteStore;
+use throughline_gateway::Gateway;
+use throughline_gateway::backend::{self, Backend};
+use throughline_gateway::route::{Routes, Rule};
+use throughline_gateway::settings::{self, Settings};
+use throughline_gateway::thinking::store::Store;
+use throughline_gateway::thinking::writer::Changes;
+use throughline_gateway::upstream::Client;
+use tokio::net::TcpListener;
+
+use crate::config::{self, Config};
+use crate::hosts::Hosts;
+
+/// How fast the built-in simulator writes: about as fast as a model.
+const SIMULATED_SPEED: u32 = 80;
+
+/// Everything that runs.
+#[derive(Debug)]
+pub struct House {
+    /// The gateway.
+    pub gateway: Arc<Gateway>,
+    /// The names it answers to.
+    pub hosts: Hosts,
+    simulators: Mutex<HashMap<String, String>>,
+    /// Held as long as the server runs: two servers on one directory would forget each other's
+    /// blocks.
+    _lock: File,
+}
+
+/// Why the house could not be built.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// The data directory cannot be used.
+    #[error("cannot use the data directory `{path}`: {cause}")]
+    DataDir {
+        /// Which.
+        path: String,
+        /// The cause.
+        cause: std::io::Error,
+    },
+    /// Another server uses it.
+    #[error(
+        "the data directory `{path}` is used by another throughline; give this one its own with --data-dir"
+    )]
+    InUse {
+        /// Which.
+        path: String,
+    },
+    /// The store does not open.
+    #[error("{what}: {cause}")]
+    Store {
+        /// What could not be done.
+        what: String,
+        /// The cause.
+        cause: String,
+    },
+    /// A simulator does not start.
+    #[error("cannot start the simulator: {0}")]
+    Simulator(std::io::Error),
+}
+
+impl House {
+    /// Builds everything and starts what runs in the background.
+    pub async fn build(config: &Config, listen: SocketAddr) -> Result<Self, BuildError> {
+        let lock = take_data_dir(&config.data_dir)?;
+        let failed = |error: throughline_gateway::thinking::store::StoreError| BuildError::Store {
+            cause: error.cause.to_string(),
+            what: error.what,
+        };
+        let store = SqliteStore::open(&config.data_dir.join("memory.db"))
+            .await
+            .map_err(failed)?;
+        let snapshot = store.load().await.map_err(failed)?;
+        tracing::debug!(blocks = snapshot.blocks.len(), "thinking memory read");
+        let simulators = Mutex::default();
+        let settings = settings(config, &simulators).await?;
+        let changes = Changes::default();
+        tokio::spawn(changes.clone().write_to(Arc::new(store)));
+        Ok(Self {
+            gateway: Arc::new(Gateway::new(settings, snapshot, changes)),
+            hosts: Hosts::new(listen, &config.allowed_hosts),
+            simulators,
+            _lock: lock,
+        })
+    }
+
+    /// Takes a new configuration while running.
+    pub async fn configure(&self, config: &Config) -> Result<(), BuildError> {
+        self.gateway
+            .configure(settings(config, &self.simulators).await?);
+        Ok(())
+    }
+}
+
+fn take_data_dir(path: &Path) -> Result<File, BuildError> {
+    let shown = path.display().to_string();
+    let failed = |cause| BuildError::DataDir {
+        path: shown.clone(),
+        cause,
+    };
+    std::fs::create_dir_all(path).map_err(failed)?;
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        // Who talked to whom is nobody else's business. A directory of somebody else stays as it is.
+        let _ = std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700));
+    }
+    let lock = File::create(path.join("lock")).map_err(failed)?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(std::fs::TryLockError::WouldBlock) => Err(BuildError::InUse { path: shown }),
+        Err(std::fs::TryLockError::Error(cause)) => Err(failed(cause)),
+    }
+}
+
+async fn settings(
+    config: &Config,
+    simulators: &Mutex<HashMap<String, String>>,
+) -> Result<Settings, BuildError> {
+    let mut backends = Vec::new();
+    for configured in &config.backends {
+        let base_url = match &configured.base_url {
+            Some(url) => url.clone(),
+            None => simulator(&configured.name, simulators).await?,
+        };
+        backends.push(Arc::new(backend(configured, base_url)));
+    }
+    let route = &config.route;
+    Ok(Settings {
+        backends,
+        routes: Routes {
+            default: route.default.clone(),
+            rules: route
+                .rules
+                .iter()
+                .map(|rule| Rule {
+                    model: rule.model.clone(),
+                    backend: rule.backend.clone(),
+                    fallback: rule.fallback.clone(),
+                })
+                .collect(),
+            fallback: route.fallback.clone(),
+        },
+        thinking: settings::Thinking {
+            policy: match config.thinking.policy {
+                config::Policy::Origin => settings::Policy::Origin,
+                config::Policy::Session => settings::Policy::Session,
+            },
+            unknown: match config.thinking.unknown {
+                config::Unknown::Try => settings::Unknown::Try,
+                config::Unknown::Drop => settings::Unknown::Drop,
+            },
+            orphan_threshold: config.thinking.orphan_threshold,
+            memory_limit: size(config.thinking.memory_limit),
+        },
+        limits: settings::Limits {
+            body: size(config.limits.body),
+            json_depth: config.limits.json_depth,
+            streams: config.limits.streams,
+        },
+        keep_alive: config.keep_alive,
+        full_body: config.debug_log.enabled && config.debug_log.full_body,
+        pretty_print: config.debug_log.pretty_print,
+    })
+}
+
+fn backend(configured: &config::Backend, base_url: String) -> Backend {
+    Backend {
+        name: configured.name.clone(),
+        dialect: configured.dialect.word(),
+        base_url,
+        domain: configured.signature_domain.clone(),
+        auth: match &configured.auth {
+            config::Auth::None => backend::Auth::None,
+            config::Auth::Key(secret) => backend::Auth::Key(secret.expose().to_owned()),
+            config::Auth::Passthrough => backend::Auth::Passthrough,
+        },
+        share_caller_key: configured.share_caller_key,
+        models: configured.models.clone(),
+        default_model: configured.default_model.clone(),
+        compat: configured.thinking_compat.map(|compat| match compat.mode {
+            config::CompatMode::Budget => backend::Compat::Budget(compat.budget),
+            config::CompatMode::Adaptive => backend::Compat::Adaptive,
+            config::CompatMode::Off => backend::Compat::Off,
+        }),
+        replay: match configured.replay {
+            config::Replay::Verbatim => backend::Replay::Verbatim,
+            config::Replay::LatestTurn => backend::Replay::LatestTurn,
+            config::Replay::None => backend::Replay::None,
+        },
+        retries: configured.retries,
+        timeouts: backend::Timeouts {
+            connect: configured.timeouts.connect,
+            first_byte: configured.timeouts.first_byte,
+            idle: configured.timeouts.idle,
+            total: configured.timeouts.total,
+        },
+        client: Client::new(configured.timeouts.connect),
+    }
+}
+
+/// A simulator speaks real HTTP on a port of its own, as any provider does.
+async fn simulator(
+    name: &str,
+    running: &Mutex<HashMap<String, String>>,
+) -> Result<String, BuildError> {
+    if let Some(url) = running.lock().get(name) {
+        return Ok(url.clone());
+    }
+    let listener = TcpListener::bind("127.0.0.1:0")
+        .await
+        .map_err(BuildError::Simulator)?;
+    let address = listener.local_addr().map_err(BuildError::Simulator)?;
+    let options = throughline_simulator::Options {
+        identity: name.to_owned(),
+        tokens_per_second: SIMULATED_SPEED,
+        ..throughline_simulator::Options::default()
+    };
+    tokio::spawn(throughline_simulator::serve(
+        listener,
+        options,
+        std::future::pending(),
+    ));
+    let url = format!("http://{address}");
+    running.lock().insert(name.to_owned(), url.clone());
+    Ok(url)
+}
+
+fn size(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
