@@ -120,7 +120,9 @@ impl Backend {
         format!(
             "{}://{}",
             uri.scheme_str().unwrap_or_default(),
-            uri.authority().map(|a| a.as_str()).unwrap_or_default()
+            uri.authority()
+                .map(http::uri::Authority::as_str)
+                .unwrap_or_default()
         )
     }
 }

@@ -1,0 +1,166 @@
+//! A conversation as a client keeps it: every answer goes back as it came.
+
+use serde_json::{Value, json};
+
+use crate::client::{Answer, Client};
+
+/// A conversation with its history.
+#[derive(Clone, Debug)]
+pub struct Conversation {
+    /// The next request, without `stream`.
+    pub body: Value,
+    /// Headers that go with each request.
+    pub headers: Vec<(String, String)>,
+    /// Whether to ask for streams.
+    pub stream: bool,
+}
+
+impl Conversation {
+    /// A new conversation with manual thinking, under a session mark of its own.
+    pub fn new(session: &str) -> Self {
+        Self {
+            body: json!({
+                "model": "claude-sonnet-4-5",
+                "max_tokens": 8192,
+                "thinking": {"type": "enabled", "budget_tokens": 2048},
+                "system": "You are terse.",
+                "messages": [],
+            }),
+            headers: vec![("x-claude-code-session-id".into(), session.into())],
+            stream: true,
+        }
+    }
+
+    /// Adds a user message.
+    pub fn user(&mut self, content: impl Into<Value>) {
+        self.push("user", content.into());
+    }
+
+    fn push(&mut self, role: &str, content: Value) {
+        let messages = self.body["messages"].as_array_mut().expect("messages");
+        messages.push(json!({"role": role, "content": content}));
+    }
+
+    /// Sends the conversation as it stands.
+    pub async fn send(&self, client: &Client) -> Answer {
+        let mut body = self.body.clone();
+        if self.stream {
+            body["stream"] = true.into();
+        }
+        let headers: Vec<(&str, &str)> = self
+            .headers
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .collect();
+        client.post("/v1/messages", &headers, &body).await
+    }
+
+    /// Says something, and keeps the answer. Gives the answer's message and the raw answer.
+    ///
+    /// # Panics
+    /// If the answer is not good.
+    pub async fn say(&mut self, client: &Client, text: &str) -> (Value, Answer) {
+        self.user(text);
+        self.go_on(client).await
+    }
+
+    /// Answers every tool call of the last message, and keeps the answer.
+    ///
+    /// # Panics
+    /// If there is no call, or the answer is not good.
+    pub async fn answer_tools(&mut self, client: &Client, result: &str) -> (Value, Answer) {
+        let messages = self.body["messages"].as_array().expect("messages");
+        let last = messages.last().expect("a message");
+        let results: Vec<Value> = last["content"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter(|block| block["type"] == "tool_use")
+            .map(|block| json!({"type": "tool_result", "tool_use_id": block["id"], "content": result}))
+            .collect();
+        assert!(!results.is_empty(), "no tool was called: {last}");
+        self.user(results);
+        self.go_on(client).await
+    }
+
+    async fn go_on(&mut self, client: &Client) -> (Value, Answer) {
+        let answer = self.send(client).await.good();
+        let message = if self.stream {
+            fold(&answer.text())
+        } else {
+            answer.json()
+        };
+        self.push("assistant", message["content"].clone());
+        (message, answer)
+    }
+
+    /// Offers a tool.
+    pub fn offer_tool(&mut self) {
+        self.body["tools"] = json!([{
+            "name": "lookup",
+            "description": "Finds a row",
+            "input_schema": {"type": "object", "properties": {"key": {"type": "string"}}, "required": ["key"]},
+        }]);
+    }
+}
+
+/// The events of a stream: name and data.
+pub fn sse_events(stream: &str) -> Vec<(String, Value)> {
+    stream
+        .replace("\r\n", "\n")
+        .split("\n\n")
+        .filter_map(|event| {
+            let field = |name: &str| event.lines().find_map(|line| line.strip_prefix(name));
+            let data = serde_json::from_str(field("data: ")?).unwrap_or(Value::Null);
+            Some((field("event: ").unwrap_or_default().to_owned(), data))
+        })
+        .collect()
+}
+
+/// Folds a stream into its message, as the official clients do.
+fn fold(stream: &str) -> Value {
+    let mut message = Value::Null;
+    let mut arguments = String::new();
+    for (name, data) in sse_events(stream) {
+        let at = data["index"].as_u64().unwrap_or_default() as usize;
+        match name.as_str() {
+            "message_start" => message = data["message"].clone(),
+            "content_block_start" => {
+                let content = message["content"].as_array_mut().expect("a message");
+                assert_eq!(content.len(), at, "indexes are dense");
+                content.push(data["content_block"].clone());
+                arguments.clear();
+            }
+            "content_block_delta" => {
+                let block = &mut message["content"][at];
+                let delta = &data["delta"];
+                let mut append = |field: &str| {
+                    let grown = format!(
+                        "{}{}",
+                        block[field].as_str().unwrap_or_default(),
+                        delta[field].as_str().unwrap_or_default()
+                    );
+                    block[field] = grown.into();
+                };
+                match delta["type"].as_str().unwrap_or_default() {
+                    "text_delta" => append("text"),
+                    "thinking_delta" => append("thinking"),
+                    "signature_delta" => block["signature"] = delta["signature"].clone(),
+                    "input_json_delta" => {
+                        arguments.push_str(delta["partial_json"].as_str().unwrap_or_default());
+                    }
+                    _ => {}
+                }
+            }
+            "content_block_stop" if !arguments.is_empty() => {
+                message["content"][at]["input"] =
+                    serde_json::from_str(&arguments).expect("whole arguments");
+                arguments.clear();
+            }
+            "message_delta" => message["stop_reason"] = data["delta"]["stop_reason"].clone(),
+            "error" => panic!("the stream failed: {data}"),
+            _ => {}
+        }
+    }
+    message
+}
