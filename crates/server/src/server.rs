@@ -106,11 +106,11 @@ async fn reconfigure(house: &House, config: Result<Config, Failure>) {
                 "configuration read again"
             ),
             Err(error) => {
-                tracing::error!(%error, "the new configuration could not be used; the old one stays")
+                tracing::error!(%error, "the new configuration could not be used; the old one stays");
             }
         },
         Err(failure) => {
-            tracing::error!("the new configuration has mistakes; the old one stays\n{failure}")
+            tracing::error!("the new configuration has mistakes; the old one stays\n{failure}");
         }
     }
 }

@@ -130,7 +130,7 @@ impl Streamed {
             let frame = tokio::time::timeout(PATIENCE, self.body.frame())
                 .await
                 .expect("more of the answer in time")?;
-            match frame.map(|frame| frame.into_data()) {
+            match frame.map(hyper::body::Frame::into_data) {
                 Ok(Ok(data)) => return Some(Ok(data)),
                 Ok(Err(_trailers)) => {}
                 Err(error) => return Some(Err(error)),

@@ -33,10 +33,10 @@ impl Conversation {
 
     /// Adds a user message.
     pub fn user(&mut self, content: impl Into<Value>) {
-        self.push("user", content.into());
+        self.push("user", &content.into());
     }
 
-    fn push(&mut self, role: &str, content: Value) {
+    fn push(&mut self, role: &str, content: &Value) {
         let messages = self.body["messages"].as_array_mut().expect("messages");
         messages.push(json!({"role": role, "content": content}));
     }
@@ -90,7 +90,7 @@ impl Conversation {
         } else {
             answer.json()
         };
-        self.push("assistant", message["content"].clone());
+        self.push("assistant", &message["content"]);
         (message, answer)
     }
 

@@ -69,8 +69,8 @@ impl SqliteStore {
                 origin: origin.and_then(|id| origins.get(&id).cloned()),
                 cut: row.try_get("cut")?,
                 prefix: prefix.and_then(|prefix| Some(Prefix(prefix.try_into().ok()?))),
-                accepted: names(row.try_get("accepted")?),
-                refused: names(row.try_get("refused")?),
+                accepted: names(row.try_get::<&str, _>("accepted")?),
+                refused: names(row.try_get::<&str, _>("refused")?),
             });
         }
         for row in
@@ -242,7 +242,7 @@ fn bytes<const N: usize>(row: &SqliteRow, column: &str) -> Result<[u8; N], sqlx:
         .map_err(|_| sqlx::Error::Decode(format!("`{column}` does not have {N} bytes").into()))
 }
 
-fn names(lines: String) -> Vec<Arc<str>> {
+fn names(lines: &str) -> Vec<Arc<str>> {
     lines.lines().map(Into::into).collect()
 }
 
