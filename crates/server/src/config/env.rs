@@ -12,8 +12,10 @@ const PREFIX: &str = "THROUGHLINE_";
 const BACKEND_PREFIX: &str = "THROUGHLINE_BACKEND__";
 
 /// Variables of ours that are no configuration keys.
-const RESERVED: [&str; 3] = [
+const RESERVED: [&str; 4] = [
     "THROUGHLINE_CONFIG",
+    // Scripts and tests point at a binary with it.
+    "THROUGHLINE_BIN",
     "THROUGHLINE_KEYRING",
     "THROUGHLINE_URL",
 ];

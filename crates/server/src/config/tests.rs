@@ -7,7 +7,7 @@ use super::schema::{Kind, ROWS, Row};
 use super::*;
 
 const ENV: &[(&str, &str)] = &[
-    ("HOME", "/home/ada"),
+    ("HOME", "/users/ada"),
     ("ANTHROPIC_API_KEY", "sk-ant-1"),
     ("ZAI_API_KEY", "zai-1"),
 ];
@@ -132,7 +132,7 @@ fn an_empty_file_has_all_defaults() {
     let config = good("");
     let expected = Config {
         listen: "127.0.0.1:8484".to_owned(),
-        data_dir: PathBuf::from("/home/ada/.local/share/throughline"),
+        data_dir: PathBuf::from("/users/ada/.local/share/throughline"),
         log: Log {
             level: Level::Info,
             format: Format::Text,
@@ -825,7 +825,7 @@ fn flags_win() {
     let config = read(Some(&source), env, overrides).unwrap();
     assert_eq!(
         (config.listen.as_str(), config.data_dir),
-        ("[::1]:0", PathBuf::from("/home/ada/c"))
+        ("[::1]:0", PathBuf::from("/users/ada/c"))
     );
 
     let overrides = Overrides {
