@@ -22,6 +22,16 @@ pub(crate) fn root() -> PathBuf {
 /// `cargo` with the repository as its working directory.
 pub(crate) fn cargo() -> Command {
     let mut cargo = Command::new("cargo");
+    // What cargo told us about ourselves is not meant for the next cargo: build scripts that watch
+    // these variables would run again, and with them whatever stands on their crates.
+    for (name, _) in std::env::vars_os() {
+        let about_us = name.to_str().is_some_and(|name| {
+            name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
+        });
+        if about_us {
+            cargo.env_remove(name);
+        }
+    }
     cargo.current_dir(root());
     cargo
 }
