@@ -118,7 +118,10 @@ pub fn sse_events(stream: &str) -> Vec<(String, Value)> {
 }
 
 /// Folds a stream into its message, as the official clients do.
-fn fold(stream: &str) -> Value {
+///
+/// # Panics
+/// If the stream holds an error.
+pub fn fold(stream: &str) -> Value {
     let mut message = Value::Null;
     let mut arguments = String::new();
     for (name, data) in sse_events(stream) {

@@ -1,6 +1,6 @@
 //! The real binary as a process of its own, with a directory of its own.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ pub struct Gateway {
     /// Its address.
     pub url: String,
     binary: PathBuf,
+    log_level: Option<&'static str>,
     child: Child,
     folder: TempDir,
 }
@@ -28,13 +29,24 @@ impl Gateway {
     /// Starts the binary with this configuration; `listen`, `data_dir` and a log at level trace
     /// are added.
     pub async fn start(binary: &str, config: &str) -> Self {
+        Self::start_at(binary, config, Some("warn,throughline=trace")).await
+    }
+
+    /// As [`Gateway::start`], with the log at the level the configuration says.
+    pub async fn start_as_configured(binary: &str, config: &str) -> Self {
+        Self::start_at(binary, config, None).await
+    }
+
+    async fn start_at(binary: &str, config: &str, log_level: Option<&'static str>) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("throughline.toml"), config).expect("a file");
-        let (child, url) = spawn(&PathBuf::from(binary), &folder).await;
+        let binary = PathBuf::from(binary);
+        let (child, url) = spawn(&binary, log_level, &folder).await;
         Self {
             client: Client::new(&url),
             url,
-            binary: PathBuf::from(binary),
+            binary,
+            log_level,
             child,
             folder,
         }
@@ -76,7 +88,7 @@ impl Gateway {
 
     /// Starts it again on the same directory.
     pub async fn start_again(&mut self) {
-        let (child, url) = spawn(&self.binary, &self.folder).await;
+        let (child, url) = spawn(&self.binary, self.log_level, &self.folder).await;
         self.child = child;
         self.client = Client::new(&url);
         self.url = url;
@@ -88,7 +100,7 @@ impl Gateway {
     }
 
     /// The directory it runs in.
-    pub fn folder(&self) -> &std::path::Path {
+    pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
@@ -124,7 +136,7 @@ impl Gateway {
     }
 }
 
-async fn spawn(binary: &PathBuf, folder: &TempDir) -> (Child, String) {
+async fn spawn(binary: &Path, log_level: Option<&str>, folder: &TempDir) -> (Child, String) {
     let log = std::fs::OpenOptions::new()
         .create(true)
         .append(true)
@@ -141,11 +153,14 @@ async fn spawn(binary: &PathBuf, folder: &TempDir) -> (Child, String) {
         ])
         .args(["--data-dir", "data"])
         .current_dir(folder.path())
-        .env("RUST_LOG", "warn,throughline=trace")
+        .env_remove("RUST_LOG")
         .env_remove("ANTHROPIC_API_KEY")
         .stdout(Stdio::piped())
         .stderr(log)
         .kill_on_drop(true);
+    if let Some(level) = log_level {
+        command.env("RUST_LOG", level);
+    }
     let mut child = command.spawn().expect("the binary starts");
     let mut lines = BufReader::new(child.stdout.take().expect("an output")).lines();
     let first = tokio::time::timeout(Duration::from_secs(20), lines.next_line())
@@ -167,7 +182,7 @@ async fn spawn(binary: &PathBuf, folder: &TempDir) -> (Child, String) {
 /// alone.
 pub async fn run_command(
     binary: &str,
-    folder: &std::path::Path,
+    folder: &Path,
     arguments: &[&str],
     environment: &[(&str, &str)],
 ) -> Output {

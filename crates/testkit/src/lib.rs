@@ -9,6 +9,6 @@ mod gateway;
 mod simulator;
 
 pub use client::{Answer, Client, Streamed};
-pub use conversation::{Conversation, sse_events};
+pub use conversation::{Conversation, fold, sse_events};
 pub use gateway::{Gateway, run_command};
 pub use simulator::{Seen, Simulator};

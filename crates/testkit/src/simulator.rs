@@ -1,5 +1,6 @@
 //! A strict simulator on a port of its own, and what it received.
 
+use http::Method;
 use serde_json::Value;
 use throughline_simulator::Options;
 use tokio::net::TcpListener;
@@ -109,6 +110,13 @@ impl Simulator {
                 refusal: text(&request["refusal"]),
             })
             .collect()
+    }
+
+    /// Forgets what it received; it keeps the last 256 requests only.
+    pub async fn forget(&self) {
+        let path = "/simulator/requests";
+        let answer = self.client.send(Method::DELETE, path, &[], "").await;
+        assert_eq!(answer.status, 204, "{}", answer.text());
     }
 
     /// The last request it received.

@@ -1,0 +1,232 @@
+//! What the log says, by the names it says it under, and what it never says.
+
+use serde_json::{Value, json};
+use throughline_testkit::{Gateway, Simulator};
+
+use crate::support::{BINARY, Pair, backend, cut_thinking, go_back, grow_old, talk, thinking};
+
+const JSON: &str = "log = { format = \"json\" }";
+const SECRET: &str = "the heron stands in cold water";
+
+/// The lines of a JSON log with this message, without what varies.
+fn lines(gateway: &Gateway, message: &str) -> Vec<Value> {
+    let log = gateway.log();
+    let lines = log.lines().map(|line| {
+        serde_json::from_str::<Value>(line).unwrap_or_else(|error| panic!("{error}: {line}"))
+    });
+    lines
+        .filter(|line| line["message"] == message)
+        .map(|mut line| {
+            let fields = line.as_object_mut().unwrap();
+            for varies in ["timestamp", "target", "lineage", "message"] {
+                fields.remove(varies);
+            }
+            line
+        })
+        .collect()
+}
+
+/// Covers: S1-34, S1-38, S1-40
+#[tokio::test]
+async fn a_switch_and_each_request_are_told_at_level_info() {
+    let pair = Pair::start(&format!("{JSON}\n[thinking]\norphan_threshold = \"1ms\"")).await;
+    let mut talk = talk("told", true);
+    talk.say(pair.client(), "one").await;
+    talk.say(pair.client(), "two").await;
+    talk.clone().say(pair.client(), "three").await;
+    grow_old().await;
+    let mut shorter = talk.clone();
+    cut_thinking(&mut shorter, 1);
+    shorter.say(pair.client(), "bench 1").await;
+    pair.gateway.switch("b").await;
+    talk.say(pair.client(), "bench 1").await;
+
+    let switch = json!({
+        "level": "INFO", "old_backend": "a", "new_backend": "b", "old_session": 1, "new_session": 2,
+    });
+    let told = lines(
+        &pair.gateway,
+        "Backend switch: incremented thinking session",
+    );
+    assert_eq!(told, [switch]);
+    let summary = |session, [confirmed, old, unused, orphaned, filtered, after]: [u64; 6]| {
+        json!({
+            "level": "INFO", "session": session, "confirmed": confirmed,
+            "cleanup_old_session": old, "cleanup_confirmed_unused": unused,
+            "cleanup_orphaned": orphaned, "filtered_from_request": filtered,
+            "cache_size_after": after,
+        })
+    };
+    let expected = [
+        summary(1, [0, 0, 0, 0, 0, 0]),
+        summary(1, [1, 0, 0, 0, 0, 1]),
+        summary(1, [1, 0, 0, 0, 0, 2]),
+        summary(1, [0, 0, 1, 1, 0, 1]),
+        summary(2, [0, 1, 0, 0, 2, 0]),
+    ];
+    assert_eq!(
+        lines(&pair.gateway, "Request processing complete"),
+        expected
+    );
+}
+
+/// Covers: S1-35, S1-36, S1-39
+#[tokio::test]
+async fn what_happens_to_a_block_is_told_at_levels_debug_and_trace() {
+    let pair = Pair::start(&format!("{JSON}\n[thinking]\norphan_threshold = \"1ms\"")).await;
+    let mut talk = talk("told", true);
+    let (one, _) = talk.say(pair.client(), "one").await;
+    talk.say(pair.client(), "bench 1").await;
+    let registered = lines(&pair.gateway, "Registered new thinking block");
+    let [told] = &registered[..] else {
+        panic!("{registered:?}");
+    };
+    let hash = &told["hash"];
+    assert!(hash.as_str().is_some_and(|hash| hash.len() >= 8), "{told}");
+    let length = one["content"][0]["thinking"].as_str().unwrap().len();
+    // No preview: contents are not logged unless the operator asks.
+    assert_eq!(
+        *told,
+        json!({"level": "DEBUG", "hash": hash, "session": 1, "length": length, "cut": false})
+    );
+    assert_eq!(
+        lines(&pair.gateway, "Confirmed thinking block"),
+        [json!({"level": "DEBUG", "hash": hash, "session": 1})]
+    );
+    let decided = lines(&pair.gateway, "Decided on thinking block");
+    let [decision] = &decided[..] else {
+        panic!("{decided:?}");
+    };
+    assert_eq!(
+        (&decision["level"], &decision["hash"], &decision["session"]),
+        (&json!("TRACE"), hash, &json!(1))
+    );
+    assert!(
+        decision["verdict"].as_str().unwrap().starts_with("Send"),
+        "{decision}"
+    );
+
+    talk.say(pair.client(), "two").await;
+    talk.say(pair.client(), "three").await;
+    grow_old().await;
+    go_back(&mut talk, 6);
+    cut_thinking(&mut talk, 1);
+    talk.say(pair.client(), "bench 1").await;
+    pair.gateway.switch("b").await;
+    talk.say(pair.client(), "bench 1").await;
+    let why: Vec<Value> = lines(&pair.gateway, "Evicted thinking block")
+        .into_iter()
+        .map(|line| {
+            assert_eq!(line["level"], "DEBUG");
+            line["why"].clone()
+        })
+        .collect();
+    // The first two go in one request, in no order.
+    let mut first = why[..2].to_vec();
+    first.sort_by_key(ToString::to_string);
+    assert_eq!(first, ["confirmed and no longer used", "never came back"]);
+    assert_eq!(why[2..], ["old session"]);
+}
+
+/// Covers: S1-37, S1-39, S1-42
+#[tokio::test]
+async fn contents_are_logged_only_where_the_operator_asks() {
+    for (debug_log, shown) in [
+        ("", false),
+        ("[debug_log]\nenabled = true", false),
+        ("[debug_log]\nfull_body = true", false),
+        ("[debug_log]\nenabled = true\nfull_body = true", true),
+    ] {
+        let (a, b) = (Simulator::start("a").await, Simulator::start("b").await);
+        let key = "api_key = \"sk-quite-private\"";
+        let pair = Pair::of(a, b, &format!("{JSON}\n{debug_log}"), [key, key]).await;
+        let mut talk = talk("whispered", true);
+        talk.headers
+            .push(("x-api-key".into(), "sk-of-the-caller".into()));
+        let (one, answer) = talk
+            .say(pair.client(), &format!("why is it that {SECRET}?"))
+            .await;
+        assert!(thinking(&[&one])[0].to_string().contains(SECRET));
+        talk.say(pair.client(), "think twice").await;
+        pair.gateway.switch("b").await;
+        talk.say(pair.client(), "bench 1").await;
+        assert_eq!(
+            pair.a.last().await.header("x-api-key"),
+            Some("sk-quite-private")
+        );
+
+        let log = pair.gateway.log();
+        assert_eq!(log.contains(SECRET), shown, "{debug_log}");
+        for key in ["sk-quite-private", "sk-of-the-caller"] {
+            assert!(!log.contains(key), "{debug_log}: {key}");
+        }
+        let signature = one["content"][0]["signature"].as_str().unwrap();
+        assert_eq!(log.contains(signature), shown, "{debug_log}");
+        let registered = lines(&pair.gateway, "Registered new thinking block");
+        assert_eq!(registered.len(), 3, "{debug_log}");
+        let text = one["content"][0]["thinking"].as_str().unwrap();
+        match registered[0]["content_preview"].as_str() {
+            Some(preview) => {
+                assert!(shown && text.starts_with(preview), "{preview}");
+                let length = preview.chars().count();
+                assert!((1..=64).contains(&length), "{length}");
+            }
+            None => assert!(!shown, "{debug_log}"),
+        }
+        let kept = pair.turn(&answer).await;
+        assert_eq!(kept.to_string().contains(SECRET), shown, "{debug_log}");
+    }
+}
+
+/// Covers: S1-37
+#[tokio::test]
+async fn the_debug_log_decides_how_much_is_said() {
+    let (a, b) = (Simulator::start("a").await, Simulator::start("b").await);
+    let backends = backend("a", &a, "") + &backend("b", &b, "");
+    for (settings, debug, bodies) in [
+        ("", false, 0),
+        ("[debug_log]\nenabled = true", true, 0),
+        ("[debug_log]\nenabled = true\nfull_body = true", true, 1),
+        (
+            "[debug_log]\nenabled = true\nfull_body = true\npretty_print = true",
+            true,
+            1,
+        ),
+    ] {
+        let gateway =
+            Gateway::start_as_configured(BINARY, &format!("{settings}\n{backends}")).await;
+        talk("said", true).say(&gateway.client, "hello").await;
+        let log = gateway.log();
+        assert!(log.contains(" INFO "), "{settings}: {log}");
+        assert_eq!(log.contains(" DEBUG "), debug, "{settings}");
+        assert_eq!(log.matches("Request body").count(), bodies, "{settings}");
+    }
+}
+
+/// Covers: S1-38, S1-39, S1-40
+#[tokio::test]
+async fn the_text_log_uses_the_same_names() {
+    let pair = Pair::start("[debug_log]\nenabled = true\nfull_body = true").await;
+    let mut talk = talk("in text", true);
+    talk.say(pair.client(), "hello").await;
+    pair.gateway.switch("b").await;
+    talk.say(pair.client(), "bench 1").await;
+    let log = pair.gateway.log();
+    for (level, expected) in [
+        (
+            " INFO ",
+            "Backend switch: incremented thinking session old_backend=\"a\" new_backend=\"b\" old_session=1 new_session=2",
+        ),
+        (
+            " INFO ",
+            "confirmed=0 cleanup_old_session=1 cleanup_confirmed_unused=0 cleanup_orphaned=0 filtered_from_request=1 cache_size_after=0",
+        ),
+        ("DEBUG ", "Registered new thinking block hash="),
+        ("DEBUG ", "content_preview=\""),
+        ("TRACE ", "Decided on thinking block hash="),
+    ] {
+        let line = log.lines().find(|line| line.contains(expected));
+        let line = line.unwrap_or_else(|| panic!("no line with {expected}:\n{log}"));
+        assert!(line.contains(level), "{line}");
+    }
+}
