@@ -577,12 +577,15 @@ impl Gateway {
                 (caller.is_none() && !planned.plan.drop_bound).then_some(Again::DropBound)
             }
             RefusalKind::MissingThinking => {
-                let omitted = planned
+                // Ours to mend if thinking stayed behind now, or in an earlier round of a loop
+                // that began with it. A loop the caller sent without any is the caller's.
+                let turn = read.outline.after_last_user_turn();
+                let ours = planned
                     .plan
                     .blocks
                     .iter()
-                    .any(|block| block.fate == Fate::LeftOut);
-                (omitted && planned.plan.thinking != ThinkingEdit::Disabled)
+                    .any(|block| block.fate == Fate::LeftOut || block.message >= turn);
+                (ours && planned.plan.thinking != ThinkingEdit::Disabled)
                     .then_some(Again::ThinkingOff)
             }
             RefusalKind::Signature => {

@@ -54,6 +54,48 @@ async fn an_open_tool_loop_goes_on_elsewhere_without_thinking() {
     }
 }
 
+/// Covers: S1-2
+#[tokio::test]
+async fn a_loop_that_comes_back_in_its_middle_does_not_stick() {
+    for policy in POLICIES {
+        let pair = Pair::under(policy).await;
+        let mut talk = talk("back in the middle", true);
+        talk.offer_tool();
+        talk.say(pair.client(), "use a tool twice").await;
+        pair.gateway.switch("b").await;
+        let (two, _) = talk.answer_tools(pair.client(), "41").await;
+        assert_eq!(two["stop_reason"], "tool_use");
+        pair.gateway.switch("a").await;
+        // The last call was made without thinking, so the loop ends without it.
+        let (three, answer) = talk.answer_tools(pair.client(), "42").await;
+        assert_eq!(three["stop_reason"], "end_turn");
+        let off = "setting_adapted=thinking;reason=open_tool_loop";
+        assert!(loss(&answer).ends_with(off), "{policy} {}", loss(&answer));
+        let (_, answer) = talk.say(pair.client(), "thanks").await;
+        assert_eq!(
+            pair.a.last().await.json()["thinking"],
+            talk.body["thinking"]
+        );
+        assert!(!loss(&answer).contains("setting_adapted"), "{policy}");
+    }
+}
+
+#[tokio::test]
+async fn a_loop_the_caller_sent_without_thinking_is_refused_as_it_would_be_without_us() {
+    let pair = Pair::start("").await;
+    let mut talk = talk("the caller's own", true);
+    talk.offer_tool();
+    talk.say(pair.client(), "use a tool").await;
+    crate::support::cut_thinking(&mut talk, 1);
+    let call = talk.body["messages"][1]["content"][1]["id"].clone();
+    talk.user(json!([{"type": "tool_result", "tool_use_id": call, "content": "42"}]));
+    let answer = talk.send(pair.client()).await;
+    assert_eq!(answer.status, 400);
+    let seen = pair.a.seen().await;
+    assert_eq!(seen.len(), 2, "not sent again");
+    assert_eq!(answer.json()["error"]["message"], seen[1].refusal);
+}
+
 #[tokio::test]
 async fn parallel_calls_stay_together_across_a_switch() {
     for (policy, stream) in WAYS {
