@@ -671,11 +671,13 @@ impl Gateway {
         turn.losses.clone_from(&plan.losses);
         if settings.full_body {
             let sent = String::from_utf8_lossy(&plan.body).into_owned();
-            tracing::debug!(
-                turn = turn.id,
-                body = pretty(&sent, settings.pretty_print),
-                "Request body"
-            );
+            if settings.pretty_print {
+                // Without quotes, which would put it back on one line.
+                let body = pretty(&sent);
+                tracing::debug!(turn = turn.id, %body, "Request body");
+            } else {
+                tracing::debug!(turn = turn.id, body = sent, "Request body");
+            }
             turn.sent = Some(sent);
         }
     }
@@ -960,10 +962,7 @@ pub fn own_reply(status: u16, body: Vec<u8>, id: &str, retry_after: Option<u64>)
     reply
 }
 
-fn pretty(text: &str, spread: bool) -> String {
-    if !spread {
-        return text.to_owned();
-    }
+fn pretty(text: &str) -> String {
     serde_json::from_str::<serde_json::Value>(text)
         .and_then(|value| serde_json::to_string_pretty(&value))
         .unwrap_or_else(|_| text.to_owned())

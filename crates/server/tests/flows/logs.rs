@@ -200,6 +200,9 @@ async fn the_debug_log_decides_how_much_is_said() {
         assert!(log.contains(" INFO "), "{settings}: {log}");
         assert_eq!(log.contains(" DEBUG "), debug, "{settings}");
         assert_eq!(log.matches("Request body").count(), bodies, "{settings}");
+        // Spread over lines, where that is asked for.
+        let spread = log.contains("\n  \"model\": \"claude-sonnet-4-5\"");
+        assert_eq!(spread, settings.contains("pretty"), "{settings}: {log}");
     }
 }
 
