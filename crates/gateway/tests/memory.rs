@@ -1,0 +1,447 @@
+//! The rules of the thinking memory, as tables of requests and replies under a clock of their own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use throughline_canonical::{BlockKey, Origin, Reason};
+use throughline_gateway::settings::{Policy, Thinking, Unknown};
+use throughline_gateway::thinking::memory::{Made, Question};
+use throughline_gateway::thinking::store::{InMemory, Store};
+use throughline_gateway::thinking::writer::Changes;
+use throughline_gateway::thinking::{
+    Lineage, LineageId, MarkId, Memory, Statistics, Target, Verdict,
+};
+
+const MINUTE: u64 = 60_000;
+
+/// A memory with a clock, asked by one client.
+struct Bench {
+    memory: Memory,
+    rules: Thinking,
+    now: u64,
+    lineage: Lineage,
+}
+
+fn lineage(mark: u8, id: u8) -> Lineage {
+    Lineage {
+        mark: MarkId([mark; 16]),
+        id: LineageId([id; 16]),
+    }
+}
+
+fn key(number: u16) -> BlockKey {
+    let mut bytes = [0; 32];
+    bytes[..2].copy_from_slice(&number.to_le_bytes());
+    BlockKey(bytes)
+}
+
+fn target(backend: &str) -> Target {
+    Target {
+        backend: backend.into(),
+        domain: backend.into(),
+        credential: String::new(),
+        account_bound: false,
+    }
+}
+
+impl Bench {
+    fn new(policy: Policy, unknown: Unknown) -> Self {
+        Self {
+            memory: Memory::new(Default::default(), Changes::default()),
+            rules: Thinking {
+                policy,
+                unknown,
+                orphan_threshold: Duration::from_secs(300),
+                memory_limit: 1 << 30,
+            },
+            now: 1_700_000_000_000,
+            lineage: lineage(1, 1),
+        }
+    }
+
+    fn question<'a>(&self, target: &'a Target, blocks: &'a [Option<BlockKey>]) -> Question<'a> {
+        Question {
+            lineage: self.lineage,
+            target,
+            by_active: true,
+            counts: true,
+            blocks,
+            has_assistant: true,
+            now: self.now,
+            rules: self.rules,
+        }
+    }
+
+    /// Sends a request with these blocks; answers which may go, and the session.
+    fn ask(&self, backend: &str, blocks: &[u16]) -> (Vec<&'static str>, u64) {
+        let target = target(backend);
+        let keys: Vec<_> = blocks.iter().map(|number| Some(key(*number))).collect();
+        let answer = self.memory.ask(&self.question(&target, &keys));
+        (answer.verdicts.iter().map(word).collect(), answer.session)
+    }
+
+    /// A backend makes a block in reply to a request of this session.
+    fn make(&self, backend: &str, session: u64, block: u16) {
+        self.memory.register(&Made {
+            lineage: self.lineage,
+            session,
+            origin: &Arc::new(Origin {
+                domain: backend.into(),
+                backend: backend.into(),
+                model: "m".into(),
+                credential: String::new(),
+            }),
+            key: key(block),
+            prefix: None,
+            cut: false,
+            now: self.now,
+            memory_limit: self.rules.memory_limit,
+        });
+    }
+
+    fn statistics(&self) -> Statistics {
+        self.memory.statistics(None).expect("sums")
+    }
+
+    /// total, confirmed, current session, old session
+    fn counts(&self) -> [usize; 4] {
+        let found = self.statistics();
+        assert_eq!(found.total, found.confirmed + found.unconfirmed);
+        [
+            found.total,
+            found.confirmed,
+            found.current_session,
+            found.old_session,
+        ]
+    }
+}
+
+fn word(verdict: &Verdict) -> &'static str {
+    match verdict {
+        Verdict::Send { .. } => "send",
+        Verdict::Try => "try",
+        Verdict::LeaveOut { reason, .. } => reason.word(),
+    }
+}
+
+/// Covers: S1-7, S1-8, S1-9, S1-11, S1-20, case 3
+#[test]
+fn blocks_are_registered_then_confirmed_then_evicted() {
+    for (policy, later) in [(Policy::Session, "session"), (Policy::Origin, "send")] {
+        let bench = Bench::new(policy, Unknown::Drop);
+        bench.ask("a", &[]);
+        for block in [1, 2, 3] {
+            bench.make("a", 1, block);
+        }
+        assert_eq!(bench.counts(), [3, 0, 3, 0]);
+        assert_eq!(bench.ask("a", &[1, 2, 3]).0, ["send"; 3]);
+        assert_eq!(bench.counts(), [3, 3, 3, 0]);
+        assert_eq!(bench.ask("a", &[2, 3]).0, ["send"; 2]);
+        assert_eq!(bench.counts(), [2, 2, 2, 0]);
+        assert_eq!(bench.ask("a", &[1, 2, 3]).0, [later, "send", "send"]);
+    }
+}
+
+/// Covers: S1-6, S1-12, S1-15, S1-22, case 4, case 5
+#[test]
+fn an_orphan_goes_after_the_threshold_and_not_before() {
+    let mut bench = Bench::new(Policy::Session, Unknown::Drop);
+    bench.ask("a", &[]);
+    bench.make("a", 1, 1);
+    bench.make("a", 1, 2);
+    bench.now += 4 * MINUTE;
+    bench.ask("a", &[2]);
+    assert_eq!(bench.counts()[0], 2, "young blocks stay");
+    bench.now += 2 * MINUTE;
+    assert_eq!(
+        bench.ask("a", &[1, 2]).0,
+        ["send", "send"],
+        "confirmed before the clean-up"
+    );
+    bench.make("a", 1, 3);
+    bench.now += 6 * MINUTE;
+    bench.ask("a", &[1, 2]);
+    assert_eq!(bench.ask("a", &[3]).0, ["session"], "the orphan is gone");
+}
+
+/// Covers: S1-3, S1-10, S1-17, S1-21
+#[test]
+fn a_switch_begins_a_session_and_the_same_backend_does_not() {
+    let bench = Bench::new(Policy::Session, Unknown::Drop);
+    assert_eq!(bench.ask("a", &[]).1, 1);
+    bench.make("a", 1, 1);
+    assert_eq!(bench.ask("a", &[1]), (vec!["send"], 1));
+    assert_eq!(bench.ask("b", &[1]), (vec!["origin"], 2));
+    assert_eq!(bench.counts(), [0, 0, 0, 0]);
+    bench.make("b", 2, 2);
+    assert_eq!(bench.ask("b", &[1, 2]), (vec!["origin", "send"], 2));
+    assert_eq!(bench.ask("a", &[1, 2]), (vec!["session", "origin"], 3));
+}
+
+#[test]
+fn under_origin_a_block_comes_back_with_its_backend() {
+    let bench = Bench::new(Policy::Origin, Unknown::Drop);
+    bench.ask("a", &[]);
+    bench.make("a", 1, 1);
+    assert_eq!(bench.ask("b", &[1]).0, ["origin"]);
+    bench.make("b", 2, 2);
+    assert_eq!(bench.ask("a", &[1, 2]).0, ["send", "origin"]);
+    assert_eq!(bench.ask("b", &[1, 2]).0, ["origin", "send"]);
+}
+
+/// Covers: case 6, case 7
+#[test]
+fn requests_without_thinking_evict_nothing() {
+    let bench = Bench::new(Policy::Session, Unknown::Drop);
+    bench.ask("a", &[]);
+    bench.make("a", 1, 1);
+    bench.make("a", 1, 2);
+    bench.ask("a", &[1, 2]);
+    bench.ask("a", &[]);
+    assert_eq!(bench.ask("a", &[1, 2]).0, ["send", "send"]);
+}
+
+/// Covers: S1-41, case 14
+#[test]
+fn a_block_belongs_to_the_session_its_request_began_in() {
+    let bench = Bench::new(Policy::Session, Unknown::Drop);
+    let (_, began) = bench.ask("a", &[]);
+    let (_, switched) = bench.ask("b", &[]);
+    bench.make("a", began, 1);
+    bench.make("b", switched, 2);
+    assert_eq!(bench.counts(), [2, 0, 1, 1]);
+    assert_eq!(bench.ask("b", &[1, 2]).0, ["origin", "send"]);
+}
+
+#[test]
+fn pinned_requests_and_counts_do_not_move_the_session() {
+    let bench = Bench::new(Policy::Session, Unknown::Drop);
+    bench.ask("a", &[]);
+    bench.make("a", 1, 1);
+    let (b, blocks) = (target("b"), [Some(key(1))]);
+    let pinned = bench.memory.ask(&Question {
+        by_active: false,
+        ..bench.question(&b, &blocks)
+    });
+    assert_eq!((pinned.session, word(&pinned.verdicts[0])), (1, "origin"));
+    let counted = bench.memory.ask(&Question {
+        counts: false,
+        ..bench.question(&b, &blocks)
+    });
+    assert_eq!(counted.session, 2, "it answers as the next request would");
+    assert_eq!(bench.ask("a", &[1]), (vec!["send"], 1));
+    assert_eq!(bench.statistics().session, 1);
+}
+
+#[test]
+fn the_session_hangs_on_the_mark_and_eviction_on_the_lineage() {
+    let mut bench = Bench::new(Policy::Session, Unknown::Drop);
+    bench.ask("a", &[]);
+    bench.make("a", 1, 1);
+    bench.ask("a", &[1]);
+    bench.lineage = lineage(1, 2);
+    bench.ask("a", &[]);
+    bench.make("a", 1, 2);
+    bench.ask("a", &[2]);
+    bench.lineage = lineage(1, 1);
+    assert_eq!(
+        bench.ask("a", &[1]).0,
+        ["send"],
+        "a sub-agent evicts nothing here"
+    );
+    bench.lineage = lineage(1, 2);
+    assert_eq!(bench.ask("b", &[]).1, 2);
+    bench.lineage = lineage(1, 1);
+    assert_eq!(bench.ask("b", &[]).1, 2, "one client, one session number");
+    bench.lineage = lineage(9, 9);
+    assert_eq!(bench.ask("b", &[]).1, 1, "another client, another number");
+}
+
+#[test]
+fn a_fork_keeps_its_thinking() {
+    for policy in [Policy::Session, Policy::Origin] {
+        let mut bench = Bench::new(policy, Unknown::Drop);
+        bench.ask("a", &[]);
+        bench.make("a", 1, 1);
+        bench.lineage = lineage(2, 2);
+        assert_eq!(bench.ask("a", &[1]).0, ["send"]);
+        assert_eq!(bench.ask("b", &[1]).0, ["origin"]);
+        // What the fork evicts stays where it was made.
+        bench.lineage = lineage(1, 1);
+        assert_eq!(bench.ask("a", &[1]).0, ["send"]);
+    }
+}
+
+#[test]
+fn unknown_blocks_are_tried_and_the_outcome_is_kept() {
+    let bench = Bench::new(Policy::Origin, Unknown::Try);
+    assert_eq!(bench.ask("a", &[1, 2]).0, ["try", "try"]);
+    let a = target("a");
+    bench
+        .memory
+        .accepted(bench.lineage, 1, &a, &[(key(1), None)], bench.now);
+    bench
+        .memory
+        .refused(bench.lineage, 1, &a, &[key(2)], bench.now);
+    assert_eq!(bench.ask("a", &[1, 2]).0, ["send", "origin"]);
+    // A backend that takes anything proves nothing about another one.
+    assert_eq!(bench.ask("b", &[1, 2]).0, ["try", "try"]);
+    let found = bench.statistics();
+    assert_eq!((found.tried, found.refused), (4, 1));
+}
+
+#[test]
+fn a_cut_block_is_never_sent() {
+    let bench = Bench::new(Policy::Origin, Unknown::Try);
+    bench.ask("a", &[]);
+    let origin = Arc::new(Origin {
+        domain: "a".into(),
+        backend: "a".into(),
+        model: "m".into(),
+        credential: String::new(),
+    });
+    let made = |cut| Made {
+        lineage: bench.lineage,
+        session: 1,
+        origin: &origin,
+        key: key(1),
+        prefix: None,
+        cut,
+        now: bench.now,
+        memory_limit: 1 << 30,
+    };
+    bench.memory.register(&made(true));
+    assert_eq!(bench.ask("a", &[1]).0, [Reason::Cut.word()]);
+    assert_eq!(bench.counts()[0], 0);
+    // The client asked again and the same block came whole.
+    bench.memory.register(&made(false));
+    assert_eq!(bench.ask("a", &[1]).0, ["send"]);
+    bench.memory.register(&made(true));
+    assert_eq!(
+        bench.ask("a", &[1]).0,
+        ["send"],
+        "a later cut takes nothing back"
+    );
+}
+
+#[test]
+fn account_bound_blocks_stay_with_their_credential() {
+    let bench = Bench::new(Policy::Origin, Unknown::Try);
+    bench.ask("a", &[]);
+    bench.make("a", 1, 1);
+    let blocks = [Some(key(1))];
+    for (credential, account_bound, expected) in [
+        ("", true, "send"),
+        ("other", true, "origin"),
+        ("other", false, "send"),
+    ] {
+        let to = Target {
+            credential: credential.into(),
+            account_bound,
+            ..target("a")
+        };
+        let answer = bench.memory.ask(&bench.question(&to, &blocks));
+        assert_eq!(
+            word(&answer.verdicts[0]),
+            expected,
+            "{credential} {account_bound}"
+        );
+    }
+}
+
+/// Covers: S1-32
+#[test]
+fn whole_conversations_are_forgotten_to_stay_within_the_limit() {
+    let mut bench = Bench::new(Policy::Origin, Unknown::Drop);
+    bench.rules.memory_limit = 64 << 10;
+    for conversation in 0..200u8 {
+        bench.lineage = lineage(conversation, conversation);
+        bench.ask("a", &[]);
+        for block in 0..10 {
+            bench.make("a", 1, u16::from(conversation) * 10 + block);
+        }
+        assert!(bench.statistics().bytes <= bench.rules.memory_limit);
+    }
+    let last = bench.statistics();
+    assert!(last.lineages < 20 && last.lineages > 5, "{last:?}");
+    assert_eq!(last.total, last.lineages * 10, "conversations go whole");
+    assert_eq!(bench.ask("a", &[1990]).0, ["send"], "the last one stays");
+    bench.lineage = lineage(0, 0);
+    assert_eq!(bench.ask("a", &[0]).0, ["unknown"], "the first one is gone");
+}
+
+#[test]
+fn one_conversation_cannot_outgrow_the_limit_for_ever() {
+    let mut bench = Bench::new(Policy::Origin, Unknown::Drop);
+    bench.rules.memory_limit = 64 << 10;
+    bench.ask("a", &[]);
+    for block in 0..5000 {
+        bench.make("a", 1, block);
+        bench.ask("a", &[block]);
+    }
+    assert!(bench.statistics().bytes <= bench.rules.memory_limit + 1024);
+    assert_eq!(bench.ask("a", &[4999]).0, ["send"]);
+}
+
+#[tokio::test]
+async fn what_was_remembered_survives_a_restart_whole() {
+    let store = Arc::new(InMemory::default());
+    let changes = Changes::default();
+    let task = tokio::spawn(changes.clone().write_to(store.clone()));
+    let mut bench = Bench::new(Policy::Session, Unknown::Drop);
+    bench.memory = Memory::new(Default::default(), changes.clone());
+    bench.ask("a", &[]);
+    bench.make("a", 1, 1);
+    bench.ask("a", &[1]);
+    bench.make("a", 1, 2);
+    bench.ask("a", &[2]);
+    bench.lineage = lineage(3, 3);
+    bench.ask("a", &[]);
+    bench.ask("b", &[]);
+    bench.make("b", 2, 3);
+    let before = bench.statistics();
+    changes.flush().await;
+    bench.memory = Memory::new(store.load().await.expect("a snapshot"), Changes::default());
+    assert_eq!(bench.statistics(), before);
+    assert_eq!(bench.ask("b", &[3]), (vec!["send"], 2));
+    bench.lineage = lineage(1, 1);
+    assert_eq!(bench.ask("a", &[1, 2]), (vec!["session", "send"], 1));
+    task.abort();
+}
+
+/// Covers: S1-4, S1-5, S1-31
+#[test]
+fn a_decision_costs_the_same_in_a_full_memory() {
+    let fill = |count: u16| {
+        let mut bench = Bench::new(Policy::Origin, Unknown::Drop);
+        for conversation in 0..count {
+            let id = conversation.to_le_bytes();
+            bench.lineage = Lineage {
+                mark: MarkId([id[0], id[1], 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]),
+                id: LineageId([id[0], id[1], 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]),
+            };
+            bench.ask("a", &[]);
+            bench.make("a", 1, conversation);
+        }
+        bench
+    };
+    // Time is noisy on a busy machine, so the best of many is compared, and generously: a scan of
+    // the memory would cost a thousand times as much.
+    let best = |bench: &Bench| {
+        (0..200)
+            .map(|_| {
+                let began = std::time::Instant::now();
+                bench.ask("a", &[0]);
+                began.elapsed()
+            })
+            .min()
+            .expect("a time")
+    };
+    let (small, large) = (fill(10), fill(10_000));
+    assert_eq!(large.statistics().total, 10_000);
+    let (few, many) = (best(&small), best(&large));
+    assert!(
+        many < few * 20 + Duration::from_micros(50),
+        "{few:?} became {many:?}"
+    );
+}
