@@ -88,10 +88,24 @@ pub struct Timeouts {
     pub connect: Duration,
     /// For the head of the reply.
     pub first_byte: Duration,
+    /// Whether that holds for whole replies too. Their head comes when they are complete, so
+    /// they may take the whole time unless the operator says otherwise.
+    pub first_byte_for_whole: bool,
     /// For the next bytes of the reply.
     pub idle: Duration,
     /// For the whole.
     pub total: Duration,
+}
+
+impl Timeouts {
+    /// How long to wait for the head of a reply.
+    pub fn head(&self, streamed: bool) -> Duration {
+        if streamed || self.first_byte_for_whole {
+            self.first_byte
+        } else {
+            self.total
+        }
+    }
 }
 
 impl Backend {

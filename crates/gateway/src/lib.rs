@@ -3,13 +3,18 @@
 //!
 //! Start at [`turn`]: it is the path of a request, on one screen.
 
+pub mod answer;
+pub mod asked;
 pub mod backend;
 pub mod catalog;
 pub mod counters;
+pub mod gateway;
 pub mod headers;
+mod pass;
 pub mod plan;
 pub mod reply;
 pub mod route;
+pub mod send;
 pub mod settings;
 pub mod tap;
 pub mod thinking;
@@ -17,9 +22,10 @@ pub mod turn;
 pub mod turns;
 pub mod upstream;
 
+pub use asked::Asked;
 pub use backend::Backend;
+pub use gateway::Gateway;
 pub use settings::Settings;
-pub use turn::{Asked, Gateway};
 
 /// Milliseconds since 1970, from the one clock the gateway reads.
 pub fn unix_ms() -> u64 {

@@ -197,7 +197,11 @@ impl Planner<'_> {
         self.by_shape(&mut blocks);
         let asked_model = self.outline.model.as_ref().map(|model| model.name.as_str());
         let mapped = asked_model.and_then(|name| self.backend.map_model(name));
-        let model = mapped.or(asked_model).unwrap_or_default().to_owned();
+        let model = mapped
+            .or(asked_model)
+            .or(self.backend.default_model.as_deref())
+            .unwrap_or_default()
+            .to_owned();
 
         let mut plan = Plan {
             body: self.body.clone(),
@@ -384,9 +388,7 @@ impl Planner<'_> {
         if !needed {
             return None;
         }
-        if catalog::find(&plan.model).takes("disabled") && self.again != Again::ThinkingOff
-            || self.outline.thinking.is_some() && catalog::find(&plan.model).takes("disabled")
-        {
+        if catalog::find(&plan.model).takes("disabled") {
             plan.thinking = ThinkingEdit::Disabled;
             plan.betas_added.clear();
             plan.losses.push(adapted("thinking", "open_tool_loop"));
@@ -399,8 +401,9 @@ impl Planner<'_> {
     fn render(&self, plan: &mut Plan, effort: Option<&str>, closes_loop: Option<usize>) {
         let (outline, body) = (self.outline, self.body);
         let mut edits = Edits::default();
-        if plan.asked_model.is_some() {
-            rewrite::set_model(&mut edits, outline, &plan.model);
+        let named = outline.model.as_ref().map_or("", |model| &model.name);
+        if plan.model != named {
+            rewrite::set_model(&mut edits, body, outline, &plan.model);
         }
         rewrite::set_thinking(&mut edits, body, outline, &plan.thinking, plan.drop_bound);
         if let Some(effort) = effort {

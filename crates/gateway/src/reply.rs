@@ -202,6 +202,11 @@ impl Live {
                     self.watch.last_byte = Instant::now();
                     if let Some(tap) = &mut self.tap {
                         tap.push(&bytes);
+                        // A client that has the last byte may come back at once; by then its
+                        // blocks must be known.
+                        if !self.may_add && self.upstream.is_end_stream() {
+                            tap.finish(false, None);
+                        }
                     }
                     let bytes = self.rename.push(bytes);
                     if bytes.is_empty() {
@@ -299,7 +304,8 @@ impl Live {
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         self.done = true;
         let ended = self.tap.as_ref().is_some_and(Tap::ended);
-        let between = self.tap.as_ref().is_none_or(Tap::between_events);
+        let half = self.tap.as_ref().and_then(Tap::half_event);
+        let event = error_event(&Fault::new(kind, what.clone()), half);
         if let Some(tap) = &mut self.tap {
             tap.finish(false, Some(what.clone()));
         }
@@ -310,7 +316,7 @@ impl Live {
             return Poll::Ready(Some(Err(cause.unwrap_or_else(|| what.into()))));
         }
         let mut bytes = self.rename.finish().to_vec();
-        bytes.extend_from_slice(&error_event(&Fault::new(kind, what), between));
+        bytes.extend_from_slice(&event);
         Poll::Ready(Some(Ok(Frame::data(bytes.into()))))
     }
 }

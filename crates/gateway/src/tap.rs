@@ -96,6 +96,11 @@ impl Tap {
         self.reader.between_events()
     }
 
+    /// The event of a stream whose end has not arrived, if it stands in one.
+    pub fn half_event(&self) -> Option<&[u8]> {
+        self.reader.half_event()
+    }
+
     /// Whether the reply has come to its end.
     pub fn ended(&self) -> bool {
         self.reader.ended()
@@ -272,21 +277,27 @@ fn register(notes: &Notes, block: &Captured, cut: bool) {
 
 /// Brings the report in line with what the provider says it did.
 fn settle(plan: &mut Plan, transformations: &[Transformation]) {
-    let dropped: Vec<usize> = transformations
+    let dropped: Vec<(usize, Reason)> = transformations
         .iter()
         .filter(|transformation| transformation.action == "thinking_dropped")
-        .filter_map(|transformation| transformation.at)
-        .filter_map(|(message, index)| plan.sent_at(message, index))
+        .filter_map(|transformation| {
+            let (message, index) = transformation.at?;
+            // Bound to another model, organisation or user: not readable by this target.
+            let reason = match transformation.reason.as_str() {
+                "prefix_binding_mismatch" => Reason::Prefix,
+                _ => Reason::Origin,
+            };
+            Some((plan.sent_at(message, index)?, reason))
+        })
         .collect();
     let mut changed = false;
     for (at, block) in plan.blocks.iter_mut().enumerate() {
-        let told = dropped.contains(&at);
-        if told && block.fate != Fate::LeftOut {
+        let told = dropped.iter().find(|(dropped, _)| *dropped == at);
+        if let Some((_, reason)) = told {
+            changed |= block.fate != Fate::LeftOut || block.reason != Some(*reason);
             block.fate = Fate::LeftOut;
-            block.reason = Some(Reason::Prefix);
-            changed = true;
-        } else if !told
-            && plan.drop_bound
+            block.reason = Some(*reason);
+        } else if plan.drop_bound
             && block.fate == Fate::LeftOut
             && block.reason == Some(Reason::Prefix)
             && block.stands_under.is_some()

@@ -126,11 +126,13 @@ impl Turns {
     /// The last turns, newest first; only those after an id, where one is given.
     pub fn list(&self, limit: usize, after: Option<&str>) -> Vec<Turn> {
         let ring = self.ring.lock();
+        // Turns are kept in the order they were answered, not in the order of their ids.
         ring.iter()
             .rev()
-            .map(|turn| turn.lock().clone())
-            .take_while(|turn| after.is_none_or(|after| turn.id.as_str() > after))
+            .map(|turn| turn.lock())
+            .filter(|turn| after.is_none_or(|after| turn.id.as_str() > after))
             .take(limit)
+            .map(|turn| turn.clone())
             .collect()
     }
 }

@@ -97,17 +97,22 @@ pub async fn turns(State(house): TheHouse, Query(page): Query<Page>) -> Response
     Json(json!({ "turns": turns })).into_response()
 }
 
-/// `GET /admin/turns/stream`: each turn as it ends.
+/// `GET /admin/turns/stream`: each turn as it ends, until the server stops.
 pub async fn turns_stream(State(house): TheHouse) -> impl IntoResponse {
-    let news = house.gateway.turns.listen();
-    let events = stream::unfold(news, |mut news| async {
+    let watching = (house.gateway.turns.listen(), house.stopping.subscribe());
+    let events = stream::unfold(watching, |(mut news, mut stopping)| async {
         loop {
-            match news.recv().await {
+            let turn = tokio::select! {
+                turn = news.recv() => turn,
+                _ = stopping.wait_for(|stop| *stop) => return None,
+            };
+            match turn {
                 Ok(turn) => {
                     let turn = turn.lock().clone();
                     let id = turn.id.clone();
                     let event = sse::Event::default().event("turn").id(id).json_data(turn);
-                    return Some((Ok::<_, Infallible>(event.unwrap_or_default()), news));
+                    let event = Ok::<_, Infallible>(event.unwrap_or_default());
+                    return Some((event, (news, stopping)));
                 }
                 // A slow reader misses turns; `GET /admin/turns?after=` has them.
                 Err(RecvError::Lagged(_)) => {}

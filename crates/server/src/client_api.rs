@@ -1,7 +1,7 @@
 //! The paths clients of a model call. A few lines each: the path of a turn is the gateway's.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -10,12 +10,16 @@ use bytes::Bytes;
 use http::{Method, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use throughline_canonical::{Fault, FaultKind};
-use throughline_codec::dialects::anthropic::client_reply;
+use throughline_gateway::answer::{Reply, tell};
 use throughline_gateway::headers::BACKEND;
-use throughline_gateway::turn::{Reply, own_reply};
 use throughline_gateway::{Asked, unix_ms};
 
 use crate::wiring::House;
+
+/// How much of a body that is too large is read to its end.
+const MOST_THROWN_AWAY: usize = 256 << 20;
+/// How long that may take.
+const LONGEST_THROWING_AWAY: Duration = Duration::from_secs(10);
 
 /// Every path that is not the server's own.
 pub async fn any(State(house): State<Arc<House>>, request: Request) -> Response {
@@ -87,17 +91,39 @@ fn plan(house: &House, mut asked: Asked, body: Bytes) -> Response {
     }
 }
 
-async fn whole(body: Body, limit: usize) -> Result<Bytes, Fault> {
-    match Limited::new(body, limit).collect().await {
+async fn whole(mut body: Body, limit: usize) -> Result<Bytes, Fault> {
+    match Limited::new(&mut body, limit).collect().await {
         Ok(body) => Ok(body.to_bytes()),
-        Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => Err(Fault::new(
-            FaultKind::TooLarge,
-            format!("the request body is larger than {limit} bytes; `limits.body` sets the limit"),
-        )),
+        Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => {
+            throw_away(body).await;
+            Err(Fault::new(
+                FaultKind::TooLarge,
+                format!(
+                    "the request body is larger than {limit} bytes; `limits.body` sets the limit"
+                ),
+            ))
+        }
         Err(error) => Err(Fault::invalid(format!(
             "the request body broke off: {error}"
         ))),
     }
+}
+
+/// Reads what is left of a body, within bounds: a sender that is cut off while it sends gets a
+/// broken connection in place of the answer.
+async fn throw_away(mut body: Body) {
+    let reading = async {
+        let mut left = MOST_THROWN_AWAY;
+        while let Some(Ok(frame)) = body.frame().await {
+            let length = frame.data_ref().map_or(0, Bytes::len);
+            match left.checked_sub(length) {
+                Some(rest) => left = rest,
+                None => return,
+            }
+        }
+    };
+    // Whoever takes longer is cut off.
+    let _ = tokio::time::timeout(LONGEST_THROWING_AWAY, reading).await;
 }
 
 /// Probes that clients send at their start, and paths nobody serves.
@@ -117,9 +143,7 @@ fn elsewhere(house: &House, method: &Method, path: &str) -> Response {
 }
 
 fn refuse(house: &House, fault: &Fault) -> Response {
-    let id = house.gateway.turns.id(unix_ms());
-    let (status, body) = client_reply::error(fault, &id);
-    reply(own_reply(status, body, &id, fault.retry_after))
+    reply(tell(fault, &house.gateway.turns.id(unix_ms()), ""))
 }
 
 fn reply(reply: Reply) -> Response {

@@ -8,6 +8,7 @@ pub mod config;
 pub mod hosts;
 pub mod metrics;
 pub mod server;
+pub mod signals;
 pub mod telemetry;
 pub mod wiring;
 

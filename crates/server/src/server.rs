@@ -15,6 +15,7 @@ use tokio::net::TcpListener;
 
 use crate::commands::Failure;
 use crate::config::Config;
+use crate::signals::Signals;
 use crate::wiring::House;
 use crate::{admin_api, client_api};
 
@@ -26,6 +27,7 @@ const DRAIN: Duration = Duration::from_secs(25);
 pub async fn serve(
     listener: TcpListener,
     house: House,
+    signals: Signals,
     reload: impl Fn() -> Result<Config, Failure>,
 ) -> std::io::Result<()> {
     let house = Arc::new(house);
@@ -36,32 +38,28 @@ pub async fn serve(
             tracing::debug!(%error, "cannot set TCP_NODELAY");
         }
     });
-    let (stopping, stopped) = tokio::sync::watch::channel(false);
-    let mut draining = stopped.clone();
+    let mut draining = house.stopping.subscribe();
     let served = axum::serve(listener, app)
         .with_graceful_shutdown(async move {
             let _ = draining.wait_for(|stop| *stop).await;
         })
         .into_future();
     tokio::pin!(served);
-    let mut hang_up = hang_ups();
-    let stop = stop_signal();
-    tokio::pin!(stop);
     loop {
         tokio::select! {
             result = &mut served => return result,
-            () = &mut stop => break,
-            Some(()) = hang_up.recv() => reconfigure(&house, reload()).await,
+            () = signals.stop() => break,
+            () = signals.reload() => reconfigure(&house, reload()).await,
         }
     }
     tracing::info!(in_progress = house.gateway.in_progress(), "stopping");
-    let _ = stopping.send(true);
+    house.stopping.send_replace(true);
     tokio::select! {
         result = &mut served => result?,
         () = tokio::time::sleep(DRAIN) => {
             tracing::warn!(in_progress = house.gateway.in_progress(), "streams cut to stop");
         }
-        () = stop_signal() => tracing::warn!("stopped at once"),
+        () = signals.stop() => tracing::warn!("stopped at once"),
     }
     house.gateway.flush().await;
     Ok(())
@@ -113,33 +111,4 @@ async fn reconfigure(house: &House, config: Result<Config, Failure>) {
             tracing::error!("the new configuration has mistakes; the old one stays\n{failure}");
         }
     }
-}
-
-/// Waits for SIGINT or SIGTERM.
-pub async fn stop_signal() {
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        if let Ok(mut terminate) = signal(SignalKind::terminate()) {
-            tokio::select! {
-                _ = tokio::signal::ctrl_c() => {}
-                _ = terminate.recv() => {}
-            }
-            return;
-        }
-    }
-    let _ = tokio::signal::ctrl_c().await;
-}
-
-/// Tells of each SIGHUP.
-fn hang_ups() -> tokio::sync::mpsc::Receiver<()> {
-    let (tell, told) = tokio::sync::mpsc::channel(1);
-    #[cfg(unix)]
-    tokio::spawn(async move {
-        use tokio::signal::unix::{SignalKind, signal};
-        if let Ok(mut hang_up) = signal(SignalKind::hangup()) {
-            while hang_up.recv().await.is_some() && tell.send(()).await.is_ok() {}
-        }
-    });
-    told
 }

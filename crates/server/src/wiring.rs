@@ -16,6 +16,7 @@ use throughline_gateway::thinking::store::Store;
 use throughline_gateway::thinking::writer::Changes;
 use throughline_gateway::upstream::Client;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 
 use crate::config::{self, Config};
 use crate::hosts::Hosts;
@@ -30,6 +31,8 @@ pub struct House {
     pub gateway: Arc<Gateway>,
     /// The names it answers to.
     pub hosts: Hosts,
+    /// Becomes true when the server stops, so that those who only watch let go of it.
+    pub stopping: watch::Sender<bool>,
     simulators: Mutex<HashMap<String, String>>,
     /// Held as long as the server runs: two servers on one directory would forget each other's
     /// blocks.
@@ -88,6 +91,7 @@ impl House {
         Ok(Self {
             gateway: Arc::new(Gateway::new(settings, snapshot, changes)),
             hosts: Hosts::new(listen, &config.allowed_hosts),
+            stopping: watch::Sender::new(false),
             simulators,
             _lock: lock,
         })
@@ -201,6 +205,7 @@ fn backend(configured: &config::Backend, base_url: String) -> Backend {
         timeouts: backend::Timeouts {
             connect: configured.timeouts.connect,
             first_byte: configured.timeouts.first_byte,
+            first_byte_for_whole: configured.timeouts.first_byte_for_whole,
             idle: configured.timeouts.idle,
             total: configured.timeouts.total,
         },

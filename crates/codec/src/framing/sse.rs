@@ -44,6 +44,12 @@ impl Framer {
         self.carry.is_empty() && self.line == 0 && !self.skipping
     }
 
+    /// The event whose end has not arrived, if the stream stands in one; nothing of it if it was
+    /// too long to be kept.
+    pub fn half_event(&self) -> Option<&[u8]> {
+        (!self.between_events()).then_some(&self.carry)
+    }
+
     /// Takes the next bytes and hands over each event that is now complete, with the offset in
     /// these bytes just behind it.
     pub fn push(&mut self, bytes: &[u8], mut frame: impl FnMut(Frame<'_>, usize)) {

@@ -69,7 +69,7 @@ impl<'a> Request<'a> {
         let mut edits = Edits::default();
         let filled = leave_out(&mut edits, &self.outline, &change.keep);
         if let Some(model) = change.model {
-            set_model(&mut edits, &self.outline, model);
+            set_model(&mut edits, self.body, &self.outline, model);
         }
         let (thinking, drop_bound) = (&change.thinking, change.drop_bound);
         set_thinking(&mut edits, self.body, &self.outline, thinking, drop_bound);

@@ -6,6 +6,7 @@ use super::{Failure, load, print};
 use crate::cli::Serve;
 use crate::config::Overrides;
 use crate::server;
+use crate::signals::Signals;
 use crate::telemetry;
 use crate::wiring::House;
 
@@ -29,6 +30,7 @@ pub async fn run(options: Serve) -> Result<(), Failure> {
     let house = House::build(&config, address)
         .await
         .map_err(|error| Failure::Failed(error.to_string()))?;
+    let signals = Signals::catch().map_err(|error| Failure::Failed(error.to_string()))?;
     for note in &config.notes {
         tracing::warn!("{note}");
     }
@@ -41,7 +43,7 @@ pub async fn run(options: Serve) -> Result<(), Failure> {
         "serving"
     );
     let reload = || load(options.config.as_deref(), overrides());
-    server::serve(listener, house, reload)
+    server::serve(listener, house, signals, reload)
         .await
         .map_err(|error| Failure::Failed(error.to_string()))
 }

@@ -5,7 +5,7 @@ use tokio::net::TcpListener;
 
 use super::{Failure, print};
 use crate::cli::{OnOff, Simulate};
-use crate::server::stop_signal;
+use crate::signals::Signals;
 
 /// Runs it until it is stopped.
 pub async fn run(options: Simulate) -> Result<(), Failure> {
@@ -26,6 +26,7 @@ pub async fn run(options: Simulate) -> Result<(), Failure> {
     let address = listener
         .local_addr()
         .map_err(|error| Failure::Failed(error.to_string()))?;
+    let signals = Signals::catch().map_err(|error| Failure::Failed(error.to_string()))?;
     print(&format!(
         "simulator `{}` listening on http://{address}",
         options.identity
@@ -40,7 +41,8 @@ pub async fn run(options: Simulate) -> Result<(), Failure> {
         scenario,
         ..Options::default()
     };
-    throughline_simulator::serve(listener, simulator, stop_signal())
+    let stop = async move { signals.stop().await };
+    throughline_simulator::serve(listener, simulator, stop)
         .await
         .map_err(|error| Failure::Failed(error.to_string()))
 }

@@ -84,6 +84,9 @@ fn read_one(
         retries: section.value("retries", report),
         timeouts: Timeouts {
             connect: timeouts.value("connect", report),
+            first_byte_for_whole: timeouts
+                .optional::<std::time::Duration>("first_byte", &mut Report::new(None))
+                .is_some(),
             first_byte: timeouts.value("first_byte", report),
             idle: timeouts.value("idle", report),
             total: timeouts.value("total", report),

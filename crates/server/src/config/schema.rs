@@ -146,7 +146,7 @@ pub(super) const ROWS: &[Row] = &[
     later("backend.cumulative", Flag, Value("false"), "The upstream repeats what it has sent before."),
     now("backend.timeouts", Table, Unset, "How long to wait for the upstream."),
     now("backend.timeouts.connect", Duration, Value(r#""5s""#), "For the connection."),
-    now("backend.timeouts.first_byte", Duration, Value(r#""120s""#), "For the reply's first byte."),
+    now("backend.timeouts.first_byte", Duration, Value(r#""120s""#), "For the reply's first byte. A whole reply has its first byte when it is complete: unless this is set, such a reply may take `total`."),
     now("backend.timeouts.idle", Duration, Value(r#""120s""#), "Between two pieces of a reply."),
     now("backend.timeouts.total", Duration, Value(r#""30m""#), "For the whole turn."),
 

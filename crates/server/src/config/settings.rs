@@ -125,6 +125,8 @@ pub struct Timeouts {
     pub connect: Duration,
     /// From the request's end to the reply's first byte.
     pub first_byte: Duration,
+    /// Whether `first_byte` was written, and so holds for whole replies too.
+    pub first_byte_for_whole: bool,
     /// Between two pieces of a reply.
     pub idle: Duration,
     /// For the whole turn.

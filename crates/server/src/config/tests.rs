@@ -190,6 +190,7 @@ fn plain(name: &str, dialect: Dialect) -> Backend {
         timeouts: Timeouts {
             connect: Duration::from_secs(5),
             first_byte: Duration::from_secs(120),
+            first_byte_for_whole: false,
             idle: Duration::from_secs(120),
             total: Duration::from_secs(1800),
         },
@@ -240,6 +241,7 @@ fn every_backend_key_arrives() {
         timeouts: Timeouts {
             connect: Duration::from_millis(250),
             first_byte: Duration::from_secs(1),
+            first_byte_for_whole: true,
             idle: Duration::from_secs(120),
             total: Duration::from_secs(3600),
         },

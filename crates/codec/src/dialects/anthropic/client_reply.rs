@@ -17,15 +17,18 @@ pub fn error(fault: &Fault, request_id: &str) -> (u16, Vec<u8>) {
     (status, body.to_string().into_bytes())
 }
 
-/// An error after the reply began. `between_events` says whether the stream stands between two
-/// events; where it does not, the half event is closed so that clients skip it.
-pub fn error_event(fault: &Fault, between_events: bool) -> Vec<u8> {
+/// An error after the reply began. `half` is an event whose end has not come, if there is one; it
+/// is closed so that clients skip it.
+pub fn error_event(fault: &Fault, half: Option<&[u8]>) -> Vec<u8> {
     let (_, kind) = kind(fault.kind);
     let mut bytes = Vec::new();
-    if !between_events {
+    if let Some(half) = half {
+        finish_character(half, &mut bytes);
         // Of several names the last counts, and the official clients skip pings unread: the broken
-        // data before it harms nobody.
-        bytes.extend_from_slice(b"\nevent: ping\n\n");
+        // data before it harms nobody. The colon makes the rest of the line harmless, and is a
+        // comment where a line begins; a line end alone could be the blank line that hands the half
+        // event over.
+        bytes.extend_from_slice(b":\nevent: ping\n\n");
     }
     let data = serde_json::json!({
         "type": "error",
@@ -35,6 +38,30 @@ pub fn error_event(fault: &Fault, between_events: bool) -> Vec<u8> {
     bytes.extend_from_slice(data.to_string().as_bytes());
     bytes.extend_from_slice(b"\n\n");
     bytes
+}
+
+/// Fills up a character that was cut: some clients give up on bytes that are not UTF-8, and never
+/// see the error behind them.
+fn finish_character(half: &[u8], bytes: &mut Vec<u8>) {
+    let tail = &half[half.len().saturating_sub(3)..];
+    let Some(at) = tail.iter().rposition(|byte| byte & 0xc0 != 0x80) else {
+        return;
+    };
+    let (lead, have) = (tail[at], tail.len() - at);
+    let length = match lead {
+        0xc2..=0xdf => 2,
+        0xe0..=0xef => 3,
+        0xf0..=0xf4 => 4,
+        _ => return,
+    };
+    for at in have..length {
+        // The second byte of these may not be the smallest one.
+        bytes.push(match (at, lead) {
+            (1, 0xe0) => 0xa0,
+            (1, 0xf0) => 0x90,
+            _ => 0x80,
+        });
+    }
 }
 
 fn kind(kind: FaultKind) -> (u16, &'static str) {
@@ -61,26 +88,44 @@ mod tests {
     #[test]
     fn an_error_after_half_an_event_is_read_alone() {
         let fault = Fault::new(FaultKind::Unreachable, "gone");
-        for half in [
-            "event: content_block_delta\ndata: {\"type\":\"conte",
-            "event: content_block_delta\ndata: {}\n",
-            "event: cont",
-            "eve",
+        let whole = "event: message_start\ndata: {}\n\n";
+        let next = "event: content_block_delta\ndata: {\"text\":\"\u{e9}\u{20ac}\u{1f914}\"}\n";
+        for next in [next.to_owned(), next.replace('\n', "\r\n")] {
+            for cut in 1..=next.len() {
+                let half = &next.as_bytes()[..cut];
+                let mut stream = [whole.as_bytes(), half].concat();
+                stream.extend(error_event(&fault, Some(half)));
+                assert!(std::str::from_utf8(&stream).is_ok(), "cut at {cut}");
+                let mut names = Vec::new();
+                Framer::new(1000).push(&stream, |frame, _| {
+                    names.push(String::from_utf8_lossy(frame.event).into_owned());
+                });
+                assert_eq!(names, ["message_start", "ping", "error"], "cut at {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_cut_character_is_filled_up() {
+        for character in [
+            "\u{80}",
+            "\u{800}",
+            "\u{d7ff}",
+            "\u{ffff}",
+            "\u{10000}",
+            "\u{10ffff}",
         ] {
-            let mut stream = format!("event: message_start\ndata: {{}}\n\n{half}").into_bytes();
-            stream.extend(error_event(&fault, false));
-            let mut names = Vec::new();
-            Framer::new(1000).push(&stream, |frame, _| {
-                names.push(String::from_utf8_lossy(frame.event).into_owned());
-            });
-            assert_eq!(names.first().map(String::as_str), Some("message_start"));
-            assert_eq!(names.last().map(String::as_str), Some("error"));
-            // Whatever stands between is a whole event or one that clients skip.
-            assert!(
-                names[1..names.len() - 1]
-                    .iter()
-                    .all(|name| name == "ping" || half.ends_with('\n'))
-            );
+            for cut in 1..character.len() {
+                let mut bytes = [b"abc", &character.as_bytes()[..cut]].concat();
+                finish_character(&bytes.clone(), &mut bytes);
+                let text = String::from_utf8(bytes).unwrap();
+                assert_eq!(text.chars().count(), 4, "{character:?} cut at {cut}");
+            }
+        }
+        for whole in ["", "a", "\u{e9}", "\u{20ac}", "\u{1f914}"] {
+            let mut bytes = Vec::new();
+            finish_character(whole.as_bytes(), &mut bytes);
+            assert!(bytes.is_empty(), "{whole}");
         }
     }
 }

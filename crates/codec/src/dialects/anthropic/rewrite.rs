@@ -35,10 +35,11 @@ pub fn leave_out(edits: &mut Edits, outline: &Outline, keep: &[(usize, Vec<bool>
     filled
 }
 
-/// Names another model.
-pub fn set_model(edits: &mut Edits, outline: &Outline, name: &str) {
-    if let Some(model) = &outline.model {
-        edits.replace(model.span.clone(), quote(name));
+/// Names another model, or one where none was named.
+pub fn set_model(edits: &mut Edits, body: &[u8], outline: &Outline, name: &str) {
+    match &outline.model {
+        Some(model) => edits.replace(model.span.clone(), quote(name)),
+        None => append_member(edits, body, &outline.body, "model", &quote(name)),
     }
 }
 

@@ -59,6 +59,14 @@ impl ReplyReader {
         }
     }
 
+    /// The event of a stream whose end has not arrived, if it stands in one.
+    pub fn half_event(&self) -> Option<&[u8]> {
+        match &self.framing {
+            Framing::Events(framer) => framer.half_event(),
+            Framing::Whole { .. } => None,
+        }
+    }
+
     /// Whether the last event has been read.
     pub fn ended(&self) -> bool {
         self.ended

@@ -1,0 +1,238 @@
+//! What goes back to the client, and what is noted of it.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use hyper::body::Incoming;
+use throughline_canonical::{Fate, Fault, Loss, Origin};
+use throughline_codec::dialects::anthropic::client_reply;
+use throughline_codec::framing::encoding::{Decoder, Encoding};
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::asked::{Read, content_encoding};
+use crate::backend::Backend;
+use crate::gateway::Gateway;
+use crate::headers;
+use crate::plan::{Plan, PlannedBlock};
+use crate::reply::{LiveParts, Names, ReplyBody};
+use crate::settings::Settings;
+use crate::tap::{Notes, Tap, milliseconds};
+use crate::turn::Planned;
+use crate::turns::SharedTurn;
+
+/// A reply to the client.
+pub type Reply = Response<ReplyBody>;
+
+impl Gateway {
+    /// Notes what is about to happen.
+    pub(crate) fn note(
+        &self,
+        turn: &SharedTurn,
+        read: &Read,
+        backend: &Backend,
+        planned: &Planned,
+        settings: &Settings,
+    ) {
+        let plan = &planned.plan;
+        let mut turn = turn.lock();
+        turn.lineage = read.lineage.id.text();
+        turn.session = planned.answer.session;
+        turn.backend.clone_from(&backend.name);
+        turn.upstream_dialect = backend.dialect;
+        turn.upstream_model.clone_from(&plan.model);
+        turn.model = plan
+            .asked_model
+            .clone()
+            .unwrap_or_else(|| plan.model.clone());
+        turn.stream = read.outline.stream;
+        turn.blocks = plan.blocks.iter().map(PlannedBlock::report).collect();
+        turn.losses.clone_from(&plan.losses);
+        if settings.full_body {
+            let sent = String::from_utf8_lossy(&plan.body).into_owned();
+            if settings.pretty_print {
+                // Without quotes, which would put it back on one line.
+                let body = pretty(&sent);
+                tracing::debug!(turn = turn.id, %body, "Request body");
+            } else {
+                tracing::debug!(turn = turn.id, body = sent, "Request body");
+            }
+            turn.sent = Some(sent);
+        }
+    }
+
+    /// An error of the provider, passed on as it is.
+    pub(crate) fn refused(
+        &self,
+        error: Response<Bytes>,
+        backend: &Backend,
+        plan: &Plan,
+        turn: &SharedTurn,
+        began: Instant,
+    ) -> Reply {
+        let (head, body) = error.into_parts();
+        let status = head.status.as_u16();
+        let mut reply = Response::new(ReplyBody::whole(body));
+        *reply.status_mut() = head.status;
+        *reply.headers_mut() = headers::client(&head.headers);
+        let id = turn.lock().id.clone();
+        mark(reply.headers_mut(), &id, &backend.name, &plan.losses);
+        self.failed(turn, began, status, "the backend refused the request");
+        reply
+    }
+
+    pub(crate) fn good(
+        &self,
+        settings: &Arc<Settings>,
+        read: &Read,
+        backend: &Arc<Backend>,
+        planned: Planned,
+        response: Response<Incoming>,
+        turn: &SharedTurn,
+        permit: OwnedSemaphorePermit,
+    ) -> Reply {
+        let Planned {
+            plan,
+            answer,
+            target,
+        } = planned;
+        let (head, upstream) = response.into_parts();
+        let first_byte = milliseconds(read.asked.began);
+        self.counters.first_byte.observe(first_byte);
+        let left_out = plan
+            .blocks
+            .iter()
+            .filter(|block| block.fate == Fate::LeftOut);
+        self.counters.filtered.add(left_out.count());
+        let id = {
+            let mut turn = turn.lock();
+            turn.status = head.status.as_u16();
+            turn.ms.first_byte = Some(first_byte);
+            turn.id.clone()
+        };
+        self.turns.push(turn.clone());
+
+        let content = head.headers.get(header::CONTENT_TYPE);
+        let is = |kind: &[u8]| content.is_some_and(|value| value.as_bytes().starts_with(kind));
+        let events = is(b"text/event-stream");
+        let encoding = content_encoding(&head.headers);
+        let plain = encoding == Some(Encoding::Identity);
+        let decoder = match encoding {
+            Some(Encoding::Identity) | None => None,
+            Some(packed) => Decoder::new(packed, 64 << 20).ok(),
+        };
+        let names = plan
+            .asked_model
+            .clone()
+            .filter(|_| plain)
+            .map(|asked| Names {
+                theirs: plan.model.clone(),
+                asked,
+            });
+        let mut reply_headers = headers::client(&head.headers);
+        if events || names.is_some() {
+            reply_headers.remove(header::CONTENT_LENGTH);
+        }
+        mark(&mut reply_headers, &id, &backend.name, &plan.losses);
+
+        let origin = Arc::new(Origin {
+            domain: backend.domain.clone(),
+            backend: backend.name.clone(),
+            model: plan.model.clone(),
+            credential: target.credential,
+        });
+        let notes = Notes {
+            memory: self.memory.clone(),
+            counters: self.counters.clone(),
+            turns: self.turns.clone(),
+            turn: turn.clone(),
+            lineage: read.lineage,
+            session: answer.session,
+            origin,
+            plan,
+            began: read.asked.began,
+            memory_limit: settings.thinking.memory_limit,
+            full_body: settings.full_body,
+        };
+        let body = ReplyBody::from(LiveParts {
+            upstream,
+            tap: Some(Tap::new(notes, events, decoder)),
+            events: events && plain,
+            names,
+            backend: backend.name.clone(),
+            keep_alive: settings.keep_alive,
+            idle: backend.timeouts.idle,
+            ends: (read.asked.began + backend.timeouts.total).into(),
+            permit: Some(permit),
+        });
+        let mut reply = Response::new(body);
+        *reply.status_mut() = head.status;
+        *reply.headers_mut() = reply_headers;
+        reply
+    }
+
+    /// A turn ended before it began to stream.
+    pub(crate) fn failed(&self, turn: &SharedTurn, began: Instant, status: u16, what: &str) {
+        self.counters.failed.add(1);
+        {
+            let mut turn = turn.lock();
+            turn.status = status;
+            turn.end = "failed";
+            turn.error = Some(what.to_owned());
+            turn.ms.total = Some(milliseconds(began));
+            tracing::info!(
+                turn = turn.id,
+                backend = turn.backend,
+                status,
+                total_ms = turn.ms.total,
+                "Turn ended"
+            );
+        }
+        self.turns.push(turn.clone());
+        self.turns.ended(turn.clone());
+    }
+}
+
+/// Tells the client which turn this was, who answered and what was lost.
+pub(crate) fn mark(headers: &mut HeaderMap, id: &str, backend: &str, losses: &[Loss]) {
+    let mut set = |name, value: &str| {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            headers.insert(name, value);
+        }
+    };
+    set(headers::TURN, id);
+    // Before a backend was chosen there is none to name.
+    if !backend.is_empty() {
+        set(headers::BACKEND, backend);
+    }
+    if !losses.is_empty() {
+        set(headers::LOSS, &Loss::header(losses));
+    }
+}
+
+/// A fault, told in the client's dialect. `backend` is empty if none was asked.
+pub fn tell(fault: &Fault, id: &str, backend: &str) -> Reply {
+    let (status, body) = client_reply::error(fault, id);
+    let mut reply = Response::new(ReplyBody::whole(body));
+    *reply.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = reply.headers_mut();
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/json"),
+    );
+    if let Ok(id) = HeaderValue::from_str(id) {
+        headers.insert("request-id", id);
+    }
+    if let Some(seconds) = fault.retry_after {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    mark(headers, id, backend, &[]);
+    reply
+}
+
+fn pretty(text: &str) -> String {
+    serde_json::from_str::<serde_json::Value>(text)
+        .and_then(|value| serde_json::to_string_pretty(&value))
+        .unwrap_or_else(|_| text.to_owned())
+}

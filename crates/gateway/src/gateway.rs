@@ -1,0 +1,180 @@
+//! Everything that lives as long as the server: configuration, memory, the active backend, counters.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use parking_lot::RwLock;
+use throughline_canonical::{Fault, FaultKind};
+use tokio::sync::Semaphore;
+
+use crate::backend::{Auth, Backend};
+use crate::counters::Counters;
+use crate::settings::Settings;
+use crate::thinking::Memory;
+use crate::thinking::store::{Change, Snapshot};
+use crate::thinking::writer::Changes;
+use crate::turns::Turns;
+
+/// The fact under which the active backend is kept.
+const ACTIVE: &str = "active_backend";
+/// The facts under which backends are kept that bind thinking to its conversation.
+const BINDS: &str = "binds_thinking:";
+
+/// Everything that lives as long as the server.
+#[derive(Debug)]
+pub struct Gateway {
+    pub(crate) settings: ArcSwap<Settings>,
+    pub(crate) active: RwLock<Arc<str>>,
+    pub(crate) binding: RwLock<HashSet<String>>,
+    /// Backends that could not be reached the last time.
+    pub(crate) unreachable: RwLock<HashSet<String>>,
+    /// The memory.
+    pub memory: Arc<Memory>,
+    /// What is counted.
+    pub counters: Arc<Counters>,
+    /// The recent turns.
+    pub turns: Arc<Turns>,
+    pub(crate) changes: Changes,
+    pub(crate) places: Arc<Semaphore>,
+    pub(crate) places_of: usize,
+}
+
+impl Gateway {
+    /// A gateway over what a store held.
+    pub fn new(settings: Settings, snapshot: Snapshot, changes: Changes) -> Self {
+        let known = |name: &String| settings.backend(name).is_some();
+        let active = snapshot.facts.get(ACTIVE).filter(|name| known(name));
+        let active: Arc<str> = active.unwrap_or(&settings.routes.default).as_str().into();
+        let binding = snapshot
+            .facts
+            .keys()
+            .filter_map(|fact| fact.strip_prefix(BINDS))
+            .map(ToOwned::to_owned)
+            .collect();
+        let places_of = settings.limits.streams;
+        Self {
+            active: RwLock::new(active),
+            binding: RwLock::new(binding),
+            unreachable: RwLock::default(),
+            memory: Arc::new(Memory::new(snapshot, changes.clone())),
+            counters: Arc::default(),
+            turns: Arc::default(),
+            changes,
+            places: Arc::new(Semaphore::new(places_of)),
+            places_of,
+            settings: ArcSwap::from_pointee(settings),
+        }
+    }
+
+    /// What is configured now.
+    pub fn settings(&self) -> Arc<Settings> {
+        self.settings.load_full()
+    }
+
+    /// Takes a new configuration. Requests in progress keep the one they began with; the number of
+    /// places stays.
+    pub fn configure(&self, settings: Settings) {
+        let settings = Arc::new(settings);
+        if settings.backend(&self.active()).is_none() {
+            *self.active.write() = settings.routes.default.as_str().into();
+        }
+        self.settings.store(settings);
+    }
+
+    /// The active backend.
+    pub fn active(&self) -> Arc<str> {
+        self.active.read().clone()
+    }
+
+    /// Whether a backend could be reached the last time.
+    pub fn healthy(&self, backend: &str) -> bool {
+        !self.unreachable.read().contains(backend)
+    }
+
+    /// Requests in progress.
+    pub fn in_progress(&self) -> usize {
+        self.places_of
+            .saturating_sub(self.places.available_permits())
+    }
+
+    /// Whether the memory reaches its store.
+    pub fn store_works(&self) -> bool {
+        !self.changes.failing()
+    }
+
+    /// Waits until everything remembered is written.
+    pub async fn flush(&self) {
+        self.changes.flush().await;
+    }
+
+    /// Makes another backend the active one. Answers the one that was.
+    pub fn switch(&self, name: &str) -> Result<Arc<str>, Fault> {
+        let settings = self.settings();
+        let Some(next) = settings.backend(name) else {
+            return Err(Fault::new(
+                FaultKind::NotFound,
+                format!(
+                    "there is no backend `{name}`; the configured ones are {}",
+                    settings.names()
+                ),
+            ));
+        };
+        let mut active = self.active.write();
+        if let Some(now) = settings.backend(&active)
+            && !may_share_key(now, next)
+        {
+            return Err(Fault::new(
+                FaultKind::Conflict,
+                format!(
+                    "both `{}` and `{name}` get the caller's own key, and they are at different \
+                     places; set `share_caller_key = true` on `{name}` if its operator may see it",
+                    now.name
+                ),
+            ));
+        }
+        let previous = std::mem::replace(&mut *active, name.into());
+        self.changes
+            .push(Change::Fact(ACTIVE.into(), Some(name.into())));
+        tracing::info!(
+            old_backend = &*previous,
+            new_backend = name,
+            "Active backend changed"
+        );
+        Ok(previous)
+    }
+
+    /// Whether a backend has shown that it binds thinking to its conversation.
+    pub(crate) fn binds(&self, backend: &str) -> bool {
+        self.binding.read().contains(backend)
+    }
+
+    /// A backend has shown that it binds thinking to its conversation.
+    pub(crate) fn learn_binding(&self, backend: &str) {
+        if self.binding.write().insert(backend.to_owned()) {
+            tracing::info!(backend, "this backend binds thinking to its conversation");
+            let fact = format!("{BINDS}{backend}");
+            self.changes.push(Change::Fact(fact, Some("yes".into())));
+        }
+    }
+
+    /// Notes whether a backend could be reached.
+    pub(crate) fn note_reached(&self, backend: &str, reached: bool) {
+        if reached != self.healthy(backend) {
+            let mut unreachable = self.unreachable.write();
+            if reached {
+                unreachable.remove(backend);
+            } else {
+                unreachable.insert(backend.to_owned());
+            }
+        }
+    }
+}
+
+/// Whether what goes to one backend may go to the other, as far as the caller's key is concerned.
+pub(crate) fn may_share_key(from: &Backend, to: &Backend) -> bool {
+    from.auth != Auth::Passthrough
+        || to.auth != Auth::Passthrough
+        || to.share_caller_key
+        || from.site() == to.site()
+}

@@ -1,0 +1,58 @@
+//! Requests of the dialect that are not about messages: passed as they are.
+
+use http::{Response, header};
+
+use crate::answer::{Reply, mark, tell};
+use crate::asked::Asked;
+use crate::gateway::Gateway;
+use crate::headers;
+use crate::reply::{LiveParts, ReplyBody};
+use crate::unix_ms;
+use crate::upstream::RequestBody;
+
+impl Gateway {
+    /// Passes a request of the dialect that is not about messages, as it is.
+    pub async fn pass(&self, asked: Asked, body: RequestBody) -> Reply {
+        let settings = self.settings();
+        let id = self.turns.id(unix_ms());
+        let chosen = settings
+            .routes
+            .choose(&settings, asked.pin.as_deref(), None, &self.active());
+        let backend = match chosen {
+            Ok(chosen) => chosen.chain[0].clone(),
+            Err(fault) => return tell(&fault, &id, ""),
+        };
+        let mut head = headers::upstream(&asked.headers, &backend, headers::Body::Passed);
+        if let Some(length) = asked.headers.get(header::CONTENT_LENGTH) {
+            head.insert(header::CONTENT_LENGTH, length.clone());
+        }
+        let patience = backend.timeouts.head(false);
+        let sent = self.request(&backend, &asked, head, body, patience);
+        match sent.await {
+            Ok(response) => {
+                let (head, upstream) = response.into_parts();
+                let mut reply_headers = headers::client(&head.headers);
+                mark(&mut reply_headers, &id, &backend.name, &[]);
+                let mut reply = Response::new(ReplyBody::from(LiveParts {
+                    upstream,
+                    tap: None,
+                    events: false,
+                    names: None,
+                    backend: backend.name.clone(),
+                    keep_alive: settings.keep_alive,
+                    idle: backend.timeouts.idle,
+                    ends: (asked.began + backend.timeouts.total).into(),
+                    permit: None,
+                }));
+                *reply.status_mut() = head.status;
+                *reply.headers_mut() = reply_headers;
+                reply
+            }
+            Err(error) => {
+                let cause = &error as &dyn std::error::Error;
+                tracing::warn!(backend = backend.name, error = cause, "no reply");
+                tell(&error.fault(), &id, &backend.name)
+            }
+        }
+    }
+}

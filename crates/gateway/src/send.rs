@@ -1,0 +1,270 @@
+//! Sending a plan: patiently where the operator allows it, and once more, changed, where the backend
+//! refused the thinking in it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
+use throughline_canonical::Fate;
+use throughline_codec::dialects::anthropic::refusal::{Refusal, RefusalKind, classify};
+use throughline_codec::dialects::anthropic::rewrite::ThinkingEdit;
+use throughline_codec::framing::encoding::unpack;
+
+use crate::asked::{Asked, Read, content_encoding};
+use crate::backend::Backend;
+use crate::gateway::Gateway;
+use crate::headers;
+use crate::plan::{Again, Plan};
+use crate::settings::Settings;
+use crate::turn::Planned;
+use crate::turns::SharedTurn;
+use crate::unix_ms;
+use crate::upstream::{BoxError, RequestBody, SendError, whole};
+
+/// The longest error that is read; errors are short.
+const LONGEST_ERROR: usize = 1 << 20;
+
+/// What came back.
+pub(crate) enum Back {
+    /// A reply that may begin.
+    Good(Response<Incoming>),
+    /// An error, read whole.
+    Refused(Response<Bytes>),
+}
+
+impl Gateway {
+    /// Sends a plan; once more, changed, if the backend refused the thinking in it.
+    pub(crate) async fn send(
+        &self,
+        settings: &Settings,
+        read: &Read,
+        backend: &Arc<Backend>,
+        planned: Planned,
+        turn: &SharedTurn,
+    ) -> Result<(Back, Planned), SendError> {
+        let back = self.send_patiently(read, backend, &planned.plan).await?;
+        let Back::Refused(error) = &back else {
+            self.learn_accepted(read, &planned);
+            return Ok((back, planned));
+        };
+        let Some(again) = self.mend(read, backend, &planned, error) else {
+            return Ok((back, planned));
+        };
+        let mut second = self.plan(settings, read, backend, false, again);
+        second.answer.session = planned.answer.session;
+        if second.plan.body == planned.plan.body {
+            return Ok((back, planned));
+        }
+        tracing::info!(
+            backend = backend.name,
+            ?again,
+            "sending again without the thinking that was refused"
+        );
+        self.counters.retried.add(1);
+        self.note(turn, read, backend, &second, settings);
+        let back = self.send_patiently(read, backend, &second.plan).await?;
+        if let Back::Good(_) = &back {
+            self.learn_refused(read, &planned, &second);
+        }
+        Ok((back, second))
+    }
+
+    /// Sends, and tries again where the operator allows it for 429 and 5xx.
+    async fn send_patiently(
+        &self,
+        read: &Read,
+        backend: &Backend,
+        plan: &Plan,
+    ) -> Result<Back, SendError> {
+        let mut tries = 0;
+        loop {
+            let back = self.send_once(read, backend, plan).await;
+            let (wait, give_up) = match &back {
+                Ok(Back::Refused(error)) if worth_another(error.status()) => {
+                    (retry_after(error.headers()), false)
+                }
+                Err(SendError::Unreachable { .. }) => (None, false),
+                _ => (None, true),
+            };
+            if give_up || tries >= backend.retries {
+                return back;
+            }
+            tries += 1;
+            // Doubling, with a spread that keeps many callers from coming back together.
+            let spread = unix_ms() % 100;
+            let backoff = Duration::from_millis((250 << tries.min(6)) + spread);
+            tokio::time::sleep(wait.unwrap_or(backoff)).await;
+        }
+    }
+
+    async fn send_once(
+        &self,
+        read: &Read,
+        backend: &Backend,
+        plan: &Plan,
+    ) -> Result<Back, SendError> {
+        let mut head = headers::upstream(&read.asked.headers, backend, headers::Body::Read);
+        headers::patch_betas(&mut head, &plan.betas_added, plan.betas_without_adaptive);
+        // An unedited body goes out as it came, compressed or not.
+        let body = if plan.body.as_ptr() == read.body.as_ptr() && plan.body.len() == read.body.len()
+        {
+            read.raw.clone()
+        } else {
+            head.remove(header::CONTENT_ENCODING);
+            plan.body.clone()
+        };
+        let patience = backend.timeouts.head(read.outline.stream);
+        let response = self
+            .request(backend, &read.asked, head, whole(body), patience)
+            .await?;
+        if response.status().is_success() {
+            return Ok(Back::Good(response));
+        }
+        let (head, body) = response.into_parts();
+        let idle = backend.timeouts.idle;
+        let body = tokio::time::timeout(idle, Limited::new(body, LONGEST_ERROR).collect())
+            .await
+            .map_err(|_| SendError::TimedOut {
+                backend: backend.name.clone(),
+                waited: idle,
+            })?
+            .map_err(|cause| SendError::Unreachable {
+                backend: backend.name.clone(),
+                cause,
+            })?
+            .to_bytes();
+        Ok(Back::Refused(Response::from_parts(head, body)))
+    }
+
+    pub(crate) async fn request(
+        &self,
+        backend: &Backend,
+        asked: &Asked,
+        head: HeaderMap,
+        body: RequestBody,
+        patience: Duration,
+    ) -> Result<Response<Incoming>, SendError> {
+        let unreachable = |cause: BoxError| SendError::Unreachable {
+            backend: backend.name.clone(),
+            cause,
+        };
+        let address = backend
+            .address(&asked.path, asked.query.as_deref())
+            .map_err(|error| unreachable(error.into()))?;
+        let mut request = Request::builder()
+            .method(asked.method.clone())
+            .uri(address)
+            .body(body)
+            .map_err(|error| unreachable(error.into()))?;
+        *request.headers_mut() = head;
+        let sent = backend.client.send(&backend.name, request, patience).await;
+        self.note_reached(&backend.name, sent.is_ok());
+        sent
+    }
+
+    /// What to do about a refusal; none if it is not about thinking, or the caller wants it.
+    fn mend(
+        &self,
+        read: &Read,
+        backend: &Backend,
+        planned: &Planned,
+        error: &Response<Bytes>,
+    ) -> Option<Again> {
+        let encoding = content_encoding(error.headers())?;
+        let text = unpack(encoding, error.body(), LONGEST_ERROR).ok()?;
+        let Refusal { kind, at } = classify(error.status().as_u16(), &text)?;
+        let caller = read
+            .outline
+            .thinking
+            .as_ref()
+            .and_then(|thinking| thinking.binding.as_deref());
+        if caller == Some("error") {
+            return None;
+        }
+        match kind {
+            RefusalKind::Bound => {
+                self.learn_binding(&backend.name);
+                (caller.is_none() && !planned.plan.drop_bound).then_some(Again::DropBound)
+            }
+            RefusalKind::MissingThinking => {
+                // Ours to mend if thinking stayed behind now, or in an earlier round of a loop
+                // that began with it. A loop the caller sent without any is the caller's.
+                let turn = read.outline.after_last_user_turn();
+                let ours = planned
+                    .plan
+                    .blocks
+                    .iter()
+                    .any(|block| block.fate == Fate::LeftOut || block.message >= turn);
+                (ours && planned.plan.thinking != ThinkingEdit::Disabled)
+                    .then_some(Again::ThinkingOff)
+            }
+            RefusalKind::Signature => {
+                let named = at.and_then(|(message, index)| planned.plan.sent_at(message, index));
+                let tried = planned
+                    .plan
+                    .blocks
+                    .iter()
+                    .any(|block| block.fate == Fate::Tried);
+                let known = named.is_some_and(|at| planned.plan.blocks[at].fate == Fate::Sent);
+                Some(if tried && !known {
+                    Again::WithoutTried
+                } else {
+                    Again::WithoutOld
+                })
+            }
+        }
+    }
+
+    /// The backend took what nobody knew.
+    fn learn_accepted(&self, read: &Read, planned: &Planned) {
+        let tried: Vec<_> = planned
+            .plan
+            .blocks
+            .iter()
+            .filter(|block| block.fate == Fate::Tried)
+            .filter_map(|block| Some((block.key?, block.stands_under)))
+            .collect();
+        self.counters.tried.add(tried.len());
+        if read.counts && !tried.is_empty() {
+            let session = planned.answer.session;
+            self.memory
+                .accepted(read.lineage, session, &planned.target, &tried, unix_ms());
+        }
+    }
+
+    /// The backend took the second try: what had to stay behind for it is foreign there.
+    fn learn_refused(&self, read: &Read, first: &Planned, second: &Planned) {
+        let refused: Vec<_> = first
+            .plan
+            .blocks
+            .iter()
+            .zip(&second.plan.blocks)
+            .filter(|(before, after)| before.fate != Fate::LeftOut && after.fate == Fate::LeftOut)
+            .filter(|(_, after)| after.stands_under.is_none())
+            .filter_map(|(before, _)| before.key)
+            .collect();
+        self.counters.refused.add(refused.len());
+        self.counters.tried.add(first.plan.keys(Fate::Tried).len());
+        if read.counts && !refused.is_empty() {
+            let session = first.answer.session;
+            self.memory
+                .refused(read.lineage, session, &first.target, &refused, unix_ms());
+        }
+    }
+}
+
+pub(crate) fn worth_another(status: StatusCode) -> bool {
+    status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error()
+}
+
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let number = |name: &str| headers.get(name)?.to_str().ok()?.parse::<u64>().ok();
+    let wait = number("retry-after-ms")
+        .map(Duration::from_millis)
+        .or_else(|| number("retry-after").map(Duration::from_secs))?;
+    // A caller is waiting; longer pauses are its own decision.
+    (wait <= Duration::from_secs(30)).then_some(wait)
+}
