@@ -11,15 +11,13 @@ use throughline_codec::dialects::anthropic::client_reply;
 use throughline_codec::framing::encoding::{Decoder, Encoding};
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::asked::{Read, content_encoding};
-use crate::backend::Backend;
+use crate::asked::content_encoding;
 use crate::gateway::Gateway;
 use crate::headers;
 use crate::plan::{Plan, PlannedBlock};
 use crate::reply::{LiveParts, Names, ReplyBody};
-use crate::settings::Settings;
 use crate::tap::{Notes, Tap, milliseconds};
-use crate::turn::Planned;
+use crate::turn::{Leg, Planned};
 use crate::turns::SharedTurn;
 
 /// A reply to the client.
@@ -27,16 +25,15 @@ pub type Reply = Response<ReplyBody>;
 
 impl Gateway {
     /// Notes what is about to happen.
-    pub(crate) fn note(
-        &self,
-        turn: &SharedTurn,
-        read: &Read,
-        backend: &Backend,
-        planned: &Planned,
-        settings: &Settings,
-    ) {
+    pub(crate) fn note(&self, leg: &Leg<'_>, planned: &Planned) {
+        let Leg {
+            settings,
+            read,
+            backend,
+            ..
+        } = leg;
         let plan = &planned.plan;
-        let mut turn = turn.lock();
+        let mut turn = leg.turn.lock();
         turn.lineage = read.lineage.id.text();
         turn.session = planned.answer.session;
         turn.backend.clone_from(&backend.name);
@@ -63,40 +60,40 @@ impl Gateway {
     }
 
     /// An error of the provider, passed on as it is.
-    pub(crate) fn refused(
-        &self,
-        error: Response<Bytes>,
-        backend: &Backend,
-        plan: &Plan,
-        turn: &SharedTurn,
-        began: Instant,
-    ) -> Reply {
+    pub(crate) fn refused(&self, leg: &Leg<'_>, error: Response<Bytes>, plan: &Plan) -> Reply {
         let (head, body) = error.into_parts();
         let status = head.status.as_u16();
         let mut reply = Response::new(ReplyBody::whole(body));
         *reply.status_mut() = head.status;
         *reply.headers_mut() = headers::client(&head.headers);
-        let id = turn.lock().id.clone();
-        mark(reply.headers_mut(), &id, &backend.name, &plan.losses);
-        self.failed(turn, began, status, "the backend refused the request");
+        let id = leg.turn.lock().id.clone();
+        mark(reply.headers_mut(), &id, &leg.backend.name, &plan.losses);
+        let what = "the backend refused the request";
+        self.failed(leg.turn, leg.read.asked.began, status, what);
         reply
     }
 
+    /// A reply of the provider, passed on as it arrives.
     pub(crate) fn good(
         &self,
-        settings: &Arc<Settings>,
-        read: &Read,
-        backend: &Arc<Backend>,
+        leg: &Leg<'_>,
         planned: Planned,
         response: Response<Incoming>,
-        turn: &SharedTurn,
         permit: OwnedSemaphorePermit,
     ) -> Reply {
+        let Leg {
+            settings,
+            read,
+            backend,
+            turn,
+        } = *leg;
         let Planned {
-            plan,
+            mut plan,
             answer,
             target,
         } = planned;
+        // A stream may last for minutes; the request it answers need not.
+        plan.body = Bytes::new();
         let (head, upstream) = response.into_parts();
         let first_byte = milliseconds(read.asked.began);
         self.counters.first_byte.observe(first_byte);

@@ -1,7 +1,6 @@
 //! Sending a plan: patiently where the operator allows it, and once more, changed, where the backend
 //! refused the thinking in it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -18,9 +17,7 @@ use crate::backend::Backend;
 use crate::gateway::Gateway;
 use crate::headers;
 use crate::plan::{Again, Plan};
-use crate::settings::Settings;
-use crate::turn::Planned;
-use crate::turns::SharedTurn;
+use crate::turn::{Leg, Planned};
 use crate::unix_ms;
 use crate::upstream::{BoxError, RequestBody, SendError, whole};
 
@@ -39,12 +36,15 @@ impl Gateway {
     /// Sends a plan; once more, changed, if the backend refused the thinking in it.
     pub(crate) async fn send(
         &self,
-        settings: &Settings,
-        read: &Read,
-        backend: &Arc<Backend>,
+        leg: &Leg<'_>,
         planned: Planned,
-        turn: &SharedTurn,
     ) -> Result<(Back, Planned), SendError> {
+        let Leg {
+            settings,
+            read,
+            backend,
+            ..
+        } = *leg;
         let back = self.send_patiently(read, backend, &planned.plan).await?;
         let Back::Refused(error) = &back else {
             self.learn_accepted(read, &planned);
@@ -64,7 +64,7 @@ impl Gateway {
             "sending again without the thinking that was refused"
         );
         self.counters.retried.add(1);
-        self.note(turn, read, backend, &second, settings);
+        self.note(leg, &second);
         let back = self.send_patiently(read, backend, &second.plan).await?;
         if let Back::Good(_) = &back {
             self.learn_refused(read, &planned, &second);

@@ -28,6 +28,15 @@ pub(crate) struct Planned {
     pub(crate) target: Target,
 }
 
+/// One backend, asked in one turn.
+#[derive(Clone, Copy)]
+pub(crate) struct Leg<'a> {
+    pub(crate) settings: &'a Arc<Settings>,
+    pub(crate) read: &'a Read,
+    pub(crate) backend: &'a Arc<Backend>,
+    pub(crate) turn: &'a SharedTurn,
+}
+
 impl Gateway {
     /// One turn: from the client's bytes to the provider's.
     pub async fn turn(&self, asked: Asked, body: Bytes) -> Reply {
@@ -85,21 +94,21 @@ impl Gateway {
         for (at, backend) in chain.iter().enumerate() {
             let by_active = chosen.by_active && at == 0;
             let planned = self.plan(settings, &read, backend, by_active, Again::First);
-            self.note(turn, &read, backend, &planned, settings);
+            let leg = Leg {
+                settings,
+                read: &read,
+                backend,
+                turn,
+            };
+            self.note(&leg, &planned);
             let last = at + 1 == chain.len();
-            match self.send(settings, &read, backend, planned, turn).await {
+            match self.send(&leg, planned).await {
                 Ok((Back::Good(response), planned)) => {
-                    return Ok(self.good(settings, &read, backend, planned, response, turn, permit));
+                    return Ok(self.good(&leg, planned, response, permit));
                 }
                 Ok((Back::Refused(error), planned)) => {
                     if last || !worth_another(error.status()) {
-                        return Ok(self.refused(
-                            error,
-                            backend,
-                            &planned.plan,
-                            turn,
-                            read.asked.began,
-                        ));
+                        return Ok(self.refused(&leg, error, &planned.plan));
                     }
                     let status = error.status().as_u16();
                     tracing::warn!(backend = backend.name, status, "trying the next backend");
