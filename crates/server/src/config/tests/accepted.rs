@@ -1,0 +1,213 @@
+//! Configurations that are good, and what they are read as.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::*;
+
+#[test]
+fn an_empty_file_has_all_defaults() {
+    let config = good("");
+    let expected = Config {
+        listen: "127.0.0.1:8484".to_owned(),
+        data_dir: PathBuf::from("/users/ada/.local/share/throughline"),
+        log: Log {
+            level: Level::Info,
+            format: Format::Text,
+        },
+        keep_alive: Duration::from_secs(15),
+        allowed_hosts: Vec::new(),
+        backends: vec![
+            Backend {
+                base_url: Some("https://api.anthropic.com".to_owned()),
+                auth: Auth::Key(Secret::new("sk-ant-1")),
+                ..plain("anthropic", Dialect::Anthropic)
+            },
+            plain("simulator", Dialect::Simulator),
+        ],
+        route: Route {
+            default: "anthropic".to_owned(),
+            rules: Vec::new(),
+            fallback: Vec::new(),
+        },
+        thinking: Thinking {
+            policy: Policy::Origin,
+            unknown: Unknown::Try,
+            orphan_threshold: Duration::from_secs(300),
+            memory_limit: 256 << 20,
+        },
+        limits: Limits {
+            body: 64 << 20,
+            json_depth: 128,
+            streams: 1000,
+        },
+        debug_log: DebugLog {
+            enabled: false,
+            full_body: false,
+            pretty_print: false,
+        },
+        notes: Vec::new(),
+    };
+    assert_eq!(config, expected);
+    assert_eq!(Config::zero(environment(&[])).unwrap(), expected);
+}
+
+fn plain(name: &str, dialect: Dialect) -> Backend {
+    Backend {
+        name: name.to_owned(),
+        dialect,
+        base_url: None,
+        auth: Auth::None,
+        share_caller_key: false,
+        signature_domain: name.to_owned(),
+        models: Vec::new(),
+        default_model: None,
+        thinking_compat: None,
+        replay: Replay::Verbatim,
+        retries: 0,
+        timeouts: Timeouts {
+            connect: Duration::from_secs(5),
+            first_byte: Duration::from_secs(120),
+            first_byte_for_whole: false,
+            idle: Duration::from_secs(120),
+            total: Duration::from_secs(1800),
+        },
+    }
+}
+
+#[test]
+fn every_backend_key_arrives() {
+    let config = good(
+        r#"
+        [[backend]]
+        name = "own"
+        dialect = "anthropic"
+        base_url = "http://localhost:9000/v1/"
+        auth = "passthrough"
+        share_caller_key = true
+        signature_domain = "anthropic"
+        models = { "claude-opus-*" = "glm-5", "*" = "glm-5-air" }
+        default_model = "glm-5"
+        thinking_compat = { mode = "budget", budget = 8000 }
+        replay = "latest_turn"
+        retries = 2
+        timeouts = { connect = "250ms", first_byte = "1s", idle = "2m", total = "1h" }
+
+        [[backend]]
+        name = "key"
+        dialect = "anthropic"
+        base_url = "http://localhost:9001"
+        api_key = "  written out "
+        "#,
+    );
+    let own = Backend {
+        base_url: Some("http://localhost:9000".to_owned()),
+        auth: Auth::Passthrough,
+        share_caller_key: true,
+        signature_domain: "anthropic".to_owned(),
+        models: vec![
+            ("claude-opus-*".to_owned(), "glm-5".to_owned()),
+            ("*".to_owned(), "glm-5-air".to_owned()),
+        ],
+        default_model: Some("glm-5".to_owned()),
+        thinking_compat: Some(Compat {
+            mode: CompatMode::Budget,
+            budget: Some(8000),
+        }),
+        replay: Replay::LatestTurn,
+        retries: 2,
+        timeouts: Timeouts {
+            connect: Duration::from_millis(250),
+            first_byte: Duration::from_secs(1),
+            first_byte_for_whole: true,
+            idle: Duration::from_secs(120),
+            total: Duration::from_secs(3600),
+        },
+        ..plain("own", Dialect::Anthropic)
+    };
+    let key = Backend {
+        base_url: Some("http://localhost:9001".to_owned()),
+        auth: Auth::Key(Secret::new("written out")),
+        ..plain("key", Dialect::Anthropic)
+    };
+    assert_eq!(config.backends, [own, key]);
+    assert_eq!(config.route.default, "own");
+}
+
+#[test]
+fn routes_arrive_however_they_are_written() {
+    let route = Route {
+        default: "a".to_owned(),
+        rules: vec![Rule {
+            model: "gpt-*".to_owned(),
+            backend: "b".to_owned(),
+            fallback: vec!["a".to_owned()],
+        }],
+        fallback: vec!["b".to_owned()],
+    };
+    let backends = r#"backend = [{ name = "a", dialect = "simulator" }, { name = "b", dialect = "simulator" }]"#;
+    for written in [
+        r#"route = { default = "a", rules = [{ model = "gpt-*", backend = "b", fallback = ["a"] }], fallback = ["b"] }"#,
+        "[route]\ndefault = 'a'\nfallback = ['b']\n[[route.rules]]\nmodel = 'gpt-*'\nbackend = 'b'\nfallback = ['a']",
+        "route.default = 'a'\nroute.fallback = ['b']\nroute.rules = [{ model = 'gpt-*', backend = 'b', fallback = ['a'] }]",
+    ] {
+        assert_eq!(
+            good(&format!("{backends}\n{written}")).route,
+            route,
+            "{written}"
+        );
+    }
+}
+
+#[test]
+fn the_example_is_a_configuration() {
+    let config = good(include_str!("../../../../../throughline.example.toml"));
+    let names: Vec<&str> = config
+        .backends
+        .iter()
+        .map(|backend| backend.name.as_str())
+        .collect();
+    assert_eq!(
+        names,
+        ["anthropic", "glm", "anthropic-own-key", "simulator"]
+    );
+    assert_eq!(config.notes, Vec::<String>::new());
+}
+
+#[test]
+fn examples_in_the_documentation_are_configurations() {
+    let page = include_str!("../../../../../docs/configuration.md");
+    let blocks: Vec<&str> = page
+        .split("```toml\n")
+        .skip(1)
+        .filter_map(|rest| rest.split("```").next())
+        .collect();
+    assert_eq!(blocks.len(), 2);
+    for block in blocks {
+        good(block);
+    }
+}
+
+#[test]
+fn mistakes_in_the_documentation_look_like_that() {
+    let text = r#"keep_alive = 15
+
+[[backend]]
+name = "glm"
+dialect = "anthropic"
+base_url = "https://api.z.ai/api/anthropic"
+api_key_env = "ZAI_API_KEY"
+
+[route]
+default = "gml"
+
+[thinking]
+polcy = "session"
+"#;
+    let told = read_with(text, &[]).unwrap_err().to_string();
+    let page = include_str!("../../../../../docs/configuration.md");
+    assert!(
+        page.contains(&told),
+        "put this into docs/configuration.md:\n{told}"
+    );
+}

@@ -1,0 +1,430 @@
+//! Mistakes in a file, each with its place and a hint.
+
+use super::super::schema::{Kind, ROWS, Row};
+use super::*;
+
+#[test]
+fn all_mistakes_are_told_in_one_go() {
+    let text = r#"listen = "0.0.0.0:8484"
+keep_alive = 15
+tls = { cert = "a.pem" }
+
+[[backend]]
+name = "anthropic"
+dialect = "anthropic"
+base_url = "https://api.anthropic.com"
+api_key = "sk-very-secret"
+auth = "passthrough"
+
+[[backend]]
+name = "glm"
+dialect = "gemini"
+timeouts = { conect = "5s" }
+apikey = "hunter2"
+
+[route]
+default = "gml"
+
+[thinking]
+polcy = "session"
+unknown = "tri"
+"#;
+    let told = read_with(text, &[("THROUGHLINE_LIMITS__BODI", "1MiB")])
+        .unwrap_err()
+        .to_string();
+    let expected = r#"throughline.toml:1:10: `listen` is `0.0.0.0:8484`, which is not a loopback address
+    1 | listen = "0.0.0.0:8484"
+      |          ^^^^^^^^^^^^^^ expected `localhost`, `127.0.0.1` or `[::1]`
+      = gateway keys are not available yet, so only loopback addresses can be served; put a reverse proxy in front
+throughline.toml:2:14: `keep_alive` is `15`, without a unit
+    2 | keep_alive = 15
+      |              ^^ expected a duration: a number and one of `ms`, `s`, `m`, `h`, as in "15s"
+      = if seconds are meant, write "15s"
+throughline.toml:3:1: `tls` is not available yet
+    3 | tls = { cert = "a.pem" }
+      | ^^^ take it out until a release has it
+throughline.toml:10:8: `auth` stands beside `api_key`
+   10 | auth = "passthrough"
+      |        ^^^^^^^^^^^^^ expected only one of `api_key_env`, `api_key` and `auth`
+throughline.toml:14:11: dialect `gemini` is not available yet
+   14 | dialect = "gemini"
+      |           ^^^^^^^^ expected one of `anthropic`, `simulator`
+throughline.toml:15:14: unknown key `conect` in [backend.timeouts]
+   15 | timeouts = { conect = "5s" }
+      |              ^^^^^^ did you mean `connect`?
+throughline.toml:16:1: unknown key `apikey` in [[backend]]
+   16 | apikey = "*******"
+      | ^^^^^^ did you mean `api_key`?
+throughline.toml:19:11: no backend is called `gml`
+   19 | default = "gml"
+      |           ^^^^^ expected one of `anthropic`, `glm`
+      = did you mean `glm`?
+throughline.toml:22:1: unknown key `polcy` in [thinking]
+   22 | polcy = "session"
+      | ^^^^^ did you mean `policy`?
+throughline.toml:23:11: `unknown` is `tri`
+   23 | unknown = "tri"
+      |           ^^^^^ expected one of `try`, `drop`
+      = did you mean `try`?
+env THROUGHLINE_LIMITS__BODI: no setting has this name
+      = did you mean `THROUGHLINE_LIMITS__BODY`?
+11 mistakes in throughline.toml and the environment; nothing was started"#;
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn unknown_keys_say_what_is_meant() {
+    each_has_one_mistake(&[
+        ("lissten = 'x'", "unknown key `lissten` at the top level"),
+        ("lissten = 'x'", "did you mean `listen`?"),
+        ("[thniking]", "did you mean `thinking`?"),
+        ("[[backends]]", "did you mean `backend`?"),
+        ("[limits]\njson-depth = 9", "did you mean `json_depth`?"),
+        ("policy = 'origin'", "it belongs in [thinking]"),
+        (
+            "[route]\nkeep_alive = '1s'",
+            "it belongs at the top level, above the first [section]",
+        ),
+        (
+            "[debug_log]\ncolour = 1",
+            "expected one of `enabled`, `full_body`, `pretty_print`",
+        ),
+        ("[log]\nlevle = 'info'", "unknown key `levle` in [log]"),
+    ]);
+}
+
+#[test]
+fn every_later_key_is_refused() {
+    for row in ROWS.iter().filter(|row| !row.available) {
+        let whole = ROWS
+            .iter()
+            .find(|section| section.path == row.section() && !section.available);
+        let mistakes = bad(&set(row, "1"), &[]);
+        let key = whole.unwrap_or(row).key();
+        assert_eq!(mistakes.len(), 1, "{mistakes:#?}");
+        assert!(
+            mistakes[0].contains(&format!("`{key}` is not available yet")),
+            "{}",
+            mistakes[0]
+        );
+    }
+    for dialect in ["openai_chat", "openai_responses", "gemini", "ollama"] {
+        let text = format!("[[backend]]\nname = 'x'\ndialect = '{dialect}'");
+        let words = format!("dialect `{dialect}` is not available yet");
+        each_has_one_mistake(&[(&text, &words)]);
+    }
+}
+
+/// A row that nobody reads would be a key that is ignored in silence.
+#[test]
+fn every_available_key_is_read() {
+    for row in ROWS.iter().filter(|row| row.available) {
+        let mistakes = bad(&set(row, "1979-05-27"), &[]);
+        let told = mistakes.iter().any(|mistake| {
+            mistake.contains(&format!("`{}` is a date or time", row.key()))
+                && mistake.contains("expected")
+        });
+        assert!(told, "{}: {mistakes:#?}", row.path);
+    }
+}
+
+/// A file that sets one key, with the tables around it.
+fn set(row: &Row, value: &str) -> String {
+    let mut text = String::new();
+    let mut inside: Vec<&str> = Vec::new();
+    for part in row.section().split('.').filter(|part| !part.is_empty()) {
+        inside.push(part);
+        let path = inside.join(".");
+        let list = ROWS
+            .iter()
+            .any(|row| row.path == path && matches!(row.kind, Kind::Tables));
+        text += &if list {
+            format!("[[{path}]]\n")
+        } else {
+            format!("[{path}]\n")
+        };
+        // What a table cannot do without would be mistakes of its own.
+        text += match path.as_str() {
+            "backend" if row.path != "backend.name" => "name = 'x'\n",
+            _ => "",
+        };
+        text += match path.as_str() {
+            "backend" if row.path != "backend.dialect" => "dialect = 'simulator'\n",
+            _ => "",
+        };
+    }
+    format!("{text}{} = {value}\n", row.key())
+}
+
+#[test]
+fn each_value_is_checked() {
+    each_has_one_mistake(&[
+        ("listen = 8484", "`listen` is a whole number"),
+        ("listen = ''", "`listen` is empty"),
+        ("listen = '8484'", "an address and a port"),
+        ("listen = '[::]:1'", "put a reverse proxy in front"),
+        ("data_dir = '~other'", "`~/` for your own home"),
+        ("log = 'debug'", "expected a table, [log]"),
+        ("log.level = 'Info'", "did you mean `info`?"),
+        ("log.format = 'xml'", "one of `text`, `json`"),
+        ("keep_alive = '15'", "`keep_alive` is `15`"),
+        ("keep_alive = '0s'", "longer than nothing"),
+        (
+            "keep_alive = 1.5",
+            "`keep_alive` is a number with a fraction",
+        ),
+        ("allowed_hosts = 'x'", "a list of texts"),
+        ("allowed_hosts = ['https://x']", "expected a host name"),
+        (
+            "allowed_hosts = ['x', 1]",
+            "`allowed_hosts` holds a whole number",
+        ),
+        ("thinking = 1", "expected a table, [thinking]"),
+        ("thinking.policy = 'sesion'", "did you mean `session`?"),
+        ("thinking.orphan_threshold = '0m'", "longer than nothing"),
+        ("thinking.memory_limit = '1023KiB'", "at least `1MiB`"),
+        ("thinking.memory_limit = 'lots'", "a size"),
+        ("limits.body = -1", "a size"),
+        ("limits.json_depth = 7", "a whole number 8 to 1024"),
+        ("limits.json_depth = 1025", "a whole number 8 to 1024"),
+        ("limits.json_depth = '9'", "without quotes"),
+        ("limits.streams = 0", "a whole number 1 to"),
+        ("debug_log.enabled = 'yes'", "`true` or `false`"),
+        (
+            "backend = 'glm'",
+            "a list of tables, each under [[backend]]",
+        ),
+        ("backend = ['glm']", "expected a table"),
+        (
+            "[backend]\nname = 'x'",
+            "a list of tables, each under [[backend]]",
+        ),
+        ("route.default = 'glm'", "no backend is called `glm`"),
+        ("route.default = 'anthropc'", "did you mean `anthropic`?"),
+        ("route.fallback = ['simulatr']", "did you mean `simulator`?"),
+        (
+            "route.rules = [{ model = 'x', backend = 'y' }]",
+            "no backend is called `y`",
+        ),
+        (
+            "route.rules = [{ model = 'x' }]",
+            "`backend` is missing in [[route.rules]]",
+        ),
+        (
+            "route.rules = [{ backend = 'simulator' }]",
+            "`model` is missing in [[route.rules]]",
+        ),
+        (
+            "route.rules = [{ model = '*x', backend = 'simulator' }]",
+            "model pattern is `*x`",
+        ),
+        (
+            "route.rules = [{ model = 'a**', backend = 'simulator' }]",
+            "one `*` at the end",
+        ),
+        (
+            "route.rules = [{ model = 'x', backend = 'simulator', fallback = ['y'] }]",
+            "no backend is called `y`",
+        ),
+        (
+            "route.rules = [\n{ model = 'x', backend = 'simulator' },\n{ model = 'x', backend = 'anthropic' }]",
+            "the first is at line 2",
+        ),
+    ]);
+}
+
+#[test]
+fn each_backend_is_checked() {
+    for (lines, words) in [
+        (
+            "name = 'glm'\ndialect = 'simulator'",
+            "the first is at line 3",
+        ),
+        ("name = 'GLM'\ndialect = 'simulator'", "did you mean `glm`?"),
+        (
+            "name = 'a b'\ndialect = 'simulator'",
+            "only `a-z`, `0-9`, `_` and `-`",
+        ),
+        ("dialect = 'simulator'", "`name` is missing in [[backend]]"),
+        ("name = 'x'", "`dialect` is missing in [[backend]]"),
+        (
+            "name = 'x'\ndialect = 'antropic'",
+            "did you mean `anthropic`?",
+        ),
+        (
+            "name = 'x'\ndialect = 'claude'",
+            "one of `anthropic`, `simulator`",
+        ),
+        (
+            "name = 'x'\ndialect = 'anthropic'",
+            "expected a line `base_url = \"https://...\"`",
+        ),
+        (
+            "name = 'x'\ndialect = 'anthropic'\nbase_url = 'api.z.ai'",
+            "`https://api.z.ai`",
+        ),
+        (
+            "name = 'x'\ndialect = 'anthropic'\nbase_url = 'ftp://api.z.ai'",
+            "starts with `https://`",
+        ),
+        (
+            "name = 'x'\ndialect = 'anthropic'\nbase_url = 'http://h/v1/messages'",
+            "write `http://h`",
+        ),
+        (
+            "name = 'x'\ndialect = 'simulator'\nbase_url = 'http://h'",
+            "no meaning for the simulator",
+        ),
+        (
+            "name = 'x'\ndialect = 'simulator'\nauth = 'pass'",
+            "expected `passthrough`",
+        ),
+        (
+            "name = 'x'\ndialect = 'simulator'\nshare_caller_key = true",
+            "it goes with `auth",
+        ),
+        (
+            "name = 'x'\ndialect = 'simulator'\napi_key_env = 'NO_SUCH'",
+            "`NO_SUCH` is not set",
+        ),
+        (
+            "name = 'x'\ndialect = 'simulator'\napi_key_env = 'ANTHROPIC_APIKEY'",
+            "did you mean `ANTHROPIC_API_KEY`?",
+        ),
+        (
+            "name = 'x'\ndialect = 'simulator'\nmodels = { 'a*b' = 'c' }",
+            "model pattern is `a*b`",
+        ),
+        (
+            "name = 'x'\ndialect = 'simulator'\nmodels = { 'a' = 'c*' }",
+            "a name without `*`",
+        ),
+        (
+            "name = 'x'\ndialect = 'simulator'\nmodels = { 'a' = 1 }",
+            "`models` holds a whole number",
+        ),
+        (
+            "name = 'x'\ndialect = 'simulator'\nthinking_compat = { budget = 2000 }",
+            "`mode` is missing",
+        ),
+        (
+            "name = 'x'\ndialect = 'simulator'\nthinking_compat = { mode = 'budget', budget = 1023 }",
+            "a whole number from 1024",
+        ),
+        (
+            "name = 'x'\ndialect = 'simulator'\nreplay = 'latest-turn'",
+            "did you mean `latest_turn`?",
+        ),
+        (
+            "name = 'x'\ndialect = 'simulator'\nretries = -1",
+            "a whole number 0 to 10",
+        ),
+        (
+            "name = 'x'\ndialect = 'simulator'\ntimeouts.idle = 'never'",
+            "expected a duration",
+        ),
+    ] {
+        each_has_one_mistake(&[(&format!("{BACKEND}[[backend]]\n{lines}\n"), words)]);
+    }
+}
+
+#[test]
+fn only_one_credential_may_be_given() {
+    let text =
+        format!("{BACKEND}api_key = 'x'\napi_key_env = 'ZAI_API_KEY'\nauth = 'passthrough'\n");
+    let mistakes = bad(&text, &[]);
+    assert_eq!(mistakes.len(), 2);
+    assert!(
+        mistakes[0].contains("`api_key` stands beside `api_key_env`"),
+        "{}",
+        mistakes[0]
+    );
+    assert!(
+        mistakes[1].contains("`auth` stands beside `api_key_env`"),
+        "{}",
+        mistakes[1]
+    );
+}
+
+#[test]
+fn keys_never_appear() {
+    let config = good(&format!("{BACKEND}api_key = 'tell-nobody'\n"));
+    assert!(!format!("{config:?}").contains("tell-nobody"));
+    let Auth::Key(secret) = &config.backends[0].auth else {
+        panic!("no key")
+    };
+    assert_eq!(
+        (secret.expose(), secret.to_string().as_str()),
+        ("tell-nobody", "hidden")
+    );
+    for line in [
+        "api_key = 'tell-nobody\u{e9}'",
+        "api_key = 'tell-nobody', retries = 1",
+        "api_key = tell-nobody",
+        "api_kye = 'tell-nobody'",
+        "api_key_env = 'tell-nobody'",
+        "auth = 'sk-tell-nobody'",
+        "api_key = ['tell-nobody']",
+    ] {
+        let told = read_with(&format!("{BACKEND}{line}\n"), &[]).expect_err(line);
+        assert!(
+            !format!("{told} {told:?}").contains("tell-nobody"),
+            "{told}"
+        );
+    }
+    let env = [("THROUGHLINE_BACKEND__GLM__API_KEY", "tell-nobody\u{7}")];
+    let told = read_with(BACKEND, &env).unwrap_err().to_string();
+    assert!(!told.contains("tell-nobody"), "{told}");
+}
+
+#[test]
+fn text_that_is_not_toml_is_one_mistake() {
+    let told = read_with(
+        "listen = \"x\"\nkeep_alive = 15s\n",
+        &[("THROUGHLINE_X", "1")],
+    );
+    let told = told.unwrap_err().to_string();
+    assert!(
+        told.starts_with("throughline.toml:2:14: not TOML: "),
+        "{told}"
+    );
+    assert!(
+        told.ends_with("\n1 mistake in throughline.toml; nothing was started"),
+        "{told}"
+    );
+    each_has_one_mistake(&[
+        (
+            "listen = 'x'\nlisten = 'y'",
+            "throughline.toml:2:1: duplicate key `listen`",
+        ),
+        ("keep_alive =", ":1:13: not TOML"),
+        ("[thinking", ":1:10: not TOML"),
+        ("listen = 'x", ":1:12: not TOML"),
+    ]);
+}
+
+#[test]
+fn places_count_characters_and_survive_odd_lines() {
+    each_has_one_mistake(&[
+        (
+            "data_dir = 'd'\r\nlissten = 'x'\r\n",
+            "    2 | lissten = 'x'\n      | ^^^^^^^",
+        ),
+        ("allowed_hosts = [\n\t'https://é'\n]", ":2:2:"),
+        (
+            "allowed_hosts = [\n\t'https://é'\n]",
+            "\n      | \t^^^^^^^^^^^ ",
+        ),
+        (
+            "log = { format = \"ü\\u001b[0m\" }",
+            r"`format` is `ü\u{1b}[0m`",
+        ),
+        ("\u{feff}lissten = 'x'", ":1:1: unknown key `lissten`"),
+    ]);
+    let long = format!("lissten = '{}'", "x".repeat(500));
+    assert!(
+        bad(&long, &[])[0]
+            .lines()
+            .all(|line| line.chars().count() < 140)
+    );
+}

@@ -1,0 +1,251 @@
+//! What the environment and the command line say, and what is there without a file.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::*;
+
+#[test]
+fn variables_take_the_place_of_keys() {
+    let text =
+        format!("{BACKEND}api_key_env = 'ZAI_API_KEY'\nretries = 1\n[limits]\nbody = 'wrong'\n");
+    let config = read_with(
+        &text,
+        &[
+            ("THROUGHLINE_LISTEN", "localhost:0"),
+            ("THROUGHLINE_DATA_DIR", "state"),
+            ("THROUGHLINE_LOG__LEVEL", "debug"),
+            ("THROUGHLINE_LOG__FORMAT", "\"json\""),
+            ("THROUGHLINE_KEEP_ALIVE", "250ms"),
+            ("THROUGHLINE_ALLOWED_HOSTS", "['a.example']"),
+            ("THROUGHLINE_THINKING__POLICY", "session"),
+            ("THROUGHLINE_LIMITS__BODY", "1MiB"),
+            ("THROUGHLINE_LIMITS__STREAMS", "7"),
+            ("THROUGHLINE_DEBUG_LOG__ENABLED", "true"),
+            (
+                "THROUGHLINE_ROUTE__RULES",
+                "[{ model = 'x', backend = 'glm' }]",
+            ),
+            ("THROUGHLINE_BACKEND__GLM__API_KEY", "12345"),
+            ("THROUGHLINE_BACKEND__GLM__TIMEOUTS__IDLE", "9s"),
+            ("THROUGHLINE_BACKEND__GLM__MODELS", "{ '*' = 'glm-5' }"),
+            ("THROUGHLINE_CONFIG", "x"),
+            ("THROUGHLINE_KEYRING", "x"),
+            ("THROUGHLINE_URL", "x"),
+        ],
+    );
+    let config = config.unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    assert_eq!(config.listen, "localhost:0");
+    assert_eq!(config.data_dir, PathBuf::from("state"));
+    assert_eq!(
+        config.log,
+        Log {
+            level: Level::Debug,
+            format: Format::Json
+        }
+    );
+    assert_eq!(config.keep_alive, Duration::from_millis(250));
+    assert_eq!(config.allowed_hosts, ["a.example"]);
+    assert_eq!(config.thinking.policy, Policy::Session);
+    assert_eq!((config.limits.body, config.limits.streams), (1 << 20, 7));
+    assert!(config.debug_log.enabled);
+    assert_eq!(config.route.rules.len(), 1);
+    let glm = &config.backends[0];
+    assert_eq!(glm.auth, Auth::Key(Secret::new("12345")));
+    assert_eq!(glm.retries, 1);
+    assert_eq!(glm.timeouts.idle, Duration::from_secs(9));
+    assert_eq!(glm.models, [("*".to_owned(), "glm-5".to_owned())]);
+}
+
+#[test]
+fn mistakes_in_variables_name_the_variable() {
+    for (name, value, told) in [
+        (
+            "THROUGHLINE_THINKING__POLCY",
+            "session",
+            "env THROUGHLINE_THINKING__POLCY: no setting has this name\n      = did you mean `THROUGHLINE_THINKING__POLICY`?",
+        ),
+        (
+            "THROUGHLINE_LOG__LEVEL",
+            "inof",
+            "env THROUGHLINE_LOG__LEVEL: `level` is `inof`\n      = expected one of `trace`, `debug`, `info`, `warn`, `error`\n      = did you mean `info`?",
+        ),
+        (
+            "THROUGHLINE_LOG",
+            "{ levle = 'info' }",
+            "env THROUGHLINE_LOG: unknown key `levle` in [log]\n      = did you mean `level`?",
+        ),
+        (
+            "THROUGHLINE_LIMITS__QUEUE",
+            "1",
+            "env THROUGHLINE_LIMITS__QUEUE: `queue` is not available yet\n      = take it out until a release has it",
+        ),
+        (
+            "THROUGHLINE_STORE__URL",
+            "x",
+            "env THROUGHLINE_STORE__URL: `store` is not available yet\n      = take it out until a release has it",
+        ),
+        (
+            "THROUGHLINE_BACKEND__GLM__RETRYS",
+            "1",
+            "env THROUGHLINE_BACKEND__GLM__RETRYS: no setting has this name\n      = expected `THROUGHLINE_BACKEND__<NAME>__<KEY>` with one of the backends `glm`\n      = did you mean `THROUGHLINE_BACKEND__GLM__RETRIES`?",
+        ),
+        (
+            "THROUGHLINE_BACKEND__GLM__RETRIES",
+            "many",
+            "env THROUGHLINE_BACKEND__GLM__RETRIES: `retries` is text\n      = expected a whole number, without quotes",
+        ),
+    ] {
+        assert_eq!(bad(BACKEND, &[(name, value)]), [told], "{name}={value}");
+    }
+    let told = read_with("", &[("THROUGHLINE_LISTEN", "x")])
+        .unwrap_err()
+        .to_string();
+    assert!(
+        told.ends_with("1 mistake in the environment; nothing was started"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_variable_that_fits_two_backends_fits_none() {
+    let backend = |name: &str| format!("[[backend]]\nname = '{name}'\ndialect = 'simulator'\n");
+    let text = backend("a-b") + &backend("a_b") + &backend("a__b") + &backend("a");
+    let mistakes = bad(&text, &[("THROUGHLINE_BACKEND__A_B__RETRIES", "1")]);
+    assert_eq!(mistakes.len(), 1);
+    assert!(
+        mistakes[0].contains("fits several backends: `a-b`, `a_b`"),
+        "{}",
+        mistakes[0]
+    );
+    let config = read_with(&text, &[("THROUGHLINE_BACKEND__A__B__RETRIES", "1")]).unwrap();
+    let retries: Vec<u32> = config
+        .backends
+        .iter()
+        .map(|backend| backend.retries)
+        .collect();
+    assert_eq!(retries, [0, 0, 1, 0]);
+}
+
+#[test]
+fn flags_win() {
+    let source = Source {
+        name: "x".to_owned(),
+        text: "listen = 'wrong'\ndata_dir = 'a'".to_owned(),
+    };
+    let env = environment(&[("THROUGHLINE_DATA_DIR", "b")]);
+    let overrides = Overrides {
+        listen: Some("[::1]:0".to_owned()),
+        data_dir: Some(PathBuf::from("~/c")),
+    };
+    let config = read(Some(&source), env, overrides).unwrap();
+    assert_eq!(
+        (config.listen.as_str(), config.data_dir),
+        ("[::1]:0", PathBuf::from("/users/ada/c"))
+    );
+
+    let overrides = Overrides {
+        listen: Some("0.0.0.0:1".to_owned()),
+        data_dir: None,
+    };
+    let told = read(None, [], overrides).unwrap_err().to_string();
+    assert!(told.contains("--listen: `listen` is `0.0.0.0:1`"), "{told}");
+    assert!(
+        told.contains("env HOME: not set, so there is no place for `data_dir`"),
+        "{told}"
+    );
+    assert!(
+        told.ends_with("2 mistakes in the environment and the command line; nothing was started")
+    );
+}
+
+#[test]
+fn zero_configuration_takes_what_the_environment_offers() {
+    let zero = |pairs: &[(&str, &str)]| {
+        let env = pairs.iter().chain(&[("HOME", "/h")]);
+        let env = env.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        Config::zero(env).unwrap()
+    };
+    let names = |config: &Config| -> Vec<String> {
+        config
+            .backends
+            .iter()
+            .map(|backend| backend.name.clone())
+            .collect()
+    };
+
+    let bare = zero(&[("ANTHROPIC_API_KEY", " ")]);
+    assert_eq!(
+        (names(&bare), bare.route.default.as_str()),
+        (vec!["simulator".to_owned()], "simulator")
+    );
+
+    let found = zero(&[
+        ("ANTHROPIC_API_KEY", "sk-ant-1"),
+        ("ANTHROPIC_BASE_URL", "http://127.0.0.1:8484"),
+        ("OPENAI_API_KEY", "x"),
+        ("GEMINI_API_KEY", "x"),
+        ("DEEPSEEK_API_KEY", "x"),
+        ("OLLAMA_HOST", "x"),
+        ("THROUGHLINE_BACKEND__ANTHROPIC__RETRIES", "2"),
+    ]);
+    assert_eq!(names(&found), ["anthropic", "simulator"]);
+    assert_eq!(found.route.default, "anthropic");
+    assert_eq!(
+        found.backends[0].base_url.as_deref(),
+        Some("https://api.anthropic.com")
+    );
+    assert_eq!(found.backends[0].retries, 2);
+    assert_eq!(
+        found.notes,
+        [
+            "OPENAI_API_KEY found, but the openai dialects are not available yet",
+            "GEMINI_API_KEY found, but the gemini dialect is not available yet",
+            "DEEPSEEK_API_KEY found, but the openai dialects are not available yet",
+            "OLLAMA_HOST found, but the ollama dialect is not available yet",
+        ]
+    );
+
+    let passed_on = zero(&[
+        ("ANTHROPIC_API_KEY", "sk-ant-1"),
+        ("THROUGHLINE_BACKEND__ANTHROPIC__AUTH", "passthrough"),
+    ]);
+    assert_eq!(passed_on.backends[0].auth, Auth::Passthrough);
+}
+
+#[test]
+fn a_file_without_backends_has_those_of_zero_configuration() {
+    for text in [
+        "[route]\ndefault = 'simulator'",
+        "backend = []\nroute.default = 'simulator'",
+    ] {
+        let config = good(text);
+        assert_eq!(config.backends.len(), 2);
+        assert_eq!(config.route.default, "simulator");
+    }
+    assert_eq!(good(BACKEND).backends.len(), 1);
+}
+
+#[test]
+fn surprising_settings_are_noted() {
+    assert_eq!(
+        good(BACKEND).notes,
+        ["backend `glm` is called without a key"]
+    );
+    let passthrough = |name: &str, url: &str, more: &str| {
+        format!(
+            "[[backend]]\nname = '{name}'\ndialect = 'anthropic'\nbase_url = '{url}'\nauth = 'passthrough'\n{more}\n"
+        )
+    };
+    let text = passthrough("a", "https://a.example/x", "")
+        + &passthrough("b", "https://b.example", "")
+        + &passthrough("c", "https://c.example", "share_caller_key = true")
+        + &passthrough("d", "https://a.example/y", "")
+        + "[route]\nfallback = ['b', 'c', 'd']\nrules = [{ model = 'x', backend = 'a', fallback = ['b'] }]";
+    assert_eq!(
+        good(&text).notes,
+        [
+            "fallback from `a` to `b` is refused: a caller's key goes to another origin only with `share_caller_key = true` on `b`"
+        ]
+    );
+}
