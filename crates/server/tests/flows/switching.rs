@@ -5,7 +5,9 @@ use serde_json::json;
 use throughline_simulator::{Options, SignatureStyle};
 use throughline_testkit::Simulator;
 
-use crate::support::{NOTHING, POLICIES, Pair, WAYS, backend, fates, held, loss, talk, thinking};
+use crate::support::{
+    NOTHING, POLICIES, Pair, WAYS, backend, fates, held, loss, scripted, talk, thinking,
+};
 
 /// Covers: S1-1, S1-2, S1-10
 #[tokio::test]
@@ -207,6 +209,89 @@ async fn no_backend_needs_a_setting() {
             pair.a.last().await.thinking(),
             thinking(&[&one]),
             "{styles:?}"
+        );
+        assert_eq!(pair.refusals().await, [""; 0]);
+    }
+}
+
+/// Covers: S1-2
+#[tokio::test]
+async fn a_fallback_is_no_switch_and_gets_no_foreign_block() {
+    for policy in POLICIES {
+        let broken = "[[step]]\nwhen = { contains = \"trouble\" }\nfault = \"status:529\"";
+        let a = scripted("a", broken).await;
+        let b = Simulator::start("b").await;
+        let route = "[route]\ndefault = \"a\"\nfallback = [\"b\"]";
+        let settings = format!("{route}\n[thinking]\npolicy = \"{policy}\"");
+        let pair = Pair::of(a, b, &settings, ["", ""]).await;
+        let mut talk = talk("fallback", true);
+        let (one, _) = talk.say(pair.client(), "hello").await;
+        let (two, answer) = talk.say(pair.client(), "trouble").await;
+        assert_eq!(answer.header("x-throughline-backend"), "b");
+        assert_eq!(loss(&answer), "thinking_omitted=1;reason=origin");
+        assert_eq!(pair.b.last().await.thinking(), NOTHING);
+        assert_eq!(pair.held().await, held(1, 1, 1), "{policy}");
+
+        let (_, answer) = talk.say(pair.client(), "bench 1").await;
+        assert_eq!(answer.header("x-throughline-backend"), "a");
+        assert_eq!(
+            pair.a.last().await.thinking(),
+            thinking(&[&one]),
+            "{policy}"
+        );
+        talk.say(pair.client(), "more trouble").await;
+        assert_eq!(
+            pair.b.last().await.thinking(),
+            thinking(&[&two]),
+            "{policy}"
+        );
+        assert_eq!(pair.gateway.statistics().await["session"], 1, "{policy}");
+        for seen in pair.b.seen().await {
+            assert_eq!(seen.refusal, "");
+        }
+    }
+}
+
+#[tokio::test]
+async fn another_model_on_the_same_backend_keeps_the_thinking() {
+    for policy in POLICIES {
+        let pair = Pair::under(policy).await;
+        let mut talk = talk("models", true);
+        let (one, _) = talk.say(pair.client(), "hello").await;
+        talk.body["model"] = "claude-opus-4-5".into();
+        let (_, answer) = talk.say(pair.client(), "bench 1").await;
+        assert_eq!(
+            (loss(&answer), pair.a.last().await.thinking()),
+            ("", thinking(&[&one]))
+        );
+        assert_eq!(pair.held().await, held(1, 0, 1), "{policy}");
+    }
+}
+
+#[tokio::test]
+async fn thinking_that_is_bound_to_an_account_stays_with_its_key() {
+    for policy in POLICIES {
+        let (a, b) = (Simulator::start("a").await, Simulator::start("b").await);
+        let settings = format!("[thinking]\npolicy = \"{policy}\"");
+        let pair = Pair::of(a, b, &settings, ["auth = \"passthrough\"", ""]).await;
+        let mut talk = talk("accounts", true);
+        talk.body["model"] = "claude-haiku-5-5".into();
+        talk.body["thinking"] = json!({"type": "adaptive"});
+        let key = |key: &str| ("x-api-key".to_owned(), key.to_owned());
+        talk.headers.push(key("one"));
+        let (one, _) = talk.say(pair.client(), "hello").await;
+        talk.say(pair.client(), "bench 1").await;
+        assert_eq!(pair.a.last().await.thinking(), thinking(&[&one]));
+        talk.headers[1] = key("two");
+        let (_, answer) = talk.say(pair.client(), "bench 1").await;
+        assert_eq!(pair.a.last().await.thinking(), NOTHING, "{policy}");
+        assert_eq!(loss(&answer), "thinking_omitted=1;reason=origin");
+        talk.headers[1] = key("one");
+        talk.say(pair.client(), "bench 1").await;
+        assert_eq!(
+            pair.a.last().await.thinking(),
+            thinking(&[&one]),
+            "{policy}"
         );
         assert_eq!(pair.refusals().await, [""; 0]);
     }

@@ -70,6 +70,33 @@ async fn an_unknown_block_that_is_refused_goes_once_and_never_again() {
     }
 }
 
+#[tokio::test]
+async fn a_refused_stranger_takes_no_known_block_with_it() {
+    for (policy, stream) in WAYS {
+        let pair = Pair::under(policy).await;
+        let mut talk = talk("mixed", stream);
+        let (own, _) = talk.say(pair.client(), "hello").await;
+        let stranger = {
+            let mut elsewhere = talk.clone();
+            crate::support::cut_thinking(&mut elsewhere, 1);
+            let (message, _) = elsewhere.say(&pair.b.client, "and you?").await;
+            message
+        };
+        talk.user("and you?");
+        let messages = talk.body["messages"].as_array_mut().unwrap();
+        messages.push(json!({"role": "assistant", "content": stranger["content"]}));
+        let (_, answer) = talk.say(pair.client(), "bench 1").await;
+        assert_eq!(loss(&answer), "thinking_omitted=1;reason=origin");
+        let turn = pair.turn(&answer).await;
+        assert_eq!(fates(&turn), ["1.0 sent", "3.0 left_out origin"]);
+        assert_eq!(
+            pair.a.last().await.thinking(),
+            thinking(&[&own]),
+            "{policy} {stream}"
+        );
+    }
+}
+
 /// Covers: S1-18
 #[tokio::test]
 async fn unknown_blocks_stay_behind_where_the_operator_wants_it() {
