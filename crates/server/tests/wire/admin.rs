@@ -1,0 +1,348 @@
+//! The operator's side: backends, switch, statistics, turns, health, numbers.
+
+use http::Method;
+use serde_json::{Value, json};
+use throughline_testkit::{Conversation, Gateway, Simulator, sse_events};
+
+use crate::support::{BINARY, STREAM, ask, backend, open_stream, over_upstream, read_to_end};
+use crate::upstream::Upstream;
+
+fn keys(value: &Value) -> Vec<&str> {
+    let mut keys: Vec<&str> = value
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect();
+    keys.sort_unstable();
+    keys
+}
+
+#[tokio::test]
+async fn backends_are_listed_without_their_keys() {
+    let a = Simulator::start("a").await;
+    let config = [
+        backend(
+            "a",
+            &a.url,
+            "api_key = \"sk-secret\"\nsignature_domain = \"d\"\nmodels = { \"x-*\" = \"y\" }",
+        ),
+        backend("gone", "http://127.0.0.1:1/v1", ""),
+    ];
+    let gateway = Gateway::start(BINARY, &config.concat()).await;
+    gateway.client.get("/b/gone/v1/models").await;
+    let answer = gateway.client.get("/admin/backends").await.good().json();
+    assert_eq!(answer["active"], "a");
+    let expected = json!({
+        "name": "a", "dialect": "anthropic", "base_url": a.url, "domain": "d", "healthy": true,
+        "models": {"x-*": "y"}, "default_model": null,
+    });
+    assert_eq!(answer["backends"][0], expected);
+    assert_eq!(answer["backends"][1]["name"], "gone");
+    assert_eq!(answer["backends"][1]["healthy"], false);
+    assert_eq!(answer["backends"][1]["domain"], "gone");
+    assert!(!answer.to_string().contains("secret"));
+}
+
+#[tokio::test]
+async fn a_switch_names_both_or_says_what_is_wrong() {
+    let (a, b) = (Simulator::start("a").await, Simulator::start("b").await);
+    let gateway = Gateway::over(BINARY, &[("a", &a), ("b", &b)], "").await;
+    let client = &gateway.client;
+    assert_eq!(
+        gateway.switch("b").await,
+        json!({"active": "b", "previous": "a"})
+    );
+    assert_eq!(
+        gateway.switch("b").await,
+        json!({"active": "b", "previous": "b"})
+    );
+    let unknown = client
+        .post("/admin/switch", &[], &json!({"backend": "glm"}))
+        .await;
+    assert_eq!(unknown.status, 404);
+    let message = unknown.json()["error"]["message"].to_string();
+    assert!(message.contains("`a`, `b`"), "{message}");
+    for body in [
+        "",
+        "{",
+        "{}",
+        "[]",
+        "{\"backend\":7}",
+        "{\"backend\":null}",
+        "b",
+    ] {
+        let answer = client.post_bytes("/admin/switch", &[], body).await;
+        assert_eq!(answer.status, 400, "{body}: {}", answer.text());
+        assert!(answer.text().contains("expected"), "{}", answer.text());
+    }
+    assert_eq!(client.get("/admin/switch").await.status, 405);
+    assert_eq!(client.get("/admin/backends").await.json()["active"], "b");
+}
+
+/// Covers: S1-29
+#[tokio::test]
+async fn statistics_have_exactly_their_names() {
+    let a = Simulator::start("a").await;
+    let gateway = Gateway::over(BINARY, &[("a", &a)], "").await;
+    let names = [
+        "bytes",
+        "confirmed",
+        "current_session",
+        "lineages",
+        "old_session",
+        "refused",
+        "restored",
+        "session",
+        "total",
+        "tried",
+        "unconfirmed",
+    ];
+    let empty = gateway.statistics().await;
+    assert_eq!(keys(&empty), names);
+    assert!(empty.as_object().unwrap().values().all(Value::is_u64));
+    let mut one = Conversation::new("one");
+    one.say(&gateway.client, "Hello.").await;
+    one.say(&gateway.client, "Again.").await;
+    let mut two = Conversation::new("two");
+    two.say(&gateway.client, "Hello.").await;
+    let all = gateway.statistics().await;
+    assert_eq!(all["total"], 3);
+    assert_eq!(all["confirmed"], 1);
+    assert_eq!(all["unconfirmed"], 2);
+    assert_eq!(all["lineages"], 2);
+    let turns = gateway.turns().await;
+    let lineage = |at: usize| turns[at]["lineage"].as_str().unwrap().to_owned();
+    assert_ne!(lineage(0), lineage(1));
+    assert_eq!(lineage(1), lineage(2));
+    for (at, total) in [(0, 1), (1, 2)] {
+        let path = format!("/admin/thinking?lineage={}", lineage(at));
+        let of = gateway.client.get(&path).await.good().json();
+        assert_eq!(keys(&of), names);
+        assert_eq!(of["total"], total);
+        assert_eq!(of["lineages"], 1);
+    }
+    for unknown in ["nobody", "", "%20", "ffffffffffffffff"] {
+        let path = format!("/admin/thinking?lineage={unknown}");
+        let answer = gateway.client.get(&path).await;
+        assert_eq!(answer.status, 404, "{unknown}");
+    }
+}
+
+#[tokio::test]
+async fn a_turn_is_reported_in_full() {
+    let a = Simulator::start("a").await;
+    let gateway = Gateway::over(BINARY, &[("a", &a)], "").await;
+    let mut talk = Conversation::new("s");
+    talk.say(&gateway.client, "Hello.").await;
+    let (_, answer) = talk.say(&gateway.client, "Again.").await;
+    let turn = &gateway.turns().await[0];
+    let expected = [
+        "backend",
+        "blocks",
+        "client_dialect",
+        "end",
+        "id",
+        "lane",
+        "lineage",
+        "losses",
+        "model",
+        "ms",
+        "path",
+        "session",
+        "status",
+        "stream",
+        "time",
+        "upstream_dialect",
+        "upstream_model",
+        "usage",
+    ];
+    assert_eq!(keys(turn), expected);
+    assert_eq!(turn["id"], answer.header("x-throughline-turn"));
+    for (name, value) in [
+        ("backend", json!("a")),
+        ("client_dialect", json!("anthropic")),
+        ("upstream_dialect", json!("anthropic")),
+        ("lane", json!("through")),
+        ("model", json!("claude-sonnet-4-5")),
+        ("status", json!(200)),
+        ("stream", json!(true)),
+        ("session", json!(1)),
+        ("losses", json!([])),
+        ("end", json!("completed")),
+        ("path", json!("/v1/messages")),
+    ] {
+        assert_eq!(turn[name], value, "{name}");
+    }
+    let block = json!({
+        "path": "messages.1.content.0", "kind": "thinking", "fate": "sent",
+    });
+    for (name, value) in block.as_object().unwrap() {
+        assert_eq!(turn["blocks"][0][name], *value, "{name}");
+    }
+    assert_eq!(turn["blocks"][0]["origin"]["backend"], "a");
+    let times = &turn["ms"];
+    assert_eq!(
+        keys(times),
+        ["first_byte", "first_text", "first_thinking", "total"]
+    );
+    let order = ["first_byte", "first_thinking", "first_text", "total"]
+        .map(|name| times[name].as_u64().unwrap());
+    assert!(order.is_sorted(), "{times}");
+    assert!(turn["usage"]["output"].as_u64().unwrap() > 0, "{turn}");
+}
+
+#[tokio::test]
+async fn turns_are_paged() {
+    let url =
+        Upstream::always("HTTP/1.1 400 No\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}")
+            .await;
+    let gateway = crate::support::gateway_over(&url, "", "").await;
+    let mut ids = Vec::new();
+    for _ in 0..5 {
+        let answer = gateway
+            .client
+            .post("/v1/messages", &[], &ask("Hello.", false))
+            .await;
+        ids.push(answer.header("x-throughline-turn").to_owned());
+    }
+    ids.reverse();
+    let listed = async |query: &str| -> Vec<String> {
+        let answer = gateway.client.get(&format!("/admin/turns{query}")).await;
+        let answer = answer.good().json();
+        let turns = answer["turns"].as_array().unwrap().iter();
+        turns
+            .map(|turn| turn["id"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(listed("").await, ids);
+    assert_eq!(listed("?limit=2").await, ids[..2]);
+    assert_eq!(listed("?limit=0").await, [""; 0]);
+    assert_eq!(listed(&format!("?after={}", ids[2])).await, ids[..2]);
+    assert_eq!(listed(&format!("?after={}", ids[0])).await, [""; 0]);
+    assert_eq!(gateway.client.get("/admin/turns?limit=x").await.status, 400);
+}
+
+/// Turns are told in the order they answer, which is not the order they began in.
+#[tokio::test]
+async fn a_slow_turn_does_not_hide_the_ones_after_it() {
+    let (upstream, gateway) = over_upstream("", "").await;
+    let refusal = b"HTTP/1.1 400 No\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}";
+    let body = ask("Hello.", false);
+    let mut ids = Vec::new();
+    let slow = gateway.client.post("/v1/messages", &[], &body);
+    let ((), slow) = tokio::join!(
+        async {
+            let waiting = upstream.next().await;
+            for _ in 0..2 {
+                let answer =
+                    crate::support::exchange(&upstream, &gateway.client, &body, refusal).await;
+                ids.push(answer.header("x-throughline-turn").to_owned());
+            }
+            waiting.answer(refusal).await;
+        },
+        slow
+    );
+    assert!(*slow.header("x-throughline-turn") < *ids[0]);
+    let path = format!("/admin/turns?after={}", ids[0]);
+    let answer = gateway.client.get(&path).await.json();
+    assert_eq!(answer["turns"].as_array().unwrap().len(), 1, "{answer}");
+    assert_eq!(answer["turns"][0]["id"], ids[1]);
+}
+
+#[tokio::test]
+async fn turns_are_told_as_they_end() {
+    let (upstream, gateway) = over_upstream("", "").await;
+    let mut watching = gateway
+        .client
+        .open(Method::GET, "/admin/turns/stream", &[], "")
+        .await;
+    assert_eq!(watching.headers["content-type"], "text/event-stream");
+    let (mut streamed, mut exchange) = open_stream(&upstream, &gateway.client).await;
+    exchange.write(STREAM).await;
+    exchange.close().await;
+    read_to_end(&mut streamed).await;
+    let mut text = String::new();
+    while !text.contains("\n\n") {
+        text.push_str(&String::from_utf8_lossy(&watching.next().await.unwrap()));
+    }
+    let (name, turn) = &sse_events(&text)[0];
+    assert_eq!(name, "turn");
+    assert_eq!(turn["end"], "completed");
+    assert_eq!(
+        turn["id"].as_str().unwrap(),
+        streamed.headers["x-throughline-turn"]
+    );
+    assert!(text.contains(&format!("id: {}", turn["id"].as_str().unwrap())));
+    assert_eq!(*turn, gateway.turns().await[0]);
+}
+
+#[tokio::test]
+async fn health_and_readiness_are_told() {
+    let (_upstream, gateway) = over_upstream("", "").await;
+    gateway.client.get("/healthz").await.good();
+    let ready = gateway.client.get("/readyz").await.good().json();
+    assert_eq!(ready, json!({"ready": true, "reasons": []}));
+}
+
+///
+#[tokio::test]
+async fn numbers_are_valid_prometheus_text() {
+    let a = Simulator::start("a").await;
+    let gateway = Gateway::over(BINARY, &[("a", &a)], "").await;
+    let mut talk = Conversation::new("s");
+    talk.say(&gateway.client, "Hello.").await;
+    talk.say(&gateway.client, "Again.").await;
+    let answer = gateway.client.get("/metrics").await.good();
+    assert_eq!(answer.header("content-type"), "text/plain; version=0.0.4");
+    let text = answer.text();
+    assert!(text.ends_with('\n'));
+    let (mut helped, mut typed) = (Vec::new(), Vec::new());
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# HELP ") {
+            let (name, words) = rest.split_once(' ').unwrap();
+            assert!(!words.is_empty() && !helped.contains(&name), "{line}");
+            helped.push(name);
+            continue;
+        }
+        if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = rest.split_once(' ').unwrap();
+            assert!(["counter", "gauge", "histogram"].contains(&kind), "{line}");
+            typed.push(name);
+            continue;
+        }
+        let (series, value) = line.rsplit_once(' ').unwrap();
+        assert!(value.parse::<f64>().is_ok(), "{line}");
+        let name = series.split('{').next().unwrap();
+        assert!(name.starts_with("throughline_"), "{line}");
+        let family = ["_bucket", "_sum", "_count"]
+            .iter()
+            .find_map(|ending| {
+                name.strip_suffix(ending)
+                    .filter(|name| typed.contains(name))
+            })
+            .unwrap_or(name);
+        assert_eq!(Some(&family), typed.last(), "{line} stands with its type");
+        assert_eq!(Some(&family), helped.last(), "{line} stands with its help");
+    }
+    for wanted in [
+        "throughline_turns_total 2",
+        "throughline_turns_failed_total 0",
+        "throughline_blocks_remembered_total 2",
+        "throughline_blocks_filtered_total 0",
+        "throughline_memory_blocks 2",
+        "throughline_memory_lineages 1",
+        "throughline_first_byte_seconds_count 2",
+        "throughline_first_thinking_seconds_count 2",
+        "throughline_first_text_seconds_bucket{le=\"+Inf\"} 2",
+    ] {
+        assert!(
+            text.contains(&format!("{wanted}\n")),
+            "{wanted} not in\n{text}"
+        );
+    }
+    let tokens = text
+        .lines()
+        .find_map(|line| line.strip_prefix("throughline_thinking_tokens_total "));
+    assert!(tokens.unwrap().parse::<u64>().unwrap() > 0);
+}

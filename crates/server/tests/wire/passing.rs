@@ -1,0 +1,119 @@
+//! Paths of the dialect that are not about messages, and probes of clients.
+
+use http::Method;
+
+use crate::support::{over_upstream, own_error};
+use crate::upstream::whole;
+
+#[tokio::test]
+async fn other_paths_of_the_dialect_pass_as_they_are() {
+    let (upstream, gateway) = over_upstream("", "").await;
+    let file = [0_u8, 255, 10, 13, 7].repeat(5000);
+    let rows: [(Method, &str, &[u8]); 9] = [
+        (Method::GET, "/v1/models", b""),
+        (Method::GET, "/v1/models?limit=1000&after_id=%20x", b""),
+        (Method::GET, "/v1/models/claude-sonnet-5", b""),
+        (
+            Method::POST,
+            "/v1/messages/batches",
+            br#"{ "requests":[ ] }"#,
+        ),
+        (Method::GET, "/v1/messages/batches/b_1/results", b""),
+        (Method::DELETE, "/v1/files/file_1", b""),
+        (Method::POST, "/v1/files", &file),
+        (Method::PUT, "/v1/of/tomorrow?x", b"not json"),
+        (Method::OPTIONS, "/v1/messages", b""),
+    ];
+    let body = "{\"any\" : 1.50}";
+    for (method, path, sent) in rows {
+        let headers = [
+            ("anthropic-version", "2023-06-01"),
+            ("content-type", "multipart/form-data; boundary=x"),
+            ("accept-encoding", "gzip"),
+        ];
+        let asked = gateway
+            .client
+            .send(method.clone(), path, &headers, sent.to_vec());
+        let (answer, seen) = tokio::join!(asked, async {
+            let mut seen = upstream.next().await;
+            seen.write(whole("application/json", "request-id: r\r\n", body))
+                .await;
+            seen
+        });
+        assert_eq!(answer.good().text(), body, "{path}");
+        assert_eq!(
+            (seen.method.as_str(), seen.target.as_str()),
+            (method.as_str(), path)
+        );
+        assert!(seen.body == sent, "{path}");
+        for (name, value) in headers {
+            assert_eq!(seen.all(name), [value], "{path}");
+        }
+        // A request without a body gets none on the way.
+        if sent.is_empty() {
+            assert_eq!(seen.header("transfer-encoding"), None, "{path}");
+        }
+        seen.close().await;
+    }
+    // They are no turns of a conversation.
+    assert!(gateway.turns().await.is_empty());
+}
+
+#[tokio::test]
+async fn a_head_request_passes_with_the_length_and_without_a_body() {
+    let (upstream, gateway) = over_upstream("", "").await;
+    let asked = gateway.client.send(Method::HEAD, "/v1/models", &[], "");
+    let (answer, ()) = tokio::join!(asked, async {
+        let mut seen = upstream.next().await;
+        assert_eq!(seen.method, "HEAD");
+        seen.write("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 1234\r\nconnection: close\r\n\r\n")
+            .await;
+        seen.close().await;
+    });
+    let answer = answer.good();
+    assert_eq!(answer.header("content-length"), "1234");
+    assert!(answer.body.is_empty());
+    assert!(answer.header("x-throughline-turn").starts_with("turn_"));
+}
+
+#[tokio::test]
+async fn a_passed_body_is_not_held_to_the_limit_of_messages() {
+    let (upstream, gateway) = over_upstream("[limits]\nbody = \"1KiB\"\n", "").await;
+    let file = vec![b'x'; 100_000];
+    let asked = gateway
+        .client
+        .send(Method::POST, "/v1/files", &[], file.clone());
+    let (answer, ()) = tokio::join!(asked, async {
+        let seen = upstream.next().await;
+        assert!(seen.body == file);
+        seen.answer(&whole("application/json", "", "{}")).await;
+    });
+    answer.good();
+}
+
+#[tokio::test]
+async fn probes_of_clients_are_answered() {
+    let (_upstream, gateway) = over_upstream("", "").await;
+    for (method, path, status) in [
+        (Method::HEAD, "/", 200),
+        (Method::GET, "/", 200),
+        (Method::HEAD, "/api/hello", 200),
+        (Method::GET, "/api/hello", 200),
+        (Method::OPTIONS, "/", 204),
+    ] {
+        let answer = gateway.client.send(method.clone(), path, &[], "").await;
+        assert_eq!(answer.status, status, "{method} {path}");
+        let empty = method != Method::GET;
+        assert_eq!(answer.body.is_empty(), empty, "{method} {path}");
+    }
+}
+
+#[tokio::test]
+async fn a_path_nobody_serves_is_not_found() {
+    let (_upstream, gateway) = over_upstream("", "").await;
+    for path in ["/v2/messages", "/admin", "/b/a", "/b/a/x", "/v1"] {
+        let answer = gateway.client.get(path).await;
+        let message = own_error(&answer, 404, "not_found_error");
+        assert!(message.contains("nothing at"), "{message}");
+    }
+}

@@ -1,0 +1,88 @@
+//! `SIGHUP`: a new configuration without a restart, and without harm if it is wrong.
+
+use throughline_testkit::{Gateway, Simulator};
+
+use crate::support::{BINARY, STREAM, ask, backend, open_stream, read_exactly, read_to_end, until};
+use crate::upstream::Upstream;
+
+async fn names(gateway: &Gateway) -> Vec<String> {
+    let answer = gateway.client.get("/admin/backends").await.good().json();
+    let backends = answer["backends"].as_array().unwrap();
+    backends
+        .iter()
+        .map(|backend| backend["name"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[tokio::test]
+async fn a_new_backend_appears_without_a_restart() {
+    let (a, b) = (Simulator::start("a").await, Simulator::start("b").await);
+    let gateway = Gateway::start(BINARY, &backend("a", &a.url, "")).await;
+    let first = gateway
+        .client
+        .post("/v1/messages", &[], &ask("First.", false))
+        .await
+        .good();
+    gateway.configure(&[backend("a", &a.url, ""), backend("b", &b.url, "")].concat());
+    gateway.signal("HUP").await;
+    until("`b` is there", async || names(&gateway).await == ["a", "b"]).await;
+    gateway.switch("b").await;
+    let body = crate::support::ask_after(&first.json()["content"][0], false);
+    let answer = gateway.client.post("/v1/messages", &[], &body).await.good();
+    assert_eq!(answer.header("x-throughline-backend"), "b");
+    // What was remembered under the old configuration is known under the new one.
+    assert_eq!(
+        answer.header("x-throughline-loss"),
+        "thinking_omitted=1;reason=origin"
+    );
+}
+
+#[tokio::test]
+async fn a_broken_file_leaves_the_old_configuration() {
+    let a = Simulator::start("a").await;
+    let gateway = Gateway::start(BINARY, &backend("a", &a.url, "")).await;
+    for broken in [
+        "this is = = not toml",
+        "keep_alive = 15",
+        "[[backend]]\nname = \"x\"\ndialect = \"anthropic\"\nbase_url = \"nowhere\"",
+    ] {
+        let before = gateway.log().matches("the old one stays").count();
+        gateway.configure(broken);
+        gateway.signal("HUP").await;
+        until("the mistake is told", async || {
+            gateway.log().matches("the old one stays").count() > before
+        })
+        .await;
+        assert!(gateway.log().contains("throughline.toml:1:"), "{broken}");
+        assert_eq!(names(&gateway).await, ["a"]);
+        gateway
+            .client
+            .post("/v1/messages", &[], &ask("Hello.", false))
+            .await
+            .good();
+    }
+}
+
+#[tokio::test]
+async fn a_stream_in_progress_goes_on_over_a_reload() {
+    let upstream = Upstream::start().await;
+    let b = Simulator::start("b").await;
+    let gateway = Gateway::start(BINARY, &backend("a", &upstream.url, "")).await;
+    let (mut streamed, mut exchange) = open_stream(&upstream, &gateway.client).await;
+    let (first, second) = STREAM.as_bytes().split_at(700);
+    exchange.write(first).await;
+    read_exactly(&mut streamed, first.len()).await;
+    // The backend the stream comes from is taken away.
+    gateway.configure(&backend("b", &b.url, ""));
+    gateway.signal("HUP").await;
+    until("only `b` is there", async || names(&gateway).await == ["b"]).await;
+    exchange.write(second).await;
+    exchange.close().await;
+    assert_eq!(read_to_end(&mut streamed).await, (second.to_vec(), false));
+    let next = gateway
+        .client
+        .post("/v1/messages", &[], &ask("Hello.", false))
+        .await
+        .good();
+    assert_eq!(next.header("x-throughline-backend"), "b");
+}

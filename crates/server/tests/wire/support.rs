@@ -1,0 +1,176 @@
+//! What the tests of the wire share: bodies, streams, gateways over bare upstreams, and polling.
+
+use std::time::Duration;
+
+use http::Method;
+use serde_json::{Value, json};
+use throughline_testkit::{Answer, Client, Gateway, Streamed};
+
+use crate::upstream::{Exchange, Upstream};
+
+pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_throughline");
+
+/// A whole stream with one thinking block.
+pub(crate) const STREAM: &str = "event: message_start\n\
+data: {\"type\":\"message_start\",\"message\":{\"id\":\"msg_1\",\"type\":\"message\",\"role\":\"assistant\",\"model\":\"claude-sonnet-4-5\",\"content\":[],\"stop_reason\":null,\"stop_sequence\":null,\"usage\":{\"input_tokens\":1,\"output_tokens\":1}}}\n\n\
+event: ping\n\
+data: {\"type\": \"ping\"}\n\n\
+event: content_block_start\n\
+data: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"\"}}\n\n\
+event: content_block_delta\n\
+data: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"thinking_delta\",\"thinking\":\"Hm \u{1F914}.\"}}\n\n\
+event: content_block_delta\n\
+data: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"signature_delta\",\"signature\":\"c2ln\"}}\n\n\
+event: content_block_stop\n\
+data: {\"type\":\"content_block_stop\",\"index\":0}\n\n\
+event: content_block_start\n\
+data: {\"type\":\"content_block_start\",\"index\":1,\"content_block\":{\"type\":\"text\",\"text\":\"\"}}\n\n\
+event: content_block_delta\n\
+data: {\"type\":\"content_block_delta\",\"index\":1,\"delta\":{\"type\":\"text_delta\",\"text\":\"Yes.\"}}\n\n\
+event: content_block_stop\n\
+data: {\"type\":\"content_block_stop\",\"index\":1}\n\n\
+event: message_delta\n\
+data: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\",\"stop_sequence\":null},\"usage\":{\"output_tokens\":5}}\n\n\
+event: message_stop\n\
+data: {\"type\":\"message_stop\"}\n\n";
+
+/// A whole reply with one thinking block.
+pub(crate) const REPLY: &str = r#"{ "id":"msg_1","type":"message","role":"assistant","model":"claude-sonnet-4-5","content":[{"type":"thinking","thinking":"Hm \u00e9.","signature":"c2ln"},{"type":"text","text":"Yes."}],"stop_reason":"end_turn","stop_sequence":null,"usage":{"input_tokens":1,"output_tokens":5 }}"#;
+
+/// A request for a message.
+pub(crate) fn ask(text: &str, stream: bool) -> Value {
+    json!({
+        "model": "claude-sonnet-4-5",
+        "max_tokens": 4096,
+        "stream": stream,
+        "thinking": {"type": "enabled", "budget_tokens": 1024},
+        "messages": [{"role": "user", "content": text}],
+    })
+}
+
+/// The same, after a turn that left this block behind.
+pub(crate) fn ask_after(block: &Value, stream: bool) -> Value {
+    let mut body = ask("First.", stream);
+    let messages = body["messages"].as_array_mut().unwrap();
+    let text = json!({"type": "text", "text": "Yes."});
+    messages.push(json!({"role": "assistant", "content": [block, text]}));
+    messages.push(json!({"role": "user", "content": "Second."}));
+    body
+}
+
+/// A `[[backend]]` table.
+pub(crate) fn backend(name: &str, url: &str, more: &str) -> String {
+    format!(
+        "\n[[backend]]\nname = \"{name}\"\ndialect = \"anthropic\"\nbase_url = \"{url}\"\n{more}\n"
+    )
+}
+
+/// A gateway over one backend `a` at this address.
+pub(crate) async fn gateway_over(url: &str, settings: &str, more: &str) -> Gateway {
+    Gateway::start(BINARY, &format!("{settings}{}", backend("a", url, more))).await
+}
+
+/// A gateway over one bare upstream, called `a`.
+pub(crate) async fn over_upstream(settings: &str, more: &str) -> (Upstream, Gateway) {
+    let upstream = Upstream::start().await;
+    let gateway = gateway_over(&upstream.url, settings, more).await;
+    (upstream, gateway)
+}
+
+/// Sends a message to a gateway and gives what its upstream sees and what the client gets, when
+/// the upstream has answered with these bytes.
+pub(crate) async fn exchange(
+    upstream: &Upstream,
+    client: &Client,
+    body: &Value,
+    answer: &[u8],
+) -> Answer {
+    let (answered, ()) = tokio::join!(client.post("/v1/messages", &[], body), async {
+        upstream.next().await.answer(answer).await;
+    });
+    answered
+}
+
+/// Opens a stream through a gateway to a bare upstream that has sent its head.
+pub(crate) async fn open_stream(upstream: &Upstream, client: &Client) -> (Streamed, Exchange) {
+    let headers = [
+        ("content-type", "application/json"),
+        ("anthropic-version", "2023-06-01"),
+    ];
+    let body = ask("Hello.", true).to_string();
+    let opened = client.open(Method::POST, "/v1/messages", &headers, body);
+    let (streamed, exchange) = tokio::join!(opened, async {
+        let mut exchange = upstream.next().await;
+        exchange.begin_events().await;
+        exchange
+    });
+    assert_eq!(streamed.status, 200);
+    (streamed, exchange)
+}
+
+/// Reads until these many bytes have come.
+pub(crate) async fn read_exactly(streamed: &mut Streamed, count: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while bytes.len() < count {
+        let piece = streamed.next().await.expect("more");
+        bytes.extend_from_slice(&piece);
+    }
+    bytes
+}
+
+/// Everything up to the end, or to where the connection breaks; and whether it broke.
+pub(crate) async fn read_to_end(streamed: &mut Streamed) -> (Vec<u8>, bool) {
+    let mut bytes = Vec::new();
+    while let Some(piece) = streamed.try_next().await {
+        match piece {
+            Ok(piece) => bytes.extend_from_slice(&piece),
+            Err(_) => return (bytes, true),
+        }
+    }
+    (bytes, false)
+}
+
+/// A number of `/metrics`.
+pub(crate) async fn metric(gateway: &Gateway, name: &str) -> u64 {
+    let text = gateway.client.get("/metrics").await.good().text();
+    let mut lines = text.lines();
+    let line = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("no {name} in\n{text}"))
+        .parse()
+        .unwrap()
+}
+
+/// Asks for a number of `/metrics` until it has this value.
+pub(crate) async fn until_metric(gateway: &Gateway, name: &str, wanted: u64) {
+    until(&format!("{name} is {wanted}"), async || {
+        metric(gateway, name).await == wanted
+    })
+    .await;
+}
+
+/// Asks again and again, for a while, until something is so.
+pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    for _ in 0..500 {
+        if is_so().await {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("never: {what}");
+}
+
+/// Checks an error of our own in the dialect's shape, and gives its message.
+pub(crate) fn own_error(answer: &Answer, status: u16, kind: &str) -> String {
+    assert_eq!(answer.status, status, "{}", answer.text());
+    let body = answer.json();
+    assert_eq!(body["type"], "error", "{body}");
+    assert_eq!(body["error"]["type"], kind, "{body}");
+    assert_eq!(answer.header("content-type"), "application/json");
+    let turn = answer.header("x-throughline-turn");
+    assert!(turn.starts_with("turn_"), "{:?}", answer.headers);
+    assert_eq!(body["request_id"], turn, "{body}");
+    assert_eq!(answer.header("request-id"), turn);
+    let message = body["error"]["message"].as_str().unwrap();
+    assert!(!message.is_empty());
+    message.to_owned()
+}
