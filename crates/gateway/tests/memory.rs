@@ -291,6 +291,37 @@ fn unknown_blocks_are_tried_and_the_outcome_is_kept() {
 }
 
 #[test]
+fn a_fork_keeps_what_was_tried_and_taken() {
+    let mut bench = Bench::new(Policy::Session, Unknown::Try);
+    assert_eq!(bench.ask("a", &[1]).0, ["try"]);
+    let taken = [(key(1), None)];
+    bench
+        .memory
+        .accepted(bench.lineage, 1, &target("a"), &taken, bench.now);
+    bench.lineage = lineage(2, 2);
+    assert_eq!(bench.ask("a", &[1]).0, ["send"]);
+}
+
+#[test]
+fn a_domain_set_too_wide_does_not_cost_the_maker_its_blocks() {
+    let bench = Bench::new(Policy::Origin, Unknown::Try);
+    bench.ask("a", &[]);
+    bench.make("a", 1, 1);
+    let twin = Target {
+        domain: "a".into(),
+        ..target("b")
+    };
+    let blocks = [Some(key(1))];
+    let ask = |to: &Target| word(&bench.memory.ask(&bench.question(to, &blocks)).verdicts[0]);
+    assert_eq!(ask(&twin), "send");
+    bench
+        .memory
+        .refused(bench.lineage, 2, &twin, &[key(1)], bench.now);
+    assert_eq!(ask(&twin), "origin");
+    assert_eq!(ask(&target("a")), "send");
+}
+
+#[test]
 fn a_cut_block_is_never_sent() {
     let bench = Bench::new(Policy::Origin, Unknown::Try);
     bench.ask("a", &[]);

@@ -176,7 +176,7 @@ impl Memory {
         let mut lineages = snapshot.lineages;
         lineages.sort_by_key(|(_, _, used)| *used);
         for (id, mark, _) in lineages {
-            state.lineage(Lineage { mark, id });
+            state.place(Lineage { mark, id });
         }
         for stored in snapshot.blocks {
             state
@@ -206,7 +206,7 @@ impl Memory {
         let session = state.session(question, &self.changes);
         let mut summary = Summary::default();
         if question.counts {
-            state.touch(question, &self.changes);
+            state.lineage(question.lineage, question.now, &self.changes);
             summary = state.confirm_and_clean(question, session, &self.changes);
         }
         let verdicts: Vec<Verdict> = question
@@ -248,10 +248,13 @@ impl Memory {
     /// Remembers a block that a backend made.
     pub fn register(&self, made: &Made<'_>) {
         let mut state = self.state.lock();
-        state.lineage(made.lineage);
+        state.lineage(made.lineage, made.now, &self.changes);
         let domain: Arc<str> = made.origin.domain.as_str().into();
         let record = state.block(made.key);
-        record.stored.refused.retain(|refused| *refused != domain);
+        record
+            .stored
+            .refused
+            .retain(|refused| **refused != *made.origin.backend);
         match &record.stored.origin {
             // Unsigned blocks of two backends may be the same to the letter; both read them.
             Some(known) if known.domain != made.origin.domain => {
@@ -291,7 +294,7 @@ impl Memory {
         now: u64,
     ) {
         let mut state = self.state.lock();
-        state.lineage(lineage);
+        state.lineage(lineage, now, &self.changes);
         for (key, prefix) in tried {
             let record = state.block(*key);
             add(&mut record.stored.accepted, &target.domain);
@@ -317,14 +320,14 @@ impl Memory {
         now: u64,
     ) {
         let mut state = self.state.lock();
-        state.lineage(lineage);
+        state.lineage(lineage, now, &self.changes);
         for key in keys {
             let record = state.block(*key);
             record
                 .stored
                 .accepted
                 .retain(|domain| *domain != target.domain);
-            add(&mut record.stored.refused, &target.domain);
+            add(&mut record.stored.refused, &target.backend);
             self.changes.push(Change::Block(record.stored.clone()));
             let known = state
                 .lineages
@@ -460,18 +463,13 @@ impl State {
         session
     }
 
-    /// Marks a conversation as the one used last.
-    fn touch(&mut self, question: &Question<'_>, changes: &Changes) {
-        self.lineage(question.lineage);
-        changes.push(Change::Lineage(
-            question.lineage.id,
-            question.lineage.mark,
-            question.now,
-        ));
+    /// Finds or begins a conversation; it is now the one used last.
+    fn lineage(&mut self, lineage: Lineage, now: u64, changes: &Changes) {
+        self.place(lineage);
+        changes.push(Change::Lineage(lineage.id, lineage.mark, now));
     }
 
-    /// Finds or begins a conversation; it is now the one used last.
-    fn lineage(&mut self, lineage: Lineage) {
+    fn place(&mut self, lineage: Lineage) {
         self.uses += 1;
         let used = self.uses;
         let conversation = self.lineages.entry(lineage.id).or_insert_with(|| {
@@ -633,7 +631,7 @@ impl State {
         if stored.cut {
             return leave_out(Reason::Cut, origin.clone());
         }
-        if stored.refused.contains(&target.domain) {
+        if stored.refused.contains(&target.backend) {
             return leave_out(Reason::Origin, origin.clone());
         }
         let accepted = stored.accepted.contains(&target.domain);
@@ -656,9 +654,12 @@ impl State {
             let valid = match standing {
                 Some(standing) => !standing.gone && standing.session == session,
                 // A fork or a resumed session brings blocks of another lineage along.
-                None => origin
-                    .as_ref()
-                    .is_some_and(|origin| origin.backend == *target.backend),
+                None => {
+                    accepted
+                        || origin
+                            .as_ref()
+                            .is_some_and(|origin| origin.backend == *target.backend)
+                }
             };
             if !valid {
                 return leave_out(Reason::Session, origin.clone());

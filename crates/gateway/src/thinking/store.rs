@@ -23,7 +23,8 @@ pub struct StoredBlock {
     pub prefix: Option<Prefix>,
     /// Domains that took it although they are not its origin.
     pub accepted: Vec<Arc<str>>,
-    /// Domains that refused it.
+    /// Backends that refused it. Not domains: a domain may be configured too wide, and the block's
+    /// own maker must not lose it by that.
     pub refused: Vec<Arc<str>>,
 }
 
