@@ -59,7 +59,7 @@ pub async fn switch(remote: &Remote, name: &str) -> Result<(), Failure> {
 /// Shows what the thinking memory holds.
 pub async fn stats(remote: &Remote, lineage: Option<&str>) -> Result<(), Failure> {
     let path = match lineage {
-        Some(lineage) => format!("/admin/thinking?lineage={lineage}"),
+        Some(lineage) => format!("/admin/thinking?lineage={}", escape(lineage)),
         None => "/admin/thinking".to_owned(),
     };
     let answer = ask(remote, Method::GET, &path, None).await?;
@@ -165,6 +165,17 @@ async fn ask(
         return Err(Failure::Failed(text(&answer["error"]["message"])));
     }
     Ok(answer)
+}
+
+/// A value as it may stand in a query.
+fn escape(value: &str) -> String {
+    value
+        .bytes()
+        .map(|byte| match byte {
+            b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' | b'-' | b'_' => char::from(byte).to_string(),
+            _ => format!("%{byte:02x}"),
+        })
+        .collect()
 }
 
 fn show(remote: &Remote, answer: &Value, readable: impl FnOnce(&Value) -> String) {

@@ -1,0 +1,197 @@
+//! `doctor`: what is well, what is not, and what to do.
+
+use throughline_simulator::Options;
+use throughline_testkit::Simulator;
+use tokio::net::TcpListener;
+
+use crate::support::{configured, folder, run};
+
+fn backend(name: &str, url: &str, more: &str) -> String {
+    format!(
+        "\n[[backend]]\nname = \"{name}\"\ndialect = \"anthropic\"\nbase_url = \"{url}\"\n{more}\n"
+    )
+}
+
+async fn free_address() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    listener.local_addr().unwrap().to_string()
+}
+
+/// One thing is wrong: a FAIL line with these words, the rest is well.
+async fn check_fails(config: &str, words: &[&str]) {
+    let folder = configured(config);
+    let ended = run(folder.path(), &["doctor"], &[]).await;
+    assert_eq!(ended.code, 1, "{ended:?}");
+    assert_eq!(ended.err.trim(), "one thing needs attention");
+    let failed: Vec<&str> = ended
+        .out
+        .lines()
+        .filter(|line| line.starts_with("FAIL  "))
+        .collect();
+    assert_eq!(failed.len(), 1, "{}", ended.out);
+    for words in words {
+        assert!(failed[0].contains(words), "{}\nlacks: {words}", failed[0]);
+    }
+    for line in ended.out.lines() {
+        assert!(line.starts_with("ok  ") || line == failed[0], "{line}");
+    }
+}
+
+#[tokio::test]
+async fn all_is_well() {
+    let simulator = Simulator::start("a").await;
+    let config = [
+        format!(
+            "listen = \"{}\"\ndata_dir = \"data\"\n",
+            free_address().await
+        ),
+        backend("a", &simulator.url, "api_key = \"sk-secret\""),
+        "[[backend]]\nname = \"s\"\ndialect = \"simulator\"\n".to_owned(),
+    ];
+    let folder = configured(&config.concat());
+    let said = run(folder.path(), &["doctor"], &[]).await.good();
+    for words in [
+        "configuration: two",
+        "data directory",
+        "is free",
+        "backend `a`",
+        "backend `s`: built-in simulator",
+    ] {
+        let words = words.replace("two", "2 backends");
+        assert!(said.contains(&words), "{said}\nlacks: {words}");
+    }
+    assert!(said.lines().all(|line| line.starts_with("ok  ")), "{said}");
+    assert!(!said.contains("secret"), "{said}");
+    // It looks as a client would, with the key, and leaves nothing behind.
+    let seen = simulator.last().await;
+    assert_eq!(seen.path, "/v1/models");
+    assert_eq!(seen.header("x-api-key"), Some("sk-secret"));
+    let left = std::fs::read_dir(folder.path().join("data")).unwrap();
+    assert_eq!(left.count(), 0);
+}
+
+#[tokio::test]
+async fn nothing_configured_is_well_too() {
+    let address = free_address().await;
+    let variables = [
+        ("THROUGHLINE_LISTEN", address.as_str()),
+        ("OPENAI_API_KEY", "k"),
+    ];
+    let said = run(folder().path(), &["doctor"], &variables).await.good();
+    assert!(said.contains("built-in simulator"), "{said}");
+    // What was found and cannot be used yet is told.
+    assert!(said.contains("OPENAI_API_KEY"), "{said}");
+}
+
+#[tokio::test]
+async fn a_backend_that_cannot_be_reached_is_found() {
+    let listen = format!("listen = \"{}\"\n", free_address().await);
+    let config = [listen, backend("a", "http://127.0.0.1:1", "")].concat();
+    check_fails(
+        &config,
+        &[
+            "backend `a`",
+            "http://127.0.0.1:1",
+            "cannot be reached",
+            "Connection refused",
+            "check `base_url`",
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_refused_key_is_found() {
+    // A provider that takes no key at all refuses every one.
+    let refusing = refusing_all(401).await;
+    let listen = format!("listen = \"{}\"\n", free_address().await);
+    let config = [
+        listen.clone(),
+        backend("a", &refusing, "api_key = \"sk-secret\""),
+    ]
+    .concat();
+    check_fails(&config, &["backend `a`", "refuses the key", "api_key_env"]).await;
+    // Without a key of its own there is none to refuse.
+    let strict = Simulator::with(Options {
+        require_key: true,
+        ..Options::default()
+    })
+    .await;
+    let config = [listen, backend("a", &strict.url, "auth = \"passthrough\"")].concat();
+    run(configured(&config).path(), &["doctor"], &[])
+        .await
+        .good();
+}
+
+#[tokio::test]
+async fn a_backend_that_does_not_work_is_found() {
+    let broken = refusing_all(503).await;
+    let listen = format!("listen = \"{}\"\n", free_address().await);
+    let config = [listen, backend("a", &broken, "")].concat();
+    check_fails(&config, &["backend `a`", "503", "try again later"]).await;
+}
+
+/// A server that answers everything with a status.
+async fn refusing_all(status: u16) -> String {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        loop {
+            let (mut connection, _) = listener.accept().await.unwrap();
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n") {
+                connection.read_buf(&mut request).await.unwrap();
+            }
+            let answer =
+                format!("HTTP/1.1 {status} No\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+            connection.write_all(answer.as_bytes()).await.unwrap();
+        }
+    });
+    url
+}
+
+#[tokio::test]
+async fn an_address_of_another_program_is_found() {
+    let other = refusing_all(404).await;
+    let address = other.trim_start_matches("http://");
+    let config = format!("listen = \"{address}\"\n");
+    check_fails(&config, &[address, "cannot be used", "another program"]).await;
+}
+
+#[tokio::test]
+async fn an_address_of_a_running_gateway_is_well() {
+    let folder = folder();
+    let arguments = ["serve", "--listen", "127.0.0.1:0", "--data-dir", "data"];
+    let gateway = crate::support::start(folder.path(), &arguments, &[]).await;
+    let address = gateway.url.trim_start_matches("http://");
+    let variables = [("THROUGHLINE_LISTEN", address)];
+    let said = run(folder.path(), &["doctor"], &variables).await.good();
+    assert!(said.contains("a gateway is running at"), "{said}");
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn a_data_directory_that_cannot_be_written_is_found() {
+    let listen = format!("listen = \"{}\"\n", free_address().await);
+    let config = format!("{listen}data_dir = \"throughline.toml/data\"\n");
+    check_fails(
+        &config,
+        &["data directory", "cannot be written", "give another one"],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn several_failures_are_counted() {
+    let config = [
+        format!("listen = \"{}\"\n", free_address().await),
+        backend("a", "http://127.0.0.1:1", ""),
+        backend("b", "http://127.0.0.1:1", ""),
+    ];
+    let folder = configured(&config.concat());
+    let ended = run(folder.path(), &["doctor"], &[]).await;
+    assert_eq!(ended.code, 1);
+    assert_eq!(ended.err.trim(), "2 things need attention");
+    assert_eq!(ended.out.matches("FAIL  ").count(), 2, "{}", ended.out);
+}

@@ -1,0 +1,93 @@
+//! Help and bad usage.
+
+use crate::support::{folder, run};
+
+#[tokio::test]
+async fn every_command_says_what_it_does() {
+    for (command, words) in [
+        (
+            "serve",
+            &["Run the gateway", "--config", "--listen", "--data-dir"][..],
+        ),
+        (
+            "simulate",
+            &[
+                "strict provider",
+                "--identity",
+                "--seed",
+                "--tokens-per-second",
+                "--prefix-binding",
+                "--strict",
+                "--scenario",
+                "--dialect",
+            ],
+        ),
+        ("backends", &["Show the backends", "--url", "--json"]),
+        (
+            "switch",
+            &[
+                "Make another backend the active one",
+                "<NAME>",
+                "--url",
+                "--json",
+            ],
+        ),
+        (
+            "stats",
+            &["thinking memory", "--url", "--json", "--lineage"],
+        ),
+        ("turns", &["recent turns", "--url", "--json", "--limit"]),
+        ("doctor", &["Check configuration", "--config"]),
+    ] {
+        let help = run(folder().path(), &[command, "--help"], &[]).await.good();
+        for words in words {
+            assert!(help.contains(words), "{command} lacks {words}:\n{help}");
+        }
+        let all = run(folder().path(), &["--help"], &[]).await.good();
+        assert!(all.contains(&format!("\n  {command} ")), "{all}");
+    }
+}
+
+#[tokio::test]
+async fn the_help_fits_a_screen() {
+    let help = run(folder().path(), &["--help"], &[]).await.good();
+    assert!(help.lines().count() <= 40, "{help}");
+    assert!(
+        help.lines().all(|line| line.chars().count() <= 100),
+        "{help}"
+    );
+    // Enough to begin with.
+    for words in [
+        "throughline serve",
+        "ANTHROPIC_BASE_URL=",
+        "throughline switch",
+    ] {
+        assert!(help.contains(words), "{help}");
+    }
+    let version = run(folder().path(), &["--version"], &[]).await.good();
+    assert_eq!(
+        version,
+        format!("throughline {}\n", env!("CARGO_PKG_VERSION"))
+    );
+}
+
+#[tokio::test]
+async fn bad_usage_exits_with_two() {
+    for (arguments, words) in [
+        (&[][..], "Usage: throughline"),
+        (&["nope"], "nope"),
+        (&["serv"], "serve"),
+        (&["switch"], "<NAME>"),
+        (&["serve", "--port", "1"], "--port"),
+        (&["turns", "--limit", "many"], "many"),
+        (&["simulate", "--seed", "x"], "--seed"),
+        (&["simulate", "--strict", "maybe"], "maybe"),
+        (&["simulate", "--dialect", "klingon"], "klingon"),
+        (&["backends", "--url"], "--url"),
+        (&["backends", "--url", "not an address"], "not an address"),
+        (&["serve", "--config", "nowhere.toml"], "nowhere.toml"),
+        (&["doctor", "--config", "nowhere.toml"], "nowhere.toml"),
+    ] {
+        run(folder().path(), arguments, &[]).await.bad(2, &[words]);
+    }
+}

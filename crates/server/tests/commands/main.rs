@@ -1,0 +1,11 @@
+//! The command line, through the real binary: what it says, where it says it, and how it exits.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod config;
+mod doctor;
+mod help;
+mod remote;
+mod serve;
+mod simulate;
+mod support;
