@@ -183,7 +183,7 @@ async fn a_callers_key_does_not_fall_back_to_another_place() {
     assert_eq!(credentials(&b.last().await), [KEY]);
 }
 
-/// Covers: X-24, C-33
+///
 #[tokio::test]
 async fn keys_prompts_and_thinking_are_in_no_log_and_no_report() {
     let a = Simulator::start("a").await;
