@@ -13,7 +13,7 @@ CREATE TABLE block (
     origin INTEGER REFERENCES origin (id),
     cut INTEGER NOT NULL,
     prefix BLOB,
-    -- Names of domains, and of backends, one a line.
+    -- Names of domains, one a line.
     accepted TEXT NOT NULL,
     refused TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
