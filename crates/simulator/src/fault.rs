@@ -234,7 +234,8 @@ fn write_crlf(step: &mut Step) {
     {
         let mut written = Vec::with_capacity(bytes.len() + 8);
         for &byte in bytes.iter() {
-            if byte == b'\n' {
+            // A replayed capture may have such ends already.
+            if byte == b'\n' && !written.ends_with(b"\r") {
                 written.push(b'\r');
             }
             written.push(byte);

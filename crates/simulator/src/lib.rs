@@ -7,6 +7,7 @@ mod anthropic;
 mod delivery;
 mod fault;
 mod recording;
+mod replay;
 mod scenario;
 mod script;
 mod signing;

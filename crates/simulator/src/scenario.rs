@@ -4,16 +4,20 @@
 //! first step that still has turns left and whose `when` fits; a request that
 //! fits none gets the usual reply. See the crate's documentation for the keys.
 
+use std::fs;
 use std::ops::Range;
+use std::path::{Path, PathBuf};
 
+use http::StatusCode;
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::Value;
 use toml::Spanned;
 
 use crate::fault::{self, Fault};
+use crate::replay::Replay;
 use crate::script::Piece;
-use crate::style::SignatureStyle;
+use crate::style::{SignatureStyle, UnknownStyle};
 
 /// A scenario, read and checked.
 #[derive(Clone, Debug)]
@@ -22,16 +26,34 @@ pub struct Scenario {
     steps: Vec<Step>,
 }
 
-/// What is wrong with a scenario file.
+/// What is wrong with a scenario.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("scenario line {line}, key `{key}`: {message}")]
-pub struct ScenarioError {
-    /// The line, counted from 1.
-    pub line: usize,
-    /// The key on that line.
-    pub key: String,
-    /// What is wrong with it.
-    pub message: String,
+pub enum ScenarioError {
+    /// The file cannot be read.
+    #[error("cannot read `{}`: {message}", file.display())]
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// Why not.
+        message: String,
+    },
+    /// Something in it is wrong.
+    #[error("{}scenario line {line}, key `{key}`: {message}", name(file.as_deref()))]
+    Wrong {
+        /// The file, where the scenario came from one.
+        file: Option<PathBuf>,
+        /// The line, counted from 1.
+        line: usize,
+        /// The key on that line.
+        key: String,
+        /// What is wrong with it.
+        message: String,
+    },
+}
+
+fn name(file: Option<&Path>) -> String {
+    file.map(|file| format!("{}: ", file.display()))
+        .unwrap_or_default()
 }
 
 /// What a step makes of a request.
@@ -43,20 +65,41 @@ pub(crate) struct Step {
     times: Option<u32>,
     pub(crate) faults: Vec<Fault>,
     pub(crate) say: Option<Vec<Piece>>,
+    pub(crate) replay: Option<Replay>,
     pub(crate) signature: Option<SignatureStyle>,
     pub(crate) answer_model: Option<String>,
 }
 
 impl Scenario {
-    /// Reads a scenario.
+    /// Reads a scenario that replays nothing: captures are found from a scenario's folder, and a
+    /// text has none.
     ///
     /// # Errors
     /// The first thing that is wrong, with its line and key.
     pub fn from_toml(text: &str) -> Result<Self, ScenarioError> {
-        let file: File = toml::from_str(text)
-            .map_err(|error| at(text, error.span().unwrap_or(0..0), error.message()))?;
-        let signature = file.signature.map(|style| read_style(text, &style));
-        let steps = file.step.into_iter().map(|step| read_step(text, step));
+        Self::read(&Source { text, path: None })
+    }
+
+    /// Reads a scenario file, and the captures it replays.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its file, line and key.
+    pub fn load(path: &Path) -> Result<Self, ScenarioError> {
+        let text = fs::read_to_string(path).map_err(|error| ScenarioError::Unreadable {
+            file: path.to_owned(),
+            message: error.to_string(),
+        })?;
+        Self::read(&Source {
+            text: &text,
+            path: Some(path),
+        })
+    }
+
+    fn read(source: &Source<'_>) -> Result<Self, ScenarioError> {
+        let file: File = toml::from_str(source.text)
+            .map_err(|error| source.wrong(error.span().unwrap_or(0..0), error.message()))?;
+        let signature = file.signature.map(|style| read_style(source, &style));
+        let steps = file.step.into_iter().map(|step| read_step(source, step));
         Ok(Self {
             signature: signature.transpose()?,
             steps: steps.collect::<Result<_, _>>()?,
@@ -131,9 +174,11 @@ struct RawStep {
     when: Option<When>,
     times: Option<u32>,
     fault: Option<Spanned<String>>,
-    say: Option<Vec<Spanned<RawPiece>>>,
+    say: Option<Spanned<Vec<Spanned<RawPiece>>>>,
+    replay: Option<Spanned<String>>,
+    status: Option<Spanned<u16>>,
     signature: Option<Spanned<String>>,
-    answer_model: Option<String>,
+    answer_model: Option<Spanned<String>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -165,15 +210,18 @@ fn no_input() -> Value {
     Value::Object(serde_json::Map::new())
 }
 
-fn read_step(source: &str, raw: RawStep) -> Result<Step, ScenarioError> {
+fn read_step(source: &Source<'_>, raw: RawStep) -> Result<Step, ScenarioError> {
+    let replay = read_replay(source, &raw)?;
     let when = raw.when.unwrap_or_default();
     let unconditional = when.contains.is_none() && when.model.is_none() && when.nth.is_none();
     let faults = raw.fault.map(|fault| {
-        fault::read(fault.get_ref()).map_err(|error| at(source, fault.span(), &error.to_string()))
+        fault::read(fault.get_ref()).map_err(|error| source.wrong(fault.span(), &error.to_string()))
     });
     let say = raw.say.map(|pieces| {
-        let pieces = pieces.into_iter().map(|piece| read_piece(source, piece));
-        pieces.collect::<Result<Vec<_>, _>>()
+        let pieces = pieces.into_inner().into_iter();
+        pieces
+            .map(|piece| read_piece(source, piece))
+            .collect::<Result<Vec<_>, _>>()
     });
     let signature = raw.signature.map(|style| read_style(source, &style));
     Ok(Step {
@@ -184,12 +232,50 @@ fn read_step(source: &str, raw: RawStep) -> Result<Step, ScenarioError> {
         times: raw.times.or(unconditional.then_some(1)),
         faults: faults.transpose()?.unwrap_or_default(),
         say: say.transpose()?,
+        replay,
         signature: signature.transpose()?,
-        answer_model: raw.answer_model,
+        answer_model: raw.answer_model.map(Spanned::into_inner),
     })
 }
 
-fn read_piece(source: &str, raw: Spanned<RawPiece>) -> Result<Piece, ScenarioError> {
+fn read_replay(source: &Source<'_>, raw: &RawStep) -> Result<Option<Replay>, ScenarioError> {
+    let Some(replay) = &raw.replay else {
+        return match &raw.status {
+            None => Ok(None),
+            Some(status) => Err(source.wrong(
+                status.span(),
+                "only a `replay` has a status; a refusal is a fault: `fault = \"status:529\"`",
+            )),
+        };
+    };
+    let in_the_way = [
+        raw.say.as_ref().map(|say| (say.span(), "say")),
+        raw.answer_model
+            .as_ref()
+            .map(|model| (model.span(), "answer_model")),
+    ];
+    if let Some((span, key)) = in_the_way.into_iter().flatten().next() {
+        let message = format!("a `replay` is sent as it stands and takes no `{key}`");
+        return Err(source.wrong(span, &message));
+    }
+    let status = match &raw.status {
+        None => StatusCode::OK,
+        Some(status) => StatusCode::from_u16(*status.get_ref())
+            .ok()
+            .filter(|status| (200..600).contains(&status.as_u16()))
+            .ok_or_else(|| source.wrong(status.span(), "a status is from 200 to 599"))?,
+    };
+    let Some(path) = source.path else {
+        let message = "a capture is found from the scenario's folder, and this scenario has none: read it from a file";
+        return Err(source.wrong(replay.span(), message));
+    };
+    let capture = path.with_file_name(replay.get_ref());
+    let read = Replay::load(&capture, status);
+    read.map(Some)
+        .map_err(|message| source.wrong(replay.span(), &message))
+}
+
+fn read_piece(source: &Source<'_>, raw: Spanned<RawPiece>) -> Result<Piece, ScenarioError> {
     let span = raw.span();
     match raw.into_inner() {
         RawPiece {
@@ -221,37 +307,47 @@ fn read_piece(source: &str, raw: Spanned<RawPiece>) -> Result<Piece, ScenarioErr
             name: tool.name,
             input: tool.input,
         }),
-        _ => Err(at(
-            source,
+        _ => Err(source.wrong(
             span,
             "a piece has exactly one of `thinking`, `redacted = true`, `text`, `tool`",
         )),
     }
 }
 
-fn read_style(source: &str, style: &Spanned<String>) -> Result<SignatureStyle, ScenarioError> {
-    style
-        .get_ref()
-        .parse()
-        .map_err(|error: crate::style::UnknownStyle| at(source, style.span(), &error.to_string()))
+fn read_style(
+    source: &Source<'_>,
+    style: &Spanned<String>,
+) -> Result<SignatureStyle, ScenarioError> {
+    let read = style.get_ref().parse();
+    read.map_err(|error: UnknownStyle| source.wrong(style.span(), &error.to_string()))
 }
 
-/// Names the line of a place in the file, and the key that stands on it or above it.
-fn at(source: &str, span: Range<usize>, message: &str) -> ScenarioError {
-    let before = source.get(..span.start).unwrap_or(source);
-    let line = before.matches('\n').count() + 1;
-    let key = source
-        .lines()
-        .take(line)
-        .collect::<Vec<_>>()
-        .into_iter()
-        .rev()
-        .find_map(key_of)
-        .unwrap_or_default();
-    ScenarioError {
-        line,
-        key,
-        message: message.trim().to_owned(),
+/// A scenario as it is written, and where.
+struct Source<'a> {
+    text: &'a str,
+    path: Option<&'a Path>,
+}
+
+impl Source<'_> {
+    /// Names the line of a place in the text, and the key that stands on it or above it.
+    fn wrong(&self, span: Range<usize>, message: &str) -> ScenarioError {
+        let before = self.text.get(..span.start).unwrap_or(self.text);
+        let line = before.matches('\n').count() + 1;
+        let key = self
+            .text
+            .lines()
+            .take(line)
+            .collect::<Vec<_>>()
+            .into_iter()
+            .rev()
+            .find_map(key_of)
+            .unwrap_or_default();
+        ScenarioError::Wrong {
+            file: self.path.map(Path::to_owned),
+            line,
+            key,
+            message: message.trim().to_owned(),
+        }
     }
 }
 
@@ -281,6 +377,7 @@ fn matches_glob(glob: &str, text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::replay::Kind;
     use serde_json::json;
 
     #[test]
@@ -350,10 +447,68 @@ signature = "empty"
             ("[[step]]\ntimes = \"x\"", 2, "times", "invalid type"),
             ("[[step]\n", 1, "step", ""),
         ] {
-            let error = Scenario::from_toml(text).unwrap_err();
-            assert_eq!((error.line, error.key.as_str()), (line, key), "{error}");
-            assert!(error.message.contains(part), "{error}");
+            let told = Scenario::from_toml(text).unwrap_err().to_string();
+            let place = format!("scenario line {line}, key `{key}`: ");
+            assert!(told.starts_with(&place), "{told}");
+            assert!(told.contains(part), "{told}");
         }
+    }
+
+    #[test]
+    fn a_replay_is_found_from_the_file_and_its_errors_name_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, bytes: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, bytes).unwrap();
+            path
+        };
+        std::fs::create_dir(folder.path().join("captures")).unwrap();
+        write("captures/a.sse", "data: 1\n\n");
+        write("b.json", "{}");
+        write("c.txt", "");
+        let text = "[[step]]\nreplay = \"captures/a.sse\"\n\
+            [[step]]\nreplay = \"b.json\"\nstatus = 529\nfault = \"crlf\"";
+        let scenario = Scenario::load(&write("s.toml", text)).unwrap();
+        let replays: Vec<_> = scenario.steps.into_iter().map(|step| step.replay).collect();
+        assert_eq!(
+            replays,
+            [
+                Some(Replay {
+                    kind: Kind::Events,
+                    status: StatusCode::OK,
+                    bytes: "data: 1\n\n".into(),
+                }),
+                Some(Replay {
+                    kind: Kind::Json,
+                    status: StatusCode::from_u16(529).unwrap(),
+                    bytes: "{}".into(),
+                }),
+            ]
+        );
+        for (text, line, key, part) in [
+            ("replay = \"gone.sse\"", 2, "replay", "gone.sse"),
+            ("replay = \"c.txt\"", 2, "replay", "`.sse`"),
+            ("replay = \"captures\"", 2, "replay", "`.json`"),
+            ("replay = \"b.json\"\nsay = []", 3, "say", "takes no `say`"),
+            (
+                "replay = \"b.json\"\nanswer_model = \"x\"",
+                3,
+                "answer_model",
+                "takes no `answer_model`",
+            ),
+            ("replay = \"b.json\"\nstatus = 99", 3, "status", "200"),
+            ("status = 200", 2, "status", "`replay`"),
+        ] {
+            let path = write("s.toml", &format!("[[step]]\n{text}"));
+            let told = Scenario::load(&path).unwrap_err().to_string();
+            let place = format!("{}: scenario line {line}, key `{key}`: ", path.display());
+            assert!(told.starts_with(&place), "{told}");
+            assert!(told.contains(part), "{told}");
+        }
+        let told = Scenario::from_toml("[[step]]\nreplay = \"b.json\"").unwrap_err();
+        assert!(told.to_string().contains("from a file"), "{told}");
+        let told = Scenario::load(&folder.path().join("gone.toml")).unwrap_err();
+        assert!(told.to_string().contains("gone.toml"), "{told}");
     }
 
     #[test]

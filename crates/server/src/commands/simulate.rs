@@ -9,17 +9,10 @@ use crate::signals::Signals;
 
 /// Runs it until it is stopped.
 pub async fn run(options: Simulate) -> Result<(), Failure> {
-    let scenario = match &options.scenario {
-        None => None,
-        Some(path) => {
-            let name = path.display();
-            let text = std::fs::read_to_string(path)
-                .map_err(|error| Failure::Usage(format!("cannot read `{name}`: {error}")))?;
-            let scenario = Scenario::from_toml(&text)
-                .map_err(|error| Failure::Usage(format!("{name}: {error}")))?;
-            Some(scenario)
-        }
-    };
+    let scenario = options.scenario.as_deref().map(Scenario::load);
+    let scenario = scenario
+        .transpose()
+        .map_err(|error| Failure::Usage(error.to_string()))?;
     let listener = TcpListener::bind(&options.listen).await.map_err(|error| {
         Failure::Failed(format!("cannot listen on `{}`: {error}", options.listen))
     })?;

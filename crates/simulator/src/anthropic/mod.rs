@@ -29,6 +29,7 @@ pub(crate) use self::refusal::Refusal;
 use self::shape::Endpoint;
 use self::verify::{Verified, Verifier};
 use crate::fault::{self, Fault, Frame};
+use crate::replay::{self, Kind, Replay};
 use crate::scenario::Step;
 use crate::style::SignatureStyle;
 use crate::{RequestId, Simulator, delivery};
@@ -112,37 +113,44 @@ async fn answer(
     wishes.refuse_on_demand()?;
     let style = simulator.style(wishes.style);
     let accepted = judge(simulator, headers, json, Endpoint::Messages, style)?;
-    let composer = Composer {
-        signer: &simulator.signer,
-        seed: simulator.options.seed,
-        model: accepted.model,
-        plan: &accepted.plan,
-        terms: &accepted.terms,
-        style,
-        step: step.as_ref(),
-        deltas: wishes.deltas,
-        answer_model: wishes.answer_model,
-        input_tokens: input_tokens(&accepted.ask),
-    };
-    let reply = composer.compose(&accepted.ask, accepted.verified);
-    let stream = accepted.ask.stream;
-    if !stream
-        && wishes
-            .faults
-            .iter()
-            .any(|fault| matches!(fault, Fault::Error(_)))
-    {
-        return Err(Refusal::on_demand(529, None));
-    }
-    let (content_type, frames) = if stream {
-        let pings = !wishes.faults.contains(&Fault::NoPing);
-        ("text/event-stream; charset=utf-8", reply.frames(pings))
-    } else {
-        let bytes = Bytes::from(reply.json().to_string());
-        if wishes.faults.is_empty() {
-            return Ok(([(header::CONTENT_TYPE, "application/json")], bytes).into_response());
+    let replay = step.as_ref().and_then(|step| step.replay.as_ref());
+    let (status, content) = match replay {
+        Some(replay) => (replay.status, Content::replayed(replay)),
+        None => {
+            let stream = accepted.ask.stream;
+            let pings = !wishes.faults.contains(&Fault::NoPing);
+            let composer = Composer {
+                signer: &simulator.signer,
+                seed: simulator.options.seed,
+                model: accepted.model,
+                plan: &accepted.plan,
+                terms: &accepted.terms,
+                style,
+                step: step.as_ref(),
+                deltas: wishes.deltas,
+                answer_model: wishes.answer_model,
+                input_tokens: input_tokens(&accepted.ask),
+            };
+            let reply = composer.compose(&accepted.ask, accepted.verified);
+            let content = if stream {
+                Content::Events(reply.frames(pings))
+            } else {
+                Content::Json(reply.json().to_string().into())
+            };
+            (StatusCode::OK, content)
         }
-        ("application/json", slices(&bytes))
+    };
+    let breaks = |fault: &Fault| matches!(fault, Fault::Error(_));
+    let (content_type, frames) = match content {
+        Content::Events(frames) => ("text/event-stream; charset=utf-8", frames),
+        Content::Json(_) if wishes.faults.iter().any(breaks) => {
+            return Err(Refusal::on_demand(529, None));
+        }
+        Content::Json(bytes) if wishes.faults.is_empty() => {
+            let headers = [(header::CONTENT_TYPE, "application/json")];
+            return Ok((status, headers, bytes).into_response());
+        }
+        Content::Json(bytes) => ("application/json", slices(&bytes)),
     };
     let error = reply::event(&refusal::overloaded()).bytes;
     let steps = fault::steps(frames, &wishes.faults, &error);
@@ -151,7 +159,22 @@ async fn answer(
         (header::CONTENT_TYPE, content_type),
         (header::CACHE_CONTROL, "no-cache"),
     ];
-    Ok((headers, body).into_response())
+    Ok((status, headers, body).into_response())
+}
+
+/// What a reply carries.
+enum Content {
+    Events(Vec<Frame>),
+    Json(Bytes),
+}
+
+impl Content {
+    fn replayed(replay: &Replay) -> Self {
+        match replay.kind {
+            Kind::Events => Self::Events(replay::events(&replay.bytes)),
+            Kind::Json => Self::Json(replay.bytes.clone()),
+        }
+    }
 }
 
 /// The rules in their order: the caller, the shape, the modes, the dialogue, the thinking.
