@@ -59,6 +59,9 @@ pub enum Command {
         #[command(flatten)]
         remote: Remote,
     },
+    /// Write the reply of a recent turn to a file, for `simulate` to replay.
+    #[command(after_help = ROUND_TRIP)]
+    Capture(Capture),
     /// Check configuration, keys and reachability, and say what to do.
     Doctor {
         /// The configuration file.
@@ -113,6 +116,46 @@ pub struct Simulate {
     #[arg(long)]
     pub scenario: Option<PathBuf>,
 }
+
+/// Options of `capture`.
+#[derive(Debug, Args)]
+pub struct Capture {
+    /// The turn (its id is in `turns`).
+    #[arg(long, value_name = "ID", conflicts_with = "last")]
+    pub turn: Option<String>,
+    /// The newest turn whose reply is there. So it is without `--turn` too.
+    #[arg(long)]
+    pub last: bool,
+    /// Writes NAME.sse or NAME.json, and NAME.about.toml beside it.
+    #[arg(long, value_name = "NAME")]
+    pub out: String,
+    /// Write over files that are there.
+    #[arg(long)]
+    pub force: bool,
+    /// The gateway's address. Default: `listen` of the configuration.
+    #[arg(long, env = "THROUGHLINE_URL")]
+    pub url: Option<String>,
+    /// The configuration file to take the address from.
+    #[arg(long, env = "THROUGHLINE_CONFIG")]
+    pub config: Option<PathBuf>,
+}
+
+const ROUND_TRIP: &str = "\
+The way of a reply, from a provider to a test:
+
+  1. throughline.toml of the gateway, before it starts:
+       [debug_log]
+       enabled = true
+       full_body = true
+  2. Let a client ask, then:
+       throughline capture --last --out late-signature
+  3. scenario.toml beside the capture:
+       [[step]]
+       replay = \"late-signature.sse\"
+  4. throughline simulate --scenario scenario.toml
+
+The capture holds what the model said, byte for byte as the provider wrote it (unpacked, where it
+came compressed). It holds no headers and no keys; read it before you give it away.";
 
 /// Dialects the simulator speaks.
 #[derive(Clone, Copy, Debug, ValueEnum)]

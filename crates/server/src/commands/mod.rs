@@ -1,5 +1,6 @@
 //! The commands, one file each, and how they fail.
 
+pub mod capture;
 pub mod doctor;
 pub mod remote;
 pub mod serve;
@@ -41,6 +42,7 @@ pub async fn run(command: Command) -> Result<(), Failure> {
         Command::Switch { name, remote } => remote::switch(&remote, &name).await,
         Command::Stats { lineage, remote } => remote::stats(&remote, lineage.as_deref()).await,
         Command::Turns { limit, remote } => remote::turns(&remote, limit).await,
+        Command::Capture(options) => capture::run(options).await,
         Command::Doctor { config } => doctor::run(config.as_deref()).await,
     }
 }

@@ -125,7 +125,8 @@ pub async fn turns(remote: &Remote, limit: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn ask(
+/// Asks the gateway's own side, and reads its JSON.
+pub async fn ask(
     remote: &Remote,
     method: Method,
     path: &str,
@@ -168,7 +169,7 @@ async fn ask(
 }
 
 /// A value as it may stand in a query.
-fn escape(value: &str) -> String {
+pub fn escape(value: &str) -> String {
     value
         .bytes()
         .map(|byte| match byte {
