@@ -137,7 +137,7 @@ impl Gateway {
             domain: backend.domain.clone(),
             backend: backend.name.clone(),
             model: plan.model.clone(),
-            credential: target.credential,
+            credential: target.credential.clone(),
         });
         let notes = Notes {
             memory: self.memory.clone(),
@@ -147,6 +147,8 @@ impl Gateway {
             lineage: read.lineage,
             session: answer.session,
             origin,
+            target,
+            counts: read.counts,
             plan,
             began: read.asked.began,
             memory_limit: settings.thinking.memory_limit,

@@ -120,6 +120,14 @@ impl Backend {
         .map(String::as_str)
     }
 
+    /// The model a request goes to, as this backend calls it; empty if nobody names one.
+    pub fn model_for<'a>(&'a self, asked: Option<&'a str>) -> &'a str {
+        asked
+            .map(|asked| self.map_model(asked).unwrap_or(asked))
+            .or(self.default_model.as_deref())
+            .unwrap_or_default()
+    }
+
     /// The address of a path of the dialect, such as `/v1/messages`.
     pub fn address(&self, path: &str, query: Option<&str>) -> Result<Uri, http::uri::InvalidUri> {
         match query {

@@ -61,10 +61,6 @@ pub struct Counters {
     pub filtered: Counter,
     /// Thinking blocks remembered.
     pub remembered: Counter,
-    /// Blocks nobody knew, sent to see.
-    pub tried: Counter,
-    /// Blocks a provider refused.
-    pub refused: Counter,
     /// Requests sent a second time because of refused thinking.
     pub retried: Counter,
     /// Replies that ended before their end.

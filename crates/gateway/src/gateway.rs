@@ -18,6 +18,8 @@ use crate::turns::Turns;
 
 /// The fact under which the active backend is kept.
 const ACTIVE: &str = "active_backend";
+/// The fact under which the site is kept that got the callers' own keys.
+const KEY_SITE: &str = "caller_key_site";
 /// The facts under which backends are kept that bind thinking to its conversation.
 const BINDS: &str = "binds_thinking:";
 
@@ -26,6 +28,8 @@ const BINDS: &str = "binds_thinking:";
 pub struct Gateway {
     pub(crate) settings: ArcSwap<Settings>,
     pub(crate) active: RwLock<Arc<str>>,
+    /// Where the last active backend was that got the callers' own keys.
+    key_site: RwLock<Option<String>>,
     pub(crate) binding: RwLock<HashSet<String>>,
     /// Backends that could not be reached the last time.
     pub(crate) unreachable: RwLock<HashSet<String>>,
@@ -53,8 +57,13 @@ impl Gateway {
             .map(ToOwned::to_owned)
             .collect();
         let places_of = settings.limits.streams;
+        let key_site = snapshot.facts.get(KEY_SITE).cloned().or_else(|| {
+            let now = settings.backend(&active)?;
+            (now.auth == Auth::Passthrough).then(|| now.site())
+        });
         Self {
             active: RwLock::new(active),
+            key_site: RwLock::new(key_site),
             binding: RwLock::new(binding),
             unreachable: RwLock::default(),
             memory: Arc::new(Memory::new(snapshot, changes.clone())),
@@ -121,17 +130,23 @@ impl Gateway {
             ));
         };
         let mut active = self.active.write();
-        if let Some(now) = settings.backend(&active)
-            && !may_share_key(now, next)
+        let mut key_site = self.key_site.write();
+        if let Some(site) = &*key_site
+            && !may_have_key(next, site)
         {
             return Err(Fault::new(
                 FaultKind::Conflict,
                 format!(
-                    "both `{}` and `{name}` get the caller's own key, and they are at different \
-                     places; set `share_caller_key = true` on `{name}` if its operator may see it",
-                    now.name
+                    "`{name}` gets the caller's own key, which has gone to {site} so far; set \
+                     `share_caller_key = true` on `{name}` if its operator may see it too"
                 ),
             ));
+        }
+        if next.auth == Auth::Passthrough {
+            let site = next.site();
+            self.changes
+                .push(Change::Fact(KEY_SITE.into(), Some(site.clone())));
+            *key_site = Some(site);
         }
         let previous = std::mem::replace(&mut *active, name.into());
         self.changes
@@ -171,10 +186,7 @@ impl Gateway {
     }
 }
 
-/// Whether what goes to one backend may go to the other, as far as the caller's key is concerned.
-pub(crate) fn may_share_key(from: &Backend, to: &Backend) -> bool {
-    from.auth != Auth::Passthrough
-        || to.auth != Auth::Passthrough
-        || to.share_caller_key
-        || from.site() == to.site()
+/// Whether a backend may have a caller's key that has gone to this site.
+pub(crate) fn may_have_key(backend: &Backend, site: &str) -> bool {
+    backend.auth != Auth::Passthrough || backend.share_caller_key || backend.site() == site
 }

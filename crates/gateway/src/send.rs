@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
-use throughline_canonical::Fate;
+use throughline_canonical::{BlockKey, Fate};
 use throughline_codec::dialects::anthropic::refusal::{Refusal, RefusalKind, classify};
 use throughline_codec::dialects::anthropic::rewrite::ThinkingEdit;
 use throughline_codec::framing::encoding::unpack;
@@ -47,10 +47,9 @@ impl Gateway {
         } = *leg;
         let back = self.send_patiently(read, backend, &planned.plan).await?;
         let Back::Refused(error) = &back else {
-            self.learn_accepted(read, &planned);
             return Ok((back, planned));
         };
-        let Some(again) = self.mend(read, backend, &planned, error) else {
+        let Some(again) = self.mend(leg, &planned, error) else {
             return Ok((back, planned));
         };
         let mut second = self.plan(settings, read, backend, false, again);
@@ -66,8 +65,12 @@ impl Gateway {
         self.counters.retried.add(1);
         self.note(leg, &second);
         let back = self.send_patiently(read, backend, &second.plan).await?;
-        if let Back::Good(_) = &back {
-            self.learn_refused(read, &planned, &second);
+        match &back {
+            Back::Good(_) => self.learn_left_out(leg, &planned, &second),
+            // It is passed on, but what it tells is kept, so that the next request gets further.
+            Back::Refused(error) => {
+                self.mend(leg, &second, error);
+            }
         }
         Ok((back, second))
     }
@@ -165,18 +168,14 @@ impl Gateway {
         sent
     }
 
-    /// What to do about a refusal; none if it is not about thinking, or the caller wants it.
-    fn mend(
-        &self,
-        read: &Read,
-        backend: &Backend,
-        planned: &Planned,
-        error: &Response<Bytes>,
-    ) -> Option<Again> {
+    /// Learns from a refusal, and says what to do about it; nothing if it is not about thinking, or
+    /// if the caller wants it.
+    fn mend(&self, leg: &Leg<'_>, planned: &Planned, error: &Response<Bytes>) -> Option<Again> {
         let encoding = content_encoding(error.headers())?;
         let text = unpack(encoding, error.body(), LONGEST_ERROR).ok()?;
         let Refusal { kind, at } = classify(error.status().as_u16(), &text)?;
-        let caller = read
+        let caller = leg
+            .read
             .outline
             .thinking
             .as_ref()
@@ -184,75 +183,65 @@ impl Gateway {
         if caller == Some("error") {
             return None;
         }
+        let plan = &planned.plan;
+        let named = at.and_then(|(message, index)| plan.sent_at(message, index));
+        let named = named.map(|at| &plan.blocks[at]);
+        let tried = plan.keys(Fate::Tried);
+        let a_try_failed = !tried.is_empty() && named.is_none_or(|block| block.fate == Fate::Tried);
+        if kind == RefusalKind::Bound {
+            self.learn_binding(&leg.backend.name);
+        }
         match kind {
+            RefusalKind::Signature | RefusalKind::Bound if a_try_failed => {
+                self.learn_refused(leg, planned, &tried);
+                Some(Again::WithoutTried)
+            }
+            RefusalKind::Signature => {
+                let named: Vec<_> = named.and_then(|block| block.key).into_iter().collect();
+                self.learn_refused(leg, planned, &named);
+                Some(Again::WithoutOld)
+            }
             RefusalKind::Bound => {
-                self.learn_binding(&backend.name);
-                (caller.is_none() && !planned.plan.drop_bound).then_some(Again::DropBound)
+                (caller.is_none() && !plan.drop_bound).then_some(Again::DropBound)
             }
             RefusalKind::MissingThinking => {
                 // Ours to mend if thinking stayed behind now, or in an earlier round of a loop
                 // that began with it. A loop the caller sent without any is the caller's.
-                let turn = read.outline.after_last_user_turn();
-                let ours = planned
-                    .plan
+                let turn = leg.read.outline.after_last_user_turn();
+                let ours = plan
                     .blocks
                     .iter()
                     .any(|block| block.fate == Fate::LeftOut || block.message >= turn);
-                (ours && planned.plan.thinking != ThinkingEdit::Disabled)
-                    .then_some(Again::ThinkingOff)
-            }
-            RefusalKind::Signature => {
-                let named = at.and_then(|(message, index)| planned.plan.sent_at(message, index));
-                let tried = planned
-                    .plan
-                    .blocks
-                    .iter()
-                    .any(|block| block.fate == Fate::Tried);
-                let known = named.is_some_and(|at| planned.plan.blocks[at].fate == Fate::Sent);
-                Some(if tried && !known {
-                    Again::WithoutTried
-                } else {
-                    Again::WithoutOld
-                })
+                (ours && plan.thinking != ThinkingEdit::Disabled).then_some(Again::ThinkingOff)
             }
         }
     }
 
-    /// The backend took what nobody knew.
-    fn learn_accepted(&self, read: &Read, planned: &Planned) {
-        let tried: Vec<_> = planned
-            .plan
-            .blocks
-            .iter()
-            .filter(|block| block.fate == Fate::Tried)
-            .filter_map(|block| Some((block.key?, block.stands_under)))
-            .collect();
-        self.counters.tried.add(tried.len());
-        if read.counts && !tried.is_empty() {
+    /// The backend does not read these blocks.
+    fn learn_refused(&self, leg: &Leg<'_>, planned: &Planned, refused: &[BlockKey]) {
+        if leg.read.counts && !refused.is_empty() {
             let session = planned.answer.session;
-            self.memory
-                .accepted(read.lineage, session, &planned.target, &tried, unix_ms());
+            self.memory.refused(
+                leg.read.lineage,
+                session,
+                &planned.target,
+                refused,
+                unix_ms(),
+            );
         }
     }
 
     /// The backend took the second try: what had to stay behind for it is foreign there.
-    fn learn_refused(&self, read: &Read, first: &Planned, second: &Planned) {
-        let refused: Vec<_> = first
+    fn learn_left_out(&self, leg: &Leg<'_>, first: &Planned, second: &Planned) {
+        let left_out: Vec<_> = first
             .plan
             .blocks
             .iter()
             .zip(&second.plan.blocks)
-            .filter(|(before, after)| before.fate != Fate::LeftOut && after.fate == Fate::LeftOut)
-            .filter(|(_, after)| after.stands_under.is_none())
+            .filter(|(before, after)| before.in_body && !after.in_body)
             .filter_map(|(before, _)| before.key)
             .collect();
-        self.counters.refused.add(refused.len());
-        self.counters.tried.add(first.plan.keys(Fate::Tried).len());
-        if read.counts && !refused.is_empty() {
-            let session = first.answer.session;
-            self.memory
-                .refused(read.lineage, session, &first.target, &refused, unix_ms());
-        }
+        self.learn_refused(leg, first, &left_out);
     }
 }
 

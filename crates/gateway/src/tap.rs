@@ -1,6 +1,7 @@
 //! Reads a reply beside the stream: remembers its thinking, counts its tokens, notes its times.
 //! It never holds up a byte.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -14,7 +15,7 @@ use crate::counters::Counters;
 use crate::plan::Plan;
 use crate::thinking::capture::{Capture, Captured};
 use crate::thinking::lineage::Lineage;
-use crate::thinking::memory::{Made, Memory};
+use crate::thinking::memory::{Made, Memory, Outcome, Target};
 use crate::turns::{SharedTurn, Turns};
 use crate::unix_ms;
 
@@ -40,6 +41,10 @@ pub struct Notes {
     pub session: u64,
     /// Who makes the blocks.
     pub origin: Arc<Origin>,
+    /// Where the request went.
+    pub target: Target,
+    /// Whether the request is part of its conversation.
+    pub counts: bool,
     /// What was sent.
     pub plan: Plan,
     /// When the request came.
@@ -58,6 +63,7 @@ pub struct Tap {
     capture: Capture,
     notes: Notes,
     seen: Seen,
+    learnt: bool,
     finished: bool,
 }
 
@@ -69,6 +75,7 @@ struct Seen {
     usage: throughline_canonical::Usage,
     fault: Option<Fault>,
     end: Option<EndReason>,
+    begun: bool,
     transformations: Vec<Transformation>,
     received: Vec<u8>,
 }
@@ -87,6 +94,7 @@ impl Tap {
             capture: Capture::new(notes.plan.prefix, preview),
             notes,
             seen: Seen::default(),
+            learnt: false,
             finished: false,
         }
     }
@@ -136,6 +144,27 @@ impl Tap {
         let (capture, notes, seen) = (&mut self.capture, &self.notes, &mut self.seen);
         self.reader
             .push(bytes, |event| take(&event, capture, notes, seen));
+        if self.seen.begun || self.seen.end.is_some() {
+            self.learn();
+        }
+    }
+
+    /// Once the answer has begun, the provider has said what it did with the blocks it got.
+    fn learn(&mut self) {
+        if std::mem::replace(&mut self.learnt, true) {
+            return;
+        }
+        let notes = &mut self.notes;
+        let outcomes = settle(&mut notes.plan, &self.seen.transformations);
+        if notes.counts && !outcomes.is_empty() {
+            notes.memory.outcome(
+                notes.lineage,
+                notes.session,
+                &notes.target,
+                &outcomes,
+                unix_ms(),
+            );
+        }
     }
 
     /// The reply is over. `client_gone` says that nobody waits for it any more.
@@ -146,6 +175,9 @@ impl Tap {
         let (capture, notes, seen) = (&mut self.capture, &self.notes, &mut self.seen);
         self.reader
             .finish(|event| take(&event, capture, notes, seen));
+        if self.seen.begun {
+            self.learn();
+        }
         for block in self.capture.cut() {
             register(&self.notes, &block, true);
         }
@@ -160,7 +192,6 @@ impl Tap {
 
     fn tell(&mut self, end: &'static str, error: Option<String>) {
         let notes = &mut self.notes;
-        settle(&mut notes.plan, &self.seen.transformations);
         let counters = &notes.counters;
         match end {
             "cut" => counters.cut.add(1),
@@ -217,6 +248,7 @@ impl Tap {
 }
 
 fn take(event: &Event<'_>, capture: &mut Capture, notes: &Notes, seen: &mut Seen) {
+    seen.begun |= matches!(event, Event::BlockStarted { .. });
     match event {
         Event::BlockStarted { block, .. } => match block {
             BlockStart::Thinking { .. } | BlockStart::Redacted { .. } => {
@@ -275,42 +307,45 @@ fn register(notes: &Notes, block: &Captured, cut: bool) {
     }
 }
 
-/// Brings the report in line with what the provider says it did.
-fn settle(plan: &mut Plan, transformations: &[Transformation]) {
-    let dropped: Vec<(usize, Reason)> = transformations
+/// Brings the report in line with what the provider says it did, and tells what is worth
+/// remembering of it.
+fn settle(plan: &mut Plan, transformations: &[Transformation]) -> Vec<Outcome> {
+    let dropped: HashMap<(usize, usize), Reason> = transformations
         .iter()
         .filter(|transformation| transformation.action == "thinking_dropped")
         .filter_map(|transformation| {
-            let (message, index) = transformation.at?;
             // Bound to another model, organisation or user: not readable by this target.
             let reason = match transformation.reason.as_str() {
                 "prefix_binding_mismatch" => Reason::Prefix,
                 _ => Reason::Origin,
             };
-            Some((plan.sent_at(message, index)?, reason))
+            Some((transformation.at?, reason))
         })
         .collect();
-    let mut changed = false;
-    for (at, block) in plan.blocks.iter_mut().enumerate() {
-        let told = dropped.iter().find(|(dropped, _)| *dropped == at);
-        if let Some((_, reason)) = told {
-            changed |= block.fate != Fate::LeftOut || block.reason != Some(*reason);
-            block.fate = Fate::LeftOut;
-            block.reason = Some(*reason);
-        } else if plan.drop_bound
-            && block.fate == Fate::LeftOut
-            && block.reason == Some(Reason::Prefix)
-            && block.stands_under.is_some()
-        {
+    let sent: Vec<(usize, (usize, usize))> = plan.sent().collect();
+    let mut outcomes = Vec::new();
+    for (at, place) in sent {
+        let block = &mut plan.blocks[at];
+        let dropped = dropped.get(&place).copied();
+        let tried = block.fate == Fate::Tried;
+        match dropped {
+            Some(reason) => (block.fate, block.reason) = (Fate::LeftOut, Some(reason)),
             // It was expected to fail and held.
-            block.fate = Fate::Sent;
-            block.reason = None;
-            changed = true;
+            None if block.fate == Fate::LeftOut => (block.fate, block.reason) = (Fate::Sent, None),
+            None => {}
+        }
+        let tells = tried || dropped.is_some() || block.stands_under.is_some();
+        if let Some(key) = block.key.filter(|_| tells) {
+            outcomes.push(Outcome {
+                key,
+                tried,
+                stands_under: block.stands_under,
+                dropped,
+            });
         }
     }
-    if changed {
-        plan.tell_again();
-    }
+    plan.tell_again();
+    outcomes
 }
 
 /// Milliseconds since a moment.

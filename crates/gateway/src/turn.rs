@@ -10,9 +10,9 @@ use throughline_codec::dialects::anthropic::outline::Outline;
 
 use crate::answer::{Reply, tell};
 use crate::asked::{Asked, Read, read};
-use crate::backend::{Backend, credential_mark};
+use crate::backend::{Auth, Backend, credential_mark};
 use crate::catalog;
-use crate::gateway::{Gateway, may_share_key};
+use crate::gateway::{Gateway, may_have_key};
 use crate::headers;
 use crate::plan::{Again, Guard, Plan, PlannedBlock, Planner};
 use crate::send::{Back, worth_another};
@@ -85,12 +85,7 @@ impl Gateway {
                 .routes
                 .choose(settings, read.asked.pin.as_deref(), model, &self.active())?;
 
-        // A caller's key goes elsewhere only where the operator said so.
-        let chain: Vec<_> = chosen
-            .chain
-            .iter()
-            .filter(|backend| may_share_key(&chosen.chain[0], backend))
-            .collect();
+        let chain = without_strangers(&chosen.chain);
         for (at, backend) in chain.iter().enumerate() {
             let by_active = chosen.by_active && at == 0;
             let planned = self.plan(settings, &read, backend, by_active, Again::First);
@@ -164,9 +159,8 @@ impl Gateway {
         by_active: bool,
         again: Again,
     ) -> Planned {
-        let asked_model = read.outline.model.as_ref().map_or("", |model| &model.name);
-        let model = backend.map_model(asked_model).unwrap_or(asked_model);
-        let known = catalog::find(model);
+        let asked_model = read.outline.model.as_ref().map(|model| model.name.as_str());
+        let known = catalog::find(backend.model_for(asked_model));
         let target = Target {
             backend: backend.name.as_str().into(),
             domain: backend.domain.as_str().into(),
@@ -210,4 +204,26 @@ impl Gateway {
             target,
         }
     }
+}
+
+/// The backends of a chain, without those that would get a caller's key that goes elsewhere: only
+/// the operator can say that they may.
+fn without_strangers(chain: &[Arc<Backend>]) -> Vec<&Arc<Backend>> {
+    let key_site = chain
+        .iter()
+        .find(|backend| backend.auth == Auth::Passthrough)
+        .map(|backend| backend.site());
+    let may = |backend: &&Arc<Backend>| {
+        let may = key_site
+            .as_ref()
+            .is_none_or(|site| may_have_key(backend, site));
+        if !may {
+            tracing::warn!(
+                backend = backend.name,
+                "not used as a fallback: it would get the caller's key, see `share_caller_key`"
+            );
+        }
+        may
+    };
+    chain.iter().filter(may).collect()
 }

@@ -32,16 +32,6 @@ pub fn render(gateway: &Gateway) -> String {
             counters.remembered.get(),
         ),
         (
-            "blocks_tried_total",
-            "unknown thinking blocks sent",
-            counters.tried.get(),
-        ),
-        (
-            "blocks_refused_total",
-            "thinking blocks refused",
-            counters.refused.get(),
-        ),
-        (
             "requests_retried_total",
             "requests sent again without refused thinking",
             counters.retried.get(),
@@ -65,6 +55,20 @@ pub fn render(gateway: &Gateway) -> String {
         one(&mut text, name, "counter", help, value);
     }
     let statistics = gateway.memory.statistics(None).unwrap_or_default();
+    for (name, help, value) in [
+        (
+            "blocks_tried_total",
+            "unknown thinking blocks sent",
+            statistics.tried,
+        ),
+        (
+            "blocks_refused_total",
+            "thinking blocks refused",
+            statistics.refused,
+        ),
+    ] {
+        one(&mut text, name, "counter", help, value);
+    }
     for (name, help, value) in [
         (
             "streams_active",

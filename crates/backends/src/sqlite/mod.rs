@@ -58,17 +58,18 @@ impl SqliteStore {
             origins.insert(row.try_get("id")?, Arc::new(origin));
         }
         let mut snapshot = Snapshot::default();
-        for row in sqlx::query("SELECT key, origin, cut, prefix, accepted, refused FROM block")
-            .fetch_all(&self.pool)
-            .await?
+        for row in
+            sqlx::query("SELECT key, origin, cut, prefix, dropped, accepted, refused FROM block")
+                .fetch_all(&self.pool)
+                .await?
         {
             let origin: Option<i64> = row.try_get("origin")?;
-            let prefix: Option<Vec<u8>> = row.try_get("prefix")?;
             snapshot.blocks.push(StoredBlock {
                 key: BlockKey(bytes(&row, "key")?),
                 origin: origin.and_then(|id| origins.get(&id).cloned()),
                 cut: row.try_get("cut")?,
-                prefix: prefix.and_then(|prefix| Some(Prefix(prefix.try_into().ok()?))),
+                prefix: prefix(&row, "prefix")?,
+                dropped: prefix(&row, "dropped")?,
                 accepted: names(row.try_get::<&str, _>("accepted")?),
                 refused: names(row.try_get::<&str, _>("refused")?),
             });
@@ -159,11 +160,12 @@ async fn apply(
                 Some(origin) => Some(origin_id(transaction, origin).await?),
                 None => None,
             };
-            sqlx::query("REPLACE INTO block (key, origin, cut, prefix, accepted, refused) VALUES (?, ?, ?, ?, ?, ?)")
+            sqlx::query("REPLACE INTO block (key, origin, cut, prefix, dropped, accepted, refused) VALUES (?, ?, ?, ?, ?, ?, ?)")
                 .bind(block.key.0.to_vec())
                 .bind(origin)
                 .bind(block.cut)
                 .bind(block.prefix.map(|prefix| prefix.0.to_vec()))
+                .bind(block.dropped.map(|prefix| prefix.0.to_vec()))
                 .bind(block.accepted.join("\n"))
                 .bind(block.refused.join("\n"))
         }
@@ -240,6 +242,11 @@ fn bytes<const N: usize>(row: &SqliteRow, column: &str) -> Result<[u8; N], sqlx:
     bytes
         .try_into()
         .map_err(|_| sqlx::Error::Decode(format!("`{column}` does not have {N} bytes").into()))
+}
+
+fn prefix(row: &SqliteRow, column: &str) -> Result<Option<Prefix>, sqlx::Error> {
+    let bytes: Option<Vec<u8>> = row.try_get(column)?;
+    Ok(bytes.and_then(|bytes| Some(Prefix(bytes.try_into().ok()?))))
 }
 
 fn names(lines: &str) -> Vec<Arc<str>> {

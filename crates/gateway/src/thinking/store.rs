@@ -21,6 +21,8 @@ pub struct StoredBlock {
     pub cut: bool,
     /// What it was made under.
     pub prefix: Option<Prefix>,
+    /// What it stood under when a provider dropped it, if one did.
+    pub dropped: Option<Prefix>,
     /// Domains that took it although they are not its origin.
     pub accepted: Vec<Arc<str>>,
     /// Backends that refused it. Not domains: a domain may be configured too wide, and the block's
@@ -207,6 +209,7 @@ pub mod suite {
             })),
             cut: false,
             prefix: Some(Prefix([number; 16])),
+            dropped: Some(Prefix([number + 100; 16])),
             accepted: vec![],
             refused: vec!["glm".into()],
         }
@@ -243,6 +246,7 @@ pub mod suite {
             origin: None,
             cut: true,
             prefix: None,
+            dropped: None,
             accepted: vec!["x".into(), "y".into()],
             refused: vec![],
             ..block(3)

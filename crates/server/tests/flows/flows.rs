@@ -78,7 +78,7 @@ async fn a_switch_strips_the_old_backends_block() {
         expected.as_array_mut().unwrap().truncate(3);
         expected[1]["content"].as_array_mut().unwrap().remove(0);
         assert_eq!(sent["messages"], expected, "{policy} {stream}");
-        assert_eq!(loss(&answer), "thinking_omitted=1;reason=origin");
+        assert_eq!(loss(&answer), format!("thinking_omitted=1;reason={policy}"));
         assert_eq!(answer.header("x-throughline-backend"), "b");
         // The old block is gone, the new one belongs to the new session.
         assert_eq!(pair.held().await, held(0, 1, 2), "{policy} {stream}");

@@ -71,7 +71,7 @@ async fn token_counts_are_filtered_and_touch_nothing() {
         pair.gateway.switch("b").await;
         let body = count(&talk);
         let answer = pair.client().post(path, &headers, &body).await.good();
-        assert_eq!(loss(&answer), "thinking_omitted=1;reason=origin");
+        assert_eq!(loss(&answer), format!("thinking_omitted=1;reason={policy}"));
         assert_eq!(pair.b.last().await.thinking(), NOTHING);
         assert_eq!(pair.gateway.statistics().await, before, "{policy}");
         assert_eq!(pair.refusals().await, [""; 0]);

@@ -16,6 +16,7 @@ mod plans;
 mod prefix;
 mod repairs;
 mod restart;
+mod stubborn;
 mod support;
 mod switching;
 mod unknown;

@@ -52,7 +52,7 @@ async fn a_plan_is_what_then_happens() {
         }
 
         pair.gateway.switch("b").await;
-        let left_out = ["1.0 left_out origin"];
+        let left_out = [&*format!("1.0 left_out {policy}")];
         check(&pair, &mut talk, &left_out, "after a switch").await;
         pair.gateway.switch("a").await;
         let back = match policy {

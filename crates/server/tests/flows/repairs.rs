@@ -5,8 +5,11 @@ use throughline_testkit::Simulator;
 
 use crate::support::{POLICIES, Pair, WAYS, fates, is_thinking, loss, scripted, talk, thinking};
 
-const OFF: &str =
-    "thinking_omitted=1;reason=origin, setting_adapted=thinking;reason=open_tool_loop";
+/// The losses of a request whose tool loop had to go on without thinking. The reason has the name of
+/// the policy: a switch also ends a session.
+fn off(policy: &str) -> String {
+    format!("thinking_omitted=1;reason={policy}, setting_adapted=thinking;reason=open_tool_loop")
+}
 
 /// Covers: S1-2
 #[tokio::test]
@@ -20,7 +23,7 @@ async fn an_open_tool_loop_goes_on_elsewhere_without_thinking() {
         pair.gateway.switch("b").await;
         let (two, answer) = talk.answer_tools(pair.client(), "41").await;
         assert_eq!(two["stop_reason"], "tool_use");
-        assert_eq!(loss(&answer), OFF, "{policy} {stream}");
+        assert_eq!(loss(&answer), off(policy), "{policy} {stream}");
         let seen = pair.b.last().await.json();
         assert_eq!(seen["thinking"], json!({"type": "disabled"}));
         let roles = ["user", "assistant", "user"];
@@ -32,9 +35,9 @@ async fn an_open_tool_loop_goes_on_elsewhere_without_thinking() {
         // The loop stays without it to its end, then thinking is as the caller asks.
         let (three, answer) = talk.answer_tools(pair.client(), "42").await;
         assert_eq!(three["stop_reason"], "end_turn");
-        assert_eq!(loss(&answer), OFF, "{policy} {stream}");
+        assert_eq!(loss(&answer), off(policy), "{policy} {stream}");
         let (four, answer) = talk.say(pair.client(), "use a tool again").await;
-        assert_eq!(loss(&answer), "thinking_omitted=1;reason=origin");
+        assert_eq!(loss(&answer), format!("thinking_omitted=1;reason={policy}"));
         assert_eq!(
             pair.b.last().await.json()["thinking"],
             talk.body["thinking"]
@@ -107,7 +110,7 @@ async fn parallel_calls_stay_together_across_a_switch() {
         assert_eq!(calls.len(), 2);
         pair.gateway.switch("b").await;
         let (_, answer) = talk.answer_tools(pair.client(), "42").await;
-        assert_eq!(loss(&answer), OFF, "{policy} {stream}");
+        assert_eq!(loss(&answer), off(policy), "{policy} {stream}");
         let seen = pair.b.last().await.json();
         assert_eq!(
             seen["messages"][1]["content"].as_array().unwrap()[1..],
@@ -129,7 +132,7 @@ async fn an_adaptive_loop_needs_no_repair() {
         talk.say(pair.client(), "use a tool").await;
         pair.gateway.switch("b").await;
         let (two, answer) = talk.answer_tools(pair.client(), "42").await;
-        assert_eq!(loss(&answer), "thinking_omitted=1;reason=origin");
+        assert_eq!(loss(&answer), format!("thinking_omitted=1;reason={policy}"));
         assert_eq!(
             pair.b.last().await.json()["thinking"],
             json!({"type": "adaptive"})
@@ -149,9 +152,9 @@ async fn a_loop_with_its_own_block_keeps_thinking() {
         pair.gateway.switch("b").await;
         let (one, _) = talk.say(pair.client(), "use a tool twice, redacted").await;
         let (two, answer) = talk.answer_tools(pair.client(), "41").await;
-        assert_eq!(loss(&answer), "thinking_omitted=1;reason=origin");
+        assert_eq!(loss(&answer), format!("thinking_omitted=1;reason={policy}"));
         let (_, answer) = talk.answer_tools(pair.client(), "42").await;
-        assert_eq!(loss(&answer), "thinking_omitted=1;reason=origin");
+        assert_eq!(loss(&answer), format!("thinking_omitted=1;reason={policy}"));
         let seen = pair.b.last().await;
         assert_eq!(
             seen.thinking(),
@@ -185,10 +188,16 @@ async fn a_message_of_nothing_but_foreign_thinking_is_filled() {
             {"role": "user", "content": "more"},
         ]);
         assert_eq!(messages, expected, "{policy} {stream}");
-        let lost = "thinking_omitted=2;reason=origin, message_filled=1;reason=empty";
+        let lost = format!("thinking_omitted=2;reason={policy}, message_filled=1;reason=empty");
         assert_eq!(loss(&answer), lost);
         let turn = pair.turn(&answer).await;
-        assert_eq!(fates(&turn), ["1.0 left_out origin", "1.1 left_out origin"]);
+        assert_eq!(
+            fates(&turn),
+            [
+                &*format!("1.0 left_out {policy}"),
+                &*format!("1.1 left_out {policy}")
+            ]
+        );
         assert_eq!(pair.refusals().await, [""; 0]);
     }
 }

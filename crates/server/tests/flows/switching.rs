@@ -20,18 +20,18 @@ async fn the_first_backends_blocks_come_back_with_it() {
         pair.gateway.switch("b").await;
         let (b1, _) = talk.say(pair.client(), "three").await;
         let (b2, answer) = talk.say(pair.client(), "four").await;
-        assert_eq!(loss(&answer), "thinking_omitted=2;reason=origin");
+        assert_eq!(loss(&answer), format!("thinking_omitted=2;reason={policy}"));
         assert_eq!(pair.b.last().await.thinking(), thinking(&[&b1]));
 
         pair.gateway.switch("a").await;
         let (a3, answer) = talk.say(pair.client(), "five").await;
         // The letter of the rules: a switch makes everything older invalid, for good.
         let (sent, lost) = match policy {
-            "session" => (
-                vec![],
-                "thinking_omitted=2;reason=session, thinking_omitted=2;reason=origin",
+            "session" => (vec![], "thinking_omitted=4;reason=session".to_owned()),
+            _ => (
+                thinking(&[&a1, &a2]),
+                format!("thinking_omitted=2;reason={policy}"),
             ),
-            _ => (thinking(&[&a1, &a2]), "thinking_omitted=2;reason=origin"),
         };
         assert_eq!(pair.a.last().await.thinking(), sent, "{policy} {stream}");
         assert_eq!(loss(&answer), lost, "{policy} {stream}");

@@ -1,0 +1,127 @@
+//! What becomes of each thinking block: by the memory's word, by configuration, by a refusal, and by
+//! the shape of its message.
+
+use throughline_canonical::{Fate, Reason};
+use throughline_codec::dialects::anthropic::outline::{Block, BlockKind};
+
+use super::{Again, PlannedBlock, Planner, turn_start};
+use crate::backend::Replay;
+use crate::thinking::Verdict;
+
+impl Planner<'_> {
+    pub(super) fn by_memory(&self) -> Vec<PlannedBlock> {
+        self.outline
+            .thinking_blocks()
+            .zip(self.verdicts)
+            .map(|((message, index, kind, key), verdict)| {
+                let mut block = PlannedBlock {
+                    message,
+                    index,
+                    kind,
+                    key,
+                    fate: Fate::Sent,
+                    reason: None,
+                    origin: None,
+                    in_body: true,
+                    made_under: None,
+                    dropped_under: None,
+                    stands_under: None,
+                };
+                match verdict {
+                    Verdict::Send {
+                        origin,
+                        prefix,
+                        dropped,
+                    } => {
+                        block.origin.clone_from(origin);
+                        (block.made_under, block.dropped_under) = (*prefix, *dropped);
+                    }
+                    Verdict::Try { dropped } => {
+                        (block.fate, block.reason) = (Fate::Tried, Some(Reason::Unknown));
+                        block.dropped_under = *dropped;
+                    }
+                    Verdict::LeaveOut { reason, origin } => {
+                        block.origin.clone_from(origin);
+                        block.leave_out(*reason);
+                    }
+                }
+                block
+            })
+            .collect()
+    }
+
+    pub(super) fn by_configuration(&self, blocks: &mut [PlannedBlock]) {
+        let from = match self.backend.replay {
+            Replay::Verbatim => return,
+            Replay::None => usize::MAX,
+            Replay::LatestTurn => self.latest_turn(),
+        };
+        for block in blocks {
+            if block.fate != Fate::LeftOut && block.message < from {
+                block.leave_out(Reason::Policy);
+            }
+        }
+    }
+
+    /// Where the model's latest turn begins.
+    fn latest_turn(&self) -> usize {
+        let messages = &self.outline.messages;
+        let last = messages
+            .iter()
+            .rposition(|message| !message.blocks().is_empty() && !message.is_user_turn())
+            .unwrap_or_default();
+        turn_start(messages, last)
+    }
+
+    pub(super) fn by_retry(&self, blocks: &mut [PlannedBlock]) {
+        let old = match self.again {
+            Again::WithoutOld => self.outline.after_last_user_turn(),
+            Again::WithoutTried => 0,
+            _ => return,
+        };
+        for block in blocks {
+            if block.fate == Fate::Tried || block.fate == Fate::Sent && block.message < old {
+                block.leave_out(Reason::Origin);
+            }
+        }
+    }
+
+    /// A message that began with thinking must not keep thinking further back only.
+    pub(super) fn by_shape(&self, blocks: &mut [PlannedBlock]) {
+        for thinking in blocks.chunk_by_mut(|one, next| one.message == next.message) {
+            let began = thinking.first().is_some_and(|block| block.index == 0);
+            let message = &self.outline.messages[thinking[0].message];
+            let begins = message
+                .blocks()
+                .get(first_in_body(thinking))
+                .is_some_and(is_thinking);
+            if began && !begins {
+                for block in thinking {
+                    if block.fate != Fate::LeftOut {
+                        block.leave_out(Reason::Shape);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The thinking blocks of one message, out of all.
+pub(super) fn of_message(blocks: &[PlannedBlock], message: usize) -> &[PlannedBlock] {
+    let start = blocks.partition_point(|block| block.message < message);
+    let end = blocks.partition_point(|block| block.message <= message);
+    &blocks[start..end]
+}
+
+/// The place of a message's first block that goes out, given its thinking blocks in order.
+pub(super) fn first_in_body(thinking: &[PlannedBlock]) -> usize {
+    thinking
+        .iter()
+        .enumerate()
+        .take_while(|(at, block)| block.index == *at && !block.in_body)
+        .count()
+}
+
+pub(super) fn is_thinking(block: &Block) -> bool {
+    matches!(block.kind, BlockKind::Thinking { .. })
+}

@@ -1,0 +1,104 @@
+//! The verdict on a block: who made it, who reads it, and what the policy says.
+
+use std::sync::Arc;
+
+use throughline_canonical::{BlockKey, Origin, Reason};
+
+use super::{Question, State, Verdict};
+use crate::settings::{Policy, Unknown};
+use crate::thinking::store::Standing;
+use crate::thinking::writer::Changes;
+
+impl State {
+    pub(super) fn verdict(
+        &mut self,
+        question: &Question<'_>,
+        session: u64,
+        block: Option<BlockKey>,
+        changes: &Changes,
+    ) -> Verdict {
+        let Some(key) = block else {
+            return leave_out(Reason::Shape, None);
+        };
+        let verdict = self.judge(question, session, &key);
+        tracing::trace!(
+            hash = key.short(),
+            session,
+            ?verdict,
+            "Decided on thinking block"
+        );
+        // A known block in a conversation it was not made in, or come back after an absence: from
+        // now on it stands here.
+        if question.counts
+            && let Verdict::Send { .. } = verdict
+            && self
+                .lineages
+                .get(&question.lineage.id)
+                .and_then(|conversation| conversation.standings.get(&key))
+                .is_none_or(|standing| standing.gone)
+        {
+            let standing = Standing {
+                session,
+                confirmed: true,
+                registered: question.now,
+                gone: false,
+            };
+            self.stand(question.lineage.id, key, standing, changes);
+        }
+        verdict
+    }
+
+    fn judge(&self, question: &Question<'_>, session: u64, key: &BlockKey) -> Verdict {
+        let unknown = |dropped| match question.rules.unknown {
+            Unknown::Try => Verdict::Try { dropped },
+            Unknown::Drop => leave_out(Reason::Unknown, None),
+        };
+        let Some(record) = self.blocks.get(key) else {
+            return unknown(None);
+        };
+        let (stored, target) = (&record.stored, question.target);
+        let origin = &stored.origin;
+        if stored.cut {
+            return leave_out(Reason::Cut, origin.clone());
+        }
+        if stored.refused.contains(&target.backend) {
+            return leave_out(Reason::Origin, origin.clone());
+        }
+        let by_session = question.rules.policy == Policy::Session;
+        let standing = self
+            .lineages
+            .get(&question.lineage.id)
+            .and_then(|conversation| conversation.standings.get(key));
+        if by_session
+            && standing.is_some_and(|standing| standing.gone || standing.session != session)
+        {
+            return leave_out(Reason::Session, origin.clone());
+        }
+        let accepted = stored.accepted.contains(&target.domain);
+        match origin {
+            Some(origin) if !accepted => {
+                let readable = origin.domain == *target.domain
+                    && (!target.account_bound || origin.credential == target.credential);
+                if !readable {
+                    return leave_out(Reason::Origin, Some(origin.clone()));
+                }
+                // A fork or a resumed session brings blocks of another lineage along; they are of
+                // this session if they are of this backend.
+                if by_session && standing.is_none() && origin.backend != *target.backend {
+                    return leave_out(Reason::Session, Some(origin.clone()));
+                }
+            }
+            None if !accepted => return unknown(stored.dropped),
+            _ => {}
+        }
+        Verdict::Send {
+            origin: origin.clone(),
+            prefix: stored.prefix,
+            dropped: stored.dropped,
+        }
+    }
+}
+
+fn leave_out(reason: Reason, origin: Option<Arc<Origin>>) -> Verdict {
+    Verdict::LeaveOut { reason, origin }
+}

@@ -1,0 +1,456 @@
+//! The memory and its rules.
+//!
+//! Two things are kept apart. **Provenance**, for the whole data directory: who made a block. **How
+//! a block stands in a conversation**: its session, whether the client sent it back, whether it
+//! was evicted. Decisions follow from these and nothing else, so they are stable: what was left
+//! out for a target stays left out, what was sent stays sent.
+
+mod budget;
+mod judge;
+mod lifecycle;
+mod statistics;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use throughline_canonical::{BlockKey, Origin, Prefix, Reason};
+
+use crate::settings::Thinking;
+use crate::thinking::lineage::{Lineage, LineageId, MarkId};
+use crate::thinking::store::{Change, Snapshot, Standing, StoredBlock, StoredMark};
+use crate::thinking::writer::Changes;
+
+use self::lifecycle::Summary;
+pub use self::statistics::Statistics;
+
+/// The memory.
+#[derive(Debug)]
+pub struct Memory {
+    state: Mutex<State>,
+    changes: Changes,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    blocks: HashMap<BlockKey, Record>,
+    lineages: HashMap<LineageId, Conversation>,
+    marks: HashMap<MarkId, Session>,
+    /// Conversations by when they were last used, oldest first.
+    by_use: BTreeMap<u64, LineageId>,
+    uses: u64,
+    standings: usize,
+    restored: u64,
+    tried: u64,
+    refused: u64,
+}
+
+#[derive(Debug)]
+struct Record {
+    stored: StoredBlock,
+    /// In how many conversations it stands.
+    holders: u32,
+}
+
+#[derive(Debug)]
+struct Conversation {
+    mark: MarkId,
+    standings: HashMap<BlockKey, Standing>,
+    used: u64,
+}
+
+#[derive(Debug)]
+struct Session {
+    stored: StoredMark,
+    /// How many conversations hang on it.
+    holders: u32,
+}
+
+/// Where a request goes.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// The backend.
+    pub backend: Arc<str>,
+    /// Whose signatures it reads.
+    pub domain: Arc<str>,
+    /// A fingerprint of the credential.
+    pub credential: String,
+    /// It reads only blocks made with the same credential.
+    pub account_bound: bool,
+}
+
+/// A request, as far as the memory is concerned.
+#[derive(Debug)]
+pub struct Question<'a> {
+    /// Where it belongs.
+    pub lineage: Lineage,
+    /// Where it goes.
+    pub target: &'a Target,
+    /// Whether it follows the active backend. Only then a new target is a switch.
+    pub by_active: bool,
+    /// Whether this request is part of the conversation. Token counts and plans are not.
+    pub counts: bool,
+    /// Its thinking blocks in order; none for a malformed one.
+    pub blocks: &'a [Option<BlockKey>],
+    /// Whether the model has spoken before.
+    pub has_assistant: bool,
+    /// Now, in milliseconds since 1970.
+    pub now: u64,
+    /// The rules.
+    pub rules: Thinking,
+}
+
+/// What the memory says to a request.
+#[derive(Debug)]
+pub struct Answer {
+    /// The session the request, and so its reply, belongs to.
+    pub session: u64,
+    /// One verdict for each block.
+    pub verdicts: Vec<Verdict>,
+}
+
+/// What may become of a block.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// It may go.
+    Send {
+        /// Who made it, if that is known.
+        origin: Option<Arc<Origin>>,
+        /// What it was made under, if that is known.
+        prefix: Option<Prefix>,
+        /// What it stood under when a provider dropped it, if one did.
+        dropped: Option<Prefix>,
+    },
+    /// Nobody knows it; it may go to see.
+    Try {
+        /// What it stood under when a provider dropped it, if one did.
+        dropped: Option<Prefix>,
+    },
+    /// It may not go.
+    LeaveOut {
+        /// Why.
+        reason: Reason,
+        /// Who made it, if that is known.
+        origin: Option<Arc<Origin>>,
+    },
+}
+
+impl Memory {
+    /// A memory that holds what a store held, and reports its changes.
+    pub fn new(snapshot: Snapshot, changes: Changes) -> Self {
+        let mut state = State::default();
+        for (id, stored) in snapshot.marks {
+            state.marks.insert(id, Session { stored, holders: 0 });
+        }
+        let mut lineages = snapshot.lineages;
+        lineages.sort_by_key(|(_, _, used)| *used);
+        for (id, mark, _) in lineages {
+            state.place(Lineage { mark, id });
+        }
+        for stored in snapshot.blocks {
+            state
+                .blocks
+                .insert(stored.key, Record { stored, holders: 0 });
+        }
+        for (lineage, key, standing) in snapshot.standings {
+            if let Some(conversation) = state.lineages.get_mut(&lineage)
+                && let Some(record) = state.blocks.get_mut(&key)
+                && conversation.standings.insert(key, standing).is_none()
+            {
+                record.holders += 1;
+                state.standings += 1;
+            }
+        }
+        // A write cut in two by a crash of the machine may leave blocks nobody holds.
+        state.blocks.retain(|_, record| record.holders > 0);
+        Self {
+            state: Mutex::new(state),
+            changes,
+        }
+    }
+
+    /// Decides what of a request may go, and notes what the request tells.
+    pub fn ask(&self, question: &Question<'_>) -> Answer {
+        let mut state = self.state.lock();
+        let session = state.session(question, &self.changes);
+        let mut summary = Summary::default();
+        if question.counts {
+            state.lineage(question.lineage, question.now, &self.changes);
+            summary = state.confirm_and_clean(question, session, &self.changes);
+        }
+        let verdicts: Vec<Verdict> = question
+            .blocks
+            .iter()
+            .map(|block| state.verdict(question, session, *block, &self.changes))
+            .collect();
+        if question.counts {
+            let filtered = verdicts
+                .iter()
+                .filter(|verdict| matches!(verdict, Verdict::LeaveOut { .. }))
+                .count();
+            state.tried += verdicts
+                .iter()
+                .filter(|verdict| matches!(verdict, Verdict::Try { .. }))
+                .count() as u64;
+            let cache = state.in_use(question.lineage.id);
+            state.keep_within(
+                question.rules.memory_limit,
+                question.lineage.id,
+                &self.changes,
+            );
+            drop(state);
+            tracing::info!(
+                lineage = question.lineage.id.text(),
+                session,
+                confirmed = summary.confirmed,
+                cleanup_old_session = summary.old_session,
+                cleanup_confirmed_unused = summary.confirmed_unused,
+                cleanup_orphaned = summary.orphaned,
+                filtered_from_request = filtered,
+                cache_size_after = cache,
+                "Request processing complete"
+            );
+        }
+        Answer { session, verdicts }
+    }
+
+    /// Remembers a block that a backend made.
+    pub fn register(&self, made: &Made<'_>) {
+        let mut state = self.state.lock();
+        state.lineage(made.lineage, made.now, &self.changes);
+        let domain: Arc<str> = made.origin.domain.as_str().into();
+        let record = state.block(made.key);
+        record
+            .stored
+            .refused
+            .retain(|refused| **refused != *made.origin.backend);
+        match &record.stored.origin {
+            // Unsigned blocks of two backends may be the same to the letter; both read them.
+            Some(known) if known.domain != made.origin.domain => {
+                add(&mut record.stored.accepted, &domain);
+            }
+            Some(_) => {}
+            None => record.stored.origin = Some(made.origin.clone()),
+        }
+        if !made.cut {
+            record.stored.cut = false;
+            record.stored.prefix = made.prefix.or(record.stored.prefix);
+        } else if record.holders == 0 {
+            record.stored.cut = true;
+        }
+        self.changes.push(Change::Block(record.stored.clone()));
+        state.restore_mark(made, &self.changes);
+        let stands = state
+            .lineages
+            .get(&made.lineage.id)
+            .is_some_and(|conversation| conversation.standings.contains_key(&made.key));
+        if made.cut && stands {
+            // A second attempt at the same answer was cut; what came whole before stays as it is.
+            return;
+        }
+        state.stand(
+            made.lineage.id,
+            made.key,
+            Standing {
+                session: made.session,
+                confirmed: false,
+                registered: made.now,
+                gone: made.cut,
+            },
+            &self.changes,
+        );
+        state.keep_within(made.memory_limit, made.lineage.id, &self.changes);
+    }
+
+    /// What a target did with the blocks it was sent.
+    pub fn outcome(
+        &self,
+        lineage: Lineage,
+        session: u64,
+        target: &Target,
+        outcomes: &[Outcome],
+        now: u64,
+    ) {
+        let mut refused = Vec::new();
+        let mut state = self.state.lock();
+        state.lineage(lineage, now, &self.changes);
+        for outcome in outcomes {
+            let record = state.block(outcome.key);
+            let before = record.stored.clone();
+            match outcome.dropped {
+                // It holds where it stands now, whatever was thought before.
+                None => {
+                    record.stored.prefix = outcome.stands_under.or(record.stored.prefix);
+                    record.stored.dropped = None;
+                    if outcome.tried {
+                        add(&mut record.stored.accepted, &target.domain);
+                    }
+                }
+                Some(Reason::Prefix) => record.stored.dropped = outcome.stands_under,
+                Some(_) => refused.push(outcome.key),
+            }
+            let changed = record.stored != before;
+            if changed {
+                self.changes.push(Change::Block(record.stored.clone()));
+            }
+            if outcome.tried {
+                let standing = Standing {
+                    session,
+                    confirmed: true,
+                    registered: now,
+                    gone: outcome.dropped.is_some(),
+                };
+                state.stand(lineage.id, outcome.key, standing, &self.changes);
+            }
+        }
+        drop(state);
+        if !refused.is_empty() {
+            self.refused(lineage, session, target, &refused, now);
+        }
+    }
+
+    /// A target refused blocks.
+    pub fn refused(
+        &self,
+        lineage: Lineage,
+        session: u64,
+        target: &Target,
+        keys: &[BlockKey],
+        now: u64,
+    ) {
+        let mut state = self.state.lock();
+        state.lineage(lineage, now, &self.changes);
+        for key in keys {
+            let record = state.block(*key);
+            record
+                .stored
+                .accepted
+                .retain(|domain| *domain != target.domain);
+            let known = record.stored.refused.len();
+            add(&mut record.stored.refused, &target.backend);
+            let newly = record.stored.refused.len() > known;
+            self.changes.push(Change::Block(record.stored.clone()));
+            state.refused += u64::from(newly);
+            let known = state
+                .lineages
+                .get(&lineage.id)
+                .is_some_and(|conversation| conversation.standings.contains_key(key));
+            if !known {
+                let standing = Standing {
+                    session,
+                    confirmed: true,
+                    registered: now,
+                    gone: true,
+                };
+                state.stand(lineage.id, *key, standing, &self.changes);
+            }
+        }
+    }
+}
+
+/// What a target did with one block.
+#[derive(Clone, Copy, Debug)]
+pub struct Outcome {
+    /// Its name.
+    pub key: BlockKey,
+    /// Nobody knew it before.
+    pub tried: bool,
+    /// What it stood under, where prefixes matter.
+    pub stands_under: Option<Prefix>,
+    /// Why the target dropped it, if it did.
+    pub dropped: Option<Reason>,
+}
+
+/// A block as it was made.
+#[derive(Debug)]
+pub struct Made<'a> {
+    /// In which conversation.
+    pub lineage: Lineage,
+    /// In which session the request began.
+    pub session: u64,
+    /// By whom.
+    pub origin: &'a Arc<Origin>,
+    /// Its name.
+    pub key: BlockKey,
+    /// Under what.
+    pub prefix: Option<Prefix>,
+    /// It was cut off.
+    pub cut: bool,
+    /// When.
+    pub now: u64,
+    /// Bytes the memory may take.
+    pub memory_limit: usize,
+}
+
+fn add(domains: &mut Vec<Arc<str>>, domain: &Arc<str>) {
+    if !domains.contains(domain) {
+        domains.push(domain.clone());
+    }
+}
+
+impl State {
+    /// Finds or begins a conversation; it is now the one used last.
+    fn lineage(&mut self, lineage: Lineage, now: u64, changes: &Changes) {
+        self.place(lineage);
+        changes.push(Change::Lineage(lineage.id, lineage.mark, now));
+    }
+
+    fn place(&mut self, lineage: Lineage) {
+        self.uses += 1;
+        let used = self.uses;
+        let conversation = self.lineages.entry(lineage.id).or_insert_with(|| {
+            if let Some(mark) = self.marks.get_mut(&lineage.mark) {
+                mark.holders += 1;
+            }
+            Conversation {
+                mark: lineage.mark,
+                standings: HashMap::new(),
+                used,
+            }
+        });
+        self.by_use.remove(&conversation.used);
+        conversation.used = used;
+        self.by_use.insert(used, lineage.id);
+    }
+
+    /// A conversation may have been forgotten while its answer was written; the block's session is
+    /// then the session.
+    fn restore_mark(&mut self, made: &Made<'_>, changes: &Changes) {
+        self.marks.entry(made.lineage.mark).or_insert_with(|| {
+            let stored = StoredMark {
+                session: made.session,
+                backend: made.origin.backend.as_str().into(),
+            };
+            changes.push(Change::Mark(made.lineage.mark, stored.clone()));
+            Session { stored, holders: 1 }
+        });
+    }
+
+    fn block(&mut self, key: BlockKey) -> &mut Record {
+        self.blocks.entry(key).or_insert_with(|| Record {
+            stored: StoredBlock {
+                key,
+                origin: None,
+                cut: false,
+                prefix: None,
+                dropped: None,
+                accepted: Vec::new(),
+                refused: Vec::new(),
+            },
+            holders: 0,
+        })
+    }
+
+    /// Sets how a known block stands in a known conversation.
+    fn stand(&mut self, lineage: LineageId, key: BlockKey, standing: Standing, changes: &Changes) {
+        if let Some(conversation) = self.lineages.get_mut(&lineage)
+            && let Some(record) = self.blocks.get_mut(&key)
+        {
+            if conversation.standings.insert(key, standing).is_none() {
+                record.holders += 1;
+                self.standings += 1;
+            }
+            changes.push(Change::Standing(lineage, key, standing));
+        }
+    }
+}
