@@ -1,10 +1,11 @@
-//! What no compiler checks: the borders between crates, the shape of files, and
-//! that every requirement has a test. Here is only gathering; the rules are in
+//! What no compiler checks: the borders between crates, the shape of files, that
+//! every requirement has a test and no migration changes. Here is only gathering; the rules are in
 //! the files of their nouns, as pure functions over text and metadata.
 
 mod borders;
 mod coverage;
 mod dialects;
+mod migrations;
 mod sources;
 
 use std::collections::BTreeSet;
@@ -70,6 +71,7 @@ pub(crate) fn run() -> Result<(), Failure> {
         findings.extend(sources::check(&file.path, &file.text));
     }
     findings.extend(coverage::check(&files));
+    findings.extend(migrations::check(&files));
     findings.sort();
     for finding in &findings {
         println!("{finding}");
