@@ -31,6 +31,7 @@ pub(crate) fn wait_until_ready(
             Ok(line) => last = line,
             Err(error) => last = error.to_string(),
         }
+        #[expect(clippy::disallowed_methods, reason = "no task runs on this thread")]
         std::thread::sleep(Duration::from_millis(50));
     }
     Err(format!(
