@@ -166,6 +166,7 @@ mod tests {
         );
     }
 
+    /// Covers: C-6
     #[test]
     fn kind_text_and_signature_all_tell_blocks_apart() {
         let names = [

@@ -245,6 +245,7 @@ fn pinned_requests_and_counts_do_not_move_the_session() {
     assert_eq!(bench.statistics().session, 1);
 }
 
+/// Covers: C-5, C-7
 #[test]
 fn the_session_hangs_on_the_mark_and_eviction_on_the_lineage() {
     let mut bench = Bench::new(Policy::Session, Unknown::Drop);
@@ -269,6 +270,7 @@ fn the_session_hangs_on_the_mark_and_eviction_on_the_lineage() {
     assert_eq!(bench.ask("b", &[]).1, 1, "another client, another number");
 }
 
+/// Covers: C-7
 #[test]
 fn a_fork_keeps_its_thinking() {
     for (policy, switched) in [(Policy::Session, "session"), (Policy::Origin, "origin")] {

@@ -101,7 +101,7 @@ fn is_of_later_work(id: &str) -> bool {
     };
     match family {
         "case" => (18..=48).contains(&number),
-        "S0" | "S2" | "S3" | "S4" | "X" => number > 0,
+        "S0" | "S2" | "S3" | "S4" | "C" | "X" => number > 0,
         _ => false,
     }
 }
@@ -171,6 +171,8 @@ mod tests {
         let wanted: BTreeSet<String> = (1..=44)
             .map(|number| format!("S1-{number}"))
             .chain((1..=17).map(|number| format!("case {number}")))
+            .chain([1, 5, 6, 7, 31, 32, 33, 38].map(|number| format!("C-{number}")))
+            .chain([7, 8, 24, 25, 26, 27].map(|number| format!("X-{number}")))
             .collect();
         assert_eq!(ids, wanted.iter().map(String::as_str).collect());
         assert_eq!(known.len(), wanted.len());
@@ -208,7 +210,7 @@ mod tests {
 
     #[test]
     fn id_of_later_work_may_be_named() {
-        let text = "MARK S1-1, S1-2, case 1, case 36, S0-20, X-13\n#[test]\nfn one() {}\n";
+        let text = "MARK S1-1, S1-2, case 1, case 36, S0-20, C-2, X-13\n#[test]\nfn one() {}\n";
         assert!(check_text(text).is_empty());
         let text = "MARK S1-1, S1-2, case 1, case 49, S1-45, case x\n#[test]\nfn one() {}\n";
         assert_eq!(check_text(text).len(), 3);

@@ -31,7 +31,7 @@ async fn a_block_is_recognised_whatever_its_signature() {
     }
 }
 
-/// Covers: case 9, S1-27
+/// Covers: case 9, S1-27, C-1
 #[tokio::test]
 async fn redacted_thinking_goes_back_verbatim_and_not_elsewhere() {
     for (policy, stream) in WAYS {
@@ -135,6 +135,36 @@ async fn blocks_with_the_same_ends_are_told_apart() {
         let (_, answer) = talk.say(pair.client(), "bench 1").await;
         assert_eq!(fates(&pair.turn(&answer).await), ["1.0 left_out unknown"]);
         assert_eq!(pair.a.last().await.thinking(), NOTHING);
+        assert_eq!(pair.refusals().await, [""; 0]);
+    }
+}
+
+/// A provider that shows no thinking signs it all the same. Such a block is known by its signature
+/// alone, and one that somebody else has emptied is not taken for it.
+///
+/// Covers: C-1, C-6
+#[tokio::test]
+async fn thinking_without_its_text_goes_back_if_it_came_so() {
+    for (policy, stream) in WAYS {
+        let pair = Pair::start(&strictly(policy)).await;
+        let mut talk = talk("omitted", stream);
+        talk.body["thinking"]["display"] = "omitted".into();
+        let (one, _) = talk.say(pair.client(), "hello").await;
+        let (two, _) = talk.say(pair.client(), "more").await;
+        let blocks = thinking(&[&one, &two]);
+        assert_eq!(blocks.len(), 2);
+        assert!(blocks.iter().all(|block| block["thinking"] == ""));
+        assert_ne!(blocks[0]["signature"], blocks[1]["signature"]);
+
+        talk.body["thinking"]["display"] = "summarized".into();
+        let (shown, _) = talk.say(pair.client(), "and more").await;
+        assert_eq!(pair.a.last().await.thinking(), blocks, "{policy} {stream}");
+        assert_ne!(thinking(&[&shown])[0]["thinking"], "");
+        talk.body["messages"][5]["content"][0]["thinking"] = "".into();
+        let (_, answer) = talk.say(pair.client(), "bench 1").await;
+        assert_eq!(pair.a.last().await.thinking(), blocks, "{policy} {stream}");
+        let expected = ["1.0 sent", "3.0 sent", "5.0 left_out unknown"];
+        assert_eq!(fates(&pair.turn(&answer).await), expected);
         assert_eq!(pair.refusals().await, [""; 0]);
     }
 }

@@ -22,7 +22,7 @@ fn pinned(backend: &str) -> Conversation {
     talk
 }
 
-/// Covers: case 15, case 16
+/// Covers: case 15, case 16, X-7
 #[tokio::test]
 async fn adaptive_thinking_becomes_a_budget_that_fits() {
     let pair = pair(
@@ -73,7 +73,7 @@ async fn adaptive_thinking_becomes_a_budget_that_fits() {
     assert_eq!(pair.refusals().await, [""; 0]);
 }
 
-/// Covers: case 15
+/// Covers: case 15, X-7
 #[tokio::test]
 async fn each_way_to_adapt_thinking_changes_only_what_it_must() {
     let pair = pair(
@@ -141,7 +141,7 @@ async fn each_way_to_adapt_thinking_changes_only_what_it_must() {
     assert_eq!(pair.refusals().await, [""; 0]);
 }
 
-/// Covers: case 17
+/// Covers: case 17, X-8
 #[tokio::test]
 async fn the_client_sees_the_model_name_it_asked_for() {
     let pair = pair("models = { \"claude-*\" = \"glm-5\" }", "").await;
@@ -172,7 +172,7 @@ async fn the_client_sees_the_model_name_it_asked_for() {
     assert_eq!(pair.refusals().await, [""; 0]);
 }
 
-/// Covers: S1-44
+/// Covers: S1-44, C-1
 #[tokio::test]
 async fn how_much_is_replayed_is_the_operators_choice() {
     let pair = pair("replay = \"latest_turn\"", "replay = \"none\"").await;

@@ -8,7 +8,7 @@ use throughline_testkit::{Answer, Conversation, Seen, fold};
 
 use crate::support::{POLICIES, Pair, held, talk, thinking};
 
-/// Covers: case 14, S1-41
+/// Covers: case 14, S1-41, C-5
 #[tokio::test]
 async fn each_block_is_filed_under_the_session_its_request_began_with() {
     for policy in POLICIES {

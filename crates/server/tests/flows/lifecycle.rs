@@ -136,7 +136,7 @@ async fn a_request_of_the_user_alone_evicts_nothing() {
     }
 }
 
-/// Covers: case 7
+/// Covers: case 7, C-7
 #[tokio::test]
 async fn a_helper_request_without_thinking_evicts_nothing() {
     for policy in POLICIES {

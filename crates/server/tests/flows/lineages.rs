@@ -120,6 +120,7 @@ async fn a_pinned_request_never_raises_the_session() {
     }
 }
 
+/// Covers: C-7
 #[tokio::test]
 async fn a_fork_under_another_session_keeps_its_thinking() {
     for policy in POLICIES {
@@ -145,7 +146,7 @@ async fn a_fork_under_another_session_keeps_its_thinking() {
     }
 }
 
-/// Covers: S1-3
+/// Covers: S1-3, C-5
 #[tokio::test]
 async fn the_session_number_hangs_on_the_clients_mark() {
     for policy in POLICIES {

@@ -70,7 +70,7 @@ async fn a_switch_and_each_request_are_told_at_level_info() {
     );
 }
 
-/// Covers: S1-35, S1-36, S1-39
+/// Covers: S1-35, S1-36, S1-39, C-33
 #[tokio::test]
 async fn what_happens_to_a_block_is_told_at_levels_debug_and_trace() {
     let pair = Pair::start(&format!("{JSON}\n[thinking]\norphan_threshold = \"1ms\"")).await;
@@ -128,7 +128,7 @@ async fn what_happens_to_a_block_is_told_at_levels_debug_and_trace() {
     assert_eq!(why[2..], ["old session"]);
 }
 
-/// Covers: S1-37, S1-39, S1-42
+/// Covers: S1-37, S1-39, S1-42, C-33, X-24
 #[tokio::test]
 async fn contents_are_logged_only_where_the_operator_asks() {
     for (debug_log, shown) in [

@@ -11,7 +11,7 @@ fn off(policy: &str) -> String {
     format!("thinking_omitted=1;reason={policy}, setting_adapted=thinking;reason=open_tool_loop")
 }
 
-/// Covers: S1-2
+/// Covers: S1-2, C-31
 #[tokio::test]
 async fn an_open_tool_loop_goes_on_elsewhere_without_thinking() {
     for (policy, stream) in WAYS {
@@ -166,7 +166,7 @@ async fn a_loop_with_its_own_block_keeps_thinking() {
     }
 }
 
-/// Covers: case 11
+/// Covers: case 11, C-32
 #[tokio::test]
 async fn a_message_of_nothing_but_foreign_thinking_is_filled() {
     let only =

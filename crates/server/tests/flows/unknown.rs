@@ -142,7 +142,7 @@ async fn a_caller_that_wants_the_error_gets_it() {
     }
 }
 
-/// Covers: S1-2
+/// Covers: S1-2, C-38
 #[tokio::test]
 async fn a_refusal_of_a_known_block_takes_all_older_thinking_out_once() {
     for policy in POLICIES {
