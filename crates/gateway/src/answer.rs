@@ -15,7 +15,8 @@ use crate::asked::content_encoding;
 use crate::gateway::Gateway;
 use crate::headers;
 use crate::plan::{Plan, PlannedBlock};
-use crate::reply::{LiveParts, Names, ReplyBody};
+use crate::rename::Names;
+use crate::reply::{Encoded, LiveParts, ReplyBody};
 use crate::tap::{Notes, Tap, milliseconds};
 use crate::turn::{Leg, Planned};
 use crate::turns::SharedTurn;
@@ -113,23 +114,23 @@ impl Gateway {
         let content = head.headers.get(header::CONTENT_TYPE);
         let is = |kind: &[u8]| content.is_some_and(|value| value.as_bytes().starts_with(kind));
         let events = is(b"text/event-stream");
-        let encoding = content_encoding(&head.headers);
-        let plain = encoding == Some(Encoding::Identity);
-        let decoder = match encoding {
-            Some(Encoding::Identity) | None => None,
-            Some(packed) => Decoder::new(packed, 64 << 20).ok(),
+        let encoding = match content_encoding(&head.headers) {
+            Some(Encoding::Identity) => Encoded::Plain,
+            Some(packed) => Decoder::new(packed, 64 << 20).map_or(Encoded::Unknown, Encoded::Known),
+            None => Encoded::Unknown,
         };
-        let names = plan
-            .asked_model
-            .clone()
-            .filter(|_| plain)
-            .map(|asked| Names {
-                theirs: plan.model.clone(),
-                asked,
-            });
+        let readable = !matches!(encoding, Encoded::Unknown);
+        let asked_model = plan.asked_model.clone().filter(|_| readable);
+        let names = asked_model.map(|asked| Names {
+            theirs: plan.model.clone(),
+            asked,
+        });
         let mut reply_headers = headers::client(&head.headers);
         if events || names.is_some() {
             reply_headers.remove(header::CONTENT_LENGTH);
+        }
+        if names.is_some() {
+            reply_headers.remove(header::CONTENT_ENCODING);
         }
         mark(&mut reply_headers, &id, &backend.name, &plan.losses);
 
@@ -156,8 +157,9 @@ impl Gateway {
         };
         let body = ReplyBody::from(LiveParts {
             upstream,
-            tap: Some(Tap::new(notes, events, decoder)),
-            events: events && plain,
+            tap: Some(Tap::new(notes, events, None)),
+            events,
+            encoding,
             names,
             backend: backend.name.clone(),
             keep_alive: settings.keep_alive,

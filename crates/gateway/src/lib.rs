@@ -12,6 +12,7 @@ pub mod gateway;
 pub mod headers;
 mod pass;
 pub mod plan;
+mod rename;
 pub mod reply;
 pub mod route;
 pub mod send;

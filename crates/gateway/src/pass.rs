@@ -6,7 +6,7 @@ use crate::answer::{Reply, mark, tell};
 use crate::asked::Asked;
 use crate::gateway::Gateway;
 use crate::headers;
-use crate::reply::{LiveParts, ReplyBody};
+use crate::reply::{Encoded, LiveParts, ReplyBody};
 use crate::unix_ms;
 use crate::upstream::RequestBody;
 
@@ -37,6 +37,7 @@ impl Gateway {
                     upstream,
                     tap: None,
                     events: false,
+                    encoding: Encoded::Plain,
                     names: None,
                     backend: backend.name.clone(),
                     keep_alive: settings.keep_alive,

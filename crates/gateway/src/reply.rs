@@ -6,21 +6,18 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use throughline_canonical::{Fault, FaultKind};
 use throughline_codec::dialects::anthropic::client_reply::{PING, error_event};
-use throughline_codec::dialects::anthropic::rewrite::reply_model;
-use throughline_codec::json::quote;
+use throughline_codec::framing::encoding::{Decoder, EncodingError};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
 
+use crate::rename::{Names, Rename};
 use crate::tap::Tap;
 use crate::upstream::BoxError;
-
-/// An event that names the model is held back at most so long.
-const LONGEST_START: usize = 256 << 10;
 
 /// A reply's body.
 #[derive(Debug)]
@@ -43,12 +40,19 @@ impl ReplyBody {
 pub struct Live {
     upstream: Incoming,
     tap: Option<Tap>,
+    packed: Option<Packed>,
     rename: Rename,
     watch: Watch,
     /// Whether bytes of ours may stand among the provider's.
     may_add: bool,
+    /// Whether an end is only good after the last event.
+    needs_last_event: bool,
+    /// Whether what comes cannot be read.
+    unread: bool,
     backend: String,
     done: bool,
+    /// The error the reply breaks with at the next look.
+    breaking: Option<BoxError>,
     _permit: Option<OwnedSemaphorePermit>,
 }
 
@@ -73,24 +77,12 @@ impl Watch {
     }
 }
 
-/// Gives the model back the name the client used.
+/// A compressed reply, undone to be read.
 #[derive(Debug)]
-enum Rename {
-    /// Nothing to do, or done.
-    No,
-    /// In the first event that names it.
-    InStream { names: Names, held: BytesMut },
-    /// In the whole reply.
-    InWhole { names: Names, held: BytesMut },
-}
-
-/// Two names of one model.
-#[derive(Clone, Debug)]
-pub struct Names {
-    /// The backend's.
-    pub theirs: String,
-    /// The client's.
-    pub asked: String,
+struct Packed {
+    decoder: Decoder,
+    /// Whether the client gets it undone as well.
+    for_client: bool,
 }
 
 /// What a live reply is made from.
@@ -100,9 +92,11 @@ pub struct LiveParts {
     pub upstream: Incoming,
     /// Who reads beside.
     pub tap: Option<Tap>,
-    /// Whether it is a stream of events that we may add to.
+    /// Whether it is a stream of events.
     pub events: bool,
-    /// Names to change.
+    /// How it is compressed.
+    pub encoding: Encoded,
+    /// Names to change; a compressed reply is undone for it.
     pub names: Option<Names>,
     /// The backend's name, for messages.
     pub backend: String,
@@ -116,19 +110,32 @@ pub struct LiveParts {
     pub permit: Option<OwnedSemaphorePermit>,
 }
 
+/// How a reply is compressed.
+#[derive(Debug)]
+pub enum Encoded {
+    /// Not at all.
+    Plain,
+    /// In a way that can be undone.
+    Known(Decoder),
+    /// In a way nobody here reads.
+    Unknown,
+}
+
 impl From<LiveParts> for ReplyBody {
     fn from(parts: LiveParts) -> Self {
         let now = Instant::now();
-        let rename = match (parts.names, parts.events) {
-            (None, _) => Rename::No,
-            (Some(names), true) => Rename::InStream {
-                names,
-                held: BytesMut::new(),
-            },
-            (Some(names), false) => Rename::InWhole {
-                names,
-                held: BytesMut::new(),
-            },
+        let readable = !matches!(parts.encoding, Encoded::Unknown);
+        let names = parts.names.filter(|_| readable);
+        let packed = match parts.encoding {
+            Encoded::Known(decoder) => Some(Packed {
+                decoder,
+                for_client: names.is_some(),
+            }),
+            Encoded::Plain | Encoded::Unknown => None,
+        };
+        let may_add = match &packed {
+            Some(packed) => parts.events && packed.for_client,
+            None => parts.events && readable,
         };
         let mut watch = Watch {
             timer: Box::pin(tokio::time::sleep_until(now)),
@@ -136,18 +143,22 @@ impl From<LiveParts> for ReplyBody {
             last_out: now,
             ends: parts.ends,
             idle: parts.idle,
-            keep_alive: parts.events.then_some(parts.keep_alive),
+            keep_alive: may_add.then_some(parts.keep_alive),
         };
         let first = watch.next();
         watch.timer.as_mut().reset(first);
         Self::Live(Box::new(Live {
             upstream: parts.upstream,
-            tap: parts.tap,
-            rename,
+            packed,
+            rename: Rename::new(names, parts.events),
             watch,
-            may_add: parts.events,
+            may_add,
+            needs_last_event: parts.events && readable && parts.tap.is_some(),
+            unread: !readable,
+            tap: parts.tap,
             backend: parts.backend,
             done: false,
+            breaking: None,
             _permit: parts.permit,
         }))
     }
@@ -163,14 +174,14 @@ impl Body for ReplyBody {
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match self.get_mut() {
             Self::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Self::Live(live) => live.poll(context),
+            Self::Live(live) => live.poll_or_break(context),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Whole(bytes) => bytes.is_none(),
-            Self::Live(live) => live.done,
+            Self::Live(live) => live.done && live.breaking.is_none(),
         }
     }
 
@@ -180,7 +191,7 @@ impl Body for ReplyBody {
                 SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
             }
             Self::Live(live) => match live.rename {
-                Rename::No if !live.may_add => live.upstream.size_hint(),
+                Rename::No if !live.needs_last_event => live.upstream.size_hint(),
                 _ => SizeHint::default(),
             },
         }
@@ -188,6 +199,25 @@ impl Body for ReplyBody {
 }
 
 impl Live {
+    /// As [`Live::poll`], but pauses once before an error: the server drops what it has not yet
+    /// written when it sees one, and what had arrived should not be lost.
+    fn poll_or_break(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if let Some(error) = self.breaking.take() {
+            return Poll::Ready(Some(Err(error)));
+        }
+        match self.poll(context) {
+            Poll::Ready(Some(Err(error))) => {
+                self.breaking = Some(error);
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
+            other => other,
+        }
+    }
+
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         if self.done {
             return Poll::Ready(None);
@@ -200,15 +230,10 @@ impl Live {
                         Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
                     };
                     self.watch.last_byte = Instant::now();
-                    if let Some(tap) = &mut self.tap {
-                        tap.push(&bytes);
-                        // A client that has the last byte may come back at once; by then its
-                        // blocks must be known.
-                        if !self.may_add && self.upstream.is_end_stream() {
-                            tap.finish(false, None);
-                        }
-                    }
-                    let bytes = self.rename.push(bytes);
+                    let bytes = match self.take(bytes) {
+                        Ok(bytes) => bytes,
+                        Err(error) => return self.unreadable(error),
+                    };
                     if bytes.is_empty() {
                         continue;
                     }
@@ -230,9 +255,55 @@ impl Live {
         }
     }
 
+    /// Takes bytes of the provider, gives those of the client.
+    fn take(&mut self, bytes: Bytes) -> Result<Bytes, EncodingError> {
+        let unpacked = match &mut self.packed {
+            None => None,
+            Some(packed) => match packed.decoder.push(&bytes) {
+                Ok(plain) => Some(Bytes::from(plain)),
+                Err(error) if packed.for_client => return Err(error),
+                Err(error) => {
+                    // It may be that the client reads it.
+                    tracing::warn!(%error, "a compressed reply could not be read, its thinking is not remembered");
+                    self.packed = None;
+                    self.needs_last_event = false;
+                    self.unread = true;
+                    return Ok(bytes);
+                }
+            },
+        };
+        let plain = unpacked.as_ref().unwrap_or(&bytes);
+        if let Some(tap) = &mut self.tap
+            && !self.unread
+        {
+            tap.push(plain);
+            // A client that has the last byte may come back at once; by then its blocks must be
+            // known.
+            let last = !self.may_add && self.upstream.is_end_stream();
+            if last && (!self.needs_last_event || tap.ended()) {
+                tap.finish(false, None);
+            }
+        }
+        Ok(match (&self.packed, unpacked) {
+            (Some(packed), Some(plain)) if packed.for_client => self.rename.push(plain),
+            (Some(_), _) => bytes,
+            (None, _) => self.rename.push(bytes),
+        })
+    }
+
+    /// What the client should get undone is not what it says it is.
+    fn unreadable(&mut self, error: EncodingError) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let what = format!(
+            "the reply of backend `{}` is not valid for its content encoding",
+            self.backend
+        );
+        tracing::warn!(backend = self.backend, %error, "a compressed reply could not be read");
+        self.give_up(FaultKind::Unreachable, what, Some(error.into()))
+    }
+
     /// The provider's bytes have ended.
     fn end(&mut self) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let whole = self.tap.as_ref().is_none_or(Tap::ended) || !self.may_add;
+        let whole = self.tap.as_ref().is_none_or(Tap::ended) || !self.needs_last_event;
         if whole {
             self.done = true;
             if let Some(tap) = &mut self.tap {
@@ -326,137 +397,5 @@ impl Drop for Live {
         if let Some(tap) = &mut self.tap {
             tap.finish(true, None);
         }
-    }
-}
-
-impl Rename {
-    fn holds(&self) -> bool {
-        match self {
-            Self::No => false,
-            Self::InStream { held, .. } | Self::InWhole { held, .. } => !held.is_empty(),
-        }
-    }
-
-    /// Takes bytes, gives what may go on.
-    fn push(&mut self, bytes: Bytes) -> Bytes {
-        match self {
-            Self::No => bytes,
-            Self::InWhole { held, .. } => {
-                held.extend_from_slice(&bytes);
-                Bytes::new()
-            }
-            Self::InStream { names, held } => {
-                held.extend_from_slice(&bytes);
-                // The first event that names a model is the only one that does.
-                let start = memchr::memmem::find(held, b"message_start");
-                let Some(end) = start.and_then(|start| Some(start + event_end(&held[start..])?))
-                else {
-                    if held.len() > LONGEST_START {
-                        let all = held.split().freeze();
-                        *self = Self::No;
-                        return all;
-                    }
-                    return Bytes::new();
-                };
-                let rest = held.split_off(end);
-                let event = held.split();
-                let mut renamed = rename_event(&event, names);
-                renamed.extend_from_slice(&rest);
-                *self = Self::No;
-                renamed.into()
-            }
-        }
-    }
-
-    /// The bytes have ended; gives what was held.
-    fn finish(&mut self) -> Bytes {
-        match std::mem::replace(self, Self::No) {
-            Self::No => Bytes::new(),
-            Self::InStream { held, .. } => held.freeze(),
-            Self::InWhole { names, held } => names.apply(&held).into(),
-        }
-    }
-}
-
-/// Where the event that begins here ends, its blank line included.
-fn event_end(bytes: &[u8]) -> Option<usize> {
-    let feed = memchr::memmem::find(bytes, b"\n\n").map(|at| at + 2);
-    let both = memchr::memmem::find(bytes, b"\r\n\r\n").map(|at| at + 4);
-    match (feed, both) {
-        (Some(feed), Some(both)) => Some(feed.min(both)),
-        (one, other) => one.or(other),
-    }
-}
-
-fn rename_event(event: &[u8], names: &Names) -> Vec<u8> {
-    let data = memchr::memmem::rfind(event, b"data:").map(|at| at + b"data:".len());
-    match data {
-        Some(at) => {
-            let (head, data) = event.split_at(at);
-            let line = memchr::memchr2(b'\n', b'\r', data).unwrap_or(data.len());
-            let (json, tail) = data.split_at(line);
-            [head, &names.apply(json), tail].concat()
-        }
-        None => event.to_vec(),
-    }
-}
-
-impl Names {
-    /// The JSON with the client's name in place of the backend's; anything else stays.
-    fn apply(&self, json: &[u8]) -> Vec<u8> {
-        match reply_model(json) {
-            Some(span) if json[span.clone()] == *self.theirs.as_bytes() => {
-                let quoted = quote(&self.asked);
-                let name = &quoted[1..quoted.len() - 1];
-                [&json[..span.start], name, &json[span.end..]].concat()
-            }
-            _ => json.to_vec(),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn names() -> Names {
-        Names {
-            theirs: "glm-5".into(),
-            asked: "claude-opus-5".into(),
-        }
-    }
-
-    /// Covers: case 17
-    #[test]
-    fn the_clients_name_is_put_back_for_every_split() {
-        let stream = "event: ping\ndata: {}\n\nevent: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"model\":\"glm-5\",\"content\":[]}}\n\nevent: x\ndata: {\"model\":\"glm-5\"}\n\n";
-        let expected = stream.replacen("glm-5", "claude-opus-5", 1);
-        for (stream, expected) in [
-            (stream.to_owned(), expected.clone()),
-            (stream.replace('\n', "\r\n"), expected.replace('\n', "\r\n")),
-        ] {
-            for cut in 0..stream.len() {
-                let mut rename = Rename::InStream {
-                    names: names(),
-                    held: BytesMut::new(),
-                };
-                let (one, two) = stream.as_bytes().split_at(cut);
-                let mut out = rename.push(Bytes::copy_from_slice(one)).to_vec();
-                out.extend(rename.push(Bytes::copy_from_slice(two)));
-                out.extend(rename.finish());
-                assert_eq!(String::from_utf8(out).unwrap(), expected, "cut at {cut}");
-            }
-        }
-    }
-
-    #[test]
-    fn another_name_passes_unchanged() {
-        let json = br#"{"model":"glm-5-turbo"}"#;
-        assert_eq!(names().apply(json), json);
-        assert_eq!(names().apply(b"not json"), b"not json");
-        assert_eq!(
-            names().apply(br#"{"model":"glm-5"}"#),
-            br#"{"model":"claude-opus-5"}"#
-        );
     }
 }

@@ -8,7 +8,9 @@ use http::Method;
 use serde_json::{Value, json};
 use throughline_testkit::{Answer, Client, Gateway, Simulator};
 
-use crate::support::{BINARY, REPLY, STREAM, ask, ask_after, exchange, over_upstream, own_error};
+use crate::support::{
+    BINARY, REPLY, STREAM, ask, ask_after, exchange, over_upstream, own_error, read_to_end,
+};
 use crate::upstream::whole;
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
@@ -161,6 +163,85 @@ async fn check_reply(content_type: &str, body: &str, stream: bool) {
 async fn a_compressed_reply_comes_down_as_it_is_and_is_remembered() {
     check_reply("application/json", REPLY, false).await;
     check_reply("text/event-stream", STREAM, true).await;
+}
+
+/// Only with a name to put back is it undone.
+#[tokio::test]
+async fn a_compressed_reply_gets_the_clients_name_and_comes_down_plain() {
+    let more = "models = { \"claude-sonnet-4-5\" = \"glm-5\", \"other\" = \"x\" }";
+    for (content_type, body, stream) in [
+        ("application/json", REPLY, false),
+        ("text/event-stream", STREAM, true),
+    ] {
+        for (encoding, pack) in FORMS {
+            let (upstream, gateway) = over_upstream("", more).await;
+            let packed = pack(body.replacen("claude-sonnet-4-5", "glm-5", 1).as_bytes());
+            let more = format!("content-encoding: {encoding}\r\n");
+            let reply = whole(content_type, &more, &packed);
+            let asked = ask("First.", stream);
+            let answer = exchange(&upstream, &gateway.client, &asked, &reply).await;
+            let answer = answer.good();
+            assert_eq!(answer.text(), body, "{encoding}");
+            assert!(answer.headers.get("content-encoding").is_none());
+            assert!(answer.headers.get("content-length").is_none());
+            assert_eq!(gateway.statistics().await["total"], 1, "{encoding}");
+            assert_eq!(gateway.turns().await[0]["end"], "completed", "{encoding}");
+            // A name that was not mapped is none to put back.
+            let mut asked = ask("First.", stream);
+            asked["model"] = "claude-opus-5".into();
+            let answer = exchange(&upstream, &gateway.client, &asked, &reply).await;
+            let answer = answer.good();
+            assert!(answer.body == packed, "{encoding}");
+            assert_eq!(answer.header("content-encoding"), encoding);
+        }
+    }
+}
+
+/// Several clients take a clean end for a whole answer; in a compressed one there is no room for an
+/// error event, but a connection can break.
+#[tokio::test]
+async fn a_compressed_stream_that_ends_early_does_not_end_well() {
+    let cut = STREAM.find("event: message_stop").unwrap();
+    for (encoding, pack) in FORMS {
+        let (upstream, gateway) = over_upstream("", "").await;
+        let more = format!("content-encoding: {encoding}\r\n");
+        let reply = whole("text/event-stream", &more, pack(&STREAM.as_bytes()[..cut]));
+        let headers = [("content-type", "application/json")];
+        let body = ask("Hello.", true).to_string();
+        let opened = gateway
+            .client
+            .open(Method::POST, "/v1/messages", &headers, body);
+        let (mut streamed, ()) = tokio::join!(opened, async {
+            upstream.next().await.answer(&reply).await;
+        });
+        let (bytes, broken) = read_to_end(&mut streamed).await;
+        assert!(broken, "{encoding}");
+        assert!(bytes == pack(&STREAM.as_bytes()[..cut]), "{encoding}");
+        let turn = &gateway.turns().await[0];
+        assert_eq!(turn["end"], "cut", "{encoding}");
+        let error = turn["error"].as_str().unwrap();
+        assert!(error.contains("before the last event"), "{error}");
+    }
+}
+
+/// Undone for its name, there is room for an error event again.
+#[tokio::test]
+async fn a_compressed_stream_that_is_undone_ends_early_in_an_error_event() {
+    let (upstream, gateway) = over_upstream("", "models = { \"*\" = \"glm-5\" }").await;
+    let cut = STREAM.find("event: message_stop").unwrap();
+    let stream = STREAM[..cut].replacen("claude-sonnet-4-5", "glm-5", 1);
+    for packed in [
+        gzip(stream.as_bytes()),
+        // Not what it says it is.
+        [gzip(stream.as_bytes()), b"garbage".to_vec()].concat(),
+    ] {
+        let reply = whole("text/event-stream", "content-encoding: gzip\r\n", packed);
+        let asked = ask("First.", true);
+        let answer = exchange(&upstream, &gateway.client, &asked, &reply).await;
+        let text = answer.good().text();
+        assert!(text.contains("\nevent: error\n"), "{text}");
+        assert!(text.contains("backend `a`"), "{text}");
+    }
 }
 
 /// A block of a compressed reply is the same block when it comes back plain.

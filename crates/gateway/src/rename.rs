@@ -1,0 +1,309 @@
+//! Gives the model back the name the client used, in the one place of a reply that tells it.
+
+use bytes::{Bytes, BytesMut};
+use throughline_codec::dialects::anthropic::rewrite::reply_model;
+use throughline_codec::json::{Kind, each_member, inside, quote};
+
+/// An event that may name the model is held back at most so long.
+const LONGEST_EVENT: usize = 256 << 10;
+/// A whole reply is held back at most so long.
+const LONGEST_WHOLE: usize = 64 << 20;
+/// The event that names the model.
+const START: &[u8] = b"message_start";
+
+/// Two names of one model.
+#[derive(Clone, Debug)]
+pub struct Names {
+    /// The backend's.
+    pub theirs: String,
+    /// The client's.
+    pub asked: String,
+}
+
+/// Puts the client's name in place of the backend's.
+#[derive(Debug)]
+pub(crate) enum Rename {
+    /// Nothing to do, or done.
+    No,
+    /// In the event that begins a stream.
+    InStream(InStream),
+    /// In a whole reply.
+    InWhole {
+        /// Which names.
+        names: Names,
+        /// What has come so far.
+        held: BytesMut,
+    },
+}
+
+/// Looks for the event that begins a stream. Only the bytes of the event it stands in are held.
+#[derive(Debug)]
+pub(crate) struct InStream {
+    names: Names,
+    held: BytesMut,
+    /// Bytes of the current line so far.
+    line: usize,
+    /// The last byte was a carriage return, so a line feed now belongs to the same line end.
+    after_return: bool,
+    /// The event was too long to be looked at; the rest of it passes.
+    passing: bool,
+}
+
+impl Rename {
+    /// In a stream of events, or in a whole reply; nowhere without names.
+    pub(crate) fn new(names: Option<Names>, events: bool) -> Self {
+        match names {
+            None => Self::No,
+            Some(names) if events => Self::InStream(InStream {
+                names,
+                held: BytesMut::new(),
+                line: 0,
+                after_return: false,
+                passing: false,
+            }),
+            Some(names) => Self::InWhole {
+                names,
+                held: BytesMut::new(),
+            },
+        }
+    }
+
+    /// Whether bytes are held that have come.
+    pub(crate) fn holds(&self) -> bool {
+        match self {
+            Self::No => false,
+            Self::InStream(stream) => !stream.held.is_empty(),
+            Self::InWhole { held, .. } => !held.is_empty(),
+        }
+    }
+
+    /// Takes bytes, gives what may go on.
+    pub(crate) fn push(&mut self, bytes: Bytes) -> Bytes {
+        match self {
+            Self::No => bytes,
+            Self::InStream(stream) => {
+                let (out, done) = stream.push(&bytes);
+                if done {
+                    *self = Self::No;
+                }
+                out
+            }
+            Self::InWhole { held, .. } => {
+                held.extend_from_slice(&bytes);
+                if held.len() <= LONGEST_WHOLE {
+                    return Bytes::new();
+                }
+                let all = held.split().freeze();
+                *self = Self::No;
+                all
+            }
+        }
+    }
+
+    /// The bytes have ended; gives what was held.
+    pub(crate) fn finish(&mut self) -> Bytes {
+        match std::mem::replace(self, Self::No) {
+            Self::No => Bytes::new(),
+            // Half an event: it is not read by anyone.
+            Self::InStream(stream) => stream.held.freeze(),
+            Self::InWhole { names, held } => names.apply(&held).into(),
+        }
+    }
+}
+
+impl InStream {
+    /// What may go on, and whether there is nothing more to look for.
+    fn push(&mut self, bytes: &[u8]) -> (Bytes, bool) {
+        let mut out = BytesMut::new();
+        let (mut start, mut at) = (0, 0);
+        for end in memchr::memchr2_iter(b'\n', b'\r', bytes) {
+            let length = self.line + (end - at);
+            let feed_of_pair = self.after_return && bytes[end] == b'\n' && length == 0;
+            self.after_return = bytes[end] == b'\r';
+            at = end + 1;
+            self.line = 0;
+            if feed_of_pair {
+                // The second half of a line end, which may have ended an event: then it belongs to
+                // that one, and there is nothing to hold it for.
+                if self.held.is_empty() && start == end {
+                    out.extend_from_slice(&bytes[start..at]);
+                    start = at;
+                }
+                continue;
+            }
+            if length > 0 {
+                continue;
+            }
+            self.held.extend_from_slice(&bytes[start..at]);
+            start = at;
+            let event = self.held.split();
+            if !std::mem::take(&mut self.passing)
+                && let Some(renamed) = rename_event(&event, &self.names)
+            {
+                out.extend_from_slice(&renamed);
+                out.extend_from_slice(&bytes[at..]);
+                return (out.freeze(), true);
+            }
+            out.extend_from_slice(&event);
+        }
+        self.line += bytes.len() - at;
+        self.held.extend_from_slice(&bytes[start..]);
+        if self.passing || self.held.len() > LONGEST_EVENT {
+            self.passing = true;
+            out.extend_from_slice(&self.held.split());
+        }
+        (out.freeze(), false)
+    }
+}
+
+/// The event with the client's name; none if it is not the one that names the model.
+fn rename_event(event: &[u8], names: &Names) -> Option<Vec<u8>> {
+    let (mut name, mut data) = (&b""[..], None);
+    let mut at = 0;
+    while at < event.len() {
+        let length = memchr::memchr2(b'\n', b'\r', &event[at..]).unwrap_or(event.len() - at);
+        let line = &event[at..at + length];
+        if let Some(value) = line.strip_prefix(b"data:") {
+            // No provider splits its JSON over lines.
+            data = data.or(Some(at + length - value.len()..at + length));
+        } else if let Some(value) = line.strip_prefix(b"event:") {
+            name = value.trim_ascii();
+        }
+        at += length + 1;
+    }
+    let data = data?;
+    let json = &event[data.clone()];
+    let mut kind = name;
+    // The data names its event too, and more reliably; what is not JSON names nothing.
+    let _ = each_member(json, 0, |key, value, span| {
+        if key == b"type" && value == Kind::String {
+            kind = inside(json, &span);
+        }
+    });
+    (kind == START).then(|| [&event[..data.start], &names.apply(json), &event[data.end..]].concat())
+}
+
+impl Names {
+    /// The JSON with the client's name in place of the backend's; anything else stays.
+    fn apply(&self, json: &[u8]) -> Vec<u8> {
+        match reply_model(json) {
+            Some(span) if json[span.clone()] == *self.theirs.as_bytes() => {
+                let quoted = quote(&self.asked);
+                let name = &quoted[1..quoted.len() - 1];
+                [&json[..span.start], name, &json[span.end..]].concat()
+            }
+            _ => json.to_vec(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START_EVENT: &str = "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"model\":\"glm-5\",\"content\":[]}}\n\n";
+
+    fn names() -> Names {
+        Names {
+            theirs: "glm-5".into(),
+            asked: "claude-opus-5".into(),
+        }
+    }
+
+    fn pushed(rename: &mut Rename, bytes: &str) -> String {
+        let out = rename.push(Bytes::copy_from_slice(bytes.as_bytes()));
+        String::from_utf8(out.to_vec()).unwrap()
+    }
+
+    /// Covers: case 17
+    #[test]
+    fn the_clients_name_is_put_back_for_every_split() {
+        let data_in_text = "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"data: {\\\"model\\\":\",\"model\":\"glm-5\"}}\nid: data: 5\n\n";
+        let after = "event: x\ndata: {\"model\":\"glm-5\"}\n\n";
+        let streams = [
+            format!("event: ping\ndata: {{}}\n\n{START_EVENT}{after}"),
+            format!("\n\n: message_start\n\n{data_in_text}{after}"),
+            // A ping that speaks of the event is not the event.
+            format!(
+                "event: ping\ndata: {{\"x\":\"message_start\",\"model\":\"no\"}}\n\n{START_EVENT}{after}"
+            ),
+            // The data alone names the event.
+            START_EVENT.replace("event: message_start\n", "") + after,
+        ];
+        for stream in streams {
+            let expected = stream.replacen("glm-5", "claude-opus-5", 1);
+            for end in ["\n", "\r\n", "\r"] {
+                let stream = stream.replace('\n', end);
+                let expected = expected.replace('\n', end);
+                for cut in 0..stream.len() {
+                    let mut rename = Rename::new(Some(names()), true);
+                    let (one, two) = stream.as_bytes().split_at(cut);
+                    let mut out = rename.push(Bytes::copy_from_slice(one)).to_vec();
+                    out.extend(rename.push(Bytes::copy_from_slice(two)));
+                    out.extend(rename.finish());
+                    assert_eq!(String::from_utf8(out).unwrap(), expected, "cut at {cut}");
+                }
+                let mut rename = Rename::new(Some(names()), true);
+                let mut out = Vec::new();
+                for byte in stream.bytes() {
+                    out.extend(rename.push(Bytes::copy_from_slice(&[byte])));
+                }
+                out.extend(rename.finish());
+                assert_eq!(String::from_utf8(out).unwrap(), expected, "by bytes");
+            }
+        }
+    }
+
+    #[test]
+    fn only_the_event_that_is_looked_at_is_held() {
+        let ping = "event: ping\r\ndata: {}\r\n\r\n";
+        let mut rename = Rename::new(Some(names()), true);
+        assert_eq!(pushed(&mut rename, ping), ping);
+        assert!(!rename.holds());
+        assert_eq!(
+            pushed(&mut rename, &ping[..ping.len() - 1]),
+            ping[..ping.len() - 1]
+        );
+        assert!(!rename.holds());
+        assert_eq!(pushed(&mut rename, "\n"), "\n");
+        assert!(!rename.holds());
+        assert_eq!(pushed(&mut rename, &format!("{ping}eve")), ping);
+        assert!(rename.holds());
+        assert_eq!(pushed(&mut rename, "nt: error\n\n"), "event: error\n\n");
+        assert!(!rename.holds());
+    }
+
+    #[test]
+    fn an_event_too_long_to_be_held_passes_and_the_next_is_looked_at() {
+        let long = format!(": {}", "x".repeat(LONGEST_EVENT));
+        let mut rename = Rename::new(Some(names()), true);
+        assert_eq!(pushed(&mut rename, &long), long);
+        assert_eq!(pushed(&mut rename, "y\n"), "y\n");
+        assert_eq!(
+            pushed(&mut rename, &format!("\n{START_EVENT}")),
+            format!("\n{}", START_EVENT.replace("glm-5", "claude-opus-5"))
+        );
+    }
+
+    #[test]
+    fn a_whole_reply_too_long_to_be_held_passes() {
+        let mut rename = Rename::new(Some(names()), false);
+        let half = Bytes::from(vec![b' '; LONGEST_WHOLE / 2]);
+        assert!(rename.push(half.clone()).is_empty());
+        assert!(rename.push(half.clone()).is_empty());
+        assert_eq!(rename.push(half.slice(..1)).len(), LONGEST_WHOLE + 1);
+        assert_eq!(rename.push(half.clone()), half);
+        assert!(rename.finish().is_empty());
+    }
+
+    #[test]
+    fn another_name_passes_unchanged() {
+        let json = br#"{"model":"glm-5-turbo"}"#;
+        assert_eq!(names().apply(json), json);
+        assert_eq!(names().apply(b"not json"), b"not json");
+        assert_eq!(
+            names().apply(br#"{"model":"glm-5"}"#),
+            br#"{"model":"claude-opus-5"}"#
+        );
+    }
+}
