@@ -8,7 +8,7 @@ use crate::gateway::Gateway;
 use crate::headers;
 use crate::reply::{Encoded, LiveParts, ReplyBody};
 use crate::unix_ms;
-use crate::upstream::RequestBody;
+use crate::upstream::{RequestBody, SendError};
 
 impl Gateway {
     /// Passes a request of the dialect that is not about messages, as it is.
@@ -51,7 +51,11 @@ impl Gateway {
             }
             Err(error) => {
                 let cause = &error as &dyn std::error::Error;
-                tracing::warn!(backend = backend.name, error = cause, "no reply");
+                if let SendError::Caller(_) = error {
+                    tracing::info!(backend = backend.name, error = cause, "not sent whole");
+                } else {
+                    tracing::warn!(backend = backend.name, error = cause, "no reply");
+                }
                 tell(&error.fault(), &id, &backend.name)
             }
         }

@@ -164,7 +164,9 @@ impl Gateway {
             .map_err(|error| unreachable(error.into()))?;
         *request.headers_mut() = head;
         let sent = backend.client.send(&backend.name, request, patience).await;
-        self.note_reached(&backend.name, sent.is_ok());
+        if !matches!(sent, Err(SendError::Caller(_))) {
+            self.note_reached(&backend.name, sent.is_ok());
+        }
         sent
     }
 

@@ -1,5 +1,7 @@
 //! The HTTP client side: connections to one backend.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -50,8 +52,8 @@ pub enum SendError {
         /// How long it was waited for.
         waited: Duration,
     },
-    /// The caller's body broke off or was too large.
-    #[error("the request body could not be read")]
+    /// The caller's body broke off, or was not what it said.
+    #[error("the request body broke off")]
     Caller(#[source] BoxError),
 }
 
@@ -109,8 +111,22 @@ impl Client {
         request: Request<RequestBody>,
         first_byte: Duration,
     ) -> Result<Response<Incoming>, SendError> {
+        let caller_broke_off = Arc::new(AtomicBool::new(false));
+        let noted = caller_broke_off.clone();
+        // Noted where it happens: of the errors that come back, only those of HTTP/1 name it as
+        // their cause.
+        let request = request.map(|body| {
+            body.map_err(move |error| {
+                noted.store(true, Ordering::Relaxed);
+                error
+            })
+            .boxed_unsync()
+        });
         match tokio::time::timeout(first_byte, self.inner.request(request)).await {
             Ok(Ok(response)) => Ok(response),
+            Ok(Err(error)) if caller_broke_off.load(Ordering::Relaxed) => {
+                Err(SendError::Caller(error.into()))
+            }
             Ok(Err(error)) => Err(SendError::Unreachable {
                 backend: backend.to_owned(),
                 cause: error.into(),

@@ -1,6 +1,7 @@
 //! Paths of the dialect that are not about messages, and probes of clients.
 
 use http::Method;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::support::{over_upstream, own_error};
 use crate::upstream::whole;
@@ -89,6 +90,47 @@ async fn a_passed_body_is_not_held_to_the_limit_of_messages() {
         seen.answer(&whole("application/json", "", "{}")).await;
     });
     answer.good();
+}
+
+/// The backend is not to blame for what its caller did not send.
+#[tokio::test]
+async fn a_broken_upload_is_the_callers_mistake() {
+    let (upstream, gateway) = over_upstream("", "").await;
+    let address = gateway.url.trim_start_matches("http://");
+    let mut connection = tokio::net::TcpStream::connect(address).await.unwrap();
+    let head = format!(
+        "POST /v1/files HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\
+        transfer-encoding: chunked\r\n\r\n5\r\nhello\r\n"
+    );
+    connection.write_all(head.as_bytes()).await.unwrap();
+    let begun = upstream.begun().await;
+    connection.write_all(b"no length\r\n").await.unwrap();
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+    assert!(answer.contains("\"invalid_request_error\""), "{answer}");
+    assert!(answer.contains("the request body broke off"), "{answer}");
+    drop(begun);
+    let backends = gateway.client.get("/admin/backends").await.good().json();
+    assert_eq!(backends["backends"][0]["healthy"], true);
+}
+
+/// Nor for a caller that leaves.
+#[tokio::test]
+async fn an_upload_whose_caller_leaves_says_nothing_of_the_backend() {
+    let (upstream, gateway) = over_upstream("", "").await;
+    let address = gateway.url.trim_start_matches("http://");
+    let mut connection = tokio::net::TcpStream::connect(address).await.unwrap();
+    let head =
+        format!("POST /v1/files HTTP/1.1\r\nhost: {address}\r\ncontent-length: 100\r\n\r\nhello");
+    connection.write_all(head.as_bytes()).await.unwrap();
+    let mut begun = upstream.begun().await;
+    drop(connection);
+    // The gateway lets go of the backend.
+    let mut rest = Vec::new();
+    let _ = begun.read_to_end(&mut rest).await;
+    let backends = gateway.client.get("/admin/backends").await.good().json();
+    assert_eq!(backends["backends"][0]["healthy"], true);
 }
 
 #[tokio::test]

@@ -54,6 +54,14 @@ impl Upstream {
     }
 }
 
+impl Upstream {
+    /// The next connection, of which nothing was read.
+    pub(crate) async fn begun(&self) -> TcpStream {
+        let accepted = tokio::time::timeout(PATIENCE, self.listener.accept()).await;
+        accepted.expect("a connection in time").unwrap().0
+    }
+}
+
 impl Exchange {
     async fn read(mut connection: TcpStream) -> Self {
         let mut bytes = Vec::new();
