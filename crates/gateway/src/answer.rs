@@ -14,7 +14,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::asked::content_encoding;
 use crate::gateway::Gateway;
 use crate::headers;
-use crate::plan::{Plan, PlannedBlock};
+use crate::plan::Plan;
 use crate::rename::Names;
 use crate::reply::{Encoded, LiveParts, ReplyBody};
 use crate::tap::{Notes, Tap, milliseconds};
@@ -45,7 +45,7 @@ impl Gateway {
             .clone()
             .unwrap_or_else(|| plan.model.clone());
         turn.stream = read.outline.stream;
-        turn.blocks = plan.blocks.iter().map(PlannedBlock::report).collect();
+        turn.keep_blocks(&plan.blocks);
         turn.losses.clone_from(&plan.losses);
         if settings.full_body {
             let sent = String::from_utf8_lossy(&plan.body).into_owned();
@@ -56,7 +56,7 @@ impl Gateway {
             } else {
                 tracing::debug!(turn = turn.id, body = sent, "Request body");
             }
-            turn.sent = Some(sent);
+            turn.keep_sent(&sent);
         }
     }
 
@@ -191,7 +191,7 @@ impl Gateway {
             );
         }
         self.turns.push(turn.clone());
-        self.turns.ended(turn.clone());
+        self.turns.ended(turn);
     }
 }
 

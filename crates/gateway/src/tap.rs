@@ -220,12 +220,7 @@ impl Tap {
             turn.ms.first_thinking = self.seen.thinking;
             turn.ms.first_text = self.seen.text;
             turn.ms.total = Some(total);
-            turn.blocks = notes
-                .plan
-                .blocks
-                .iter()
-                .map(crate::plan::PlannedBlock::report)
-                .collect();
+            turn.keep_blocks(&notes.plan.blocks);
             turn.losses.clone_from(&notes.plan.losses);
             turn.error = error.or_else(|| self.seen.fault.take().map(|fault| fault.message));
             if notes.full_body {
@@ -243,7 +238,7 @@ impl Tap {
                 "Turn ended"
             );
         }
-        notes.turns.ended(notes.turn.clone());
+        notes.turns.ended(&notes.turn);
     }
 }
 

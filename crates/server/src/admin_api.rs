@@ -108,6 +108,10 @@ pub async fn turns_stream(State(house): TheHouse) -> impl IntoResponse {
             };
             match turn {
                 Ok(turn) => {
+                    // A slow reader misses turns that are no longer kept, too.
+                    let Some(turn) = turn.upgrade() else {
+                        continue;
+                    };
                     let turn = turn.lock().clone();
                     let id = turn.id.clone();
                     let event = sse::Event::default().event("turn").id(id).json_data(turn);

@@ -140,6 +140,7 @@ async fn a_turn_is_reported_in_full() {
     let expected = [
         "backend",
         "blocks",
+        "blocks_omitted",
         "client_dialect",
         "end",
         "id",
@@ -190,6 +191,44 @@ async fn a_turn_is_reported_in_full() {
         .map(|name| times[name].as_u64().unwrap());
     assert!(order.is_sorted(), "{times}");
     assert!(turn["usage"]["output"].as_u64().unwrap() > 0, "{turn}");
+}
+
+/// A turn of a long conversation is kept in part, so that a thousand of them have room.
+#[tokio::test]
+async fn of_many_blocks_the_last_are_reported() {
+    let a = Simulator::start("a").await;
+    let gateway = Gateway::over(BINARY, &[("a", &a)], "[thinking]\nunknown = \"drop\"\n").await;
+    let mut body = ask("First.", false);
+    let messages = body["messages"].as_array_mut().unwrap();
+    for at in 0..250 {
+        messages.push(json!({"role": "assistant", "content": [
+            {"type": "thinking", "thinking": format!("{at}"), "signature": "c2ln"},
+            {"type": "text", "text": "Yes."},
+        ]}));
+        messages.push(json!({"role": "user", "content": "Next."}));
+    }
+    gateway.client.post("/v1/messages", &[], &body).await.good();
+    let turn = &gateway.turns().await[0];
+    let blocks = turn["blocks"].as_array().unwrap();
+    assert_eq!(blocks.len(), 200);
+    assert_eq!(turn["blocks_omitted"], 50);
+    assert_eq!(blocks[199]["path"], "messages.499.content.0");
+    assert_eq!(blocks[199]["fate"], "left_out");
+    assert_eq!(turn["losses"][0]["count"], 250);
+}
+
+/// Where contents may be kept, not all of them are.
+#[tokio::test]
+async fn a_long_body_is_kept_in_part() {
+    let a = Simulator::start("a").await;
+    let settings = "[debug_log]\nenabled = true\nfull_body = true\n";
+    let gateway = Gateway::over(BINARY, &[("a", &a)], settings).await;
+    let body = ask(&"x".repeat(3 << 20), false);
+    gateway.client.post("/v1/messages", &[], &body).await.good();
+    let turn = &gateway.turns().await[0];
+    let sent = turn["sent"].as_str().unwrap();
+    assert!(sent.len() < (1 << 20) + 100, "{}", sent.len());
+    assert!(sent.ends_with(" more bytes]"));
 }
 
 #[tokio::test]
