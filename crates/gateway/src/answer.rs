@@ -6,12 +6,13 @@ use std::time::Instant;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use hyper::body::Incoming;
-use throughline_canonical::{Fate, Fault, Loss, Origin};
+use parking_lot::Mutex;
+use throughline_canonical::{Fate, Fault, FaultKind, Loss, Origin};
 use throughline_codec::dialects::anthropic::client_reply;
 use throughline_codec::framing::encoding::{Decoder, Encoding};
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::asked::content_encoding;
+use crate::asked::{Asked, content_encoding};
 use crate::gateway::Gateway;
 use crate::headers;
 use crate::plan::Plan;
@@ -19,12 +20,75 @@ use crate::rename::Names;
 use crate::reply::{Encoded, LiveParts, ReplyBody};
 use crate::tap::{Notes, Tap, milliseconds};
 use crate::turn::{Leg, Planned};
-use crate::turns::SharedTurn;
+use crate::turns::{SharedTurn, Turn};
+use crate::unix_ms;
 
 /// A reply to the client.
 pub type Reply = Response<ReplyBody>;
 
+/// Notes a turn whose client leaves before the reply begins: nobody else would be there to do it.
+pub(crate) struct Unanswered<'a> {
+    gateway: &'a Gateway,
+    turn: &'a SharedTurn,
+    began: Instant,
+}
+
+impl<'a> Unanswered<'a> {
+    /// From here until a status is known.
+    pub(crate) fn new(gateway: &'a Gateway, turn: &'a SharedTurn, began: Instant) -> Self {
+        Self {
+            gateway,
+            turn,
+            began,
+        }
+    }
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        if self.turn.lock().status == 0 {
+            self.gateway
+                .ended_early(self.turn, self.began, 0, "client_gone", None);
+        }
+    }
+}
+
 impl Gateway {
+    /// Takes a place among the requests in progress, before anything of one is kept.
+    pub fn take_place(&self) -> Result<OwnedSemaphorePermit, Fault> {
+        Arc::clone(&self.places).try_acquire_owned().map_err(|_| {
+            let mut fault = Fault::new(
+                FaultKind::Overloaded,
+                "all places are taken; `limits.streams` says how many there are",
+            );
+            fault.retry_after = Some(1);
+            fault
+        })
+    }
+
+    /// A turn that was not begun: the client is told why, and it is noted.
+    pub fn turn_away(&self, asked: &Asked, fault: &Fault) -> Reply {
+        let turn = self.begin(asked);
+        let id = turn.lock().id.clone();
+        let reply = tell(fault, &id, "");
+        self.failed(&turn, asked.began, reply.status().as_u16(), &fault.message);
+        reply
+    }
+
+    /// A new turn, of which nothing is known yet but what was asked.
+    pub(crate) fn begin(&self, asked: &Asked) -> SharedTurn {
+        self.counters.turns.add(1);
+        let now = unix_ms();
+        Arc::new(Mutex::new(Turn {
+            id: self.turns.id(now),
+            time: now,
+            client_dialect: "anthropic",
+            path: asked.path.clone(),
+            lane: "through",
+            ..Turn::default()
+        }))
+    }
+
     /// Notes what is about to happen.
     pub(crate) fn note(&self, leg: &Leg<'_>, planned: &Planned) {
         let Leg {
@@ -176,16 +240,29 @@ impl Gateway {
     /// A turn ended before it began to stream.
     pub(crate) fn failed(&self, turn: &SharedTurn, began: Instant, status: u16, what: &str) {
         self.counters.failed.add(1);
+        self.ended_early(turn, began, status, "failed", Some(what));
+    }
+
+    fn ended_early(
+        &self,
+        turn: &SharedTurn,
+        began: Instant,
+        status: u16,
+        end: &'static str,
+        what: Option<&str>,
+    ) {
         {
             let mut turn = turn.lock();
             turn.status = status;
-            turn.end = "failed";
-            turn.error = Some(what.to_owned());
+            turn.end = end;
+            turn.error = what.map(ToOwned::to_owned);
             turn.ms.total = Some(milliseconds(began));
             tracing::info!(
                 turn = turn.id,
                 backend = turn.backend,
+                model = turn.upstream_model,
                 status,
+                end,
                 total_ms = turn.ms.total,
                 "Turn ended"
             );

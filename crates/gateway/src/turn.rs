@@ -7,8 +7,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use throughline_canonical::{Fault, FaultKind};
 use throughline_codec::dialects::anthropic::outline::Outline;
+use tokio::sync::OwnedSemaphorePermit;
 
-use crate::answer::{Reply, tell};
+use crate::answer::{Reply, Unanswered, tell};
 use crate::asked::{Asked, Read, read};
 use crate::backend::{Auth, Backend, credential_mark};
 use crate::catalog;
@@ -18,7 +19,7 @@ use crate::plan::{Again, Guard, Plan, PlannedBlock, Planner};
 use crate::send::{Back, worth_another};
 use crate::settings::Settings;
 use crate::thinking::memory::{Answer, Question, Target};
-use crate::turns::{SharedTurn, Turn};
+use crate::turns::SharedTurn;
 use crate::unix_ms;
 
 /// A plan for one backend, with the memory's answer it was made from.
@@ -39,24 +40,19 @@ pub(crate) struct Leg<'a> {
 
 impl Gateway {
     /// One turn: from the client's bytes to the provider's.
-    pub async fn turn(&self, asked: Asked, body: Bytes) -> Reply {
+    pub async fn turn(&self, asked: Asked, body: Bytes, place: OwnedSemaphorePermit) -> Reply {
         let settings = self.settings();
-        let now = unix_ms();
-        let id = self.turns.id(now);
         let began = asked.began;
-        let turn = Arc::new(parking_lot::Mutex::new(Turn {
-            id: id.clone(),
-            time: now,
-            client_dialect: "anthropic",
-            path: asked.path.clone(),
-            lane: "through",
-            ..Turn::default()
-        }));
-        self.counters.turns.add(1);
-        match self.go(&settings, asked, body, &turn).await {
+        let turn = self.begin(&asked);
+        let _unanswered = Unanswered::new(self, &turn, began);
+        match self.go(&settings, asked, body, &turn, place).await {
             Ok(reply) => reply,
             Err(fault) => {
-                let reply = tell(&fault, &id, &turn.lock().backend);
+                let (id, backend) = {
+                    let turn = turn.lock();
+                    (turn.id.clone(), turn.backend.clone())
+                };
+                let reply = tell(&fault, &id, &backend);
                 self.failed(&turn, began, reply.status().as_u16(), &fault.message);
                 reply
             }
@@ -69,15 +65,8 @@ impl Gateway {
         asked: Asked,
         body: Bytes,
         turn: &SharedTurn,
+        place: OwnedSemaphorePermit,
     ) -> Result<Reply, Fault> {
-        let permit = Arc::clone(&self.places).try_acquire_owned().map_err(|_| {
-            let mut fault = Fault::new(
-                FaultKind::Overloaded,
-                "all places are taken; `limits.streams` says how many there are",
-            );
-            fault.retry_after = Some(1);
-            fault
-        })?;
         let read = read(settings, asked, body)?;
         let model = read.outline.model.as_ref().map(|model| model.name.as_str());
         let chosen =
@@ -99,7 +88,7 @@ impl Gateway {
             let last = at + 1 == chain.len();
             match self.send(&leg, planned).await {
                 Ok((Back::Good(response), planned)) => {
-                    return Ok(self.good(&leg, planned, response, permit));
+                    return Ok(self.good(&leg, planned, response, place));
                 }
                 Ok((Back::Refused(error), planned)) => {
                     if last || !worth_another(error.status()) {

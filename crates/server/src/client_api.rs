@@ -11,7 +11,7 @@ use http::{Method, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use throughline_canonical::{Fault, FaultKind};
 use throughline_gateway::answer::{Reply, tell};
-use throughline_gateway::headers::BACKEND;
+use throughline_gateway::headers::{BACKEND, TURN};
 use throughline_gateway::{Asked, unix_ms};
 
 use crate::wiring::House;
@@ -53,6 +53,15 @@ pub async fn any(State(house): State<Arc<House>>, request: Request) -> Response 
         let body = body.map_err(Into::into).boxed_unsync();
         return reply(house.gateway.pass(asked, body).await);
     }
+    // A place comes first: without one, nothing of the body is kept.
+    let place = match house.gateway.take_place() {
+        Ok(place) => place,
+        Err(fault) => {
+            let told = house.gateway.turn_away(&asked, &fault);
+            throw_away(body).await;
+            return reply(told);
+        }
+    };
     let body = match whole(body, house.gateway.settings().limits.body).await {
         Ok(body) => body,
         Err(fault) => return refuse(&house, &fault),
@@ -60,7 +69,7 @@ pub async fn any(State(house): State<Arc<House>>, request: Request) -> Response 
     if asked.path == "/v1/plan" {
         return plan(&house, asked, body);
     }
-    reply(house.gateway.turn(asked, body).await)
+    reply(house.gateway.turn(asked, body, place).await)
 }
 
 /// `/b/{backend}/v1/...` pins a request to a backend.
@@ -86,7 +95,11 @@ fn plan(house: &House, mut asked: Asked, body: Bytes) -> Response {
         return refuse(house, &Fault::invalid(what));
     }
     match house.gateway.report(asked, body) {
-        Ok(report) => axum::Json(report).into_response(),
+        Ok(report) => {
+            let id = house.gateway.turns.id(unix_ms());
+            let backend = report["backend"].as_str().unwrap_or_default().to_owned();
+            ([(TURN, id), (BACKEND, backend)], axum::Json(report)).into_response()
+        }
         Err(fault) => refuse(house, &fault),
     }
 }

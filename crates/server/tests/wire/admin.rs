@@ -231,6 +231,39 @@ async fn a_long_body_is_kept_in_part() {
     assert!(sent.ends_with(" more bytes]"));
 }
 
+/// Nobody else would tell of it.
+#[tokio::test]
+async fn a_client_that_leaves_before_the_reply_leaves_a_turn() {
+    let (upstream, gateway) = over_upstream("", "").await;
+    let headers = [("content-type", "application/json")];
+    let body = ask("Hello.", true).to_string();
+    let asked = gateway
+        .client
+        .open(Method::POST, "/v1/messages", &headers, body);
+    let exchange = tokio::select! {
+        _ = asked => unreachable!("nobody answers"),
+        exchange = upstream.next() => exchange,
+    };
+    exchange.closed().await;
+    crate::support::until("the turn is there", async || {
+        !gateway.turns().await.is_empty()
+    })
+    .await;
+    let turn = &gateway.turns().await[0];
+    assert_eq!(turn["end"], "client_gone");
+    assert_eq!(turn["backend"], "a");
+    assert_eq!(turn["status"], 0);
+    assert!(turn["ms"]["total"].is_u64());
+    let log = gateway.log();
+    let line = log.lines().find(|line| line.contains("Turn ended"));
+    assert!(
+        line.is_some_and(|line| line.contains("client_gone")),
+        "{log}"
+    );
+    let backends = gateway.client.get("/admin/backends").await.json();
+    assert_eq!(backends["backends"][0]["healthy"], true);
+}
+
 #[tokio::test]
 async fn turns_are_paged() {
     let url =

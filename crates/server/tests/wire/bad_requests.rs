@@ -236,14 +236,13 @@ async fn a_body_that_breaks_off_is_forgotten() {
         "POST /v1/messages HTTP/1.1\r\nhost: {address}\r\ncontent-length: 1000\r\n\r\n{{\"model\""
     );
     connection.write_all(head.as_bytes()).await.unwrap();
-    // A body still on its way takes no place.
-    let client = &served.gateway.client;
-    client
-        .post("/v1/messages", &[], &ask("Hello.", false))
-        .await
-        .good();
+    // A body on its way has its place, since it takes memory from its first byte on.
+    crate::support::until_metric(&served.gateway, "throughline_streams_active", 1).await;
     drop(connection);
-    client
+    crate::support::until_metric(&served.gateway, "throughline_streams_active", 0).await;
+    served
+        .gateway
+        .client
         .post("/v1/messages", &[], &ask("Hello.", false))
         .await
         .good();

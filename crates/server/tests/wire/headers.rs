@@ -124,6 +124,14 @@ async fn every_reply_names_its_turn_and_its_backend() {
         .await
         .good();
     let models = client.get("/v1/models").await.good();
+    let plan = client
+        .post("/v1/plan", &[], &ask("Hello.", false))
+        .await
+        .good();
+    let elsewhere = client
+        .post("/v1/plan?backend=gone", &[], &ask("Hello.", false))
+        .await
+        .good();
     let pinned = [("x-throughline-backend", "gone")];
     let gone = client
         .post("/v1/messages", &pinned, &ask("Hello.", false))
@@ -135,6 +143,8 @@ async fn every_reply_names_its_turn_and_its_backend() {
     for (answer, backend) in [
         (&good, "a"),
         (&models, "a"),
+        (&plan, "a"),
+        (&elsewhere, "gone"),
         (&gone, "gone"),
         (&gone_models, "gone"),
     ] {

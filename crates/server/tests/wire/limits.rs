@@ -1,5 +1,7 @@
 //! How many at a time, and that every place is given back.
 
+use tokio::io::AsyncWriteExt;
+
 use crate::support::{
     STREAM, ask, metric, open_stream, over_upstream, own_error, read_exactly, read_to_end,
     until_metric,
@@ -29,6 +31,34 @@ async fn a_request_too_many_is_told_to_come_back() {
     exchange.write(STREAM).await;
     exchange.close().await;
     assert_eq!(read_to_end(&mut streamed).await.0, STREAM.as_bytes());
+    until_metric(&gateway, ACTIVE, 0).await;
+    drop(open_stream(&upstream, &gateway.client).await);
+}
+
+/// A request without a place is not read into memory, but its sender is told all the same.
+#[tokio::test]
+async fn a_place_comes_before_the_body() {
+    let (upstream, gateway) = over_upstream(ONE, "").await;
+    let address = gateway.url.trim_start_matches("http://");
+    let mut slow = tokio::net::TcpStream::connect(address).await.unwrap();
+    let head =
+        format!("POST /v1/messages HTTP/1.1\r\nhost: {address}\r\ncontent-length: 1000\r\n\r\n{{");
+    slow.write_all(head.as_bytes()).await.unwrap();
+    until_metric(&gateway, ACTIVE, 1).await;
+    for path in ["/v1/messages", "/v1/messages/count_tokens", "/v1/plan"] {
+        let answer = gateway
+            .client
+            .post(path, &[], &ask(&"x".repeat(1 << 20), false))
+            .await;
+        own_error(&answer, 529, "overloaded_error");
+        let turn = &gateway.turns().await[0];
+        assert_eq!(turn["id"], answer.header("x-throughline-turn"));
+        assert_eq!(
+            (&turn["status"], &turn["path"]),
+            (&529.into(), &path.into())
+        );
+    }
+    drop(slow);
     until_metric(&gateway, ACTIVE, 0).await;
     drop(open_stream(&upstream, &gateway.client).await);
 }
