@@ -9,7 +9,8 @@ use hyper::body::Incoming;
 use parking_lot::Mutex;
 use throughline_canonical::{Fate, Fault, FaultKind, Loss, Origin};
 use throughline_codec::dialects::anthropic::client_reply;
-use throughline_codec::framing::encoding::{Decoder, Encoding};
+use throughline_codec::dialects::anthropic::refusal::error_kind;
+use throughline_codec::framing::encoding::{Decoder, Encoding, unpack};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::asked::{Asked, content_encoding};
@@ -22,6 +23,9 @@ use crate::tap::{Notes, Tap, milliseconds};
 use crate::turn::{Leg, Planned};
 use crate::turns::{SharedTurn, Turn};
 use crate::unix_ms;
+
+/// The longest error that is read for its kind.
+const LONGEST_ERROR: usize = 1 << 20;
 
 /// A reply to the client.
 pub type Reply = Response<ReplyBody>;
@@ -128,13 +132,21 @@ impl Gateway {
     pub(crate) fn refused(&self, leg: &Leg<'_>, error: Response<Bytes>, plan: &Plan) -> Reply {
         let (head, body) = error.into_parts();
         let status = head.status.as_u16();
+        // Its kind, but not its message: that may quote what was sent.
+        let kind = content_encoding(&head.headers)
+            .and_then(|encoding| unpack(encoding, &body, LONGEST_ERROR).ok())
+            .and_then(|text| error_kind(&text));
         let mut reply = Response::new(ReplyBody::whole(body));
         *reply.status_mut() = head.status;
         *reply.headers_mut() = headers::client(&head.headers);
         let id = leg.turn.lock().id.clone();
         mark(reply.headers_mut(), &id, &leg.backend.name, &plan.losses);
-        let what = "the backend refused the request";
-        self.failed(leg.turn, leg.read.asked.began, status, what);
+        let mut what = format!("the backend refused the request: {status}");
+        if let Some(kind) = kind {
+            what.push(' ');
+            what.push_str(&kind);
+        }
+        self.failed(leg.turn, leg.read.asked.began, status, &what);
         reply
     }
 

@@ -264,6 +264,31 @@ async fn a_client_that_leaves_before_the_reply_leaves_a_turn() {
     assert_eq!(backends["backends"][0]["healthy"], true);
 }
 
+/// What a provider says of a refusal may quote the request; the kind of it does not.
+#[tokio::test]
+async fn a_refused_turn_tells_what_kind_of_refusal_it_was() {
+    let refusal = r#"{"type":"error","error":{"type":"rate_limit_error","message":"secret"}}"#;
+    let head = format!("HTTP/1.1 429 No\r\ncontent-length: {}\r\n", refusal.len());
+    let (upstream, gateway) = over_upstream("", "").await;
+    for (answer, error) in [
+        (
+            format!("{head}connection: close\r\n\r\n{refusal}"),
+            "the backend refused the request: 429 rate_limit_error",
+        ),
+        (
+            "HTTP/1.1 500 No\r\ncontent-length: 4\r\nconnection: close\r\n\r\noops".to_owned(),
+            "the backend refused the request: 500",
+        ),
+    ] {
+        let body = ask("Hello.", false);
+        let client = &gateway.client;
+        crate::support::exchange(&upstream, client, &body, answer.as_bytes()).await;
+        let turn = &gateway.turns().await[0];
+        assert_eq!(turn["error"], error);
+        assert_eq!(turn["end"], "failed");
+    }
+}
+
 #[tokio::test]
 async fn turns_are_paged() {
     let url =
