@@ -82,11 +82,11 @@ fn routes(house: Arc<House>) -> Router {
 
 /// Turns away what was not meant for this server.
 async fn guard(State(house): State<Arc<House>>, request: Request, next: Next) -> Response {
-    if !house.hosts.meant(request.uri(), request.headers()) {
+    if !house.meant(request.uri(), request.headers()) {
         let hint = "this server does not answer to that Host; add it to `allowed_hosts`\n";
         return (StatusCode::MISDIRECTED_REQUEST, hint).into_response();
     }
-    if request.uri().path().starts_with("/admin/") && house.hosts.foreign_page(request.headers()) {
+    if request.uri().path().starts_with("/admin/") && house.foreign_page(request.headers()) {
         return (
             StatusCode::FORBIDDEN,
             "pages from elsewhere may not do this\n",

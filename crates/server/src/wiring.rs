@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use http::{HeaderMap, Uri};
+use parking_lot::{Mutex, RwLock};
 use throughline_backends::sqlite::SqliteStore;
 use throughline_gateway::Gateway;
 use throughline_gateway::backend::{self, Backend};
@@ -29,8 +30,10 @@ const SIMULATED_SPEED: u32 = 80;
 pub struct House {
     /// The gateway.
     pub gateway: Arc<Gateway>,
-    /// The names it answers to.
-    pub hosts: Hosts,
+    hosts: RwLock<Hosts>,
+    /// The configuration it was built with.
+    built_with: Config,
+    listen: SocketAddr,
     /// Becomes true when the server stops, so that those who only watch let go of it.
     pub stopping: watch::Sender<bool>,
     simulators: Mutex<HashMap<String, String>>,
@@ -90,7 +93,9 @@ impl House {
         tokio::spawn(changes.clone().write_to(Arc::new(store)));
         Ok(Self {
             gateway: Arc::new(Gateway::new(settings, snapshot, changes)),
-            hosts: Hosts::new(listen, &config.allowed_hosts),
+            hosts: RwLock::new(Hosts::new(listen, &config.allowed_hosts)),
+            built_with: config.clone(),
+            listen,
             stopping: watch::Sender::new(false),
             simulators,
             _lock: lock,
@@ -101,8 +106,42 @@ impl House {
     pub async fn configure(&self, config: &Config) -> Result<(), BuildError> {
         self.gateway
             .configure(settings(config, &self.simulators).await?);
+        *self.hosts.write() = Hosts::new(self.listen, &config.allowed_hosts);
+        let fixed = fixed_keys(&self.built_with, config);
+        if !fixed.is_empty() {
+            tracing::warn!(
+                "these settings have changed, and stay as they were until a restart: {}",
+                fixed.join(", ")
+            );
+        }
         Ok(())
     }
+
+    /// Whether a request was meant for this server.
+    pub fn meant(&self, uri: &Uri, headers: &HeaderMap) -> bool {
+        self.hosts.read().meant(uri, headers)
+    }
+
+    /// Whether a request comes from a page that has no business here.
+    pub fn foreign_page(&self, headers: &HeaderMap) -> bool {
+        self.hosts.read().foreign_page(headers)
+    }
+}
+
+/// The settings that differ and that a running server cannot change.
+fn fixed_keys(before: &Config, after: &Config) -> Vec<&'static str> {
+    [
+        ("listen", before.listen != after.listen),
+        ("data_dir", before.data_dir != after.data_dir),
+        ("log", before.log != after.log),
+        (
+            "limits.streams",
+            before.limits.streams != after.limits.streams,
+        ),
+    ]
+    .into_iter()
+    .filter_map(|(key, differs)| differs.then_some(key))
+    .collect()
 }
 
 fn take_data_dir(path: &Path) -> Result<File, BuildError> {

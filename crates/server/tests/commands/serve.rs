@@ -110,6 +110,36 @@ async fn a_data_directory_that_cannot_be_is_told() {
 }
 
 #[tokio::test]
+async fn a_new_address_or_directory_needs_a_restart() {
+    let folder = configured("listen = \"127.0.0.1:0\"\ndata_dir = \"data\"\n");
+    let gateway = start(folder.path(), &["serve"], &[]).await;
+    let changed = "listen = \"127.0.0.1:1\"\ndata_dir = \"other\"\n\
+        [[backend]]\nname = \"new\"\ndialect = \"simulator\"\n";
+    std::fs::write(folder.path().join("throughline.toml"), changed).unwrap();
+    let id = gateway.child.id().unwrap().to_string();
+    let kill = tokio::process::Command::new("kill")
+        .args(["-HUP", &id])
+        .status();
+    assert!(kill.await.unwrap().success());
+    let mut active = String::new();
+    for _ in 0..500 {
+        let backends = gateway.client.get("/admin/backends").await.good().json();
+        active = backends["active"].as_str().unwrap().to_owned();
+        if active == "new" {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    assert_eq!(active, "new");
+    let (_, told) = gateway.stop().await;
+    let line = told.lines().find(|line| line.contains("until a restart"));
+    assert!(
+        line.is_some_and(|line| line.ends_with(": listen, data_dir")),
+        "{told}"
+    );
+}
+
+#[tokio::test]
 async fn logs_are_json_where_that_is_asked_for() {
     let folder = configured("log = { level = \"debug\", format = \"json\" }\n");
     let gateway = start(folder.path(), &ANYWHERE, &[]).await;

@@ -1,5 +1,6 @@
 //! `SIGHUP`: a new configuration without a restart, and without harm if it is wrong.
 
+use http::Method;
 use throughline_testkit::{Gateway, Simulator};
 
 use crate::support::{BINARY, STREAM, ask, backend, open_stream, read_exactly, read_to_end, until};
@@ -60,6 +61,53 @@ async fn a_broken_file_leaves_the_old_configuration() {
             .post("/v1/messages", &[], &ask("Hello.", false))
             .await
             .good();
+    }
+}
+
+#[tokio::test]
+async fn new_names_are_answered_to_without_a_restart() {
+    let a = Simulator::start("a").await;
+    let config = backend("a", &a.url, "");
+    let gateway = Gateway::start(BINARY, &format!("allowed_hosts = [\"old.lan\"]\n{config}")).await;
+    let status = async |host: &str| {
+        let headers = [("host", host)];
+        let answer = gateway.client.send(Method::GET, "/healthz", &headers, "");
+        answer.await.status
+    };
+    assert_eq!(
+        (status("old.lan").await, status("new.lan").await),
+        (200, 421)
+    );
+    gateway.configure(&format!("allowed_hosts = [\"new.lan\"]\n{config}"));
+    gateway.signal("HUP").await;
+    until("the new name is answered", async || {
+        status("new.lan").await == 200
+    })
+    .await;
+    assert_eq!(status("old.lan").await, 421);
+    assert!(!gateway.log().contains("until a restart"));
+}
+
+#[tokio::test]
+async fn what_needs_a_restart_is_told() {
+    let a = Simulator::start("a").await;
+    let config = backend("a", &a.url, "");
+    let gateway = Gateway::start(BINARY, &config).await;
+    let changed = format!("log = {{ level = \"debug\" }}\n[limits]\nstreams = 7\n{config}");
+    for (times, config) in [(1, &changed), (2, &changed), (2, &config)] {
+        let before = gateway.log().matches("configuration read again").count();
+        gateway.configure(config);
+        gateway.signal("HUP").await;
+        until("it is read", async || {
+            gateway.log().matches("configuration read again").count() > before
+        })
+        .await;
+        let log = gateway.log();
+        let told = log.lines().filter(|line| line.contains("until a restart"));
+        let told: Vec<&str> = told.collect();
+        assert_eq!(told.len(), times, "{log}");
+        assert!(told[0].contains("WARN"), "{}", told[0]);
+        assert!(told[0].ends_with(": log, limits.streams"), "{}", told[0]);
     }
 }
 
