@@ -60,6 +60,42 @@ pub fn load(explicit: Option<&Path>, overrides: Overrides) -> Result<Config, Fai
         .map_err(|mistakes| Failure::Usage(mistakes.to_string()))
 }
 
+/// Where a gateway of this configuration listens, and whether the configuration has mistakes. For
+/// the address alone the rest need not hold: a key's variable is mostly set where the gateway runs,
+/// not where it is asked.
+pub fn listen(explicit: Option<&Path>) -> Result<(String, bool), Failure> {
+    match load(explicit, Overrides::default()) {
+        Ok(config) => Ok((config.listen, false)),
+        Err(mistakes) => match only_listen(explicit) {
+            Some(listen) => Ok((listen, true)),
+            None => Err(mistakes),
+        },
+    }
+}
+
+/// The `listen` of a configuration with mistakes elsewhere; none if it is a mistake itself.
+fn only_listen(explicit: Option<&Path>) -> Option<String> {
+    let path = config::locate(explicit, std::env::vars()).ok()?;
+    let mut source = match path {
+        Some(path) => Source::load(&path).ok()?,
+        None => Source {
+            name: String::new(),
+            text: String::new(),
+        },
+    };
+    let written: toml_edit::DocumentMut = source.text.parse().ok()?;
+    let mut alone = toml_edit::DocumentMut::new();
+    if let Some(listen) = written.get("listen") {
+        alone.insert("listen", listen.clone());
+    }
+    // Its default may be a mistake as well: not every environment has a home.
+    alone.insert("data_dir", toml_edit::value("."));
+    source.text = alone.to_string();
+    let variable = std::env::vars().filter(|(name, _)| name == "THROUGHLINE_LISTEN");
+    let config = config::read(Some(&source), variable, Overrides::default()).ok()?;
+    Some(config.listen)
+}
+
 /// A message for people.
 pub fn say(text: &str) {
     // Nobody reading is no error.

@@ -6,11 +6,10 @@ use bytes::Bytes;
 use http::{Method, Request};
 use http_body_util::BodyExt;
 use serde_json::Value;
-use throughline_gateway::upstream::{Client, whole};
+use throughline_gateway::upstream::{Client, SendError, whole};
 
-use super::{Failure, load, print};
+use super::{Failure, listen, print};
 use crate::cli::Remote;
-use crate::config::Overrides;
 
 const WAIT: Duration = Duration::from_secs(10);
 
@@ -110,7 +109,7 @@ pub async fn turns(remote: &Remote, limit: usize) -> Result<(), Failure> {
                 text(&turn["end"]),
                 text(&turn["ms"]["first_byte"]),
                 text(&turn["ms"]["total"]),
-                list(&turn["blocks"]).count().to_string(),
+                blocks(turn).to_string(),
                 losses.join(" "),
             ]
         });
@@ -125,6 +124,11 @@ pub async fn turns(remote: &Remote, limit: usize) -> Result<(), Failure> {
     Ok(())
 }
 
+/// How many thinking blocks a turn had, shown or not.
+fn blocks(turn: &Value) -> u64 {
+    list(&turn["blocks"]).count() as u64 + turn["blocks_omitted"].as_u64().unwrap_or_default()
+}
+
 /// Asks the gateway's own side, and reads its JSON.
 pub async fn ask(
     remote: &Remote,
@@ -132,12 +136,12 @@ pub async fn ask(
     path: &str,
     body: Option<Value>,
 ) -> Result<Value, Failure> {
-    let base = match &remote.url {
-        Some(url) => url.trim_end_matches('/').to_owned(),
-        None => format!(
-            "http://{}",
-            load(remote.config.as_deref(), Overrides::default())?.listen
-        ),
+    let (base, mistaken) = match &remote.url {
+        Some(url) => (url.trim_end_matches('/').to_owned(), false),
+        None => {
+            let (listen, mistaken) = listen(remote.config.as_deref())?;
+            (format!("http://{listen}"), mistaken)
+        }
     };
     let failed = |what: String| {
         Failure::Failed(format!("{what}; is `throughline serve` running at {base}?"))
@@ -153,7 +157,15 @@ pub async fn ask(
     let response = Client::new(Duration::from_secs(3))
         .send("gateway", request, WAIT)
         .await
-        .map_err(|error| failed(error.fault().message))?;
+        .map_err(|error| {
+            let why = why(&error);
+            let mut what =
+                format!("cannot reach a gateway at {base}: {why}; is `throughline serve` running?");
+            if mistaken {
+                what.push_str(" The configuration has mistakes; `throughline doctor` names them.");
+            }
+            Failure::Failed(what)
+        })?;
     let status = response.status();
     let body = tokio::time::timeout(WAIT, response.into_body().collect())
         .await
@@ -166,6 +178,21 @@ pub async fn ask(
         return Err(Failure::Failed(text(&answer["error"]["message"])));
     }
     Ok(answer)
+}
+
+/// Why there was no answer, in the system's words without its numbers.
+fn why(error: &SendError) -> String {
+    if let SendError::TimedOut { waited, .. } = error {
+        return format!("no answer within {} s", waited.as_secs());
+    }
+    let mut inner: &dyn std::error::Error = error;
+    while let Some(source) = inner.source() {
+        inner = source;
+    }
+    match inner.downcast_ref::<std::io::Error>() {
+        Some(error) if error.raw_os_error().is_some() => error.kind().to_string(),
+        _ => inner.to_string(),
+    }
 }
 
 /// A value as it may stand in a query.

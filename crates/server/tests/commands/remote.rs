@@ -139,6 +139,44 @@ async fn the_address_comes_from_where_it_is_configured() {
     );
 }
 
+/// Whoever asks need not be able to serve.
+#[tokio::test]
+async fn the_address_is_found_in_a_configuration_with_mistakes_elsewhere() {
+    let served = served().await;
+    let listen = served.gateway.url.trim_start_matches("http://");
+    let backend = "[[backend]]\nname = \"a\"\ndialect = \"anthropic\"\nbase_url = \"http://127.0.0.1:1\"\napi_key_env = \"NOT_SET_HERE\"\n";
+    let asked = ["switch", "a"];
+    let by_file = configured(&format!("listen = \"{listen}\"\n{backend}"));
+    run(by_file.path(), &["serve"], &[])
+        .await
+        .bad(2, &["NOT_SET_HERE"]);
+    run(by_file.path(), &asked, &[]).await.good();
+    // The variable wins, as it does for `serve`.
+    let wrong = configured(&format!("listen = \"127.0.0.1:1\"\n{backend}"));
+    let variable = [("THROUGHLINE_LISTEN", listen)];
+    run(wrong.path(), &asked, &variable).await.good();
+    run(wrong.path(), &asked, &[])
+        .await
+        .bad(1, &["http://127.0.0.1:1:", "throughline doctor"]);
+    run(
+        configured(backend).path(),
+        &asked,
+        &[("THROUGHLINE_LISTEN", listen)],
+    )
+    .await
+    .good();
+    // Where the address itself cannot be found, the mistakes are told.
+    for broken in [format!("listen = 5\n{backend}"), "listen = = 5".to_owned()] {
+        run(configured(&broken).path(), &asked, &[])
+            .await
+            .bad(2, &["throughline.toml:1:"]);
+    }
+    let missing = [&asked[..], &["--config", "nowhere.toml"]].concat();
+    run(folder().path(), &missing, &[])
+        .await
+        .bad(2, &["nowhere.toml"]);
+}
+
 #[tokio::test]
 async fn without_a_gateway_they_say_so() {
     let nobody = "http://127.0.0.1:1";
@@ -147,7 +185,10 @@ async fn without_a_gateway_they_say_so() {
             let arguments = [command, &["--url", nobody], json].concat();
             run(folder().path(), &arguments, &[])
                 .await
-                .bad(1, &["is `throughline serve` running at", nobody]);
+                .bad(
+                    1,
+                    &["cannot reach a gateway at http://127.0.0.1:1: connection refused; is `throughline serve` running?"],
+                );
         }
     }
 }
