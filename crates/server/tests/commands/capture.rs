@@ -188,7 +188,7 @@ async fn without_contents_it_says_what_to_set() {
     }
     let nobody = ["capture", "--out", "a", "--url", "http://127.0.0.1:1"];
     let told = run(folder().path(), &nobody, &[]).await;
-    told.bad(1, &["is `throughline serve` running at"]);
+    told.bad(1, &["is `throughline serve` running?"]);
 }
 
 #[tokio::test]
