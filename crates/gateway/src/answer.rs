@@ -233,7 +233,7 @@ impl Gateway {
         };
         let body = ReplyBody::from(LiveParts {
             upstream,
-            tap: Some(Tap::new(notes, events, None)),
+            tap: Some(Tap::new(notes, events)),
             events,
             encoding,
             names,

@@ -9,7 +9,6 @@ use throughline_canonical::{
     BlockStart, Delta, EndReason, Event, Fate, Fault, Origin, Reason, Transformation,
 };
 use throughline_codec::dialects::anthropic::upstream_reply::ReplyReader;
-use throughline_codec::framing::encoding::Decoder;
 
 use crate::counters::Counters;
 use crate::plan::Plan;
@@ -59,7 +58,6 @@ pub struct Notes {
 #[derive(Debug)]
 pub struct Tap {
     reader: ReplyReader,
-    decoder: Option<Decoder>,
     capture: Capture,
     notes: Notes,
     seen: Seen,
@@ -82,7 +80,7 @@ struct Seen {
 
 impl Tap {
     /// A tap on a stream of events, or on a whole reply.
-    pub fn new(notes: Notes, events: bool, decoder: Option<Decoder>) -> Self {
+    pub fn new(notes: Notes, events: bool) -> Self {
         let preview = if notes.full_body { 48 } else { 0 };
         Self {
             reader: if events {
@@ -90,7 +88,6 @@ impl Tap {
             } else {
                 ReplyReader::whole(LONGEST)
             },
-            decoder,
             capture: Capture::new(notes.plan.prefix, preview),
             notes,
             seen: Seen::default(),
@@ -121,20 +118,6 @@ impl Tap {
 
     /// Takes the next bytes of the reply.
     pub fn push(&mut self, bytes: &[u8]) {
-        let unpacked;
-        let bytes = match &mut self.decoder {
-            None => bytes,
-            Some(decoder) => match decoder.push(bytes) {
-                Ok(plain) => {
-                    unpacked = plain;
-                    &unpacked
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "a compressed reply could not be read, its thinking is not remembered");
-                    return;
-                }
-            },
-        };
         if self.notes.full_body {
             let room = KEPT.saturating_sub(self.seen.received.len());
             self.seen

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{Method, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use throughline_canonical::{Fault, FaultKind};
@@ -16,6 +16,8 @@ use throughline_gateway::{Asked, unix_ms};
 
 use crate::wiring::House;
 
+/// How long a sender may pause within a body.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// How much of a body that is too large is read to its end.
 const MOST_THROWN_AWAY: usize = 256 << 20;
 /// How long that may take.
@@ -105,20 +107,38 @@ fn plan(house: &House, mut asked: Asked, body: Bytes) -> Response {
 }
 
 async fn whole(mut body: Body, limit: usize) -> Result<Bytes, Fault> {
-    match Limited::new(&mut body, limit).collect().await {
-        Ok(body) => Ok(body.to_bytes()),
-        Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => {
-            throw_away(body).await;
-            Err(Fault::new(
-                FaultKind::TooLarge,
-                format!(
-                    "the request body is larger than {limit} bytes; `limits.body` sets the limit"
-                ),
-            ))
+    let mut limited = Limited::new(&mut body, limit);
+    let mut all = BytesMut::new();
+    loop {
+        // A place is taken while the body comes; a sender that stops sending must not keep it.
+        let Ok(frame) = tokio::time::timeout(LONGEST_PAUSE, limited.frame()).await else {
+            return Err(Fault::invalid(format!(
+                "the rest of the request body did not come within {} s",
+                LONGEST_PAUSE.as_secs()
+            )));
+        };
+        match frame {
+            None => return Ok(all.freeze()),
+            Some(Ok(frame)) => {
+                if let Ok(data) = frame.into_data() {
+                    all.extend_from_slice(&data);
+                }
+            }
+            Some(Err(error)) if error.downcast_ref::<LengthLimitError>().is_some() => {
+                throw_away(body).await;
+                return Err(Fault::new(
+                    FaultKind::TooLarge,
+                    format!(
+                        "the request body is larger than {limit} bytes; `limits.body` sets the limit"
+                    ),
+                ));
+            }
+            Some(Err(error)) => {
+                return Err(Fault::invalid(format!(
+                    "the request body broke off: {error}"
+                )));
+            }
         }
-        Err(error) => Err(Fault::invalid(format!(
-            "the request body broke off: {error}"
-        ))),
     }
 }
 
