@@ -7,7 +7,9 @@
 //! - [`json`]: reading and editing JSON in place, so that what we do not touch stays byte for byte;
 //! - [`framing`]: cutting a stream of bytes into events;
 //! - [`dialects`]: one folder for each wire dialect.
+//! - [`text`]: reasoning and tool calls in the raw text of open models.
 
 pub mod dialects;
 pub mod framing;
 pub mod json;
+pub mod text;
