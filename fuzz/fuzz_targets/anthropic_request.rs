@@ -66,12 +66,12 @@ fn with_settings(body: &[u8], outline: &Outline, edit: &ThinkingEdit, drop_bound
     assert_eq!(roles(&after), roles(outline));
 
     let mut edits = Edits::default();
-    set_model(&mut edits, outline, "an \"other\" \u{1F9E0}\n");
+    set_model(&mut edits, body, outline, "an \"other\" \u{1F9E0}\n");
     let after = again(&edits.apply(body));
     assert!(
         after
             .model
-            .is_none_or(|model| model.name == "an \"other\" \u{1F9E0}\n")
+            .is_some_and(|model| model.name == "an \"other\" \u{1F9E0}\n")
     );
 
     if outline.effort.is_none() && outline.thinking.is_some() {

@@ -2,6 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 use throughline_codec::dialects::anthropic::rewrite::reply_model;
+use throughline_codec::framing::sse::Framer;
 use throughline_codec::json::{Kind, each_member, inside, quote};
 
 /// An event that may name the model is held back at most so long.
@@ -40,13 +41,8 @@ pub(crate) enum Rename {
 #[derive(Debug)]
 pub(crate) struct InStream {
     names: Names,
+    framer: Framer,
     held: BytesMut,
-    /// Bytes of the current line so far.
-    line: usize,
-    /// The last byte was a carriage return, so a line feed now belongs to the same line end.
-    after_return: bool,
-    /// The event was too long to be looked at; the rest of it passes.
-    passing: bool,
 }
 
 impl Rename {
@@ -56,10 +52,8 @@ impl Rename {
             None => Self::No,
             Some(names) if events => Self::InStream(InStream {
                 names,
+                framer: Framer::new(LONGEST_EVENT),
                 held: BytesMut::new(),
-                line: 0,
-                after_return: false,
-                passing: false,
             }),
             Some(names) => Self::InWhole {
                 names,
@@ -114,42 +108,24 @@ impl Rename {
 impl InStream {
     /// What may go on, and whether there is nothing more to look for.
     fn push(&mut self, bytes: &[u8]) -> (Bytes, bool) {
+        let mut ends = Vec::new();
+        self.framer.push(bytes, |_, end| ends.push(end));
         let mut out = BytesMut::new();
-        let (mut start, mut at) = (0, 0);
-        for end in memchr::memchr2_iter(b'\n', b'\r', bytes) {
-            let length = self.line + (end - at);
-            let feed_of_pair = self.after_return && bytes[end] == b'\n' && length == 0;
-            self.after_return = bytes[end] == b'\r';
-            at = end + 1;
-            self.line = 0;
-            if feed_of_pair {
-                // The second half of a line end, which may have ended an event: then it belongs to
-                // that one, and there is nothing to hold it for.
-                if self.held.is_empty() && start == end {
-                    out.extend_from_slice(&bytes[start..at]);
-                    start = at;
-                }
-                continue;
-            }
-            if length > 0 {
-                continue;
-            }
-            self.held.extend_from_slice(&bytes[start..at]);
-            start = at;
+        let mut from = 0;
+        for end in ends {
+            self.held.extend_from_slice(&bytes[from..end]);
+            from = end;
             let event = self.held.split();
-            if !std::mem::take(&mut self.passing)
-                && let Some(renamed) = rename_event(&event, &self.names)
-            {
+            if let Some(renamed) = rename_event(&event, &self.names) {
                 out.extend_from_slice(&renamed);
-                out.extend_from_slice(&bytes[at..]);
+                out.extend_from_slice(&bytes[from..]);
                 return (out.freeze(), true);
             }
             out.extend_from_slice(&event);
         }
-        self.line += bytes.len() - at;
-        self.held.extend_from_slice(&bytes[start..]);
-        if self.passing || self.held.len() > LONGEST_EVENT {
-            self.passing = true;
+        self.held.extend_from_slice(&bytes[from..]);
+        // Nothing is begun, or it is too long to be looked at: there is nothing to hold.
+        if self.framer.between_events() || self.framer.skips() {
             out.extend_from_slice(&self.held.split());
         }
         (out.freeze(), false)

@@ -44,6 +44,11 @@ impl Framer {
         self.carry.is_empty() && self.line == 0 && !self.skipping
     }
 
+    /// Whether the stream stands in an event that is too long to be kept.
+    pub fn skips(&self) -> bool {
+        self.skipping
+    }
+
     /// The event whose end has not arrived, if the stream stands in one; nothing of it if it was
     /// too long to be kept.
     pub fn half_event(&self) -> Option<&[u8]> {
@@ -72,15 +77,18 @@ impl Framer {
                 continue;
             }
             let piece = &bytes[start..end];
+            // Both halves of a line end belong to the event, if both are here.
+            let pair = self.after_return && bytes.get(at) == Some(&b'\n');
+            let behind = at + usize::from(pair);
             start = at;
             if self.skipping {
                 self.skipping = false;
                 self.carry.clear();
             } else if self.carry.is_empty() {
-                hand_over(piece, at, &mut frame);
+                hand_over(piece, behind, &mut frame);
             } else {
                 self.carry.extend_from_slice(piece);
-                hand_over(&self.carry, at, &mut frame);
+                hand_over(&self.carry, behind, &mut frame);
                 self.carry.clear();
             }
         }
@@ -208,6 +216,9 @@ mod tests {
         framer.push(b"data: 1\n\ndata: 2\n\nda", |_, end| offsets.push(end));
         framer.push(b"ta: 3\n\nx", |_, end| offsets.push(end));
         assert_eq!(offsets, [9, 18, 7]);
+        let mut offsets = Vec::new();
+        Framer::new(100).push(b"data: 1\r\n\r\ndata: 2\r\n\r", |_, end| offsets.push(end));
+        assert_eq!(offsets, [11, 21]);
     }
 
     proptest! {
