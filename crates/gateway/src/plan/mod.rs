@@ -1,7 +1,7 @@
 //! What goes out, decided before anything is sent: which blocks, which settings, which edits.
 //!
-//! The memory says what may go ([`fates`]); the plan adds what the target needs ([`repairs`]) and
-//! what its signatures are bound to ([`guard`]), and turns it all into edits of the body. The same
+//! The memory says what may go (`fates`); the plan adds what the target needs (`repairs`) and
+//! what its signatures are bound to (`guard`), and turns it all into edits of the body. The same
 //! plan answers `POST /v1/plan`.
 
 mod fates;
