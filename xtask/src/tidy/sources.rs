@@ -106,7 +106,7 @@ fn has(line: &str, needle: &str, border: fn(char) -> bool) -> bool {
         .any(|(at, _)| line[..at].chars().next_back().is_none_or(border))
 }
 
-/// After `docs` in `docs/work/…` a slash continues a path; after a quote or a space it starts one.
+/// After `docs` in `docs/home/…` a slash continues a path; after a quote or a space it starts one.
 fn starts_a_path(before: char) -> bool {
     !is_word(before) && !matches!(before, '.' | '-' | '~' | '}' | ']' | '>')
 }
