@@ -15,11 +15,11 @@ use crate::backend::{Auth, Backend, credential_mark};
 use crate::catalog;
 use crate::gateway::{Gateway, may_have_key};
 use crate::headers;
-use crate::plan::{Again, Guard, Plan, PlannedBlock, Planner};
+use crate::plan::{Again, Guard, Plan, Planner};
 use crate::send::{Back, worth_another};
 use crate::settings::Settings;
 use crate::thinking::memory::{Answer, Question, Target};
-use crate::turns::SharedTurn;
+use crate::turns::{KeptBlock, SharedTurn};
 use crate::unix_ms;
 
 /// A plan for one backend, with the memory's answer it was made from.
@@ -134,7 +134,7 @@ impl Gateway {
             "backend": backend.name,
             "model": plan.model,
             "lane": "through",
-            "blocks": plan.blocks.iter().map(PlannedBlock::report).collect::<Vec<_>>(),
+            "blocks": plan.blocks.iter().map(KeptBlock::from).collect::<Vec<_>>(),
             "losses": plan.losses,
             "thinking": {"asked": asked, "sent": sent},
         }))

@@ -11,9 +11,7 @@ mod repairs;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use throughline_canonical::{
-    BlockKey, BlockReport, Fate, Loss, Origin, Prefix, Reason, ThinkingKind,
-};
+use throughline_canonical::{BlockKey, Fate, Loss, Origin, Prefix, Reason, ThinkingKind};
 use throughline_codec::dialects::anthropic::outline::{Message, Outline};
 use throughline_codec::dialects::anthropic::rewrite::{self, ThinkingEdit};
 use throughline_codec::json::Edits;
@@ -126,17 +124,6 @@ impl PlannedBlock {
         self.fate = Fate::LeftOut;
         self.reason = Some(reason);
         self.in_body = false;
-    }
-
-    /// As in reports.
-    pub fn report(&self) -> BlockReport {
-        BlockReport {
-            path: format!("messages.{}.content.{}", self.message, self.index),
-            kind: self.kind,
-            fate: self.fate,
-            reason: self.reason,
-            origin: self.origin.as_deref().cloned(),
-        }
     }
 }
 
