@@ -56,6 +56,9 @@ pub enum FaultKind {
     Unreachable,
     /// The provider did not answer in time.
     TimedOut,
+    /// The model wrote a tool call that cannot be read.
+    #[serde(rename = "tool_call_parse_error")]
+    ToolCallUnreadable,
     /// Something failed inside.
     Internal,
 }

@@ -6,10 +6,12 @@
 //!
 //! - [`json`]: reading and editing JSON in place, so that what we do not touch stays byte for byte;
 //! - [`framing`]: cutting a stream of bytes into events;
-//! - [`dialects`]: one folder for each wire dialect.
-//! - [`text`]: reasoning and tool calls in the raw text of open models.
+//! - [`dialects`]: one folder for each wire dialect;
+//! - [`text`]: reasoning and tool calls in the raw text of open models;
+//! - [`pacing`]: a reply's deltas gathered into larger ones.
 
 pub mod dialects;
 pub mod framing;
 pub mod json;
+pub mod pacing;
 pub mod text;

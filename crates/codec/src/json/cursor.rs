@@ -409,15 +409,15 @@ impl<'a> Cursor<'a> {
 }
 
 /// A stack of bits.
-#[derive(Default)]
-struct Levels {
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Levels {
     word: u64,
     count: usize,
     spilled: Vec<u64>,
 }
 
 impl Levels {
-    fn push(&mut self, bit: bool) {
+    pub(crate) fn push(&mut self, bit: bool) {
         if self.count > 0 && self.count.is_multiple_of(64) {
             self.spilled.push(self.word);
         }
@@ -425,11 +425,15 @@ impl Levels {
         self.count += 1;
     }
 
-    fn last(&self) -> bool {
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    pub(crate) fn last(&self) -> bool {
         self.word & 1 == 1
     }
 
-    fn pop(&mut self) {
+    pub(crate) fn pop(&mut self) {
         self.count = self.count.saturating_sub(1);
         if self.count > 0 && self.count.is_multiple_of(64) {
             self.word = self.spilled.pop().unwrap_or_default();
@@ -444,7 +448,7 @@ const HIGH: u64 = 0x8080_8080_8080_8080;
 
 /// The first byte at or after `at` that means something inside a string: a quote, a backslash, or
 /// a control character; the end of the text if there is none.
-fn special(bytes: &[u8], mut at: usize) -> usize {
+pub(crate) fn special(bytes: &[u8], mut at: usize) -> usize {
     // Eight bytes first: most keys and words end there.
     let Some(rest) = bytes.get(at..) else {
         return bytes.len();

@@ -11,5 +11,6 @@ mod string;
 pub use cursor::{
     Cursor, JsonError, Kind, Span, each_member, inside, number, slice, text, validate,
 };
+pub(crate) use cursor::{Levels, special};
 pub use edit::{Edits, append_member, quote, remove_elements};
 pub use string::{decode, decode_pieces};

@@ -30,7 +30,7 @@ impl Marker {
     }
 
     /// Whether the text begins with it: wholly, not at all, or as far as the text goes.
-    fn compare(&self, text: &[u8]) -> Match {
+    pub(crate) fn compare(&self, text: &[u8]) -> Match {
         let marker = self.text.as_bytes();
         let common = marker.len().min(text.len());
         let (marker_start, text_start) = (&marker[..common], &text[..common]);
@@ -41,16 +41,33 @@ impl Marker {
         };
         match (equal, common == marker.len()) {
             (false, _) => Match::No,
-            (true, true) => Match::Whole,
+            (true, true) => Match::Whole(marker.len()),
             (true, false) => Match::Begun,
         }
     }
 }
 
-enum Match {
+/// How a text compares with a marker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Match {
+    /// It does not begin with it.
     No,
+    /// It is too short to say, and fits so far.
     Begun,
-    Whole,
+    /// It begins with it, and it has so many bytes.
+    Whole(usize),
+}
+
+/// How a text compares with a marker that is spelled just so.
+pub(crate) fn compare(marker: &str, text: &str) -> Match {
+    let (marker, text) = (marker.as_bytes(), text.as_bytes());
+    if text.starts_with(marker) {
+        Match::Whole(marker.len())
+    } else if marker.starts_with(text) {
+        Match::Begun
+    } else {
+        Match::No
+    }
 }
 
 /// What was found in a text.
@@ -81,25 +98,64 @@ pub struct Markers {
     first: FirstBytes,
 }
 
-/// The bytes a marker can begin with. Up to three are searched for by vector code.
+/// The bytes a marker can begin with.
 #[derive(Clone, Debug)]
-enum FirstBytes {
-    None,
-    One(u8),
-    Two(u8, u8),
-    Three(u8, u8, u8),
-    Many(Box<[bool; 256]>),
+struct FirstBytes {
+    table: Box<[bool; 256]>,
+    bytes: Vec<u8>,
 }
 
+/// Below this length setting up a vector search costs more than it saves.
+const SHORT: usize = 24;
+
 impl FirstBytes {
-    fn find(&self, text: &[u8]) -> Option<usize> {
-        match self {
-            Self::None => None,
-            Self::One(one) => memchr::memchr(*one, text),
-            Self::Two(one, two) => memchr::memchr2(*one, *two, text),
-            Self::Three(one, two, three) => memchr::memchr3(*one, *two, *three, text),
-            Self::Many(table) => text.iter().position(|byte| table[usize::from(*byte)]),
+    fn of(markers: &[Marker]) -> Self {
+        let mut table = Box::new([false; 256]);
+        for marker in markers {
+            let byte = marker.text.as_bytes()[0];
+            table[usize::from(byte)] = true;
+            if marker.any_case {
+                table[usize::from(byte.to_ascii_lowercase())] = true;
+                table[usize::from(byte.to_ascii_uppercase())] = true;
+            }
         }
+        let bytes = (0..=255).filter(|byte| table[usize::from(*byte)]).collect();
+        Self { table, bytes }
+    }
+
+    fn find(&self, text: &[u8]) -> Option<usize> {
+        if text.len() < SHORT {
+            return self.one_by_one(text);
+        }
+        match *self.bytes {
+            [] => None,
+            [one] => memchr::memchr(one, text),
+            [one, two] => memchr::memchr2(one, two, text),
+            [one, two, three] => memchr::memchr3(one, two, three, text),
+            [one, two, three, four] => self.in_blocks(text, [one, two, three, four]),
+            [one, two, three, four, five] => self.in_blocks(text, [one, two, three, four, five]),
+            _ => self.one_by_one(text),
+        }
+    }
+
+    fn one_by_one(&self, text: &[u8]) -> Option<usize> {
+        text.iter().position(|byte| self.table[usize::from(*byte)])
+    }
+
+    /// By blocks that the compiler turns into vector code.
+    fn in_blocks<const N: usize>(&self, text: &[u8], bytes: [u8; N]) -> Option<usize> {
+        let mut rest = text;
+        while let Some((block, after)) = rest.split_first_chunk::<32>() {
+            let hit = block.iter().fold(false, |hit, byte| {
+                bytes.iter().fold(hit, |hit, wanted| hit | (byte == wanted))
+            });
+            if hit {
+                break;
+            }
+            rest = after;
+        }
+        let at = text.len() - rest.len();
+        self.one_by_one(rest).map(|found| at + found)
     }
 }
 
@@ -110,23 +166,7 @@ impl Markers {
             .into_iter()
             .filter(|marker| !marker.text.is_empty())
             .collect();
-        let mut table = [false; 256];
-        for marker in &markers {
-            let byte = marker.text.as_bytes()[0];
-            table[usize::from(byte)] = true;
-            if marker.any_case {
-                table[usize::from(byte.to_ascii_lowercase())] = true;
-                table[usize::from(byte.to_ascii_uppercase())] = true;
-            }
-        }
-        let bytes: Vec<u8> = (0..=255).filter(|byte| table[usize::from(*byte)]).collect();
-        let first = match *bytes {
-            [] => FirstBytes::None,
-            [one] => FirstBytes::One(one),
-            [one, two] => FirstBytes::Two(one, two),
-            [one, two, three] => FirstBytes::Three(one, two, three),
-            _ => FirstBytes::Many(Box::new(table)),
-        };
+        let first = FirstBytes::of(&markers);
         Self { markers, first }
     }
 
@@ -135,58 +175,48 @@ impl Markers {
         &self.markers
     }
 
-    /// The first marker in a text, or the place where one may have begun at its end.
-    pub fn find(&self, text: &[u8]) -> Found {
+    /// The first marker in a text, or the place where one may have begun at its end. Nothing begins
+    /// in a text that will not go on (`last`).
+    pub fn find(&self, text: &[u8], last: bool) -> Found {
         let mut from = 0;
         while let Some(found) = self.first.find(&text[from..]) {
             let at = from + found;
-            let here = &text[at..];
-            let (mut whole, mut begun) = (None, false);
-            for (which, marker) in self.markers.iter().enumerate() {
-                match marker.compare(here) {
-                    Match::No => {}
-                    Match::Begun => begun = true,
-                    Match::Whole => {
-                        let end = at + marker.text.len();
-                        if whole.is_none_or(|(longest, _)| end > longest) {
-                            whole = Some((end, which));
-                        }
-                    }
+            match self.at(&text[at..], last) {
+                Found::Nothing => from = at + 1,
+                Found::Begun { .. } => return Found::Begun { at },
+                Found::Marker { end, which, .. } => {
+                    return Found::Marker {
+                        at,
+                        end: at + end,
+                        which,
+                    };
                 }
             }
-            // A longer marker may still come where a shorter one is whole.
-            if begun {
-                return Found::Begun { at };
-            }
-            if let Some((end, which)) = whole {
-                return Found::Marker { at, end, which };
-            }
-            from = at + 1;
         }
         Found::Nothing
     }
 
-    /// As [`Markers::find`], for a text that will not go on: what has only begun is no marker.
-    pub fn find_at_end(&self, text: &[u8]) -> Found {
-        let mut from = 0;
-        while let Some(found) = self.first.find(&text[from..]) {
-            let at = from + found;
-            let whole = self
-                .markers
-                .iter()
-                .enumerate()
-                .filter(|(_, marker)| matches!(marker.compare(&text[at..]), Match::Whole))
-                .max_by_key(|(_, marker)| marker.text.len());
-            if let Some((which, marker)) = whole {
-                return Found::Marker {
-                    at,
-                    end: at + marker.text.len(),
-                    which,
-                };
+    /// As [`Markers::find`], for a marker that stands right at the beginning.
+    pub fn at(&self, text: &[u8], last: bool) -> Found {
+        let mut whole: Option<(usize, usize)> = None;
+        for (which, marker) in self.markers.iter().enumerate() {
+            match marker.compare(text) {
+                Match::No => {}
+                // A longer marker may still come where a shorter one is whole.
+                Match::Begun if !last => return Found::Begun { at: 0 },
+                Match::Begun => {}
+                Match::Whole(end) => {
+                    if whole.is_none_or(|(longest, _)| end > longest) {
+                        whole = Some((end, which));
+                    }
+                }
             }
-            from = at + 1;
         }
-        Found::Nothing
+        whole.map_or(Found::Nothing, |(end, which)| Found::Marker {
+            at: 0,
+            end,
+            which,
+        })
     }
 }
 
@@ -208,7 +238,7 @@ mod tests {
 
     #[test]
     fn markers_and_their_beginnings_are_found() {
-        let find = |text: &str| tags().find(text.as_bytes());
+        let find = |text: &str| tags().find(text.as_bytes(), false);
         assert_eq!(find("plain"), Found::Nothing);
         assert_eq!(find("a < b"), Found::Nothing);
         assert_eq!(find("a <"), Found::Begun { at: 2 });
@@ -223,9 +253,9 @@ mod tests {
     #[test]
     fn the_longest_marker_counts() {
         let set = Markers::new([Marker::exact("<a>"), Marker::exact("<a>b")]);
-        assert_eq!(set.find(b"<a>"), Found::Begun { at: 0 });
+        assert_eq!(set.find(b"<a>", false), Found::Begun { at: 0 });
         assert_eq!(
-            set.find_at_end(b"<a>"),
+            set.find(b"<a>", true),
             Found::Marker {
                 at: 0,
                 end: 3,
@@ -233,7 +263,7 @@ mod tests {
             }
         );
         assert_eq!(
-            set.find(b"<a>b"),
+            set.find(b"<a>b", false),
             Found::Marker {
                 at: 0,
                 end: 4,
@@ -241,7 +271,7 @@ mod tests {
             }
         );
         assert_eq!(
-            set.find(b"<a>c"),
+            set.find(b"<a>c", false),
             Found::Marker {
                 at: 0,
                 end: 3,
@@ -256,8 +286,8 @@ mod tests {
         fn any_cut_finds_the_same(text in "[<>/a-kT\\[\\]]{0,12}(<think>|</think>|<tool_call>|\\[THINK\\])?[<a]{0,3}", cut in 0usize..30) {
             let bytes = text.as_bytes();
             let cut = cut.min(bytes.len());
-            let whole = tags().find_at_end(bytes);
-            let first = tags().find(&bytes[..cut]);
+            let whole = tags().find(bytes, true);
+            let first = tags().find(&bytes[..cut], false);
             // No marker that is found later begins before what was let through.
             let let_through = match first {
                 Found::Marker { .. } => {

@@ -22,4 +22,5 @@ mod remembered;
 mod rendered;
 mod reply;
 mod request;
+mod text;
 mod tree;

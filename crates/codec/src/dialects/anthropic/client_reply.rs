@@ -76,6 +76,7 @@ fn kind(kind: FaultKind) -> (u16, &'static str) {
         FaultKind::Overloaded => (529, "overloaded_error"),
         FaultKind::Unreachable => (502, "api_error"),
         FaultKind::TimedOut => (504, "timeout_error"),
+        FaultKind::ToolCallUnreadable => (502, "api_error"),
         FaultKind::Internal => (500, "api_error"),
     }
 }

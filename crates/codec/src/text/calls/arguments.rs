@@ -1,0 +1,234 @@
+//! Arguments that the model wrote as JSON: passed on as they come, byte for byte.
+
+use super::scan::{Scan, Scanned};
+use super::{Progress, Sink, white_space};
+use crate::json::{decode, special};
+use crate::text::marker::{Match, compare};
+
+/// One JSON value that is the arguments of the open call.
+#[derive(Debug)]
+pub(crate) struct JsonArguments {
+    place: Place,
+    /// What ends the call once its JSON is broken.
+    closers: &'static [&'static str],
+    /// Something else may stand where the arguments would: then there are none.
+    optional: bool,
+    /// The value was broken, and one of the closers ended it.
+    resynced: bool,
+}
+
+#[derive(Debug)]
+enum Place {
+    Before,
+    Value(Scan),
+    /// A string that holds the arguments: its text is what counts.
+    Unwrapped,
+}
+
+impl JsonArguments {
+    /// Arguments that must follow.
+    pub(crate) fn new(closers: &'static [&'static str]) -> Self {
+        Self {
+            place: Place::Before,
+            closers,
+            optional: false,
+            resynced: false,
+        }
+    }
+
+    /// Arguments that may be missing.
+    pub(crate) fn optional(closers: &'static [&'static str]) -> Self {
+        Self {
+            optional: true,
+            ..Self::new(closers)
+        }
+    }
+
+    /// Whether a closer ended a value that was broken.
+    pub(crate) fn resynced(&self) -> bool {
+        self.resynced
+    }
+
+    /// Reads on.
+    pub(crate) fn read(&mut self, text: &str, last: bool, sink: &mut Sink<'_>) -> Progress {
+        let mut at = 0;
+        loop {
+            match &mut self.place {
+                Place::Before => {
+                    at += white_space(&text[at..]);
+                    let rest = &text[at..];
+                    match rest.as_bytes().first() {
+                        None => return Progress::More(at),
+                        Some(b'n') => match compare("null", rest) {
+                            Match::Whole(_) => {
+                                sink.arguments("{}");
+                                return Progress::Ended(at + 4);
+                            }
+                            Match::Begun if !last => return Progress::More(at),
+                            _ => return Progress::Broken(at, "the arguments are not JSON"),
+                        },
+                        Some(b'"') => match rest.as_bytes().get(1) {
+                            None if !last => return Progress::More(at),
+                            Some(b'"') => {
+                                sink.arguments("{}");
+                                return Progress::Ended(at + 2);
+                            }
+                            Some(b'{') => {
+                                at += 1;
+                                self.place = Place::Unwrapped;
+                            }
+                            _ => self.place = Place::Value(Scan::default()),
+                        },
+                        Some(b'{' | b'[' | b'-' | b'0'..=b'9' | b't' | b'f') => {
+                            self.place = Place::Value(Scan::default());
+                        }
+                        Some(_) if self.optional => {
+                            sink.arguments("{}");
+                            return Progress::Ended(at);
+                        }
+                        Some(_) => return Progress::Broken(at, "the arguments are not JSON"),
+                    }
+                }
+                Place::Value(scan) if scan.is_tolerant() => {
+                    return self.tolerant(text, at, last, sink);
+                }
+                Place::Value(scan) => match scan.read(&text.as_bytes()[at..]) {
+                    Scanned::All => {
+                        sink.arguments(&text[at..]);
+                        return if last && scan.may_end() {
+                            Progress::Ended(text.len())
+                        } else {
+                            Progress::More(text.len())
+                        };
+                    }
+                    Scanned::Ended(used) => {
+                        sink.arguments(&text[at..at + used]);
+                        return Progress::Ended(at + used);
+                    }
+                    Scanned::Broken(used) => {
+                        sink.arguments(&text[at..at + used]);
+                        at += used;
+                        if !sink.is_tolerant() {
+                            return Progress::Broken(at, "the arguments are not valid JSON");
+                        }
+                        scan.tolerate();
+                    }
+                },
+                Place::Unwrapped => return unwrap(text, at, last, sink),
+            }
+        }
+    }
+
+    /// Follows brackets and strings only, and looks for what ends the call.
+    fn tolerant(&mut self, text: &str, mut at: usize, last: bool, sink: &mut Sink<'_>) -> Progress {
+        let Place::Value(scan) = &mut self.place else {
+            return Progress::More(at);
+        };
+        let bytes = text.as_bytes();
+        let from = at;
+        loop {
+            let candidate = self
+                .closers
+                .iter()
+                .filter_map(|closer| memchr::memchr(closer.as_bytes()[0], &bytes[at..]))
+                .min()
+                .map_or(bytes.len(), |found| at + found);
+            match scan.read(&bytes[at..candidate]) {
+                Scanned::Ended(used) => {
+                    sink.arguments(&text[from..at + used]);
+                    return Progress::Ended(at + used);
+                }
+                Scanned::All | Scanned::Broken(_) => at = candidate,
+            }
+            if at == bytes.len() {
+                sink.arguments(&text[from..]);
+                return Progress::More(at);
+            }
+            if !scan.in_string() {
+                let matched = self
+                    .closers
+                    .iter()
+                    .map(|closer| compare(closer, &text[at..]));
+                match matched.max().unwrap_or(Match::No) {
+                    Match::Whole(_) => {
+                        sink.arguments(&text[from..at]);
+                        self.resynced = true;
+                        return Progress::Ended(at);
+                    }
+                    Match::Begun if !last => {
+                        sink.arguments(&text[from..at]);
+                        return Progress::More(at);
+                    }
+                    _ => {}
+                }
+            }
+            // Closers begin with an ASCII byte or a whole character; scanning its first byte alone
+            // changes nothing for the rest.
+            match scan.read(&bytes[at..=at]) {
+                Scanned::Ended(used) => {
+                    sink.arguments(&text[from..at + used]);
+                    return Progress::Ended(at + used);
+                }
+                Scanned::All | Scanned::Broken(_) => at += 1,
+            }
+        }
+    }
+}
+
+/// The text of a JSON string, up to its closing quote.
+fn unwrap(text: &str, mut at: usize, last: bool, sink: &mut Sink<'_>) -> Progress {
+    let bytes = text.as_bytes();
+    loop {
+        let plain = special(bytes, at);
+        sink.arguments(&text[at..plain]);
+        at = plain;
+        match bytes.get(at) {
+            None => return Progress::More(at),
+            Some(b'"') => return Progress::Ended(at + 1),
+            Some(b'\\') => {
+                let escape = escape_length(&bytes[at..]);
+                match bytes.get(at..at + escape) {
+                    Some(escape) => sink.arguments(&decode(escape)),
+                    None if last => {
+                        sink.arguments(&text[at..]);
+                        return Progress::More(text.len());
+                    }
+                    None => return Progress::More(at),
+                }
+                at += escape;
+            }
+            // A control character that should have been escaped.
+            Some(_) => {
+                if !sink.is_tolerant() {
+                    return Progress::Broken(at, "the arguments are not valid JSON");
+                }
+                sink.arguments(&text[at..=at]);
+                at += 1;
+            }
+        }
+    }
+}
+
+/// How many bytes the escape at the beginning takes; a pair of surrogates is one.
+fn escape_length(bytes: &[u8]) -> usize {
+    match bytes {
+        // The first half of a pair: the other half follows as `\u`, or not.
+        [
+            b'\\',
+            b'u',
+            b'd' | b'D',
+            b'8' | b'9' | b'a' | b'b' | b'A' | b'B',
+            _,
+            _,
+            rest @ ..,
+        ] => match rest {
+            [] | [b'\\'] | [b'\\', b'u', ..] => 12,
+            _ => 6,
+        },
+        [b'\\', b'u', ..] => 6,
+        // An unknown escape keeps its character, of whatever length, for the next run.
+        [b'\\', byte, ..] if byte.is_ascii() => 2,
+        [b'\\', _, ..] => 1,
+        _ => 2,
+    }
+}

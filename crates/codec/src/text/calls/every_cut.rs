@@ -1,0 +1,84 @@
+//! For tests: shows a body to a machine in every way it can be cut, and tells what came of it.
+
+use super::super::event::Event;
+use super::super::schema::Tools;
+use super::{Numbering, Progress, Sink};
+
+/// A machine's way to read.
+pub(super) type Read<'a> = Box<dyn FnMut(&str, bool, &mut Sink<'_>) -> Progress + 'a>;
+
+/// The most a machine may leave over: two names, and what stands around them.
+const MOST_LEFT: usize = 600;
+
+/// Reads pieces. Calls come out as `name{"a":1};`, where the semicolon is the end of the call; then
+/// how it ended, counted from the beginning of all pieces.
+pub(super) fn read_pieces(
+    mut read: Read<'_>,
+    pieces: &[&str],
+    tools: Option<&Tools>,
+) -> (String, Progress) {
+    let (mut told, mut numbering) = (String::new(), Numbering::new("call_"));
+    let mut out = |event: Event<'_>| match event {
+        Event::CallStarted { name, .. } => told.push_str(name),
+        Event::CallArguments { delta, .. } => told.push_str(delta),
+        Event::CallEnded { .. } => told.push(';'),
+        _ => {}
+    };
+    let (mut left, mut used) = (String::new(), 0);
+    let mut progress = Progress::More(0);
+    'pieces: for (place, piece) in pieces.iter().enumerate() {
+        left.push_str(piece);
+        let last = place + 1 == pieces.len();
+        loop {
+            let mut sink = Sink::new(&mut out, &mut numbering, tools, true);
+            progress = read(&left, last, &mut sink);
+            match progress {
+                Progress::Called(now) => {
+                    left.drain(..now);
+                    used += now;
+                }
+                Progress::More(now) if !last => {
+                    left.drain(..now);
+                    used += now;
+                    assert!(left.len() <= MOST_LEFT, "{} bytes are left", left.len());
+                    break;
+                }
+                _ => break 'pieces,
+            }
+        }
+    }
+    let progress = match progress {
+        Progress::More(now) => Progress::More(used + now),
+        Progress::Called(now) => Progress::Called(used + now),
+        Progress::Ended(now) => Progress::Ended(used + now),
+        Progress::Broken(now, why) => Progress::Broken(used + now, why),
+    };
+    (told, progress)
+}
+
+/// Reads a text whole, by characters, and cut at any one place, with the end of the text told with
+/// the last piece and after it: all must come to the same, which is returned.
+pub(super) fn read_every_cut<'a>(
+    machine: impl Fn() -> Read<'a>,
+    text: &str,
+    tools: Option<&Tools>,
+) -> (String, Progress) {
+    let whole = read_pieces(machine(), &[text], tools);
+    let check = |pieces: &[&str]| {
+        let cut = read_pieces(machine(), pieces, tools);
+        assert_eq!(cut, whole, "{pieces:?}");
+    };
+    check(&[text, ""]);
+    let places: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
+    for &at in &places {
+        check(&[&text[..at], &text[at..]]);
+    }
+    let mut characters: Vec<&str> = places
+        .iter()
+        .enumerate()
+        .map(|(place, &at)| &text[at..places.get(place + 1).copied().unwrap_or(text.len())])
+        .collect();
+    characters.push("");
+    check(&characters);
+    whole
+}

@@ -1,0 +1,65 @@
+//! Reading calls: a few machines, and the script that leads through a format's markers to them.
+//!
+//! A machine reads one kind of body. It is shown the text it has not used yet and says how far it
+//! got; what it leaves over is shown again with more text behind it. It must use up what it can: a
+//! leftover is at most as long as a marker that may have begun, so that the work stays linear. What
+//! it tells the [`Sink`] may not depend on how the text was cut.
+
+mod arguments;
+mod boundary;
+mod dict_calls;
+mod draft;
+#[cfg(test)]
+mod every_cut;
+#[cfg(test)]
+mod harness;
+mod json;
+mod json_writer;
+mod literal;
+mod literal_arguments;
+mod nested;
+mod number;
+pub(crate) mod parameters;
+mod pythonic;
+mod quoted;
+#[cfg(test)]
+mod rendered;
+mod scan;
+mod script;
+mod sink;
+mod tags;
+mod value;
+
+pub(crate) use json::{Keys, USUAL};
+pub(crate) use literal::{FUNCTION_GEMMA, GEMMA};
+pub(crate) use pythonic::Shape;
+pub use script::ToolFormat;
+pub(crate) use script::{Script, Spelling, Start, Step, Until};
+pub(crate) use sink::{Numbering, Sink};
+
+/// How far a machine got in the text it was shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// So many bytes are used up, and the body goes on. At the end of a text this means: cut.
+    More(usize),
+    /// A call ended after so many bytes, and the body goes on; more may be read at once.
+    Called(usize),
+    /// The body ended after so many bytes.
+    Ended(usize),
+    /// The text is no such body: the bytes before this place were part of it, the one at it cannot
+    /// be. With the reason.
+    Broken(usize, &'static str),
+}
+
+/// How long a name, a key or a header may be.
+pub(crate) const NAME: usize = 1024;
+
+/// How much may be held back until it can be told what it is.
+pub(crate) const HELD: usize = 1 << 20;
+
+/// How much white space at the beginning.
+pub(crate) fn white_space(text: &str) -> usize {
+    text.bytes()
+        .position(|byte| !matches!(byte, b' ' | b'\t' | b'\n' | b'\r'))
+        .unwrap_or(text.len())
+}

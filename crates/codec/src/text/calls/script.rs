@@ -1,0 +1,522 @@
+//! Leading through a format: markers in a row, and a machine where a body stands.
+//!
+//! A format is a list of steps. Each is tried on the text behind the one before; white space in
+//! front of a marker is framing.
+
+use super::arguments::JsonArguments;
+use super::dict_calls::DictCalls;
+use super::json::{JsonCalls, Keys};
+use super::literal::Syntax;
+use super::literal_arguments::LiteralArguments;
+use super::nested::NestedArguments;
+use super::parameters::{Parameters, Tag};
+use super::pythonic::{PythonCalls, Shape};
+use super::tags::TagArguments;
+use super::{NAME, Progress, Sink, white_space};
+use crate::text::channels::Channels;
+use crate::text::marker::{Match, compare};
+
+/// How calls are written.
+#[derive(Debug)]
+pub struct ToolFormat {
+    /// What people call it.
+    pub name: &'static str,
+    /// What opens a block, and the step it leads to.
+    pub(crate) openers: &'static [(&'static str, usize)],
+    /// What opens one at the beginning of an answer, without a marker.
+    pub(crate) starts: &'static [(Start, usize)],
+    /// The way through a block.
+    pub(crate) steps: &'static [Step],
+    /// What ends a block that is broken.
+    pub(crate) closers: &'static [&'static str],
+    /// Markers of this format that mean nothing by themselves and are taken out.
+    pub(crate) noise: &'static [&'static str],
+    /// For models that write calls in messages with headers.
+    pub(crate) channels: Option<&'static Channels>,
+}
+
+/// One step of the way.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// One of these must stand next.
+    Expect(&'static [&'static str]),
+    /// One of these may stand next.
+    Maybe(&'static [&'static str]),
+    /// Text up to one of these, which is used up, means nothing.
+    Ignore(&'static [&'static str]),
+    /// The tool's name.
+    Name(Spelling, &'static [Until]),
+    /// The model's id of the call.
+    Id(&'static [Until]),
+    /// Arguments in JSON, which may be missing.
+    Arguments,
+    /// The attributes of a tag up to its end, one of which is the name. An end of `/>` ends the call.
+    Attributes {
+        /// The attribute.
+        name: &'static str,
+        /// What ends the tag.
+        end: &'static str,
+    },
+    /// Arguments with a tag for each parameter.
+    Tags(&'static Parameters),
+    /// Arguments with tags in tags.
+    Nested,
+    /// Arguments in another notation.
+    Literal(&'static Syntax),
+    /// Calls that name themselves, in JSON.
+    Calls(&'static Keys),
+    /// Calls as Python writes them.
+    Python(Shape),
+    /// Calls that name themselves, as Python writes data; without a marker if so.
+    Dicts {
+        /// No marker stands before them.
+        bare: bool,
+    },
+    /// On to another step if this stands next.
+    If(Start, usize),
+    /// On to another step if one of these stands next; it is not used up.
+    Repeat(&'static [&'static str], usize),
+    /// On to another step if such a call stands next, maybe behind one of these.
+    Another(&'static [&'static str], Start, usize),
+    /// The block is complete.
+    Done,
+}
+
+/// What ends a name or an id.
+#[derive(Debug)]
+pub(crate) struct Until {
+    /// The marker.
+    pub marker: &'static str,
+    /// Whether it belongs to what follows.
+    pub kept: bool,
+    /// The step that follows.
+    pub to: usize,
+}
+
+/// How a name is spelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spelling {
+    /// A word.
+    Word,
+    /// Anything on one line.
+    Line,
+    /// `functions.NAME:N`, which is the id as well.
+    Numbered,
+}
+
+/// What can stand at the beginning of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// `{"`
+    Object,
+    /// `[{"`
+    ObjectList,
+    /// `[{'`
+    DictList,
+    /// `[name`
+    NameList,
+    /// Just this.
+    Text(&'static str),
+}
+
+/// White space that may frame something. More is text.
+pub(crate) const FRAME: usize = 64;
+
+impl Start {
+    /// Whether the text begins so.
+    pub(crate) fn compare(self, text: &str) -> Match {
+        let (brackets, then): (&[u8], fn(u8) -> bool) = match self {
+            Self::Text(marker) => return compare(marker, text),
+            Self::Object => (b"{", |byte| byte == b'"'),
+            Self::ObjectList => (b"[{", |byte| byte == b'"'),
+            Self::DictList => (b"[{", |byte| byte == b'\''),
+            Self::NameList => (b"[", |byte| byte.is_ascii_alphabetic() || byte == b'_'),
+        };
+        let bytes = text.as_bytes();
+        let mut at = 0;
+        for bracket in brackets {
+            match bytes.get(at) {
+                None => return Match::Begun,
+                Some(byte) if byte != bracket => return Match::No,
+                Some(_) => at += 1,
+            }
+            let white = white_space(&text[at..]);
+            if white > FRAME {
+                return Match::No;
+            }
+            at += white;
+        }
+        match bytes.get(at) {
+            None => Match::Begun,
+            Some(&byte) if then(byte) => Match::Whole(at + 1),
+            Some(_) => Match::No,
+        }
+    }
+}
+
+/// One block on its way.
+#[derive(Debug)]
+pub(crate) struct Script {
+    format: &'static ToolFormat,
+    step: usize,
+    machine: Option<Machine>,
+    name: Option<String>,
+    id: Option<String>,
+}
+
+#[derive(Debug)]
+enum Machine {
+    Arguments(JsonArguments),
+    Tags(Box<TagArguments>),
+    Nested(Box<NestedArguments>),
+    Literal(Box<LiteralArguments>),
+    Calls(Box<JsonCalls>),
+    Python(Box<PythonCalls>),
+    Dicts(Box<DictCalls>),
+}
+
+impl Script {
+    /// Begins behind an opener.
+    pub(crate) fn new(format: &'static ToolFormat, step: usize) -> Self {
+        Self {
+            format,
+            step,
+            machine: None,
+            name: None,
+            id: None,
+        }
+    }
+
+    /// Begins with a name that is known.
+    pub(crate) fn named(format: &'static ToolFormat, name: &str) -> Self {
+        Self {
+            name: Some(name.to_owned()),
+            ..Self::new(format, 0)
+        }
+    }
+
+    /// The format.
+    pub(crate) fn format(&self) -> &'static ToolFormat {
+        self.format
+    }
+
+    /// Reads on.
+    pub(crate) fn read(&mut self, text: &str, last: bool, sink: &mut Sink<'_>) -> Progress {
+        let mut at = 0;
+        loop {
+            let Some(step) = self.format.steps.get(self.step) else {
+                return Progress::Ended(at);
+            };
+            let rest = &text[at..];
+            let moved = match step {
+                Step::Expect(markers) => match next(markers, rest, last) {
+                    Next::Found(used) => Move::On(used, self.step + 1),
+                    Next::Wait => Move::Wait,
+                    Next::Other(at) => Move::Broken(at, "a marker is missing"),
+                },
+                Step::Maybe(markers) => match next(markers, rest, last) {
+                    Next::Found(used) => Move::On(used, self.step + 1),
+                    // Half an end marker, and then the text ended: it is no text.
+                    _ if last && begins(markers, rest) => Move::On(rest.len(), self.step + 1),
+                    Next::Wait => Move::Wait,
+                    Next::Other(_) => Move::On(0, self.step + 1),
+                },
+                Step::Ignore(markers) => match up_to(markers, rest) {
+                    Some(used) => Move::On(used, self.step + 1),
+                    None if rest.len() > NAME => Move::Broken(0, "a marker is missing"),
+                    None => Move::Wait,
+                },
+                Step::Name(spelling, until) => match word(*spelling, until, rest, last) {
+                    Word::Found { text, used, to } => {
+                        self.name(*spelling, text);
+                        Move::On(used, to)
+                    }
+                    Word::Wait => Move::Wait,
+                    Word::Broken(at) => Move::Broken(at, "the name is no name"),
+                },
+                Step::Id(until) => match word(Spelling::Word, until, rest, last) {
+                    Word::Found { text, used, to } => {
+                        self.id = Some(text.to_owned());
+                        Move::On(used, to)
+                    }
+                    Word::Wait => Move::Wait,
+                    Word::Broken(at) => Move::Broken(at, "the id is no id"),
+                },
+                Step::If(start, to) => {
+                    let white = white_space(rest).min(FRAME + 1);
+                    match start.compare(&rest[white..]) {
+                        Match::Whole(_) => Move::On(0, *to),
+                        Match::Begun if !last => Move::Wait,
+                        _ => Move::On(0, self.step + 1),
+                    }
+                }
+                Step::Repeat(markers, to) => match next(markers, rest, last) {
+                    Next::Found(_) => Move::On(0, *to),
+                    Next::Wait => Move::Wait,
+                    Next::Other(_) => Move::On(0, self.step + 1),
+                },
+                Step::Another(separators, start, to) => {
+                    match another(separators, *start, rest, last) {
+                        Next::Found(used) => Move::On(used, *to),
+                        Next::Wait => Move::Wait,
+                        Next::Other(_) => Move::On(0, self.step + 1),
+                    }
+                }
+                Step::Attributes { name, end } => match tag(name, end, rest) {
+                    Attributes::Wait if rest.len() > NAME => Move::Broken(0, "a tag is too long"),
+                    Attributes::Wait => Move::Wait,
+                    Attributes::Wrong(why) => Move::Broken(0, why),
+                    Attributes::Found { name, used, closed } => {
+                        if closed {
+                            sink.start(&name, None);
+                            sink.arguments("{}");
+                            sink.end();
+                            // Behind the step that would have read the arguments.
+                            self.step += 2;
+                            return Progress::Called(at + used);
+                        }
+                        self.name = Some(name);
+                        Move::On(used, self.step + 1)
+                    }
+                },
+                Step::Done => return Progress::Ended(at),
+                Step::Arguments
+                | Step::Tags(_)
+                | Step::Nested
+                | Step::Literal(_)
+                | Step::Calls(_)
+                | Step::Python(_)
+                | Step::Dicts { .. } => match self.machine(step, rest, last, sink) {
+                    Progress::More(used) => return Progress::More(at + used),
+                    Progress::Called(used) => return Progress::Called(at + used),
+                    Progress::Broken(used, why) => return Progress::Broken(at + used, why),
+                    Progress::Ended(used) => {
+                        let called = sink.open().is_some();
+                        sink.end();
+                        self.machine = None;
+                        self.step += 1;
+                        if called {
+                            return Progress::Called(at + used);
+                        }
+                        Move::On(used, self.step)
+                    }
+                },
+            };
+            match moved {
+                Move::On(used, to) => {
+                    at += used;
+                    self.step = to;
+                }
+                Move::Wait => return Progress::More(at),
+                Move::Broken(used, why) => return Progress::Broken(at + used, why),
+            }
+        }
+    }
+
+    fn machine(
+        &mut self,
+        step: &'static Step,
+        text: &str,
+        last: bool,
+        sink: &mut Sink<'_>,
+    ) -> Progress {
+        if let Some(name) = self.name.take() {
+            sink.start(&name, self.id.take().as_deref());
+        }
+        let closers = self.format.closers;
+        let machine = self.machine.get_or_insert_with(|| match step {
+            Step::Calls(keys) => Machine::Calls(Box::new(JsonCalls::new(keys, closers))),
+            Step::Tags(row) => Machine::Tags(Box::new(TagArguments::new(row))),
+            Step::Nested => Machine::Nested(Box::new(NestedArguments::new())),
+            Step::Literal(syntax) => Machine::Literal(Box::new(LiteralArguments::new(syntax))),
+            Step::Python(shape) => Machine::Python(Box::new(PythonCalls::new(*shape))),
+            Step::Dicts { bare } => Machine::Dicts(Box::new(DictCalls::new(*bare))),
+            _ => Machine::Arguments(JsonArguments::optional(closers)),
+        });
+        match machine {
+            Machine::Arguments(arguments) => arguments.read(text, last, sink),
+            Machine::Tags(arguments) => arguments.read(text, last, sink),
+            Machine::Nested(arguments) => arguments.read(text, last, sink),
+            Machine::Literal(arguments) => arguments.read(text, last, sink),
+            Machine::Calls(calls) => calls.read(text, last, sink),
+            Machine::Python(calls) => calls.read(text, last, sink),
+            Machine::Dicts(calls) => calls.read(text, last, sink),
+        }
+    }
+
+    fn name(&mut self, spelling: Spelling, text: &str) {
+        match spelling {
+            Spelling::Numbered => {
+                let name = text.rsplit_once(':').map_or(text, |(name, _)| name);
+                let name = name.strip_prefix("functions.").unwrap_or(name);
+                self.name = Some(name.to_owned());
+                self.id = Some(text.to_owned());
+            }
+            Spelling::Word | Spelling::Line => self.name = Some(text.to_owned()),
+        }
+    }
+}
+
+enum Move {
+    /// So many bytes on, to that step.
+    On(usize, usize),
+    Wait,
+    Broken(usize, &'static str),
+}
+
+enum Next {
+    /// One stood there, and ends after so many bytes.
+    Found(usize),
+    Wait,
+    /// Something else stands there.
+    Other(usize),
+}
+
+/// Looks for one of these behind white space.
+fn next(markers: &'static [&'static str], text: &str, last: bool) -> Next {
+    let white = white_space(text);
+    let rest = &text[white..];
+    if white > FRAME {
+        return Next::Other(0);
+    }
+    if rest.is_empty() {
+        return if last { Next::Other(0) } else { Next::Wait };
+    }
+    let mut found: Option<usize> = None;
+    for marker in markers {
+        match compare(marker, rest) {
+            Match::Whole(length) => found = found.max(Some(white + length)),
+            Match::Begun if !last => return Next::Wait,
+            _ => {}
+        }
+    }
+    found.map_or(Next::Other(white), Next::Found)
+}
+
+/// Whether the text is the beginning of one of these, behind white space.
+fn begins(markers: &'static [&'static str], text: &str) -> bool {
+    let rest = text.trim_start();
+    !rest.is_empty()
+        && markers
+            .iter()
+            .any(|marker| compare(marker, rest) == Match::Begun)
+}
+
+/// Looks for another call without a marker, maybe behind a separator.
+fn another(separators: &'static [&'static str], start: Start, text: &str, last: bool) -> Next {
+    let mut at = match next(separators, text, last) {
+        Next::Found(used) => used,
+        Next::Wait => return Next::Wait,
+        Next::Other(_) => 0,
+    };
+    let white = white_space(&text[at..]);
+    if white > FRAME {
+        return Next::Other(0);
+    }
+    at += white;
+    match start.compare(&text[at..]) {
+        Match::Whole(_) => Next::Found(at),
+        Match::Begun if !last => Next::Wait,
+        _ => Next::Other(0),
+    }
+}
+
+enum Attributes {
+    Wait,
+    Wrong(&'static str),
+    Found {
+        name: String,
+        used: usize,
+        /// The tag closed itself.
+        closed: bool,
+    },
+}
+
+/// The attributes of a tag, up to its end.
+fn tag(attribute: &'static str, end: &'static str, text: &str) -> Attributes {
+    let row = Parameters::named(attribute, end);
+    let (key, used, closed) = match row.tag(text) {
+        Tag::Begun => return Attributes::Wait,
+        Tag::Wrong(why) => return Attributes::Wrong(why),
+        Tag::Whole { length, key, .. } => (key, length, false),
+        Tag::Closed { length, key } => (key, length, true),
+    };
+    if key.is_empty() {
+        return Attributes::Wrong("the name is empty");
+    }
+    let mut name = String::new();
+    row.decode(key, |piece| name.push_str(piece));
+    Attributes::Found { name, used, closed }
+}
+
+/// The end of the first of these.
+fn up_to(markers: &'static [&'static str], text: &str) -> Option<usize> {
+    markers
+        .iter()
+        .filter_map(|marker| Some((text.find(marker)?, marker.len())))
+        .min()
+        .map(|(at, length)| at + length)
+}
+
+enum Word<'a> {
+    Found {
+        text: &'a str,
+        used: usize,
+        to: usize,
+    },
+    Wait,
+    Broken(usize),
+}
+
+/// A word between white space, and what stands behind it.
+fn word<'a>(spelling: Spelling, until: &'static [Until], text: &'a str, last: bool) -> Word<'a> {
+    let begin = white_space(text);
+    if begin > FRAME {
+        return Word::Broken(0);
+    }
+    let belongs = |character: char| match spelling {
+        Spelling::Line => !matches!(character, '<' | '>' | '\n' | '\r'),
+        Spelling::Word | Spelling::Numbered => {
+            !character.is_whitespace()
+                && !character.is_control()
+                && !"<>{}[]()\"'`,;=\\|".contains(character)
+        }
+    };
+    let rest = &text[begin..];
+    let length = rest
+        .find(|character| !belongs(character))
+        .unwrap_or(rest.len());
+    if length > NAME {
+        return Word::Broken(0);
+    }
+    let word = rest[..length].trim_end();
+    if word.is_empty() && length < rest.len() {
+        return Word::Broken(begin);
+    }
+    let end = begin + length;
+    // What ends it may be white space itself, or stand behind some.
+    let white = white_space(&text[end..]);
+    for at in [end, end + white] {
+        let rest = &text[at..];
+        if rest.is_empty() {
+            return Word::Wait;
+        }
+        for Until { marker, kept, to } in until {
+            match compare(marker, rest) {
+                Match::Whole(_) => {
+                    return Word::Found {
+                        text: word,
+                        used: if *kept { at } else { at + marker.len() },
+                        to: *to,
+                    };
+                }
+                Match::Begun if !last => return Word::Wait,
+                _ => {}
+            }
+        }
+        if white > FRAME {
+            break;
+        }
+    }
+    Word::Broken(end + white)
+}

@@ -1,0 +1,140 @@
+//! Where machines put what they read: numbers and ids are given here.
+
+use std::collections::HashSet;
+
+use super::super::event::Event;
+use super::super::schema::Tools;
+
+/// The calls of one text so far.
+#[derive(Debug, Default)]
+pub(crate) struct Numbering {
+    /// How many calls have begun.
+    begun: usize,
+    /// How many have ended.
+    ended: usize,
+    /// The name of the call that is open.
+    open: Option<String>,
+    /// What made ids begin with.
+    prefix: String,
+    /// Ids that were given.
+    ids: HashSet<String>,
+}
+
+impl Numbering {
+    /// Numbering for one text, whose own ids begin with this.
+    pub(crate) fn new(prefix: &str) -> Self {
+        Self {
+            prefix: prefix.to_owned(),
+            ..Self::default()
+        }
+    }
+
+    /// How many calls have begun.
+    pub(crate) fn begun(&self) -> usize {
+        self.begun
+    }
+
+    /// Whether a call has begun and not ended.
+    pub(crate) fn is_open(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// The open call stays as it is: broken or cut.
+    pub(crate) fn abandon(&mut self) {
+        self.open = None;
+    }
+
+    /// Takes the model's id, if it is the first of its name, or makes one.
+    fn id(&mut self, own: Option<&str>) -> String {
+        if let Some(own) = own
+            && !own.is_empty()
+            && self.ids.insert(own.to_owned())
+        {
+            return own.to_owned();
+        }
+        let mut id = format!("{}{}", self.prefix, self.begun);
+        // The model may have used even that.
+        while !self.ids.insert(id.clone()) {
+            id.push('_');
+        }
+        id
+    }
+}
+
+/// What a machine tells. It lives for one piece of text.
+pub(crate) struct Sink<'a> {
+    out: &'a mut dyn FnMut(Event<'_>),
+    numbering: &'a mut Numbering,
+    tools: Option<&'a Tools>,
+    tolerant: bool,
+}
+
+impl<'a> Sink<'a> {
+    /// A sink over these.
+    pub(crate) fn new(
+        out: &'a mut dyn FnMut(Event<'_>),
+        numbering: &'a mut Numbering,
+        tools: Option<&'a Tools>,
+        tolerant: bool,
+    ) -> Self {
+        Self {
+            out,
+            numbering,
+            tools,
+            tolerant,
+        }
+    }
+
+    /// The tools that were offered; `None` where that is not known.
+    pub(crate) fn tools(&self) -> Option<&'a Tools> {
+        self.tools
+    }
+
+    /// Whether arguments that are broken are passed on as they are.
+    pub(crate) fn is_tolerant(&self) -> bool {
+        self.tolerant
+    }
+
+    /// The name of the call that is open.
+    pub(crate) fn open(&self) -> Option<&str> {
+        self.numbering.open.as_deref()
+    }
+
+    /// How many calls have ended.
+    pub(crate) fn ended(&self) -> usize {
+        self.numbering.ended
+    }
+
+    /// A call begins. One that was open ends.
+    pub(crate) fn start(&mut self, name: &str, id: Option<&str>) {
+        self.end();
+        let id = self.numbering.id(id);
+        (self.out)(Event::CallStarted {
+            index: self.numbering.begun,
+            id: &id,
+            name,
+        });
+        self.numbering.begun += 1;
+        self.numbering.open = Some(name.to_owned());
+    }
+
+    /// The open call's arguments grow.
+    pub(crate) fn arguments(&mut self, delta: &str) {
+        if !delta.is_empty() {
+            (self.out)(Event::CallArguments {
+                index: self.numbering.begun.saturating_sub(1),
+                delta,
+            });
+        }
+    }
+
+    /// The open call, if there is one, is complete.
+    pub(crate) fn end(&mut self) {
+        if self.numbering.open.take().is_some() {
+            self.numbering.ended += 1;
+            (self.out)(Event::CallEnded {
+                index: self.numbering.begun.saturating_sub(1),
+            });
+        }
+    }
+}

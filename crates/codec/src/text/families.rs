@@ -1,0 +1,132 @@
+//! Which models write how: one row for each family, the more specific first.
+
+/// A family of models.
+#[derive(Debug)]
+pub struct Family {
+    /// What people call it.
+    pub name: &'static str,
+    /// What its models have in their names: one of these.
+    pub models: &'static [&'static str],
+    /// And none of these.
+    pub but: &'static [&'static str],
+    /// Its tag set.
+    pub reasoning: Option<&'static str>,
+    /// Its tool formats.
+    pub tools: &'static [&'static str],
+    /// Its usual template opens the reasoning in the prompt.
+    pub implicit: bool,
+    /// Its models forget the closing tag before a call.
+    pub call_ends_reasoning: bool,
+}
+
+const ROW: Family = Family {
+    name: "",
+    models: &[],
+    but: &[],
+    reasoning: None,
+    tools: &[],
+    implicit: false,
+    call_ends_reasoning: false,
+};
+
+macro_rules! families {
+    ($($name:literal [$($model:literal),*] $($reasoning:literal)? ; $($tool:literal),* ; $($flag:ident $(= $value:expr)?),* ;)*) => {
+        &[$(Family {
+            name: $name,
+            models: &[$($model),*],
+            $(reasoning: Some($reasoning),)?
+            tools: &[$($tool),*],
+            $($flag: families!(@value $($value)?),)*
+            ..ROW
+        }),*]
+    };
+    (@value) => { true };
+    (@value $value:expr) => { $value };
+}
+
+/// All families. The first whose model name fits counts, so the more specific stand first.
+#[rustfmt::skip]
+pub static FAMILIES: &[Family] = families! {
+    // name             in the model's name                         tags             formats                            flags
+    "deepseek-r1"       ["deepseek-r1"]                             "think";         "deepseek_v3";                     implicit;
+    "deepseek-v4.1"     ["deepseek-v4.1"]                           "think";         "deepseek_v41";                    call_ends_reasoning;
+    "deepseek-v4"       ["deepseek-v4"]                             "think";         "deepseek_v4";                     ;
+    "deepseek-v3.2"     ["deepseek-v3.2"]                           "think";         "deepseek_v32";                    but = &["-exp"];
+    "deepseek-v3.1"     ["deepseek-v3.1", "deepseek-v3.2-exp"]      "think";         "deepseek_v31";                    ;
+    "deepseek-v3"       ["deepseek-v3"]                             "think";         "deepseek_v3";                     ;
+    "qwen3-coder"       ["qwen3-coder"]                             "think";         "qwen3_coder";                     call_ends_reasoning;
+    "qwen3.5"           ["qwen3.5", "qwen3.6", "qwen3.7", "qwen3.8", "qwen3.9", "qwen4"] "think"; "qwen3_coder";        implicit, call_ends_reasoning;
+    "qwq"               ["qwq"]                                     "think";         "hermes";                          implicit, call_ends_reasoning;
+    "qwen3-thinking"    ["qwen3*thinking"]                          "think";         "hermes";                          implicit, call_ends_reasoning;
+    "qwen3"             ["qwen3"]                                   "think";         "hermes";                          call_ends_reasoning;
+    "qwen2.5"           ["qwen2.5", "qwen2"]                        ;                "hermes";                          ;
+    "hermes"            ["hermes"]                                  "think";         "hermes";                          ;
+    "glm-5"             ["glm-5"]                                   "think";         "glm47";                           call_ends_reasoning;
+    "glm-4.7"           ["glm-4.7"]                                 "think";         "glm47";                           call_ends_reasoning;
+    "glm-4.5"           ["glm-4.5", "glm-4.6"]                      "think";         "glm45";                           call_ends_reasoning;
+    "kimi-k3"           ["kimi-k3"]                                 "kimi_k3";       "kimi_k3";                         implicit, call_ends_reasoning;
+    "kimi-k2"           ["kimi-k2"]                                 "think";         "kimi_k2";                         call_ends_reasoning;
+    "kimi"              ["kimi"]                                    "kimi";          ;                                  ;
+    "minimax-m3"        ["minimax-m3"]                              "minimax_m3";    "minimax_m3";                      call_ends_reasoning;
+    "minimax-m2"        ["minimax-m2"]                              "think";         "minimax_m2";                      implicit, call_ends_reasoning;
+    "magistral"         ["magistral"]                               "mistral";       "mistral";                         ;
+    "ministral-3"       ["ministral-3", "ministral*reasoning", "mistral-small-4"]          "mistral";       "mistral";                         ;
+    "mistral"           ["mistral", "mixtral", "devstral", "ministral", "codestral"] ; "mistral";                       ;
+    "llama-nemotron"    ["llama-nemotron", "llama-3.1-nemotron", "llama-3.3-nemotron", "llama3.1-nemotron", "llama3.3-nemotron"] "think"; "nemotron_deci"; ;
+    "nemotron-3"        ["nemotron-3"]                              "think";         "qwen3_coder";                     implicit, call_ends_reasoning;
+    "llama-4"           ["llama-4", "llama4"]                       ;                "pythonic", "llama3_json";         ;
+    "llama-3"           ["llama-3", "llama3"]                       ;                "llama3_json", "llama_function";   ;
+    "gpt-oss"           ["gpt-oss"]                                 "gpt_oss";       "gpt_oss";                         ;
+    "functiongemma"     ["functiongemma"]                           ;                "functiongemma";                   ;
+    "gemma-4"           ["gemma-4", "gemma4"]                       "gemma4";        "gemma4";                          call_ends_reasoning;
+    "granite-4"         ["granite-4"]                               ;                "granite4";                        ;
+    "granite-20b"       ["granite-20b"]                             ;                "granite_20b_fc";                  ;
+    "granite-3"         ["granite-3"]                               "granite";       "granite";                         ;
+    "seed-oss"          ["seed-oss"]                                "seed_oss";      "seed_oss";                        ;
+    "step-3.5"          ["step-3.5", "step3.5", "step3p5"]          "step3p5";       "step3p5";                         implicit;
+    "step3"             ["step3", "step-3"]                         "think";         "step3";                           implicit;
+    "hy3"               ["hy3", "hunyuan-3", "hy-v3"]               "hy_v3";         "hy_v3";                           ;
+    "hy4"               ["hy4", "hunyuan-4", "hy-v4"]               "hy_v4";         "hy_v4";                           ;
+    "hunyuan-a13b"      ["hunyuan-a13b"]                            "hunyuan_a13b";  "hunyuan_a13b";                    ;
+    "ernie-4.5"         ["ernie-4.5"]                               "ernie45";       "hermes";                          implicit;
+    "command-a"         ["command-a", "command-r", "c4ai-command"]  "cohere_command"; "cohere_command";                 ;
+    "apertus"           ["apertus"]                                 "apertus";       "apertus";                         ;
+    "inkling"           ["inkling"]                                 "inkling";       "inkling";                         ;
+    "muse-spark"        ["muse-spark"]                              "muse_spark";    "muse_spark";                      ;
+    "muse"              ["muse"]                                    "muse_glimmer";  "muse_glimmer";                    ;
+    "lfm2"              ["lfm2"]                                    ;                "lfm2";                            ;
+    "longcat"           ["longcat"]                                 "think";         "longcat";                         ;
+    "jamba"             ["jamba"]                                   ;                "jamba";                           ;
+    "phi-4-mini"        ["phi-4-mini"]                              ;                "phi4_mini";                       ;
+    "xlam"              ["xlam"]                                    "think";         "xlam";                            ;
+    "olmo-3"            ["olmo-3"]                                  "think";         "olmo3";                           ;
+    "internlm2"         ["internlm2", "intern-s1"]                  "think";         "internlm2";                       ;
+    "gigachat3"         ["gigachat3", "gigachat-3"]                 ;                "gigachat3";                       ;
+    "minicpm5"          ["minicpm5", "minicpm-5"]                   "think";         "minicpm5";                        ;
+    "dots"              ["dots"]                                    "think";         "dots";                            ;
+    "sarashina"         ["sarashina"]                               ;                "sarashina";                       ;
+    "mimo"              ["mimo"]                                    "think";         "mimo";                            ;
+    "poolside"          ["poolside", "laguna"]                      "think";         "poolside_v1";                     ;
+    "ling-3"            ["ling-3", "ling3"]                         "think";         "glm47";                           ;
+    "beam"              ["beam"]                                    "beam";          "beam";                            ;
+    "apriel"            ["apriel"]                                  "think";         ;                                  ;
+};
+
+/// The family of a model, by its name.
+pub(crate) fn of_model(model: &str) -> Option<&'static Family> {
+    let model = model.to_ascii_lowercase().replace('_', "-");
+    FAMILIES.iter().find(|family| {
+        family.models.iter().any(|part| fits(&model, part))
+            && !family.but.iter().any(|part| model.contains(part))
+    })
+}
+
+/// Whether a name has this part; a `*` in it stands for anything.
+fn fits(model: &str, part: &str) -> bool {
+    match part.split_once('*') {
+        None => model.contains(part),
+        Some((first, then)) => model
+            .find(first)
+            .is_some_and(|at| model[at + first.len()..].contains(then)),
+    }
+}

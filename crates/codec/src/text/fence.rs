@@ -1,0 +1,174 @@
+//! Fenced code in an answer: what a model shows there is no marker.
+
+/// Follows the lines of an answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Fence {
+    /// The fence that is open: its character and how many of them opened it.
+    open: Option<(u8, usize)>,
+    line: Line,
+}
+
+/// How far the present line is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Line {
+    /// Nothing but so many spaces.
+    Start(u8),
+    /// A run of fence characters, right at its start.
+    Run(u8, usize),
+    /// Behind the run that opened a fence.
+    Info,
+    /// Behind a run that closes the fence, if nothing else follows on this line.
+    Closing,
+    Middle,
+}
+
+impl Default for Fence {
+    fn default() -> Self {
+        Self {
+            open: None,
+            line: Line::Start(0),
+        }
+    }
+}
+
+impl Fence {
+    /// Whether a fence is open.
+    pub(crate) fn is_open(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// The answer goes on with something new.
+    pub(crate) fn reset(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Follows text outside a fence; tells where one has opened.
+    pub(crate) fn outside(&mut self, bytes: &[u8]) -> Option<usize> {
+        let mut at = 0;
+        loop {
+            if let Line::Run(mark, count) = self.line {
+                let (end, count) = run(bytes, at, mark, count);
+                at = end;
+                if at == bytes.len() {
+                    self.line = Line::Run(mark, count);
+                    return None;
+                }
+                if count >= 3 {
+                    self.open = Some((mark, count));
+                    self.line = Line::Info;
+                    return Some(at);
+                }
+                self.line = Line::Middle;
+            }
+            let Some(found) = memchr::memchr2(b'`', b'~', &bytes[at..]) else {
+                self.line = self.line.after(&bytes[at..]);
+                return None;
+            };
+            self.line = self.line.after(&bytes[at..at + found]);
+            at += found;
+            if let Line::Start(_) = self.line {
+                self.line = Line::Run(bytes[at], 0);
+            } else {
+                self.line = Line::Middle;
+                at += 1;
+            }
+        }
+    }
+
+    /// Follows text inside a fence; tells where it has closed.
+    pub(crate) fn inside(&mut self, bytes: &[u8]) -> Option<usize> {
+        let (fence, opened) = self.open?;
+        let mut at = 0;
+        while at < bytes.len() {
+            match self.line {
+                // A backtick on the opening line means that it was code in a line.
+                Line::Info => match memchr::memchr2(fence, b'\n', &bytes[at..]) {
+                    None => return None,
+                    Some(found) if bytes[at + found] == b'\n' => {
+                        at += found + 1;
+                        self.line = Line::Start(0);
+                    }
+                    Some(found) if fence == b'~' => at += found + 1,
+                    Some(found) => {
+                        self.open = None;
+                        self.line = Line::Middle;
+                        return Some(at + found + 1);
+                    }
+                },
+                Line::Run(mark, count) => {
+                    let (end, count) = run(bytes, at, mark, count);
+                    at = end;
+                    self.line = if at == bytes.len() {
+                        Line::Run(mark, count)
+                    } else if count >= opened {
+                        Line::Closing
+                    } else {
+                        Line::Middle
+                    };
+                }
+                Line::Closing => match bytes[at] {
+                    b'\n' => {
+                        self.open = None;
+                        self.line = Line::Start(0);
+                        return Some(at + 1);
+                    }
+                    b' ' | b'\t' | b'\r' => at += 1,
+                    _ => self.line = Line::Middle,
+                },
+                Line::Start(_) | Line::Middle => match memchr::memchr(fence, &bytes[at..]) {
+                    None => {
+                        self.line = self.line.after(&bytes[at..]);
+                        return None;
+                    }
+                    Some(found) => {
+                        self.line = self.line.after(&bytes[at..at + found]);
+                        at += found;
+                        if let Line::Start(_) = self.line {
+                            self.line = Line::Run(fence, 0);
+                        } else {
+                            at += 1;
+                        }
+                    }
+                },
+            }
+        }
+        None
+    }
+}
+
+/// Where a run of one character ends, and how many there were with those before.
+fn run(bytes: &[u8], from: usize, mark: u8, before: usize) -> (usize, usize) {
+    let more = bytes[from..]
+        .iter()
+        .take_while(|byte| **byte == mark)
+        .count();
+    (from + more, before + more)
+}
+
+impl Line {
+    /// The line after some text without fence characters.
+    fn after(self, bytes: &[u8]) -> Self {
+        let spaces = bytes
+            .iter()
+            .rev()
+            .take(4)
+            .take_while(|byte| **byte == b' ')
+            .count();
+        match bytes
+            .len()
+            .checked_sub(spaces + 1)
+            .map(|before| bytes[before])
+        {
+            _ if spaces > 3 => Self::Middle,
+            Some(b'\n' | b'\r') => Self::Start(spaces as u8),
+            Some(_) => Self::Middle,
+            None => match self {
+                Self::Start(before) if usize::from(before) + spaces <= 3 => {
+                    Self::Start(before + spaces as u8)
+                }
+                Self::Start(_) => Self::Middle,
+                line => line,
+            },
+        }
+    }
+}

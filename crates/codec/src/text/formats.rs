@@ -1,0 +1,709 @@
+//! How models write calls: one row for each format.
+//!
+//! The steps of a row lead from its opener through a block; see [`Step`].
+
+use super::calls::parameters as rows;
+use super::calls::{
+    FUNCTION_GEMMA, GEMMA, Keys, Shape, Spelling, Start, Step, ToolFormat, USUAL, Until,
+};
+use super::channels;
+
+const EMPTY: ToolFormat = ToolFormat {
+    name: "",
+    openers: &[],
+    starts: &[],
+    steps: &[],
+    closers: &[],
+    noise: &[],
+    channels: None,
+};
+
+/// Calls without a marker.
+const BARE: Keys = Keys {
+    bare: true,
+    ..USUAL
+};
+
+/// A list of calls, never one alone.
+const LIST: Keys = Keys {
+    alone: false,
+    ..USUAL
+};
+
+/// The model gives ids.
+const WITH_ID: Keys = Keys {
+    id: Some("id"),
+    ..USUAL
+};
+
+/// `<function=NAME>` and a tag for each parameter, maybe in an outer tag.
+const QWEN3_CODER: ToolFormat = ToolFormat {
+    name: "qwen3_coder",
+    openers: &[("<tool_call>", 0), ("<function=", 1)],
+    steps: &[
+        Step::Expect(&["<function="]),
+        Step::Name(Spelling::Line, &[until(">", 2)]),
+        Step::Tags(&rows::QWEN3_CODER),
+        Step::Repeat(&["<function="], 0),
+        Step::Maybe(&["</tool_call>"]),
+    ],
+    closers: &["</tool_call>", "</function>"],
+    ..EMPTY
+};
+
+/// `<tool_call>NAME` and pairs of keys and values.
+const GLM: ToolFormat = ToolFormat {
+    name: "glm45",
+    openers: &[("<tool_call>", 0)],
+    steps: &[
+        Step::Name(
+            Spelling::Word,
+            &[
+                before("<arg_key>", 1),
+                before("</tool_call>", 1),
+                // Some outputs spell the line break out.
+                until("\\n", 1),
+                until("\n", 1),
+                until("\r\n", 1),
+            ],
+        ),
+        Step::Tags(&rows::GLM),
+    ],
+    closers: &["</tool_call>"],
+    ..EMPTY
+};
+
+/// Calls in tags that all begin with the same mark.
+macro_rules! dsml {
+    ($name:literal, $open:literal, $close:literal, $invoke:literal, $row:expr) => {
+        ToolFormat {
+            name: $name,
+            openers: &[($open, 0), ($invoke, 1)],
+            steps: &[
+                Step::Expect(&[$invoke]),
+                Step::Attributes {
+                    name: "name",
+                    end: ">",
+                },
+                Step::Tags(&$row),
+                Step::Repeat(&[$invoke], 0),
+                Step::Maybe(&[$close]),
+            ],
+            closers: &[$close],
+            ..EMPTY
+        }
+    };
+}
+
+/// Hunyuan's tags, whose suffix tells the checkpoint; these are the ones that were released.
+macro_rules! hunyuan {
+    ($name:literal) => {
+        ToolFormat {
+            name: $name,
+            openers: &[
+                ("<tool_calls>", 0),
+                ("<tool_calls:opensource>", 0),
+                ("<tool_calls:6124c78e>", 0),
+                ("<tool_call>", 1),
+                ("<tool_call:opensource>", 1),
+                ("<tool_call:6124c78e>", 1),
+            ],
+            steps: &[
+                Step::Expect(&[
+                    "<tool_call>",
+                    "<tool_call:opensource>",
+                    "<tool_call:6124c78e>",
+                ]),
+                Step::Name(
+                    Spelling::Word,
+                    &[
+                        until("<tool_sep>", 2),
+                        until("<tool_sep:opensource>", 2),
+                        until("<tool_sep:6124c78e>", 2),
+                        before("<arg_key", 2),
+                        before("</tool_call", 2),
+                        until("\n", 2),
+                    ],
+                ),
+                Step::Tags(&rows::HUNYUAN),
+                Step::Repeat(
+                    &[
+                        "<tool_call>",
+                        "<tool_call:opensource>",
+                        "<tool_call:6124c78e>",
+                    ],
+                    0,
+                ),
+                Step::Maybe(&[
+                    "</tool_calls>",
+                    "</tool_calls:opensource>",
+                    "</tool_calls:6124c78e>",
+                ]),
+            ],
+            closers: &[
+                "</tool_calls>",
+                "</tool_calls:opensource>",
+                "</tool_calls:6124c78e>",
+            ],
+            ..EMPTY
+        }
+    };
+}
+
+const fn until(marker: &'static str, to: usize) -> Until {
+    Until {
+        marker,
+        kept: false,
+        to,
+    }
+}
+
+const fn before(marker: &'static str, to: usize) -> Until {
+    Until {
+        marker,
+        kept: true,
+        to,
+    }
+}
+
+/// One marker, calls that name themselves, and maybe an end marker.
+macro_rules! block {
+    ($name:literal, [$($open:literal),+], $keys:expr, [$($close:literal),*]) => {
+        ToolFormat {
+            name: $name,
+            openers: &[$(($open, 0)),+],
+            steps: &[Step::Calls(&$keys), Step::Maybe(&[$($close),*])],
+            closers: &[$($close),*],
+            ..EMPTY
+        }
+    };
+}
+
+/// A list of Python calls behind a marker.
+const MARKED_LIST: Shape = Shape::List {
+    declared_only: false,
+};
+
+const PYTHONIC: ToolFormat = ToolFormat {
+    name: "pythonic",
+    openers: &[("<|python_tag|>", 2)],
+    starts: &[(Start::NameList, 0)],
+    steps: &[
+        Step::Python(Shape::List {
+            declared_only: true,
+        }),
+        Step::Done,
+        Step::If(Start::NameList, 5),
+        Step::Calls(&USUAL),
+        Step::Done,
+        Step::Python(MARKED_LIST),
+    ],
+    noise: &["<|eom_id|>"],
+    ..EMPTY
+};
+
+/// All formats, by name.
+pub static TOOL_FORMATS: &[ToolFormat] = &[
+    ToolFormat {
+        name: "mistral",
+        openers: &[("[TOOL_CALLS]", 0), ("[ TOOL_CALLS ]", 0)],
+        starts: &[(Start::ObjectList, 8)],
+        steps: &[
+            Step::If(Start::ObjectList, 6),
+            Step::If(Start::Object, 6),
+            Step::Name(
+                Spelling::Word,
+                &[until("[CALL_ID]", 3), until("[ARGS]", 4), before("{", 4)],
+            ),
+            Step::Id(&[until("[ARGS]", 4), before("{", 4)]),
+            Step::Arguments,
+            Step::Done,
+            Step::Calls(&WITH_ID),
+            Step::Done,
+            // The server took the marker out.
+            Step::Calls(&Keys {
+                bare: true,
+                ..WITH_ID
+            }),
+        ],
+        ..EMPTY
+    },
+    block!("hermes", ["<tool_call>"], USUAL, ["</tool_call>"]),
+    ToolFormat {
+        name: "llama_function",
+        openers: &[("<function=", 0)],
+        steps: &[
+            Step::Name(Spelling::Line, &[until(">", 1)]),
+            Step::Arguments,
+            Step::Maybe(&["</function>"]),
+        ],
+        closers: &["</function>"],
+        noise: &["<|python_tag|>", "<|eom_id|>"],
+        ..EMPTY
+    },
+    ToolFormat {
+        name: "llama3_json",
+        openers: &[("<|python_tag|>", 3)],
+        starts: &[(Start::Object, 0), (Start::ObjectList, 0)],
+        steps: &[
+            Step::Calls(&BARE),
+            Step::Another(&[";", ","], Start::Object, 0),
+            Step::Done,
+            Step::Calls(&USUAL),
+            Step::Another(&[";", ","], Start::Object, 3),
+        ],
+        noise: &["<|eom_id|>"],
+        ..EMPTY
+    },
+    ToolFormat {
+        name: "json",
+        openers: &[("<|python_tag|>", 0)],
+        starts: &[(Start::Object, 0), (Start::ObjectList, 0)],
+        steps: &[
+            Step::Calls(&BARE),
+            Step::Another(&[";", ","], Start::Object, 0),
+        ],
+        ..EMPTY
+    },
+    ToolFormat {
+        name: "deepseek_v3",
+        openers: &[("<｜tool▁calls▁begin｜>", 0), ("<｜tool▁call▁begin｜>", 1)],
+        steps: &[
+            Step::Expect(&["<｜tool▁call▁begin｜>"]),
+            Step::Ignore(&["<｜tool▁sep｜>"]),
+            Step::Name(
+                Spelling::Word,
+                &[
+                    until("\n", 3),
+                    until("\r\n", 3),
+                    before("```", 3),
+                    before("{", 3),
+                ],
+            ),
+            Step::Maybe(&["```json", "```"]),
+            Step::Arguments,
+            Step::Maybe(&["```"]),
+            Step::Maybe(&["<｜tool▁call▁end｜>"]),
+            Step::Repeat(&["<｜tool▁call▁begin｜>"], 0),
+            Step::Maybe(&["<｜tool▁calls▁end｜>"]),
+        ],
+        closers: &["<｜tool▁calls▁end｜>", "<｜tool▁call▁end｜>"],
+        ..EMPTY
+    },
+    ToolFormat {
+        name: "deepseek_v31",
+        openers: &[("<｜tool▁calls▁begin｜>", 0), ("<｜tool▁call▁begin｜>", 1)],
+        steps: &[
+            Step::Expect(&["<｜tool▁call▁begin｜>"]),
+            Step::Name(Spelling::Word, &[until("<｜tool▁sep｜>", 2)]),
+            Step::Arguments,
+            Step::Maybe(&["<｜tool▁call▁end｜>"]),
+            Step::Repeat(&["<｜tool▁call▁begin｜>"], 0),
+            Step::Maybe(&["<｜tool▁calls▁end｜>"]),
+        ],
+        closers: &["<｜tool▁calls▁end｜>", "<｜tool▁call▁end｜>"],
+        ..EMPTY
+    },
+    ToolFormat {
+        name: "kimi_k2",
+        openers: &[
+            ("<|tool_calls_section_begin|>", 0),
+            ("<|tool_call_section_begin|>", 0),
+            ("<|tool_call_begin|>", 1),
+        ],
+        steps: &[
+            Step::Expect(&["<|tool_call_begin|>"]),
+            Step::Name(
+                Spelling::Numbered,
+                &[until("<|tool_call_argument_begin|>", 2)],
+            ),
+            Step::Arguments,
+            Step::Maybe(&["<|tool_call_end|>"]),
+            Step::Repeat(&["<|tool_call_begin|>"], 0),
+            Step::Maybe(&["<|tool_calls_section_end|>", "<|tool_call_section_end|>"]),
+        ],
+        closers: &[
+            "<|tool_calls_section_end|>",
+            "<|tool_call_section_end|>",
+            "<|tool_call_end|>",
+        ],
+        ..EMPTY
+    },
+    block!(
+        "granite",
+        ["<|tool_call|>", "<tool_call>"],
+        USUAL,
+        ["</tool_call>"]
+    ),
+    block!("granite_20b_fc", ["<function_call>"], USUAL, []),
+    block!("granite4", ["<tool_call>"], USUAL, ["</tool_call>"]),
+    ToolFormat {
+        name: "internlm2",
+        openers: &[("<|action_start|>", 0)],
+        steps: &[
+            Step::Expect(&["<|plugin|>"]),
+            Step::Calls(&USUAL),
+            Step::Maybe(&["<|action_end|>"]),
+        ],
+        closers: &["<|action_end|>"],
+        ..EMPTY
+    },
+    block!("jamba", ["<tool_calls>"], USUAL, ["</tool_calls>"]),
+    block!("hunyuan_a13b", ["<tool_calls>"], USUAL, ["</tool_calls>"]),
+    block!("nemotron_deci", ["<TOOLCALL>"], USUAL, ["</TOOLCALL>"]),
+    block!("phi4_mini", ["functools"], LIST, []),
+    ToolFormat {
+        name: "xlam",
+        openers: &[("[TOOL_CALLS]", 6)],
+        starts: &[
+            (Start::ObjectList, 0),
+            (Start::Text("```json"), 2),
+            (Start::Text("```\n["), 2),
+        ],
+        steps: &[
+            Step::Calls(&BARE),
+            Step::Done,
+            Step::Maybe(&["```json", "```"]),
+            Step::Calls(&BARE),
+            Step::Maybe(&["```"]),
+            Step::Done,
+            Step::Calls(&USUAL),
+        ],
+        ..EMPTY
+    },
+    block!(
+        "longcat",
+        ["<longcat_tool_call>"],
+        USUAL,
+        ["</longcat_tool_call>"]
+    ),
+    block!(
+        "gigachat3",
+        [
+            "<|message_sep|>\n\nfunction call<|role_sep|>\n",
+            "<|function_call|>"
+        ],
+        USUAL,
+        []
+    ),
+    block!(
+        "apertus",
+        ["<|tools_prefix|>"],
+        Keys {
+            key_is_name: true,
+            ..USUAL
+        },
+        ["<|tools_suffix|>"]
+    ),
+    block!(
+        "cohere_command",
+        ["<|START_ACTION|>"],
+        Keys {
+            name: &["tool_name"],
+            id: Some("tool_call_id"),
+            ..USUAL
+        },
+        ["<|END_ACTION|>"]
+    ),
+    ToolFormat {
+        name: "gpt_oss",
+        channels: Some(&channels::HARMONY),
+        ..EMPTY
+    },
+    ToolFormat {
+        name: "inkling",
+        channels: Some(&channels::INKLING),
+        ..EMPTY
+    },
+    PYTHONIC,
+    ToolFormat {
+        name: "llama4_pythonic",
+        ..PYTHONIC
+    },
+    ToolFormat {
+        name: "olmo3",
+        openers: &[("<function_calls>", 0)],
+        steps: &[
+            Step::Python(Shape::Lines {
+                end: "</function_calls>",
+            }),
+            Step::Maybe(&["</function_calls>"]),
+        ],
+        closers: &["</function_calls>"],
+        ..EMPTY
+    },
+    ToolFormat {
+        name: "lfm2",
+        openers: &[("<|tool_call_start|>", 0)],
+        steps: &[
+            Step::If(Start::ObjectList, 4),
+            Step::Python(MARKED_LIST),
+            Step::Maybe(&["<|tool_call_end|>"]),
+            Step::Done,
+            Step::Calls(&USUAL),
+            Step::Maybe(&["<|tool_call_end|>"]),
+        ],
+        closers: &["<|tool_call_end|>"],
+        ..EMPTY
+    },
+    ToolFormat {
+        name: "gemma4",
+        openers: &[("<|tool_call>", 0)],
+        steps: &[
+            Step::Expect(&["call:"]),
+            Step::Name(Spelling::Word, &[before("{", 2)]),
+            Step::Literal(&GEMMA),
+            Step::Maybe(&["<tool_call|>"]),
+        ],
+        closers: &["<tool_call|>"],
+        ..EMPTY
+    },
+    ToolFormat {
+        name: "functiongemma",
+        openers: &[("<start_function_call>", 0)],
+        steps: &[
+            Step::Expect(&["call:"]),
+            Step::Name(Spelling::Word, &[before("{", 2)]),
+            Step::Literal(&FUNCTION_GEMMA),
+            Step::Maybe(&["<end_function_call>"]),
+        ],
+        closers: &["<end_function_call>"],
+        ..EMPTY
+    },
+    ToolFormat {
+        name: "sarashina",
+        openers: &[("<|tool_calls|>", 2)],
+        starts: &[(Start::DictList, 0)],
+        steps: &[
+            Step::Dicts { bare: true },
+            Step::Done,
+            Step::Dicts { bare: false },
+        ],
+        ..EMPTY
+    },
+    QWEN3_CODER,
+    ToolFormat {
+        name: "step3p5",
+        ..QWEN3_CODER
+    },
+    ToolFormat {
+        name: "mimo",
+        ..QWEN3_CODER
+    },
+    ToolFormat {
+        name: "nemotron_v3",
+        ..QWEN3_CODER
+    },
+    ToolFormat {
+        name: "seed_oss",
+        openers: &[("<seed:tool_call>", 0), ("<function=", 1)],
+        steps: &[
+            Step::Expect(&["<function="]),
+            Step::Name(Spelling::Line, &[until(">", 2)]),
+            Step::Tags(&rows::SEED_OSS),
+            Step::Repeat(&["<function="], 0),
+            Step::Maybe(&["</seed:tool_call>"]),
+        ],
+        closers: &["</seed:tool_call>", "</function>"],
+        ..EMPTY
+    },
+    GLM,
+    ToolFormat {
+        name: "glm47",
+        ..GLM
+    },
+    ToolFormat {
+        name: "poolside_v1",
+        ..GLM
+    },
+    ToolFormat {
+        name: "minimax_m2",
+        openers: &[("<minimax:tool_call>", 0)],
+        steps: &[
+            Step::Expect(&["<invoke"]),
+            Step::Attributes {
+                name: "name",
+                end: ">",
+            },
+            Step::Tags(&rows::MINIMAX_M2),
+            Step::Repeat(&["<invoke"], 0),
+            Step::Maybe(&["</minimax:tool_call>"]),
+        ],
+        closers: &["</minimax:tool_call>"],
+        ..EMPTY
+    },
+    ToolFormat {
+        name: "minimax_m3",
+        openers: &[("]<]minimax[>[<tool_call>", 0)],
+        steps: &[
+            Step::Expect(&["]<]minimax[>[<invoke"]),
+            Step::Attributes {
+                name: "name",
+                end: ">",
+            },
+            Step::Nested,
+            Step::Repeat(&["]<]minimax[>[<invoke"], 0),
+            Step::Maybe(&["]<]minimax[>[</tool_call>"]),
+        ],
+        closers: &["]<]minimax[>[</tool_call>"],
+        ..EMPTY
+    },
+    dsml!(
+        "deepseek_v32",
+        "<｜DSML｜function_calls>",
+        "</｜DSML｜function_calls>",
+        "<｜DSML｜invoke",
+        rows::DSML
+    ),
+    dsml!(
+        "deepseek_v4",
+        "<｜DSML｜tool_calls>",
+        "</｜DSML｜tool_calls>",
+        "<｜DSML｜invoke",
+        rows::DSML
+    ),
+    dsml!(
+        "deepseek_v41",
+        "<｜DSML｜ calls>",
+        "</｜DSML｜ calls>",
+        "<｜DSML｜ invoke",
+        rows::DSML_SPACED
+    ),
+    hunyuan!("hy_v3"),
+    hunyuan!("hy_v4"),
+    ToolFormat {
+        name: "kimi_k3",
+        openers: &[("<|open|>tools<|sep|>", 0)],
+        steps: &[
+            Step::Expect(&["<|open|>call"]),
+            Step::Attributes {
+                name: "tool",
+                end: "<|sep|>",
+            },
+            Step::Tags(&rows::KIMI_K3),
+            Step::Repeat(&["<|open|>call"], 0),
+            Step::Maybe(&["<|close|>tools<|sep|>"]),
+        ],
+        closers: &["<|close|>tools<|sep|>"],
+        ..EMPTY
+    },
+    ToolFormat {
+        name: "step3",
+        openers: &[("<｜tool_calls_begin｜>", 0), ("<｜tool_call_begin｜>", 1)],
+        steps: &[
+            Step::Expect(&["<｜tool_call_begin｜>"]),
+            Step::Ignore(&["<｜tool_sep｜>"]),
+            Step::Expect(&["<steptml:invoke"]),
+            Step::Attributes {
+                name: "name",
+                end: ">",
+            },
+            Step::Tags(&rows::STEP3),
+            Step::Maybe(&["<｜tool_call_end｜>"]),
+            Step::Repeat(&["<｜tool_call_begin｜>"], 0),
+            Step::Maybe(&["<｜tool_calls_end｜>"]),
+        ],
+        closers: &["<｜tool_calls_end｜>", "<｜tool_call_end｜>"],
+        ..EMPTY
+    },
+    ToolFormat {
+        name: "dots",
+        openers: &[("<dots_function_call>", 0)],
+        steps: &[
+            Step::If(Start::Object, 7),
+            Step::Expect(&["<invoke"]),
+            Step::Attributes {
+                name: "name",
+                end: ">",
+            },
+            Step::Tags(&rows::DOTS),
+            Step::Repeat(&["<invoke"], 1),
+            Step::Maybe(&["</dots_function_call>"]),
+            Step::Done,
+            Step::Calls(&USUAL),
+            Step::Maybe(&["</dots_function_call>"]),
+        ],
+        closers: &["</dots_function_call>"],
+        ..EMPTY
+    },
+    ToolFormat {
+        name: "minicpm5",
+        openers: &[("<function", 0)],
+        steps: &[
+            Step::Attributes {
+                name: "name",
+                end: ">",
+            },
+            Step::Tags(&rows::MINICPM5),
+        ],
+        closers: &["</function>"],
+        ..EMPTY
+    },
+    ToolFormat {
+        name: "muse_glimmer",
+        channels: Some(&channels::MUSE),
+        ..EMPTY
+    },
+    ToolFormat {
+        name: "muse_spark",
+        channels: Some(&channels::MUSE),
+        ..EMPTY
+    },
+    ToolFormat {
+        name: "beam",
+        channels: Some(&channels::BEAM),
+        ..EMPTY
+    },
+];
+
+/// The body of a harmony call: its name stands in the header.
+pub(crate) static HARMONY_CALL: ToolFormat = ToolFormat {
+    name: "gpt_oss",
+    steps: &[
+        Step::Arguments,
+        Step::Maybe(&["<|call|>", "<|end|>", "<|return|>"]),
+    ],
+    closers: &["<|call|>", "<|end|>", "<|return|>"],
+    ..EMPTY
+};
+
+/// The body of an Inkling call.
+pub(crate) static INKLING_CALL: ToolFormat = ToolFormat {
+    name: "inkling",
+    steps: &[
+        Step::Calls(&Keys {
+            arguments: &["args", "arguments", "parameters"],
+            ..USUAL
+        }),
+        Step::Maybe(&["<|end_message|>", "<|content_model_end_sampling|>"]),
+    ],
+    closers: &["<|end_message|>", "<|content_model_end_sampling|>"],
+    ..EMPTY
+};
+
+/// The body of a Beam call: its name stands in the header.
+pub(crate) static BEAM_CALL: ToolFormat = ToolFormat {
+    name: "beam",
+    steps: &[Step::Tags(&rows::BEAM)],
+    closers: &["<|call|>", "<|end|>"],
+    ..EMPTY
+};
+
+/// The body of a Muse tool message.
+pub(crate) static MUSE_CALLS: ToolFormat = ToolFormat {
+    name: "muse",
+    steps: &[
+        Step::Maybe(&["<atem:function_calls>"]),
+        Step::Expect(&["<atem:invoke"]),
+        Step::Attributes {
+            name: "name",
+            end: ">",
+        },
+        Step::Tags(&rows::MUSE),
+        Step::Repeat(&["<atem:invoke"], 1),
+        Step::Maybe(&["</atem:function_calls>"]),
+        Step::Maybe(&["<|eom|>"]),
+    ],
+    closers: &["<|eom|>"],
+    ..EMPTY
+};

@@ -1,0 +1,175 @@
+//! In a block of calls: what it tells goes out, and what is no call goes back.
+
+use super::states::{Core, Flow, Gap, State};
+use super::thought::Reasoning;
+use crate::text::calls::{HELD, Progress, Script, Sink};
+use crate::text::event::Event;
+use crate::text::marker::{Marker, Markers};
+use crate::text::recipe::OnError;
+
+/// A block of calls.
+#[derive(Debug)]
+pub(super) struct Block {
+    pub(super) script: Script,
+    /// What has been read since the last call began or ended; given back if it is none.
+    pub(super) raw: String,
+    /// The reasoning it stands in.
+    pub(super) origin: Option<Reasoning>,
+    /// No marker opened it.
+    pub(super) bare: bool,
+    /// How many calls there were before.
+    pub(super) before: usize,
+}
+
+impl Core {
+    /// A block of calls begins behind its marker and the white space that waits.
+    pub(super) fn open(
+        &mut self,
+        which: usize,
+        step: usize,
+        marker: &str,
+        origin: Option<Reasoning>,
+        bare: bool,
+    ) {
+        let mut raw = std::mem::take(&mut self.white);
+        raw.push_str(marker);
+        self.state = State::Call(Box::new(Block {
+            script: Script::new(self.recipe.tools[which], step),
+            raw,
+            origin,
+            bare,
+            before: self.numbering.begun(),
+        }));
+    }
+
+    pub(super) fn call(
+        &mut self,
+        text: &str,
+        at: usize,
+        last: bool,
+        out: &mut dyn FnMut(Event<'_>),
+    ) -> Flow {
+        let State::Call(block) = &mut self.state else {
+            return Flow::Wait(at);
+        };
+        let (begun, was_open) = (self.numbering.begun(), self.numbering.is_open());
+        // What may have to be given back is bounded.
+        let room = if was_open {
+            text.len() - at
+        } else {
+            HELD.saturating_sub(block.raw.len())
+        };
+        let end = text.floor_char_boundary(at.saturating_add(room).min(text.len()));
+        let shown = &text[at..end];
+        let mut sink = Sink::new(
+            out,
+            &mut self.numbering,
+            self.options.tools.as_deref(),
+            self.options.on_error == OnError::Text,
+        );
+        let progress = block
+            .script
+            .read(shown, last && end == text.len(), &mut sink);
+        let quiet = !was_open && !self.numbering.is_open() && self.numbering.begun() == begun;
+        let mut read = |used: usize| {
+            if quiet {
+                block.raw.push_str(&shown[..used]);
+            } else {
+                block.raw.clear();
+            }
+        };
+        match progress {
+            Progress::More(used) => {
+                read(used);
+                if end < text.len() && !self.numbering.is_open() && used == shown.len() {
+                    return self.give_up(at + used, "it is too long", out);
+                }
+                Flow::Wait(at + used)
+            }
+            Progress::Called(used) => {
+                block.raw.clear();
+                Flow::On(at + used)
+            }
+            Progress::Ended(used) if self.numbering.begun() > block.before => {
+                self.state = State::Content;
+                self.gap = Gap::Wait;
+                self.fresh = false;
+                self.previous = 0;
+                self.fence.reset();
+                Flow::On(at + used)
+            }
+            Progress::Ended(used) => {
+                read(used);
+                self.give_up(at + used, "it holds no call", out)
+            }
+            Progress::Broken(used, why) => {
+                read(used);
+                self.give_up(at + used, why, out)
+            }
+        }
+    }
+
+    pub(super) fn give_up(&mut self, at: usize, why: &str, out: &mut dyn FnMut(Event<'_>)) -> Flow {
+        if let State::Call(block) = std::mem::replace(&mut self.state, State::Content) {
+            self.broken(&block, why, false, out);
+        }
+        Flow::On(at)
+    }
+
+    /// A block that is no call, or not a whole one.
+    pub(super) fn broken(
+        &mut self,
+        block: &Block,
+        why: &str,
+        cut: bool,
+        out: &mut dyn FnMut(Event<'_>),
+    ) {
+        let partial = self.numbering.is_open();
+        let called = self.numbering.begun() > block.before;
+        self.numbering.abandon();
+        self.gap = Gap::None;
+        self.previous = 0;
+        self.fresh = false;
+        self.fence.reset();
+        // JSON without a marker was an answer all along.
+        if self.options.on_error == OnError::Error && (called || !block.bare) {
+            self.faulted = true;
+            let format = block.script.format();
+            let message = format!("a tool call ({}) could not be read: {why}", format.name);
+            out(Event::Fault { message: &message });
+            if !cut && !format.closers.is_empty() {
+                self.state = State::Skip(Markers::new(
+                    format.closers.iter().copied().map(Marker::exact),
+                ));
+            }
+            return;
+        }
+        self.incomplete |= partial;
+        match block.origin {
+            Some(mut reasoning) if !called => {
+                self.think(&block.raw, out);
+                reasoning.spoke = true;
+                reasoning.at_break = false;
+                self.state = State::Reasoning(reasoning);
+            }
+            _ => {
+                // Brackets behind a call that was read belong to it.
+                let raw = if called {
+                    behind_brackets(&block.raw)
+                } else {
+                    &block.raw
+                };
+                self.give_back(raw, out);
+            }
+        }
+    }
+}
+
+/// What follows brackets and commas at the beginning of a text, if there are any.
+fn behind_brackets(text: &str) -> &str {
+    let mut rest = text;
+    while let Some(next) = rest.trim_start().strip_prefix(['}', ']', ')', ',']) {
+        rest = next;
+    }
+    rest
+}

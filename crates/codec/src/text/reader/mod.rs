@@ -1,0 +1,105 @@
+//! The state machine of a model's text: answer, reasoning, calls.
+//!
+//! One machine for all three, since what a marker means depends on where it stands: a tag in a
+//! call's arguments is data, a call in reasoning is a thought, and for some models the end of it.
+//!
+//! - [`states`]: the states, and the loop over them;
+//! - [`answer`], [`thought`], [`block`], [`header`]: one state each.
+
+mod answer;
+mod block;
+mod header;
+mod states;
+mod thought;
+
+use self::states::Core;
+use super::event::Event;
+use super::recipe::{Options, Recipe};
+use super::utf8::Characters;
+
+/// Reads one text, piece by piece.
+///
+/// ```
+/// use throughline_codec::text::{EndReason, Event, Options, Reader, Recipe};
+///
+/// let recipe = Recipe::family("qwen3")?;
+/// let mut reader = Reader::new(&recipe, Options::default());
+/// let (mut thought, mut answer, mut end) = (String::new(), String::new(), None);
+/// let mut out = |event: Event<'_>| match event {
+///     Event::Reasoning(text) => thought.push_str(text),
+///     Event::Content(text) => answer.push_str(text),
+///     Event::Ended(reason) => end = Some(reason),
+///     _ => {}
+/// };
+/// for piece in ["<thi", "nk>Two and two", "</think>\n", "4"] {
+///     reader.push_str(piece, &mut out);
+/// }
+/// reader.finish(&mut out);
+/// assert_eq!((&*thought, &*answer, end), ("Two and two", "4", Some(EndReason::Stop)));
+/// # Ok::<(), throughline_codec::text::UnknownName>(())
+/// ```
+#[derive(Debug)]
+pub struct Reader {
+    characters: Characters,
+    /// Text that waits for what follows it.
+    held: String,
+    core: Core,
+}
+
+impl Reader {
+    /// A reader for one text.
+    pub fn new(recipe: &Recipe, options: Options) -> Self {
+        Self {
+            characters: Characters::default(),
+            held: String::with_capacity(128),
+            core: Core::new(recipe, options),
+        }
+    }
+
+    /// Takes the next bytes; characters may be cut.
+    pub fn push(&mut self, bytes: &[u8], mut out: impl FnMut(Event<'_>)) {
+        let (held, core) = (&mut self.held, &mut self.core);
+        self.characters
+            .push(bytes, |text| push(held, core, text, &mut out));
+    }
+
+    /// Takes the next text.
+    pub fn push_str(&mut self, text: &str, mut out: impl FnMut(Event<'_>)) {
+        push(&mut self.held, &mut self.core, text, &mut out);
+    }
+
+    /// Takes text that the worker itself marked as reasoning: it is, whatever it says.
+    pub fn push_reasoning(&mut self, text: &str, mut out: impl FnMut(Event<'_>)) {
+        self.flush(&mut out);
+        self.core.flagged(text, &mut out);
+    }
+
+    /// Lets go of what waits for its rest, since something other than text comes between.
+    pub fn flush(&mut self, mut out: impl FnMut(Event<'_>)) {
+        let (held, core) = (&mut self.held, &mut self.core);
+        self.characters
+            .finish(|text| push(held, core, text, &mut out));
+        let used = self.core.run(&self.held, true, &mut out);
+        self.held.drain(..used);
+    }
+
+    /// The text has ended.
+    pub fn finish(&mut self, mut out: impl FnMut(Event<'_>)) {
+        let (held, core) = (&mut self.held, &mut self.core);
+        self.characters
+            .finish(|text| push(held, core, text, &mut out));
+        let held = std::mem::take(&mut self.held);
+        self.core.finish(&held, &mut out);
+    }
+}
+
+fn push(held: &mut String, core: &mut Core, text: &str, out: &mut dyn FnMut(Event<'_>)) {
+    if held.is_empty() {
+        let used = core.run(text, false, out);
+        held.push_str(&text[used..]);
+    } else {
+        held.push_str(text);
+        let used = core.run(held, false, out);
+        held.drain(..used);
+    }
+}

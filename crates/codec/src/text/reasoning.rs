@@ -1,0 +1,147 @@
+//! How models mark their reasoning: one row for each set of tags.
+
+use super::channels::{self, Channels};
+use super::marker::Marker;
+
+/// The tags of one kind of reasoning.
+#[derive(Debug)]
+pub struct TagSet {
+    /// What people call it.
+    pub name: &'static str,
+    /// What opens and closes a span.
+    pub(crate) pairs: &'static [Pair],
+    /// Wrappers of the answer: taken out, with the line break inside them.
+    pub(crate) wrappers: &'static [(&'static str, &'static str)],
+    /// Markers that mean nothing by themselves and are taken out.
+    pub(crate) noise: &'static [&'static str],
+    /// For models that write everything in messages with headers.
+    pub(crate) channels: Option<&'static Channels>,
+}
+
+/// A span of reasoning opens with one of the first and closes with one of the second.
+#[derive(Debug)]
+pub(crate) struct Pair {
+    pub(crate) open: &'static [Marker],
+    pub(crate) close: &'static [Marker],
+}
+
+const fn tags(name: &'static str, pairs: &'static [Pair]) -> TagSet {
+    TagSet {
+        name,
+        pairs,
+        wrappers: &[],
+        noise: &[],
+        channels: None,
+    }
+}
+
+macro_rules! pair {
+    ($open:literal, $close:literal) => {
+        Pair {
+            open: &[Marker::exact($open)],
+            close: &[Marker::exact($close)],
+        }
+    };
+    (any case $open:literal, $close:literal) => {
+        Pair {
+            open: &[Marker::any_case($open)],
+            close: &[Marker::any_case($close)],
+        }
+    };
+}
+
+const THINK: Pair = pair!(any case "<think>", "</think>");
+const REASONING: Pair = pair!(any case "<reasoning>", "</reasoning>");
+const THOUGHT: Pair = pair!(any case "<thought>", "</thought>");
+
+/// All sets of tags, by name.
+pub static TAG_SETS: &[TagSet] = &[
+    tags("think", &[THINK]),
+    tags("reasoning", &[REASONING]),
+    tags("thought", &[THOUGHT]),
+    // For models nobody knows.
+    tags("plain", &[THINK, REASONING, THOUGHT]),
+    tags("mistral", &[pair!("[THINK]", "[/THINK]")]),
+    tags("kimi", &[pair!("◁think▷", "◁/think▷")]),
+    TagSet {
+        noise: &[
+            "<|open|>response<|sep|>",
+            "<|close|>response<|sep|>",
+            "<|open|>message<|sep|>",
+            "<|close|>message<|sep|>",
+        ],
+        ..tags(
+            "kimi_k3",
+            &[pair!("<|open|>think<|sep|>", "<|close|>think<|sep|>")],
+        )
+    },
+    tags("minimax_m3", &[pair!("<mm:think>", "</mm:think>")]),
+    tags("seed_oss", &[pair!("<seed:think>", "</seed:think>")]),
+    tags("pipe_think", &[pair!("<|think|>", "<|/think|>")]),
+    tags("step3p5", &[THINK]),
+    tags("nemotron_v3", &[THINK]),
+    TagSet {
+        wrappers: &[("<response>", "</response>")],
+        ..tags("ernie45", &[THINK])
+    },
+    TagSet {
+        wrappers: &[("<answer>", "</answer>")],
+        ..tags("hunyuan_a13b", &[THINK])
+    },
+    tags("hy_v3", HY),
+    tags("hy_v4", HY),
+    tags(
+        "granite",
+        &[Pair {
+            open: &[
+                Marker::exact("Here is my thought process:"),
+                Marker::exact("Here's my thought process:"),
+            ],
+            close: &[
+                Marker::exact("Here is my response:"),
+                Marker::exact("Here's my response:"),
+            ],
+        }],
+    ),
+    tags("gemma4", &[pair!("<|channel>thought\n", "<channel|>")]),
+    TagSet {
+        noise: &[
+            "<|START_RESPONSE|>",
+            "<|END_RESPONSE|>",
+            "<|START_TEXT|>",
+            "<|END_TEXT|>",
+        ],
+        ..tags(
+            "cohere_command",
+            &[pair!("<|START_THINKING|>", "<|END_THINKING|>")],
+        )
+    },
+    tags("apertus", &[pair!("<|inner_prefix|>", "<|inner_suffix|>")]),
+    TagSet {
+        channels: Some(&channels::HARMONY),
+        ..tags("gpt_oss", &[])
+    },
+    TagSet {
+        channels: Some(&channels::BEAM),
+        ..tags("beam", &[])
+    },
+    TagSet {
+        channels: Some(&channels::INKLING),
+        ..tags("inkling", &[])
+    },
+    TagSet {
+        channels: Some(&channels::MUSE),
+        ..tags("muse_glimmer", &[])
+    },
+    TagSet {
+        channels: Some(&channels::MUSE),
+        ..tags("muse_spark", &[])
+    },
+];
+
+/// The suffix tells the checkpoint; these are the ones that were released.
+const HY: &[Pair] = &[
+    pair!("<think>", "</think>"),
+    pair!("<think:opensource>", "</think:opensource>"),
+    pair!("<think:6124c78e>", "</think:6124c78e>"),
+];

@@ -1,0 +1,356 @@
+//! Model text in a reply: what a dialect reads as text is read once more, and becomes reasoning,
+//! text and calls.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use throughline_canonical::{BlockStart, Delta, EndReason, Event, Fault, FaultKind};
+
+use super::event::{EndReason as TextEnd, Event as TextEvent};
+use super::reader::Reader;
+use super::recipe::{Options, Recipe};
+
+/// Stands behind the reader of an upstream dialect whose servers pass on what the model wrote.
+///
+/// Blocks other than text pass as they are, under new numbers; their order among the text stays.
+#[derive(Debug)]
+pub struct Stage {
+    reader: Reader,
+    blocks: Blocks,
+}
+
+/// The blocks that go out.
+#[derive(Debug, Default)]
+struct Blocks {
+    next: u32,
+    /// The block of ours that is open.
+    open: Option<(Kind, u32)>,
+    /// The dialect's text blocks that are open.
+    text: Vec<u32>,
+    /// The numbers of the dialect's other blocks, and ours for them.
+    others: HashMap<u32, u32>,
+    calls: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Text,
+    Thinking,
+    Call,
+}
+
+impl Stage {
+    /// For one reply.
+    pub fn new(recipe: &Recipe, options: Options) -> Self {
+        Self {
+            reader: Reader::new(recipe, options),
+            blocks: Blocks::default(),
+        }
+    }
+
+    /// Takes the dialect's next event.
+    pub fn push(&mut self, event: Event<'_>, out: &mut dyn FnMut(Event<'_>)) {
+        let (reader, blocks) = (&mut self.reader, &mut self.blocks);
+        match event {
+            Event::BlockStarted {
+                index,
+                block: BlockStart::Text { text },
+            } => {
+                blocks.text.push(index);
+                reader.push_str(&text, |event| blocks.tell(event, out));
+            }
+            Event::BlockDelta {
+                index,
+                delta: Delta::Text(text),
+            } if blocks.text.contains(&index) => {
+                reader.push_str(&text, |event| blocks.tell(event, out));
+            }
+            Event::BlockEnded { index } if blocks.text.contains(&index) => {
+                blocks.text.retain(|open| *open != index);
+            }
+            Event::BlockStarted { index, block } => {
+                reader.flush(|event| blocks.tell(event, out));
+                blocks.close(out);
+                blocks.calls |= matches!(block, BlockStart::ToolCall { .. });
+                let ours = blocks.number();
+                blocks.others.insert(index, ours);
+                out(Event::BlockStarted { index: ours, block });
+            }
+            Event::BlockDelta { index, delta } => {
+                let index = blocks.others.get(&index).copied().unwrap_or(index);
+                out(Event::BlockDelta { index, delta });
+            }
+            Event::BlockEnded { index } => {
+                let index = blocks.others.remove(&index).unwrap_or(index);
+                out(Event::BlockEnded { index });
+            }
+            Event::Ended { reason } => {
+                let mut end = TextEnd::Stop;
+                reader.finish(|event| match event {
+                    TextEvent::Ended(reason) => end = reason,
+                    event => blocks.tell(event, out),
+                });
+                blocks.close(out);
+                let reason = match (reason, end) {
+                    (EndReason::Stop, TextEnd::Error) => EndReason::Failed,
+                    (EndReason::Stop, _) if blocks.calls => EndReason::ToolCalls,
+                    (reason, _) => reason,
+                };
+                out(Event::Ended { reason });
+            }
+            event => out(event),
+        }
+    }
+}
+
+impl Blocks {
+    fn number(&mut self) -> u32 {
+        self.next += 1;
+        self.next - 1
+    }
+
+    fn close(&mut self, out: &mut dyn FnMut(Event<'_>)) {
+        if let Some((_, index)) = self.open.take() {
+            out(Event::BlockEnded { index });
+        }
+    }
+
+    /// The number of the open block of this kind, which may have to be opened first.
+    fn of(&mut self, kind: Kind, out: &mut dyn FnMut(Event<'_>)) -> u32 {
+        if let Some((open, index)) = self.open
+            && open == kind
+        {
+            return index;
+        }
+        self.close(out);
+        let index = self.number();
+        let text = Cow::Borrowed("");
+        let block = match kind {
+            Kind::Thinking => BlockStart::Thinking {
+                text,
+                signature: Cow::Borrowed(""),
+            },
+            Kind::Text | Kind::Call => BlockStart::Text { text },
+        };
+        out(Event::BlockStarted { index, block });
+        self.open = Some((kind, index));
+        index
+    }
+
+    fn tell(&mut self, event: TextEvent<'_>, out: &mut dyn FnMut(Event<'_>)) {
+        match event {
+            TextEvent::Reasoning(text) => {
+                let index = self.of(Kind::Thinking, out);
+                let delta = Delta::Thinking(Cow::Borrowed(text));
+                out(Event::BlockDelta { index, delta });
+            }
+            TextEvent::Content(text) => {
+                let index = self.of(Kind::Text, out);
+                let delta = Delta::Text(Cow::Borrowed(text));
+                out(Event::BlockDelta { index, delta });
+            }
+            TextEvent::CallStarted { id, name, .. } => {
+                self.close(out);
+                self.calls = true;
+                let index = self.number();
+                let block = BlockStart::ToolCall {
+                    id: Cow::Borrowed(id),
+                    name: Cow::Borrowed(name),
+                };
+                out(Event::BlockStarted { index, block });
+                self.open = Some((Kind::Call, index));
+            }
+            TextEvent::CallArguments { delta, .. } => {
+                if let Some((Kind::Call, index)) = self.open {
+                    let delta = Delta::ToolArguments(Cow::Borrowed(delta));
+                    out(Event::BlockDelta { index, delta });
+                }
+            }
+            TextEvent::CallEnded { .. } => self.close(out),
+            TextEvent::Fault { message } => {
+                self.close(out);
+                let kind = FaultKind::ToolCallUnreadable;
+                out(Event::Fault(Fault::new(kind, message)));
+            }
+            TextEvent::Ended(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::recipe::OnError;
+    use super::*;
+
+    fn text(text: &str) -> Cow<'_, str> {
+        Cow::Borrowed(text)
+    }
+
+    /// The events a dialect reads, as lines.
+    fn through(options: Options, events: Vec<Event<'_>>) -> Vec<String> {
+        let recipe = Recipe::family("qwen3").unwrap();
+        let mut stage = Stage::new(&recipe, options);
+        let mut lines = Vec::new();
+        for event in events {
+            stage.push(event, &mut |event| {
+                lines.push(match event {
+                    Event::BlockStarted { index, block } => match block {
+                        BlockStart::Text { .. } => format!("{index} text"),
+                        BlockStart::Thinking { .. } => format!("{index} thinking"),
+                        BlockStart::ToolCall { id, name } => format!("{index} call {id} {name}"),
+                        other => format!("{index} {other:?}"),
+                    },
+                    Event::BlockDelta { index, delta } => match delta {
+                        Delta::Text(text) | Delta::Thinking(text) | Delta::ToolArguments(text) => {
+                            format!("{index} + {text}")
+                        }
+                        other => format!("{index} {other:?}"),
+                    },
+                    Event::BlockEnded { index } => format!("{index} ended"),
+                    Event::Fault(fault) => format!("fault {:?}", fault.kind),
+                    Event::Ended { reason } => format!("ended {reason:?}"),
+                    other => format!("{other:?}"),
+                });
+            });
+        }
+        lines
+    }
+
+    fn model_text(pieces: &[&'static str]) -> Vec<Event<'static>> {
+        let mut events = vec![Event::BlockStarted {
+            index: 0,
+            block: BlockStart::Text { text: text("") },
+        }];
+        events.extend(pieces.iter().map(|piece| Event::BlockDelta {
+            index: 0,
+            delta: Delta::Text(text(piece)),
+        }));
+        events.push(Event::BlockEnded { index: 0 });
+        events.push(Event::Ended {
+            reason: EndReason::Stop,
+        });
+        events
+    }
+
+    /// Covers: S2-22, S2-43
+    #[test]
+    fn text_becomes_blocks_in_the_order_of_the_model() {
+        let pieces = [
+            "<thi",
+            "nk>plan</think>",
+            "Look: <tool_call>{\"name\":\"f\",\"argu",
+            "ments\":{\"a\":",
+            "1}}</tool_call>",
+        ];
+        assert_eq!(
+            through(Options::default(), model_text(&pieces)),
+            [
+                "0 thinking",
+                "0 + plan",
+                "0 ended",
+                "1 text",
+                "1 + Look: ",
+                "1 ended",
+                "2 call call_0 f",
+                "2 + {\"a\":",
+                "2 + 1}",
+                "2 ended",
+                "ended ToolCalls",
+            ]
+        );
+    }
+
+    /// Covers: S2-29, case 27
+    #[test]
+    fn a_call_that_cannot_be_read_is_a_fault_and_a_failed_end() {
+        let options = Options {
+            on_error: OnError::Error,
+            ..Options::default()
+        };
+        let pieces = ["<tool_call>{\"name\":\"get_weather\",\"arguments\":{\"location\":\"NYC\"}"];
+        let lines = through(options, model_text(&pieces));
+        assert_eq!(
+            lines[lines.len() - 2..],
+            ["fault ToolCallUnreadable", "ended Failed"]
+        );
+    }
+
+    /// Covers: case 22, X-23
+    #[test]
+    fn thoughts_that_leak_into_text_join_those_of_the_server() {
+        let mut events = vec![
+            Event::BlockStarted {
+                index: 0,
+                block: BlockStart::Thinking {
+                    text: text("given"),
+                    signature: text(""),
+                },
+            },
+            Event::BlockEnded { index: 0 },
+            Event::BlockStarted {
+                index: 1,
+                block: BlockStart::Text {
+                    text: text("<think>leaked</think>clean"),
+                },
+            },
+        ];
+        events.push(Event::BlockEnded { index: 1 });
+        events.push(Event::Ended {
+            reason: EndReason::Length,
+        });
+        assert_eq!(
+            through(Options::default(), events),
+            [
+                "0 thinking",
+                "0 ended",
+                "1 thinking",
+                "1 + leaked",
+                "1 ended",
+                "2 text",
+                "2 + clean",
+                "2 ended",
+                "ended Length",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_block_of_the_dialect_lets_go_of_what_waits() {
+        let events = vec![
+            Event::BlockStarted {
+                index: 0,
+                block: BlockStart::Text {
+                    text: text("a <thi"),
+                },
+            },
+            Event::BlockStarted {
+                index: 1,
+                block: BlockStart::ToolCall {
+                    id: text("x"),
+                    name: text("f"),
+                },
+            },
+            Event::BlockDelta {
+                index: 1,
+                delta: Delta::ToolArguments(text("{}")),
+            },
+            Event::BlockEnded { index: 1 },
+            Event::Ended {
+                reason: EndReason::Stop,
+            },
+        ];
+        assert_eq!(
+            through(Options::default(), events),
+            [
+                "0 text",
+                "0 + a ",
+                "0 + <thi",
+                "0 ended",
+                "1 call x f",
+                "1 + {}",
+                "1 ended",
+                "ended ToolCalls",
+            ]
+        );
+    }
+}
