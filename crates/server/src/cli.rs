@@ -62,6 +62,9 @@ pub enum Command {
     /// Write the reply of a recent turn to a file, for `simulate` to replay.
     #[command(after_help = ROUND_TRIP)]
     Capture(Capture),
+    /// Read a model's raw text from stdin; print reasoning, answer and tool calls as JSON lines.
+    #[command(after_help = PARSING)]
+    Parse(Parse),
     /// Check configuration, keys and reachability, and say what to do.
     Doctor {
         /// The configuration file.
@@ -156,6 +159,94 @@ The way of a reply, from a provider to a test:
 
 The capture holds what the model said, byte for byte as the provider wrote it (unpacked, where it
 came compressed). It holds no headers and no keys; read it before you give it away.";
+
+/// Options of `parse`.
+#[derive(Debug, Args)]
+pub struct Parse {
+    /// How the model writes: a family such as `qwen3`, `auto` (by --model), `none`, or `list`.
+    #[arg(long, value_name = "FAMILY")]
+    pub family: Option<String>,
+    /// The model's name, to find its family by.
+    #[arg(long, value_name = "NAME")]
+    pub model: Option<String>,
+    /// The tags around reasoning, in place of the family's: `think`, ..., `none`, or `list`.
+    #[arg(long, value_name = "TAGSET")]
+    pub reasoning: Option<String>,
+    /// The form of tool calls, in place of the family's: `hermes`, ..., `none`, or `list`. Several:
+    /// with commas, or given again.
+    #[arg(long, value_name = "FORMAT", value_delimiter = ',')]
+    pub tool_format: Vec<String>,
+    /// The tools that were offered: a JSON list of `{name, description?, parameters}`, or of tools as
+    /// OpenAI's API takes them. Types parameters that the model writes as plain text.
+    #[arg(long, value_name = "FILE")]
+    pub tools: Option<PathBuf>,
+    /// The text begins inside reasoning: the prompt's template opened the tag.
+    #[arg(long)]
+    pub implicit_reasoning: bool,
+    /// What becomes of reasoning: lines of its own, the same with its tags, or content.
+    #[arg(long, value_name = "FORM", default_value = "split", ignore_case = true)]
+    pub reasoning_format: ReasoningForm,
+    /// A call that cannot be read: an error line, or its text.
+    #[arg(
+        long,
+        value_name = "POLICY",
+        default_value = "text",
+        ignore_case = true
+    )]
+    pub on_error: OnError,
+    /// Read pieces of so many bytes; 0 for all of the text at once. Default: as it arrives.
+    #[arg(long, value_name = "BYTES", allow_negative_numbers = true)]
+    pub chunk: Option<usize>,
+    /// With `list`: print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+const PARSING: &str = "\
+Examples:
+
+  llama-cli ... | throughline parse --family qwen3
+  throughline parse --model deepseek-ai/DeepSeek-R1 < answer.txt
+  throughline parse --model GLM-4.6 --tools tools.json --on-error error < answer.txt
+  throughline parse --reasoning think --tool-format hermes,mistral < answer.txt
+  throughline parse --family list
+
+Each line is one event:
+
+  {\"type\":\"reasoning\",\"delta\":\"...\"}
+  {\"type\":\"content\",\"delta\":\"...\"}
+  {\"type\":\"tool_call_start\",\"index\":0,\"id\":\"call_0\",\"name\":\"...\"}
+  {\"type\":\"tool_call_args\",\"index\":0,\"delta\":\"...\"}
+  {\"type\":\"tool_call_end\",\"index\":0}
+  {\"type\":\"error\",\"kind\":\"tool_call_parse_error\",\"message\":\"...\"}
+  {\"type\":\"end\",\"reason\":\"stop\"}
+
+The last line is always `end`; its reason is stop, tool_calls, unclosed_reasoning,
+unclosed_tool_call or error. Deltas are cut anywhere; joined they are the same for every --chunk.
+Text that is broken is told in the lines; the command itself succeeds.
+
+Without --family and --model only what --reasoning and --tool-format name is looked for, and
+without these the tags <think> alone. Names may be written in either case, with - or _.";
+
+/// What becomes of reasoning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ReasoningForm {
+    /// Lines of its own, without tags.
+    Split,
+    /// Lines of its own, as the model wrote it.
+    Raw,
+    /// Content, as the model wrote it.
+    None,
+}
+
+/// What becomes of a call that cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OnError {
+    /// An error in the place of its text.
+    Error,
+    /// Its text, as content.
+    Text,
+}
 
 /// Dialects the simulator speaks.
 #[derive(Clone, Copy, Debug, ValueEnum)]

@@ -2,6 +2,7 @@
 
 pub mod capture;
 pub mod doctor;
+pub mod parse;
 pub mod remote;
 pub mod serve;
 pub mod simulate;
@@ -43,6 +44,7 @@ pub async fn run(command: Command) -> Result<(), Failure> {
         Command::Stats { lineage, remote } => remote::stats(&remote, lineage.as_deref()).await,
         Command::Turns { limit, remote } => remote::turns(&remote, limit).await,
         Command::Capture(options) => capture::run(options).await,
+        Command::Parse(options) => parse::run(&options),
         Command::Doctor { config } => doctor::run(config.as_deref()).await,
     }
 }

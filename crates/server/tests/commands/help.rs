@@ -37,6 +37,24 @@ async fn every_command_says_what_it_does() {
             &["thinking memory", "--url", "--json", "--lineage"],
         ),
         ("turns", &["recent turns", "--url", "--json", "--limit"]),
+        (
+            "parse",
+            &[
+                "raw text",
+                "--family",
+                "--model",
+                "--reasoning",
+                "--tool-format",
+                "--tools",
+                "--implicit-reasoning",
+                "--reasoning-format",
+                "--on-error",
+                "--chunk",
+                "throughline parse --family qwen3",
+                "\"type\":\"tool_call_args\"",
+                "unclosed_tool_call",
+            ],
+        ),
         ("doctor", &["Check configuration", "--config"]),
     ] {
         let help = run(folder().path(), &[command, "--help"], &[]).await.good();
@@ -87,6 +105,11 @@ async fn bad_usage_exits_with_two() {
         (&["backends", "--url", "not an address"], "not an address"),
         (&["serve", "--config", "nowhere.toml"], "nowhere.toml"),
         (&["doctor", "--config", "nowhere.toml"], "nowhere.toml"),
+        (&["parse", "--chunk", "-1"], "--chunk"),
+        (&["parse", "--chunk", "some"], "some"),
+        (&["parse", "--on-error", "panic"], "panic"),
+        (&["parse", "--reasoning-format", "loud"], "loud"),
+        (&["parse", "answer.txt"], "answer.txt"),
     ] {
         run(folder().path(), arguments, &[]).await.bad(2, &[words]);
     }

@@ -6,6 +6,7 @@ mod capture;
 mod config;
 mod doctor;
 mod help;
+mod parse;
 mod remote;
 mod serve;
 mod simulate;

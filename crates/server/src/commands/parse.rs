@@ -1,0 +1,361 @@
+//! `throughline parse`: a model's raw text from stdin, its events as JSON lines on stdout. What the
+//! text means is read elsewhere; here is the choice of what to look for, and the lines.
+
+use std::io::{self, BufRead, BufWriter, IsTerminal, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+use throughline_codec::text::{
+    self, EndReason, Event, FAMILIES, Options, Reader, ReasoningFormat, Recipe, TAG_SETS,
+    TOOL_FORMATS, Tools, ToolsError, UnknownName,
+};
+
+use super::remote::table;
+use super::{Failure, print, say};
+use crate::cli::{OnError, Parse, ReasoningForm};
+
+/// What shows the names in place of reading a text.
+const LIST: &str = "list";
+
+/// What a file of tools should hold.
+const EXPECTED: &str = "expected a JSON list of tools, each `{name, description?, parameters}` or as OpenAI's API takes them";
+
+/// Reads stdin to its end, or prints the names that can be given.
+pub fn run(options: &Parse) -> Result<(), Failure> {
+    if let Some(names) = listed(options) {
+        print(&names);
+        return Ok(());
+    }
+    let recipe = recipe(options).map_err(|error| Failure::Usage(error.to_string()))?;
+    let tools = match &options.tools {
+        Some(path) => Some(Arc::new(read_tools(path)?)),
+        None => None,
+    };
+    let settings = Options {
+        tools,
+        on_error: match options.on_error {
+            OnError::Error => text::OnError::Error,
+            OnError::Text => text::OnError::Text,
+        },
+        reasoning_format: match options.reasoning_format {
+            ReasoningForm::Split => ReasoningFormat::Split,
+            ReasoningForm::Raw => ReasoningFormat::Raw,
+            ReasoningForm::None => ReasoningFormat::None,
+        },
+        ..Options::default()
+    };
+    if io::stdin().is_terminal() {
+        say("reading from the terminal; Ctrl-D at the beginning of a line ends the text");
+    }
+    let mut lines = Lines::new(Reader::new(&recipe, settings), io::stdout().lock());
+    match read(&mut io::stdin().lock(), options.chunk, &mut lines) {
+        // Whoever read the lines has seen enough.
+        Err(Trouble::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Err(Trouble::Write(error)) => Err(Failure::Failed(format!("cannot write: {error}"))),
+        Err(Trouble::Read(error)) => Err(Failure::Failed(format!("cannot read the text: {error}"))),
+        Ok(()) => Ok(()),
+    }
+}
+
+/// The table that was asked for, if one was.
+fn listed(options: &Parse) -> Option<String> {
+    let asks = |name: &str| is_same(name, LIST);
+    if options.family.as_deref().is_some_and(asks) {
+        return Some(families(options.json));
+    }
+    if options.reasoning.as_deref().is_some_and(asks) {
+        let names = TAG_SETS.iter().map(|set| set.name);
+        return Some(uses(options.json, "tag set", names, |family, name| {
+            family.reasoning == Some(name)
+        }));
+    }
+    if options.tool_format.iter().any(|name| asks(name)) {
+        let names = TOOL_FORMATS.iter().map(|format| format.name);
+        return Some(uses(options.json, "tool format", names, |family, name| {
+            family.tools.contains(&name)
+        }));
+    }
+    None
+}
+
+fn families(as_json: bool) -> String {
+    if as_json {
+        let rows = FAMILIES.iter().map(|family| {
+            json!({
+                "name": family.name,
+                "models": family.models,
+                "reasoning": family.reasoning,
+                "implicit": family.implicit,
+                "tools": family.tools,
+            })
+        });
+        return json!(rows.collect::<Vec<_>>()).to_string();
+    }
+    let rows = FAMILIES.iter().map(|family| {
+        let implicit = if family.implicit { ", implicit" } else { "" };
+        vec![
+            family.name.to_owned(),
+            format!("{}{implicit}", family.reasoning.unwrap_or("-")),
+            words(family.tools),
+            words(family.models),
+        ]
+    });
+    let head = [
+        "family",
+        "reasoning",
+        "tool formats",
+        "models whose name has",
+    ];
+    table(&head, rows)
+}
+
+/// Names, and the families that use each.
+fn uses<'a>(
+    as_json: bool,
+    head: &str,
+    names: impl Iterator<Item = &'a str>,
+    used: impl Fn(&text::Family, &str) -> bool,
+) -> String {
+    let rows = names.map(|name| {
+        let families = FAMILIES.iter().filter(|family| used(family, name));
+        (name, families.map(|family| family.name).collect::<Vec<_>>())
+    });
+    if as_json {
+        let rows = rows.map(|(name, families)| json!({ "name": name, "families": families }));
+        return json!(rows.collect::<Vec<_>>()).to_string();
+    }
+    let rows = rows.map(|(name, families)| vec![name.to_owned(), words(&families)]);
+    table(&[head, "families"], rows)
+}
+
+fn words(words: &[&str]) -> String {
+    if words.is_empty() {
+        "-".to_owned()
+    } else {
+        words.join(", ")
+    }
+}
+
+/// What to look for: the family's or the model's recipe, with the parts that flags name in its
+/// place.
+fn recipe(options: &Parse) -> Result<Recipe, UnknownName> {
+    let reasoning = options.reasoning.as_deref();
+    let formats: Vec<&str> = options.tool_format.iter().map(String::as_str).collect();
+    let model = options.model.as_deref();
+    let mut recipe = match options.family.as_deref() {
+        None if model.is_none() => {
+            // Only what flags name. A text that begins inside reasoning has some.
+            let has_reasoning = formats.is_empty() || options.implicit_reasoning;
+            Recipe::named(has_reasoning.then_some("think"), &[])?
+        }
+        Some(family) if is_same(family, "none") => Recipe::named(None, &[])?,
+        Some(family) if !is_same(family, "auto") => Recipe::family(family)?,
+        _ => Recipe::for_model(model.unwrap_or_default()),
+    };
+    if reasoning.is_some() {
+        let named = Recipe::named(reasoning, &[])?;
+        (recipe.reasoning, recipe.implicit) = (named.reasoning, named.implicit);
+    }
+    if !formats.is_empty() {
+        recipe.tools = Recipe::named(None, &formats)?.tools;
+    }
+    recipe.implicit |= options.implicit_reasoning;
+    Ok(recipe)
+}
+
+/// Whether a word was written, in any letter case.
+fn is_same(written: &str, word: &str) -> bool {
+    written.trim().eq_ignore_ascii_case(word)
+}
+
+fn read_tools(path: &Path) -> Result<Tools, Failure> {
+    let name = path.display();
+    let bytes = std::fs::read(path).map_err(|error| {
+        Failure::Usage(format!(
+            "cannot read the tools in `{name}`: {error}; {EXPECTED}"
+        ))
+    })?;
+    Tools::read(&bytes).map_err(|error| {
+        let (line, column, what) = match error {
+            ToolsError::Json(error) => {
+                let told = error.to_string();
+                // The place stands in front, as in all our messages.
+                let what = told
+                    .split(" at line ")
+                    .next()
+                    .unwrap_or_default()
+                    .to_owned();
+                (error.line(), error.column().max(1), what)
+            }
+            ToolsError::Shape(tool) => {
+                let (line, column) = place_of(&bytes, tool);
+                (
+                    line,
+                    column,
+                    format!("tool {} of the list has no name", tool + 1),
+                )
+            }
+        };
+        Failure::Usage(format!("{name}:{line}:{column}: {what}\n  {EXPECTED}"))
+    })
+}
+
+/// Line and column of an element of a JSON list.
+fn place_of(list: &[u8], element: usize) -> (usize, usize) {
+    let elements: Vec<&RawValue> = serde_json::from_slice(list).unwrap_or_default();
+    let begin = list.as_ptr().addr();
+    let before = elements
+        .get(element)
+        .and_then(|raw| list.get(..raw.get().as_ptr().addr().checked_sub(begin)?))
+        .unwrap_or_default();
+    let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+    let start = before.iter().rposition(|byte| *byte == b'\n');
+    let column = String::from_utf8_lossy(&before[start.map_or(0, |at| at + 1)..])
+        .chars()
+        .count();
+    (line, column + 1)
+}
+
+/// Why reading ended early.
+enum Trouble {
+    Read(io::Error),
+    Write(io::Error),
+}
+
+/// Hands the text on in pieces of this size, or as it comes.
+fn read(
+    input: &mut impl BufRead,
+    chunk: Option<usize>,
+    lines: &mut Lines<impl Write>,
+) -> Result<(), Trouble> {
+    let mut waiting = Vec::new();
+    loop {
+        let bytes = match input.fill_buf() {
+            Ok([]) => break,
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(Trouble::Read(error)),
+        };
+        let length = bytes.len();
+        match chunk {
+            None => lines.push(bytes),
+            Some(_) => waiting.extend_from_slice(bytes),
+        }
+        input.consume(length);
+        if let Some(size @ 1..) = chunk {
+            let whole = waiting.len() - waiting.len() % size;
+            waiting[..whole]
+                .chunks(size)
+                .for_each(|piece| lines.push(piece));
+            waiting.drain(..whole);
+        }
+        // A reader at the other end sees each line when its text has come.
+        lines.flush()?;
+    }
+    if !waiting.is_empty() {
+        lines.push(&waiting);
+    }
+    lines.finish()
+}
+
+/// The reader, and where its events are written.
+struct Lines<W: Write> {
+    reader: Reader,
+    out: BufWriter<W>,
+    /// The first failure of writing; nothing is written after it.
+    failed: io::Result<()>,
+}
+
+impl<W: Write> Lines<W> {
+    fn new(reader: Reader, out: W) -> Self {
+        Self {
+            reader,
+            out: BufWriter::new(out),
+            failed: Ok(()),
+        }
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        let Self {
+            reader,
+            out,
+            failed,
+        } = self;
+        reader.push(bytes, |event| write(out, failed, event));
+    }
+
+    fn finish(&mut self) -> Result<(), Trouble> {
+        let Self {
+            reader,
+            out,
+            failed,
+        } = self;
+        reader.finish(|event| write(out, failed, event));
+        self.flush()
+    }
+
+    fn flush(&mut self) -> Result<(), Trouble> {
+        std::mem::replace(&mut self.failed, Ok(()))
+            .and_then(|()| self.out.flush())
+            .map_err(Trouble::Write)
+    }
+}
+
+fn write(out: &mut impl Write, failed: &mut io::Result<()>, event: Event<'_>) {
+    if failed.is_ok() {
+        *failed = serde_json::to_writer(&mut *out, &Line::from(event))
+            .map_err(io::Error::from)
+            .and_then(|()| out.write_all(b"\n"));
+    }
+}
+
+/// An event as it is printed.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Line<'a> {
+    Reasoning {
+        delta: &'a str,
+    },
+    Content {
+        delta: &'a str,
+    },
+    ToolCallStart {
+        index: usize,
+        id: &'a str,
+        name: &'a str,
+    },
+    ToolCallArgs {
+        index: usize,
+        delta: &'a str,
+    },
+    ToolCallEnd {
+        index: usize,
+    },
+    Error {
+        kind: &'static str,
+        message: &'a str,
+    },
+    End {
+        reason: EndReason,
+    },
+}
+
+impl<'a> From<Event<'a>> for Line<'a> {
+    fn from(event: Event<'a>) -> Self {
+        match event {
+            Event::Reasoning(delta) => Self::Reasoning { delta },
+            Event::Content(delta) => Self::Content { delta },
+            Event::CallStarted { index, id, name } => Self::ToolCallStart { index, id, name },
+            Event::CallArguments { index, delta } => Self::ToolCallArgs { index, delta },
+            Event::CallEnded { index } => Self::ToolCallEnd { index },
+            Event::Fault { message } => Self::Error {
+                kind: "tool_call_parse_error",
+                message,
+            },
+            Event::Ended(reason) => Self::End { reason },
+        }
+    }
+}

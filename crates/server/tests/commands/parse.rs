@@ -1,0 +1,549 @@
+//! `parse`: a model's text in, lines of events out.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
+
+use crate::support::{BINARY, Ended, folder, run};
+
+/// Starts the command with these arguments behind `parse`.
+fn start(arguments: &[&str]) -> Child {
+    Command::new(BINARY)
+        .arg("parse")
+        .args(arguments)
+        .env_clear()
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap()
+}
+
+/// Runs the command over a text.
+async fn parse(arguments: &[&str], text: &[u8]) -> Ended {
+    let mut child = start(arguments);
+    let mut input = child.stdin.take().unwrap();
+    let text = text.to_owned();
+    // Reading and writing go on together: either pipe may fill up. A command that refuses its
+    // arguments does not read at all.
+    let write = tokio::spawn(async move {
+        let _ = input.write_all(&text).await;
+    });
+    let output = tokio::time::timeout(Duration::from_secs(30), child.wait_with_output());
+    let output = output.await.expect("it ends in time").unwrap();
+    write.await.unwrap();
+    Ended {
+        code: output.status.code().unwrap(),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// The events of a text, neighbouring deltas joined, each in a short form.
+async fn events(arguments: &[&str], text: impl AsRef<[u8]>) -> Vec<String> {
+    let out = parse(arguments, text.as_ref()).await.good();
+    let mut all: Vec<(String, String)> = Vec::new();
+    for line in out.lines() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        let word = |key: &str| line[key].as_str().unwrap().to_owned();
+        let kind = word("type");
+        let (head, rest) = match kind.as_str() {
+            "reasoning" | "content" => (format!("{kind}: "), word("delta")),
+            "tool_call_args" => (format!("args {}: ", line["index"]), word("delta")),
+            "tool_call_start" => {
+                assert!(!word("id").is_empty());
+                (format!("start {}: ", line["index"]), word("name"))
+            }
+            "tool_call_end" => (format!("end {}", line["index"]), String::new()),
+            "error" => {
+                assert!(!word("message").is_empty());
+                ("error: ".to_owned(), word("kind"))
+            }
+            "end" => ("end: ".to_owned(), word("reason")),
+            other => panic!("no line has the type {other}"),
+        };
+        match all.last_mut() {
+            Some((before, delta)) if *before == head && line["delta"].is_string() => {
+                delta.push_str(&rest);
+            }
+            _ => all.push((head, rest)),
+        }
+    }
+    let ends = all.iter().filter(|(head, _)| head == "end: ").count();
+    assert_eq!(ends, 1, "{out}");
+    assert_eq!(all.last().unwrap().0, "end: ", "{out}");
+    all.into_iter().map(|(head, rest)| head + &rest).collect()
+}
+
+/// The same events, however the text is cut.
+async fn check(arguments: &[&str], text: &str, expected: &[&str]) {
+    for chunk in [
+        &[][..],
+        &["--chunk", "0"],
+        &["--chunk", "1"],
+        &["--chunk", "7"],
+    ] {
+        let found = events(&[arguments, chunk].concat(), text).await;
+        assert_eq!(found, expected, "{arguments:?} {chunk:?} {text}");
+    }
+}
+
+const HERMES: [&str; 4] = ["--reasoning", "think", "--tool-format", "hermes"];
+
+/// Covers: case 18, case 19, case 20, case 21, case 23, case 24, case 25, case 26, case 27,
+/// case 28, case 29, case 30, S2-18, S2-19, S2-20, S2-21, S2-45
+#[tokio::test]
+async fn reasoning_answer_and_calls_are_told_apart() {
+    let reasoned = ["reasoning: abc", "content: xyz", "end: stop"];
+    check(&[], "<think>abc</think>xyz", &reasoned).await;
+    check(&[], "<think>\nabc\n</think>\n\nxyz", &reasoned).await;
+    for text in ["<think></think>answer", "<think> \n </think>answer"] {
+        check(&[], text, &["content: answer", "end: stop"]).await;
+    }
+    let unclosed = ["reasoning: just thinking", "end: unclosed_reasoning"];
+    check(&[], "<think>just thinking", &unclosed).await;
+    check(
+        &["--family", "qwen3", "--implicit-reasoning"],
+        "plan…</think>\n<tool_call>{\"name\":\"search\",\"arguments\":{\"q\":\"x\"}}</tool_call>",
+        &[
+            "reasoning: plan…",
+            "start 0: search",
+            "args 0: {\"q\":\"x\"}",
+            "end 0",
+            "end: tool_calls",
+        ],
+    )
+    .await;
+    // A call that is only thought of.
+    let draft = "so <tool_call>{\"name\":\"a\",\"arguments\":{}}</tool_call> no";
+    check(
+        &HERMES,
+        &format!("<think>{draft}</think>done"),
+        &[&format!("reasoning: {draft}"), "content: done", "end: stop"],
+    )
+    .await;
+    for arguments in [
+        r#"{"text":"<think>inside</think>\n```js\nx\n```"}"#,
+        r#"{"text":"</tool_call> and {\"}\" \u00e9 \\"}"#,
+        "{}",
+    ] {
+        let text = format!(
+            "<tool_call>\n{{\"name\":\"test\",\"arguments\":{arguments}}}\n</tool_call>after"
+        );
+        let expected = [
+            "start 0: test",
+            &format!("args 0: {arguments}"),
+            "end 0",
+            "content: after",
+            "end: tool_calls",
+        ];
+        check(&HERMES, &text, &expected).await;
+    }
+    let cut = "<tool_call>{\"name\":\"get_weather\",\"arguments\":{\"location\":\"NYC\"}";
+    check(
+        &HERMES,
+        cut,
+        &[
+            "start 0: get_weather",
+            "args 0: {\"location\":\"NYC\"}",
+            "end 0",
+            "end: tool_calls",
+        ],
+    )
+    .await;
+    let told = events(&[&HERMES[..], &["--on-error", "error"]].concat(), cut).await;
+    let last = &told[told.len() - 2..];
+    assert_eq!(last, ["error: tool_call_parse_error", "end: error"]);
+    let two = [
+        "content: Both. ",
+        "start 0: a",
+        "args 0: {\"x\":1}",
+        "end 0",
+        "start 1: b",
+        "args 1: {\"y\":[2]}",
+        "end 1",
+        "end: tool_calls",
+    ];
+    for (format, text) in [
+        (
+            "mistral",
+            r#"Both. [TOOL_CALLS] [{"name":"a","arguments":{"x":1}}, {"name":"b","arguments":{"y":[2]}}]"#,
+        ),
+        (
+            "llama_function",
+            "Both. <function=a>{\"x\":1}</function>\n<function=b>{\"y\":[2]}</function>",
+        ),
+        (
+            "hermes",
+            "Both. <tool_call>{\"name\":\"a\",\"arguments\":{\"x\":1}}</tool_call>\n<tool_call>{\"name\":\"b\",\"arguments\":{\"y\":[2]}}</tool_call>",
+        ),
+    ] {
+        check(&["--tool-format", format], text, &two).await;
+    }
+    let bare = [
+        "start 0: a",
+        "args 0: {\"x\":1}",
+        "end 0",
+        "end: tool_calls",
+    ];
+    let text = r#"{"name": "a", "arguments": {"x":1}}"#;
+    check(&["--tool-format", "json"], text, &bare).await;
+    let shown = "Write:\n```json\n{\"name\": \"a\", \"arguments\": {\"x\":1}}\n```\nThat is all.";
+    let expected = [&format!("content: {shown}"), "end: stop"];
+    check(&["--tool-format", "json,hermes"], shown, &expected).await;
+}
+
+#[tokio::test]
+async fn each_event_is_a_line() {
+    let text = "<think>a \"plan\"</think>b\n<tool_call>{\"name\":\"f\",\"arguments\":{\"x\":1}}</tool_call>";
+    let all = [&HERMES[..], &["--chunk", "0"]].concat();
+    let out = parse(&all, text.as_bytes()).await.good();
+    for line in [
+        r#"{"type":"reasoning","delta":"a \"plan\""}"#,
+        r#"{"type":"tool_call_start","index":0,"id":"call_0","name":"f"}"#,
+        r#"{"type":"tool_call_end","index":0}"#,
+    ] {
+        assert!(
+            out.lines().any(|found| found == line),
+            "{out}\nlacks {line}"
+        );
+    }
+    assert!(
+        out.ends_with("{\"type\":\"end\",\"reason\":\"tool_calls\"}\n"),
+        "{out}"
+    );
+}
+
+#[tokio::test]
+async fn broken_text_is_told_in_the_lines() {
+    for text in [
+        &b""[..],
+        b" ",
+        b"</think>",
+        b"<think",
+        b"<tool_call>",
+        b"<tool_call>not JSON</tool_call> rest",
+        b"<tool_call>{\"name\":",
+        b"<tool_call>{\"name\":\"a\",\"arguments\":{\"b\":",
+        b"<tool_call>{\"name\":\"a\",\"arguments\":{\"b\":1,}}</tool_call>",
+        b"\xff<think>\xe2\x82</think>\xf0\x9f",
+    ] {
+        for policy in ["text", "error"] {
+            let whole = [&HERMES[..], &["--on-error", policy, "--chunk", "0"]].concat();
+            let found = events(&whole, text).await;
+            let single = [&HERMES[..], &["--on-error", policy, "--chunk", "1"]].concat();
+            assert_eq!(events(&single, text).await, found);
+        }
+    }
+    // All of it comes back, and what follows is read.
+    let (broken, good) = (
+        "<tool_call>not JSON</tool_call>",
+        "<tool_call>{\"name\":\"a\"}</tool_call>",
+    );
+    let calls = ["start 0: a", "args 0: {}", "end 0", "end: tool_calls"];
+    let text = format!("{broken}{good}");
+    let mut expected = vec![format!("content: {broken}")];
+    expected.extend(calls.map(str::to_owned));
+    assert_eq!(events(&HERMES, &text).await, expected);
+    let told = events(&[&HERMES[..], &["--on-error", "ERROR"]].concat(), &text).await;
+    assert_eq!(told[0], "error: tool_call_parse_error");
+    assert_eq!(told[1..4], calls[..3]);
+    assert_eq!(told[4..], ["end: error"]);
+}
+
+#[tokio::test]
+async fn flags_take_the_place_of_a_familys_parts() {
+    let text = "<think>a</think>b<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>";
+    let call = ["start 0: f", "args 0: {}", "end 0", "end: tool_calls"];
+    let call_as_text = "b<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>";
+    let with = |first: &[&str]| {
+        [first, &call]
+            .concat()
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+    };
+    for (arguments, expected) in [
+        (
+            &["--family", "qwen3"][..],
+            with(&["reasoning: a", "content: b"]),
+        ),
+        (
+            &["--family", "QWEN3"],
+            with(&["reasoning: a", "content: b"]),
+        ),
+        (
+            &["--model", "Qwen/Qwen3-8B"],
+            with(&["reasoning: a", "content: b"]),
+        ),
+        (
+            &["--family", "auto", "--model", "Qwen/Qwen3-8B"],
+            with(&["reasoning: a", "content: b"]),
+        ),
+        (
+            &["--family", "qwen3", "--reasoning", "none"],
+            with(&["content: <think>a</think>b"]),
+        ),
+        (
+            &["--tool-format", "Hermes"],
+            with(&["content: <think>a</think>b"]),
+        ),
+        (
+            &["--tool-format", "mistral,hermes"],
+            with(&["content: <think>a</think>b"]),
+        ),
+        (
+            &["--tool-format", "mistral", "--tool-format", "hermes"],
+            with(&["content: <think>a</think>b"]),
+        ),
+        (
+            &["--family", "qwen3", "--tool-format", "none"],
+            vec![
+                "reasoning: a".into(),
+                format!("content: {call_as_text}"),
+                "end: stop".into(),
+            ],
+        ),
+        (
+            &["--model", "nobody/knows-it"],
+            vec![
+                "reasoning: a".into(),
+                format!("content: {call_as_text}"),
+                "end: stop".into(),
+            ],
+        ),
+        (
+            &["--family", "none"],
+            vec![format!("content: {text}"), "end: stop".into()],
+        ),
+        (
+            &["--family", "none", "--reasoning", "think"],
+            vec![
+                "reasoning: a".into(),
+                format!("content: {call_as_text}"),
+                "end: stop".into(),
+            ],
+        ),
+    ] {
+        assert_eq!(events(arguments, text).await, expected, "{arguments:?}");
+    }
+    let implicit = ["reasoning: a", "content: b", "end: stop"];
+    for arguments in [
+        &["--implicit-reasoning"][..],
+        &["--implicit-reasoning", "--tool-format", "hermes"],
+        &["--reasoning", "think", "--implicit-reasoning"],
+        &[
+            "--family",
+            "mistral",
+            "--reasoning",
+            "think",
+            "--implicit-reasoning",
+        ],
+    ] {
+        check(arguments, "a</think>b", &implicit).await;
+    }
+}
+
+/// Covers: C-9
+#[tokio::test]
+async fn reasoning_keeps_its_tags_where_that_is_asked() {
+    for (form, expected) in [
+        ("split", &["reasoning: a", "content: b", "end: stop"][..]),
+        (
+            "raw",
+            &["reasoning: <think>a</think>", "content: b", "end: stop"],
+        ),
+        ("none", &["content: <think>a</think>b", "end: stop"]),
+    ] {
+        check(&["--reasoning-format", form], "<think>a</think>b", expected).await;
+    }
+}
+
+#[tokio::test]
+async fn names_that_can_be_given_are_listed() {
+    let flags = ["--family", "--reasoning", "--tool-format"];
+    let mut listed = Vec::new();
+    for flag in flags {
+        let table = parse(&[flag, "list"], b"").await.good();
+        let json = parse(&[flag, "list", "--json"], b"").await.good();
+        let rows: Vec<Value> = serde_json::from_str(&json).unwrap();
+        assert_eq!(table.lines().count(), rows.len() + 1, "{table}");
+        for row in &rows {
+            let name = row["name"].as_str().unwrap().to_owned();
+            let line = format!("\n{name} ");
+            assert!(table.contains(&line), "{table}\nlacks {name}");
+            let read = events(&[flag, &name, "--reasoning-format", "none"], "hi").await;
+            assert_eq!(read[0], "content: hi", "{flag} {name}");
+        }
+        listed.push(rows);
+    }
+    let qwen = listed[0].iter().find(|row| row["name"] == "qwen3").unwrap();
+    assert_eq!(qwen["reasoning"], "think");
+    assert!(qwen["tools"].as_array().unwrap().contains(&"hermes".into()));
+    assert_eq!(qwen["implicit"], false);
+    assert!(
+        qwen["models"]
+            .as_array()
+            .is_some_and(|models| !models.is_empty())
+    );
+    let hermes = listed[2]
+        .iter()
+        .find(|row| row["name"] == "hermes")
+        .unwrap();
+    assert!(
+        hermes["families"]
+            .as_array()
+            .unwrap()
+            .contains(&"qwen3".into())
+    );
+}
+
+#[tokio::test]
+async fn a_name_nobody_knows_is_refused_with_those_that_are() {
+    for (arguments, words) in [
+        (
+            ["--family", "qwen33"],
+            &["`qwen33`", "qwen3", "mistral"][..],
+        ),
+        (["--reasoning", "thinkk"], &["`thinkk`", "think", "plain"]),
+        (
+            ["--tool-format", "hermez"],
+            &["`hermez`", "hermes", "llama_function"],
+        ),
+        (["--tool-format", "hermes,hermez"], &["`hermez`", "mistral"]),
+    ] {
+        parse(&arguments, b"text").await.bad(2, words);
+        let beside = [&["--family", "qwen3"], &arguments[..]].concat();
+        if arguments[0] != "--family" {
+            parse(&beside, b"text").await.bad(2, words);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_file_of_tools_is_read_or_refused_with_its_place() {
+    let folder = folder();
+    let path = folder.path().join("tools.json");
+    let path = path.to_str().unwrap();
+    let arguments = ["--tool-format", "json", "--tools", path];
+    parse(&arguments, b"")
+        .await
+        .bad(2, &["tools.json", "cannot read", "a JSON list of tools"]);
+    for (tools, words) in [
+        (
+            "[\n  {\"name\": \"a\"},\n  {\"name\" \"b\"}\n]",
+            "tools.json:3:11: expected `:`",
+        ),
+        ("[{\"name\": \"a\"", "tools.json:1:13: EOF"),
+        ("", "tools.json:1:1: EOF"),
+        ("{\"name\": \"a\"}", "tools.json:1:1: invalid type: map"),
+        (
+            "[\n  {\"name\": \"a\"},\n  {\"nom\": \"b\"}]",
+            "tools.json:3:3: tool 2 of the list has no name",
+        ),
+        (
+            "[\"ä\", 3]",
+            "tools.json:1:2: tool 1 of the list has no name",
+        ),
+    ] {
+        std::fs::write(path, tools).unwrap();
+        let words = [
+            words,
+            "expected a JSON list of tools",
+            "`{name, description?, parameters}`",
+        ];
+        parse(&arguments, b"").await.bad(2, &words);
+    }
+    // Bare JSON is a call only where its tool was offered.
+    let tools = r#"[{"type":"function","function":{"name":"a","parameters":{"type":"object"}}}, {"name":"c"}]"#;
+    std::fs::write(path, tools).unwrap();
+    for (name, calls) in [("a", true), ("b", false), ("c", true)] {
+        let text = format!("{{\"name\":\"{name}\",\"arguments\":{{}}}}");
+        let found = events(&arguments, &text).await;
+        let expected = if calls {
+            format!("start 0: {name}")
+        } else {
+            format!("content: {text}")
+        };
+        assert_eq!(found[0], expected);
+    }
+}
+
+/// The next line as JSON, in time.
+async fn next(lines: &mut Lines<BufReader<ChildStdout>>) -> Value {
+    let line = tokio::time::timeout(Duration::from_secs(20), lines.next_line());
+    let line = line.await.expect("a line in time").unwrap();
+    serde_json::from_str(&line.expect("a line")).unwrap()
+}
+
+/// Covers: S2-22
+#[tokio::test]
+async fn lines_come_while_the_text_is_written() {
+    let mut child = start(&["--family", "qwen3"]);
+    let mut input = child.stdin.take().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    for (text, kind, delta) in [
+        ("<think>Let me", "reasoning", "Let me"),
+        (" see.\n</think>\n\nHello", "reasoning", " see."),
+        ("", "content", "Hello"),
+        (
+            "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a",
+            "tool_call_start",
+            "",
+        ),
+        ("", "tool_call_args", "{\"a"),
+        ("\": 1", "tool_call_args", "\": 1"),
+    ] {
+        input.write_all(text.as_bytes()).await.unwrap();
+        input.flush().await.unwrap();
+        let (mut whole, mut found) = (String::new(), Value::Null);
+        // A delta may come in several lines.
+        while whole.len() < delta.len() || found.is_null() {
+            found = next(&mut lines).await;
+            assert_eq!(found["type"], kind, "{found}");
+            whole.push_str(found["delta"].as_str().unwrap_or_default());
+        }
+        assert_eq!(whole, delta);
+    }
+    drop(input);
+    assert_eq!(next(&mut lines).await["reason"], "unclosed_tool_call");
+    let ended = child.wait_with_output().await.unwrap();
+    assert!(
+        ended.status.success() && ended.stderr.is_empty(),
+        "{ended:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_reader_that_goes_away_is_no_failure() {
+    let mut child = start(&[]);
+    let mut input = child.stdin.take().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    input.write_all(b"first").await.unwrap();
+    assert_eq!(next(&mut lines).await["delta"], "first");
+    drop(lines);
+    // It notices at its next line, and reads no further.
+    let text = [b'x'; 4096];
+    let write = async { while input.write_all(&text).await.is_ok() {} };
+    let stopped = tokio::time::timeout(Duration::from_secs(20), write).await;
+    stopped.expect("it stops in time");
+    let ended = child.wait_with_output().await.unwrap();
+    assert!(
+        ended.status.success() && ended.stderr.is_empty(),
+        "{ended:?}"
+    );
+}
+
+/// Nothing else is needed: no configuration, no key, no folder of its own.
+#[tokio::test]
+async fn it_leaves_nothing_behind() {
+    let folder = folder();
+    run(folder.path(), &["parse", "--family", "qwen3"], &[])
+        .await
+        .good();
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
