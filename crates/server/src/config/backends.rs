@@ -1,12 +1,17 @@
 //! The `[[backend]]` tables: reading one, and the checks that need more than one of its keys.
 
+use throughline_codec::text::Recipe;
+
 use super::address;
-use super::diagnostic::{Report, Trouble, shown};
+use super::diagnostic::{Report, Trouble, list, shown};
 use super::document::Spot;
 use super::mask;
 use super::paths::Environment;
 use super::routes;
-use super::settings::{Auth, Backend, Compat, Dialect, PASSTHROUGH, Secret, Timeouts, Word};
+use super::settings::{
+    Auth, Backend, Compat, Dialect, Family, OnToolParseError, PASSTHROUGH, ReasoningFormat, Secret,
+    Timeouts, Word,
+};
 use super::suggest;
 use super::values::{Located, Section, secret, unusable_key};
 
@@ -45,8 +50,34 @@ pub(super) fn notes(backends: &[Backend]) -> Vec<String> {
             .is_some_and(|url| !address::is_local(url));
         remote && backend.auth == Auth::None
     });
+    let structured = backends
+        .iter()
+        .filter(|backend| !backend.dialect.has_raw_text());
     keyless
         .map(|backend| format!("backend `{}` is called without a key", backend.name))
+        .chain(structured.flat_map(without_effect))
+        .collect()
+}
+
+/// Settings about raw text, where replies are none.
+fn without_effect(backend: &Backend) -> Vec<String> {
+    let family = &backend.family;
+    let reasoning = backend.reasoning_format;
+    let on_error = backend.on_tool_parse_error;
+    let settings = [
+        (*family != Family::default()).then(|| ("family", family.to_string())),
+        (reasoning != ReasoningFormat::default())
+            .then(|| ("reasoning_format", reasoning.to_string())),
+        (on_error != OnToolParseError::default())
+            .then(|| ("on_tool_parse_error", on_error.to_string())),
+    ];
+    let (name, dialect) = (&backend.name, backend.dialect);
+    settings
+        .into_iter()
+        .flatten()
+        .map(|(key, value)| {
+            format!("backend `{name}`: `{key} = \"{value}\"` has no effect, as replies of the dialect `{dialect}` are not raw text")
+        })
         .collect()
 }
 
@@ -79,6 +110,9 @@ fn read_one(
         signature_domain: domain.unwrap_or_else(|| name.clone()),
         models: models(section, report),
         default_model: section.optional("default_model", report),
+        family: family(section, report),
+        reasoning_format: section.value("reasoning_format", report),
+        on_tool_parse_error: section.value("on_tool_parse_error", report),
         thinking_compat: mode.map(|mode| Compat { mode, budget }),
         replay: section.value("replay", report),
         retries: section.value("retries", report),
@@ -212,4 +246,27 @@ fn models(section: Section<'_>, report: &mut Report<'_>) -> Vec<(String, String)
         .into_iter()
         .map(|(pattern, name)| (pattern.text, name.text))
         .collect()
+}
+
+fn family(section: Section<'_>, report: &mut Report<'_>) -> Family {
+    let Some(written) = section.optional::<Located>("family", report) else {
+        return Family::default();
+    };
+    let name = written.text.trim();
+    if name.eq_ignore_ascii_case(Family::AUTO) {
+        return Family::Auto;
+    }
+    if name.eq_ignore_ascii_case(Family::NONE) {
+        return Family::None;
+    }
+    if let Err(unknown) = Recipe::family(name) {
+        let words = [Family::AUTO, Family::NONE];
+        let meant = unknown.nearest.or_else(|| suggest::nearest(name, words));
+        let meant = meant.map_or(String::new(), |word| format!("did you mean `{word}`? "));
+        let trouble = Trouble::new(format!("no family is called {}", shown(name)))
+            .expected(format!("{} or a family's name", list(words)))
+            .hint(format!("{meant}the families are {}", list(unknown.known)));
+        report.add(&written.spot, trouble);
+    }
+    Family::Named(name.to_owned())
 }

@@ -32,6 +32,7 @@ pub use paths::{FileError, Source, locate};
 pub use read::{Overrides, read};
 pub use schema::reference;
 pub use settings::{
-    Auth, Backend, Compat, CompatMode, Config, DebugLog, Dialect, Format, Level, Limits, Log,
-    Policy, Replay, Route, Rule, Secret, Thinking, Timeouts, Unknown,
+    Auth, Backend, Compat, CompatMode, Config, DebugLog, Dialect, Family, Format, Level, Limits,
+    Log, OnToolParseError, Policy, ReasoningFormat, Replay, Route, Rule, Secret, Thinking,
+    Timeouts, Unknown,
 };

@@ -5,7 +5,10 @@
 
 use std::fmt::Write as _;
 
-use super::settings::{CompatMode, Dialect, Format, Level, PASSTHROUGH, Policy, Replay, Unknown};
+use super::settings::{
+    CompatMode, Dialect, Format, Level, OnToolParseError, PASSTHROUGH, Policy, ReasoningFormat,
+    Replay, Unknown,
+};
 use super::units;
 
 /// One key.
@@ -135,9 +138,9 @@ pub(super) const ROWS: &[Row] = &[
     now("backend.signature_domain", Text("text"), Derived("the backend's name"), "Backends of one domain read each other's thinking."),
     now("backend.models", TextMap, Value("{}"), "Model names to replace, as `\"pattern\" = \"name\"`. A pattern may end in `*`; the longest literal prefix wins. Reversed in replies."),
     now("backend.default_model", Text("text"), Unset, "The model for requests that name none."),
-    later("backend.family", Text("text"), Value(r#""auto""#), "Family of model text for raw-text upstreams."),
-    later("backend.reasoning_format", words(&["split", "raw", "none"]), Value(r#""split""#), "How reasoning found in text is passed on."),
-    later("backend.on_tool_parse_error", words(&["error", "text"]), Value(r#""error""#), "What becomes of a tool call that does not parse."),
+    now("backend.family", Text(r#"`"auto"`, `"none"` or a family's name"#), Value(r#""auto""#), "How the model writes reasoning and tool calls where replies are raw text: told by the model's name, not looked for, or as this family does. `throughline parse --family list` shows the names."),
+    now("backend.reasoning_format", words(ReasoningFormat::WORDS), Value(r#""split""#), "Where reasoning found in raw text goes: apart and without its tags, apart and as written, or into the content as written."),
+    now("backend.on_tool_parse_error", words(OnToolParseError::WORDS), Value(r#""error""#), "What becomes of a tool call in raw text that does not parse: an error, or content."),
     now("backend.thinking_compat", Table, Unset, "Rewrites thinking settings for an upstream that understands only one form."),
     now("backend.thinking_compat.mode", words(CompatMode::WORDS), Required, "The form it understands."),
     now("backend.thinking_compat.budget", Whole { least: 1024, most: i64::MAX }, Unset, "Tokens to think with where the request names none."),

@@ -60,6 +60,12 @@ pub struct Backend {
     pub models: Vec<(String, String)>,
     /// The model for requests that name none.
     pub default_model: Option<String>,
+    /// How the model writes reasoning and tool calls where replies are raw text.
+    pub family: Family,
+    /// Where reasoning found in raw text goes.
+    pub reasoning_format: ReasoningFormat,
+    /// What becomes of a tool call in raw text that does not parse.
+    pub on_tool_parse_error: OnToolParseError,
     /// How a thinking setting the backend does not understand is rewritten.
     pub thinking_compat: Option<Compat>,
     /// How much past thinking goes back to the upstream.
@@ -106,6 +112,35 @@ impl fmt::Debug for Secret {
 impl fmt::Display for Secret {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("hidden")
+    }
+}
+
+/// How the model behind a backend writes reasoning and tool calls.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Family {
+    /// As the model's name tells.
+    #[default]
+    Auto,
+    /// Neither is looked for.
+    None,
+    /// As the models of this family, which is known.
+    Named(String),
+}
+
+impl Family {
+    /// The word for what the model's name tells.
+    pub(super) const AUTO: &str = "auto";
+    /// The word for not looking.
+    pub(super) const NONE: &str = "none";
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Auto => Self::AUTO,
+            Self::None => Self::NONE,
+            Self::Named(name) => name,
+        })
     }
 }
 
@@ -269,6 +304,24 @@ words! {
         None = "none",
     }
 
+    /// Where reasoning found in raw text goes.
+    ReasoningFormat {
+        /// Apart from the content, without its tags.
+        Split = "split",
+        /// Apart from the content, as written.
+        Raw = "raw",
+        /// Into the content, as written.
+        None = "none",
+    }
+
+    /// What becomes of a tool call in raw text that does not parse.
+    OnToolParseError {
+        /// An error stands in its place.
+        Error = "error",
+        /// Its text is content.
+        Text = "text",
+    }
+
     /// The form of thinking setting a backend understands.
     CompatMode {
         /// A fixed number of tokens.
@@ -299,6 +352,15 @@ words! {
         Text = "text",
         /// A JSON object for machines.
         Json = "json",
+    }
+}
+
+impl Dialect {
+    /// Whether replies can be a model's raw text, with reasoning and tool calls still in it.
+    pub const fn has_raw_text(self) -> bool {
+        match self {
+            Self::Anthropic | Self::Simulator => false,
+        }
     }
 }
 

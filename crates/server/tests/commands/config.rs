@@ -13,6 +13,9 @@ dialect = "anthropic"
 base_url = "https://glm.example"
 api_key = "sk-very-secret"
 api_key_env = "GLM_KEY"
+family = "qwen33"
+reasoning_format = "rew"
+on_tool_parse_error = "ignore"
 
 [route]
 default = "gml"
@@ -29,10 +32,17 @@ async fn all_mistakes_are_told_at_once_with_their_places() {
                 "did you mean `listen`?",
                 "throughline.toml:2:14: `keep_alive` is `15`, without a unit",
                 "throughline.toml:8:11: `api_key` stands beside `api_key_env`",
-                "throughline.toml:12:11: no backend is called `gml`",
+                "throughline.toml:10:10: no family is called `qwen33`",
+                "did you mean `qwen3`? the families are `",
+                "`gpt-oss`",
+                "throughline.toml:11:20: `reasoning_format` is `rew`",
+                "did you mean `raw`?",
+                "throughline.toml:12:23: `on_tool_parse_error` is `ignore`",
+                "expected one of `error`, `text`",
+                "throughline.toml:15:11: no backend is called `gml`",
                 "expected `glm`",
                 "throughline.toml:9:15: environment variable `GLM_KEY` is not set",
-                "5 mistakes",
+                "8 mistakes",
                 "nothing was started",
             ],
         );

@@ -84,6 +84,33 @@ async fn nothing_configured_is_well_too() {
 }
 
 #[tokio::test]
+async fn settings_without_effect_are_told_and_stop_nothing() {
+    let simulator = Simulator::start("a").await;
+    let config = [
+        format!(
+            "listen = \"{}\"\ndata_dir = \"data\"\n",
+            free_address().await
+        ),
+        backend(
+            "a",
+            &simulator.url,
+            "api_key = \"sk-secret\"\nfamily = \"qwen3\"\nreasoning_format = \"split\"",
+        ),
+        "[[backend]]\nname = \"s\"\ndialect = \"simulator\"\non_tool_parse_error = \"text\"\n"
+            .to_owned(),
+    ];
+    let folder = configured(&config.concat());
+    let said = run(folder.path(), &["doctor"], &[]).await.good();
+    let notes: Vec<&str> = said.lines().filter(|line| line.contains("note")).collect();
+    let expected = [
+        "ok    note: backend `a`: `family = \"qwen3\"` has no effect, as replies of the dialect `anthropic` are not raw text",
+        "ok    note: backend `s`: `on_tool_parse_error = \"text\"` has no effect, as replies of the dialect `simulator` are not raw text",
+    ];
+    assert_eq!(notes, expected, "{said}");
+    assert!(!said.contains("secret"), "{said}");
+}
+
+#[tokio::test]
 async fn a_backend_that_cannot_be_reached_is_found() {
     let listen = format!("listen = \"{}\"\n", free_address().await);
     let config = [listen, backend("a", "http://127.0.0.1:1", "")].concat();

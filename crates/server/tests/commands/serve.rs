@@ -140,6 +140,26 @@ async fn a_new_address_or_directory_needs_a_restart() {
 }
 
 #[tokio::test]
+async fn a_setting_without_effect_is_warned_of_once() {
+    let folder = configured(
+        "[[backend]]\nname = \"s\"\ndialect = \"simulator\"\napi_key = \"sk-secret\"\nfamily = \"gpt-oss\"\n",
+    );
+    let gateway = start(folder.path(), &ANYWHERE, &[]).await;
+    let body = json!({
+        "model": "claude-sonnet-4-5",
+        "max_tokens": 10,
+        "messages": [{"role": "user", "content": "Hello."}],
+    });
+    gateway.client.post("/v1/messages", &[], &body).await.good();
+    let (_, told) = gateway.stop().await;
+    let told_of = "backend `s`: `family = \"gpt-oss\"` has no effect";
+    let lines: Vec<&str> = told.lines().filter(|line| line.contains(told_of)).collect();
+    assert_eq!(lines.len(), 1, "{told}");
+    assert!(lines[0].contains("WARN"), "{told}");
+    assert!(!told.contains("sk-secret"), "{told}");
+}
+
+#[tokio::test]
 async fn logs_are_json_where_that_is_asked_for() {
     let folder = configured("log = { level = \"debug\", format = \"json\" }\n");
     let gateway = start(folder.path(), &ANYWHERE, &[]).await;

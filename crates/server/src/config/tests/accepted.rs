@@ -62,6 +62,9 @@ fn plain(name: &str, dialect: Dialect) -> Backend {
         signature_domain: name.to_owned(),
         models: Vec::new(),
         default_model: None,
+        family: Family::Auto,
+        reasoning_format: ReasoningFormat::Split,
+        on_tool_parse_error: OnToolParseError::Error,
         thinking_compat: None,
         replay: Replay::Verbatim,
         retries: 0,
@@ -88,6 +91,9 @@ fn every_backend_key_arrives() {
         signature_domain = "anthropic"
         models = { "claude-opus-*" = "glm-5", "*" = "glm-5-air" }
         default_model = "glm-5"
+        family = "qwen3"
+        reasoning_format = "raw"
+        on_tool_parse_error = "text"
         thinking_compat = { mode = "budget", budget = 8000 }
         replay = "latest_turn"
         retries = 2
@@ -110,6 +116,9 @@ fn every_backend_key_arrives() {
             ("*".to_owned(), "glm-5-air".to_owned()),
         ],
         default_model: Some("glm-5".to_owned()),
+        family: Family::Named("qwen3".to_owned()),
+        reasoning_format: ReasoningFormat::Raw,
+        on_tool_parse_error: OnToolParseError::Text,
         thinking_compat: Some(Compat {
             mode: CompatMode::Budget,
             budget: Some(8000),
@@ -132,6 +141,67 @@ fn every_backend_key_arrives() {
     };
     assert_eq!(config.backends, [own, key]);
     assert_eq!(config.route.default, "own");
+}
+
+#[test]
+fn families_are_known_however_they_are_written() {
+    let named = |name: &str| Family::Named(name.to_owned());
+    for (written, family) in [
+        ("auto", Family::Auto),
+        ("Auto", Family::Auto),
+        ("none", Family::None),
+        (" NONE ", Family::None),
+        ("gpt-oss", named("gpt-oss")),
+        ("GPT_OSS", named("GPT_OSS")),
+        (" qwen3 ", named("qwen3")),
+    ] {
+        let config = good(&format!("{BACKEND}family = '{written}'\n"));
+        assert_eq!(config.backends[0].family, family, "{written}");
+    }
+    let env = [("THROUGHLINE_BACKEND__GLM__FAMILY", "qwen3")];
+    let config = read_with(BACKEND, &env).unwrap();
+    assert_eq!(config.backends[0].family, named("qwen3"));
+}
+
+#[test]
+fn settings_for_raw_text_are_noted_where_there_is_none() {
+    for (lines, settings) in [
+        ("", &[][..]),
+        (
+            "family = 'AUTO'\nreasoning_format = 'split'\non_tool_parse_error = 'error'",
+            &[],
+        ),
+        ("family = 'none'", &["family = \"none\""]),
+        (
+            "reasoning_format = 'none'",
+            &["reasoning_format = \"none\""],
+        ),
+        (
+            "on_tool_parse_error = 'text'\nreasoning_format = 'raw'\nfamily = 'GPT_OSS'",
+            &[
+                "family = \"GPT_OSS\"",
+                "reasoning_format = \"raw\"",
+                "on_tool_parse_error = \"text\"",
+            ],
+        ),
+    ] {
+        for (name, dialect, more) in [
+            (
+                "a",
+                "anthropic",
+                "base_url = 'https://a.example'\napi_key = 'tell-nobody'",
+            ),
+            ("s", "simulator", ""),
+        ] {
+            let text =
+                format!("[[backend]]\nname = '{name}'\ndialect = '{dialect}'\n{more}\n{lines}\n");
+            let expected: Vec<String> = settings
+                .iter()
+                .map(|setting| format!("backend `{name}`: `{setting}` has no effect, as replies of the dialect `{dialect}` are not raw text"))
+                .collect();
+            assert_eq!(good(&text).notes, expected, "{text}");
+        }
+    }
 }
 
 #[test]

@@ -316,6 +316,46 @@ fn each_backend_is_checked() {
             "did you mean `latest_turn`?",
         ),
         (
+            "name = 'x'\ndialect = 'simulator'\nfamily = 'qwen-33'",
+            "9:10: no family is called `qwen-33`",
+        ),
+        (
+            "name = 'x'\ndialect = 'simulator'\nfamily = 'gptoss'",
+            "did you mean `gpt-oss`? the families are `",
+        ),
+        (
+            "name = 'x'\ndialect = 'simulator'\nfamily = 'atuo'",
+            "did you mean `auto`?",
+        ),
+        (
+            "name = 'x'\ndialect = 'simulator'\nfamily = 'zzz'",
+            "expected `auto`, `none` or a family's name\n      = the families are `",
+        ),
+        (
+            "name = 'x'\ndialect = 'simulator'\nfamily = ''",
+            "`family` is empty",
+        ),
+        (
+            "name = 'x'\ndialect = 'simulator'\nfamily = ['qwen3']",
+            "expected text in quotes",
+        ),
+        (
+            "name = 'x'\ndialect = 'simulator'\nreasoning_format = 'splt'",
+            "did you mean `split`?",
+        ),
+        (
+            "name = 'x'\ndialect = 'simulator'\nreasoning_format = 'xml'",
+            "one of `split`, `raw`, `none`",
+        ),
+        (
+            "name = 'x'\ndialect = 'simulator'\non_tool_parse_error = 'errors'",
+            "did you mean `error`?",
+        ),
+        (
+            "name = 'x'\ndialect = 'simulator'\non_tool_parse_error = false",
+            "one of `error`, `text`",
+        ),
+        (
             "name = 'x'\ndialect = 'simulator'\nretries = -1",
             "a whole number 0 to 10",
         ),
@@ -325,6 +365,19 @@ fn each_backend_is_checked() {
         ),
     ] {
         each_has_one_mistake(&[(&format!("{BACKEND}[[backend]]\n{lines}\n"), words)]);
+    }
+}
+
+#[test]
+fn every_family_is_listed_where_one_is_unknown() {
+    let mistakes = bad(&format!("{BACKEND}family = 'zzz'\n"), &[]);
+    for family in throughline_codec::text::FAMILIES {
+        let name = format!("`{}`", family.name);
+        assert!(
+            mistakes[0].contains(&name),
+            "{}\nlacks: {name}",
+            mistakes[0]
+        );
     }
 }
 
@@ -364,6 +417,7 @@ fn keys_never_appear() {
         "api_kye = 'tell-nobody'",
         "api_key_env = 'tell-nobody'",
         "auth = 'sk-tell-nobody'",
+        "family = 'sk-tell-nobody'",
         "api_key = ['tell-nobody']",
     ] {
         let told = read_with(&format!("{BACKEND}{line}\n"), &[]).expect_err(line);
