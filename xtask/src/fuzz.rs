@@ -25,6 +25,7 @@ const SEEDS: &[(&str, &[&str])] = &[
             "corpus/anthropic/upstream_request",
         ],
     ),
+    ("model_text", &["corpus/text"]),
     ("sse", &["corpus/anthropic/upstream_reply"]),
 ];
 
