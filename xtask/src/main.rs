@@ -8,6 +8,7 @@
 )]
 
 mod bench_proxy;
+mod bench_text;
 mod bless;
 mod children;
 mod ci;
@@ -35,6 +36,8 @@ Usage: cargo xtask COMMAND
   conformance        the official Python SDK against the release binary
   bench-proxy        the gateway beside nginx, as a Markdown table
      --quick         about 20 seconds instead of about two minutes
+  bench-text         the reader of model text beside its peers, as Markdown tables
+     --quick         about 20 seconds instead of about two minutes
 
 A first change: edit, `cargo xtask ci fmt clippy tidy`, then `cargo xtask ci`.
 ";
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
         Some((&"fuzz", rest)) => fuzz::run(rest),
         Some((&"conformance", [])) => conformance::run(),
         Some((&"bench-proxy", rest)) => bench_proxy::run(rest),
+        Some((&"bench-text", rest)) => bench_text::run(rest),
         Some((command, _)) => {
             eprintln!("xtask: cannot run `{command}` with these arguments\n\n{HELP}");
             return ExitCode::from(2);
