@@ -270,7 +270,7 @@ pub static TOOL_FORMATS: &[ToolFormat] = &[
         openers: &[("<｜tool▁calls▁begin｜>", 0), ("<｜tool▁call▁begin｜>", 1)],
         steps: &[
             Step::Expect(&["<｜tool▁call▁begin｜>"]),
-            Step::Ignore(&["<｜tool▁sep｜>"]),
+            Step::Ignore(&[until("<｜tool▁sep｜>", 2)]),
             Step::Name(
                 Spelling::Word,
                 &[
@@ -592,7 +592,7 @@ pub static TOOL_FORMATS: &[ToolFormat] = &[
         openers: &[("<｜tool_calls_begin｜>", 0), ("<｜tool_call_begin｜>", 1)],
         steps: &[
             Step::Expect(&["<｜tool_call_begin｜>"]),
-            Step::Ignore(&["<｜tool_sep｜>"]),
+            Step::Ignore(&[until("<｜tool_sep｜>", 2)]),
             Step::Expect(&["<steptml:invoke"]),
             Step::Attributes {
                 name: "name",

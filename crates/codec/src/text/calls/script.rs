@@ -42,8 +42,8 @@ pub(crate) enum Step {
     Expect(&'static [&'static str]),
     /// One of these may stand next.
     Maybe(&'static [&'static str]),
-    /// Text up to one of these, which is used up, means nothing.
-    Ignore(&'static [&'static str]),
+    /// A word that means nothing.
+    Ignore(&'static [Until]),
     /// The tool's name.
     Name(Spelling, &'static [Until]),
     /// The model's id of the call.
@@ -221,10 +221,10 @@ impl Script {
                     Next::Wait => Move::Wait,
                     Next::Other(_) => Move::On(0, self.step + 1),
                 },
-                Step::Ignore(markers) => match up_to(markers, rest) {
-                    Some(used) => Move::On(used, self.step + 1),
-                    None if rest.len() > NAME => Move::Broken(0, "a marker is missing"),
-                    None => Move::Wait,
+                Step::Ignore(until) => match word(Spelling::Word, until, rest, last) {
+                    Word::Found { used, to, .. } => Move::On(used, to),
+                    Word::Wait => Move::Wait,
+                    Word::Broken(at) => Move::Broken(at, "a marker is missing"),
                 },
                 Step::Name(spelling, until) => match word(*spelling, until, rest, last) {
                     Word::Found { text, used, to } => {
@@ -444,18 +444,12 @@ fn tag(attribute: &'static str, end: &'static str, text: &str) -> Attributes {
     if key.is_empty() {
         return Attributes::Wrong("the name is empty");
     }
+    if used > NAME {
+        return Attributes::Wrong("a tag is too long");
+    }
     let mut name = String::new();
     row.decode(key, |piece| name.push_str(piece));
     Attributes::Found { name, used, closed }
-}
-
-/// The end of the first of these.
-fn up_to(markers: &'static [&'static str], text: &str) -> Option<usize> {
-    markers
-        .iter()
-        .filter_map(|marker| Some((text.find(marker)?, marker.len())))
-        .min()
-        .map(|(at, length)| at + length)
 }
 
 enum Word<'a> {
