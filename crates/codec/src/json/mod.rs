@@ -13,4 +13,5 @@ pub use cursor::{
 };
 pub(crate) use cursor::{Levels, special};
 pub use edit::{Edits, append_member, quote, remove_elements};
+pub(crate) use string::escape;
 pub use string::{decode, decode_pieces};

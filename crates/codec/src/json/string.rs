@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use super::cursor::special;
+
 /// Gives the text of an escaped string piece by piece, without building it.
 ///
 /// A lone surrogate has no UTF-8 and becomes a replacement character.
@@ -33,6 +35,34 @@ pub fn decode(raw: &[u8]) -> Cow<'_, str> {
         Ok(text) => text,
         Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
     })
+}
+
+/// Writes what stands between the quotes of a JSON string.
+pub(crate) fn escape(text: &str, out: &mut String) {
+    let mut rest = text;
+    loop {
+        let (plain, found) = rest.split_at(special(rest.as_bytes(), 0));
+        out.push_str(plain);
+        let Some(&byte) = found.as_bytes().first() else {
+            return;
+        };
+        match byte {
+            b'"' => out.push_str("\\\""),
+            b'\\' => out.push_str("\\\\"),
+            b'\n' => out.push_str("\\n"),
+            b'\r' => out.push_str("\\r"),
+            b'\t' => out.push_str("\\t"),
+            8 => out.push_str("\\b"),
+            12 => out.push_str("\\f"),
+            _ => {
+                let digit = |half: u8| char::from(b"0123456789abcdef"[usize::from(half & 15)]);
+                out.push_str("\\u00");
+                out.push(digit(byte >> 4));
+                out.push(digit(byte));
+            }
+        }
+        rest = &found[1..];
+    }
 }
 
 /// What the escape at the beginning stands for, and how many bytes it takes.

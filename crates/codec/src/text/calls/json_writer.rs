@@ -2,6 +2,8 @@
 //!
 //! Without that, a piece of text that holds `{'a': 1, 'b': 2}` would give a delta for every bracket.
 
+use crate::json::escape;
+
 /// From how many bytes on a text is handed on by itself and not copied to its neighbours.
 const LONG: usize = 256;
 
@@ -44,23 +46,8 @@ impl<'a> JsonWriter<'a> {
 
     /// A character of a string, in JSON's shortest form.
     pub(crate) fn escaped(&mut self, character: char) {
-        match character {
-            '"' => self.push("\\\""),
-            '\\' => self.push("\\\\"),
-            '\n' => self.push("\\n"),
-            '\r' => self.push("\\r"),
-            '\t' => self.push("\\t"),
-            '\u{8}' => self.push("\\b"),
-            '\u{c}' => self.push("\\f"),
-            '\0'..='\u{1f}' => {
-                let digit = |value: u32| char::from_digit(value, 16).unwrap_or('0');
-                let code = u32::from(character);
-                self.push("\\u00");
-                self.literal(digit(code >> 4));
-                self.literal(digit(code & 15));
-            }
-            _ => self.literal(character),
-        }
+        escape(character.encode_utf8(&mut [0; 4]), self.gathered);
+        self.bound();
     }
 
     /// A character as it is.
@@ -71,10 +58,16 @@ impl<'a> JsonWriter<'a> {
     /// A whole string.
     pub(crate) fn string(&mut self, text: &str) {
         self.push("\"");
-        for character in text.chars() {
-            self.escaped(character);
-        }
+        escape(text, self.gathered);
+        self.bound();
         self.push("\"");
+    }
+
+    /// Hands on what was gathered if it is much.
+    fn bound(&mut self) {
+        if self.gathered.len() >= MOST - 16 {
+            self.flush();
+        }
     }
 
     /// Hands on what was gathered.

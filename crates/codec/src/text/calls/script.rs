@@ -208,6 +208,7 @@ impl Script {
                 return Progress::Ended(at);
             };
             let rest = &text[at..];
+            let ended = sink.ended();
             let moved = match step {
                 Step::Expect(markers) => match next(markers, rest, last) {
                     Next::Found(used) => Move::On(used, self.step + 1),
@@ -291,11 +292,10 @@ impl Script {
                     Progress::Called(used) => return Progress::Called(at + used),
                     Progress::Broken(used, why) => return Progress::Broken(at + used, why),
                     Progress::Ended(used) => {
-                        let called = sink.open().is_some();
                         sink.end();
                         self.machine = None;
                         self.step += 1;
-                        if called {
+                        if sink.ended() > ended {
                             return Progress::Called(at + used);
                         }
                         Move::On(used, self.step)

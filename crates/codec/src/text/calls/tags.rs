@@ -11,7 +11,8 @@ use super::arguments::JsonArguments;
 use super::boundary::find;
 use super::parameters::{JsonBody, Parameters, Tag};
 use super::sink::Sink;
-use super::value::{Typing, Value, escape};
+use super::value::{Typing, Value};
+use crate::json::escape;
 use crate::text::marker::{Match, compare};
 
 /// Reads the arguments of one call, up to and including what ends it.

@@ -3,7 +3,7 @@
 use super::super::schema::Kinds;
 use super::literal::{Literal, PYTHON};
 use super::{HELD, Sink};
-use crate::json::{Kind, validate};
+use crate::json::{Kind, escape, special, validate};
 
 /// How a text becomes a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -246,63 +246,14 @@ pub(crate) fn quote(text: &str, out: &mut String) {
     out.push('"');
 }
 
-/// Writes what stands between the quotes of a JSON string.
-pub(crate) fn escape(text: &str, out: &mut String) {
-    let mut rest = text;
-    loop {
-        let (plain, special) = rest.split_at(plain(rest.as_bytes()));
-        out.push_str(plain);
-        let Some(&byte) = special.as_bytes().first() else {
-            return;
-        };
-        match byte {
-            b'"' => out.push_str("\\\""),
-            b'\\' => out.push_str("\\\\"),
-            b'\n' => out.push_str("\\n"),
-            b'\r' => out.push_str("\\r"),
-            b'\t' => out.push_str("\\t"),
-            8 => out.push_str("\\b"),
-            12 => out.push_str("\\f"),
-            _ => {
-                let digit = |half: u8| char::from(b"0123456789abcdef"[usize::from(half & 15)]);
-                out.push_str("\\u00");
-                out.push(digit(byte >> 4));
-                out.push(digit(byte));
-            }
-        }
-        rest = &special[1..];
-    }
-}
-
 /// Sends a text as part of a JSON string; as it is, if nothing in it needs an escape.
 fn send(text: &str, escaped: &mut String, sink: &mut Sink<'_>) {
-    if plain(text.as_bytes()) == text.len() {
+    if special(text.as_bytes(), 0) == text.len() {
         return sink.arguments(text);
     }
     escaped.clear();
     escape(text, escaped);
     sink.arguments(escaped);
-}
-
-/// How many bytes may stand in a JSON string as they are.
-fn plain(bytes: &[u8]) -> usize {
-    let is_special = |byte: u8| byte == b'"' || byte == b'\\' || byte < 0x20;
-    let mut at = 0;
-    // By blocks that the compiler turns into vector code.
-    for block in bytes.chunks_exact(16) {
-        if block
-            .iter()
-            .fold(false, |hit, &byte| hit | is_special(byte))
-        {
-            break;
-        }
-        at += block.len();
-    }
-    let rest = &bytes[at..];
-    at + rest
-        .iter()
-        .position(|&byte| is_special(byte))
-        .unwrap_or(rest.len())
 }
 
 #[cfg(test)]
