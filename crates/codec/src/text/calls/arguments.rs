@@ -185,18 +185,24 @@ fn unwrap(text: &str, mut at: usize, last: bool, sink: &mut Sink<'_>) -> Progres
         match bytes.get(at) {
             None => return Progress::More(at),
             Some(b'"') => return Progress::Ended(at + 1),
-            Some(b'\\') => {
-                let escape = escape_length(&bytes[at..]);
-                match bytes.get(at..at + escape) {
-                    Some(escape) => sink.arguments(&decode(escape)),
-                    None if last => {
-                        sink.arguments(&text[at..]);
-                        return Progress::More(text.len());
-                    }
-                    None => return Progress::More(at),
+            Some(b'\\') => match escape(&bytes[at..]) {
+                Escape::Whole(length) => {
+                    sink.arguments(&decode(&bytes[at..at + length]));
+                    at += length;
                 }
-                at += escape;
-            }
+                Escape::Begun if last => {
+                    sink.arguments(&text[at..]);
+                    return Progress::More(text.len());
+                }
+                Escape::Begun => return Progress::More(at),
+                Escape::Wrong if !sink.is_tolerant() => {
+                    return Progress::Broken(at, "the arguments are not valid JSON");
+                }
+                Escape::Wrong => {
+                    sink.arguments("\\");
+                    at += 1;
+                }
+            },
             // A control character that should have been escaped.
             Some(_) => {
                 if !sink.is_tolerant() {
@@ -209,26 +215,45 @@ fn unwrap(text: &str, mut at: usize, last: bool, sink: &mut Sink<'_>) -> Progres
     }
 }
 
-/// How many bytes the escape at the beginning takes; a pair of surrogates is one.
-fn escape_length(bytes: &[u8]) -> usize {
+enum Escape {
+    /// Its rest is missing.
+    Begun,
+    /// It has so many bytes; a pair of surrogates is one.
+    Whole(usize),
+    /// It is none.
+    Wrong,
+}
+
+/// The escape at the beginning of a text.
+fn escape(bytes: &[u8]) -> Escape {
     match bytes {
-        // The first half of a pair: the other half follows as `\u`, or not.
-        [
-            b'\\',
-            b'u',
-            b'd' | b'D',
-            b'8' | b'9' | b'a' | b'b' | b'A' | b'B',
-            _,
-            _,
-            rest @ ..,
-        ] => match rest {
-            [] | [b'\\'] | [b'\\', b'u', ..] => 12,
-            _ => 6,
+        [_] => Escape::Begun,
+        [_, b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't', ..] => Escape::Whole(2),
+        [_, b'u', digits @ ..] => match unit(digits) {
+            Ok(0xd800..=0xdbff) => match &digits[4..] {
+                // The other half follows, or it does not.
+                [] | [b'\\'] => Escape::Begun,
+                [b'\\', b'u', digits @ ..] => match unit(digits) {
+                    Ok(0xdc00..=0xdfff) => Escape::Whole(12),
+                    Err(Escape::Begun) => Escape::Begun,
+                    _ => Escape::Whole(6),
+                },
+                _ => Escape::Whole(6),
+            },
+            Ok(_) => Escape::Whole(6),
+            Err(escape) => escape,
         },
-        [b'\\', b'u', ..] => 6,
-        // An unknown escape keeps its character, of whatever length, for the next run.
-        [b'\\', byte, ..] if byte.is_ascii() => 2,
-        [b'\\', _, ..] => 1,
-        _ => 2,
+        _ => Escape::Wrong,
     }
+}
+
+/// The number of four digits.
+fn unit(digits: &[u8]) -> Result<u32, Escape> {
+    let mut unit = 0;
+    for place in 0..4 {
+        let digit = digits.get(place).ok_or(Escape::Begun)?;
+        let digit = char::from(*digit).to_digit(16).ok_or(Escape::Wrong)?;
+        unit = unit << 4 | digit;
+    }
+    Ok(unit)
 }
