@@ -141,7 +141,7 @@ fn lines(events: &[Value]) -> String {
     events.iter().map(|event| format!("{event}\n")).collect()
 }
 
-/// Covers: S2-15, S2-18, S2-19, S2-20, S2-21, S2-26, S2-27, S2-29, S2-30, S2-32, S2-45, S3-14, X-9,
+/// Covers: S3-16, S2-15, S2-18, S2-19, S2-20, S2-21, S2-26, S2-27, S2-29, S2-30, S2-32, S2-45, S3-14, X-9,
 /// C-24
 #[test]
 fn texts_tell_the_events_of_their_goldens() {

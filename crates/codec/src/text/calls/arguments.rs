@@ -228,7 +228,11 @@ enum Escape {
 fn escape(bytes: &[u8]) -> Escape {
     match bytes {
         [_] => Escape::Begun,
-        [_, b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't', ..] => Escape::Whole(2),
+        [
+            _,
+            b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't',
+            ..,
+        ] => Escape::Whole(2),
         [_, b'u', digits @ ..] => match unit(digits) {
             Ok(0xd800..=0xdbff) => match &digits[4..] {
                 // The other half follows, or it does not.

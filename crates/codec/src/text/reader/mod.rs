@@ -70,6 +70,9 @@ impl Reader {
 
     /// Takes text that the worker itself marked as reasoning: it is, whatever it says.
     pub fn push_reasoning(&mut self, text: &str, mut out: impl FnMut(Event<'_>)) {
+        if self.core.has_ended() {
+            return;
+        }
         self.flush(&mut out);
         self.core.flagged(text, &mut out);
     }
@@ -94,6 +97,9 @@ impl Reader {
 }
 
 fn push(held: &mut String, core: &mut Core, text: &str, out: &mut dyn FnMut(Event<'_>)) {
+    if core.has_ended() {
+        return;
+    }
     if held.is_empty() {
         let used = core.run(text, false, out);
         held.push_str(&text[used..]);
@@ -101,5 +107,114 @@ fn push(held: &mut String, core: &mut Core, text: &str, out: &mut dyn FnMut(Even
         held.push_str(text);
         let used = core.run(held, false, out);
         held.drain(..used);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::event::EndReason;
+    use super::super::recipe::OnError;
+    use super::*;
+
+    /// What is told of pieces, each a text and whether the worker flagged it as reasoning.
+    fn told(recipe: &Recipe, options: Options, pieces: &[(&str, bool)]) -> Vec<String> {
+        let mut reader = Reader::new(recipe, options);
+        let mut told = Vec::new();
+        let mut out = |event: Event<'_>| told.push(format!("{event:?}"));
+        for &(text, flagged) in pieces {
+            if flagged {
+                reader.push_reasoning(text, &mut out);
+            } else {
+                reader.push_str(text, &mut out);
+            }
+        }
+        reader.finish(&mut out);
+        told
+    }
+
+    /// Covers: S2-16, S2-17
+    #[test]
+    fn what_the_worker_flags_is_reasoning_whatever_it_says() {
+        let recipe = Recipe::family("qwen3").unwrap();
+        let pieces = [
+            ("plan", true),
+            (" </think> <tool_call>", true),
+            (" ans", false),
+            ("wer <thi", false),
+            ("more", true),
+            ("s", false),
+        ];
+        assert_eq!(
+            told(&recipe, Options::default(), &pieces),
+            [
+                r#"Reasoning("plan")"#,
+                r#"Reasoning(" </think> <tool_call>")"#,
+                r#"Content("ans")"#,
+                r#"Content("wer ")"#,
+                r#"Content("<thi")"#,
+                r#"Reasoning("more")"#,
+                r#"Content("s")"#,
+                "Ended(Stop)",
+            ]
+        );
+    }
+
+    /// Covers: S2-22, S2-27, S2-49
+    #[test]
+    fn arguments_are_told_as_they_are_written() {
+        let recipe = Recipe::family("hermes").unwrap();
+        let mut reader = Reader::new(&recipe, Options::default());
+        let mut told = |piece: &str| {
+            let mut told = Vec::new();
+            reader.push_str(piece, |event| told.push(format!("{event:?}")));
+            told
+        };
+        assert_eq!(told("<tool_call>{\"name\": \"f"), [""; 0]);
+        assert_eq!(
+            told("\", \"argu"),
+            [r#"CallStarted { index: 0, id: "call_0", name: "f" }"#]
+        );
+        assert_eq!(told("ments\": "), [""; 0]);
+        assert_eq!(
+            told("{\"a\": [1, "),
+            [r#"CallArguments { index: 0, delta: "{\"a\": [1, " }"#]
+        );
+        assert_eq!(
+            told("2]}}</tool"),
+            [
+                r#"CallArguments { index: 0, delta: "2]}" }"#,
+                "CallEnded { index: 0 }"
+            ]
+        );
+        assert_eq!(told("_call>"), [""; 0]);
+    }
+
+    #[test]
+    fn a_fault_names_the_format_and_the_reason() {
+        let recipe = Recipe::family("qwen3").unwrap();
+        let options = Options {
+            on_error: OnError::Error,
+            ..Options::default()
+        };
+        let told = told(&recipe, options, &[("<tool_call>oops</tool_call>x", false)]);
+        assert_eq!(
+            told,
+            [
+                r#"Fault { message: "a tool call (hermes) could not be read: the call is not valid JSON" }"#,
+                r#"Content("x")"#,
+                &format!("Ended({:?})", EndReason::Error),
+            ]
+        );
+    }
+
+    #[test]
+    fn nothing_is_told_after_the_end() {
+        let recipe = Recipe::family("qwen3").unwrap();
+        let mut reader = Reader::new(&recipe, Options::default());
+        let mut ends = 0;
+        reader.finish(|_| ends += 1);
+        reader.push_str("late", |_| ends += 1);
+        reader.finish(|_| ends += 1);
+        assert_eq!(ends, 1);
     }
 }

@@ -118,6 +118,11 @@ impl Core {
         }
     }
 
+    /// Whether the end was told.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended
+    }
+
     pub(super) fn finish(&mut self, held: &str, out: &mut dyn FnMut(Event<'_>)) {
         if std::mem::replace(&mut self.ended, true) {
             return;
