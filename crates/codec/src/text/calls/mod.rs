@@ -63,3 +63,9 @@ pub(crate) fn white_space(text: &str) -> usize {
         .position(|byte| !matches!(byte, b' ' | b'\t' | b'\n' | b'\r'))
         .unwrap_or(text.len())
 }
+
+/// As much of a text as is looked at for something that ends within so many bytes, whether or not
+/// more of it is there: what is found may not depend on that.
+pub(crate) fn within(text: &str, most: usize) -> &str {
+    &text[..text.floor_char_boundary(most)]
+}

@@ -7,10 +7,10 @@
 //! one. A key that comes twice is passed on twice: what went out cannot become a list any more.
 
 use super::super::schema::{Kinds, Schema};
-use super::Progress;
 use super::boundary::find;
 use super::sink::Sink;
 use super::value::{Typing, Value, quote};
+use super::{Progress, within};
 use crate::text::marker::{Match, compare};
 
 /// Reads the arguments of one call, up to and including what ends it.
@@ -126,7 +126,7 @@ impl NestedArguments {
             self.close_down_to(0, sink);
             return Step::Stop(Progress::Ended(at));
         }
-        Step::Stop(match tag(rest) {
+        Step::Stop(match tag(within(rest, LONGEST_TAG)) {
             Tag::Begun if rest.len() >= LONGEST_TAG => {
                 Progress::Broken(at, "the tag of a parameter is too long")
             }
@@ -277,7 +277,7 @@ impl NestedArguments {
             return Step::To(start + length);
         }
         if !matches!(closed, Match::Whole(_)) {
-            match tag(rest) {
+            match tag(within(rest, LONGEST_TAG)) {
                 // An empty text may still become anything.
                 Tag::Begun if last => return Step::Stop(Progress::More(text.len())),
                 Tag::Begun if rest.len() < LONGEST_TAG => {

@@ -12,7 +12,7 @@ use super::nested::NestedArguments;
 use super::parameters::{Parameters, Tag};
 use super::pythonic::{PythonCalls, Shape};
 use super::tags::TagArguments;
-use super::{NAME, Progress, Sink, white_space};
+use super::{NAME, Progress, Sink, white_space, within};
 use crate::text::channels::Channels;
 use crate::text::marker::{Match, compare};
 
@@ -435,7 +435,7 @@ enum Attributes {
 /// The attributes of a tag, up to its end.
 fn tag(attribute: &'static str, end: &'static str, text: &str) -> Attributes {
     let row = Parameters::named(attribute, end);
-    let (key, used, closed) = match row.tag(text) {
+    let (key, used, closed) = match row.tag(within(text, NAME)) {
         Tag::Begun => return Attributes::Wait,
         Tag::Wrong(why) => return Attributes::Wrong(why),
         Tag::Whole { length, key, .. } => (key, length, false),
@@ -443,9 +443,6 @@ fn tag(attribute: &'static str, end: &'static str, text: &str) -> Attributes {
     };
     if key.is_empty() {
         return Attributes::Wrong("the name is empty");
-    }
-    if used > NAME {
-        return Attributes::Wrong("a tag is too long");
     }
     let mut name = String::new();
     row.decode(key, |piece| name.push_str(piece));

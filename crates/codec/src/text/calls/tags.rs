@@ -6,12 +6,12 @@
 use std::borrow::Cow;
 
 use super::super::schema::Kinds;
-use super::Progress;
 use super::arguments::JsonArguments;
 use super::boundary::find;
 use super::parameters::{JsonBody, Parameters, Tag};
 use super::sink::Sink;
 use super::value::{Typing, Value};
+use super::{Progress, within};
 use crate::json::escape;
 use crate::text::marker::{Match, compare};
 
@@ -202,18 +202,17 @@ impl TagArguments {
     }
 
     fn parameter(&mut self, text: &str, at: usize, last: bool, sink: &mut Sink<'_>) -> Step {
-        let rest = &text[at..];
-        match self.row.tag(rest) {
+        match self.row.tag(within(&text[at..], LONGEST_TAG)) {
             Tag::Whole {
                 length,
                 key,
                 text: is_text,
                 suffix,
-            } if length <= LONGEST_TAG && !key.is_empty() => {
+            } if !key.is_empty() => {
                 self.begin(key, is_text, suffix, sink);
                 Step::To(at + length)
             }
-            Tag::Closed { length, key } if length <= LONGEST_TAG && !key.is_empty() => {
+            Tag::Closed { length, key } if !key.is_empty() => {
                 self.begin(key, None, "", sink);
                 self.value.end(sink);
                 self.state = State::Between;
@@ -340,8 +339,9 @@ impl TagArguments {
     }
 
     fn json_begins(&mut self, open: &str, text: &str, at: usize, last: bool) -> Step {
-        match self.row.json_tag(open, &text[at..]) {
-            Tag::Whole { length, .. } if length <= LONGEST_TAG => {
+        let rest = within(&text[at..], LONGEST_TAG);
+        match self.row.json_tag(open, rest) {
+            Tag::Whole { length, .. } => {
                 self.state = State::Json(JsonArguments::new(self.row.end));
                 Step::To(at + length)
             }
