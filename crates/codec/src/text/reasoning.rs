@@ -14,6 +14,8 @@ pub struct TagSet {
     pub(crate) wrappers: &'static [(&'static str, &'static str)],
     /// Markers that mean nothing by themselves and are taken out.
     pub(crate) noise: &'static [&'static str],
+    /// What the prompt took from the text and is put back in front of it.
+    pub(crate) lead: &'static str,
     /// For models that write everything in messages with headers.
     pub(crate) channels: Option<&'static Channels>,
 }
@@ -31,6 +33,7 @@ const fn tags(name: &'static str, pairs: &'static [Pair]) -> TagSet {
         pairs,
         wrappers: &[],
         noise: &[],
+        lead: "",
         channels: None,
     }
 }
@@ -78,6 +81,11 @@ pub static TAG_SETS: &[TagSet] = &[
     tags("minimax_m3", &[pair!("<mm:think>", "</mm:think>")]),
     tags("seed_oss", &[pair!("<seed:think>", "</seed:think>")]),
     tags("pipe_think", &[pair!("<|think|>", "<|/think|>")]),
+    // All of it stays content, with the opener that the prompt held.
+    TagSet {
+        lead: "<think>",
+        ..tags("minimax_m2_append", &[])
+    },
     tags("step3p5", &[THINK]),
     tags("nemotron_v3", &[THINK]),
     TagSet {

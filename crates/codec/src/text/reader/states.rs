@@ -31,6 +31,8 @@ pub(super) struct Core {
     /// A call broke off, or the text did inside one.
     pub(super) incomplete: bool,
     pub(super) faulted: bool,
+    /// What goes before the text.
+    pub(super) lead: &'static str,
     pub(super) ended: bool,
 }
 
@@ -88,12 +90,17 @@ impl Core {
             previous: 0,
             incomplete: false,
             faulted: false,
+            lead: recipe.reasoning.map_or("", |tags| tags.lead),
             ended: false,
         }
     }
 
     /// Reads a text as far as it goes; tells how much was used.
     pub(super) fn run(&mut self, text: &str, last: bool, out: &mut dyn FnMut(Event<'_>)) -> usize {
+        if !self.lead.is_empty() && !text.is_empty() {
+            let lead = std::mem::take(&mut self.lead);
+            self.say(lead, out);
+        }
         let mut at = 0;
         loop {
             let flow = match &self.state {
