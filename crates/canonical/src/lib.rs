@@ -1,19 +1,27 @@
 //! The vocabulary of Throughline.
 //!
-//! What a turn is made of, told without any vendor's words: thinking blocks and where they come
-//! from, the events of a reply, what was lost on the way and what went wrong. No bytes, no async,
+//! What a turn is made of, told without any vendor's words: what a client asks, thinking blocks and
+//! where they come from, the events of a reply, what was lost on the way and what went wrong. No bytes, no async,
 //! no I/O live here.
 
 pub mod event;
 pub mod fate;
 pub mod fault;
 pub mod loss;
+pub mod reply;
+pub mod request;
+pub mod setting;
 pub mod thinking;
 pub mod usage;
 
 pub use event::{BlockStart, Delta, EndReason, Event, Transformation};
 pub use fate::{BlockReport, Fate, Reason};
 pub use fault::{Fault, FaultKind};
-pub use loss::Loss;
+pub use loss::{Loss, Lossy};
+pub use reply::{Fold, Reply};
+pub use request::{
+    Block, MediaKind, Message, Output, Request, Role, Sampling, Source, Tool, ToolChoice,
+};
+pub use setting::{Amount, Effort, Show, ThinkingSetting};
 pub use thinking::{BlockKey, KeyHasher, Origin, Prefix, ThinkingKind};
 pub use usage::Usage;

@@ -28,6 +28,13 @@ pub enum Loss {
         /// What made it necessary.
         reason: &'static str,
     },
+    /// A part of the request has no place in the target's dialect.
+    PartOmitted {
+        /// What it was.
+        part: &'static str,
+        /// Why it has none.
+        reason: &'static str,
+    },
     /// Tool calls and results of an open loop were told as text.
     ToolLoopClosed {
         /// How many calls.
@@ -38,6 +45,25 @@ pub enum Loss {
         /// How many times an id came again.
         ids: usize,
     },
+}
+
+/// A value that crossed a border, and what could not cross with it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Lossy<T> {
+    /// The value.
+    pub value: T,
+    /// What is missing from it.
+    pub losses: Vec<Loss>,
+}
+
+impl<T> Lossy<T> {
+    /// A value that lost nothing.
+    pub fn whole(value: T) -> Self {
+        Self {
+            value,
+            losses: Vec::new(),
+        }
+    }
 }
 
 impl Loss {
@@ -51,6 +77,9 @@ impl Loss {
             }
             Self::SettingAdapted { setting, reason } => {
                 ("setting_adapted", (*setting).to_owned(), Some(reason))
+            }
+            Self::PartOmitted { part, reason } => {
+                ("part_omitted", (*part).to_owned(), Some(reason))
             }
             Self::ToolLoopClosed { calls } => (
                 "tool_loop_closed",
@@ -91,6 +120,9 @@ impl Serialize for Loss {
         map.serialize_entry("kind", kind)?;
         match value.parse::<usize>() {
             Ok(count) => map.serialize_entry("count", &count)?,
+            Err(_) if matches!(self, Self::PartOmitted { .. }) => {
+                map.serialize_entry("part", &value)?;
+            }
             Err(_) => map.serialize_entry("setting", &value)?,
         }
         if let Some(reason) = reason {

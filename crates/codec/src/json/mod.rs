@@ -7,6 +7,7 @@
 mod cursor;
 mod edit;
 mod string;
+mod tree;
 
 pub use cursor::{
     Cursor, JsonError, Kind, Span, each_member, inside, number, slice, text, validate,
@@ -15,3 +16,4 @@ pub(crate) use cursor::{Levels, special};
 pub use edit::{Edits, append_member, quote, remove_elements};
 pub(crate) use string::escape;
 pub use string::{decode, decode_pieces};
+pub use tree::{Node, read_object};

@@ -1,0 +1,198 @@
+//! A whole reply: its events, folded. There is no other way to one.
+
+use serde::Serialize;
+
+use crate::{Block, BlockStart, Delta, EndReason, Event, Fault, Usage};
+
+/// A whole reply.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Reply {
+    /// The provider's id of it.
+    pub id: String,
+    /// The model, as the provider calls it.
+    pub model: String,
+    /// What was said, in order.
+    pub content: Vec<Block>,
+    /// Token counts.
+    pub usage: Usage,
+    /// What went wrong after it began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fault: Option<Fault>,
+    /// Why it ended; `None` until it has.
+    pub reason: Option<EndReason>,
+}
+
+/// Folds the events of a reply.
+#[derive(Debug, Default)]
+pub struct Fold {
+    reply: Reply,
+    /// Blocks that are open: their number in the stream, and their place in the reply.
+    open: Vec<(u32, usize)>,
+}
+
+impl Fold {
+    /// Takes the next event.
+    pub fn push(&mut self, event: &Event<'_>) {
+        match event {
+            Event::MessageStarted { id, model } => {
+                self.reply.id = id.clone().into_owned();
+                self.reply.model = model.clone().into_owned();
+            }
+            Event::BlockStarted { index, block } => {
+                self.open.push((*index, self.reply.content.len()));
+                self.reply.content.push(begun(block));
+            }
+            Event::BlockDelta { index, delta } => {
+                let place = self.open.iter().rev().find(|(number, _)| number == index);
+                if let Some((_, place)) = place
+                    && let Some(block) = self.reply.content.get_mut(*place)
+                {
+                    grow(block, delta);
+                }
+            }
+            Event::BlockEnded { index } => self.open.retain(|(number, _)| number != index),
+            Event::Usage(usage) => self.reply.usage.update(*usage),
+            Event::Fault(fault) => self.reply.fault = Some(fault.clone()),
+            Event::Ended { reason } => self.reply.reason = Some(reason.clone()),
+            Event::Transformed { .. } => {}
+        }
+    }
+
+    /// The reply so far.
+    pub fn reply(&self) -> &Reply {
+        &self.reply
+    }
+
+    /// The reply.
+    pub fn finish(self) -> Reply {
+        self.reply
+    }
+}
+
+fn begun(block: &BlockStart<'_>) -> Block {
+    let owned = |text: &str| text.to_owned();
+    match block {
+        BlockStart::Text { text } => Block::text(owned(text)),
+        BlockStart::Thinking { text, signature } => Block::Thinking {
+            text: owned(text),
+            signature: (!signature.is_empty()).then(|| owned(signature)),
+        },
+        BlockStart::Redacted { data } => Block::Redacted { data: owned(data) },
+        BlockStart::ToolCall { id, name } => Block::ToolCall {
+            id: owned(id),
+            name: owned(name),
+            arguments: String::new(),
+            signature: None,
+        },
+        BlockStart::Opaque { name } => Block::Opaque {
+            dialect: String::new(),
+            value: owned(name).into(),
+        },
+    }
+}
+
+fn grow(block: &mut Block, delta: &Delta<'_>) {
+    match (block, delta) {
+        (Block::Text { text, .. }, Delta::Text(more))
+        // A provider may send plain text inside reasoning; it is reasoning.
+        | (Block::Thinking { text, .. }, Delta::Thinking(more) | Delta::Text(more)) => {
+            text.push_str(more);
+        }
+        (Block::ToolCall { arguments, .. }, Delta::ToolArguments(more)) => arguments.push_str(more),
+        (
+            Block::Text { signature, .. }
+            | Block::Thinking { signature, .. }
+            | Block::ToolCall { signature, .. },
+            Delta::Signature(mark),
+        ) => *signature = Some(mark.clone().into_owned()),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+
+    use super::*;
+
+    #[test]
+    fn events_fold_into_blocks_in_their_order() {
+        let text = |text: &'static str| Cow::Borrowed(text);
+        let delta = |index, delta| Event::BlockDelta { index, delta };
+        let events = [
+            Event::MessageStarted {
+                id: text("m1"),
+                model: text("x"),
+            },
+            Event::BlockStarted {
+                index: 0,
+                block: BlockStart::Thinking {
+                    text: text("a"),
+                    signature: text(""),
+                },
+            },
+            delta(0, Delta::Thinking(text("b"))),
+            delta(0, Delta::Signature(text("s1"))),
+            delta(0, Delta::Signature(text("s2"))),
+            Event::BlockEnded { index: 0 },
+            // Two calls at once, in turns.
+            Event::BlockStarted {
+                index: 1,
+                block: BlockStart::ToolCall {
+                    id: text("c1"),
+                    name: text("f"),
+                },
+            },
+            Event::BlockStarted {
+                index: 2,
+                block: BlockStart::ToolCall {
+                    id: text("c2"),
+                    name: text("g"),
+                },
+            },
+            delta(1, Delta::ToolArguments(text("{\"a\""))),
+            delta(2, Delta::ToolArguments(text("{}"))),
+            delta(1, Delta::ToolArguments(text(":1}"))),
+            delta(2, Delta::Signature(text("on the call"))),
+            Event::Usage(Usage {
+                output: Some(7),
+                ..Usage::default()
+            }),
+            Event::Ended {
+                reason: EndReason::ToolCalls,
+            },
+        ];
+        let mut fold = Fold::default();
+        for event in &events {
+            fold.push(event);
+        }
+        let call =
+            |id: &str, name: &str, arguments: &str, signature: Option<&str>| Block::ToolCall {
+                id: id.to_owned(),
+                name: name.to_owned(),
+                arguments: arguments.to_owned(),
+                signature: signature.map(str::to_owned),
+            };
+        assert_eq!(
+            fold.finish(),
+            Reply {
+                id: "m1".to_owned(),
+                model: "x".to_owned(),
+                content: vec![
+                    Block::Thinking {
+                        text: "ab".to_owned(),
+                        signature: Some("s2".to_owned()),
+                    },
+                    call("c1", "f", "{\"a\":1}", None),
+                    call("c2", "g", "{}", Some("on the call")),
+                ],
+                usage: Usage {
+                    output: Some(7),
+                    ..Usage::default()
+                },
+                fault: None,
+                reason: Some(EndReason::ToolCalls),
+            }
+        );
+    }
+}
