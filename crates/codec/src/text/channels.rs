@@ -31,8 +31,8 @@ pub(crate) enum Channel {
     Content,
     /// A call of this tool.
     Call(String),
-    /// A block of calls that name themselves.
-    Calls,
+    /// A block of calls that name themselves; those that do not have this name.
+    Calls(Option<String>),
     /// The header is no header.
     Unknown,
 }
@@ -126,12 +126,16 @@ fn beam(header: &str, end: &str) -> Channel {
     harmony(header, end)
 }
 
-fn inkling(_: &str, end: &str) -> Channel {
+fn inkling(header: &str, end: &str) -> Channel {
+    let name = header
+        .trim()
+        .strip_prefix("<|message_model|>")
+        .unwrap_or(header)
+        .trim();
     match end {
         "<|content_thinking|>" => Channel::Reasoning,
         "<|content_text|>" => Channel::Content,
-        // The name in the header, where there is one, stands in the body too.
-        _ => Channel::Calls,
+        _ => Channel::Calls(Some(name.to_owned()).filter(|name| !name.is_empty())),
     }
 }
 
@@ -139,7 +143,7 @@ fn muse(header: &str, _: &str) -> Channel {
     match recipient(header) {
         Some("self") => Channel::Reasoning,
         Some("user" | "commentary") => Channel::Content,
-        Some(_) => Channel::Calls,
+        Some(_) => Channel::Calls(None),
         None if header.contains("commentary") || header.contains("assistant") => Channel::Content,
         None => Channel::Unknown,
     }

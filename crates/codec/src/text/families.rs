@@ -56,7 +56,7 @@ pub static FAMILIES: &[Family] = families! {
     "deepseek-v3"       ["deepseek-v3"]                             "think";         "deepseek_v3";                     ;
     "qwen3-coder"       ["qwen3-coder"]                             "think";         "qwen3_coder";                     call_ends_reasoning;
     "qwen3.5"           ["qwen3.5", "qwen3.6", "qwen3.7", "qwen3.8", "qwen3.9", "qwen4"] "think"; "qwen3_coder";        implicit, call_ends_reasoning;
-    "qwq"               ["qwq"]                                     "think";         "hermes";                          implicit, call_ends_reasoning;
+    "qwq"               ["qwq"]                                     "think";         "hermes";                          implicit;
     "qwen3-thinking"    ["qwen3*thinking"]                          "think";         "hermes";                          implicit, call_ends_reasoning;
     "qwen3"             ["qwen3"]                                   "think";         "hermes";                          call_ends_reasoning;
     "qwen2.5"           ["qwen2.5", "qwen2"]                        ;                "hermes";                          ;
@@ -72,10 +72,10 @@ pub static FAMILIES: &[Family] = families! {
     "magistral"         ["magistral"]                               "mistral";       "mistral";                         ;
     "ministral-3"       ["ministral-3", "ministral*reasoning", "mistral-small-4"]          "mistral";       "mistral";                         ;
     "mistral"           ["mistral", "mixtral", "devstral", "ministral", "codestral"] ; "mistral";                       ;
-    "llama-nemotron"    ["llama-nemotron", "llama-3.1-nemotron", "llama-3.3-nemotron", "llama3.1-nemotron", "llama3.3-nemotron"] "think"; "nemotron_deci"; ;
+    "llama-nemotron"    ["llama*nemotron"]                          "think"; "nemotron_deci"; ;
     "nemotron-3"        ["nemotron-3"]                              "think";         "qwen3_coder";                     implicit, call_ends_reasoning;
     "llama-4"           ["llama-4", "llama4"]                       ;                "pythonic", "llama3_json";         ;
-    "llama-3"           ["llama-3", "llama3"]                       ;                "llama3_json", "llama_function";   ;
+    "llama-3"           ["llama-3", "llama3", "llama-3.x", "llama-3.1", "llama-3.2", "llama-3.3"] ;                "llama3_json", "llama_function";   ;
     "gpt-oss"           ["gpt-oss"]                                 "gpt_oss";       "gpt_oss";                         ;
     "functiongemma"     ["functiongemma"]                           ;                "functiongemma";                   ;
     "gemma-4"           ["gemma-4", "gemma4"]                       "gemma4";        "gemma4";                          call_ends_reasoning;
@@ -88,12 +88,13 @@ pub static FAMILIES: &[Family] = families! {
     "hy3"               ["hy3", "hunyuan-3", "hy-v3"]               "hy_v3";         "hy_v3";                           ;
     "hy4"               ["hy4", "hunyuan-4", "hy-v4"]               "hy_v4";         "hy_v4";                           ;
     "hunyuan-a13b"      ["hunyuan-a13b"]                            "hunyuan_a13b";  "hunyuan_a13b";                    ;
-    "ernie-4.5"         ["ernie-4.5"]                               "ernie45";       "hermes";                          implicit;
+    "ernie-4.5"         ["ernie-4.5*thinking"]                      "ernie45";       "hermes";                          implicit;
+    "ernie-4.5-plain"   ["ernie-4.5"]                               "ernie45";       "hermes";                          ;
     "command-a"         ["command-a", "command-r", "c4ai-command"]  "cohere_command"; "cohere_command";                 ;
     "apertus"           ["apertus"]                                 "apertus";       "apertus";                         ;
     "inkling"           ["inkling"]                                 "inkling";       "inkling";                         ;
     "muse-spark"        ["muse-spark"]                              "muse_spark";    "muse_spark";                      ;
-    "muse"              ["muse"]                                    "muse_glimmer";  "muse_glimmer";                    ;
+    "muse"              ["muse", "muse-glimmer"]                    "muse_glimmer";  "muse_glimmer";                    ;
     "lfm2"              ["lfm2"]                                    ;                "lfm2";                            ;
     "longcat"           ["longcat"]                                 "think";         "longcat";                         ;
     "jamba"             ["jamba"]                                   ;                "jamba";                           ;

@@ -8,10 +8,13 @@ pub(crate) struct Fence {
     line: Line,
 }
 
+/// How far a fence may be indented: in lists, and behind the `>` of quotes.
+const INDENT: usize = 16;
+
 /// How far the present line is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Line {
-    /// Nothing but so many spaces.
+    /// Nothing but so much indentation.
     Start(u8),
     /// A run of fence characters, right at its start.
     Run(u8, usize),
@@ -148,23 +151,24 @@ fn run(bytes: &[u8], from: usize, mark: u8, before: usize) -> (usize, usize) {
 impl Line {
     /// The line after some text without fence characters.
     fn after(self, bytes: &[u8]) -> Self {
-        let spaces = bytes
+        let indents = |byte: &&u8| matches!(byte, b' ' | b'\t' | b'>');
+        let indent = bytes
             .iter()
             .rev()
-            .take(4)
-            .take_while(|byte| **byte == b' ')
+            .take(INDENT + 1)
+            .take_while(indents)
             .count();
         match bytes
             .len()
-            .checked_sub(spaces + 1)
+            .checked_sub(indent + 1)
             .map(|before| bytes[before])
         {
-            _ if spaces > 3 => Self::Middle,
-            Some(b'\n' | b'\r') => Self::Start(spaces as u8),
+            _ if indent > INDENT => Self::Middle,
+            Some(b'\n' | b'\r') => Self::Start(indent as u8),
             Some(_) => Self::Middle,
             None => match self {
-                Self::Start(before) if usize::from(before) + spaces <= 3 => {
-                    Self::Start(before + spaces as u8)
+                Self::Start(before) if usize::from(before) + indent <= INDENT => {
+                    Self::Start(before + indent as u8)
                 }
                 Self::Start(_) => Self::Middle,
                 line => line,

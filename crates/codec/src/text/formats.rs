@@ -83,6 +83,7 @@ macro_rules! dsml {
                 Step::Expect(&[$invoke]),
                 Step::Attributes {
                     name: "name",
+                    id: None,
                     end: ">",
                 },
                 Step::Tags(&$row),
@@ -95,60 +96,28 @@ macro_rules! dsml {
     };
 }
 
-/// Hunyuan's tags, whose suffix tells the checkpoint; these are the ones that were released.
-macro_rules! hunyuan {
-    ($name:literal) => {
-        ToolFormat {
-            name: $name,
-            openers: &[
-                ("<tool_calls>", 0),
-                ("<tool_calls:opensource>", 0),
-                ("<tool_calls:6124c78e>", 0),
-                ("<tool_call>", 1),
-                ("<tool_call:opensource>", 1),
-                ("<tool_call:6124c78e>", 1),
+/// Hunyuan's tags, each with a suffix that may tell the checkpoint.
+const HUNYUAN: ToolFormat = ToolFormat {
+    name: "hy_v3",
+    openers: &[("<tool_calls\u{1}>", 0), ("<tool_call\u{1}>", 1)],
+    steps: &[
+        Step::Expect(&["<tool_call\u{1}>"]),
+        Step::Name(
+            Spelling::Word,
+            &[
+                until("<tool_sep\u{1}>", 2),
+                before("<arg_key", 2),
+                before("</tool_call", 2),
+                until("\n", 2),
             ],
-            steps: &[
-                Step::Expect(&[
-                    "<tool_call>",
-                    "<tool_call:opensource>",
-                    "<tool_call:6124c78e>",
-                ]),
-                Step::Name(
-                    Spelling::Word,
-                    &[
-                        until("<tool_sep>", 2),
-                        until("<tool_sep:opensource>", 2),
-                        until("<tool_sep:6124c78e>", 2),
-                        before("<arg_key", 2),
-                        before("</tool_call", 2),
-                        until("\n", 2),
-                    ],
-                ),
-                Step::Tags(&rows::HUNYUAN),
-                Step::Repeat(
-                    &[
-                        "<tool_call>",
-                        "<tool_call:opensource>",
-                        "<tool_call:6124c78e>",
-                    ],
-                    0,
-                ),
-                Step::Maybe(&[
-                    "</tool_calls>",
-                    "</tool_calls:opensource>",
-                    "</tool_calls:6124c78e>",
-                ]),
-            ],
-            closers: &[
-                "</tool_calls>",
-                "</tool_calls:opensource>",
-                "</tool_calls:6124c78e>",
-            ],
-            ..EMPTY
-        }
-    };
-}
+        ),
+        Step::Tags(&rows::HUNYUAN),
+        Step::Repeat(&["<tool_call\u{1}>"], 0),
+        Step::Maybe(&["</tool_calls\u{1}>"]),
+    ],
+    closers: &["</tool_calls\u{1}>", "</tool_call\u{1}>"],
+    ..EMPTY
+};
 
 const fn until(marker: &'static str, to: usize) -> Until {
     Until {
@@ -206,7 +175,12 @@ const PYTHONIC: ToolFormat = ToolFormat {
 pub static TOOL_FORMATS: &[ToolFormat] = &[
     ToolFormat {
         name: "mistral",
-        openers: &[("[TOOL_CALLS]", 0), ("[ TOOL_CALLS ]", 0)],
+        openers: &[
+            ("[TOOL_CALLS]", 0),
+            ("[ TOOL_CALLS ]", 0),
+            ("[TOOL_CALLS ]", 0),
+            ("[ TOOL_CALLS]", 0),
+        ],
         starts: &[(Start::ObjectList, 8)],
         steps: &[
             Step::If(Start::ObjectList, 6),
@@ -523,6 +497,7 @@ pub static TOOL_FORMATS: &[ToolFormat] = &[
             Step::Expect(&["<invoke"]),
             Step::Attributes {
                 name: "name",
+                id: None,
                 end: ">",
             },
             Step::Tags(&rows::MINIMAX_M2),
@@ -539,6 +514,7 @@ pub static TOOL_FORMATS: &[ToolFormat] = &[
             Step::Expect(&["]<]minimax[>[<invoke"]),
             Step::Attributes {
                 name: "name",
+                id: None,
                 end: ">",
             },
             Step::Nested,
@@ -562,15 +538,44 @@ pub static TOOL_FORMATS: &[ToolFormat] = &[
         "<｜DSML｜invoke",
         rows::DSML
     ),
-    dsml!(
-        "deepseek_v41",
-        "<｜DSML｜ calls>",
-        "</｜DSML｜ calls>",
-        "<｜DSML｜ invoke",
-        rows::DSML_SPACED
-    ),
-    hunyuan!("hy_v3"),
-    hunyuan!("hy_v4"),
+    ToolFormat {
+        name: "deepseek_v41",
+        openers: &[
+            ("<｜DSML｜ calls>", 0),
+            ("<｜DSML｜ invoke", 2),
+            ("<｜DSML｜invoke", 8),
+        ],
+        steps: &[
+            Step::If(Start::Text("<｜DSML｜invoke"), 7),
+            Step::Expect(&["<｜DSML｜ invoke"]),
+            Step::Attributes {
+                name: "name",
+                id: None,
+                end: ">",
+            },
+            Step::Tags(&rows::DSML_SPACED),
+            Step::Repeat(&["<｜DSML｜ invoke", "<｜DSML｜invoke"], 0),
+            Step::Maybe(&["</｜DSML｜ calls>"]),
+            Step::Done,
+            // The older spelling inside the newer section.
+            Step::Expect(&["<｜DSML｜invoke"]),
+            Step::Attributes {
+                name: "name",
+                id: None,
+                end: ">",
+            },
+            Step::Tags(&rows::DSML),
+            Step::Repeat(&["<｜DSML｜ invoke", "<｜DSML｜invoke"], 0),
+            Step::Maybe(&["</｜DSML｜ calls>"]),
+        ],
+        closers: &["</｜DSML｜ calls>"],
+        ..EMPTY
+    },
+    HUNYUAN,
+    ToolFormat {
+        name: "hy_v4",
+        ..HUNYUAN
+    },
     ToolFormat {
         name: "kimi_k3",
         openers: &[("<|open|>tools<|sep|>", 0)],
@@ -578,6 +583,7 @@ pub static TOOL_FORMATS: &[ToolFormat] = &[
             Step::Expect(&["<|open|>call"]),
             Step::Attributes {
                 name: "tool",
+                id: Some("index"),
                 end: "<|sep|>",
             },
             Step::Tags(&rows::KIMI_K3),
@@ -596,6 +602,7 @@ pub static TOOL_FORMATS: &[ToolFormat] = &[
             Step::Expect(&["<steptml:invoke"]),
             Step::Attributes {
                 name: "name",
+                id: None,
                 end: ">",
             },
             Step::Tags(&rows::STEP3),
@@ -614,6 +621,7 @@ pub static TOOL_FORMATS: &[ToolFormat] = &[
             Step::Expect(&["<invoke"]),
             Step::Attributes {
                 name: "name",
+                id: None,
                 end: ">",
             },
             Step::Tags(&rows::DOTS),
@@ -632,6 +640,7 @@ pub static TOOL_FORMATS: &[ToolFormat] = &[
         steps: &[
             Step::Attributes {
                 name: "name",
+                id: None,
                 end: ">",
             },
             Step::Tags(&rows::MINICPM5),
@@ -697,6 +706,7 @@ pub(crate) static MUSE_CALLS: ToolFormat = ToolFormat {
         Step::Expect(&["<atem:invoke"]),
         Step::Attributes {
             name: "name",
+            id: None,
             end: ">",
         },
         Step::Tags(&rows::MUSE),

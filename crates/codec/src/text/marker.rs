@@ -31,18 +31,17 @@ impl Marker {
 
     /// Whether the text begins with it: wholly, not at all, or as far as the text goes.
     pub(crate) fn compare(&self, text: &[u8]) -> Match {
+        if !self.any_case {
+            return compare_bytes(self.text, text);
+        }
         let marker = self.text.as_bytes();
         let common = marker.len().min(text.len());
-        let (marker_start, text_start) = (&marker[..common], &text[..common]);
-        let equal = if self.any_case {
-            marker_start.eq_ignore_ascii_case(text_start)
+        if !marker[..common].eq_ignore_ascii_case(&text[..common]) {
+            Match::No
+        } else if common == marker.len() {
+            Match::Whole(common)
         } else {
-            marker_start == text_start
-        };
-        match (equal, common == marker.len()) {
-            (false, _) => Match::No,
-            (true, true) => Match::Whole(marker.len()),
-            (true, false) => Match::Begun,
+            Match::Begun
         }
     }
 }
@@ -58,15 +57,45 @@ pub(crate) enum Match {
     Whole(usize),
 }
 
+/// In a marker, this stands for nothing or for a suffix such as `:opensource`.
+pub(crate) const SUFFIX: char = '\u{1}';
+
+/// The longest suffix.
+const LONGEST_SUFFIX: usize = 32;
+
 /// How a text compares with a marker that is spelled just so.
 pub(crate) fn compare(marker: &str, text: &str) -> Match {
-    let (marker, text) = (marker.as_bytes(), text.as_bytes());
+    compare_bytes(marker, text.as_bytes())
+}
+
+fn compare_bytes(marker: &str, text: &[u8]) -> Match {
+    if let Some((head, tail)) = marker.split_once(SUFFIX) {
+        return match compare_bytes(head, text) {
+            Match::Whole(length) => compare_suffix(length, tail, &text[length..]),
+            other => other,
+        };
+    }
+    let marker = marker.as_bytes();
     if text.starts_with(marker) {
         Match::Whole(marker.len())
     } else if marker.starts_with(text) {
         Match::Begun
     } else {
         Match::No
+    }
+}
+
+/// Goes on behind the head of a marker, where a suffix may stand before its tail.
+fn compare_suffix(head: usize, tail: &str, rest: &[u8]) -> Match {
+    let belongs = |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    let suffix = match rest {
+        [b':', word @ ..] => 1 + word.iter().take_while(belongs).count(),
+        _ => 0,
+    };
+    match compare_bytes(tail, &rest[suffix..]) {
+        _ if suffix > LONGEST_SUFFIX => Match::No,
+        Match::Whole(length) => Match::Whole(head + suffix + length),
+        other => other,
     }
 }
 
@@ -278,6 +307,18 @@ mod tests {
                 which: 0
             }
         );
+    }
+
+    #[test]
+    fn a_suffix_may_stand_in_a_marker() {
+        let compare = |text: &str| compare("<think\u{1}>", text);
+        assert_eq!(compare("<think>x"), Match::Whole(7));
+        assert_eq!(compare("<think:open-source_1>x"), Match::Whole(21));
+        assert_eq!(compare("<think:open"), Match::Begun);
+        assert_eq!(compare("<think"), Match::Begun);
+        assert_eq!(compare("<thinks>"), Match::No);
+        assert_eq!(compare("<think:a b>"), Match::No);
+        assert_eq!(compare(&format!("<think:{}>", "a".repeat(32))), Match::No);
     }
 
     proptest! {

@@ -14,6 +14,10 @@ pub struct TagSet {
     pub(crate) wrappers: &'static [(&'static str, &'static str)],
     /// Markers that mean nothing by themselves and are taken out.
     pub(crate) noise: &'static [&'static str],
+    /// Whether its usual template opens the reasoning in the prompt.
+    pub(crate) implicit: bool,
+    /// Whether its models forget the closing tag before a call.
+    pub(crate) call_ends: bool,
     /// What the prompt took from the text and is put back in front of it.
     pub(crate) lead: &'static str,
     /// For models that write everything in messages with headers.
@@ -33,6 +37,8 @@ const fn tags(name: &'static str, pairs: &'static [Pair]) -> TagSet {
         pairs,
         wrappers: &[],
         noise: &[],
+        implicit: false,
+        call_ends: false,
         lead: "",
         channels: None,
     }
@@ -67,6 +73,7 @@ pub static TAG_SETS: &[TagSet] = &[
     tags("mistral", &[pair!("[THINK]", "[/THINK]")]),
     tags("kimi", &[pair!("◁think▷", "◁/think▷")]),
     TagSet {
+        call_ends: true,
         noise: &[
             "<|open|>response<|sep|>",
             "<|close|>response<|sep|>",
@@ -78,7 +85,10 @@ pub static TAG_SETS: &[TagSet] = &[
             &[pair!("<|open|>think<|sep|>", "<|close|>think<|sep|>")],
         )
     },
-    tags("minimax_m3", &[pair!("<mm:think>", "</mm:think>")]),
+    TagSet {
+        call_ends: true,
+        ..tags("minimax_m3", &[pair!("<mm:think>", "</mm:think>")])
+    },
     tags("seed_oss", &[pair!("<seed:think>", "</seed:think>")]),
     tags("pipe_think", &[pair!("<|think|>", "<|/think|>")]),
     // All of it stays content, with the opener that the prompt held.
@@ -86,10 +96,18 @@ pub static TAG_SETS: &[TagSet] = &[
         lead: "<think>",
         ..tags("minimax_m2_append", &[])
     },
-    tags("step3p5", &[THINK]),
-    tags("nemotron_v3", &[THINK]),
+    TagSet {
+        implicit: true,
+        ..tags("step3p5", &[THINK])
+    },
+    TagSet {
+        implicit: true,
+        call_ends: true,
+        ..tags("nemotron_v3", &[THINK])
+    },
     TagSet {
         wrappers: &[("<response>", "</response>")],
+        implicit: true,
         ..tags("ernie45", &[THINK])
     },
     TagSet {
@@ -111,7 +129,10 @@ pub static TAG_SETS: &[TagSet] = &[
             ],
         }],
     ),
-    tags("gemma4", &[pair!("<|channel>thought\n", "<channel|>")]),
+    TagSet {
+        call_ends: true,
+        ..tags("gemma4", &[pair!("<|channel>thought\n", "<channel|>")])
+    },
     TagSet {
         noise: &[
             "<|START_RESPONSE|>",
@@ -147,9 +168,5 @@ pub static TAG_SETS: &[TagSet] = &[
     },
 ];
 
-/// The suffix tells the checkpoint; these are the ones that were released.
-const HY: &[Pair] = &[
-    pair!("<think>", "</think>"),
-    pair!("<think:opensource>", "</think:opensource>"),
-    pair!("<think:6124c78e>", "</think:6124c78e>"),
-];
+/// Behind the name of each tag a suffix may tell the checkpoint.
+const HY: &[Pair] = &[pair!("<think\u{1}>", "</think\u{1}>")];

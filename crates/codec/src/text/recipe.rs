@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::calls::ToolFormat;
 use super::channels::Channels;
+use super::evidence::promises_reasoning;
 use super::families::{self, FAMILIES, Family};
 use super::formats::TOOL_FORMATS;
 use super::reasoning::{TAG_SETS, TagSet};
@@ -85,29 +86,43 @@ pub struct UnknownName {
 impl Recipe {
     /// The recipe of a family, by its name in [`FAMILIES`].
     pub fn family(name: &str) -> Result<Self, UnknownName> {
-        let family = find("family", name, FAMILIES, |family| family.name)?;
-        Self::of(family)
+        // A name of one of its models is as good.
+        let alias = FAMILIES
+            .iter()
+            .find(|family| family.models.iter().any(|model| same(model, name)));
+        match (find("family", name, FAMILIES, |family| family.name), alias) {
+            (Ok(family), _) | (Err(_), Some(family)) => Self::of(family),
+            (Err(unknown), None) => Err(unknown),
+        }
     }
 
     /// The recipe for a model, by its name. A model nobody knows gets the plain tags.
     pub fn for_model(model: &str) -> Self {
-        families::of_model(model)
-            .and_then(|family| Self::of(family).ok())
-            .unwrap_or_else(|| Self::named(Some("plain"), &[]).unwrap_or_default())
+        let plain = || Self::named(Some("plain"), &[]).unwrap_or_default();
+        let Some(mut recipe) = families::of_model(model).and_then(|family| Self::of(family).ok())
+        else {
+            return plain();
+        };
+        if recipe.reasoning.is_none() && promises_reasoning(model) {
+            recipe.reasoning = plain().reasoning;
+        }
+        recipe
     }
 
     /// A recipe of these parts; `none` is no part.
     pub fn named(reasoning: Option<&str>, tool_formats: &[&str]) -> Result<Self, UnknownName> {
         let is_given = |name: &&str| !same("none", name);
+        let reasoning = reasoning.filter(is_given).map(tag_set).transpose()?;
         Ok(Self {
-            reasoning: reasoning.filter(is_given).map(tag_set).transpose()?,
+            reasoning,
+            implicit: reasoning.is_some_and(|tags| tags.implicit),
+            call_ends_reasoning: reasoning.is_some_and(|tags| tags.call_ends),
             tools: tool_formats
                 .iter()
                 .copied()
                 .filter(is_given)
                 .map(tool_format)
                 .collect::<Result<_, _>>()?,
-            ..Self::default()
         })
     }
 
@@ -156,14 +171,14 @@ fn find<T>(
         })
 }
 
-/// Names are the same in any letter case, and with `_` for `-` or `.`.
+/// Names are the same in any letter case, and with `_` for `-`, `.` or a space.
 fn same(one: &str, other: &str) -> bool {
     plain(one).eq(plain(other))
 }
 
 fn plain(name: &str) -> impl Iterator<Item = char> {
     name.trim().chars().map(|character| match character {
-        '-' | '.' => '_',
+        '-' | '.' | ' ' => '_',
         _ => character.to_ascii_lowercase(),
     })
 }

@@ -157,7 +157,9 @@ fn recipe(options: &Parse) -> Result<Recipe, UnknownName> {
     };
     if reasoning.is_some() {
         let named = Recipe::named(reasoning, &[])?;
-        (recipe.reasoning, recipe.implicit) = (named.reasoning, named.implicit);
+        recipe.reasoning = named.reasoning;
+        recipe.implicit |= named.implicit;
+        recipe.call_ends_reasoning |= named.call_ends_reasoning;
     }
     if !formats.is_empty() {
         recipe.tools = Recipe::named(None, &formats)?.tools;

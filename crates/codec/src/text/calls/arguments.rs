@@ -1,7 +1,7 @@
 //! Arguments that the model wrote as JSON: passed on as they come, byte for byte.
 
 use super::scan::{Scan, Scanned};
-use super::{Progress, Sink, white_space};
+use super::{FRAME, Progress, Sink, white_space};
 use crate::json::{decode, special};
 use crate::text::marker::{Match, compare};
 
@@ -11,7 +11,7 @@ pub(crate) struct JsonArguments {
     place: Place,
     /// What ends the call once its JSON is broken.
     closers: &'static [&'static str],
-    /// Something else may stand where the arguments would: then there are none.
+    /// A closer may stand where the arguments would: then there are none.
     optional: bool,
     /// The value was broken, and one of the closers ended it.
     resynced: bool,
@@ -67,26 +67,45 @@ impl JsonArguments {
                             Match::Begun if !last => return Progress::More(at),
                             _ => return Progress::Broken(at, "the arguments are not JSON"),
                         },
-                        Some(b'"') => match rest.as_bytes().get(1) {
-                            None if !last => return Progress::More(at),
-                            Some(b'"') => {
-                                sink.arguments("{}");
-                                return Progress::Ended(at + 2);
+                        Some(b'"') => {
+                            let inside = rest[1..].trim_start_matches(' ');
+                            match inside.as_bytes().first() {
+                                None if !last => return Progress::More(at),
+                                Some(b'"') => {
+                                    sink.arguments("{}");
+                                    return Progress::Ended(text.len() - inside.len() + 1);
+                                }
+                                Some(b'{') => {
+                                    at = text.len() - inside.len();
+                                    self.place = Place::Unwrapped;
+                                }
+                                _ => self.place = Place::Value(Scan::default()),
                             }
-                            Some(b'{') => {
-                                at += 1;
-                                self.place = Place::Unwrapped;
-                            }
+                        }
+                        Some(b'{') => match opens_object(rest) {
+                            Match::Begun if !last => return Progress::More(at),
+                            Match::No => return Progress::Broken(at, "the arguments are not JSON"),
                             _ => self.place = Place::Value(Scan::default()),
                         },
-                        Some(b'{' | b'[' | b'-' | b'0'..=b'9' | b't' | b'f') => {
-                            self.place = Place::Value(Scan::default());
+                        Some(b'[') => self.place = Place::Value(Scan::default()),
+                        Some(_) => {
+                            let ends = self.closers.iter().map(|closer| compare(closer, rest));
+                            match ends.max().unwrap_or(Match::No) {
+                                Match::Whole(_) if self.optional => {
+                                    sink.arguments("{}");
+                                    return Progress::Ended(at);
+                                }
+                                Match::Begun if self.optional && !last => {
+                                    return Progress::More(at);
+                                }
+                                _ => {
+                                    return Progress::Broken(
+                                        at,
+                                        "the arguments are no JSON object",
+                                    );
+                                }
+                            }
                         }
-                        Some(_) if self.optional => {
-                            sink.arguments("{}");
-                            return Progress::Ended(at);
-                        }
-                        Some(_) => return Progress::Broken(at, "the arguments are not JSON"),
                     }
                 }
                 Place::Value(scan) if scan.is_tolerant() => {
@@ -172,6 +191,19 @@ impl JsonArguments {
                 Scanned::All | Scanned::Broken(_) => at += 1,
             }
         }
+    }
+}
+
+/// Whether an object that begins a text goes on as objects do. A call begins with that, and cannot be
+/// taken back.
+fn opens_object(text: &str) -> Match {
+    let white = white_space(&text[1..]);
+    match text.as_bytes().get(1 + white) {
+        _ if white > FRAME => Match::Whole(1),
+        None => Match::Begun,
+        // Python's quotes are broken JSON, but no accident.
+        Some(b'"' | b'}' | b'\'') => Match::Whole(1),
+        Some(_) => Match::No,
     }
 }
 

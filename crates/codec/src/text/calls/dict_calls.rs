@@ -83,7 +83,7 @@ impl DictCalls {
             }
             let ended = sink.ended();
             match self.step(&text[at..], last, sink) {
-                Progress::Ended(used) | Progress::Called(used) => {
+                Progress::Ended(used) | Progress::Called(used) | Progress::Stray(used) => {
                     at += used;
                     if sink.ended() > ended {
                         return Progress::Called(at);

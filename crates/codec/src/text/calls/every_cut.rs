@@ -50,6 +50,7 @@ pub(super) fn read_pieces(
     let progress = match progress {
         Progress::More(now) => Progress::More(used + now),
         Progress::Called(now) => Progress::Called(used + now),
+        Progress::Stray(now) => Progress::Stray(used + now),
         Progress::Ended(now) => Progress::Ended(used + now),
         Progress::Broken(now, why) => Progress::Broken(used + now, why),
     };

@@ -57,6 +57,7 @@ pub(super) fn read_pieces(
     let progress = match progress {
         Progress::More(_) => Progress::More(used),
         Progress::Called(length) => Progress::Called(used + length),
+        Progress::Stray(length) => Progress::Stray(used + length),
         Progress::Ended(length) => Progress::Ended(used + length),
         Progress::Broken(length, why) => Progress::Broken(used + length, why),
     };

@@ -43,6 +43,10 @@ pub(crate) struct JsonCalls {
     list: bool,
     /// How many objects of the key `function` are open around the name.
     wrapped: usize,
+    /// The name of calls that do not name themselves.
+    default: Option<String>,
+    /// A call has been told.
+    any: bool,
     call: Call,
 }
 
@@ -51,7 +55,6 @@ pub(crate) struct JsonCalls {
 struct Call {
     name: Option<String>,
     id: Option<String>,
-    started: bool,
     /// Its arguments have been given.
     done: bool,
     /// Arguments that came before the name.
@@ -86,13 +89,19 @@ enum Key {
 
 impl JsonCalls {
     /// Calls in this spelling; the closers are what ends one whose JSON is broken.
-    pub(crate) fn new(keys: &'static Keys, closers: &'static [&'static str]) -> Self {
+    pub(crate) fn new(
+        keys: &'static Keys,
+        closers: &'static [&'static str],
+        default: Option<String>,
+    ) -> Self {
         Self {
             keys,
             closers,
             place: Place::Begin,
             list: false,
             wrapped: 0,
+            default,
+            any: false,
             call: Call::default(),
         }
     }
@@ -107,6 +116,7 @@ impl JsonCalls {
                         Progress::Ended(used) | Progress::Called(used) => {
                             at += used;
                             self.call.done = true;
+                            self.any = true;
                             if arguments.resynced() {
                                 return Progress::Ended(at);
                             }
@@ -118,6 +128,7 @@ impl JsonCalls {
                             }
                         }
                         Progress::More(used) => return Progress::More(at + used),
+                        Progress::Stray(used) => return Progress::Stray(at + used),
                         Progress::Broken(used, why) => return Progress::Broken(at + used, why),
                     }
                 }
@@ -151,26 +162,19 @@ impl JsonCalls {
             }
             at += white_space(&text[at..]);
             let Some(&byte) = text.as_bytes().get(at) else {
-                if last {
-                    self.cut(sink);
-                }
                 return Progress::More(at);
             };
             match self.token(text, at, byte, sink) {
                 Token::Next(used) => at += used,
+                // Half a key of a call that is known is no text.
+                Token::Return(Progress::More(_)) if last && self.call.done => {
+                    return Progress::Called(text.len());
+                }
+                Token::Return(Progress::More(_)) if last && self.call.name.is_some() => {
+                    return Progress::More(text.len());
+                }
                 Token::Return(progress) => return progress,
             }
-        }
-    }
-
-    /// The text ends here: a name that is known makes a call.
-    fn cut(&mut self, sink: &mut Sink<'_>) {
-        if let Some(name) = &self.call.name
-            && !self.call.started
-            && !self.keys.bare
-        {
-            sink.start(name, self.call.id.as_deref());
-            self.call.started = true;
         }
     }
 
@@ -225,10 +229,9 @@ impl JsonCalls {
             }
             self.call = Call {
                 name: Some(key.to_owned()),
-                started: true,
                 ..Call::default()
             };
-            sink.start(key, None);
+            sink.ready(key, None);
             return Ok(Key::Arguments);
         }
         let key = if self.keys.name.contains(&key) {
@@ -243,8 +246,9 @@ impl JsonCalls {
             && self.call.name.is_none()
             && self.call.held.is_none()
             && !matches!(key, "type" | "id")
+            && sink.tools().is_none()
         {
-            // Any other JSON is the answer, and the answer should not wait.
+            // Any other JSON is the answer, and where no tools are known it should not wait.
             return Err("the JSON is no call");
         } else {
             Key::Other
@@ -269,18 +273,20 @@ impl JsonCalls {
                 }
                 self.place = Place::ValueEnd;
                 if let Some(held) = self.call.held.take() {
-                    sink.start(&name, self.call.id.as_deref());
+                    sink.ready(&name, self.call.id.as_deref());
                     // Scanned when it was held, so that it is one value.
-                    JsonArguments::new(&[]).read(&held, true, sink);
+                    let read = JsonArguments::new(&[]).read(&held, true, sink);
+                    if let Progress::Broken(_, why) = read {
+                        return Token::Return(Progress::Broken(at, why));
+                    }
                     sink.end();
-                    self.call.started = true;
+                    self.any = true;
                     self.call.done = true;
                     self.call.name = Some(name);
                     return Token::Return(Progress::Called(at + used));
                 }
-                if !self.keys.bare && self.keys.id.is_none() {
-                    sink.start(&name, None);
-                    self.call.started = true;
+                if !self.keys.bare {
+                    sink.ready(&name, self.call.id.as_deref());
                 }
                 self.call.name = Some(name);
                 Token::Next(used)
@@ -293,7 +299,9 @@ impl JsonCalls {
                     Ok(string) => string,
                     Err(incomplete) => return incomplete.at(at),
                 };
-                self.call.id = Some(decode(string.as_bytes()).into_owned());
+                let id = decode(string.as_bytes());
+                sink.identify(&id);
+                self.call.id = Some(id.into_owned());
                 self.place = Place::ValueEnd;
                 Token::Next(string.len() + 2)
             }
@@ -305,9 +313,8 @@ impl JsonCalls {
             (Key::Arguments, _) if !self.call.done && self.call.held.is_none() => {
                 match &self.call.name {
                     Some(name) => {
-                        if !self.call.started {
-                            sink.start(name, self.call.id.as_deref());
-                            self.call.started = true;
+                        if self.keys.bare {
+                            sink.ready(name, self.call.id.as_deref());
                         }
                         self.place = Place::Arguments(JsonArguments::new(self.closers));
                     }
@@ -334,26 +341,35 @@ impl JsonCalls {
         }
         let call = std::mem::take(&mut self.call);
         self.place = Place::ElementEnd;
-        let Some(name) = call.name else {
-            return Token::Return(Progress::Broken(at + 1, "the call has no name"));
+        let end = at + 1;
+        let Some(name) = call.name.or_else(|| self.default.clone()) else {
+            // One element that is no call does not spoil a list of calls.
+            return Token::Return(if self.list && (self.any || !self.keys.bare) {
+                Progress::Stray(end)
+            } else {
+                Progress::Broken(end, "the call has no name")
+            });
         };
         if !call.done {
             if self.keys.bare {
-                return Token::Return(Progress::Broken(at + 1, "the JSON is no call"));
+                return Token::Return(Progress::Broken(end, "the JSON is no call"));
             }
-            if !call.started {
-                sink.start(&name, call.id.as_deref());
+            if sink.open().is_none() {
+                sink.ready(&name, call.id.as_deref());
             }
-            sink.arguments("{}");
+            match call.held {
+                Some(held) => {
+                    JsonArguments::new(&[]).read(&held, true, sink);
+                }
+                None => sink.arguments("{}"),
+            }
         }
-        let called = sink.open().is_some();
+        self.any = true;
         sink.end();
-        Token::Return(if !self.list {
-            Progress::Ended(at + 1)
-        } else if called {
-            Progress::Called(at + 1)
+        Token::Return(if self.list {
+            Progress::Called(end)
         } else {
-            return Token::Next(1);
+            Progress::Ended(end)
         })
     }
 }

@@ -29,7 +29,16 @@ impl LiteralArguments {
             let at = text.len() - text.trim_ascii_start().len();
             match text.as_bytes().get(at) {
                 None => return Progress::More(at),
-                Some(b'{') => self.begun = true,
+                Some(b'{') => {
+                    // A call begins with its bracket and cannot be taken back: it must go on as one.
+                    match text[at + 1..].trim_ascii_start().as_bytes().first() {
+                        None if !last => return Progress::More(at),
+                        Some(b'"' | b'{' | b'[') => {
+                            return Progress::Broken(at, "the arguments are no object");
+                        }
+                        _ => self.begun = true,
+                    }
+                }
                 Some(_) => return Progress::Broken(at, "the arguments are no object"),
             }
         }
@@ -91,7 +100,7 @@ mod tests {
                 loop {
                     match arguments.read(&text[at..], last, sink) {
                         Progress::Ended(used) if bodies == 0 => at += used,
-                        Progress::Ended(used) | Progress::Called(used) => {
+                        Progress::Ended(used) | Progress::Called(used) | Progress::Stray(used) => {
                             return Progress::Ended(at + used);
                         }
                         Progress::More(used) => return Progress::More(at + used),

@@ -42,8 +42,11 @@ pub(crate) use sink::{Numbering, Sink};
 pub(crate) enum Progress {
     /// So many bytes are used up, and the body goes on. At the end of a text this means: cut.
     More(usize),
-    /// A call ended after so many bytes, and the body goes on; more may be read at once.
+    /// What was read up to here belongs to calls that were told, and the body goes on; more may be
+    /// read at once.
     Called(usize),
+    /// What was read since is no call, and the body goes on behind it; more may be read at once.
+    Stray(usize),
     /// The body ended after so many bytes.
     Ended(usize),
     /// The text is no such body: the bytes before this place were part of it, the one at it cannot
@@ -53,6 +56,9 @@ pub(crate) enum Progress {
 
 /// How long a name, a key or a header may be.
 pub(crate) const NAME: usize = 1024;
+
+/// White space that may frame something. More is text.
+pub(crate) const FRAME: usize = 64;
 
 /// How much may be held back until it can be told what it is.
 pub(crate) const HELD: usize = 1 << 20;

@@ -97,6 +97,8 @@ pub(crate) const QWEN3_CODER: Parameters = Parameters {
     open: "<parameter=",
     key: Key::Rest,
     framed: true,
+    // Other models write `<function=NAME>{..}`, and this one does too at times.
+    json: JsonBody::Bare,
     end: &["</function>"],
     implicit_end: &["</tool_call>", "<tool_call>", "<function="],
     ..NAMED

@@ -102,7 +102,9 @@ impl PythonCalls {
                 match self.literal.read(&text[at..], last, &mut json) {
                     Progress::More(used) => return Progress::More(at + used),
                     Progress::Broken(used, why) => return Progress::Broken(at + used, why),
-                    Progress::Ended(used) | Progress::Called(used) => at += used,
+                    Progress::Ended(used) | Progress::Called(used) | Progress::Stray(used) => {
+                        at += used;
+                    }
                 }
                 self.state = State::BehindValue;
             }

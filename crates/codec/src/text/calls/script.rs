@@ -12,7 +12,7 @@ use super::nested::NestedArguments;
 use super::parameters::{Parameters, Tag};
 use super::pythonic::{PythonCalls, Shape};
 use super::tags::TagArguments;
-use super::{NAME, Progress, Sink, white_space, within};
+use super::{FRAME, NAME, Progress, Sink, white_space, within};
 use crate::text::channels::Channels;
 use crate::text::marker::{Match, compare};
 
@@ -54,6 +54,8 @@ pub(crate) enum Step {
     Attributes {
         /// The attribute.
         name: &'static str,
+        /// The one that is the model's id of the call.
+        id: Option<&'static str>,
         /// What ends the tag.
         end: &'static str,
     },
@@ -119,9 +121,6 @@ pub(crate) enum Start {
     Text(&'static str),
 }
 
-/// White space that may frame something. More is text.
-pub(crate) const FRAME: usize = 64;
-
 impl Start {
     /// Whether the text begins so.
     pub(crate) fn compare(self, text: &str) -> Match {
@@ -162,6 +161,8 @@ pub(crate) struct Script {
     machine: Option<Machine>,
     name: Option<String>,
     id: Option<String>,
+    /// A call has been told.
+    called: bool,
 }
 
 #[derive(Debug)]
@@ -184,6 +185,7 @@ impl Script {
             machine: None,
             name: None,
             id: None,
+            called: false,
         }
     }
 
@@ -252,7 +254,11 @@ impl Script {
                     }
                 }
                 Step::Repeat(markers, to) => match next(markers, rest, last) {
-                    Next::Found(_) => Move::On(0, *to),
+                    Next::Found(_) => {
+                        // What stands before it belongs to the call before.
+                        self.step = *to;
+                        return Progress::Called(at + white_space(rest));
+                    }
                     Next::Wait => Move::Wait,
                     Next::Other(_) => Move::On(0, self.step + 1),
                 },
@@ -263,7 +269,7 @@ impl Script {
                         Next::Other(_) => Move::On(0, self.step + 1),
                     }
                 }
-                Step::Attributes { name, end } => match tag(name, end, rest) {
+                Step::Attributes { name, id, end } => match tag(name, end, rest) {
                     Attributes::Wait if rest.len() > NAME => Move::Broken(0, "a tag is too long"),
                     Attributes::Wait => Move::Wait,
                     Attributes::Wrong(why) => Move::Broken(0, why),
@@ -277,6 +283,10 @@ impl Script {
                             return Progress::Called(at + used);
                         }
                         self.name = Some(name);
+                        self.id = id.and_then(|id| match tag(id, end, rest) {
+                            Attributes::Found { name, .. } => Some(name),
+                            _ => None,
+                        });
                         Move::On(used, self.step + 1)
                     }
                 },
@@ -289,13 +299,18 @@ impl Script {
                 | Step::Python(_)
                 | Step::Dicts { .. } => match self.machine(step, rest, last, sink) {
                     Progress::More(used) => return Progress::More(at + used),
-                    Progress::Called(used) => return Progress::Called(at + used),
+                    Progress::Called(used) => {
+                        self.called = true;
+                        return Progress::Called(at + used);
+                    }
+                    Progress::Stray(used) => return Progress::Stray(at + used),
                     Progress::Broken(used, why) => return Progress::Broken(at + used, why),
                     Progress::Ended(used) => {
                         sink.end();
                         self.machine = None;
                         self.step += 1;
-                        if sink.ended() > ended {
+                        self.called |= sink.ended() > ended;
+                        if self.called {
                             return Progress::Called(at + used);
                         }
                         Move::On(used, self.step)
@@ -306,6 +321,13 @@ impl Script {
                 Move::On(used, to) => {
                     at += used;
                     self.step = to;
+                }
+                // The text ends behind a name: that is a call.
+                Move::Wait if last && self.name.is_some() => {
+                    if let Some(name) = self.name.take() {
+                        sink.ready(&name, self.id.take().as_deref());
+                    }
+                    return Progress::More(text.len());
                 }
                 Move::Wait => return Progress::More(at),
                 Move::Broken(used, why) => return Progress::Broken(at + used, why),
@@ -320,12 +342,17 @@ impl Script {
         last: bool,
         sink: &mut Sink<'_>,
     ) -> Progress {
+        let mut default = None;
         if let Some(name) = self.name.take() {
-            sink.start(&name, self.id.take().as_deref());
+            match step {
+                // These may name themselves.
+                Step::Calls(_) => default = Some(name),
+                _ => sink.ready(&name, self.id.take().as_deref()),
+            }
         }
         let closers = self.format.closers;
         let machine = self.machine.get_or_insert_with(|| match step {
-            Step::Calls(keys) => Machine::Calls(Box::new(JsonCalls::new(keys, closers))),
+            Step::Calls(keys) => Machine::Calls(Box::new(JsonCalls::new(keys, closers, default))),
             Step::Tags(row) => Machine::Tags(Box::new(TagArguments::new(row))),
             Step::Nested => Machine::Nested(Box::new(NestedArguments::new())),
             Step::Literal(syntax) => Machine::Literal(Box::new(LiteralArguments::new(syntax))),
@@ -494,10 +521,10 @@ fn word<'a>(spelling: Spelling, until: &'static [Until], text: &'a str, last: bo
         }
         for Until { marker, kept, to } in until {
             match compare(marker, rest) {
-                Match::Whole(_) => {
+                Match::Whole(length) => {
                     return Word::Found {
                         text: word,
-                        used: if *kept { at } else { at + marker.len() },
+                        used: if *kept { at } else { at + length },
                         to: *to,
                     };
                 }

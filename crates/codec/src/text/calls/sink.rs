@@ -12,6 +12,9 @@ pub(crate) struct Numbering {
     begun: usize,
     /// How many have ended.
     ended: usize,
+    /// A call whose name is known and whose arguments are not there yet: name and id. Until then it
+    /// may still turn out to be none.
+    ready: Option<(String, Option<String>)>,
     /// The name of the call that is open.
     open: Option<String>,
     /// What made ids begin with.
@@ -42,6 +45,7 @@ impl Numbering {
     /// The open call stays as it is: broken or cut.
     pub(crate) fn abandon(&mut self) {
         self.open = None;
+        self.ready = None;
     }
 
     /// Takes the model's id, if it is the first of its name, or makes one.
@@ -95,9 +99,10 @@ impl<'a> Sink<'a> {
         self.tolerant
     }
 
-    /// The name of the call that is open.
+    /// The name of the call that is open, or ready to be.
     pub(crate) fn open(&self) -> Option<&str> {
-        self.numbering.open.as_deref()
+        let ready = self.numbering.ready.as_ref().map(|(name, _)| name);
+        ready.or(self.numbering.open.as_ref()).map(String::as_str)
     }
 
     /// How many calls have ended.
@@ -105,22 +110,44 @@ impl<'a> Sink<'a> {
         self.numbering.ended
     }
 
-    /// A call begins. One that was open ends.
-    pub(crate) fn start(&mut self, name: &str, id: Option<&str>) {
+    /// A call's name is known. It begins with its first arguments, or when it ends.
+    pub(crate) fn ready(&mut self, name: &str, id: Option<&str>) {
         self.end();
-        let id = self.numbering.id(id);
+        self.numbering.ready = Some((name.to_owned(), id.map(str::to_owned)));
+    }
+
+    /// The id of a call that is ready is known.
+    pub(crate) fn identify(&mut self, id: &str) {
+        if let Some((_, ready)) = &mut self.numbering.ready {
+            ready.get_or_insert_with(|| id.to_owned());
+        }
+    }
+
+    /// Begins the call that is ready, if there is one.
+    pub(crate) fn begin(&mut self) {
+        let Some((name, id)) = self.numbering.ready.take() else {
+            return;
+        };
+        let id = self.numbering.id(id.as_deref());
         (self.out)(Event::CallStarted {
             index: self.numbering.begun,
             id: &id,
-            name,
+            name: &name,
         });
         self.numbering.begun += 1;
-        self.numbering.open = Some(name.to_owned());
+        self.numbering.open = Some(name);
+    }
+
+    /// A call begins. One that was open ends.
+    pub(crate) fn start(&mut self, name: &str, id: Option<&str>) {
+        self.ready(name, id);
+        self.begin();
     }
 
     /// The open call's arguments grow.
     pub(crate) fn arguments(&mut self, delta: &str) {
         if !delta.is_empty() {
+            self.begin();
             (self.out)(Event::CallArguments {
                 index: self.numbering.begun.saturating_sub(1),
                 delta,

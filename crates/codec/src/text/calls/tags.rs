@@ -95,7 +95,7 @@ impl TagArguments {
                 State::Value | State::CharacterData => self.value(text, at, last, sink),
                 State::AfterCharacterData => self.after_character_data(text, at, last, sink),
                 State::Json(arguments) => match arguments.read(&text[at..], last, sink) {
-                    Progress::Ended(used) | Progress::Called(used) => {
+                    Progress::Ended(used) | Progress::Called(used) | Progress::Stray(used) => {
                         self.state = State::AfterJson;
                         Step::To(at + used)
                     }
@@ -115,6 +115,11 @@ impl TagArguments {
         let rest = text[at..].trim_ascii_start();
         let at = text.len() - rest.len();
         if rest.is_empty() {
+            // Servers take end markers out that end the text: what is there is whole.
+            if last && self.begun {
+                self.end(sink);
+                return Step::Stop(Progress::Ended(at));
+            }
             return Step::Stop(Progress::More(at));
         }
         if matches!(self.row.json, JsonBody::Bare) && !self.begun && rest.starts_with('{') {

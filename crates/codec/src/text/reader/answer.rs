@@ -55,7 +55,13 @@ impl Core {
             }
             Found::Marker { end, which, .. } => {
                 let end = at + end;
-                match self.quoted(text, at, stop, end, last) {
+                let role = self.lookouts.content.role(which);
+                let quoted = if self.counts(role) {
+                    self.quoted(text, at, stop, end, last)
+                } else {
+                    Match::Whole(0)
+                };
+                match quoted {
                     Match::Begun => {
                         self.say(&text[at..stop], out);
                         return Flow::Wait(stop);
@@ -67,7 +73,6 @@ impl Core {
                     }
                     Match::No => {}
                 }
-                let role = self.lookouts.content.role(which);
                 let before = match role {
                     Role::WrapperClose => stop - line_break(&text[at..stop]),
                     _ => stop,
@@ -118,6 +123,11 @@ impl Core {
             Found::Begun { .. } => Some(Flow::Wait(*at)),
             Found::Marker { end, which, .. } => {
                 let role = self.lookouts.content.role(which);
+                let begins = role == Role::WrapperOpen && self.fresh && !self.wrapped;
+                if !begins && !self.counts(role) {
+                    self.flush_white(out);
+                    return None;
+                }
                 self.act(role, &rest[..end], out);
                 Some(Flow::On(*at + end))
             }
@@ -166,6 +176,16 @@ impl Core {
             self.give_back(&white, out);
             self.white = white;
             self.white.clear();
+        }
+    }
+
+    /// Whether a marker of this role is one here. A wrapper opens only where the answer begins, and
+    /// closes only if it is open.
+    fn counts(&self, role: Role) -> bool {
+        match role {
+            Role::WrapperOpen => false,
+            Role::WrapperClose => self.wrapped,
+            _ => true,
         }
     }
 
@@ -221,12 +241,25 @@ impl Core {
                 self.give_back(marker, out);
                 self.gap = Gap::None;
             }
-            Role::MessageEnd | Role::WrapperOpen => {
+            Role::MessageEnd => {
                 self.white.clear();
                 self.gap = Gap::Drop;
             }
-            Role::WrapperClose => self.gap = Gap::Wait,
-            Role::StrayClose | Role::Close | Role::Noise => {}
+            Role::WrapperOpen => {
+                self.white.clear();
+                self.gap = Gap::Drop;
+                self.wrapped = true;
+            }
+            Role::WrapperClose => {
+                self.gap = Gap::Wait;
+                self.wrapped = false;
+            }
+            Role::StrayClose | Role::Close => {
+                // Nothing was said before: it closes what the prompt opened.
+                self.gap = if self.fresh { Gap::Drop } else { Gap::Wait };
+                self.fresh = true;
+            }
+            Role::Noise => {}
         }
         self.previous = 0;
     }

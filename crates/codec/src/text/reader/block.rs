@@ -90,6 +90,15 @@ impl Core {
                 block.raw.clear();
                 Flow::On(at + used)
             }
+            Progress::Stray(used) if self.options.on_error == OnError::Error => {
+                read(used);
+                self.give_up(at + used, "a call has no name", out)
+            }
+            Progress::Stray(used) => {
+                read(used);
+                self.stray(out);
+                Flow::On(at + used)
+            }
             Progress::Ended(used) if self.numbering.begun() > block.before => {
                 self.state = State::Content;
                 self.gap = Gap::Wait;
@@ -109,11 +118,33 @@ impl Core {
         }
     }
 
+    /// Something in the block is no call, and the block goes on.
+    fn stray(&mut self, out: &mut dyn FnMut(Event<'_>)) {
+        let State::Call(block) = &mut self.state else {
+            return;
+        };
+        let raw = std::mem::take(&mut block.raw);
+        if self.numbering.begun() > block.before {
+            self.give_back(behind_brackets(&raw), out);
+        } else if block.origin.is_some() {
+            self.think(&raw, out);
+        } else {
+            self.give_back(&raw, out);
+        }
+    }
+
     pub(super) fn give_up(&mut self, at: usize, why: &str, out: &mut dyn FnMut(Event<'_>)) -> Flow {
         if let State::Call(block) = std::mem::replace(&mut self.state, State::Content) {
             self.broken(&block, why, false, out);
         }
         Flow::On(at)
+    }
+
+    /// The text ends: a call whose name is known is one. Tells whether there was one.
+    fn begin_ready(&mut self, out: &mut dyn FnMut(Event<'_>)) -> bool {
+        let before = self.numbering.begun();
+        Sink::new(out, &mut self.numbering, None, true).begin();
+        self.numbering.begun() > before
     }
 
     /// A block that is no call, or not a whole one.
@@ -124,6 +155,7 @@ impl Core {
         cut: bool,
         out: &mut dyn FnMut(Event<'_>),
     ) {
+        let named = cut && self.begin_ready(out);
         let partial = self.numbering.is_open();
         let called = self.numbering.begun() > block.before;
         self.numbering.abandon();
@@ -138,9 +170,10 @@ impl Core {
             let message = format!("a tool call ({}) could not be read: {why}", format.name);
             out(Event::Fault { message: &message });
             if !cut && !format.closers.is_empty() {
-                self.state = State::Skip(Markers::new(
-                    format.closers.iter().copied().map(Marker::exact),
-                ));
+                self.state = State::Skip {
+                    closers: Markers::new(format.closers.iter().copied().map(Marker::exact)),
+                    found: false,
+                };
             }
             return;
         }
@@ -153,8 +186,10 @@ impl Core {
                 self.state = State::Reasoning(reasoning);
             }
             _ => {
-                // Brackets behind a call that was read belong to it.
-                let raw = if called {
+                // Brackets behind a call that was read belong to it, and so does its name.
+                let raw = if named {
+                    ""
+                } else if called {
                     behind_brackets(&block.raw)
                 } else {
                     &block.raw
@@ -165,11 +200,12 @@ impl Core {
     }
 }
 
-/// What follows brackets and commas at the beginning of a text, if there are any.
+/// What follows brackets and commas at the beginning of a text, with the white space around them, if
+/// there are any.
 fn behind_brackets(text: &str) -> &str {
     let mut rest = text;
     while let Some(next) = rest.trim_start().strip_prefix(['}', ']', ')', ',']) {
-        rest = next;
+        rest = next.trim_start();
     }
     rest
 }

@@ -9,6 +9,17 @@ use crate::text::event::Event;
 use crate::text::recipe::ReasoningFormat;
 
 impl Core {
+    /// The message is a block of calls.
+    fn enter(&mut self, script: Script, raw: String) {
+        self.state = State::Call(Box::new(Block {
+            script,
+            raw,
+            origin: None,
+            bare: false,
+            before: self.numbering.begun(),
+        }));
+    }
+
     pub(super) fn header(
         &mut self,
         text: &str,
@@ -58,26 +69,14 @@ impl Core {
                 }
                 self.state = State::Reasoning(reasoning);
             }
-            Channel::Call(name) if !self.recipe.tools.is_empty() => {
-                self.state = State::Call(Box::new(Block {
-                    script: Script::named(channels.calls, &name),
-                    raw,
-                    origin: None,
-                    bare: false,
-                    before: self.numbering.begun(),
-                }));
+            Channel::Call(name) | Channel::Calls(Some(name)) if !self.recipe.tools.is_empty() => {
+                self.enter(Script::named(channels.calls, &name), raw);
             }
-            Channel::Calls if !self.recipe.tools.is_empty() => {
-                self.state = State::Call(Box::new(Block {
-                    script: Script::new(channels.calls, 0),
-                    raw,
-                    origin: None,
-                    bare: false,
-                    before: self.numbering.begun(),
-                }));
+            Channel::Calls(None) if !self.recipe.tools.is_empty() => {
+                self.enter(Script::new(channels.calls, 0), raw);
             }
             Channel::Unknown => self.give_back(&raw, out),
-            Channel::Content | Channel::Reasoning | Channel::Call(_) | Channel::Calls => {}
+            Channel::Content | Channel::Reasoning | Channel::Call(_) | Channel::Calls(_) => {}
         }
         Flow::On(at + stop + marker.len())
     }

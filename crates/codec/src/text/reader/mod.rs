@@ -170,14 +170,13 @@ mod tests {
             told
         };
         assert_eq!(told("<tool_call>{\"name\": \"f"), [""; 0]);
-        assert_eq!(
-            told("\", \"argu"),
-            [r#"CallStarted { index: 0, id: "call_0", name: "f" }"#]
-        );
-        assert_eq!(told("ments\": "), [""; 0]);
+        assert_eq!(told("\", \"arguments\": "), [""; 0]);
         assert_eq!(
             told("{\"a\": [1, "),
-            [r#"CallArguments { index: 0, delta: "{\"a\": [1, " }"#]
+            [
+                r#"CallStarted { index: 0, id: "call_0", name: "f" }"#,
+                r#"CallArguments { index: 0, delta: "{\"a\": [1, " }"#
+            ]
         );
         assert_eq!(
             told("2]}}</tool"),

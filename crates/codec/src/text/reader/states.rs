@@ -2,7 +2,7 @@
 
 use super::block::Block;
 use super::thought::Reasoning;
-use crate::text::calls::Numbering;
+use crate::text::calls::{FRAME, Numbering, white_space};
 use crate::text::event::{EndReason, Event};
 use crate::text::fence::Fence;
 use crate::text::lookout::Lookouts;
@@ -24,6 +24,8 @@ pub(super) struct Core {
     pub(super) white: String,
     /// Nothing has been said yet, so that a call without a marker may come.
     pub(super) fresh: bool,
+    /// A wrapper of the answer is open.
+    pub(super) wrapped: bool,
     pub(super) fence: Fence,
     /// The byte before, if it was text.
     pub(super) previous: u8,
@@ -43,7 +45,12 @@ pub(super) enum State {
     Header(String),
     Call(Box<Block>),
     /// Behind a fault, up to the end of the block.
-    Skip(Markers),
+    Skip {
+        /// What ends it.
+        closers: Markers,
+        /// One of them was found; more may follow.
+        found: bool,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +93,7 @@ impl Core {
             gap: Gap::Wait,
             white: String::new(),
             fresh: true,
+            wrapped: false,
             fence: Fence::default(),
             previous: 0,
             incomplete: false,
@@ -108,19 +116,39 @@ impl Core {
                 State::Reasoning(_) => self.reasoning(text, at, last, out),
                 State::Header(_) => self.header(text, at, last, out),
                 State::Call(_) => self.call(text, at, last, out),
-                State::Skip(closers) => match closers.find(&text.as_bytes()[at..], last) {
-                    Found::Nothing => Flow::Wait(text.len()),
-                    Found::Begun { at: begun } => Flow::Wait(at + begun),
-                    Found::Marker { end, .. } => {
-                        self.state = State::Content;
-                        self.gap = Gap::Wait;
-                        Flow::On(at + end)
-                    }
-                },
+                State::Skip { .. } => self.skip(text, at, last),
             };
             match flow {
                 Flow::On(next) => at = next,
                 Flow::Wait(used) => return used,
+            }
+        }
+    }
+
+    /// Throws away the rest of a block.
+    fn skip(&mut self, text: &str, at: usize, last: bool) -> Flow {
+        let State::Skip { closers, found } = &mut self.state else {
+            return Flow::Wait(at);
+        };
+        let rest = &text[at..];
+        if !*found {
+            return match closers.find(rest.as_bytes(), last) {
+                Found::Nothing => Flow::Wait(text.len()),
+                Found::Begun { at: begun } => Flow::Wait(at + begun),
+                Found::Marker { end, .. } => {
+                    *found = true;
+                    Flow::On(at + end)
+                }
+            };
+        }
+        let white = white_space(rest);
+        match closers.at(&rest.as_bytes()[white..], last) {
+            Found::Begun { .. } if white <= FRAME => Flow::Wait(at),
+            Found::Marker { end, .. } if white <= FRAME => Flow::On(at + white + end),
+            _ => {
+                self.state = State::Content;
+                self.gap = Gap::Wait;
+                Flow::On(at)
             }
         }
     }
@@ -159,7 +187,7 @@ impl Core {
                 unclosed = block.origin.is_some() && self.numbering.begun() == block.before;
                 self.broken(&block, "the text ends inside it", true, out);
             }
-            State::Skip(_) => {}
+            State::Skip { .. } => {}
         }
         let reason = if self.faulted {
             EndReason::Error

@@ -172,6 +172,7 @@ impl Core {
                     self.gap = Gap::None;
                 }
                 self.state = State::Content;
+                self.fresh = true;
                 self.fence.reset();
             }
         }
