@@ -33,9 +33,9 @@ static RECIPES: LazyLock<Vec<Recipe>> = LazyLock::new(|| {
 
 fuzz_target!(|input: &[u8]| {
     // One of them for each input, by its bytes, so that a run stays short.
-    let sum = input
-        .iter()
-        .fold(0usize, |sum, byte| sum.wrapping_mul(31) + usize::from(*byte));
+    let sum = input.iter().fold(0usize, |sum, byte| {
+        sum.wrapping_mul(31).wrapping_add(usize::from(*byte))
+    });
     let recipe = &RECIPES[sum % RECIPES.len()];
     let options = Options {
         on_error: match sum % 3 {

@@ -1,9 +1,8 @@
 //! Our reader.
 
-// Until the reader is in `throughline-codec`: then this is `use throughline_codec::text::{..}`.
-use throughline_codec::text::{Event, Options, Reader, Recipe};
 use super::{Format, Reading};
 use crate::sink::Sink;
+use throughline_codec::text::{Event, Options, Reader, Recipe};
 
 /// Our reader at work.
 pub(crate) struct Ours(Reader);
