@@ -2,42 +2,32 @@
 //! end.
 #![no_main]
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use libfuzzer_sys::fuzz_target;
 use throughline_codec::text::{
-    Event, OnError, Options, Reader, ReasoningFormat, Recipe, TAG_SETS, TOOL_FORMATS,
+    Event, FAMILIES, OnError, Options, Reader, ReasoningFormat, Recipe, Tools,
 };
 use throughline_fuzz::splits;
 
-/// All formats at once where that can be, so that a seed meets its own; and those that take the
-/// whole text for themselves, one by one.
-static RECIPES: LazyLock<Vec<Recipe>> = LazyLock::new(|| {
-    let alone = ["gpt_oss", "beam", "inkling", "muse_glimmer", "muse_spark"];
-    let mut recipes: Vec<Recipe> = TAG_SETS
-        .iter()
-        .filter(|tags| !alone.contains(&tags.name))
-        .map(|tags| Recipe {
-            reasoning: Some(tags),
-            tools: TOOL_FORMATS
-                .iter()
-                .filter(|format| !alone.contains(&format.name))
-                .collect(),
-            implicit: tags.name.len() % 2 == 0,
-            call_ends_reasoning: tags.name.len() % 3 == 0,
-        })
-        .collect();
-    recipes.extend(alone.map(|name| Recipe::named(Some(name), &[name]).expect("it is known")));
-    recipes
+static TOOLS: LazyLock<Arc<Tools>> = LazyLock::new(|| {
+    let tools = include_bytes!("../../corpus/text/tools/weather.json");
+    Arc::new(Tools::read(tools).expect("it is in the corpus"))
 });
 
+// The first line of an input names what to look for: a family, or `tags/formats`. Behind a `+`,
+// tools are known.
 fuzz_target!(|input: &[u8]| {
-    // One of them for each input, by its bytes, so that a run stays short.
-    let sum = input.iter().fold(0usize, |sum, byte| {
+    let line = input.iter().position(|byte| *byte == b'\n').unwrap_or(0);
+    let (name, text) = (String::from_utf8_lossy(&input[..line]), &input[line..]);
+    let text = text.get(1..).unwrap_or_default();
+    let sum = text.iter().fold(0usize, |sum, byte| {
         sum.wrapping_mul(31).wrapping_add(usize::from(*byte))
     });
-    let recipe = &RECIPES[sum % RECIPES.len()];
+    let offered = name.contains('+') || sum.is_multiple_of(5);
+    let recipe = recipe(name.trim_end_matches('+'), sum);
     let options = Options {
+        tools: offered.then(|| Arc::clone(&TOOLS)),
         on_error: match sum % 3 {
             0 => OnError::Error,
             _ => OnError::Text,
@@ -49,12 +39,27 @@ fuzz_target!(|input: &[u8]| {
         },
         ..Options::default()
     };
-    let whole = read(Reader::new(recipe, options.clone()), &[input]);
-    let split = read(Reader::new(recipe, options.clone()), &splits(input));
+    let whole = read(Reader::new(&recipe, options.clone()), &[text]);
+    let split = read(Reader::new(&recipe, options.clone()), &splits(text));
     assert_eq!(split, whole);
-    let (cut, _) = input.split_at(input.len() / 2);
-    read(Reader::new(recipe, options), &splits(cut));
+    let (cut, _) = text.split_at(text.len() / 2);
+    read(Reader::new(&recipe, options), &splits(cut));
 });
+
+/// What a name stands for; a family by chance, if it is no name.
+fn recipe(name: &str, sum: usize) -> Recipe {
+    if let Some((tags, formats)) = name.split_once('/') {
+        let formats: Vec<&str> = formats.split(',').filter(|name| !name.is_empty()).collect();
+        let tags = Some(tags).filter(|tags| !tags.is_empty());
+        if let Ok(recipe) = Recipe::named(tags, &formats) {
+            return recipe;
+        }
+    }
+    let chance = FAMILIES[sum % FAMILIES.len()].name;
+    Recipe::family(name)
+        .or_else(|_| Recipe::family(chance))
+        .unwrap_or_default()
+}
 
 /// The events as text, neighbouring deltas joined, once it is known that exactly the last of them
 /// is an end and that calls begin and end in turn.

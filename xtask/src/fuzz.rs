@@ -25,7 +25,6 @@ const SEEDS: &[(&str, &[&str])] = &[
             "corpus/anthropic/upstream_request",
         ],
     ),
-    ("model_text", &["corpus/text"]),
     ("sse", &["corpus/anthropic/upstream_reply"]),
 ];
 
@@ -54,6 +53,9 @@ pub(crate) fn run(arguments: &[&str]) -> Result<(), Failure> {
         fuzz.arg(format!("fuzz/corpus/{target}"));
         std::fs::create_dir_all(workspace::root().join("fuzz/corpus").join(target))
             .map_err(|error| format!("cannot make the corpus folder: {error}"))?;
+        if target == "model_text" {
+            model_text_seeds()?;
+        }
         fuzz.args(seeds(target));
         fuzz.args([
             "--",
@@ -133,6 +135,41 @@ fn seeds(target: &str) -> Vec<PathBuf> {
         .filter(|folder| workspace::root().join(folder).is_dir())
         .map(Path::to_path_buf)
         .collect()
+}
+
+/// A model's text means something under its own recipe only: seeds name it in their first line.
+fn model_text_seeds() -> Result<(), Failure> {
+    let root = workspace::root();
+    let failed = |error: std::io::Error| format!("cannot make seeds of model text: {error}");
+    let about = |text: &str, key: &str| {
+        text.lines().find_map(|line| {
+            let value = line.strip_prefix(key)?.strip_prefix(" = ")?;
+            Some(value.trim_matches('"').to_owned())
+        })
+    };
+    for folder in std::fs::read_dir(root.join("corpus/text")).map_err(failed)? {
+        let folder = folder.map_err(failed)?.path();
+        for file in std::fs::read_dir(&folder).map_err(failed)? {
+            let file = file.map_err(failed)?.path();
+            if file.extension().is_none_or(|ending| ending != "txt") {
+                continue;
+            }
+            let told =
+                std::fs::read_to_string(file.with_extension("about.toml")).map_err(failed)?;
+            let part = |key| about(&told, key).unwrap_or_default();
+            let name = about(&told, "family")
+                .unwrap_or_else(|| format!("{}/{}", part("reasoning"), part("tool_format")));
+            let offered = if part("tools").is_empty() { "" } else { "+" };
+            let text = std::fs::read(&file).map_err(failed)?;
+            let seed = [format!("{name}{offered}\n").as_bytes(), &text].concat();
+            let place = folder.file_name().zip(file.file_stem());
+            let (folder, case) = place.unwrap_or_default();
+            let seed_file = format!("seed-{}-{}", folder.display(), case.display());
+            std::fs::write(root.join("fuzz/corpus/model_text").join(seed_file), seed)
+                .map_err(failed)?;
+        }
+    }
+    Ok(())
 }
 
 fn have_cargo_fuzz() -> Result<(), Failure> {

@@ -50,7 +50,6 @@ pub(crate) static HARMONY: Channels = Channels {
 
 /// Beam.
 pub(crate) static BEAM: Channels = Channels {
-    read: beam,
     calls: &formats::BEAM_CALL,
     implicit: true,
     ..HARMONY
@@ -120,10 +119,6 @@ fn harmony(header: &str, _: &str) -> Channel {
         "" if header.contains("assistant") => Channel::Content,
         _ => Channel::Unknown,
     }
-}
-
-fn beam(header: &str, end: &str) -> Channel {
-    harmony(header, end)
 }
 
 fn inkling(header: &str, end: &str) -> Channel {

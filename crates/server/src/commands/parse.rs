@@ -5,12 +5,11 @@ use std::io::{self, BufRead, BufWriter, IsTerminal, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-use serde::Serialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 use throughline_codec::text::{
-    self, EndReason, Event, FAMILIES, Options, Reader, ReasoningFormat, Recipe, TAG_SETS,
-    TOOL_FORMATS, Tools, ToolsError, UnknownName,
+    self, Event, FAMILIES, Options, Reader, ReasoningFormat, Recipe, TAG_SETS, TOOL_FORMATS, Tools,
+    ToolsError, UnknownName,
 };
 
 use super::remote::table;
@@ -308,56 +307,8 @@ impl<W: Write> Lines<W> {
 
 fn write(out: &mut impl Write, failed: &mut io::Result<()>, event: Event<'_>) {
     if failed.is_ok() {
-        *failed = serde_json::to_writer(&mut *out, &Line::from(event))
+        *failed = serde_json::to_writer(&mut *out, &event)
             .map_err(io::Error::from)
             .and_then(|()| out.write_all(b"\n"));
-    }
-}
-
-/// An event as it is printed.
-#[derive(Serialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-enum Line<'a> {
-    Reasoning {
-        delta: &'a str,
-    },
-    Content {
-        delta: &'a str,
-    },
-    ToolCallStart {
-        index: usize,
-        id: &'a str,
-        name: &'a str,
-    },
-    ToolCallArgs {
-        index: usize,
-        delta: &'a str,
-    },
-    ToolCallEnd {
-        index: usize,
-    },
-    Error {
-        kind: &'static str,
-        message: &'a str,
-    },
-    End {
-        reason: EndReason,
-    },
-}
-
-impl<'a> From<Event<'a>> for Line<'a> {
-    fn from(event: Event<'a>) -> Self {
-        match event {
-            Event::Reasoning(delta) => Self::Reasoning { delta },
-            Event::Content(delta) => Self::Content { delta },
-            Event::CallStarted { index, id, name } => Self::ToolCallStart { index, id, name },
-            Event::CallArguments { index, delta } => Self::ToolCallArgs { index, delta },
-            Event::CallEnded { index } => Self::ToolCallEnd { index },
-            Event::Fault { message } => Self::Error {
-                kind: "tool_call_parse_error",
-                message,
-            },
-            Event::Ended(reason) => Self::End { reason },
-        }
     }
 }

@@ -10,7 +10,7 @@ use super::super::schema::{Kinds, Schema};
 use super::boundary::find;
 use super::sink::Sink;
 use super::value::{Typing, Value, quote};
-use super::{Progress, within};
+use super::{FRAME, NAME, Progress, within};
 use crate::text::marker::{Match, compare};
 
 /// Reads the arguments of one call, up to and including what ends it.
@@ -58,7 +58,7 @@ const IMPLICIT_END: [&str; 2] = ["]<]minimax[>[</tool_call>", "]<]minimax[>[<inv
 const ITEM: &str = "item";
 
 /// The longest tag.
-const LONGEST_TAG: usize = 1024;
+const LONGEST_TAG: usize = NAME;
 /// How deeply values may be nested.
 const DEPTH: usize = 64;
 
@@ -127,9 +127,7 @@ impl NestedArguments {
             return Step::Stop(Progress::Ended(at));
         }
         Step::Stop(match tag(within(rest, LONGEST_TAG)) {
-            Tag::Begun if rest.len() >= LONGEST_TAG => {
-                Progress::Broken(at, "the tag of a parameter is too long")
-            }
+            Tag::Begun if rest.len() >= LONGEST_TAG => Progress::Broken(at, "a tag is too long"),
             Tag::Begun if !last => Progress::More(at),
             Tag::Begun => match self.has_ended(rest) {
                 Some(used) => {
@@ -263,6 +261,16 @@ impl NestedArguments {
     fn begins(&mut self, text: &str, at: usize, last: bool, sink: &mut Sink<'_>) -> Step {
         let rest = text[at..].trim_ascii_start();
         let start = text.len() - rest.len();
+        // So much white space is part of a text.
+        let room = FRAME.saturating_sub(self.space.len());
+        if start - at > room {
+            self.space.push_str(&text[at..at + room]);
+            let kinds = self.schema(sink).kinds();
+            self.value.begin(Typing::Schema(kinds), sink);
+            self.value.text(&self.space, sink);
+            self.state = State::Value;
+            return Step::To(at + room);
+        }
         self.space.push_str(&text[at..start]);
         let schema = self.schema(sink);
         let kinds = schema.kinds();
@@ -343,11 +351,11 @@ fn tag(text: &str) -> Tag<'_> {
         None => (false, &inside[..end]),
     };
     match inside.as_bytes()[end] {
-        b'>' if name.trim().is_empty() => Tag::Wrong("a parameter has no name"),
-        b'>' if length > LONGEST_TAG => Tag::Wrong("the tag of a parameter is too long"),
+        b'>' if name.trim().is_empty() => Tag::Wrong("a tag has no name"),
+        b'>' if length >= LONGEST_TAG => Tag::Wrong("a tag is too long"),
         b'>' if closes => Tag::Close { name, length },
         b'>' => Tag::Open { name, length },
-        _ => Tag::Wrong("the tag of a parameter does not end"),
+        _ => Tag::Wrong("a tag does not end"),
     }
 }
 

@@ -313,7 +313,7 @@ impl Parameters {
                 suffix: "",
             },
             Match::Begun => Tag::Begun,
-            Match::No => Tag::Wrong("the tag of a parameter does not end"),
+            Match::No => Tag::Wrong("a tag does not end"),
         }
     }
 
@@ -351,7 +351,7 @@ impl Parameters {
             match compare(self.tag_end, rest) {
                 Match::Whole(end) => {
                     let Some(key) = key.or(wanted.is_none().then_some("")) else {
-                        return Tag::Wrong("a parameter has no name");
+                        return Tag::Wrong("a tag has no name");
                     };
                     let text_length = text.len() - rest.len() + end;
                     return Tag::Whole {
@@ -376,7 +376,7 @@ impl Parameters {
             }
             let (name, value) = match attribute(rest, self.tag_end) {
                 Attribute::Begun => return Tag::Begun,
-                Attribute::Wrong => return Tag::Wrong("the tag of a parameter cannot be read"),
+                Attribute::Wrong => return Tag::Wrong("a tag cannot be read"),
                 Attribute::Whole { name, value, after } => {
                     rest = after;
                     (name, value)

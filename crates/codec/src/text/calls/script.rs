@@ -422,7 +422,7 @@ fn next(markers: &'static [&'static str], text: &str, last: bool) -> Next {
 
 /// Whether the text is the beginning of one of these, behind white space.
 fn begins(markers: &'static [&'static str], text: &str) -> bool {
-    let rest = text.trim_start();
+    let rest = &text[white_space(text)..];
     !rest.is_empty()
         && markers
             .iter()
@@ -486,6 +486,9 @@ enum Word<'a> {
     Broken(usize),
 }
 
+/// How long a word may be. It is looked at again with every piece until it ends.
+const WORD: usize = 256;
+
 /// A word between white space, and what stands behind it.
 fn word<'a>(spelling: Spelling, until: &'static [Until], text: &'a str, last: bool) -> Word<'a> {
     let begin = white_space(text);
@@ -504,7 +507,7 @@ fn word<'a>(spelling: Spelling, until: &'static [Until], text: &'a str, last: bo
     let length = rest
         .find(|character| !belongs(character))
         .unwrap_or(rest.len());
-    if length > NAME {
+    if length > WORD {
         return Word::Broken(0);
     }
     let word = rest[..length].trim_end();
@@ -536,5 +539,5 @@ fn word<'a>(spelling: Spelling, until: &'static [Until], text: &'a str, last: bo
             break;
         }
     }
-    Word::Broken(end + white)
+    Word::Broken(if white > FRAME { end } else { end + white })
 }

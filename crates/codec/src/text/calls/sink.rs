@@ -19,7 +19,7 @@ pub(crate) struct Numbering {
     open: Option<String>,
     /// What made ids begin with.
     prefix: String,
-    /// Ids that were given.
+    /// Ids that the model gave.
     ids: HashSet<String>,
 }
 
@@ -48,20 +48,32 @@ impl Numbering {
         self.ready = None;
     }
 
-    /// Takes the model's id, if it is the first of its name, or makes one.
+    /// Takes the model's id, if it is the first of its name, or makes one. Those that were made are
+    /// known by their number, so that only the model's are kept.
     fn id(&mut self, own: Option<&str>) -> String {
         if let Some(own) = own
             && !own.is_empty()
+            && !self.was_made(own)
             && self.ids.insert(own.to_owned())
         {
             return own.to_owned();
         }
         let mut id = format!("{}{}", self.prefix, self.begun);
         // The model may have used even that.
-        while !self.ids.insert(id.clone()) {
+        while self.ids.contains(&id) {
             id.push('_');
         }
         id
+    }
+
+    /// Whether an id looks like one that was made before.
+    fn was_made(&self, id: &str) -> bool {
+        let number = id
+            .strip_prefix(&*self.prefix)
+            .map(|rest| rest.trim_end_matches('_'));
+        number
+            .and_then(|number| number.parse().ok())
+            .is_some_and(|number: usize| number < self.begun)
     }
 }
 

@@ -11,7 +11,7 @@ use super::boundary::find;
 use super::parameters::{JsonBody, Parameters, Tag};
 use super::sink::Sink;
 use super::value::{Typing, Value};
-use super::{Progress, within};
+use super::{FRAME, NAME, Progress, within};
 use crate::json::escape;
 use crate::text::marker::{Match, compare};
 
@@ -47,10 +47,10 @@ enum State {
 }
 
 /// The longest tag of a parameter.
-const LONGEST_TAG: usize = 1024;
+const LONGEST_TAG: usize = NAME;
 
 /// The longest white space around `<![CDATA[` that is dropped. It has to wait.
-const LONGEST_SPACE: usize = 64;
+const LONGEST_SPACE: usize = FRAME;
 
 const CHARACTER_DATA: &str = "<![CDATA[";
 const CHARACTER_DATA_END: &str = "]]>";
@@ -386,12 +386,12 @@ fn unfinished(tag: Tag<'_>, text: &str, at: usize, last: bool) -> Progress {
     match tag {
         Tag::Wrong(why) => Progress::Broken(at, why),
         Tag::Whole { key: "", .. } | Tag::Closed { key: "", .. } => {
-            Progress::Broken(at, "a parameter has no name")
+            Progress::Broken(at, "a tag has no name")
         }
         Tag::Begun if text.len() - at < LONGEST_TAG => {
             Progress::More(if last { text.len() } else { at })
         }
-        _ => Progress::Broken(at, "the tag of a parameter is too long"),
+        _ => Progress::Broken(at, "a tag is too long"),
     }
 }
 

@@ -32,12 +32,12 @@ impl Core {
                 None => Flow::Wait(end),
             };
         }
-        let found = self.lookouts.content.find(rest, last);
+        let found = self.ahead(text, at, last);
         let (stop, follow) = match found {
             Found::Nothing => (text.len(), text.len()),
-            Found::Begun { at: begun } => (at + begun, at + begun),
+            Found::Begun { at: begun } => (begun, begun),
             // The marker's first byte ends a run of fence characters before it.
-            Found::Marker { at: found, .. } => (at + found, at + found + 1),
+            Found::Marker { at: stop, .. } => (stop, stop + 1),
         };
         if let Some(opened) = self.fence.outside(&text.as_bytes()[at..follow]) {
             self.say(&text[at..at + opened], out);
@@ -54,7 +54,6 @@ impl Core {
                 Flow::Wait(stop - held)
             }
             Found::Marker { end, which, .. } => {
-                let end = at + end;
                 let role = self.lookouts.content.role(which);
                 let quoted = if self.counts(role) {
                     self.quoted(text, at, stop, end, last)
@@ -84,6 +83,29 @@ impl Core {
         }
     }
 
+    /// The first marker from here on, with its place in the whole piece. One that was found stays
+    /// found while fences open and close before it: each byte is searched once.
+    fn ahead(&mut self, text: &str, from: usize, last: bool) -> Found {
+        let is_ahead = |found: &Found| match *found {
+            Found::Nothing => true,
+            Found::Begun { at } | Found::Marker { at, .. } => at >= from,
+        };
+        if let Some(found) = self.ahead.filter(is_ahead) {
+            return found;
+        }
+        let found = match self.lookouts.content.find(&text[from..], last) {
+            Found::Nothing => Found::Nothing,
+            Found::Begun { at } => Found::Begun { at: from + at },
+            Found::Marker { at, end, which } => Found::Marker {
+                at: from + at,
+                end: from + end,
+                which,
+            },
+        };
+        self.ahead = Some(found);
+        found
+    }
+
     /// White space where it may be framing, and what stands behind it. `None`: text does.
     pub(super) fn gap(
         &mut self,
@@ -93,16 +115,15 @@ impl Core {
         out: &mut dyn FnMut(Event<'_>),
     ) -> Option<Flow> {
         let white = white_space(&text[*at..]);
-        if self.gap == Gap::Wait {
-            self.white.push_str(&text[*at..*at + white]);
-        }
-        *at += white;
         if white > 0 {
             self.previous = 0;
         }
-        if self.white.len() > WHITE {
+        if self.gap == Gap::Wait && !self.wait(&text[*at..*at + white], at) {
             self.flush_white(out);
             return None;
+        }
+        if self.gap == Gap::Drop {
+            *at += white;
         }
         let rest = &text[*at..];
         if rest.is_empty() {
@@ -168,6 +189,14 @@ impl Core {
         } else {
             Match::No
         }
+    }
+
+    /// White space joins what waits, as far as there is room; tells whether there was room for all.
+    pub(super) fn wait(&mut self, white: &str, at: &mut usize) -> bool {
+        let room = WHITE.saturating_sub(self.white.len()).min(white.len());
+        self.white.push_str(&white[..room]);
+        *at += room;
+        room == white.len()
     }
 
     pub(super) fn flush_white(&mut self, out: &mut dyn FnMut(Event<'_>)) {

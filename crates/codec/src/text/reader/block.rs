@@ -81,10 +81,12 @@ impl Core {
         match progress {
             Progress::More(used) => {
                 read(used);
-                if end < text.len() && !self.numbering.is_open() && used == shown.len() {
-                    return self.give_up(at + used, "it is too long", out);
+                match (end < text.len(), self.numbering.is_open()) {
+                    (false, _) => Flow::Wait(at + used),
+                    // Only what may have to be given back is bounded.
+                    (true, true) => Flow::On(at + used),
+                    (true, false) => self.give_up(at + used, "it is too long", out),
                 }
-                Flow::Wait(at + used)
             }
             Progress::Called(used) => {
                 block.raw.clear();

@@ -3,7 +3,7 @@
 use super::block::Block;
 use super::states::{Core, Flow, Gap, State};
 use super::thought::Reasoning;
-use crate::text::calls::{NAME, Script};
+use crate::text::calls::{NAME, Script, within};
 use crate::text::channels::Channel;
 use crate::text::event::Event;
 use crate::text::recipe::ReasoningFormat;
@@ -35,10 +35,12 @@ impl Core {
         let Some(channels) = self.lookouts.channels else {
             return Flow::Wait(at);
         };
+        // A header is short: what is farther away is not its end.
+        let near = within(rest, NAME + marker_length(channels.messages));
         let end = channels
             .messages
             .iter()
-            .filter_map(|marker| Some((rest.find(marker)?, *marker)))
+            .filter_map(|marker| Some((near.find(marker)?, *marker)))
             .min();
         let Some((stop, marker)) = end.filter(|(stop, _)| *stop <= NAME) else {
             if rest.len() <= NAME + marker_length(channels.messages) && !last {

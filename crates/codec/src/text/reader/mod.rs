@@ -82,8 +82,8 @@ impl Reader {
         let (held, core) = (&mut self.held, &mut self.core);
         self.characters
             .finish(|text| push(held, core, text, &mut out));
-        let used = self.core.run(&self.held, true, &mut out);
-        self.held.drain(..used);
+        let held = std::mem::take(&mut self.held);
+        self.core.interrupt(&held, &mut out);
     }
 
     /// The text has ended.

@@ -24,6 +24,8 @@ pub(super) struct Core {
     pub(super) white: String,
     /// Nothing has been said yet, so that a call without a marker may come.
     pub(super) fresh: bool,
+    /// The next marker of the answer in the present piece, if it was looked for.
+    pub(super) ahead: Option<Found>,
     /// A wrapper of the answer is open.
     pub(super) wrapped: bool,
     pub(super) fence: Fence,
@@ -93,6 +95,7 @@ impl Core {
             gap: Gap::Wait,
             white: String::new(),
             fresh: true,
+            ahead: None,
             wrapped: false,
             fence: Fence::default(),
             previous: 0,
@@ -109,6 +112,7 @@ impl Core {
             let lead = std::mem::take(&mut self.lead);
             self.say(lead, out);
         }
+        self.ahead = None;
         let mut at = 0;
         loop {
             let flow = match &self.state {
@@ -122,6 +126,24 @@ impl Core {
                 Flow::On(next) => at = next,
                 Flow::Wait(used) => return used,
             }
+        }
+    }
+
+    /// Something other than text comes between: what waits is let go, and a call that is open stays as
+    /// it is.
+    pub(super) fn interrupt(&mut self, held: &str, out: &mut dyn FnMut(Event<'_>)) {
+        let used = self.run(held, true, out);
+        let rest = &held[used..];
+        match std::mem::replace(&mut self.state, State::Content) {
+            State::Call(mut block) => {
+                block.raw.push_str(rest);
+                self.broken(&block, "something came between", true, out);
+            }
+            State::Header(raw) => {
+                self.give_back(&raw, out);
+                self.give_back(rest, out);
+            }
+            state => self.state = state,
         }
     }
 

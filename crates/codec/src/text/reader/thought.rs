@@ -1,6 +1,6 @@
 //! In reasoning: its closer, and the line breaks that belong to its tags.
 
-use super::states::{Core, Flow, Gap, State, WHITE};
+use super::states::{Core, Flow, Gap, State};
 use crate::text::calls::white_space;
 use crate::text::event::Event;
 use crate::text::lookout::Role;
@@ -60,10 +60,11 @@ impl Core {
         let split = self.options.reasoning_format == ReasoningFormat::Split;
         if !reasoning.spoke {
             let white = white_space(&text[*at..]);
-            self.white.push_str(&text[*at..*at + white]);
-            *at += white;
+            if !self.wait(&text[*at..*at + white], at) {
+                return self.speak(reasoning, *at, out);
+            }
             let rest = &text[*at..];
-            if rest.is_empty() && self.white.len() <= WHITE {
+            if rest.is_empty() {
                 return Flow::Wait(*at);
             }
             if reasoning.echo {
@@ -92,13 +93,7 @@ impl Core {
                     self.leave(reasoning, role, &white, &rest[..end], out);
                     return Flow::On(*at + end);
                 }
-                Found::Nothing => {
-                    let mut white = std::mem::take(&mut self.white);
-                    self.think(&white, out);
-                    white.clear();
-                    self.white = white;
-                    reasoning.spoke = true;
-                }
+                Found::Nothing => return self.speak(reasoning, *at, out),
             }
         }
         let rest = &text[*at..];
@@ -146,6 +141,22 @@ impl Core {
                 Flow::On(*at + end)
             }
         }
+    }
+
+    /// Something is thought: the white space before it is part of it.
+    fn speak(
+        &mut self,
+        reasoning: &mut Reasoning,
+        at: usize,
+        out: &mut dyn FnMut(Event<'_>),
+    ) -> Flow {
+        let mut white = std::mem::take(&mut self.white);
+        self.think(&white, out);
+        white.clear();
+        self.white = white;
+        reasoning.spoke = true;
+        reasoning.echo = false;
+        Flow::On(at)
     }
 
     /// A marker that ends reasoning, or may.
