@@ -3,7 +3,7 @@
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-/// One step of a model's text. Text is borrowed from the piece it came in.
+/// One step of a model's text. Text is borrowed from the piece it came in, or from what was held.
 ///
 /// Neighbouring deltas of one kind may be cut anywhere; joined, they are the same for every way
 /// the text was cut into pieces.

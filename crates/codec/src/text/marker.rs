@@ -5,16 +5,16 @@
 
 /// One marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Marker {
+pub(crate) struct Marker {
     /// Its spelling.
-    pub text: &'static str,
+    pub(crate) text: &'static str,
     /// Whether letters match in either case.
-    pub any_case: bool,
+    pub(crate) any_case: bool,
 }
 
 impl Marker {
     /// A marker that is spelled just so.
-    pub const fn exact(text: &'static str) -> Self {
+    pub(crate) const fn exact(text: &'static str) -> Self {
         Self {
             text,
             any_case: false,
@@ -22,7 +22,7 @@ impl Marker {
     }
 
     /// A marker whose letters match in either case.
-    pub const fn any_case(text: &'static str) -> Self {
+    pub(crate) const fn any_case(text: &'static str) -> Self {
         Self {
             text,
             any_case: true,
@@ -101,7 +101,7 @@ fn compare_suffix(head: usize, tail: &str, rest: &[u8]) -> Match {
 
 /// What was found in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub(crate) enum Found {
     /// No marker, and no beginning of one at the end.
     Nothing,
     /// From here on, the text may be the beginning of a marker.
@@ -122,7 +122,7 @@ pub enum Found {
 
 /// A set of markers to look for.
 #[derive(Clone, Debug)]
-pub struct Markers {
+pub(crate) struct Markers {
     markers: Vec<Marker>,
     first: FirstBytes,
 }
@@ -190,7 +190,7 @@ impl FirstBytes {
 
 impl Markers {
     /// A set. Where several fit at one place, the longest counts.
-    pub fn new(markers: impl IntoIterator<Item = Marker>) -> Self {
+    pub(crate) fn new(markers: impl IntoIterator<Item = Marker>) -> Self {
         let markers: Vec<Marker> = markers
             .into_iter()
             .filter(|marker| !marker.text.is_empty())
@@ -199,14 +199,9 @@ impl Markers {
         Self { markers, first }
     }
 
-    /// The markers, in the order they were given.
-    pub fn all(&self) -> &[Marker] {
-        &self.markers
-    }
-
     /// The first marker in a text, or the place where one may have begun at its end. Nothing begins
     /// in a text that will not go on (`last`).
-    pub fn find(&self, text: &[u8], last: bool) -> Found {
+    pub(crate) fn find(&self, text: &[u8], last: bool) -> Found {
         let mut from = 0;
         while let Some(found) = self.first.find(&text[from..]) {
             let at = from + found;
@@ -226,7 +221,7 @@ impl Markers {
     }
 
     /// As [`Markers::find`], for a marker that stands right at the beginning.
-    pub fn at(&self, text: &[u8], last: bool) -> Found {
+    pub(crate) fn at(&self, text: &[u8], last: bool) -> Found {
         let mut whole: Option<(usize, usize)> = None;
         for (which, marker) in self.markers.iter().enumerate() {
             match marker.compare(text) {

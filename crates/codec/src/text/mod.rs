@@ -3,7 +3,7 @@
 //! Models write both into plain text, each family in its own way, and a server may cut that text
 //! anywhere. A [`Reader`] takes the pieces and tells [`Event`]s in the order of the model: reasoning,
 //! content, and for each call its start, its arguments and its end. However the text is cut, the
-//! joined events are the same; each byte is looked at once.
+//! joined events are the same, and the work grows with its length alone.
 //!
 //! ```
 //! use throughline_codec::text::{Event, Options, Reader, Recipe};
@@ -56,7 +56,7 @@
 //! Broken output is data: by [`OnError::Text`] what is no call is content, by [`OnError::Error`] a
 //! fault stands in its place.
 //!
-//! The way of a piece: [`utf8`] makes text of bytes, [`marker`] finds markers in it, the states of
+//! The way of a piece: `utf8.rs` makes text of bytes, `marker.rs` finds markers in it, the states of
 //! the `reader` folder decide what they mean, and the machines of the `calls` folder read bodies. Tag
 //! sets, formats and families are rows in `reasoning.rs`, `formats.rs`, `channels.rs` and
 //! `families.rs`. [`Stage`] puts it all behind the reader of a dialect.
@@ -69,13 +69,13 @@ mod families;
 mod fence;
 mod formats;
 mod lookout;
-pub mod marker;
+mod marker;
 mod reader;
 mod reasoning;
 mod recipe;
 mod schema;
 mod stage;
-pub mod utf8;
+mod utf8;
 
 pub use calls::ToolFormat;
 pub use event::{EndReason, Event};
@@ -84,6 +84,6 @@ pub use families::{FAMILIES, Family};
 pub use formats::TOOL_FORMATS;
 pub use reader::Reader;
 pub use reasoning::{TAG_SETS, TagSet};
-pub use recipe::{OnError, Options, ReasoningFormat, Recipe, UnknownName, tag_set, tool_format};
+pub use recipe::{OnError, Options, ReasoningFormat, Recipe, UnknownName};
 pub use schema::{Tools, ToolsError};
 pub use stage::Stage;

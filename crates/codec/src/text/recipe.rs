@@ -143,12 +143,12 @@ impl Recipe {
 }
 
 /// A set of tags by its name.
-pub fn tag_set(name: &str) -> Result<&'static TagSet, UnknownName> {
+fn tag_set(name: &str) -> Result<&'static TagSet, UnknownName> {
     find("tag set", name, TAG_SETS, |tags| tags.name)
 }
 
 /// A tool format by its name.
-pub fn tool_format(name: &str) -> Result<&'static ToolFormat, UnknownName> {
+fn tool_format(name: &str) -> Result<&'static ToolFormat, UnknownName> {
     find("tool format", name, TOOL_FORMATS, |format| format.name)
 }
 

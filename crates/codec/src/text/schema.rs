@@ -52,11 +52,6 @@ impl Tools {
         self.parameters.contains_key(name)
     }
 
-    /// The JSON Schema of a tool's arguments.
-    pub fn parameters(&self, tool: &str) -> Option<&Value> {
-        self.parameters.get(tool)
-    }
-
     /// What is known of a tool's arguments; nothing for a tool that was not offered.
     pub(crate) fn schema(&self, tool: &str) -> Schema<'_> {
         let root = self.parameters.get(tool).unwrap_or(&NOTHING);

@@ -2,7 +2,7 @@
 
 /// Holds the beginning of a character.
 #[derive(Clone, Debug, Default)]
-pub struct Characters {
+pub(crate) struct Characters {
     held: [u8; 4],
     length: usize,
 }
@@ -10,7 +10,7 @@ pub struct Characters {
 impl Characters {
     /// Gives the text of the next bytes, as far as its characters are whole. What can never become a
     /// character is given as a replacement character, one for each broken sequence.
-    pub fn push(&mut self, mut bytes: &[u8], mut text: impl FnMut(&str)) {
+    pub(crate) fn push(&mut self, mut bytes: &[u8], mut text: impl FnMut(&str)) {
         while self.length > 0 && !bytes.is_empty() {
             self.held[self.length] = bytes[0];
             self.length += 1;
@@ -64,7 +64,7 @@ impl Characters {
     }
 
     /// The bytes have ended; a character that lacks its rest is broken.
-    pub fn finish(&mut self, mut text: impl FnMut(&str)) {
+    pub(crate) fn finish(&mut self, mut text: impl FnMut(&str)) {
         if std::mem::take(&mut self.length) > 0 {
             text(REPLACEMENT);
         }

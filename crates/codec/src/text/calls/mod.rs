@@ -2,7 +2,8 @@
 //!
 //! A machine reads one kind of body. It is shown the text it has not used yet and says how far it
 //! got; what it leaves over is shown again with more text behind it. It must use up what it can: a
-//! leftover is at most as long as a marker that may have begun, so that the work stays linear. What
+//! leftover is a marker that may have begun, a name, a key or a tag, all of which have a limit, so that
+//! the work stays linear. What
 //! it tells the [`Sink`] may not depend on how the text was cut.
 
 mod arguments;
