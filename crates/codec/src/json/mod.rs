@@ -6,6 +6,7 @@
 
 mod cursor;
 mod edit;
+mod object;
 mod string;
 mod tree;
 
@@ -14,6 +15,7 @@ pub use cursor::{
 };
 pub(crate) use cursor::{Levels, special};
 pub use edit::{Edits, append_member, quote, remove_elements};
-pub(crate) use string::escape;
+pub(crate) use object::ObjectWriter;
 pub use string::{decode, decode_pieces};
+pub(crate) use string::{escape, escape_bytes, quote_bytes};
 pub use tree::{Node, read_object};

@@ -39,31 +39,47 @@ pub fn decode(raw: &[u8]) -> Cow<'_, str> {
 
 /// Writes what stands between the quotes of a JSON string.
 pub(crate) fn escape(text: &str, out: &mut String) {
+    escape_pieces(text, |piece| out.push_str(piece));
+}
+
+/// The same, into bytes.
+pub(crate) fn escape_bytes(text: &str, out: &mut Vec<u8>) {
+    escape_pieces(text, |piece| out.extend_from_slice(piece.as_bytes()));
+}
+
+/// Writes a text as a JSON string, quotes included.
+pub(crate) fn quote_bytes(text: &str, out: &mut Vec<u8>) {
+    out.push(b'"');
+    escape_bytes(text, out);
+    out.push(b'"');
+}
+
+fn escape_pieces(text: &str, mut piece: impl FnMut(&str)) {
     let mut rest = text;
     loop {
         let (plain, found) = rest.split_at(special(rest.as_bytes(), 0));
-        out.push_str(plain);
+        if !plain.is_empty() {
+            piece(plain);
+        }
         let Some(&byte) = found.as_bytes().first() else {
             return;
         };
-        match byte {
-            b'"' => out.push_str("\\\""),
-            b'\\' => out.push_str("\\\\"),
-            b'\n' => out.push_str("\\n"),
-            b'\r' => out.push_str("\\r"),
-            b'\t' => out.push_str("\\t"),
-            8 => out.push_str("\\b"),
-            12 => out.push_str("\\f"),
-            _ => {
-                let digit = |half: u8| char::from(b"0123456789abcdef"[usize::from(half & 15)]);
-                out.push_str("\\u00");
-                out.push(digit(byte >> 4));
-                out.push(digit(byte));
-            }
-        }
+        piece(match byte {
+            b'"' => "\\\"",
+            b'\\' => "\\\\",
+            control => CONTROLS.get(usize::from(control)).unwrap_or(&""),
+        });
         rest = &found[1..];
     }
 }
+
+/// The escapes of control characters, by their number.
+const CONTROLS: [&str; 32] = [
+    "\\u0000", "\\u0001", "\\u0002", "\\u0003", "\\u0004", "\\u0005", "\\u0006", "\\u0007", "\\b",
+    "\\t", "\\n", "\\u000b", "\\f", "\\r", "\\u000e", "\\u000f", "\\u0010", "\\u0011", "\\u0012",
+    "\\u0013", "\\u0014", "\\u0015", "\\u0016", "\\u0017", "\\u0018", "\\u0019", "\\u001a",
+    "\\u001b", "\\u001c", "\\u001d", "\\u001e", "\\u001f",
+];
 
 /// What the escape at the beginning stands for, and how many bytes it takes.
 fn decode_escape(escape: &[u8]) -> (char, usize) {
@@ -135,6 +151,13 @@ mod tests {
         fn what_serde_json_writes_we_read(text in any::<String>()) {
             let quoted = serde_json::to_string(&text).unwrap();
             prop_assert_eq!(decode(&quoted.as_bytes()[1..quoted.len() - 1]), text);
+        }
+
+        #[test]
+        fn what_we_write_is_what_serde_json_writes(text in r#"[\x00-\x7f"\\é🧠]{0,40}"#) {
+            let mut quoted = Vec::new();
+            quote_bytes(&text, &mut quoted);
+            prop_assert_eq!(quoted, serde_json::to_vec(&text).unwrap());
         }
 
         #[test]
