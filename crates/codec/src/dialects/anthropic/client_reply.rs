@@ -6,14 +6,16 @@ use throughline_canonical::{Fault, FaultKind};
 /// A sign of life between two events. Its clients skip it.
 pub const PING: &[u8] = b"event: ping\ndata: {\"type\": \"ping\"}\n\n";
 
-/// The status and the body of an error.
+/// The status and the body of an error, with the request's id where there is one.
 pub fn error(fault: &Fault, request_id: &str) -> (u16, Vec<u8>) {
     let (status, kind) = kind(fault.kind);
-    let body = serde_json::json!({
+    let mut body = serde_json::json!({
         "type": "error",
         "error": {"type": kind, "message": fault.message},
-        "request_id": request_id,
     });
+    if !request_id.is_empty() {
+        body["request_id"] = request_id.into();
+    }
     (status, body.to_string().into_bytes())
 }
 

@@ -1,20 +1,107 @@
 //! The Anthropic Messages dialect.
 //!
-//! - [`outline`]: where the parts of a request stand, for editing it in place;
+//! By way of canonical values:
+//!
+//! - `client_request`: a client's request;
+//! - `upstream_request`, `upstream_messages`: a request for a provider;
+//! - [`upstream_reply`], `upstream_error`: a provider's reply, or its error;
+//! - [`client_stream`]: a reply for a client, streamed and whole;
+//! - [`client_reply`]: what we say to a client ourselves: errors and signs of life.
+//!
+//! In place, where client and provider both speak it:
+//!
+//! - [`outline`]: where the parts of a request stand;
 //! - [`rewrite`]: the edits themselves;
 //! - [`prefix`]: what a thinking block was made under;
-//! - [`upstream_reply`]: a provider's reply, as canonical events;
-//! - [`refusal`]: which of a provider's errors speak of thinking;
-//! - [`client_reply`]: what we say to a client ourselves: errors and signs of life.
+//! - [`refusal`]: which of a provider's errors speak of thinking.
+
+use throughline_canonical::{Effort, Fault, Loss, Lossy, Request};
+
+use super::{
+    Asked, ClientDialect, Outgoing, ReplyReader, ReplyWriter, Stamp, Target, UpstreamDialect,
+};
 
 pub mod client_reply;
+mod client_request;
+pub mod client_stream;
 pub mod outline;
 pub mod prefix;
 pub mod refusal;
 pub mod rewrite;
+mod upstream_error;
+mod upstream_messages;
 pub mod upstream_reply;
+mod upstream_request;
 
 /// Turns manual thinking into interleaved thinking on older models.
 pub const BETA_INTERLEAVED: &str = "interleaved-thinking-2025-05-14";
 /// Lets a request say what becomes of thinking that is bound to another conversation.
 pub const BETA_BINDING_CONTROLS: &str = "thinking-binding-controls-2026-08-01";
+/// The version of the interface that knows temperature and its kin. Later ones refuse them.
+pub const VERSION_WITH_SAMPLING: &str = "2023-06-01";
+
+const NAME: &str = "anthropic";
+
+/// The steps of effort there are.
+const EFFORTS: [Effort; 5] = [
+    Effort::Low,
+    Effort::Medium,
+    Effort::High,
+    Effort::XHigh,
+    Effort::Max,
+];
+
+/// The longest event of a reply.
+const LONGEST_EVENT: usize = 16 << 20;
+/// The longest reply that comes whole.
+const LONGEST_REPLY: usize = 64 << 20;
+
+/// The dialect, by way of canonical values.
+#[derive(Clone, Copy, Debug)]
+pub struct Anthropic;
+
+impl ClientDialect for Anthropic {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn read_request(&self, asked: &Asked<'_>) -> Result<Lossy<Request>, Fault> {
+        client_request::read(asked)
+    }
+
+    fn reply_writer(&self, request: &Request, stamp: &Stamp) -> Box<dyn ReplyWriter> {
+        Box::new(client_stream::StreamWriter::new(&request.model, stamp))
+    }
+
+    fn write_fault(&self, fault: &Fault) -> (u16, Vec<u8>) {
+        client_reply::error(fault, "")
+    }
+}
+
+impl UpstreamDialect for Anthropic {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn write_request(&self, request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
+        upstream_request::write(request, target)
+    }
+
+    fn reply_reader(&self, _: &Target<'_>, streamed: bool) -> Box<dyn ReplyReader> {
+        Box::new(match streamed {
+            true => upstream_reply::ReplyReader::events(LONGEST_EVENT).complete(),
+            false => upstream_reply::ReplyReader::whole(LONGEST_REPLY).complete(),
+        })
+    }
+
+    fn read_fault(&self, status: u16, body: &[u8]) -> Fault {
+        upstream_error::read_fault(status, body)
+    }
+}
+
+/// Reports a loss, unless it was.
+fn lose(losses: &mut Vec<Loss>, loss: Loss) {
+    if !losses.contains(&loss) {
+        losses.push(loss);
+    }
+}

@@ -7,6 +7,7 @@ use throughline_canonical::{
 };
 
 use super::refusal;
+use super::upstream_error::read_error;
 use crate::framing::sse::{Frame, Framer};
 use crate::json::{
     Cursor, JsonError, Kind, Span, decode, each_member, inside, number, slice, text,
@@ -19,14 +20,25 @@ const DEPTH: usize = 256;
 #[derive(Debug)]
 pub struct ReplyReader {
     framing: Framing,
-    reason: Option<EndReason>,
-    ended: bool,
+    progress: Progress,
 }
 
 #[derive(Debug)]
 enum Framing {
     Events(Framer),
     Whole { bytes: Vec<u8>, limit: usize },
+}
+
+/// How far a reply was read.
+#[derive(Debug, Default)]
+struct Progress {
+    reason: Option<EndReason>,
+    ended: bool,
+    /// What cannot be read is a fault.
+    complete: bool,
+    /// The input that came with the start of a call, and the call's place: it counts if no deltas
+    /// follow.
+    input: Option<(u32, String)>,
 }
 
 impl ReplyReader {
@@ -46,9 +58,16 @@ impl ReplyReader {
     fn new(framing: Framing) -> Self {
         Self {
             framing,
-            reason: None,
-            ended: false,
+            progress: Progress::default(),
         }
+    }
+
+    /// For those who get nothing of the reply but its events: what is too long or broken is a
+    /// fault, and not skipped.
+    #[must_use]
+    pub fn complete(mut self) -> Self {
+        self.progress.complete = true;
+        self
     }
 
     /// Whether a stream stands between two events.
@@ -69,40 +88,49 @@ impl ReplyReader {
 
     /// Whether the last event has been read.
     pub fn ended(&self) -> bool {
-        self.ended
+        self.progress.ended
     }
 
     /// Takes the next bytes.
     pub fn push(&mut self, bytes: &[u8], mut out: impl FnMut(Event<'_>)) {
-        let (reason, ended) = (&mut self.reason, &mut self.ended);
-        match &mut self.framing {
-            Framing::Events(framer) => framer.push(bytes, |frame, _| {
-                read_frame(frame, reason, ended, &mut out);
-            }),
+        let progress = &mut self.progress;
+        let too_long = match &mut self.framing {
+            Framing::Events(framer) => {
+                framer.push(bytes, |frame, _| {
+                    read_frame(frame, progress, &mut out);
+                });
+                framer.skips()
+            }
             Framing::Whole { bytes: all, limit } => {
                 let room = limit.saturating_sub(all.len());
                 all.extend_from_slice(&bytes[..bytes.len().min(room)]);
+                bytes.len() > room
             }
+        };
+        if too_long {
+            progress.skipped("the provider's reply is longer than can be read", &mut out);
         }
     }
 
     /// The bytes have ended. Every reply gets its one end here, if it has not had it.
     pub fn finish(&mut self, mut out: impl FnMut(Event<'_>)) {
-        let (reason, ended) = (&mut self.reason, &mut self.ended);
+        let progress = &mut self.progress;
         match &mut self.framing {
             Framing::Events(framer) => framer.finish(|frame, _| {
-                read_frame(frame, reason, ended, &mut out);
+                read_frame(frame, progress, &mut out);
             }),
             Framing::Whole { bytes, .. } => {
                 let bytes = std::mem::take(bytes);
                 // A reply that is not JSON tells nothing; it ends as cut below.
-                if let Ok(true) = read_whole(&bytes, &mut out) {
-                    *ended = true;
+                if !progress.ended
+                    && let Ok(true) = read_whole(&bytes, &mut out)
+                {
+                    progress.ended = true;
                 }
             }
         }
-        if !self.ended {
-            self.ended = true;
+        if !progress.ended {
+            progress.ended = true;
             out(Event::Ended {
                 reason: EndReason::Cut,
             });
@@ -110,21 +138,54 @@ impl ReplyReader {
     }
 }
 
-fn read_frame(
-    frame: Frame<'_>,
-    reason: &mut Option<EndReason>,
-    ended: &mut bool,
-    out: &mut impl FnMut(Event<'_>),
-) {
-    if *ended {
+impl crate::dialects::ReplyReader for ReplyReader {
+    fn push(&mut self, bytes: &[u8], out: &mut dyn FnMut(Event<'_>)) {
+        Self::push(self, bytes, out);
+    }
+
+    fn finish(&mut self, out: &mut dyn FnMut(Event<'_>)) {
+        Self::finish(self, out);
+    }
+}
+
+impl Progress {
+    /// Something could not be read.
+    fn skipped(&mut self, what: &str, out: &mut impl FnMut(Event<'_>)) {
+        if self.complete && !self.ended {
+            self.ended = true;
+            out(Event::Fault(Fault::new(FaultKind::Unreachable, what)));
+            out(Event::Ended {
+                reason: EndReason::Failed,
+            });
+        }
+    }
+}
+
+fn read_frame(frame: Frame<'_>, progress: &mut Progress, out: &mut impl FnMut(Event<'_>)) {
+    if progress.ended {
         return;
     }
     if let Some((index, delta)) = read_usual_delta(frame.data) {
-        out(Event::BlockDelta { index, delta });
+        tell_delta(index, delta, progress, out);
         return;
     }
-    // Broken data in one event harms that event only.
-    let _ = read_event(frame, reason, ended, out);
+    // Broken data in one event harms that event only, unless its loss would go unseen.
+    let read = read_event(frame, progress, out);
+    if read.is_err() && frame.data.starts_with(b"{") {
+        progress.skipped("the provider sent an event that is not JSON", out);
+    }
+}
+
+fn tell_delta(
+    index: u32,
+    delta: Delta<'_>,
+    progress: &mut Progress,
+    out: &mut impl FnMut(Event<'_>),
+) {
+    if progress.input.is_some() && matches!(delta, Delta::ToolArguments(_)) {
+        progress.input = None;
+    }
+    out(Event::BlockDelta { index, delta });
 }
 
 /// Nearly every event of a long reply is a delta spelled just so; reading it by its spelling costs
@@ -167,8 +228,7 @@ fn read_usual_delta(data: &[u8]) -> Option<(u32, Delta<'_>)> {
 
 fn read_event(
     frame: Frame<'_>,
-    reason: &mut Option<EndReason>,
-    ended: &mut bool,
+    progress: &mut Progress,
     out: &mut impl FnMut(Event<'_>),
 ) -> Result<(), JsonError> {
     let data = frame.data;
@@ -189,23 +249,34 @@ fn read_event(
     match (kind, body) {
         (b"content_block_delta", Some(delta)) => {
             if let Some(delta) = read_delta(data, &delta)? {
-                out(Event::BlockDelta { index, delta });
+                tell_delta(index, delta, progress, out);
             }
         }
         (b"content_block_start", Some(block)) => {
-            let (block, _) = read_block(data, &block)?;
+            let (block, input) = read_block(data, &block)?;
+            let text = |span| String::from_utf8_lossy(slice(data, &span)).into_owned();
+            progress.input = input.map(|span| (index, text(span)));
             out(Event::BlockStarted { index, block });
         }
-        (b"content_block_stop", _) => out(Event::BlockEnded { index }),
+        (b"content_block_stop", _) => {
+            if let Some((_, input)) = progress.input.take_if(|(call, _)| *call == index) {
+                let delta = Delta::ToolArguments(input.into());
+                out(Event::BlockDelta { index, delta });
+            }
+            out(Event::BlockEnded { index });
+        }
         (b"message_start", Some(message)) => {
             let head = read_message(data, &message)?;
             head.started(data, out)?;
+            if let Some(content) = &head.content {
+                read_content(data, content, out)?;
+            }
         }
         (b"message_delta", delta) => {
             if let Some(delta) = delta {
                 each_member(data, delta.start, |key, value, span| {
                     if key == b"stop_reason" && value == Kind::String {
-                        *reason = Some(end_reason(&text(data, &span)));
+                        progress.reason = Some(end_reason(&text(data, &span)));
                     }
                 })?;
             }
@@ -215,13 +286,13 @@ fn read_event(
             }
         }
         (b"message_stop", _) => {
-            *ended = true;
+            progress.ended = true;
             out(Event::Ended {
-                reason: reason.take().unwrap_or(EndReason::Stop),
+                reason: progress.reason.take().unwrap_or(EndReason::Stop),
             });
         }
         (b"error", error) => {
-            *ended = true;
+            progress.ended = true;
             out(Event::Fault(match error {
                 Some(error) => read_error(data, &error)?,
                 None => Fault::new(FaultKind::Internal, String::from_utf8_lossy(data)),
@@ -249,6 +320,22 @@ fn read_whole(json: &[u8], out: &mut impl FnMut(Event<'_>)) -> Result<bool, Json
         return Ok(false);
     };
     head.started(json, out)?;
+    read_content(json, content, out)?;
+    out(Event::Ended {
+        reason: match &head.stop_reason {
+            Some(span) => end_reason(&text(json, span)),
+            None => EndReason::Stop,
+        },
+    });
+    Ok(true)
+}
+
+/// Reads blocks that came whole.
+fn read_content(
+    json: &[u8],
+    content: &Span,
+    out: &mut impl FnMut(Event<'_>),
+) -> Result<(), JsonError> {
     let mut cursor = Cursor::at(json, content.start, DEPTH);
     cursor.enter_array()?;
     let (mut first, mut index) = (true, 0);
@@ -265,13 +352,7 @@ fn read_whole(json: &[u8], out: &mut impl FnMut(Event<'_>)) -> Result<bool, Json
         cursor.skip()?;
         index += 1;
     }
-    out(Event::Ended {
-        reason: match &head.stop_reason {
-            Some(span) => end_reason(&text(json, span)),
-            None => EndReason::Stop,
-        },
-    });
-    Ok(true)
+    Ok(())
 }
 
 /// The parts of a message object.
@@ -403,29 +484,6 @@ fn read_usage(json: &[u8], usage: &Span) -> Result<Usage, JsonError> {
         })?;
     }
     Ok(counts)
-}
-
-fn read_error(json: &[u8], error: &Span) -> Result<Fault, JsonError> {
-    let (mut kind, mut message) = (FaultKind::Internal, String::new());
-    each_member(json, error.start, |key, value, span| match (key, value) {
-        (b"type", Kind::String) => {
-            kind = match inside(json, &span) {
-                b"invalid_request_error" => FaultKind::Invalid,
-                b"authentication_error" => FaultKind::Unauthenticated,
-                b"permission_error" => FaultKind::Forbidden,
-                b"not_found_error" => FaultKind::NotFound,
-                b"conflict_error" => FaultKind::Conflict,
-                b"request_too_large" => FaultKind::TooLarge,
-                b"rate_limit_error" => FaultKind::RateLimited,
-                b"overloaded_error" => FaultKind::Overloaded,
-                b"timeout_error" => FaultKind::TimedOut,
-                _ => FaultKind::Internal,
-            };
-        }
-        (b"message", Kind::String) => message = text(json, &span).into_owned(),
-        _ => {}
-    })?;
-    Ok(Fault::new(kind, message))
 }
 
 fn transformed(

@@ -1,0 +1,473 @@
+//! A client's request, as canonical values. Editing one in place is `rewrite`'s.
+
+use serde_json::{Map, Value};
+use throughline_canonical::{
+    Amount, Block, Effort, Fault, Loss, Lossy, MediaKind, Message, Output, Request, Role, Sampling,
+    Show, Source, Tool, ToolChoice,
+};
+
+use super::{EFFORTS, NAME, lose};
+use crate::dialects::Asked;
+use crate::json::{Node, read_object};
+
+/// The members of a body that have a word of ours. All others are kept as they are.
+pub(super) const KNOWN: &[&str] = &[
+    "model",
+    "max_tokens",
+    "messages",
+    "system",
+    "stream",
+    "stop_sequences",
+    "tools",
+    "tool_choice",
+    "thinking",
+    "output_config",
+    "output_format",
+    "metadata",
+    "temperature",
+    "top_p",
+    "top_k",
+];
+
+/// Reads a request.
+pub(super) fn read(asked: &Asked<'_>) -> Result<Lossy<Request>, Fault> {
+    let body = read_object(asked.body)?;
+    let root = Node::root(&body);
+    let mut reading = Reading::default();
+    let mut request = Request {
+        model: root.need("model")?.text()?.to_owned(),
+        max_tokens: root
+            .get("max_tokens")
+            .map(|node| node.count())
+            .transpose()?,
+        stream: flag(root.get("stream"))?.unwrap_or_default(),
+        sampling: sampling(&root)?,
+        stop: stop(&root)?,
+        ..Request::default()
+    };
+    // A count of tokens writes none, so it needs no limit.
+    if request.max_tokens.is_none() && !asked.path.ends_with("/count_tokens") {
+        root.need("max_tokens")?;
+    }
+    if let Some(system) = root.get("system") {
+        request.system = reading.system(&system)?;
+    }
+    let messages = root.need("messages")?;
+    for message in messages.elements()? {
+        request.messages.push(reading.message(&message)?);
+    }
+    if request.messages.is_empty() {
+        return Err(messages.refuse("at least one message is required"));
+    }
+    if let Some(tools) = root.get("tools") {
+        for tool in tools.elements()? {
+            request.tools.push(reading.tool(&tool)?);
+        }
+    }
+    if let Some(choice) = root.get("tool_choice") {
+        let (choice, parallel) = reading.tool_choice(&choice)?;
+        request.tool_choice = Some(choice);
+        request.parallel_calls = parallel;
+    }
+    reading.metadata(&root, &mut request)?;
+    reading.output(&root, &mut request)?;
+    reading.thinking(&root, &mut request)?;
+    for (key, value) in root.others(KNOWN) {
+        if !value.is_null() {
+            reading.extra.insert(key, value);
+        }
+    }
+    if !reading.extra.is_empty() {
+        request.extra.insert(NAME.to_owned(), reading.extra);
+    }
+    Ok(Lossy {
+        value: request,
+        losses: reading.losses,
+    })
+}
+
+/// What comes up on the way besides the request itself.
+#[derive(Default)]
+struct Reading {
+    losses: Vec<Loss>,
+    extra: Map<String, Value>,
+    /// The effort the last message that names one asks for; it holds from there on.
+    effort: Option<Effort>,
+}
+
+impl Reading {
+    fn system(&mut self, node: &Node<'_>) -> Result<Vec<String>, Fault> {
+        let mut texts = Vec::new();
+        for block in self.content(node)? {
+            match block {
+                Block::Text { text, .. } if text.is_empty() => {}
+                Block::Text { text, .. } => texts.push(text),
+                _ => return Err(node.refuse("only text blocks can stand here")),
+            }
+        }
+        Ok(texts)
+    }
+
+    fn message(&mut self, node: &Node<'_>) -> Result<Message, Fault> {
+        node.object()?;
+        let role = node.need("role")?;
+        let message = Message {
+            role: match role.text()? {
+                "user" => Role::User,
+                "assistant" => Role::Assistant,
+                "system" => Role::System,
+                other => return Err(none_of(&role, other, &["user", "assistant", "system"])),
+            },
+            content: self.content(&node.need("content")?)?,
+        };
+        if let Some(config) = node.get("output_config") {
+            config.object()?;
+            if let Some(effort) = config.get("effort") {
+                self.effort = Some(read_effort(&effort)?);
+            }
+            self.left_over(&config, &["effort"]);
+        }
+        self.left_over(node, &["role", "content", "output_config"]);
+        Ok(message)
+    }
+
+    /// A string, or a list of blocks.
+    fn content(&mut self, node: &Node<'_>) -> Result<Vec<Block>, Fault> {
+        match node.value() {
+            Value::String(text) => Ok(vec![Block::text(text)]),
+            Value::Array(_) => node.elements()?.map(|block| self.block(&block)).collect(),
+            _ => Err(node.wrong("a string or a list of blocks")),
+        }
+    }
+
+    fn block(&mut self, node: &Node<'_>) -> Result<Block, Fault> {
+        node.object()?;
+        let text = |key| Ok::<_, Fault>(node.need(key)?.text()?.to_owned());
+        let (block, known): (_, &[&str]) = match node.need("type")?.text()? {
+            "text" => (Block::text(text("text")?), &["text"]),
+            "thinking" => {
+                let signature = optional_text(node, "signature")?;
+                let block = Block::Thinking {
+                    text: text("thinking")?,
+                    // Some servers sign with nothing, and clients send that back.
+                    signature: signature.filter(|signature| !signature.is_empty()),
+                };
+                (block, &["thinking", "signature"])
+            }
+            "redacted_thinking" => {
+                let data = text("data")?;
+                (Block::Redacted { data }, &["data"])
+            }
+            "tool_use" => {
+                let input = node.need("input")?;
+                input.object()?;
+                let block = Block::ToolCall {
+                    id: text("id")?,
+                    name: text("name")?,
+                    arguments: input.value().to_string(),
+                    signature: None,
+                };
+                (block, &["id", "name", "input"])
+            }
+            "tool_result" => {
+                let content = match node.get("content") {
+                    Some(content) => self.content(&content)?,
+                    None => Vec::new(),
+                };
+                let block = Block::ToolResult {
+                    id: text("tool_use_id")?,
+                    name: None,
+                    content,
+                    is_error: flag(node.get("is_error"))?.unwrap_or_default(),
+                };
+                (block, &["tool_use_id", "content", "is_error"])
+            }
+            kind @ ("image" | "document") => match source(&node.need("source")?)? {
+                Some(source) => {
+                    let document = kind == "document";
+                    let block = Block::Media {
+                        kind: match document {
+                            true => MediaKind::Document,
+                            false => MediaKind::Image,
+                        },
+                        source,
+                        name: match document {
+                            true => optional_text(node, "title")?,
+                            false => None,
+                        },
+                    };
+                    (
+                        block,
+                        if document {
+                            &["source", "title"]
+                        } else {
+                            &["source"]
+                        },
+                    )
+                }
+                None => return Ok(opaque(node)),
+            },
+            _ => return Ok(opaque(node)),
+        };
+        self.left_over(node, known);
+        Ok(block)
+    }
+
+    fn tool(&mut self, node: &Node<'_>) -> Result<Tool, Fault> {
+        node.object()?;
+        let kind = optional_text(node, "type")?;
+        if kind.is_some_and(|kind| kind != "custom") {
+            return Ok(Tool::Opaque {
+                dialect: NAME.to_owned(),
+                value: node.value().clone(),
+            });
+        }
+        let schema = node.need("input_schema")?;
+        schema.object()?;
+        let tool = Tool::Function {
+            name: node.need("name")?.text()?.to_owned(),
+            description: optional_text(node, "description")?,
+            parameters: schema.value().clone(),
+            strict: flag(node.get("strict"))?,
+        };
+        self.left_over(node, &["name", "description", "input_schema", "strict"]);
+        Ok(tool)
+    }
+
+    fn tool_choice(&mut self, node: &Node<'_>) -> Result<(ToolChoice, Option<bool>), Fault> {
+        node.object()?;
+        let kind = node.need("type")?;
+        let choice = match kind.text()? {
+            "auto" => ToolChoice::Auto,
+            "any" => ToolChoice::Required,
+            "none" => ToolChoice::None,
+            "tool" => ToolChoice::Named {
+                name: node.need("name")?.text()?.to_owned(),
+            },
+            other => return Err(none_of(&kind, other, &["auto", "any", "tool", "none"])),
+        };
+        let single = flag(node.get("disable_parallel_tool_use"))?;
+        self.left_over(node, &["name", "disable_parallel_tool_use"]);
+        Ok((choice, single.map(|single| !single)))
+    }
+
+    fn metadata(&mut self, root: &Node<'_>, request: &mut Request) -> Result<(), Fault> {
+        let Some(metadata) = root.get("metadata") else {
+            return Ok(());
+        };
+        metadata.object()?;
+        request.user = optional_text(&metadata, "user_id")?;
+        self.keep("metadata", metadata.others(&["user_id"]));
+        Ok(())
+    }
+
+    fn output(&mut self, root: &Node<'_>, request: &mut Request) -> Result<(), Fault> {
+        // The beta had it at the top.
+        if let Some(format) = root.get("output_format") {
+            request.output = self.format(&format)?;
+        }
+        if let Some(config) = root.get("output_config") {
+            config.object()?;
+            if let Some(format) = config.get("format") {
+                request.output = self.format(&format)?;
+            }
+            if let Some(effort) = config.get("effort") {
+                let effort = read_effort(&effort)?;
+                self.effort = self.effort.or(Some(effort));
+            }
+            self.keep("output_config", config.others(&["effort", "format"]));
+        }
+        Ok(())
+    }
+
+    fn format(&mut self, node: &Node<'_>) -> Result<Output, Fault> {
+        node.object()?;
+        let kind = node.need("type")?;
+        match kind.text()? {
+            "json_schema" => {
+                let schema = node.need("schema")?;
+                schema.object()?;
+                self.left_over(node, &["schema"]);
+                Ok(Output::Schema {
+                    name: None,
+                    schema: schema.value().clone(),
+                    strict: None,
+                })
+            }
+            other => Err(none_of(&kind, other, &["json_schema"])),
+        }
+    }
+
+    fn thinking(&mut self, root: &Node<'_>, request: &mut Request) -> Result<(), Fault> {
+        let effort = self.effort;
+        let Some(thinking) = root.get("thinking") else {
+            request.thinking.amount = effort.map(|effort| Amount::Effort { effort });
+            return Ok(());
+        };
+        thinking.object()?;
+        let mut rest = thinking.others(&["type", "budget_tokens", "display"]);
+        // Only a binding stands without a mode.
+        let mode = match thinking.get("block_binding") {
+            Some(_) => thinking.get("type"),
+            None => Some(thinking.need("type")?),
+        };
+        request.thinking.amount = match &mode {
+            None => effort.map(|effort| Amount::Effort { effort }),
+            Some(mode) => Some(match mode.text()? {
+                "adaptive" => Amount::Adaptive { effort },
+                "enabled" => Amount::Budget {
+                    tokens: thinking.need("budget_tokens")?.count()?,
+                },
+                "disabled" => Amount::Off,
+                // Nothing before the answer, and a few notes between calls: as good as off, where
+                // there is no such mode.
+                "between_tools" => {
+                    rest.insert("type".to_owned(), mode.value().clone());
+                    Amount::Off
+                }
+                other => {
+                    let modes = ["adaptive", "enabled", "disabled", "between_tools"];
+                    return Err(none_of(mode, other, &modes));
+                }
+            }),
+        };
+        if let Some(display) = thinking.get("display") {
+            request.thinking.show = Some(match display.text()? {
+                "summarized" => Show::Summary,
+                "omitted" => Show::Hidden,
+                "updates" => {
+                    rest.insert("display".to_owned(), display.value().clone());
+                    Show::Summary
+                }
+                other => {
+                    let displays = ["summarized", "omitted", "updates"];
+                    return Err(none_of(&display, other, &displays));
+                }
+            });
+        }
+        self.keep("thinking", rest);
+        // Effort is about the answer too; here the setting has no room for it.
+        if let (Some(Amount::Budget { .. } | Amount::Off), Some(effort)) =
+            (request.thinking.amount, effort)
+        {
+            let config = self
+                .extra
+                .entry("output_config")
+                .or_insert_with(|| Map::new().into());
+            if let Value::Object(config) = config {
+                config.insert("effort".to_owned(), effort.word().into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps members of a member that have no word of ours.
+    fn keep(&mut self, key: &str, mut members: Map<String, Value>) {
+        members.retain(|_, value| !value.is_null());
+        if !members.is_empty() {
+            self.extra.insert(key.to_owned(), members.into());
+        }
+    }
+
+    /// Reports members of a part that has a word of ours, but none for them.
+    fn left_over(&mut self, node: &Node<'_>, known: &[&str]) {
+        let Value::Object(members) = node.value() else {
+            return;
+        };
+        for (key, value) in members {
+            let nothing = match value {
+                Value::Null => true,
+                Value::Array(list) => list.is_empty(),
+                // Every call is direct unless it says otherwise.
+                Value::Object(members) => {
+                    key == "caller" && members.get("type") == Some(&"direct".into())
+                }
+                _ => false,
+            };
+            if nothing || key == "type" || known.contains(&key.as_str()) {
+                continue;
+            }
+            let part = match key.as_str() {
+                "cache_control" => "cache_control",
+                "citations" => "citations",
+                "caller" => "caller",
+                "context" => "context",
+                _ => "member",
+            };
+            let reason = "no_word";
+            lose(&mut self.losses, Loss::PartOmitted { part, reason });
+        }
+    }
+}
+
+fn opaque(node: &Node<'_>) -> Block {
+    Block::Opaque {
+        dialect: NAME.to_owned(),
+        value: node.value().clone(),
+    }
+}
+
+/// Where an image or a document is; nothing for kinds of source that have no word of ours.
+fn source(node: &Node<'_>) -> Result<Option<Source>, Fault> {
+    node.object()?;
+    let text = |key| Ok::<_, Fault>(node.need(key)?.text()?.to_owned());
+    Ok(Some(match node.need("type")?.text()? {
+        "base64" => Source::Base64 {
+            media_type: text("media_type")?,
+            data: text("data")?,
+        },
+        "text" => Source::Text {
+            text: text("data")?,
+        },
+        "url" => Source::Url {
+            url: text("url")?,
+            media_type: None,
+        },
+        "file" => Source::File {
+            dialect: NAME.to_owned(),
+            id: text("file_id")?,
+        },
+        _ => return Ok(None),
+    }))
+}
+
+fn sampling(root: &Node<'_>) -> Result<Sampling, Fault> {
+    let number = |key| root.get(key).map(|node| node.number()).transpose();
+    Ok(Sampling {
+        temperature: number("temperature")?,
+        top_p: number("top_p")?,
+        top_k: root.get("top_k").map(|node| node.count()).transpose()?,
+        ..Sampling::default()
+    })
+}
+
+fn stop(root: &Node<'_>) -> Result<Vec<String>, Fault> {
+    match root.get("stop_sequences") {
+        Some(list) => list
+            .elements()?
+            .map(|text| Ok(text.text()?.to_owned()))
+            .collect(),
+        None => Ok(Vec::new()),
+    }
+}
+
+fn read_effort(node: &Node<'_>) -> Result<Effort, Fault> {
+    let word = node.text()?;
+    let known = EFFORTS.into_iter().find(|effort| effort.word() == word);
+    known.ok_or_else(|| none_of(node, word, &EFFORTS.map(Effort::word)))
+}
+
+fn optional_text(node: &Node<'_>, key: &str) -> Result<Option<String>, Fault> {
+    match node.get(key) {
+        Some(text) => Ok(Some(text.text()?.to_owned())),
+        None => Ok(None),
+    }
+}
+
+fn flag(node: Option<Node<'_>>) -> Result<Option<bool>, Fault> {
+    node.map(|node| node.flag()).transpose()
+}
+
+fn none_of(node: &Node<'_>, word: &str, words: &[&str]) -> Fault {
+    node.refuse(&format!("`{word}` is none of {}", words.join(", ")))
+}

@@ -1,0 +1,472 @@
+//! A reply for a client, event by event or whole.
+//!
+//! Its clients keep one block open at a time and count them without gaps, so blocks are numbered
+//! anew, and a block that begins while another is open waits for that one's end.
+
+use std::collections::VecDeque;
+
+use throughline_canonical::{
+    Block, BlockStart, Delta, EndReason, Event, Fault, FaultKind, Reply, Usage,
+};
+
+use super::client_reply::{PING, error_event};
+use super::upstream_messages::write_arguments;
+use crate::dialects::{ReplyWriter, Stamp};
+use crate::json::{ObjectWriter, escape_bytes, quote_bytes};
+
+/// Writes one reply.
+#[derive(Debug)]
+pub struct StreamWriter {
+    id: String,
+    model: String,
+    usage: Usage,
+    state: State,
+    /// The number of the next block.
+    next: u32,
+    /// The block that is being written, and those that wait for it.
+    open: VecDeque<Open>,
+    called: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// The message has not been opened. That waits for the first block, since many providers tell
+    /// the input tokens between the two.
+    Fresh,
+    Begun,
+    Ended,
+}
+
+/// A block that has begun and not been closed.
+#[derive(Debug)]
+struct Open {
+    /// Its number in the events that come in.
+    number: u32,
+    kind: Kind,
+    /// What opens it, without its number.
+    start: Vec<u8>,
+    /// What stands before the text of each delta; empty until the block is opened.
+    head: Vec<u8>,
+    /// What came while it waited.
+    waiting: String,
+    signature: String,
+    /// Its end came while it waited.
+    ended: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Text,
+    Thinking,
+    Redacted,
+    ToolCall,
+    /// Of a kind this dialect has no form for.
+    Unknown,
+}
+
+impl StreamWriter {
+    /// Writes the reply to a request that named this model.
+    pub fn new(model: &str, stamp: &Stamp) -> Self {
+        Self {
+            id: format!("msg_{}", stamp.id),
+            model: model.to_owned(),
+            usage: Usage::default(),
+            state: State::Fresh,
+            next: 0,
+            open: VecDeque::new(),
+            called: false,
+        }
+    }
+
+    fn begin(&mut self, out: &mut Vec<u8>) {
+        if self.state != State::Fresh {
+            return;
+        }
+        self.state = State::Begun;
+        open_event("message_start", out);
+        out.extend_from_slice(br#","message":"#);
+        let mut message = self.message(out);
+        message.raw("content", b"[]");
+        write_stop("null", &mut message);
+        write_usage(&self.usage, &mut message);
+        message.end();
+        out.extend_from_slice(b"}\n\n");
+    }
+
+    /// The members every message begins with.
+    fn message<'a>(&self, out: &'a mut Vec<u8>) -> ObjectWriter<'a> {
+        let mut message = ObjectWriter::new(out);
+        message
+            .text("id", &self.id)
+            .text("type", "message")
+            .text("role", "assistant")
+            .text("model", &self.model);
+        message
+    }
+
+    fn start_block(&mut self, number: u32, block: &BlockStart<'_>, out: &mut Vec<u8>) {
+        self.begin(out);
+        let mut start = Vec::new();
+        let (mut waiting, mut held) = (String::new(), String::new());
+        let kind = match block {
+            BlockStart::Text { text } => {
+                waiting.push_str(text);
+                ObjectWriter::new(&mut start)
+                    .text("type", "text")
+                    .text("text", "")
+                    .end();
+                Kind::Text
+            }
+            BlockStart::Thinking { text, signature } => {
+                waiting.push_str(text);
+                held.push_str(signature);
+                ObjectWriter::new(&mut start)
+                    .text("type", "thinking")
+                    .text("thinking", "")
+                    .text("signature", "")
+                    .end();
+                Kind::Thinking
+            }
+            BlockStart::Redacted { data } => {
+                write_redacted(&mut start, data);
+                Kind::Redacted
+            }
+            BlockStart::ToolCall { id, name } => {
+                self.called = true;
+                ObjectWriter::new(&mut start)
+                    .text("type", "tool_use")
+                    .text("id", id)
+                    .text("name", name)
+                    .raw("input", b"{}")
+                    .end();
+                Kind::ToolCall
+            }
+            BlockStart::Opaque { .. } => Kind::Unknown,
+        };
+        self.open.push_back(Open {
+            number,
+            kind,
+            start,
+            head: Vec::new(),
+            waiting,
+            signature: held,
+            ended: false,
+        });
+        self.proceed(out);
+    }
+
+    fn grow_block(&mut self, number: u32, delta: &Delta<'_>, out: &mut Vec<u8>) {
+        // Nearly always the block that is being written, which stands first.
+        let found = self
+            .open
+            .iter()
+            .position(|open| open.number == number && !open.ended);
+        let Some((place, open)) = found.and_then(|place| Some((place, self.open.get_mut(place)?)))
+        else {
+            return;
+        };
+        let more = match (open.kind, delta) {
+            (Kind::Text, Delta::Text(more))
+            // A provider may send plain text inside reasoning; it is reasoning.
+            | (Kind::Thinking, Delta::Thinking(more) | Delta::Text(more))
+            | (Kind::ToolCall, Delta::ToolArguments(more)) => more,
+            (Kind::Thinking, Delta::Signature(signature)) => {
+                // Clients keep the last one they are told, so it is told once, at the end.
+                open.signature.clear();
+                open.signature.push_str(signature);
+                return;
+            }
+            // A signature elsewhere has no place here: the gateway keeps it by the call's id.
+            _ => return,
+        };
+        if place > 0 {
+            open.waiting.push_str(more);
+            return;
+        }
+        if open.head.is_empty() {
+            // A text block that stayed empty so far.
+            open.waiting.push_str(more);
+            self.proceed(out);
+            return;
+        }
+        write_delta(&open.head, more, out);
+    }
+
+    fn end_block(&mut self, number: u32, out: &mut Vec<u8>) {
+        if let Some(open) = self
+            .open
+            .iter_mut()
+            .find(|open| open.number == number && !open.ended)
+        {
+            open.ended = true;
+            self.proceed(out);
+        }
+    }
+
+    /// Writes what can be written: the first block as far as it came, and while that is complete,
+    /// the ones behind it.
+    fn proceed(&mut self, out: &mut Vec<u8>) {
+        while let Some(open) = self.open.front_mut() {
+            // An empty text block is refused when clients send it back: it waits for its text.
+            let writes = match open.kind {
+                Kind::Text => !open.waiting.is_empty(),
+                Kind::Unknown => false,
+                _ => true,
+            };
+            if open.head.is_empty() && writes {
+                open.begin(self.next, out);
+                self.next = self.next.saturating_add(1);
+            }
+            if !open.head.is_empty() && !open.waiting.is_empty() {
+                write_delta(&open.head, &open.waiting, out);
+                open.waiting = String::new();
+            }
+            if !open.ended {
+                return;
+            }
+            if !open.head.is_empty() {
+                open.close(self.next.saturating_sub(1), out);
+            }
+            self.open.pop_front();
+        }
+    }
+
+    fn fail(&mut self, fault: &Fault, out: &mut Vec<u8>) {
+        self.state = State::Ended;
+        out.extend_from_slice(&error_event(fault, None));
+    }
+
+    fn end(&mut self, reason: &EndReason, out: &mut Vec<u8>) {
+        match reason {
+            EndReason::Failed => {
+                let fault = Fault::new(FaultKind::Internal, "the provider reported an error");
+                return self.fail(&fault, out);
+            }
+            // Several clients take a clean end for a whole answer.
+            EndReason::Cut => {
+                let fault = Fault::new(FaultKind::Unreachable, "the provider's reply was cut off");
+                return self.fail(&fault, out);
+            }
+            _ => {}
+        }
+        self.begin(out);
+        for open in &mut self.open {
+            open.ended = true;
+        }
+        self.proceed(out);
+        open_event("message_delta", out);
+        out.extend_from_slice(br#","delta":"#);
+        let mut delta = ObjectWriter::new(out);
+        write_stop(&quoted(stop_reason(reason, self.called)), &mut delta);
+        delta.end();
+        out.extend_from_slice(br#","usage":"#);
+        write_counts(&self.usage, out);
+        out.extend_from_slice(b"}\n\n");
+        open_event("message_stop", out);
+        out.extend_from_slice(b"}\n\n");
+        self.state = State::Ended;
+    }
+}
+
+impl ReplyWriter for StreamWriter {
+    fn push(&mut self, event: &Event<'_>, out: &mut Vec<u8>) {
+        if self.state == State::Ended {
+            return;
+        }
+        match event {
+            Event::BlockDelta { index, delta } => self.grow_block(*index, delta, out),
+            Event::BlockStarted { index, block } => self.start_block(*index, block, out),
+            Event::BlockEnded { index } => self.end_block(*index, out),
+            Event::Usage(usage) => self.usage.update(*usage),
+            Event::Fault(fault) => self.fail(fault, out),
+            Event::Ended { reason } => self.end(reason, out),
+            // What a provider did to the request stands in the gateway's report: its places are
+            // those of the request it received, not of the client's.
+            Event::MessageStarted { .. } | Event::Transformed { .. } => {}
+        }
+    }
+
+    fn keep_alive(&mut self, out: &mut Vec<u8>) {
+        if self.state != State::Ended {
+            out.extend_from_slice(PING);
+        }
+    }
+
+    fn whole(&self, reply: &Reply) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut message = self.message(&mut out);
+        let content = message.key("content");
+        content.push(b'[');
+        let (mut first, mut called) = (true, false);
+        for block in &reply.content {
+            let before = content.len();
+            if !first {
+                content.push(b',');
+            }
+            called |= matches!(block, Block::ToolCall { .. });
+            if write_block(content, block) {
+                first = false;
+            } else {
+                content.truncate(before);
+            }
+        }
+        content.push(b']');
+        let reason = reply.reason.as_ref().unwrap_or(&EndReason::Stop);
+        write_stop(&quoted(stop_reason(reason, called)), &mut message);
+        write_usage(&reply.usage, &mut message);
+        message.end();
+        out
+    }
+}
+
+impl Open {
+    fn begin(&mut self, index: u32, out: &mut Vec<u8>) {
+        let delta: &[u8] = match self.kind {
+            Kind::Text => br#"{"type":"text_delta","text":""#,
+            Kind::Thinking => br#"{"type":"thinking_delta","thinking":""#,
+            _ => br#"{"type":"input_json_delta","partial_json":""#,
+        };
+        open_event("content_block_delta", &mut self.head);
+        write_index(index, &mut self.head);
+        self.head.extend_from_slice(br#","delta":"#);
+        self.head.extend_from_slice(delta);
+        open_event("content_block_start", out);
+        write_index(index, out);
+        out.extend_from_slice(br#","content_block":"#);
+        out.extend_from_slice(&self.start);
+        out.extend_from_slice(b"}\n\n");
+    }
+
+    fn close(&self, index: u32, out: &mut Vec<u8>) {
+        if !self.signature.is_empty() {
+            open_event("content_block_delta", out);
+            write_index(index, out);
+            out.extend_from_slice(br#","delta":{"type":"signature_delta","signature":"#);
+            quote_bytes(&self.signature, out);
+            out.extend_from_slice(b"}}\n\n");
+        }
+        open_event("content_block_stop", out);
+        write_index(index, out);
+        out.extend_from_slice(b"}\n\n");
+    }
+}
+
+/// The lines of an event as far as its name goes: clients skip events that are not named twice.
+fn open_event(name: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"event: ");
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b"\ndata: {\"type\":\"");
+    out.extend_from_slice(name.as_bytes());
+    out.push(b'"');
+}
+
+fn write_index(index: u32, out: &mut Vec<u8>) {
+    out.extend_from_slice(br#","index":"#);
+    out.extend_from_slice(index.to_string().as_bytes());
+}
+
+fn write_delta(head: &[u8], text: &str, out: &mut Vec<u8>) {
+    if !text.is_empty() {
+        out.reserve(head.len() + text.len() + 8);
+        out.extend_from_slice(head);
+        escape_bytes(text, out);
+        out.extend_from_slice(b"\"}}\n\n");
+    }
+}
+
+/// Why the model stopped, as JSON already.
+fn write_stop(reason: &str, object: &mut ObjectWriter<'_>) {
+    object
+        .raw("stop_reason", reason.as_bytes())
+        .raw("stop_sequence", b"null")
+        .raw("stop_details", b"null");
+}
+
+fn write_usage(usage: &Usage, object: &mut ObjectWriter<'_>) {
+    write_counts(usage, object.key("usage"));
+}
+
+/// Both counts without which clients fail are always there; the others where they are known.
+fn write_counts(usage: &Usage, out: &mut Vec<u8>) {
+    let mut counts = ObjectWriter::new(out);
+    counts.count("input_tokens", usage.input.unwrap_or_default());
+    if let Some(tokens) = usage.cache_write {
+        counts.count("cache_creation_input_tokens", tokens);
+    }
+    if let Some(tokens) = usage.cache_read {
+        counts.count("cache_read_input_tokens", tokens);
+    }
+    counts.count("output_tokens", usage.output.unwrap_or_default());
+    if let Some(tokens) = usage.thinking {
+        let mut details = counts.object("output_tokens_details");
+        details.count("thinking_tokens", tokens).end();
+    }
+    counts.end();
+}
+
+fn write_redacted(out: &mut Vec<u8>, data: &str) {
+    ObjectWriter::new(out)
+        .text("type", "redacted_thinking")
+        .text("data", data)
+        .end();
+}
+
+/// Writes a block of a whole reply. Answers whether there was anything to write.
+fn write_block(out: &mut Vec<u8>, block: &Block) -> bool {
+    match block {
+        Block::Text { text, .. } | Block::Refusal { text } => {
+            if text.is_empty() {
+                return false;
+            }
+            ObjectWriter::new(out)
+                .text("type", "text")
+                .text("text", text)
+                .end();
+        }
+        Block::Thinking { text, signature } => ObjectWriter::new(out)
+            .text("type", "thinking")
+            .text("thinking", text)
+            .text("signature", signature.as_deref().unwrap_or_default())
+            .end(),
+        Block::Redacted { data } => write_redacted(out, data),
+        Block::ToolCall {
+            id,
+            name,
+            arguments,
+            ..
+        } => {
+            let mut call = ObjectWriter::new(out);
+            call.text("type", "tool_use")
+                .text("id", id)
+                .text("name", name);
+            write_arguments(call.key("input"), arguments);
+            call.end();
+        }
+        Block::Opaque { dialect, value } if dialect == super::NAME => {
+            out.extend_from_slice(value.to_string().as_bytes());
+        }
+        Block::Opaque { .. } | Block::Media { .. } | Block::ToolResult { .. } => return false,
+    }
+    true
+}
+
+/// Clients run tools because of this word, whatever a provider says of its reasons.
+fn stop_reason(reason: &EndReason, called: bool) -> &str {
+    match reason {
+        EndReason::Stop | EndReason::ToolCalls if called => "tool_use",
+        EndReason::Stop | EndReason::ToolCalls => "end_turn",
+        EndReason::Length => "max_tokens",
+        EndReason::StopSequence => "stop_sequence",
+        EndReason::Pause => "pause_turn",
+        EndReason::Refusal => "refusal",
+        EndReason::Other(word) => word,
+        // A reply with a fault is written as one; this is for none of them.
+        EndReason::Failed | EndReason::Cut => "end_turn",
+    }
+}
+
+fn quoted(text: &str) -> String {
+    let mut quoted = Vec::new();
+    quote_bytes(text, &mut quoted);
+    String::from_utf8(quoted).unwrap_or_default()
+}
