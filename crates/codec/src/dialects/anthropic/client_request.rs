@@ -1,5 +1,7 @@
 //! A client's request, as canonical values. Editing one in place is `rewrite`'s.
 
+use std::collections::HashMap;
+
 use serde_json::{Map, Value};
 use throughline_canonical::{
     Amount, Block, Effort, Fault, Loss, Lossy, MediaKind, Message, Output, Request, Role, Sampling,
@@ -8,7 +10,7 @@ use throughline_canonical::{
 
 use super::{EFFORTS, NAME, lose};
 use crate::dialects::Asked;
-use crate::json::{Node, read_object};
+use crate::json::{Cursor, JsonError, Kind, Node, Span, each_member, read_object, slice};
 
 /// The members of a body that have a word of ours. All others are kept as they are.
 pub(super) const KNOWN: &[&str] = &[
@@ -33,7 +35,10 @@ pub(super) const KNOWN: &[&str] = &[
 pub(super) fn read(asked: &Asked<'_>) -> Result<Lossy<Request>, Fault> {
     let body = read_object(asked.body)?;
     let root = Node::root(&body);
-    let mut reading = Reading::default();
+    let mut reading = Reading {
+        inputs: inputs(asked.body).unwrap_or_default(),
+        ..Reading::default()
+    };
     let mut request = Request {
         model: root.need("model")?.text()?.to_owned(),
         max_tokens: root
@@ -54,7 +59,8 @@ pub(super) fn read(asked: &Asked<'_>) -> Result<Lossy<Request>, Fault> {
     }
     let messages = root.need("messages")?;
     for message in messages.elements()? {
-        request.messages.push(reading.message(&message)?);
+        let read = reading.message(&message, request.messages.len(), asked.body)?;
+        request.messages.push(read);
     }
     if request.messages.is_empty() {
         return Err(messages.refuse("at least one message is required"));
@@ -93,6 +99,9 @@ struct Reading {
     extra: Map<String, Value>,
     /// The effort the last message that names one asks for; it holds from there on.
     effort: Option<Effort>,
+    /// Where the inputs of calls stand in the body, by message and block: a tree of values does not
+    /// keep the spelling of numbers.
+    inputs: HashMap<(usize, usize), Span>,
 }
 
 impl Reading {
@@ -108,10 +117,10 @@ impl Reading {
         Ok(texts)
     }
 
-    fn message(&mut self, node: &Node<'_>) -> Result<Message, Fault> {
+    fn message(&mut self, node: &Node<'_>, at: usize, body: &[u8]) -> Result<Message, Fault> {
         node.object()?;
         let role = node.need("role")?;
-        let message = Message {
+        let mut message = Message {
             role: match role.text()? {
                 "user" => Role::User,
                 "assistant" => Role::Assistant,
@@ -120,6 +129,13 @@ impl Reading {
             },
             content: self.content(&node.need("content")?)?,
         };
+        for (place, block) in message.content.iter_mut().enumerate() {
+            if let Block::ToolCall { arguments, .. } = block
+                && let Some(span) = self.inputs.get(&(at, place))
+            {
+                *arguments = String::from_utf8_lossy(slice(body, span)).into_owned();
+            }
+        }
         if let Some(config) = node.get("output_config") {
             config.object()?;
             if let Some(effort) = config.get("effort") {
@@ -397,6 +413,59 @@ impl Reading {
             let reason = "no_word";
             lose(&mut self.losses, Loss::PartOmitted { part, reason });
         }
+    }
+}
+
+fn inputs(body: &[u8]) -> Result<HashMap<(usize, usize), Span>, JsonError> {
+    let mut found = HashMap::new();
+    let mut messages = None;
+    each_member(body, 0, |key, kind, span| {
+        if key == b"messages" && kind == Kind::Array {
+            messages = Some(span);
+        }
+    })?;
+    for (at, message) in objects(body, messages)?.into_iter().enumerate() {
+        let mut content = None;
+        each_object_member(body, message, |key, kind, span| {
+            if key == b"content" && kind == Kind::Array {
+                content = Some(span);
+            }
+        })?;
+        for (place, block) in objects(body, content)?.into_iter().enumerate() {
+            each_object_member(body, block, |key, kind, span| {
+                if key == b"input" && kind == Kind::Object {
+                    found.insert((at, place), span);
+                }
+            })?;
+        }
+    }
+    Ok(found)
+}
+
+/// The elements of a list, as far as they are objects.
+fn objects(body: &[u8], list: Option<Span>) -> Result<Vec<Option<Span>>, JsonError> {
+    let mut found = Vec::new();
+    if let Some(list) = list {
+        let mut cursor = Cursor::at(body, list.start, usize::MAX);
+        cursor.enter_array()?;
+        let mut first = true;
+        while cursor.element(&mut first)? {
+            let object = cursor.peek()? == Kind::Object;
+            let span = cursor.skip()?;
+            found.push(object.then_some(span));
+        }
+    }
+    Ok(found)
+}
+
+fn each_object_member<'a>(
+    body: &'a [u8],
+    object: Option<Span>,
+    member: impl FnMut(&'a [u8], Kind, Span),
+) -> Result<(), JsonError> {
+    match object {
+        Some(span) => each_member(body, span.start, member),
+        None => Ok(()),
     }
 }
 

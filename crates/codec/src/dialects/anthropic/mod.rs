@@ -105,3 +105,6 @@ fn lose(losses: &mut Vec<Loss>, loss: Loss) {
         losses.push(loss);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -79,15 +79,7 @@ impl Writing {
                 self.tool_result(&mut turn.results, id, content, *is_error);
                 return;
             }
-            (Block::Text { text, signature }, _) => {
-                if signature.is_some() {
-                    self.omitted("text.signature", "no_place");
-                }
-                if self.says(text) {
-                    separate(rest);
-                    write_text(rest, text);
-                }
-            }
+            (Block::Text { text, signature }, _) => self.text(rest, text, signature.as_deref()),
             (Block::Refusal { text }, Role::Assistant) => {
                 if self.says(text) {
                     self.adapted("refusal", "told_as_text");
@@ -185,43 +177,65 @@ impl Writing {
         let id = self.call_id(id);
         let mut result = ObjectWriter::new(out);
         result.text("type", "tool_result").text("tool_use_id", &id);
-        match content {
-            [] => {}
-            [
-                Block::Text {
-                    text,
-                    signature: None,
-                },
-            ] => {
-                result.text("content", text);
-            }
-            blocks => {
-                let mut parts = Vec::new();
-                for block in blocks {
-                    match block {
-                        Block::Text { text, .. } => {
-                            if self.says(text) {
-                                separate(&mut parts);
-                                write_text(&mut parts, text);
-                            }
-                        }
-                        Block::Media { kind, source, name } => {
-                            self.media(&mut parts, *kind, source, name.as_deref());
-                        }
-                        Block::Opaque { dialect, value } => self.opaque(&mut parts, dialect, value),
-                        _ => self.omitted("tool_result.part", "no_place"),
-                    }
+        if let [
+            Block::Text {
+                text,
+                signature: None,
+            },
+        ] = content
+        {
+            // Here even an empty text may stand.
+            result.text("content", text);
+        } else {
+            let (mut parts, mut lone) = (Vec::new(), None);
+            for part in content {
+                let (first, before) = (parts.is_empty(), parts.len());
+                self.result_part(&mut parts, part);
+                if parts.len() > before {
+                    lone = match part {
+                        Block::Text { text, .. } if first => Some(text),
+                        _ => None,
+                    };
                 }
-                let out = result.key("content");
-                out.push(b'[');
-                out.append(&mut parts);
-                out.push(b']');
+            }
+            match lone {
+                Some(text) => {
+                    result.text("content", text);
+                }
+                None if parts.is_empty() => {}
+                None => {
+                    let out = result.key("content");
+                    out.push(b'[');
+                    out.append(&mut parts);
+                    out.push(b']');
+                }
             }
         }
         if is_error {
             result.raw("is_error", b"true");
         }
         result.end();
+    }
+
+    fn result_part(&mut self, out: &mut Vec<u8>, part: &Block) {
+        match part {
+            Block::Text { text, signature } => self.text(out, text, signature.as_deref()),
+            Block::Media { kind, source, name } => {
+                self.media(out, *kind, source, name.as_deref());
+            }
+            Block::Opaque { dialect, value } => self.opaque(out, dialect, value),
+            _ => self.omitted("tool_result.part", "no_place"),
+        }
+    }
+
+    fn text(&mut self, out: &mut Vec<u8>, text: &str, signature: Option<&str>) {
+        if signature.is_some() {
+            self.omitted("text.signature", "no_place");
+        }
+        if self.says(text) {
+            separate(out);
+            write_text(out, text);
+        }
     }
 
     fn media(&mut self, out: &mut Vec<u8>, kind: MediaKind, source: &Source, name: Option<&str>) {

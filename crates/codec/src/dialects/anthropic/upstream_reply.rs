@@ -115,6 +115,8 @@ impl ReplyReader {
     /// The bytes have ended. Every reply gets its one end here, if it has not had it.
     pub fn finish(&mut self, mut out: impl FnMut(Event<'_>)) {
         let progress = &mut self.progress;
+        // Half an event is not broken but cut, as is told below.
+        progress.complete = false;
         match &mut self.framing {
             Framing::Events(framer) => framer.finish(|frame, _| {
                 read_frame(frame, progress, &mut out);

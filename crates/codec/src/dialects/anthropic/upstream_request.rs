@@ -5,7 +5,9 @@
 use std::borrow::Cow;
 
 use serde_json::{Map, Value};
-use throughline_canonical::{Amount, Effort, Loss, Lossy, Output, Request, Show, Tool, ToolChoice};
+use throughline_canonical::{
+    Amount, Effort, Loss, Lossy, Output, Request, Show, ThinkingSetting, Tool, ToolChoice,
+};
 
 use super::client_request::KNOWN;
 use super::upstream_messages::{write_text, write_turns};
@@ -118,16 +120,9 @@ impl Writing {
             Some(Value::Object(rest)) => rest,
             _ => &nothing,
         };
-        let mode = match (setting.amount, setting.show) {
-            (Some(Amount::Budget { .. }), _) => Some("enabled"),
-            (Some(Amount::On | Amount::Adaptive { .. }), _) => Some("adaptive"),
-            // What is shown can only be said where the mode is.
-            (Some(Amount::Effort { .. }), Some(_)) => Some("adaptive"),
-            (Some(Amount::Off), _) => match rest.get("type").and_then(Value::as_str) {
-                Some("between_tools") => Some("between_tools"),
-                _ => Some("disabled"),
-            },
-            (None | Some(Amount::Effort { .. }), _) => None,
+        let mode = match rest.get("type").and_then(Value::as_str) {
+            Some("between_tools") if setting.amount == Some(Amount::Off) => Some("between_tools"),
+            _ => mode(setting),
         };
         let off = setting.amount == Some(Amount::Off);
         if mode.is_none() && setting.show.is_some() {
@@ -244,10 +239,7 @@ impl Writing {
             }
         }
         // A model that thinks chooses its words itself.
-        let thinks = matches!(
-            request.thinking.amount,
-            Some(Amount::On | Amount::Budget { .. } | Amount::Adaptive { .. })
-        );
+        let thinks = matches!(mode(&request.thinking), Some("enabled" | "adaptive"));
         let mut written = false;
         let temperature = sampling.temperature.map(|heat| {
             if heat > 1.0 {
@@ -402,6 +394,18 @@ impl Writing {
                 Cow::Owned(Map::from_iter([object()]).into())
             }
         }
+    }
+}
+
+/// The word for a setting; nothing where the model's own is left alone.
+fn mode(setting: &ThinkingSetting) -> Option<&'static str> {
+    match (setting.amount, setting.show) {
+        (Some(Amount::Budget { .. }), _) => Some("enabled"),
+        (Some(Amount::On | Amount::Adaptive { .. }), _) => Some("adaptive"),
+        // What is shown can only be said where the mode is.
+        (Some(Amount::Effort { .. }), Some(_)) => Some("adaptive"),
+        (Some(Amount::Off), _) => Some("disabled"),
+        (None | Some(Amount::Effort { .. }), _) => None,
     }
 }
 
