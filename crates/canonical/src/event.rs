@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{Fault, Usage};
 
 /// One step of a reply. Text is borrowed from the bytes it was read from where it can be.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Event<'a> {
     /// The model began to answer.
@@ -53,7 +53,7 @@ pub enum Event<'a> {
 }
 
 /// The beginning of a block.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum BlockStart<'a> {
     /// Answer text.
@@ -88,7 +88,7 @@ pub enum BlockStart<'a> {
 }
 
 /// What a block grew by.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", content = "value", rename_all = "snake_case")]
 pub enum Delta<'a> {
     /// Answer text.
@@ -104,7 +104,7 @@ pub enum Delta<'a> {
 }
 
 /// What a provider says it did to one thinking block of the request.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Transformation {
     /// What was done, in the provider's word.
     pub action: String,
@@ -115,7 +115,7 @@ pub struct Transformation {
 }
 
 /// Why a reply ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EndReason {
     /// The model said all it had to say.

@@ -1,10 +1,10 @@
 //! The only error that travels to a client: a kind, a sentence that is safe to show, a hint when
 //! to try again. Each client dialect writes it in its own form.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What went wrong, told as a value.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct Fault {
     /// Its kind; decides the status.
@@ -12,7 +12,7 @@ pub struct Fault {
     /// A sentence for the person who asked.
     pub message: String,
     /// Seconds after which another try may succeed.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<u64>,
 }
 
@@ -33,7 +33,7 @@ impl Fault {
 }
 
 /// The kinds of fault.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FaultKind {
     /// The request cannot be understood.

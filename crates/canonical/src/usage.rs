@@ -1,9 +1,10 @@
 //! Token counts, each meaning the same whatever provider counted.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Token counts of one reply. Absent means not told.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Usage {
     /// Input tokens that were neither read from nor written to a cache.
     #[serde(skip_serializing_if = "Option::is_none")]
