@@ -8,6 +8,11 @@ use throughline_canonical::{Event, Fault, Lossy, Reply, Request};
 
 pub mod anthropic;
 
+/// The dialects clients may speak.
+pub static CLIENT: &[&dyn ClientDialect] = &[&anthropic::Anthropic];
+/// The dialects we may speak to providers.
+pub static UPSTREAM: &[&dyn UpstreamDialect] = &[&anthropic::Anthropic];
+
 /// A dialect clients speak to us.
 pub trait ClientDialect: Sync {
     /// Its name.

@@ -15,10 +15,14 @@ pub(crate) struct Capture {
     folder: PathBuf,
 }
 
+/// Where the corpus is.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus")
+}
+
 /// The captures of one folder of the corpus that have this ending, by name.
 pub(crate) fn captures(folder: &str, endings: &[&str]) -> Vec<Capture> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus");
-    let folder = root.join(folder);
+    let folder = root().join(folder);
     let mut found = Vec::new();
     for entry in fs::read_dir(&folder).unwrap() {
         let path = entry.unwrap().path();
@@ -55,26 +59,35 @@ impl Capture {
         })
     }
 
-    /// Compares with the golden beside it, or writes that where `BLESS` is set. Answers what
-    /// differs, so that one run shows all that does.
+    /// Compares with the golden beside it.
     pub(crate) fn golden(&self, ending: &str, actual: &str) -> Result<(), String> {
         let path = self.folder.join(format!("{}.{ending}", self.name));
-        if env::var_os("BLESS").is_some() {
-            if fs::read_to_string(&path).ok().as_deref() != Some(actual) {
-                fs::write(&path, actual).unwrap();
-            }
-            return Ok(());
-        }
-        let expected = fs::read_to_string(&path).unwrap_or_default();
-        if expected == actual {
-            return Ok(());
-        }
-        Err(format!(
-            "{}:\n{}",
-            path.file_name().unwrap().display(),
-            difference(&expected, actual)
-        ))
+        golden(&path, Some(actual))
     }
+}
+
+/// Compares with a golden, or writes it where `BLESS` is set; without a value there must be none.
+/// Answers what differs, so that one run shows all that does.
+pub(crate) fn golden(path: &Path, actual: Option<&str>) -> Result<(), String> {
+    let expected = fs::read_to_string(path).ok();
+    if expected.as_deref() == actual {
+        return Ok(());
+    }
+    if env::var_os("BLESS").is_some() {
+        match actual {
+            Some(actual) => {
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, actual).unwrap();
+            }
+            None => fs::remove_file(path).unwrap(),
+        }
+        return Ok(());
+    }
+    Err(format!(
+        "{}:\n{}",
+        path.strip_prefix(root()).unwrap_or(path).display(),
+        difference(&expected.unwrap_or_default(), actual.unwrap_or_default())
+    ))
 }
 
 /// Fails with all that differs.
@@ -107,24 +120,45 @@ fn difference(expected: &str, actual: &str) -> String {
     text
 }
 
+/// Folders that hold goldens only: what a dialect makes of the shared values.
+const MADE: [&str; 2] = ["upstream_request", "client_reply"];
+
 /// Every capture says what is special about it, and every golden belongs to a capture.
 #[test]
 fn every_file_of_the_corpus_is_known() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/anthropic");
-    for folder in fs::read_dir(&root).unwrap() {
-        let folder = folder.unwrap().path();
-        let name = format!("anthropic/{}", folder.file_name().unwrap().display());
-        let known = captures(&name, &["sse", "json"]);
-        for capture in &known {
-            assert!(capture.about("special").is_some(), "{}", capture.name);
+    for dialect in fs::read_dir(root()).unwrap() {
+        let dialect = dialect.unwrap().file_name().into_string().unwrap();
+        // Model text has folders of its own shape.
+        if dialect == "text" {
+            continue;
         }
-        for entry in fs::read_dir(&folder).unwrap() {
-            let file = entry.unwrap().file_name().into_string().unwrap();
-            let (name, _) = file.split_once('.').unwrap();
-            assert!(
-                known.iter().any(|capture| capture.name == name),
-                "{file} belongs to no capture"
-            );
+        for folder in fs::read_dir(root().join(&dialect)).unwrap() {
+            let folder = folder.unwrap().path();
+            let name = folder.file_name().unwrap().to_str().unwrap();
+            if !MADE.contains(&name) {
+                check_folder(&folder, &format!("{dialect}/{name}"));
+            }
         }
+    }
+}
+
+fn check_folder(folder: &Path, name: &str) {
+    let shared_replies = name == "canonical/replies";
+    let endings: &[&str] = if shared_replies {
+        &["events.jsonl"]
+    } else {
+        &["sse", "json"]
+    };
+    let known = captures(name, endings);
+    for capture in &known {
+        assert!(capture.about("special").is_some(), "{}", capture.name);
+    }
+    for entry in fs::read_dir(folder).unwrap() {
+        let file = entry.unwrap().file_name().into_string().unwrap();
+        let (name, _) = file.split_once('.').unwrap();
+        assert!(
+            known.iter().any(|capture| capture.name == name),
+            "{file} belongs to no capture"
+        );
     }
 }

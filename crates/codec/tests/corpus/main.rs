@@ -4,6 +4,7 @@
 //! special about it, run with `BLESS=1`, and read the golden that appears beside it. Nothing here
 //! changes for that.
 //!
+//! - [`dialects`]: the shared requests and replies, as every dialect writes them and reads them back;
 //! - [`folder`]: captures, their goldens and what is known about them;
 //! - [`reply`]: what providers answer, in every split and every cut;
 //! - [`remembered`]: a thinking block has one name, in the reply and when it is sent back;
@@ -15,6 +16,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod dialects;
 mod folder;
 mod prefix;
 mod refusal;
