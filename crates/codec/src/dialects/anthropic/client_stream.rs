@@ -157,12 +157,8 @@ impl StreamWriter {
 
     fn grow_block(&mut self, number: u32, delta: &Delta<'_>, out: &mut Vec<u8>) {
         // Nearly always the block that is being written, which stands first.
-        let found = self
-            .open
-            .iter()
-            .position(|open| open.number == number && !open.ended);
-        let Some((place, open)) = found.and_then(|place| Some((place, self.open.get_mut(place)?)))
-        else {
+        let mut growing = self.open.iter_mut();
+        let Some(open) = growing.find(|open| open.number == number && !open.ended) else {
             return;
         };
         let more = match (open.kind, delta) {
@@ -179,12 +175,8 @@ impl StreamWriter {
             // A signature elsewhere has no place here: the gateway keeps it by the call's id.
             _ => return,
         };
-        if place > 0 {
-            open.waiting.push_str(more);
-            return;
-        }
         if open.head.is_empty() {
-            // A text block that stayed empty so far.
+            // It waits for its turn, or is a text block that stayed empty so far.
             open.waiting.push_str(more);
             self.proceed(out);
             return;
