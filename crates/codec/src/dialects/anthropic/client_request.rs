@@ -408,6 +408,7 @@ impl Reading {
                 "citations" => "citations",
                 "caller" => "caller",
                 "context" => "context",
+                "defer_loading" => "defer_loading",
                 _ => "member",
             };
             let reason = "no_word";

@@ -165,7 +165,7 @@ fn marks_without_a_word_are_losses() {
     );
     check(
         json!({"tools": [{"name": "f", "input_schema": {}, "defer_loading": true, "cache_control": mark}]}),
-        "part_omitted=member;reason=no_word, part_omitted=cache_control;reason=no_word",
+        "part_omitted=defer_loading;reason=no_word, part_omitted=cache_control;reason=no_word",
     );
     check(
         json!({"system": [{"type": "text", "text": "a", "cache_control": mark}]}),
