@@ -7,6 +7,7 @@
 use throughline_canonical::{Event, Fault, Lossy, Reply, Request};
 
 pub mod anthropic;
+pub mod gemini;
 
 /// The dialects clients may speak.
 pub static CLIENT: &[&dyn ClientDialect] = &[&anthropic::Anthropic];

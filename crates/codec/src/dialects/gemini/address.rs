@@ -1,0 +1,264 @@
+//! The model and the method, which stand in the path and not in the body.
+
+use std::fmt::Write;
+
+use throughline_canonical::{Fault, FaultKind};
+
+use super::Variant;
+
+/// What a path asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// An answer in one piece.
+    Generate,
+    /// An answer as it is written.
+    Stream,
+    /// How many tokens the request has.
+    Count,
+}
+
+impl Method {
+    const ALL: [Self; 3] = [Self::Generate, Self::Stream, Self::Count];
+
+    /// The word for it in a path.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Generate => "generateContent",
+            Self::Stream => "streamGenerateContent",
+            Self::Count => "countTokens",
+        }
+    }
+}
+
+/// Reads a path: the model's name and the method.
+///
+/// `/v1beta/models/{model}:generateContent`, the same under `/v1` or no version at all, and the long
+/// paths of Vertex. What stands before the collection of models does not matter.
+pub fn read(path: &str) -> Result<(String, Method), Fault> {
+    let wrong = |why: &str| Fault::new(FaultKind::NotFound, format!("path: {why}"));
+    let (resource, word) = path
+        .rsplit_once(':')
+        .ok_or_else(|| wrong("expected `/models/{model}:{method}`"))?;
+    let method = Method::ALL
+        .into_iter()
+        .find(|method| method.word() == word)
+        .ok_or_else(|| wrong(&format!("`{word}` is no method that is served")))?;
+    let model = if let Some(model) = behind(resource, "models/") {
+        model.to_owned()
+    } else {
+        // Tuned models and endpoints keep the name of their collection.
+        ["tunedModels/", "endpoints/"]
+            .into_iter()
+            .find_map(|collection| Some(format!("{collection}{}", behind(resource, collection)?)))
+            .ok_or_else(|| wrong("names no model"))?
+    };
+    let model = percent_decoded(&model);
+    if model.is_empty() || model.ends_with('/') {
+        return Err(wrong("names no model"));
+    }
+    Ok((model, method))
+}
+
+/// What follows a collection's name where a path segment begins.
+fn behind<'a>(resource: &'a str, collection: &str) -> Option<&'a str> {
+    if let Some(rest) = resource.strip_prefix(collection) {
+        return Some(rest);
+    }
+    let mut from = 0;
+    while let Some(found) = resource[from..].find(collection) {
+        let at = from + found;
+        if resource[..at].ends_with('/') {
+            return resource.get(at + collection.len()..);
+        }
+        from = at + collection.len();
+    }
+    None
+}
+
+/// Whether a query asks for server-sent events.
+pub fn wants_events(query: &str) -> bool {
+    query.split('&').any(|pair| {
+        matches!(
+            pair.split_once('='),
+            Some(("alt" | "$alt" | "%24alt", "sse"))
+        )
+    })
+}
+
+/// Writes the path for a model.
+///
+/// On Vertex a bare name goes behind a base address that ends in the project and the location (or in
+/// the version, where a key stands for the project); a name that begins with `projects/` is whole.
+pub fn write(model: &str, method: Method, variant: Variant) -> String {
+    let mut path = String::new();
+    let name = model.strip_prefix('/').unwrap_or(model);
+    if variant.vertex {
+        if name.starts_with("projects/") {
+            path.push_str("/v1beta1/");
+        } else if !name.starts_with("publishers/") && !name.starts_with("endpoints/") {
+            path.push_str("/publishers/google/models/");
+        } else {
+            path.push('/');
+        }
+    } else {
+        path.push_str("/v1beta/");
+        if !name.starts_with("tunedModels/") && !name.starts_with("endpoints/") {
+            path.push_str("models/");
+        }
+    }
+    let name = name.strip_prefix("models/").unwrap_or(name);
+    for byte in name.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' => path.push(char::from(byte)),
+            b'-' | b'.' | b'_' | b'~' | b'/' | b'@' => path.push(char::from(byte)),
+            _ => {
+                let _ = write!(path, "%{byte:02X}");
+            }
+        }
+    }
+    path.push(':');
+    path.push_str(method.word());
+    path
+}
+
+fn percent_decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        let byte = match (first, after) {
+            (b'%', [high, low, ..]) => hex(*high).zip(hex(*low)),
+            _ => None,
+        };
+        match byte {
+            Some((high, low)) => {
+                bytes.push(high << 4 | low);
+                rest = &after[2..];
+            }
+            None => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).map(|value| value as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_path_that_clients_use_names_its_model() {
+        let long = "/v1beta1/projects/p/locations/us/publishers/google/models";
+        for (path, model, method) in [
+            ("/v1beta/models/g:generateContent", "g", Method::Generate),
+            ("/v1/models/g:streamGenerateContent", "g", Method::Stream),
+            ("/models/g:countTokens", "g", Method::Count),
+            ("models/g:countTokens", "g", Method::Count),
+            (
+                &format!("{long}/g-2.5:streamGenerateContent"),
+                "g-2.5",
+                Method::Stream,
+            ),
+            (
+                "/v1beta/models/qwen3:8b:generateContent",
+                "qwen3:8b",
+                Method::Generate,
+            ),
+            (
+                "/v1beta/models/qwen3%3A8b:generateContent",
+                "qwen3:8b",
+                Method::Generate,
+            ),
+            (
+                "/v1beta/models/z/glm-5:generateContent",
+                "z/glm-5",
+                Method::Generate,
+            ),
+            (
+                "/v1beta/tunedModels/t:generateContent",
+                "tunedModels/t",
+                Method::Generate,
+            ),
+        ] {
+            assert_eq!(read(path), Ok((model.to_owned(), method)), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_asks_for_nothing_we_serve_is_not_found() {
+        for (path, why) in [
+            (
+                "/v1beta/models/g",
+                "path: expected `/models/{model}:{method}`",
+            ),
+            (
+                "/v1beta/models/g:embedContent",
+                "path: `embedContent` is no method that is served",
+            ),
+            ("/v1beta/models/:generateContent", "path: names no model"),
+            (
+                "/v1beta/supermodels/g:generateContent",
+                "path: names no model",
+            ),
+        ] {
+            let fault = read(path).unwrap_err();
+            assert_eq!(
+                (fault.kind, fault.message.as_str()),
+                (FaultKind::NotFound, why)
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        for variant in ["", "vertex"] {
+            for model in ["gemini-3-pro", "qwen3:8b", "a/b c", "tunedModels/x", "é%?#"] {
+                if variant == "vertex" && model.starts_with("tuned") {
+                    continue;
+                }
+                for method in Method::ALL {
+                    let path = write(model, method, Variant::read(variant));
+                    assert!(path.is_ascii() && !path.contains(['?', '#', ' ']), "{path}");
+                    assert_eq!(read(&path), Ok((model.to_owned(), method)), "{path}");
+                }
+            }
+        }
+        let vertex = Variant::read("vertex");
+        for (model, path) in [
+            ("g", "/publishers/google/models/g:countTokens"),
+            (
+                "publishers/x/models/g",
+                "/publishers/x/models/g:countTokens",
+            ),
+            (
+                "projects/p/locations/l/endpoints/4",
+                "/v1beta1/projects/p/locations/l/endpoints/4:countTokens",
+            ),
+        ] {
+            assert_eq!(write(model, Method::Count, vertex), path);
+        }
+        assert_eq!(
+            write("models/g", Method::Count, Variant::default()),
+            "/v1beta/models/g:countTokens"
+        );
+    }
+
+    #[test]
+    fn events_are_asked_for_in_the_query() {
+        for (query, events) in [
+            ("alt=sse", true),
+            ("key=K&alt=sse", true),
+            ("%24alt=sse", true),
+            ("alt=json", false),
+            ("", false),
+            ("salt=sse", false),
+        ] {
+            assert_eq!(wants_events(query), events, "{query}");
+        }
+    }
+}

@@ -1,0 +1,593 @@
+//! One piece of a provider's reply (a `GenerateContentResponse`), as canonical events. A whole reply
+//! is one such piece.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+use throughline_canonical::{BlockStart, Delta, EndReason, Event, Fault, FaultKind, Usage};
+
+use super::cumulative::Said;
+use super::fault;
+use super::partial_arguments::PartialArguments;
+use crate::json::{Cursor, JsonError, Kind, Span, each_member, inside, number, slice, text};
+
+/// Deeper than any reply; a reply that nests deeper is skipped, not followed.
+const DEPTH: usize = 256;
+
+type Out<'o> = dyn FnMut(Event<'_>) + 'o;
+
+/// An answer that is being read.
+#[derive(Debug, Default)]
+pub(crate) struct Answer {
+    started: bool,
+    /// The number of the next block.
+    next: u32,
+    open: Option<Open>,
+    /// Calls so far.
+    calls: usize,
+    counts: Counts,
+    told: Option<Usage>,
+    finish: Option<Finish>,
+    pub(crate) ended: bool,
+    /// A candidate was seen, or a count: a whole reply has all it needs.
+    pub(crate) complete: bool,
+    said: Option<Said>,
+}
+
+/// A block that may still grow.
+#[derive(Debug)]
+enum Open {
+    Text(u32),
+    Thinking(u32),
+    Call(u32, PartialArguments),
+}
+
+/// How an answer ends.
+#[derive(Debug)]
+enum Finish {
+    Reason(EndReason),
+    Fault(Fault),
+}
+
+/// The provider's counts, the latest of each.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    prompt: Option<u64>,
+    cached: Option<u64>,
+    candidates: Option<u64>,
+    thoughts: Option<u64>,
+    tool_use: Option<u64>,
+}
+
+/// The parts of a part.
+#[derive(Debug, Default)]
+struct Part<'a> {
+    whole: Span,
+    text: Option<Span>,
+    thought: bool,
+    signature: Option<Span>,
+    call: Option<Span>,
+    /// The name of what it holds, where that has no word.
+    other: Option<&'a [u8]>,
+}
+
+impl Answer {
+    /// An answer of a provider that repeats itself, or does not.
+    pub(crate) fn new(cumulative: bool) -> Self {
+        Self {
+            said: cumulative.then(Said::default),
+            ..Self::default()
+        }
+    }
+
+    /// Reads a piece. Broken data in one piece harms that piece only.
+    pub(crate) fn read(&mut self, json: &[u8], out: &mut Out<'_>) {
+        if !self.ended {
+            let _ = self.read_piece(json, out);
+        }
+    }
+
+    fn read_piece(&mut self, json: &[u8], out: &mut Out<'_>) -> Result<(), JsonError> {
+        let [mut candidates, mut usage, mut feedback, mut error]: [Option<Span>; 4] =
+            Default::default();
+        let [mut id, mut model]: [Option<Span>; 2] = Default::default();
+        let mut total = None;
+        each_member(json, 0, |key, kind, span| match (key, kind) {
+            (b"candidates", Kind::Array) => candidates = Some(span),
+            (b"usageMetadata" | b"usage_metadata", Kind::Object) => usage = Some(span),
+            (b"promptFeedback" | b"prompt_feedback", Kind::Object) => feedback = Some(span),
+            (b"error", Kind::Object | Kind::String) => error = Some(span),
+            (b"responseId" | b"response_id", Kind::String) => id = Some(span),
+            (b"modelVersion" | b"model_version", Kind::String) => model = Some(span),
+            (b"totalTokens" | b"total_tokens", _) => total = count(json, &span),
+            (b"cachedContentTokenCount", _) => self.counts.cached = count(json, &span),
+            _ => {}
+        })?;
+        if error.is_some() {
+            self.fail(read_error(json), out);
+            return Ok(());
+        }
+        if !self.started {
+            self.started = true;
+            let value = |span: &Option<Span>| match span {
+                Some(span) => text(json, span),
+                None => "".into(),
+            };
+            out(Event::MessageStarted {
+                id: value(&id),
+                model: value(&model),
+            });
+        }
+        if let Some(total) = total {
+            self.counts.prompt = Some(total);
+            self.complete = true;
+            self.tell_usage(out);
+        }
+        if let Some(usage) = usage {
+            self.read_usage(json, &usage)?;
+            if self.told.is_none() {
+                self.tell_usage(out);
+            }
+        }
+        if let Some(feedback) = feedback {
+            each_member(json, feedback.start, |key, kind, span| {
+                if matches!(key, b"blockReason" | b"block_reason")
+                    && kind == Kind::String
+                    && inside(json, &span) != b"BLOCK_REASON_UNSPECIFIED"
+                {
+                    self.finish = Some(Finish::Reason(EndReason::Refusal));
+                }
+            })?;
+        }
+        if let Some(candidates) = candidates {
+            let mut cursor = Cursor::at(json, candidates.start, DEPTH);
+            cursor.enter_array()?;
+            let mut first = true;
+            while cursor.element(&mut first)? {
+                if cursor.peek()? == Kind::Object {
+                    let start = cursor.start();
+                    self.read_candidate(json, start, out)?;
+                }
+                cursor.skip()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn read_candidate(
+        &mut self,
+        json: &[u8],
+        start: usize,
+        out: &mut Out<'_>,
+    ) -> Result<(), JsonError> {
+        let [mut content, mut reason, mut message, mut signature]: [Option<Span>; 4] =
+            Default::default();
+        let mut index = None;
+        each_member(json, start, |key, kind, span| match (key, kind) {
+            (b"content", Kind::Object) => content = Some(span),
+            (b"finishReason" | b"finish_reason", Kind::String) => reason = Some(span),
+            (b"finishMessage" | b"finish_message", Kind::String) => message = Some(span),
+            (b"thoughtSignature" | b"thought_signature", Kind::String) => signature = Some(span),
+            (b"index", Kind::Number) => index = number(json, &span),
+            _ => {}
+        })?;
+        // Only one answer is asked for.
+        if index.unwrap_or_default() != 0 {
+            return Ok(());
+        }
+        self.complete = true;
+        let mut parts = None;
+        if let Some(content) = content {
+            each_member(json, content.start, |key, kind, span| {
+                if key == b"parts" && kind == Kind::Array {
+                    parts = Some(span);
+                }
+            })?;
+        }
+        if let Some(parts) = parts {
+            self.read_parts(json, &parts, out)?;
+        }
+        // Some put it beside the parts. It then belongs to the last of them.
+        if let Some(signature) = signature {
+            let signature = text(json, &signature);
+            match &self.open {
+                _ if signature.is_empty() => {}
+                Some(Open::Thinking(_)) => self.text(true, "".into(), Some(signature), out),
+                _ => self.text(false, "".into(), Some(signature), out),
+            }
+        }
+        if let Some(reason) = reason {
+            let word = text(json, &reason);
+            let message = message.map(|span| text(json, &span));
+            if let Some(finish) = finish(&word, message.as_deref()) {
+                self.finish = Some(finish);
+            }
+        }
+        Ok(())
+    }
+
+    fn read_parts(
+        &mut self,
+        json: &[u8],
+        parts: &Span,
+        out: &mut Out<'_>,
+    ) -> Result<(), JsonError> {
+        let mut cursor = Cursor::at(json, parts.start, DEPTH);
+        cursor.enter_array()?;
+        let mut first = true;
+        let mut repeated = Vec::new();
+        while cursor.element(&mut first)? {
+            let object = cursor.peek()? == Kind::Object;
+            let whole = cursor.skip()?;
+            if !object {
+                continue;
+            }
+            let part = read_part(json, whole)?;
+            if self.said.is_some() {
+                repeated.push(part);
+            } else {
+                self.part(json, &part, out)?;
+            }
+        }
+        if !repeated.is_empty() {
+            self.repeated(json, &repeated, out)?;
+        }
+        Ok(())
+    }
+
+    fn part(&mut self, json: &[u8], part: &Part<'_>, out: &mut Out<'_>) -> Result<(), JsonError> {
+        let signature = part.signature.as_ref().map(|span| text(json, span));
+        let signature = signature.filter(|signature| !signature.is_empty());
+        if let Some(call) = &part.call {
+            self.call(json, call, signature, out)
+        } else if let Some(name) = part.other {
+            self.opaque(json, part, name, out);
+            Ok(())
+        } else {
+            let said = match &part.text {
+                Some(span) => text(json, span),
+                None => "".into(),
+            };
+            self.text(part.thought, said, signature, out);
+            Ok(())
+        }
+    }
+
+    /// Reads the parts of a piece that repeats what was said before: thoughts first, then
+    /// signatures, then text, then all else.
+    fn repeated(
+        &mut self,
+        json: &[u8],
+        parts: &[Part<'_>],
+        out: &mut Out<'_>,
+    ) -> Result<(), JsonError> {
+        let Some(mut said) = self.said.take() else {
+            return Ok(());
+        };
+        let is_text = |part: &&Part<'_>| part.call.is_none() && part.other.is_none();
+        for thought in [true, false] {
+            let mut whole = String::new();
+            let mut signatures = Vec::new();
+            for part in parts.iter().filter(is_text) {
+                let own = part.text.as_ref().map(|span| text(json, span));
+                let own = own.unwrap_or_default();
+                let bare = own.is_empty() && !part.thought;
+                if part.thought == thought {
+                    whole.push_str(&own);
+                }
+                if let Some(span) = &part.signature
+                    && (part.thought || bare) == thought
+                {
+                    signatures.push((text(json, span), bare));
+                }
+            }
+            let fresh = said.new_text(thought, &whole);
+            self.text(thought, fresh.into(), None, out);
+            for (signature, bare) in signatures {
+                if !signature.is_empty() && said.is_new_signature(&signature) {
+                    self.text(thought && !bare, "".into(), Some(signature), out);
+                }
+            }
+        }
+        let others = parts.iter().filter(|part| !is_text(part));
+        let known = said.parts;
+        for part in others.skip(known) {
+            said.parts += 1;
+            self.part(json, part, out)?;
+        }
+        self.said = Some(said);
+        Ok(())
+    }
+
+    /// Text, or a thought. A signed text stays a block of its own, since its signature must go back
+    /// with just this part; thoughts are put together, up to their signature.
+    fn text(
+        &mut self,
+        thought: bool,
+        said: Cow<'_, str>,
+        signature: Option<Cow<'_, str>>,
+        out: &mut Out<'_>,
+    ) {
+        if said.is_empty() && signature.is_none() {
+            return;
+        }
+        let index = match &self.open {
+            Some(Open::Thinking(index)) if thought => {
+                let index = *index;
+                if !said.is_empty() {
+                    let delta = Delta::Thinking(said);
+                    out(Event::BlockDelta { index, delta });
+                }
+                index
+            }
+            Some(Open::Text(index)) if !thought && signature.is_none() => {
+                let (index, delta) = (*index, Delta::Text(said));
+                out(Event::BlockDelta { index, delta });
+                index
+            }
+            _ => {
+                let block = if thought {
+                    BlockStart::Thinking {
+                        text: said,
+                        signature: "".into(),
+                    }
+                } else {
+                    BlockStart::Text { text: said }
+                };
+                let index = self.start(block, out);
+                self.open = Some(if thought {
+                    Open::Thinking(index)
+                } else {
+                    Open::Text(index)
+                });
+                index
+            }
+        };
+        if let Some(signature) = signature {
+            let delta = Delta::Signature(signature);
+            out(Event::BlockDelta { index, delta });
+            self.close(out);
+        }
+    }
+
+    fn call(
+        &mut self,
+        json: &[u8],
+        call: &Span,
+        signature: Option<Cow<'_, str>>,
+        out: &mut Out<'_>,
+    ) -> Result<(), JsonError> {
+        let [mut id, mut name]: [Cow<'_, str>; 2] = Default::default();
+        let [mut arguments, mut pieces]: [Option<Span>; 2] = Default::default();
+        let mut goes_on = false;
+        each_member(json, call.start, |key, kind, span| match (key, kind) {
+            (b"id", Kind::String) => id = text(json, &span),
+            (b"name", Kind::String) => name = text(json, &span),
+            (b"args", Kind::Object) => arguments = Some(span),
+            (b"partialArgs" | b"partial_args", Kind::Array) => pieces = Some(span),
+            (b"willContinue" | b"will_continue", Kind::Bool) => {
+                goes_on = slice(json, &span) == b"true";
+            }
+            _ => {}
+        })?;
+        let more = matches!(self.open, Some(Open::Call(..))) && name.is_empty();
+        if name.is_empty() && !more && arguments.is_none() {
+            // The end of a call that has ended.
+            return Ok(());
+        }
+        if !more {
+            if id.is_empty() {
+                id = format!("call_{}", self.calls).into();
+            }
+            self.calls += 1;
+            let index = self.start(BlockStart::ToolCall { id, name }, out);
+            if !goes_on && pieces.is_none() {
+                let arguments = match &arguments {
+                    Some(span) => String::from_utf8_lossy(slice(json, span)),
+                    None => "{}".into(),
+                };
+                let delta = Delta::ToolArguments(arguments);
+                out(Event::BlockDelta { index, delta });
+                if let Some(signature) = signature {
+                    let delta = Delta::Signature(signature);
+                    out(Event::BlockDelta { index, delta });
+                }
+                out(Event::BlockEnded { index });
+                return Ok(());
+            }
+            let begun = match &arguments {
+                Some(span) => PartialArguments::from(slice(json, span)),
+                None => PartialArguments::default(),
+            };
+            self.open = Some(Open::Call(index, begun));
+        }
+        if let Some(Open::Call(index, arguments)) = &mut self.open {
+            if let Some(pieces) = pieces {
+                arguments.take(slice(json, &pieces));
+            }
+            if let Some(signature) = signature {
+                let (index, delta) = (*index, Delta::Signature(signature));
+                out(Event::BlockDelta { index, delta });
+            }
+        }
+        if !goes_on {
+            self.close(out);
+        }
+        Ok(())
+    }
+
+    fn opaque(&mut self, json: &[u8], part: &Part<'_>, name: &[u8], out: &mut Out<'_>) {
+        let name = String::from_utf8_lossy(name);
+        let index = self.start(BlockStart::Opaque { name }, out);
+        let delta = Delta::Opaque(String::from_utf8_lossy(slice(json, &part.whole)));
+        out(Event::BlockDelta { index, delta });
+        out(Event::BlockEnded { index });
+    }
+
+    fn start(&mut self, block: BlockStart<'_>, out: &mut Out<'_>) -> u32 {
+        self.close(out);
+        let index = self.next;
+        self.next += 1;
+        out(Event::BlockStarted { index, block });
+        index
+    }
+
+    fn close(&mut self, out: &mut Out<'_>) {
+        let index = match self.open.take() {
+            None => return,
+            Some(Open::Text(index) | Open::Thinking(index)) => index,
+            Some(Open::Call(index, arguments)) => {
+                let delta = Delta::ToolArguments(arguments.finish().into());
+                out(Event::BlockDelta { index, delta });
+                index
+            }
+        };
+        out(Event::BlockEnded { index });
+    }
+
+    /// Something failed, and nothing follows.
+    pub(crate) fn fail(&mut self, fault: Fault, out: &mut Out<'_>) {
+        if self.ended {
+            return;
+        }
+        self.ended = true;
+        out(Event::Fault(fault));
+        out(Event::Ended {
+            reason: EndReason::Failed,
+        });
+    }
+
+    /// The bytes have ended. The provider has no sign of the end but this: what says why may come
+    /// more than once.
+    pub(crate) fn end(&mut self, whole: bool, out: &mut Out<'_>) {
+        if self.ended {
+            return;
+        }
+        let finish = match self.finish.take() {
+            // A whole reply is whole without it.
+            None if whole && self.complete => Some(Finish::Reason(EndReason::Stop)),
+            finish => finish,
+        };
+        if matches!(finish, Some(Finish::Reason(_))) {
+            self.close(out);
+        }
+        if self.told != self.counts.usage() {
+            self.tell_usage(out);
+        }
+        let reason = match finish {
+            Some(Finish::Fault(fault)) => return self.fail(fault, out),
+            Some(Finish::Reason(EndReason::Stop)) if self.calls > 0 => EndReason::ToolCalls,
+            Some(Finish::Reason(reason)) => reason,
+            None => EndReason::Cut,
+        };
+        self.ended = true;
+        out(Event::Ended { reason });
+    }
+
+    fn tell_usage(&mut self, out: &mut Out<'_>) {
+        if let Some(usage) = self.counts.usage() {
+            self.told = Some(usage);
+            out(Event::Usage(usage));
+        }
+    }
+
+    fn read_usage(&mut self, json: &[u8], usage: &Span) -> Result<(), JsonError> {
+        let counts = &mut self.counts;
+        each_member(json, usage.start, |key, _, span| {
+            let slot = match key {
+                b"promptTokenCount" | b"prompt_token_count" => &mut counts.prompt,
+                b"cachedContentTokenCount" | b"cached_content_token_count" => &mut counts.cached,
+                b"candidatesTokenCount" | b"candidates_token_count" => &mut counts.candidates,
+                b"thoughtsTokenCount" | b"thoughts_token_count" => &mut counts.thoughts,
+                b"toolUsePromptTokenCount" | b"tool_use_prompt_token_count" => &mut counts.tool_use,
+                _ => return,
+            };
+            *slot = count(json, &span).or(*slot);
+        })
+    }
+}
+
+impl Counts {
+    /// In the canonical meaning: the input without what was cached, the output with the thoughts.
+    fn usage(&self) -> Option<Usage> {
+        let sum = |one: Option<u64>, two: Option<u64>| match (one, two) {
+            (None, None) => None,
+            (one, two) => Some(one.unwrap_or(0).saturating_add(two.unwrap_or(0))),
+        };
+        let input = sum(self.prompt, self.tool_use);
+        let usage = Usage {
+            input: input.map(|input| input.saturating_sub(self.cached.unwrap_or(0))),
+            cache_read: self.cached,
+            cache_write: None,
+            output: sum(self.candidates, self.thoughts),
+            thinking: self.thoughts,
+        };
+        (usage != Usage::default()).then_some(usage)
+    }
+}
+
+/// A count, which may be spelled as a string.
+fn count(json: &[u8], span: &Span) -> Option<u64> {
+    match slice(json, span).first() {
+        Some(b'"') => number(json, &(span.start + 1..span.end.saturating_sub(1))),
+        _ => number(json, span),
+    }
+}
+
+fn read_part(json: &[u8], whole: Span) -> Result<Part<'_>, JsonError> {
+    let mut part = Part::default();
+    let start = whole.start;
+    each_member(json, start, |key, kind, span| match (key, kind) {
+        (b"text", Kind::String) => part.text = Some(span),
+        (b"thought", Kind::Bool) => part.thought = slice(json, &span) == b"true",
+        (b"thoughtSignature" | b"thought_signature", Kind::String) => part.signature = Some(span),
+        (b"functionCall" | b"function_call", Kind::Object) => part.call = Some(span),
+        (b"partMetadata" | b"part_metadata" | b"mediaResolution" | b"videoMetadata", _) => {}
+        (_, Kind::Object) if part.other.is_none() => part.other = Some(key),
+        _ => {}
+    })?;
+    part.whole = whole;
+    Ok(part)
+}
+
+/// The error in a piece. It is rare, so it is read as a tree.
+fn read_error(json: &[u8]) -> Fault {
+    serde_json::from_slice::<Value>(json)
+        .ok()
+        .and_then(|value| fault::read_value(&value, FaultKind::Internal))
+        .unwrap_or_else(|| Fault::new(FaultKind::Internal, "the provider failed"))
+}
+
+/// What a finish reason means; nothing where it says nothing.
+fn finish(word: &str, message: Option<&str>) -> Option<Finish> {
+    let failed = |kind, default: &str| {
+        Finish::Fault(Fault::new(kind, message.unwrap_or(default).to_owned()))
+    };
+    Some(match word {
+        "" | "FINISH_REASON_UNSPECIFIED" => return None,
+        "STOP" => Finish::Reason(EndReason::Stop),
+        "MAX_TOKENS" | "CONTINUATION" => Finish::Reason(EndReason::Length),
+        "SAFETY"
+        | "RECITATION"
+        | "BLOCKLIST"
+        | "PROHIBITED_CONTENT"
+        | "SPII"
+        | "IMAGE_SAFETY"
+        | "IMAGE_PROHIBITED_CONTENT"
+        | "IMAGE_RECITATION" => Finish::Reason(EndReason::Refusal),
+        "MALFORMED_FUNCTION_CALL" => failed(
+            FaultKind::ToolCallUnreadable,
+            "the model wrote a function call that cannot be read",
+        ),
+        "UNEXPECTED_TOOL_CALL" => failed(
+            FaultKind::ToolCallUnreadable,
+            "the model called a tool it was not offered",
+        ),
+        "MALFORMED_RESPONSE" => failed(FaultKind::Unreachable, "the model's answer cannot be read"),
+        "MISSING_THOUGHT_SIGNATURE" => failed(
+            FaultKind::Invalid,
+            "a function call of the request lacks its thought signature",
+        ),
+        other => Finish::Reason(EndReason::Other(other.to_owned())),
+    })
+}

@@ -1,0 +1,449 @@
+//! Our reply to a client: pieces as events or as one growing list, or a whole.
+//!
+//! The clients of this dialect are strict about framing: no comments, no names of events, a space
+//! behind `data:`, nothing at the end. So a sign of life is a piece that says nothing.
+
+use serde_json::{Map, Value, json};
+use throughline_canonical::{
+    Block, BlockStart, Delta, EndReason, Event, Fault, FaultKind, Reply, Request, Source, Usage,
+};
+
+use super::contents::{call_into, text_part};
+use super::parts::KINDS;
+use super::{EXTRA_FRAMING, NAME, counts_tokens, fault, quote_into};
+use crate::dialects::{ReplyWriter, Stamp};
+use crate::json::{Kind, escape, validate};
+
+const HEAD: &str = r#"{"candidates":[{"content":{"parts":["#;
+
+/// What a client reads where reasoning is there and cannot be shown.
+const HIDDEN: &str = "[Some reasoning was hidden for safety reasons]";
+
+/// Writes one reply.
+#[derive(Debug)]
+pub struct Writer {
+    /// What stands behind the candidates of every piece.
+    tail: String,
+    /// Where a piece is put together; kept for its memory.
+    piece: String,
+    framing: Framing,
+    counts_tokens: bool,
+    open: Vec<(u32, Open)>,
+    usage: Usage,
+    /// A fault was written, or the end.
+    ended: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Framing {
+    Events,
+    /// One list, which nothing was written of so far, or something.
+    List {
+        begun: bool,
+    },
+}
+
+#[derive(Debug)]
+enum Open {
+    Text {
+        signature: String,
+    },
+    Thinking {
+        signature: String,
+    },
+    Call {
+        id: String,
+        name: String,
+        arguments: String,
+        signature: String,
+    },
+    Opaque {
+        known: bool,
+        value: String,
+    },
+}
+
+impl Writer {
+    /// A writer of the reply to this request.
+    pub fn new(request: &Request, stamp: &Stamp) -> Self {
+        let mut tail = String::from("\"modelVersion\":");
+        quote_into(&request.model, &mut tail);
+        tail.push_str(",\"responseId\":");
+        quote_into(&stamp.id, &mut tail);
+        tail.push('}');
+        let extra = request.extra.get(NAME);
+        let list = extra.and_then(|extra| extra.get(EXTRA_FRAMING)?.as_str()) == Some("json");
+        Self {
+            tail,
+            piece: String::new(),
+            framing: if list {
+                Framing::List { begun: false }
+            } else {
+                Framing::Events
+            },
+            counts_tokens: counts_tokens(request),
+            open: Vec::new(),
+            usage: Usage::default(),
+            ended: false,
+        }
+    }
+
+    /// Begins a piece with what its framing wants before it.
+    fn begin(&mut self) {
+        self.piece.clear();
+        self.piece.push_str(match &mut self.framing {
+            Framing::Events => "data: ",
+            Framing::List { begun: true } => ",\r\n",
+            Framing::List { begun } => {
+                *begun = true;
+                "["
+            }
+        });
+    }
+
+    /// Ends a piece, whose JSON is complete.
+    fn send(&mut self, out: &mut Vec<u8>) {
+        if self.framing == Framing::Events {
+            self.piece.push_str("\n\n");
+        }
+        out.extend_from_slice(self.piece.as_bytes());
+    }
+
+    /// Ends a piece that holds parts.
+    fn send_parts(&mut self, out: &mut Vec<u8>) {
+        self.piece.push_str(r#"],"role":"model"},"index":0}],"#);
+        self.piece.push_str(&self.tail);
+        self.send(out);
+    }
+
+    fn text(&mut self, text: &str, thought: bool, out: &mut Vec<u8>) {
+        if text.is_empty() {
+            return;
+        }
+        self.begin();
+        self.piece.push_str(HEAD);
+        self.piece.push_str(r#"{"text":""#);
+        escape(text, &mut self.piece);
+        self.piece.push_str(if thought {
+            r#"","thought":true}"#
+        } else {
+            r#""}"#
+        });
+        self.send_parts(out);
+    }
+
+    fn part(&mut self, part: &str, out: &mut Vec<u8>) {
+        self.begin();
+        self.piece.push_str(HEAD);
+        self.piece.push_str(part);
+        self.send_parts(out);
+    }
+
+    fn start(&mut self, index: u32, block: &BlockStart<'_>, out: &mut Vec<u8>) {
+        let open = match block {
+            BlockStart::Text { text } => {
+                self.text(text, false, out);
+                Open::Text {
+                    signature: String::new(),
+                }
+            }
+            BlockStart::Thinking { text, signature } => {
+                self.text(text, true, out);
+                Open::Thinking {
+                    signature: signature.clone().into_owned(),
+                }
+            }
+            // Its data rides where a signature does, so that it comes back.
+            BlockStart::Redacted { data } => {
+                self.part(&text_part(HIDDEN, Some(data), true), out);
+                return;
+            }
+            BlockStart::ToolCall { id, name } => Open::Call {
+                id: id.clone().into_owned(),
+                name: name.clone().into_owned(),
+                arguments: String::new(),
+                signature: String::new(),
+            },
+            BlockStart::Opaque { name } => Open::Opaque {
+                known: KINDS.contains(&name.as_ref()),
+                value: String::new(),
+            },
+        };
+        self.open.push((index, open));
+    }
+
+    fn delta(&mut self, index: u32, delta: &Delta<'_>, out: &mut Vec<u8>) {
+        let place = self.open.iter().rposition(|(open, _)| *open == index);
+        let Some((_, open)) = place.and_then(|place| self.open.get_mut(place)) else {
+            return;
+        };
+        match (open, delta) {
+            (Open::Text { .. }, Delta::Text(text)) => self.text(text, false, out),
+            // Plain text inside reasoning is reasoning.
+            (Open::Thinking { .. }, Delta::Thinking(text) | Delta::Text(text)) => {
+                self.text(text, true, out);
+            }
+            (Open::Call { arguments, .. }, Delta::ToolArguments(more)) => arguments.push_str(more),
+            (
+                Open::Text { signature }
+                | Open::Thinking { signature }
+                | Open::Call { signature, .. },
+                Delta::Signature(mark),
+            ) => {
+                signature.clear();
+                signature.push_str(mark);
+            }
+            (Open::Opaque { known: true, value }, Delta::Opaque(more)) => value.push_str(more),
+            _ => {}
+        }
+    }
+
+    fn end_block(&mut self, index: u32, out: &mut Vec<u8>) {
+        let Some(place) = self.open.iter().rposition(|(open, _)| *open == index) else {
+            return;
+        };
+        let (_, open) = self.open.remove(place);
+        self.write_end(&open, out);
+    }
+
+    fn write_end(&mut self, open: &Open, out: &mut Vec<u8>) {
+        let mut part = String::new();
+        match open {
+            Open::Text { signature } if !signature.is_empty() => {
+                part = text_part("", Some(signature), false);
+            }
+            Open::Thinking { signature } if !signature.is_empty() => {
+                part = text_part("", Some(signature), true);
+            }
+            Open::Call {
+                id,
+                name,
+                arguments,
+                signature,
+            } => {
+                call_into(id, name, arguments, Some(signature), &mut part);
+            }
+            Open::Opaque { value, .. } if is_object(value) => {
+                part = value.replace(['\n', '\r'], " ");
+            }
+            _ => {}
+        }
+        if !part.is_empty() {
+            self.part(&part, out);
+        }
+    }
+
+    fn end(&mut self, reason: &EndReason, out: &mut Vec<u8>) {
+        match reason {
+            EndReason::Failed => return self.fail(&broken("the provider failed"), out),
+            EndReason::Cut => {
+                return self.fail(&broken("the reply was cut before its end"), out);
+            }
+            _ => {}
+        }
+        // What nobody ended is complete all the same.
+        for (_, open) in std::mem::take(&mut self.open) {
+            self.write_end(&open, out);
+        }
+        self.begin();
+        self.piece.push_str(HEAD);
+        self.piece.push_str(r#"{"text":""}],"role":"model"},"#);
+        finish_into(reason, &mut self.piece);
+        self.piece.push_str("\"index\":0}],");
+        if let Some(usage) = usage(&self.usage) {
+            self.piece.push_str("\"usageMetadata\":");
+            self.piece.push_str(&Value::Object(usage).to_string());
+            self.piece.push(',');
+        }
+        self.piece.push_str(&self.tail);
+        self.send(out);
+        self.close(out);
+    }
+
+    fn fail(&mut self, fault: &Fault, out: &mut Vec<u8>) {
+        self.begin();
+        self.piece.push_str(&fault::value(fault).to_string());
+        self.send(out);
+        self.close(out);
+    }
+
+    fn close(&mut self, out: &mut Vec<u8>) {
+        self.ended = true;
+        if let Framing::List { .. } = self.framing {
+            out.extend_from_slice(b"]\n");
+        }
+    }
+}
+
+impl ReplyWriter for Writer {
+    fn push(&mut self, event: &Event<'_>, out: &mut Vec<u8>) {
+        if self.ended {
+            return;
+        }
+        match event {
+            Event::MessageStarted { .. } | Event::Transformed { .. } => {}
+            Event::BlockStarted { index, block } => self.start(*index, block, out),
+            Event::BlockDelta { index, delta } => self.delta(*index, delta, out),
+            Event::BlockEnded { index } => self.end_block(*index, out),
+            Event::Usage(usage) => self.usage.update(*usage),
+            Event::Fault(fault) => self.fail(fault, out),
+            Event::Ended { reason } => self.end(reason, out),
+        }
+    }
+
+    fn keep_alive(&mut self, out: &mut Vec<u8>) {
+        if self.ended {
+            return;
+        }
+        match self.framing {
+            Framing::Events => self.part(r#"{"text":""}"#, out),
+            // White space in a list is nothing to anybody.
+            Framing::List { .. } => out.push(b'\n'),
+        }
+    }
+
+    fn whole(&self, reply: &Reply) -> Vec<u8> {
+        if self.counts_tokens {
+            let total = prompt(&reply.usage).unwrap_or_default();
+            let mut count = json!({"totalTokens": total});
+            if let Some(cached) = reply.usage.cache_read {
+                count["cachedContentTokenCount"] = cached.into();
+            }
+            return count.to_string().into_bytes();
+        }
+        let mut parts = Vec::new();
+        for block in &reply.content {
+            parts.extend(whole_part(block));
+        }
+        let mut json = String::from(r#"{"candidates":[{"content":{"#);
+        if !parts.is_empty() {
+            json.push_str("\"parts\":[");
+            json.push_str(&parts.join(","));
+            json.push_str("],");
+        }
+        json.push_str(r#""role":"model"},"#);
+        finish_into(reply.reason.as_ref().unwrap_or(&EndReason::Stop), &mut json);
+        json.push_str("\"index\":0}],");
+        if let Some(usage) = usage(&reply.usage) {
+            json.push_str("\"usageMetadata\":");
+            json.push_str(&Value::Object(usage).to_string());
+            json.push(',');
+        }
+        json.push_str(&self.tail);
+        json.into_bytes()
+    }
+}
+
+fn broken(message: &str) -> Fault {
+    Fault::new(FaultKind::Unreachable, message)
+}
+
+fn is_object(json: &str) -> bool {
+    validate(json.as_bytes(), 100) == Ok(Kind::Object)
+}
+
+fn whole_part(block: &Block) -> Option<String> {
+    let inline = |source: &Source| match source {
+        Source::Base64 { media_type, data } => {
+            Some(json!({"inlineData": {"mimeType": media_type, "data": data}}).to_string())
+        }
+        Source::Url { url, media_type } => {
+            Some(json!({"fileData": {"mimeType": media_type, "fileUri": url}}).to_string())
+        }
+        Source::Text { text } => Some(text_part(text, None, false)),
+        Source::File { .. } => None,
+    };
+    match block {
+        Block::Text { text, signature } => (!text.is_empty() || signature.is_some())
+            .then(|| text_part(text, signature.as_deref(), false)),
+        Block::Thinking { text, signature } => (!text.is_empty() || signature.is_some())
+            .then(|| text_part(text, signature.as_deref(), true)),
+        Block::Redacted { data } => Some(text_part(HIDDEN, Some(data), true)),
+        Block::Refusal { text } => Some(text_part(text, None, false)),
+        Block::ToolCall {
+            id,
+            name,
+            arguments,
+            signature,
+        } => {
+            let mut part = String::new();
+            call_into(id, name, arguments, signature.as_deref(), &mut part);
+            Some(part)
+        }
+        Block::Media { source, .. } => inline(source),
+        Block::Opaque { dialect, value } if dialect == NAME && value.is_object() => {
+            Some(value.to_string())
+        }
+        Block::Opaque { .. } | Block::ToolResult { .. } => None,
+    }
+}
+
+/// The finish reason, with words beside it where the provider has none that fits.
+fn finish_into(reason: &EndReason, json: &mut String) {
+    let (word, message) = match reason {
+        EndReason::Stop | EndReason::StopSequence | EndReason::ToolCalls => ("STOP", None),
+        EndReason::Length => ("MAX_TOKENS", None),
+        EndReason::Refusal => ("SAFETY", None),
+        EndReason::Pause => (
+            "OTHER",
+            Some("the model paused; send the conversation back to let it go on"),
+        ),
+        EndReason::Other(word) => match FINISH_REASONS.into_iter().find(|known| known == word) {
+            Some(known) => (known, None),
+            None => ("OTHER", Some(word.as_str())),
+        },
+        EndReason::Failed | EndReason::Cut => ("OTHER", Some("the reply was cut before its end")),
+    };
+    json.push_str("\"finishReason\":");
+    quote_into(word, json);
+    json.push(',');
+    if let Some(message) = message {
+        json.push_str("\"finishMessage\":");
+        quote_into(message, json);
+        json.push(',');
+    }
+}
+
+/// Reasons that only this dialect has a word for.
+const FINISH_REASONS: [&str; 5] = [
+    "OTHER",
+    "LANGUAGE",
+    "TOO_MANY_TOOL_CALLS",
+    "NO_IMAGE",
+    "IMAGE_OTHER",
+];
+
+/// All input tokens, however they were read.
+fn prompt(usage: &Usage) -> Option<u64> {
+    [usage.input, usage.cache_read, usage.cache_write]
+        .into_iter()
+        .flatten()
+        .reduce(u64::saturating_add)
+}
+
+/// Counts as this dialect means them: the prompt with what was cached, candidates without thoughts.
+fn usage(usage: &Usage) -> Option<Map<String, Value>> {
+    if *usage == Usage::default() {
+        return None;
+    }
+    let mut counts = Map::new();
+    let mut set = |name: &str, count: Option<u64>| {
+        if let Some(count) = count {
+            counts.insert(name.to_owned(), count.into());
+        }
+    };
+    let prompt = prompt(usage);
+    set("promptTokenCount", prompt);
+    set("cachedContentTokenCount", usage.cache_read);
+    let thoughts = usage.thinking.unwrap_or(0);
+    set(
+        "candidatesTokenCount",
+        usage.output.map(|output| output.saturating_sub(thoughts)),
+    );
+    set("thoughtsTokenCount", usage.thinking);
+    let total = prompt
+        .unwrap_or(0)
+        .saturating_add(usage.output.unwrap_or(0));
+    set("totalTokenCount", Some(total));
+    Some(counts)
+}

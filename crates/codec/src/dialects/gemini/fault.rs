@@ -1,0 +1,228 @@
+//! Errors, both ways: `{"error":{"code":400,"message":"...","status":"INVALID_ARGUMENT"}}`, on
+//! stream endpoints sometimes inside a list.
+
+use serde_json::{Value, json};
+use throughline_canonical::{Fault, FaultKind};
+
+const RETRY: &str = "type.googleapis.com/google.rpc.RetryInfo";
+
+/// The status and the body of an error.
+pub fn write(fault: &Fault) -> (u16, Vec<u8>) {
+    let (code, _) = status(fault.kind);
+    (code, value(fault).to_string().into_bytes())
+}
+
+/// An error as JSON, also for the middle of a stream.
+pub(crate) fn value(fault: &Fault) -> Value {
+    let (code, status) = status(fault.kind);
+    let mut error = json!({"code": code, "message": fault.message, "status": status});
+    if let Some(seconds) = fault.retry_after {
+        error["details"] = json!([{"@type": RETRY, "retryDelay": format!("{seconds}s")}]);
+    }
+    json!({"error": error})
+}
+
+/// Reads an error that came in place of a reply.
+pub fn read(status: u16, body: &[u8]) -> Fault {
+    let kind = kind_of_code(status);
+    let found = serde_json::from_slice::<Value>(body)
+        .ok()
+        .and_then(|value| read_value(&value, kind));
+    found.unwrap_or_else(|| {
+        let text = String::from_utf8_lossy(body);
+        let text = text.trim();
+        Fault::new(
+            kind,
+            match text.char_indices().nth(500) {
+                _ if text.is_empty() => format!("the provider answered with status {status}"),
+                Some((end, _)) => format!("{}...", &text[..end]),
+                None => text.to_owned(),
+            },
+        )
+    })
+}
+
+/// Reads an error object, or the list it stands in. `kind` is for one that does not say its own.
+pub(crate) fn read_value(value: &Value, kind: FaultKind) -> Option<Fault> {
+    let value = value
+        .as_array()
+        .and_then(|list| list.first())
+        .unwrap_or(value);
+    let error = value.get("error")?;
+    let code = error.get("code").and_then(Value::as_u64);
+    let kind = error
+        .get("status")
+        .and_then(Value::as_str)
+        .and_then(kind_of_status)
+        .or_else(|| Some(kind_of_code(u16::try_from(code?).ok()?)))
+        .unwrap_or(kind);
+    let message = match error {
+        Value::String(message) => message,
+        _ => error
+            .get("message")
+            .and_then(Value::as_str)
+            .unwrap_or("the provider failed"),
+    };
+    let mut fault = Fault::new(kind, message);
+    for detail in error
+        .get("details")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+    {
+        let text = |key: &str| detail.get(key).and_then(Value::as_str);
+        if let Some(delay) = text("retryDelay").and_then(seconds) {
+            fault.retry_after = Some(delay);
+        }
+        // A wrong key is told as a wrong argument.
+        if text("reason") == Some("API_KEY_INVALID") {
+            fault.kind = FaultKind::Unauthenticated;
+        }
+    }
+    Some(fault)
+}
+
+/// The seconds in `3s` or `1.5s`, rounded up.
+fn seconds(delay: &str) -> Option<u64> {
+    let seconds: f64 = delay.strip_suffix('s')?.parse().ok()?;
+    (0.0..1e9).contains(&seconds).then(|| seconds.ceil() as u64)
+}
+
+fn status(kind: FaultKind) -> (u16, &'static str) {
+    match kind {
+        FaultKind::Invalid => (400, "INVALID_ARGUMENT"),
+        FaultKind::Unauthenticated => (401, "UNAUTHENTICATED"),
+        FaultKind::Forbidden => (403, "PERMISSION_DENIED"),
+        FaultKind::NotFound => (404, "NOT_FOUND"),
+        FaultKind::Conflict => (409, "ABORTED"),
+        FaultKind::TooLarge => (413, "INVALID_ARGUMENT"),
+        FaultKind::RateLimited => (429, "RESOURCE_EXHAUSTED"),
+        FaultKind::Overloaded => (503, "UNAVAILABLE"),
+        FaultKind::Unreachable => (502, "UNAVAILABLE"),
+        FaultKind::TimedOut => (504, "DEADLINE_EXCEEDED"),
+        FaultKind::ToolCallUnreadable => (502, "INTERNAL"),
+        FaultKind::Internal => (500, "INTERNAL"),
+    }
+}
+
+fn kind_of_status(status: &str) -> Option<FaultKind> {
+    Some(match status {
+        "INVALID_ARGUMENT" | "FAILED_PRECONDITION" | "OUT_OF_RANGE" => FaultKind::Invalid,
+        "UNAUTHENTICATED" => FaultKind::Unauthenticated,
+        "PERMISSION_DENIED" => FaultKind::Forbidden,
+        "NOT_FOUND" => FaultKind::NotFound,
+        "ALREADY_EXISTS" | "ABORTED" => FaultKind::Conflict,
+        "RESOURCE_EXHAUSTED" => FaultKind::RateLimited,
+        "UNAVAILABLE" => FaultKind::Overloaded,
+        "DEADLINE_EXCEEDED" => FaultKind::TimedOut,
+        "CANCELLED" => FaultKind::Unreachable,
+        "INTERNAL" | "UNKNOWN" | "DATA_LOSS" | "UNIMPLEMENTED" => FaultKind::Internal,
+        _ => return None,
+    })
+}
+
+fn kind_of_code(code: u16) -> FaultKind {
+    match code {
+        401 => FaultKind::Unauthenticated,
+        403 => FaultKind::Forbidden,
+        404 => FaultKind::NotFound,
+        409 => FaultKind::Conflict,
+        413 => FaultKind::TooLarge,
+        429 => FaultKind::RateLimited,
+        408 | 504 => FaultKind::TimedOut,
+        499 | 502 => FaultKind::Unreachable,
+        503 | 529 => FaultKind::Overloaded,
+        400..500 => FaultKind::Invalid,
+        _ => FaultKind::Internal,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_read_by_their_status_word() {
+        for (word, kind) in [
+            ("INVALID_ARGUMENT", FaultKind::Invalid),
+            ("FAILED_PRECONDITION", FaultKind::Invalid),
+            ("OUT_OF_RANGE", FaultKind::Invalid),
+            ("UNAUTHENTICATED", FaultKind::Unauthenticated),
+            ("PERMISSION_DENIED", FaultKind::Forbidden),
+            ("NOT_FOUND", FaultKind::NotFound),
+            ("ALREADY_EXISTS", FaultKind::Conflict),
+            ("ABORTED", FaultKind::Conflict),
+            ("RESOURCE_EXHAUSTED", FaultKind::RateLimited),
+            ("INTERNAL", FaultKind::Internal),
+            ("UNKNOWN", FaultKind::Internal),
+            ("UNAVAILABLE", FaultKind::Overloaded),
+            ("DEADLINE_EXCEEDED", FaultKind::TimedOut),
+        ] {
+            let body =
+                json!({"error": {"code": 418, "message": "m", "status": word, "details": []}});
+            for body in [body.clone(), json!([body])] {
+                let fault = read(418, body.to_string().as_bytes());
+                assert_eq!(fault, Fault::new(kind, "m"), "{word}");
+            }
+        }
+    }
+
+    #[test]
+    fn details_say_when_to_try_again_and_that_a_key_is_wrong() {
+        let body = json!([{"error": {"code": 429, "message": "slow", "status": "RESOURCE_EXHAUSTED",
+            "details": [{"@type": RETRY, "retryDelay": "33.2s"}]}}]);
+        assert_eq!(read(429, body.to_string().as_bytes()).retry_after, Some(34));
+        let body = json!({"error": {"code": 400, "message": "API key not valid.", "status": "INVALID_ARGUMENT",
+            "details": [{"reason": "API_KEY_INVALID"}]}});
+        let fault = read(400, body.to_string().as_bytes());
+        assert_eq!(fault.kind, FaultKind::Unauthenticated);
+    }
+
+    #[test]
+    fn an_error_that_is_no_json_keeps_its_status_and_text() {
+        for (status, body, kind, message) in [
+            (
+                502,
+                "<html>bad</html>",
+                FaultKind::Unreachable,
+                "<html>bad</html>",
+            ),
+            (
+                503,
+                "",
+                FaultKind::Overloaded,
+                "the provider answered with status 503",
+            ),
+            (
+                404,
+                "{\"error\":\"no such model\"}",
+                FaultKind::NotFound,
+                "no such model",
+            ),
+            (418, "[]", FaultKind::Invalid, "[]"),
+        ] {
+            assert_eq!(read(status, body.as_bytes()), Fault::new(kind, message));
+        }
+        assert!(read(500, "é".repeat(4000).as_bytes()).message.len() < 2000);
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        for kind in [
+            FaultKind::Invalid,
+            FaultKind::Unauthenticated,
+            FaultKind::Forbidden,
+            FaultKind::NotFound,
+            FaultKind::Conflict,
+            FaultKind::RateLimited,
+            FaultKind::Overloaded,
+            FaultKind::TimedOut,
+            FaultKind::Internal,
+        ] {
+            let mut fault = Fault::new(kind, "why \"so\"");
+            fault.retry_after = Some(3);
+            let (status, body) = write(&fault);
+            assert_eq!(read(status, &body), fault);
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! The Gemini dialect (`generateContent`), as clients speak it and as providers do.
+//!
+//! - [`client_request`]: a client's request, with [`parts`] for what stands in its contents and
+//!   [`settings`] for all around them;
+//! - [`client_reply`]: our reply to it, streamed as events or as one growing list, or whole;
+//! - [`upstream_request`]: a request to a provider, with [`contents`] for the conversation;
+//! - [`upstream_reply`]: a provider's reply, with [`chunk`] for one piece of it, [`objects`] for
+//!   pieces that come without events around them, [`partial_arguments`] for calls that come in
+//!   pieces and [`cumulative`] for providers that repeat themselves;
+//! - [`address`]: the model and the method, which stand in the path;
+//! - [`names`]: members in either spelling;
+//! - [`schema`]: the provider's own kind of schema, as JSON Schema;
+//! - [`fault`]: errors, both ways.
+
+use throughline_canonical::{Fault, Loss, Lossy, Request};
+
+use super::{
+    Asked, ClientDialect, Outgoing, ReplyReader, ReplyWriter, Stamp, Target, UpstreamDialect,
+};
+use crate::json::{Kind, escape, validate};
+
+pub mod address;
+pub mod chunk;
+pub mod client_reply;
+pub mod client_request;
+pub mod contents;
+pub mod cumulative;
+pub mod fault;
+pub mod names;
+pub mod objects;
+pub mod partial_arguments;
+pub mod parts;
+pub mod schema;
+pub mod settings;
+pub mod upstream_reply;
+pub mod upstream_request;
+
+#[cfg(test)]
+mod tests;
+
+/// The dialect's name, also of what only it has a word for.
+pub const NAME: &str = "gemini";
+
+/// In `extra`: how a streamed reply is framed. Absent for events, `"json"` for one growing list.
+pub const EXTRA_FRAMING: &str = "alt";
+
+/// In `extra`: what is asked for, where that is no answer. Absent, or `"countTokens"`.
+pub const EXTRA_METHOD: &str = "method";
+
+/// The dialect.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Gemini;
+
+impl ClientDialect for Gemini {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn read_request(&self, asked: &Asked<'_>) -> Result<Lossy<Request>, Fault> {
+        client_request::read(asked)
+    }
+
+    fn reply_writer(&self, request: &Request, stamp: &Stamp) -> Box<dyn ReplyWriter> {
+        Box::new(client_reply::Writer::new(request, stamp))
+    }
+
+    fn write_fault(&self, fault: &Fault) -> (u16, Vec<u8>) {
+        fault::write(fault)
+    }
+}
+
+impl UpstreamDialect for Gemini {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn write_request(&self, request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
+        upstream_request::write(request, target)
+    }
+
+    fn reply_reader(&self, target: &Target<'_>, streamed: bool) -> Box<dyn ReplyReader> {
+        Box::new(upstream_reply::Reader::new(
+            streamed,
+            Variant::read(target.variant).cumulative,
+        ))
+    }
+
+    fn read_fault(&self, status: u16, body: &[u8]) -> Fault {
+        fault::read(status, body)
+    }
+}
+
+/// What a target's variant says: words, separated by anything that is no letter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Variant {
+    /// Vertex, whose paths differ.
+    pub vertex: bool,
+    /// A provider whose pieces repeat all that was said before.
+    pub cumulative: bool,
+}
+
+impl Variant {
+    /// Reads the words.
+    pub fn read(words: &str) -> Self {
+        let has = |wanted: &str| {
+            words
+                .split(|letter: char| !letter.is_alphabetic())
+                .any(|word| word.eq_ignore_ascii_case(wanted))
+        };
+        Self {
+            vertex: has("vertex"),
+            cumulative: has("cumulative"),
+        }
+    }
+}
+
+/// Whether a request is for a count of tokens and not for an answer.
+pub(crate) fn counts_tokens(request: &Request) -> bool {
+    let extra = request.extra.get(NAME);
+    extra.and_then(|extra| extra.get(EXTRA_METHOD)?.as_str()) == Some("countTokens")
+}
+
+/// Tells a loss, once however often it comes.
+pub(crate) fn tell(losses: &mut Vec<Loss>, loss: Loss) {
+    if !losses.contains(&loss) {
+        losses.push(loss);
+    }
+}
+
+/// Tells that a part of a request was left out.
+pub(crate) fn omit(losses: &mut Vec<Loss>, part: &'static str, reason: &'static str) {
+    tell(losses, Loss::PartOmitted { part, reason });
+}
+
+/// Tells that a setting was changed.
+pub(crate) fn adapt(losses: &mut Vec<Loss>, setting: &'static str, reason: &'static str) {
+    tell(losses, Loss::SettingAdapted { setting, reason });
+}
+
+/// Writes a text as a JSON string.
+pub(crate) fn quote_into(text: &str, out: &mut String) {
+    out.push('"');
+    escape(text, out);
+    out.push('"');
+}
+
+/// Writes a call's arguments as an object on one line. Answers false where they are none and stand
+/// wrapped as `{"arguments": "..."}`.
+pub(crate) fn arguments_into(arguments: &str, out: &mut String) -> bool {
+    let trimmed = arguments.trim();
+    if trimmed.is_empty() {
+        out.push_str("{}");
+        return true;
+    }
+    if validate(trimmed.as_bytes(), ARGUMENTS_DEPTH) != Ok(Kind::Object) {
+        out.push_str("{\"arguments\":");
+        quote_into(arguments, out);
+        out.push('}');
+        return false;
+    }
+    // A line end inside JSON stands between its words, and would end the event it is sent in.
+    let mut rest = trimmed;
+    while let Some(at) = memchr::memchr2(b'\n', b'\r', rest.as_bytes()) {
+        out.push_str(&rest[..at]);
+        out.push(' ');
+        rest = &rest[at + 1..];
+    }
+    out.push_str(rest);
+    true
+}
+
+/// Arguments that nest deeper would be refused by whoever reads them.
+const ARGUMENTS_DEPTH: usize = 100;

@@ -1,0 +1,139 @@
+//! JSON objects, cut out of a stream of bytes that has nothing else around them that matters: a
+//! growing list, an error between events, or a whole reply.
+
+/// Cuts a stream into its outermost objects.
+#[derive(Debug)]
+pub(crate) struct Objects {
+    /// The beginning of an object whose end has not arrived.
+    carry: Vec<u8>,
+    depth: usize,
+    place: Place,
+    limit: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Value,
+    String,
+    /// Behind a backslash in a string.
+    Escape,
+}
+
+/// An object is longer than allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TooLong;
+
+impl Objects {
+    /// A cutter for objects of at most `limit` bytes.
+    pub(crate) fn new(limit: usize) -> Self {
+        Self {
+            carry: Vec::new(),
+            depth: 0,
+            place: Place::Value,
+            limit,
+        }
+    }
+
+    /// Takes the next bytes and hands over each object that is now complete.
+    pub(crate) fn push(
+        &mut self,
+        bytes: &[u8],
+        mut object: impl FnMut(&[u8]),
+    ) -> Result<(), TooLong> {
+        let (mut start, mut at) = (0, 0);
+        loop {
+            let rest = bytes.get(at..).unwrap_or_default();
+            let found = match self.place {
+                _ if rest.is_empty() => None,
+                Place::Value if self.depth == 0 => {
+                    let found = memchr::memchr(b'{', rest);
+                    start = at + found.unwrap_or(rest.len());
+                    found
+                }
+                Place::Value => memchr::memchr3(b'{', b'}', b'"', rest),
+                Place::String => memchr::memchr2(b'"', b'\\', rest),
+                Place::Escape => Some(0),
+            };
+            let Some(found) = found else {
+                break;
+            };
+            let byte = rest[found];
+            at += found + 1;
+            match (self.place, byte) {
+                (Place::Escape, _) => self.place = Place::String,
+                (Place::String, b'"') => self.place = Place::Value,
+                (Place::String, _) => self.place = Place::Escape,
+                (Place::Value, b'"') => self.place = Place::String,
+                (Place::Value, b'{') => self.depth += 1,
+                (Place::Value, _) => {
+                    self.depth -= 1;
+                    if self.depth == 0 {
+                        let piece = &bytes[start..at];
+                        if self.carry.len() + piece.len() > self.limit {
+                            return Err(TooLong);
+                        }
+                        if self.carry.is_empty() {
+                            object(piece);
+                        } else {
+                            self.carry.extend_from_slice(piece);
+                            object(&self.carry);
+                            self.carry.clear();
+                        }
+                        start = at;
+                    }
+                }
+            }
+        }
+        if self.depth > 0 {
+            let piece = &bytes[start..];
+            if self.carry.len() + piece.len() > self.limit {
+                return Err(TooLong);
+            }
+            self.carry.extend_from_slice(piece);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cut(pieces: &[&[u8]], limit: usize) -> Result<Vec<String>, TooLong> {
+        let mut objects = Objects::new(limit);
+        let mut all = Vec::new();
+        for piece in pieces {
+            objects.push(piece, |object| {
+                all.push(String::from_utf8_lossy(object).into_owned());
+            })?;
+        }
+        Ok(all)
+    }
+
+    #[test]
+    fn objects_are_the_same_for_every_split() {
+        let stream = r#"[{"a":"}\"{"}, {"b":{"c":[{}]}} ,{"d":"\\"}]{}x{"half":"#.as_bytes();
+        let expected = [
+            r#"{"a":"}\"{"}"#,
+            r#"{"b":{"c":[{}]}}"#,
+            r#"{"d":"\\"}"#,
+            "{}",
+        ];
+        for at in 0..=stream.len() {
+            let (one, two) = stream.split_at(at);
+            assert_eq!(cut(&[one, two], 100).unwrap(), expected, "cut at {at}");
+        }
+        let bytes: Vec<&[u8]> = stream.chunks(1).collect();
+        assert_eq!(cut(&bytes, 100).unwrap(), expected);
+    }
+
+    #[test]
+    fn an_object_has_a_bound_however_it_arrives() {
+        let stream = br#"{"a":"0123456789"}"#;
+        for at in 0..stream.len() {
+            let (one, two) = stream.split_at(at);
+            assert_eq!(cut(&[one, two], stream.len() - 1), Err(TooLong));
+            assert!(cut(&[one, two], stream.len()).is_ok());
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! What the crossings do, by tables and by generated values.
+
+use serde_json::Value;
+use throughline_canonical::{Event, Fault, Fold, Lossy, Reply, Request};
+
+use super::Gemini;
+use crate::dialects::{Asked, ClientDialect, Outgoing, Stamp, Target, UpstreamDialect};
+
+mod identity;
+mod malformed;
+mod replies;
+mod requests;
+mod settings;
+mod upstream;
+mod written;
+
+const PATH: &str = "/v1beta/models/gemini-3-pro:generateContent";
+
+fn read_at(path: &str, query: &str, body: &Value) -> Result<Lossy<Request>, Fault> {
+    Gemini.read_request(&Asked {
+        path,
+        query,
+        body: body.to_string().as_bytes(),
+    })
+}
+
+fn read(body: &Value) -> Lossy<Request> {
+    read_at(PATH, "", body).unwrap()
+}
+
+fn write(request: &Request, variant: &str) -> (Lossy<Outgoing>, Value) {
+    let target = Target {
+        model: &request.model,
+        variant,
+    };
+    let written = Gemini.write_request(request, &target);
+    let body = serde_json::from_slice(&written.value.body).unwrap();
+    (written, body)
+}
+
+/// The events of a reply as JSON lines, and the reply they make.
+fn events(streamed: bool, variant: &str, pieces: &[&[u8]]) -> (Vec<String>, Reply) {
+    let target = Target {
+        model: "gemini-3-pro",
+        variant,
+    };
+    let mut reader = Gemini.reply_reader(&target, streamed);
+    let (mut lines, mut fold) = (Vec::new(), Fold::default());
+    let mut take = |event: Event<'_>| {
+        lines.push(serde_json::to_string(&event).unwrap());
+        fold.push(&event);
+    };
+    for piece in pieces {
+        reader.push(piece, &mut take);
+    }
+    reader.finish(&mut take);
+    reader.finish(&mut take);
+    (lines, fold.finish())
+}
+
+/// The pieces of a stream, as a provider sends them.
+fn stream(pieces: &[Value]) -> String {
+    pieces
+        .iter()
+        .map(|piece| format!("data: {piece}\n\n"))
+        .collect()
+}
+
+fn stamp() -> Stamp {
+    Stamp {
+        id: "r1".to_owned(),
+        created: 0,
+    }
+}
+
+/// What a client is sent for these events.
+fn streamed(request: &Request, events: &[Event<'_>]) -> Vec<u8> {
+    let mut writer = Gemini.reply_writer(request, &stamp());
+    let mut bytes = Vec::new();
+    for event in events {
+        writer.push(event, &mut bytes);
+    }
+    bytes
+}
