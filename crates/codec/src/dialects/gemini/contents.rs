@@ -66,6 +66,7 @@ impl<'a> Writer<'a, '_> {
     fn system(&mut self, message: &'a Message, system: &mut Vec<String>) {
         let first = self.contents.is_empty() && self.waiting.is_empty();
         for block in &message.content {
+            self.unsigned(block);
             match block {
                 Block::Text { text, .. } if first => system.push(text.clone()),
                 Block::Text { text, .. } => {
@@ -186,6 +187,7 @@ impl<'a> Writer<'a, '_> {
         let name = name.or(known).unwrap_or(id);
         let (mut said, mut texts, mut parts) = (String::new(), 0, Vec::new());
         for block in content {
+            self.unsigned(block);
             let text = match block {
                 Block::Text { text, .. } | Block::Refusal { text } => text,
                 Block::Media {
@@ -234,6 +236,16 @@ impl<'a> Writer<'a, '_> {
         }
         json.push_str("}}");
         json
+    }
+
+    /// Only a part of its own bears a signature.
+    fn unsigned(&mut self, block: &Block) {
+        if let Block::Text {
+            signature: Some(_), ..
+        } = block
+        {
+            omit(self.losses, "text.signature", "dialect");
+        }
     }
 
     fn media(&mut self, source: &Source, name: Option<&str>) -> Option<String> {

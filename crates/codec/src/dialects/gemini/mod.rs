@@ -47,6 +47,10 @@ pub const EXTRA_FRAMING: &str = "alt";
 /// In `extra`: what is asked for, where that is no answer. Absent, or `"countTokens"`.
 pub const EXTRA_METHOD: &str = "method";
 
+/// What stands for the signature of a call that was made elsewhere. Newer models refuse the first
+/// call of a step without any; clients that lost a signature send it too.
+pub const SKIP_SIGNATURE: &str = "skip_thought_signature_validator";
+
 /// The dialect.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Gemini;

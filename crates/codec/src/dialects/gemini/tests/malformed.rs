@@ -54,7 +54,7 @@ fn a_fault_names_the_member_that_is_wrong() {
         (config(json!({"maxOutputTokens": -1})), "generationConfig.maxOutputTokens: expected a whole number, found a number".to_owned()),
         (config(json!({"stopSequences": "x"})), "generationConfig.stopSequences: expected a list, found a string".to_owned()),
         (config(json!({"seed": 1.5})), "generationConfig.seed: expected a whole number, found a number".to_owned()),
-        (config(json!({"thinkingConfig": {"thinking_level": "EXTREME"}})), "generationConfig.thinkingConfig.thinking_level: expected `MINIMAL`, `LOW`, `MEDIUM` or `HIGH`".to_owned()),
+        (config(json!({"thinkingConfig": {"thinking_level": "MAX"}})), "generationConfig.thinkingConfig.thinking_level: expected `MINIMAL`, `LOW`, `MEDIUM` or `HIGH`".to_owned()),
         (config(json!({"thinkingConfig": {"thinkingBudget": -2}})), "generationConfig.thinkingConfig.thinkingBudget: expected -1 or a number of tokens".to_owned()),
         (config(json!({"thinkingConfig": {"includeThoughts": 1}})), "generationConfig.thinkingConfig.includeThoughts: expected true or false, found a number".to_owned()),
         (config(json!({"responseSchema": {}, "responseJsonSchema": {}})), "generationConfig.responseSchema: excludes responseJsonSchema".to_owned()),

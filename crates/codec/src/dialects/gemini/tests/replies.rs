@@ -7,11 +7,13 @@ use throughline_canonical::{Block, EndReason, FaultKind, Usage};
 use super::super::upstream_reply::{EVENT_LIMIT, REPLY_LIMIT};
 use super::*;
 
-fn candidate(parts: Value) -> Value {
+fn candidate(parts: impl Into<Value>) -> Value {
+    let parts = parts.into();
     json!({"candidates": [{"content": {"role": "model", "parts": parts}, "index": 0}]})
 }
 
-fn last(parts: Value, reason: &str) -> Value {
+fn last(parts: impl Into<Value>, reason: &str) -> Value {
+    let parts = parts.into();
     json!({"candidates": [{"finishReason": reason, "content": {"parts": parts, "role": "model"}}]})
 }
 
@@ -421,6 +423,7 @@ fn a_provider_that_repeats_itself_is_told_once() {
             json!([{"text": "think1 think2", "thought": true}, {"text": "Answer more"}, {"functionCall": {"name": "f"}}, {"functionCall": {"name": "g"}}]),
             "STOP",
         ),
+        last(json!([{"text": "Answer"}]), "STOP"),
     ];
     let reply = reply_of(&pieces, "cumulative");
     assert_eq!(

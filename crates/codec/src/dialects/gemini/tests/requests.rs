@@ -5,7 +5,7 @@ use throughline_canonical::{Block, Loss, MediaKind, Message, Role, Source, Tool,
 
 use super::*;
 
-fn blocks(role: &str, parts: Value) -> Vec<Block> {
+fn blocks(role: &str, parts: &Value) -> Vec<Block> {
     let read = read(&json!({"contents": [{"role": role, "parts": parts}]}));
     assert_eq!(read.losses, [], "{parts}");
     read.value.messages[0].content.clone()
@@ -171,7 +171,7 @@ fn every_kind_of_part_is_read() {
             ],
         ),
     ] {
-        assert_eq!(blocks(role, parts.clone()), expected, "{parts}");
+        assert_eq!(blocks(role, &parts), expected, "{parts}");
     }
 }
 
@@ -199,7 +199,10 @@ fn what_a_tool_answered_is_read() {
         (Value::Null, vec![], false),
     ] {
         let parts = json!([{"functionResponse": {"id": "c", "name": "f", "response": response}}]);
-        assert_eq!(blocks("user", parts), [result("c", "f", content, is_error)]);
+        assert_eq!(
+            blocks("user", &parts),
+            [result("c", "f", content, is_error)]
+        );
     }
     let parts = json!([{"functionResponse": {"id": "c", "name": "f", "response": {"output": "see"}, "willContinue": false,
         "parts": [{"inlineData": {"mimeType": "audio/wav", "data": "aGk="}}]}}]);
@@ -212,7 +215,7 @@ fn what_a_tool_answered_is_read() {
         name: None,
     };
     assert_eq!(
-        blocks("user", parts),
+        blocks("user", &parts),
         [result("c", "f", vec![Block::text("see"), sound], false)]
     );
 }

@@ -17,9 +17,9 @@ fn asking(messages: Vec<Message>) -> Request {
     }
 }
 
-fn check(messages: Vec<Message>, contents: Value, losses: &[(&str, &str)]) {
+fn check(messages: Vec<Message>, contents: impl Into<Value>, losses: &[(&str, &str)]) {
     let (written, body) = write(&asking(messages), "");
-    assert_eq!(body["contents"], contents);
+    assert_eq!(body["contents"], contents.into());
     let told: Vec<_> = written
         .losses
         .iter()
@@ -47,6 +47,13 @@ fn result(id: &str, content: Vec<Block>, is_error: bool) -> Block {
         name: None,
         content,
         is_error,
+    }
+}
+
+fn signed_text() -> Block {
+    Block::Text {
+        text: "a".to_owned(),
+        signature: Some("s".to_owned()),
     }
 }
 
@@ -159,7 +166,7 @@ fn what_has_no_place_is_told() {
             ),
             message(
                 Role::User,
-                vec![result("9", vec![Block::text("a"), Block::text("b")], false)],
+                vec![result("9", vec![signed_text(), Block::text("b")], false)],
             ),
         ],
         json!([
@@ -178,6 +185,7 @@ fn what_has_no_place_is_told() {
             ("opaque_block", "dialect"),
             ("tool_call.arguments", "not_an_object"),
             ("tool_result.name", "no_call"),
+            ("text.signature", "dialect"),
             ("tool_result", "texts_joined"),
         ],
     );
@@ -327,4 +335,21 @@ fn one_answer_is_asked_for() {
     let (written, body) = write(&request, "");
     assert_eq!(body["generationConfig"], json!({"mediaResolution": "LOW"}));
     assert_eq!(written.losses.len(), 1);
+}
+
+#[test]
+fn what_has_a_word_goes_before_what_has_none() {
+    let mut request = asking(vec![user("x")]);
+    request.max_tokens = Some(7);
+    let extra = json!({"generationConfig": {"maxOutputTokens": 9, "audioTimestamp": true}, "contents": [], "store": true});
+    request
+        .extra
+        .insert("gemini".to_owned(), extra.as_object().unwrap().clone());
+    let (_, body) = write(&request, "");
+    assert_eq!(
+        body["generationConfig"],
+        json!({"maxOutputTokens": 7, "audioTimestamp": true})
+    );
+    assert_eq!(body["contents"].as_array().unwrap().len(), 1);
+    assert_eq!(body["store"], true);
 }
