@@ -175,3 +175,40 @@ pub(crate) fn arguments_into(arguments: &str, out: &mut String) -> bool {
 
 /// Arguments that nest deeper would be refused by whoever reads them.
 const ARGUMENTS_DEPTH: usize = 100;
+
+#[cfg(test)]
+mod own_tests {
+    use super::*;
+
+    #[test]
+    fn a_variant_is_a_set_of_words() {
+        for (words, vertex, cumulative) in [
+            ("", false, false),
+            ("vertex", true, false),
+            ("cumulative", false, true),
+            ("vertex cumulative", true, true),
+            ("cumulative,Vertex", true, true),
+            ("vertexes", false, false),
+        ] {
+            assert_eq!(Variant::read(words), Variant { vertex, cumulative });
+        }
+    }
+
+    #[test]
+    fn arguments_are_an_object_on_one_line() {
+        for (arguments, written, whole) in [
+            ("", "{}", true),
+            (" {} ", "{}", true),
+            ("{\"a\":\r\n1.50}", "{\"a\":  1.50}", true),
+            ("{\"a\"", "{\"arguments\":\"{\\\"a\\\"\"}", false),
+            ("[]", "{\"arguments\":\"[]\"}", false),
+            ("{}{}", "{\"arguments\":\"{}{}\"}", false),
+        ] {
+            let mut json = String::new();
+            assert_eq!(arguments_into(arguments, &mut json), whole);
+            assert_eq!(json, written);
+        }
+        let deep = "{\"a\":".repeat(200) + "1" + &"}".repeat(200);
+        assert!(!arguments_into(&deep, &mut String::new()));
+    }
+}
