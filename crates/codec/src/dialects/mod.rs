@@ -10,9 +10,9 @@ pub mod anthropic;
 pub mod gemini;
 
 /// The dialects clients may speak.
-pub static CLIENT: &[&dyn ClientDialect] = &[&anthropic::Anthropic];
+pub static CLIENT: &[&dyn ClientDialect] = &[&anthropic::Anthropic, &gemini::Gemini];
 /// The dialects we may speak to providers.
-pub static UPSTREAM: &[&dyn UpstreamDialect] = &[&anthropic::Anthropic];
+pub static UPSTREAM: &[&dyn UpstreamDialect] = &[&anthropic::Anthropic, &gemini::Gemini];
 
 /// A dialect clients speak to us.
 pub trait ClientDialect: Sync {
