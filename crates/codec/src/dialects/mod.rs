@@ -13,6 +13,7 @@ pub mod gemini;
 pub static CLIENT: &[&dyn ClientDialect] = &[&anthropic::Anthropic, &gemini::Gemini];
 /// The dialects we may speak to providers.
 pub static UPSTREAM: &[&dyn UpstreamDialect] = &[&anthropic::Anthropic, &gemini::Gemini];
+pub mod openai_responses;
 
 /// A dialect clients speak to us.
 pub trait ClientDialect: Sync {

@@ -1,0 +1,239 @@
+//! Errors of this dialect: those we tell clients before a reply, and those providers tell us.
+
+use serde_json::{Value, json};
+use throughline_canonical::{Fault, FaultKind};
+
+/// The status and the body of an error that comes before a reply.
+pub(super) fn write(fault: &Fault) -> (u16, Vec<u8>) {
+    let (status, kind, code) = match fault.kind {
+        FaultKind::Invalid => (400, "invalid_request_error", None),
+        FaultKind::Unauthenticated => (401, "invalid_request_error", Some("invalid_api_key")),
+        FaultKind::Forbidden => (403, "permission_error", None),
+        FaultKind::NotFound => (404, "invalid_request_error", Some("not_found")),
+        FaultKind::Conflict => (409, "invalid_request_error", Some("conflict")),
+        FaultKind::TooLarge => (413, "invalid_request_error", Some("request_too_large")),
+        FaultKind::RateLimited => (429, "rate_limit_error", Some("rate_limit_exceeded")),
+        FaultKind::Overloaded => (503, "server_error", Some("server_is_overloaded")),
+        FaultKind::Unreachable => (502, "server_error", None),
+        FaultKind::TimedOut => (504, "server_error", Some("timeout")),
+        FaultKind::ToolCallUnreadable => (502, "server_error", Some("tool_call_parse_error")),
+        FaultKind::Internal => (500, "server_error", None),
+    };
+    let body = json!({"error": {
+        "message": fault.message,
+        "type": kind,
+        "param": parameter(fault),
+        "code": code,
+    }});
+    (status, body.to_string().into_bytes())
+}
+
+/// The path a fault begins with, which clients look for in a place of its own.
+fn parameter(fault: &Fault) -> Option<&str> {
+    let (path, _) = fault.message.split_once(": ")?;
+    let of_path = |byte: u8| byte.is_ascii_alphanumeric() || b"_.[]".contains(&byte);
+    (fault.kind == FaultKind::Invalid && !path.is_empty() && path.bytes().all(of_path))
+        .then_some(path)
+}
+
+/// The code of a reply that failed on its way. Clients know few and give up at once on some: one
+/// that is overloaded may well answer a second try.
+pub(super) fn reply_code(kind: FaultKind) -> &'static str {
+    match kind {
+        FaultKind::RateLimited => "rate_limit_exceeded",
+        FaultKind::Invalid | FaultKind::TooLarge => "invalid_prompt",
+        _ => "server_error",
+    }
+}
+
+/// The kind a code stands for.
+pub(super) fn kind_of_code(code: &str) -> Option<FaultKind> {
+    Some(match code {
+        "rate_limit_exceeded" | "insufficient_quota" => FaultKind::RateLimited,
+        "server_is_overloaded" | "slow_down" | "overloaded" => FaultKind::Overloaded,
+        "invalid_prompt"
+        | "invalid_encrypted_content"
+        | "context_length_exceeded"
+        | "invalid_request_error" => FaultKind::Invalid,
+        "invalid_api_key" => FaultKind::Unauthenticated,
+        "model_not_found" => FaultKind::NotFound,
+        _ => return None,
+    })
+}
+
+/// An error that came in place of a reply.
+pub(super) fn read(status: u16, body: &[u8]) -> Fault {
+    let kind = match status {
+        401 => FaultKind::Unauthenticated,
+        403 => FaultKind::Forbidden,
+        404 => FaultKind::NotFound,
+        408 | 504 => FaultKind::TimedOut,
+        409 => FaultKind::Conflict,
+        413 => FaultKind::TooLarge,
+        429 => FaultKind::RateLimited,
+        400..=499 => FaultKind::Invalid,
+        503 | 529 => FaultKind::Overloaded,
+        500 => FaultKind::Internal,
+        _ => FaultKind::Unreachable,
+    };
+    let value: Value = serde_json::from_slice(body).unwrap_or_default();
+    // Some servers answer with the sentence alone, some leave out the envelope.
+    let message = ["/error/message", "/error", "/message", "/detail"]
+        .into_iter()
+        .find_map(|place| value.pointer(place)?.as_str())
+        .filter(|message| !message.is_empty());
+    match message {
+        Some(message) => Fault::new(kind, message),
+        None => Fault::new(kind, format!("the provider answered with status {status}")),
+    }
+}
+
+/// Whether an error is about reasoning the provider cannot take back: encrypted elsewhere, or bound
+/// to items it does not hold. The same request without its reasoning may pass.
+pub fn refuses_reasoning(status: u16, body: &[u8]) -> bool {
+    if !matches!(status, 400 | 404) {
+        return false;
+    }
+    let value: Value = serde_json::from_slice(body).unwrap_or_default();
+    let text = |place| {
+        value
+            .pointer(place)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    };
+    let message = text("/error/message");
+    text("/error/code") == "invalid_encrypted_content"
+        || message.contains("ncrypted content") && message.contains("could not be verified")
+        || message.contains("Item with id 'rs_") && message.contains("not found")
+        || message.contains("of type 'reasoning' was provided without its required")
+        || message.contains("provided without its required 'reasoning' item")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_are_written_with_all_four_members_and_the_path_apart() {
+        for (fault, status, expected) in [
+            (
+                Fault::invalid("input[2].content: expected a list, found a number"),
+                400,
+                json!({"error": {"message": "input[2].content: expected a list, found a number",
+                    "type": "invalid_request_error", "param": "input[2].content", "code": null}}),
+            ),
+            (
+                Fault::invalid("the body is not JSON: x"),
+                400,
+                json!({"error": {"message": "the body is not JSON: x",
+                    "type": "invalid_request_error", "param": null, "code": null}}),
+            ),
+            (
+                Fault::new(FaultKind::RateLimited, "slow: down"),
+                429,
+                json!({"error": {"message": "slow: down", "type": "rate_limit_error",
+                    "param": null, "code": "rate_limit_exceeded"}}),
+            ),
+        ] {
+            let (found, body) = write(&fault);
+            assert_eq!(found, status);
+            assert_eq!(serde_json::from_slice::<Value>(&body).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn errors_of_providers_are_read_in_every_shape() {
+        for (status, body, kind, message) in [
+            (
+                400,
+                r#"{"error":{"message":"bad","type":"invalid_request_error","param":null,"code":null}}"#,
+                FaultKind::Invalid,
+                "bad",
+            ),
+            (
+                401,
+                r#"{"error":{"message":"who","code":"invalid_api_key"}}"#,
+                FaultKind::Unauthenticated,
+                "who",
+            ),
+            (
+                404,
+                r#"{"error":"no such model"}"#,
+                FaultKind::NotFound,
+                "no such model",
+            ),
+            (422, r#"{"detail":"odd"}"#, FaultKind::Invalid, "odd"),
+            (
+                429,
+                r#"{"error":{"message":"wait"}}"#,
+                FaultKind::RateLimited,
+                "wait",
+            ),
+            (
+                500,
+                "<html>",
+                FaultKind::Internal,
+                "the provider answered with status 500",
+            ),
+            (
+                502,
+                "",
+                FaultKind::Unreachable,
+                "the provider answered with status 502",
+            ),
+            (503, r#"{"message":"full"}"#, FaultKind::Overloaded, "full"),
+            (
+                504,
+                r#"{"error":{"message":""}}"#,
+                FaultKind::TimedOut,
+                "the provider answered with status 504",
+            ),
+        ] {
+            assert_eq!(
+                read(status, body.as_bytes()),
+                Fault::new(kind, message),
+                "{body}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_refusal_of_reasoning_is_told_from_other_errors() {
+        let error = |code: &str, message: &str| {
+            json!({"error": {"message": message, "code": code}})
+                .to_string()
+                .into_bytes()
+        };
+        for (code, message, refused) in [
+            ("invalid_encrypted_content", "", true),
+            (
+                "",
+                "The encrypted content gAAA... could not be verified. Reason: x",
+                true,
+            ),
+            (
+                "",
+                "Item with id 'rs_1' not found. Items are not persisted when `store` is set to false.",
+                true,
+            ),
+            (
+                "",
+                "Item 'rs_1' of type 'reasoning' was provided without its required following item.",
+                true,
+            ),
+            (
+                "",
+                "Item 'fc_1' of type 'function_call' was provided without its required 'reasoning' item: 'rs_1'.",
+                true,
+            ),
+            ("", "No tool output found for function call call_1.", false),
+        ] {
+            assert_eq!(
+                refuses_reasoning(400, &error(code, message)),
+                refused,
+                "{message}"
+            );
+            assert!(!refuses_reasoning(500, &error(code, message)));
+        }
+    }
+}

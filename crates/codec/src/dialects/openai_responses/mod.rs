@@ -1,0 +1,100 @@
+//! OpenAI's Responses API: a conversation is a list of items, a reply is another one.
+//!
+//! - `client_request`: what stands around the conversation in a client's request;
+//! - `client_items`: the conversation itself;
+//! - `client_reply`: a reply for a client, streamed or whole;
+//! - `upstream_request`: a request for a provider;
+//! - `upstream_items`: the conversation in it;
+//! - `upstream_reply`: a provider's reply, streamed or whole;
+//! - `output_items`: the items in it, and what is known of those that are open;
+//! - `faults`: errors, both ways.
+//!
+//! All is stateless: whoever wants stored responses resolves them before a request is written.
+
+mod client_items;
+mod client_reply;
+mod client_request;
+mod faults;
+mod output_items;
+#[cfg(test)]
+mod tests;
+mod upstream_items;
+mod upstream_reply;
+mod upstream_request;
+
+use throughline_canonical::{Fault, Loss, Lossy, Request};
+
+use super::{
+    Asked, ClientDialect, Outgoing, ReplyReader, ReplyWriter, Stamp, Target, UpstreamDialect,
+};
+
+pub use faults::refuses_reasoning;
+
+/// The dialect's name.
+pub const NAME: &str = "openai_responses";
+
+/// What the provider adds to a request's `include` to give reasoning back, encrypted.
+const ENCRYPTED: &str = "reasoning.encrypted_content";
+
+/// What stands before an assistant message's phase where it rides as the signature of its text.
+const PHASE: &str = "phase=";
+
+/// The dialect.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenAiResponses;
+
+impl ClientDialect for OpenAiResponses {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn read_request(&self, asked: &Asked<'_>) -> Result<Lossy<Request>, Fault> {
+        client_request::read(asked.body)
+    }
+
+    fn reply_writer(&self, request: &Request, stamp: &Stamp) -> Box<dyn ReplyWriter> {
+        Box::new(client_reply::Writer::new(request, stamp))
+    }
+
+    fn write_fault(&self, fault: &Fault) -> (u16, Vec<u8>) {
+        faults::write(fault)
+    }
+}
+
+impl UpstreamDialect for OpenAiResponses {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn write_request(&self, request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
+        upstream_request::write(request, target)
+    }
+
+    fn reply_reader(&self, target: &Target<'_>, streamed: bool) -> Box<dyn ReplyReader> {
+        Box::new(upstream_reply::Reader::new(target.model, streamed))
+    }
+
+    fn read_fault(&self, status: u16, body: &[u8]) -> Fault {
+        faults::read(status, body)
+    }
+}
+
+/// Losses, each told once.
+#[derive(Debug, Default)]
+struct Losses(Vec<Loss>);
+
+impl Losses {
+    fn omit(&mut self, part: &'static str, reason: &'static str) {
+        self.add(Loss::PartOmitted { part, reason });
+    }
+
+    fn adapt(&mut self, setting: &'static str, reason: &'static str) {
+        self.add(Loss::SettingAdapted { setting, reason });
+    }
+
+    fn add(&mut self, loss: Loss) {
+        if !self.0.contains(&loss) {
+            self.0.push(loss);
+        }
+    }
+}

@@ -1,0 +1,603 @@
+//! The items of a provider's reply: which are open, and what blocks they are.
+//!
+//! Reasoning is one block however many parts its summary has, with a blank line between them. Each
+//! part of a message is a block. A call is one.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use throughline_canonical::{BlockStart, Delta, Event};
+
+use super::PHASE;
+use super::upstream_reply::{Out, Place};
+use crate::json::{Cursor, JsonError, Kind as Json, Span, each_member, inside, text};
+
+/// More items than this are never open at once.
+const OPEN_MOST: usize = 1024;
+/// Deeper than any list of parts that is walked.
+const DEPTH: usize = 256;
+
+/// What grows, which also tells the kind of item it grows in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Message,
+    Refusal,
+    Summary,
+    Reasoning,
+    Call,
+    Opaque,
+}
+
+impl Kind {
+    /// Whether both are of one kind of item.
+    fn shares_item(self, other: Self) -> bool {
+        let item = |kind| match kind {
+            Self::Refusal => Self::Message,
+            Self::Summary => Self::Reasoning,
+            kind => kind,
+        };
+        item(self) == item(other)
+    }
+}
+
+/// Whether an event adds to what came before, or repeats all of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Deltas {
+    More,
+    All,
+}
+
+/// All items of one reply.
+#[derive(Debug, Default)]
+pub(super) struct Items {
+    open: Vec<Item>,
+    /// Items that are done, by number or by id.
+    done: HashSet<Key>,
+    /// How many blocks have begun.
+    blocks: u32,
+    called: bool,
+    refused: bool,
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+enum Key {
+    Number(u64),
+    Id(Box<[u8]>),
+}
+
+/// An item that is not done.
+#[derive(Debug)]
+struct Item {
+    kind: Kind,
+    output_index: Option<u64>,
+    id: Option<Box<[u8]>>,
+    call_id: Option<Box<[u8]>>,
+    phase: Option<String>,
+    block: Option<OpenBlock>,
+}
+
+/// The block of an item that is open.
+#[derive(Clone, Copy, Debug)]
+struct OpenBlock {
+    index: u32,
+    /// What it grows by.
+    kind: Kind,
+    /// The part of the item that grows.
+    part: u64,
+    /// Whether this part has grown.
+    grew: bool,
+    /// Whether any part has.
+    ever: bool,
+    /// Whether its phase was told.
+    phase: bool,
+}
+
+impl Items {
+    /// How many blocks were told.
+    pub(super) fn told(&self) -> u32 {
+        self.blocks
+    }
+
+    /// Whether a tool was called.
+    pub(super) fn called(&self) -> bool {
+        self.called
+    }
+
+    /// Whether the model declined.
+    pub(super) fn refused(&self) -> bool {
+        self.refused
+    }
+
+    /// An item begins. Answers whether there is room for it.
+    pub(super) fn added(
+        &mut self,
+        data: &[u8],
+        item: &Span,
+        output_index: Option<u64>,
+        out: Out<'_>,
+    ) -> Result<bool, JsonError> {
+        let parts = ItemParts::read(data, item)?;
+        if self.open.len() >= OPEN_MOST {
+            return Ok(false);
+        }
+        let place = parts.place(data, output_index);
+        if self.position(parts.kind, &place).is_some() && place.is_exact() || self.is_done(&place) {
+            return Ok(true);
+        }
+        let mut item = parts.item(data, output_index);
+        match parts.kind {
+            Kind::Call => self.start_call(&mut item, &parts, data, out),
+            Kind::Opaque => {
+                let name = parts.name_of_kind();
+                self.start(&mut item, BlockStart::Opaque { name }, 0, out);
+            }
+            // Others begin when there is something in them.
+            _ => {}
+        }
+        self.open.push(item);
+        Ok(true)
+    }
+
+    /// A part of a message begins.
+    pub(super) fn part_added(&mut self, place: &Place<'_>, out: Out<'_>) {
+        if let Some(at) = self.position(Kind::Message, place)
+            && self.open[at].kind == Kind::Message
+        {
+            self.part(at, Kind::Message, place.part, out);
+        }
+    }
+
+    /// An item grows.
+    pub(super) fn grow(
+        &mut self,
+        kind: Kind,
+        deltas: Deltas,
+        place: &Place<'_>,
+        text: Cow<'_, str>,
+        out: Out<'_>,
+    ) {
+        let Some(at) = self
+            .position(kind, place)
+            .or_else(|| self.unannounced(kind, place))
+        else {
+            return;
+        };
+        if !self.open[at].kind.shares_item(kind) {
+            return;
+        }
+        self.refused |= kind == Kind::Refusal;
+        if !self.part(at, kind, place.part, out) {
+            return;
+        }
+        let Some(block) = &mut self.open[at].block else {
+            return;
+        };
+        if deltas == Deltas::All && block.grew || text.is_empty() {
+            return;
+        }
+        (block.grew, block.ever) = (true, true);
+        let delta = match kind {
+            Kind::Message | Kind::Refusal => Delta::Text(text),
+            Kind::Summary | Kind::Reasoning => Delta::Thinking(text),
+            Kind::Call => Delta::ToolArguments(text),
+            Kind::Opaque => return,
+        };
+        let index = block.index;
+        out(Event::BlockDelta { index, delta });
+    }
+
+    /// An item is complete.
+    pub(super) fn done(
+        &mut self,
+        data: &[u8],
+        item: &Span,
+        output_index: Option<u64>,
+        out: Out<'_>,
+    ) -> Result<(), JsonError> {
+        let parts = ItemParts::read(data, item)?;
+        let place = parts.place(data, output_index);
+        let found = self.position(parts.kind, &place);
+        let mut item = match found {
+            Some(at) if self.open[at].kind == parts.kind => self.open.remove(at),
+            _ if self.is_done(&place) => return Ok(()),
+            // It was never announced.
+            _ => parts.item(data, output_index),
+        };
+        if let Some(number) = output_index {
+            self.done.insert(Key::Number(number));
+        } else if let Some(id) = item.id.take().or(item.call_id.take()) {
+            self.done.insert(Key::Id(id));
+        }
+        if let Some(phase) = &parts.phase {
+            item.phase = Some(text(data, phase).into_owned());
+        }
+        match parts.kind {
+            Kind::Reasoning => self.reasoning_done(&mut item, &parts, data, out)?,
+            Kind::Message => self.message_done(&mut item, &parts, data, out)?,
+            Kind::Call => self.call_done(&mut item, &parts, data, out),
+            _ => {
+                if item.block.is_none() {
+                    let name = parts.name_of_kind();
+                    self.start(&mut item, BlockStart::Opaque { name }, 0, out);
+                }
+            }
+        }
+        end(&mut item, out);
+        Ok(())
+    }
+
+    /// The reply is complete, and with it what is open.
+    pub(super) fn close(&mut self, out: Out<'_>) {
+        for mut item in std::mem::take(&mut self.open) {
+            end(&mut item, out);
+        }
+    }
+
+    fn reasoning_done(
+        &mut self,
+        item: &mut Item,
+        parts: &ItemParts<'_>,
+        data: &[u8],
+        out: Out<'_>,
+    ) -> Result<(), JsonError> {
+        let mut thought = joined(data, parts.summary.as_ref())?;
+        if thought.is_empty() {
+            thought = joined(data, parts.content.as_ref())?;
+        }
+        // Only here it is complete.
+        let signature = member(data, parts.encrypted.as_ref());
+        if item.block.is_none() && !(thought.is_empty() && signature.is_empty()) {
+            self.start(item, thinking(), 0, out);
+        }
+        let Some(block) = item.block else {
+            return Ok(());
+        };
+        let index = block.index;
+        if !block.ever && !thought.is_empty() {
+            let delta = Delta::Thinking(thought);
+            out(Event::BlockDelta { index, delta });
+        }
+        if !signature.is_empty() {
+            let delta = Delta::Signature(signature);
+            out(Event::BlockDelta { index, delta });
+        }
+        Ok(())
+    }
+
+    fn message_done(
+        &mut self,
+        item: &mut Item,
+        parts: &ItemParts<'_>,
+        data: &[u8],
+        out: Out<'_>,
+    ) -> Result<(), JsonError> {
+        let told = item.block.is_some_and(|block| block.ever || block.part > 0);
+        if told {
+            return Ok(());
+        }
+        let Some(content) = &parts.content else {
+            return Ok(());
+        };
+        each_part(data, content, |place, kind, said| {
+            let refusal = kind == b"refusal";
+            self.refused |= refusal;
+            if place > 0 || item.block.is_none() {
+                end(item, out);
+                self.start(item, BlockStart::Text { text: "".into() }, place, out);
+            }
+            if let Some(block) = &item.block
+                && !said.is_empty()
+            {
+                let delta = Delta::Text(said);
+                out(Event::BlockDelta {
+                    index: block.index,
+                    delta,
+                });
+            }
+        })
+    }
+
+    fn call_done(&mut self, item: &mut Item, parts: &ItemParts<'_>, data: &[u8], out: Out<'_>) {
+        if item.block.is_none() {
+            self.start_call(item, parts, data, out);
+        }
+        let arguments = member(data, parts.arguments.as_ref());
+        if let Some(block) = &item.block
+            && !block.grew
+            && !arguments.is_empty()
+        {
+            let delta = Delta::ToolArguments(arguments);
+            out(Event::BlockDelta {
+                index: block.index,
+                delta,
+            });
+        }
+    }
+
+    /// Begins a call, once its name is known.
+    fn start_call(&mut self, item: &mut Item, parts: &ItemParts<'_>, data: &[u8], out: Out<'_>) {
+        let name = member(data, parts.name.as_ref());
+        if name.is_empty() {
+            return;
+        }
+        let mut id = member(data, parts.call_id.as_ref());
+        if id.is_empty() {
+            id = member(data, parts.id.as_ref());
+        }
+        if id.is_empty() {
+            id = format!("call_{}", self.blocks).into();
+        }
+        self.called = true;
+        self.start(item, BlockStart::ToolCall { id, name }, 0, out);
+    }
+
+    fn start(&mut self, item: &mut Item, block: BlockStart<'_>, part: u64, out: Out<'_>) {
+        let index = self.blocks;
+        self.blocks += 1;
+        let phase = match (&item.phase, &block) {
+            (Some(phase), BlockStart::Text { .. }) => Some(format!("{PHASE}{phase}")),
+            _ => None,
+        };
+        out(Event::BlockStarted { index, block });
+        item.block = Some(OpenBlock {
+            index,
+            kind: item.kind,
+            part,
+            grew: false,
+            ever: false,
+            phase: phase.is_some(),
+        });
+        if let Some(phase) = phase {
+            let delta = Delta::Signature(phase.into());
+            out(Event::BlockDelta { index, delta });
+        }
+    }
+
+    /// Goes on with a part of an item. Answers whether that may grow.
+    fn part(&mut self, at: usize, kind: Kind, part: u64, out: Out<'_>) -> bool {
+        let item = &mut self.open[at];
+        match (kind, &mut item.block) {
+            (Kind::Call | Kind::Opaque, block) => return block.is_some(),
+            (Kind::Summary | Kind::Reasoning, Some(block)) => {
+                if !block.ever {
+                    (block.kind, block.part) = (kind, part);
+                }
+                // Of a summary and the reasoning itself, the one that comes first is told.
+                if block.kind != kind {
+                    return false;
+                }
+                if block.part != part {
+                    (block.part, block.grew) = (part, false);
+                    let (index, delta) = (block.index, Delta::Thinking("\n\n".into()));
+                    out(Event::BlockDelta { index, delta });
+                }
+                return true;
+            }
+            (Kind::Message | Kind::Refusal, Some(block)) if block.part == part => return true,
+            _ => {}
+        }
+        // The item is taken out while the count of blocks changes.
+        let mut item = self.open.remove(at);
+        end(&mut item, out);
+        let block = match kind {
+            Kind::Summary | Kind::Reasoning => thinking(),
+            _ => BlockStart::Text { text: "".into() },
+        };
+        self.start(&mut item, block, part, out);
+        if let Some(block) = &mut item.block {
+            block.kind = kind;
+        }
+        self.open.insert(at, item);
+        true
+    }
+
+    /// The item an event belongs to.
+    fn position(&self, kind: Kind, place: &Place<'_>) -> Option<usize> {
+        let find = |fits: &dyn Fn(&Item) -> bool| self.open.iter().rposition(fits);
+        if let Some(number) = place.output_index {
+            let found = find(&|item| item.output_index == Some(number));
+            // Where items are not numbered, this one can only be known by its id.
+            if found.is_some() || self.open.iter().any(|item| item.output_index.is_some()) {
+                return found;
+            }
+        }
+        let named = [place.item_id, place.call_id]
+            .into_iter()
+            .flatten()
+            .find_map(|id| {
+                find(&|item| item.id.as_deref() == Some(id) || item.call_id.as_deref() == Some(id))
+            });
+        // Some servers give an item another id in every event.
+        named.or_else(|| find(&|item| item.kind.shares_item(kind)))
+    }
+
+    fn is_done(&self, place: &Place<'_>) -> bool {
+        match (place.output_index, place.item_id.or(place.call_id)) {
+            (Some(number), _) => self.done.contains(&Key::Number(number)),
+            (None, Some(id)) => self.done.contains(&Key::Id(id.into())),
+            (None, None) => false,
+        }
+    }
+
+    /// Text of an item nobody announced. A call needs its name first.
+    fn unannounced(&mut self, kind: Kind, place: &Place<'_>) -> Option<usize> {
+        if kind == Kind::Call || self.is_done(place) || self.open.len() >= OPEN_MOST {
+            return None;
+        }
+        self.open.push(Item {
+            kind: match kind {
+                Kind::Refusal => Kind::Message,
+                Kind::Summary => Kind::Reasoning,
+                kind => kind,
+            },
+            output_index: place.output_index,
+            id: place.item_id.map(Into::into),
+            call_id: None,
+            phase: None,
+            block: None,
+        });
+        Some(self.open.len() - 1)
+    }
+}
+
+impl Place<'_> {
+    fn is_exact(&self) -> bool {
+        self.output_index.is_some()
+    }
+}
+
+fn thinking() -> BlockStart<'static> {
+    BlockStart::Thinking {
+        text: "".into(),
+        signature: "".into(),
+    }
+}
+
+/// Ends the block of an item, if one is open.
+fn end(item: &mut Item, out: Out<'_>) {
+    let Some(block) = item.block.take() else {
+        return;
+    };
+    let index = block.index;
+    if let Some(phase) = &item.phase
+        && item.kind == Kind::Message
+        && !block.phase
+    {
+        let delta = Delta::Signature(format!("{PHASE}{phase}").into());
+        out(Event::BlockDelta { index, delta });
+    }
+    out(Event::BlockEnded { index });
+}
+
+/// The members of an item.
+struct ItemParts<'a> {
+    kind: Kind,
+    word: &'a [u8],
+    id: Option<Span>,
+    call_id: Option<Span>,
+    name: Option<Span>,
+    arguments: Option<Span>,
+    phase: Option<Span>,
+    encrypted: Option<Span>,
+    summary: Option<Span>,
+    content: Option<Span>,
+}
+
+impl<'a> ItemParts<'a> {
+    fn read(data: &'a [u8], item: &Span) -> Result<Self, JsonError> {
+        let mut parts = Self {
+            kind: Kind::Opaque,
+            word: b"",
+            id: None,
+            call_id: None,
+            name: None,
+            arguments: None,
+            phase: None,
+            encrypted: None,
+            summary: None,
+            content: None,
+        };
+        each_member(data, item.start, |key, kind, span| {
+            let slot = match (key, kind) {
+                (b"type", Json::String) => {
+                    parts.word = inside(data, &span);
+                    return;
+                }
+                (b"id", Json::String) => &mut parts.id,
+                (b"call_id", Json::String) => &mut parts.call_id,
+                (b"name", Json::String) => &mut parts.name,
+                (b"arguments", Json::String) => &mut parts.arguments,
+                (b"phase", Json::String) => &mut parts.phase,
+                (b"encrypted_content", Json::String) => &mut parts.encrypted,
+                (b"summary", Json::Array) => &mut parts.summary,
+                (b"content", Json::Array) => &mut parts.content,
+                _ => return,
+            };
+            *slot = Some(span);
+        })?;
+        parts.kind = match parts.word {
+            b"message" => Kind::Message,
+            b"reasoning" => Kind::Reasoning,
+            b"function_call" => Kind::Call,
+            _ => Kind::Opaque,
+        };
+        Ok(parts)
+    }
+
+    fn place(&self, data: &'a [u8], output_index: Option<u64>) -> Place<'a> {
+        let bytes = |span: &Option<Span>| span.as_ref().map(|span| inside(data, span));
+        Place {
+            output_index,
+            item_id: bytes(&self.id),
+            call_id: bytes(&self.call_id),
+            part: 0,
+        }
+    }
+
+    fn item(&self, data: &[u8], output_index: Option<u64>) -> Item {
+        let bytes = |span: &Option<Span>| span.as_ref().map(|span| inside(data, span).into());
+        Item {
+            kind: self.kind,
+            output_index,
+            id: bytes(&self.id),
+            call_id: bytes(&self.call_id),
+            phase: self
+                .phase
+                .as_ref()
+                .map(|span| text(data, span).into_owned()),
+            block: None,
+        }
+    }
+
+    fn name_of_kind(&self) -> Cow<'a, str> {
+        String::from_utf8_lossy(self.word)
+    }
+}
+
+fn member<'a>(data: &'a [u8], span: Option<&Span>) -> Cow<'a, str> {
+    span.map(|span| text(data, span)).unwrap_or_default()
+}
+
+/// Walks a list of parts: their places, kinds and texts.
+fn each_part<'a>(
+    data: &'a [u8],
+    list: &Span,
+    mut part: impl FnMut(u64, &'a [u8], Cow<'a, str>),
+) -> Result<(), JsonError> {
+    let mut cursor = Cursor::at(data, list.start, DEPTH);
+    cursor.enter_array()?;
+    let (mut first, mut place) = (true, 0);
+    while cursor.element(&mut first)? {
+        let kind = cursor.peek()?;
+        let span = cursor.skip()?;
+        if kind != Json::Object {
+            continue;
+        }
+        let (mut word, mut said): (&[u8], Cow<'a, str>) = (b"", Cow::default());
+        each_member(data, span.start, |key, kind, span| match (key, kind) {
+            (b"type", Json::String) => word = inside(data, &span),
+            (b"text" | b"refusal", Json::String) => said = text(data, &span),
+            _ => {}
+        })?;
+        part(place, word, said);
+        place += 1;
+    }
+    Ok(())
+}
+
+/// The texts of parts, a blank line between them.
+fn joined<'a>(data: &'a [u8], list: Option<&Span>) -> Result<Cow<'a, str>, JsonError> {
+    let mut all: Cow<'a, str> = Cow::default();
+    if let Some(list) = list {
+        each_part(data, list, |place, _, said| {
+            if place == 0 {
+                all = said;
+            } else {
+                let all = all.to_mut();
+                all.push_str("\n\n");
+                all.push_str(&said);
+            }
+        })?;
+    }
+    Ok(all)
+}
