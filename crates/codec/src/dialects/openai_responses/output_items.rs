@@ -124,6 +124,7 @@ impl Items {
         if self.position(parts.kind, &place).is_some() && place.is_exact() || self.is_done(&place) {
             return Ok(true);
         }
+        self.keep_places(out);
         let mut item = parts.item(data, output_index);
         match parts.kind {
             Kind::Call => self.start_call(&mut item, &parts, data, out),
@@ -389,6 +390,19 @@ impl Items {
         }
         self.open.insert(at, item);
         true
+    }
+
+    /// Reasoning that has not said anything begins before an item that comes after it.
+    fn keep_places(&mut self, out: Out<'_>) {
+        // All but the last had their place kept when the next came.
+        if let Some(item) = self.open.last()
+            && item.kind == Kind::Reasoning
+            && item.block.is_none()
+            && let Some(mut item) = self.open.pop()
+        {
+            self.start(&mut item, thinking(), 0, out);
+            self.open.push(item);
+        }
     }
 
     /// The item an event belongs to.

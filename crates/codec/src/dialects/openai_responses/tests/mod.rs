@@ -1,0 +1,84 @@
+//! Tests of this dialect: requests in, requests out, replies in, replies out, and both ways at once.
+
+mod client_replies;
+mod client_requests;
+mod malformed;
+mod round_trips;
+mod upstream_replies;
+mod upstream_requests;
+
+use serde_json::Value;
+use throughline_canonical::{Event, Fault, Fold, Loss, Lossy, Reply, Request};
+
+use super::OpenAiResponses;
+use crate::dialects::{Asked, ClientDialect, ReplyWriter, Stamp, Target, UpstreamDialect};
+
+const TARGET: Target<'static> = Target {
+    model: "gpt-6.1-sol",
+    variant: "",
+};
+
+fn read_bytes(body: &[u8]) -> Result<Lossy<Request>, Fault> {
+    OpenAiResponses.read_request(&Asked {
+        path: "/v1/responses",
+        query: "",
+        body,
+    })
+}
+
+fn read(body: &Value) -> Lossy<Request> {
+    read_bytes(body.to_string().as_bytes()).unwrap()
+}
+
+fn write(request: &Request) -> (Value, Vec<Loss>) {
+    let written = OpenAiResponses.write_request(request, &TARGET);
+    assert_eq!(written.value.path, "/v1/responses");
+    (
+        serde_json::from_slice(&written.value.body).unwrap(),
+        written.losses,
+    )
+}
+
+fn stamp() -> Stamp {
+    Stamp {
+        id: "x7".to_owned(),
+        created: 1_794_700_000,
+    }
+}
+
+fn writer(request: &Request) -> Box<dyn ReplyWriter> {
+    OpenAiResponses.reply_writer(request, &stamp())
+}
+
+/// What is read of a reply that comes in these pieces: each event as JSON, and all of them folded.
+fn reply(pieces: &[&[u8]], streamed: bool) -> (Vec<String>, Reply) {
+    let mut reader = OpenAiResponses.reply_reader(&TARGET, streamed);
+    let (mut events, mut fold) = (Vec::new(), Fold::default());
+    let mut out = |event: Event<'_>| {
+        events.push(serde_json::to_string(&event).unwrap());
+        fold.push(&event);
+    };
+    for piece in pieces {
+        reader.push(piece, &mut out);
+    }
+    reader.finish(&mut out);
+    (events, fold.finish())
+}
+
+/// A stream of these events.
+fn stream(events: &[Value]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for event in events {
+        let name = event["type"].as_str().unwrap_or_default();
+        bytes.extend_from_slice(format!("event: {name}\ndata: {event}\n\n").as_bytes());
+    }
+    bytes
+}
+
+fn omitted(part: &'static str, reason: &'static str) -> Loss {
+    Loss::PartOmitted { part, reason }
+}
+
+fn adapted(setting: &'static str, reason: &'static str) -> Loss {
+    Loss::SettingAdapted { setting, reason }
+}
