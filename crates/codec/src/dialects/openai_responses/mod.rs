@@ -3,10 +3,13 @@
 //! - `client_request`: what stands around the conversation in a client's request;
 //! - `client_items`: the conversation itself;
 //! - `client_reply`: a reply for a client, streamed or whole;
+//! - `reply_items`: the items in it;
+//! - `response`: what the response says around them;
 //! - `upstream_request`: a request for a provider;
 //! - `upstream_items`: the conversation in it;
 //! - `upstream_reply`: a provider's reply, streamed or whole;
-//! - `output_items`: the items in it, and what is known of those that are open;
+//! - `output_items`: its items, which are open and what blocks they are;
+//! - `item_parts`: one of them, as it stands in the bytes;
 //! - `faults`: errors, both ways.
 //!
 //! All is stateless: whoever wants stored responses resolves them before a request is written.
@@ -15,7 +18,10 @@ mod client_items;
 mod client_reply;
 mod client_request;
 mod faults;
+mod item_parts;
 mod output_items;
+mod reply_items;
+mod response;
 #[cfg(test)]
 mod tests;
 mod upstream_items;

@@ -9,36 +9,12 @@ use std::collections::HashSet;
 use throughline_canonical::{BlockStart, Delta, Event};
 
 use super::PHASE;
+use super::item_parts::{ItemParts, Kind, each_part, joined, member};
 use super::upstream_reply::{Out, Place};
-use crate::json::{Cursor, JsonError, Kind as Json, Span, each_member, inside, text};
+use crate::json::{JsonError, Span, inside, text};
 
 /// More items than this are never open at once.
 const OPEN_MOST: usize = 1024;
-/// Deeper than any list of parts that is walked.
-const DEPTH: usize = 256;
-
-/// What grows, which also tells the kind of item it grows in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Message,
-    Refusal,
-    Summary,
-    Reasoning,
-    Call,
-    Opaque,
-}
-
-impl Kind {
-    /// Whether both are of one kind of item.
-    fn shares_item(self, other: Self) -> bool {
-        let item = |kind| match kind {
-            Self::Refusal => Self::Message,
-            Self::Summary => Self::Reasoning,
-            kind => kind,
-        };
-        item(self) == item(other)
-    }
-}
 
 /// Whether an event adds to what came before, or repeats all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,7 +101,7 @@ impl Items {
             return Ok(true);
         }
         self.keep_places(out);
-        let mut item = parts.item(data, output_index);
+        let mut item = Item::new(&parts, data, output_index);
         match parts.kind {
             Kind::Call => self.start_call(&mut item, &parts, data, out),
             Kind::Opaque => {
@@ -202,7 +178,7 @@ impl Items {
             Some(at) if self.open[at].kind == parts.kind => self.open.remove(at),
             _ if self.is_done(&place) => return Ok(()),
             // It was never announced.
-            _ => parts.item(data, output_index),
+            _ => Item::new(&parts, data, output_index),
         };
         if let Some(number) = output_index {
             self.done.insert(Key::Number(number));
@@ -454,6 +430,22 @@ impl Items {
     }
 }
 
+impl Item {
+    /// An item of which nothing was told yet.
+    fn new(parts: &ItemParts<'_>, data: &[u8], output_index: Option<u64>) -> Self {
+        let bytes = |span: &Option<Span>| span.as_ref().map(|span| inside(data, span).into());
+        let phase = parts.phase.as_ref();
+        Self {
+            kind: parts.kind,
+            output_index,
+            id: bytes(&parts.id),
+            call_id: bytes(&parts.call_id),
+            phase: phase.map(|span| text(data, span).into_owned()),
+            block: None,
+        }
+    }
+}
+
 impl Place<'_> {
     fn is_exact(&self) -> bool {
         self.output_index.is_some()
@@ -481,137 +473,4 @@ fn end(item: &mut Item, out: Out<'_>) {
         out(Event::BlockDelta { index, delta });
     }
     out(Event::BlockEnded { index });
-}
-
-/// The members of an item.
-struct ItemParts<'a> {
-    kind: Kind,
-    word: &'a [u8],
-    id: Option<Span>,
-    call_id: Option<Span>,
-    name: Option<Span>,
-    arguments: Option<Span>,
-    phase: Option<Span>,
-    encrypted: Option<Span>,
-    summary: Option<Span>,
-    content: Option<Span>,
-}
-
-impl<'a> ItemParts<'a> {
-    fn read(data: &'a [u8], item: &Span) -> Result<Self, JsonError> {
-        let mut parts = Self {
-            kind: Kind::Opaque,
-            word: b"",
-            id: None,
-            call_id: None,
-            name: None,
-            arguments: None,
-            phase: None,
-            encrypted: None,
-            summary: None,
-            content: None,
-        };
-        each_member(data, item.start, |key, kind, span| {
-            let slot = match (key, kind) {
-                (b"type", Json::String) => {
-                    parts.word = inside(data, &span);
-                    return;
-                }
-                (b"id", Json::String) => &mut parts.id,
-                (b"call_id", Json::String) => &mut parts.call_id,
-                (b"name", Json::String) => &mut parts.name,
-                (b"arguments", Json::String) => &mut parts.arguments,
-                (b"phase", Json::String) => &mut parts.phase,
-                (b"encrypted_content", Json::String) => &mut parts.encrypted,
-                (b"summary", Json::Array) => &mut parts.summary,
-                (b"content", Json::Array) => &mut parts.content,
-                _ => return,
-            };
-            *slot = Some(span);
-        })?;
-        parts.kind = match parts.word {
-            b"message" => Kind::Message,
-            b"reasoning" => Kind::Reasoning,
-            b"function_call" => Kind::Call,
-            _ => Kind::Opaque,
-        };
-        Ok(parts)
-    }
-
-    fn place(&self, data: &'a [u8], output_index: Option<u64>) -> Place<'a> {
-        let bytes = |span: &Option<Span>| span.as_ref().map(|span| inside(data, span));
-        Place {
-            output_index,
-            item_id: bytes(&self.id),
-            call_id: bytes(&self.call_id),
-            part: 0,
-        }
-    }
-
-    fn item(&self, data: &[u8], output_index: Option<u64>) -> Item {
-        let bytes = |span: &Option<Span>| span.as_ref().map(|span| inside(data, span).into());
-        Item {
-            kind: self.kind,
-            output_index,
-            id: bytes(&self.id),
-            call_id: bytes(&self.call_id),
-            phase: self
-                .phase
-                .as_ref()
-                .map(|span| text(data, span).into_owned()),
-            block: None,
-        }
-    }
-
-    fn name_of_kind(&self) -> Cow<'a, str> {
-        String::from_utf8_lossy(self.word)
-    }
-}
-
-fn member<'a>(data: &'a [u8], span: Option<&Span>) -> Cow<'a, str> {
-    span.map(|span| text(data, span)).unwrap_or_default()
-}
-
-/// Walks a list of parts: their places, kinds and texts.
-fn each_part<'a>(
-    data: &'a [u8],
-    list: &Span,
-    mut part: impl FnMut(u64, &'a [u8], Cow<'a, str>),
-) -> Result<(), JsonError> {
-    let mut cursor = Cursor::at(data, list.start, DEPTH);
-    cursor.enter_array()?;
-    let (mut first, mut place) = (true, 0);
-    while cursor.element(&mut first)? {
-        let kind = cursor.peek()?;
-        let span = cursor.skip()?;
-        if kind != Json::Object {
-            continue;
-        }
-        let (mut word, mut said): (&[u8], Cow<'a, str>) = (b"", Cow::default());
-        each_member(data, span.start, |key, kind, span| match (key, kind) {
-            (b"type", Json::String) => word = inside(data, &span),
-            (b"text" | b"refusal", Json::String) => said = text(data, &span),
-            _ => {}
-        })?;
-        part(place, word, said);
-        place += 1;
-    }
-    Ok(())
-}
-
-/// The texts of parts, a blank line between them.
-fn joined<'a>(data: &'a [u8], list: Option<&Span>) -> Result<Cow<'a, str>, JsonError> {
-    let mut all: Cow<'a, str> = Cow::default();
-    if let Some(list) = list {
-        each_part(data, list, |place, _, said| {
-            if place == 0 {
-                all = said;
-            } else {
-                let all = all.to_mut();
-                all.push_str("\n\n");
-                all.push_str(&said);
-            }
-        })?;
-    }
-    Ok(all)
 }

@@ -6,7 +6,8 @@
 use throughline_canonical::{EndReason, Event, Fault, FaultKind, Usage};
 
 use super::faults::kind_of_code;
-use super::output_items::{Deltas, Items, Kind as ItemKind};
+use super::item_parts::Kind as ItemKind;
+use super::output_items::{Deltas, Items};
 use crate::dialects::ReplyReader;
 use crate::framing::sse::{Frame, Framer};
 use crate::json::{Cursor, JsonError, Kind, Span, each_member, inside, number, text, validate};

@@ -35,7 +35,7 @@ fn user(text: &str) -> Message {
     }
 }
 
-fn messages(items: Value) -> Vec<Message> {
+fn messages(items: &Value) -> Vec<Message> {
     read(&json!({"model": "m", "input": items})).value.messages
 }
 
@@ -293,7 +293,7 @@ fn the_items_of_one_turn_are_one_message() {
         content,
         is_error: false,
     };
-    let found = messages(json!([
+    let found = messages(&json!([
         {"role": "user", "content": "Find row 7"},
         {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "a"}, {"type": "summary_text", "text": "b"}], "content": null, "encrypted_content": "gAA="},
         {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "phase": "commentary", "content": [
@@ -421,7 +421,7 @@ fn media_are_read_wherever_they_are() {
             media(Audio, inline("audio/mpeg", "AA=="), None),
         ),
     ] {
-        let found = messages(json!([{"role": "user", "content": [part.clone()]}]));
+        let found = messages(&json!([{"role": "user", "content": [part.clone()]}]));
         assert_eq!(found[0].content, [expected], "{part}");
     }
 }
@@ -435,7 +435,7 @@ fn items_without_a_word_keep_their_place() {
         dialect: NAME.to_owned(),
         value: value.clone(),
     };
-    let found = messages(json!([search, patch, update]));
+    let found = messages(&json!([search, patch, update]));
     let roles: Vec<Role> = found.iter().map(|message| message.role).collect();
     assert_eq!(roles, [Role::Assistant, Role::User, Role::System]);
     let blocks: Vec<&Block> = found.iter().flat_map(|message| &message.content).collect();

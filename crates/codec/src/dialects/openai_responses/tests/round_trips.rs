@@ -288,10 +288,10 @@ fn strip(content: &mut Vec<Block>, part: &str, role: Role) {
             ("text.signature", Block::Text { signature, .. }) => {
                 *signature = signature.take().filter(|mark| mark.starts_with("phase="));
             }
-            ("media.name", Block::Media { kind, source, name }) => {
-                if *kind != MediaKind::Document || !matches!(source, Source::Base64 { .. }) {
-                    *name = None;
-                }
+            ("media.name", Block::Media { kind, source, name })
+                if *kind != MediaKind::Document || !matches!(source, Source::Base64 { .. }) =>
+            {
+                *name = None;
             }
             _ => {}
         }
