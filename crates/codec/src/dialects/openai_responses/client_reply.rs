@@ -3,6 +3,8 @@
 //! The last event of a stream repeats every item, and each item's end repeats its text: what was
 //! written is kept, in the spelling it was written in.
 
+use std::collections::BTreeMap;
+
 use throughline_canonical::{
     Block, BlockStart, Delta, EndReason, Event, Fault, Reply, Request, Usage,
 };
@@ -21,7 +23,8 @@ pub(super) struct Writer {
     created: u64,
     sequence: u64,
     progress: Progress,
-    open: Vec<Item>,
+    /// Items that are not done, by the number of their block.
+    open: BTreeMap<u32, Item>,
     /// Items that are done, by their place.
     done: Vec<(u32, String)>,
     items: u32,
@@ -43,30 +46,15 @@ impl Writer {
             created: stamp.created,
             sequence: 0,
             progress: Progress::Waiting,
-            open: Vec::new(),
+            open: BTreeMap::new(),
             done: Vec::new(),
             items: 0,
             usage: Usage::default(),
         }
     }
 
-    /// Writes an event: its name, then `members`, which begin with a comma.
     fn event(&mut self, name: &str, members: &[&str], out: &mut Vec<u8>) {
-        for piece in [
-            "event: ",
-            name,
-            "\ndata: {\"type\":\"",
-            name,
-            "\",\"sequence_number\":",
-        ] {
-            out.extend_from_slice(piece.as_bytes());
-        }
-        digits(self.sequence, out);
-        self.sequence += 1;
-        for member in members {
-            out.extend_from_slice(member.as_bytes());
-        }
-        out.extend_from_slice(b"}\n\n");
+        write_event(name, members, &mut self.sequence, out);
     }
 
     fn start(&mut self, out: &mut Vec<u8>) {
@@ -86,7 +74,9 @@ impl Writer {
             // No client knows what to do with another dialect's.
             BlockStart::Opaque { .. } => return,
         };
-        let mut item = self.item(number, kind);
+        // A number that comes again is another block.
+        self.end_block(number, "completed", out);
+        let mut item = self.item(kind);
         if let BlockStart::ToolCall { id, name } = block {
             item.call = escaped(id);
             item.name = escaped(name);
@@ -104,7 +94,7 @@ impl Writer {
                 out,
             );
         }
-        self.open.push(item);
+        self.open.insert(number, item);
         match block {
             BlockStart::Text { text } => self.grow(number, text, out),
             BlockStart::Thinking { text, signature } => {
@@ -116,7 +106,7 @@ impl Writer {
         }
     }
 
-    fn item(&mut self, number: u32, kind: Kind) -> Item {
+    fn item(&mut self, kind: Kind) -> Item {
         let place = self.items;
         self.items += 1;
         let sort = match kind {
@@ -125,7 +115,6 @@ impl Writer {
             Kind::Call => "fc",
         };
         Item {
-            block: number,
             place,
             kind,
             id: format!("{sort}_{}_{place}", self.stamp),
@@ -140,29 +129,17 @@ impl Writer {
     /// Writes a delta. This is what a long reply consists of: nothing is made here but its bytes
     /// and the copy that the end repeats.
     fn grow(&mut self, number: u32, text: &str, out: &mut Vec<u8>) {
-        let Some(at) = self.open.iter().rposition(|item| item.block == number) else {
+        let Some(item) = self.open.get_mut(&number).filter(|_| !text.is_empty()) else {
             return;
         };
-        if text.is_empty() {
-            return;
-        }
-        if self.open[at].delta.is_empty() {
-            let item = &self.open[at];
-            let (begin, part) = (item.part_at(), item.part());
+        if item.delta.is_empty() {
+            let (name, at) = (item.kind.delta(), item.part_at());
+            item.delta = format!("event: {name}\ndata: {{\"type\":\"{name}\"{at},\"delta\":\"");
             if item.kind == Kind::Reasoning {
-                self.event(
-                    "response.reasoning_summary_part.added",
-                    &[&begin, ",\"part\":", &part],
-                    out,
-                );
+                let (name, part) = ("response.reasoning_summary_part.added", item.part());
+                write_event(name, &[&at, ",\"part\":", &part], &mut self.sequence, out);
             }
-            let name = self.open[at].kind.delta();
-            self.open[at].delta =
-                format!("event: {name}\ndata: {{\"type\":\"{name}\"{begin},\"delta\":\"");
         }
-        let Some(item) = self.open.get_mut(at) else {
-            return;
-        };
         let before = item.text.len();
         escape(text, &mut item.text);
         out.reserve(item.delta.len() + item.text.len() - before + 64);
@@ -178,8 +155,7 @@ impl Writer {
     }
 
     fn sign(&mut self, number: u32, signature: &str) {
-        let item = self.open.iter_mut().rev().find(|item| item.block == number);
-        if let Some(item) = item
+        if let Some(item) = self.open.get_mut(&number)
             && !signature.is_empty()
         {
             item.signature = escaped(signature);
@@ -187,13 +163,12 @@ impl Writer {
     }
 
     fn end_block(&mut self, number: u32, status: &str, out: &mut Vec<u8>) {
-        let found = self.open.iter().rposition(|item| item.block == number);
-        if let Some(at) = found {
-            if self.open[at].kind == Kind::Call && self.open[at].text.is_empty() {
-                // Clients read arguments as JSON, and no text is none.
-                self.grow(number, "{}", out);
-            }
-            let item = self.open.remove(at);
+        let empty = |item: &Item| item.kind == Kind::Call && item.text.is_empty();
+        if self.open.get(&number).is_some_and(empty) {
+            // Clients read arguments as JSON, and no text is none.
+            self.grow(number, "{}", out);
+        }
+        if let Some(item) = self.open.remove(&number) {
             self.end_item(&item, status, out);
         }
     }
@@ -244,8 +219,8 @@ impl Writer {
             Ok(ending) => ending,
             Err(fault) => return self.fail(&fault, out),
         };
-        while let Some(item) = self.open.first() {
-            self.end_block(item.block, ending.status, out);
+        while let Some((&number, _)) = self.open.first_key_value() {
+            self.end_block(number, ending.status, out);
         }
         self.progress = Progress::Ended;
         let output = self.output();
@@ -339,7 +314,7 @@ impl ReplyWriter for Writer {
             created: self.created,
             sequence: 0,
             progress: Progress::Writing,
-            open: Vec::new(),
+            open: BTreeMap::new(),
             done: Vec::new(),
             items: 0,
             usage: reply.usage,
@@ -380,7 +355,7 @@ impl ReplyWriter for Writer {
 
 impl Writer {
     fn takes(&self, number: u32, kinds: &[Kind]) -> bool {
-        let item = self.open.iter().rev().find(|item| item.block == number);
+        let item = self.open.get(&number);
         item.is_some_and(|item| kinds.contains(&item.kind))
     }
 
@@ -393,21 +368,19 @@ impl Writer {
             Some(item)
         };
         match block {
-            Block::Text { text, signature } => {
-                with(self.item(0, Kind::Text), text, signed(signature))
-            }
-            Block::Refusal { text } => with(self.item(0, Kind::Refusal), text, String::new()),
+            Block::Text { text, signature } => with(self.item(Kind::Text), text, signed(signature)),
+            Block::Refusal { text } => with(self.item(Kind::Refusal), text, String::new()),
             Block::Thinking { text, signature } => {
-                with(self.item(0, Kind::Reasoning), text, signed(signature))
+                with(self.item(Kind::Reasoning), text, signed(signature))
             }
-            Block::Redacted { data } => with(self.item(0, Kind::Reasoning), "", escaped(data)),
+            Block::Redacted { data } => with(self.item(Kind::Reasoning), "", escaped(data)),
             Block::ToolCall {
                 id,
                 name,
                 arguments,
                 ..
             } => {
-                let mut item = self.item(0, Kind::Call);
+                let mut item = self.item(Kind::Call);
                 item.call = escaped(id);
                 item.name = escaped(name);
                 with(item, arguments, String::new())
@@ -415,6 +388,25 @@ impl Writer {
             Block::ToolResult { .. } | Block::Media { .. } | Block::Opaque { .. } => None,
         }
     }
+}
+
+/// Writes an event: its name, then `members`, which begin with a comma.
+fn write_event(name: &str, members: &[&str], sequence: &mut u64, out: &mut Vec<u8>) {
+    for piece in [
+        "event: ",
+        name,
+        "\ndata: {\"type\":\"",
+        name,
+        "\",\"sequence_number\":",
+    ] {
+        out.extend_from_slice(piece.as_bytes());
+    }
+    digits(*sequence, out);
+    *sequence += 1;
+    for member in members {
+        out.extend_from_slice(member.as_bytes());
+    }
+    out.extend_from_slice(b"}\n\n");
 }
 
 /// Writes a number.

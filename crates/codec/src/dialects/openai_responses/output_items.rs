@@ -397,8 +397,11 @@ impl Items {
             .find_map(|id| {
                 find(&|item| item.id.as_deref() == Some(id) || item.call_id.as_deref() == Some(id))
             });
+        if named.is_some() || self.is_done(place) {
+            return named;
+        }
         // Some servers give an item another id in every event.
-        named.or_else(|| find(&|item| item.kind.shares_item(kind)))
+        find(&|item| item.kind.shares_item(kind))
     }
 
     fn is_done(&self, place: &Place<'_>) -> bool {

@@ -5,8 +5,6 @@ use crate::json::escape;
 
 /// An item that is not done. All its texts are kept as they stand between quotes.
 pub(super) struct Item {
-    /// The number of the block in the canonical reply.
-    pub(super) block: u32,
     pub(super) place: u32,
     pub(super) kind: Kind,
     pub(super) id: String,

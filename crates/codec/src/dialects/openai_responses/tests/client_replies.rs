@@ -431,6 +431,21 @@ fn deltas_that_belong_nowhere_are_left_out() {
 }
 
 #[test]
+fn a_number_that_comes_again_is_another_block() {
+    let response = check_stream(&written(&[
+        begin(0, text("a")),
+        begin(0, text("b")),
+        delta(0, Delta::Text("c".into())),
+        end(0),
+        ended(EndReason::Stop),
+    ]));
+    let texts: Vec<&Value> = [0, 1]
+        .map(|place: usize| &response["output"][place]["content"][0]["text"])
+        .to_vec();
+    assert_eq!(texts, ["a", "bc"]);
+}
+
+#[test]
 fn settings_of_the_request_are_echoed() {
     let body = json!({"model": "m", "input": "x", "metadata": {"a": "b"}, "temperature": 0.5, "max_output_tokens": 99,
         "reasoning": {"effort": "high", "summary": "detailed"}, "tool_choice": {"type": "function", "name": "f"}, "parallel_tool_calls": false});

@@ -218,6 +218,17 @@ fn a_stream_without_numbers_and_names_is_read() {
 }
 
 #[test]
+fn an_item_that_is_told_done_twice_is_told_once() {
+    let mut events = llama();
+    let (reasoning, call) = (events[13].clone(), events[15].clone());
+    let expected = reply(&[&stream(&events)], true);
+    // While another of its kind is still open, too.
+    events.insert(16, call);
+    events.insert(14, reasoning);
+    assert_eq!(reply(&[&stream(&events)], true), expected);
+}
+
+#[test]
 fn every_split_gives_the_same_events() {
     for events in [usual(), llama()] {
         let bytes = stream(&events);
