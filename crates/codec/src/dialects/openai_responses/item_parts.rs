@@ -5,9 +5,6 @@ use std::borrow::Cow;
 use super::upstream_reply::Place;
 use crate::json::{Cursor, JsonError, Kind as Json, Span, each_member, inside, text};
 
-/// Deeper than any list of parts that is walked.
-const DEPTH: usize = 256;
-
 /// What grows, which also tells the kind of item it grows in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -111,7 +108,7 @@ pub(super) fn each_part<'a>(
     list: &Span,
     mut part: impl FnMut(u64, &'a [u8], Cow<'a, str>),
 ) -> Result<(), JsonError> {
-    let mut cursor = Cursor::at(data, list.start, DEPTH);
+    let mut cursor = Cursor::at(data, list.start, usize::MAX);
     cursor.enter_array()?;
     let (mut first, mut place) = (true, 0);
     while cursor.element(&mut first)? {

@@ -203,6 +203,34 @@ impl Items {
         Ok(())
     }
 
+    /// Whether an item is open.
+    pub(super) fn any_open(&self) -> bool {
+        !self.open.is_empty()
+    }
+
+    /// An item is repeated when the reply is complete; if it was not done, it is now.
+    pub(super) fn done_if_open(
+        &mut self,
+        data: &[u8],
+        item: &Span,
+        number: u64,
+        out: Out<'_>,
+    ) -> Result<(), JsonError> {
+        let parts = ItemParts::read(data, item)?;
+        let place = parts.place(data, None);
+        let found = self.open.iter().find(|item| match item.output_index {
+            Some(open) => open == number,
+            None => item.id.is_some() && item.id.as_deref() == place.item_id,
+        });
+        match found {
+            Some(open) => {
+                let number = open.output_index;
+                self.done(data, item, number, out)
+            }
+            None => Ok(()),
+        }
+    }
+
     /// The reply is complete, and with it what is open.
     pub(super) fn close(&mut self, out: Out<'_>) {
         for mut item in std::mem::take(&mut self.open) {

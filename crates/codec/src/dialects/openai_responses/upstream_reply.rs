@@ -16,8 +16,6 @@ use crate::json::{Cursor, JsonError, Kind, Span, each_member, inside, number, te
 const EVENT_LIMIT: usize = 16 << 20;
 /// The longest reply that is read.
 const REPLY_LIMIT: usize = 64 << 20;
-/// Deeper than any list of items that is walked.
-const DEPTH: usize = 256;
 
 /// Where events go.
 pub(super) type Out<'o> = &'o mut dyn FnMut(Event<'_>);
@@ -189,11 +187,8 @@ impl ReplyState {
                 };
                 let head = Head::read(data, response)?;
                 self.start(Some(&head), data, out);
-                // Some servers tell their items only here.
-                if self.items.told() == 0
-                    && let Some(output) = &head.output
-                {
-                    self.output(data, output, out)?;
+                if let Some(output) = &head.output {
+                    self.repeated(data, output, out)?;
                 }
                 self.conclude(event.kind, &head, data, out)?;
             }
@@ -224,19 +219,24 @@ impl ReplyState {
         self.conclude(b"", &head, json, out)
     }
 
-    fn output(&mut self, json: &[u8], output: &Span, out: Out<'_>) -> Result<(), JsonError> {
-        let mut cursor = Cursor::at(json, output.start, DEPTH);
-        cursor.enter_array()?;
-        let (mut first, mut place) = (true, 0);
-        while cursor.element(&mut first)? {
-            let kind = cursor.peek()?;
-            let item = cursor.skip()?;
-            if kind == Kind::Object {
-                self.items.done(json, &item, Some(place), out)?;
-            }
-            place += 1;
+    /// Reads the items a stream repeats at its end. They count where a server told none before, and
+    /// where it did not tell that one was done.
+    fn repeated(&mut self, json: &[u8], output: &Span, out: Out<'_>) -> Result<(), JsonError> {
+        if self.items.told() == 0 {
+            return self.output(json, output, out);
         }
-        Ok(())
+        if !self.items.any_open() {
+            return Ok(());
+        }
+        each_item(json, output, |place, item| {
+            self.items.done_if_open(json, item, place, out)
+        })
+    }
+
+    fn output(&mut self, json: &[u8], output: &Span, out: Out<'_>) -> Result<(), JsonError> {
+        each_item(json, output, |place, item| {
+            self.items.done(json, item, Some(place), out)
+        })
     }
 
     fn start(&mut self, head: Option<&Head>, json: &[u8], out: Out<'_>) {
@@ -332,6 +332,26 @@ impl ReplyState {
             out(Event::Ended { reason });
         }
     }
+}
+
+/// Walks a list of items: their places and spans.
+fn each_item(
+    json: &[u8],
+    list: &Span,
+    mut each: impl FnMut(u64, &Span) -> Result<(), JsonError>,
+) -> Result<(), JsonError> {
+    let mut cursor = Cursor::at(json, list.start, usize::MAX);
+    cursor.enter_array()?;
+    let (mut first, mut place) = (true, 0);
+    while cursor.element(&mut first)? {
+        let kind = cursor.peek()?;
+        let item = cursor.skip()?;
+        if kind == Kind::Object {
+            each(place, &item)?;
+        }
+        place += 1;
+    }
+    Ok(())
 }
 
 /// The members of an event.

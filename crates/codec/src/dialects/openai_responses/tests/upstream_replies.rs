@@ -380,6 +380,29 @@ fn what_was_only_told_at_the_end_of_an_item_is_told() {
 }
 
 #[test]
+fn an_item_whose_end_was_not_told_ends_with_the_reply() {
+    let mut events = usual();
+    let items: Vec<Value> = events
+        .iter()
+        .filter(|event| event["type"] == "response.output_item.done")
+        .map(|event| event["item"].clone())
+        .collect();
+    for event in &mut events {
+        if event["type"] == "response.completed" {
+            event["response"]["output"] = items.clone().into();
+        }
+    }
+    let numbered = events.clone();
+    for event in &mut events {
+        event.as_object_mut().unwrap().remove("output_index");
+    }
+    for mut events in [numbered, events] {
+        events.retain(|event| event["type"] != "response.output_item.done");
+        assert_eq!(reply(&[&stream(&events)], true).1, usual_reply());
+    }
+}
+
+#[test]
 fn parts_of_a_message_are_blocks_of_their_own() {
     let delta = |part: u64, delta: &str| json!({"type": "response.output_text.delta", "output_index": 0, "content_index": part, "delta": delta});
     let item = json!({"id": "m", "type": "message", "content": [{"type": "output_text", "text": "ab"}, {"type": "output_text", "text": "c"}]});
