@@ -247,16 +247,12 @@ fn every_split_gives_the_same_events() {
 
 #[test]
 fn every_cut_ends_in_exactly_one_end() {
-    for (events, streamed) in [(usual(), true), (llama(), true)] {
+    for events in [usual(), llama()] {
         let bytes = stream(&events);
         let last = bytes.len() - stream(&events[events.len() - 1..]).len();
         for cut in 0..last {
-            let (events, reply) = reply(&[&bytes[..cut]], streamed);
-            let ends = events
-                .iter()
-                .filter(|event| event.contains("\"type\":\"ended\""))
-                .count();
-            assert_eq!(ends, 1, "cut at {cut}");
+            let (events, reply) = reply(&[&bytes[..cut]], true);
+            assert_eq!(ends(&events), 1, "cut at {cut}");
             assert!(events[events.len() - 1].contains("\"type\":\"ended\""));
             assert_eq!(reply.reason, Some(EndReason::Cut), "cut at {cut}");
         }
@@ -270,6 +266,11 @@ fn every_cut_ends_in_exactly_one_end() {
             "cut at {cut}"
         );
     }
+}
+
+fn ends(events: &[String]) -> usize {
+    let end = |event: &&String| event.contains("\"type\":\"ended\"");
+    events.iter().filter(end).count()
 }
 
 /// A block that was not closed is not told to be closed, since what is closed is remembered.
@@ -526,14 +527,7 @@ fn faults_end_a_reply() {
         let found = reply(&[&stream(&[created(), event.clone(), completed()])], true);
         assert_eq!(found.1.fault, Some(Fault::new(kind, message)), "{event}");
         assert_eq!(found.1.reason, Some(EndReason::Failed), "{event}");
-        assert_eq!(
-            found
-                .0
-                .iter()
-                .filter(|event| event.contains("\"ended\""))
-                .count(),
-            1
-        );
+        assert_eq!(ends(&found.0), 1);
     }
     let (_, whole) = reply(
         &[br#"{"error":{"message":"no","code":"rate_limit_exceeded"}}"#],
@@ -574,7 +568,7 @@ proptest! {
     #[test]
     fn arbitrary_bytes_do_no_harm(bytes in proptest::collection::vec(any::<u8>(), 0..300), streamed in any::<bool>()) {
         let (events, _) = reply(&[&bytes], streamed);
-        prop_assert_eq!(events.iter().filter(|event| event.contains("\"type\":\"ended\"")).count(), 1);
+        prop_assert_eq!(ends(&events), 1);
     }
 
     /// Events in any order, each whole or with members missing.
@@ -595,7 +589,7 @@ proptest! {
         let bytes = stream(&events);
         let cut = cut.min(bytes.len());
         let whole = reply(&[&bytes], true);
-        prop_assert_eq!(whole.0.iter().filter(|event| event.contains("\"type\":\"ended\"")).count(), 1);
+        prop_assert_eq!(ends(&whole.0), 1);
         prop_assert_eq!(reply(&[&bytes[..cut], &bytes[cut..]], true), whole);
     }
 }
