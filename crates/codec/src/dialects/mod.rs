@@ -8,12 +8,20 @@ use throughline_canonical::{Event, Fault, Lossy, Reply, Request};
 
 pub mod anthropic;
 pub mod gemini;
+pub mod openai_responses;
 
 /// The dialects clients may speak.
-pub static CLIENT: &[&dyn ClientDialect] = &[&anthropic::Anthropic, &gemini::Gemini];
+pub static CLIENT: &[&dyn ClientDialect] = &[
+    &anthropic::Anthropic,
+    &gemini::Gemini,
+    &openai_responses::OpenAiResponses,
+];
 /// The dialects we may speak to providers.
-pub static UPSTREAM: &[&dyn UpstreamDialect] = &[&anthropic::Anthropic, &gemini::Gemini];
-pub mod openai_responses;
+pub static UPSTREAM: &[&dyn UpstreamDialect] = &[
+    &anthropic::Anthropic,
+    &gemini::Gemini,
+    &openai_responses::OpenAiResponses,
+];
 
 /// A dialect clients speak to us.
 pub trait ClientDialect: Sync {
