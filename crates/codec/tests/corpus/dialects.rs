@@ -439,11 +439,13 @@ fn counts(reply: &Reply) -> [u64; 4] {
 
 /// The thinking that can be shown, span by span.
 fn thinking(reply: &Reply) -> Vec<&str> {
-    let text = |block| match block {
-        &Block::Thinking { ref text, .. } => Some(text.as_str()),
-        _ => None,
-    };
-    reply.content.iter().filter_map(text).collect()
+    let blocks = reply.content.iter();
+    blocks
+        .filter_map(|block| match block {
+            Block::Thinking { text, .. } => Some(text.as_str()),
+            _ => None,
+        })
+        .collect()
 }
 
 /// Whether all thinking is shown in its order. A notice may stand for what is hidden.
