@@ -8,6 +8,7 @@ use throughline_canonical::{Event, Fault, Lossy, Reply, Request};
 
 pub mod anthropic;
 pub mod gemini;
+pub mod openai_chat;
 pub mod openai_responses;
 
 /// The dialects clients may speak.

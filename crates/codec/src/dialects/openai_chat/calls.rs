@@ -1,0 +1,264 @@
+//! The tool calls of a reply, gathered from their fragments.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use throughline_canonical::{BlockStart, Delta, Event};
+
+use crate::json::{Cursor, JsonError, Kind, Span, each_member, number, slice, text};
+
+/// One call.
+#[derive(Debug, Default)]
+struct Call {
+    id: String,
+    /// Its block, once its name is known.
+    block: Option<u32>,
+    /// Arguments that came before its name.
+    held: String,
+}
+
+/// The calls so far. They stay open until the reply ends, since their fragments may come in turns.
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    calls: Vec<Call>,
+    /// Which of them is meant by the number the provider gives it.
+    numbered: BTreeMap<u64, usize>,
+}
+
+/// More calls than any model makes at once.
+const MOST: usize = 4096;
+
+/// One fragment.
+#[derive(Default)]
+struct Fragment<'a> {
+    number: Option<u64>,
+    id: Cow<'a, str>,
+    kind: Cow<'a, str>,
+    name: Cow<'a, str>,
+    arguments: Cow<'a, str>,
+    signature: Option<Cow<'a, str>>,
+}
+
+/// The number a call gets that came as the only one, in the old form.
+const OLD_FORM: u64 = u64::MAX;
+
+impl Calls {
+    /// Whether there are more than anybody can have meant.
+    pub(super) fn too_many(&self) -> bool {
+        self.calls.len() > MOST
+    }
+
+    /// Whether there were any.
+    pub(super) fn any(&self) -> bool {
+        !self.calls.is_empty()
+    }
+
+    /// Reads the list in one delta.
+    pub(super) fn read(
+        &mut self,
+        json: &[u8],
+        list: &Span,
+        next: &mut u32,
+        out: &mut dyn FnMut(Event<'_>),
+    ) -> Result<(), JsonError> {
+        let mut cursor = Cursor::at(json, list.start, usize::MAX);
+        cursor.enter_array()?;
+        let mut first = true;
+        while cursor.element(&mut first)? {
+            let object = cursor.peek()? == Kind::Object;
+            let span = cursor.skip()?;
+            if object {
+                let fragment = read_fragment(json, &span)?;
+                self.take(fragment, next, out);
+            }
+            if self.too_many() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the one call of the old form.
+    pub(super) fn read_old(
+        &mut self,
+        json: &[u8],
+        call: &Span,
+        next: &mut u32,
+        out: &mut dyn FnMut(Event<'_>),
+    ) -> Result<(), JsonError> {
+        let mut fragment = Fragment {
+            number: Some(OLD_FORM),
+            ..Fragment::default()
+        };
+        read_function(json, call, &mut fragment)?;
+        self.take(fragment, next, out);
+        Ok(())
+    }
+
+    fn take(&mut self, fragment: Fragment<'_>, next: &mut u32, out: &mut dyn FnMut(Event<'_>)) {
+        let place = self.place(&fragment);
+        let order = place + 1;
+        let Some(call) = self.calls.get_mut(place) else {
+            return;
+        };
+        if call.id.is_empty() && call.block.is_none() {
+            call.id = fragment.id.into_owned();
+        }
+        if call.block.is_none() && !fragment.name.is_empty() {
+            call.begin(&fragment.name, &fragment.kind, order, next, out);
+        }
+        match call.block {
+            Some(index) => {
+                if !fragment.arguments.is_empty() {
+                    let delta = Delta::ToolArguments(fragment.arguments);
+                    out(Event::BlockDelta { index, delta });
+                }
+                if let Some(signature) = fragment.signature {
+                    let delta = Delta::Signature(signature);
+                    out(Event::BlockDelta { index, delta });
+                }
+            }
+            None => call.held.push_str(&fragment.arguments),
+        }
+    }
+
+    /// The call a fragment belongs to, which may be a new one.
+    fn place(&mut self, fragment: &Fragment<'_>) -> usize {
+        let names_another = |call: &Call| {
+            // Some servers give every parallel call the number 0, or none at all.
+            !fragment.id.is_empty()
+                && !call.id.is_empty()
+                && fragment.id != call.id.as_str()
+                && !fragment.name.is_empty()
+        };
+        let found = match fragment.number {
+            Some(number) => self.numbered.get(&number).copied(),
+            None if fragment.id.is_empty() && fragment.name.is_empty() => {
+                self.calls.len().checked_sub(1)
+            }
+            None if fragment.id.is_empty() => None,
+            None => self
+                .calls
+                .iter()
+                .rposition(|call| fragment.id == call.id.as_str()),
+        };
+        let found = found.filter(|place| {
+            self.calls
+                .get(*place)
+                .is_some_and(|call| !names_another(call))
+        });
+        found.unwrap_or_else(|| {
+            let place = self.calls.len();
+            if let Some(number) = fragment.number {
+                self.numbered.insert(number, place);
+            }
+            self.calls.push(Call::default());
+            place
+        })
+    }
+
+    /// The reply has ended, and so have they.
+    pub(super) fn end(&mut self, next: &mut u32, out: &mut dyn FnMut(Event<'_>)) {
+        for (place, call) in self.calls.iter_mut().enumerate() {
+            if call.block.is_none() && !(call.id.is_empty() && call.held.is_empty()) {
+                // It never got a name; what there is of it is told all the same.
+                call.begin("", "", place + 1, next, out);
+            }
+            if let Some(index) = call.block {
+                out(Event::BlockEnded { index });
+            }
+        }
+        self.calls.clear();
+        self.numbered.clear();
+    }
+}
+
+impl Call {
+    fn begin(
+        &mut self,
+        name: &str,
+        kind: &str,
+        order: usize,
+        next: &mut u32,
+        out: &mut dyn FnMut(Event<'_>),
+    ) {
+        let index = *next;
+        *next += 1;
+        self.block = Some(index);
+        if self.id.is_empty() {
+            self.id = format!("call_{order}");
+        }
+        let block = if kind == "custom" {
+            BlockStart::Opaque { name: kind.into() }
+        } else {
+            BlockStart::ToolCall {
+                id: self.id.as_str().into(),
+                name: name.into(),
+            }
+        };
+        out(Event::BlockStarted { index, block });
+        if !self.held.is_empty() {
+            let delta = Delta::ToolArguments(std::mem::take(&mut self.held).into());
+            out(Event::BlockDelta { index, delta });
+        }
+    }
+}
+
+fn read_fragment<'a>(json: &'a [u8], call: &Span) -> Result<Fragment<'a>, JsonError> {
+    let mut fragment = Fragment::default();
+    let [mut function, mut extra, mut fields]: [Option<Span>; 3] = Default::default();
+    each_member(json, call.start, |key, kind, span| match (key, kind) {
+        (b"index", Kind::Number) => fragment.number = number(json, &span),
+        (b"id", Kind::String) => fragment.id = text(json, &span),
+        (b"type", Kind::String) => fragment.kind = text(json, &span),
+        (b"function" | b"custom", Kind::Object) => function = Some(span),
+        (b"extra_content", Kind::Object) => extra = Some(span),
+        (b"provider_specific_fields", Kind::Object) => fields = Some(span),
+        _ => {}
+    })?;
+    if let Some(function) = function {
+        read_function(json, &function, &mut fragment)?;
+    }
+    if let Some(fields) = fields {
+        fragment.signature = signature(json, &fields)?;
+    }
+    if let Some(extra) = extra {
+        // Under `google`, or `vertex`.
+        let mut inner = None;
+        each_member(json, extra.start, |_, kind, span| {
+            if kind == Kind::Object {
+                inner = Some(span);
+            }
+        })?;
+        if let Some(inner) = inner {
+            fragment.signature = signature(json, &inner)?;
+        }
+    }
+    Ok(fragment)
+}
+
+fn read_function<'a>(
+    json: &'a [u8],
+    function: &Span,
+    fragment: &mut Fragment<'a>,
+) -> Result<(), JsonError> {
+    each_member(json, function.start, |key, kind, span| match (key, kind) {
+        (b"name", Kind::String) => fragment.name = text(json, &span),
+        (b"arguments" | b"input", Kind::String) => fragment.arguments = text(json, &span),
+        // Some servers send the arguments themselves.
+        (b"arguments", Kind::Object) => {
+            fragment.arguments = String::from_utf8_lossy(slice(json, &span));
+        }
+        _ => {}
+    })
+}
+
+fn signature<'a>(json: &'a [u8], object: &Span) -> Result<Option<Cow<'a, str>>, JsonError> {
+    let mut found = None;
+    each_member(json, object.start, |key, kind, span| {
+        if key == b"thought_signature" && kind == Kind::String && span.len() > 2 {
+            found = Some(text(json, &span));
+        }
+    })?;
+    Ok(found)
+}

@@ -1,0 +1,131 @@
+//! Where the parts of one chunk stand. A whole reply is read as one chunk: its `message` has the
+//! members of a `delta`.
+
+use crate::json::{Cursor, JsonError, Kind, Span, number};
+
+/// A value and what it is.
+pub(super) type Found = Option<(Kind, Span)>;
+
+/// One chunk, or a whole reply.
+#[derive(Debug, Default)]
+pub(super) struct Chunk {
+    pub(super) id: Found,
+    pub(super) model: Found,
+    pub(super) usage: Found,
+    pub(super) error: Found,
+    /// What kind of object it says it is; vLLM says `error` so.
+    pub(super) object: Found,
+    /// The first choice.
+    pub(super) choice: Option<Choice>,
+}
+
+/// The answer in it.
+#[derive(Debug, Default)]
+pub(super) struct Choice {
+    pub(super) finish_reason: Found,
+    /// OpenRouter tells of a provider's error here.
+    pub(super) error: Found,
+    pub(super) content: Found,
+    pub(super) refusal: Found,
+    pub(super) reasoning: Found,
+    pub(super) reasoning_content: Found,
+    pub(super) reasoning_details: Found,
+    pub(super) thinking_blocks: Found,
+    pub(super) tool_calls: Found,
+    pub(super) function_call: Found,
+}
+
+impl Chunk {
+    /// Reads a chunk in one walk over its bytes.
+    pub(super) fn read(data: &[u8]) -> Result<Self, JsonError> {
+        let mut chunk = Self::default();
+        // Walking costs no stack, so the depth needs no limit here.
+        let mut cursor = Cursor::new(data, usize::MAX);
+        cursor.enter_object()?;
+        let mut first = true;
+        while let Some(key) = cursor.key(&mut first)? {
+            let kind = cursor.peek()?;
+            if key == b"choices" && kind == Kind::Array {
+                read_choices(data, &mut cursor, &mut chunk)?;
+                continue;
+            }
+            let span = cursor.skip()?;
+            let slot = match key {
+                b"id" => &mut chunk.id,
+                b"model" => &mut chunk.model,
+                b"usage" => &mut chunk.usage,
+                b"error" => &mut chunk.error,
+                b"object" => &mut chunk.object,
+                _ => continue,
+            };
+            put(slot, kind, span);
+        }
+        cursor.end()?;
+        Ok(chunk)
+    }
+}
+
+/// Null is not there.
+fn put(slot: &mut Found, kind: Kind, span: Span) {
+    *slot = (kind != Kind::Null).then_some((kind, span));
+}
+
+fn read_choices(data: &[u8], cursor: &mut Cursor<'_>, chunk: &mut Chunk) -> Result<(), JsonError> {
+    cursor.enter_array()?;
+    let mut first = true;
+    while cursor.element(&mut first)? {
+        if cursor.peek()? != Kind::Object {
+            cursor.skip()?;
+            continue;
+        }
+        let (index, choice) = read_choice(data, cursor)?;
+        // Nobody asks for more than one; of those that come all the same the first counts.
+        if index == 0 && chunk.choice.is_none() {
+            chunk.choice = Some(choice);
+        }
+    }
+    Ok(())
+}
+
+fn read_choice(data: &[u8], cursor: &mut Cursor<'_>) -> Result<(u64, Choice), JsonError> {
+    let (mut index, mut choice) = (0, Choice::default());
+    cursor.enter_object()?;
+    let mut first = true;
+    while let Some(key) = cursor.key(&mut first)? {
+        let kind = cursor.peek()?;
+        if matches!(key, b"delta" | b"message") && kind == Kind::Object {
+            read_delta(cursor, &mut choice)?;
+            continue;
+        }
+        let span = cursor.skip()?;
+        match key {
+            b"index" => index = number(data, &span).unwrap_or_default(),
+            b"finish_reason" => put(&mut choice.finish_reason, kind, span),
+            b"error" => put(&mut choice.error, kind, span),
+            _ => {}
+        }
+    }
+    Ok((index, choice))
+}
+
+fn read_delta(cursor: &mut Cursor<'_>, choice: &mut Choice) -> Result<(), JsonError> {
+    cursor.enter_object()?;
+    let mut first = true;
+    while let Some(key) = cursor.key(&mut first)? {
+        let kind = cursor.peek()?;
+        let span = cursor.skip()?;
+        let slot = match key {
+            b"content" => &mut choice.content,
+            b"refusal" => &mut choice.refusal,
+            b"reasoning" => &mut choice.reasoning,
+            b"reasoning_content" => &mut choice.reasoning_content,
+            b"reasoning_details" => &mut choice.reasoning_details,
+            b"thinking_blocks" => &mut choice.thinking_blocks,
+            b"tool_calls" => &mut choice.tool_calls,
+            b"function_call" => &mut choice.function_call,
+            _ => continue,
+        };
+        put(slot, kind, span);
+    }
+    Ok(())
+}

@@ -1,0 +1,504 @@
+//! The reply a client gets, streamed. Every chunk but the last few is written by hand: it is nearly
+//! all head and tail, and those do not change.
+
+use serde_json::Value;
+use throughline_canonical::{
+    BlockStart, Delta, EndReason, Event, Fault, FaultKind, Reply, Request, Show, Usage,
+};
+
+use super::{NAME, NOTICE, client_whole, counts, faults, ours};
+use crate::dialects::{ReplyWriter, Stamp};
+use crate::json::escape;
+
+/// Clients of this dialect skip comments.
+const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
+
+/// Writes one reply.
+pub(super) struct Writer {
+    /// What a reply says of itself.
+    pub(super) id: String,
+    pub(super) created: u64,
+    pub(super) model: String,
+    pub(super) form: Form,
+    /// Everything before what a delta says.
+    head: Vec<u8>,
+    /// Everything behind it.
+    tail: &'static [u8],
+    /// The role is said once, in the first delta: clients join what they hear twice.
+    role_said: bool,
+    blocks: Vec<(u32, Kind)>,
+    /// How many pieces of reasoning, and how many calls, there were.
+    reasoned: usize,
+    called: usize,
+    usage: Usage,
+    failed: bool,
+    ended: bool,
+    /// Escaped text, kept for its room.
+    escaped: String,
+}
+
+/// What the client wants to see.
+pub(super) struct Form {
+    /// It counts tokens.
+    include_usage: bool,
+    /// It asked with `functions`.
+    pub(super) legacy: bool,
+    /// It wants no reasoning.
+    pub(super) hidden: bool,
+    /// In which members reasoning stands as plain text.
+    pub(super) fields: Vec<String>,
+}
+
+impl Form {
+    fn read(request: &Request) -> Self {
+        let extra = request.extra.get(NAME);
+        let member = |name: &str| extra.and_then(|extra| extra.get(name));
+        let fields = match member(ours::REASONING_FIELDS).and_then(Value::as_array) {
+            Some(list) => list
+                .iter()
+                .filter_map(Value::as_str)
+                .filter(|name| matches!(*name, "reasoning" | "reasoning_content"))
+                .map(str::to_owned)
+                .collect(),
+            None => vec!["reasoning".to_owned(), "reasoning_content".to_owned()],
+        };
+        let options = member(ours::STREAM_OPTIONS);
+        let include_usage = options.and_then(|options| options.get("include_usage"));
+        Self {
+            include_usage: include_usage.and_then(Value::as_bool) == Some(true),
+            legacy: member(ours::LEGACY_FUNCTIONS).is_some(),
+            hidden: request.thinking.show == Some(Show::Hidden),
+            fields,
+        }
+    }
+}
+
+/// What an open block is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Text,
+    Thinking {
+        /// Its number among the pieces of reasoning.
+        number: usize,
+        /// Something of it was written.
+        begun: bool,
+    },
+    Call {
+        /// Its number among the calls.
+        number: usize,
+        /// It has arguments.
+        argued: bool,
+    },
+    Other,
+}
+
+impl Writer {
+    pub(super) fn new(request: &Request, stamp: &Stamp) -> Self {
+        let form = Form::read(request);
+        let id = format!("chatcmpl-{}", stamp.id);
+        let mut head = String::from("data: {\"id\":\"");
+        escape(&id, &mut head);
+        head.push_str("\",\"object\":\"chat.completion.chunk\",\"created\":");
+        head.push_str(&stamp.created.to_string());
+        head.push_str(",\"model\":\"");
+        escape(&request.model, &mut head);
+        head.push_str("\",\"choices\":[{\"index\":0,\"delta\":{");
+        // Who asks for counts is told in every chunk that there are none yet.
+        let tail: &[u8] = if form.include_usage {
+            b"},\"logprobs\":null,\"finish_reason\":null}],\"usage\":null}\n\n"
+        } else {
+            b"},\"logprobs\":null,\"finish_reason\":null}]}\n\n"
+        };
+        Self {
+            id,
+            created: stamp.created,
+            model: request.model.clone(),
+            form,
+            head: head.into_bytes(),
+            tail,
+            role_said: false,
+            blocks: Vec::new(),
+            reasoned: 0,
+            called: 0,
+            usage: Usage::default(),
+            failed: false,
+            ended: false,
+            escaped: String::new(),
+        }
+    }
+
+    fn open(&mut self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.head);
+        if !self.role_said {
+            self.role_said = true;
+            out.extend_from_slice(b"\"role\":\"assistant\",");
+        }
+    }
+
+    fn close(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.tail);
+    }
+
+    fn escape(&mut self, text: &str) {
+        self.escaped.clear();
+        escape(text, &mut self.escaped);
+    }
+
+    fn place(&self, index: u32) -> Option<usize> {
+        self.blocks.iter().rposition(|(number, _)| *number == index)
+    }
+
+    fn start(&mut self, index: u32, block: &BlockStart<'_>, out: &mut Vec<u8>) {
+        let kind = match block {
+            BlockStart::Text { text } => {
+                self.text(text, out);
+                Kind::Text
+            }
+            BlockStart::Thinking { text, signature } => {
+                let number = self.reasoned;
+                self.reasoned += 1;
+                let mut begun = false;
+                self.thinking(text, number, &mut begun, out);
+                self.signature(signature, number, &mut begun, out);
+                Kind::Thinking { number, begun }
+            }
+            BlockStart::Redacted { data } => {
+                self.redacted(data, out);
+                Kind::Other
+            }
+            BlockStart::ToolCall { id, name } => {
+                let number = self.called;
+                self.called += 1;
+                self.call(id, name, number, out);
+                Kind::Call {
+                    number,
+                    argued: false,
+                }
+            }
+            BlockStart::Opaque { .. } => Kind::Other,
+        };
+        self.blocks.push((index, kind));
+    }
+
+    fn delta(&mut self, index: u32, delta: &Delta<'_>, out: &mut Vec<u8>) {
+        let Some(place) = self.place(index) else {
+            return;
+        };
+        let Some((_, kind)) = self.blocks.get(place).copied() else {
+            return;
+        };
+        let kind = match (kind, delta) {
+            (Kind::Text, Delta::Text(text)) => return self.text(text, out),
+            (
+                Kind::Thinking { number, mut begun },
+                // A provider may send plain text inside reasoning; it is reasoning.
+                Delta::Thinking(text) | Delta::Text(text),
+            ) => {
+                self.thinking(text, number, &mut begun, out);
+                Kind::Thinking { number, begun }
+            }
+            (Kind::Thinking { number, mut begun }, Delta::Signature(mark)) => {
+                self.signature(mark, number, &mut begun, out);
+                Kind::Thinking { number, begun }
+            }
+            (Kind::Call { number, .. }, Delta::ToolArguments(text)) => {
+                if text.is_empty() {
+                    return;
+                }
+                self.arguments(text, number, out);
+                Kind::Call {
+                    number,
+                    argued: true,
+                }
+            }
+            (Kind::Call { number, .. }, Delta::Signature(mark)) => {
+                return self.call_signature(mark, number, out);
+            }
+            _ => return,
+        };
+        if let Some(slot) = self.blocks.get_mut(place) {
+            slot.1 = kind;
+        }
+    }
+
+    fn stop(&mut self, index: u32, out: &mut Vec<u8>) {
+        let Some(place) = self.place(index) else {
+            return;
+        };
+        if let (
+            _,
+            Kind::Call {
+                number,
+                argued: false,
+            },
+        ) = self.blocks.remove(place)
+        {
+            // A call without arguments has an empty object.
+            self.arguments("{}", number, out);
+        }
+    }
+
+    fn text(&mut self, text: &str, out: &mut Vec<u8>) {
+        if text.is_empty() {
+            return;
+        }
+        self.escape(text);
+        self.open(out);
+        out.extend_from_slice(b"\"content\":\"");
+        out.extend_from_slice(self.escaped.as_bytes());
+        out.push(b'"');
+        self.close(out);
+    }
+
+    /// Writes reasoning as plain text, in the members the client reads.
+    fn plain(&mut self, escaped: &str, out: &mut Vec<u8>) {
+        self.open(out);
+        for field in &self.form.fields {
+            out.push(b'"');
+            out.extend_from_slice(field.as_bytes());
+            out.extend_from_slice(b"\":\"");
+            out.extend_from_slice(escaped.as_bytes());
+            out.extend_from_slice(b"\",");
+        }
+    }
+
+    fn thinking(&mut self, text: &str, number: usize, begun: &mut bool, out: &mut Vec<u8>) {
+        if text.is_empty() || self.form.hidden {
+            return;
+        }
+        self.escape(text);
+        let escaped = std::mem::take(&mut self.escaped);
+        self.plain(&escaped, out);
+        self.detail("reasoning.text", number, begun, out);
+        out.extend_from_slice(b",\"text\":\"");
+        out.extend_from_slice(escaped.as_bytes());
+        out.extend_from_slice(b"\"}]");
+        self.escaped = escaped;
+        self.close(out);
+    }
+
+    /// The beginning of a piece of `reasoning_details`. Clients join what they hear twice, but for
+    /// the type and the index.
+    fn detail(&self, kind: &str, number: usize, begun: &mut bool, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"\"reasoning_details\":[{\"type\":\"");
+        out.extend_from_slice(kind.as_bytes());
+        out.extend_from_slice(b"\",\"index\":");
+        push_number(number, out);
+        if !*begun {
+            *begun = true;
+            out.extend_from_slice(b",\"format\":\"unknown\"");
+        }
+    }
+
+    fn signature(&mut self, mark: &str, number: usize, begun: &mut bool, out: &mut Vec<u8>) {
+        if mark.is_empty() || self.form.hidden {
+            return;
+        }
+        self.escape(mark);
+        self.open(out);
+        self.detail("reasoning.text", number, begun, out);
+        out.extend_from_slice(b",\"signature\":\"");
+        out.extend_from_slice(self.escaped.as_bytes());
+        out.extend_from_slice(b"\"}]");
+        self.close(out);
+    }
+
+    fn redacted(&mut self, data: &str, out: &mut Vec<u8>) {
+        let number = self.reasoned;
+        self.reasoned += 1;
+        if self.form.hidden {
+            return;
+        }
+        self.plain(NOTICE, out);
+        self.escape(data);
+        self.detail("reasoning.encrypted", number, &mut false, out);
+        out.extend_from_slice(b",\"data\":\"");
+        out.extend_from_slice(self.escaped.as_bytes());
+        out.extend_from_slice(b"\"}]");
+        self.close(out);
+    }
+
+    fn call(&mut self, id: &str, name: &str, number: usize, out: &mut Vec<u8>) {
+        self.open(out);
+        if self.form.legacy {
+            out.extend_from_slice(b"\"function_call\":{\"name\":\"");
+            self.escape(name);
+            out.extend_from_slice(self.escaped.as_bytes());
+            out.extend_from_slice(b"\",\"arguments\":\"\"}");
+        } else {
+            out.extend_from_slice(b"\"tool_calls\":[{\"index\":");
+            push_number(number, out);
+            out.extend_from_slice(b",\"id\":\"");
+            self.escape(id);
+            out.extend_from_slice(self.escaped.as_bytes());
+            out.extend_from_slice(b"\",\"type\":\"function\",\"function\":{\"name\":\"");
+            self.escape(name);
+            out.extend_from_slice(self.escaped.as_bytes());
+            out.extend_from_slice(b"\",\"arguments\":\"\"}}]");
+        }
+        self.close(out);
+    }
+
+    fn arguments(&mut self, text: &str, number: usize, out: &mut Vec<u8>) {
+        self.escape(text);
+        self.open(out);
+        if self.form.legacy {
+            out.extend_from_slice(b"\"function_call\":{\"arguments\":\"");
+            out.extend_from_slice(self.escaped.as_bytes());
+            out.extend_from_slice(b"\"}");
+        } else {
+            out.extend_from_slice(b"\"tool_calls\":[{\"index\":");
+            push_number(number, out);
+            out.extend_from_slice(b",\"function\":{\"arguments\":\"");
+            out.extend_from_slice(self.escaped.as_bytes());
+            out.extend_from_slice(b"\"}}]");
+        }
+        self.close(out);
+    }
+
+    fn call_signature(&mut self, mark: &str, number: usize, out: &mut Vec<u8>) {
+        if mark.is_empty() || self.form.legacy {
+            return;
+        }
+        self.escape(mark);
+        self.open(out);
+        out.extend_from_slice(b"\"tool_calls\":[{\"index\":");
+        push_number(number, out);
+        out.extend_from_slice(b",\"extra_content\":{\"google\":{\"thought_signature\":\"");
+        out.extend_from_slice(self.escaped.as_bytes());
+        out.extend_from_slice(b"\"}}}]");
+        self.close(out);
+    }
+
+    /// A chunk that says why the reply ends.
+    fn finish(&mut self, word: &str, error: Option<&Fault>, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.head);
+        if !self.role_said {
+            self.role_said = true;
+            out.extend_from_slice(b"\"role\":\"assistant\"");
+        }
+        out.extend_from_slice(b"},\"logprobs\":null,\"finish_reason\":\"");
+        out.extend_from_slice(word.as_bytes());
+        out.extend_from_slice(b"\"}]");
+        if self.form.include_usage {
+            out.extend_from_slice(b",\"usage\":null");
+        }
+        if let Some(fault) = error {
+            out.extend_from_slice(b",\"error\":");
+            out.extend_from_slice(faults::object(fault).to_string().as_bytes());
+        }
+        out.extend_from_slice(b"}\n\n");
+    }
+
+    fn fault(&mut self, fault: &Fault, out: &mut Vec<u8>) {
+        if self.failed {
+            return;
+        }
+        self.failed = true;
+        if fault.kind == FaultKind::ToolCallUnreadable {
+            self.finish("error", Some(fault), out);
+        } else {
+            out.extend_from_slice(b"data: {\"error\":");
+            out.extend_from_slice(faults::object(fault).to_string().as_bytes());
+            out.extend_from_slice(b"}\n\n");
+        }
+    }
+
+    fn end(&mut self, reason: &EndReason, out: &mut Vec<u8>) {
+        self.ended = true;
+        if let Some(fault) = missing_fault(reason) {
+            self.fault(&fault, out);
+        }
+        if !self.failed {
+            let word = finish_word(reason, self.called > 0, self.form.legacy);
+            self.finish(word, None, out);
+            if self.form.include_usage {
+                self.usage_chunk(out);
+            }
+        }
+        out.extend_from_slice(b"data: [DONE]\n\n");
+    }
+
+    fn usage_chunk(&self, out: &mut Vec<u8>) {
+        let chunk = serde_json::json!({
+            "id": self.id,
+            "object": "chat.completion.chunk",
+            "created": self.created,
+            "model": self.model,
+            "choices": [],
+            "usage": counts::write(&self.usage),
+        });
+        out.extend_from_slice(b"data: ");
+        out.extend_from_slice(chunk.to_string().as_bytes());
+        out.extend_from_slice(b"\n\n");
+    }
+}
+
+/// What to say of an end that is none, where nobody has said it: a client takes a plain end for a
+/// good one.
+fn missing_fault(reason: &EndReason) -> Option<Fault> {
+    let message = match reason {
+        EndReason::Cut => "the provider's reply ended before it was complete",
+        EndReason::Failed => "the provider reported an error",
+        _ => return None,
+    };
+    Some(Fault::new(FaultKind::Unreachable, message))
+}
+
+/// The word for an end. Where a call was made, clients look for it.
+pub(super) fn finish_word(reason: &EndReason, called: bool, legacy: bool) -> &'static str {
+    match reason {
+        EndReason::Length => "length",
+        EndReason::Refusal => "content_filter",
+        EndReason::Failed | EndReason::Cut => "error",
+        _ if called && legacy => "function_call",
+        _ if called => "tool_calls",
+        _ => "stop",
+    }
+}
+
+fn push_number(number: usize, out: &mut Vec<u8>) {
+    let mut digits = [0; 20];
+    let mut rest = number;
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        if let Some(slot) = digits.get_mut(at) {
+            *slot = b'0' + (rest % 10) as u8;
+        }
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(digits.get(at..).unwrap_or_default());
+}
+
+impl ReplyWriter for Writer {
+    fn push(&mut self, event: &Event<'_>, out: &mut Vec<u8>) {
+        if self.ended {
+            return;
+        }
+        match event {
+            Event::Usage(usage) => self.usage.update(*usage),
+            Event::Ended { reason } => self.end(reason, out),
+            // Behind an error nothing but the end is read.
+            _ if self.failed => {}
+            Event::BlockStarted { index, block } => self.start(*index, block, out),
+            Event::BlockDelta { index, delta } => self.delta(*index, delta, out),
+            Event::BlockEnded { index } => self.stop(*index, out),
+            Event::Fault(fault) => self.fault(fault, out),
+            Event::MessageStarted { .. } | Event::Transformed { .. } => {}
+        }
+    }
+
+    fn keep_alive(&mut self, out: &mut Vec<u8>) {
+        if !self.ended {
+            out.extend_from_slice(KEEP_ALIVE);
+        }
+    }
+
+    fn whole(&self, reply: &Reply) -> Vec<u8> {
+        client_whole::write(self, reply)
+    }
+}

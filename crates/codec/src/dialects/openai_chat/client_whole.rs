@@ -1,0 +1,147 @@
+//! The reply a client gets in one piece.
+
+use serde_json::{Map, Value, json};
+use throughline_canonical::{Block, EndReason, Reply, Usage};
+
+use super::client_reply::{Writer, finish_word};
+use super::{NAME, NOTICE, counts};
+
+/// Writes a whole reply.
+pub(super) fn write(writer: &Writer, reply: &Reply) -> Vec<u8> {
+    let mut said = Said::default();
+    for block in &reply.content {
+        said.take(block);
+    }
+    let reason = reply.reason.as_ref().unwrap_or(&EndReason::Stop);
+    let legacy = writer.form.legacy;
+    let finish = finish_word(reason, !said.calls.is_empty(), legacy);
+    let extensions = (!said.chunks.is_empty() || !said.call_chunks.is_empty()).then(|| {
+        let shown = if writer.form.hidden {
+            Vec::new()
+        } else {
+            std::mem::take(&mut said.chunks)
+        };
+        json!({"reasoning_chunks": shown, "tool_call_chunks": said.call_chunks})
+    });
+    let mut body = json!({
+        "id": writer.id,
+        "object": "chat.completion",
+        "created": writer.created,
+        "model": writer.model,
+        "choices": [{
+            "index": 0,
+            "message": said.message(writer),
+            "logprobs": null,
+            "finish_reason": finish,
+        }],
+    });
+    if reply.usage != Usage::default() {
+        body["usage"] = counts::write(&reply.usage);
+    }
+    if let Some(extensions) = extensions {
+        body["extensions"] = extensions;
+    }
+    body.to_string().into_bytes()
+}
+
+/// What was said, by where it goes.
+#[derive(Default)]
+struct Said {
+    text: String,
+    refusal: Option<String>,
+    reasoning: String,
+    details: Vec<Value>,
+    calls: Vec<Value>,
+    chunks: Vec<String>,
+    call_chunks: Vec<Value>,
+}
+
+impl Said {
+    fn take(&mut self, block: &Block) {
+        match block {
+            Block::Text { text, .. } => self.text.push_str(text),
+            Block::Refusal { text } => match &mut self.refusal {
+                Some(refusal) => refusal.push_str(text),
+                refusal => *refusal = Some(text.clone()),
+            },
+            Block::Thinking { text, signature } => {
+                let mut detail = self.detail("reasoning.text");
+                detail["text"] = text.as_str().into();
+                if let Some(signature) = signature {
+                    detail["signature"] = signature.as_str().into();
+                }
+                self.details.push(detail);
+                self.reasoning.push_str(text);
+                if !text.is_empty() {
+                    self.chunks.push(text.clone());
+                }
+            }
+            Block::Redacted { data } => {
+                let mut detail = self.detail("reasoning.encrypted");
+                detail["data"] = data.as_str().into();
+                self.details.push(detail);
+                self.reasoning.push_str(NOTICE);
+            }
+            Block::ToolCall {
+                id,
+                name,
+                arguments,
+                signature,
+            } => self.call(id, name, arguments, signature.as_deref()),
+            Block::Opaque { dialect, value } if dialect == NAME && value.is_object() => {
+                self.calls.push(value.clone());
+            }
+            Block::ToolResult { .. } | Block::Media { .. } | Block::Opaque { .. } => {}
+        }
+    }
+
+    fn detail(&self, kind: &str) -> Value {
+        json!({"type": kind, "index": self.details.len(), "format": "unknown"})
+    }
+
+    fn call(&mut self, id: &str, name: &str, arguments: &str, signature: Option<&str>) {
+        let arguments = match arguments {
+            "" => "{}",
+            arguments => arguments,
+        };
+        let function = json!({"name": name, "arguments": arguments});
+        let mut call = json!({"id": id, "type": "function", "function": function});
+        if let Some(signature) = signature {
+            call["extra_content"] = json!({"google": {"thought_signature": signature}});
+        }
+        self.calls.push(call);
+        self.call_chunks.extend([
+            json!({"type": "start", "tool_call_id": id, "tool_name": name}),
+            json!({"type": "args", "tool_call_id": id, "delta": arguments}),
+            json!({"type": "end", "tool_call_id": id}),
+        ]);
+    }
+
+    fn message(self, writer: &Writer) -> Value {
+        let mut message = Map::new();
+        let mut put = |name: &str, value: Value| message.insert(name.to_owned(), value);
+        put("role", "assistant".into());
+        // Clients that look for text find some, unless there is something else to look for.
+        let elsewhere = !self.calls.is_empty() || self.refusal.is_some();
+        let content = match self.text {
+            text if text.is_empty() && elsewhere => Value::Null,
+            text => text.into(),
+        };
+        put("content", content);
+        put("refusal", self.refusal.into());
+        if !self.details.is_empty() && !writer.form.hidden {
+            for field in &writer.form.fields {
+                put(field, self.reasoning.as_str().into());
+            }
+            put("reasoning_details", self.details.into());
+        }
+        if writer.form.legacy {
+            if let Some(call) = self.calls.into_iter().next() {
+                put("function_call", call["function"].clone());
+            }
+        } else if !self.calls.is_empty() {
+            put("tool_calls", self.calls.into());
+        }
+        message.into()
+    }
+}

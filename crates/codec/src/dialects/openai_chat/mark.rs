@@ -1,0 +1,103 @@
+//! What OpenRouter wants back with a piece of reasoning, as one signature.
+//!
+//! A piece of `reasoning_details` bears, besides its text, a signature, a format and an id, and all
+//! of them must come back. The vocabulary has room for one signature, so a piece with more than
+//! that carries its members as a small JSON object there. Signatures themselves are base64 and never
+//! begin with a brace.
+
+use serde_json::{Map, Value};
+
+/// The format a piece without one is taken for.
+const USUAL_FORMAT: &str = "anthropic-claude-v1";
+
+/// What a piece bears besides its text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Mark {
+    /// Its signature, or its data if it is encrypted.
+    pub(super) signature: String,
+    /// Its format; empty for none.
+    pub(super) format: String,
+    /// Its id; empty for none.
+    pub(super) id: String,
+    /// It is a summary of the reasoning.
+    pub(super) summary: bool,
+}
+
+impl Mark {
+    /// The whole of it as one signature; none if there is nothing to say.
+    pub(super) fn pack(&self) -> Option<String> {
+        let usual = self.format.is_empty() || self.format == USUAL_FORMAT;
+        if usual && self.id.is_empty() && !self.summary {
+            return (!self.signature.is_empty()).then(|| self.signature.clone());
+        }
+        let mut members = Map::new();
+        if self.summary {
+            members.insert("type".to_owned(), "reasoning.summary".into());
+        }
+        for (name, value) in [
+            ("signature", &self.signature),
+            ("format", &self.format),
+            ("id", &self.id),
+        ] {
+            if !value.is_empty() {
+                members.insert(name.to_owned(), value.as_str().into());
+            }
+        }
+        Some(Value::Object(members).to_string())
+    }
+
+    /// Reads what [`Mark::pack`] wrote, or a signature that is nothing but that.
+    pub(super) fn unpack(signature: &str) -> Self {
+        let packed = signature
+            .starts_with('{')
+            .then(|| serde_json::from_str::<Map<String, Value>>(signature).ok())
+            .flatten();
+        let Some(members) = packed else {
+            return Self {
+                signature: signature.to_owned(),
+                ..Self::default()
+            };
+        };
+        let text = |name: &str| {
+            let value = members.get(name).and_then(Value::as_str);
+            value.unwrap_or_default().to_owned()
+        };
+        Self {
+            signature: text("signature"),
+            format: text("format"),
+            id: text("id"),
+            summary: text("type") == "reasoning.summary",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_survive_as_one_signature() {
+        for format in ["", "openai-responses-v1", "unknown"] {
+            for id in ["", "rs_1"] {
+                for summary in [false, true] {
+                    for signature in ["", "EqQB+/=="] {
+                        let mark = Mark {
+                            signature: signature.to_owned(),
+                            format: format.to_owned(),
+                            id: id.to_owned(),
+                            summary,
+                        };
+                        let packed = mark.pack().unwrap_or_default();
+                        assert_eq!(Mark::unpack(&packed), mark, "{packed}");
+                    }
+                }
+            }
+        }
+        let plain = Mark {
+            signature: "EqQB".to_owned(),
+            format: USUAL_FORMAT.to_owned(),
+            ..Mark::default()
+        };
+        assert_eq!(plain.pack().as_deref(), Some("EqQB"));
+    }
+}

@@ -1,0 +1,94 @@
+//! The OpenAI Chat Completions dialect, and the many servers that speak it with words of their own.
+//!
+//! - [`variants`]: what those servers do differently, one row each;
+//! - [`client_request`] and [`client_messages`]: what a client asks;
+//! - [`client_reply`]: the reply a client gets, streamed; [`client_whole`]: in one piece;
+//! - [`upstream_request`] and [`upstream_messages`]: what we ask a provider;
+//! - [`upstream_reply`]: a provider's reply, as canonical events; [`chunk`]: where the parts of one
+//!   chunk stand; [`details`]: the reasoning in it that is more than plain text; [`calls`]: the
+//!   tool calls in it;
+//! - [`mark`]: what OpenRouter wants back with a piece of reasoning, as one signature;
+//! - [`counts`]: token counts, both ways; [`faults`]: errors, both ways.
+
+use throughline_canonical::{Fault, Lossy, Request};
+
+use super::{
+    Asked, ClientDialect, Outgoing, ReplyReader, ReplyWriter, Stamp, Target, UpstreamDialect,
+};
+
+mod calls;
+mod chunk;
+mod client_messages;
+mod client_reply;
+mod client_request;
+mod client_whole;
+mod counts;
+mod details;
+mod faults;
+mod mark;
+mod upstream_messages;
+mod upstream_reply;
+mod upstream_request;
+pub mod variants;
+
+#[cfg(test)]
+mod tests;
+
+/// The dialect's name.
+pub const NAME: &str = "openai_chat";
+
+/// What is shown in place of reasoning its maker encrypted. Display only: it is never sent on.
+const NOTICE: &str = "[Some reasoning was hidden for safety reasons]";
+
+/// Members of `request.extra["openai_chat"]` that speak to us, not to a provider.
+mod ours {
+    /// In which members a reply carries its reasoning as plain text.
+    pub(super) const REASONING_FIELDS: &str = "reasoning_fields";
+    /// The client asked with `functions`, and reads `function_call`.
+    pub(super) const LEGACY_FUNCTIONS: &str = "legacy_functions";
+    /// What a streamed reply should hold besides.
+    pub(super) const STREAM_OPTIONS: &str = "stream_options";
+}
+
+/// The dialect.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenAiChat;
+
+impl ClientDialect for OpenAiChat {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn read_request(&self, asked: &Asked<'_>) -> Result<Lossy<Request>, Fault> {
+        client_request::read(asked.body)
+    }
+
+    fn reply_writer(&self, request: &Request, stamp: &Stamp) -> Box<dyn ReplyWriter> {
+        Box::new(client_reply::Writer::new(request, stamp))
+    }
+
+    fn write_fault(&self, fault: &Fault) -> (u16, Vec<u8>) {
+        faults::write(fault)
+    }
+}
+
+impl UpstreamDialect for OpenAiChat {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn write_request(&self, request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
+        upstream_request::write(request, target)
+    }
+
+    fn reply_reader(&self, target: &Target<'_>, streamed: bool) -> Box<dyn ReplyReader> {
+        Box::new(upstream_reply::Reader::new(
+            variants::find(target.variant),
+            streamed,
+        ))
+    }
+
+    fn read_fault(&self, status: u16, body: &[u8]) -> Fault {
+        faults::read(status, body)
+    }
+}

@@ -1,0 +1,515 @@
+//! A provider's reply, streamed or whole, as canonical events.
+
+use std::borrow::Cow;
+
+use throughline_canonical::{BlockStart, Delta, EndReason, Event, Fault, FaultKind};
+
+use super::calls::Calls;
+use super::chunk::{Choice, Chunk, Found};
+use super::details::{self, Detail, Piece};
+use super::mark::Mark;
+use super::variants::{Replay, Variant};
+use super::{NOTICE, counts, faults};
+use crate::dialects::ReplyReader;
+use crate::framing::sse::Framer;
+use crate::json::{JsonError, Kind, text};
+
+/// The longest event of a stream.
+const EVENT_LIMIT: usize = 16 << 20;
+/// The longest reply in one piece.
+const WHOLE_LIMIT: usize = 64 << 20;
+
+/// Reads one reply.
+pub(super) struct Reader {
+    framing: Framing,
+    state: State,
+}
+
+enum Framing {
+    Events(Framer),
+    Whole(Vec<u8>),
+}
+
+impl Reader {
+    /// A reader of what this kind of server answers.
+    pub(super) fn new(variant: &'static Variant, streamed: bool) -> Self {
+        Self {
+            framing: if streamed {
+                Framing::Events(Framer::new(EVENT_LIMIT))
+            } else {
+                Framing::Whole(Vec::new())
+            },
+            state: State {
+                variant,
+                streamed,
+                started: false,
+                next: 0,
+                open: Open::Nothing,
+                calls: Calls::default(),
+                called: false,
+                refused: false,
+                reason: None,
+                ended: false,
+            },
+        }
+    }
+}
+
+impl ReplyReader for Reader {
+    fn push(&mut self, bytes: &[u8], out: &mut dyn FnMut(Event<'_>)) {
+        let state = &mut self.state;
+        if state.ended {
+            return;
+        }
+        match &mut self.framing {
+            Framing::Events(framer) => {
+                framer.push(bytes, |frame, _| state.frame(frame.data, out));
+                if framer.skips() {
+                    state.fail(too_long("an event of the provider's stream"), out);
+                }
+            }
+            Framing::Whole(all) => {
+                if all.len() + bytes.len() > WHOLE_LIMIT {
+                    *all = Vec::new();
+                    state.fail(too_long("the provider's reply"), out);
+                } else {
+                    all.extend_from_slice(bytes);
+                }
+            }
+        }
+    }
+
+    fn finish(&mut self, out: &mut dyn FnMut(Event<'_>)) {
+        let state = &mut self.state;
+        match &mut self.framing {
+            // An event that lacks its end may be cut anywhere; then the end says so.
+            Framing::Events(framer) => framer.finish(|frame, _| {
+                if crate::json::validate(frame.data, usize::MAX).is_ok() || is_done(frame.data) {
+                    state.frame(frame.data, out);
+                }
+            }),
+            Framing::Whole(all) => {
+                let all = std::mem::take(all);
+                state.whole(&all, out);
+            }
+        }
+        match state.reason.take() {
+            // Not every server says that it is done, once it has said why.
+            Some(reason) => state.end(reason, out),
+            None => state.end(EndReason::Cut, out),
+        }
+    }
+}
+
+fn is_done(data: &[u8]) -> bool {
+    data.trim_ascii() == b"[DONE]"
+}
+
+fn too_long(what: &str) -> Fault {
+    Fault::new(FaultKind::Unreachable, format!("{what} is too long"))
+}
+
+/// The block that grows now. Tool calls grow beside it.
+enum Open {
+    Nothing,
+    Text(u32),
+    Thinking {
+        index: u32,
+        /// The number the provider gives it.
+        number: Option<u64>,
+        mark: Mark,
+    },
+}
+
+/// What is known of the reply so far.
+struct State {
+    variant: &'static Variant,
+    streamed: bool,
+    started: bool,
+    /// The index of the next block.
+    next: u32,
+    open: Open,
+    calls: Calls,
+    /// There were tool calls.
+    called: bool,
+    /// There was a refusal.
+    refused: bool,
+    /// Why it ends, once that is said.
+    reason: Option<EndReason>,
+    ended: bool,
+}
+
+impl State {
+    fn frame(&mut self, data: &[u8], out: &mut dyn FnMut(Event<'_>)) {
+        if self.ended || data.is_empty() {
+            return;
+        }
+        if is_done(data) {
+            let reason = self.reason.take().unwrap_or_else(|| self.unsaid());
+            return self.end(reason, out);
+        }
+        if self.chunk(data, out).is_err() {
+            let message = "the provider sent an event that is not JSON";
+            self.fail(Fault::new(FaultKind::Unreachable, message), out);
+        }
+    }
+
+    fn whole(&mut self, json: &[u8], out: &mut dyn FnMut(Event<'_>)) {
+        if self.ended {
+            return;
+        }
+        // A reply that is whole has ended, whether it says why or not. What was cut is no JSON, and
+        // has no end.
+        if let Ok(true) = self.chunk(json, out) {
+            let unsaid = self.unsaid();
+            self.reason.get_or_insert(unsaid);
+        }
+    }
+
+    /// Reads a chunk. Answers whether there was something of an answer in it.
+    fn chunk(&mut self, json: &[u8], out: &mut dyn FnMut(Event<'_>)) -> Result<bool, JsonError> {
+        let chunk = Chunk::read(json)?;
+        let inner = chunk
+            .choice
+            .as_ref()
+            .and_then(|choice| choice.error.clone());
+        for (kind, span) in [&chunk.error, &inner].into_iter().flatten() {
+            if let Some(fault) = faults::read_inside(json, *kind, span) {
+                self.fail(fault, out);
+                return Ok(true);
+            }
+        }
+        if is_word(json, &chunk.object, b"error") {
+            let fault = faults::read_inside(json, Kind::Object, &(0..json.len()));
+            self.fail(
+                fault.unwrap_or_else(|| {
+                    Fault::new(FaultKind::Internal, "the provider reported an error")
+                }),
+                out,
+            );
+            return Ok(true);
+        }
+        if !self.started && (chunk.choice.is_some() || chunk.id.is_some()) {
+            self.started = true;
+            out(Event::MessageStarted {
+                id: string(json, &chunk.id),
+                model: string(json, &chunk.model),
+            });
+        }
+        if let Some(choice) = &chunk.choice {
+            self.choice(json, choice, out)?;
+        }
+        if let Some((Kind::Object, usage)) = &chunk.usage
+            && !self.ended
+        {
+            out(Event::Usage(counts::read(json, usage, self.variant)?));
+        }
+        Ok(chunk.choice.is_some())
+    }
+
+    fn choice(
+        &mut self,
+        json: &[u8],
+        choice: &Choice,
+        out: &mut dyn FnMut(Event<'_>),
+    ) -> Result<(), JsonError> {
+        self.reasoning(json, choice, out)?;
+        match &choice.content {
+            Some((Kind::String, span)) => self.text(text(json, span), out),
+            Some((Kind::Array, span)) => {
+                details::each(json, span, |detail| {
+                    self.detail(detail, out);
+                    // In one piece every part stands for itself; in a stream parts of a kind go on.
+                    if !self.streamed {
+                        self.close(out);
+                    }
+                })?;
+            }
+            _ => {}
+        }
+        if let Some((Kind::String, span)) = &choice.refusal {
+            let words = text(json, span);
+            self.refused |= !words.is_empty();
+            self.text(words, out);
+        }
+        match &choice.tool_calls {
+            // An empty list says nothing, and ends nothing.
+            Some((Kind::Array, span)) if span.len() > 2 => {
+                self.close(out);
+                self.calls.read(json, span, &mut self.next, out)?;
+            }
+            _ => {}
+        }
+        if let Some((Kind::Object, span)) = &choice.function_call {
+            self.close(out);
+            self.calls.read_old(json, span, &mut self.next, out)?;
+        }
+        self.called |= self.calls.any();
+        if self.calls.too_many() {
+            let message = "the reply holds too many tool calls";
+            self.fail(Fault::new(FaultKind::Unreachable, message), out);
+        } else if let Some((Kind::String, span)) = &choice.finish_reason {
+            self.finish_reason(&text(json, span), out);
+        }
+        Ok(())
+    }
+
+    /// The same reasoning often comes in several members; the one that says most counts.
+    fn reasoning(
+        &mut self,
+        json: &[u8],
+        choice: &Choice,
+        out: &mut dyn FnMut(Event<'_>),
+    ) -> Result<(), JsonError> {
+        let (mut said, mut hidden) = (false, false);
+        for list in [&choice.reasoning_details, &choice.thinking_blocks] {
+            if let Some((Kind::Array, span)) = list
+                && !said
+                && !hidden
+            {
+                details::each(json, span, |detail| {
+                    hidden |= detail.piece == Piece::Encrypted;
+                    said |= detail.piece != Piece::Encrypted && !detail.text.is_empty();
+                    if detail.piece != Piece::Text {
+                        self.detail(detail, out);
+                    }
+                })?;
+            }
+        }
+        if said {
+            return Ok(());
+        }
+        let plain = [&choice.reasoning_content, &choice.reasoning];
+        for found in plain {
+            if let Some((Kind::String, span)) = found {
+                let words = text(json, span);
+                if words.is_empty() {
+                    continue;
+                }
+                // What stands for the encrypted reasoning was for people.
+                let words = match words.contains(NOTICE) && hidden {
+                    true => words.replace(NOTICE, "").into(),
+                    false => words,
+                };
+                if !words.is_empty() {
+                    self.thinking(words, None, out);
+                }
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn detail(&mut self, detail: Detail<'_>, out: &mut dyn FnMut(Event<'_>)) {
+        match detail.piece {
+            Piece::Text => self.text(detail.text, out),
+            Piece::Thinking | Piece::Summary => {
+                if !detail.text.is_empty() || !detail.signature.is_empty() {
+                    let words = detail.text.clone();
+                    self.thinking(words, Some(&detail), out);
+                }
+            }
+            Piece::Encrypted => {
+                self.close(out);
+                let data = match self.mark_of(&detail) {
+                    Some(mark) => mark.pack().unwrap_or_default().into(),
+                    None => detail.text,
+                };
+                self.single(BlockStart::Redacted { data }, out);
+            }
+            Piece::Other => {
+                self.close(out);
+                self.single(BlockStart::Opaque { name: detail.name }, out);
+            }
+        }
+    }
+
+    /// What an encrypted piece bears besides its data, if this kind of server wants it back.
+    fn mark_of(&self, detail: &Detail<'_>) -> Option<Mark> {
+        (self.variant.replay == Replay::Details).then(|| Mark {
+            signature: detail.text.clone().into_owned(),
+            format: detail.format.clone().into_owned(),
+            id: detail.id.clone().into_owned(),
+            summary: false,
+        })
+    }
+
+    /// A block that comes whole.
+    fn single(&mut self, block: BlockStart<'_>, out: &mut dyn FnMut(Event<'_>)) {
+        let index = self.begin();
+        out(Event::BlockStarted { index, block });
+        out(Event::BlockEnded { index });
+    }
+
+    fn begin(&mut self) -> u32 {
+        let index = self.next;
+        self.next += 1;
+        index
+    }
+
+    fn text(&mut self, words: Cow<'_, str>, out: &mut dyn FnMut(Event<'_>)) {
+        // An empty text between pieces of reasoning does not end it.
+        if words.is_empty() {
+            return;
+        }
+        let index = if let Open::Text(index) = self.open {
+            index
+        } else {
+            self.close(out);
+            let index = self.begin();
+            self.open = Open::Text(index);
+            let block = BlockStart::Text { text: "".into() };
+            out(Event::BlockStarted { index, block });
+            index
+        };
+        let delta = Delta::Text(words);
+        out(Event::BlockDelta { index, delta });
+    }
+
+    fn thinking(
+        &mut self,
+        words: Cow<'_, str>,
+        detail: Option<&Detail<'_>>,
+        out: &mut dyn FnMut(Event<'_>),
+    ) {
+        let summary = detail.is_some_and(|detail| detail.piece == Piece::Summary);
+        let asked = detail.and_then(|detail| detail.number);
+        let goes_on = match &self.open {
+            Open::Thinking { number, mark, .. } => {
+                mark.summary == summary
+                    && match (number, asked) {
+                        (Some(number), Some(asked)) => *number == asked,
+                        // Without numbers, what follows a signature is another block.
+                        _ => mark.signature.is_empty(),
+                    }
+            }
+            _ => false,
+        };
+        if !goes_on {
+            self.close(out);
+            let index = self.begin();
+            self.open = Open::Thinking {
+                index,
+                number: asked,
+                mark: Mark {
+                    summary,
+                    ..Mark::default()
+                },
+            };
+            let block = BlockStart::Thinking {
+                text: "".into(),
+                signature: "".into(),
+            };
+            out(Event::BlockStarted { index, block });
+        }
+        let Open::Thinking { index, mark, .. } = &mut self.open else {
+            return;
+        };
+        let index = *index;
+        if !words.is_empty() {
+            let delta = Delta::Thinking(words);
+            out(Event::BlockDelta { index, delta });
+        }
+        let Some(detail) = detail else {
+            return;
+        };
+        let keep = |slot: &mut String, value: &str| {
+            if slot.is_empty() {
+                slot.push_str(value);
+            }
+        };
+        if self.variant.replay == Replay::Details {
+            keep(&mut mark.format, &detail.format);
+            keep(&mut mark.id, &detail.id);
+        }
+        if !detail.signature.is_empty() && mark.signature.is_empty() {
+            mark.signature.push_str(&detail.signature);
+            if self.variant.replay != Replay::Details {
+                let delta = Delta::Signature(detail.signature.as_ref().into());
+                out(Event::BlockDelta { index, delta });
+            }
+        }
+    }
+
+    /// Ends the block that grows.
+    fn close(&mut self, out: &mut dyn FnMut(Event<'_>)) {
+        match std::mem::replace(&mut self.open, Open::Nothing) {
+            Open::Nothing => {}
+            Open::Text(index) => out(Event::BlockEnded { index }),
+            Open::Thinking { index, mark, .. } => {
+                if self.variant.replay == Replay::Details
+                    && let Some(signature) = mark.pack()
+                {
+                    let delta = Delta::Signature(signature.into());
+                    out(Event::BlockDelta { index, delta });
+                }
+                out(Event::BlockEnded { index });
+            }
+        }
+    }
+
+    fn finish_reason(&mut self, word: &str, out: &mut dyn FnMut(Event<'_>)) {
+        let reason = match word {
+            "" => return,
+            // Some servers say `stop` behind tool calls, and some `tool_calls` where there is none.
+            "stop" | "tool_calls" | "function_call" => self.unsaid(),
+            "length" | "model_length" | "max_tokens" => EndReason::Length,
+            "content_filter" => EndReason::Refusal,
+            "error" => {
+                let message = "the provider reported an error";
+                return self.fail(Fault::new(FaultKind::Internal, message), out);
+            }
+            "insufficient_system_resource" => {
+                let message = "the provider ran out of resources";
+                return self.fail(Fault::new(FaultKind::Overloaded, message), out);
+            }
+            other => EndReason::Other(other.to_owned()),
+        };
+        self.close(out);
+        self.reason = Some(reason);
+    }
+
+    /// Why the reply ends, by what is in it.
+    fn unsaid(&self) -> EndReason {
+        match (self.refused, self.called) {
+            (true, _) => EndReason::Refusal,
+            (_, true) => EndReason::ToolCalls,
+            _ => EndReason::Stop,
+        }
+    }
+
+    fn fail(&mut self, fault: Fault, out: &mut dyn FnMut(Event<'_>)) {
+        if self.ended {
+            return;
+        }
+        self.ended = true;
+        out(Event::Fault(fault));
+        out(Event::Ended {
+            reason: EndReason::Failed,
+        });
+    }
+
+    fn end(&mut self, reason: EndReason, out: &mut dyn FnMut(Event<'_>)) {
+        if self.ended {
+            return;
+        }
+        self.ended = true;
+        // What was cut is not complete, and is not said to be.
+        if reason != EndReason::Cut {
+            self.close(out);
+            self.calls.end(&mut self.next, out);
+        }
+        out(Event::Ended { reason });
+    }
+}
+
+fn string<'a>(json: &'a [u8], found: &Found) -> Cow<'a, str> {
+    match found {
+        Some((Kind::String, span)) => text(json, span),
+        _ => "".into(),
+    }
+}
+
+fn is_word(json: &[u8], found: &Found, word: &[u8]) -> bool {
+    matches!(found, Some((Kind::String, span)) if crate::json::inside(json, span) == word)
+}

@@ -1,0 +1,449 @@
+//! What the servers of this dialect do differently: one row each.
+
+use throughline_canonical::Effort;
+
+use Effort::{High, Low, Max, Medium, Minimal};
+
+/// One kind of server.
+#[derive(Clone, Copy, Debug)]
+pub struct Variant {
+    /// Its name in the configuration.
+    pub name: &'static str,
+    /// The path behind the base address.
+    pub path: &'static str,
+    /// The role of what stands above the conversation.
+    pub system_role: &'static str,
+    /// It takes one such message only, at the beginning.
+    pub joins_system: bool,
+    /// The member that limits the output.
+    pub limit: &'static str,
+    /// The member for the dice.
+    pub seed: &'static str,
+    /// How thinking goes back.
+    pub replay: Replay,
+    /// How the thinking setting is written.
+    pub setting: Setting,
+    /// The efforts it knows.
+    pub efforts: &'static [Effort],
+    /// What it takes for "on, as much as is usual", where there is no other word for that.
+    pub usual: Effort,
+    /// The members it takes; `None` if it ignores or passes on those it does not know.
+    pub members: Option<&'static [&'static str]>,
+    /// It takes a schema for the answer, not only "JSON".
+    pub schemas: bool,
+    /// It takes text in several parts.
+    pub text_parts: bool,
+    /// It takes films.
+    pub video: bool,
+    /// It reads the arguments of earlier calls, and refuses broken JSON there.
+    pub parses_arguments: bool,
+    /// A tool must have a schema for its parameters.
+    pub needs_parameters: bool,
+    /// It counts thinking beside the output, not in it.
+    pub counts_thinking_apart: bool,
+    /// Its text may be what the model wrote, with reasoning and tool calls still inside.
+    pub raw_text: bool,
+    /// How many stop sequences it takes.
+    pub stops: usize,
+    /// Where the signature of a tool call goes.
+    pub call_signature: CallSignature,
+}
+
+/// How thinking goes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replay {
+    /// It does not.
+    Nothing,
+    /// As `reasoning_content`.
+    ReasoningContent,
+    /// As `reasoning_content` of every assistant message while it thinks, empty where unknown.
+    ReasoningContentAlways,
+    /// As `reasoning`.
+    Reasoning,
+    /// As `reasoning_details`.
+    Details,
+    /// As chunks of the content.
+    Chunks,
+    /// As `<think>` in the text.
+    Tags,
+    /// As `thinking_blocks`.
+    Blocks,
+}
+
+/// How the thinking setting is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Setting {
+    /// `reasoning_effort`
+    Effort,
+    /// `thinking: {type}` and `reasoning_effort`
+    Switch,
+    /// `enable_thinking` and `thinking_budget`
+    Enable,
+    /// `chat_template_kwargs: {enable_thinking}` and `reasoning_effort`
+    Template,
+    /// `reasoning: {effort, max_tokens, enabled, exclude, summary}`
+    Object,
+    /// `reasoning_effort`, or `thinking: {type, budget_tokens}`
+    Blocks,
+    /// It cannot be set: the model always thinks.
+    Always,
+}
+
+/// Where the signature of a tool call goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallSignature {
+    /// Nowhere.
+    Nowhere,
+    /// `extra_content.google.thought_signature`
+    ExtraContent,
+    /// `provider_specific_fields.thought_signature`
+    ProviderFields,
+}
+
+/// The variant of this name; the dialect itself if there is none.
+pub fn find(name: &str) -> &'static Variant {
+    VARIANTS
+        .iter()
+        .find(|variant| variant.name.eq_ignore_ascii_case(name))
+        .unwrap_or(&OPENAI)
+}
+
+/// Members every server of this dialect takes.
+const COMMON: &[&str] = &[
+    "model",
+    "messages",
+    "stream",
+    "temperature",
+    "top_p",
+    "stop",
+    "tools",
+    "tool_choice",
+    "response_format",
+];
+
+const OPENAI_MEMBERS: &[&str] = &[
+    "audio",
+    "frequency_penalty",
+    "logit_bias",
+    "logprobs",
+    "max_completion_tokens",
+    "metadata",
+    "modalities",
+    "moderation",
+    "parallel_tool_calls",
+    "prediction",
+    "presence_penalty",
+    "prompt_cache_key",
+    "prompt_cache_options",
+    "prompt_cache_retention",
+    "reasoning_effort",
+    "safety_identifier",
+    "seed",
+    "service_tier",
+    "store",
+    "stream_options",
+    "top_logprobs",
+    "user",
+    "verbosity",
+    "web_search_options",
+];
+
+const DEEPSEEK_MEMBERS: &[&str] = &[
+    "frequency_penalty",
+    "logprobs",
+    "max_tokens",
+    "presence_penalty",
+    "reasoning_effort",
+    "stream_options",
+    "thinking",
+    "top_logprobs",
+];
+
+const GLM_MEMBERS: &[&str] = &[
+    "do_sample",
+    "max_tokens",
+    "reasoning_effort",
+    "request_id",
+    "stream_options",
+    "thinking",
+    "tool_stream",
+    "user_id",
+];
+
+const MISTRAL_MEMBERS: &[&str] = &[
+    "frequency_penalty",
+    "guardrails",
+    "max_tokens",
+    "metadata",
+    "parallel_tool_calls",
+    "prediction",
+    "presence_penalty",
+    "prompt_mode",
+    "random_seed",
+    "reasoning_effort",
+    "safe_prompt",
+];
+
+const XAI_MEMBERS: &[&str] = &[
+    "deferred",
+    "frequency_penalty",
+    "logprobs",
+    "max_completion_tokens",
+    "parallel_tool_calls",
+    "presence_penalty",
+    "reasoning_effort",
+    "search_parameters",
+    "seed",
+    "stream_options",
+    "top_logprobs",
+    "user",
+    "web_search_options",
+];
+
+const GROQ_MEMBERS: &[&str] = &[
+    "compound_custom",
+    "disable_tool_validation",
+    "documents",
+    "frequency_penalty",
+    "include_reasoning",
+    "max_completion_tokens",
+    "metadata",
+    "parallel_tool_calls",
+    "presence_penalty",
+    "reasoning_effort",
+    "reasoning_format",
+    "search_settings",
+    "seed",
+    "service_tier",
+    "stream_options",
+    "user",
+];
+
+const GOOGLE_MEMBERS: &[&str] = &[
+    "extra_body",
+    "frequency_penalty",
+    "logprobs",
+    "max_tokens",
+    "modalities",
+    "parallel_tool_calls",
+    "presence_penalty",
+    "reasoning_effort",
+    "seed",
+    "stream_options",
+    "top_logprobs",
+    "user",
+];
+
+/// The name itself, if any kind of server takes a member of this name.
+pub(super) fn known_member(name: &str) -> Option<&'static str> {
+    let lists = VARIANTS.iter().filter_map(|variant| variant.members);
+    lists.flatten().copied().find(|known| *known == name)
+}
+
+impl Variant {
+    /// Whether a member may be sent.
+    pub fn takes(&self, member: &str) -> bool {
+        self.members
+            .is_none_or(|members| members.contains(&member) || COMMON.contains(&member))
+    }
+}
+
+const OPENAI: Variant = Variant {
+    name: "openai",
+    path: "/v1/chat/completions",
+    system_role: "developer",
+    joins_system: false,
+    limit: "max_completion_tokens",
+    seed: "seed",
+    replay: Replay::Nothing,
+    setting: Setting::Effort,
+    efforts: &Effort::ALL,
+    usual: Medium,
+    members: Some(OPENAI_MEMBERS),
+    schemas: true,
+    text_parts: true,
+    video: false,
+    parses_arguments: false,
+    needs_parameters: false,
+    counts_thinking_apart: false,
+    raw_text: false,
+    stops: 4,
+    call_signature: CallSignature::Nowhere,
+};
+
+/// What most servers besides OpenAI's have in common.
+const COMPATIBLE: Variant = Variant {
+    system_role: "system",
+    limit: "max_tokens",
+    members: None,
+    parses_arguments: true,
+    needs_parameters: true,
+    stops: usize::MAX,
+    ..OPENAI
+};
+
+/// Servers people run themselves: the model's own template decides what it can take.
+const SELF_HOSTED: Variant = Variant {
+    joins_system: true,
+    setting: Setting::Template,
+    replay: Replay::ReasoningContent,
+    video: true,
+    raw_text: true,
+    ..COMPATIBLE
+};
+
+const DEEPSEEK: Variant = Variant {
+    efforts: &[Low, High, Max],
+    members: Some(DEEPSEEK_MEMBERS),
+    schemas: false,
+    text_parts: false,
+    stops: 16,
+    ..COMPATIBLE
+};
+
+/// The rows.
+pub static VARIANTS: &[Variant] = &[
+    OPENAI,
+    Variant {
+        name: "deepseek-r1",
+        setting: Setting::Always,
+        ..DEEPSEEK
+    },
+    Variant {
+        name: "deepseek-v4",
+        replay: Replay::ReasoningContentAlways,
+        setting: Setting::Switch,
+        ..DEEPSEEK
+    },
+    Variant {
+        name: "vllm",
+        replay: Replay::Reasoning,
+        ..SELF_HOSTED
+    },
+    Variant {
+        name: "sglang",
+        ..SELF_HOSTED
+    },
+    Variant {
+        name: "llamacpp",
+        ..SELF_HOSTED
+    },
+    Variant {
+        name: "think-tags",
+        replay: Replay::Tags,
+        ..SELF_HOSTED
+    },
+    Variant {
+        name: "qwen",
+        replay: Replay::ReasoningContent,
+        setting: Setting::Enable,
+        video: true,
+        ..COMPATIBLE
+    },
+    Variant {
+        name: "glm",
+        path: "/v4/chat/completions",
+        replay: Replay::ReasoningContent,
+        setting: Setting::Switch,
+        efforts: &[Low, Medium, High, Max],
+        members: Some(GLM_MEMBERS),
+        schemas: false,
+        video: true,
+        ..COMPATIBLE
+    },
+    Variant {
+        name: "mistral",
+        joins_system: true,
+        seed: "random_seed",
+        replay: Replay::Chunks,
+        usual: High,
+        members: Some(MISTRAL_MEMBERS),
+        ..COMPATIBLE
+    },
+    Variant {
+        name: "openrouter",
+        replay: Replay::Details,
+        setting: Setting::Object,
+        video: true,
+        ..COMPATIBLE
+    },
+    Variant {
+        name: "xai",
+        limit: "max_completion_tokens",
+        members: Some(XAI_MEMBERS),
+        counts_thinking_apart: true,
+        ..COMPATIBLE
+    },
+    Variant {
+        name: "groq",
+        limit: "max_completion_tokens",
+        replay: Replay::Reasoning,
+        efforts: &[Low, Medium, High],
+        members: Some(GROQ_MEMBERS),
+        text_parts: false,
+        raw_text: true,
+        stops: 4,
+        ..COMPATIBLE
+    },
+    Variant {
+        name: "litellm",
+        replay: Replay::Blocks,
+        setting: Setting::Blocks,
+        call_signature: CallSignature::ProviderFields,
+        ..COMPATIBLE
+    },
+    Variant {
+        name: "google",
+        path: "/v1beta/openai/chat/completions",
+        efforts: &[Minimal, Low, Medium, High],
+        members: Some(GOOGLE_MEMBERS),
+        counts_thinking_apart: true,
+        call_signature: CallSignature::ExtraContent,
+        ..COMPATIBLE
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_of_the_configuration_has_its_row() {
+        for name in [
+            "openai",
+            "deepseek-r1",
+            "deepseek-v4",
+            "vllm",
+            "sglang",
+            "llamacpp",
+            "qwen",
+            "glm",
+            "mistral",
+            "openrouter",
+            "xai",
+            "groq",
+            "litellm",
+            "google",
+        ] {
+            assert_eq!(find(name).name, name);
+        }
+        assert_eq!(find("").name, "openai");
+        assert_eq!(find("who knows").name, "openai");
+    }
+
+    #[test]
+    fn every_row_takes_what_it_is_told_to_write() {
+        for variant in VARIANTS {
+            assert!(variant.takes(variant.limit), "{}", variant.name);
+            let setting = match variant.setting {
+                Setting::Effort | Setting::Template | Setting::Blocks => "reasoning_effort",
+                Setting::Switch => "thinking",
+                Setting::Enable => "enable_thinking",
+                Setting::Object => "reasoning",
+                Setting::Always => "model",
+            };
+            assert!(variant.takes(setting), "{}", variant.name);
+            assert!(!variant.efforts.is_empty(), "{}", variant.name);
+        }
+    }
+}
