@@ -17,11 +17,15 @@ pub(super) struct Chunk {
     pub(super) object: Found,
     /// The first choice.
     pub(super) choice: Option<Choice>,
+    /// How many there are.
+    choices: usize,
 }
 
 /// The answer in it.
 #[derive(Debug, Default)]
 pub(super) struct Choice {
+    /// The delta, or the message.
+    delta: Option<Span>,
     pub(super) finish_reason: Found,
     /// OpenRouter tells of a provider's error here.
     pub(super) error: Found,
@@ -65,6 +69,55 @@ impl Chunk {
     }
 }
 
+/// What stands around the delta of a chunk. Nearly every chunk of a stream repeats that to the
+/// letter, and then only the delta has to be walked.
+#[derive(Debug, Default)]
+pub(super) struct Frame {
+    head: Vec<u8>,
+    tail: Vec<u8>,
+}
+
+impl Frame {
+    /// Keeps what stands around this chunk's delta, if there is nothing to be read in it.
+    pub(super) fn keep(&mut self, data: &[u8], chunk: &Chunk) {
+        let Chunk {
+            usage: None,
+            error: None,
+            choice:
+                Some(Choice {
+                    delta: Some(delta),
+                    finish_reason: None,
+                    error: None,
+                    ..
+                }),
+            choices: 1,
+            ..
+        } = chunk
+        else {
+            return;
+        };
+        if let (Some(head), Some(tail)) = (data.get(..delta.start), data.get(delta.end..)) {
+            self.head.clear();
+            self.head.extend_from_slice(head);
+            self.tail.clear();
+            self.tail.extend_from_slice(tail);
+        }
+    }
+
+    /// Reads a chunk that repeats it; none if this one does not.
+    pub(super) fn read(&self, data: &[u8]) -> Option<Choice> {
+        let start = self.head.len();
+        if start == 0 || !data.starts_with(&self.head) || !data.ends_with(&self.tail) {
+            return None;
+        }
+        let mut choice = Choice::default();
+        let mut cursor = Cursor::at(data, start, usize::MAX);
+        read_delta(&mut cursor, &mut choice).ok()?;
+        // Where the delta ends early or late, something else stands there.
+        (cursor.position() + self.tail.len() == data.len()).then_some(choice)
+    }
+}
+
 /// Null is not there.
 fn put(slot: &mut Found, kind: Kind, span: Span) {
     *slot = (kind != Kind::Null).then_some((kind, span));
@@ -79,6 +132,7 @@ fn read_choices(data: &[u8], cursor: &mut Cursor<'_>, chunk: &mut Chunk) -> Resu
             continue;
         }
         let (index, choice) = read_choice(data, cursor)?;
+        chunk.choices += 1;
         // Nobody asks for more than one; of those that come all the same the first counts.
         if index == 0 && chunk.choice.is_none() {
             chunk.choice = Some(choice);
@@ -94,7 +148,9 @@ fn read_choice(data: &[u8], cursor: &mut Cursor<'_>) -> Result<(u64, Choice), Js
     while let Some(key) = cursor.key(&mut first)? {
         let kind = cursor.peek()?;
         if matches!(key, b"delta" | b"message") && kind == Kind::Object {
+            let start = cursor.start();
             read_delta(cursor, &mut choice)?;
+            choice.delta = Some(start..cursor.position());
             continue;
         }
         let span = cursor.skip()?;

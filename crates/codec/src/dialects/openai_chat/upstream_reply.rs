@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use throughline_canonical::{BlockStart, Delta, EndReason, Event, Fault, FaultKind};
 
 use super::calls::Calls;
-use super::chunk::{Choice, Chunk, Found};
+use super::chunk::{Choice, Chunk, Found, Frame};
 use super::details::{self, Detail, Piece};
 use super::mark::Mark;
 use super::variants::{Replay, Variant};
@@ -43,6 +43,7 @@ impl Reader {
                 variant,
                 streamed,
                 started: false,
+                frame: Frame::default(),
                 next: 0,
                 open: Open::Nothing,
                 calls: Calls::default(),
@@ -126,6 +127,8 @@ struct State {
     variant: &'static Variant,
     streamed: bool,
     started: bool,
+    /// What stands around the delta of the last chunk.
+    frame: Frame,
     /// The index of the next block.
     next: u32,
     open: Open,
@@ -168,6 +171,10 @@ impl State {
 
     /// Reads a chunk. Answers whether there was something of an answer in it.
     fn chunk(&mut self, json: &[u8], out: &mut dyn FnMut(Event<'_>)) -> Result<bool, JsonError> {
+        if let Some(choice) = self.frame.read(json) {
+            self.choice(json, &choice, out)?;
+            return Ok(true);
+        }
         let chunk = Chunk::read(json)?;
         let inner = chunk
             .choice
@@ -198,6 +205,9 @@ impl State {
         }
         if let Some(choice) = &chunk.choice {
             self.choice(json, choice, out)?;
+            if self.streamed {
+                self.frame.keep(json, &chunk);
+            }
         }
         if let Some((Kind::Object, usage)) = &chunk.usage
             && !self.ended

@@ -295,6 +295,29 @@ fn any_split_gives_the_same_events() {
     }
 }
 
+/// Chunks that repeat the one before are read by what differs; a space makes them differ.
+#[test]
+fn a_chunk_reads_the_same_whatever_stands_before_it() {
+    for (variant, stream, ..) in streams() {
+        let mut odd = false;
+        let spaced: String = stream
+            .split_inclusive("\n\n")
+            .map(|event| {
+                odd = !odd;
+                event.replacen('{', if odd { "{ " } else { "{" }, 1)
+            })
+            .collect();
+        let expected = read_pieces(variant, true, &[spaced.as_bytes()]).0;
+        assert_eq!(read_pieces(variant, true, &[stream.as_bytes()]).0, expected);
+    }
+    // The same head and tail, and in between more than a delta.
+    let chunk = |delta: &str| format!(r#"{{"choices":[{{"index":0,"delta":{delta}}}]}}"#);
+    let sly = chunk(r#"{"content":"b"},"finish_reason":"length","x":{}"#);
+    let bytes = super::stream(&[&chunk(r#"{"content":"a"}"#), &sly, "[DONE]"]);
+    let reply = read_reply("openai", true, bytes.as_bytes());
+    assert_eq!(reply.reason, Some(EndReason::Length));
+}
+
 #[test]
 fn every_cut_ends_in_exactly_one_end() {
     for (variant, stream, ..) in streams() {
