@@ -27,6 +27,9 @@ pub(super) struct Writer {
     /// The role is said once, in the first delta: clients join what they hear twice.
     role_said: bool,
     blocks: Vec<(u32, Kind)>,
+    /// Signatures of open blocks. A later one replaces an earlier one, but clients join what they
+    /// hear twice, so each is told when its block ends.
+    signatures: Vec<(u32, String)>,
     /// How many pieces of reasoning, and how many calls, there were.
     reasoned: usize,
     called: usize,
@@ -118,6 +121,7 @@ impl Writer {
             tail,
             role_said: false,
             blocks: Vec::new(),
+            signatures: Vec::new(),
             reasoned: 0,
             called: 0,
             usage: Usage::default(),
@@ -159,7 +163,7 @@ impl Writer {
                 self.reasoned += 1;
                 let mut begun = false;
                 self.thinking(text, number, &mut begun, out);
-                self.signature(signature, number, &mut begun, out);
+                self.sign(index, signature);
                 Kind::Thinking { number, begun }
             }
             BlockStart::Redacted { data } => {
@@ -197,9 +201,8 @@ impl Writer {
                 self.thinking(text, number, &mut begun, out);
                 Kind::Thinking { number, begun }
             }
-            (Kind::Thinking { number, mut begun }, Delta::Signature(mark)) => {
-                self.signature(mark, number, &mut begun, out);
-                Kind::Thinking { number, begun }
+            (Kind::Thinking { .. } | Kind::Call { .. }, Delta::Signature(mark)) => {
+                return self.sign(index, mark);
             }
             (Kind::Call { number, .. }, Delta::ToolArguments(text)) => {
                 if text.is_empty() {
@@ -211,9 +214,6 @@ impl Writer {
                     argued: true,
                 }
             }
-            (Kind::Call { number, .. }, Delta::Signature(mark)) => {
-                return self.call_signature(mark, number, out);
-            }
             _ => return,
         };
         if let Some(slot) = self.blocks.get_mut(place) {
@@ -221,20 +221,36 @@ impl Writer {
         }
     }
 
+    fn sign(&mut self, index: u32, mark: &str) {
+        self.signatures.retain(|(signed, _)| *signed != index);
+        if !mark.is_empty() {
+            self.signatures.push((index, mark.to_owned()));
+        }
+    }
+
     fn stop(&mut self, index: u32, out: &mut Vec<u8>) {
         let Some(place) = self.place(index) else {
             return;
         };
-        if let (
-            _,
-            Kind::Call {
-                number,
-                argued: false,
-            },
-        ) = self.blocks.remove(place)
+        let (_, kind) = self.blocks.remove(place);
+        if let Kind::Call {
+            number,
+            argued: false,
+        } = kind
         {
             // A call without arguments has an empty object.
             self.arguments("{}", number, out);
+        }
+        let mut signatures = self.signatures.iter();
+        if let Some(place) = signatures.position(|(signed, _)| *signed == index) {
+            let (_, mark) = self.signatures.swap_remove(place);
+            match kind {
+                Kind::Thinking { number, mut begun } => {
+                    self.signature(&mark, number, &mut begun, out);
+                }
+                Kind::Call { number, .. } => self.call_signature(&mark, number, out),
+                Kind::Text | Kind::Other => {}
+            }
         }
     }
 
@@ -291,7 +307,7 @@ impl Writer {
     }
 
     fn signature(&mut self, mark: &str, number: usize, begun: &mut bool, out: &mut Vec<u8>) {
-        if mark.is_empty() || self.form.hidden {
+        if self.form.hidden {
             return;
         }
         self.escape(mark);
@@ -357,7 +373,7 @@ impl Writer {
     }
 
     fn call_signature(&mut self, mark: &str, number: usize, out: &mut Vec<u8>) {
-        if mark.is_empty() || self.form.legacy {
+        if self.form.legacy {
             return;
         }
         self.escape(mark);

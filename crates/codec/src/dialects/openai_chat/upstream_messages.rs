@@ -252,6 +252,10 @@ impl<'a> Writer<'a> {
                     self.text_signature(signature.as_deref());
                     said.parts.push(json!({"type": "text", "text": text}));
                 }
+                Block::Refusal { text } if !self.variant.official => {
+                    self.adapted("refusal", "as_text");
+                    said.parts.push(json!({"type": "text", "text": text}));
+                }
                 Block::Refusal { text } => match &mut said.refusal {
                     Some(refusal) => {
                         refusal.push('\n');

@@ -196,7 +196,8 @@ impl State {
             );
             return Ok(true);
         }
-        if !self.started && (chunk.choice.is_some() || chunk.id.is_some()) {
+        // Azure begins with a chunk that has neither an answer nor a name.
+        if !self.started && chunk.choice.is_some() {
             self.started = true;
             out(Event::MessageStarted {
                 id: string(json, &chunk.id),
@@ -271,13 +272,13 @@ impl State {
         choice: &Choice,
         out: &mut dyn FnMut(Event<'_>),
     ) -> Result<(), JsonError> {
-        let (mut said, mut hidden) = (false, false);
+        let (mut any, mut said, mut hidden) = (false, false, false);
         for list in [&choice.reasoning_details, &choice.thinking_blocks] {
             if let Some((Kind::Array, span)) = list
-                && !said
-                && !hidden
+                && !any
             {
                 details::each(json, span, |detail| {
+                    any = true;
                     hidden |= detail.piece == Piece::Encrypted;
                     said |= detail.piece != Piece::Encrypted && !detail.text.is_empty();
                     if detail.piece != Piece::Text {

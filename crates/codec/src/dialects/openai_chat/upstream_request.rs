@@ -180,6 +180,9 @@ impl Writer {
                     }
                     // It is one of the choices above, told more exactly.
                     "tool_choice" if !self.body.contains_key("tools") => {}
+                    "tool_choice" if !self.variant.official => {
+                        self.adapted("tool_choice", "dialect");
+                    }
                     _ if self.variant.takes(name) => {
                         self.body.insert(name.clone(), value.clone());
                     }

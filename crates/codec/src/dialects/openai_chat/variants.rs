@@ -29,6 +29,8 @@ pub struct Variant {
     pub usual: Effort,
     /// The members it takes; `None` if it ignores or passes on those it does not know.
     pub members: Option<&'static [&'static str]>,
+    /// It takes what only OpenAI's own models have: refusals, and choices among some of the tools.
+    pub official: bool,
     /// It takes a schema for the answer, not only "JSON".
     pub schemas: bool,
     /// It takes text in several parts.
@@ -260,6 +262,7 @@ const OPENAI: Variant = Variant {
     efforts: &Effort::ALL,
     usual: Medium,
     members: Some(OPENAI_MEMBERS),
+    official: true,
     schemas: true,
     text_parts: true,
     video: false,
@@ -276,6 +279,7 @@ const COMPATIBLE: Variant = Variant {
     system_role: "system",
     limit: "max_tokens",
     members: None,
+    official: false,
     parses_arguments: true,
     needs_parameters: true,
     stops: usize::MAX,

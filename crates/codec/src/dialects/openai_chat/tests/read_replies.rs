@@ -227,6 +227,19 @@ fn streams() -> Vec<(&'static str, String, Value, EndReason)> {
             ]),
             EndReason::ToolCalls,
         ),
+        // The same in both lists, and a signature that comes alone.
+        (
+            "litellm",
+            deltas(
+                &[
+                    r#"{"reasoning_details":[{"type":"reasoning.text","text":"a","index":0}],"thinking_blocks":[{"type":"thinking","thinking":"a"}]}"#,
+                    r#"{"reasoning_details":[{"type":"reasoning.text","signature":"s","index":0}],"thinking_blocks":[{"type":"thinking","signature":"s"}]}"#,
+                ],
+                "stop",
+            ),
+            json!([signed("a", "s")]),
+            EndReason::Stop,
+        ),
         (
             "openai",
             deltas(&[r#"{"refusal":"I can"}"#, r#"{"refusal":"not"}"#], "stop"),
@@ -355,6 +368,12 @@ fn a_stream_may_lack_its_last_line_or_its_reason() {
     check(&stream(&[text, "[DONE]"]), EndReason::Stop);
     check(&stream(&[call, "[DONE]"]), EndReason::ToolCalls);
     check(&stream(&[text]), EndReason::Cut);
+    let azure = r#"{"choices":[],"id":"","model":"","prompt_filter_results":[{}]}"#;
+    let bytes = stream(&[
+        azure,
+        r#"{"id":"c","model":"x","choices":[{"delta":{"content":"a"}}]}"#,
+    ]);
+    assert_eq!(read_reply("openai", true, bytes.as_bytes()).id, "c");
     check("", EndReason::Cut);
     check(": OPENROUTER PROCESSING\n\n", EndReason::Cut);
 }

@@ -391,6 +391,33 @@ fn text_in_parts_is_joined_where_parts_are_refused() {
 }
 
 #[test]
+fn what_only_openai_has_goes_nowhere_else() {
+    let refusal = || Block::Refusal {
+        text: "no".to_owned(),
+    };
+    let (body, losses) = write(&assistant(vec![refusal()]), "openai");
+    let message = json!({"role": "assistant", "content": null, "refusal": "no"});
+    assert_eq!((&body["messages"][0], losses), (&message, vec![]));
+    let (body, losses) = write(&assistant(vec![refusal()]), "mistral");
+    let message = json!({"role": "assistant", "content": "no"});
+    assert_eq!(body["messages"][0], message);
+    assert_eq!(words(&losses), ["setting_adapted=refusal;reason=as_text"]);
+    let allowed = json!({"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": []}});
+    let request = read(&json!({
+        "model": "m", "messages": [{"role": "user", "content": "hi"}], "tool_choice": allowed,
+        "tools": [{"type": "function", "function": {"name": "f"}}],
+    }))
+    .value;
+    assert_eq!(write(&request, "openai").0["tool_choice"], allowed);
+    let (body, losses) = write(&request, "vllm");
+    assert_eq!(body["tool_choice"], "auto");
+    assert_eq!(
+        words(&losses),
+        ["setting_adapted=tool_choice;reason=dialect"]
+    );
+}
+
+#[test]
 fn requests_go_to_the_path_of_their_server() {
     let path = |variant| {
         let target = Target {

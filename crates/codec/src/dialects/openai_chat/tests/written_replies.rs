@@ -151,6 +151,29 @@ fn a_stream_has_every_part_in_its_place() {
 }
 
 #[test]
+fn a_signature_is_told_once() {
+    let thinking = BlockStart::Thinking {
+        text: cow(""),
+        signature: cow("first"),
+    };
+    let events = [
+        start(0, thinking),
+        delta(0, Delta::Signature(cow("second"))),
+        delta(0, Delta::Signature(cow("third"))),
+        delta(0, Delta::Thinking(cow("a"))),
+        end(0),
+        ended(EndReason::Stop),
+    ];
+    let stream = write_reply(&request(&json!({})), &events);
+    assert_eq!(stream.matches("signature").count(), 1);
+    let reply = read_reply("openai", true, stream.as_bytes());
+    assert_eq!(
+        serde_json::to_value(&reply.content).unwrap(),
+        json!([{"type": "thinking", "text": "a", "signature": "third"}])
+    );
+}
+
+#[test]
 fn counts_come_only_to_those_who_ask() {
     let stream = write_reply(&request(&json!({"stream": true})), &full());
     assert!(!stream.contains("usage"));
