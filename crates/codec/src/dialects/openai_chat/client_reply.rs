@@ -380,6 +380,8 @@ impl Writer {
         self.open(out);
         out.extend_from_slice(b"\"tool_calls\":[{\"index\":");
         push_number(number, out);
+        // The official Python client refuses a fragment without a function.
+        out.extend_from_slice(b",\"function\":{\"arguments\":\"\"}");
         out.extend_from_slice(b",\"extra_content\":{\"google\":{\"thought_signature\":\"");
         out.extend_from_slice(self.escaped.as_bytes());
         out.extend_from_slice(b"\"}}}]");

@@ -219,6 +219,7 @@ mod tests {
             FaultKind::Invalid,
             "m",
         );
+        check(401, "who?", FaultKind::Unauthenticated, "who?");
         check(500, "oops", FaultKind::Internal, "oops");
         check(
             503,

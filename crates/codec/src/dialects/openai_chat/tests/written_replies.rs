@@ -141,7 +141,7 @@ fn a_stream_has_every_part_in_its_place() {
             json!({"tool_calls": [{"index": 0, "function": {"arguments": "{\"x\":"}}]}),
             json!({"tool_calls": [{"index": 1, "id": "c2", "type": "function", "function": {"name": "g", "arguments": ""}}]}),
             json!({"tool_calls": [{"index": 0, "function": {"arguments": "1}"}}]}),
-            json!({"tool_calls": [{"index": 0, "extra_content": {"google": {"thought_signature": "thought"}}}]}),
+            json!({"tool_calls": [{"index": 0, "function": {"arguments": ""}, "extra_content": {"google": {"thought_signature": "thought"}}}]}),
             json!({"tool_calls": [{"index": 1, "function": {"arguments": "{}"}}]}),
         ]
     );
