@@ -104,6 +104,7 @@ fn said(chunk: &Value) -> Value {
     chunk["choices"][0]["delta"].clone()
 }
 
+/// Covers: S2-2, S2-3, S2-4, S2-5, S2-9, S2-10, S2-12, S2-41, S2-42, S2-45
 #[test]
 fn a_stream_has_every_part_in_its_place() {
     let stream = write_reply(
@@ -211,6 +212,7 @@ fn who_wants_no_reasoning_gets_none() {
     assert_eq!(whole["extensions"]["reasoning_chunks"], json!([]));
 }
 
+/// Covers: S2-23, S2-24, S2-25, S2-28
 #[test]
 fn a_whole_reply_has_every_part_in_its_place() {
     let whole = write_whole(&request(&json!({})), &full());
@@ -293,6 +295,7 @@ fn old_clients_get_the_old_form() {
     assert_eq!(whole["choices"][0]["finish_reason"], "function_call");
 }
 
+/// Covers: S2-43
 #[test]
 fn every_end_has_its_word() {
     for (reason, word) in [
@@ -316,7 +319,7 @@ fn every_end_has_its_word() {
     }
 }
 
-/// Covers: S2-29.
+/// Covers: S2-29
 #[test]
 fn a_call_that_cannot_be_read_ends_the_stream_with_an_error() {
     let fault = Fault::new(FaultKind::ToolCallUnreadable, "tool call parsing failed");
