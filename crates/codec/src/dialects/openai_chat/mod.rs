@@ -1,14 +1,14 @@
 //! The OpenAI Chat Completions dialect, and the many servers that speak it with words of their own.
 //!
 //! - [`variants`]: what those servers do differently, one row each;
-//! - [`client_request`] and [`client_messages`]: what a client asks;
-//! - [`client_reply`]: the reply a client gets, streamed; [`client_whole`]: in one piece;
-//! - [`upstream_request`] and [`upstream_messages`]: what we ask a provider;
-//! - [`upstream_reply`]: a provider's reply, as canonical events; [`chunk`]: where the parts of one
-//!   chunk stand; [`details`]: the reasoning in it that is more than plain text; [`calls`]: the
+//! - `client_request` and `client_messages`: what a client asks;
+//! - `client_reply`: the reply a client gets, streamed; `client_whole`: in one piece;
+//! - `upstream_request` and `upstream_messages`: what we ask a provider;
+//! - `upstream_reply`: a provider's reply, as canonical events; `chunk`: where the parts of one
+//!   chunk stand; `details`: the reasoning in it that is more than plain text; `calls`: the
 //!   tool calls in it;
-//! - [`mark`]: what OpenRouter wants back with a piece of reasoning, as one signature;
-//! - [`counts`]: token counts, both ways; [`faults`]: errors, both ways.
+//! - `mark`: what OpenRouter wants back with a piece of reasoning, as one signature;
+//! - `counts`: token counts, both ways; `faults`: errors, both ways.
 
 use throughline_canonical::{Fault, Lossy, Request};
 
