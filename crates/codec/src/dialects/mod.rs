@@ -15,12 +15,14 @@ pub mod openai_responses;
 pub static CLIENT: &[&dyn ClientDialect] = &[
     &anthropic::Anthropic,
     &gemini::Gemini,
+    &openai_chat::OpenAiChat,
     &openai_responses::OpenAiResponses,
 ];
 /// The dialects we may speak to providers.
 pub static UPSTREAM: &[&dyn UpstreamDialect] = &[
     &anthropic::Anthropic,
     &gemini::Gemini,
+    &openai_chat::OpenAiChat,
     &openai_responses::OpenAiResponses,
 ];
 

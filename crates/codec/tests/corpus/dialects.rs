@@ -480,7 +480,10 @@ fn a_shared_reply_that_was_written_shows_all_that_was_said() {
             }
             assert_eq!(seen(&shown), seen(&original), "{at}");
             assert!(shows_thinking(&shown, &original), "{at}");
-            assert_eq!(shown.usage.output, original.usage.output, "{at}");
+            // Some dialects tell counts in a stream only when asked to.
+            if shown.usage.output.is_some() {
+                assert_eq!(shown.usage.output, original.usage.output, "{at}");
+            }
             let body = whole(client, &original).unwrap();
             let shown = fold_lines(&read(upstream, [&body[..]], false));
             assert!(shows_thinking(&shown, &original), "{at}, whole");
