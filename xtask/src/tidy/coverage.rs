@@ -168,14 +168,14 @@ mod tests {
     fn list_holds_each_id_once_with_a_short_reminder() {
         let known = requirements();
         let ids: BTreeSet<&str> = known.iter().map(|known| known.id.as_str()).collect();
-        let wanted: BTreeSet<String> = (1..=44)
+        assert_eq!(ids.len(), known.len());
+        // What has been shown once stays in the list.
+        let first = (1..=44)
             .map(|number| format!("S1-{number}"))
-            .chain((1..=17).map(|number| format!("case {number}")))
-            .chain([1, 5, 6, 7, 31, 32, 33, 38].map(|number| format!("C-{number}")))
-            .chain([7, 8, 24, 25, 26, 27].map(|number| format!("X-{number}")))
-            .collect();
-        assert_eq!(ids, wanted.iter().map(String::as_str).collect());
-        assert_eq!(known.len(), wanted.len());
+            .chain((1..=30).map(|number| format!("case {number}")));
+        for id in first {
+            assert!(ids.contains(id.as_str()), "{id}");
+        }
         for requirement in known {
             let words = requirement.reminder.split(' ').count();
             assert!((3..=6).contains(&words), "{}", requirement.reminder);
