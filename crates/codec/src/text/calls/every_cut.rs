@@ -2,20 +2,30 @@
 
 use super::super::event::Event;
 use super::super::schema::Tools;
-use super::{Numbering, Progress, Sink};
+use super::{NAME, Numbering, Progress, Sink};
 
 /// A machine's way to read.
 pub(super) type Read<'a> = Box<dyn FnMut(&str, bool, &mut Sink<'_>) -> Progress + 'a>;
 
-/// The most a machine may leave over: two names, and what stands around them.
-const MOST_LEFT: usize = 600;
+/// The most a machine may leave over: a tag or a name, and what stands around it.
+const MOST_LEFT: usize = NAME + 76;
 
-/// Reads pieces. Calls come out as `name{"a":1};`, where the semicolon is the end of the call; then
-/// how it ended, counted from the beginning of all pieces.
+/// Reads pieces, the last of which ends the text. Calls come out as `name{"a":1};`, where the
+/// semicolon is the end of the call; then how it ended, counted from the beginning of all pieces.
 pub(super) fn read_pieces(
+    read: Read<'_>,
+    pieces: &[&str],
+    tools: Option<&Tools>,
+) -> (String, Progress) {
+    read_on(read, pieces, tools, true)
+}
+
+/// As [`read_pieces`], of a text that may go on.
+pub(super) fn read_on(
     mut read: Read<'_>,
     pieces: &[&str],
     tools: Option<&Tools>,
+    ends: bool,
 ) -> (String, Progress) {
     let (mut told, mut numbering) = (String::new(), Numbering::new("call_"));
     let mut out = |event: Event<'_>| match event {
@@ -28,7 +38,7 @@ pub(super) fn read_pieces(
     let mut progress = Progress::More(0);
     'pieces: for (place, piece) in pieces.iter().enumerate() {
         left.push_str(piece);
-        let last = place + 1 == pieces.len();
+        let last = ends && place + 1 == pieces.len();
         loop {
             let mut sink = Sink::new(&mut out, &mut numbering, tools, true);
             progress = read(&left, last, &mut sink);
@@ -40,6 +50,7 @@ pub(super) fn read_pieces(
                 Progress::More(now) if !last => {
                     left.drain(..now);
                     used += now;
+                    progress = Progress::More(0);
                     assert!(left.len() <= MOST_LEFT, "{} bytes are left", left.len());
                     break;
                 }
@@ -65,21 +76,20 @@ pub(super) fn read_every_cut<'a>(
     tools: Option<&Tools>,
 ) -> (String, Progress) {
     let whole = read_pieces(machine(), &[text], tools);
-    let check = |pieces: &[&str]| {
-        let cut = read_pieces(machine(), pieces, tools);
+    for pieces in every_way(text) {
+        let cut = read_pieces(machine(), &pieces, tools);
         assert_eq!(cut, whole, "{pieces:?}");
-    };
-    check(&[text, ""]);
-    let places: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
-    for &at in &places {
-        check(&[&text[..at], &text[at..]]);
     }
-    let mut characters: Vec<&str> = places
-        .iter()
-        .enumerate()
-        .map(|(place, &at)| &text[at..places.get(place + 1).copied().unwrap_or(text.len())])
-        .collect();
-    characters.push("");
-    check(&characters);
     whole
+}
+
+/// The ways to cut a text: at any one place, at all of them, and with its end told afterwards.
+pub(super) fn every_way(text: &str) -> Vec<Vec<&str>> {
+    let places = text.char_indices().map(|(at, _)| at);
+    let mut ways: Vec<Vec<&str>> = places.map(|at| vec![&text[..at], &text[at..]]).collect();
+    ways.push(vec![text, ""]);
+    let mut characters: Vec<&str> = text.split_inclusive(|_: char| true).collect();
+    characters.push("");
+    ways.push(characters);
+    ways
 }
