@@ -11,6 +11,8 @@ use super::Finding;
 const ARROWS: &[(&str, &[&str])] = &[
     ("throughline-canonical", &[]),
     ("throughline-codec", &["throughline-canonical"]),
+    // It will be built for browsers as well.
+    ("throughline-sealing", &[]),
     (
         "throughline-gateway",
         &["throughline-canonical", "throughline-codec"],
@@ -56,7 +58,11 @@ const ARROWS: &[(&str, &[&str])] = &[
 const TEST_ONLY: &[&str] = &["throughline-testkit", "throughline-simulator"];
 
 /// Crates that stay free of a runtime, a server and a database, at any depth.
-const PURE: &[&str] = &["throughline-canonical", "throughline-codec"];
+const PURE: &[&str] = &[
+    "throughline-canonical",
+    "throughline-codec",
+    "throughline-sealing",
+];
 const IMPURE: &[&str] = &["tokio", "hyper", "axum", "sqlx"];
 
 /// Checks every arrow between workspace members, and the purity of the inner crates.
