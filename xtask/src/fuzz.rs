@@ -25,6 +25,26 @@ const SEEDS: &[(&str, &[&str])] = &[
             "corpus/anthropic/upstream_request",
         ],
     ),
+    (
+        "dialect_replies",
+        &[
+            "corpus/anthropic/client_reply",
+            "corpus/anthropic/upstream_reply",
+            "corpus/gemini/client_reply",
+            "corpus/openai_chat/client_reply",
+            "corpus/openai_responses/client_reply",
+        ],
+    ),
+    (
+        "dialect_requests",
+        &[
+            "corpus/anthropic/client_request",
+            "corpus/anthropic/upstream_request",
+            "corpus/gemini/upstream_request",
+            "corpus/openai_chat/upstream_request",
+            "corpus/openai_responses/upstream_request",
+        ],
+    ),
     ("sse", &["corpus/anthropic/upstream_reply"]),
 ];
 

@@ -1,0 +1,65 @@
+//! A provider's reply in any dialect: every split gives the same events, every cut one end, and every
+//! dialect can write what was read.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use throughline_canonical::{Event, Fold, Request};
+use throughline_codec::dialects::{CLIENT, Stamp, Target, UPSTREAM, UpstreamDialect};
+use throughline_fuzz::splits;
+
+fuzz_target!(|input: &[u8]| {
+    for upstream in UPSTREAM {
+        for streamed in [true, false] {
+            let whole = read(*upstream, &[input], streamed);
+            let split = read(*upstream, &splits(input), streamed);
+            assert_eq!(split, whole, "{} {streamed}", upstream.name());
+            let (cut, _) = input.split_at(input.len() / 2);
+            read(*upstream, &splits(cut), streamed);
+        }
+    }
+});
+
+/// The events as text, deltas of one block joined, once it is known that exactly the last of them is
+/// an end. Each goes to every client on the way.
+fn read(upstream: &dyn UpstreamDialect, pieces: &[&[u8]], streamed: bool) -> Vec<String> {
+    let target = Target {
+        model: "m",
+        variant: "",
+    };
+    let request = Request::default();
+    let stamp = Stamp {
+        id: "0".to_owned(),
+        created: 0,
+    };
+    let mut writers: Vec<_> = CLIENT
+        .iter()
+        .map(|client| client.reply_writer(&request, &stamp))
+        .collect();
+    let (mut events, mut ends) = (Vec::new(), 0);
+    let (mut fold, mut written) = (Fold::default(), Vec::new());
+    let mut take = |event: Event<'_>| {
+        assert_eq!(ends, 0, "an event behind the end");
+        ends += usize::from(matches!(event, Event::Ended { .. }));
+        for writer in &mut writers {
+            writer.push(&event, &mut written);
+        }
+        written.clear();
+        fold.push(&event);
+        // Where deltas are cut is not part of what was said.
+        if !matches!(event, Event::BlockDelta { .. }) {
+            events.push(format!("{event:?}"));
+        }
+    };
+    let mut reader = upstream.reply_reader(&target, streamed);
+    for piece in pieces {
+        reader.push(piece, &mut take);
+    }
+    reader.finish(&mut take);
+    assert_eq!(ends, 1);
+    let reply = fold.finish();
+    for writer in &writers {
+        writer.whole(&reply);
+    }
+    events.push(format!("{reply:?}"));
+    events
+}
