@@ -1,0 +1,136 @@
+//! What crossing from one dialect to another costs for each delta of a reply: reading it as the
+//! provider's dialect wrote it, and writing it as the client's. Every pair, from the rows.
+
+use std::borrow::Cow;
+use std::hint::black_box;
+
+use divan::counter::ItemsCount;
+use divan::{AllocProfiler, Bencher};
+use throughline_canonical::{BlockStart, Delta, EndReason, Event, Request};
+use throughline_codec::dialects::{
+    CLIENT, ClientDialect, Stamp, Target, UPSTREAM, UpstreamDialect,
+};
+
+#[global_allocator]
+static ALLOCATIONS: AllocProfiler = AllocProfiler::system();
+
+/// In thinking, text and arguments alike.
+const DELTAS: usize = 10_000;
+/// As long as one token or a few, as providers send them.
+const PIECE: &str = " and so the seventh row";
+
+fn main() {
+    divan::main();
+}
+
+fn events() -> Vec<Event<'static>> {
+    let text = Cow::Borrowed;
+    let mut events = vec![Event::MessageStarted {
+        id: text("r1"),
+        model: text("m"),
+    }];
+    let blocks: [(BlockStart<'_>, fn(&'static str) -> Delta<'static>); 3] = [
+        (
+            BlockStart::Thinking {
+                text: text(""),
+                signature: text(""),
+            },
+            |piece| Delta::Thinking(Cow::Borrowed(piece)),
+        ),
+        (BlockStart::Text { text: text("") }, |piece| {
+            Delta::Text(Cow::Borrowed(piece))
+        }),
+        (
+            BlockStart::ToolCall {
+                id: text("call_1"),
+                name: text("lookup"),
+            },
+            |piece| Delta::ToolArguments(Cow::Borrowed(piece)),
+        ),
+    ];
+    for (index, (block, delta)) in (0..).zip(blocks) {
+        let call = matches!(block, BlockStart::ToolCall { .. });
+        let thinking = matches!(block, BlockStart::Thinking { .. });
+        events.push(Event::BlockStarted { index, block });
+        let mut push = |delta| events.push(Event::BlockDelta { index, delta });
+        if call {
+            push(delta("{\"row\":\""));
+        }
+        for _ in 0..DELTAS / 3 {
+            push(delta(PIECE));
+        }
+        if call {
+            push(delta("\"}"));
+        }
+        if thinking {
+            push(Delta::Signature(text("EqQBCkYIBxgCKkDsigned")));
+        }
+        events.push(Event::BlockEnded { index });
+    }
+    events.push(Event::Ended {
+        reason: EndReason::ToolCalls,
+    });
+    events
+}
+
+fn stamp() -> Stamp {
+    Stamp {
+        id: "0123456789abcdef".to_owned(),
+        created: 1_800_000_000,
+    }
+}
+
+fn write(client: &dyn ClientDialect, events: &[Event<'_>]) -> Vec<u8> {
+    let mut writer = client.reply_writer(&Request::default(), &stamp());
+    let mut bytes = Vec::new();
+    for event in events {
+        writer.push(event, &mut bytes);
+    }
+    bytes
+}
+
+fn pairs() -> Vec<String> {
+    let upstreams = UPSTREAM.iter().map(|upstream| upstream.name());
+    upstreams
+        .flat_map(|upstream| {
+            let clients = CLIENT.iter().map(|client| client.name());
+            clients.map(move |client| format!("{upstream} to {client}"))
+        })
+        .collect()
+}
+
+/// A pair by its name.
+fn pair(name: &str) -> (&'static dyn UpstreamDialect, &'static dyn ClientDialect) {
+    let (from, to) = name.split_once(" to ").unwrap_or_default();
+    let upstream = UPSTREAM.iter().find(|upstream| upstream.name() == from);
+    let client = CLIENT.iter().find(|client| client.name() == to);
+    match (upstream, client) {
+        (Some(upstream), Some(client)) => (*upstream, *client),
+        _ => panic!("no pair `{name}`"),
+    }
+}
+
+/// Each reply arrives in reads of 4 KB.
+#[divan::bench(args = pairs())]
+fn across(bencher: Bencher<'_, '_>, name: &str) {
+    let (upstream, client) = pair(name);
+    let own = CLIENT.iter().find(|own| own.name() == upstream.name());
+    let Some(own) = own else { return };
+    let reply = write(*own, &events());
+    let target = Target {
+        model: "m",
+        variant: "",
+    };
+    let mut out = Vec::with_capacity(16 << 20);
+    bencher.counter(ItemsCount::new(DELTAS)).bench_local(|| {
+        let mut reader = upstream.reply_reader(&target, true);
+        let mut writer = client.reply_writer(&Request::default(), &stamp());
+        out.clear();
+        let mut take = |event: Event<'_>| writer.push(&event, &mut out);
+        for piece in reply.chunks(4096) {
+            reader.push(piece, &mut take);
+        }
+        reader.finish(&mut take);
+        black_box(out.len())
+    });
+}
