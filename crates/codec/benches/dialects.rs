@@ -23,13 +23,16 @@ fn main() {
     divan::main();
 }
 
+/// How a block grows.
+type Grow = fn(&'static str) -> Delta<'static>;
+
 fn events() -> Vec<Event<'static>> {
     let text = Cow::Borrowed;
     let mut events = vec![Event::MessageStarted {
         id: text("r1"),
         model: text("m"),
     }];
-    let blocks: [(BlockStart<'_>, fn(&'static str) -> Delta<'static>); 3] = [
+    let blocks: [(BlockStart<'_>, Grow); 3] = [
         (
             BlockStart::Thinking {
                 text: text(""),
