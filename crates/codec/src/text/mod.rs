@@ -59,7 +59,7 @@
 //! The way of a piece: `utf8.rs` makes text of bytes, `marker.rs` finds markers in it, the states of
 //! the `reader` folder decide what they mean, and the machines of the `calls` folder read bodies. Tag
 //! sets, formats and families are rows in `reasoning.rs`, `formats.rs`, `channels.rs` and
-//! `families.rs`. [`Stage`] puts it all behind the reader of a dialect.
+//! `families.rs`. [`RawTextReader`] puts it all behind the reader of a dialect.
 
 mod calls;
 mod channels;
@@ -86,4 +86,4 @@ pub use reader::Reader;
 pub use reasoning::{TAG_SETS, TagSet};
 pub use recipe::{OnError, Options, ReasoningFormat, Recipe, UnknownName};
 pub use schema::{Tools, ToolsError};
-pub use stage::Stage;
+pub use stage::{RawTextReader, Stage};

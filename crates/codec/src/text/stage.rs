@@ -9,6 +9,7 @@ use throughline_canonical::{BlockStart, Delta, EndReason, Event, Fault, FaultKin
 use super::event::{EndReason as TextEnd, Event as TextEvent};
 use super::reader::Reader;
 use super::recipe::{Options, Recipe};
+use crate::dialects::ReplyReader;
 
 /// Stands behind the reader of an upstream dialect whose servers pass on what the model wrote.
 ///
@@ -103,6 +104,31 @@ impl Stage {
     }
 }
 
+/// The reader of a dialect whose replies hold a model's text, with the reader of that text behind it.
+pub struct RawTextReader {
+    reader: Box<dyn ReplyReader>,
+    stage: Stage,
+}
+
+impl RawTextReader {
+    /// Puts the stage behind a dialect's reader.
+    pub fn new(reader: Box<dyn ReplyReader>, stage: Stage) -> Self {
+        Self { reader, stage }
+    }
+}
+
+impl ReplyReader for RawTextReader {
+    fn push(&mut self, bytes: &[u8], out: &mut dyn FnMut(Event<'_>)) {
+        let stage = &mut self.stage;
+        self.reader.push(bytes, &mut |event| stage.push(event, out));
+    }
+
+    fn finish(&mut self, out: &mut dyn FnMut(Event<'_>)) {
+        let stage = &mut self.stage;
+        self.reader.finish(&mut |event| stage.push(event, out));
+    }
+}
+
 impl Blocks {
     fn number(&mut self) -> u32 {
         self.next += 1;
@@ -179,8 +205,11 @@ impl Blocks {
 
 #[cfg(test)]
 mod tests {
+    use throughline_canonical::{Block, Fold, Reply, Request};
+
     use super::super::recipe::OnError;
     use super::*;
+    use crate::dialects::{CLIENT, Stamp, Target, UPSTREAM, UpstreamDialect};
 
     fn text(text: &str) -> Cow<'_, str> {
         Cow::Borrowed(text)
@@ -312,6 +341,66 @@ mod tests {
                 "ended Length",
             ]
         );
+    }
+
+    /// What a dialect's bytes say, read in pieces of this size with the stage behind.
+    fn behind(upstream: &dyn UpstreamDialect, bytes: &[u8], size: usize) -> Reply {
+        let recipe = Recipe::family("qwen3").unwrap();
+        let target = Target {
+            model: "qwen3-8b",
+            variant: "",
+        };
+        let stage = Stage::new(&recipe, Options::default());
+        let mut reader = RawTextReader::new(upstream.reply_reader(&target, true), stage);
+        let mut fold = Fold::default();
+        for piece in bytes.chunks(size) {
+            reader.push(piece, &mut |event| fold.push(&event));
+        }
+        reader.finish(&mut |event| fold.push(&event));
+        fold.finish()
+    }
+
+    /// Covers: S3-14, S3-15, case 18, case 23
+    #[test]
+    fn raw_text_is_read_behind_every_dialect() {
+        let pieces = [
+            "<thi",
+            "nk>plan</think>Look.<tool_call>{\"name\":\"f\",\"argu",
+            "ments\":{\"a\":1}}</tool",
+            "_call>",
+        ];
+        let stamp = Stamp {
+            id: "0".to_owned(),
+            created: 0,
+        };
+        for upstream in UPSTREAM {
+            let client = CLIENT
+                .iter()
+                .find(|client| client.name() == upstream.name());
+            let mut writer = client.unwrap().reply_writer(&Request::default(), &stamp);
+            let mut bytes = Vec::new();
+            for event in model_text(&pieces) {
+                writer.push(&event, &mut bytes);
+            }
+            for size in [1, 7, usize::MAX] {
+                let reply = behind(*upstream, &bytes, size);
+                let at = format!("{}, in pieces of {size}: {reply:?}", upstream.name());
+                let [thinking, text, call] = &reply.content[..] else {
+                    panic!("{at}");
+                };
+                assert!(
+                    matches!(thinking, Block::Thinking { text, .. } if text == "plan"),
+                    "{at}"
+                );
+                assert_eq!(text, &Block::text("Look."), "{at}");
+                assert!(
+                    matches!(call, Block::ToolCall { name, arguments, .. }
+                        if name == "f" && arguments == "{\"a\":1}"),
+                    "{at}"
+                );
+                assert_eq!(reply.reason, Some(EndReason::ToolCalls), "{at}");
+            }
+        }
     }
 
     #[test]
