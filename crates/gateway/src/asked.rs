@@ -1,12 +1,15 @@
 //! A request as it came, and as it was read.
 
+use std::sync::OnceLock;
 use std::time::Instant;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, header};
-use throughline_canonical::{Fault, FaultKind};
+use throughline_canonical::{Fault, FaultKind, Lossy, Request};
 use throughline_codec::dialects::anthropic::outline::Outline;
+use throughline_codec::dialects::{self, ClientDialect, Wanted};
 use throughline_codec::framing::encoding::{Encoding, EncodingError, unpack};
+use throughline_codec::json::{JsonError, validate};
 
 use crate::settings::Settings;
 use crate::thinking::Lineage;
@@ -16,6 +19,8 @@ use crate::thinking::Lineage;
 pub struct Asked {
     /// Its method.
     pub method: Method,
+    /// The dialect it is written in.
+    pub dialect: &'static dyn ClientDialect,
     /// Its path in the dialect, such as `/v1/messages`.
     pub path: String,
     /// Its query.
@@ -35,10 +40,28 @@ pub(crate) struct Read {
     pub(crate) raw: Bytes,
     /// The body, readable.
     pub(crate) body: Bytes,
-    pub(crate) outline: Outline,
+    /// Where everything stands in it, for dialects whose bodies are edited in place.
+    pub(crate) outline: Option<Outline>,
+    /// What it says, once somebody wants to know.
+    request: OnceLock<Result<Lossy<Request>, Fault>>,
     pub(crate) lineage: Lineage,
+    /// The model it names.
+    pub(crate) model: Option<String>,
+    /// Whether the answer is wanted as it is written.
+    pub(crate) stream: bool,
+    pub(crate) wanted: Wanted,
     /// Whether it is part of the conversation; token counts are not.
     pub(crate) counts: bool,
+}
+
+impl Read {
+    /// What the request says.
+    pub(crate) fn request(&self) -> Result<&Lossy<Request>, Fault> {
+        let read = self
+            .request
+            .get_or_init(|| canonical(&self.asked, &self.body));
+        read.as_ref().map_err(Clone::clone)
+    }
 }
 
 /// Reads a request; refuses what cannot be understood.
@@ -56,15 +79,50 @@ pub(crate) fn read(settings: &Settings, asked: Asked, raw: Bytes) -> Result<Read
             Err(error) => return Err(Fault::invalid(error.to_string())),
         },
     };
-    let outline = Outline::read(&body, settings.limits.json_depth)?;
-    let lineage = Lineage::find(&asked.headers, &body, &outline);
-    Ok(Read {
-        counts: asked.path == "/v1/messages",
+    let wanted = asked.dialect.wanted(&asked.path).unwrap_or(Wanted::Answer);
+    let request = OnceLock::new();
+    // One dialect is edited in place and need not be understood to the last word.
+    if asked.dialect.name() == dialects::anthropic::NAME {
+        let outline = Outline::read(&body, settings.limits.json_depth)?;
+        return Ok(Read {
+            lineage: Lineage::find(&asked.headers, &body, &outline),
+            model: outline.model.as_ref().map(|model| model.name.clone()),
+            stream: outline.stream,
+            outline: Some(outline),
+            counts: wanted == Wanted::Answer,
+            wanted,
+            request,
+            asked,
+            raw,
+            body,
+        });
+    }
+    // Whatever else is wrong with it, the dialect says in its own words.
+    if let Err(error @ JsonError::TooDeep(_)) = validate(&body, settings.limits.json_depth) {
+        return Err(Fault::invalid(error.to_string()));
+    }
+    let said = canonical(&asked, &body)?;
+    let read = Read {
+        lineage: Lineage::of_request(&asked.headers, &said.value),
+        model: (!said.value.model.is_empty()).then(|| said.value.model.clone()),
+        stream: said.value.stream,
+        outline: None,
+        counts: wanted == Wanted::Answer,
+        wanted,
+        request,
         asked,
         raw,
         body,
-        outline,
-        lineage,
+    };
+    let _ = read.request.set(Ok(said));
+    Ok(read)
+}
+
+fn canonical(asked: &Asked, body: &[u8]) -> Result<Lossy<Request>, Fault> {
+    asked.dialect.read_request(&dialects::Asked {
+        path: &asked.path,
+        query: asked.query.as_deref().unwrap_or_default(),
+        body,
     })
 }
 

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use http::Uri;
 use throughline_canonical::thinking::hex;
+use throughline_codec::dialects::UpstreamDialect;
+use throughline_codec::text::{OnError, ReasoningFormat};
 
 use crate::upstream::Client;
 
@@ -13,7 +15,11 @@ pub struct Backend {
     /// Its name.
     pub name: String,
     /// The dialect it speaks.
-    pub dialect: &'static str,
+    pub dialect: &'static dyn UpstreamDialect,
+    /// Which of the dialect's variants; empty for the dialect itself.
+    pub variant: String,
+    /// How the model's own text is read, where replies are that.
+    pub raw_text: RawText,
     /// Where it is, without a trailing slash or version.
     pub base_url: String,
     /// Backends of one domain read each other's signatures.
@@ -36,6 +42,17 @@ pub struct Backend {
     pub timeouts: Timeouts,
     /// The connections to it; no other backend shares them.
     pub client: Client,
+}
+
+/// How a model's own text is read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RawText {
+    /// The family of the model; `None` goes by its name, `none` looks for nothing.
+    pub family: Option<String>,
+    /// Where reasoning goes.
+    pub reasoning_format: ReasoningFormat,
+    /// What becomes of a call that cannot be read.
+    pub on_error: OnError,
 }
 
 /// The credential a backend gets.

@@ -2,6 +2,9 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
+use throughline_codec::dialects::UpstreamDialect;
+
+use crate::asked::Asked;
 use crate::backend::{Auth, Backend};
 
 /// Ours alone: never sent to a provider, never taken from one.
@@ -12,6 +15,14 @@ pub const TURN: HeaderName = HeaderName::from_static("x-throughline-turn");
 pub const BACKEND: HeaderName = HeaderName::from_static("x-throughline-backend");
 /// What was lost.
 pub const LOSS: HeaderName = HeaderName::from_static("x-throughline-loss");
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const IDENTITY: HeaderValue = HeaderValue::from_static("identity");
+/// Where callers put their keys.
+const KEYS: [HeaderName; 3] = [
+    API_KEY,
+    HeaderName::from_static("x-goog-api-key"),
+    header::AUTHORIZATION,
+];
 const BETA: HeaderName = HeaderName::from_static("anthropic-beta");
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
@@ -61,7 +72,7 @@ pub fn upstream(client: &HeaderMap, backend: &Backend, body: Body) -> HeaderMap 
     for (name, value) in client {
         let ours = match name.as_str() {
             "host" | "content-length" | "expect" => true,
-            "authorization" | "x-api-key" => backend.auth != Auth::Passthrough,
+            "authorization" | "x-api-key" | "x-goog-api-key" => backend.auth != Auth::Passthrough,
             // What we read beside the stream must be readable.
             "accept-encoding" => body == Body::Read,
             _ => false,
@@ -71,16 +82,14 @@ pub fn upstream(client: &HeaderMap, backend: &Backend, body: Body) -> HeaderMap 
         }
     }
     if body == Body::Read {
-        headers.insert(
-            header::ACCEPT_ENCODING,
-            HeaderValue::from_static("identity"),
-        );
+        headers.insert(header::ACCEPT_ENCODING, IDENTITY);
     }
-    if let Auth::Key(key) = &backend.auth
-        && let Ok(mut value) = HeaderValue::from_str(key)
-    {
-        value.set_sensitive(true);
-        headers.insert(API_KEY, value);
+    if let Auth::Key(key) = &backend.auth {
+        let (name, key) = backend.dialect.key_header(key, &backend.variant);
+        if let Ok(mut value) = HeaderValue::from_str(&key) {
+            value.set_sensitive(true);
+            headers.insert(name, value);
+        }
     }
     headers
 }
@@ -95,18 +104,48 @@ pub fn client(upstream: &HeaderMap) -> HeaderMap {
         .collect()
 }
 
+/// The headers of a request that is written anew: none of the client's means anything there.
+pub fn across(
+    asked: &Asked,
+    backend: &Backend,
+    dialect: &dyn UpstreamDialect,
+    more: &[(&'static str, String)],
+) -> HeaderMap {
+    let key = credential(asked, backend);
+    let key = (!key.is_empty()).then(|| dialect.key_header(&key, &backend.variant));
+    let mut headers = HeaderMap::new();
+    headers.insert(header::CONTENT_TYPE, JSON);
+    headers.insert(header::ACCEPT_ENCODING, IDENTITY);
+    for (name, value) in more.iter().chain(&key) {
+        if let Ok(mut value) = HeaderValue::from_str(value) {
+            value.set_sensitive(key.as_ref().is_some_and(|key| key.0 == *name));
+            headers.insert(*name, value);
+        }
+    }
+    headers
+}
+
 /// The credential a request carries to a backend, as that backend sees it.
-pub fn credential(client: &HeaderMap, backend: &Backend) -> String {
+pub fn credential(asked: &Asked, backend: &Backend) -> String {
     match &backend.auth {
         Auth::None => String::new(),
         Auth::Key(key) => key.clone(),
-        Auth::Passthrough => client
-            .get(API_KEY)
-            .or_else(|| client.get(header::AUTHORIZATION))
+        Auth::Passthrough => KEYS
+            .iter()
+            .find_map(|name| asked.headers.get(name))
             .and_then(|value| value.to_str().ok())
             .map(|value| value.strip_prefix("Bearer ").unwrap_or(value).to_owned())
+            .or_else(|| key_in_query(asked.query.as_deref()?))
             .unwrap_or_default(),
     }
+}
+
+/// One dialect lets a key stand behind the path's `?`.
+fn key_in_query(query: &str) -> Option<String> {
+    let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    pairs
+        .find(|(name, _)| *name == "key")
+        .map(|(_, key)| key.to_owned())
 }
 
 /// Changes the beta header; untouched, byte for byte, where there is nothing to change.

@@ -3,6 +3,7 @@
 //!
 //! Start at [`turn`]: it is the path of a request, on one screen.
 
+pub mod across;
 pub mod answer;
 pub mod asked;
 pub mod backend;
@@ -10,15 +11,14 @@ pub mod catalog;
 pub mod counters;
 pub mod gateway;
 pub mod headers;
+pub mod ledger;
 mod pass;
-pub mod plan;
-mod rename;
 pub mod reply;
 pub mod route;
 pub mod send;
 pub mod settings;
-pub mod tap;
 pub mod thinking;
+pub mod through;
 pub mod turn;
 pub mod turns;
 pub mod upstream;

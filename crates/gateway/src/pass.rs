@@ -6,7 +6,8 @@ use crate::answer::{Reply, mark, tell};
 use crate::asked::Asked;
 use crate::gateway::Gateway;
 use crate::headers;
-use crate::reply::{Encoded, LiveParts, ReplyBody};
+use crate::reply::{Clocks, ReplyBody};
+use crate::through::Through;
 use crate::unix_ms;
 use crate::upstream::{RequestBody, SendError};
 
@@ -20,31 +21,29 @@ impl Gateway {
             .choose(&settings, asked.pin.as_deref(), None, &self.active());
         let backend = match chosen {
             Ok(chosen) => chosen.chain[0].clone(),
-            Err(fault) => return tell(&fault, &id, ""),
+            Err(fault) => return tell(asked.dialect, &fault, &id, ""),
         };
         let mut head = headers::upstream(&asked.headers, &backend, headers::Body::Passed);
         if let Some(length) = asked.headers.get(header::CONTENT_LENGTH) {
             head.insert(header::CONTENT_LENGTH, length.clone());
         }
         let patience = backend.timeouts.head(false);
-        let sent = self.request(&backend, &asked, head, body, patience);
+        let place = (asked.path.as_str(), asked.query.as_deref());
+        let sent = self.request(&backend, &asked.method, place, head, body, patience);
         match sent.await {
             Ok(response) => {
                 let (head, upstream) = response.into_parts();
                 let mut reply_headers = headers::client(&head.headers);
                 mark(&mut reply_headers, &id, &backend.name, &[]);
-                let mut reply = Response::new(ReplyBody::from(LiveParts {
-                    upstream,
-                    tap: None,
-                    events: false,
-                    encoding: Encoded::Plain,
-                    names: None,
-                    backend: backend.name.clone(),
+                let clocks = Clocks {
                     keep_alive: settings.keep_alive,
                     idle: backend.timeouts.idle,
                     ends: (asked.began + backend.timeouts.total).into(),
-                    permit: None,
-                }));
+                };
+                let passage = Box::new(Through::unread());
+                let name = backend.name.clone();
+                let mut reply =
+                    Response::new(ReplyBody::live(upstream, passage, &clocks, name, None));
                 *reply.status_mut() = head.status;
                 *reply.headers_mut() = reply_headers;
                 reply
@@ -56,7 +55,7 @@ impl Gateway {
                 } else {
                     tracing::warn!(backend = backend.name, error = cause, "no reply");
                 }
-                tell(&error.fault(), &id, &backend.name)
+                tell(asked.dialect, &error.fault(), &id, &backend.name)
             }
         }
     }

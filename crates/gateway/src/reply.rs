@@ -1,6 +1,7 @@
-//! The reply's body on its way to the client: the provider's bytes as they arrive, and, only where
-//! nothing else would help, a sign of life, an error, or the model's name as the client knows it.
+//! The reply's body on its way to the client: what a lane makes of the provider's bytes as they
+//! arrive, and, only where nothing else would help, a sign of life or an error.
 
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -10,14 +11,29 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use throughline_canonical::{Fault, FaultKind};
-use throughline_codec::dialects::anthropic::client_reply::{PING, error_event};
-use throughline_codec::framing::encoding::{Decoder, EncodingError};
+use throughline_codec::framing::encoding::EncodingError;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
 
-use crate::rename::{Names, Rename};
-use crate::tap::Tap;
 use crate::upstream::BoxError;
+
+/// What a lane does with a reply on its way.
+pub(crate) trait Passage: fmt::Debug + Send {
+    /// Takes bytes of the provider, gives those of the client. `last` says that none follow.
+    fn take(&mut self, bytes: Bytes, last: bool) -> Result<Bytes, EncodingError>;
+    /// The provider's bytes have ended: the client's last ones, or none if that was too early.
+    fn end(&mut self) -> Option<Bytes>;
+    /// A sign of life; empty where none can stand now.
+    fn sign_of_life(&mut self) -> Bytes;
+    /// The reply cannot go on: what tells the client so, or none if it can only be broken off.
+    fn give_up(&mut self, fault: &Fault) -> Option<Bytes>;
+    /// Nobody waits for the reply any more.
+    fn leave(&mut self);
+    /// Whether signs of life may be sent.
+    fn may_add(&self) -> bool;
+    /// Whether the client gets as many bytes as the provider sends.
+    fn keeps_length(&self) -> bool;
+}
 
 /// A reply's body.
 #[derive(Debug)]
@@ -33,22 +49,55 @@ impl ReplyBody {
     pub fn whole(bytes: impl Into<Bytes>) -> Self {
         Self::Whole(Some(bytes.into()))
     }
+
+    /// A provider's bytes, as they arrive.
+    pub(crate) fn live(
+        upstream: Incoming,
+        passage: Box<dyn Passage>,
+        clocks: &Clocks,
+        backend: String,
+        permit: Option<OwnedSemaphorePermit>,
+    ) -> Self {
+        let now = Instant::now();
+        let mut watch = Watch {
+            timer: Box::pin(tokio::time::sleep_until(now)),
+            last_byte: now,
+            last_out: now,
+            ends: clocks.ends,
+            idle: clocks.idle,
+            keep_alive: passage.may_add().then_some(clocks.keep_alive),
+        };
+        let first = watch.next();
+        watch.timer.as_mut().reset(first);
+        Self::Live(Box::new(Live {
+            upstream,
+            passage,
+            watch,
+            backend,
+            done: false,
+            breaking: None,
+            _permit: permit,
+        }))
+    }
+}
+
+/// When a reply gets a sign of life, and when it is given up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clocks {
+    /// Silence after which the client gets a sign of life.
+    pub(crate) keep_alive: Duration,
+    /// Silence after which the reply is given up.
+    pub(crate) idle: Duration,
+    /// When the reply is given up in any case.
+    pub(crate) ends: Instant,
 }
 
 /// A provider's bytes, as they arrive.
 #[derive(Debug)]
 pub struct Live {
     upstream: Incoming,
-    tap: Option<Tap>,
-    packed: Option<Packed>,
-    rename: Rename,
+    passage: Box<dyn Passage>,
     watch: Watch,
-    /// Whether bytes of ours may stand among the provider's.
-    may_add: bool,
-    /// Whether an end is only good after the last event.
-    needs_last_event: bool,
-    /// Whether what comes cannot be read.
-    unread: bool,
     backend: String,
     done: bool,
     /// The error the reply breaks with at the next look.
@@ -74,93 +123,6 @@ impl Watch {
         let sign = self.keep_alive.map(|after| self.last_out + after);
         sign.map_or(silence, |sign| sign.min(silence))
             .min(self.ends)
-    }
-}
-
-/// A compressed reply, undone to be read.
-#[derive(Debug)]
-struct Packed {
-    decoder: Decoder,
-    /// Whether the client gets it undone as well.
-    for_client: bool,
-}
-
-/// What a live reply is made from.
-#[derive(Debug)]
-pub struct LiveParts {
-    /// The provider's body.
-    pub upstream: Incoming,
-    /// Who reads beside.
-    pub tap: Option<Tap>,
-    /// Whether it is a stream of events.
-    pub events: bool,
-    /// How it is compressed.
-    pub encoding: Encoded,
-    /// Names to change; a compressed reply is undone for it.
-    pub names: Option<Names>,
-    /// The backend's name, for messages.
-    pub backend: String,
-    /// Silence after which the client gets a sign of life.
-    pub keep_alive: Duration,
-    /// Silence after which the reply is given up.
-    pub idle: Duration,
-    /// When the reply is given up in any case.
-    pub ends: Instant,
-    /// The place it takes among all streams.
-    pub permit: Option<OwnedSemaphorePermit>,
-}
-
-/// How a reply is compressed.
-#[derive(Debug)]
-pub enum Encoded {
-    /// Not at all.
-    Plain,
-    /// In a way that can be undone.
-    Known(Decoder),
-    /// In a way nobody here reads.
-    Unknown,
-}
-
-impl From<LiveParts> for ReplyBody {
-    fn from(parts: LiveParts) -> Self {
-        let now = Instant::now();
-        let readable = !matches!(parts.encoding, Encoded::Unknown);
-        let names = parts.names.filter(|_| readable);
-        let packed = match parts.encoding {
-            Encoded::Known(decoder) => Some(Packed {
-                decoder,
-                for_client: names.is_some(),
-            }),
-            Encoded::Plain | Encoded::Unknown => None,
-        };
-        let may_add = match &packed {
-            Some(packed) => parts.events && packed.for_client,
-            None => parts.events && readable,
-        };
-        let mut watch = Watch {
-            timer: Box::pin(tokio::time::sleep_until(now)),
-            last_byte: now,
-            last_out: now,
-            ends: parts.ends,
-            idle: parts.idle,
-            keep_alive: may_add.then_some(parts.keep_alive),
-        };
-        let first = watch.next();
-        watch.timer.as_mut().reset(first);
-        Self::Live(Box::new(Live {
-            upstream: parts.upstream,
-            packed,
-            rename: Rename::new(names, parts.events),
-            watch,
-            may_add,
-            needs_last_event: parts.events && readable && parts.tap.is_some(),
-            unread: !readable,
-            tap: parts.tap,
-            backend: parts.backend,
-            done: false,
-            breaking: None,
-            _permit: parts.permit,
-        }))
     }
 }
 
@@ -190,10 +152,8 @@ impl Body for ReplyBody {
             Self::Whole(bytes) => {
                 SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
             }
-            Self::Live(live) => match live.rename {
-                Rename::No if !live.needs_last_event => live.upstream.size_hint(),
-                _ => SizeHint::default(),
-            },
+            Self::Live(live) if live.passage.keeps_length() => live.upstream.size_hint(),
+            Self::Live(_) => SizeHint::default(),
         }
     }
 }
@@ -230,7 +190,8 @@ impl Live {
                         Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
                     };
                     self.watch.last_byte = Instant::now();
-                    let bytes = match self.take(bytes) {
+                    let last = self.upstream.is_end_stream();
+                    let bytes = match self.passage.take(bytes, last) {
                         Ok(bytes) => bytes,
                         Err(error) => return self.unreadable(error),
                     };
@@ -255,42 +216,6 @@ impl Live {
         }
     }
 
-    /// Takes bytes of the provider, gives those of the client.
-    fn take(&mut self, bytes: Bytes) -> Result<Bytes, EncodingError> {
-        let unpacked = match &mut self.packed {
-            None => None,
-            Some(packed) => match packed.decoder.push(&bytes) {
-                Ok(plain) => Some(Bytes::from(plain)),
-                Err(error) if packed.for_client => return Err(error),
-                Err(error) => {
-                    // It may be that the client reads it.
-                    tracing::warn!(%error, "a compressed reply could not be read, its thinking is not remembered");
-                    self.packed = None;
-                    self.needs_last_event = false;
-                    self.unread = true;
-                    return Ok(bytes);
-                }
-            },
-        };
-        let plain = unpacked.as_ref().unwrap_or(&bytes);
-        if let Some(tap) = &mut self.tap
-            && !self.unread
-        {
-            tap.push(plain);
-            // A client that has the last byte may come back at once; by then its blocks must be
-            // known.
-            let last = !self.may_add && self.upstream.is_end_stream();
-            if last && (!self.needs_last_event || tap.ended()) {
-                tap.finish(false, None);
-            }
-        }
-        Ok(match (&self.packed, unpacked) {
-            (Some(packed), Some(plain)) if packed.for_client => self.rename.push(plain),
-            (Some(_), _) => bytes,
-            (None, _) => self.rename.push(bytes),
-        })
-    }
-
     /// What the client should get undone is not what it says it is.
     fn unreadable(&mut self, error: EncodingError) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let what = format!(
@@ -303,13 +228,8 @@ impl Live {
 
     /// The provider's bytes have ended.
     fn end(&mut self) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let whole = self.tap.as_ref().is_none_or(Tap::ended) || !self.needs_last_event;
-        if whole {
+        if let Some(rest) = self.passage.end() {
             self.done = true;
-            if let Some(tap) = &mut self.tap {
-                tap.finish(false, None);
-            }
-            let rest = self.rename.finish();
             return Poll::Ready((!rest.is_empty()).then(|| Ok(Frame::data(rest))));
         }
         // Several clients take a clean end without the last event for a complete answer.
@@ -355,12 +275,11 @@ impl Live {
             }
             let next = self.watch.next();
             self.watch.timer.as_mut().reset(next);
-            let between = self.tap.as_ref().is_some_and(Tap::between_events);
-            if due && between && !self.rename.holds() {
-                if let Some(tap) = &self.tap {
-                    tap.sign_of_life();
+            if due {
+                let sign = self.passage.sign_of_life();
+                if !sign.is_empty() {
+                    return Poll::Ready(Some(Ok(Frame::data(sign))));
                 }
-                return Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(PING)))));
             }
         }
         Poll::Pending
@@ -374,28 +293,16 @@ impl Live {
         cause: Option<BoxError>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         self.done = true;
-        let ended = self.tap.as_ref().is_some_and(Tap::ended);
-        let half = self.tap.as_ref().and_then(Tap::half_event);
-        let event = error_event(&Fault::new(kind, what.clone()), half);
-        if let Some(tap) = &mut self.tap {
-            tap.finish(false, Some(what.clone()));
+        match self.passage.give_up(&Fault::new(kind, what.clone())) {
+            Some(bytes) if bytes.is_empty() => Poll::Ready(None),
+            Some(bytes) => Poll::Ready(Some(Ok(Frame::data(bytes)))),
+            None => Poll::Ready(Some(Err(cause.unwrap_or_else(|| what.into())))),
         }
-        if ended {
-            return Poll::Ready(None);
-        }
-        if !self.may_add {
-            return Poll::Ready(Some(Err(cause.unwrap_or_else(|| what.into()))));
-        }
-        let mut bytes = self.rename.finish().to_vec();
-        bytes.extend_from_slice(&event);
-        Poll::Ready(Some(Ok(Frame::data(bytes.into()))))
     }
 }
 
 impl Drop for Live {
     fn drop(&mut self) {
-        if let Some(tap) = &mut self.tap {
-            tap.finish(true, None);
-        }
+        self.passage.leave();
     }
 }

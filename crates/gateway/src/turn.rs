@@ -1,33 +1,24 @@
-//! The path of a turn on the through lane: the client and the backend speak the same dialect.
+//! The path of a turn: from the client's bytes to the provider's, and the lane it takes.
 //!
 //! Read [`Gateway::turn`] first; everything else here is one of its steps.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use throughline_canonical::{Fault, FaultKind};
+use serde_json::Value;
+use throughline_canonical::{Fault, FaultKind, Origin};
 use throughline_codec::dialects::anthropic::outline::Outline;
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::answer::{Reply, Unanswered, tell};
+use crate::answer::{Reply, Unanswered, pretty, tell};
 use crate::asked::{Asked, Read, read};
-use crate::backend::{Auth, Backend, credential_mark};
-use crate::catalog;
+use crate::backend::{Auth, Backend};
 use crate::gateway::{Gateway, may_have_key};
-use crate::headers;
-use crate::plan::{Again, Guard, Plan, Planner};
-use crate::send::{Back, worth_another};
+use crate::ledger::{Ledger, Seen};
+use crate::reply::Clocks;
 use crate::settings::Settings;
-use crate::thinking::memory::{Answer, Question, Target};
-use crate::turns::{KeptBlock, SharedTurn};
-use crate::unix_ms;
-
-/// A plan for one backend, with the memory's answer it was made from.
-pub(crate) struct Planned {
-    pub(crate) plan: Plan,
-    pub(crate) answer: Answer,
-    pub(crate) target: Target,
-}
+use crate::turns::{SharedTurn, Turn};
+use crate::upstream::SendError;
 
 /// One backend, asked in one turn.
 #[derive(Clone, Copy)]
@@ -36,13 +27,17 @@ pub(crate) struct Leg<'a> {
     pub(crate) read: &'a Read,
     pub(crate) backend: &'a Arc<Backend>,
     pub(crate) turn: &'a SharedTurn,
+    /// Whether this is the active backend, asked because it is.
+    pub(crate) by_active: bool,
+    /// Whether no other backend is left to ask.
+    pub(crate) last: bool,
 }
 
 impl Gateway {
     /// One turn: from the client's bytes to the provider's.
     pub async fn turn(&self, asked: Asked, body: Bytes, place: OwnedSemaphorePermit) -> Reply {
         let settings = self.settings();
-        let began = asked.began;
+        let (began, dialect) = (asked.began, asked.dialect);
         let turn = self.begin(&asked);
         let _unanswered = Unanswered::new(self, &turn, began);
         match self.go(&settings, asked, body, &turn, place).await {
@@ -52,7 +47,7 @@ impl Gateway {
                     let turn = turn.lock();
                     (turn.id.clone(), turn.backend.clone())
                 };
-                let reply = tell(&fault, &id, &backend);
+                let reply = tell(dialect, &fault, &id, &backend);
                 self.failed(&turn, began, reply.status().as_u16(), &fault.message);
                 reply
             }
@@ -68,129 +63,135 @@ impl Gateway {
         place: OwnedSemaphorePermit,
     ) -> Result<Reply, Fault> {
         let read = read(settings, asked, body)?;
-        let model = read.outline.model.as_ref().map(|model| model.name.as_str());
-        let chosen =
-            settings
-                .routes
-                .choose(settings, read.asked.pin.as_deref(), model, &self.active())?;
-
+        let (pin, model) = (read.asked.pin.as_deref(), read.model.as_deref());
+        let chosen = settings
+            .routes
+            .choose(settings, pin, model, &self.active())?;
         let chain = without_strangers(&chosen.chain);
+        let mut place = Some(place);
         for (at, backend) in chain.iter().enumerate() {
-            let by_active = chosen.by_active && at == 0;
-            let planned = self.plan(settings, &read, backend, by_active, Again::First);
             let leg = Leg {
                 settings,
                 read: &read,
                 backend,
                 turn,
+                by_active: chosen.by_active && at == 0,
+                last: at + 1 == chain.len(),
             };
-            self.note(&leg, &planned);
-            let last = at + 1 == chain.len();
-            match self.send(&leg, planned).await {
-                Ok((Back::Good(response), planned)) => {
-                    return Ok(self.good(&leg, planned, response, place));
-                }
-                Ok((Back::Refused(error), planned)) => {
-                    if last || !worth_another(error.status()) {
-                        return Ok(self.refused(&leg, error, &planned.plan));
-                    }
-                    let status = error.status().as_u16();
-                    tracing::warn!(backend = backend.name, status, "trying the next backend");
-                }
-                Err(error) => {
-                    let cause = &error as &dyn std::error::Error;
-                    tracing::warn!(backend = backend.name, error = cause, "no reply");
-                    if last {
-                        return Err(error.fault());
-                    }
-                }
+            let reply = match leg.same_dialect() {
+                Some(outline) => self.through(&leg, outline, &mut place).await?,
+                None => self.across(&leg, &mut place).await?,
+            };
+            if let Some(reply) = reply {
+                return Ok(reply);
             }
         }
         Err(Fault::new(FaultKind::Internal, "no backend could be asked"))
     }
 
     /// What would go to a backend, without sending it.
-    pub fn report(&self, asked: Asked, body: Bytes) -> Result<serde_json::Value, Fault> {
+    pub async fn report(&self, asked: Asked, body: Bytes) -> Result<Value, Fault> {
         let settings = self.settings();
         let mut read = read(&settings, asked, body)?;
         read.counts = false;
-        let model = read.outline.model.as_ref().map(|model| model.name.as_str());
         let active = self.active();
-        let pin = read.asked.pin.as_deref();
+        let (pin, model) = (read.asked.pin.as_deref(), read.model.as_deref());
         let chosen = settings.routes.choose(&settings, pin, model, &active)?;
-        let backend = &chosen.chain[0];
-        let by_active = chosen.by_active || pin == Some(&*active);
-        let Planned { plan, .. } = self.plan(&settings, &read, backend, by_active, Again::First);
-        let asked = read.outline.thinking.as_ref().map(|thinking| {
-            serde_json::from_slice::<serde_json::Value>(&read.body[thinking.span.clone()])
-                .unwrap_or_default()
-        });
-        let sent = Outline::read(&plan.body, usize::MAX)
-            .ok()
-            .and_then(|outline| outline.thinking)
-            .and_then(|thinking| serde_json::from_slice(&plan.body[thinking.span]).ok())
-            .unwrap_or(serde_json::Value::Null);
-        Ok(serde_json::json!({
-            "backend": backend.name,
-            "model": plan.model,
-            "lane": "through",
-            "blocks": plan.blocks.iter().map(KeptBlock::from).collect::<Vec<_>>(),
-            "losses": plan.losses,
-            "thinking": {"asked": asked, "sent": sent},
-        }))
+        let leg = Leg {
+            settings: &settings,
+            read: &read,
+            backend: &chosen.chain[0],
+            turn: &SharedTurn::default(),
+            by_active: chosen.by_active || pin == Some(&*active),
+            last: true,
+        };
+        match leg.same_dialect() {
+            Some(outline) => Ok(self.report_through(&leg, outline)),
+            None => self.report_across(&leg).await,
+        }
+    }
+}
+
+impl<'a> Leg<'a> {
+    /// Where everything stands in the body, if the backend takes the client's own words.
+    fn same_dialect(&self) -> Option<&'a Outline> {
+        let same = self.read.asked.dialect.name() == self.backend.dialect.name();
+        self.read.outline.as_ref().filter(|_| same)
     }
 
-    pub(crate) fn plan(
+    /// Notes where the turn goes.
+    pub(crate) fn note(
         &self,
-        settings: &Settings,
-        read: &Read,
-        backend: &Arc<Backend>,
-        by_active: bool,
-        again: Again,
-    ) -> Planned {
-        let asked_model = read.outline.model.as_ref().map(|model| model.name.as_str());
-        let known = catalog::find(backend.model_for(asked_model));
-        let target = Target {
-            backend: backend.name.as_str().into(),
-            domain: backend.domain.as_str().into(),
-            credential: credential_mark(&headers::credential(&read.asked.headers, backend)),
-            account_bound: known.account_bound,
-        };
-        let keys: Vec<_> = read
-            .outline
-            .thinking_blocks()
-            .map(|block| block.3)
-            .collect();
-        let answer = self.memory.ask(&Question {
-            lineage: read.lineage,
-            target: &target,
-            by_active,
-            // A second look at the same request tells nothing new.
-            counts: read.counts && again == Again::First,
-            blocks: &keys,
-            has_assistant: read.outline.has_assistant(),
-            now: unix_ms(),
-            rules: settings.thinking,
-        });
-        let plan = Planner {
-            body: &read.body,
-            outline: &read.outline,
-            backend,
-            verdicts: &answer.verdicts,
-            guard: if self.binds(&backend.name) {
-                Guard::Learnt
-            } else if known.preserved {
-                Guard::Known
-            } else {
-                Guard::Off
-            },
-            again,
+        turn: &mut Turn,
+        lane: &'static str,
+        dialect: &'static str,
+        session: u64,
+    ) {
+        turn.lineage = self.read.lineage.id.text();
+        turn.session = session;
+        turn.backend.clone_from(&self.backend.name);
+        turn.upstream_dialect = dialect;
+        turn.lane = lane;
+        turn.stream = self.read.stream;
+    }
+
+    /// Logs and keeps the body that goes out, where contents may be kept.
+    pub(crate) fn log_body(&self, turn: &mut Turn, body: &[u8]) {
+        if !self.settings.full_body {
+            return;
         }
-        .plan();
-        Planned {
-            plan,
-            answer,
-            target,
+        let sent = String::from_utf8_lossy(body).into_owned();
+        if self.settings.pretty_print {
+            // Without quotes, which would put it back on one line.
+            let body = pretty(&sent);
+            tracing::debug!(turn = turn.id, %body, "Request body");
+        } else {
+            tracing::debug!(turn = turn.id, body = sent, "Request body");
+        }
+        turn.keep_sent(&sent);
+    }
+
+    /// What will be noted of the reply.
+    pub(crate) fn ledger(&self, gateway: &Gateway, session: u64, origin: Arc<Origin>) -> Ledger {
+        Ledger {
+            memory: gateway.memory.clone(),
+            counters: gateway.counters.clone(),
+            turns: gateway.turns.clone(),
+            turn: self.turn.clone(),
+            lineage: self.read.lineage,
+            session,
+            origin,
+            began: self.read.asked.began,
+            memory_limit: self.settings.thinking.memory_limit,
+            full_body: self.settings.full_body,
+            seen: Seen::default(),
+        }
+    }
+
+    /// How long the reply may be silent, and how long it may take.
+    pub(crate) fn clocks(&self) -> Clocks {
+        let timeouts = &self.backend.timeouts;
+        Clocks {
+            keep_alive: self.settings.keep_alive,
+            idle: timeouts.idle,
+            ends: (self.read.asked.began + timeouts.total).into(),
+        }
+    }
+
+    /// Another backend is asked in this one's place.
+    pub(crate) fn passed_over(&self, status: u16) {
+        let backend = &self.backend.name;
+        tracing::warn!(backend, status, "trying the next backend");
+    }
+
+    /// The backend gave no reply; the client is told so if no other is left to ask.
+    pub(crate) fn no_reply(&self, error: &SendError) -> Result<(), Fault> {
+        let cause = error as &dyn std::error::Error;
+        tracing::warn!(backend = self.backend.name, error = cause, "no reply");
+        if self.last {
+            Err(error.fault())
+        } else {
+            Ok(())
         }
     }
 }

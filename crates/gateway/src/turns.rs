@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 use throughline_canonical::{BlockReport, Fate, Loss, Origin, Reason, ThinkingKind, Usage};
 use tokio::sync::broadcast;
 
-use crate::plan::PlannedBlock;
+use crate::through::plan::PlannedBlock;
 
 /// How many turns are kept.
 const KEPT: usize = 1000;

@@ -34,7 +34,7 @@ pub async fn backends(State(house): TheHouse) -> Response {
                 .collect();
             json!({
                 "name": backend.name,
-                "dialect": backend.dialect,
+                "dialect": backend.dialect.name(),
                 "base_url": backend.base_url,
                 "domain": backend.domain,
                 "healthy": gateway.healthy(&backend.name),

@@ -7,15 +7,21 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use bytes::{Bytes, BytesMut};
-use http::{Method, StatusCode};
+use http::{HeaderMap, Method, StatusCode, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use throughline_canonical::{Fault, FaultKind};
+use throughline_codec::dialects::anthropic::{self, Anthropic};
+use throughline_codec::dialects::gemini::Gemini;
+use throughline_codec::dialects::openai_chat::OpenAiChat;
+use throughline_codec::dialects::{self, CLIENT, ClientDialect};
 use throughline_gateway::answer::{Reply, tell};
 use throughline_gateway::headers::{BACKEND, TURN};
 use throughline_gateway::{Asked, unix_ms};
 
 use crate::wiring::House;
 
+/// Asks what would be sent, without sending it.
+const PLAN: &str = "/v1/plan";
 /// How long a sender may pause within a body.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// How much of a body that is too large is read to its end.
@@ -35,10 +41,14 @@ pub async fn any(State(house): State<Arc<House>>, request: Request) -> Response 
         let named = head.headers.get(BACKEND)?;
         Some(named.to_str().unwrap_or_default().trim().to_owned())
     });
-    if !path.starts_with("/v1/") {
+    if !["/v1/", "/v1beta/", "/models"]
+        .iter()
+        .any(|start| path.starts_with(start))
+    {
         return elsewhere(&house, &head.method, &path);
     }
     let asked = Asked {
+        dialect: spoken(&path, &head.headers),
         method: head.method,
         path,
         query: head.uri.query().map(ToOwned::to_owned),
@@ -46,11 +56,11 @@ pub async fn any(State(house): State<Arc<House>>, request: Request) -> Response 
         pin,
         began,
     };
+    if asks_for_socket(&asked) {
+        return refuse_socket(&house, &asked);
+    }
     let read = asked.method == Method::POST
-        && matches!(
-            asked.path.as_str(),
-            "/v1/messages" | "/v1/messages/count_tokens" | "/v1/plan"
-        );
+        && (asked.path == PLAN || asked.dialect.wanted(&asked.path).is_some());
     if !read {
         let body = body.map_err(Into::into).boxed_unsync();
         return reply(house.gateway.pass(asked, body).await);
@@ -66,10 +76,10 @@ pub async fn any(State(house): State<Arc<House>>, request: Request) -> Response 
     };
     let body = match whole(body, house.gateway.settings().limits.body).await {
         Ok(body) => body,
-        Err(fault) => return refuse(&house, &fault),
+        Err(fault) => return refuse(&house, asked.dialect, &fault),
     };
-    if asked.path == "/v1/plan" {
-        return plan(&house, asked, body);
+    if asked.path == PLAN {
+        return plan(&house, asked, body).await;
     }
     reply(house.gateway.turn(asked, body, place).await)
 }
@@ -81,28 +91,66 @@ fn pinned_path(path: &str) -> Option<(&str, &str)> {
     Some(rest.split_at(at))
 }
 
+/// Whose words a request is in. Three dialects share some paths; then the headers tell.
+fn spoken(path: &str, headers: &HeaderMap) -> &'static dyn ClientDialect {
+    let by_path = CLIENT.iter().find(|dialect| dialect.wanted(path).is_some());
+    if let Some(dialect) = by_path {
+        return *dialect;
+    }
+    if headers.contains_key("x-goog-api-key") || !path.starts_with("/v1/") {
+        return &Gemini;
+    }
+    // A key in this form, or none at all, says nothing; the oldest dialect here speaks then.
+    match headers.get(header::AUTHORIZATION) {
+        Some(_) if !headers.contains_key("anthropic-version") => &OpenAiChat,
+        _ => &Anthropic,
+    }
+}
+
+/// Codex asks for a socket first, and goes on with plain requests only after this very status.
+fn asks_for_socket(asked: &Asked) -> bool {
+    asked.path == "/v1/responses"
+        && asked
+            .headers
+            .get(header::UPGRADE)
+            .is_some_and(|upgrade| upgrade.as_bytes().eq_ignore_ascii_case(b"websocket"))
+}
+
+fn refuse_socket(house: &House, asked: &Asked) -> Response {
+    let fault = Fault::invalid("responses over WebSocket are not served; ask over HTTP");
+    let mut told = refuse(house, asked.dialect, &fault);
+    *told.status_mut() = StatusCode::UPGRADE_REQUIRED;
+    told
+}
+
 /// What would go where, without asking the model.
-fn plan(house: &House, mut asked: Asked, body: Bytes) -> Response {
-    let query = asked.query.clone().unwrap_or_default();
-    let mut dialect = "anthropic".to_owned();
+async fn plan(house: &House, mut asked: Asked, body: Bytes) -> Response {
+    let query = asked.query.take().unwrap_or_default();
+    let mut dialect = anthropic::NAME;
+    let mut model = String::new();
     for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
         match name {
             "backend" => asked.pin = Some(value.to_owned()),
-            "dialect" => value.clone_into(&mut dialect),
+            "dialect" => dialect = value,
+            "model" => value.clone_into(&mut model),
             _ => {}
         }
     }
-    if dialect != "anthropic" {
-        let what = format!("dialect `{dialect}` is not available yet; `anthropic` is");
-        return refuse(house, &Fault::invalid(what));
-    }
-    match house.gateway.report(asked, body) {
+    let Some(dialect) = dialects::client(dialect) else {
+        let known: Vec<_> = CLIENT.iter().map(|dialect| dialect.name()).collect();
+        let known = known.join(", ");
+        let what = format!("there is no dialect `{dialect}`; known are {known}");
+        return refuse(house, asked.dialect, &Fault::invalid(what));
+    };
+    asked.dialect = dialect;
+    asked.path = dialect.path_for(&model);
+    match house.gateway.report(asked, body).await {
         Ok(report) => {
             let id = house.gateway.turns.id(unix_ms());
             let backend = report["backend"].as_str().unwrap_or_default().to_owned();
             ([(TURN, id), (BACKEND, backend)], axum::Json(report)).into_response()
         }
-        Err(fault) => refuse(house, &fault),
+        Err(fault) => refuse(house, dialect, &fault),
     }
 }
 
@@ -170,13 +218,14 @@ fn elsewhere(house: &House, method: &Method, path: &str) -> Response {
         (&Method::OPTIONS, _) => StatusCode::NO_CONTENT.into_response(),
         _ => refuse(
             house,
+            &Anthropic,
             &Fault::new(FaultKind::NotFound, format!("there is nothing at `{path}`")),
         ),
     }
 }
 
-fn refuse(house: &House, fault: &Fault) -> Response {
-    reply(tell(fault, &house.gateway.turns.id(unix_ms()), ""))
+fn refuse(house: &House, dialect: &dyn ClientDialect, fault: &Fault) -> Response {
+    reply(tell(dialect, fault, &house.gateway.turns.id(unix_ms()), ""))
 }
 
 fn reply(reply: Reply) -> Response {

@@ -219,7 +219,9 @@ async fn settings(
 fn backend(configured: &config::Backend, base_url: String) -> Backend {
     Backend {
         name: configured.name.clone(),
-        dialect: configured.dialect.word(),
+        dialect: configured.dialect.upstream(),
+        variant: String::new(),
+        raw_text: backend::RawText::default(),
         base_url,
         domain: configured.signature_domain.clone(),
         auth: match &configured.auth {

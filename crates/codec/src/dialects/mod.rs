@@ -4,6 +4,9 @@
 //! `client_reply` where clients speak it to us, `upstream_request` and `upstream_reply` where we
 //! speak it to providers. All cross to or from the canonical vocabulary, never to another dialect.
 
+use std::fmt;
+
+use serde_json::{Map, Value};
 use throughline_canonical::{Event, Fault, Lossy, Reply, Request};
 
 pub mod anthropic;
@@ -26,16 +29,53 @@ pub static UPSTREAM: &[&dyn UpstreamDialect] = &[
     &openai_responses::OpenAiResponses,
 ];
 
+/// The dialect clients speak of this name.
+pub fn client(name: &str) -> Option<&'static dyn ClientDialect> {
+    CLIENT
+        .iter()
+        .copied()
+        .find(|dialect| dialect.name() == name)
+}
+
+/// The dialect we speak to providers of this name.
+pub fn upstream(name: &str) -> Option<&'static dyn UpstreamDialect> {
+    UPSTREAM
+        .iter()
+        .copied()
+        .find(|dialect| dialect.name() == name)
+}
+
+/// What a client's path asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// An answer.
+    Answer,
+    /// How many tokens the request has.
+    Count,
+}
+
 /// A dialect clients speak to us.
 pub trait ClientDialect: Sync {
     /// Its name.
     fn name(&self) -> &'static str;
+    /// What a path of this dialect asks for; `None` if it is none that is read.
+    fn wanted(&self, path: &str) -> Option<Wanted>;
+    /// The path that asks for an answer, of this model where the path names it.
+    fn path_for(&self, model: &str) -> String;
     /// Reads a request. A fault says which member is wrong.
     fn read_request(&self, asked: &Asked<'_>) -> Result<Lossy<Request>, Fault>;
     /// Writes the reply to a request that was read.
     fn reply_writer(&self, request: &Request, stamp: &Stamp) -> Box<dyn ReplyWriter>;
-    /// Writes a fault that comes before a reply: the status, and the body.
-    fn write_fault(&self, fault: &Fault) -> (u16, Vec<u8>);
+    /// Writes a fault that comes before a reply: the status, and the body. `id` is the request's.
+    fn write_fault(&self, fault: &Fault, id: &str) -> (u16, Vec<u8>);
+    /// Writes how many tokens a request has.
+    fn write_count(&self, tokens: u64) -> Vec<u8>;
+}
+
+impl fmt::Debug for dyn ClientDialect {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
 }
 
 /// A dialect we speak to providers.
@@ -48,6 +88,44 @@ pub trait UpstreamDialect: Sync {
     fn reply_reader(&self, target: &Target<'_>, streamed: bool) -> Box<dyn ReplyReader>;
     /// Reads an error that comes in place of a reply.
     fn read_fault(&self, status: u16, body: &[u8]) -> Fault;
+    /// The header that carries a key.
+    fn key_header(&self, key: &str, variant: &str) -> (&'static str, String);
+    /// Writes a request for a count of tokens; `None` where providers do not count.
+    fn write_count(&self, _: &Request, _: &Target<'_>) -> Option<Lossy<Outgoing>> {
+        None
+    }
+    /// Reads a count of tokens.
+    fn read_count(&self, _: &[u8]) -> Option<u64> {
+        None
+    }
+    /// Whether the text of a reply may be what the model wrote, with reasoning and calls inside.
+    fn has_raw_text(&self, _variant: &str) -> bool {
+        false
+    }
+}
+
+impl fmt::Debug for dyn UpstreamDialect {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+/// How most providers take a key.
+fn bearer(key: &str) -> (&'static str, String) {
+    ("authorization", format!("Bearer {key}"))
+}
+
+/// A body with these members of another, in its order.
+fn only_members(body: &[u8], wanted: &[&str]) -> Vec<u8> {
+    let mut members: Map<String, Value> = serde_json::from_slice(body).unwrap_or_default();
+    members.retain(|name, _| wanted.contains(&name.as_str()));
+    Value::Object(members).to_string().into_bytes()
+}
+
+/// A number in a body.
+fn read_member(body: &[u8], name: &str) -> Option<u64> {
+    let value: Value = serde_json::from_slice(body).ok()?;
+    value.get(name)?.as_u64()
 }
 
 /// What a client sent.

@@ -319,7 +319,7 @@ fn stream(dialect: &dyn ClientDialect, events: &[Event<'_>]) -> String {
 /// says what became of it.
 fn whole(dialect: &dyn ClientDialect, reply: &Reply) -> Option<Vec<u8>> {
     match (&reply.fault, &reply.reason) {
-        (Some(fault), _) => Some(dialect.write_fault(fault).1),
+        (Some(fault), _) => Some(dialect.write_fault(fault, "").1),
         (None, Some(EndReason::Cut)) => None,
         _ => Some(dialect.reply_writer(&asked(false), &stamp()).whole(reply)),
     }

@@ -7,7 +7,8 @@
 use http::HeaderMap;
 use sha2::{Digest, Sha256};
 use throughline_canonical::thinking::hex;
-use throughline_codec::dialects::anthropic::outline::{Outline, Role};
+use throughline_canonical::{Request, Role};
+use throughline_codec::dialects::anthropic::outline::{self, Outline};
 use throughline_codec::dialects::anthropic::prefix;
 
 /// A client's session.
@@ -46,9 +47,32 @@ const MARKS: [&str; 5] = [
 impl Lineage {
     /// Finds where a request belongs.
     pub fn find(headers: &HeaderMap, body: &[u8], outline: &Outline) -> Self {
-        let beginning = beginning(body, outline);
+        Self::from(
+            headers,
+            outline.user_id.as_deref(),
+            beginning(body, outline),
+        )
+    }
+
+    /// Finds where a request belongs that was read to the last word.
+    pub fn of_request(headers: &HeaderMap, request: &Request) -> Self {
+        let mut hash = Sha256::new();
+        let mut add = |part: &str| {
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part);
+        };
+        request.system.iter().for_each(|text| add(text));
+        let mut messages = request.messages.iter();
+        if let Some(first) = messages.find(|message| message.role == Role::User) {
+            add(&serde_json::to_string(&first.content).unwrap_or_default());
+        }
+        let mark = request.cache_key.as_deref().or(request.user.as_deref());
+        Self::from(headers, mark, half(hash))
+    }
+
+    fn from(headers: &HeaderMap, mark: Option<&str>, beginning: [u8; 16]) -> Self {
         let by_header = MARKS.iter().find_map(|name| headers.get(*name));
-        let mark = match (by_header, &outline.user_id) {
+        let mark = match (by_header, mark) {
             (Some(value), _) => digest(&[b"header", value.as_bytes()]),
             (None, Some(user)) => digest(&[b"user", session_of(user).as_bytes()]),
             (None, None) => digest(&[b"beginning", &beginning]),
@@ -70,7 +94,7 @@ fn beginning(body: &[u8], outline: &Outline) -> [u8; 16] {
     let first = outline
         .messages
         .iter()
-        .find(|message| message.role == Role::User);
+        .find(|message| message.role == outline::Role::User);
     if let Some(first) = first {
         prefix::normalise_message(body, first, &mut parts);
     }
@@ -91,6 +115,10 @@ fn digest(parts: &[&[u8]]) -> [u8; 16] {
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part);
     }
+    half(hash)
+}
+
+fn half(hash: Sha256) -> [u8; 16] {
     let full: [u8; 32] = hash.finalize().into();
     let mut half = [0; 16];
     half.copy_from_slice(&full[..16]);

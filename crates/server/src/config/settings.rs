@@ -5,6 +5,9 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use throughline_codec::dialects::UpstreamDialect;
+use throughline_codec::dialects::anthropic::Anthropic;
+
 /// Everything the server is told before it starts. Every value has passed its checks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
@@ -356,6 +359,13 @@ words! {
 }
 
 impl Dialect {
+    /// How it is spoken. The simulator speaks the first of all dialects.
+    pub fn upstream(self) -> &'static dyn UpstreamDialect {
+        match self {
+            Self::Anthropic | Self::Simulator => &Anthropic,
+        }
+    }
+
     /// Whether replies can be a model's raw text, with reasoning and tool calls still in it.
     pub const fn has_raw_text(self) -> bool {
         match self {

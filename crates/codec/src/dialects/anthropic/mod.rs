@@ -19,6 +19,7 @@ use throughline_canonical::{Effort, Fault, Loss, Lossy, Request};
 
 use super::{
     Asked, ClientDialect, Outgoing, ReplyReader, ReplyWriter, Stamp, Target, UpstreamDialect,
+    Wanted, only_members, read_member,
 };
 
 pub mod client_reply;
@@ -40,7 +41,21 @@ pub const BETA_BINDING_CONTROLS: &str = "thinking-binding-controls-2026-08-01";
 /// The version of the interface that knows temperature and its kin. Later ones refuse them.
 pub const VERSION_WITH_SAMPLING: &str = "2023-06-01";
 
-const NAME: &str = "anthropic";
+/// The dialect's name.
+pub const NAME: &str = "anthropic";
+
+const PATH: &str = "/v1/messages";
+const PATH_COUNT: &str = "/v1/messages/count_tokens";
+/// What a request for a count may hold.
+const COUNTED: &[&str] = &[
+    "model",
+    "messages",
+    "system",
+    "tools",
+    "tool_choice",
+    "thinking",
+    "output_config",
+];
 
 /// The steps of effort there are.
 const EFFORTS: [Effort; 5] = [
@@ -65,6 +80,18 @@ impl ClientDialect for Anthropic {
         NAME
     }
 
+    fn wanted(&self, path: &str) -> Option<Wanted> {
+        match path {
+            PATH => Some(Wanted::Answer),
+            PATH_COUNT => Some(Wanted::Count),
+            _ => None,
+        }
+    }
+
+    fn path_for(&self, _: &str) -> String {
+        PATH.to_owned()
+    }
+
     fn read_request(&self, asked: &Asked<'_>) -> Result<Lossy<Request>, Fault> {
         client_request::read(asked)
     }
@@ -73,8 +100,12 @@ impl ClientDialect for Anthropic {
         Box::new(client_stream::StreamWriter::new(&request.model, stamp))
     }
 
-    fn write_fault(&self, fault: &Fault) -> (u16, Vec<u8>) {
-        client_reply::error(fault, "")
+    fn write_fault(&self, fault: &Fault, id: &str) -> (u16, Vec<u8>) {
+        client_reply::error(fault, id)
+    }
+
+    fn write_count(&self, tokens: u64) -> Vec<u8> {
+        format!("{{\"input_tokens\":{tokens}}}").into_bytes()
     }
 }
 
@@ -96,6 +127,22 @@ impl UpstreamDialect for Anthropic {
 
     fn read_fault(&self, status: u16, body: &[u8]) -> Fault {
         upstream_error::read_fault(status, body)
+    }
+
+    fn key_header(&self, key: &str, _: &str) -> (&'static str, String) {
+        ("x-api-key", key.to_owned())
+    }
+
+    fn write_count(&self, request: &Request, target: &Target<'_>) -> Option<Lossy<Outgoing>> {
+        let mut written = upstream_request::write(request, target);
+        let outgoing = &mut written.value;
+        PATH_COUNT.clone_into(&mut outgoing.path);
+        outgoing.body = only_members(&outgoing.body, COUNTED);
+        Some(written)
+    }
+
+    fn read_count(&self, body: &[u8]) -> Option<u64> {
+        read_member(body, "input_tokens")
     }
 }
 

@@ -56,10 +56,9 @@ pub(super) fn write(request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
     }
     writing.thinking(request, extra, &mut body);
     writing.output_config(request, extra, &mut body);
-    if writing.sampling(request, &mut body) {
-        let version = VERSION_WITH_SAMPLING.to_owned();
-        outgoing.headers.push(("anthropic-version", version));
-    }
+    writing.sampling(request, &mut body);
+    let version = VERSION_WITH_SAMPLING.to_owned();
+    outgoing.headers.push(("anthropic-version", version));
     writing.stop(request, &mut body);
     writing.metadata(request, extra, &mut body);
     writing.system(request, &mut body);
@@ -226,8 +225,7 @@ impl Writing {
         }
     }
 
-    /// Answers whether anything was written: newer versions of the interface know none of it.
-    fn sampling(&mut self, request: &Request, body: &mut ObjectWriter<'_>) -> bool {
+    fn sampling(&mut self, request: &Request, body: &mut ObjectWriter<'_>) {
         let sampling = &request.sampling;
         for (said, part) in [
             (sampling.seed.is_some(), "seed"),
@@ -240,7 +238,6 @@ impl Writing {
         }
         // A model that thinks chooses its words itself.
         let thinks = matches!(mode(&request.thinking), Some("enabled" | "adaptive"));
-        let mut written = false;
         let temperature = sampling.temperature.map(|heat| {
             if heat > 1.0 {
                 self.adapted("temperature", "range");
@@ -257,11 +254,9 @@ impl Writing {
                 Some(_) if thinks => self.omitted(key, "thinking"),
                 Some(value) => {
                     body.value(key, &value);
-                    written = true;
                 }
             }
         }
-        written
     }
 
     fn stop(&mut self, request: &Request, body: &mut ObjectWriter<'_>) {

@@ -16,8 +16,10 @@ use throughline_canonical::{Fault, Loss, Lossy, Request};
 
 use super::{
     Asked, ClientDialect, Outgoing, ReplyReader, ReplyWriter, Stamp, Target, UpstreamDialect,
+    Wanted, bearer, read_member,
 };
 use crate::json::{Kind, escape, validate};
+use address::Method;
 
 pub mod address;
 pub mod chunk;
@@ -60,6 +62,17 @@ impl ClientDialect for Gemini {
         NAME
     }
 
+    fn wanted(&self, path: &str) -> Option<Wanted> {
+        match address::read(path).ok()?.1 {
+            address::Method::Count => Some(Wanted::Count),
+            address::Method::Generate | address::Method::Stream => Some(Wanted::Answer),
+        }
+    }
+
+    fn path_for(&self, model: &str) -> String {
+        address::write(model, Method::Generate, Variant::default())
+    }
+
     fn read_request(&self, asked: &Asked<'_>) -> Result<Lossy<Request>, Fault> {
         client_request::read(asked)
     }
@@ -68,8 +81,12 @@ impl ClientDialect for Gemini {
         Box::new(client_reply::Writer::new(request, stamp))
     }
 
-    fn write_fault(&self, fault: &Fault) -> (u16, Vec<u8>) {
+    fn write_fault(&self, fault: &Fault, _: &str) -> (u16, Vec<u8>) {
         fault::write(fault)
+    }
+
+    fn write_count(&self, tokens: u64) -> Vec<u8> {
+        format!("{{\"totalTokens\":{tokens}}}").into_bytes()
     }
 }
 
@@ -91,6 +108,25 @@ impl UpstreamDialect for Gemini {
 
     fn read_fault(&self, status: u16, body: &[u8]) -> Fault {
         fault::read(status, body)
+    }
+
+    fn key_header(&self, key: &str, variant: &str) -> (&'static str, String) {
+        if Variant::read(variant).vertex {
+            bearer(key)
+        } else {
+            ("x-goog-api-key", key.to_owned())
+        }
+    }
+
+    fn write_count(&self, request: &Request, target: &Target<'_>) -> Option<Lossy<Outgoing>> {
+        let mut counting = request.clone();
+        let extra = counting.extra.entry(NAME.to_owned()).or_default();
+        extra.insert(EXTRA_METHOD.to_owned(), Method::Count.word().into());
+        Some(upstream_request::write(&counting, target))
+    }
+
+    fn read_count(&self, body: &[u8]) -> Option<u64> {
+        read_member(body, "totalTokens")
     }
 }
 

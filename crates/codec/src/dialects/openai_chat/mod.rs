@@ -14,6 +14,7 @@ use throughline_canonical::{Fault, Lossy, Request};
 
 use super::{
     Asked, ClientDialect, Outgoing, ReplyReader, ReplyWriter, Stamp, Target, UpstreamDialect,
+    Wanted, bearer,
 };
 
 mod calls;
@@ -37,6 +38,8 @@ mod tests;
 /// The dialect's name.
 pub const NAME: &str = "openai_chat";
 
+const PATH: &str = "/v1/chat/completions";
+
 /// What is shown in place of reasoning its maker encrypted. Display only: it is never sent on.
 const NOTICE: &str = "[Some reasoning was hidden for safety reasons]";
 
@@ -59,6 +62,14 @@ impl ClientDialect for OpenAiChat {
         NAME
     }
 
+    fn wanted(&self, path: &str) -> Option<Wanted> {
+        (path == PATH).then_some(Wanted::Answer)
+    }
+
+    fn path_for(&self, _: &str) -> String {
+        PATH.to_owned()
+    }
+
     fn read_request(&self, asked: &Asked<'_>) -> Result<Lossy<Request>, Fault> {
         client_request::read(asked.body)
     }
@@ -67,8 +78,12 @@ impl ClientDialect for OpenAiChat {
         Box::new(client_reply::Writer::new(request, stamp))
     }
 
-    fn write_fault(&self, fault: &Fault) -> (u16, Vec<u8>) {
+    fn write_fault(&self, fault: &Fault, _: &str) -> (u16, Vec<u8>) {
         faults::write(fault)
+    }
+
+    fn write_count(&self, tokens: u64) -> Vec<u8> {
+        format!("{{\"input_tokens\":{tokens}}}").into_bytes()
     }
 }
 
@@ -90,5 +105,13 @@ impl UpstreamDialect for OpenAiChat {
 
     fn read_fault(&self, status: u16, body: &[u8]) -> Fault {
         faults::read(status, body)
+    }
+
+    fn key_header(&self, key: &str, _: &str) -> (&'static str, String) {
+        bearer(key)
+    }
+
+    fn has_raw_text(&self, variant: &str) -> bool {
+        variants::find(variant).raw_text
     }
 }

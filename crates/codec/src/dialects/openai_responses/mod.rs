@@ -32,12 +32,28 @@ use throughline_canonical::{Fault, Loss, Lossy, Request};
 
 use super::{
     Asked, ClientDialect, Outgoing, ReplyReader, ReplyWriter, Stamp, Target, UpstreamDialect,
+    Wanted, bearer, only_members, read_member,
 };
 
 pub use faults::refuses_reasoning;
 
 /// The dialect's name.
 pub const NAME: &str = "openai_responses";
+
+const PATH: &str = "/v1/responses";
+const PATH_COUNT: &str = "/v1/responses/input_tokens";
+/// What a request for a count may hold.
+const COUNTED: &[&str] = &[
+    "model",
+    "input",
+    "instructions",
+    "tools",
+    "tool_choice",
+    "parallel_tool_calls",
+    "reasoning",
+    "text",
+    "truncation",
+];
 
 /// What the provider adds to a request's `include` to give reasoning back, encrypted.
 const ENCRYPTED: &str = "reasoning.encrypted_content";
@@ -54,6 +70,18 @@ impl ClientDialect for OpenAiResponses {
         NAME
     }
 
+    fn wanted(&self, path: &str) -> Option<Wanted> {
+        match path {
+            PATH => Some(Wanted::Answer),
+            PATH_COUNT => Some(Wanted::Count),
+            _ => None,
+        }
+    }
+
+    fn path_for(&self, _: &str) -> String {
+        PATH.to_owned()
+    }
+
     fn read_request(&self, asked: &Asked<'_>) -> Result<Lossy<Request>, Fault> {
         client_request::read(asked.body)
     }
@@ -62,8 +90,12 @@ impl ClientDialect for OpenAiResponses {
         Box::new(client_reply::Writer::new(request, stamp))
     }
 
-    fn write_fault(&self, fault: &Fault) -> (u16, Vec<u8>) {
+    fn write_fault(&self, fault: &Fault, _: &str) -> (u16, Vec<u8>) {
         faults::write(fault)
+    }
+
+    fn write_count(&self, tokens: u64) -> Vec<u8> {
+        format!("{{\"object\":\"response.input_tokens\",\"input_tokens\":{tokens}}}").into_bytes()
     }
 }
 
@@ -82,6 +114,22 @@ impl UpstreamDialect for OpenAiResponses {
 
     fn read_fault(&self, status: u16, body: &[u8]) -> Fault {
         faults::read(status, body)
+    }
+
+    fn key_header(&self, key: &str, _: &str) -> (&'static str, String) {
+        bearer(key)
+    }
+
+    fn write_count(&self, request: &Request, target: &Target<'_>) -> Option<Lossy<Outgoing>> {
+        let mut written = upstream_request::write(request, target);
+        let outgoing = &mut written.value;
+        PATH_COUNT.clone_into(&mut outgoing.path);
+        outgoing.body = only_members(&outgoing.body, COUNTED);
+        Some(written)
+    }
+
+    fn read_count(&self, body: &[u8]) -> Option<u64> {
+        read_member(body, "input_tokens")
     }
 }
 

@@ -414,7 +414,7 @@ fn faults_before_a_reply_have_their_status() {
         (FaultKind::TimedOut, 504, "timeout_error"),
         (FaultKind::Overloaded, 529, "overloaded_error"),
     ] {
-        let (written, body) = Anthropic.write_fault(&Fault::new(kind, "m\""));
+        let (written, body) = Anthropic.write_fault(&Fault::new(kind, "m\""), "");
         let value: Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(written, status);
         let error = json!({"type": word, "message": "m\""});

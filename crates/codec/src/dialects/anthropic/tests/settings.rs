@@ -204,16 +204,14 @@ fn thinking_settings_of_others_find_a_form() {
 }
 
 #[test]
-fn sampling_goes_with_the_version_that_knows_it() {
+fn every_request_names_the_version_that_knows_sampling() {
+    let version = ("anthropic-version", "2023-06-01".to_owned());
     let plain = write_request(&request(|_| {})).value;
-    assert_eq!(plain.headers, []);
+    assert_eq!(plain.headers, [version]);
     assert_eq!(
         (plain.path.as_str(), plain.query.as_str()),
         ("/v1/messages", "")
     );
-    let sampled = request(|request| request.sampling.top_k = Some(3));
-    let version = ("anthropic-version", "2023-06-01".to_owned());
-    assert_eq!(write_request(&sampled).value.headers, [version]);
     // Thinking goes before it.
     let members = json!({"thinking": {"type": "adaptive"}});
     let losses = "part_omitted=temperature;reason=thinking, part_omitted=top_p;reason=thinking, \
@@ -225,7 +223,6 @@ fn sampling_goes_with_the_version_that_knows_it() {
         request.sampling.top_k = Some(2);
     };
     writes(&members, losses, thinks);
-    assert_eq!(write_request(&request(thinks)).value.headers, []);
 }
 
 #[test]
@@ -317,7 +314,10 @@ fn members_of_a_beta_bring_its_header() {
     ] {
         let request = request(|request| anthropic_extra(request, &extra));
         let header = ("anthropic-beta", beta.to_owned());
-        assert_eq!(write_request(&request).value.headers, [header], "{extra}");
+        assert!(
+            write_request(&request).value.headers.contains(&header),
+            "{extra}"
+        );
     }
 }
 

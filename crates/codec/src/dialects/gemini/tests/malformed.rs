@@ -67,7 +67,7 @@ fn a_fault_names_the_member_that_is_wrong() {
 
 #[test]
 fn a_fault_before_a_reply_is_the_providers_error() {
-    let (status, body) = Gemini.write_fault(&Fault::invalid("contents: is required"));
+    let (status, body) = Gemini.write_fault(&Fault::invalid("contents: is required"), "");
     let body: Value = serde_json::from_slice(&body).unwrap();
     assert_eq!(status, 400);
     assert_eq!(

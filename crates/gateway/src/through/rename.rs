@@ -14,7 +14,7 @@ const START: &[u8] = b"message_start";
 
 /// Two names of one model.
 #[derive(Clone, Debug)]
-pub struct Names {
+pub(crate) struct Names {
     /// The backend's.
     pub theirs: String,
     /// The client's.

@@ -1,0 +1,170 @@
+//! The provider's bytes as they arrive, read beside; and, only where nothing else would help, a sign
+//! of life, an error, or the model's name as the client knows it.
+
+use bytes::Bytes;
+use throughline_canonical::Fault;
+use throughline_codec::dialects::anthropic::client_reply::{PING, error_event};
+use throughline_codec::framing::encoding::{Decoder, EncodingError};
+
+use super::rename::{Names, Rename};
+use super::tap::Tap;
+use crate::reply::Passage;
+
+/// How a reply is compressed.
+#[derive(Debug)]
+pub(crate) enum Encoded {
+    /// Not at all.
+    Plain,
+    /// In a way that can be undone.
+    Known(Decoder),
+    /// In a way nobody here reads.
+    Unknown,
+}
+
+/// A reply that passes through.
+#[derive(Debug)]
+pub(crate) struct Through {
+    tap: Option<Tap>,
+    packed: Option<Packed>,
+    rename: Rename,
+    /// Whether bytes of ours may stand among the provider's.
+    may_add: bool,
+    /// Whether an end is only good after the last event.
+    needs_last_event: bool,
+    /// Whether what comes cannot be read.
+    unread: bool,
+}
+
+/// A compressed reply, undone to be read.
+#[derive(Debug)]
+struct Packed {
+    decoder: Decoder,
+    /// Whether the client gets it undone as well.
+    for_client: bool,
+}
+
+impl Through {
+    /// Bytes nobody reads.
+    pub(crate) fn unread() -> Self {
+        Self::new(None, false, Encoded::Plain, None)
+    }
+
+    /// A reply with a tap on it, a stream of `events` or not. Where names are to be changed, a
+    /// compressed reply is undone for it.
+    pub(crate) fn new(
+        tap: Option<Tap>,
+        events: bool,
+        encoding: Encoded,
+        names: Option<Names>,
+    ) -> Self {
+        let readable = !matches!(encoding, Encoded::Unknown);
+        let names = names.filter(|_| readable);
+        let packed = match encoding {
+            Encoded::Known(decoder) => Some(Packed {
+                decoder,
+                for_client: names.is_some(),
+            }),
+            Encoded::Plain | Encoded::Unknown => None,
+        };
+        let may_add = match &packed {
+            Some(packed) => events && packed.for_client,
+            None => events && readable,
+        };
+        Self {
+            packed,
+            rename: Rename::new(names, events),
+            may_add,
+            needs_last_event: events && readable && tap.is_some(),
+            unread: !readable,
+            tap,
+        }
+    }
+}
+
+impl Passage for Through {
+    fn take(&mut self, bytes: Bytes, last: bool) -> Result<Bytes, EncodingError> {
+        let unpacked = match &mut self.packed {
+            None => None,
+            Some(packed) => match packed.decoder.push(&bytes) {
+                Ok(plain) => Some(Bytes::from(plain)),
+                Err(error) if packed.for_client => return Err(error),
+                Err(error) => {
+                    // It may be that the client reads it.
+                    tracing::warn!(%error, "a compressed reply could not be read, its thinking is not remembered");
+                    self.packed = None;
+                    self.needs_last_event = false;
+                    self.unread = true;
+                    return Ok(bytes);
+                }
+            },
+        };
+        let plain = unpacked.as_ref().unwrap_or(&bytes);
+        if let Some(tap) = &mut self.tap
+            && !self.unread
+        {
+            tap.push(plain);
+            // A client that has the last byte may come back at once; by then its blocks must be
+            // known.
+            let last = !self.may_add && last;
+            if last && (!self.needs_last_event || tap.ended()) {
+                tap.finish(false, None);
+            }
+        }
+        Ok(match (&self.packed, unpacked) {
+            (Some(packed), Some(plain)) if packed.for_client => self.rename.push(plain),
+            (Some(_), _) => bytes,
+            (None, _) => self.rename.push(bytes),
+        })
+    }
+
+    fn end(&mut self) -> Option<Bytes> {
+        let whole = self.tap.as_ref().is_none_or(Tap::ended) || !self.needs_last_event;
+        whole.then(|| {
+            if let Some(tap) = &mut self.tap {
+                tap.finish(false, None);
+            }
+            self.rename.finish()
+        })
+    }
+
+    fn sign_of_life(&mut self) -> Bytes {
+        match &self.tap {
+            Some(tap) if tap.between_events() && !self.rename.holds() => {
+                tap.sign_of_life();
+                Bytes::from_static(PING)
+            }
+            _ => Bytes::new(),
+        }
+    }
+
+    fn give_up(&mut self, fault: &Fault) -> Option<Bytes> {
+        let ended = self.tap.as_ref().is_some_and(Tap::ended);
+        let half = self.tap.as_ref().and_then(Tap::half_event);
+        let event = error_event(fault, half);
+        if let Some(tap) = &mut self.tap {
+            tap.finish(false, Some(fault.message.clone()));
+        }
+        if ended {
+            return Some(Bytes::new());
+        }
+        self.may_add.then(|| {
+            let mut bytes = self.rename.finish().to_vec();
+            bytes.extend_from_slice(&event);
+            bytes.into()
+        })
+    }
+
+    fn leave(&mut self) {
+        if let Some(tap) = &mut self.tap {
+            tap.finish(true, None);
+        }
+    }
+
+    fn may_add(&self) -> bool {
+        self.may_add
+    }
+
+    fn keeps_length(&self) -> bool {
+        matches!(self.rename, Rename::No) && !self.needs_last_event
+    }
+}

@@ -1,0 +1,174 @@
+//! Reads a reply beside the stream: remembers its thinking, counts its tokens, notes its times.
+//! It never holds up a byte.
+
+use std::collections::HashMap;
+
+use throughline_canonical::{Event, Fate, Reason, Transformation};
+use throughline_codec::dialects::anthropic::upstream_reply::ReplyReader;
+
+use super::plan::Plan;
+use crate::ledger::Ledger;
+use crate::thinking::capture::Capture;
+use crate::thinking::memory::{Outcome, Target};
+use crate::unix_ms;
+
+/// The longest event, and the longest whole reply, that is read.
+const LONGEST: usize = 64 << 20;
+
+/// Reads one reply.
+#[derive(Debug)]
+pub(crate) struct Tap {
+    reader: ReplyReader,
+    capture: Capture,
+    ledger: Ledger,
+    sent: Sent,
+    learnt: bool,
+    finished: bool,
+}
+
+/// What went to the provider.
+#[derive(Debug)]
+pub(crate) struct Sent {
+    /// Where to.
+    pub(crate) target: Target,
+    /// What.
+    pub(crate) plan: Plan,
+    /// Whether the request is part of its conversation.
+    pub(crate) counts: bool,
+}
+
+impl Tap {
+    /// A tap on a stream of events, or on a whole reply.
+    pub(crate) fn new(ledger: Ledger, sent: Sent, events: bool) -> Self {
+        let preview = if ledger.full_body { 48 } else { 0 };
+        Self {
+            reader: if events {
+                ReplyReader::events(LONGEST)
+            } else {
+                ReplyReader::whole(LONGEST)
+            },
+            capture: Capture::new(sent.plan.prefix, preview),
+            ledger,
+            sent,
+            learnt: false,
+            finished: false,
+        }
+    }
+
+    /// Whether a stream stands between two events.
+    pub(crate) fn between_events(&self) -> bool {
+        self.reader.between_events()
+    }
+
+    /// The event of a stream whose end has not arrived, if it stands in one.
+    pub(crate) fn half_event(&self) -> Option<&[u8]> {
+        self.reader.half_event()
+    }
+
+    /// Whether the reply has come to its end.
+    pub(crate) fn ended(&self) -> bool {
+        self.reader.ended()
+    }
+
+    /// A sign of life was sent to the client.
+    pub(crate) fn sign_of_life(&self) {
+        self.ledger.counters.keep_alives.add(1);
+    }
+
+    /// Takes the next bytes of the reply.
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        self.ledger.receive(bytes);
+        let (capture, ledger) = (&mut self.capture, &mut self.ledger);
+        self.reader
+            .push(bytes, |event| see(&event, capture, ledger));
+        if self.ledger.seen.begun || self.ledger.seen.end.is_some() {
+            self.learn();
+        }
+    }
+
+    /// Once the answer has begun, the provider has said what it did with the blocks it got.
+    fn learn(&mut self) {
+        if std::mem::replace(&mut self.learnt, true) {
+            return;
+        }
+        let (ledger, sent) = (&self.ledger, &mut self.sent);
+        let outcomes = settle(&mut sent.plan, &ledger.seen.transformations);
+        if sent.counts && !outcomes.is_empty() {
+            ledger.memory.outcome(
+                ledger.lineage,
+                ledger.session,
+                &sent.target,
+                &outcomes,
+                unix_ms(),
+            );
+        }
+    }
+
+    /// The reply is over. `client_gone` says that nobody waits for it any more.
+    pub(crate) fn finish(&mut self, client_gone: bool, error: Option<String>) {
+        if std::mem::replace(&mut self.finished, true) {
+            return;
+        }
+        let (capture, ledger) = (&mut self.capture, &mut self.ledger);
+        self.reader.finish(|event| see(&event, capture, ledger));
+        if self.ledger.seen.begun {
+            self.learn();
+        }
+        for block in self.capture.cut() {
+            self.ledger.register(&block, true);
+        }
+        let plan = &self.sent.plan;
+        self.ledger.close(client_gone, error, |turn| {
+            turn.keep_blocks(&plan.blocks);
+            turn.losses.clone_from(&plan.losses);
+        });
+    }
+}
+
+fn see(event: &Event<'_>, capture: &mut Capture, ledger: &mut Ledger) {
+    ledger.see(event);
+    if let Some(block) = capture.event(event) {
+        ledger.register(&block, false);
+    }
+}
+
+/// Brings the report in line with what the provider says it did, and tells what is worth
+/// remembering of it.
+fn settle(plan: &mut Plan, transformations: &[Transformation]) -> Vec<Outcome> {
+    let dropped: HashMap<(usize, usize), Reason> = transformations
+        .iter()
+        .filter(|transformation| transformation.action == "thinking_dropped")
+        .filter_map(|transformation| {
+            // Bound to another model, organisation or user: not readable by this target.
+            let reason = match transformation.reason.as_str() {
+                "prefix_binding_mismatch" => Reason::Prefix,
+                _ => Reason::Origin,
+            };
+            Some((transformation.at?, reason))
+        })
+        .collect();
+    let sent: Vec<(usize, (usize, usize))> = plan.sent().collect();
+    let mut outcomes = Vec::new();
+    for (at, place) in sent {
+        let block = &mut plan.blocks[at];
+        let dropped = dropped.get(&place).copied();
+        let tried = block.fate == Fate::Tried;
+        match dropped {
+            Some(reason) => (block.fate, block.reason) = (Fate::LeftOut, Some(reason)),
+            // It was expected to fail and held.
+            None if block.fate == Fate::LeftOut => (block.fate, block.reason) = (Fate::Sent, None),
+            None => {}
+        }
+        let tells = tried || dropped.is_some() || block.stands_under.is_some();
+        if let Some(key) = block.key.filter(|_| tells) {
+            outcomes.push(Outcome {
+                key,
+                tried,
+                stands_under: block.stands_under,
+                dropped,
+            });
+        }
+    }
+    plan.tell_again();
+    outcomes
+}
