@@ -15,7 +15,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("throughline-sealing", &[]),
     (
         "throughline-gateway",
-        &["throughline-canonical", "throughline-codec"],
+        &[
+            "throughline-canonical",
+            "throughline-codec",
+            "throughline-sealing",
+        ],
     ),
     (
         "throughline-backends",
@@ -32,6 +36,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "throughline-codec",
             "throughline-gateway",
             "throughline-backends",
+            "throughline-sealing",
             "throughline-simulator",
         ],
     ),
