@@ -1,5 +1,7 @@
-//! Writes the memory's changes to its store, off the path of requests.
+//! Writes to a store in batches, off the path of requests: the memory's changes and the vault's
+//! records, each by a queue of its own.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -7,48 +9,98 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
-use super::store::{Change, Store};
+use super::store::{Change, Store, StoreError};
 
-/// Changes waiting to be written. More than this and the oldest are given up: the memory in RAM
-/// stays whole, only a restart would forget them.
-const MOST_WAITING: usize = 500_000;
-
-/// How long changes are collected into one write. Anything older than a second must be safe.
+/// How long items are collected into one write. Anything older than a second must be safe.
 const COLLECT: Duration = Duration::from_millis(100);
 
-/// Hands changes to the writer.
-#[derive(Clone, Debug, Default)]
-pub struct Changes {
-    shared: Arc<Shared>,
+/// How long a write that failed waits until it is tried again.
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// What can wait to be written.
+pub trait Item: Clone + Send + 'static {
+    /// What it belongs to, for the log.
+    const OF: &'static str;
+    /// How much may wait. More than this and the oldest are given up.
+    const MOST: usize;
+
+    /// How much it counts against [`Item::MOST`].
+    fn weight(&self) -> usize;
 }
 
-#[derive(Debug, Default)]
-struct Shared {
-    waiting: Mutex<Waiting>,
+/// Changes of the memory are small and counted. Where they are given up, the memory in RAM stays
+/// whole; only a restart forgets them.
+impl Item for Change {
+    const OF: &'static str = "thinking memory";
+    const MOST: usize = 500_000;
+
+    fn weight(&self) -> usize {
+        1
+    }
+}
+
+/// Hands changes of the memory to their writer.
+pub type Changes = Queue<Change>;
+
+/// Hands items to the writer.
+#[derive(Debug)]
+pub struct Queue<T> {
+    shared: Arc<Shared<T>>,
+}
+
+#[derive(Debug)]
+struct Shared<T> {
+    waiting: Mutex<Waiting<T>>,
     wake: Notify,
     failing: AtomicBool,
 }
 
-#[derive(Debug, Default)]
-struct Waiting {
-    changes: Vec<Change>,
+#[derive(Debug)]
+struct Waiting<T> {
+    items: Vec<T>,
+    weight: usize,
     flushes: Vec<oneshot::Sender<()>>,
 }
 
-impl Changes {
-    /// Takes a change; never waits.
-    pub fn push(&self, change: Change) {
-        let mut waiting = self.shared.waiting.lock();
-        if waiting.changes.len() >= MOST_WAITING {
-            waiting.changes.drain(..MOST_WAITING / 2);
-            tracing::warn!("the store is too slow, changes of the thinking memory were given up");
+impl<T> Default for Queue<T> {
+    fn default() -> Self {
+        let waiting = Waiting {
+            items: Vec::new(),
+            weight: 0,
+            flushes: Vec::new(),
+        };
+        Self {
+            shared: Arc::new(Shared {
+                waiting: Mutex::new(waiting),
+                wake: Notify::new(),
+                failing: AtomicBool::new(false),
+            }),
         }
-        waiting.changes.push(change);
+    }
+}
+
+impl<T> Clone for Queue<T> {
+    fn clone(&self) -> Self {
+        Self {
+            shared: self.shared.clone(),
+        }
+    }
+}
+
+impl<T: Item> Queue<T> {
+    /// Takes an item; never waits.
+    pub fn push(&self, item: T) {
+        let mut waiting = self.shared.waiting.lock();
+        waiting.weight += item.weight();
+        waiting.items.push(item);
+        if waiting.weight > T::MOST {
+            waiting.weight = give_up(&mut waiting.items, T::MOST / 2);
+        }
         drop(waiting);
         self.shared.wake.notify_one();
     }
 
-    /// Waits until everything pushed so far is written.
+    /// Waits until everything pushed so far is written, or could not be.
     pub async fn flush(&self) {
         let (done, written) = oneshot::channel();
         self.shared.waiting.lock().flushes.push(done);
@@ -62,24 +114,28 @@ impl Changes {
         self.shared.failing.load(Ordering::Relaxed)
     }
 
-    /// Writes until all handles but this one are gone. Run it as a task.
-    pub async fn write_to(self, store: Arc<dyn Store>) {
-        let mut kept: Vec<Change> = Vec::new();
+    /// Writes what is pushed, for ever. Run it as a task.
+    pub async fn write_with<Writing>(self, write: impl Fn(Vec<T>) -> Writing + Send)
+    where
+        Writing: Future<Output = Result<(), StoreError>> + Send,
+    {
+        let mut kept: Vec<T> = Vec::new();
         loop {
             self.shared.wake.notified().await;
             if self.shared.waiting.lock().flushes.is_empty() {
                 tokio::time::sleep(COLLECT).await;
             }
-            let (changes, flushes) = {
+            let (items, flushes) = {
                 let mut waiting = self.shared.waiting.lock();
+                waiting.weight = 0;
                 (
-                    std::mem::take(&mut waiting.changes),
+                    std::mem::take(&mut waiting.items),
                     std::mem::take(&mut waiting.flushes),
                 )
             };
-            kept.extend(changes);
+            kept.extend(items);
             if !kept.is_empty() {
-                match store.write(kept.clone()).await {
+                match write(kept.clone()).await {
                     Ok(()) => {
                         kept.clear();
                         self.shared.failing.store(false, Ordering::Relaxed);
@@ -89,13 +145,12 @@ impl Changes {
                         tracing::error!(
                             error = &error as &dyn std::error::Error,
                             waiting = kept.len(),
-                            "the thinking memory could not be written; trying again"
+                            "the {} could not be written; trying again",
+                            T::OF
                         );
-                        let surplus = kept.len().saturating_sub(MOST_WAITING);
-                        kept.drain(..surplus);
-                        let again = self.shared.clone();
-                        tokio::time::sleep(Duration::from_millis(500)).await;
-                        again.wake.notify_one();
+                        give_up(&mut kept, T::MOST);
+                        tokio::time::sleep(AGAIN).await;
+                        self.shared.wake.notify_one();
                     }
                 }
             }
@@ -104,6 +159,34 @@ impl Changes {
             }
         }
     }
+}
+
+impl Changes {
+    /// Writes changes to a store, for ever. Run it as a task.
+    pub async fn write_to(self, store: Arc<dyn Store>) {
+        self.write_with(|changes| store.write(changes)).await;
+    }
+}
+
+/// Gives up the oldest items until the rest weighs no more than this. Answers what it weighs.
+fn give_up<T: Item>(items: &mut Vec<T>, most: usize) -> usize {
+    let mut weight: usize = items.iter().map(Item::weight).sum();
+    let mut oldest = 0;
+    while weight > most
+        && let Some(item) = items.get(oldest)
+    {
+        weight -= item.weight();
+        oldest += 1;
+    }
+    if oldest > 0 {
+        items.drain(..oldest);
+        tracing::warn!(
+            given_up = oldest,
+            "the store is too slow, what was meant for the {} was given up",
+            T::OF
+        );
+    }
+    weight
 }
 
 #[cfg(test)]
@@ -121,6 +204,59 @@ mod tests {
         }
         changes.flush().await;
         assert_eq!(store.load().await.unwrap().facts.len(), 100);
+        task.abort();
+    }
+
+    /// As heavy as its number.
+    #[derive(Clone, Debug, PartialEq)]
+    struct Heavy(usize);
+
+    impl Item for Heavy {
+        const OF: &'static str = "test";
+        const MOST: usize = 10;
+
+        fn weight(&self) -> usize {
+            self.0
+        }
+    }
+
+    #[test]
+    fn the_oldest_are_given_up_when_too_much_waits() {
+        let queue = Queue::default();
+        for weight in [4, 3, 3] {
+            queue.push(Heavy(weight));
+        }
+        assert_eq!(queue.shared.waiting.lock().items.len(), 3);
+        queue.push(Heavy(2));
+        let waiting = queue.shared.waiting.lock();
+        assert_eq!(waiting.items, [Heavy(3), Heavy(2)]);
+        assert_eq!(waiting.weight, 5);
+    }
+
+    #[tokio::test]
+    async fn what_could_not_be_written_is_written_later() {
+        let queue = Queue::default();
+        let tries = Arc::new(Mutex::new(Vec::new()));
+        let seen = tries.clone();
+        let task = tokio::spawn(queue.clone().write_with(move |items: Vec<Heavy>| {
+            seen.lock().push(items);
+            let first = seen.lock().len() == 1;
+            std::future::ready(if first {
+                Err(StoreError {
+                    what: "no".into(),
+                    cause: "the disk is full".into(),
+                })
+            } else {
+                Ok(())
+            })
+        }));
+        queue.push(Heavy(1));
+        queue.flush().await;
+        assert!(queue.failing());
+        queue.push(Heavy(2));
+        queue.flush().await;
+        assert!(!queue.failing());
+        assert_eq!(*tries.lock(), [vec![Heavy(1)], vec![Heavy(1), Heavy(2)]],);
         task.abort();
     }
 }
