@@ -4,13 +4,18 @@
 //! - [`memory`]: the memory itself and its rules;
 //! - [`capture`]: blocks out of a reply;
 //! - [`store`]: what a durable store must do;
-//! - [`writer`]: writing to it off the path of requests.
+//! - [`writer`]: writing to it off the path of requests;
+//! - [`envelope`]: origins and signatures that ride with the client;
+//! - [`dice`]: its nonces.
 
 pub mod capture;
+pub mod dice;
+pub mod envelope;
 pub mod lineage;
 pub mod memory;
 pub mod store;
 pub mod writer;
 
+pub use envelope::{Carried, Envelope, Envelopes, Opened};
 pub use lineage::{Lineage, LineageId, MarkId};
 pub use memory::{Memory, Statistics, Target, Verdict};

@@ -1,0 +1,354 @@
+//! Envelopes: what rides in a client's opaque field, so that a block finds its way back to its maker
+//! without any memory, after a restart and by way of another instance.
+//!
+//! An envelope says who made a block, holds what its maker wants back with it, and binds both to the
+//! block's text. It is sealed: nobody else reads it, makes one or alters one. Deciding what is sent
+//! to whom does not live here.
+
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+use throughline_canonical::Origin;
+use throughline_sealing::{Keyring, Purpose, text};
+
+use super::dice;
+
+/// How the fields are laid out. It is the first byte, so that later layouts can stand beside it.
+const VERSION: u8 = 1;
+
+/// Makes and opens envelopes.
+#[derive(Clone, Debug)]
+pub struct Envelopes {
+    keyring: Arc<Keyring>,
+}
+
+/// What an envelope says of the block it rides on.
+///
+/// For a short signature and names of usual length it is about 170 characters long as text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Envelope {
+    /// Who made the block.
+    pub origin: Origin,
+    /// What kind of block it is.
+    pub kind: Carried,
+    /// Its maker's own signature; none where the maker signs nothing.
+    pub signature: Option<String>,
+    /// The [`Envelopes::content_hash`] of the text or data it belongs to.
+    pub content: [u8; 16],
+    /// The block was cut off before it was complete, and must never be sent.
+    pub cut: bool,
+}
+
+/// The kind of block an envelope rides on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Carried {
+    /// Reasoning that can be read; its text is with the client.
+    Thinking,
+    /// Reasoning its maker encrypted, carried whole.
+    Redacted {
+        /// The whole of it.
+        data: String,
+    },
+    /// A call of a tool.
+    Call,
+    /// Text of the answer.
+    Text,
+}
+
+/// What became of a text that may be an envelope.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Opened {
+    /// It is something else, a provider's own signature for example.
+    NotOurs,
+    /// It begins like ours and does not open: it was altered, cut, or made with a key that is not on
+    /// this keyring. Nothing it might say is to be believed, and no provider can read it.
+    Altered,
+    /// It is ours.
+    Ours(Box<Envelope>),
+}
+
+impl Envelopes {
+    /// Envelopes sealed with the newest key of this keyring, and opened with any.
+    pub fn new(keyring: Arc<Keyring>) -> Self {
+        Self { keyring }
+    }
+
+    /// Seals an envelope. Two of the same content differ.
+    pub fn mint(&self, envelope: &Envelope) -> String {
+        let bytes = write(envelope);
+        text::write(
+            &self
+                .keyring
+                .seal(Purpose::Envelope, &dice::nonce(), &[], &bytes),
+        )
+    }
+
+    /// Opens what a client sent in an opaque field.
+    pub fn open(&self, text: &str) -> Opened {
+        if !Self::looks_ours(text) {
+            return Opened::NotOurs;
+        }
+        text::read(text)
+            .and_then(|sealed| self.keyring.open(Purpose::Envelope, &[], &sealed).ok())
+            .and_then(|bytes| read(&bytes))
+            .map_or(Opened::Altered, |envelope| Opened::Ours(Box::new(envelope)))
+    }
+
+    /// Whether a text begins like an envelope. Nothing is opened, so it may still be altered.
+    pub fn looks_ours(text: &str) -> bool {
+        text.trim_start().starts_with(text::BEGINNING)
+    }
+
+    /// What binds an envelope to the text or data it belongs to.
+    pub fn content_hash(text: &str) -> [u8; 16] {
+        let hash = Sha256::new()
+            .chain_update(b"throughline envelope content\xff")
+            .chain_update(text)
+            .finalize();
+        let mut half = [0; 16];
+        half.copy_from_slice(&hash[..16]);
+        half
+    }
+}
+
+/// The bits of the second byte: the lower two are the kind.
+const KIND: u8 = 0b0011;
+const SIGNED: u8 = 0b0100;
+const CUT: u8 = 0b1000;
+
+/// Version, bits, hash, then the fields, each behind its length.
+fn write(envelope: &Envelope) -> Vec<u8> {
+    let (kind, data) = match &envelope.kind {
+        Carried::Thinking => (0, None),
+        Carried::Redacted { data } => (1, Some(data)),
+        Carried::Call => (2, None),
+        Carried::Text => (3, None),
+    };
+    let signed = envelope.signature.as_ref().map_or(0, |_| SIGNED);
+    let cut = if envelope.cut { CUT } else { 0 };
+    let mut bytes = vec![VERSION, kind | signed | cut];
+    bytes.extend_from_slice(&envelope.content);
+    let origin = &envelope.origin;
+    let names = [
+        &origin.domain,
+        &origin.backend,
+        &origin.model,
+        &origin.credential,
+    ];
+    for field in names.into_iter().chain(&envelope.signature).chain(data) {
+        write_length(field.len(), &mut bytes);
+        bytes.extend_from_slice(field.as_bytes());
+    }
+    bytes
+}
+
+fn read(bytes: &[u8]) -> Option<Envelope> {
+    let (&[VERSION, bits], rest) = bytes.split_first_chunk::<2>()? else {
+        return None;
+    };
+    if bits & !(KIND | SIGNED | CUT) != 0 {
+        return None;
+    }
+    let (content, mut rest) = rest.split_first_chunk::<16>()?;
+    let mut field = || read_field(&mut rest);
+    let origin = Origin {
+        domain: field()?,
+        backend: field()?,
+        model: field()?,
+        credential: field()?,
+    };
+    let signature = match bits & SIGNED {
+        0 => None,
+        _ => Some(field()?),
+    };
+    let kind = match bits & KIND {
+        0 => Carried::Thinking,
+        1 => Carried::Redacted { data: field()? },
+        2 => Carried::Call,
+        _ => Carried::Text,
+    };
+    rest.is_empty().then_some(Envelope {
+        origin,
+        kind,
+        signature,
+        content: *content,
+        cut: bits & CUT != 0,
+    })
+}
+
+/// Seven bits a byte, the lowest first; the top bit says that more follow.
+fn write_length(mut length: usize, bytes: &mut Vec<u8>) {
+    while length > 0x7f {
+        bytes.push((length & 0x7f) as u8 | 0x80);
+        length >>= 7;
+    }
+    bytes.push(length as u8);
+}
+
+fn read_length(rest: &mut &[u8]) -> Option<usize> {
+    let mut length = 0;
+    // Five bytes are more than any field has.
+    for shift in (0..35).step_by(7) {
+        let (&byte, after) = rest.split_first()?;
+        *rest = after;
+        length |= usize::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Some(length);
+        }
+    }
+    None
+}
+
+fn read_field(rest: &mut &[u8]) -> Option<String> {
+    let length = read_length(rest)?;
+    let (field, after) = rest.split_at_checked(length)?;
+    *rest = after;
+    String::from_utf8(field.to_vec()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn envelopes(secret: u8) -> Envelopes {
+        Envelopes::new(Arc::new(Keyring::new([secret; 32])))
+    }
+
+    fn envelope(kind: Carried, signature: Option<&str>) -> Envelope {
+        Envelope {
+            origin: Origin {
+                domain: "anthropic".into(),
+                backend: "anthropic".into(),
+                model: "claude-sonnet-4-5".into(),
+                credential: "0123456789abcdef".into(),
+            },
+            kind,
+            signature: signature.map(Into::into),
+            content: Envelopes::content_hash("a thought"),
+            cut: false,
+        }
+    }
+
+    fn ours(opened: Opened) -> Envelope {
+        match opened {
+            Opened::Ours(envelope) => *envelope,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_was_minted_opens_whole() {
+        let envelopes = envelopes(1);
+        let data = "x".repeat(70_000);
+        for kind in [
+            Carried::Thinking,
+            Carried::Redacted { data },
+            Carried::Call,
+            Carried::Text,
+        ] {
+            for signature in [None, Some(""), Some("EqQBCkYIBxgC+/=")] {
+                for cut in [false, true] {
+                    let envelope = Envelope {
+                        cut,
+                        ..envelope(kind.clone(), signature)
+                    };
+                    let text = envelopes.mint(&envelope);
+                    assert!(Envelopes::looks_ours(&text));
+                    assert_eq!(ours(envelopes.open(&text)), envelope);
+                    let url_safe = text.replace('+', "-").replace('/', "_");
+                    let bare = url_safe.trim_end_matches('=');
+                    assert_eq!(ours(envelopes.open(bare)), envelope);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_a_providers_own_is_not_ours() {
+        for text in ["", "EqQBCkYIBxgCKkD", "skip_thought_signature_validator"] {
+            assert_eq!(envelopes(1).open(text), Opened::NotOurs, "{text}");
+            assert!(!Envelopes::looks_ours(text));
+        }
+    }
+
+    /// Another keyring's envelope is as foreign as an altered one.
+    #[test]
+    fn what_another_keyring_sealed_is_not_believed() {
+        let text = envelopes(1).mint(&envelope(Carried::Thinking, Some("sig")));
+        assert_eq!(envelopes(2).open(&text), Opened::Altered);
+        for cut in ["TLine1", "TLine1AA", &text[..text.len() / 2]] {
+            assert_eq!(envelopes(1).open(cut), Opened::Altered, "{cut}");
+        }
+    }
+
+    #[test]
+    fn an_older_key_of_the_keyring_still_opens() {
+        let text = envelopes(1).mint(&envelope(Carried::Call, None));
+        let both = format!(
+            "{}{}",
+            *Keyring::new([2; 32]).write(),
+            *Keyring::new([1; 32]).write()
+        );
+        let both = Envelopes::new(Arc::new(Keyring::read(&both).unwrap()));
+        assert_eq!(ours(both.open(&text)), envelope(Carried::Call, None));
+        let newest = both.mint(&envelope(Carried::Call, None));
+        assert_eq!(envelopes(1).open(&newest), Opened::Altered);
+    }
+
+    #[test]
+    fn what_the_vault_sealed_is_no_envelope() {
+        let keyring = Keyring::new([1; 32]);
+        let bytes = write(&envelope(Carried::Text, None));
+        let sealed = keyring.seal(Purpose::Vault, &[7; 24], &[], &bytes);
+        assert_eq!(envelopes(1).open(&text::write(&sealed)), Opened::Altered);
+    }
+
+    #[test]
+    fn an_unsigned_block_takes_168_characters_and_says_nothing_readable() {
+        let text = envelopes(1).mint(&envelope(Carried::Thinking, Some("")));
+        assert_eq!(text.len(), 168, "{text}");
+        assert!(text.len() <= 200);
+        let sealed = text::read(&text).unwrap();
+        assert!(!sealed.windows(9).any(|bytes| bytes == b"anthropic"));
+    }
+
+    #[test]
+    fn two_of_the_same_content_differ() {
+        let envelope = envelope(Carried::Thinking, None);
+        let envelopes = envelopes(1);
+        assert_ne!(envelopes.mint(&envelope), envelopes.mint(&envelope));
+    }
+
+    proptest! {
+        #[test]
+        fn no_altered_letter_is_believed(
+            signature in "[A-Za-z0-9+/]{0,80}",
+            at in any::<prop::sample::Index>(),
+            letter in proptest::char::range('A', 'Z'),
+        ) {
+            let envelopes = envelopes(1);
+            let envelope = envelope(Carried::Thinking, Some(&signature));
+            let text = envelopes.mint(&envelope);
+            let at = at.index(text.trim_end_matches('=').len());
+            let mut altered: Vec<char> = text.chars().collect();
+            prop_assume!(altered[at] != letter);
+            altered[at] = letter;
+            let altered: String = altered.into_iter().collect();
+            let same = text::read(&altered) == text::read(&text);
+            prop_assert!(same || !matches!(envelopes.open(&altered), Opened::Ours(_)));
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
+            let mut laid_out = vec![VERSION];
+            laid_out.extend(&bytes);
+            for bytes in [bytes, laid_out] {
+                if let Some(envelope) = read(&bytes) {
+                    prop_assert_eq!(read(&write(&envelope)), Some(envelope));
+                }
+            }
+        }
+    }
+}
