@@ -6,7 +6,8 @@
 //! - [`store`]: what a durable store must do;
 //! - [`writer`]: writing to it off the path of requests;
 //! - [`envelope`]: origins and signatures that ride with the client;
-//! - [`dice`]: its nonces.
+//! - [`vault`]: whole turns for clients that lose them;
+//! - [`dice`]: nonces for both.
 
 pub mod capture;
 pub mod dice;
@@ -14,8 +15,10 @@ pub mod envelope;
 pub mod lineage;
 pub mod memory;
 pub mod store;
+pub mod vault;
 pub mod writer;
 
 pub use envelope::{Carried, Envelope, Envelopes, Opened};
 pub use lineage::{Lineage, LineageId, MarkId};
 pub use memory::{Memory, Statistics, Target, Verdict};
+pub use vault::{Kept, Vault, VaultKey, VaultLimits, VaultStore};

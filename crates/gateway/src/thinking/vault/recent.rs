@@ -1,0 +1,175 @@
+//! The records used last, within a bound of bytes.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use super::VaultKey;
+use super::store::Record;
+
+/// The records used last.
+#[derive(Default)]
+pub(super) struct Recent {
+    /// A record by its last use; the least recently used one is the first.
+    by_use: BTreeMap<u64, Arc<Record>>,
+    names: HashMap<VaultKey, u64>,
+    uses: u64,
+    bytes: usize,
+    limit: usize,
+}
+
+impl Recent {
+    pub(super) fn new(limit: usize) -> Self {
+        Self {
+            limit,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Takes a record, which is now the one its names stand for.
+    pub(super) fn put(&mut self, record: Arc<Record>) {
+        self.uses += 1;
+        for name in &record.names {
+            if let Some(before) = self.names.insert(*name, self.uses)
+                && before != self.uses
+            {
+                self.drop_nameless(before);
+            }
+        }
+        self.hold(record);
+    }
+
+    /// Takes a record that was read from the store. What was kept while it was read is newer, and
+    /// keeps its names.
+    pub(super) fn put_back(&mut self, record: Arc<Record>) {
+        self.uses += 1;
+        for name in &record.names {
+            self.names.entry(*name).or_insert(self.uses);
+        }
+        if record
+            .names
+            .iter()
+            .any(|name| self.names.get(name) == Some(&self.uses))
+        {
+            self.hold(record);
+        }
+    }
+
+    /// Holds a record as the one used last, and lets the least recently used ones go.
+    fn hold(&mut self, record: Arc<Record>) {
+        self.bytes += record.size();
+        self.by_use.insert(self.uses, record);
+        while self.bytes > self.limit
+            && let Some((used, oldest)) = self.by_use.pop_first()
+        {
+            self.bytes -= oldest.size();
+            for name in &oldest.names {
+                if self.names.get(name) == Some(&used) {
+                    self.names.remove(name);
+                }
+            }
+        }
+    }
+
+    /// The record of a name, which is now the one used last.
+    pub(super) fn get(&mut self, name: &VaultKey) -> Option<Arc<Record>> {
+        let before = *self.names.get(name)?;
+        let record = self.by_use.remove(&before)?;
+        self.uses += 1;
+        for name in &record.names {
+            if let Some(used) = self.names.get_mut(name)
+                && *used == before
+            {
+                *used = self.uses;
+            }
+        }
+        self.by_use.insert(self.uses, record.clone());
+        Some(record)
+    }
+
+    /// A record whose names all stand for newer ones is found by nobody.
+    fn drop_nameless(&mut self, used: u64) {
+        let nameless = self.by_use.get(&used).is_some_and(|record| {
+            let mut names = record.names.iter();
+            names.all(|name| self.names.get(name) != Some(&used))
+        });
+        if nameless && let Some(record) = self.by_use.remove(&used) {
+            self.bytes -= record.size();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn name(number: u8) -> VaultKey {
+        VaultKey([number; 16])
+    }
+
+    fn record(names: &[u8], fill: u8) -> Arc<Record> {
+        Arc::new(Record {
+            names: names.iter().copied().map(name).collect(),
+            sealed: vec![fill; 1000],
+        })
+    }
+
+    fn found(recent: &mut Recent, number: u8) -> Option<u8> {
+        recent.get(&name(number)).map(|record| record.sealed[0])
+    }
+
+    #[test]
+    fn the_least_recently_used_goes_and_takes_its_names_along() {
+        let size = record(&[1, 2], 1).size();
+        let mut recent = Recent::new(2 * size);
+        recent.put(record(&[1, 2], 1));
+        recent.put(record(&[3, 4], 2));
+        assert_eq!(found(&mut recent, 2), Some(1));
+        recent.put(record(&[5, 6], 3));
+        assert_eq!(recent.bytes(), 2 * size);
+        let numbers = [1, 2, 3, 4, 5, 6].map(|number| found(&mut recent, number));
+        assert_eq!(numbers, [Some(1), Some(1), None, None, Some(3), Some(3)]);
+        assert_eq!((recent.names.len(), recent.by_use.len()), (4, 2));
+    }
+
+    #[test]
+    fn a_name_stands_for_the_newest_and_what_nobody_finds_is_dropped() {
+        let mut recent = Recent::new(1 << 20);
+        recent.put(record(&[1, 2], 1));
+        recent.put(record(&[2, 3], 2));
+        assert_eq!(
+            [1, 2].map(|number| found(&mut recent, number)),
+            [Some(1), Some(2)]
+        );
+        recent.put(record(&[1], 3));
+        assert_eq!(found(&mut recent, 1), Some(3));
+        assert_eq!(recent.by_use.len(), 2);
+        let sizes: usize = recent.by_use.values().map(|record| record.size()).sum();
+        assert_eq!(recent.bytes(), sizes);
+    }
+
+    #[test]
+    fn what_comes_from_the_store_takes_no_name_from_what_is_newer() {
+        let mut recent = Recent::new(1 << 20);
+        recent.put(record(&[1], 2));
+        recent.put_back(record(&[1, 2], 1));
+        assert_eq!(
+            [1, 2].map(|number| found(&mut recent, number)),
+            [Some(2), Some(1)]
+        );
+        let bytes = recent.bytes();
+        recent.put_back(record(&[1, 2], 1));
+        assert_eq!((recent.by_use.len(), recent.bytes()), (2, bytes));
+    }
+
+    #[test]
+    fn one_that_is_larger_than_the_bound_stays_out() {
+        let mut recent = Recent::new(500);
+        recent.put(record(&[1, 1], 1));
+        assert_eq!(found(&mut recent, 1), None);
+        assert_eq!((recent.bytes(), recent.names.len()), (0, 0));
+    }
+}

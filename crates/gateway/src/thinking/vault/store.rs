@@ -1,0 +1,176 @@
+//! What a durable store of the vault must do. It holds sealed records and hashes as their names.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::VaultKey;
+use crate::thinking::store::StoreFuture;
+
+/// A sealed turn and the names it is found by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// The names, in the order it was sealed with.
+    pub names: Vec<VaultKey>,
+    /// The turn, sealed.
+    pub sealed: Vec<u8>,
+}
+
+impl Record {
+    /// About how many bytes it takes, in RAM and on disk.
+    pub fn size(&self) -> usize {
+        self.sealed.len() + 100 * self.names.len() + 100
+    }
+}
+
+/// A durable store of the vault.
+pub trait VaultStore: Send + Sync + 'static {
+    /// Writes records, in order, all or none. A name that is known stands for the newer record; a
+    /// record left without a name goes.
+    fn write(&self, records: Vec<Arc<Record>>) -> StoreFuture<'_, ()>;
+
+    /// Reads the record a name stands for.
+    fn read(&self, name: VaultKey) -> StoreFuture<'_, Option<Record>>;
+
+    /// Forgets the oldest records until no more than so many bytes, by [`Record::size`], and so many
+    /// records are left.
+    fn trim(&self, bytes: usize, records: usize) -> StoreFuture<'_, ()>;
+}
+
+/// A vault's store that lasts as long as the process.
+#[derive(Debug, Default)]
+pub struct InMemoryVault {
+    held: Mutex<Held>,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    records: BTreeMap<u64, Arc<Record>>,
+    names: HashMap<VaultKey, u64>,
+    last: u64,
+}
+
+impl Held {
+    fn insert(&mut self, record: Arc<Record>) {
+        self.last += 1;
+        let replaced: Vec<u64> = record
+            .names
+            .iter()
+            .filter_map(|name| self.names.insert(*name, self.last))
+            .collect();
+        self.records.insert(self.last, record);
+        for id in replaced {
+            if !self.names.values().any(|named| *named == id) {
+                self.records.remove(&id);
+            }
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.records.values().map(|record| record.size()).sum()
+    }
+}
+
+impl VaultStore for InMemoryVault {
+    fn write(&self, records: Vec<Arc<Record>>) -> StoreFuture<'_, ()> {
+        let mut held = self.held.lock();
+        for record in records {
+            held.insert(record);
+        }
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn read(&self, name: VaultKey) -> StoreFuture<'_, Option<Record>> {
+        let held = self.held.lock();
+        let found = held.names.get(&name).and_then(|id| held.records.get(id));
+        let found = found.map(|record| Record::clone(record));
+        Box::pin(std::future::ready(Ok(found)))
+    }
+
+    fn trim(&self, bytes: usize, records: usize) -> StoreFuture<'_, ()> {
+        let mut held = self.held.lock();
+        while held.records.len() > records || held.bytes() > bytes {
+            let Some((oldest, _)) = held.records.pop_first() else {
+                break;
+            };
+            held.names.retain(|_, id| *id != oldest);
+        }
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+/// What every store of the vault has to pass.
+pub mod suite {
+    use super::*;
+
+    const EVERY: std::ops::Range<u8> = 0..40;
+
+    fn record(names: &[u8], fill: u8, length: usize) -> Arc<Record> {
+        Arc::new(Record {
+            names: names.iter().map(|name| VaultKey([*name; 16])).collect(),
+            sealed: vec![fill; length],
+        })
+    }
+
+    /// The names that are known, each with the first byte of its record.
+    async fn known(store: &impl VaultStore) -> Vec<(u8, u8)> {
+        let mut known = Vec::new();
+        for name in EVERY {
+            let record = store.read(VaultKey([name; 16])).await;
+            if let Some(record) = record.expect("the store reads") {
+                known.push((name, record.sealed[0]));
+            }
+        }
+        known
+    }
+
+    /// Any of its names finds a record whole; the newest record of a name counts; the oldest go
+    /// first.
+    ///
+    /// # Panics
+    /// If the store does not keep its promise.
+    pub async fn keeps_its_promise(store: &impl VaultStore) {
+        let works = "the store works";
+        store.trim(0, 0).await.expect(works);
+        assert_eq!(known(store).await, []);
+
+        let (one, two) = (record(&[2, 1], 1, 100), record(&[3], 2, 50_000));
+        let both = vec![one.clone(), two.clone()];
+        store.write(both).await.expect(works);
+        for (name, record) in [(1, &one), (2, &one), (3, &two)] {
+            let found = store.read(VaultKey([name; 16])).await.expect(works);
+            assert_eq!(found.as_ref(), Some(&**record));
+        }
+
+        // A name moves on, and what is left without one goes.
+        let newer = vec![record(&[2, 4], 3, 100), record(&[3, 3], 4, 100)];
+        store.write(newer).await.expect(works);
+        assert_eq!(known(store).await, [(1, 1), (2, 3), (3, 4), (4, 3)]);
+        let three = one.size() + 2 * record(&[1, 2], 0, 100).size();
+        store.trim(three, 3).await.expect(works);
+        assert_eq!(known(store).await.len(), 4, "nothing was too much");
+
+        // The oldest goes with the names that are still its own.
+        store.trim(three, 2).await.expect(works);
+        assert_eq!(known(store).await, [(2, 3), (3, 4), (4, 3)]);
+        store.trim(three / 2, 2).await.expect(works);
+        assert_eq!(known(store).await, [(3, 4)]);
+
+        let many = (10..30).map(|name| record(&[name], name, 10)).collect();
+        store.write(many).await.expect(works);
+        store.trim(usize::MAX, 5).await.expect(works);
+        let last: Vec<(u8, u8)> = (25..30).map(|name| (name, name)).collect();
+        assert_eq!(known(store).await, last);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_in_memory_vault_keeps_its_promise() {
+        suite::keeps_its_promise(&InMemoryVault::default()).await;
+    }
+}

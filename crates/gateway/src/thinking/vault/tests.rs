@@ -1,0 +1,146 @@
+//! The vault over the store that lasts as long as the process.
+
+use serde_json::json;
+
+use super::store::InMemoryVault;
+use super::*;
+
+fn keyring(secret: u8) -> Arc<Keyring> {
+    Arc::new(Keyring::new([secret; 32]))
+}
+
+fn kept(text: &str) -> Kept {
+    Kept {
+        origin: Origin {
+            domain: "gemini".into(),
+            backend: "google".into(),
+            model: "gemini-3-pro".into(),
+            credential: String::new(),
+        },
+        blocks: vec![
+            Block::Thinking {
+                text: text.into(),
+                signature: Some("c2ln".into()),
+            },
+            Block::Redacted {
+                data: "ZGF0YQ".into(),
+            },
+            Block::text("An answer."),
+            Block::ToolCall {
+                id: "call_1".into(),
+                name: "weather".into(),
+                arguments: "{\"city\": \"Ghent\"".into(),
+                signature: Some("b3RoZXI=".into()),
+            },
+            Block::Opaque {
+                dialect: "gemini".into(),
+                value: json!({"z": 1.5, "a": [null, "é"]}),
+            },
+        ],
+    }
+}
+
+/// Nothing in RAM, so that everything found comes from the store.
+const NO_RAM: VaultLimits = VaultLimits {
+    memory: 0,
+    stored: 1 << 20,
+    records: 100,
+};
+
+#[tokio::test]
+async fn a_turn_is_found_at_once_by_any_of_its_names() {
+    let vault = Vault::new(
+        keyring(1),
+        Arc::new(InMemoryVault::default()),
+        VaultLimits::default(),
+    );
+    let lineage = LineageId([3; 16]);
+    let names = [
+        VaultKey::of_call("call_1"),
+        VaultKey::of_text(lineage, "An answer."),
+    ];
+    vault.keep(&names, &kept("hm"));
+    for name in names {
+        let unknown = VaultKey::of_call("call_2");
+        assert_eq!(vault.find(&[unknown, name]).await, Some(kept("hm")));
+    }
+    assert_eq!(vault.find(&[VaultKey::of_call("call_2")]).await, None);
+    assert_eq!(vault.find(&[]).await, None);
+    assert!(vault.bytes() > 0);
+    assert!(!format!("{vault:?}").contains("hm"));
+}
+
+#[test]
+fn a_text_names_its_turn_in_its_own_conversation_however_it_is_trimmed() {
+    let (one, other) = (LineageId([1; 16]), LineageId([2; 16]));
+    let name = VaultKey::of_text(one, "An answer.");
+    assert_eq!(name, VaultKey::of_text(one, "\n An answer. \n"));
+    assert_ne!(name, VaultKey::of_text(one, "An  answer."));
+    assert_ne!(name, VaultKey::of_text(other, "An answer."));
+    assert_ne!(VaultKey::of_call("a"), VaultKey::of_call(" a"));
+}
+
+#[tokio::test]
+async fn what_was_flushed_is_found_by_another_vault_with_the_same_keys() {
+    let store = Arc::new(InMemoryVault::default());
+    let name = VaultKey::of_call("call_1");
+    let vault = Vault::new(keyring(1), store.clone(), NO_RAM);
+    vault.keep(&[name], &kept("first"));
+    vault.keep(&[name], &kept("second"));
+    vault.flush().await;
+    assert!(!vault.failing());
+    assert_eq!(vault.bytes(), 0);
+    assert_eq!(vault.find(&[name]).await, Some(kept("second")));
+    drop(vault);
+
+    let again = Vault::new(keyring(1), store.clone(), VaultLimits::default());
+    assert_eq!(again.find(&[name]).await, Some(kept("second")));
+    assert!(again.bytes() > 0, "it is now a recent one");
+    let foreign = Vault::new(keyring(2), store, VaultLimits::default());
+    assert_eq!(foreign.find(&[name]).await, None);
+}
+
+#[tokio::test]
+async fn a_record_that_was_given_another_name_does_not_open() {
+    let store = Arc::new(InMemoryVault::default());
+    let (mine, yours) = (VaultKey::of_call("mine"), VaultKey::of_call("yours"));
+    let vault = Vault::new(keyring(1), store.clone(), NO_RAM);
+    vault.keep(&[mine], &kept("hm"));
+    vault.flush().await;
+    let mut record = store.read(mine).await.unwrap().unwrap();
+    record.names = vec![yours];
+    store.write(vec![Arc::new(record)]).await.unwrap();
+    assert_eq!(vault.find(&[yours]).await, None);
+    assert_eq!(vault.find(&[yours, mine]).await, Some(kept("hm")));
+}
+
+#[tokio::test]
+async fn the_store_stays_within_its_bounds_and_the_oldest_go_first() {
+    let store = Arc::new(InMemoryVault::default());
+    let limits = VaultLimits {
+        records: 3,
+        ..NO_RAM
+    };
+    let vault = Vault::new(keyring(1), store, limits);
+    let names: Vec<VaultKey> = (0..5)
+        .map(|at| VaultKey::of_call(&at.to_string()))
+        .collect();
+    for name in &names {
+        vault.keep(&[*name], &kept("hm"));
+    }
+    vault.flush().await;
+    for (at, name) in names.iter().enumerate() {
+        assert_eq!(vault.find(&[*name]).await.is_some(), at >= 2, "{at}");
+    }
+}
+
+#[tokio::test]
+async fn a_turn_that_would_push_out_all_others_is_not_kept() {
+    let vault = Vault::new(keyring(1), Arc::new(InMemoryVault::default()), NO_RAM);
+    let (small, large) = (VaultKey::of_call("small"), VaultKey::of_call("large"));
+    vault.keep(&[small], &kept("hm"));
+    vault.keep(&[large], &kept(&"hm".repeat(100_000)));
+    vault.flush().await;
+    assert_eq!(vault.find(&[small]).await, Some(kept("hm")));
+    assert_eq!(vault.find(&[large]).await, None);
+}
