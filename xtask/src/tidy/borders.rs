@@ -59,8 +59,12 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
-/// What tests may use besides: the harness, and the provider it talks to.
-const TEST_ONLY: &[&str] = &["throughline-testkit", "throughline-simulator"];
+/// What tests may use besides: the harness, the provider it talks to, and keys to seal with.
+const TEST_ONLY: &[&str] = &[
+    "throughline-testkit",
+    "throughline-simulator",
+    "throughline-sealing",
+];
 
 /// Crates that stay free of a runtime, a server and a database, at any depth.
 const PURE: &[&str] = &[

@@ -1,4 +1,6 @@
-//! SQLite: one file in the data directory.
+//! SQLite: one file in the data directory, for the thinking memory and the vault.
+
+mod vault;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -14,7 +16,7 @@ use throughline_gateway::thinking::store::{
 };
 use throughline_gateway::thinking::{LineageId, MarkId};
 
-/// The thinking memory in a SQLite file.
+/// The thinking memory and the vault in a SQLite file.
 #[derive(Clone, Debug)]
 pub struct SqliteStore {
     pool: SqlitePool,
@@ -32,7 +34,8 @@ impl SqliteStore {
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(SqliteSynchronous::Normal);
         let pool = SqlitePoolOptions::new()
-            .max_connections(2)
+            // Both writers, and readers of the vault beside them.
+            .max_connections(4)
             .connect_with(options)
             .await
             .map_err(failed)?;
