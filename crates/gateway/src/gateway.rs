@@ -1,4 +1,5 @@
-//! Everything that lives as long as the server: configuration, memory, the active backend, counters.
+//! Everything that lives as long as the server: configuration, memory, vault, the active backend,
+//! counters.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -6,14 +7,15 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use parking_lot::RwLock;
 use throughline_canonical::{Fault, FaultKind};
+use throughline_sealing::Keyring;
 use tokio::sync::Semaphore;
 
 use crate::backend::{Auth, Backend};
 use crate::counters::Counters;
 use crate::settings::Settings;
-use crate::thinking::Memory;
 use crate::thinking::store::{Change, Snapshot};
 use crate::thinking::writer::Changes;
+use crate::thinking::{Envelopes, Memory, Vault, VaultLimits, VaultStore};
 use crate::turns::Turns;
 
 /// The fact under which the active backend is kept.
@@ -35,6 +37,10 @@ pub struct Gateway {
     pub(crate) unreachable: RwLock<HashSet<String>>,
     /// The memory.
     pub memory: Arc<Memory>,
+    /// What rides with the clients.
+    pub envelopes: Envelopes,
+    /// Turns for clients that lose them.
+    pub vault: Arc<Vault>,
     /// What is counted.
     pub counters: Arc<Counters>,
     /// The recent turns.
@@ -45,8 +51,14 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// A gateway over what a store held.
-    pub fn new(settings: Settings, snapshot: Snapshot, changes: Changes) -> Self {
+    /// A gateway over what a store held, and over the vault's own. There has to be a runtime.
+    pub fn new(
+        settings: Settings,
+        snapshot: Snapshot,
+        changes: Changes,
+        keyring: Arc<Keyring>,
+        vault: Arc<dyn VaultStore>,
+    ) -> Self {
         let known = |name: &String| settings.backend(name).is_some();
         let active = snapshot.facts.get(ACTIVE).filter(|name| known(name));
         let active: Arc<str> = active.unwrap_or(&settings.routes.default).as_str().into();
@@ -67,6 +79,8 @@ impl Gateway {
             binding: RwLock::new(binding),
             unreachable: RwLock::default(),
             memory: Arc::new(Memory::new(snapshot, changes.clone())),
+            envelopes: Envelopes::new(keyring.clone()),
+            vault: Arc::new(Vault::new(keyring, vault, VaultLimits::default())),
             counters: Arc::default(),
             turns: Arc::default(),
             changes,
@@ -107,14 +121,14 @@ impl Gateway {
             .saturating_sub(self.places.available_permits())
     }
 
-    /// Whether the memory reaches its store.
+    /// Whether the memory and the vault reach their store.
     pub fn store_works(&self) -> bool {
-        !self.changes.failing()
+        !self.changes.failing() && !self.vault.failing()
     }
 
-    /// Waits until everything remembered is written.
+    /// Waits until everything remembered and kept is written.
     pub async fn flush(&self) {
-        self.changes.flush().await;
+        tokio::join!(self.changes.flush(), self.vault.flush());
     }
 
     /// Makes another backend the active one. Answers the one that was.

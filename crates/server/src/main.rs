@@ -6,6 +6,7 @@ pub mod client_api;
 pub mod commands;
 pub mod config;
 pub mod hosts;
+pub mod keyring;
 pub mod metrics;
 pub mod server;
 pub mod signals;

@@ -1,4 +1,4 @@
-//! Puts the concrete parts together: configuration, store, memory, simulators, gateway.
+//! Puts the concrete parts together: configuration, keyring, store, memory, simulators, gateway.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -21,6 +21,7 @@ use tokio::sync::watch;
 
 use crate::config::{self, Config};
 use crate::hosts::Hosts;
+use crate::keyring;
 
 /// How fast the built-in simulator writes: about as fast as a model.
 const SIMULATED_SPEED: u32 = 80;
@@ -69,6 +70,9 @@ pub enum BuildError {
         /// The cause.
         cause: String,
     },
+    /// There are no keys.
+    #[error(transparent)]
+    Keyring(#[from] keyring::Trouble),
     /// A simulator does not start.
     #[error("cannot start the simulator: {0}")]
     Simulator(std::io::Error),
@@ -78,6 +82,8 @@ impl House {
     /// Builds everything and starts what runs in the background.
     pub async fn build(config: &Config, listen: SocketAddr) -> Result<Self, BuildError> {
         let lock = take_data_dir(&config.data_dir)?;
+        let variable = std::env::var_os(keyring::VARIABLE);
+        let keyring = keyring::take(&config.data_dir, variable.as_deref())?;
         let failed = |error: throughline_gateway::thinking::store::StoreError| BuildError::Store {
             cause: error.cause.to_string(),
             what: error.what,
@@ -90,9 +96,11 @@ impl House {
         let simulators = Mutex::default();
         let settings = settings(config, &simulators).await?;
         let changes = Changes::default();
-        tokio::spawn(changes.clone().write_to(Arc::new(store)));
+        let store = Arc::new(store);
+        tokio::spawn(changes.clone().write_to(store.clone()));
+        let gateway = Gateway::new(settings, snapshot, changes, Arc::new(keyring), store);
         Ok(Self {
-            gateway: Arc::new(Gateway::new(settings, snapshot, changes)),
+            gateway: Arc::new(gateway),
             hosts: RwLock::new(Hosts::new(listen, &config.allowed_hosts)),
             built_with: config.clone(),
             listen,

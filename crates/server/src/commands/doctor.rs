@@ -9,6 +9,7 @@ use throughline_gateway::upstream::{Client, whole};
 
 use super::{Failure, load, print};
 use crate::config::{Auth, Backend, Config, Dialect, Overrides};
+use crate::keyring::{self, Found};
 
 struct Finding {
     good: bool,
@@ -45,6 +46,7 @@ pub async fn run(explicit: Option<&Path>) -> Result<(), Failure> {
         advice: Some(note.clone()),
     }));
     findings.push(data_dir(&config));
+    findings.push(keys(&config));
     findings.push(listen(&config).await);
     for backend in &config.backends {
         findings.push(reach(backend).await);
@@ -77,6 +79,32 @@ fn data_dir(config: &Config) -> Finding {
             format!("data directory `{shown}` cannot be written ({error})"),
             "give another one with `data_dir` or --data-dir",
         ),
+    }
+}
+
+fn keys(config: &Config) -> Finding {
+    let variable = std::env::var_os(keyring::VARIABLE);
+    match keyring::look(&config.data_dir, variable.as_deref()) {
+        Ok(Found::InEnvironment(_)) => {
+            good(format!("keyring: from the variable {}", keyring::VARIABLE))
+        }
+        Ok(Found::InFile {
+            path,
+            open_to_others: true,
+            ..
+        }) => bad(
+            format!("keyring `{}` is open to other users", path.display()),
+            format!("close it with `chmod 600 {}`", path.display()),
+        ),
+        Ok(Found::InFile { path, .. }) => {
+            good(format!("keyring `{}` is yours alone", path.display()))
+        }
+        Ok(Found::Nowhere) => good("keyring: none yet, the first start makes it"),
+        Err(trouble) => Finding {
+            good: false,
+            what: trouble.to_string(),
+            advice: None,
+        },
     }
 }
 

@@ -6,6 +6,7 @@ mod capture;
 mod config;
 mod doctor;
 mod help;
+mod keyring;
 mod parse;
 mod remote;
 mod serve;

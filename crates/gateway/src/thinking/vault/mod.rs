@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use throughline_canonical::Origin;
 use throughline_canonical::request::Block;
-use throughline_sealing::{Keyring, Purpose};
+use throughline_sealing::{Keyring, Purpose, SealError};
 use tokio::task::AbortHandle;
 
 use self::recent::Recent;
@@ -224,6 +224,8 @@ impl Vault {
                 };
                 serde_json::from_slice(json).ok()
             }
+            // After a loss of keys that is every old record, and no news.
+            Err(SealError::UnknownKey) => None,
             Err(error) => {
                 tracing::warn!(%error, "a turn in the vault does not open");
                 None
