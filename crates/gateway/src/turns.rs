@@ -96,6 +96,25 @@ pub struct KeptBlock {
     origin: Option<Arc<Origin>>,
 }
 
+impl KeptBlock {
+    /// The block at a place, message and block, and what became of it.
+    pub fn new(
+        (message, index): (usize, usize),
+        kind: ThinkingKind,
+        (fate, reason): (Fate, Option<Reason>),
+        origin: Option<Arc<Origin>>,
+    ) -> Self {
+        Self {
+            message,
+            index,
+            kind,
+            fate,
+            reason,
+            origin,
+        }
+    }
+}
+
 impl From<&PlannedBlock> for KeptBlock {
     fn from(block: &PlannedBlock) -> Self {
         Self {
@@ -127,6 +146,12 @@ impl Turn {
     pub fn keep_blocks(&mut self, blocks: &[PlannedBlock]) {
         self.blocks_omitted = blocks.len().saturating_sub(KEPT_BLOCKS);
         self.blocks = share_origins(&blocks[self.blocks_omitted..]);
+    }
+
+    /// As [`Turn::keep_blocks`], of blocks that were told already.
+    pub fn keep_reports(&mut self, blocks: &[KeptBlock]) {
+        self.blocks_omitted = blocks.len().saturating_sub(KEPT_BLOCKS);
+        self.blocks = blocks[self.blocks_omitted..].to_vec();
     }
 
     /// Keeps the body that was sent, or its beginning.

@@ -62,6 +62,12 @@ pub trait ClientDialect: Sync {
     fn wanted(&self, path: &str) -> Option<Wanted>;
     /// The path that asks for an answer, of this model where the path names it.
     fn path_for(&self, model: &str) -> String;
+    /// Takes out of a request what speaks to us and not to a provider.
+    fn forget_own_members(&self, _: &mut Request) {}
+    /// What a streamed reply is, as a header says it.
+    fn stream_type(&self, _: &Request) -> &'static str {
+        "text/event-stream; charset=utf-8"
+    }
     /// Reads a request. A fault says which member is wrong.
     fn read_request(&self, asked: &Asked<'_>) -> Result<Lossy<Request>, Fault>;
     /// Writes the reply to a request that was read.
@@ -88,6 +94,11 @@ pub trait UpstreamDialect: Sync {
     fn reply_reader(&self, target: &Target<'_>, streamed: bool) -> Box<dyn ReplyReader>;
     /// Reads an error that comes in place of a reply.
     fn read_fault(&self, status: u16, body: &[u8]) -> Fault;
+    /// Whether an error is about thinking the provider does not read. The same request without it may
+    /// pass.
+    fn refuses_thinking(&self, _status: u16, _body: &[u8]) -> bool {
+        false
+    }
     /// The header that carries a key.
     fn key_header(&self, key: &str, variant: &str) -> (&'static str, String);
     /// Writes a request for a count of tokens; `None` where providers do not count.
@@ -113,6 +124,16 @@ impl fmt::Debug for dyn UpstreamDialect {
 /// How most providers take a key.
 fn bearer(key: &str) -> (&'static str, String) {
     ("authorization", format!("Bearer {key}"))
+}
+
+/// Takes members of a dialect out of a request.
+fn forget(request: &mut Request, dialect: &str, members: &[&str]) {
+    if let Some(extra) = request.extra.get_mut(dialect) {
+        extra.retain(|name, _| !members.contains(&name.as_str()));
+        if extra.is_empty() {
+            request.extra.remove(dialect);
+        }
+    }
 }
 
 /// A body with these members of another, in its order.

@@ -1,30 +1,388 @@
-//! The across lane: client and backend speak different dialects. Not served yet; the request is read,
-//! so that what is wrong with it is told first.
+//! The across lane: client and backend speak different dialects, and meet in the canonical words.
+//!
+//! The way of a request, as [`prepare`] walks it:
+//! 1. [`past`]: what the client's messages were when their makers wrote them;
+//! 2. [`fit`], by the table of [`replay`]: what of it this target takes;
+//! 3. the upstream dialect writes it.
+//!
+//! The way of a reply: the upstream dialect reads it, [`relay`] puts signatures into envelopes, makes ids
+//! unique and keeps the turn, the client's dialect writes it. A stream goes by way of [`passage`]; a whole
+//! reply is the same events, folded.
 
-use serde_json::Value;
-use throughline_canonical::Fault;
+mod fit;
+mod passage;
+mod past;
+mod prepare;
+mod relay;
+pub mod replay;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderValue, Response, StatusCode, header};
+use hyper::body::Incoming;
+use serde_json::{Value, json};
+use throughline_canonical::{Fault, Fold, Loss, Origin};
+use throughline_codec::dialects::{ReplyReader, Stamp, Wanted};
+use throughline_codec::framing::encoding::{Decoder, Encoding, unpack};
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::answer::Reply;
+use self::passage::Across;
+use self::prepare::Prepared;
+use self::relay::{Ids, Marks, Relay, Sent};
+use crate::answer::{Reply, mark, tell};
+use crate::asked::content_encoding;
 use crate::gateway::Gateway;
+use crate::headers;
+use crate::ledger::milliseconds;
+use crate::reply::ReplyBody;
+use crate::send::{Back, LONGEST_ERROR, Parcel, read_whole, worth_another};
 use crate::turn::Leg;
+use crate::unix_ms;
+
+/// The longest reply that is read whole.
+const LONGEST_REPLY: usize = 64 << 20;
 
 impl Gateway {
     /// Asks one backend in words of its own. None if another backend should be asked.
     pub(crate) async fn across(
         &self,
         leg: &Leg<'_>,
-        _: &mut Option<OwnedSemaphorePermit>,
+        place: &mut Option<OwnedSemaphorePermit>,
     ) -> Result<Option<Reply>, Fault> {
-        let wanted = leg.read.wanted;
-        let model = &leg.read.request()?.value.model;
-        Err(Fault::invalid(format!(
-            "{wanted:?} of `{model}`: client and backend speak different dialects, which is not served yet"
-        )))
+        let mut prepared = self.prepare(leg, false).await?;
+        if leg.read.wanted == Wanted::Count && !prepared.counted {
+            return Ok(Some(self.estimated(leg, &prepared)));
+        }
+        let mut back = self.deliver(leg, &prepared).await;
+        if let Ok(Back::Refused(error)) = &back
+            && self.refuses_thinking(leg, &prepared, error)
+        {
+            prepared = self.prepare(leg, true).await?;
+            back = self.deliver(leg, &prepared).await;
+        }
+        match back {
+            Ok(Back::Good(response)) if leg.read.wanted == Wanted::Count => {
+                self.counted(leg, &prepared, response).await.map(Some)
+            }
+            Ok(Back::Good(response)) if leg.read.stream => {
+                Ok(Some(self.relayed(leg, prepared, response, place.take())))
+            }
+            Ok(Back::Good(response)) => self.folded(leg, prepared, response).await.map(Some),
+            Ok(Back::Refused(error)) if !leg.last && worth_another(error.status()) => {
+                leg.passed_over(error.status().as_u16());
+                Ok(None)
+            }
+            Ok(Back::Refused(error)) => Ok(Some(self.told(leg, &prepared, &error))),
+            Err(error) => leg.no_reply(&error).map(|()| None),
+        }
     }
 
     /// What would go to a backend, without sending it.
     pub(crate) async fn report_across(&self, leg: &Leg<'_>) -> Result<Value, Fault> {
-        self.across(leg, &mut None).await.map(|_| Value::Null)
+        let prepared = self.prepare(leg, false).await?;
+        let asked = leg.read.request()?.value.thinking;
+        Ok(json!({
+            "backend": leg.backend.name,
+            "model": prepared.model,
+            "lane": "across",
+            "blocks": prepared.blocks,
+            "losses": prepared.losses,
+            "thinking": {"asked": asked, "sent": prepared.thinking},
+        }))
+    }
+
+    async fn deliver(
+        &self,
+        leg: &Leg<'_>,
+        prepared: &Prepared,
+    ) -> Result<Back, crate::upstream::SendError> {
+        self.note_prepared(leg, prepared);
+        let outgoing = &prepared.outgoing;
+        let dialect = prepared.dialect;
+        let parcel = Parcel {
+            path: outgoing.path.clone(),
+            query: (!outgoing.query.is_empty()).then(|| outgoing.query.clone()),
+            headers: headers::across(&leg.read.asked, leg.backend, dialect, &outgoing.headers),
+            body: Bytes::copy_from_slice(&outgoing.body),
+            streamed: leg.read.stream,
+        };
+        self.send_patiently(leg.backend, &parcel).await
+    }
+
+    fn note_prepared(&self, leg: &Leg<'_>, prepared: &Prepared) {
+        let mut turn = leg.turn.lock();
+        leg.note(
+            &mut turn,
+            "across",
+            prepared.dialect.name(),
+            prepared.session,
+        );
+        turn.upstream_model.clone_from(&prepared.model);
+        turn.model = leg
+            .read
+            .model
+            .clone()
+            .unwrap_or_else(|| prepared.model.clone());
+        turn.keep_reports(&prepared.blocks);
+        turn.losses.clone_from(&prepared.losses);
+        leg.log_body(&mut turn, &prepared.outgoing.body);
+    }
+
+    /// Whether the backend does not read the thinking it got; that is remembered.
+    fn refuses_thinking(
+        &self,
+        leg: &Leg<'_>,
+        prepared: &Prepared,
+        error: &Response<Bytes>,
+    ) -> bool {
+        let text = error_text(error);
+        let refuses = prepared
+            .dialect
+            .refuses_thinking(error.status().as_u16(), &text);
+        if !refuses {
+            return false;
+        }
+        tracing::info!(
+            backend = leg.backend.name,
+            "sending again without the thinking that was refused"
+        );
+        self.counters.retried.add(1);
+        if leg.read.counts && !prepared.sent.is_empty() {
+            self.memory.refused(
+                leg.read.lineage,
+                prepared.session,
+                &prepared.target,
+                &prepared.sent,
+                unix_ms(),
+            );
+        }
+        true
+    }
+
+    /// An error of the provider, in the client's words.
+    fn told(&self, leg: &Leg<'_>, prepared: &Prepared, error: &Response<Bytes>) -> Reply {
+        let status = error.status().as_u16();
+        let mut fault = prepared.dialect.read_fault(status, &error_text(error));
+        if fault.retry_after.is_none() {
+            let seconds = error.headers().get(header::RETRY_AFTER);
+            fault.retry_after = seconds.and_then(|value| value.to_str().ok()?.parse().ok());
+        }
+        let id = leg.turn.lock().id.clone();
+        let mut reply = tell(leg.read.asked.dialect, &fault, &id, &leg.backend.name);
+        mark(
+            reply.headers_mut(),
+            &id,
+            &leg.backend.name,
+            &prepared.losses,
+        );
+        let what = format!("the backend refused the request: {status} {:?}", fault.kind);
+        let began = leg.read.asked.began;
+        self.failed(leg.turn, began, reply.status().as_u16(), &what);
+        reply
+    }
+
+    /// A reply of the provider, as it arrives.
+    fn relayed(
+        &self,
+        leg: &Leg<'_>,
+        prepared: Prepared,
+        response: Response<Incoming>,
+        permit: Option<OwnedSemaphorePermit>,
+    ) -> Reply {
+        let (head, upstream) = response.into_parts();
+        let id = self.begun(leg, head.status);
+        let writer = leg
+            .read
+            .asked
+            .dialect
+            .reply_writer(&prepared.asked, &stamp(&id));
+        let decoder = match content_encoding(&head.headers) {
+            Some(Encoding::Identity) | None => None,
+            Some(packed) => Decoder::new(packed, LONGEST_REPLY).ok(),
+        };
+        let kind = leg.read.asked.dialect.stream_type(&prepared.asked);
+        let losses = prepared.losses.clone();
+        let reader = prepared.reader(leg, true);
+        let passage = Across {
+            decoder,
+            reader,
+            relay: self.relay(leg, prepared, &id),
+            writer,
+        };
+        let body = ReplyBody::live(
+            upstream,
+            Box::new(passage),
+            &leg.clocks(),
+            leg.backend.name.clone(),
+            permit,
+        );
+        dress(Response::new(body), kind, &id, &leg.backend.name, &losses)
+    }
+
+    /// A whole reply of the provider.
+    async fn folded(
+        &self,
+        leg: &Leg<'_>,
+        prepared: Prepared,
+        response: Response<Incoming>,
+    ) -> Result<Reply, Fault> {
+        let (head, body) = response.into_parts();
+        let patience = leg
+            .clocks()
+            .ends
+            .saturating_duration_since(tokio::time::Instant::now());
+        let body = read_whole(leg.backend, body, LONGEST_REPLY, patience)
+            .await
+            .map_err(|error| error.fault())?;
+        let body = match content_encoding(&head.headers) {
+            Some(Encoding::Identity) | None => body,
+            Some(packed) => unpack(packed, &body, LONGEST_REPLY)
+                .map_err(|error| {
+                    Fault::new(
+                        throughline_canonical::FaultKind::Unreachable,
+                        error.to_string(),
+                    )
+                })?
+                .into(),
+        };
+        let id = self.begun(leg, head.status);
+        let dialect = leg.read.asked.dialect;
+        let writer = dialect.reply_writer(&prepared.asked, &stamp(&id));
+        let losses = prepared.losses.clone();
+        let mut reader = prepared.reader(leg, false);
+        let mut relay = self.relay(leg, prepared, &id);
+        relay.ledger.receive(&body);
+        let mut fold = Fold::default();
+        let mut read = |relay: &mut Relay, reader: &mut dyn ReplyReader, bytes: &[u8]| {
+            let mut pass = |event: throughline_canonical::Event<'_>| {
+                relay.pass(event, &mut |event| fold.push(event));
+            };
+            if bytes.is_empty() {
+                reader.finish(&mut pass);
+            } else {
+                reader.push(bytes, &mut pass);
+            }
+        };
+        read(&mut relay, reader.as_mut(), &body);
+        read(&mut relay, reader.as_mut(), b"");
+        let reply = fold.finish();
+        relay.close(false, None);
+        if let Some(fault) = &reply.fault {
+            let told = tell(dialect, fault, &id, &leg.backend.name);
+            leg.turn.lock().status = told.status().as_u16();
+            return Ok(told);
+        }
+        let whole = Response::new(ReplyBody::whole(writer.whole(&reply)));
+        let kind = "application/json";
+        Ok(dress(whole, kind, &id, &leg.backend.name, &losses))
+    }
+
+    /// Notes that a reply has begun. Answers the turn's id.
+    fn begun(&self, leg: &Leg<'_>, status: StatusCode) -> String {
+        let first_byte = milliseconds(leg.read.asked.began);
+        self.counters.first_byte.observe(first_byte);
+        let id = {
+            let mut turn = leg.turn.lock();
+            turn.status = status.as_u16();
+            turn.ms.first_byte = Some(first_byte);
+            turn.id.clone()
+        };
+        self.turns.push(leg.turn.clone());
+        id
+    }
+
+    fn relay(&self, leg: &Leg<'_>, prepared: Prepared, id: &str) -> Relay {
+        let origin = Arc::new(Origin {
+            domain: leg.backend.domain.clone(),
+            backend: leg.backend.name.clone(),
+            model: prepared.model.clone(),
+            credential: prepared.target.credential.clone(),
+        });
+        let native = leg.read.asked.dialect.name() == prepared.dialect.name();
+        let marks = match native {
+            true => Marks::Native,
+            false => Marks::Enveloped(self.envelopes.clone()),
+        };
+        let sent = Sent {
+            blocks: prepared.blocks,
+            losses: prepared.losses,
+        };
+        Relay::new(
+            leg.ledger(self, prepared.session, origin),
+            marks,
+            self.vault.clone(),
+            Ids::new(&prepared.asked, stamp(id).id.as_str()),
+            sent,
+            leg.read.counts,
+        )
+    }
+
+    /// A count of tokens, by the provider.
+    async fn counted(
+        &self,
+        leg: &Leg<'_>,
+        prepared: &Prepared,
+        response: Response<Incoming>,
+    ) -> Result<Reply, Fault> {
+        let idle = leg.backend.timeouts.idle;
+        let body = read_whole(leg.backend, response.into_body(), LONGEST_ERROR, idle)
+            .await
+            .map_err(|error| error.fault())?;
+        Ok(match prepared.dialect.read_count(&body) {
+            Some(tokens) => self.count(leg, tokens, &prepared.losses),
+            None => self.estimated(leg, prepared),
+        })
+    }
+
+    /// A count of tokens where nobody counts them: about four bytes are one.
+    fn estimated(&self, leg: &Leg<'_>, prepared: &Prepared) -> Reply {
+        let tokens = (prepared.outgoing.body.len() / 4).max(1) as u64;
+        let mut losses = prepared.losses.clone();
+        losses.push(Loss::SettingAdapted {
+            setting: "count_tokens",
+            reason: "estimated",
+        });
+        self.note_prepared(leg, prepared);
+        self.count(leg, tokens, &losses)
+    }
+
+    fn count(&self, leg: &Leg<'_>, tokens: u64, losses: &[Loss]) -> Reply {
+        let id = self.begun(leg, StatusCode::OK);
+        {
+            let mut turn = leg.turn.lock();
+            turn.end = "completed";
+            turn.ms.total = Some(milliseconds(leg.read.asked.began));
+        }
+        self.turns.ended(leg.turn);
+        let body = ReplyBody::whole(leg.read.asked.dialect.write_count(tokens));
+        let reply = Response::new(body);
+        dress(reply, "application/json", &id, &leg.backend.name, losses)
+    }
+}
+
+/// What a reply of ours bears.
+fn stamp(id: &str) -> Stamp {
+    Stamp {
+        id: id.strip_prefix("turn_").unwrap_or(id).to_owned(),
+        created: unix_ms() / 1000,
+    }
+}
+
+fn dress(mut reply: Reply, kind: &'static str, id: &str, backend: &str, losses: &[Loss]) -> Reply {
+    let headers = reply.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    if let Ok(id) = HeaderValue::from_str(id) {
+        headers.insert("request-id", id);
+    }
+    mark(headers, id, backend, losses);
+    reply
+}
+
+fn error_text(error: &Response<Bytes>) -> Vec<u8> {
+    match content_encoding(error.headers()) {
+        Some(Encoding::Identity) | None => error.body().to_vec(),
+        Some(packed) => unpack(packed, error.body(), LONGEST_ERROR).unwrap_or_default(),
     }
 }

@@ -16,6 +16,9 @@ pub struct Model {
     /// Its thinking is bound to the credential.
     #[serde(default)]
     pub account_bound: bool,
+    /// It refuses calls of its own that come back without their signature.
+    #[serde(default)]
+    pub signatures_enforced: bool,
     /// Thinking modes it refuses.
     #[serde(default)]
     pub refuses: Vec<String>,

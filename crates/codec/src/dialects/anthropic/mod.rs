@@ -129,6 +129,10 @@ impl UpstreamDialect for Anthropic {
         upstream_error::read_fault(status, body)
     }
 
+    fn refuses_thinking(&self, status: u16, body: &[u8]) -> bool {
+        refusal::classify(status, body).is_some()
+    }
+
     fn key_header(&self, key: &str, _: &str) -> (&'static str, String) {
         ("x-api-key", key.to_owned())
     }

@@ -16,7 +16,7 @@ use throughline_canonical::{Fault, Loss, Lossy, Request};
 
 use super::{
     Asked, ClientDialect, Outgoing, ReplyReader, ReplyWriter, Stamp, Target, UpstreamDialect,
-    Wanted, bearer, read_member,
+    Wanted, bearer, forget, read_member,
 };
 use crate::json::{Kind, escape, validate};
 use address::Method;
@@ -73,6 +73,18 @@ impl ClientDialect for Gemini {
         address::write(model, Method::Generate, Variant::default())
     }
 
+    fn forget_own_members(&self, request: &mut Request) {
+        forget(request, NAME, &[EXTRA_FRAMING, EXTRA_METHOD]);
+    }
+
+    fn stream_type(&self, request: &Request) -> &'static str {
+        let extra = request.extra.get(NAME);
+        match extra.and_then(|extra| extra.get(EXTRA_FRAMING)?.as_str()) {
+            Some("json") => "application/json; charset=UTF-8",
+            _ => "text/event-stream",
+        }
+    }
+
     fn read_request(&self, asked: &Asked<'_>) -> Result<Lossy<Request>, Fault> {
         client_request::read(asked)
     }
@@ -108,6 +120,12 @@ impl UpstreamDialect for Gemini {
 
     fn read_fault(&self, status: u16, body: &[u8]) -> Fault {
         fault::read(status, body)
+    }
+
+    fn refuses_thinking(&self, status: u16, body: &[u8]) -> bool {
+        let message = fault::read(status, body).message.to_ascii_lowercase();
+        status == 400
+            && (message.contains("thought signature") || message.contains("thought_signature"))
     }
 
     fn key_header(&self, key: &str, variant: &str) -> (&'static str, String) {

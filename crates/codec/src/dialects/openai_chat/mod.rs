@@ -14,7 +14,7 @@ use throughline_canonical::{Fault, Lossy, Request};
 
 use super::{
     Asked, ClientDialect, Outgoing, ReplyReader, ReplyWriter, Stamp, Target, UpstreamDialect,
-    Wanted, bearer,
+    Wanted, bearer, forget,
 };
 
 mod calls;
@@ -68,6 +68,15 @@ impl ClientDialect for OpenAiChat {
 
     fn path_for(&self, _: &str) -> String {
         PATH.to_owned()
+    }
+
+    fn forget_own_members(&self, request: &mut Request) {
+        let own = [
+            ours::REASONING_FIELDS,
+            ours::LEGACY_FUNCTIONS,
+            ours::STREAM_OPTIONS,
+        ];
+        forget(request, NAME, &own);
     }
 
     fn read_request(&self, asked: &Asked<'_>) -> Result<Lossy<Request>, Fault> {

@@ -90,7 +90,7 @@ pub(super) fn read(status: u16, body: &[u8]) -> Fault {
 
 /// Whether an error is about reasoning the provider cannot take back: encrypted elsewhere, or bound
 /// to items it does not hold. The same request without its reasoning may pass.
-pub fn refuses_reasoning(status: u16, body: &[u8]) -> bool {
+pub(super) fn refuses_reasoning(status: u16, body: &[u8]) -> bool {
     if !matches!(status, 400 | 404) {
         return false;
     }

@@ -32,10 +32,8 @@ use throughline_canonical::{Fault, Loss, Lossy, Request};
 
 use super::{
     Asked, ClientDialect, Outgoing, ReplyReader, ReplyWriter, Stamp, Target, UpstreamDialect,
-    Wanted, bearer, only_members, read_member,
+    Wanted, bearer, forget, only_members, read_member,
 };
-
-pub use faults::refuses_reasoning;
 
 /// The dialect's name.
 pub const NAME: &str = "openai_responses";
@@ -82,6 +80,11 @@ impl ClientDialect for OpenAiResponses {
         PATH.to_owned()
     }
 
+    fn forget_own_members(&self, request: &mut Request) {
+        // Every reply of a provider holds what these ask for, and nothing is ever stored there.
+        forget(request, NAME, &["include", "store", "stream_options"]);
+    }
+
     fn read_request(&self, asked: &Asked<'_>) -> Result<Lossy<Request>, Fault> {
         client_request::read(asked.body)
     }
@@ -114,6 +117,10 @@ impl UpstreamDialect for OpenAiResponses {
 
     fn read_fault(&self, status: u16, body: &[u8]) -> Fault {
         faults::read(status, body)
+    }
+
+    fn refuses_thinking(&self, status: u16, body: &[u8]) -> bool {
+        faults::refuses_reasoning(status, body)
     }
 
     fn key_header(&self, key: &str, _: &str) -> (&'static str, String) {

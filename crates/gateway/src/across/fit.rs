@@ -1,0 +1,259 @@
+//! Makes a request fit its target: the past by the table of `replay`, and no message or tool loop
+//! that the target must refuse. Every step is told.
+
+use throughline_canonical::{
+    Amount, Block, BlockKey, Fate, Loss, Message, Reason, Request, Role, ThinkingKind,
+};
+use throughline_codec::dialects::anthropic;
+use throughline_codec::dialects::anthropic::rewrite::PLACEHOLDER;
+use throughline_codec::dialects::gemini::SKIP_SIGNATURE;
+
+use super::past::PastBlock;
+use super::replay::{self, Maker, Part, Place, Treatment};
+use crate::catalog::Model;
+use crate::turns::KeptBlock;
+
+/// Where a request goes, as far as its shape is concerned.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fitting<'a> {
+    pub(crate) dialect: &'a str,
+    pub(crate) variant: &'a str,
+    pub(crate) model: &'a Model,
+    /// The target has refused thinking in this request: none of it goes.
+    pub(crate) without_thinking: bool,
+}
+
+/// What became of the past.
+#[derive(Debug, Default)]
+pub(crate) struct Fitted {
+    pub(crate) blocks: Vec<KeptBlock>,
+    pub(crate) losses: Vec<Loss>,
+    /// The names of thinking blocks that went out.
+    pub(crate) sent: Vec<BlockKey>,
+    /// Whether thinking went out that bears no signature.
+    pub(crate) unsigned: bool,
+    omitted: Vec<(Reason, usize)>,
+}
+
+/// Where the model's present turn begins: behind the last words of the user.
+pub(crate) fn open_turn(messages: &[Message]) -> usize {
+    let speaks = |message: &Message| {
+        message.role == Role::User
+            && message
+                .content
+                .iter()
+                .any(|block| !matches!(block, Block::ToolResult { .. }))
+    };
+    messages.iter().rposition(speaks).map_or(0, |at| at + 1)
+}
+
+impl Fitting<'_> {
+    /// Applies the table to one assistant message.
+    pub(crate) fn message(
+        &self,
+        at: usize,
+        past: Vec<PastBlock>,
+        place: Place,
+        fitted: &mut Fitted,
+    ) -> Vec<Block> {
+        let mut content = Vec::with_capacity(past.len());
+        for (index, past) in past.into_iter().enumerate() {
+            match past.block {
+                Block::Thinking { .. } | Block::Redacted { .. } => {
+                    content.extend(self.thinking((at, index), past, place, fitted));
+                }
+                block => content.push(self.signed(block, past.maker, place)),
+            }
+        }
+        if place == Place::OpenLoop && self.wants_call_signatures() {
+            skip_first(&mut content);
+        }
+        content
+    }
+
+    fn treat(&self, part: Part, maker: Maker, place: Place) -> Treatment {
+        replay::treat(self.dialect, self.variant, part, maker, place)
+    }
+
+    fn thinking(
+        &self,
+        (message, index): (usize, usize),
+        past: PastBlock,
+        place: Place,
+        fitted: &mut Fitted,
+    ) -> Option<Block> {
+        let (part, kind) = match past.block {
+            Block::Redacted { .. } => (Part::Redacted, ThinkingKind::Redacted),
+            _ => (Part::Thinking, ThinkingKind::Thinking),
+        };
+        let (maker, reason) = match self.without_thinking {
+            true => (Maker::Foreign, Reason::Origin),
+            false => (past.maker, past.reason),
+        };
+        let treatment = self.treat(part, maker, place);
+        let going = match past.tried {
+            true => (Fate::Tried, Some(Reason::Unknown)),
+            false if past.restored => (Fate::Restored, None),
+            false => (Fate::Sent, None),
+        };
+        let (block, (fate, reason)) = match (treatment, past.block) {
+            (Treatment::Verbatim, block) => (Some(block), going),
+            (Treatment::Text, Block::Thinking { text, .. }) => (
+                Some(Block::Thinking {
+                    text,
+                    signature: None,
+                }),
+                going,
+            ),
+            (Treatment::Unneeded, _) => (None, (Fate::LeftOut, Some(Reason::Policy))),
+            _ => {
+                fitted.omit(reason);
+                (None, (Fate::LeftOut, Some(reason)))
+            }
+        };
+        fitted.unsigned |= matches!(
+            block,
+            Some(Block::Thinking {
+                signature: None,
+                ..
+            })
+        );
+        fitted.sent.extend(past.key.filter(|_| block.is_some()));
+        fitted.blocks.push(KeptBlock::new(
+            (message, index),
+            kind,
+            (fate, reason),
+            past.origin,
+        ));
+        block
+    }
+
+    /// A call or a text: its signature goes to its maker only.
+    fn signed(&self, mut block: Block, maker: Maker, place: Place) -> Block {
+        let (part, signature) = match &mut block {
+            Block::ToolCall { signature, .. } => (Part::CallSignature, signature),
+            Block::Text { signature, .. } => (Part::TextSignature, signature),
+            _ => return block,
+        };
+        let goes = !self.without_thinking && self.treat(part, maker, place) == Treatment::Verbatim;
+        if !goes {
+            *signature = None;
+        }
+        block
+    }
+
+    fn wants_call_signatures(&self) -> bool {
+        let foreign = self.treat(Part::CallSignature, Maker::Foreign, Place::OpenLoop);
+        foreign == Treatment::Skipped && self.model.signatures_enforced
+    }
+
+    /// No message is left empty: the target would refuse it.
+    pub(crate) fn fill(&self, messages: &mut [Message], fitted: &mut Fitted) {
+        let mut filled = 0;
+        for message in messages {
+            if message.role == Role::Assistant && message.content.is_empty() {
+                message.content.push(Block::text(PLACEHOLDER));
+                filled += 1;
+            }
+        }
+        if filled > 0 {
+            fitted.losses.push(Loss::MessageFilled { messages: filled });
+        }
+    }
+
+    /// With a budget, this dialect wants an open tool loop to begin with thinking. Where that had to
+    /// stay behind, this one request goes without thinking, or the loop is told as text.
+    pub(crate) fn mend_open_loop(&self, request: &mut Request, fitted: &mut Fitted) {
+        let manual = matches!(
+            request.thinking.amount,
+            Some(Amount::Budget { .. } | Amount::On)
+        );
+        if self.dialect != anthropic::NAME || !manual {
+            return;
+        }
+        let start = open_turn(&request.messages);
+        let turn = request.messages.get(start..).unwrap_or_default();
+        let calls = |message: &&Message| {
+            message.role == Role::Assistant
+                && message
+                    .content
+                    .iter()
+                    .any(|block| matches!(block, Block::ToolCall { .. }))
+        };
+        let bare = turn.iter().filter(calls).any(|message| {
+            !matches!(
+                message.content.first(),
+                Some(Block::Thinking { .. } | Block::Redacted { .. })
+            )
+        });
+        if !bare {
+            return;
+        }
+        if self.model.takes("disabled") {
+            request.thinking.amount = Some(Amount::Off);
+            fitted.losses.push(Loss::SettingAdapted {
+                setting: "thinking",
+                reason: "open_tool_loop",
+            });
+        } else {
+            let calls = tell_loop(&mut request.messages[start..]);
+            fitted.losses.push(Loss::ToolLoopClosed { calls });
+        }
+    }
+}
+
+impl Fitted {
+    fn omit(&mut self, reason: Reason) {
+        match self.omitted.iter_mut().find(|(of, _)| *of == reason) {
+            Some((_, count)) => *count += 1,
+            None => self.omitted.push((reason, 1)),
+        }
+    }
+
+    /// All losses, those of thinking first.
+    pub(crate) fn tell(&mut self) {
+        let omitted = self
+            .omitted
+            .drain(..)
+            .map(|(reason, blocks)| Loss::ThinkingOmitted { blocks, reason });
+        self.losses.splice(0..0, omitted);
+    }
+}
+
+/// Marks the first call of a step as made elsewhere, if it bears no signature.
+fn skip_first(content: &mut [Block]) {
+    let first = content.iter_mut().find_map(|block| match block {
+        Block::ToolCall { signature, .. } => Some(signature),
+        _ => None,
+    });
+    if let Some(signature @ None) = first {
+        *signature = Some(SKIP_SIGNATURE.to_owned());
+    }
+}
+
+/// Tells calls and results as text. Answers how many calls there were.
+fn tell_loop(messages: &mut [Message]) -> usize {
+    let mut calls = 0;
+    for message in messages {
+        for block in &mut message.content {
+            let told = match block {
+                Block::ToolCall {
+                    name, arguments, ..
+                } => {
+                    calls += 1;
+                    format!("[called {name} with {arguments}]")
+                }
+                Block::ToolResult { content, .. } => {
+                    let texts = content.iter().filter_map(|part| match part {
+                        Block::Text { text, .. } => Some(text.as_str()),
+                        _ => None,
+                    });
+                    format!("[result: {}]", texts.collect::<Vec<_>>().join(" "))
+                }
+                _ => continue,
+            };
+            *block = Block::text(told);
+        }
+    }
+    calls
+}

@@ -1,0 +1,217 @@
+//! A request, made ready for one backend.
+
+use std::sync::Arc;
+
+use throughline_canonical::{
+    Amount, BlockKey, Fault, Loss, Message, Request, Role, ThinkingSetting, Tool,
+};
+use throughline_codec::dialects::openai_responses::OpenAiResponses;
+use throughline_codec::dialects::{
+    self, Outgoing, ReplyReader, UpstreamDialect, Wanted, anthropic, openai_chat,
+};
+use throughline_codec::text::{Evidence, Options, RawTextReader, Stage, Tools};
+
+use super::fit::{Fitted, Fitting, open_turn};
+use super::past::{Recall, key_of, keys};
+use super::replay::{self, Place};
+use crate::backend::{Backend, credential_mark};
+use crate::catalog::{self, Model};
+use crate::gateway::Gateway;
+use crate::headers;
+use crate::thinking::memory::{Question, Target};
+use crate::turn::Leg;
+use crate::turns::KeptBlock;
+use crate::unix_ms;
+
+/// A request that is ready to go.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    /// As the client asked it, for the reply.
+    pub(crate) asked: Request,
+    pub(crate) dialect: &'static dyn UpstreamDialect,
+    pub(crate) variant: String,
+    pub(crate) model: String,
+    pub(crate) outgoing: Outgoing,
+    /// Whether the backend counts tokens, where that is what is asked.
+    pub(crate) counted: bool,
+    pub(crate) blocks: Vec<KeptBlock>,
+    pub(crate) losses: Vec<Loss>,
+    pub(crate) thinking: ThinkingSetting,
+    pub(crate) session: u64,
+    pub(crate) target: Target,
+    /// The names of thinking blocks that go out.
+    pub(crate) sent: Vec<BlockKey>,
+}
+
+impl Gateway {
+    /// Makes a request ready. `without_thinking` is for a second try.
+    pub(crate) async fn prepare(
+        &self,
+        leg: &Leg<'_>,
+        without_thinking: bool,
+    ) -> Result<Prepared, Fault> {
+        let said = leg.read.request()?;
+        let client = leg.read.asked.dialect;
+        let asked = said.value.clone();
+        let mut request = said.value.clone();
+        let mut losses = said.losses.clone();
+        let model = leg.backend.model_for(leg.read.model.as_deref()).to_owned();
+        let known = catalog::find(&model);
+        let (dialect, mut variant) = spoken(leg.backend, &request, known);
+        client.forget_own_members(&mut request);
+
+        let target = Target {
+            backend: leg.backend.name.as_str().into(),
+            domain: leg.backend.domain.as_str().into(),
+            credential: credential_mark(&headers::credential(&leg.read.asked, leg.backend)),
+            account_bound: known.account_bound,
+        };
+        let has_assistant = |message: &Message| message.role == Role::Assistant;
+        let answer = self.memory.ask(&Question {
+            lineage: leg.read.lineage,
+            target: &target,
+            by_active: leg.by_active && !without_thinking,
+            counts: leg.read.counts && !without_thinking,
+            blocks: &keys(&request),
+            has_assistant: request.messages.iter().any(has_assistant),
+            now: unix_ms(),
+            rules: leg.settings.thinking,
+        });
+        let recall = Recall {
+            gateway: self,
+            target: &target,
+            lineage: leg.read.lineage,
+            rules: leg.settings.thinking,
+            same_dialect: client.name() == dialect.name(),
+            reads_past: replay::reads_past(dialect.name(), &variant),
+        };
+        let fitting = Fitting {
+            dialect: dialect.name(),
+            variant: &variant,
+            model: known,
+            without_thinking,
+        };
+        let mut fitted = Fitted::default();
+        let open = open_turn(&request.messages);
+        let mut verdicts = answer.verdicts.as_slice();
+        for (at, message) in request.messages.iter_mut().enumerate() {
+            if message.role != Role::Assistant {
+                continue;
+            }
+            let blocks = message
+                .content
+                .iter()
+                .filter(|block| key_of(block).is_some());
+            let (own, rest) = verdicts.split_at(blocks.count().min(verdicts.len()));
+            verdicts = rest;
+            let past = recall.message(message, own).await;
+            let place = if at >= open {
+                Place::OpenLoop
+            } else {
+                Place::Earlier
+            };
+            message.content = fitting.message(at, past, place, &mut fitted);
+        }
+        fitting.fill(&mut request.messages, &mut fitted);
+        fitting.mend_open_loop(&mut request, &mut fitted);
+        fitted.tell();
+        losses.splice(0..0, std::mem::take(&mut fitted.losses));
+        if fitted.unsigned && dialect.name() == anthropic::NAME {
+            variant = "unsigned".to_owned();
+        }
+
+        let to = dialects::Target {
+            model: &model,
+            variant: &variant,
+        };
+        let counting = leg.read.wanted == Wanted::Count;
+        let count = counting
+            .then(|| dialect.write_count(&request, &to))
+            .flatten();
+        let counted = count.is_some();
+        let written = count.unwrap_or_else(|| dialect.write_request(&request, &to));
+        for loss in written.losses {
+            if !losses.contains(&loss) {
+                losses.push(loss);
+            }
+        }
+        Ok(Prepared {
+            asked,
+            dialect,
+            variant,
+            model,
+            outgoing: written.value,
+            counted,
+            blocks: fitted.blocks,
+            losses,
+            thinking: request.thinking,
+            session: answer.session,
+            target,
+            sent: fitted.sent,
+        })
+    }
+}
+
+/// What is spoken to a backend. OpenAI's newer models think and call tools at once only in its newer
+/// dialect, which the same address serves.
+fn spoken(
+    backend: &Backend,
+    request: &Request,
+    model: &Model,
+) -> (&'static dyn UpstreamDialect, String) {
+    let official = backend.dialect.name() == openai_chat::NAME
+        && openai_chat::variants::find(&backend.variant).official;
+    if official && wants_responses(request, model) {
+        return (&OpenAiResponses, String::new());
+    }
+    (backend.dialect, backend.variant.clone())
+}
+
+fn wants_responses(request: &Request, _: &Model) -> bool {
+    !request.tools.is_empty() && request.thinking.is_wanted()
+}
+
+impl Prepared {
+    /// Reads the reply to it.
+    pub(crate) fn reader(&self, leg: &Leg<'_>, streamed: bool) -> Box<dyn ReplyReader> {
+        let target = dialects::Target {
+            model: &self.model,
+            variant: &self.variant,
+        };
+        let reader = self.dialect.reply_reader(&target, streamed);
+        if !self.dialect.has_raw_text(&self.variant) {
+            return reader;
+        }
+        let raw = &leg.backend.raw_text;
+        let evidence = Evidence {
+            family: raw.family.as_deref(),
+            model: &self.model,
+            thinking: self.thinking.amount.map(|amount| amount != Amount::Off),
+        };
+        // A family that does not exist was refused at start.
+        let Ok(recipe) = evidence.recipe() else {
+            return reader;
+        };
+        let options = Options {
+            tools: tools(&self.asked.tools).map(Arc::new),
+            on_error: raw.on_error,
+            reasoning_format: raw.reasoning_format,
+            ..Options::default()
+        };
+        Box::new(RawTextReader::new(reader, Stage::new(&recipe, options)))
+    }
+}
+
+/// The tools that were offered, for the reader of calls in text.
+fn tools(tools: &[Tool]) -> Option<Tools> {
+    let functions: Vec<_> = tools
+        .iter()
+        .filter_map(|tool| match tool {
+            Tool::Function {
+                name, parameters, ..
+            } => Some(serde_json::json!({"name": name, "parameters": parameters})),
+            Tool::Opaque { .. } => None,
+        })
+        .collect();
+    Tools::read(serde_json::Value::from(functions).to_string().as_bytes()).ok()
+}

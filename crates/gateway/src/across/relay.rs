@@ -1,0 +1,385 @@
+//! A reply's events on their way from one dialect to another: signatures go into envelopes, tool-call
+//! ids become unique, and the turn is kept as its maker wrote it.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use throughline_canonical::{
+    Block, BlockKey, BlockStart, Delta, EndReason, Event, Fault, FaultKind, Fold, Request,
+    ThinkingKind,
+};
+
+use super::past::{key_of, names};
+use crate::ledger::Ledger;
+use crate::thinking::capture::Captured;
+use crate::thinking::envelope::{Carried, Envelope, Envelopes};
+use crate::thinking::vault::{Kept, Vault};
+use crate::turns::KeptBlock;
+
+/// How much of a block is shown in logs that may hold contents.
+const PREVIEW: usize = 48;
+
+/// A reply on its way.
+#[derive(Debug)]
+pub(crate) struct Relay {
+    pub(crate) ledger: Ledger,
+    marks: Marks,
+    vault: Arc<Vault>,
+    ids: Ids,
+    /// The turn as its maker writes it.
+    fold: Fold,
+    /// Blocks that are open: their number in the stream, and their place in the turn.
+    open: Vec<(u32, usize)>,
+    /// Whether the turn is part of its conversation.
+    counts: bool,
+    ended: bool,
+    closed: bool,
+    sent: Sent,
+}
+
+/// What went to the provider, for the report.
+#[derive(Debug, Default)]
+pub(crate) struct Sent {
+    pub(crate) blocks: Vec<KeptBlock>,
+    pub(crate) losses: Vec<throughline_canonical::Loss>,
+}
+
+/// What clients get as signatures.
+#[derive(Debug)]
+pub(crate) enum Marks {
+    /// The provider's own: the client speaks its dialect.
+    Native,
+    /// Envelopes that hold them.
+    Enveloped(Envelopes),
+}
+
+impl Relay {
+    /// The reply to a request.
+    pub(crate) fn new(
+        ledger: Ledger,
+        marks: Marks,
+        vault: Arc<Vault>,
+        ids: Ids,
+        sent: Sent,
+        counts: bool,
+    ) -> Self {
+        Self {
+            ledger,
+            marks,
+            vault,
+            ids,
+            fold: Fold::default(),
+            open: Vec::new(),
+            counts,
+            ended: false,
+            closed: false,
+            sent,
+        }
+    }
+
+    /// Takes an event of the provider, gives those of the client.
+    pub(crate) fn pass(&mut self, event: Event<'_>, out: &mut dyn FnMut(&Event<'_>)) {
+        if self.ended {
+            return;
+        }
+        self.ledger.see(&event);
+        match event {
+            Event::BlockStarted { index, block } => self.begin(index, block, out),
+            Event::BlockDelta { index, delta } => {
+                let event = Event::BlockDelta { index, delta };
+                self.fold.push(&event);
+                // A signature is told when the block ends: only the last one counts.
+                if !matches!(
+                    event,
+                    Event::BlockDelta {
+                        delta: Delta::Signature(_),
+                        ..
+                    }
+                ) {
+                    out(&event);
+                }
+            }
+            Event::BlockEnded { index } => self.end_block(index, out),
+            Event::Ended { reason } => self.end(reason, out),
+            event @ (Event::MessageStarted { .. } | Event::Usage(_) | Event::Fault(_)) => {
+                self.fold.push(&event);
+                out(&event);
+            }
+            Event::Transformed { .. } => {}
+        }
+    }
+
+    fn begin(&mut self, index: u32, block: BlockStart<'_>, out: &mut dyn FnMut(&Event<'_>)) {
+        let block = match block {
+            BlockStart::ToolCall { id, name } => BlockStart::ToolCall {
+                id: self.ids.unique(id),
+                name,
+            },
+            other => other,
+        };
+        let event = Event::BlockStarted { index, block };
+        self.open.push((index, self.fold.reply().content.len()));
+        self.fold.push(&event);
+        let block = match event {
+            Event::BlockStarted {
+                block: BlockStart::Thinking { text, .. },
+                ..
+            } => BlockStart::Thinking {
+                text,
+                signature: Cow::Borrowed(""),
+            },
+            Event::BlockStarted {
+                block: BlockStart::Redacted { data },
+                ..
+            } => {
+                let mark = self.mark(
+                    Carried::Redacted {
+                        data: data.clone().into_owned(),
+                    },
+                    None,
+                    &data,
+                );
+                BlockStart::Redacted {
+                    data: mark.map_or(data, Cow::Owned),
+                }
+            }
+            Event::BlockStarted { block, .. } => block,
+            _ => return,
+        };
+        if let BlockStart::Redacted { data } = &block {
+            let data = data.clone().into_owned();
+            self.remember(&Block::Redacted { data }, false);
+        }
+        out(&Event::BlockStarted { index, block });
+    }
+
+    fn end_block(&mut self, index: u32, out: &mut dyn FnMut(&Event<'_>)) {
+        if let Some(at) = self.open.iter().position(|(open, _)| *open == index) {
+            let (_, place) = self.open.swap_remove(at);
+            self.sign(index, place, false, out);
+        }
+        let event = Event::BlockEnded { index };
+        self.fold.push(&event);
+        out(&event);
+    }
+
+    /// Tells a block's signature.
+    fn sign(&mut self, index: u32, place: usize, cut: bool, out: &mut dyn FnMut(&Event<'_>)) {
+        let Some(block) = self.fold.reply().content.get(place) else {
+            return;
+        };
+        let (kind, signature, content) = match block {
+            Block::Thinking { text, signature } => (Carried::Thinking, signature, text.as_str()),
+            Block::ToolCall {
+                signature: signature @ Some(_),
+                ..
+            } => (Carried::Call, signature, ""),
+            Block::Text {
+                signature: signature @ Some(_),
+                text,
+            } => (Carried::Text, signature, text.as_str()),
+            _ => return,
+        };
+        let thinks = kind == Carried::Thinking;
+        let mark = match self.mark(kind, signature.clone().map(|mark| (mark, cut)), content) {
+            Some(mark) => Some(mark),
+            None => signature.clone(),
+        };
+        if thinks {
+            let seen = Block::Thinking {
+                text: content.to_owned(),
+                signature: mark.clone(),
+            };
+            self.remember(&seen, cut);
+        }
+        if let Some(mark) = mark {
+            out(&Event::BlockDelta {
+                index,
+                delta: Delta::Signature(mark.into()),
+            });
+        }
+    }
+
+    /// An envelope for a block; none where clients get the provider's own signature.
+    fn mark(
+        &self,
+        kind: Carried,
+        signature: Option<(String, bool)>,
+        content: &str,
+    ) -> Option<String> {
+        let Marks::Enveloped(envelopes) = &self.marks else {
+            return None;
+        };
+        let cut = signature.as_ref().is_some_and(|(_, cut)| *cut);
+        Some(envelopes.mint(&Envelope {
+            origin: (*self.ledger.origin).clone(),
+            kind,
+            signature: signature.map(|(mark, _)| mark),
+            content: Envelopes::content_hash(content),
+            cut,
+        }))
+    }
+
+    /// Remembers thinking as the client will send it back.
+    fn remember(&self, block: &Block, cut: bool) {
+        let Some(key) = key_of(block).filter(|_| self.counts) else {
+            return;
+        };
+        let text = match block {
+            Block::Thinking { text, .. } => text.as_str(),
+            _ => "",
+        };
+        self.ledger.register(&captured(key, text), cut);
+    }
+
+    fn end(&mut self, reason: EndReason, out: &mut dyn FnMut(&Event<'_>)) {
+        if reason == EndReason::Cut {
+            let backend = &self.ledger.origin.backend;
+            let what = format!("backend `{backend}` ended its reply before the last event");
+            tracing::warn!(backend, "a reply ended before its last event");
+            self.break_off(&Fault::new(FaultKind::Unreachable, what), out);
+            return;
+        }
+        self.ended = true;
+        let event = Event::Ended { reason };
+        self.fold.push(&event);
+        self.keep();
+        out(&event);
+    }
+
+    /// Tells the client that the reply cannot go on.
+    pub(crate) fn break_off(&mut self, fault: &Fault, out: &mut dyn FnMut(&Event<'_>)) {
+        if std::mem::replace(&mut self.ended, true) {
+            return;
+        }
+        for (_, place) in std::mem::take(&mut self.open) {
+            if let Some(block @ Block::Thinking { .. }) = self.fold.reply().content.get(place) {
+                self.remember(block, true);
+            }
+        }
+        out(&Event::Fault(fault.clone()));
+        out(&Event::Ended {
+            reason: EndReason::Failed,
+        });
+    }
+
+    /// Keeps the turn for clients that lose what they cannot hold.
+    fn keep(&self) {
+        let content = &self.fold.reply().content;
+        let worth = content.iter().any(|block| match block {
+            Block::Thinking { .. } | Block::Redacted { .. } => true,
+            Block::ToolCall { signature, .. } | Block::Text { signature, .. } => {
+                signature.is_some()
+            }
+            _ => false,
+        });
+        if !worth || !self.counts {
+            return;
+        }
+        let kept = Kept {
+            origin: (*self.ledger.origin).clone(),
+            blocks: content.clone(),
+        };
+        self.vault
+            .keep(&names(self.ledger.lineage.id, content), &kept);
+    }
+
+    /// Whether the reply has come to its end.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// The reply is over.
+    pub(crate) fn close(&mut self, client_gone: bool, error: Option<String>) {
+        if std::mem::replace(&mut self.closed, true) {
+            return;
+        }
+        if client_gone && !self.ended {
+            self.ledger.seen.end = Some(EndReason::Cut);
+        }
+        let sent = &self.sent;
+        self.ledger.close(client_gone, error, |turn| {
+            turn.keep_reports(&sent.blocks);
+            turn.losses.clone_from(&sent.losses);
+        });
+    }
+}
+
+fn captured(key: BlockKey, text: &str) -> Captured {
+    Captured {
+        key,
+        kind: ThinkingKind::Thinking,
+        prefix: None,
+        length: text.len() as u64,
+        preview: text.chars().take(PREVIEW).collect(),
+    }
+}
+
+/// The ids of tool calls: none comes twice in a conversation.
+#[derive(Debug)]
+pub(crate) struct Ids {
+    used: HashSet<String>,
+    stamp: String,
+    minted: usize,
+}
+
+impl Ids {
+    /// For the reply to a request. `stamp` is what no other reply has.
+    pub(crate) fn new(request: &Request, stamp: &str) -> Self {
+        let blocks = request.messages.iter().flat_map(|message| &message.content);
+        let used = blocks.filter_map(|block| match block {
+            Block::ToolCall { id, .. } => Some(id.clone()),
+            _ => None,
+        });
+        Self {
+            used: used.collect(),
+            stamp: stamp.to_owned(),
+            minted: 0,
+        }
+    }
+
+    /// The provider's id, or one of ours if that is none, or no other reply's.
+    fn unique<'a>(&mut self, id: Cow<'a, str>) -> Cow<'a, str> {
+        let id = if looks_random(&id) && !self.used.contains(&*id) {
+            id
+        } else {
+            self.minted += 1;
+            Cow::Owned(format!("call_{}{}", self.stamp, self.minted))
+        };
+        self.used.insert(id.clone().into_owned());
+        id
+    }
+}
+
+/// Whether an id ends in letters and digits nobody counts with. Servers without ids, and those that
+/// count their calls from nought in every reply, give others.
+fn looks_random(id: &str) -> bool {
+    let tail = id
+        .rsplit(|letter: char| !letter.is_ascii_alphanumeric())
+        .next()
+        .unwrap_or_default();
+    tail.len() >= 8
+        && tail.bytes().any(|byte| byte.is_ascii_digit())
+        && tail.bytes().any(|byte| byte.is_ascii_alphabetic())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_kept_where_they_tell_calls_apart() {
+        let mut ids = Ids::new(&Request::default(), "0abc");
+        for (given, told) in [
+            ("toolu_01A2b3C4d5", "toolu_01A2b3C4d5"),
+            ("call_9f8e7d6c5b", "call_9f8e7d6c5b"),
+            ("call_9f8e7d6c5b", "call_0abc1"),
+            ("call_0", "call_0abc2"),
+            ("functions.look:0", "call_0abc3"),
+            ("", "call_0abc4"),
+        ] {
+            assert_eq!(ids.unique(given.into()), told, "{given}");
+        }
+    }
+}
