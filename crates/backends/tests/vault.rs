@@ -1,6 +1,8 @@
 //! The vault over a real SQLite file: it survives a restart, stays within its bounds, and nothing of
 //! what it holds can be read beside it.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::path::Path;
 use std::sync::Arc;
 
@@ -127,4 +129,27 @@ async fn the_bounds_hold_while_both_writers_write() {
         let found = vault.find(&[*name]).await.is_some();
         assert_eq!(found, number >= 250, "{number}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn trimming_and_writing_do_not_stop_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path()).await;
+    let writer = store.clone();
+    let facts = tokio::spawn(async move {
+        for number in 0..300 {
+            let fact = Change::Fact(number.to_string(), Some("x".into()));
+            Store::write(&*writer, vec![fact]).await.unwrap();
+        }
+    });
+    for number in 0u8..150 {
+        let record = Record {
+            names: vec![VaultKey([number; 16])],
+            sealed: vec![number; 100],
+        };
+        let record = Arc::new(record);
+        VaultStore::write(&*store, vec![record]).await.unwrap();
+        store.trim(usize::MAX, 1).await.unwrap();
+    }
+    facts.await.unwrap();
 }

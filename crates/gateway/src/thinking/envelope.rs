@@ -315,6 +315,21 @@ mod tests {
     }
 
     #[test]
+    fn what_is_laid_out_otherwise_is_refused() {
+        let whole = write(&envelope(Carried::Thinking, Some("sig")));
+        assert!(read(&whole).is_some());
+        for end in 0..whole.len() {
+            assert_eq!(read(&whole[..end]), None, "{end}");
+        }
+        assert_eq!(read(&[&whole[..], &[0]].concat()), None);
+        for (at, byte) in [(0, VERSION + 1), (1, 0b1_0000 | whole[1]), (19, 0xff)] {
+            let mut other = whole.clone();
+            other[at] = byte;
+            assert_eq!(read(&other), None, "{at}");
+        }
+    }
+
+    #[test]
     fn two_of_the_same_content_differ() {
         let envelope = envelope(Carried::Thinking, None);
         let envelopes = envelopes(1);

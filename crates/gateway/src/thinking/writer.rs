@@ -256,7 +256,12 @@ mod tests {
         queue.push(Heavy(2));
         queue.flush().await;
         assert!(!queue.failing());
-        assert_eq!(*tries.lock(), [vec![Heavy(1)], vec![Heavy(1), Heavy(2)]],);
+        queue.push(Heavy(3));
+        queue.flush().await;
+        assert_eq!(
+            *tries.lock(),
+            [vec![Heavy(1)], vec![Heavy(1), Heavy(2)], vec![Heavy(3)]]
+        );
         task.abort();
     }
 }
