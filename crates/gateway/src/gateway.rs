@@ -204,3 +204,70 @@ impl Gateway {
 pub(crate) fn may_have_key(backend: &Backend, site: &str) -> bool {
     backend.auth != Auth::Passthrough || backend.share_caller_key || backend.site() == site
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use throughline_canonical::Origin;
+
+    use super::*;
+    use crate::route::Routes;
+    use crate::settings::{Limits, Policy, Thinking, Unknown};
+    use crate::thinking::store::{InMemory, Store};
+    use crate::thinking::vault::store::InMemoryVault;
+    use crate::thinking::{Kept, VaultKey};
+
+    #[tokio::test]
+    async fn a_flush_writes_what_is_remembered_and_what_is_kept() {
+        let settings = Settings {
+            backends: Vec::new(),
+            routes: Routes::default(),
+            thinking: Thinking {
+                policy: Policy::Origin,
+                unknown: Unknown::Try,
+                orphan_threshold: Duration::from_secs(300),
+                memory_limit: 1 << 20,
+            },
+            limits: Limits {
+                body: 1 << 20,
+                json_depth: 128,
+                streams: 1,
+            },
+            keep_alive: Duration::from_secs(15),
+            full_body: false,
+            pretty_print: false,
+        };
+        let (memory, vault) = (
+            Arc::new(InMemory::default()),
+            Arc::new(InMemoryVault::default()),
+        );
+        let changes = Changes::default();
+        let writer = tokio::spawn(changes.clone().write_to(memory.clone()));
+        let keyring = Arc::new(Keyring::new([1; 32]));
+        let gateway = Gateway::new(
+            settings,
+            Snapshot::default(),
+            changes.clone(),
+            keyring,
+            vault.clone(),
+        );
+        changes.push(Change::Fact("name".into(), Some("value".into())));
+        let kept = Kept {
+            origin: Origin {
+                domain: "a".into(),
+                backend: "a".into(),
+                model: "m".into(),
+                credential: String::new(),
+            },
+            blocks: Vec::new(),
+        };
+        let name = VaultKey::of_call("call_1");
+        gateway.vault.keep(&[name], &kept);
+        gateway.flush().await;
+        assert!(gateway.store_works());
+        assert_eq!(memory.load().await.unwrap().facts.len(), 1);
+        assert!(vault.read(name).await.unwrap().is_some());
+        writer.abort();
+    }
+}
