@@ -1,11 +1,11 @@
 //! Signatures over thinking: how they are made, opened and told apart.
 //!
 //! A signature is base64 of a payload that carries everything the verifier has
-//! to know, because the simulator keeps no conversations. What a refusal says
-//! about a bad signature belongs to the dialect.
+//! to know, because the simulator keeps no conversations. Each dialect has its
+//! own kinds and their look; what a refusal says about a bad signature is its own too.
 
 use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::general_purpose::{GeneralPurpose, STANDARD, URL_SAFE};
 use sha2::{Digest, Sha256};
 
 /// A SHA-256 digest.
@@ -15,7 +15,9 @@ pub(crate) type Hash = [u8; 32];
 /// alphabet breaks on every signature instead of on one in thousands.
 const MAGIC: [u8; 3] = [0xfb, 0xef, 0xff];
 const VERSION: u8 = 1;
-const HEAD: usize = MAGIC.len() + 1 + 1 + 8 + 32 + 32 + 1;
+/// The first bytes of a Fernet token, `gAAAAABp` in base64url, then `--__` for the same reason.
+const TOKEN: [u8; 9] = [0x80, 0, 0, 0, 0, 0x69, 0xfb, 0xef, 0xff];
+const HEAD: usize = TOKEN.len() + 1 + 1 + 8 + 32 + 32 + 1;
 const MAC: usize = 32;
 
 /// Hashes a list of parts so that no two different lists share an input.
@@ -56,6 +58,25 @@ pub(crate) enum Kind {
     Thinking = 1,
     /// The whole of a redacted block.
     Redacted = 2,
+    /// Gemini's `thoughtSignature` on a part.
+    #[allow(dead_code, reason = "for the Gemini dialect")]
+    Thought = 3,
+    /// `encrypted_content` of a reasoning item in Responses.
+    #[allow(dead_code, reason = "for the Responses dialect")]
+    Encrypted = 4,
+    /// The `signature` or `data` in `reasoning_details` of OpenAI chat variants.
+    #[allow(dead_code, reason = "for the chat dialect")]
+    Detail = 5,
+}
+
+impl Kind {
+    /// The alphabet and the first bytes, by which a client may tell whose it is.
+    fn look(self) -> (&'static GeneralPurpose, &'static [u8]) {
+        match self {
+            Self::Encrypted => (&URL_SAFE, &TOKEN),
+            Self::Thinking | Self::Redacted | Self::Thought | Self::Detail => (&STANDARD, &MAGIC),
+        }
+    }
 }
 
 /// What a signature vouches for.
@@ -99,8 +120,9 @@ impl Signer {
     pub(crate) fn sign(&self, kind: Kind, claim: &Claim<'_>) -> String {
         let family = &claim.family.as_bytes()[..claim.family.len().min(255)];
         let nonce = claim.nonce.to_be_bytes();
+        let (alphabet, magic) = kind.look();
         let mut payload = Vec::with_capacity(HEAD + family.len() + claim.hidden.len() + MAC);
-        payload.extend_from_slice(&MAGIC);
+        payload.extend_from_slice(magic);
         payload.push(VERSION);
         payload.push(kind as u8);
         payload.extend_from_slice(&nonce);
@@ -115,18 +137,19 @@ impl Signer {
         }
         let mac = hmac(&self.key, &payload);
         payload.extend_from_slice(&mac);
-        STANDARD.encode(payload)
+        alphabet.encode(payload)
     }
 
     /// Opens a signature; `None` when it is malformed, altered or not ours.
     pub(crate) fn open(&self, kind: Kind, signature: &str) -> Option<Opened> {
-        let payload = STANDARD.decode(signature).ok()?;
+        let (alphabet, magic) = kind.look();
+        let payload = alphabet.decode(signature).ok()?;
         let signed = payload.len().checked_sub(MAC)?;
         let (signed, mac) = payload.split_at_checked(signed)?;
         if hmac(&self.key, signed) != mac {
             return None;
         }
-        let rest = signed.strip_prefix(&MAGIC)?;
+        let rest = signed.strip_prefix(magic)?;
         let (&[version, made_as], rest) = rest.split_first_chunk()?;
         if version != VERSION || made_as != kind as u8 {
             return None;
@@ -198,6 +221,27 @@ mod tests {
         assert!(signature.starts_with("++//"));
         assert_eq!(signature.len() % 4, 0);
         assert!(!signature.contains("reasoning"));
+    }
+
+    #[test]
+    fn a_blob_looks_as_its_dialect_has_it_and_opens_as_its_own_kind_only() {
+        let kinds = [
+            (Kind::Thinking, "++//"),
+            (Kind::Redacted, "++//"),
+            (Kind::Thought, "++//"),
+            (Kind::Encrypted, "gAAAAABp--__"),
+            (Kind::Detail, "++//"),
+        ];
+        let signer = Signer::new("one");
+        for (made, start) in kinds {
+            let blob = signer.sign(made, &claim("text"));
+            assert!(blob.starts_with(start), "{made:?}: {blob}");
+            for (opened, _) in kinds {
+                let own = signer.open(opened, &blob).is_some();
+                assert_eq!(own, made == opened, "{made:?} as {opened:?}");
+                assert_eq!(Signer::new("two").open(opened, &blob), None);
+            }
+        }
     }
 
     #[test]
