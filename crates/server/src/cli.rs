@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use throughline_simulator::Dialect;
 
 /// A transparent gateway that keeps a model's thinking across turns, backends and restarts.
 ///
@@ -97,9 +98,10 @@ pub struct Simulate {
     /// Who signs. Simulators of one identity read each other's thinking, others refuse it.
     #[arg(long, default_value = "simulator")]
     pub identity: String,
-    /// Which dialects to speak; all that there are by default.
-    #[arg(long)]
-    pub dialect: Vec<SimulatedDialect>,
+    /// Which dialects to speak: anthropic, gemini, openai_chat, openai_responses. Several: given
+    /// again. All by default.
+    #[arg(long, value_parser = Dialect::named)]
+    pub dialect: Vec<&'static Dialect>,
     /// Makes replies repeatable.
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
@@ -246,13 +248,6 @@ pub enum OnError {
     Error,
     /// Its text, as content.
     Text,
-}
-
-/// Dialects the simulator speaks.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum SimulatedDialect {
-    /// Anthropic Messages.
-    Anthropic,
 }
 
 /// A switch.

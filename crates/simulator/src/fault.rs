@@ -2,11 +2,12 @@
 //!
 //! A reply reaches this file as frames (one per event) and leaves it as steps
 //! for the delivery. Statuses and head delays act before a reply exists and are
-//! read by the dialect's handler.
+//! met by the exchange.
 
 use std::time::Duration;
 
 use bytes::Bytes;
+use serde_json::Value;
 
 /// One thing that goes wrong.
 ///
@@ -149,6 +150,20 @@ pub(crate) struct Frame {
     pub(crate) bytes: Bytes,
     /// How many token times pass before it, when replies are paced.
     pub(crate) tokens: u32,
+}
+
+impl Frame {
+    /// An event of one line of data, with a name in the dialects that give one.
+    pub(crate) fn event(name: Option<&str>, data: &Value) -> Self {
+        let bytes = match name {
+            Some(name) => format!("event: {name}\ndata: {data}\n\n"),
+            None => format!("data: {data}\n\n"),
+        };
+        Self {
+            bytes: bytes.into(),
+            tokens: 0,
+        }
+    }
 }
 
 /// What the delivery does next.

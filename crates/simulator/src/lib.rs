@@ -5,8 +5,17 @@
 
 mod anthropic;
 mod delivery;
+mod dialect;
+mod draft;
+mod exchange;
 mod fault;
+mod gemini;
+mod models_list;
+mod openai;
+mod openai_chat;
+mod openai_responses;
 mod recording;
+mod refusal;
 mod replay;
 mod scenario;
 mod script;
@@ -24,14 +33,16 @@ use axum::response::Response;
 use axum::routing::get;
 use axum::serve::ListenerExt as _;
 use axum::{Extension, Json, Router, body};
-use http::{HeaderName, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use serde_json::Value;
 
-use crate::anthropic::Refusal;
+use crate::dialect::Spoken;
 use crate::recording::{Recording, RefusalText};
+use crate::refusal::Refusal;
 use crate::scenario::Progress;
 use crate::signing::{Signer, hash};
 
+pub use crate::dialect::{Dialect, UnknownDialect};
 pub use crate::fault::FaultError;
 pub use crate::scenario::{Scenario, ScenarioError};
 pub use crate::style::{SignatureStyle, UnknownStyle};
@@ -45,6 +56,8 @@ const GRACE: Duration = Duration::from_secs(1);
 /// How a simulator behaves.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// What it speaks, all on one port; nothing here means every dialect.
+    pub dialects: Vec<&'static Dialect>,
     /// The name its signatures are made under. Simulators of one identity accept
     /// each other's thinking, others refuse it.
     pub identity: String,
@@ -67,6 +80,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
+            dialects: Vec::new(),
             identity: "simulator".to_owned(),
             seed: 0,
             tokens_per_second: 0,
@@ -81,7 +95,14 @@ impl Default for Options {
 
 /// A simulator as a router, to be served or nested.
 pub fn router(options: Options) -> Router {
+    let spoken = Spoken::new(&options.dialects);
+    let handlers = spoken
+        .iter()
+        .fold(models_list::routes(&spoken), |router, dialect| {
+            router.merge((dialect.routes)())
+        });
     let simulator = Arc::new(Simulator {
+        spoken,
         signer: Signer::new(&options.identity),
         scenario: options.scenario.clone().map(Progress::new),
         recording: Recording::default(),
@@ -89,13 +110,9 @@ pub fn router(options: Options) -> Router {
     });
     let recorded = Router::new()
         .route("/", get(|| async { "throughline simulator\n" }))
-        .merge(anthropic::routes())
-        .fallback(|id: Extension<RequestId>| async move {
-            Refusal::new(StatusCode::NOT_FOUND, "Not found").respond(&id)
-        })
-        .method_not_allowed_fallback(|id: Extension<RequestId>| async move {
-            Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed").respond(&id)
-        })
+        .merge(handlers)
+        .fallback(refuse_path)
+        .method_not_allowed_fallback(refuse_method)
         .layer(DefaultBodyLimit::disable())
         .layer(middleware::from_fn_with_state(simulator.clone(), record));
     Router::new()
@@ -140,6 +157,7 @@ pub async fn serve(
 
 /// What handlers share.
 struct Simulator {
+    spoken: Spoken,
     options: Options,
     signer: Signer,
     scenario: Option<Progress>,
@@ -147,12 +165,10 @@ struct Simulator {
 }
 
 impl Simulator {
-    /// The signature style: the request's, the scenario's or the usual one.
-    fn style(&self, asked: Option<SignatureStyle>) -> SignatureStyle {
-        let scenario = self.options.scenario.as_ref();
-        asked
-            .or_else(|| scenario.and_then(Scenario::signature))
-            .unwrap_or(self.options.signature_style)
+    /// Whether a key is asked for and none of these headers has one.
+    fn lacks_key(&self, headers: &HeaderMap, names: &[&str]) -> bool {
+        let filled = |name: &&str| headers.get(*name).is_some_and(|value| !value.is_empty());
+        self.options.require_key && !names.iter().any(filled)
     }
 }
 
@@ -169,6 +185,7 @@ async fn record(
     let whole = std::mem::replace(request.body_mut(), body::Body::empty());
     let read = body::to_bytes(whole, BODY_LIMIT).await;
     let (method, uri) = (request.method().clone(), request.uri().clone());
+    let dialect = simulator.spoken.of(&uri, request.headers());
     let kept = read.as_ref().cloned().unwrap_or_default();
     let entry = simulator
         .recording
@@ -182,7 +199,7 @@ async fn record(
         }
         Err(_) => {
             let message = "Request exceeds the maximum allowed number of bytes.";
-            Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, message).respond(&id)
+            Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, message).respond(dialect, &id)
         }
     };
     let refusal = response.extensions_mut().remove::<RefusalText>();
@@ -195,6 +212,26 @@ async fn record(
         response.headers_mut().insert(name, value);
     }
     response
+}
+
+async fn refuse_path(
+    State(simulator): State<Arc<Simulator>>,
+    Extension(id): Extension<RequestId>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
+    let dialect = simulator.spoken.of(&uri, &headers);
+    Refusal::new(StatusCode::NOT_FOUND, "Not found").respond(dialect, &id)
+}
+
+async fn refuse_method(
+    State(simulator): State<Arc<Simulator>>,
+    Extension(id): Extension<RequestId>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
+    let dialect = simulator.spoken.of(&uri, &headers);
+    Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed").respond(dialect, &id)
 }
 
 fn request_id(seed: u64, entry: u64) -> RequestId {

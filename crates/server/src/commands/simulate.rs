@@ -25,6 +25,7 @@ pub async fn run(options: Simulate) -> Result<(), Failure> {
         options.identity
     ));
     let simulator = Options {
+        dialects: options.dialect,
         identity: options.identity,
         seed: options.seed,
         tokens_per_second: options.tokens_per_second,

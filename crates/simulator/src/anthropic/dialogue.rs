@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use super::ask::{Ask, Turn, kind_of};
 use super::models::Model;
-use super::refusal::Refusal;
+use crate::refusal::Refusal;
 
 /// Refuses a dialogue that does not hold together.
 pub(crate) fn check(ask: &Ask, model: &Model) -> Result<(), Refusal> {

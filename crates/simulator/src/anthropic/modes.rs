@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::ask::{Ask, Terms};
 use super::models::{Disabled, ForcedTool, Model, Sampling};
-use super::refusal::Refusal;
+use crate::refusal::Refusal;
 
 /// How a reply is thought out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

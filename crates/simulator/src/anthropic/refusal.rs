@@ -1,71 +1,46 @@
-//! Refusals: a status and the provider's own words, in the error envelope.
+//! Refusals in this dialect: the envelope, its types and its words.
 
-use axum::response::{IntoResponse, Response};
-use http::{HeaderValue, StatusCode, header};
+use bytes::Bytes;
+use http::StatusCode;
 use serde_json::{Value, json};
 
+use super::reply;
 use crate::RequestId;
-use crate::recording::RefusalText;
+use crate::refusal::Refusal;
 
-/// A request that is not answered.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Refusal {
-    status: StatusCode,
-    message: String,
-    retry_after: Option<u32>,
-}
+/// The status that only this provider has.
+pub(crate) const OVERLOADED: StatusCode = match StatusCode::from_u16(529) {
+    Ok(status) => status,
+    Err(_) => StatusCode::SERVICE_UNAVAILABLE,
+};
 
 impl Refusal {
-    /// `400 invalid_request_error`, by far the most common one.
-    pub(crate) fn invalid(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, message)
-    }
-
     /// A member that the API does not know, or not here.
     pub(crate) fn extra(path: &str) -> Self {
         Self::invalid(format!("{path}: Extra inputs are not permitted"))
     }
+}
 
-    pub(crate) fn new(status: StatusCode, message: impl Into<String>) -> Self {
-        Self {
-            status,
-            message: message.into(),
-            retry_after: None,
-        }
-    }
+/// The body of a refusal.
+pub(crate) fn envelope(refusal: &Refusal, id: &RequestId) -> Value {
+    let error = json!({ "type": kind(refusal.status), "message": refusal.message });
+    json!({ "type": "error", "error": error, "request_id": id.0 })
+}
 
-    /// What a status fault answers.
-    pub(crate) fn on_demand(code: u16, retry_after: Option<u32>) -> Self {
-        let status = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let message = match code {
-            429 => "This request would exceed your account's rate limit. Please try again later.",
-            529 => "Overloaded",
-            500.. => "Internal server error",
-            _ => "Refused on demand",
-        };
-        Self {
-            retry_after,
-            ..Self::new(status, message)
-        }
-    }
-
-    /// The response, in the dialect's envelope.
-    pub(crate) fn respond(self, id: &RequestId) -> Response {
-        let error = json!({ "type": kind(self.status), "message": self.message });
-        let envelope = json!({ "type": "error", "error": error, "request_id": id.0 });
-        let mut response = (self.status, axum::Json(envelope)).into_response();
-        if let Some(seconds) = self.retry_after {
-            let headers = response.headers_mut();
-            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-        }
-        response.extensions_mut().insert(RefusalText(self.message));
-        response
+/// What is said with a status that was asked for.
+pub(crate) fn words(status: StatusCode) -> &'static str {
+    match status.as_u16() {
+        429 => "This request would exceed your account's rate limit. Please try again later.",
+        529 => "Overloaded",
+        500.. => "Internal server error",
+        _ => "Refused on demand",
     }
 }
 
-/// The error event of a stream that had begun well.
-pub(crate) fn overloaded() -> Value {
-    json!({ "type": "error", "error": { "type": "overloaded_error", "message": "Overloaded" } })
+/// The event that ends a stream which had begun well.
+pub(crate) fn event(_: usize) -> Bytes {
+    let error = json!({ "type": kind(OVERLOADED), "message": words(OVERLOADED) });
+    reply::event(&json!({ "type": "error", "error": error })).bytes
 }
 
 fn kind(status: StatusCode) -> &'static str {

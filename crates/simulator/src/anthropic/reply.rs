@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
+use crate::draft;
 use crate::fault::Frame;
 use crate::style::SignatureStyle;
 
@@ -191,11 +192,7 @@ impl Reply {
 
 /// One event: its name and its data.
 pub(crate) fn event(data: &Value) -> Frame {
-    let name = data["type"].as_str().unwrap_or_default();
-    Frame {
-        bytes: Bytes::from(format!("event: {name}\ndata: {data}\n\n")),
-        tokens: 0,
-    }
+    Frame::event(data["type"].as_str(), data)
 }
 
 fn ping() -> Frame {
@@ -203,16 +200,11 @@ fn ping() -> Frame {
 }
 
 fn deltas(frames: &mut Vec<Frame>, index: usize, kind: &str, member: &str, text: &str) {
-    // Four characters are about one token.
-    let mut rest = text;
-    while !rest.is_empty() {
-        let end = rest.char_indices().nth(4).map_or(rest.len(), |(at, _)| at);
-        let (piece, after) = rest.split_at(end);
+    for piece in draft::deltas(text) {
         frames.push(Frame {
             tokens: 1,
             ..delta(index, kind, member, piece)
         });
-        rest = after;
     }
 }
 

@@ -5,7 +5,7 @@
 use serde_json::{Map, Value};
 
 use super::ask::Terms;
-use super::refusal::Refusal;
+use crate::refusal::Refusal;
 
 /// Which body is being read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

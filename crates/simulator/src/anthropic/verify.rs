@@ -6,7 +6,7 @@ use super::ask::{Ask, Turn, is_thinking, kind_of};
 use super::models::Model;
 use super::modes::{Mode, OnMismatch, Plan};
 use super::prefix::Prefix;
-use super::refusal::Refusal;
+use crate::refusal::Refusal;
 use crate::signing::{Kind, Opened, Signer, hash};
 
 /// What verification runs against.

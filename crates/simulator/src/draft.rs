@@ -1,0 +1,188 @@
+//! Drafts: a reply up to where the dialects part. What is said, where it stops, what it costs and
+//! how things are named; signing and writing come after.
+
+use crate::exchange::Exchange;
+use crate::script::{self, Piece, Random, Script, Situation};
+use crate::signing::{Hash, hash};
+
+/// A reply before it is signed and written.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    pub(crate) pieces: Vec<Piece>,
+    pub(crate) ending: Ending,
+}
+
+/// Why a reply ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// The limit of tokens cut it.
+    Limit,
+    /// It came to this stop sequence, which is not said.
+    StopSequence(String),
+    /// It waits for the results of its calls.
+    Calls,
+    /// All is said.
+    Done,
+}
+
+/// What a request lets a reply be.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Limits<'a> {
+    pub(crate) stop_sequences: &'a [String],
+    pub(crate) tokens: Option<u64>,
+}
+
+impl Draft {
+    /// Decides what is said: by the scenario's step, else by the situation.
+    pub(crate) fn write(
+        exchange: &Exchange<'_>,
+        seed: &Hash,
+        limits: Limits<'_>,
+        situation: impl FnOnce() -> Situation,
+    ) -> Self {
+        let told = exchange.step().and_then(|step| step.say.clone());
+        let script = match told {
+            Some(pieces) => Script {
+                pieces,
+                scripted: true,
+            },
+            None => script::write(&situation(), &mut Random::new(seed)),
+        };
+        Self::cut(script, limits)
+    }
+
+    fn cut(script: Script, limits: Limits<'_>) -> Self {
+        let Script {
+            mut pieces,
+            scripted,
+        } = script;
+        let stopped = stop_at(&mut pieces, limits.stop_sequences);
+        let most = match limits.tokens {
+            Some(most) if most == 0 || !scripted => most,
+            _ => u64::MAX,
+        };
+        let cut = script::limit(&mut pieces, most);
+        let is_call = |piece: &Piece| matches!(piece, Piece::Tool { .. });
+        let ending = match stopped {
+            _ if cut => Ending::Limit,
+            Some(sequence) => Ending::StopSequence(sequence),
+            None if pieces.iter().any(is_call) => Ending::Calls,
+            None => Ending::Done,
+        };
+        Self { pieces, ending }
+    }
+
+    /// About as many tokens as all of it has, thinking included.
+    pub(crate) fn tokens(&self) -> usize {
+        self.pieces.iter().map(|piece| tokens(&piece.text())).sum()
+    }
+
+    /// About as many tokens as its thinking has.
+    pub(crate) fn thinking_tokens(&self) -> usize {
+        let thinking = self
+            .pieces
+            .iter()
+            .filter(|piece| matches!(piece, Piece::Thinking(_) | Piece::Redacted(_)));
+        thinking.map(|piece| tokens(&piece.text())).sum()
+    }
+}
+
+/// About as many tokens as a text has.
+pub(crate) fn tokens(text: &str) -> usize {
+    text.len().div_ceil(4)
+}
+
+/// A text as a stream's deltas: four characters are about one token.
+pub(crate) fn deltas(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let end = rest.char_indices().nth(4).map_or(rest.len(), |(at, _)| at);
+        let (piece, after) = rest.split_at(end);
+        rest = after;
+        (!piece.is_empty()).then_some(piece)
+    })
+}
+
+/// What a user's text says, unless it is a reminder that clients put around it: those are full of
+/// words that would trigger something.
+pub(crate) fn written(text: &str) -> Option<&str> {
+    let text = text.trim();
+    (!text.starts_with("<system")).then_some(text)
+}
+
+/// An identifier of the length and alphabet providers use. The seed holds the whole conversation,
+/// so no later reply gets the same.
+pub(crate) fn identifier(seed: &Hash, kind: &str, index: usize) -> String {
+    let digest = hash(&[seed, kind.as_bytes(), &index.to_be_bytes()]);
+    let letters = b"123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz";
+    let picked = digest.iter().take(22).map(|byte| {
+        let at = usize::from(*byte) % letters.len();
+        letters.get(at).copied().map_or('1', char::from)
+    });
+    std::iter::once('0').chain(['1']).chain(picked).collect()
+}
+
+/// Cuts the pieces at the first stop sequence in a text.
+fn stop_at(pieces: &mut Vec<Piece>, sequences: &[String]) -> Option<String> {
+    for index in 0..pieces.len() {
+        let Some(Piece::Text(text)) = pieces.get_mut(index) else {
+            continue;
+        };
+        let found = sequences
+            .iter()
+            .filter(|sequence| !sequence.is_empty())
+            .filter_map(|sequence| Some((text.find(sequence.as_str())?, sequence)))
+            .min();
+        if let Some((at, sequence)) = found {
+            text.truncate(at);
+            let keep = index + usize::from(!text.is_empty());
+            pieces.truncate(keep);
+            return Some(sequence.clone());
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cut(text: &str, scripted: bool, tokens: Option<u64>) -> Draft {
+        let script = Script {
+            pieces: vec![
+                Piece::Thinking("abcd".to_owned()),
+                Piece::Text(text.to_owned()),
+            ],
+            scripted,
+        };
+        let limits = Limits {
+            stop_sequences: &["END".to_owned()],
+            tokens,
+        };
+        Draft::cut(script, limits)
+    }
+
+    #[test]
+    fn a_draft_knows_why_it_ends() {
+        assert_eq!(cut("all of it", false, None).ending, Ending::Done);
+        assert_eq!(cut("all of it", false, Some(2)).ending, Ending::Limit);
+        assert_eq!(cut("all of it", true, Some(2)).ending, Ending::Done);
+        let stopped = cut("some END of it", false, None);
+        assert_eq!(stopped.ending, Ending::StopSequence("END".to_owned()));
+        assert_eq!((stopped.tokens(), stopped.thinking_tokens()), (3, 1));
+    }
+
+    #[test]
+    fn deltas_are_four_characters_and_join_to_the_text() {
+        let text = "tok éééé日本語";
+        let pieces: Vec<&str> = deltas(text).collect();
+        assert_eq!(pieces, ["tok ", "éééé", "日本語"]);
+        assert_eq!(deltas("").count(), 0);
+    }
+
+    #[test]
+    fn a_reminder_is_not_what_the_user_wrote() {
+        assert_eq!(written(" hello\n"), Some("hello"));
+        assert_eq!(written("\n<system-reminder>use a tool"), None);
+    }
+}

@@ -1,0 +1,53 @@
+//! Refusals in this dialect: the envelope, its statuses and its words.
+
+use bytes::Bytes;
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use crate::RequestId;
+use crate::fault::Frame;
+use crate::refusal::Refusal;
+
+/// The body of a refusal.
+pub(crate) fn envelope(refusal: &Refusal, _: &RequestId) -> Value {
+    let word = refusal.code.unwrap_or_else(|| status(refusal.status));
+    error(refusal.status, &refusal.message, word)
+}
+
+/// What is said with a status that was asked for.
+pub(crate) fn words(status: StatusCode) -> &'static str {
+    match status.as_u16() {
+        429 => "Resource has been exhausted (e.g. check quota).",
+        503 => "The model is overloaded. Please try again later.",
+        500.. => "An internal error has occurred. Please retry.",
+        _ => "Refused on demand",
+    }
+}
+
+/// The event that ends a stream which had begun well.
+pub(crate) fn event(_: usize) -> Bytes {
+    let code = StatusCode::SERVICE_UNAVAILABLE;
+    Frame::event(None, &error(code, words(code), status(code))).bytes
+}
+
+fn error(code: StatusCode, message: &str, status: &str) -> Value {
+    json!({ "error": {
+        "code": code.as_u16(), "message": message, "status": status, "details": [],
+    } })
+}
+
+fn status(code: StatusCode) -> &'static str {
+    match code.as_u16() {
+        401 => "UNAUTHENTICATED",
+        403 => "PERMISSION_DENIED",
+        404 => "NOT_FOUND",
+        409 => "ABORTED",
+        429 => "RESOURCE_EXHAUSTED",
+        499 => "CANCELLED",
+        501 => "UNIMPLEMENTED",
+        503 | 529 => "UNAVAILABLE",
+        504 => "DEADLINE_EXCEEDED",
+        500.. => "INTERNAL",
+        _ => "INVALID_ARGUMENT",
+    }
+}
