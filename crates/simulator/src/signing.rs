@@ -62,7 +62,6 @@ pub(crate) enum Kind {
     #[allow(dead_code, reason = "for the Gemini dialect")]
     Thought = 3,
     /// `encrypted_content` of a reasoning item in Responses.
-    #[allow(dead_code, reason = "for the Responses dialect")]
     Encrypted = 4,
     /// The `signature` or `data` in `reasoning_details` of OpenAI chat variants.
     #[allow(dead_code, reason = "for the chat dialect")]

@@ -1,0 +1,245 @@
+//! Composing: from an accepted request to a finished response.
+
+use serde_json::{Map, Value, json};
+
+use super::ask::Ask;
+use super::marks;
+use super::models::Model;
+use super::reply::{Content, Ending, Output, Reply, Usage};
+use crate::draft::{self, Draft, Limits, identifier};
+use crate::exchange::Exchange;
+use crate::script::{Piece, Random, Situation};
+use crate::signing::{Claim, Hash, Kind, hash};
+use crate::style::SignatureStyle;
+
+/// Words of the user that only this dialect has an answer to.
+const REFUSES: &str = "refusal";
+const FILTERED: &str = "content filter";
+const FAILS: &str = "fail midway";
+
+/// Makes the response.
+pub(crate) fn compose(exchange: &Exchange<'_>, ask: &Ask, model: &Model) -> Reply {
+    let seed = exchange.seed(&ask.model, &ask.conversation());
+    let limits = Limits {
+        stop_sequences: &[],
+        tokens: ask.get("max_output_tokens").as_u64(),
+    };
+    let draft = Draft::write(exchange, &seed, limits, || situation(exchange, ask, model));
+    let asked = ask.user_text().to_lowercase();
+    let ending = match draft.ending {
+        draft::Ending::Limit => Ending::Incomplete("max_output_tokens"),
+        _ if asked.contains(FILTERED) => Ending::Incomplete("content_filter"),
+        _ if asked.contains(FAILS) => Ending::Failed,
+        _ => Ending::Completed,
+    };
+    let usage = Usage {
+        input: ask.input_tokens(),
+        output: draft.tokens(),
+        reasoning: draft.thinking_tokens(),
+    };
+    let mut pieces = draft.pieces;
+    if draft.ending != draft::Ending::Limit && ending != Ending::Completed {
+        halve(&mut pieces);
+    }
+    let writer = Writer {
+        exchange,
+        ask,
+        model,
+        seed,
+        refuses: asked.contains(REFUSES),
+    };
+    let mut outputs = writer.outputs(pieces);
+    if let Some(last) = outputs.last_mut() {
+        last.whole = ending == Ending::Completed;
+    }
+    Reply {
+        id: format!("resp_{}", identifier(&seed, "response", 0)),
+        model: exchange.answer_model(&ask.model),
+        outputs,
+        ending,
+        usage,
+        settings: settings(ask, model),
+    }
+}
+
+fn situation(exchange: &Exchange<'_>, ask: &Ask, model: &Model) -> Situation {
+    Situation {
+        user_text: ask.user_text(),
+        results: ask.results(),
+        rounds: ask.rounds(),
+        tools: ask.callable(),
+        choice: ask.choice(),
+        parallel: ask.parallel(),
+        thinks: model.reasons() && ask.effort(model) != "none",
+        deltas: exchange.deltas(),
+    }
+}
+
+/// The last piece breaks off in the middle; a call that does is no call.
+fn halve(pieces: &mut Vec<Piece>) {
+    while matches!(pieces.last(), Some(Piece::Tool { .. })) {
+        pieces.pop();
+    }
+    if let Some(Piece::Text(text) | Piece::Thinking(text)) = pieces.last_mut() {
+        text.truncate(text.floor_char_boundary(text.len() / 2));
+    }
+}
+
+struct Writer<'a> {
+    exchange: &'a Exchange<'a>,
+    ask: &'a Ask,
+    model: &'a Model,
+    seed: Hash,
+    refuses: bool,
+}
+
+impl Writer<'_> {
+    fn outputs(&self, pieces: Vec<Piece>) -> Vec<Output> {
+        let is_said = |piece: &Piece| matches!(piece, Piece::Text(_) | Piece::Tool { .. });
+        let last = pieces.iter().rposition(is_said);
+        let mut nonces = Random::new(&hash(&[&self.seed, b"nonces"]));
+        let mut stem: Option<String> = None;
+        let mut outputs = Vec::with_capacity(pieces.len());
+        for (index, piece) in pieces.into_iter().enumerate() {
+            let name = |kind| identifier(&self.seed, kind, index);
+            let (id, content) = match piece {
+                Piece::Thinking(text) => {
+                    let own = name("reasoning");
+                    let id = marks::reasoning(&own);
+                    let content = self.reasoning(&id, &text, true, nonces.next());
+                    stem = Some(own);
+                    (id, content)
+                }
+                Piece::Redacted(text) => {
+                    let own = name("reasoning");
+                    let id = marks::reasoning(&own);
+                    let content = self.reasoning(&id, &text, false, nonces.next());
+                    stem = Some(own);
+                    (id, content)
+                }
+                Piece::Text(text) => {
+                    let content = Content::Message {
+                        text,
+                        refusal: self.refuses,
+                        phase: if last == Some(index) {
+                            "final_answer"
+                        } else {
+                            "commentary"
+                        },
+                    };
+                    (format!("msg_{}", name("message")), content)
+                }
+                Piece::Tool { name: tool, input } => {
+                    let content = Content::Call {
+                        call_id: format!("call_{}", name("call")),
+                        name: tool,
+                        arguments: input.to_string(),
+                    };
+                    (self.call_id(stem.as_deref(), index, &name("item")), content)
+                }
+            };
+            outputs.push(Output {
+                id,
+                content,
+                whole: true,
+            });
+        }
+        outputs
+    }
+
+    /// A server that does not sign does not know either what its calls came from.
+    fn call_id(&self, stem: Option<&str>, index: usize, other: &str) -> String {
+        match stem {
+            Some(stem) if self.exchange.style() != SignatureStyle::Empty => {
+                let identity = &self.exchange.simulator().options.identity;
+                marks::call(identity, stem, index)
+            }
+            _ => format!("fc_{other}"),
+        }
+    }
+
+    fn reasoning(&self, id: &str, text: &str, readable: bool, nonce: u64) -> Content {
+        // Whoever does not sign is an open server, which shows the reasoning itself.
+        if self.exchange.style() == SignatureStyle::Empty {
+            return Content::Reasoning {
+                summary: Vec::new(),
+                raw: readable.then(|| text.to_owned()),
+                encrypted: Some(String::new()),
+            };
+        }
+        let summary = if readable && self.ask.wants_summary() {
+            text.split("\n\n").map(str::to_owned).collect()
+        } else {
+            Vec::new()
+        };
+        let claim = Claim {
+            family: self.model.family,
+            // It is bound to its item; the summary beside it is for people.
+            shown: id,
+            hidden: text,
+            prefix: Hash::default(),
+            nonce,
+        };
+        let sign = || self.exchange.signer().sign(Kind::Encrypted, &claim);
+        Content::Reasoning {
+            summary,
+            raw: None,
+            encrypted: self.ask.wants_encrypted().then(sign),
+        }
+    }
+}
+
+/// What a response repeats of its request.
+fn settings(ask: &Ask, model: &Model) -> Map<String, Value> {
+    let given = |key: &str, usual: Value| match ask.get(key) {
+        Value::Null => usual,
+        value => value.clone(),
+    };
+    let text = ask.get("text");
+    let effort = model.reasons().then(|| ask.effort(model));
+    let members = json!({
+        "background": false,
+        "conversation": null,
+        "instructions": given("instructions", Value::Null),
+        "max_output_tokens": given("max_output_tokens", Value::Null),
+        "max_tool_calls": given("max_tool_calls", Value::Null),
+        "metadata": given("metadata", json!({})),
+        "parallel_tool_calls": ask.parallel(),
+        "previous_response_id": given("previous_response_id", Value::Null),
+        "prompt_cache_key": given("prompt_cache_key", Value::Null),
+        "reasoning": { "effort": effort, "summary": ask.get("reasoning")["summary"] },
+        "safety_identifier": given("safety_identifier", Value::Null),
+        "service_tier": "default",
+        "store": ask.store,
+        "temperature": given("temperature", Value::Null),
+        "text": {
+            "format": match &text["format"] {
+                Value::Null => json!({ "type": "text" }),
+                format => format.clone(),
+            },
+            "verbosity": match &text["verbosity"] {
+                Value::Null => json!("medium"),
+                verbosity => verbosity.clone(),
+            },
+        },
+        "tool_choice": given("tool_choice", json!("auto")),
+        "tools": ask.tools.iter().map(tool).collect::<Vec<Value>>(),
+        "top_logprobs": given("top_logprobs", json!(0)),
+        "top_p": given("top_p", Value::Null),
+        "truncation": given("truncation", json!("disabled")),
+        "user": given("user", Value::Null),
+    });
+    match members {
+        Value::Object(members) => members,
+        _ => Map::new(),
+    }
+}
+
+/// A tool with what is meant where nothing is said: functions are strict.
+fn tool(tool: &Value) -> Value {
+    let mut tool = tool.clone();
+    if tool["type"] == "function" && tool["strict"].is_null() {
+        tool["strict"] = true.into();
+    }
+    tool
+}

@@ -1,0 +1,221 @@
+//! The response as events: numbered from 0, each item whole once it is done, and all of it again
+//! at the end.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::reply::{Content, Ending, Output, Reply, raw_part, said_part, summary_part};
+use crate::draft;
+use crate::fault::Frame;
+use crate::style::SignatureStyle;
+
+/// How much of `encrypted_content` an item has before it is done. Clients must not keep that.
+const EARLY: usize = 16;
+
+/// So many token times pass before reasoning that is signed late is done.
+const LATE: u32 = 10;
+
+/// Writes a response.
+pub(crate) fn write(reply: &Reply, style: SignatureStyle) -> Vec<Frame> {
+    let mut writer = Writer {
+        frames: Vec::new(),
+        style,
+    };
+    let start = reply.json_at_start();
+    writer.event(json!({"type": "response.created", "response": start}));
+    writer.event(json!({"type": "response.in_progress", "response": start}));
+    for (index, output) in reply.outputs.iter().enumerate() {
+        let broken = reply.ending == Ending::Failed && !output.whole;
+        writer.output(index, output, broken);
+    }
+    let last = match reply.ending {
+        Ending::Completed => "response.completed",
+        Ending::Incomplete(_) => "response.incomplete",
+        Ending::Failed => "response.failed",
+    };
+    writer.event(json!({"type": last, "response": reply.json()}));
+    writer.frames
+}
+
+struct Writer {
+    frames: Vec<Frame>,
+    style: SignatureStyle,
+}
+
+/// Where a text of an item goes.
+struct Place<'a> {
+    item: &'a str,
+    output: usize,
+    /// The member that counts the parts, where there are parts.
+    part: Option<(&'static str, usize)>,
+}
+
+impl Place<'_> {
+    /// The members of an event about this place.
+    fn event(&self, kind: &str, more: Value) -> Value {
+        let mut event = json!({"type": kind, "item_id": self.item, "output_index": self.output});
+        if let Value::Object(members) = &mut event {
+            members.extend(self.part.map(|(key, index)| (key.to_owned(), index.into())));
+            if let Value::Object(more) = more {
+                members.extend(more);
+            }
+        }
+        event
+    }
+}
+
+impl Writer {
+    fn event(&mut self, mut event: Value) {
+        event["sequence_number"] = self.frames.len().into();
+        let frame = Frame::event(event["type"].as_str(), &event);
+        self.frames.push(frame);
+    }
+
+    fn output(&mut self, index: usize, output: &Output, broken: bool) {
+        let item = self.item_at_start(output);
+        self.event(
+            json!({"type": "response.output_item.added", "output_index": index, "item": item}),
+        );
+        let place = |part| Place {
+            item: &output.id,
+            output: index,
+            part,
+        };
+        match &output.content {
+            Content::Reasoning { summary, raw, .. } => {
+                for (at, text) in summary.iter().enumerate() {
+                    self.summary(&place(Some(("summary_index", at))), text, broken);
+                }
+                if let Some(raw) = raw {
+                    self.part(&place(Some(("content_index", 0))), &RAW, raw, broken);
+                }
+            }
+            Content::Message { text, refusal, .. } => {
+                let kind = if *refusal { &REFUSAL } else { &TEXT };
+                self.part(&place(Some(("content_index", 0))), kind, text, broken);
+            }
+            Content::Call { arguments, .. } => {
+                let place = place(None);
+                let name = "response.function_call_arguments";
+                self.deltas(&place, name, arguments, "");
+                if !broken {
+                    let done = json!({ "arguments": arguments });
+                    self.event(place.event(&format!("{name}.done"), done));
+                }
+            }
+        }
+        if !broken {
+            self.event(
+                json!({"type": "response.output_item.done", "output_index": index,
+                              "item": output.json()}),
+            );
+            let late = matches!(output.content, Content::Reasoning { .. })
+                && self.style == SignatureStyle::Late;
+            if let Some(frame) = self.frames.last_mut().filter(|_| late) {
+                frame.tokens = LATE;
+            }
+        }
+    }
+
+    /// An item that has nothing yet but its name.
+    fn item_at_start(&self, output: &Output) -> Value {
+        let mut item = output.json();
+        match &output.content {
+            Content::Reasoning { encrypted, raw, .. } => {
+                item["summary"] = json!([]);
+                if raw.is_some() {
+                    item["content"] = json!([]);
+                }
+                if self.style != SignatureStyle::Start {
+                    let early = encrypted
+                        .as_ref()
+                        .map(|text| text.get(..EARLY).unwrap_or(""));
+                    item["encrypted_content"] = early.into();
+                }
+                if let Value::Object(members) = &mut item {
+                    members.remove("status");
+                }
+                return item;
+            }
+            Content::Message { .. } => item["content"] = json!([]),
+            Content::Call { .. } => item["arguments"] = "".into(),
+        }
+        item["status"] = "in_progress".into();
+        item
+    }
+
+    fn summary(&mut self, place: &Place<'_>, text: &str, broken: bool) {
+        let part = json!({ "part": summary_part("") });
+        self.event(place.event("response.reasoning_summary_part.added", part));
+        self.deltas(place, "response.reasoning_summary_text", text, "");
+        if !broken {
+            let done = json!({ "text": text });
+            self.event(place.event("response.reasoning_summary_text.done", done));
+            let done = json!({ "part": summary_part(text) });
+            self.event(place.event("response.reasoning_summary_part.done", done));
+        }
+    }
+
+    fn part(&mut self, place: &Place<'_>, kind: &Part, text: &str, broken: bool) {
+        let added = json!({ "part": (kind.part)("") });
+        self.event(place.event("response.content_part.added", added));
+        self.deltas(place, kind.event, text, kind.extra);
+        if !broken {
+            let mut done = json!({ kind.member: text });
+            if !kind.extra.is_empty() {
+                done["logprobs"] = json!([]);
+            }
+            self.event(place.event(&format!("{}.done", kind.event), done));
+            let done = json!({ "part": (kind.part)(text) });
+            self.event(place.event("response.content_part.done", done));
+        }
+    }
+
+    /// Deltas are written by hand: a bench sends two hundred thousand of them.
+    fn deltas(&mut self, place: &Place<'_>, event: &str, text: &str, extra: &str) {
+        let (item, output) = (Value::from(place.item), place.output);
+        let part = place
+            .part
+            .map(|(key, index)| format!(",\"{key}\":{index}"))
+            .unwrap_or_default();
+        for piece in draft::deltas(text) {
+            let number = self.frames.len();
+            let piece = Value::from(piece);
+            let bytes = format!(
+                "event: {event}.delta\ndata: {{\"type\":\"{event}.delta\",\"item_id\":{item},\"output_index\":{output}{part},\"delta\":{piece}{extra},\"sequence_number\":{number}}}\n\n"
+            );
+            self.frames.push(Frame {
+                bytes: Bytes::from(bytes),
+                tokens: 1,
+            });
+        }
+    }
+}
+
+/// A kind of content part: its events and where its text stands.
+struct Part {
+    event: &'static str,
+    member: &'static str,
+    /// What each delta has besides, as JSON.
+    extra: &'static str,
+    part: fn(&str) -> Value,
+}
+
+static TEXT: Part = Part {
+    event: "response.output_text",
+    member: "text",
+    extra: ",\"logprobs\":[]",
+    part: |text| said_part(text, false),
+};
+static REFUSAL: Part = Part {
+    event: "response.refusal",
+    member: "refusal",
+    extra: "",
+    part: |text| said_part(text, true),
+};
+static RAW: Part = Part {
+    event: "response.reasoning_text",
+    member: "text",
+    extra: "",
+    part: raw_part,
+};

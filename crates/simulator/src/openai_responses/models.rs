@@ -1,0 +1,187 @@
+//! The models: which efforts each takes and how it thinks by itself.
+//!
+//! The values are those the provider's refusals list (measured by others in 2026). A name that is
+//! none of OpenAI's is a server of somebody else's, which takes everything.
+
+/// Every effort there is.
+pub(crate) const EFFORTS: &[&str] = &["none", "minimal", "low", "medium", "high", "xhigh", "max"];
+
+/// What is known of a model.
+#[derive(Debug)]
+pub(crate) struct Model {
+    /// Reasoning of one family is read by the whole family.
+    pub(crate) family: &'static str,
+    /// The efforts it takes; none at all where it does not reason.
+    pub(crate) efforts: &'static [&'static str],
+    /// The effort when none is asked for.
+    pub(crate) usual: &'static str,
+}
+
+/// A row: how a name begins, what else it has to contain, and the model.
+struct Row {
+    starts: &'static str,
+    contains: &'static str,
+    model: Model,
+}
+
+const fn row(
+    starts: &'static str,
+    contains: &'static str,
+    family: &'static str,
+    efforts: &'static [&'static str],
+    usual: &'static str,
+) -> Row {
+    Row {
+        starts,
+        contains,
+        model: Model {
+            family,
+            efforts,
+            usual,
+        },
+    }
+}
+
+/// The first row that fits a name is its model's.
+static ROWS: &[Row] = &[
+    Row {
+        starts: "gpt-6",
+        contains: "",
+        model: Model {
+            family: "gpt-6",
+            efforts: &["none", "low", "medium", "high", "xhigh", "max"],
+            usual: "medium",
+        },
+    },
+    row("gpt-5-", "pro", "gpt-5", &["high"], "high"),
+    row(
+        "gpt-5-",
+        "codex",
+        "gpt-5",
+        &["low", "medium", "high"],
+        "medium",
+    ),
+    row(
+        "gpt-5.1",
+        "codex-max",
+        "gpt-5",
+        &["low", "medium", "high", "xhigh"],
+        "medium",
+    ),
+    row(
+        "gpt-5.1",
+        "codex",
+        "gpt-5",
+        &["low", "medium", "high"],
+        "medium",
+    ),
+    row(
+        "gpt-5.1",
+        "",
+        "gpt-5",
+        &["none", "low", "medium", "high"],
+        "none",
+    ),
+    row(
+        "gpt-5.",
+        "pro",
+        "gpt-5",
+        &["medium", "high", "xhigh"],
+        "medium",
+    ),
+    row(
+        "gpt-5.",
+        "codex",
+        "gpt-5",
+        &["low", "medium", "high", "xhigh"],
+        "medium",
+    ),
+    row(
+        "gpt-5.2",
+        "",
+        "gpt-5",
+        &["none", "low", "medium", "high", "xhigh"],
+        "none",
+    ),
+    row(
+        "gpt-5.4",
+        "",
+        "gpt-5",
+        &["none", "low", "medium", "high", "xhigh"],
+        "none",
+    ),
+    row(
+        "gpt-5.5",
+        "",
+        "gpt-5",
+        &["none", "low", "medium", "high", "xhigh"],
+        "medium",
+    ),
+    row(
+        "gpt-5.",
+        "",
+        "gpt-5",
+        &["none", "low", "medium", "high", "xhigh", "max"],
+        "medium",
+    ),
+    row(
+        "gpt-5",
+        "",
+        "gpt-5",
+        &["minimal", "low", "medium", "high"],
+        "medium",
+    ),
+    row("o1", "", "o", &["low", "medium", "high"], "medium"),
+    row("o3", "", "o", &["low", "medium", "high"], "medium"),
+    row("o4", "", "o", &["low", "medium", "high"], "medium"),
+    row("gpt-4", "", "gpt-4", &[], "none"),
+    row("gpt-3", "", "gpt-4", &[], "none"),
+    row("chatgpt-", "", "gpt-4", &[], "none"),
+    row("", "", "open", EFFORTS, "medium"),
+];
+
+impl Model {
+    /// What is known of the model of this name; names may have a provider before a slash.
+    pub(crate) fn named(name: &str) -> &'static Self {
+        static UNKNOWN: Model = Model {
+            family: "open",
+            efforts: EFFORTS,
+            usual: "medium",
+        };
+        let bare = name.rsplit('/').next().unwrap_or_default();
+        let fits = |row: &&Row| bare.starts_with(row.starts) && bare.contains(row.contains);
+        ROWS.iter().find(fits).map_or(&UNKNOWN, |row| &row.model)
+    }
+
+    /// Whether it can reason at all.
+    pub(crate) fn reasons(&self) -> bool {
+        !self.efforts.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_lead_to_their_efforts() {
+        for (name, first, last, usual) in [
+            ("gpt-6.1-sol", "none", "max", "medium"),
+            ("gpt-5", "minimal", "high", "medium"),
+            ("gpt-5-mock", "minimal", "high", "medium"),
+            ("gpt-5-pro", "high", "high", "high"),
+            ("gpt-5.1", "none", "high", "none"),
+            ("gpt-5.3-codex", "low", "xhigh", "medium"),
+            ("openai/gpt-5.5", "none", "xhigh", "medium"),
+            ("gpt-5.6-luna", "none", "max", "medium"),
+            ("o3", "low", "high", "medium"),
+            ("my/qwen3", "none", "max", "medium"),
+        ] {
+            let model = Model::named(name);
+            assert_eq!(model.efforts.first(), Some(&first), "{name}");
+            assert_eq!(model.efforts.last(), Some(&last), "{name}");
+            assert_eq!(model.usual, usual, "{name}");
+        }
+        assert!(!Model::named("gpt-4.1").reasons());
+    }
+}

@@ -1,0 +1,196 @@
+//! The response as an object: its items, its status and what it repeats of the request.
+
+use serde_json::{Map, Value, json};
+
+/// Replies depend on nothing but the request, so they have no time of their own.
+const CREATED: u64 = 1_794_700_000;
+
+/// A finished response.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) id: String,
+    pub(crate) model: String,
+    pub(crate) outputs: Vec<Output>,
+    pub(crate) ending: Ending,
+    pub(crate) usage: Usage,
+    /// The settings of the request, defaults filled in.
+    pub(crate) settings: Map<String, Value>,
+}
+
+/// How a response ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    Completed,
+    /// With the reason.
+    Incomplete(&'static str),
+    /// Its last item never comes to an end.
+    Failed,
+}
+
+/// One item of the output.
+#[derive(Clone, Debug)]
+pub(crate) struct Output {
+    pub(crate) id: String,
+    pub(crate) content: Content,
+    /// Whether it came to its end.
+    pub(crate) whole: bool,
+}
+
+/// What an item holds.
+#[derive(Clone, Debug)]
+pub(crate) enum Content {
+    Reasoning {
+        /// The parts of its summary.
+        summary: Vec<String>,
+        /// The reasoning itself, which only open servers show.
+        raw: Option<String>,
+        encrypted: Option<String>,
+    },
+    Message {
+        text: String,
+        refusal: bool,
+        phase: &'static str,
+    },
+    Call {
+        call_id: String,
+        name: String,
+        arguments: String,
+    },
+}
+
+/// What the response is said to have cost.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Usage {
+    pub(crate) input: usize,
+    pub(crate) output: usize,
+    pub(crate) reasoning: usize,
+}
+
+impl Output {
+    /// The item as it stands in a response.
+    pub(crate) fn json(&self) -> Value {
+        let status = if self.whole {
+            "completed"
+        } else {
+            "incomplete"
+        };
+        match &self.content {
+            Content::Reasoning {
+                summary,
+                raw,
+                encrypted,
+            } => {
+                let summary: Vec<Value> = summary.iter().map(|text| summary_part(text)).collect();
+                let mut item = json!({"id": self.id, "type": "reasoning", "summary": summary,
+                                      "encrypted_content": encrypted});
+                if let Some(raw) = raw {
+                    item["content"] = json!([raw_part(raw)]);
+                }
+                if !self.whole {
+                    item["status"] = status.into();
+                }
+                item
+            }
+            Content::Message {
+                text,
+                refusal,
+                phase,
+            } => {
+                json!({"id": self.id, "type": "message", "status": status, "role": "assistant",
+                       "phase": phase, "content": [said_part(text, *refusal)]})
+            }
+            Content::Call {
+                call_id,
+                name,
+                arguments,
+            } => {
+                json!({"id": self.id, "type": "function_call", "status": status,
+                       "call_id": call_id, "name": name, "arguments": arguments})
+            }
+        }
+    }
+}
+
+/// A part of a summary.
+pub(crate) fn summary_part(text: &str) -> Value {
+    json!({"type": "summary_text", "text": text})
+}
+
+/// Reasoning as it was thought.
+pub(crate) fn raw_part(text: &str) -> Value {
+    json!({"type": "reasoning_text", "text": text})
+}
+
+/// The part of a message.
+pub(crate) fn said_part(text: &str, refusal: bool) -> Value {
+    if refusal {
+        json!({"type": "refusal", "refusal": text})
+    } else {
+        json!({"type": "output_text", "text": text, "annotations": [], "logprobs": []})
+    }
+}
+
+impl Usage {
+    fn json(self) -> Value {
+        json!({
+            "input_tokens": self.input,
+            "input_tokens_details": { "cached_tokens": 0, "cache_write_tokens": 0 },
+            "output_tokens": self.output,
+            "output_tokens_details": { "reasoning_tokens": self.reasoning },
+            "total_tokens": self.input + self.output,
+        })
+    }
+}
+
+impl Reply {
+    /// The items that came to be. One that a failure cut off did not.
+    pub(crate) fn items(&self) -> Vec<Value> {
+        let kept = self.outputs.iter();
+        let kept = kept.filter(|output| output.whole || self.ending != Ending::Failed);
+        kept.map(Output::json).collect()
+    }
+
+    /// The response as one JSON document.
+    pub(crate) fn json(&self) -> Value {
+        let (status, error, details) = match self.ending {
+            Ending::Completed => ("completed", Value::Null, Value::Null),
+            Ending::Incomplete(reason) => ("incomplete", Value::Null, json!({ "reason": reason })),
+            Ending::Failed => {
+                let message = "The model broke off on demand.";
+                let error = json!({ "code": "server_error", "message": message });
+                ("failed", error, Value::Null)
+            }
+        };
+        let mut response = self.object(status, &self.items(), &self.usage.json());
+        response["error"] = error;
+        response["incomplete_details"] = details;
+        if self.ending == Ending::Completed {
+            response["completed_at"] = CREATED.into();
+        }
+        response
+    }
+
+    /// The response before anything was said.
+    pub(crate) fn json_at_start(&self) -> Value {
+        self.object("in_progress", &[], &Value::Null)
+    }
+
+    fn object(&self, status: &str, output: &[Value], usage: &Value) -> Value {
+        let mut response = json!({
+            "id": self.id,
+            "object": "response",
+            "created_at": CREATED,
+            "completed_at": null,
+            "status": status,
+            "error": null,
+            "incomplete_details": null,
+            "model": self.model,
+            "output": output,
+            "usage": usage,
+        });
+        if let Value::Object(members) = &mut response {
+            members.extend(self.settings.clone());
+        }
+        response
+    }
+}
