@@ -20,6 +20,8 @@ pub(crate) struct Ask {
     /// Everything that was said, what a stored response holds included.
     pub(crate) items: Vec<Item>,
     pub(crate) tools: Vec<Value>,
+    /// `previous_response_id` leads nowhere.
+    pub(crate) lost: Option<String>,
     /// The body without its input.
     pub(crate) body: Map<String, Value>,
 }
@@ -28,6 +30,8 @@ pub(crate) struct Ask {
 #[derive(Debug)]
 pub(crate) struct Item {
     pub(crate) value: Value,
+    /// Its place in `input`; nothing where it comes from a stored response.
+    pub(crate) place: Option<usize>,
 }
 
 impl Ask {
@@ -40,10 +44,14 @@ impl Ask {
         let store = body.get("store") != Some(&Value::Bool(false));
         let previous = body.get("previous_response_id").and_then(Value::as_str);
         let found = previous.and_then(|id| memory.conversation(id));
+        let lost = match &found {
+            None => previous.map(str::to_owned),
+            Some(_) => None,
+        };
         let stored = found.unwrap_or_default().into_iter();
-        let mut items: Vec<Item> = stored.map(|value| Item { value }).collect();
-        for value in input {
-            items.push(resolve(value, store, memory));
+        let mut items: Vec<Item> = stored.map(|value| Item { value, place: None }).collect();
+        for (place, value) in input.into_iter().enumerate() {
+            items.push(resolve(value, place, store, memory));
         }
         Self {
             model: text(&body, "model").unwrap_or_default().to_owned(),
@@ -51,6 +59,7 @@ impl Ask {
             store,
             items,
             tools: list(&body, "tools").to_vec(),
+            lost,
             body,
         }
     }
@@ -212,6 +221,12 @@ impl Item {
         }
     }
 
+    /// A string member, if it is there and not empty.
+    pub(crate) fn get(&self, key: &str) -> Option<&str> {
+        let value = self.value.get(key)?.as_str()?;
+        (!value.is_empty()).then_some(value)
+    }
+
     /// What a user wrote here.
     fn asks(&self) -> Option<String> {
         if self.kind() != Kind::User {
@@ -236,18 +251,21 @@ impl Item {
 }
 
 /// An item, or the stored one it refers to.
-fn resolve(value: Value, store: bool, memory: &Memory) -> Item {
+fn resolve(value: Value, place: usize, store: bool, memory: &Memory) -> Item {
     if store
         && is_reference(&value)
         && let Some(value) = value["id"].as_str().and_then(|id| memory.item(id))
     {
-        return Item { value };
+        return Item { value, place: None };
     }
-    Item { value }
+    Item {
+        value,
+        place: Some(place),
+    }
 }
 
 /// Whether an item only names another; the type may be left out.
-fn is_reference(item: &Value) -> bool {
+pub(crate) fn is_reference(item: &Value) -> bool {
     match item["type"].as_str() {
         Some(kind) => kind == "item_reference",
         None => item.get("role").is_none() && item.get("id").is_some(),

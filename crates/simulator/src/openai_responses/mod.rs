@@ -2,11 +2,14 @@
 
 mod ask;
 mod compose;
+mod dialogue;
 mod events;
 mod marks;
 mod memory;
 mod models;
+mod refusal;
 mod reply;
+mod verify;
 
 use std::sync::Arc;
 
@@ -21,10 +24,12 @@ use serde_json::{Map, Value, json};
 use self::ask::Ask;
 use self::memory::Memory;
 use self::models::Model;
+use self::verify::Verifier;
 use crate::dialect::Dialect;
 use crate::exchange::{Content, Exchange, Said};
 use crate::fault::Frame;
 use crate::refusal::Refusal;
+use crate::style::SignatureStyle;
 use crate::{RequestId, Simulator, openai};
 
 /// This dialect's row.
@@ -159,7 +164,8 @@ async fn answer(
     })
 }
 
-/// Who may ask.
+/// The rules in their order: the caller, what is stored, the dialogue, the
+/// reasoning.
 fn judge(
     exchange: &Exchange<'_>,
     memory: &Memory,
@@ -171,7 +177,24 @@ fn judge(
         let message = "Missing bearer or basic authentication in header";
         return Err(Refusal::new(StatusCode::UNAUTHORIZED, message));
     }
-    Ok(Ask::read(body, memory))
+    let ask = Ask::read(body, memory);
+    if !simulator.options.strict {
+        return Ok(ask);
+    }
+    let model = Model::named(&ask.model);
+    verify::check_references(&ask)?;
+    dialogue::check(&ask)?;
+    // A backend that does not sign does not verify either.
+    if exchange.style() != SignatureStyle::Empty {
+        let verifier = Verifier {
+            signer: exchange.signer(),
+            identity: &simulator.options.identity,
+            family: (!ask.model.is_empty()).then_some(model.family),
+            memory,
+        };
+        verifier.check(&ask)?;
+    }
+    Ok(ask)
 }
 
 fn read(body: &Bytes) -> Result<Map<String, Value>, Refusal> {

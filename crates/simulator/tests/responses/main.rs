@@ -3,7 +3,9 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod reasoning;
 mod replies;
+mod stored;
 mod stream;
 
 use common::{Answer, Server};
@@ -49,6 +51,66 @@ pub(crate) async fn streamed(server: &Server, body: &Value, more: &[(&str, &str)
         Some("text/event-stream; charset=utf-8")
     );
     stream::assemble(&answer.events())
+}
+
+/// Posts and expects a refusal with this text in it.
+pub(crate) async fn refuse(server: &Server, body: &Value, text: &str) -> Value {
+    refuse_as(server, body, 400, text).await
+}
+
+pub(crate) async fn refuse_as(server: &Server, body: &Value, status: u16, text: &str) -> Value {
+    let answer = post(server, PATH, body, &[]).await;
+    assert_eq!(answer.status, status, "{} (wanted {text})", answer.text());
+    let error = answer.json()["error"].clone();
+    assert_eq!(error["type"], "invalid_request_error");
+    assert!(error.get("param").is_some() && error.get("code").is_some());
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains(text), "{message:?} lacks {text:?}");
+    error
+}
+
+/// Plays a conversation until the answer calls no tool, and returns the last body with the
+/// answer appended.
+pub(crate) async fn play(server: &Server, mut body: Value) -> Value {
+    loop {
+        let response = accept(server, &body).await;
+        if append(&mut body, &response) == 0 {
+            return body;
+        }
+    }
+}
+
+/// Appends an answer and the outputs of its calls; says how many calls there were.
+pub(crate) fn append(body: &mut Value, response: &Value) -> usize {
+    let output = response["output"].as_array().unwrap();
+    let outputs = outputs(response);
+    let count = outputs.len();
+    let input = body["input"].as_array_mut().unwrap();
+    input.extend(output.iter().cloned());
+    input.extend(outputs);
+    count
+}
+
+/// The outputs of a response's calls.
+pub(crate) fn outputs(response: &Value) -> Vec<Value> {
+    let items = response["output"].as_array().unwrap().iter();
+    let calls = items.filter(|item| item["type"] == "function_call");
+    calls
+        .map(|call| json!({"type": "function_call_output", "call_id": call["call_id"], "output": "21 degrees"}))
+        .collect()
+}
+
+/// Adds what the user says next.
+pub(crate) fn say(body: &mut Value, text: &str) {
+    let input = body["input"].as_array_mut().unwrap();
+    input.push(json!({"role": "user", "content": text}));
+}
+
+/// Where the items of a type stand in the input.
+pub(crate) fn places(body: &Value, kind: &str) -> Vec<usize> {
+    let input = body["input"].as_array().unwrap().iter().enumerate();
+    let found = input.filter(|(_, item)| item["type"] == kind);
+    found.map(|(place, _)| place).collect()
 }
 
 /// A request that brings everything along.
