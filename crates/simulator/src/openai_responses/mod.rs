@@ -4,11 +4,15 @@ mod ask;
 mod compose;
 mod dialogue;
 mod events;
+mod items;
 mod marks;
 mod memory;
 mod models;
 mod refusal;
 mod reply;
+mod settings;
+mod shape;
+mod tools;
 mod verify;
 
 use std::sync::Arc;
@@ -24,6 +28,7 @@ use serde_json::{Map, Value, json};
 use self::ask::Ask;
 use self::memory::Memory;
 use self::models::Model;
+use self::shape::Endpoint;
 use self::verify::Verifier;
 use crate::dialect::Dialect;
 use crate::exchange::{Content, Exchange, Said};
@@ -89,7 +94,13 @@ async fn input_tokens(
     let count = || {
         let exchange = Exchange::open(&simulator, &DIALECT, &headers)?;
         exchange.refuse_on_demand()?;
-        let ask = judge(&exchange, &memory, &headers, read(&body)?)?;
+        let ask = judge(
+            &exchange,
+            &memory,
+            &headers,
+            read(&body)?,
+            Endpoint::InputTokens,
+        )?;
         Ok(Json(
             json!({ "object": "response.input_tokens", "input_tokens": ask.input_tokens() }),
         ))
@@ -148,7 +159,7 @@ async fn answer(
     let mut exchange = Exchange::open(simulator, &DIALECT, headers)?;
     let json = read(body)?;
     exchange.meet(|| said(&json, memory)).await?;
-    let ask = judge(&exchange, memory, headers, json)?;
+    let ask = judge(&exchange, memory, headers, json, Endpoint::Responses)?;
     exchange.deliver(|exchange| {
         let reply = compose::compose(exchange, &ask, Model::named(&ask.model));
         if ask.store {
@@ -164,24 +175,30 @@ async fn answer(
     })
 }
 
-/// The rules in their order: the caller, what is stored, the dialogue, the
+/// The rules in their order: the caller, the shape, the settings, what is stored, the dialogue, the
 /// reasoning.
 fn judge(
     exchange: &Exchange<'_>,
     memory: &Memory,
     headers: &HeaderMap,
     body: Map<String, Value>,
+    endpoint: Endpoint,
 ) -> Result<Ask, Refusal> {
     let simulator = exchange.simulator();
     if simulator.lacks_key(headers, &["authorization"]) {
         let message = "Missing bearer or basic authentication in header";
         return Err(Refusal::new(StatusCode::UNAUTHORIZED, message));
     }
+    let strict = simulator.options.strict;
+    if strict {
+        shape::check(&body, endpoint)?;
+    }
     let ask = Ask::read(body, memory);
-    if !simulator.options.strict {
+    if !strict {
         return Ok(ask);
     }
     let model = Model::named(&ask.model);
+    settings::check(&ask, model)?;
     verify::check_references(&ask)?;
     dialogue::check(&ask)?;
     // A backend that does not sign does not verify either.

@@ -1,4 +1,4 @@
-//! The models: which efforts each takes and how it thinks by itself.
+//! The models: which efforts each takes, how it thinks by itself, and which sampling it refuses.
 //!
 //! The values are those the provider's refusals list (measured by others in 2026). A name that is
 //! none of OpenAI's is a server of somebody else's, which takes everything.
@@ -15,6 +15,8 @@ pub(crate) struct Model {
     pub(crate) efforts: &'static [&'static str],
     /// The effort when none is asked for.
     pub(crate) usual: &'static str,
+    /// Temperature and its kin are refused while it reasons.
+    pub(crate) refuses_sampling: bool,
 }
 
 /// A row: how a name begins, what else it has to contain, and the model.
@@ -38,6 +40,7 @@ const fn row(
             family,
             efforts,
             usual,
+            refuses_sampling: false,
         },
     }
 }
@@ -51,6 +54,7 @@ static ROWS: &[Row] = &[
             family: "gpt-6",
             efforts: &["none", "low", "medium", "high", "xhigh", "max"],
             usual: "medium",
+            refuses_sampling: true,
         },
     },
     row("gpt-5-", "pro", "gpt-5", &["high"], "high"),
@@ -147,6 +151,7 @@ impl Model {
             family: "open",
             efforts: EFFORTS,
             usual: "medium",
+            refuses_sampling: false,
         };
         let bare = name.rsplit('/').next().unwrap_or_default();
         let fits = |row: &&Row| bare.starts_with(row.starts) && bare.contains(row.contains);
@@ -183,5 +188,7 @@ mod tests {
             assert_eq!(model.usual, usual, "{name}");
         }
         assert!(!Model::named("gpt-4.1").reasons());
+        assert!(Model::named("gpt-6-astra").refuses_sampling);
+        assert!(!Model::named("gpt-5.5").refuses_sampling);
     }
 }

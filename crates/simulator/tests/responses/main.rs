@@ -5,6 +5,7 @@
 mod common;
 mod reasoning;
 mod replies;
+mod requests;
 mod stored;
 mod stream;
 
