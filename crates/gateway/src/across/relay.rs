@@ -157,15 +157,15 @@ impl Relay {
     fn end_block(&mut self, index: u32, out: &mut dyn FnMut(&Event<'_>)) {
         if let Some(at) = self.open.iter().position(|(open, _)| *open == index) {
             let (_, place) = self.open.swap_remove(at);
-            self.sign(index, place, false, out);
+            self.sign(index, place, out);
         }
         let event = Event::BlockEnded { index };
         self.fold.push(&event);
         out(&event);
     }
 
-    /// Tells a block's signature.
-    fn sign(&mut self, index: u32, place: usize, cut: bool, out: &mut dyn FnMut(&Event<'_>)) {
+    /// Tells a block's signature, once the block is complete.
+    fn sign(&self, index: u32, place: usize, out: &mut dyn FnMut(&Event<'_>)) {
         let Some(block) = self.fold.reply().content.get(place) else {
             return;
         };
@@ -182,16 +182,15 @@ impl Relay {
             _ => return,
         };
         let thinks = kind == Carried::Thinking;
-        let mark = match self.mark(kind, signature.clone().map(|mark| (mark, cut)), content) {
-            Some(mark) => Some(mark),
-            None => signature.clone(),
-        };
+        let mark = self
+            .mark(kind, signature.as_deref(), content)
+            .or_else(|| signature.clone());
         if thinks {
             let seen = Block::Thinking {
                 text: content.to_owned(),
                 signature: mark.clone(),
             };
-            self.remember(&seen, cut);
+            self.remember(&seen, false);
         }
         if let Some(mark) = mark {
             out(&Event::BlockDelta {
@@ -202,22 +201,16 @@ impl Relay {
     }
 
     /// An envelope for a block; none where clients get the provider's own signature.
-    fn mark(
-        &self,
-        kind: Carried,
-        signature: Option<(String, bool)>,
-        content: &str,
-    ) -> Option<String> {
+    fn mark(&self, kind: Carried, signature: Option<&str>, content: &str) -> Option<String> {
         let Marks::Enveloped(envelopes) = &self.marks else {
             return None;
         };
-        let cut = signature.as_ref().is_some_and(|(_, cut)| *cut);
         Some(envelopes.mint(&Envelope {
             origin: (*self.ledger.origin).clone(),
             kind,
-            signature: signature.map(|(mark, _)| mark),
+            signature: signature.map(ToOwned::to_owned),
             content: Envelopes::content_hash(content),
-            cut,
+            cut: false,
         }))
     }
 
