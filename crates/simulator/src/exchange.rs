@@ -44,7 +44,6 @@ pub(crate) enum Content {
     /// One document.
     Json(Bytes),
     /// One document that is written while it comes to be, with what ends it on an error fault.
-    #[allow(dead_code, reason = "Gemini streams so without `alt=sse`")]
     JsonInParts { parts: Vec<Frame>, error: Bytes },
 }
 

@@ -59,7 +59,6 @@ pub(crate) enum Kind {
     /// The whole of a redacted block.
     Redacted = 2,
     /// Gemini's `thoughtSignature` on a part.
-    #[allow(dead_code, reason = "for the Gemini dialect")]
     Thought = 3,
     /// `encrypted_content` of a reasoning item in Responses.
     Encrypted = 4,

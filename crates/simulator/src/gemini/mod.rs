@@ -1,20 +1,48 @@
 //! The Gemini dialect: its routes and the order in which a request is judged.
 
+mod ask;
+mod compose;
+mod models;
+mod modes;
 mod refusal;
+mod reply;
+mod schema;
+mod shape;
+mod verify;
 
 use std::sync::Arc;
 
-use axum::Router;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use axum::{Extension, Json, Router};
+use bytes::Bytes;
 use http::{HeaderMap, StatusCode, Uri};
+use serde_json::{Map, Value, json};
 
-use crate::Simulator;
-use crate::dialect::Dialect;
+use self::ask::Ask;
+use self::compose::Composer;
+use self::models::Model;
+use self::modes::Plan;
+use crate::dialect::{Dialect, Models};
+use crate::exchange::{Content, Exchange, Said};
+use crate::refusal::Refusal;
+use crate::style::SignatureStyle;
+use crate::{RequestId, Simulator, draft};
+
+/// Clients put either version before the models, or none.
+const MODELS: &[&str] = &["/v1beta/models", "/v1/models", "/models"];
 
 /// This dialect's row.
 pub(crate) static DIALECT: Dialect = Dialect {
     name: "gemini",
     routes,
-    models: None,
+    models: Some(Models {
+        paths: MODELS,
+        list: models::list,
+        describe: |name| Ok(models::describe(name)),
+    }),
     recognises,
     envelope: refusal::envelope,
     words: refusal::words,
@@ -23,15 +51,214 @@ pub(crate) static DIALECT: Dialect = Dialect {
 };
 
 fn routes() -> Router<Arc<Simulator>> {
-    Router::new()
+    MODELS.iter().fold(Router::new(), |router, path| {
+        router.route(&format!("{path}/{{name}}"), post(call))
+    })
 }
 
 fn recognises(uri: &Uri, headers: &HeaderMap) -> bool {
     let path = uri.path();
     let called = path.rsplit('/').next().unwrap_or_default().contains(':');
-    let mut query = uri.query().unwrap_or_default().split('&');
     called
         || path.starts_with("/v1beta")
         || headers.contains_key("x-goog-api-key")
-        || query.any(|part| part.starts_with("key="))
+        || parameter(uri, "key").is_some()
+}
+
+/// What is done with a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Method {
+    Generate,
+    /// As events.
+    Stream,
+    /// As one array that grows.
+    StreamArray,
+    Count,
+}
+
+impl Method {
+    fn read(name: &str, uri: &Uri) -> Result<Self, Refusal> {
+        match (name, parameter(uri, "alt")) {
+            ("generateContent", _) => Ok(Self::Generate),
+            ("countTokens", _) => Ok(Self::Count),
+            ("streamGenerateContent", Some("sse")) => Ok(Self::Stream),
+            ("streamGenerateContent", None | Some("json" | "")) => Ok(Self::StreamArray),
+            ("streamGenerateContent", Some(alt)) => Err(Refusal::invalid(format!(
+                "Invalid value \"{alt}\" for query parameter alt"
+            ))),
+            _ => Err(Refusal::new(StatusCode::NOT_FOUND, "Not found")),
+        }
+    }
+}
+
+/// A request as it came.
+struct Received<'a> {
+    model: &'a str,
+    method: Method,
+    uri: &'a Uri,
+    headers: &'a HeaderMap,
+    body: &'a Bytes,
+}
+
+async fn call(
+    State(simulator): State<Arc<Simulator>>,
+    Extension(id): Extension<RequestId>,
+    Path(name): Path<String>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let (model, method) = name.rsplit_once(':').unwrap_or((&name, ""));
+    let method = match Method::read(method, &uri) {
+        Ok(method) => method,
+        Err(refusal) => return refusal.respond(&DIALECT, &id),
+    };
+    let received = Received {
+        model,
+        method,
+        uri: &uri,
+        headers: &headers,
+        body: &body,
+    };
+    let answered = match method {
+        Method::Count => count(&simulator, &received),
+        _ => answer(&simulator, &received).await,
+    };
+    match answered {
+        Ok(response) => response,
+        Err(refusal) if method == Method::StreamArray => {
+            // Where an array was asked for, the error is its only element.
+            let array = json!([refusal::envelope(&refusal, &id)]).to_string();
+            let mut response = refusal.respond(&DIALECT, &id);
+            *response.body_mut() = Body::from(array);
+            response
+        }
+        Err(refusal) => refusal.respond(&DIALECT, &id),
+    }
+}
+
+/// A request that passed, or that nobody judged.
+struct Accepted {
+    ask: Ask,
+    plan: Plan,
+    model: Model,
+}
+
+async fn answer(simulator: &Simulator, received: &Received<'_>) -> Result<Response, Refusal> {
+    let mut exchange = Exchange::open(simulator, &DIALECT, received.headers)?;
+    let json = read(received.body)?;
+    exchange.meet(|| said(received.model, &json)).await?;
+    let accepted = judge(&exchange, received, json)?;
+    exchange.deliver(|exchange| {
+        let composer = Composer {
+            exchange,
+            model: &accepted.model,
+            plan: &accepted.plan,
+            prompt_tokens: prompt_tokens(&accepted.ask),
+        };
+        let reply = composer.compose(&accepted.ask);
+        match received.method {
+            Method::Stream => Content::Events(reply.events()),
+            Method::StreamArray => Content::JsonInParts {
+                parts: reply.array(),
+                error: refusal::in_array(),
+            },
+            Method::Generate | Method::Count => Content::Json(reply.json()),
+        }
+    })
+}
+
+fn count(simulator: &Simulator, received: &Received<'_>) -> Result<Response, Refusal> {
+    let exchange = Exchange::open(simulator, &DIALECT, received.headers)?;
+    exchange.refuse_on_demand()?;
+    let accepted = judge(&exchange, received, read(received.body)?)?;
+    let total = prompt_tokens(&accepted.ask);
+    let details = json!([{"modality": "TEXT", "tokenCount": total}]);
+    let counted = json!({"totalTokens": total, "promptTokensDetails": details});
+    Ok(Json(counted).into_response())
+}
+
+/// The rules in their order: the caller, the shape, the modes, the dialogue, the signatures.
+fn judge(
+    exchange: &Exchange<'_>,
+    received: &Received<'_>,
+    body: Map<String, Value>,
+) -> Result<Accepted, Refusal> {
+    let simulator = exchange.simulator();
+    let strict = simulator.options.strict;
+    check_key(simulator, received)?;
+    let body = match received.method {
+        Method::Count => counted(body, strict)?,
+        _ => shape::read(body, &schema::GENERATE, strict)?,
+    };
+    let ask = Ask::read(received.model, body);
+    let model = Model::named(received.model);
+    let plan = Plan::read(&ask, &model);
+    if strict {
+        modes::check(&ask, &model)?;
+        // A backend that does not sign does not verify either.
+        if exchange.style() != SignatureStyle::Empty {
+            verify::check(&ask, &model, exchange.signer())?;
+        }
+    }
+    Ok(Accepted { ask, plan, model })
+}
+
+/// What is to be counted: contents alone, or a whole request.
+fn counted(body: Map<String, Value>, strict: bool) -> Result<Map<String, Value>, Refusal> {
+    let mut body = shape::read(body, &schema::COUNT, strict)?;
+    match body.remove("generateContentRequest") {
+        Some(Value::Object(whole)) if body.is_empty() || !strict => Ok(whole),
+        Some(_) => Err(Refusal::invalid(
+            "Only one of contents and generate_content_request can be set.",
+        )),
+        None => Ok(body),
+    }
+}
+
+fn check_key(simulator: &Simulator, received: &Received<'_>) -> Result<(), Refusal> {
+    let told = parameter(received.uri, "key").is_some_and(|key| !key.is_empty());
+    if !told && simulator.lacks_key(received.headers, &["x-goog-api-key", "authorization"]) {
+        return Err(Refusal::new(
+            StatusCode::FORBIDDEN,
+            "Method doesn't allow unregistered callers (callers without established identity). Please use API Key or other form of API consumer identity to call this API.",
+        ));
+    }
+    Ok(())
+}
+
+fn read(body: &Bytes) -> Result<Map<String, Value>, Refusal> {
+    match serde_json::from_slice(body) {
+        Ok(Value::Object(body)) => Ok(body),
+        Ok(_) => Err(Refusal::invalid(
+            "Invalid JSON payload received. Unknown name \"\": Root element must be a message.",
+        )),
+        Err(error) => Err(Refusal::invalid(format!(
+            "Invalid JSON payload received. {error}"
+        ))),
+    }
+}
+
+fn said(model: &str, body: &Map<String, Value>) -> Said {
+    // A lenient reading refuses nothing.
+    let body = shape::read(body.clone(), &schema::GENERATE, false).unwrap_or_default();
+    let ask = Ask::read(model, body);
+    Said {
+        text: compose::last_said(&ask),
+        model: ask.model,
+    }
+}
+
+/// What the model reads, whatever else the body says.
+fn prompt_tokens(ask: &Ask) -> usize {
+    let parts = ask.contents.iter().flat_map(|content| &content.parts);
+    let system = Some(&ask.system).filter(|system| !system.is_null());
+    let read = system.into_iter().chain(&ask.tools).chain(parts);
+    read.map(|part| draft::tokens(&part.to_string())).sum()
+}
+
+/// A parameter of the query.
+fn parameter<'a>(uri: &'a Uri, name: &str) -> Option<&'a str> {
+    let mut pairs = uri.query().unwrap_or_default().split('&');
+    pairs.find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
 }

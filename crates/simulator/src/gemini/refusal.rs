@@ -11,7 +11,15 @@ use crate::refusal::Refusal;
 /// The body of a refusal.
 pub(crate) fn envelope(refusal: &Refusal, _: &RequestId) -> Value {
     let word = refusal.code.unwrap_or_else(|| status(refusal.status));
-    error(refusal.status, &refusal.message, word)
+    let mut envelope = error(refusal.status, &refusal.message, word);
+    // Clients of this provider look for the delay here, not in a header.
+    if let Some(seconds) = refusal.retry_after {
+        envelope["error"]["details"] = json!([{
+            "@type": "type.googleapis.com/google.rpc.RetryInfo",
+            "retryDelay": format!("{seconds}s"),
+        }]);
+    }
+    envelope
 }
 
 /// What is said with a status that was asked for.
@@ -26,8 +34,17 @@ pub(crate) fn words(status: StatusCode) -> &'static str {
 
 /// The event that ends a stream which had begun well.
 pub(crate) fn event(_: usize) -> Bytes {
+    Frame::event(None, &overloaded()).bytes
+}
+
+/// What ends a stream that is one array.
+pub(crate) fn in_array() -> Bytes {
+    format!(",\r\n{}\n]", overloaded()).into()
+}
+
+fn overloaded() -> Value {
     let code = StatusCode::SERVICE_UNAVAILABLE;
-    Frame::event(None, &error(code, words(code), status(code))).bytes
+    error(code, words(code), status(code))
 }
 
 fn error(code: StatusCode, message: &str, status: &str) -> Value {

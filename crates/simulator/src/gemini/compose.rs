@@ -1,0 +1,187 @@
+//! Composing: from an accepted request to a finished reply.
+
+use serde_json::Value;
+
+use super::ask::{Ask, result_text};
+use super::models::Model;
+use super::modes::Plan;
+use super::reply::{Data, Part, Reply, Usage};
+use super::verify::bound_to;
+use crate::draft::{Draft, Ending, Limits, identifier};
+use crate::exchange::Exchange;
+use crate::script::{Piece, Random, Situation};
+use crate::signing::{Claim, Hash, Kind, hash};
+use crate::style::SignatureStyle;
+
+/// Everything a reply depends on.
+pub(crate) struct Composer<'a> {
+    pub(crate) exchange: &'a Exchange<'a>,
+    pub(crate) model: &'a Model,
+    pub(crate) plan: &'a Plan,
+    pub(crate) prompt_tokens: usize,
+}
+
+impl Composer<'_> {
+    /// Makes the reply.
+    pub(crate) fn compose(&self, ask: &Ask) -> Reply {
+        let seed = self.exchange.seed(&ask.model, &conversation(ask));
+        let stop_sequences = ask.stop_sequences();
+        let limits = Limits {
+            stop_sequences: &stop_sequences,
+            tokens: ask.config["maxOutputTokens"].as_u64(),
+        };
+        let draft = Draft::write(self.exchange, &seed, limits, || self.situation(ask));
+        let thoughts = draft.thinking_tokens();
+        Reply {
+            id: identifier(&seed, "response", 0),
+            model: self.exchange.answer_model(&ask.model),
+            usage: Usage {
+                prompt: self.prompt_tokens,
+                candidates: draft.tokens() - thoughts,
+                thoughts,
+            },
+            // A reply that calls ends like any other.
+            finish_reason: match draft.ending {
+                Ending::Limit => "MAX_TOKENS",
+                Ending::StopSequence(_) | Ending::Calls | Ending::Done => "STOP",
+            },
+            shows_thoughts: self.plan.shows,
+            style: self.exchange.style(),
+            parts: self.sign(draft, &seed),
+        }
+    }
+
+    fn situation(&self, ask: &Ask) -> Situation {
+        Situation {
+            user_text: ask.user_text(),
+            results: ask.last_user_parts().filter_map(result_text).collect(),
+            rounds: ask.rounds(),
+            tools: ask.callable(),
+            choice: ask.choice(),
+            parallel: true,
+            thinks: self.plan.thinks,
+            deltas: self.exchange.deltas(),
+        }
+    }
+
+    /// The parts, with a signature on the first call, or behind the text of a reply without calls.
+    fn sign(&self, draft: Draft, seed: &Hash) -> Vec<Part> {
+        let mut parts: Vec<Part> = Vec::with_capacity(draft.pieces.len());
+        let mut signing = Signing {
+            composer: self,
+            nonces: Random::new(&hash(&[seed, b"nonces"])),
+            thoughts: String::new(),
+        };
+        let mut called = false;
+        for (index, piece) in draft.pieces.into_iter().enumerate() {
+            match piece {
+                // There is no redacted thinking here: all of it is text, shown or not.
+                Piece::Thinking(text) | Piece::Redacted(text) => {
+                    signing.thoughts += &text;
+                    if self.plan.shows {
+                        say(&mut parts, Data::Thought(text));
+                    }
+                }
+                Piece::Text(text) => say(&mut parts, Data::Text(text)),
+                Piece::Tool { name, input } => {
+                    let signature = (!called)
+                        .then(|| signing.sign(&bound_to(&name, &input)))
+                        .flatten();
+                    called = true;
+                    let id = format!("fc_{}", identifier(seed, "call", index));
+                    parts.push(Part {
+                        data: Data::Call {
+                            id: self.model.ids.then_some(id),
+                            name,
+                            args: input,
+                        },
+                        signature,
+                    });
+                }
+            }
+        }
+        // What the limit cut never came to its end, where the signature stands.
+        let ends = draft.ending != Ending::Limit && !signing.thoughts.is_empty();
+        if !called && ends {
+            self.sign_text(&mut parts, signing.sign(""));
+        }
+        parts
+    }
+
+    fn sign_text(&self, parts: &mut Vec<Part>, signature: Option<String>) {
+        if signature.is_none() {
+            return;
+        }
+        match parts.last_mut() {
+            Some(last) if self.exchange.style() == SignatureStyle::Start => {
+                last.signature = signature;
+            }
+            _ => parts.push(Part {
+                data: Data::Text(String::new()),
+                signature,
+            }),
+        }
+    }
+}
+
+/// Makes the signatures of one reply.
+struct Signing<'a> {
+    composer: &'a Composer<'a>,
+    nonces: Random,
+    /// All thoughts so far, shown or not.
+    thoughts: String,
+}
+
+impl Signing<'_> {
+    fn sign(&mut self, bound_to: &str) -> Option<String> {
+        let Composer {
+            exchange,
+            model,
+            plan,
+            ..
+        } = self.composer;
+        let thinks = plan.thinks || !self.thoughts.is_empty();
+        if !thinks || exchange.style() == SignatureStyle::Empty {
+            return None;
+        }
+        let claim = Claim {
+            family: model.family,
+            shown: bound_to,
+            hidden: &self.thoughts,
+            prefix: Hash::default(),
+            nonce: self.nonces.next(),
+        };
+        Some(exchange.signer().sign(Kind::Thought, &claim))
+    }
+}
+
+/// Adds a text; neighbours of one kind are one part, since a stream knows no border between them.
+fn say(parts: &mut Vec<Part>, data: Data) {
+    match (parts.last_mut().map(|part| &mut part.data), &data) {
+        (Some(Data::Thought(before)), Data::Thought(text))
+        | (Some(Data::Text(before)), Data::Text(text)) => before.push_str(text),
+        _ => parts.push(Part {
+            data,
+            signature: None,
+        }),
+    }
+}
+
+/// Everything the user's last entries say, for scenarios.
+pub(crate) fn last_said(ask: &Ask) -> String {
+    let text = |part: &Value| result_text(part).or_else(|| Some(part["text"].as_str()?.to_owned()));
+    let texts = ask.last_user_parts().filter_map(text);
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+/// Hash of all that was said.
+fn conversation(ask: &Ask) -> Hash {
+    let mut all = vec![ask.system.to_string()];
+    all.extend(ask.tools.iter().map(Value::to_string));
+    for content in &ask.contents {
+        all.push(content.role.clone());
+        all.extend(content.parts.iter().map(Value::to_string));
+    }
+    let all: Vec<&[u8]> = all.iter().map(String::as_bytes).collect();
+    hash(&all)
+}

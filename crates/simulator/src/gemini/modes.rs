@@ -1,0 +1,97 @@
+//! Thinking modes: what the request asks for and what its model allows.
+
+use serde_json::Value;
+
+use super::ask::Ask;
+use super::models::{Control, Model};
+use crate::refusal::Refusal;
+
+/// The thinking of one request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    pub(crate) thinks: bool,
+    /// Whether the client sees its thoughts.
+    pub(crate) shows: bool,
+}
+
+/// What `thinkingConfig` says.
+struct Wanted<'a> {
+    level: Option<&'a str>,
+    budget: Option<i64>,
+    shows: bool,
+}
+
+impl<'a> Wanted<'a> {
+    fn read(ask: &'a Ask) -> Self {
+        let config = &ask.config["thinkingConfig"];
+        Self {
+            level: config["thinkingLevel"]
+                .as_str()
+                .filter(|level| *level != "THINKING_LEVEL_UNSPECIFIED"),
+            budget: config["thinkingBudget"].as_i64(),
+            shows: config["includeThoughts"] == Value::Bool(true),
+        }
+    }
+}
+
+impl Plan {
+    /// What a request amounts to, refused or not.
+    pub(crate) fn read(ask: &Ask, model: &Model) -> Self {
+        let wanted = Wanted::read(ask);
+        let asked = wanted.level.is_some() || wanted.shows;
+        let thinks = match (model.control, wanted.budget) {
+            (Control::Levels { .. }, _) => true,
+            (Control::Never, _) => false,
+            (_, Some(budget)) => budget != 0,
+            (_, None) => model.thinks_by_default || asked,
+        };
+        Self {
+            thinks,
+            shows: thinks && wanted.shows,
+        }
+    }
+}
+
+/// Refuses what the model does not allow.
+pub(crate) fn check(ask: &Ask, model: &Model) -> Result<(), Refusal> {
+    let wanted = Wanted::read(ask);
+    let refuse = |message: &str| Err(Refusal::invalid(message));
+    if wanted.level.is_some() && wanted.budget.is_some() {
+        return refuse("You can only set only one of thinking budget and thinking level.");
+    }
+    match model.control {
+        Control::Any => Ok(()),
+        Control::Never if wanted.level.is_some() || wanted.budget.is_some_and(|most| most != 0) => {
+            refuse("Thinking is not supported for this model.")
+        }
+        Control::Never if wanted.shows => refuse(
+            "Unable to submit request because Thinking_config.include_thoughts is only enabled when thinking is enabled.",
+        ),
+        Control::Never => Ok(()),
+        Control::Levels { budgets: false, .. } if wanted.budget.is_some() => {
+            refuse("Thinking budget is not supported for this model. Use thinking level instead.")
+        }
+        Control::Levels { minimal: false, .. } if wanted.level == Some("MINIMAL") => refuse(
+            "Thinking level MINIMAL is not supported for this model. Please retry with other thinking level.",
+        ),
+        Control::Levels { .. } => check_budget(wanted.budget, 1, i64::from(i32::MAX), false),
+        Control::Budgets { .. } if wanted.level.is_some() => {
+            refuse("Thinking level is not supported for this model.")
+        }
+        Control::Budgets { least, most, off } => check_budget(wanted.budget, least, most, off),
+    }
+}
+
+fn check_budget(budget: Option<i64>, least: i64, most: i64, off: bool) -> Result<(), Refusal> {
+    match budget {
+        None | Some(-1) => Ok(()),
+        Some(0) if off => Ok(()),
+        Some(0) => Err(Refusal::invalid(
+            "Budget 0 is invalid. This model only works in thinking mode.",
+        )),
+        Some(budget) if (least..=most).contains(&budget) => Ok(()),
+        Some(budget) => Err(Refusal::invalid(format!(
+            "The thinking budget {budget} is invalid. Please choose a value between {least} and {most}."
+        ))),
+    }
+}
