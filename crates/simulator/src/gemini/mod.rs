@@ -2,6 +2,8 @@
 
 mod ask;
 mod compose;
+mod content;
+mod dialogue;
 mod models;
 mod modes;
 mod refusal;
@@ -195,7 +197,9 @@ fn judge(
     let model = Model::named(received.model);
     let plan = Plan::read(&ask, &model);
     if strict {
+        content::check(&ask)?;
         modes::check(&ask, &model)?;
+        dialogue::check(&ask)?;
         // A backend that does not sign does not verify either.
         if exchange.style() != SignatureStyle::Empty {
             verify::check(&ask, &model, exchange.signer())?;

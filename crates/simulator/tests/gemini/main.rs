@@ -4,6 +4,8 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod dialogues;
+mod refusals;
 mod replies;
 mod signatures;
 mod streams;
@@ -35,6 +37,13 @@ fn ask(text: &str) -> Value {
 
 fn plain(text: &str) -> Value {
     json!({"contents": [user(text)]})
+}
+
+/// A request with its contents replaced.
+fn with_contents(contents: impl Into<Value>) -> Value {
+    let mut body = ask("");
+    body["contents"] = contents.into();
+    body
 }
 
 fn with(body: &Value, pointer: &str, value: Value) -> Value {

@@ -1,0 +1,192 @@
+//! What a request's members must say, beyond the table of their shapes.
+//!
+//! How contents follow each other is in `dialogue`.
+
+use std::collections::HashSet;
+use std::ops::RangeInclusive;
+
+use serde_json::Value;
+
+use super::ask::Ask;
+use super::shape::snake;
+use crate::refusal::Refusal;
+
+const REQUEST: &str = "* GenerateContentRequest.";
+
+/// The members of which a part has exactly one.
+const DATA: &[&str] = &[
+    "text",
+    "inlineData",
+    "fileData",
+    "functionCall",
+    "functionResponse",
+    "executableCode",
+    "codeExecutionResult",
+    "toolCall",
+    "toolResponse",
+];
+
+const LONGEST_NAME: usize = 64;
+const MOST_STOP_SEQUENCES: usize = 5;
+
+/// Refuses members that say what cannot be.
+pub(crate) fn check(ask: &Ask) -> Result<(), Refusal> {
+    check_contents(ask)?;
+    check_declarations(ask)?;
+    check_calling(ask)?;
+    check_config(&ask.config)
+}
+
+fn wrong<T>(path: &str, message: &str) -> Result<T, Refusal> {
+    Err(Refusal::invalid(format!("{REQUEST}{path}: {message}")))
+}
+
+fn check_contents(ask: &Ask) -> Result<(), Refusal> {
+    if ask.contents.is_empty() {
+        return wrong("contents", "contents is not specified");
+    }
+    for (index, content) in ask.contents.iter().enumerate() {
+        let path = format!("contents[{index}]");
+        // A content without a role is the user's.
+        if !matches!(content.role.as_str(), "" | "user" | "model") {
+            return Err(Refusal::invalid("Please use a valid role: user, model."));
+        }
+        check_parts(&content.parts, &path)?;
+    }
+    if let Some(parts) = ask.system.get("parts").and_then(Value::as_array) {
+        check_parts(parts, "system_instruction")?;
+    }
+    Ok(())
+}
+
+fn check_parts(parts: &[Value], path: &str) -> Result<(), Refusal> {
+    if parts.is_empty() {
+        return wrong(
+            &format!("{path}.parts"),
+            "contents.parts must not be empty.",
+        );
+    }
+    for (at, part) in parts.iter().enumerate() {
+        let path = format!("{path}.parts[{at}]");
+        let mut data = DATA.iter().filter(|name| part.get(**name).is_some());
+        let Some(first) = data.next() else {
+            return wrong(
+                &format!("{path}.data"),
+                "required oneof field 'data' must have one initialized field",
+            );
+        };
+        if let Some(second) = data.next() {
+            return Err(Refusal::invalid(format!(
+                "Invalid value at '{path}' (oneof), oneof field 'data' is already set. Cannot set '{second}'"
+            )));
+        }
+        if matches!(*first, "functionCall" | "functionResponse") {
+            check_function(first, part, &format!("{path}.{}", snake(first)))?;
+        }
+    }
+    Ok(())
+}
+
+fn check_function(kind: &str, part: &Value, path: &str) -> Result<(), Refusal> {
+    let function = &part[kind];
+    if function["name"].as_str().is_none_or(str::is_empty) {
+        return wrong(&format!("{path}.name"), "Name cannot be empty.");
+    }
+    if kind == "functionResponse" && !function["response"].is_object() {
+        return wrong(&format!("{path}.response"), "Response must be specified.");
+    }
+    Ok(())
+}
+
+fn check_declarations(ask: &Ask) -> Result<(), Refusal> {
+    let mut names = HashSet::new();
+    for (index, tool) in ask.tools.iter().enumerate() {
+        let declarations = tool["functionDeclarations"].as_array();
+        for (at, declaration) in declarations.into_iter().flatten().enumerate() {
+            let path = format!("tools[{index}].function_declarations[{at}]");
+            let name = declaration["name"].as_str().unwrap_or_default();
+            if !is_function_name(name) {
+                return wrong(
+                    &format!("{path}.name"),
+                    "Invalid function name. Must start with a letter or an underscore. Must be alphanumeric (a-z, A-Z, 0-9), underscores (_), dots (.), colons (:), or dashes (-), with a maximum length of 64.",
+                );
+            }
+            if !names.insert(name) {
+                return Err(Refusal::invalid(format!(
+                    "Duplicate function declaration found: {name}"
+                )));
+            }
+            let given = |key: &str| declaration.get(key).is_some();
+            if given("parameters") && given("parametersJsonSchema") {
+                return wrong(
+                    &path,
+                    "only one of parameters and parameters_json_schema can be set",
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+fn is_function_name(name: &str) -> bool {
+    let first = |letter: char| letter.is_ascii_alphabetic() || letter == '_';
+    let other = |letter: char| letter.is_ascii_alphanumeric() || "_.:-".contains(letter);
+    name.len() <= LONGEST_NAME && name.starts_with(first) && name.chars().all(other)
+}
+
+fn check_calling(ask: &Ask) -> Result<(), Refusal> {
+    let names: HashSet<&str> = ask
+        .declarations()
+        .filter_map(|declaration| declaration["name"].as_str())
+        .collect();
+    let forced = matches!(ask.calling["mode"].as_str(), Some("ANY" | "VALIDATED"));
+    let path = "tool_config.function_calling_config";
+    if forced && names.is_empty() {
+        return Err(Refusal::invalid(
+            "Function calling config is set without function_declarations.",
+        ));
+    }
+    let allowed = ask.allowed();
+    let path = format!("{path}.allowed_function_names");
+    if !forced && !allowed.is_empty() {
+        return wrong(&path, "only allowed when mode is ANY or VALIDATED");
+    }
+    match allowed.iter().find(|name| !names.contains(**name)) {
+        Some(name) => wrong(&path, &format!("\"{name}\" is not a declared function")),
+        None => Ok(()),
+    }
+}
+
+fn check_config(config: &Value) -> Result<(), Refusal> {
+    let path = |key: &str| format!("generation_config.{}", snake(key));
+    let ranges: [(&str, RangeInclusive<f64>); 4] = [
+        ("temperature", 0.0..=2.0),
+        ("topP", 0.0..=1.0),
+        ("topK", 1.0..=f64::MAX),
+        ("maxOutputTokens", 1.0..=f64::MAX),
+    ];
+    for (key, range) in ranges {
+        let number = config[key].as_f64();
+        if number.is_some_and(|number| !range.contains(&number)) {
+            let message = match (range.start(), range.end()) {
+                (_, &f64::MAX) => format!("{} must be positive", snake(key)),
+                (least, most) => format!("{} must be in the range [{least}, {most}]", snake(key)),
+            };
+            return wrong(&path(key), &message);
+        }
+    }
+    if config["candidateCount"]
+        .as_i64()
+        .is_some_and(|count| count != 1)
+    {
+        return Err(Refusal::invalid(
+            "Multiple candidates is not enabled for this model",
+        ));
+    }
+    let sequences = config["stopSequences"].as_array().map_or(0, Vec::len);
+    if sequences > MOST_STOP_SEQUENCES {
+        let message = format!("at most {MOST_STOP_SEQUENCES} stop sequences are allowed");
+        return wrong(&path("stopSequences"), &message);
+    }
+    Ok(())
+}
