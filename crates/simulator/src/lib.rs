@@ -44,6 +44,7 @@ use crate::signing::{Signer, hash};
 
 pub use crate::dialect::{Dialect, UnknownDialect};
 pub use crate::fault::FaultError;
+pub use crate::openai_chat::{UnknownVariant, Variant};
 pub use crate::scenario::{Scenario, ScenarioError};
 pub use crate::style::{SignatureStyle, UnknownStyle};
 
@@ -58,6 +59,8 @@ const GRACE: Duration = Duration::from_secs(1);
 pub struct Options {
     /// What it speaks, all on one port; nothing here means every dialect.
     pub dialects: Vec<&'static Dialect>,
+    /// The server that the chat dialect pretends to be, whatever the model is called.
+    pub variant: Option<&'static Variant>,
     /// The name its signatures are made under. Simulators of one identity accept
     /// each other's thinking, others refuse it.
     pub identity: String,
@@ -81,6 +84,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             dialects: Vec::new(),
+            variant: None,
             identity: "simulator".to_owned(),
             seed: 0,
             tokens_per_second: 0,

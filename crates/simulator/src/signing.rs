@@ -62,8 +62,7 @@ pub(crate) enum Kind {
     Thought = 3,
     /// `encrypted_content` of a reasoning item in Responses.
     Encrypted = 4,
-    /// The `signature` or `data` in `reasoning_details` of OpenAI chat variants.
-    #[allow(dead_code, reason = "for the chat dialect")]
+    /// What OpenAI chat variants sign: details, blocks and calls.
     Detail = 5,
 }
 

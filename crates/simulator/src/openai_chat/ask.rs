@@ -1,0 +1,251 @@
+//! The request as the simulator uses it: a lenient view that never refuses.
+//!
+//! Strictness is a separate pass (`shape`, `messages`, `modes`, `dialogue`, `verify`), so that
+//! `strict = off` is this view alone.
+
+use serde_json::{Map, Value};
+
+use crate::draft;
+use crate::exchange::Said;
+use crate::script::{Choice, Tool};
+use crate::signing::{Hash, hash};
+
+/// More choices than this the provider does not make.
+pub(crate) const MOST_CHOICES: u64 = 128;
+
+static NOTHING: Value = Value::Null;
+
+/// A request for a completion.
+#[derive(Debug)]
+pub(crate) struct Ask {
+    body: Map<String, Value>,
+}
+
+impl Ask {
+    pub(crate) fn read(body: Map<String, Value>) -> Self {
+        Self { body }
+    }
+
+    pub(crate) fn body(&self) -> &Map<String, Value> {
+        &self.body
+    }
+
+    /// A member; null where there is none.
+    pub(crate) fn get(&self, key: &str) -> &Value {
+        self.body.get(key).unwrap_or(&NOTHING)
+    }
+
+    pub(crate) fn model(&self) -> &str {
+        self.get("model").as_str().unwrap_or_default()
+    }
+
+    pub(crate) fn messages(&self) -> &[Value] {
+        list(self.get("messages"))
+    }
+
+    pub(crate) fn streams(&self) -> bool {
+        self.get("stream") == &Value::Bool(true)
+    }
+
+    pub(crate) fn wants_usage(&self) -> bool {
+        self.get("stream_options")["include_usage"] == Value::Bool(true)
+    }
+
+    pub(crate) fn wants_obfuscation(&self) -> bool {
+        self.get("stream_options")["include_obfuscation"] != Value::Bool(false)
+    }
+
+    pub(crate) fn limit(&self) -> Option<u64> {
+        let newer = self.get("max_completion_tokens").as_u64();
+        newer.or_else(|| self.get("max_tokens").as_u64())
+    }
+
+    pub(crate) fn stop_sequences(&self) -> Vec<String> {
+        match self.get("stop") {
+            Value::String(only) => vec![only.clone()],
+            several => list(several)
+                .iter()
+                .filter_map(Value::as_str)
+                .map(str::to_owned)
+                .collect(),
+        }
+    }
+
+    /// How many choices are wanted.
+    pub(crate) fn choices(&self) -> u64 {
+        self.get("n").as_u64().unwrap_or(1).clamp(1, MOST_CHOICES)
+    }
+
+    /// Tools are asked for in the way before there were tools.
+    pub(crate) fn is_legacy(&self) -> bool {
+        list(self.get("tools")).is_empty() && !list(self.get("functions")).is_empty()
+    }
+
+    /// The functions the model can call.
+    pub(crate) fn callable(&self) -> Vec<Tool> {
+        let functions: Vec<&Value> = if self.is_legacy() {
+            list(self.get("functions")).iter().collect()
+        } else {
+            let tools = list(self.get("tools")).iter();
+            tools.filter_map(|tool| tool.get("function")).collect()
+        };
+        let tool = |function: &Value| Tool {
+            name: text_of(&function["name"]),
+            schema: function["parameters"].clone(),
+        };
+        functions.into_iter().map(tool).collect()
+    }
+
+    pub(crate) fn choice(&self) -> Choice {
+        let choice = if self.is_legacy() {
+            self.get("function_call")
+        } else {
+            self.get("tool_choice")
+        };
+        match choice {
+            Value::String(word) => match word.as_str() {
+                "none" => Choice::Never,
+                "required" | "any" => Choice::Any,
+                _ => Choice::Auto,
+            },
+            Value::Object(_) => {
+                let name = choice["function"]["name"].as_str();
+                match name.or_else(|| choice["name"].as_str()) {
+                    Some(name) => Choice::Named(name.to_owned()),
+                    None if choice["allowed_tools"]["mode"] == "required" => Choice::Any,
+                    None => Choice::Auto,
+                }
+            }
+            _ => Choice::Auto,
+        }
+    }
+
+    pub(crate) fn parallel(&self) -> bool {
+        self.get("parallel_tool_calls") != &Value::Bool(false) && !self.is_legacy()
+    }
+
+    /// All that was said, whatever the settings are.
+    pub(crate) fn conversation(&self) -> Hash {
+        let said = ["messages", "tools", "functions"].map(|key| self.get(key).to_string());
+        hash(&said.each_ref().map(String::as_bytes))
+    }
+
+    /// What the model reads, whatever else the body says.
+    pub(crate) fn tokens(&self) -> usize {
+        let tools = list(self.get("tools")).iter();
+        let read = tools.chain(self.messages());
+        read.map(|part| draft::tokens(&part.to_string())).sum()
+    }
+
+    /// What a scenario looks at.
+    pub(crate) fn said(&self) -> Said {
+        let texts: Vec<String> = self.last_entries().map(text).collect();
+        Said {
+            model: self.model().to_owned(),
+            text: texts.join("\n"),
+        }
+    }
+
+    /// The last thing the user wrote.
+    pub(crate) fn user_text(&self) -> String {
+        let asked = self.messages().iter().rev();
+        asked
+            .filter(|message| is(message, "user"))
+            .map(written)
+            .find(|text| !text.is_empty())
+            .unwrap_or_default()
+    }
+
+    /// The texts of the tool results that came last.
+    pub(crate) fn results(&self) -> Vec<String> {
+        self.last_entries()
+            .filter(|entry| is_result(entry))
+            .map(text)
+            .collect()
+    }
+
+    /// How many assistant messages with calls there were since the user wrote.
+    pub(crate) fn rounds(&self) -> usize {
+        let since = self.messages().iter().rev();
+        since
+            .take_while(|message| !is(message, "user") || written(message).is_empty())
+            .filter(|message| calls(message))
+            .count()
+    }
+
+    /// Where the turn begins that is being answered: behind the last words of the user.
+    pub(crate) fn turn(&self) -> usize {
+        let last = self.messages().iter().rposition(|message| {
+            is(message, "user") && !text(message).trim_start().starts_with(RESPONSE)
+        });
+        last.map_or(0, |last| last + 1)
+    }
+
+    /// Everything after the last assistant message.
+    fn last_entries(&self) -> impl Iterator<Item = &Value> {
+        let messages = self.messages();
+        let last = messages.iter().rposition(|one| is(one, "assistant"));
+        let entries = messages.get(last.map_or(0, |last| last + 1)..);
+        let entries = entries.unwrap_or_default().iter();
+        entries.filter(|one| !is(one, "system") && !is(one, "developer"))
+    }
+}
+
+/// How a call is written in a text, and its result.
+pub(crate) const CALL: &str = "<tool_call>";
+const RESPONSE: &str = "<tool_response>";
+
+/// Whether a message has this role.
+pub(crate) fn is(message: &Value, role: &str) -> bool {
+    message["role"] == role
+}
+
+/// Whether a message is what a tool answered.
+fn is_result(message: &Value) -> bool {
+    is(message, "tool")
+        || is(message, "function")
+        || is(message, "user") && text(message).trim_start().starts_with(RESPONSE)
+}
+
+/// Whether an assistant calls tools here, in members or in its text.
+fn calls(message: &Value) -> bool {
+    is(message, "assistant")
+        && (!list(&message["tool_calls"]).is_empty()
+            || message["function_call"].is_object()
+            || text(message).contains(CALL))
+}
+
+/// All text in a message.
+pub(crate) fn text(message: &Value) -> String {
+    match &message["content"] {
+        Value::String(text) => text.clone(),
+        parts => {
+            let texts = list(parts).iter().filter_map(|part| part["text"].as_str());
+            texts.collect::<Vec<_>>().join("\n")
+        }
+    }
+}
+
+/// What the user wrote in a message, without what clients put around it and without results.
+fn written(message: &Value) -> String {
+    let own = |text: &str| {
+        let text = draft::written(text)?;
+        (!text.starts_with(RESPONSE)).then(|| text.to_owned())
+    };
+    match &message["content"] {
+        Value::String(text) => own(text).unwrap_or_default(),
+        parts => {
+            let texts = list(parts).iter().filter_map(|part| part["text"].as_str());
+            texts.filter_map(own).collect::<Vec<_>>().join("\n")
+        }
+    }
+}
+
+/// The items of a list; none where it is no list.
+pub(crate) fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn text_of(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}

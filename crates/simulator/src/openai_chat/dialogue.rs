@@ -1,0 +1,109 @@
+//! The dialogue: each call its result, at once.
+
+use serde_json::Value;
+
+use super::ask::{Ask, CALL, is, list, text};
+use super::variants::{Shows, Variant};
+use crate::openai::refused;
+use crate::refusal::Refusal;
+
+/// The calls that wait for their results.
+#[derive(Default)]
+struct Open<'a> {
+    /// Somebody called, so results may follow.
+    called: bool,
+    ids: Vec<&'a str>,
+    /// The calls were text and have no ids.
+    nameless: bool,
+}
+
+/// Refuses a dialogue that does not hold together.
+pub(crate) fn check(ask: &Ask, variant: &Variant) -> Result<(), Refusal> {
+    let mut open = Open::default();
+    for (index, message) in ask.messages().iter().enumerate() {
+        if is(message, "tool") {
+            answer(&mut open, message, index)?;
+            continue;
+        }
+        if is(message, "function") {
+            if !open.called {
+                return Err(unexpected("function", "function_call", index));
+            }
+            continue;
+        }
+        refuse_unanswered(&open, index)?;
+        open = if is(message, "assistant") {
+            calls(message, index, variant)?
+        } else {
+            Open::default()
+        };
+    }
+    refuse_unanswered(&open, ask.messages().len())
+}
+
+fn answer(open: &mut Open<'_>, message: &Value, index: usize) -> Result<(), Refusal> {
+    if !open.called {
+        return Err(unexpected("tool", "tool_calls", index));
+    }
+    let id = message["tool_call_id"].as_str().unwrap_or_default();
+    match open.ids.iter().position(|waiting| *waiting == id) {
+        Some(at) => {
+            open.ids.remove(at);
+            Ok(())
+        }
+        None if open.nameless => Ok(()),
+        None => Err(refused(
+            &format!("messages.[{index}].tool_call_id"),
+            None,
+            format!(
+                "Invalid parameter: 'tool_call_id' of '{id}' not found in 'tool_calls' of previous message."
+            ),
+        )),
+    }
+}
+
+fn calls<'a>(message: &'a Value, index: usize, variant: &Variant) -> Result<Open<'a>, Refusal> {
+    let mut ids: Vec<&str> = Vec::new();
+    for call in list(&message["tool_calls"]) {
+        let id = call["id"].as_str().unwrap_or_default();
+        // A server that repeats ids itself cannot mind.
+        if ids.contains(&id) && variant.name != "reasoning-field" {
+            return Err(refused(
+                &format!("messages.[{index}].tool_calls"),
+                None,
+                format!("Invalid parameter: Duplicate value for 'tool_call_id' of '{id}'."),
+            ));
+        }
+        ids.push(id);
+    }
+    let nameless = variant.shows == Shows::Tags && text(message).contains(CALL);
+    Ok(Open {
+        called: nameless || !ids.is_empty() || message["function_call"].is_object(),
+        ids,
+        nameless,
+    })
+}
+
+fn unexpected(role: &str, member: &str, index: usize) -> Refusal {
+    refused(
+        &format!("messages.[{index}].role"),
+        None,
+        format!(
+            "Invalid parameter: messages with role '{role}' must be a response to a preceeding message with '{member}'."
+        ),
+    )
+}
+
+fn refuse_unanswered(open: &Open<'_>, index: usize) -> Result<(), Refusal> {
+    if open.ids.is_empty() {
+        return Ok(());
+    }
+    Err(refused(
+        &format!("messages.[{index}].role"),
+        None,
+        format!(
+            "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. The following tool_call_ids did not have response messages: {}",
+            open.ids.join(", ")
+        ),
+    ))
+}

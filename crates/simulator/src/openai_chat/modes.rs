@@ -1,0 +1,295 @@
+//! Modes: whether the model thinks, what is seen of it, and which settings go together.
+
+use serde_json::Value;
+
+use super::ask::{Ask, list};
+use super::marks;
+use super::variants::{Shows, SignsCalls, Switch, Variant};
+use crate::openai::{refused, wrong_type, wrong_value};
+use crate::refusal::Refusal;
+
+/// What was decided about thinking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Plan {
+    pub(crate) thinks: bool,
+    pub(crate) shows: Shows,
+    /// The client wants to see it.
+    pub(crate) shown: bool,
+}
+
+impl Plan {
+    pub(crate) fn read(ask: &Ask, variant: &Variant) -> Self {
+        let told = variant
+            .switches
+            .iter()
+            .find_map(|switch| told(ask, *switch));
+        let usual = match Rules::of(ask.model()) {
+            rules if variant.official => rules.thinks,
+            _ => variant.thinks,
+        };
+        let never = variant.official && !Rules::of(ask.model()).can_think;
+        // This model only thinks less.
+        let always = variant.name == "glm" && ask.model().to_lowercase().contains("glm-5.3");
+        let hidden = ask.get("reasoning")["exclude"] == Value::Bool(true)
+            || ask.get("include_reasoning") == &Value::Bool(false);
+        let raw = variant.name == "llamacpp" && ask.get("reasoning_format") == "none";
+        let shows = match variant.shows {
+            _ if raw => Shows::Tags,
+            // Blocks are Claude's; Gemini signs its calls instead.
+            Shows::Blocks if marks::signs_calls(variant, ask.model()) != SignsCalls::Never => {
+                Shows::Field("reasoning_content")
+            }
+            shows => shows,
+        };
+        Self {
+            thinks: always || told.unwrap_or(usual) && !never,
+            shows,
+            shown: !hidden,
+        }
+    }
+}
+
+/// What a setting says about thinking, if anything.
+fn told(ask: &Ask, switch: Switch) -> Option<bool> {
+    let effort = |value: &Value| value.as_str().map(|effort| effort != "none");
+    match switch {
+        Switch::Effort => effort(ask.get("reasoning_effort")),
+        Switch::Thinking => {
+            let kind = ask.get("thinking")["type"].as_str()?;
+            Some(kind != "disabled")
+        }
+        Switch::Enable => ask.get("enable_thinking").as_bool(),
+        Switch::Template => {
+            let arguments = ask.get("chat_template_kwargs");
+            let enable = arguments["enable_thinking"].as_bool();
+            enable.or_else(|| arguments["thinking"].as_bool())
+        }
+        Switch::Object => {
+            let reasoning = ask.get("reasoning").as_object()?;
+            let enabled = reasoning.get("enabled").and_then(Value::as_bool);
+            enabled.or_else(|| reasoning.get("effort").and_then(effort))
+        }
+        Switch::PromptMode => (ask.get("prompt_mode") == "reasoning").then_some(true),
+    }
+}
+
+/// What OpenAI's models take here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Rules {
+    can_think: bool,
+    /// It thinks unless told otherwise.
+    thinks: bool,
+    /// Tools go with `reasoning_effort: none` only.
+    tools: Tools,
+    /// Sampling goes with `reasoning_effort: none` only.
+    sampling: bool,
+    max_tokens: bool,
+}
+
+/// Which tools a model of OpenAI takes here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tools {
+    Always,
+    /// Not while it thinks.
+    WithoutEffort,
+    Never,
+}
+
+impl Rules {
+    fn of(model: &str) -> Self {
+        let model = model.to_lowercase();
+        let name = model.rsplit('/').next().unwrap_or_default();
+        let Some(rest) = name.strip_prefix("gpt-") else {
+            let numbered = name.starts_with('o');
+            return Self {
+                can_think: numbered,
+                thinks: numbered,
+                tools: Tools::Always,
+                sampling: true,
+                max_tokens: !numbered,
+            };
+        };
+        let version = rest.split('-').next().unwrap_or_default();
+        let (major, minor) = version.split_once('.').unwrap_or((version, "0"));
+        let version: (u32, u32) = (
+            major.parse().unwrap_or_default(),
+            minor.parse().unwrap_or_default(),
+        );
+        let tools = match version {
+            (6, 0) if rest.contains("astra") => Tools::Never,
+            (6, 1) if rest.contains("sol") => Tools::Never,
+            version if version >= (5, 4) => Tools::WithoutEffort,
+            _ => Tools::Always,
+        };
+        Self {
+            can_think: version.0 >= 5,
+            // From 5.1 to 5.x the usual effort is none.
+            thinks: version == (5, 0) || version.0 >= 6,
+            tools,
+            sampling: version.0 < 6,
+            max_tokens: true,
+        }
+    }
+}
+
+/// Refuses settings that do not go together, or not with this model.
+pub(crate) fn check(ask: &Ask, variant: &Variant, plan: &Plan) -> Result<(), Refusal> {
+    for switch in variant.switches {
+        check_switch(ask, *switch, variant)?;
+    }
+    if variant.official {
+        check_official(ask, plan)?;
+    }
+    Ok(())
+}
+
+fn check_switch(ask: &Ask, switch: Switch, variant: &Variant) -> Result<(), Refusal> {
+    match switch {
+        Switch::Effort => one_of(
+            "reasoning_effort",
+            ask.get("reasoning_effort"),
+            variant.efforts,
+        ),
+        Switch::Thinking => {
+            let thinking = ask.get("thinking");
+            object("thinking", thinking)?;
+            // Behind LiteLLM the words are Anthropic's.
+            let kinds: &[&str] = match variant.name {
+                "litellm" => &["enabled", "disabled", "adaptive"],
+                _ => &["enabled", "disabled"],
+            };
+            one_of("thinking.type", &thinking["type"], kinds)?;
+            whole("thinking.budget_tokens", &thinking["budget_tokens"])?;
+            boolean("thinking.clear_thinking", &thinking["clear_thinking"])
+        }
+        Switch::Enable => {
+            boolean("enable_thinking", ask.get("enable_thinking"))?;
+            boolean("preserve_thinking", ask.get("preserve_thinking"))?;
+            whole("thinking_budget", ask.get("thinking_budget"))
+        }
+        Switch::Template => object("chat_template_kwargs", ask.get("chat_template_kwargs")),
+        Switch::Object => {
+            let reasoning = ask.get("reasoning");
+            object("reasoning", reasoning)?;
+            one_of("reasoning.effort", &reasoning["effort"], variant.efforts)?;
+            whole("reasoning.max_tokens", &reasoning["max_tokens"])?;
+            boolean("reasoning.enabled", &reasoning["enabled"])?;
+            boolean("reasoning.exclude", &reasoning["exclude"])
+        }
+        Switch::PromptMode => one_of("prompt_mode", ask.get("prompt_mode"), &["reasoning"]),
+    }
+}
+
+/// Members that decide by chance.
+const SAMPLING: &[&str] = &["temperature", "top_p", "logprobs", "top_logprobs"];
+
+fn check_official(ask: &Ask, plan: &Plan) -> Result<(), Refusal> {
+    let model = ask.model();
+    let rules = Rules::of(model);
+    let given = |key: &str| !ask.get(key).is_null();
+    let tools = !list(ask.get("tools")).is_empty() || !list(ask.get("functions")).is_empty();
+    match rules.tools {
+        Tools::Never if tools => {
+            return Err(refused(
+                "tools",
+                None,
+                format!(
+                    "Function tools are not supported for {model} in /v1/chat/completions. To use function tools, use /v1/responses."
+                ),
+            ));
+        }
+        Tools::WithoutEffort if tools && plan.thinks => {
+            return Err(refused(
+                "reasoning_effort",
+                None,
+                format!(
+                    "Function tools with reasoning_effort are not supported for {model} in /v1/chat/completions. To use function tools, use /v1/responses or set reasoning_effort to 'none'."
+                ),
+            ));
+        }
+        _ => {}
+    }
+    if !rules.sampling && plan.thinks {
+        for key in SAMPLING {
+            if given(key) {
+                return Err(unsupported(key, ""));
+            }
+        }
+    }
+    if !rules.max_tokens && given("max_tokens") {
+        return Err(unsupported(
+            "max_tokens",
+            " Use 'max_completion_tokens' instead.",
+        ));
+    }
+    if given("max_tokens") && given("max_completion_tokens") {
+        return Err(refused(
+            "max_tokens",
+            Some("invalid_parameter_combination"),
+            "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.",
+        ));
+    }
+    Ok(())
+}
+
+fn unsupported(key: &str, hint: &str) -> Refusal {
+    let message = format!("Unsupported parameter: '{key}' is not supported with this model.{hint}");
+    refused(key, Some("unsupported_parameter"), message)
+}
+
+/// Null is as good as nothing, for all of these.
+fn one_of(path: &str, value: &Value, words: &[&str]) -> Result<(), Refusal> {
+    match value {
+        Value::Null => Ok(()),
+        Value::String(word) if words.contains(&word.as_str()) => Ok(()),
+        Value::String(word) => Err(wrong_value(path, word, words)),
+        other => Err(wrong_type(path, "a string", other)),
+    }
+}
+
+fn boolean(path: &str, value: &Value) -> Result<(), Refusal> {
+    match value {
+        Value::Null | Value::Bool(_) => Ok(()),
+        other => Err(wrong_type(path, "a boolean", other)),
+    }
+}
+
+fn whole(path: &str, value: &Value) -> Result<(), Refusal> {
+    match value {
+        Value::Null => Ok(()),
+        Value::Number(number) if number.is_u64() => Ok(()),
+        other => Err(wrong_type(path, "an integer", other)),
+    }
+}
+
+fn object(path: &str, value: &Value) -> Result<(), Refusal> {
+    match value {
+        Value::Null | Value::Object(_) => Ok(()),
+        other => Err(wrong_type(path, "an object", other)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newer_a_model_the_less_it_takes_here() {
+        for (model, tools, sampling, max_tokens) in [
+            ("gpt-4o", Tools::Always, true, true),
+            ("gpt-5", Tools::Always, true, true),
+            ("gpt-5.3-codex", Tools::Always, true, true),
+            ("gpt-5.4", Tools::WithoutEffort, true, true),
+            ("openai/gpt-5.6-luna", Tools::WithoutEffort, true, true),
+            ("gpt-6-luna", Tools::WithoutEffort, false, true),
+            ("gpt-6-sol", Tools::WithoutEffort, false, true),
+            ("gpt-6-astra", Tools::Never, false, true),
+            ("gpt-6.1-sol", Tools::Never, false, true),
+            ("o3-mini", Tools::Always, true, false),
+        ] {
+            let rules = Rules::of(model);
+            let found = (rules.tools, rules.sampling, rules.max_tokens);
+            assert_eq!(found, (tools, sampling, max_tokens), "{model}");
+        }
+    }
+}

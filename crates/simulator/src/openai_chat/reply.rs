@@ -1,0 +1,456 @@
+//! The reply on the wire: one JSON document, or the same as chunks.
+
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+
+use super::openrouter::Format;
+use super::variants::{Shows, SignsCalls};
+use crate::draft;
+use crate::fault::Frame;
+use crate::openai::CREATED;
+use crate::style::SignatureStyle;
+
+/// A finished reply.
+pub(crate) struct Reply {
+    pub(crate) id: String,
+    pub(crate) model: String,
+    pub(crate) choices: Vec<Choice>,
+    pub(crate) usage: Value,
+    pub(crate) form: Form,
+}
+
+/// One of the answers; usually there is only one.
+pub(crate) struct Choice {
+    pub(crate) parts: Vec<Part>,
+    pub(crate) finish_reason: &'static str,
+}
+
+/// What is said, in order.
+pub(crate) enum Part {
+    Thought {
+        text: String,
+        /// Where thoughts are signed.
+        signature: Option<String>,
+        /// It came to its end.
+        closed: bool,
+    },
+    /// A thought that only the server can read.
+    Sealed {
+        data: String,
+        id: Option<String>,
+    },
+    Text(String),
+    Call {
+        id: String,
+        name: String,
+        arguments: String,
+        signature: Option<String>,
+    },
+}
+
+/// How it is written.
+pub(crate) struct Form {
+    pub(crate) shows: Shows,
+    pub(crate) format: Format,
+    pub(crate) style: SignatureStyle,
+    pub(crate) signs_calls: SignsCalls,
+    /// Calls are written in the way before there were tools.
+    pub(crate) legacy: bool,
+    /// It has what only OpenAI's replies have.
+    pub(crate) official: bool,
+    /// The stream ends with a count.
+    pub(crate) usage: bool,
+    /// The last chunk of a stream has the count.
+    pub(crate) usage_at_end: bool,
+    /// Chunks are padded.
+    pub(crate) obfuscation: bool,
+}
+
+/// The members of one delta, without the braces.
+struct Delta {
+    members: String,
+    tokens: u32,
+}
+
+impl Reply {
+    /// The reply as one document.
+    pub(crate) fn json(&self) -> Value {
+        let choice = |(index, choice): (usize, &Choice)| {
+            json!({ "index": index, "message": self.form.message(&choice.parts),
+                    "logprobs": null, "finish_reason": choice.finish_reason })
+        };
+        let choices: Vec<Value> = self.choices.iter().enumerate().map(choice).collect();
+        let mut reply = json!({
+            "id": self.id, "object": "chat.completion", "created": CREATED, "model": self.model,
+            "choices": choices, "usage": self.usage,
+        });
+        if self.form.official {
+            reply["service_tier"] = "default".into();
+            reply["system_fingerprint"] = Value::Null;
+        }
+        reply
+    }
+
+    /// The reply as chunks.
+    pub(crate) fn frames(&self) -> Vec<Frame> {
+        let mut frames = Vec::new();
+        for index in 0..self.choices.len() {
+            let role = "\"role\":\"assistant\",\"content\":\"\"";
+            frames.push(self.chunk(index, role, None, 0));
+        }
+        for (index, choice) in self.choices.iter().enumerate() {
+            for delta in self.form.deltas(&choice.parts) {
+                frames.push(self.chunk(index, &delta.members, None, delta.tokens));
+            }
+            frames.push(self.chunk(index, "", Some(choice.finish_reason), 0));
+        }
+        if self.form.usage {
+            let tail = format!("\"choices\":[],\"usage\":{}}}\n\n", self.usage);
+            frames.push(self.frame(&tail, 0));
+        }
+        frames.push(Frame {
+            bytes: Bytes::from_static(b"data: [DONE]\n\n"),
+            tokens: 0,
+        });
+        frames
+    }
+
+    fn frame(&self, rest: &str, tokens: u32) -> Frame {
+        let (id, model) = (&self.id, Value::from(self.model.as_str()));
+        let official = if self.form.official {
+            "\"service_tier\":\"default\",\"system_fingerprint\":null,"
+        } else {
+            ""
+        };
+        Frame {
+            bytes: Bytes::from(format!(
+                "data: {{\"id\":\"{id}\",\"object\":\"chat.completion.chunk\",\"created\":{CREATED},\"model\":{model},{official}{rest}"
+            )),
+            tokens,
+        }
+    }
+
+    /// A chunk is written by hand: a bench sends two hundred thousand of them.
+    fn chunk(&self, index: usize, members: &str, end: Option<&str>, tokens: u32) -> Frame {
+        let finish_reason = Value::from(end);
+        let usage = match end {
+            Some(_) if self.form.usage_at_end => format!(",\"usage\":{}", self.usage),
+            _ if self.form.usage => ",\"usage\":null".to_owned(),
+            _ => String::new(),
+        };
+        let padding = if self.form.obfuscation {
+            // So that all chunks of a few letters have one length.
+            let missing = 16 - members.len() % 16;
+            format!(",\"obfuscation\":\"{}\"", "x".repeat(missing))
+        } else {
+            String::new()
+        };
+        let rest = format!(
+            "\"choices\":[{{\"index\":{index},\"delta\":{{{members}}},\"logprobs\":null,\"finish_reason\":{finish_reason}}}]{usage}{padding}}}\n\n"
+        );
+        self.frame(&rest, tokens)
+    }
+}
+
+impl Form {
+    /// The message as it stands in a choice.
+    fn message(&self, parts: &[Part]) -> Value {
+        let mut message = Map::new();
+        message.insert("role".to_owned(), "assistant".into());
+        message.insert("content".to_owned(), self.content(parts));
+        if self.official {
+            message.insert("refusal".to_owned(), Value::Null);
+            message.insert("annotations".to_owned(), json!([]));
+        }
+        let thoughts: String = parts.iter().filter_map(Part::thought).collect();
+        if let Some(member) = self.member()
+            && !thoughts.is_empty()
+        {
+            message.insert(member.to_owned(), thoughts.into());
+        }
+        let marks: Vec<Value> = match self.shows {
+            Shows::Details => numbered(parts)
+                .map(|(at, part)| self.detail(part, at))
+                .collect(),
+            Shows::Blocks => numbered(parts).map(|(_, part)| block(part)).collect(),
+            _ => Vec::new(),
+        };
+        if !marks.is_empty() {
+            message.insert(self.marks().to_owned(), marks.into());
+        }
+        let calls: Vec<Value> = parts.iter().filter_map(|part| self.call(part)).collect();
+        match calls.first() {
+            Some(call) if self.legacy => {
+                message.insert("function_call".to_owned(), call["function"].clone());
+            }
+            Some(_) => {
+                message.insert("tool_calls".to_owned(), calls.into());
+            }
+            None => {}
+        }
+        message.into()
+    }
+
+    fn content(&self, parts: &[Part]) -> Value {
+        let thought = |part: &Part| matches!(part, Part::Thought { .. });
+        if self.shows == Shows::Chunks && parts.iter().any(thought) {
+            let chunk = |part: &Part| match part {
+                Part::Thought { text, closed, .. } => Some(json!({
+                    "type": "thinking", "thinking": [{"type": "text", "text": text}],
+                    "signature": null, "closed": closed,
+                })),
+                Part::Text(text) => Some(json!({"type": "text", "text": text})),
+                _ => None,
+            };
+            return parts.iter().filter_map(chunk).collect();
+        }
+        let texts = parts.iter().filter_map(|part| match part {
+            Part::Text(text) => Some(text.as_str()),
+            _ => None,
+        });
+        let text: String = texts.collect();
+        let calls = parts.iter().any(|part| matches!(part, Part::Call { .. }));
+        if text.is_empty() && calls {
+            Value::Null
+        } else {
+            text.into()
+        }
+    }
+
+    /// The member that has the reasoning as a string.
+    fn member(&self) -> Option<&'static str> {
+        match self.shows {
+            Shows::Field(member) => Some(member),
+            Shows::Details => Some("reasoning"),
+            Shows::Blocks => Some("reasoning_content"),
+            Shows::Nowhere | Shows::Chunks | Shows::Tags => None,
+        }
+    }
+
+    /// The member that has it signed.
+    fn marks(&self) -> &'static str {
+        match self.shows {
+            Shows::Blocks => "thinking_blocks",
+            _ => "reasoning_details",
+        }
+    }
+
+    /// An entry of `reasoning_details`.
+    fn detail(&self, part: &Part, index: usize) -> Value {
+        let format = &self.format;
+        match part {
+            Part::Sealed { data, id } => {
+                let mut detail = json!({"type": "reasoning.encrypted", "data": data,
+                                        "format": format.name, "index": index});
+                if let Some(id) = id {
+                    detail["id"] = id.as_str().into();
+                }
+                detail
+            }
+            part => {
+                let mut detail = json!({"type": format.kind});
+                detail[format.member] = part.thought().unwrap_or_default().into();
+                if let Part::Thought {
+                    signature: Some(signature),
+                    ..
+                } = part
+                {
+                    detail["signature"] = signature.as_str().into();
+                }
+                detail["format"] = format.name.into();
+                detail["index"] = index.into();
+                detail
+            }
+        }
+    }
+
+    /// A call as it stands in a message.
+    fn call(&self, part: &Part) -> Option<Value> {
+        let Part::Call {
+            id,
+            name,
+            arguments,
+            signature,
+        } = part
+        else {
+            return None;
+        };
+        let function = json!({"name": name, "arguments": arguments});
+        let mut call = json!({"id": id, "type": "function", "function": function});
+        if let Some(signature) = signature {
+            let mark = json!({"thought_signature": signature});
+            match self.signs_calls {
+                SignsCalls::Never => {}
+                SignsCalls::ExtraContent => call["extra_content"] = json!({"google": mark}),
+                SignsCalls::ProviderFields => call["provider_specific_fields"] = mark,
+            }
+        }
+        Some(call)
+    }
+
+    fn deltas(&self, parts: &[Part]) -> Vec<Delta> {
+        let mut deltas = Vec::new();
+        let mut calls = 0;
+        let mut marks = 0;
+        for part in parts {
+            match part {
+                Part::Text(text) => {
+                    let texts = draft::deltas(text);
+                    deltas.extend(texts.map(|text| Delta::new(member("content", text))));
+                }
+                Part::Call { .. } => {
+                    self.call_deltas(part, calls, &mut deltas);
+                    calls += 1;
+                }
+                Part::Thought { .. } | Part::Sealed { .. } => {
+                    self.thought_deltas(part, marks, &mut deltas);
+                    marks += 1;
+                }
+            }
+        }
+        deltas
+    }
+
+    fn thought_deltas(&self, part: &Part, index: usize, deltas: &mut Vec<Delta>) {
+        let Part::Thought {
+            text,
+            signature,
+            closed,
+        } = part
+        else {
+            deltas.extend(self.mark(part, index));
+            return;
+        };
+        let signed = |text: &str, signature: Option<&str>| Part::Thought {
+            text: text.to_owned(),
+            signature: signature.map(str::to_owned),
+            closed: *closed,
+        };
+        let early = match self.style {
+            SignatureStyle::Start => signature.as_deref(),
+            _ => None,
+        };
+        let mut pieces = draft::deltas(text).enumerate().peekable();
+        while let Some((at, piece)) = pieces.next() {
+            let mut members = Vec::new();
+            if let Some(name) = self.member() {
+                members.push(member(name, piece));
+            }
+            if self.shows == Shows::Chunks {
+                let closed = *closed && pieces.peek().is_none();
+                members.push(format!(
+                    "\"content\":[{{\"type\":\"thinking\",\"thinking\":[{{\"type\":\"text\",{}}}],\"closed\":{closed}}}]",
+                    member("text", piece)
+                ));
+            }
+            let early = early.filter(|_| at == 0);
+            let mark = self.mark(&signed(piece, early), index);
+            members.extend(mark.map(|mark| mark.members));
+            deltas.push(Delta::new(members.join(",")));
+        }
+        if let (Some(signature), None) = (signature, early)
+            && let Some(mark) = self.mark(&signed("", Some(signature)), index)
+        {
+            let late = self.style == SignatureStyle::Late;
+            deltas.push(Delta {
+                tokens: if late { 10 } else { 0 },
+                ..mark
+            });
+        }
+    }
+
+    /// A delta of what is signed. An empty text is left out, since it would end nothing.
+    fn mark(&self, part: &Part, index: usize) -> Option<Delta> {
+        let mut mark = match self.shows {
+            Shows::Details => self.detail(part, index),
+            Shows::Blocks => {
+                let mut block = block(part);
+                block["index"] = index.into();
+                block
+            }
+            _ => return None,
+        };
+        if let (Shows::Details, Some("")) = (self.shows, part.thought())
+            && let Some(members) = mark.as_object_mut()
+        {
+            members.shift_remove(self.format.member);
+        }
+        Some(Delta {
+            members: format!("\"{}\":[{mark}]", self.marks()),
+            tokens: 0,
+        })
+    }
+
+    fn call_deltas(&self, part: &Part, index: usize, deltas: &mut Vec<Delta>) {
+        let Some(mut call) = self.call(part) else {
+            return;
+        };
+        // Google gives calls no number, so each must come in one piece.
+        if self.signs_calls == SignsCalls::ExtraContent {
+            deltas.push(Delta::new(format!("\"tool_calls\":[{call}]")));
+            return;
+        }
+        let arguments = call["function"]["arguments"].take();
+        call["function"]["arguments"] = "".into();
+        let first = if self.legacy {
+            format!("\"function_call\":{}", call["function"])
+        } else {
+            let mut numbered = json!({"index": index});
+            if let (Some(numbered), Value::Object(members)) = (numbered.as_object_mut(), call) {
+                numbered.extend(members);
+            }
+            format!("\"tool_calls\":[{numbered}]")
+        };
+        deltas.push(Delta::new(first));
+        for piece in draft::deltas(arguments.as_str().unwrap_or_default()) {
+            let piece = member("arguments", piece);
+            deltas.push(Delta::new(if self.legacy {
+                format!("\"function_call\":{{{piece}}}")
+            } else {
+                format!("\"tool_calls\":[{{\"index\":{index},\"function\":{{{piece}}}}}]")
+            }));
+        }
+    }
+}
+
+impl Part {
+    /// A readable thought.
+    pub(crate) fn thought(&self) -> Option<&str> {
+        match self {
+            Self::Thought { text, .. } => Some(text),
+            _ => None,
+        }
+    }
+}
+
+impl Delta {
+    fn new(members: String) -> Self {
+        Self { members, tokens: 1 }
+    }
+}
+
+/// The thoughts of a reply, numbered.
+fn numbered(parts: &[Part]) -> impl Iterator<Item = (usize, &Part)> {
+    let thoughts = parts
+        .iter()
+        .filter(|part| matches!(part, Part::Thought { .. } | Part::Sealed { .. }));
+    thoughts.enumerate()
+}
+
+/// An entry of `thinking_blocks`.
+fn block(part: &Part) -> Value {
+    match part {
+        Part::Sealed { data, .. } => json!({"type": "redacted_thinking", "data": data}),
+        Part::Thought {
+            text, signature, ..
+        } => {
+            let signature = signature.as_deref().unwrap_or_default();
+            json!({"type": "thinking", "thinking": text, "signature": signature})
+        }
+        _ => Value::Null,
+    }
+}
+
+fn member(name: &str, text: &str) -> String {
+    format!("\"{name}\":{}", Value::from(text))
+}

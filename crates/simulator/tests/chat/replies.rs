@@ -1,0 +1,430 @@
+//! What is said: streams, words, counts, models.
+
+use std::collections::HashSet;
+
+use serde_json::{Value, json};
+use throughline_simulator::{Options, Variant};
+
+use crate::common::Server;
+use crate::support::{
+    VARIANTS, accept, append, ask, asking, assemble, chunks, essence, lookup, message, plain, set,
+    streamed,
+};
+
+const TEXTS: [&str; 9] = [
+    "hello",
+    "something redacted",
+    "think twice",
+    "only think",
+    "use a tool",
+    "LOOKUP row 7",
+    "use a tool in parallel",
+    "use a tool, think twice",
+    "bench 25",
+];
+
+#[tokio::test]
+async fn every_trigger_of_every_variant_streams_by_the_grammar_and_equals_its_json() {
+    let server = Server::strict().await;
+    for (variant, model) in VARIANTS {
+        for text in TEXTS {
+            let mut body = asking(model, text);
+            if variant == "openai" && text.contains("tool") {
+                body["reasoning_effort"] = "none".into();
+            }
+            let whole = accept(&server, variant, &body).await;
+            assert_eq!(whole["object"], "chat.completion");
+            let answer = ask(&server, variant, &streamed(&body)).await;
+            assert_eq!(
+                answer.header("content-type"),
+                Some("text/event-stream; charset=utf-8")
+            );
+            assert!(answer.complete);
+            if variant == "mistral" {
+                continue;
+            }
+            let found = assemble(&chunks(&answer));
+            assert_eq!(found, essence(&whole), "{variant} {text}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_variant_goes_through_two_rounds_of_tools_and_another_question() {
+    let server = Server::strict().await;
+    for (variant, model) in VARIANTS {
+        let mut body = asking(model, "use a tool twice in parallel");
+        let mut rounds = 0;
+        loop {
+            let mut said = message(&server, variant, &body).await;
+            if variant == "deepseek-r1" {
+                said.as_object_mut().unwrap().remove("reasoning_content");
+            }
+            if append(&mut body, &said) == 0 {
+                let text = said["content"].to_string();
+                assert!(
+                    text.contains("The tool says “21 degrees” and “21 degrees”"),
+                    "{text}"
+                );
+                break;
+            }
+            rounds += 1;
+        }
+        assert_eq!(rounds, 2, "{variant}");
+        crate::support::say(&mut body, "and now?");
+        accept(&server, variant, &body).await;
+        let messages = body["messages"].as_array().unwrap();
+        let ids: Vec<&str> = messages
+            .iter()
+            .flat_map(|one| one["tool_calls"].as_array())
+            .flatten()
+            .map(|call| call["id"].as_str().unwrap())
+            .collect();
+        assert_eq!(ids.len(), 4);
+        let unique: HashSet<&str> = ids.into_iter().collect();
+        assert_eq!(unique.len(), 4, "{variant}");
+    }
+}
+
+#[tokio::test]
+async fn the_stream_counts_only_where_it_is_asked_to() {
+    let server = Server::strict().await;
+    let body = set(plain("open-model", "hello"), "stream", true);
+    let found = chunks(&ask(&server, "", &body).await);
+    assert!(found.iter().all(|chunk| chunk.get("usage").is_none()));
+    assert!(found.iter().all(|chunk| chunk["choices"] != json!([])));
+    let last = found.last().unwrap();
+    assert_eq!(last["choices"][0]["finish_reason"], "stop");
+    let asked = chunks(&ask(&server, "", &streamed(&plain("open-model", "hello"))).await);
+    assert_eq!(asked.len(), found.len() + 1);
+    assert_eq!(asked.last().unwrap()["choices"], json!([]));
+}
+
+#[tokio::test]
+async fn mistral_writes_thoughts_as_chunks_and_counts_unasked() {
+    let server = Server::strict().await;
+    let body = plain("magistral-medium", "think twice");
+    let whole = accept(&server, "mistral", &body).await;
+    let content = whole["choices"][0]["message"]["content"]
+        .as_array()
+        .unwrap();
+    let kinds: Vec<&str> = content
+        .iter()
+        .map(|part| part["type"].as_str().unwrap())
+        .collect();
+    assert_eq!(kinds, ["thinking", "text", "thinking", "text"]);
+    let mut found = chunks(&ask(&server, "mistral", &set(body, "stream", true)).await);
+    let usage = found
+        .last_mut()
+        .unwrap()
+        .as_object_mut()
+        .unwrap()
+        .remove("usage");
+    for chunk in &mut found {
+        chunk["usage"] = Value::Null;
+    }
+    let mut counted = found[0].clone();
+    counted["choices"] = json!([]);
+    counted["usage"] = usage.unwrap();
+    found.push(counted);
+    assert_eq!(assemble(&found), essence(&whole));
+}
+
+#[tokio::test]
+async fn calls_have_an_index_in_every_fragment_except_at_google() {
+    let server = Server::strict().await;
+    for (variant, model, numbered) in [
+        ("vllm", "qwen3", true),
+        ("google", "gemini-3.8-flash", false),
+    ] {
+        let body = streamed(&asking(model, "use a tool in parallel"));
+        let found = chunks(&ask(&server, variant, &body).await);
+        let fragments: Vec<&Value> = found
+            .iter()
+            .filter_map(|chunk| chunk["choices"][0]["delta"]["tool_calls"].as_array())
+            .flatten()
+            .collect();
+        assert!(
+            fragments
+                .iter()
+                .all(|one| one["index"].is_u64() == numbered)
+        );
+        let named: Vec<&&Value> = fragments
+            .iter()
+            .filter(|one| one["id"].is_string())
+            .collect();
+        assert_eq!(named.len(), 2);
+        for one in named {
+            assert_eq!(one["type"], "function");
+            assert_eq!(one["function"]["name"], "lookup");
+            assert_eq!(one["function"]["arguments"] == "", numbered);
+        }
+    }
+}
+
+#[tokio::test]
+async fn replies_end_for_the_reason_they_give() {
+    let server = Server::strict().await;
+    let reason = async |variant: &str, body: Value| {
+        accept(&server, variant, &body).await["choices"][0]["finish_reason"].clone()
+    };
+    let hello = || plain("open-model", "hello");
+    assert_eq!(reason("", hello()).await, "stop");
+    assert_eq!(reason("", set(hello(), "max_tokens", 5)).await, "length");
+    assert_eq!(
+        reason("", set(hello(), "max_completion_tokens", 5)).await,
+        "length"
+    );
+    assert_eq!(reason("", set(hello(), "stop", "hello")).await, "stop");
+    assert_eq!(
+        reason("", asking("open-model", "use a tool")).await,
+        "tool_calls"
+    );
+    // Google says `stop` all the same, and leaves it to the client to see the calls.
+    assert_eq!(
+        reason("google", asking("gemini-3.8-flash", "use a tool")).await,
+        "stop"
+    );
+    let stopped = accept(&server, "", &set(hello(), "stop", json!(["hello"]))).await;
+    let text = stopped["choices"][0]["message"]["content"]
+        .as_str()
+        .unwrap();
+    assert!(!text.is_empty() && !text.contains("hello"));
+    let cut = accept(&server, "", &set(hello(), "max_tokens", 5)).await;
+    assert_eq!(cut["usage"]["completion_tokens"], 5);
+    assert_eq!(cut["choices"][0]["message"]["content"], "");
+}
+
+#[tokio::test]
+async fn reasoning_is_in_the_completion_or_beside_it() {
+    let server = Server::strict().await;
+    for (variant, model) in VARIANTS {
+        let usage = accept(
+            &server,
+            variant,
+            &set(plain(model, "hello"), "reasoning_effort", "high"),
+        )
+        .await["usage"]
+            .clone();
+        let count = |key: &str| usage[key].as_u64().unwrap();
+        let all = count("total_tokens") - count("prompt_tokens");
+        let reasoning = usage["completion_tokens_details"]["reasoning_tokens"].as_u64();
+        match variant {
+            "think-tags" => assert_eq!(reasoning, None),
+            "google" | "xai" => assert_eq!(count("completion_tokens") + reasoning.unwrap(), all),
+            _ => {
+                assert_eq!(count("completion_tokens"), all, "{variant}");
+                assert!(reasoning.unwrap() > 0, "{variant}");
+            }
+        }
+        let deepseek = variant.starts_with("deepseek");
+        assert_eq!(usage["prompt_cache_miss_tokens"].is_u64(), deepseek);
+    }
+}
+
+#[tokio::test]
+async fn several_choices_are_several_answers() {
+    let server = Server::strict().await;
+    let body = set(plain("gpt-4o", "hello there"), "n", 3);
+    let whole = accept(&server, "", &body).await;
+    assert_eq!(whole["choices"].as_array().unwrap().len(), 3);
+    let found = assemble(&chunks(&ask(&server, "", &streamed(&body)).await));
+    assert_eq!(found, essence(&whole));
+}
+
+#[tokio::test]
+async fn functions_of_old_are_called_the_old_way() {
+    let server = Server::strict().await;
+    let mut body = plain("gpt-4o", "use a tool");
+    body["functions"] = json!([lookup()["function"]]);
+    let whole = accept(&server, "", &body).await;
+    let choice = &whole["choices"][0];
+    assert_eq!(choice["finish_reason"], "function_call");
+    assert_eq!(choice["message"]["function_call"]["name"], "lookup");
+    assert!(choice["message"].get("tool_calls").is_none());
+    let found = assemble(&chunks(&ask(&server, "", &streamed(&body)).await));
+    assert_eq!(found, essence(&whole));
+    let messages = body["messages"].as_array_mut().unwrap();
+    messages.push(choice["message"].clone());
+    messages.push(json!({"role": "function", "name": "lookup", "content": "21 degrees"}));
+    let said = message(&server, "", &body).await;
+    assert!(said["content"].as_str().unwrap().contains("21 degrees"));
+}
+
+#[tokio::test]
+async fn tool_choice_forces_and_forbids_calls() {
+    let server = Server::strict().await;
+    for (choice, called) in [
+        (json!("required"), true),
+        (
+            json!({"type": "function", "function": {"name": "lookup"}}),
+            true,
+        ),
+        (
+            json!({"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": []}}),
+            true,
+        ),
+        (json!("auto"), false),
+        (json!("none"), false),
+        (Value::Null, false),
+    ] {
+        let body = set(asking("open-model", "hello"), "tool_choice", choice.clone());
+        let said = message(&server, "", &body).await;
+        assert_eq!(said["tool_calls"].is_array(), called, "{choice}");
+    }
+    let body = set(
+        asking("open-model", "use a tool in parallel"),
+        "parallel_tool_calls",
+        false,
+    );
+    assert_eq!(
+        message(&server, "", &body).await["tool_calls"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
+}
+
+#[tokio::test]
+async fn one_kind_of_model_calls_everything_call_0() {
+    let server = Server::strict().await;
+    let mut body = asking("open-model-repeat-ids", "use a tool twice");
+    for _ in 0..2 {
+        let said = message(&server, "", &body).await;
+        assert_eq!(said["tool_calls"][0]["id"], "call_0");
+        append(&mut body, &said);
+    }
+    let said = message(&server, "", &body).await;
+    assert!(said.get("tool_calls").is_none());
+    let both = message(
+        &server,
+        "",
+        &asking("open-model-repeat-ids", "use a tool in parallel"),
+    )
+    .await;
+    let mut body = asking("open-model-repeat-ids", "use a tool in parallel");
+    assert_eq!(append(&mut body, &both), 2);
+    accept(&server, "", &body).await;
+}
+
+#[tokio::test]
+async fn the_variant_is_the_headers_the_options_or_the_models() {
+    let server = Server::strict().await;
+    let said = message(&server, "", &plain("deepseek-v4-pro", "hello")).await;
+    assert!(said["reasoning_content"].is_string());
+    let said = message(&server, "vllm", &plain("deepseek-v4-pro", "hello")).await;
+    assert!(said["reasoning"].is_string());
+    let server = Server::start(Options {
+        variant: Some(Variant::named("groq").unwrap()),
+        ..Options::default()
+    })
+    .await;
+    let said = message(&server, "", &plain("deepseek-v4-pro", "hello")).await;
+    assert!(said["reasoning"].is_string());
+    let said = message(&server, "sglang", &plain("deepseek-v4-pro", "hello")).await;
+    assert!(said["reasoning_content"].is_string());
+    crate::support::refuse(
+        &server,
+        "klingon",
+        &plain("m", "x"),
+        "no variant is called `klingon`; there are openai, ",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn models_are_listed_and_described() {
+    let server = Server::strict().await;
+    let key = [("authorization", "Bearer k")];
+    for path in ["/v1/models", "/models", "/v1beta/openai/models"] {
+        let list = server.send("GET", path, &key, b"").await.json();
+        assert_eq!(list["object"], "list", "{path}");
+        let data = list["data"].as_array().unwrap();
+        assert!(data.iter().any(|model| model["id"] == "deepseek-v4-pro"));
+        assert!(data.iter().all(|model| model["object"] == "model"));
+    }
+    let one = server
+        .send("GET", "/v1/models/gpt-6-luna", &key, b"")
+        .await
+        .json();
+    assert_eq!(
+        (&one["id"], &one["owned_by"]),
+        (&json!("gpt-6-luna"), &json!("openai"))
+    );
+    // Without the key it is still the first dialect's path.
+    assert!(server.get("/v1/models").await.json()["has_more"].is_boolean());
+}
+
+#[tokio::test]
+async fn servers_answer_at_their_own_paths() {
+    let server = Server::strict().await;
+    let body = plain("open-model", "hello").to_string();
+    for path in [
+        "/v1/chat/completions",
+        "/chat/completions",
+        "/v4/chat/completions",
+        "/api/paas/v4/chat/completions",
+        "/v1beta/openai/chat/completions",
+        "/api/v1/chat/completions",
+    ] {
+        let answer = server.send("POST", path, &[], body.as_bytes()).await;
+        assert_eq!(answer.status, 200, "{path}");
+        assert_eq!(answer.header("x-request-id"), answer.header("request-id"));
+    }
+}
+
+#[tokio::test]
+async fn faults_and_scenarios_strike_this_dialect_too() {
+    let server = Server::scenario(
+        "[[step]]\nwhen = { contains = \"rain\" }\nsay = [{ thinking = \"Hm.\" }, { text = \"Wet.\" }]\nanswer_model = \"renamed\"\n",
+    )
+    .await;
+    let reply = accept(&server, "", &plain("deepseek-v4-pro", "rain?")).await;
+    assert_eq!(reply["model"], "renamed");
+    let said = &reply["choices"][0]["message"];
+    assert_eq!(
+        (&said["reasoning_content"], &said["content"]),
+        (&json!("Hm."), &json!("Wet."))
+    );
+    let post = async |fault: &str, variant: &str, body: &Value| {
+        let headers = [
+            ("x-simulator-fault", fault),
+            ("x-simulator-variant", variant),
+        ];
+        server
+            .send(
+                "POST",
+                "/v1/chat/completions",
+                &headers,
+                body.to_string().as_bytes(),
+            )
+            .await
+    };
+    let body = streamed(&plain("m", "hello"));
+    let limited = post("status:429,retry-after=2", "vllm", &body).await;
+    assert_eq!(
+        (limited.status, limited.header("retry-after")),
+        (429, Some("2"))
+    );
+    assert_eq!(limited.json()["error"]["code"], "rate_limit_exceeded");
+    let limited = post("status:429", "openrouter", &body).await;
+    assert_eq!(limited.json()["error"]["code"], 429);
+    for (variant, member, value) in [
+        ("vllm", "type", json!("server_error")),
+        ("openrouter", "code", json!(503)),
+    ] {
+        let broken = post("error:event=3", variant, &body).await.text();
+        let last = broken.trim_end().rsplit("\n\n").next().unwrap();
+        let last: Value = serde_json::from_str(last.strip_prefix("data: ").unwrap()).unwrap();
+        assert_eq!(last["error"][member], value);
+    }
+    assert_eq!(
+        post("error:event=3", "vllm", &plain("m", "hello"))
+            .await
+            .status,
+        503
+    );
+    let ended = post("end:event=4", "vllm", &body).await;
+    assert!(ended.complete && !ended.text().contains("[DONE]"));
+}
