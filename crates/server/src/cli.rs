@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use throughline_simulator::Dialect;
+use throughline_simulator::{Dialect, Variant};
 
 /// A transparent gateway that keeps a model's thinking across turns, backends and restarts.
 ///
@@ -102,6 +102,11 @@ pub struct Simulate {
     /// again. All by default.
     #[arg(long, value_parser = Dialect::named)]
     pub dialect: Vec<&'static Dialect>,
+    /// Which server openai_chat pretends to be: openai, deepseek-v4, deepseek-r1, think-tags,
+    /// reasoning-field, vllm, sglang, llamacpp, qwen, glm, mistral, openrouter, litellm, google, xai,
+    /// groq. By default the model's name decides.
+    #[arg(long, value_name = "NAME", value_parser = Variant::named)]
+    pub variant: Option<&'static Variant>,
     /// Makes replies repeatable.
     #[arg(long, default_value_t = 0)]
     pub seed: u64,

@@ -26,6 +26,7 @@ pub async fn run(options: Simulate) -> Result<(), Failure> {
     ));
     let simulator = Options {
         dialects: options.dialect,
+        variant: options.variant,
         identity: options.identity,
         seed: options.seed,
         tokens_per_second: options.tokens_per_second,
