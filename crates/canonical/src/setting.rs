@@ -100,6 +100,32 @@ impl Effort {
             .find(|effort| effort.word().eq_ignore_ascii_case(word))
     }
 
+    /// The tokens that stand for it where only a budget can be said. The one table of budgets and
+    /// efforts; [`Effort::of_budget`] reads it the other way.
+    ///
+    /// | minimal | low | medium | high | xhigh | max |
+    /// |---|---|---|---|---|---|
+    /// | 1024 | 4096 | 16384 | 32768 | 65536 | 131072 |
+    pub fn budget(self) -> u64 {
+        match self {
+            Self::Minimal => 1 << 10,
+            Self::Low => 1 << 12,
+            Self::Medium => 1 << 14,
+            Self::High => 1 << 15,
+            Self::XHigh => 1 << 16,
+            Self::Max => 1 << 17,
+        }
+    }
+
+    /// The effort that stands for a budget where only an effort can be said: the least whose tokens
+    /// suffice.
+    pub fn of_budget(tokens: u64) -> Self {
+        Self::ALL
+            .into_iter()
+            .find(|effort| tokens <= effort.budget())
+            .unwrap_or(Self::Max)
+    }
+
     /// The nearest of those a model knows; of two that are equally near, the lower.
     pub fn nearest(self, known: &[Self]) -> Option<Self> {
         let distance = |effort: &Self| (self as u8).abs_diff(*effort as u8);
@@ -135,6 +161,18 @@ mod tests {
             assert_eq!(json, effort.word());
         }
         assert_eq!(Effort::read("none"), None);
+    }
+
+    #[test]
+    fn budgets_and_efforts_go_both_ways() {
+        for effort in Effort::ALL {
+            assert_eq!(Effort::of_budget(effort.budget()), effort);
+            let more = effort.budget() + 1;
+            let next = Effort::ALL.into_iter().find(|next| *next > effort);
+            assert_eq!(Effort::of_budget(more), next.unwrap_or(Effort::Max));
+        }
+        assert_eq!(Effort::of_budget(0), Effort::Minimal);
+        assert_eq!(Effort::of_budget(u64::MAX), Effort::Max);
     }
 
     #[test]

@@ -304,12 +304,7 @@ impl Writer {
             Amount::Adaptive { effort } => effort?,
             Amount::Budget { tokens } => {
                 self.adapted("thinking", "budget_as_effort");
-                let near = match tokens {
-                    ..=2048 => Effort::Low,
-                    2049..=8192 => Effort::Medium,
-                    _ => Effort::High,
-                };
-                return near.nearest(self.variant.efforts);
+                return Effort::of_budget(tokens).nearest(self.variant.efforts);
             }
             Amount::Off | Amount::On => return None,
         };

@@ -146,7 +146,7 @@ fn reasoning(setting: &ThinkingSetting, more: Option<Value>, losses: &mut Losses
         Some(Amount::Effort { effort }) => Some(effort.word()),
         // Some models do not think unless they are told how much.
         Some(Amount::On) => adapted(Effort::Medium.word()),
-        Some(Amount::Budget { tokens }) => adapted(effort_of(tokens).word()),
+        Some(Amount::Budget { tokens }) => adapted(Effort::of_budget(tokens).word()),
         Some(Amount::Adaptive { effort }) => adapted(effort.unwrap_or(Effort::Medium).word()),
     };
     if let Some(effort) = effort {
@@ -168,17 +168,6 @@ fn reasoning(setting: &ThinkingSetting, more: Option<Value>, losses: &mut Losses
     }
     reasoning.extend(more);
     (!reasoning.is_empty()).then(|| reasoning.into())
-}
-
-/// The effort that usually takes about so many tokens.
-fn effort_of(tokens: u64) -> Effort {
-    match tokens {
-        0..=1023 => Effort::Minimal,
-        1024..=4095 => Effort::Low,
-        4096..=16383 => Effort::Medium,
-        16384..=32767 => Effort::High,
-        _ => Effort::XHigh,
-    }
 }
 
 fn text(output: &Output, more: Option<Value>) -> Option<Value> {

@@ -164,7 +164,7 @@ fn the_thinking_setting_is_an_effort_and_a_summary() {
             short.clone(),
         ),
         (
-            Some(Budget { tokens: 1024 }),
+            Some(Budget { tokens: 2000 }),
             None,
             json!({"effort": "low"}),
             short.clone(),
