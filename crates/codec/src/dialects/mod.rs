@@ -11,8 +11,11 @@ use throughline_canonical::{Event, Fault, Lossy, Reply, Request};
 
 pub mod anthropic;
 pub mod gemini;
+mod model_card;
 pub mod openai_chat;
 pub mod openai_responses;
+
+pub use model_card::ModelCard;
 
 /// The dialects clients may speak.
 pub static CLIENT: &[&dyn ClientDialect] = &[

@@ -6,7 +6,8 @@
 //! - `upstream_request`, `upstream_messages`: a request for a provider;
 //! - [`upstream_reply`], `upstream_error`: a provider's reply, or its error;
 //! - [`client_stream`]: a reply for a client, streamed and whole;
-//! - [`client_reply`]: what we say to a client ourselves: errors and signs of life.
+//! - [`client_reply`]: what we say to a client ourselves: errors and signs of life;
+//! - [`model_card`]: what a server tells of its models.
 //!
 //! In place, where client and provider both speak it:
 //!
@@ -25,6 +26,7 @@ use super::{
 pub mod client_reply;
 mod client_request;
 pub mod client_stream;
+pub mod model_card;
 pub mod outline;
 pub mod prefix;
 pub mod refusal;
@@ -148,6 +150,11 @@ impl UpstreamDialect for Anthropic {
     fn read_count(&self, body: &[u8]) -> Option<u64> {
         read_member(body, "input_tokens")
     }
+}
+
+/// Asks for no thinking but between calls of tools: as good as off, for models that know no other.
+pub fn think_between_tools(request: &mut Request) {
+    upstream_request::think_between_tools(request);
 }
 
 /// Reports a loss, unless it was.

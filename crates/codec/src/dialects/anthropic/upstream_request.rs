@@ -29,6 +29,9 @@ const BETA_DISPLAY_UPDATES: &str = "thinking-display-updates-2026-08-18";
 /// The variant of servers that take thinking without a signature.
 const UNSIGNED: &str = "unsigned";
 
+/// The mode without thinking before the answer, but with short notes between calls.
+const BETWEEN_TOOLS: &str = "between_tools";
+
 /// What a request writes whose caller named no limit. The gateway knows the model's own.
 const MAX_TOKENS: u64 = 4096;
 
@@ -90,6 +93,16 @@ pub(super) fn write(request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
     }
 }
 
+/// Switches thinking off as far as those models allow that only know the mode between tools.
+pub(super) fn think_between_tools(request: &mut Request) {
+    request.thinking.amount = Some(Amount::Off);
+    let extra = request.extra.entry(NAME.to_owned()).or_default();
+    let thinking = extra.entry("thinking").or_insert_with(|| Map::new().into());
+    if let Value::Object(thinking) = thinking {
+        thinking.insert("type".to_owned(), BETWEEN_TOOLS.into());
+    }
+}
+
 /// What comes up while a request is written.
 pub(super) struct Writing {
     pub(super) losses: Vec<Loss>,
@@ -120,7 +133,7 @@ impl Writing {
             _ => &nothing,
         };
         let mode = match rest.get("type").and_then(Value::as_str) {
-            Some("between_tools") if setting.amount == Some(Amount::Off) => Some("between_tools"),
+            Some(BETWEEN_TOOLS) if setting.amount == Some(Amount::Off) => Some(BETWEEN_TOOLS),
             _ => mode(setting),
         };
         let off = setting.amount == Some(Amount::Off);
@@ -225,6 +238,7 @@ impl Writing {
         }
     }
 
+    /// Which models take it, and when, the gateway knows.
     fn sampling(&mut self, request: &Request, body: &mut ObjectWriter<'_>) {
         let sampling = &request.sampling;
         for (said, part) in [
@@ -236,8 +250,6 @@ impl Writing {
                 self.omitted(part, "no_place");
             }
         }
-        // A model that thinks chooses its words itself.
-        let thinks = matches!(mode(&request.thinking), Some("enabled" | "adaptive"));
         let temperature = sampling.temperature.map(|heat| {
             if heat > 1.0 {
                 self.adapted("temperature", "range");
@@ -249,12 +261,8 @@ impl Writing {
             ("top_p", sampling.top_p.map(Value::from)),
             ("top_k", sampling.top_k.map(Value::from)),
         ] {
-            match value {
-                None => {}
-                Some(_) if thinks => self.omitted(key, "thinking"),
-                Some(value) => {
-                    body.value(key, &value);
-                }
+            if let Some(value) = value {
+                body.value(key, &value);
             }
         }
     }

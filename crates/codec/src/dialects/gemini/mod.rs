@@ -10,7 +10,8 @@
 //! - [`address`]: the model and the method, which stand in the path;
 //! - [`names`]: members in either spelling;
 //! - [`schema`]: the provider's own kind of schema, as JSON Schema;
-//! - [`fault`]: errors, both ways.
+//! - [`fault`]: errors, both ways;
+//! - [`model_card`]: what a server tells of its models.
 
 use throughline_canonical::{Fault, Loss, Lossy, Request};
 
@@ -28,6 +29,7 @@ pub mod client_request;
 pub mod contents;
 pub mod cumulative;
 pub mod fault;
+pub mod model_card;
 pub mod names;
 pub mod objects;
 pub mod partial_arguments;

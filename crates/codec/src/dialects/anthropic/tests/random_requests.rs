@@ -172,14 +172,6 @@ impl Carried {
         request.sampling.seed = None;
         request.sampling.temperature = request.sampling.temperature.map(|heat| heat.min(1.0));
         let amount = &mut request.thinking.amount;
-        let shown = request.thinking.show.is_some();
-        if match amount {
-            Some(Amount::On | Amount::Budget { .. } | Amount::Adaptive { .. }) => true,
-            Some(Amount::Effort { .. }) => shown,
-            _ => false,
-        } {
-            request.sampling = Sampling::default();
-        }
         if let Some(
             Amount::Effort { effort }
             | Amount::Adaptive {

@@ -1,7 +1,7 @@
 //! Settings and tools, member by member.
 
 use serde_json::{Value, json};
-use throughline_canonical::{Amount, Effort, Output, Request, Show, Tool, ToolChoice};
+use throughline_canonical::{Amount, Effort, Output, Show, Tool, ToolChoice};
 
 use super::crossing::{anthropic_extra, both_ways, reads, request, writes};
 use super::write_request;
@@ -212,17 +212,16 @@ fn every_request_names_the_version_that_knows_sampling() {
         (plain.path.as_str(), plain.query.as_str()),
         ("/v1/messages", "")
     );
-    // Thinking goes before it.
-    let members = json!({"thinking": {"type": "adaptive"}});
-    let losses = "part_omitted=temperature;reason=thinking, part_omitted=top_p;reason=thinking, \
-                  part_omitted=top_k;reason=thinking";
-    let thinks = |request: &mut Request| {
-        request.thinking.amount = Some(Amount::On);
-        request.sampling.temperature = Some(0.2);
-        request.sampling.top_p = Some(0.2);
-        request.sampling.top_k = Some(2);
-    };
-    writes(&members, losses, thinks);
+}
+
+#[test]
+fn thinking_between_tools_is_asked_for_by_its_own_mode() {
+    let members = json!({"thinking": {"type": "between_tools"}});
+    writes(
+        &members,
+        "",
+        crate::dialects::anthropic::think_between_tools,
+    );
 }
 
 #[test]
