@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::backend::Backend;
+use crate::catalog::Catalog;
 use crate::route::Routes;
 
 /// Everything a turn needs to know of the configuration.
@@ -13,6 +14,8 @@ pub struct Settings {
     pub backends: Vec<Arc<Backend>>,
     /// Which request goes where.
     pub routes: Routes,
+    /// What is known of models.
+    pub catalog: Arc<Catalog>,
     /// What may be replayed.
     pub thinking: Thinking,
     /// Bounds.

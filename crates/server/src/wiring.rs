@@ -11,6 +11,7 @@ use parking_lot::{Mutex, RwLock};
 use throughline_backends::sqlite::SqliteStore;
 use throughline_gateway::Gateway;
 use throughline_gateway::backend::{self, Backend};
+use throughline_gateway::catalog::{Catalog, CatalogError};
 use throughline_gateway::route::{Routes, Rule};
 use throughline_gateway::settings::{self, Settings};
 use throughline_gateway::thinking::store::Store;
@@ -73,6 +74,9 @@ pub enum BuildError {
     /// There are no keys.
     #[error(transparent)]
     Keyring(#[from] keyring::Trouble),
+    /// The models file is wrong.
+    #[error("the models file has a mistake: {0}")]
+    Models(#[from] CatalogError),
     /// A simulator does not start.
     #[error("cannot start the simulator: {0}")]
     Simulator(std::io::Error),
@@ -94,7 +98,7 @@ impl House {
         let snapshot = store.load().await.map_err(failed)?;
         tracing::debug!(blocks = snapshot.blocks.len(), "thinking memory read");
         let simulators = Mutex::default();
-        let settings = settings(config, &simulators).await?;
+        let settings = settings(config, catalog(config)?, &simulators).await?;
         let changes = Changes::default();
         let store = Arc::new(store);
         tokio::spawn(changes.clone().write_to(store.clone()));
@@ -112,8 +116,10 @@ impl House {
 
     /// Takes a new configuration while running.
     pub async fn configure(&self, config: &Config) -> Result<(), BuildError> {
+        // What servers told of their models stays known.
+        let catalog = catalog(config)?.sharing(&self.gateway.settings().catalog);
         self.gateway
-            .configure(settings(config, &self.simulators).await?);
+            .configure(settings(config, catalog, &self.simulators).await?);
         *self.hosts.write() = Hosts::new(self.listen, &config.allowed_hosts);
         let fixed = fixed_keys(&self.built_with, config);
         if !fixed.is_empty() {
@@ -173,8 +179,16 @@ fn take_data_dir(path: &Path) -> Result<File, BuildError> {
     }
 }
 
+fn catalog(config: &Config) -> Result<Catalog, CatalogError> {
+    match &config.models {
+        Some(file) => Catalog::with(&file.text),
+        None => Ok(Catalog::embedded()),
+    }
+}
+
 async fn settings(
     config: &Config,
+    catalog: Catalog,
     simulators: &Mutex<HashMap<String, String>>,
 ) -> Result<Settings, BuildError> {
     let mut backends = Vec::new();
@@ -188,6 +202,7 @@ async fn settings(
     let route = &config.route;
     Ok(Settings {
         backends,
+        catalog: Arc::new(catalog),
         routes: Routes {
             default: route.default.clone(),
             rules: route

@@ -10,7 +10,7 @@ use throughline_codec::dialects::gemini::SKIP_SIGNATURE;
 
 use super::past::PastBlock;
 use super::replay::{self, Maker, Part, Place, Treatment};
-use crate::catalog::Model;
+use crate::catalog::{Model, Off};
 use crate::turns::KeptBlock;
 
 /// Where a request goes, as far as its shape is concerned.
@@ -189,7 +189,7 @@ impl Fitting<'_> {
         if !bare {
             return;
         }
-        if self.model.takes("disabled") {
+        if self.model.off == Off::Disabled {
             request.thinking.amount = Some(Amount::Off);
             fitted.losses.push(Loss::SettingAdapted {
                 setting: "thinking",

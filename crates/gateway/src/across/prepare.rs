@@ -15,7 +15,7 @@ use super::fit::{Fitted, Fitting, open_turn};
 use super::past::{Recall, key_of, keys};
 use super::replay::{self, Place};
 use crate::backend::{Backend, credential_mark};
-use crate::catalog::{self, Model};
+use crate::catalog::Model;
 use crate::gateway::Gateway;
 use crate::headers;
 use crate::thinking::memory::{Question, Target};
@@ -56,8 +56,8 @@ impl Gateway {
         let mut request = said.value.clone();
         let mut losses = said.losses.clone();
         let model = leg.backend.model_for(leg.read.model.as_deref()).to_owned();
-        let known = catalog::find(&model);
-        let (dialect, mut variant) = spoken(leg.backend, &request, known);
+        let known = leg.settings.catalog.find(&model);
+        let (dialect, mut variant) = spoken(leg.backend, &request, &known);
         client.forget_own_members(&mut request);
 
         let target = Target {
@@ -88,7 +88,7 @@ impl Gateway {
         let fitting = Fitting {
             dialect: dialect.name(),
             variant: &variant,
-            model: known,
+            model: &known,
             without_thinking,
         };
         let mut fitted = Fitted::default();

@@ -1,89 +1,104 @@
 //! What is known of models: a table, not code.
+//!
+//! Three layers, of which the later win, key by key: the table that is built in (`models.toml`),
+//! what servers tell of their models while the gateway runs ([`Catalog::learn`]), and the operator's
+//! own file ([`Catalog::with`]). Within a table every pattern that fits a name speaks, and of those
+//! that say something of a key the longest wins.
 
-use std::sync::LazyLock;
+mod learnt;
+mod model;
+mod pattern;
+mod rows;
 
-use serde::Deserialize;
+use std::sync::{Arc, LazyLock};
 
-/// What is known of one model.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Model {
-    /// Which names it goes by.
-    pub pattern: String,
-    /// Its thinking is bound to everything before it.
-    #[serde(default)]
-    pub preserved: bool,
-    /// Its thinking is bound to the credential.
-    #[serde(default)]
-    pub account_bound: bool,
-    /// It refuses calls of its own that come back without their signature.
-    #[serde(default)]
-    pub signatures_enforced: bool,
-    /// Thinking modes it refuses.
-    #[serde(default)]
-    pub refuses: Vec<String>,
+use serde_json::Value;
+use throughline_codec::dialects::{ModelCard, anthropic, gemini};
+
+pub use model::{ForcedTools, Form, Model, Off, ResponsesForTools, Sampling, Shows};
+pub use rows::{CatalogError, CatalogMistake};
+
+use learnt::Learnt;
+use rows::Row;
+
+static EMBEDDED: LazyLock<Vec<Row>> = LazyLock::new(|| {
+    let rows = rows::read(include_str!("models.toml"));
+    debug_assert!(rows.is_ok(), "the embedded table is checked by a test");
+    rows.unwrap_or_default()
+});
+
+/// What is known of all models.
+#[derive(Clone, Debug, Default)]
+pub struct Catalog {
+    own: Vec<Row>,
+    learnt: Arc<Learnt>,
 }
 
-impl Model {
-    /// Whether it takes a thinking mode.
-    pub fn takes(&self, mode: &str) -> bool {
-        !self.refuses.iter().any(|refused| refused == mode)
+impl Catalog {
+    /// The table that is built in.
+    pub fn embedded() -> Self {
+        Self::default()
+    }
+
+    /// The same, with the rows of an operator's table over it.
+    pub fn with(text: &str) -> Result<Self, CatalogError> {
+        Ok(Self {
+            own: rows::read(text)?,
+            ..Self::default()
+        })
+    }
+
+    /// Takes over what another catalog has learnt and will learn.
+    pub fn sharing(self, other: &Self) -> Self {
+        Self {
+            learnt: other.learnt.clone(),
+            ..self
+        }
+    }
+
+    /// What is known of the model of this name; of many, nothing.
+    pub fn find(&self, name: &str) -> Model {
+        let name = name.to_lowercase();
+        let mut model = Model::default();
+        tell(&EMBEDDED, &name, &mut model);
+        if let Some(row) = self.learnt.find(&name) {
+            row.tell(&mut model);
+        }
+        tell(&self.own, &name, &mut model);
+        model
+    }
+
+    /// Remembers what a server told of a model.
+    pub fn learn(&self, name: &str, card: &ModelCard) {
+        self.learnt.learn(name, card);
+    }
+
+    /// Learns from what a server of Anthropic's dialect answers about a model, or about all of them.
+    pub fn learn_from_anthropic(&self, answer: &Value) {
+        for card in anthropic::model_card::read(answer) {
+            self.learn(&card.name, &card);
+        }
+    }
+
+    /// Learns from what a server of Gemini's dialect answers about a model, or about all of them.
+    pub fn learn_from_gemini(&self, answer: &Value) {
+        for card in gemini::model_card::read(answer) {
+            self.learn(&card.name, &card);
+        }
     }
 }
 
-#[derive(Deserialize)]
-struct Table {
-    model: Vec<Model>,
-}
-
-static MODELS: LazyLock<Vec<Model>> = LazyLock::new(|| {
-    let table: Result<Table, _> = toml::from_str(include_str!("models.toml"));
-    debug_assert!(table.is_ok(), "the embedded table is checked by a test");
-    table.map(|table| table.model).unwrap_or_default()
-});
-
-static NOTHING_KNOWN: LazyLock<Model> = LazyLock::new(Model::default);
-
-/// What is known of the model of this name; of most, nothing.
-pub fn find(name: &str) -> &'static Model {
-    MODELS
+/// Lets all rows that fit a name speak, those with the longest patterns last.
+fn tell(rows: &[Row], name: &str, model: &mut Model) {
+    let mut fitting: Vec<(usize, &Row)> = rows
         .iter()
-        .filter(|model| fits(&model.pattern, name))
-        .max_by_key(|model| model.pattern.len())
-        .unwrap_or(&NOTHING_KNOWN)
-}
-
-/// Whether a name fits a pattern in which `*` stands for anything.
-fn fits(pattern: &str, name: &str) -> bool {
-    match pattern.split_once('*') {
-        None => pattern == name,
-        Some((start, rest)) => name.strip_prefix(start).is_some_and(|name| {
-            (0..=name.len())
-                .filter(|&at| name.is_char_boundary(at))
-                .any(|at| fits(rest, &name[at..]))
-        }),
+        .filter_map(|row| row.weight(name).map(|weight| (weight, row)))
+        .collect();
+    fitting.sort_by_key(|(weight, _)| *weight);
+    for (_, row) in fitting {
+        row.tell(model);
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_embedded_table_is_sound() {
-        let table: Table = toml::from_str(include_str!("models.toml")).unwrap();
-        assert!(table.model.len() > 10);
-        assert!(table.model.iter().all(|model| !model.pattern.is_empty()));
-    }
-
-    #[test]
-    fn the_longest_pattern_speaks_for_a_model() {
-        assert!(find("claude-opus-5-5").preserved);
-        assert!(find("anthropic.claude-opus-5-5-20261001-v1:0").preserved);
-        assert!(!find("claude-opus-5").preserved);
-        assert!(!find("claude-opus-5").takes("enabled"));
-        assert!(find("claude-haiku-5-5").account_bound);
-        assert!(find("glm-5").takes("enabled"));
-        assert!(!find("claude-fable-5-1").takes("disabled"));
-    }
-}
+mod tests;

@@ -31,7 +31,6 @@ use self::tap::{Sent, Tap};
 use crate::answer::{Reply, mark};
 use crate::asked::content_encoding;
 use crate::backend::credential_mark;
-use crate::catalog;
 use crate::gateway::Gateway;
 use crate::headers;
 use crate::ledger::milliseconds;
@@ -103,7 +102,9 @@ impl Gateway {
             backend,
             ..
         } = *leg;
-        let known = catalog::find(backend.model_for(read.model.as_deref()));
+        let known = settings
+            .catalog
+            .find(backend.model_for(read.model.as_deref()));
         let target = Target {
             backend: backend.name.as_str().into(),
             domain: backend.domain.as_str().into(),
@@ -126,6 +127,7 @@ impl Gateway {
             body: &read.body,
             outline,
             backend,
+            model: &known,
             verdicts: &answer.verdicts,
             guard: if self.binds(&backend.name) {
                 Guard::Learnt

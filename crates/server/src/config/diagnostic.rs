@@ -127,6 +127,11 @@ impl<'a> Report<'a> {
         });
     }
 
+    /// Takes over what is wrong with a file that this one names.
+    pub(super) fn add_all(&mut self, other: Report<'_>) {
+        self.mistakes.extend(other.mistakes);
+    }
+
     /// How a message refers to another place: `line 4`, or the variable's name.
     pub(super) fn refer(&self, spot: &Spot) -> String {
         match spot {

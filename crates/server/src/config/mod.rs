@@ -15,6 +15,7 @@ mod document;
 mod env;
 mod keys;
 mod mask;
+mod models;
 mod paths;
 mod read;
 mod routes;

@@ -86,12 +86,18 @@ pub(super) fn default_data_dir(env: &Environment) -> Option<PathBuf> {
     base(env, "XDG_DATA_HOME", ".local/share").map(|base| base.join("throughline"))
 }
 
-/// A path as written, with `~` at its start replaced by the home directory.
-pub(super) fn expand(path: &Path, env: &Environment) -> Result<PathBuf, Trouble> {
+/// The file of a path that a configuration names: relative to the file that names it.
+pub(super) fn beside(source: Option<&Source>, path: &Path) -> PathBuf {
+    let folder = source.and_then(|source| Path::new(&source.name).parent());
+    folder.map_or_else(|| path.to_owned(), |folder| folder.join(path))
+}
+
+/// The path that a key holds, with `~` at its start replaced by the home directory.
+pub(super) fn expand(key: &str, path: &Path, env: &Environment) -> Result<PathBuf, Trouble> {
     let Ok(rest) = path.strip_prefix("~") else {
         let other = path.to_str().filter(|text| text.starts_with('~'));
         return match other {
-            Some(text) => Err(Trouble::new(format!("`data_dir` is `{text}`"))
+            Some(text) => Err(Trouble::new(format!("`{key}` is `{text}`"))
                 .expected("`~/` for your own home, or a path without `~`")),
             None => Ok(path.to_owned()),
         };
@@ -99,7 +105,7 @@ pub(super) fn expand(path: &Path, env: &Environment) -> Result<PathBuf, Trouble>
     match home(env) {
         Some(home) => Ok(home.join(rest)),
         None => Err(
-            Trouble::new("`data_dir` starts with `~`, but HOME is not set")
+            Trouble::new(format!("`{key}` starts with `~`, but HOME is not set"))
                 .hint("write the path out"),
         ),
     }
@@ -230,12 +236,12 @@ mod tests {
             ("/a", "/a"),
         ] {
             assert_eq!(
-                expand(Path::new(written), &env).unwrap(),
+                expand("data_dir", Path::new(written), &env).unwrap(),
                 Path::new(path),
                 "{written}"
             );
         }
-        assert!(expand(Path::new("~other/x"), &env).is_err());
-        assert!(expand(Path::new("~/x"), &Environment::new()).is_err());
+        assert!(expand("data_dir", Path::new("~other/x"), &env).is_err());
+        assert!(expand("data_dir", Path::new("~/x"), &Environment::new()).is_err());
     }
 }

@@ -8,7 +8,7 @@ use super::document::{Node, Spot};
 use super::paths::{self, Environment, Source};
 use super::settings::{Config, DebugLog, Limits, Log, Thinking};
 use super::values::{Located, Section, Size};
-use super::{address, backends, env, keys, routes, zero};
+use super::{address, backends, env, keys, models, routes, zero};
 
 /// What the command line says; it wins over environment and file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -32,12 +32,13 @@ pub fn read(
         None => Some(Node::empty(Spot::File(0..0))),
     };
     // Without a tree every further message would be about things that may well be in the file.
-    let config = parsed.map(|root| read_tree(root, &env, overrides, &mut report));
+    let config = parsed.map(|root| read_tree(root, source, &env, overrides, &mut report));
     report.finish(config)
 }
 
 fn read_tree(
     mut root: Node,
+    source: Option<&Source>,
     env: &Environment,
     overrides: Overrides,
     report: &mut Report<'_>,
@@ -70,6 +71,7 @@ fn read_tree(
         allowed_hosts: allowed_hosts(top, report),
         backends,
         route,
+        models: models::read(top, source, env, report),
         thinking: Thinking {
             policy: thinking.value("policy", report),
             unknown: thinking.value("unknown", report),
@@ -113,8 +115,14 @@ fn data_dir(
 ) -> PathBuf {
     let written: Option<Located> = top.optional("data_dir", report);
     let (expanded, spot) = match (flag, written) {
-        (Some(path), _) => (paths::expand(path, env), Spot::Flag("--data-dir")),
-        (None, Some(written)) => (paths::expand(Path::new(&written.text), env), written.spot),
+        (Some(path), _) => (
+            paths::expand("data_dir", path, env),
+            Spot::Flag("--data-dir"),
+        ),
+        (None, Some(written)) => (
+            paths::expand("data_dir", Path::new(&written.text), env),
+            written.spot,
+        ),
         // A mistake of its own, reported already.
         (None, None) if top.node("data_dir").is_some() => return PathBuf::new(),
         (None, None) => {

@@ -8,6 +8,8 @@ use std::time::Duration;
 use throughline_codec::dialects::UpstreamDialect;
 use throughline_codec::dialects::anthropic::Anthropic;
 
+use super::paths::Source;
+
 /// Everything the server is told before it starts. Every value has passed its checks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
@@ -25,6 +27,8 @@ pub struct Config {
     pub backends: Vec<Backend>,
     /// Which backend answers which request.
     pub route: Route,
+    /// What the operator says of models, over what is built in; read and checked.
+    pub models: Option<Source>,
     /// How remembered thinking is judged and kept.
     pub thinking: Thinking,
     /// Bounds on what a client may ask for.

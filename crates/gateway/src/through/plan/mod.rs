@@ -17,6 +17,7 @@ use throughline_codec::dialects::anthropic::rewrite::{self, ThinkingEdit};
 use throughline_codec::json::Edits;
 
 use crate::backend::Backend;
+use crate::catalog::Model;
 use crate::thinking::Verdict;
 
 /// Why thinking is bound to its conversation at this target, if it is.
@@ -54,6 +55,8 @@ pub struct Planner<'a> {
     pub outline: &'a Outline,
     /// Where it goes.
     pub backend: &'a Backend,
+    /// What is known of the model there.
+    pub model: &'a Model,
     /// The memory's word on each thinking block.
     pub verdicts: &'a [Verdict],
     /// Whether prefixes matter.

@@ -1,19 +1,21 @@
 //! What a target needs besides the right blocks: a thinking setting it knows, and no tool loop that it
 //! must refuse.
 
-use throughline_canonical::{Fate, Loss};
+use throughline_canonical::{Effort, Fate, Loss};
 use throughline_codec::dialects::anthropic::BETA_INTERLEAVED;
 use throughline_codec::dialects::anthropic::rewrite::ThinkingEdit;
 
 use super::fates::{first_in_body, is_thinking, of_message};
 use super::{Again, Plan, Planner, turn_start};
 use crate::backend::Compat;
-use crate::catalog;
+use crate::catalog::Off;
 
 /// The least budget a provider takes.
 const LEAST_BUDGET: u64 = 1024;
 /// The budget where neither the operator nor the request bounds it.
 const PLAIN_BUDGET: u64 = 8192;
+/// The efforts that every model knows that knows any.
+const ANY_KNOWS: [Effort; 3] = [Effort::Low, Effort::Medium, Effort::High];
 
 impl Planner<'_> {
     /// Changes the thinking setting to the one form the backend knows.
@@ -43,12 +45,11 @@ impl Planner<'_> {
             (Compat::Adaptive, "enabled") => {
                 plan.thinking = ThinkingEdit::Adaptive;
                 plan.losses.push(adapted("thinking", "thinking_compat"));
-                let effort = match thinking.budget {
-                    Some(..=4096) => "low",
-                    Some(..=16384) => "medium",
-                    _ => "high",
-                };
-                plan.effort = self.outline.effort.is_none().then_some(effort);
+                let effort = thinking
+                    .budget
+                    .and_then(|budget| Effort::of_budget(budget).nearest(&ANY_KNOWS))
+                    .unwrap_or(Effort::High);
+                plan.effort = self.outline.effort.is_none().then_some(effort.word());
             }
             (Compat::Off, _) => {
                 plan.thinking = ThinkingEdit::Remove;
@@ -83,7 +84,7 @@ impl Planner<'_> {
             .get(first_in_body(of_message(&plan.blocks, call)))
             .is_some_and(is_thinking);
         let needed = self.again == Again::ThinkingOff || manual && omitted && !begins;
-        if needed && catalog::find(&plan.model).takes("disabled") {
+        if needed && self.model.off == Off::Disabled {
             plan.thinking = ThinkingEdit::Disabled;
             plan.betas_added.clear();
             plan.losses.push(adapted("thinking", "open_tool_loop"));

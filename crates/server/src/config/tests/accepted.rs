@@ -30,6 +30,7 @@ fn an_empty_file_has_all_defaults() {
             rules: Vec::new(),
             fallback: Vec::new(),
         },
+        models: None,
         thinking: Thinking {
             policy: Policy::Origin,
             unknown: Unknown::Try,

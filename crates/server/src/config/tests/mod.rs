@@ -3,6 +3,7 @@
 mod accepted;
 mod checked;
 mod environment;
+mod models;
 
 use super::*;
 

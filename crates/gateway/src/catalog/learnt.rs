@@ -1,0 +1,57 @@
+//! What servers told of their models while the gateway runs.
+
+use std::collections::HashMap;
+
+use parking_lot::RwLock;
+use throughline_codec::dialects::ModelCard;
+
+use super::model::{Form, Off};
+use super::rows::Row;
+
+/// So many models are remembered, and names so long: a server may tell of as many as it likes.
+const MOST_MODELS: usize = 4096;
+const LONGEST_NAME: usize = 256;
+
+/// Rows by name, in lower case.
+#[derive(Debug, Default)]
+pub(super) struct Learnt(RwLock<HashMap<Box<str>, Row>>);
+
+impl Learnt {
+    pub(super) fn find(&self, name: &str) -> Option<Row> {
+        self.0.read().get(name).cloned()
+    }
+
+    pub(super) fn learn(&self, name: &str, card: &ModelCard) {
+        let name = name.to_lowercase();
+        let mut rows = self.0.write();
+        let known = rows.contains_key(name.as_str());
+        if name.len() <= LONGEST_NAME && (known || rows.len() < MOST_MODELS) {
+            rows.insert(name.into(), row(card));
+        }
+    }
+}
+
+/// What a card says, as a row.
+fn row(card: &ModelCard) -> Row {
+    let thinking = match (card.thinks, card.adaptive, card.budget) {
+        (Some(false), _, _) | (None, Some(false), Some(false)) => Some(Form::None),
+        (_, Some(true), _) => Some(Form::Adaptive),
+        (_, Some(false), Some(true)) => Some(Form::Budget),
+        _ => None,
+    };
+    let off = match (card.off, card.between_tools) {
+        (Some(true), _) => Some(Off::Disabled),
+        (Some(false), Some(true)) => Some(Off::BetweenTools),
+        (Some(false), _) => Some(Off::Never),
+        (None, _) => None,
+    };
+    Row {
+        thinking,
+        off,
+        efforts: (!card.efforts.is_empty()).then(|| card.efforts.clone()),
+        refuses_budget: card.budget.map(|takes| !takes),
+        max_output: card.max_output.filter(|most| *most > 0),
+        context: card.context.filter(|most| *most > 0),
+        ..Row::default()
+    }
+}

@@ -1,0 +1,76 @@
+//! Names of models and the patterns that stand for them.
+
+use memchr::memmem;
+
+/// Whether a pattern in which `*` stands for anything fits a name, or what follows the name's last
+/// slash: `openai/gpt-5` is a `gpt-5` too. Letter case does not count; both come in lower case.
+pub(super) fn fits(pattern: &str, name: &str) -> bool {
+    let behind = name.rsplit_once('/').map(|(_, behind)| behind);
+    fits_whole(pattern, name) || behind.is_some_and(|name| fits_whole(pattern, name))
+}
+
+/// Taking the first place where each piece fits leaves the most for those behind it, so no other
+/// place need ever be tried.
+fn fits_whole(pattern: &str, name: &str) -> bool {
+    let Some((start, rest)) = pattern.split_once('*') else {
+        return pattern == name;
+    };
+    let (middle, end) = rest.rsplit_once('*').unwrap_or(("", rest));
+    let Some(mut inner) = name
+        .strip_prefix(start)
+        .and_then(|name| name.strip_suffix(end))
+        .map(str::as_bytes)
+    else {
+        return false;
+    };
+    for piece in middle.split('*') {
+        match memmem::find(inner, piece.as_bytes()) {
+            Some(at) => inner = &inner[at + piece.len()..],
+            None => return false,
+        }
+    }
+    true
+}
+
+/// How much a pattern says: its letters.
+pub(super) fn weight(pattern: &str) -> usize {
+    pattern.bytes().filter(|byte| *byte != b'*').count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stars_stand_for_anything() {
+        for (pattern, name, expected) in [
+            ("gpt-5", "gpt-5", true),
+            ("gpt-5", "gpt-5.1", false),
+            ("gpt-5*", "gpt-5", true),
+            ("gpt-5*", "gpt-5.1-codex", true),
+            ("gpt-5*", "my-gpt-5", false),
+            ("gpt-5*", "openai/gpt-5-mini", true),
+            ("gpt-5*", "a/b/gpt-5", true),
+            ("*claude-opus-4*", "us.anthropic.claude-opus-4-1-v1:0", true),
+            ("gpt-5*-codex*", "gpt-5.2-codex-max", true),
+            ("gpt-5*-codex*", "gpt-5.2", false),
+            ("*a*b*", "xbxa", false),
+            ("*a*b*", "xaxbx", true),
+            ("a*a", "a", false),
+            ("a*a", "aa", true),
+            ("*", "", true),
+            ("", "", true),
+            ("", "x", false),
+            ("*ü*", "für", true),
+        ] {
+            assert_eq!(fits(pattern, name), expected, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn many_stars_take_no_longer_than_their_letters() {
+        let pattern = "*a".repeat(2000) + "b*";
+        let name = "a".repeat(20_000);
+        assert!(!fits(&pattern, &name));
+    }
+}

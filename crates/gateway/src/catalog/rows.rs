@@ -1,0 +1,390 @@
+//! The rows of the table, and how they are read from TOML. A row says only what differs from what
+//! shorter patterns say.
+
+use std::fmt;
+use std::ops::Range;
+
+use serde::Deserialize;
+use serde::de::IntoDeserializer;
+use throughline_canonical::Effort;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue, Error};
+
+use super::model::{ForcedTools, Form, Model, Off, ResponsesForTools, Sampling, Shows};
+use super::pattern;
+
+/// What one row says of the models its patterns fit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Row {
+    pub(super) patterns: Vec<String>,
+    pub(super) thinking: Option<Form>,
+    pub(super) efforts: Option<Vec<Effort>>,
+    pub(super) budget_min: Option<u64>,
+    pub(super) budget_max: Option<u64>,
+    pub(super) refuses_budget: Option<bool>,
+    pub(super) budget_below_limit: Option<bool>,
+    pub(super) off: Option<Off>,
+    pub(super) unasked: Option<bool>,
+    pub(super) sampling: Option<Sampling>,
+    pub(super) forced_tools: Option<ForcedTools>,
+    pub(super) shows: Option<Shows>,
+    pub(super) responses_for_tools: Option<ResponsesForTools>,
+    pub(super) signatures_enforced: Option<bool>,
+    pub(super) preserved: Option<bool>,
+    pub(super) account_bound: Option<bool>,
+    pub(super) max_output: Option<u64>,
+    pub(super) context: Option<u64>,
+}
+
+/// The keys of a row, for messages.
+const KEYS: &str = "`pattern`, `thinking`, `efforts`, `budget_min`, `budget_max`, \
+    `refuses_budget`, `budget_below_limit`, `off`, `unasked`, `sampling`, `forced_tools`, `shows`, \
+    `responses_for_tools`, `signatures_enforced`, `preserved`, `account_bound`, `max_output`, \
+    `context`";
+
+/// Everything that is wrong with a table of models.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct CatalogError {
+    /// The mistakes, in the order of their places; at least one.
+    pub mistakes: Vec<CatalogMistake>,
+}
+
+/// One mistake in a table of models.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CatalogMistake {
+    /// Its place among the bytes of the text.
+    pub span: Range<usize>,
+    /// Its line, from one.
+    pub line: usize,
+    /// What is wrong; it names the key.
+    pub message: String,
+}
+
+impl fmt::Display for CatalogError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, mistake) in self.mistakes.iter().enumerate() {
+            let gap = if place == 0 { "" } else { "; " };
+            write!(formatter, "{gap}line {}: {}", mistake.line, mistake.message)?;
+        }
+        Ok(())
+    }
+}
+
+impl Row {
+    /// How much the longest of its patterns says that fits a name.
+    pub(super) fn weight(&self, name: &str) -> Option<usize> {
+        let fitting = self.patterns.iter().filter(|row| pattern::fits(row, name));
+        fitting.map(|row| pattern::weight(row)).max()
+    }
+
+    /// Lays what it says over what is known so far.
+    pub(super) fn tell(&self, model: &mut Model) {
+        fn over<T: Clone>(known: &mut T, said: &Option<T>) {
+            if let Some(said) = said {
+                known.clone_from(said);
+            }
+        }
+        model.thinking = self.thinking.or(model.thinking);
+        model.budget_max = self.budget_max.or(model.budget_max);
+        model.shows = self.shows.or(model.shows);
+        model.max_output = self.max_output.or(model.max_output);
+        model.context = self.context.or(model.context);
+        over(&mut model.efforts, &self.efforts);
+        over(&mut model.budget_min, &self.budget_min);
+        over(&mut model.refuses_budget, &self.refuses_budget);
+        over(&mut model.budget_below_limit, &self.budget_below_limit);
+        over(&mut model.off, &self.off);
+        over(&mut model.unasked, &self.unasked);
+        over(&mut model.sampling, &self.sampling);
+        over(&mut model.forced_tools, &self.forced_tools);
+        over(&mut model.responses_for_tools, &self.responses_for_tools);
+        over(&mut model.signatures_enforced, &self.signatures_enforced);
+        over(&mut model.preserved, &self.preserved);
+        over(&mut model.account_bound, &self.account_bound);
+    }
+}
+
+/// Reads a table, or tells everything that is wrong with it.
+pub(super) fn read(text: &str) -> Result<Vec<Row>, CatalogError> {
+    let mut reading = Reading {
+        text,
+        mistakes: Vec::new(),
+    };
+    let rows = match DeTable::parse(text) {
+        Ok(table) => reading.table(table.into_inner()),
+        Err(error) => {
+            reading.wrong(error.span(), format!("not TOML: {}", error.message()));
+            Vec::new()
+        }
+    };
+    if reading.mistakes.is_empty() {
+        return Ok(rows);
+    }
+    let mut mistakes = reading.mistakes;
+    mistakes.sort_by_key(|mistake| mistake.span.start);
+    Err(CatalogError { mistakes })
+}
+
+struct Reading<'a> {
+    text: &'a str,
+    mistakes: Vec<CatalogMistake>,
+}
+
+impl Reading<'_> {
+    fn wrong(&mut self, span: Option<Range<usize>>, message: String) {
+        let span = span.unwrap_or(0..0);
+        let before = self.text.as_bytes().get(..span.start).unwrap_or_default();
+        self.mistakes.push(CatalogMistake {
+            line: before.iter().filter(|byte| **byte == b'\n').count() + 1,
+            span,
+            message,
+        });
+    }
+
+    fn table(&mut self, table: DeTable<'_>) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for (key, value) in table {
+            let name = key.get_ref();
+            if name != "model" {
+                self.wrong(
+                    Some(key.span()),
+                    format!("unknown key `{name}`: a table of models holds `[[model]]` alone"),
+                );
+                continue;
+            }
+            let span = value.span();
+            let DeValue::Array(elements) = value.into_inner() else {
+                self.wrong(
+                    Some(span),
+                    "`model` is not a list: write `[[model]]`".to_owned(),
+                );
+                continue;
+            };
+            for element in elements {
+                let span = element.span();
+                match element.into_inner() {
+                    DeValue::Table(row) => rows.push(self.row(row, span)),
+                    _ => self.wrong(
+                        Some(span),
+                        "`model` holds something that is no table: write `[[model]]`".to_owned(),
+                    ),
+                }
+            }
+        }
+        rows
+    }
+
+    fn row(&mut self, table: DeTable<'_>, span: Range<usize>) -> Row {
+        let mut row = Row::default();
+        let mut named = false;
+        let mut bound = None;
+        for (key, value) in table {
+            let name = key.get_ref().as_ref();
+            let at = value.span();
+            named |= name == "pattern";
+            if name == "budget_max" {
+                bound = Some(at.clone());
+            }
+            let read = match name {
+                "pattern" => read_patterns(value).map(|patterns| row.patterns = patterns),
+                "thinking" => set(&mut row.thinking, value),
+                "efforts" => set(&mut row.efforts, value),
+                "budget_min" => set(&mut row.budget_min, value),
+                "budget_max" => set(&mut row.budget_max, value),
+                "refuses_budget" => set(&mut row.refuses_budget, value),
+                "budget_below_limit" => set(&mut row.budget_below_limit, value),
+                "off" => set(&mut row.off, value),
+                "unasked" => set(&mut row.unasked, value),
+                "sampling" => set(&mut row.sampling, value),
+                "forced_tools" => set(&mut row.forced_tools, value),
+                "shows" => set(&mut row.shows, value),
+                "responses_for_tools" => set(&mut row.responses_for_tools, value),
+                "signatures_enforced" => set(&mut row.signatures_enforced, value),
+                "preserved" => set(&mut row.preserved, value),
+                "account_bound" => set(&mut row.account_bound, value),
+                "max_output" => set(&mut row.max_output, value),
+                "context" => set(&mut row.context, value),
+                _ => {
+                    let message =
+                        format!("unknown key `{name}` of a model: expected one of {KEYS}");
+                    self.wrong(Some(key.span()), message);
+                    continue;
+                }
+            };
+            if let Err(error) = read {
+                // The parser's word for a number is not a person's.
+                let found = error.message().replace("u64", "a whole number");
+                let message = format!("`{name}`: {found}");
+                self.wrong(error.span().or(Some(at)), message);
+            } else if let Some(message) = refuse(name, &row) {
+                self.wrong(Some(at), message);
+            }
+        }
+        if let Some((least, most)) = row.budget_min.zip(row.budget_max)
+            && least > most
+        {
+            let message = format!("`budget_max` is {most}, less than `budget_min`, {least}");
+            self.wrong(bound, message);
+        }
+        if !named {
+            let message = "`pattern` is missing: a model needs a line `pattern = \"...\"`";
+            self.wrong(Some(span), message.to_owned());
+        }
+        row
+    }
+}
+
+/// What is wrong with a value whose type is right.
+fn refuse(key: &str, row: &Row) -> Option<String> {
+    let message = match key {
+        "pattern" if row.patterns.is_empty() || row.patterns.iter().any(String::is_empty) => {
+            "`pattern` is empty: expected a model's name, in which `*` stands for anything"
+        }
+        "max_output" if row.max_output == Some(0) => "`max_output` is 0: expected at least 1",
+        "context" if row.context == Some(0) => "`context` is 0: expected at least 1",
+        _ => return None,
+    };
+    Some(message.to_owned())
+}
+
+fn set<'de, T: Deserialize<'de>>(
+    place: &mut Option<T>,
+    value: Spanned<DeValue<'de>>,
+) -> Result<(), Error> {
+    *place = Some(T::deserialize(value.into_deserializer())?);
+    Ok(())
+}
+
+/// One pattern, or several, in lower case.
+fn read_patterns(value: Spanned<DeValue<'_>>) -> Result<Vec<String>, Error> {
+    let patterns = match value.get_ref() {
+        DeValue::Array(_) => Vec::<String>::deserialize(value.into_deserializer())?,
+        _ => vec![String::deserialize(value.into_deserializer())?],
+    };
+    let lower = patterns.iter().map(|pattern| pattern.to_lowercase());
+    Ok(lower.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_says_what_stands_in_it() {
+        let text = r#"
+[[model]]
+pattern = ["My-*", "ours"]
+thinking = "budget"
+efforts = ["low", "xhigh"]
+budget_min = 10
+budget_max = 20
+refuses_budget = true
+budget_below_limit = true
+off = "between_tools"
+unasked = true
+sampling = "not_thinking"
+forced_tools = "not_with_budget"
+shows = "nothing"
+responses_for_tools = "always"
+signatures_enforced = true
+preserved = true
+account_bound = true
+max_output = 30
+context = 40
+"#;
+        let rows = read(text).unwrap();
+        let mut model = Model::default();
+        rows[0].tell(&mut model);
+        let expected = Model {
+            thinking: Some(Form::Budget),
+            efforts: vec![Effort::Low, Effort::XHigh],
+            budget_min: 10,
+            budget_max: Some(20),
+            refuses_budget: true,
+            budget_below_limit: true,
+            off: Off::BetweenTools,
+            unasked: true,
+            sampling: Sampling::NotThinking,
+            forced_tools: ForcedTools::NotWithBudget,
+            shows: Some(Shows::Nothing),
+            responses_for_tools: ResponsesForTools::Always,
+            signatures_enforced: true,
+            preserved: true,
+            account_bound: true,
+            max_output: Some(30),
+            context: Some(40),
+        };
+        assert_eq!(model, expected);
+        assert_eq!(rows[0].patterns, ["my-*", "ours"]);
+        let page = include_str!("../../../../docs/models.md");
+        for (key, _) in text.lines().filter_map(|line| line.split_once(" =")) {
+            assert!(KEYS.contains(&format!("`{key}`")), "{key}");
+            assert!(page.contains(&format!("`{key}`")), "{key} is not told");
+        }
+        let example = page
+            .split("```")
+            .nth(1)
+            .and_then(|it| it.strip_prefix("toml\n"));
+        assert_eq!(read(example.unwrap()).unwrap().len(), 2);
+        // A row that says nothing changes nothing.
+        Row::default().tell(&mut model);
+        assert_eq!(model, expected);
+    }
+
+    #[test]
+    fn every_mistake_is_told_with_its_line_and_key() {
+        let text = r#"other = 1
+[[model]]
+pattern = ""
+max_output = "many"
+[[model]]
+thinking = "loud"
+effort = ["low"]
+[[model]]
+pattern = "a"
+efforts = ["low", "some"]
+budget_min = 9
+budget_max = 3
+context = 0
+"#;
+        let error = read(text).unwrap_err();
+        let found: Vec<(usize, &str)> = error
+            .mistakes
+            .iter()
+            .map(|mistake| (mistake.line, mistake.message.split('`').nth(1).unwrap()))
+            .collect();
+        let expected = [
+            (1, "other"),
+            (3, "pattern"),
+            (4, "max_output"),
+            (5, "pattern"),
+            (6, "thinking"),
+            (7, "effort"),
+            (10, "efforts"),
+            (12, "budget_max"),
+            (13, "context"),
+        ];
+        assert_eq!(found, expected, "{error}");
+        let told = error.to_string();
+        assert!(
+            told.contains("line 4: `max_output`: invalid type: string \"many\", expected a whole"),
+            "{told}"
+        );
+        assert!(told.contains("line 7: unknown key `effort`"), "{told}");
+    }
+
+    #[test]
+    fn what_is_no_table_is_told_too() {
+        for (text, line, words) in [
+            ("\n[[model]\n", 2, "not TOML: "),
+            ("model = 1", 1, "`model` is not a list"),
+            ("model = [1]", 1, "`model` holds something"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert_eq!(error.mistakes.len(), 1, "{error}");
+            assert_eq!(error.mistakes[0].line, line, "{error}");
+            assert!(error.to_string().contains(words), "{error}");
+        }
+        assert_eq!(read("").unwrap(), []);
+    }
+}
