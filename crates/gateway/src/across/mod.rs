@@ -3,7 +3,8 @@
 //! The way of a request, as [`prepare`] walks it:
 //! 1. [`past`]: what the client's messages were when their makers wrote them;
 //! 2. [`fit`], by the table of [`replay`]: what of it this target takes;
-//! 3. the upstream dialect writes it.
+//! 3. [`setting`]: how much thinking, by what the model can be told;
+//! 4. the upstream dialect writes it.
 //!
 //! The way of a reply: the upstream dialect reads it, [`relay`] puts signatures into envelopes, makes ids
 //! unique and keeps the turn, the client's dialect writes it. A stream goes by way of [`passage`]; a whole
@@ -15,6 +16,8 @@ mod past;
 mod prepare;
 mod relay;
 pub mod replay;
+pub mod setting;
+mod words;
 
 use std::sync::Arc;
 

@@ -14,6 +14,7 @@ use throughline_codec::text::{Evidence, Options, RawTextReader, Stage, Tools};
 use super::fit::{Fitted, Fitting, open_turn};
 use super::past::{Recall, key_of, keys};
 use super::replay::{self, Place};
+use super::setting;
 use crate::backend::{Backend, credential_mark};
 use crate::catalog::Model;
 use crate::gateway::Gateway;
@@ -59,6 +60,7 @@ impl Gateway {
         let known = leg.settings.catalog.find(&model);
         let (dialect, mut variant) = spoken(leg.backend, &request, &known);
         client.forget_own_members(&mut request);
+        losses.extend(setting::fit(&mut request, &known, dialect.name(), &variant));
 
         let target = Target {
             backend: leg.backend.name.as_str().into(),
@@ -161,14 +163,10 @@ fn spoken(
 ) -> (&'static dyn UpstreamDialect, String) {
     let official = backend.dialect.name() == openai_chat::NAME
         && openai_chat::variants::find(&backend.variant).official;
-    if official && wants_responses(request, model) {
+    if official && setting::wants_responses(request, model) {
         return (&OpenAiResponses, String::new());
     }
     (backend.dialect, backend.variant.clone())
-}
-
-fn wants_responses(request: &Request, _: &Model) -> bool {
-    !request.tools.is_empty() && request.thinking.is_wanted()
 }
 
 impl Prepared {

@@ -1,0 +1,285 @@
+//! Limits, budgets, what is shown, sampling and tool choice, each at its border.
+
+use super::*;
+
+const SONNET: At = ("claude-sonnet-4-5", "anthropic", "");
+const OPUS: At = ("claude-opus-5", "anthropic", "");
+const HOUSE: At = ("house", "anthropic", "");
+const FLASH: At = ("gemini-2.5-flash", "gemini", "");
+const GEMINI: At = ("gemini-3-pro", "gemini", "");
+const GPT: At = ("gpt-5", "openai_responses", "");
+const CHAT: At = ("gpt-5.1", "openai_chat", "openai");
+const QWEN: At = ("qwen3-32b", "openai_chat", "vllm");
+const GROK: At = ("grok-4", "openai_chat", "xai");
+const PLAIN: At = ("gpt-4o", "openai_chat", "openai");
+
+/// Where, the wish and the limit; what they become, and what is told.
+type Room = (At, &'static str, u64, &'static str, u64, &'static str);
+
+/// The least is 1024; the model writes 64000 at most.
+#[rustfmt::skip]
+const ROOM: &[Room] = &[
+    (SONNET, "budget 1024", 1025, "budget 1024", 1025, ""),
+    (SONNET, "budget 1023", 5000, "budget 1024", 5000, "thinking budget_range"),
+    (SONNET, "budget 1", 5000, "budget 1024", 5000, "thinking budget_range"),
+    (SONNET, "budget 0", 5000, "off", 5000, ""),
+    // A client's own number moves the limit, as far as the model goes.
+    (SONNET, "budget 1024", 1024, "budget 1024", 2048, "max_tokens budget"),
+    (SONNET, "budget 1024", 1, "budget 1024", 1025, "max_tokens budget"),
+    (SONNET, "budget 4999", 5000, "budget 4999", 5000, ""),
+    (SONNET, "budget 5000", 5000, "budget 5000", 10000, "max_tokens budget"),
+    (SONNET, "budget 60000", 50000, "budget 60000", 64000, "max_tokens budget"),
+    (SONNET, "budget 63999", 64000, "budget 63999", 64000, ""),
+    (SONNET, "budget 64000", 64000, "budget 51200", 64000, "thinking max_tokens"),
+    (SONNET, "budget 64000", 100, "budget 51200", 64000, "thinking max_tokens, max_tokens budget"),
+    // A number of ours bends.
+    (SONNET, "on", 10000, "budget 8000", 10000, ""),
+    (SONNET, "on", 1280, "budget 1024", 1280, ""),
+    (SONNET, "on", 1279, "budget 1024", 2303, "max_tokens budget"),
+    (SONNET, "on", 1, "budget 1024", 1025, "max_tokens budget"),
+    // Who wants no output wants no thinking.
+    (SONNET, "budget 2000", 0, "off", 0, "thinking max_tokens"),
+    (SONNET, "on", 0, "off", 0, "thinking max_tokens"),
+    // A limit beyond the model's.
+    (SONNET, "-", 64000, "-", 64000, ""),
+    (SONNET, "-", 64001, "-", 64000, "max_tokens max_output"),
+    // Of a model that is not known so much is assumed.
+    (HOUSE, "budget 31999", 100, "budget 31999", 32000, "max_tokens budget"),
+    (HOUSE, "budget 32000", 100, "budget 25600", 32000, "thinking max_tokens, max_tokens budget"),
+    (HOUSE, "budget 50000", 60000, "budget 50000", 60000, ""),
+    // The rule is the model's, whoever stands in between; others have none.
+    (("claude-sonnet-4-5", "openai_chat", "litellm"), "budget 5000", 5000, "budget 5000", 10000, "max_tokens budget"),
+    (("qwen3-32b", "openai_chat", "qwen"), "budget 5000", 100, "budget 5000", 100, ""),
+    (FLASH, "budget 5000", 100, "budget 5000", 100, ""),
+    (FLASH, "budget 24577", 100, "budget 24576", 100, "thinking budget_range"),
+    (("gemini-2.5-pro", "gemini", ""), "budget 127", 100, "budget 128", 100, "thinking budget_range"),
+];
+
+/// Covers: S3-12, case 16
+#[test]
+fn a_budget_finds_its_room() {
+    for (at, asked, limit, sent, sent_limit, told) in ROOM {
+        let mut request = asking(amount(asked), None);
+        request.max_tokens = Some(*limit);
+        let found = fitted(&mut request, *at);
+        let became = (request.thinking.amount, request.max_tokens);
+        let expected = (amount(sent), Some(*sent_limit));
+        assert_eq!(became, expected, "{at:?} {asked} {limit}");
+        assert_eq!(found, *told, "{at:?} {asked} {limit}");
+    }
+}
+
+#[test]
+fn a_budget_without_room_switches_thinking_off() {
+    for (most, off, sent, told) in [
+        (1025, Off::Disabled, "budget 1024", "max_tokens"),
+        (1024, Off::Disabled, "off", "thinking"),
+        (1024, Off::Never, "-", "thinking"),
+    ] {
+        let model = Model {
+            thinking: Some(Form::Budget),
+            max_output: Some(most),
+            off,
+            ..Model::default()
+        };
+        let mut request = asking(amount("budget 1024"), None);
+        request.max_tokens = Some(500);
+        let losses = fit(&mut request, &model, "anthropic", "");
+        assert_eq!(request.thinking.amount, amount(sent), "{most} {off:?}");
+        let [Loss::SettingAdapted { setting, .. }] = losses[..] else {
+            panic!("{losses:?}");
+        };
+        assert_eq!(setting, told, "{most} {off:?}");
+    }
+}
+
+#[test]
+fn whoever_names_no_limit_gets_the_models_own_where_there_must_be_one() {
+    for (at, limit, told) in [
+        (("claude-opus-4-1", "anthropic", ""), Some(32_000), ""),
+        (OPUS, Some(128_000), ""),
+        (HOUSE, Some(32_000), "max_tokens model_unknown"),
+        (("claude-opus-5", "openai_chat", "openrouter"), None, ""),
+        (GPT, None, ""),
+        (GEMINI, None, ""),
+    ] {
+        let mut request = Request::default();
+        assert_eq!(fitted(&mut request, at), told, "{at:?}");
+        assert_eq!(request.max_tokens, limit, "{at:?}");
+    }
+}
+
+/// Where, the wish and what is said of showing; what is shown, and what is told.
+type Seen = (At, &'static str, Option<Show>, Option<Show>, &'static str);
+
+use Show::{Full, Hidden, Summary};
+
+#[rustfmt::skip]
+const SEEN: &[Seen] = &[
+    (OPUS, "effort high", None, Some(Summary), ""),
+    (OPUS, "effort high", Some(Hidden), Some(Hidden), ""),
+    (OPUS, "effort high", Some(Full), Some(Summary), "thinking.show summaries"),
+    (OPUS, "off", None, None, ""),
+    (OPUS, "off", Some(Summary), None, ""),
+    (OPUS, "-", None, None, ""),
+    (SONNET, "budget 2000", None, Some(Summary), ""),
+    (GEMINI, "effort low", None, Some(Summary), ""),
+    (GEMINI, "on", None, Some(Summary), ""),
+    (GEMINI, "-", None, None, ""),
+    (GPT, "effort high", None, Some(Summary), ""),
+    (GPT, "effort high", Some(Full), Some(Full), ""),
+    (GPT, "effort high", Some(Hidden), Some(Hidden), ""),
+    // Chat Completions show none; the writer tells whoever asked.
+    (CHAT, "effort high", None, None, ""),
+    (CHAT, "effort high", Some(Summary), Some(Summary), ""),
+    (QWEN, "on", None, Some(Full), ""),
+    (QWEN, "on", Some(Summary), Some(Full), ""),
+    (("claude-opus-5", "openai_chat", "openrouter"), "on", None, Some(Summary), ""),
+    (GROK, "on", None, None, ""),
+    (GROK, "on", Some(Full), None, "thinking.show not_shown"),
+    (PLAIN, "on", Some(Full), None, "thinking model_does_not_think"),
+    (HOUSE, "on", None, Some(Summary), ""),
+    (("house", "gemini", ""), "on", None, Some(Summary), ""),
+    (("house", "openai_chat", "vllm"), "on", None, Some(Full), ""),
+];
+
+/// Covers: C-2
+#[test]
+fn whoever_asks_for_reasoning_sees_what_there_is() {
+    for (at, asked, said, shown, told) in SEEN {
+        let mut request = asking(amount(asked), *said);
+        if *at == PLAIN {
+            request.max_tokens = None;
+        }
+        assert_eq!(fitted(&mut request, *at), *told, "{at:?} {asked} {said:?}");
+        assert_eq!(request.thinking.show, *shown, "{at:?} {asked} {said:?}");
+    }
+}
+
+#[test]
+fn whoever_wants_to_see_reasoning_wants_some() {
+    for (at, sent) in [
+        (("claude-opus-4-8", "anthropic", ""), "adaptive"),
+        (SONNET, "budget 16384"),
+        (GPT, "-"),
+        (("gpt-5.1", "openai_responses", ""), "effort medium"),
+        (GEMINI, "-"),
+    ] {
+        let mut request = asking(None, Some(Summary));
+        assert_eq!(fitted(&mut request, at), "", "{at:?}");
+        assert_eq!(request.thinking.amount, amount(sent), "{at:?}");
+        assert_eq!(request.thinking.show, Some(Summary), "{at:?}");
+    }
+    // Hidden can only be said where the mode is; a model that does not think hides nothing.
+    for (name, sent, show) in [
+        ("claude-opus-5", "adaptive", Some(Hidden)),
+        ("claude-opus-4-8", "-", None),
+    ] {
+        let mut request = asking(None, Some(Hidden));
+        assert_eq!(fitted(&mut request, (name, "anthropic", "")), "", "{name}");
+        assert_eq!(request.thinking.amount, amount(sent), "{name}");
+        assert_eq!(request.thinking.show, show, "{name}");
+    }
+}
+
+const WHOLE: &str = "temperature, top_p, top_k";
+
+/// Where, the wish and the temperature; what goes, and why.
+type Sampled = (At, &'static str, f64, &'static str, &'static str);
+
+#[rustfmt::skip]
+const SAMPLED: &[Sampled] = &[
+    (SONNET, "on", 0.2, WHOLE, "thinking"),
+    (SONNET, "off", 0.2, "", ""),
+    (SONNET, "-", 0.2, "", ""),
+    (("claude-opus-4-6", "anthropic", ""), "adaptive", 1.0, WHOLE, "thinking"),
+    (("claude-opus-4-7", "anthropic", ""), "off", 1.0, WHOLE, "model"),
+    (OPUS, "-", 0.2, WHOLE, "model"),
+    (HOUSE, "on", 0.2, WHOLE, "thinking"),
+    (HOUSE, "-", 0.2, "", ""),
+    (("glm-5", "anthropic", ""), "on", 0.2, "", ""),
+    (("gemini-2.5-pro", "gemini", ""), "-", 0.2, "temperature", "thinking"),
+    (GEMINI, "effort low", 0.99, "temperature", "thinking"),
+    (GEMINI, "effort low", 1.0, "", ""),
+    (FLASH, "off", 0.2, "", ""),
+    (CHAT, "effort low", 0.2, WHOLE, "thinking"),
+    (CHAT, "off", 0.2, "", ""),
+    (CHAT, "-", 0.2, "", ""),
+    (GPT, "-", 0.2, WHOLE, "thinking"),
+    (("gpt-6-sol", "openai_responses", ""), "off", 0.2, "", ""),
+    (("gpt-6-sol", "openai_responses", ""), "effort max", 0.2, WHOLE, "thinking"),
+    (("gpt-4.1", "openai_chat", "openai"), "-", 0.2, "", ""),
+    (("deepseek-v4-pro", "openai_chat", "deepseek-v4"), "on", 0.2, WHOLE, "thinking"),
+    (("house", "openai_chat", "vllm"), "on", 0.2, "", ""),
+];
+
+/// Covers: S3-12, case 35
+#[test]
+fn sampling_goes_where_it_is_refused() {
+    for (at, asked, heat, gone, reason) in SAMPLED {
+        let said = Sampling {
+            temperature: Some(*heat),
+            top_p: Some(0.9),
+            top_k: Some(5),
+            seed: Some(7),
+            ..Sampling::default()
+        };
+        let mut request = asking(amount(asked), None);
+        request.max_tokens = Some(20_000);
+        request.sampling = said;
+        let told = fitted(&mut request, *at);
+        let expected = Sampling {
+            temperature: said.temperature.filter(|_| !gone.contains("temperature")),
+            top_p: said.top_p.filter(|_| !gone.contains("top_p")),
+            top_k: said.top_k.filter(|_| !gone.contains("top_k")),
+            ..said
+        };
+        assert_eq!(request.sampling, expected, "{at:?} {asked}");
+        let lost: Vec<String> = gone
+            .split(", ")
+            .filter(|setting| !setting.is_empty())
+            .map(|setting| format!("{setting} {reason}"))
+            .collect();
+        assert_eq!(told, lost.join(", "), "{at:?} {asked}");
+    }
+}
+
+#[test]
+fn a_tool_choice_is_free_where_it_may_not_be_forced() {
+    let named = ToolChoice::Named {
+        name: "f".to_owned(),
+    };
+    for (name, asked, refused) in [
+        ("claude-sonnet-4-5", "budget 2000", true),
+        ("claude-sonnet-4-5", "off", false),
+        ("claude-sonnet-4-5", "-", false),
+        ("claude-opus-4-6", "budget 2000", true),
+        ("claude-opus-4-6", "adaptive", false),
+        ("claude-opus-4-8", "adaptive", false),
+        ("claude-opus-5", "-", false),
+        ("claude-fable-5", "-", false),
+        ("claude-fable-5-1", "-", true),
+        ("claude-opus-5-5", "-", true),
+        ("claude-sonnet-5-5", "adaptive", true),
+        ("house", "budget 2000", false),
+    ] {
+        let at = (name, "anthropic", "");
+        for choice in [ToolChoice::Required, named.clone()] {
+            let mut request = asking(amount(asked), None);
+            request.tool_choice = Some(choice.clone());
+            let told = fitted(&mut request, at);
+            let (sent, lost) = match refused {
+                true => (ToolChoice::Auto, "tool_choice thinking"),
+                false => (choice, ""),
+            };
+            assert_eq!(request.tool_choice, Some(sent), "{name} {asked}");
+            assert_eq!(told, lost, "{name} {asked}");
+        }
+        for choice in [None, Some(ToolChoice::Auto), Some(ToolChoice::None)] {
+            let mut request = asking(amount(asked), None);
+            request.tool_choice.clone_from(&choice);
+            fitted(&mut request, at);
+            assert_eq!(request.tool_choice, choice, "{name} {asked}");
+        }
+    }
+}

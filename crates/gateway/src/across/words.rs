@@ -1,0 +1,172 @@
+//! What can be said of thinking: what a dialect has words for, and what of that a model takes.
+
+use throughline_canonical::{Effort, Show};
+use throughline_codec::dialects::openai_chat::variants::{self, Setting, Variant};
+
+use crate::catalog::{Form, Model, Off, Shows};
+
+/// The least budget that servers of Anthropic's dialect take.
+const LEAST_BUDGET: u64 = 1024;
+
+/// A dialect, as far as settings go.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Dialect {
+    /// `thinking` with its modes, and an effort beside it.
+    Anthropic,
+    /// A level, or a budget.
+    Gemini,
+    /// An effort.
+    Responses,
+    /// Whatever this kind of server takes.
+    Chat(&'static Variant),
+}
+
+/// What a model can be told of its thinking, in a dialect.
+#[derive(Debug, Default)]
+pub(super) struct Words {
+    /// That it be off.
+    pub(super) off: bool,
+    /// That it be off but for notes between calls of tools.
+    pub(super) between_tools: bool,
+    /// That it be on, and no more.
+    pub(super) on: bool,
+    /// That it be as the model finds right.
+    pub(super) automatic: bool,
+    /// Nothing: whatever model is there, it thinks.
+    pub(super) always: bool,
+    /// Efforts, in their order.
+    pub(super) efforts: Vec<Effort>,
+    /// A budget.
+    pub(super) budget: bool,
+    /// The dialect says a mode: an effort goes with adaptive thinking, and where no mode is said
+    /// nothing is shown.
+    pub(super) modes: bool,
+}
+
+impl Dialect {
+    /// The dialect of this name. Those that are none of the others take after Chat Completions.
+    pub(super) fn find(upstream: &str, variant: &str) -> Self {
+        match upstream {
+            "anthropic" | "simulator" => Self::Anthropic,
+            "gemini" => Self::Gemini,
+            "openai_responses" => Self::Responses,
+            _ => Self::Chat(variants::find(variant)),
+        }
+    }
+
+    /// Whether it is Anthropic's, where a request must limit its output, and a budget has a least
+    /// and is less than that limit, whatever the model.
+    pub(super) fn is_anthropic(self) -> bool {
+        matches!(self, Self::Anthropic)
+    }
+
+    /// The least budget, of whatever model.
+    pub(super) fn least_budget(self) -> u64 {
+        if self.is_anthropic() { LEAST_BUDGET } else { 1 }
+    }
+
+    /// Whether it has a word for all there is to show besides that for a summary.
+    pub(super) fn has_details(self) -> bool {
+        matches!(self, Self::Responses)
+    }
+
+    /// What a model can be told.
+    pub(super) fn words(self, model: &Model) -> Words {
+        use Form::{Adaptive, Budget, Switch};
+        let form = model.thinking;
+        let off = model.off == Off::Disabled;
+        // Of a model that does nothing but think there is nothing to say.
+        let on = !model.only_thinks();
+        let graded = !matches!(form, Some(Budget | Switch));
+        let budget = match form {
+            None | Some(Budget) => true,
+            Some(Adaptive) => !model.refuses_budget,
+            _ => false,
+        };
+        let efforts = |when: bool, known: &[Effort]| match when {
+            true => shared(known, &model.efforts),
+            false => Vec::new(),
+        };
+        let told = Words {
+            off,
+            ..Words::default()
+        };
+        match self {
+            Self::Anthropic => Words {
+                between_tools: true,
+                automatic: matches!(form, None | Some(Adaptive)),
+                efforts: efforts(graded, &Effort::ALL[1..]),
+                // Other models than Claude that are on or off are so here.
+                budget: budget || form == Some(Switch),
+                modes: true,
+                ..told
+            },
+            Self::Gemini => Words {
+                automatic: matches!(form, None | Some(Budget)),
+                efforts: efforts(graded, &Effort::ALL[..4]),
+                budget,
+                ..told
+            },
+            Self::Responses => Words {
+                efforts: efforts(form != Some(Switch), &Effort::ALL),
+                ..told
+            },
+            Self::Chat(server) => match server.setting {
+                // A server in between knows what an effort is for a model that takes budgets.
+                Setting::Effort => Words {
+                    efforts: efforts(form != Some(Switch), server.efforts),
+                    ..told
+                },
+                Setting::Switch | Setting::Template => Words {
+                    on,
+                    efforts: efforts(graded, server.efforts),
+                    ..told
+                },
+                Setting::Enable => Words { on, budget, ..told },
+                Setting::Object => Words {
+                    on,
+                    efforts: efforts(form != Some(Switch), server.efforts),
+                    budget,
+                    ..told
+                },
+                Setting::Blocks => Words {
+                    efforts: efforts(form != Some(Switch), server.efforts),
+                    budget,
+                    ..told
+                },
+                Setting::Always => Words {
+                    always: true,
+                    ..Words::default()
+                },
+            },
+        }
+    }
+
+    /// The most that is shown of a model's thinking to those who ask.
+    pub(super) fn shows(self, model: &Model) -> Option<Show> {
+        match (self, model.shows) {
+            (_, Some(Shows::Nothing)) => None,
+            (Self::Anthropic, Some(Shows::Full)) => Some(Show::Full),
+            (Self::Anthropic | Self::Gemini | Self::Responses, _) => Some(Show::Summary),
+            // OpenAI's own shows none here.
+            (Self::Chat(server), _) if server.official => None,
+            (Self::Chat(server), Some(Shows::Summary)) if server.setting == Setting::Object => {
+                Some(Show::Summary)
+            }
+            (Self::Chat(_), _) => Some(Show::Full),
+        }
+    }
+}
+
+/// The efforts that dialect and model share; the dialect's, where nothing is known of the model.
+fn shared(dialect: &[Effort], model: &[Effort]) -> Vec<Effort> {
+    let both: Vec<Effort> = dialect
+        .iter()
+        .copied()
+        .filter(|effort| model.contains(effort))
+        .collect();
+    match both.is_empty() {
+        true => dialect.to_vec(),
+        false => both,
+    }
+}
