@@ -55,6 +55,19 @@ pub(crate) enum Progress {
     Broken(usize, &'static str),
 }
 
+impl Progress {
+    /// The same, in a text that has so many bytes before the one that was shown.
+    pub(crate) fn behind(self, before: usize) -> Self {
+        match self {
+            Self::More(used) => Self::More(before + used),
+            Self::Called(used) => Self::Called(before + used),
+            Self::Stray(used) => Self::Stray(before + used),
+            Self::Ended(used) => Self::Ended(before + used),
+            Self::Broken(used, why) => Self::Broken(before + used, why),
+        }
+    }
+}
+
 /// How long a name, a key or a header may be.
 pub(crate) const NAME: usize = 1024;
 

@@ -3,6 +3,8 @@
 //! A format is a list of steps. Each is tried on the text behind the one before; white space in
 //! front of a marker is framing.
 
+use std::ops::ControlFlow;
+
 use super::arguments::JsonArguments;
 use super::dict_calls::DictCalls;
 use super::json::{JsonCalls, Keys};
@@ -176,6 +178,20 @@ enum Machine {
     Dicts(Box<DictCalls>),
 }
 
+impl Machine {
+    fn read(&mut self, text: &str, last: bool, sink: &mut Sink<'_>) -> Progress {
+        match self {
+            Self::Arguments(arguments) => arguments.read(text, last, sink),
+            Self::Tags(arguments) => arguments.read(text, last, sink),
+            Self::Nested(arguments) => arguments.read(text, last, sink),
+            Self::Literal(arguments) => arguments.read(text, last, sink),
+            Self::Calls(calls) => calls.read(text, last, sink),
+            Self::Python(calls) => calls.read(text, last, sink),
+            Self::Dicts(calls) => calls.read(text, last, sink),
+        }
+    }
+}
+
 impl Script {
     /// Begins behind an opener.
     pub(crate) fn new(format: &'static ToolFormat, step: usize) -> Self {
@@ -206,11 +222,47 @@ impl Script {
     pub(crate) fn read(&mut self, text: &str, last: bool, sink: &mut Sink<'_>) -> Progress {
         let mut at = 0;
         loop {
+            // Most pieces lie inside a body, and only its machine has a say there.
+            let Some(machine) = &mut self.machine else {
+                match self.walk(text, at, last, sink) {
+                    ControlFlow::Continue(body) => at = body,
+                    ControlFlow::Break(progress) => return progress,
+                }
+                continue;
+            };
+            let ended = sink.ended();
+            match machine.read(&text[at..], last, sink).behind(at) {
+                Progress::Ended(behind) => {
+                    sink.end();
+                    self.machine = None;
+                    self.step += 1;
+                    self.called |= sink.ended() > ended;
+                    if self.called {
+                        return Progress::Called(behind);
+                    }
+                    at = behind;
+                }
+                progress => {
+                    self.called |= matches!(progress, Progress::Called(_));
+                    return progress;
+                }
+            }
+        }
+    }
+
+    /// Goes from marker to marker, up to where a body begins.
+    fn walk(
+        &mut self,
+        text: &str,
+        mut at: usize,
+        last: bool,
+        sink: &mut Sink<'_>,
+    ) -> ControlFlow<Progress, usize> {
+        loop {
             let Some(step) = self.format.steps.get(self.step) else {
-                return Progress::Ended(at);
+                return ControlFlow::Break(Progress::Ended(at));
             };
             let rest = &text[at..];
-            let ended = sink.ended();
             let moved = match step {
                 Step::Expect(markers) => match next(markers, rest, last) {
                     Next::Found(used) => Move::On(used, self.step + 1),
@@ -257,7 +309,8 @@ impl Script {
                     Next::Found(_) => {
                         // What stands before it belongs to the call before.
                         self.step = *to;
-                        return Progress::Called(at + white_space(rest));
+                        let before = at + white_space(rest);
+                        return ControlFlow::Break(Progress::Called(before));
                     }
                     Next::Wait => Move::Wait,
                     Next::Other(_) => Move::On(0, self.step + 1),
@@ -280,7 +333,7 @@ impl Script {
                             sink.end();
                             // Behind the step that would have read the arguments.
                             self.step += 2;
-                            return Progress::Called(at + used);
+                            return ControlFlow::Break(Progress::Called(at + used));
                         }
                         self.name = Some(name);
                         self.id = id.and_then(|id| match tag(id, end, rest) {
@@ -290,32 +343,17 @@ impl Script {
                         Move::On(used, self.step + 1)
                     }
                 },
-                Step::Done => return Progress::Ended(at),
+                Step::Done => return ControlFlow::Break(Progress::Ended(at)),
                 Step::Arguments
                 | Step::Tags(_)
                 | Step::Nested
                 | Step::Literal(_)
                 | Step::Calls(_)
                 | Step::Python(_)
-                | Step::Dicts { .. } => match self.machine(step, rest, last, sink) {
-                    Progress::More(used) => return Progress::More(at + used),
-                    Progress::Called(used) => {
-                        self.called = true;
-                        return Progress::Called(at + used);
-                    }
-                    Progress::Stray(used) => return Progress::Stray(at + used),
-                    Progress::Broken(used, why) => return Progress::Broken(at + used, why),
-                    Progress::Ended(used) => {
-                        sink.end();
-                        self.machine = None;
-                        self.step += 1;
-                        self.called |= sink.ended() > ended;
-                        if self.called {
-                            return Progress::Called(at + used);
-                        }
-                        Move::On(used, self.step)
-                    }
-                },
+                | Step::Dicts { .. } => {
+                    self.begin_body(step, sink);
+                    return ControlFlow::Continue(at);
+                }
             };
             match moved {
                 Move::On(used, to) => {
@@ -327,21 +365,18 @@ impl Script {
                     if let Some(name) = self.name.take() {
                         sink.ready(&name, self.id.take().as_deref());
                     }
-                    return Progress::More(text.len());
+                    return ControlFlow::Break(Progress::More(text.len()));
                 }
-                Move::Wait => return Progress::More(at),
-                Move::Broken(used, why) => return Progress::Broken(at + used, why),
+                Move::Wait => return ControlFlow::Break(Progress::More(at)),
+                Move::Broken(used, why) => {
+                    return ControlFlow::Break(Progress::Broken(at + used, why));
+                }
             }
         }
     }
 
-    fn machine(
-        &mut self,
-        step: &'static Step,
-        text: &str,
-        last: bool,
-        sink: &mut Sink<'_>,
-    ) -> Progress {
+    /// Sets up the machine that reads the body of a step.
+    fn begin_body(&mut self, step: &'static Step, sink: &mut Sink<'_>) {
         let mut default = None;
         if let Some(name) = self.name.take() {
             match step {
@@ -351,7 +386,7 @@ impl Script {
             }
         }
         let closers = self.format.closers;
-        let machine = self.machine.get_or_insert_with(|| match step {
+        self.machine = Some(match step {
             Step::Calls(keys) => Machine::Calls(Box::new(JsonCalls::new(keys, closers, default))),
             Step::Tags(row) => Machine::Tags(Box::new(TagArguments::new(row))),
             Step::Nested => Machine::Nested(Box::new(NestedArguments::new())),
@@ -360,15 +395,6 @@ impl Script {
             Step::Dicts { bare } => Machine::Dicts(Box::new(DictCalls::new(*bare))),
             _ => Machine::Arguments(JsonArguments::optional(closers)),
         });
-        match machine {
-            Machine::Arguments(arguments) => arguments.read(text, last, sink),
-            Machine::Tags(arguments) => arguments.read(text, last, sink),
-            Machine::Nested(arguments) => arguments.read(text, last, sink),
-            Machine::Literal(arguments) => arguments.read(text, last, sink),
-            Machine::Calls(calls) => calls.read(text, last, sink),
-            Machine::Python(calls) => calls.read(text, last, sink),
-            Machine::Dicts(calls) => calls.read(text, last, sink),
-        }
     }
 
     fn name(&mut self, spelling: Spelling, text: &str) {
