@@ -56,6 +56,17 @@ pub(crate) enum Progress {
 }
 
 impl Progress {
+    /// How many bytes it is about.
+    pub(crate) fn used(self) -> usize {
+        match self {
+            Self::More(used)
+            | Self::Called(used)
+            | Self::Stray(used)
+            | Self::Ended(used)
+            | Self::Broken(used, _) => used,
+        }
+    }
+
     /// The same, in a text that has so many bytes before the one that was shown.
     pub(crate) fn behind(self, before: usize) -> Self {
         match self {

@@ -159,7 +159,9 @@ impl<'a> Sink<'a> {
     /// The open call's arguments grow.
     pub(crate) fn arguments(&mut self, delta: &str) {
         if !delta.is_empty() {
-            self.begin();
+            if self.numbering.ready.is_some() {
+                self.begin();
+            }
             (self.out)(Event::CallArguments {
                 index: self.numbering.begun.saturating_sub(1),
                 delta,

@@ -2,10 +2,10 @@
 
 use super::states::{Core, Flow, Gap, State};
 use super::thought::Reasoning;
-use crate::text::calls::{HELD, Progress, Script, Sink};
+use crate::text::calls::{HELD, Numbering, Progress, Script, Sink, within};
 use crate::text::event::Event;
 use crate::text::marker::{Marker, Markers};
-use crate::text::recipe::OnError;
+use crate::text::recipe::{OnError, Options};
 
 /// A block of calls.
 #[derive(Debug)]
@@ -42,6 +42,7 @@ impl Core {
         }));
     }
 
+    /// In a block. What is read is kept until it is known that a call begins or ends with it.
     pub(super) fn call(
         &mut self,
         text: &str,
@@ -49,74 +50,78 @@ impl Core {
         last: bool,
         out: &mut dyn FnMut(Event<'_>),
     ) -> Flow {
+        if self.numbering.is_open() {
+            return self.arguments(text, at, last, out);
+        }
         let State::Call(block) = &mut self.state else {
             return Flow::Wait(at);
         };
-        let (begun, was_open) = (self.numbering.begun(), self.numbering.is_open());
+        let begun = self.numbering.begun();
         // What may have to be given back is bounded.
-        let room = if was_open {
-            text.len() - at
+        let shown = within(&text[at..], HELD.saturating_sub(block.raw.len()));
+        let whole = at + shown.len() == text.len();
+        let mut sink = sink(out, &mut self.numbering, &self.options);
+        let progress = block.script.read(shown, last && whole, &mut sink);
+        let is_open = self.numbering.is_open();
+        if is_open || self.numbering.begun() > begun {
+            block.raw.clear();
         } else {
-            HELD.saturating_sub(block.raw.len())
+            block.raw.push_str(&shown[..progress.used()]);
+        }
+        match progress.behind(at) {
+            Progress::More(reached) if whole => Flow::Wait(reached),
+            Progress::More(reached) if is_open => Flow::On(reached),
+            Progress::More(reached) => self.give_up(reached, "it is too long", out),
+            progress => self.progressed(progress, out),
+        }
+    }
+
+    /// In a call that has begun: all that is read of it is told, so that nothing is kept or bounded.
+    pub(super) fn arguments(
+        &mut self,
+        text: &str,
+        at: usize,
+        last: bool,
+        out: &mut dyn FnMut(Event<'_>),
+    ) -> Flow {
+        let State::Call(block) = &mut self.state else {
+            return Flow::On(at);
         };
-        let end = text.floor_char_boundary(at.saturating_add(room).min(text.len()));
-        let shown = &text[at..end];
-        let mut sink = Sink::new(
-            out,
-            &mut self.numbering,
-            self.options.tools.as_deref(),
-            self.options.on_error == OnError::Text,
-        );
-        let progress = block
-            .script
-            .read(shown, last && end == text.len(), &mut sink);
-        let quiet = !was_open && !self.numbering.is_open() && self.numbering.begun() == begun;
-        let mut read = |used: usize| {
-            if quiet {
-                block.raw.push_str(&shown[..used]);
-            } else {
-                block.raw.clear();
-            }
+        let mut sink = sink(out, &mut self.numbering, &self.options);
+        match block.script.read(&text[at..], last, &mut sink) {
+            Progress::More(used) => Flow::Wait(at + used),
+            progress => self.progressed(progress.behind(at), out),
+        }
+    }
+
+    /// Something in the block came to its end, in a text that was read up to there.
+    fn progressed(&mut self, progress: Progress, out: &mut dyn FnMut(Event<'_>)) -> Flow {
+        let State::Call(block) = &mut self.state else {
+            return Flow::Wait(progress.used());
         };
         match progress {
-            Progress::More(used) => {
-                read(used);
-                match (end < text.len(), self.numbering.is_open()) {
-                    (false, _) => Flow::Wait(at + used),
-                    // Only what may have to be given back is bounded.
-                    (true, true) => Flow::On(at + used),
-                    (true, false) => self.give_up(at + used, "it is too long", out),
-                }
-            }
-            Progress::Called(used) => {
+            Progress::More(at) => Flow::Wait(at),
+            Progress::Called(at) => {
                 block.raw.clear();
-                Flow::On(at + used)
+                Flow::On(at)
             }
-            Progress::Stray(used) if self.options.on_error == OnError::Error => {
-                read(used);
-                self.give_up(at + used, "a call has no name", out)
+            Progress::Stray(at) if self.options.on_error == OnError::Error => {
+                self.give_up(at, "a call has no name", out)
             }
-            Progress::Stray(used) => {
-                read(used);
+            Progress::Stray(at) => {
                 self.stray(out);
-                Flow::On(at + used)
+                Flow::On(at)
             }
-            Progress::Ended(used) if self.numbering.begun() > block.before => {
+            Progress::Ended(at) if self.numbering.begun() > block.before => {
                 self.state = State::Content;
                 self.gap = Gap::Wait;
                 self.fresh = false;
                 self.previous = 0;
                 self.fence.reset();
-                Flow::On(at + used)
+                Flow::On(at)
             }
-            Progress::Ended(used) => {
-                read(used);
-                self.give_up(at + used, "it holds no call", out)
-            }
-            Progress::Broken(used, why) => {
-                read(used);
-                self.give_up(at + used, why, out)
-            }
+            Progress::Ended(at) => self.give_up(at, "it holds no call", out),
+            Progress::Broken(at, why) => self.give_up(at, why, out),
         }
     }
 
@@ -200,6 +205,16 @@ impl Core {
             }
         }
     }
+}
+
+/// Where a block's machines put what they read.
+fn sink<'a>(
+    out: &'a mut dyn FnMut(Event<'_>),
+    numbering: &'a mut Numbering,
+    options: &'a Options,
+) -> Sink<'a> {
+    let tolerant = options.on_error == OnError::Text;
+    Sink::new(out, numbering, options.tools.as_deref(), tolerant)
 }
 
 /// What follows brackets and commas at the beginning of a text, with the white space around them, if

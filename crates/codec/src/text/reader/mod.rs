@@ -100,13 +100,16 @@ fn push(held: &mut String, core: &mut Core, text: &str, out: &mut dyn FnMut(Even
     if core.has_ended() {
         return;
     }
-    if held.is_empty() {
-        let used = core.run(text, false, out);
-        held.push_str(&text[used..]);
-    } else {
+    let waited = !held.is_empty();
+    if waited {
         held.push_str(text);
-        let used = core.run(held, false, out);
+    }
+    let shown = if waited { held.as_str() } else { text };
+    let used = core.run(shown, false, out);
+    if waited {
         held.drain(..used);
+    } else if used < text.len() {
+        held.push_str(&text[used..]);
     }
 }
 

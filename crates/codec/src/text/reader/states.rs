@@ -108,12 +108,30 @@ impl Core {
 
     /// Reads a text as far as it goes; tells how much was used.
     pub(super) fn run(&mut self, text: &str, last: bool, out: &mut dyn FnMut(Event<'_>)) -> usize {
+        let mut at = 0;
+        // Arguments are most of what comes in small pieces, and only their call has a say in them.
+        if self.numbering.is_open() {
+            match self.arguments(text, at, last, out) {
+                Flow::On(next) => at = next,
+                Flow::Wait(used) => return used,
+            }
+        }
+        self.walk(text, at, last, out)
+    }
+
+    /// From state to state.
+    fn walk(
+        &mut self,
+        text: &str,
+        mut at: usize,
+        last: bool,
+        out: &mut dyn FnMut(Event<'_>),
+    ) -> usize {
         if !self.lead.is_empty() && !text.is_empty() {
             let lead = std::mem::take(&mut self.lead);
             self.say(lead, out);
         }
         self.ahead = None;
-        let mut at = 0;
         loop {
             let flow = match &self.state {
                 State::Content => self.content(text, at, last, out),
