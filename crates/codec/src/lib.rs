@@ -14,4 +14,5 @@ pub mod dialects;
 pub mod framing;
 pub mod json;
 pub mod pacing;
+mod search;
 pub mod text;

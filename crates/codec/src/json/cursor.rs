@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use super::string::decode;
+use crate::search::special;
 
 /// A place in the text.
 pub type Span = Range<usize>;
@@ -443,79 +444,11 @@ impl Levels {
     }
 }
 
-const ONES: u64 = 0x0101_0101_0101_0101;
-const HIGH: u64 = 0x8080_8080_8080_8080;
-
-/// The first byte at or after `at` that means something inside a string: a quote, a backslash, or
-/// a control character; the end of the text if there is none.
-pub(crate) fn special(bytes: &[u8], mut at: usize) -> usize {
-    // Eight bytes first: most keys and words end there.
-    let Some(rest) = bytes.get(at..) else {
-        return bytes.len();
-    };
-    if let Some((word, _)) = rest.split_first_chunk::<8>() {
-        let hits = special_in_word(u64::from_le_bytes(*word));
-        if hits != 0 {
-            return at + (hits.trailing_zeros() / 8) as usize;
-        }
-        at += 8;
-    }
-    // Then by blocks that the compiler turns into vector code.
-    let mut rest = bytes.get(at..).unwrap_or_default();
-    while let Some((block, after)) = rest.split_first_chunk::<32>() {
-        let hit = block.iter().fold(false, |hit, &byte| {
-            hit | (byte == b'"') | (byte == b'\\') | (byte < 0x20)
-        });
-        if hit {
-            break;
-        }
-        rest = after;
-        at += 32;
-    }
-    while let Some((word, after)) = rest.split_first_chunk::<8>() {
-        let hits = special_in_word(u64::from_le_bytes(*word));
-        if hits != 0 {
-            return at + (hits.trailing_zeros() / 8) as usize;
-        }
-        rest = after;
-        at += 8;
-    }
-    at + rest
-        .iter()
-        .position(|&byte| byte == b'"' || byte == b'\\' || byte < 0x20)
-        .unwrap_or(rest.len())
-}
-
-/// Marks the bytes of a word that are special. Only the lowest mark is exact, and only that one is
-/// used: a borrow can run upwards from a true hit, never downwards.
-fn special_in_word(word: u64) -> u64 {
-    let zero = |word: u64| word.wrapping_sub(ONES) & !word & HIGH;
-    let quote = zero(word ^ (ONES * u64::from(b'"')));
-    let backslash = zero(word ^ (ONES * u64::from(b'\\')));
-    let control = word.wrapping_sub(ONES * 0x20) & !word & HIGH;
-    quote | backslash | control
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    #[test]
-    fn special_bytes_are_found_at_every_offset() {
-        for length in 0..100 {
-            for at in 0..length {
-                for byte in [b'"', b'\\', 0, 0x1f, b'\n'] {
-                    let mut text = vec![b'a'; length];
-                    text[at] = byte;
-                    assert_eq!(special(&text, 0), at);
-                }
-            }
-            let text = vec![0xf0u8; length];
-            assert_eq!(special(&text, 0), length);
-        }
-    }
 
     #[test]
     fn levels_remember_more_than_a_word() {

@@ -10,10 +10,10 @@ mod object;
 mod string;
 mod tree;
 
+pub(crate) use cursor::Levels;
 pub use cursor::{
     Cursor, JsonError, Kind, Span, each_member, inside, number, slice, text, validate,
 };
-pub(crate) use cursor::{Levels, special};
 pub use edit::{Edits, append_member, quote, remove_elements};
 pub(crate) use object::ObjectWriter;
 pub use string::{decode, decode_pieces};

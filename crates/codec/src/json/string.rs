@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::cursor::special;
+use crate::search::special;
 
 /// Gives the text of an escaped string piece by piece, without building it.
 ///

@@ -2,7 +2,8 @@
 
 use super::scan::{Scan, Scanned};
 use super::{FRAME, Progress, Sink, white_space};
-use crate::json::{decode, special};
+use crate::json::decode;
+use crate::search::special;
 use crate::text::marker::{Match, compare};
 
 /// One JSON value that is the arguments of the open call.

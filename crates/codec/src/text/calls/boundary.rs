@@ -1,12 +1,14 @@
 //! Where values end, in text that may go on.
 
+use crate::search::find_byte;
+
 /// How much of a value's text is certain, and where it goes on behind its closer, if that is there.
 /// What may begin the closer, and a line break before it that may belong to it, is not certain.
 pub(crate) fn find(text: &str, close: &str, framed: bool, last: bool) -> (usize, Option<usize>) {
     let (bytes, marker) = (text.as_bytes(), close.as_bytes());
     let mut from = 0;
     let (end, after) = loop {
-        let Some(at) = memchr::memchr(marker[0], &bytes[from..]).map(|at| from + at) else {
+        let Some(at) = find_byte(marker[0], &bytes[from..]).map(|at| from + at) else {
             break (bytes.len(), None);
         };
         let rest = &bytes[at..];

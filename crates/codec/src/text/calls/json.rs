@@ -4,7 +4,8 @@
 use super::arguments::JsonArguments;
 use super::scan::{Scan, Scanned};
 use super::{HELD, NAME, Progress, Sink, white_space};
-use crate::json::{decode, special};
+use crate::json::decode;
+use crate::search::special;
 
 /// How a format spells such calls.
 #[derive(Debug)]

@@ -3,7 +3,8 @@
 //! The grammar is checked on the way. A caller that can live with broken JSON turns to
 //! [`Scan::tolerate`], which goes on by brackets and strings alone.
 
-use crate::json::{Levels, special};
+use crate::json::Levels;
+use crate::search::special;
 
 /// How deep a value may nest.
 const DEPTH: usize = 512;

@@ -3,7 +3,8 @@
 use super::super::schema::Kinds;
 use super::literal::{Literal, PYTHON};
 use super::{HELD, Sink};
-use crate::json::{Kind, escape, special, validate};
+use crate::json::{Kind, escape, validate};
+use crate::search::special;
 
 /// How a text becomes a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
