@@ -1,6 +1,7 @@
 //! The inside of a string of a foreign syntax, as it streams: its escapes, and its closing quote.
 
 use super::json_writer::JsonWriter;
+use crate::search::special_or;
 
 /// A string that is being read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,63 +51,54 @@ impl Quoted {
         let bytes = text.as_bytes();
         let first = self.quote.as_bytes()[0];
         let mut at = 0;
+        // From where on nothing has been written.
+        let mut from = 0;
         loop {
-            let run = plain_run(&bytes[at..], first);
-            json.pass(&text[at..at + run]);
-            at += run;
-            let Some(&byte) = bytes.get(at) else {
+            at = special_or(first, bytes, at);
+            let rest = &bytes[at..];
+            if self.escapes && self.to_json && is_escape_of_both(rest) {
+                at += 2;
+                continue;
+            }
+            json.pass(&text[from..at]);
+            let Some(&byte) = rest.first() else {
                 return Reached::Inside(at);
             };
-            let rest = &bytes[at..];
             if rest.starts_with(self.quote.as_bytes()) {
                 return Reached::Closed(at + self.quote.len());
             }
             if !last && self.quote.as_bytes().starts_with(rest) {
                 return Reached::Inside(at);
             }
-            let (character, used) = if byte == b'\\' && self.escapes {
-                match read_escape(rest) {
-                    Escape::Character(character, used) => (character, used),
-                    Escape::Backslash => ('\\', 1),
-                    Escape::Nothing(used) => {
-                        at += used;
-                        continue;
-                    }
-                    Escape::Begun if last => return Reached::Inside(text.len()),
-                    Escape::Begun => return Reached::Inside(at),
-                }
+            let escape = if byte == b'\\' && self.escapes {
+                read_escape(rest)
             } else {
-                (char::from(byte), 1)
+                Escape::Character(char::from(byte), 1)
             };
-            if self.to_json {
-                json.escaped(character);
-            } else {
-                json.literal(character);
+            let (character, used) = match escape {
+                Escape::Character(character, used) => (Some(character), used),
+                Escape::Backslash => (Some('\\'), 1),
+                Escape::Nothing(used) => (None, used),
+                Escape::Begun if last => return Reached::Inside(text.len()),
+                Escape::Begun => return Reached::Inside(at),
+            };
+            match character {
+                Some(character) if self.to_json => json.escaped(character),
+                Some(character) => json.literal(character),
+                None => {}
             }
             at += used;
+            from = at;
         }
     }
 }
 
-/// How many bytes come before one that may end the string or needs an escape, there or in JSON.
-fn plain_run(bytes: &[u8], quote: u8) -> usize {
-    let special = |byte: u8| byte < 0x20 || byte == b'"' || byte == b'\\' || byte == quote;
-    let mut at = 0;
-    // Without a branch inside, so that it becomes vector code: long pieces are common as well.
-    while let Some(chunk) = bytes[at..].first_chunk::<16>() {
-        if chunk
-            .iter()
-            .fold(false, |found, byte| found | special(*byte))
-        {
-            break;
-        }
-        at += chunk.len();
-    }
-    let rest = &bytes[at..];
-    at + rest
-        .iter()
-        .position(|byte| special(*byte))
-        .unwrap_or(rest.len())
+/// Whether a text begins with an escape that means the same in JSON, so that it can stay.
+fn is_escape_of_both(text: &[u8]) -> bool {
+    matches!(
+        text,
+        [b'\\', b'"' | b'\\' | b'b' | b'f' | b'n' | b'r' | b't', ..]
+    )
 }
 
 /// Reads the escape a text begins with.
@@ -247,6 +239,22 @@ mod tests {
     }
 
     #[test]
+    fn what_stays_as_it_is_means_the_same_in_json() {
+        for inside in [
+            r#"\n\t\r\b\f\\\" a\n"#,
+            r#"\a\v\'\0\x41 \/ \d\u00e9\"#,
+            r#"\\n \\\n \\'x'"#,
+            "\"\n\\\nend",
+        ] {
+            let (text, reached) = read(Quoted::new("'", true, false), inside, true);
+            let (json, same) = read(Quoted::new("'", true, true), inside, true);
+            assert_eq!(reached, same, "{inside}");
+            let expected = serde_json::to_string(&text).unwrap();
+            assert_eq!(format!("\"{json}\""), expected, "{inside}");
+        }
+    }
+
+    #[test]
     fn only_what_may_begin_a_quote_or_an_escape_is_held() {
         let check = |quoted: Quoted, text: &str, held: &str| {
             let (_, reached) = read(quoted, text, false);
@@ -279,18 +287,5 @@ mod tests {
             ("a".into(), Reached::Inside(5))
         );
         assert_eq!(read(python, r"a\1", true), ("a".into(), Reached::Inside(3)));
-    }
-
-    #[test]
-    fn a_special_byte_is_found_at_every_place_of_a_long_run() {
-        for length in 0..70 {
-            for special in [b'\'', b'"', b'\\', b'\n', 0, 0x1f] {
-                let mut bytes = vec![b'x'; length];
-                bytes.push(special);
-                bytes.extend_from_slice(b"yyyyyyyyyyyyyyyyyyy'");
-                assert_eq!(plain_run(&bytes, b'\''), length);
-            }
-        }
-        assert_eq!(plain_run("é\u{7f} <".as_bytes(), b'<'), 4);
     }
 }
