@@ -6,6 +6,7 @@
 //! the work stays linear. What
 //! it tells the [`Sink`] may not depend on how the text was cut.
 
+mod ahead;
 mod arguments;
 mod boundary;
 mod dict_calls;
