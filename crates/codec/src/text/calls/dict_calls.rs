@@ -91,8 +91,7 @@ impl DictCalls {
                 }
                 // What has only begun, in a text that will not go on, cannot be told.
                 Progress::More(_) if last => return Progress::More(text.len()),
-                Progress::More(used) => return Progress::More(at + used),
-                Progress::Broken(place, why) => return Progress::Broken(at + place, why),
+                progress => return progress.behind(at),
             }
         }
         self.state = State::Begin;

@@ -128,9 +128,7 @@ impl JsonCalls {
                                 return Progress::Called(at);
                             }
                         }
-                        Progress::More(used) => return Progress::More(at + used),
-                        Progress::Stray(used) => return Progress::Stray(at + used),
-                        Progress::Broken(used, why) => return Progress::Broken(at + used, why),
+                        progress => return progress.behind(at),
                     }
                 }
                 Place::Held(scan) | Place::Skipped(scan) => {

@@ -100,11 +100,7 @@ mod tests {
                 loop {
                     match arguments.read(&text[at..], last, sink) {
                         Progress::Ended(used) if bodies == 0 => at += used,
-                        Progress::Ended(used) | Progress::Called(used) | Progress::Stray(used) => {
-                            return Progress::Ended(at + used);
-                        }
-                        Progress::More(used) => return Progress::More(at + used),
-                        Progress::Broken(used, why) => return Progress::Broken(at + used, why),
+                        progress => return progress.behind(at),
                     }
                     bodies += 1;
                 }

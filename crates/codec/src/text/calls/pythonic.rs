@@ -100,11 +100,8 @@ impl PythonCalls {
                 let mut out = |delta: &str| sink.arguments(delta);
                 let mut json = JsonWriter::new(&mut self.gathered, &mut out);
                 match self.literal.read(&text[at..], last, &mut json) {
-                    Progress::More(used) => return Progress::More(at + used),
-                    Progress::Broken(used, why) => return Progress::Broken(at + used, why),
-                    Progress::Ended(used) | Progress::Called(used) | Progress::Stray(used) => {
-                        at += used;
-                    }
+                    Progress::Ended(used) => at += used,
+                    progress => return progress.behind(at),
                 }
                 self.state = State::BehindValue;
             }

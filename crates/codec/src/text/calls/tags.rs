@@ -99,8 +99,7 @@ impl TagArguments {
                         self.state = State::AfterJson;
                         Step::To(at + used)
                     }
-                    Progress::More(used) => Step::Stop(Progress::More(at + used)),
-                    Progress::Broken(used, why) => Step::Stop(Progress::Broken(at + used, why)),
+                    progress => Step::Stop(progress.behind(at)),
                 },
                 State::AfterJson => self.after_json(text, at, last),
             };
