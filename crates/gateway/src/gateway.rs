@@ -222,6 +222,7 @@ mod tests {
     async fn a_flush_writes_what_is_remembered_and_what_is_kept() {
         let settings = Settings {
             backends: Vec::new(),
+            catalog: Arc::new(crate::catalog::Catalog::embedded()),
             routes: Routes::default(),
             thinking: Thinking {
                 policy: Policy::Origin,

@@ -67,6 +67,10 @@ pub trait ClientDialect: Sync {
     fn path_for(&self, model: &str) -> String;
     /// Takes out of a request what speaks to us and not to a provider.
     fn forget_own_members(&self, _: &mut Request) {}
+    /// Whether its clients want the first call of a reply signed, and mend it themselves if it is not.
+    fn wants_signed_calls(&self) -> bool {
+        false
+    }
     /// What a streamed reply is, as a header says it.
     fn stream_type(&self, _: &Request) -> &'static str {
         "text/event-stream; charset=utf-8"

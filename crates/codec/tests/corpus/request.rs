@@ -17,11 +17,12 @@ pub(crate) fn requests() -> Vec<Capture> {
 }
 
 /// Every setting of thinking that can be asked for.
-pub(crate) const THINKING_EDITS: [ThinkingEdit; 5] = [
+pub(crate) const THINKING_EDITS: [ThinkingEdit; 6] = [
     ThinkingEdit::Keep,
     ThinkingEdit::Remove,
     ThinkingEdit::Budget(4095),
-    ThinkingEdit::Adaptive,
+    ThinkingEdit::Adaptive { shown: false },
+    ThinkingEdit::Adaptive { shown: true },
     ThinkingEdit::Disabled,
 ];
 

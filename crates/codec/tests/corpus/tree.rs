@@ -63,7 +63,10 @@ impl Change {
                 return;
             }
             ThinkingEdit::Budget(budget) => json!({"type": "enabled", "budget_tokens": budget}),
-            ThinkingEdit::Adaptive => json!({"type": "adaptive"}),
+            ThinkingEdit::Adaptive { shown: false } => json!({"type": "adaptive"}),
+            ThinkingEdit::Adaptive { shown: true } => {
+                json!({"type": "adaptive", "display": "summarized"})
+            }
             ThinkingEdit::Disabled => json!({"type": "disabled"}),
         };
         if self.drop_bound && self.thinking != ThinkingEdit::Disabled {

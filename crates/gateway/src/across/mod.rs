@@ -305,7 +305,10 @@ impl Gateway {
         let native = leg.read.asked.dialect.name() == prepared.dialect.name();
         let marks = match native {
             true => Marks::Native,
-            false => Marks::Enveloped(self.envelopes.clone()),
+            false => Marks::Enveloped {
+                envelopes: self.envelopes.clone(),
+                first_call: leg.read.asked.dialect.wants_signed_calls(),
+            },
         };
         let sent = Sent {
             blocks: prepared.blocks,

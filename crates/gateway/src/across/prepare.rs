@@ -12,7 +12,7 @@ use throughline_codec::dialects::{
 use throughline_codec::text::{Evidence, Options, RawTextReader, Stage, Tools};
 
 use super::fit::{Fitted, Fitting, open_turn};
-use super::past::{Recall, key_of, keys};
+use super::past::{Recall, join_turns, key_of, keys};
 use super::replay::{self, Place};
 use super::setting;
 use crate::backend::{Backend, credential_mark};
@@ -58,8 +58,9 @@ impl Gateway {
         let mut losses = said.losses.clone();
         let model = leg.backend.model_for(leg.read.model.as_deref()).to_owned();
         let known = leg.settings.catalog.find(&model);
-        let (dialect, mut variant) = spoken(leg.backend, &request, &known);
+        let (dialect, mut variant) = spoken(leg.backend, client.name(), &request, &known);
         client.forget_own_members(&mut request);
+        join_turns(&mut request.messages);
         losses.extend(setting::fit(&mut request, &known, dialect.name(), &variant));
 
         let target = Target {
@@ -155,15 +156,18 @@ impl Gateway {
 }
 
 /// What is spoken to a backend. OpenAI's newer models think and call tools at once only in its newer
-/// dialect, which the same address serves.
+/// dialect, which the same address serves; and only there they show reasoning to a client that knows
+/// what to do with it.
 fn spoken(
     backend: &Backend,
+    client: &str,
     request: &Request,
     model: &Model,
 ) -> (&'static dyn UpstreamDialect, String) {
     let official = backend.dialect.name() == openai_chat::NAME
         && openai_chat::variants::find(&backend.variant).official;
-    if official && setting::wants_responses(request, model) {
+    let shows = client != openai_chat::NAME && request.thinking.is_wanted();
+    if official && (shows || setting::wants_responses(request, model)) {
         return (&OpenAiResponses, String::new());
     }
     (backend.dialect, backend.variant.clone())

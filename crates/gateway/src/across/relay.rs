@@ -51,7 +51,12 @@ pub(crate) enum Marks {
     /// The provider's own: the client speaks its dialect.
     Native,
     /// Envelopes that hold them.
-    Enveloped(Envelopes),
+    Enveloped {
+        /// Where they come from.
+        envelopes: Envelopes,
+        /// Whether the first call gets one in any case.
+        first_call: bool,
+    },
 }
 
 impl Relay {
@@ -171,10 +176,9 @@ impl Relay {
         };
         let (kind, signature, content) = match block {
             Block::Thinking { text, signature } => (Carried::Thinking, signature, text.as_str()),
-            Block::ToolCall {
-                signature: signature @ Some(_),
-                ..
-            } => (Carried::Call, signature, ""),
+            Block::ToolCall { signature, .. } if signature.is_some() || self.marks_call(place) => {
+                (Carried::Call, signature, "")
+            }
             Block::Text {
                 signature: signature @ Some(_),
                 text,
@@ -200,9 +204,19 @@ impl Relay {
         }
     }
 
+    /// Whether a call gets a mark although its maker gave none.
+    fn marks_call(&self, place: usize) -> bool {
+        let Marks::Enveloped { first_call, .. } = self.marks else {
+            return false;
+        };
+        let mut content = self.fold.reply().content.iter();
+        first_call
+            && content.position(|block| matches!(block, Block::ToolCall { .. })) == Some(place)
+    }
+
     /// An envelope for a block; none where clients get the provider's own signature.
     fn mark(&self, kind: Carried, signature: Option<&str>, content: &str) -> Option<String> {
-        let Marks::Enveloped(envelopes) = &self.marks else {
+        let Marks::Enveloped { envelopes, .. } = &self.marks else {
             return None;
         };
         Some(envelopes.mint(&Envelope {

@@ -53,7 +53,10 @@ pub enum ThinkingEdit {
     /// Manual thinking with this budget.
     Budget(u64),
     /// The model decides.
-    Adaptive,
+    Adaptive {
+        /// Whether its thinking is shown, as it would be with a budget.
+        shown: bool,
+    },
     /// Off for this request.
     Disabled,
 }
@@ -87,7 +90,10 @@ pub fn set_thinking(
         ThinkingEdit::Budget(budget) => {
             format!(r#"{{"type":"enabled","budget_tokens":{budget}}}"#).into_bytes()
         }
-        ThinkingEdit::Adaptive => br#"{"type":"adaptive"}"#.to_vec(),
+        ThinkingEdit::Adaptive { shown: false } => br#"{"type":"adaptive"}"#.to_vec(),
+        ThinkingEdit::Adaptive { shown: true } => {
+            br#"{"type":"adaptive","display":"summarized"}"#.to_vec()
+        }
         ThinkingEdit::Disabled => br#"{"type":"disabled"}"#.to_vec(),
     };
     let value = if drop_bound && *edit != ThinkingEdit::Disabled {

@@ -79,6 +79,10 @@ impl ClientDialect for Gemini {
         forget(request, NAME, &[EXTRA_FRAMING, EXTRA_METHOD]);
     }
 
+    fn wants_signed_calls(&self) -> bool {
+        true
+    }
+
     fn stream_type(&self, request: &Request) -> &'static str {
         let extra = request.extra.get(NAME);
         match extra.and_then(|extra| extra.get(EXTRA_FRAMING)?.as_str()) {

@@ -8,7 +8,7 @@ use throughline_codec::dialects::anthropic::rewrite::ThinkingEdit;
 use super::fates::{first_in_body, is_thinking, of_message};
 use super::{Again, Plan, Planner, turn_start};
 use crate::backend::Compat;
-use crate::catalog::Off;
+use crate::catalog::{Form, Off};
 
 /// The least budget a provider takes.
 const LEAST_BUDGET: u64 = 1024;
@@ -20,7 +20,8 @@ const ANY_KNOWS: [Effort; 3] = [Effort::Low, Effort::Medium, Effort::High];
 impl Planner<'_> {
     /// Changes the thinking setting to the one form the backend knows.
     pub(super) fn adapt_thinking(&self, plan: &mut Plan) {
-        let (Some(thinking), Some(compat)) = (&self.outline.thinking, self.backend.compat) else {
+        let compat = self.backend.compat.or_else(|| self.implied_compat(plan));
+        let (Some(thinking), Some(compat)) = (&self.outline.thinking, compat) else {
             return;
         };
         match (compat, thinking.mode.as_str()) {
@@ -43,7 +44,9 @@ impl Planner<'_> {
                 }
             }
             (Compat::Adaptive, "enabled") => {
-                plan.thinking = ThinkingEdit::Adaptive;
+                plan.thinking = ThinkingEdit::Adaptive {
+                    shown: self.backend.compat.is_none(),
+                };
                 plan.losses.push(adapted("thinking", "thinking_compat"));
                 let effort = thinking
                     .budget
@@ -56,6 +59,18 @@ impl Planner<'_> {
                 plan.losses.push(adapted("thinking", "thinking_compat"));
             }
             _ => {}
+        }
+    }
+
+    /// A client spells the setting for the model it named. Where that became another one by our doing,
+    /// so does the setting.
+    fn implied_compat(&self, plan: &Plan) -> Option<Compat> {
+        plan.asked_model.as_ref()?;
+        match self.model.thinking? {
+            Form::Adaptive if self.model.refuses_budget => Some(Compat::Adaptive),
+            Form::Budget => Some(Compat::Budget(None)),
+            Form::None => Some(Compat::Off),
+            _ => None,
         }
     }
 

@@ -1,0 +1,11 @@
+//! Every client dialect over every upstream dialect, against strict simulators: nothing is refused, the
+//! client sees the same words whatever the pair, and what is lost is exactly what the table says.
+
+mod anthropic;
+mod chat;
+mod gemini;
+mod responses;
+mod scenarios;
+mod speaker;
+mod table;
+mod upstreams;

@@ -1,0 +1,98 @@
+//! A client of the Responses dialect: it sends every item back as it came, and stores nothing.
+
+use serde_json::{Value, json};
+
+use crate::speaker::{Ask, Call, Said, Speaker, events, list, parameters, text};
+
+#[derive(Default)]
+pub(crate) struct Responses {
+    input: Vec<Value>,
+    thinks: bool,
+    tools: bool,
+}
+
+impl Speaker for Responses {
+    fn think(&mut self, wanted: bool) {
+        self.thinks = wanted;
+    }
+
+    fn offer_tool(&mut self) {
+        self.tools = true;
+    }
+
+    fn user(&mut self, text: &str) {
+        self.input.push(json!({"role": "user", "content": text}));
+    }
+
+    fn results(&mut self, calls: &[Call], result: &str) {
+        let results = calls.iter().map(
+            |call| json!({"type": "function_call_output", "call_id": call.id, "output": result}),
+        );
+        self.input.extend(results);
+    }
+
+    fn ask(&self, model: &str, stream: bool) -> Ask {
+        let reasoning = if self.thinks {
+            json!({"effort": "medium", "summary": "auto"})
+        } else {
+            json!({"effort": "none"})
+        };
+        let mut body = json!({
+            "model": model,
+            "input": self.input,
+            "stream": stream,
+            "store": false,
+            "include": ["reasoning.encrypted_content"],
+            "reasoning": reasoning,
+        });
+        if self.tools {
+            body["tools"] = json!([{
+                "type": "function",
+                "name": "lookup",
+                "parameters": parameters(),
+                "strict": false,
+            }]);
+        }
+        Ask {
+            path: "/v1/responses".to_owned(),
+            headers: vec![("authorization", "Bearer key")],
+            body,
+        }
+    }
+
+    fn read(&mut self, body: &str, stream: bool) -> Said {
+        let response = if stream {
+            let all = events(body);
+            let numbers = all.iter().map(|event| event["sequence_number"].as_u64());
+            assert!(numbers.eq((0..).map(Some).take(all.len())), "{body}");
+            let last = all.last().expect("events");
+            assert_eq!(last["type"], "response.completed", "{last}");
+            last["response"].clone()
+        } else {
+            serde_json::from_str(body).expect("JSON")
+        };
+        let mut said = Said::default();
+        for item in list(&response["output"]) {
+            match text(&item["type"]) {
+                "reasoning" => {
+                    let sealed = !text(&item["encrypted_content"]).is_empty();
+                    assert!(sealed, "clients drop such an item: {item}");
+                    let parts = list(&item["summary"]).map(|part| text(&part["text"]));
+                    said.reasoning.extend(parts);
+                }
+                "message" => {
+                    let parts = list(&item["content"]).map(|part| text(&part["text"]));
+                    said.text.extend(parts);
+                }
+                "function_call" => said.calls.push(Call {
+                    id: text(&item["call_id"]).to_owned(),
+                    name: text(&item["name"]).to_owned(),
+                    arguments: serde_json::from_str(text(&item["arguments"])).expect("arguments"),
+                }),
+                other => panic!("an item of type {other}"),
+            }
+            self.input.push(item.clone());
+        }
+        said
+    }
+}

@@ -1,0 +1,87 @@
+//! A client of one dialect, with its conversation: it sends back what real clients of it send back.
+
+use http::Method;
+use serde_json::Value;
+use throughline_testkit::{Answer, Client};
+
+/// What a client sees of an answer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Said {
+    pub(crate) reasoning: String,
+    pub(crate) text: String,
+    pub(crate) calls: Vec<Call>,
+}
+
+/// A call of a tool.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Call {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) arguments: Value,
+}
+
+/// A request of some dialect.
+pub(crate) struct Ask {
+    pub(crate) path: String,
+    pub(crate) headers: Vec<(&'static str, &'static str)>,
+    pub(crate) body: Value,
+}
+
+/// A client with its conversation.
+pub(crate) trait Speaker {
+    /// Asks the model for thinking, or not.
+    fn think(&mut self, wanted: bool);
+    /// Offers the tool `lookup`.
+    fn offer_tool(&mut self);
+    /// Says something.
+    fn user(&mut self, text: &str);
+    /// Answers calls.
+    fn results(&mut self, calls: &[Call], result: &str);
+    /// The next request.
+    fn ask(&self, model: &str, stream: bool) -> Ask;
+    /// Reads an answer, and keeps of it what a client sends back.
+    fn read(&mut self, body: &str, stream: bool) -> Said;
+
+    /// Sends the conversation, and keeps the answer.
+    async fn go_on(&mut self, client: &Client, model: &str, stream: bool) -> (Said, Answer) {
+        let ask = self.ask(model, stream);
+        let mut headers = vec![("content-type", "application/json")];
+        headers.extend(&ask.headers);
+        let body = ask.body.to_string();
+        let answer = client.send(Method::POST, &ask.path, &headers, body).await;
+        assert_eq!(answer.status, 200, "{}: {}", ask.path, answer.text());
+        let said = self.read(&answer.text(), stream);
+        (said, answer)
+    }
+}
+
+/// The tool's parameters.
+pub(crate) fn parameters() -> Value {
+    serde_json::json!({
+        "type": "object",
+        "properties": {"key": {"type": "string"}},
+        "required": ["key"],
+    })
+}
+
+/// The data of a stream's events.
+pub(crate) fn events(stream: &str) -> Vec<Value> {
+    stream
+        .split("\n\n")
+        .filter_map(|event| event.lines().find_map(|line| line.strip_prefix("data: ")))
+        .filter(|data| *data != "[DONE]")
+        .map(|data| {
+            let event: Value = serde_json::from_str(data).expect("JSON in an event");
+            assert!(event.get("error").is_none_or(Value::is_null), "{event}");
+            event
+        })
+        .collect()
+}
+
+pub(crate) fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+pub(crate) fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}

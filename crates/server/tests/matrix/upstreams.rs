@@ -1,0 +1,89 @@
+//! The upstreams: one strict simulator each, and the backend that speaks to it.
+
+use throughline_simulator::{Options, Scenario};
+use throughline_testkit::Simulator;
+
+/// One kind of upstream.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Upstream {
+    pub(crate) name: &'static str,
+    pub(crate) dialect: &'static str,
+    pub(crate) variant: &'static str,
+    pub(crate) model: &'static str,
+    /// Whether it shows reasoning to clients.
+    pub(crate) shows: bool,
+}
+
+const fn row(
+    name: &'static str,
+    dialect: &'static str,
+    variant: &'static str,
+    model: &'static str,
+) -> Upstream {
+    Upstream {
+        name,
+        dialect,
+        variant,
+        model,
+        shows: true,
+    }
+}
+
+/// The rows of the matrix.
+pub(crate) const UPSTREAMS: &[Upstream] = &[
+    row("anthropic, budget", "anthropic", "", "claude-sonnet-4-5"),
+    row("anthropic, adaptive", "anthropic", "", "claude-opus-5"),
+    row("anthropic, bound", "anthropic", "", "claude-opus-5-5"),
+];
+
+/// What every upstream says, by a word in what the user said last.
+const SAYS: &str = r#"
+[[step]]
+when = { contains = "plain" }
+say = [{ text = "Just a text." }]
+[[step]]
+when = { contains = "ponder" }
+say = [{ thinking = "First this, then that." }, { text = "I have thought." }]
+[[step]]
+when = { contains = "hidden" }
+say = [{ redacted = true }, { thinking = "This may be seen." }, { text = "Some was hidden." }]
+[[step]]
+when = { contains = "one tool" }
+say = [{ thinking = "I need a row." }, { tool = { name = "lookup", input = { key = "7" } } }]
+[[step]]
+when = { contains = "two tools" }
+say = [
+  { thinking = "I need two rows." }, { text = "I look." },
+  { tool = { name = "lookup", input = { key = "7" } } }, { tool = { name = "lookup", input = { key = "8" } } },
+]
+[[step]]
+when = { contains = "row blue" }
+say = [{ thinking = "Another row." }, { tool = { name = "lookup", input = { key = "9" } } }]
+[[step]]
+when = { contains = "row green" }
+say = [{ thinking = "That is all." }, { text = "Blue, then green." }]
+"#;
+
+impl Upstream {
+    /// Its simulator.
+    pub(crate) async fn start(&self, identity: &str) -> Simulator {
+        Simulator::with(Options {
+            identity: identity.to_owned(),
+            scenario: Some(Scenario::from_toml(SAYS).expect("a scenario")),
+            ..Options::default()
+        })
+        .await
+    }
+
+    /// Its `[[backend]]` table.
+    pub(crate) fn backend(&self, name: &str, url: &str) -> String {
+        let variant = match self.variant {
+            "" => String::new(),
+            variant => format!("variant = \"{variant}\"\n"),
+        };
+        format!(
+            "[[backend]]\nname = \"{name}\"\ndialect = \"{}\"\n{variant}base_url = \"{url}\"\nmodels = {{ \"*\" = \"{}\" }}\n",
+            self.dialect, self.model
+        )
+    }
+}
