@@ -18,6 +18,8 @@ pub struct Settings {
     pub catalog: Arc<Catalog>,
     /// What may be replayed.
     pub thinking: Thinking,
+    /// The members in which clients of the chat dialect get reasoning as plain text.
+    pub reasoning_fields: Vec<String>,
     /// Bounds.
     pub limits: Limits,
     /// Silence after which a client gets a sign of life.
@@ -56,6 +58,20 @@ pub struct Thinking {
     pub orphan_threshold: Duration,
     /// Bytes the memory may take.
     pub memory_limit: usize,
+    /// How thinking and tool calls follow each other.
+    pub tool_thinking: ToolThinking,
+}
+
+/// How thinking and tool calls follow each other within a turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ToolThinking {
+    /// As the client asks and the model can.
+    #[default]
+    Auto,
+    /// All thinking comes before the first call.
+    Sequential,
+    /// Thinking may come between calls too.
+    Interleaved,
 }
 
 /// When a block may go to a target.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use throughline_canonical::{BlockKey, Origin, Reason};
-use throughline_gateway::settings::{Policy, Thinking, Unknown};
+use throughline_gateway::settings::{Policy, Thinking, ToolThinking, Unknown};
 use throughline_gateway::thinking::memory::{Made, Outcome, Question};
 use throughline_gateway::thinking::store::{InMemory, Store};
 use throughline_gateway::thinking::writer::Changes;
@@ -53,6 +53,7 @@ impl Bench {
                 unknown,
                 orphan_threshold: Duration::from_secs(300),
                 memory_limit: 1 << 30,
+                tool_thinking: ToolThinking::Auto,
             },
             now: 1_700_000_000_000,
             lineage: lineage(1, 1),

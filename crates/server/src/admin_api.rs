@@ -35,6 +35,7 @@ pub async fn backends(State(house): TheHouse) -> Response {
             json!({
                 "name": backend.name,
                 "dialect": backend.dialect.name(),
+                "variant": backend.variant,
                 "base_url": backend.base_url,
                 "domain": backend.domain,
                 "healthy": gateway.healthy(&backend.name),

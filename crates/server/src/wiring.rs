@@ -9,6 +9,7 @@ use std::sync::Arc;
 use http::{HeaderMap, Uri};
 use parking_lot::{Mutex, RwLock};
 use throughline_backends::sqlite::SqliteStore;
+use throughline_codec::text::{OnError, ReasoningFormat};
 use throughline_gateway::Gateway;
 use throughline_gateway::backend::{self, Backend};
 use throughline_gateway::catalog::{Catalog, CatalogError};
@@ -227,7 +228,18 @@ async fn settings(
             },
             orphan_threshold: config.thinking.orphan_threshold,
             memory_limit: size(config.thinking.memory_limit),
+            tool_thinking: match config.thinking.tool_thinking {
+                config::ToolThinking::Auto => settings::ToolThinking::Auto,
+                config::ToolThinking::Sequential => settings::ToolThinking::Sequential,
+                config::ToolThinking::Interleaved => settings::ToolThinking::Interleaved,
+            },
         },
+        reasoning_fields: config
+            .thinking
+            .reasoning_fields
+            .iter()
+            .map(|field| field.word().to_owned())
+            .collect(),
         limits: settings::Limits {
             body: size(config.limits.body),
             json_depth: config.limits.json_depth,
@@ -242,9 +254,9 @@ async fn settings(
 fn backend(configured: &config::Backend, base_url: String) -> Backend {
     Backend {
         name: configured.name.clone(),
-        dialect: configured.dialect.upstream(),
-        variant: String::new(),
-        raw_text: backend::RawText::default(),
+        dialect: configured.spoken.upstream(),
+        variant: configured.variant.clone(),
+        raw_text: raw_text(configured),
         base_url,
         domain: configured.signature_domain.clone(),
         auth: match &configured.auth {
@@ -274,6 +286,24 @@ fn backend(configured: &config::Backend, base_url: String) -> Backend {
             total: configured.timeouts.total,
         },
         client: Client::new(configured.timeouts.connect),
+    }
+}
+
+fn raw_text(configured: &config::Backend) -> backend::RawText {
+    backend::RawText {
+        family: match &configured.family {
+            config::Family::Auto => None,
+            named => Some(named.to_string()),
+        },
+        reasoning_format: match configured.reasoning_format {
+            config::ReasoningFormat::Split => ReasoningFormat::Split,
+            config::ReasoningFormat::Raw => ReasoningFormat::Raw,
+            config::ReasoningFormat::None => ReasoningFormat::None,
+        },
+        on_error: match configured.on_tool_parse_error {
+            config::OnToolParseError::Error => OnError::Error,
+            config::OnToolParseError::Text => OnError::Text,
+        },
     }
 }
 

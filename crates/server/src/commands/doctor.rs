@@ -113,7 +113,7 @@ async fn listen(config: &Config) -> Finding {
         Ok(_) => good(format!("address `{}` is free", config.listen)),
         Err(_) => {
             let health = format!("http://{}/healthz", config.listen);
-            match get(&health, None).await {
+            match get(&health, &[]).await {
                 Ok(200) => good(format!("a gateway is running at `{}`", config.listen)),
                 _ => bad(
                     format!("address `{}` cannot be used", config.listen),
@@ -128,14 +128,26 @@ async fn reach(backend: &Backend) -> Finding {
     let name = &backend.name;
     let Some(base) = &backend.base_url else {
         debug_assert_eq!(backend.dialect, Dialect::Simulator);
-        return good(format!("backend `{name}`: built-in simulator"));
+        let speaks = match backend.spoken {
+            Dialect::Anthropic => String::new(),
+            dialect => format!(", spoken to in `{dialect}`"),
+        };
+        return good(format!("backend `{name}`: built-in simulator{speaks}"));
     };
-    let key = match &backend.auth {
-        Auth::Key(secret) => Some(secret.expose()),
-        Auth::None | Auth::Passthrough => None,
+    let dialect = backend.spoken.upstream();
+    let mut headers = Vec::new();
+    if backend.spoken == Dialect::Anthropic {
+        headers.push(("anthropic-version", "2023-06-01".to_owned()));
+    }
+    let has_key = match &backend.auth {
+        Auth::Key(secret) => {
+            headers.push(dialect.key_header(secret.expose(), &backend.variant));
+            true
+        }
+        Auth::None | Auth::Passthrough => false,
     };
-    match get(&format!("{base}/v1/models"), key).await {
-        Ok(401 | 403) if key.is_some() => bad(
+    match get(&format!("{base}{}", backend.models_path()), &headers).await {
+        Ok(401 | 403) if has_key => bad(
             format!("backend `{name}` at {base} refuses the key"),
             "check the key, or the variable that `api_key_env` names",
         ),
@@ -154,10 +166,10 @@ async fn reach(backend: &Backend) -> Finding {
     }
 }
 
-async fn get(url: &str, key: Option<&str>) -> Result<u16, String> {
-    let mut request = Request::get(url).header("anthropic-version", "2023-06-01");
-    if let Some(key) = key {
-        request = request.header("x-api-key", key);
+async fn get(url: &str, headers: &[(&str, String)]) -> Result<u16, String> {
+    let mut request = Request::get(url);
+    for (name, value) in headers {
+        request = request.header(*name, value);
     }
     let request = request
         .body(whole(Bytes::new()))

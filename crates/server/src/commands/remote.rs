@@ -22,7 +22,10 @@ pub async fn backends(remote: &Remote) -> Result<(), Failure> {
             vec![
                 if backend["name"] == *active { "*" } else { "" }.to_owned(),
                 text(&backend["name"]),
-                text(&backend["dialect"]),
+                match backend["variant"].as_str() {
+                    None | Some("") => text(&backend["dialect"]),
+                    Some(variant) => format!("{} ({variant})", text(&backend["dialect"])),
+                },
                 if backend["healthy"] == true {
                     "yes"
                 } else {

@@ -44,9 +44,21 @@ pub(super) fn allowed_host(text: &str) -> Result<String, Trouble> {
         .expected(r#"a host name, with or without a port, as in "gateway.example""#))
 }
 
-/// Checks a base URL and gives origin and path prefix, ready for a dialect's path to be appended:
-/// lower-case host, no default port, no trailing `/` or `/v1`.
-pub(super) fn base_url(text: &str) -> Result<String, Trouble> {
+/// A base URL in its parts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Base {
+    /// As it was written.
+    pub(super) written: String,
+    /// Scheme, host and port: in lower case, without a port that needs no mention.
+    pub(super) site: String,
+    /// The host alone, in lower case.
+    pub(super) host: String,
+    /// What follows, without a trailing `/`.
+    pub(super) path: String,
+}
+
+/// Checks a base URL. What of its path a dialect repeats is for `upstream`.
+pub(super) fn base_url(text: &str) -> Result<Base, Trouble> {
     let trouble = || Trouble::new(format!("`base_url` is {}", shown(text)));
     let expected = r#"a URL as in "https://api.anthropic.com""#;
     let Some((scheme, rest)) = text.split_once("://") else {
@@ -86,35 +98,24 @@ pub(super) fn base_url(text: &str) -> Result<String, Trouble> {
     if !path.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(trouble().expected("a path without spaces and unusual letters"));
     }
-    let path = path.trim_end_matches('/');
-    if let Some(prefix) = path.strip_suffix("/messages") {
-        let origin = format!(
-            "{scheme}://{authority}{}",
-            prefix.strip_suffix("/v1").unwrap_or(prefix)
-        );
-        return Err(trouble().hint(format!(
-            "the path is appended by the gateway; write `{origin}`"
-        )));
-    }
-    let path = path
-        .strip_suffix("/v1")
-        .unwrap_or(path)
-        .trim_end_matches('/');
+    let host = host.to_ascii_lowercase();
     let port = port.filter(|port| *port != default_port);
     let port = port.map_or(String::new(), |port| format!(":{port}"));
-    Ok(format!(
-        "{scheme}://{}{port}{path}",
-        host.to_ascii_lowercase()
-    ))
+    Ok(Base {
+        written: text.to_owned(),
+        site: format!("{scheme}://{host}{port}"),
+        host,
+        path: path.trim_end_matches('/').to_owned(),
+    })
 }
 
-/// Scheme, host and port of a URL that passed [`base_url`].
+/// Scheme, host and port of a URL that came from [`base_url`].
 pub(super) fn origin(url: &str) -> &str {
     let start = url.find("://").map_or(0, |at| at + "://".len());
     url[start..].find('/').map_or(url, |at| &url[..start + at])
 }
 
-/// Does a URL that passed [`base_url`] stay on this machine?
+/// Does a URL that came from [`base_url`] stay on this machine?
 pub(super) fn is_local(url: &str) -> bool {
     let authority = origin(url)
         .split_once("://")
@@ -125,15 +126,39 @@ pub(super) fn is_local(url: &str) -> bool {
     is_loopback(with_port.map_or(authority, |(host, _)| host))
 }
 
+/// Is a host on this machine or on a network of one's own? A name without a dot is one that only
+/// such a network knows.
+pub(super) fn is_near(host: &str) -> bool {
+    match ip(host) {
+        Some(IpAddr::V4(address)) => {
+            address.is_loopback() || address.is_private() || address.is_link_local()
+        }
+        Some(IpAddr::V6(address)) => {
+            address.is_loopback() || address.is_unique_local() || address.is_unicast_link_local()
+        }
+        None => {
+            let endings = [".local", ".internal", ".lan", ".home.arpa", ".localhost"];
+            !host.contains('.') || endings.iter().any(|ending| host.ends_with(ending))
+        }
+    }
+}
+
 fn is_loopback(host: &str) -> bool {
+    match ip(host) {
+        Some(address) => address.is_loopback(),
+        None => host.eq_ignore_ascii_case("localhost"),
+    }
+}
+
+/// The address that a host is written as, if it is no name.
+fn ip(host: &str) -> Option<IpAddr> {
     let bare = host
         .strip_prefix('[')
         .and_then(|host| host.strip_suffix(']'))
         .unwrap_or(host);
-    match bare.parse::<IpAddr>() {
-        Ok(address) => address.to_canonical().is_loopback(),
-        Err(_) => host.eq_ignore_ascii_case("localhost"),
-    }
+    bare.parse::<IpAddr>()
+        .ok()
+        .map(|address| address.to_canonical())
 }
 
 /// A name, an IPv4 address, or an IPv6 address in brackets.
@@ -189,31 +214,28 @@ mod tests {
 
     #[test]
     fn base_urls_are_normalised() {
-        for (text, normal) in [
+        for (text, parts) in [
             (
                 "https://api.anthropic.com",
-                Some("https://api.anthropic.com"),
+                Some(("https://api.anthropic.com", "api.anthropic.com", "")),
             ),
             (
-                "https://api.anthropic.com/",
-                Some("https://api.anthropic.com"),
+                "HTTPS://API.z.ai:443/api/Anthropic/v1//",
+                Some(("https://api.z.ai", "api.z.ai", "/api/Anthropic/v1")),
             ),
             (
-                "https://api.anthropic.com/v1",
-                Some("https://api.anthropic.com"),
+                "http://localhost:80",
+                Some(("http://localhost", "localhost", "")),
             ),
             (
-                "https://api.anthropic.com/v1/",
-                Some("https://api.anthropic.com"),
+                "http://localhost:443/",
+                Some(("http://localhost:443", "localhost", "")),
             ),
             (
-                "HTTPS://API.z.ai:443/api/anthropic/v1//",
-                Some("https://api.z.ai/api/anthropic"),
+                "http://[::1]:9000/x",
+                Some(("http://[::1]:9000", "[::1]", "/x")),
             ),
-            ("http://localhost:80", Some("http://localhost")),
-            ("http://localhost:443/v10", Some("http://localhost:443/v10")),
-            ("http://[::1]:9000/x", Some("http://[::1]:9000/x")),
-            ("http://[::1]", Some("http://[::1]")),
+            ("http://[::1]", Some(("http://[::1]", "[::1]", ""))),
             ("api.anthropic.com", None),
             ("ftp://api.anthropic.com", None),
             ("https://", None),
@@ -225,9 +247,38 @@ mod tests {
             ("https://host?x=1", None),
             ("https://host/a b", None),
             ("https://ho st", None),
-            ("https://host/v1/messages", None),
         ] {
-            assert_eq!(base_url(text).ok().as_deref(), normal, "{text}");
+            let expected = parts.map(|(site, host, path)| Base {
+                written: text.to_owned(),
+                site: site.to_owned(),
+                host: host.to_owned(),
+                path: path.to_owned(),
+            });
+            assert_eq!(base_url(text).ok(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn networks_of_ones_own_are_near() {
+        for (host, near) in [
+            ("localhost", true),
+            ("127.0.0.1", true),
+            ("[::1]", true),
+            ("10.1.2.3", true),
+            ("172.31.0.1", true),
+            ("192.168.0.7", true),
+            ("[fd00::1]", true),
+            ("[::ffff:10.0.0.1]", true),
+            ("vllm", true),
+            ("gpu.local", true),
+            ("host.docker.internal", true),
+            ("8.8.8.8", false),
+            ("172.32.0.1", false),
+            ("[2001:db8::1]", false),
+            ("api.openai.com", false),
+            ("local.example", false),
+        ] {
+            assert_eq!(is_near(host), near, "{host}");
         }
     }
 

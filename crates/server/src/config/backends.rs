@@ -13,6 +13,7 @@ use super::settings::{
     Timeouts, Word,
 };
 use super::suggest;
+use super::upstream::{self, Spoken};
 use super::values::{Located, Section, secret, unusable_key};
 
 /// The one word of the `auth` key.
@@ -50,11 +51,17 @@ pub(super) fn notes(backends: &[Backend]) -> Vec<String> {
             .is_some_and(|url| !address::is_local(url));
         remote && backend.auth == Auth::None
     });
-    let structured = backends
-        .iter()
-        .filter(|backend| !backend.dialect.has_raw_text());
+    let structured = backends.iter().filter(|backend| !backend.has_raw_text());
+    let misled = backends.iter().filter_map(|backend| {
+        let name = &backend.name;
+        let url = backend.two_versions()?;
+        Some(format!(
+            "backend `{name}`: requests go to `{url}`, with two versions in the path"
+        ))
+    });
     keyless
         .map(|backend| format!("backend `{}` is called without a key", backend.name))
+        .chain(misled)
         .chain(structured.flat_map(without_effect))
         .collect()
 }
@@ -72,11 +79,16 @@ fn without_effect(backend: &Backend) -> Vec<String> {
             .then(|| ("on_tool_parse_error", on_error.to_string())),
     ];
     let (name, dialect) = (&backend.name, backend.dialect);
+    // Where one dialect has both, which of the two it is depends on the server.
+    let server = match backend.spoken {
+        Dialect::OpenAiChat => format!(" of the variant `{}`", backend.variant),
+        _ => String::new(),
+    };
     settings
         .into_iter()
         .flatten()
         .map(|(key, value)| {
-            format!("backend `{name}`: `{key} = \"{value}\"` has no effect, as replies of the dialect `{dialect}` are not raw text")
+            format!("backend `{name}`: `{key} = \"{value}\"` has no effect, as replies of the dialect `{dialect}`{server} are not raw text")
         })
         .collect()
 }
@@ -88,6 +100,7 @@ fn read_one(
     report: &mut Report<'_>,
 ) -> Backend {
     let dialect: Option<Dialect> = section.required("dialect", report);
+    let (spoken, base_url) = address(section, dialect, report);
     let auth = auth(section, env, report);
     let share_caller_key = section.value("share_caller_key", report);
     if let (true, Some(node)) = (share_caller_key, section.node("share_caller_key"))
@@ -104,7 +117,9 @@ fn read_one(
     let domain: Option<String> = section.optional("signature_domain", report);
     Backend {
         dialect: dialect.unwrap_or_default(),
-        base_url: base_url(section, dialect, report),
+        spoken: spoken.dialect,
+        variant: spoken.variant,
+        base_url,
         auth,
         share_caller_key,
         signature_domain: domain.unwrap_or_else(|| name.clone()),
@@ -151,29 +166,37 @@ fn check_name(name: &Located, earlier: &[Located], report: &mut Report<'_>) {
     }
 }
 
-fn base_url(
+/// Where the upstream is, and how it is spoken to: each tells something of the other.
+fn address(
     section: Section<'_>,
     dialect: Option<Dialect>,
     report: &mut Report<'_>,
-) -> Option<String> {
+) -> (Spoken, Option<String>) {
     let written: Option<Located> = match dialect {
-        Some(Dialect::Anthropic) => section.required("base_url", report),
         Some(Dialect::Simulator) | None => section.optional("base_url", report),
+        Some(_) => section.required("base_url", report),
     };
-    let written = written?;
-    if dialect == Some(Dialect::Simulator) {
-        let message = "`base_url` has no meaning for the simulator, which is built in";
-        let hint = "take the line out, or name the dialect the upstream speaks";
-        report.add(&written.spot, Trouble::new(message).hint(hint));
-        return None;
-    }
-    match address::base_url(&written.text) {
-        Ok(url) => Some(url),
-        Err(trouble) => {
-            report.add(&written.spot, trouble);
-            None
+    let base = written.as_ref().and_then(|written| {
+        if dialect == Some(Dialect::Simulator) {
+            let message = "`base_url` has no meaning for the simulator, which is built in";
+            let hint = "take the line out, or name the dialect the upstream speaks";
+            report.add(&written.spot, Trouble::new(message).hint(hint));
+            return None;
         }
-    }
+        let base = address::base_url(&written.text);
+        base.map_err(|trouble| report.add(&written.spot, trouble))
+            .ok()
+    });
+    let spoken = upstream::spoken(section, dialect, base.as_ref(), report);
+    // Without a dialect nobody knows what would be appended.
+    let (Some(written), Some(base), Some(_)) = (written, base, dialect) else {
+        return (spoken, None);
+    };
+    let trimmed = upstream::trim(&base, &spoken);
+    let base_url = trimmed
+        .map_err(|trouble| report.add(&written.spot, trouble))
+        .ok();
+    (spoken, base_url)
 }
 
 fn auth(section: Section<'_>, env: &Environment, report: &mut Report<'_>) -> Auth {

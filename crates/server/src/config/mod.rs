@@ -25,6 +25,7 @@ mod suggest;
 #[cfg(test)]
 mod tests;
 mod units;
+mod upstream;
 mod values;
 mod zero;
 
@@ -34,6 +35,6 @@ pub use read::{Overrides, read};
 pub use schema::reference;
 pub use settings::{
     Auth, Backend, Compat, CompatMode, Config, DebugLog, Dialect, Family, Format, Level, Limits,
-    Log, OnToolParseError, Policy, ReasoningFormat, Replay, Route, Rule, Secret, Thinking,
-    Timeouts, Unknown,
+    Log, OnToolParseError, Policy, ReasoningField, ReasoningFormat, Replay, Route, Rule, Secret,
+    Thinking, Timeouts, ToolThinking, Unknown,
 };

@@ -77,6 +77,8 @@ fn read_tree(
             unknown: thinking.value("unknown", report),
             orphan_threshold: thinking.value("orphan_threshold", report),
             memory_limit: thinking.value::<Size>("memory_limit", report).0,
+            tool_thinking: thinking.value("tool_thinking", report),
+            reasoning_fields: thinking.value("reasoning_fields", report),
         },
         limits: Limits {
             body: limits.value::<Size>("body", report).0,

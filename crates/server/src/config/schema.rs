@@ -6,10 +6,10 @@
 use std::fmt::Write as _;
 
 use super::settings::{
-    CompatMode, Dialect, Format, Level, OnToolParseError, PASSTHROUGH, Policy, ReasoningFormat,
-    Replay, Unknown,
+    CompatMode, Dialect, Format, Level, OnToolParseError, PASSTHROUGH, Policy, ReasoningField,
+    ReasoningFormat, Replay, ToolThinking, Unknown,
 };
-use super::units;
+use super::{units, upstream};
 
 /// One key.
 pub(super) struct Row {
@@ -33,6 +33,10 @@ pub(super) enum Kind {
         now: &'static [&'static str],
         later: &'static [&'static str],
     },
+    /// Some of these words.
+    WordList(&'static [&'static str]),
+    /// A word that another key decides about.
+    Variant,
     Flag,
     Whole {
         least: i64,
@@ -93,23 +97,7 @@ const fn words(now: &'static [&'static str]) -> Kind {
 }
 
 /// Dialects that are planned; a config that names one is early, not wrong.
-const LATER_DIALECTS: &[&str] = &["openai_chat", "openai_responses", "gemini", "ollama"];
-const VARIANTS: &[&str] = &[
-    "openai",
-    "deepseek-r1",
-    "deepseek-v4",
-    "vllm",
-    "sglang",
-    "llamacpp",
-    "qwen",
-    "glm",
-    "mistral",
-    "openrouter",
-    "xai",
-    "groq",
-    "litellm",
-    "google",
-];
+const LATER_DIALECTS: &[&str] = &["ollama"];
 const MIB: u64 = 1 << 20;
 
 #[rustfmt::skip]
@@ -130,8 +118,8 @@ pub(super) const ROWS: &[Row] = &[
     now("backend", Tables, Derived("from keys in the environment, and the simulator"), "An upstream."),
     now("backend.name", Text("text"), Required, "Unique; of `a-z`, `0-9`, `_` and `-`."),
     now("backend.dialect", Kind::Words { now: Dialect::WORDS, later: LATER_DIALECTS }, Required, "The language the upstream speaks."),
-    later("backend.variant", words(VARIANTS), Unset, "Which flavour of `openai_chat`."),
-    now("backend.base_url", Text("URL"), Unset, "Where the upstream is; needed except for the simulator. The dialect's path is appended; a trailing `/v1` is left out."),
+    now("backend.variant", Kind::Variant, Derived("told by `base_url`, where it can be"), "Which kind of server of its dialect the upstream is. [backends.md](backends.md#what-an-address-tells) says what an address tells. For the simulator: the dialect it is spoken to in."),
+    now("backend.base_url", Text("URL"), Unset, "Where the upstream is; needed except for the simulator. The dialect's path is appended; what of it stands there already, such as a trailing `/v1` or `/v1beta`, is left out."),
     now("backend.api_key", Secret, Unset, "The gateway's key for this upstream, written out."),
     now("backend.api_key_env", Text("variable's name"), Unset, "The variable that holds that key. The better place for it."),
     now("backend.auth", words(&[PASSTHROUGH]), Unset, "The caller's own key goes to the upstream, in the caller's form. Not together with a key."),
@@ -147,7 +135,7 @@ pub(super) const ROWS: &[Row] = &[
     now("backend.thinking_compat.budget", Whole { least: 1024, most: i64::MAX }, Unset, "Tokens to think with where the request names none."),
     now("backend.replay", words(Replay::WORDS), Value(r#""verbatim""#), "How much past thinking goes back to the upstream."),
     now("backend.retries", Whole { least: 0, most: 10 }, Value("0"), "Further attempts after 429 and 5xx. Clients retry by themselves."),
-    later("backend.cumulative", Flag, Value("false"), "The upstream repeats what it has sent before."),
+    now("backend.cumulative", Flag, Value("false"), "For `gemini`: each piece of a streamed reply repeats all that was sent before."),
     now("backend.timeouts", Table, Unset, "How long to wait for the upstream."),
     now("backend.timeouts.connect", Duration, Value(r#""5s""#), "For the connection."),
     now("backend.timeouts.first_byte", Duration, Value(r#""120s""#), "For the reply's first byte. A whole reply has its first byte when it is complete: unless this is set, such a reply may take `total`."),
@@ -167,8 +155,8 @@ pub(super) const ROWS: &[Row] = &[
     now("thinking.unknown", words(Unknown::WORDS), Value(r#""try""#), "What happens to blocks never seen before."),
     now("thinking.orphan_threshold", Duration, Value(r#""5m""#), "Age at which an unconfirmed block is forgotten."),
     now("thinking.memory_limit", Size { least: MIB }, Value(r#""256MiB""#), "Memory for blocks."),
-    later("thinking.tool_thinking", words(&["auto", "sequential", "interleaved"]), Value(r#""auto""#), "How thinking and tool calls follow each other."),
-    later("thinking.reasoning_fields", Texts, Value(r#"["reasoning", "reasoning_content"]"#), "Fields that carry reasoning to OpenAI-chat clients."),
+    now("thinking.tool_thinking", words(ToolThinking::WORDS), Value(r#""auto""#), "How thinking and tool calls follow each other: as client and model have it, all thinking before the first call, or thinking between calls too."),
+    now("thinking.reasoning_fields", Kind::WordList(ReasoningField::WORDS), Value(r#"["reasoning", "reasoning_content"]"#), "In which members clients of `openai_chat` get reasoning as plain text. `reasoning_details` come in any case."),
 
     later("pacing", Table, Unset, "How runs are cut into pieces."),
     later("pacing.text", Text("text"), Value(r#""immediate""#), "Pieces of text."),
@@ -254,9 +242,13 @@ impl Row {
         match self.kind {
             Text(what) => what.to_owned(),
             Secret => "text".to_owned(),
-            Kind::Words { now, .. } => {
-                let words: Vec<String> = now.iter().map(|word| format!("`\"{word}\"`")).collect();
-                words.join(", ")
+            Kind::Words { now, .. } => quoted(now.iter().copied()),
+            Kind::WordList(words) => format!("list of {}", quoted(words.iter().copied())),
+            Kind::Variant => {
+                let of_dialects = upstream::dialects_with_variants().map(|dialect| {
+                    format!("for `{dialect}` {}", quoted(upstream::variants(dialect)))
+                });
+                of_dialects.collect::<Vec<_>>().join("; ")
             }
             Flag => "`true` or `false`".to_owned(),
             Whole {
@@ -272,6 +264,15 @@ impl Row {
             Tables => "list of tables".to_owned(),
         }
     }
+}
+
+/// Words as they are written in a file.
+fn quoted<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
+    let words: Vec<String> = words
+        .into_iter()
+        .map(|word| format!("`\"{word}\"`"))
+        .collect();
+    words.join(", ")
 }
 
 /// The keys as Markdown, for `docs/configuration.md`.
@@ -340,7 +341,7 @@ pub fn reference() -> String {
     }
     let _ = write!(
         page,
-        "### Not available yet\n\nThese are refused until they work: {}; and the dialects ",
+        "### Not available yet\n\nThese are refused until they work: {}; and the dialect ",
         missing.join(", ")
     );
     let dialects: Vec<String> = LATER_DIALECTS

@@ -7,6 +7,9 @@ use std::time::Duration;
 
 use throughline_codec::dialects::UpstreamDialect;
 use throughline_codec::dialects::anthropic::Anthropic;
+use throughline_codec::dialects::gemini::Gemini;
+use throughline_codec::dialects::openai_chat::OpenAiChat;
+use throughline_codec::dialects::openai_responses::OpenAiResponses;
 
 use super::paths::Source;
 
@@ -53,9 +56,13 @@ pub struct Log {
 pub struct Backend {
     /// Unique, of `a-z`, `0-9`, `_` and `-`.
     pub name: String,
-    /// The language the upstream speaks.
+    /// What the upstream is: the language it speaks, or the simulator.
     pub dialect: Dialect,
-    /// Origin and path prefix, without a trailing `/` or `/v1`; `None` for the simulator.
+    /// The language it is spoken to in: that same one, or the one the simulator was told to speak.
+    pub spoken: Dialect,
+    /// Which kind of server it is, in words of that language; empty for the language itself.
+    pub variant: String,
+    /// Origin and path prefix, ready for the dialect's path; `None` for the simulator.
     pub base_url: Option<String>,
     /// Whose key goes to the upstream.
     pub auth: Auth,
@@ -198,7 +205,7 @@ pub struct Rule {
 }
 
 /// How remembered thinking is judged and kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Thinking {
     /// What makes a remembered block fit to be sent.
     pub policy: Policy,
@@ -208,6 +215,10 @@ pub struct Thinking {
     pub orphan_threshold: Duration,
     /// Bytes of memory for blocks.
     pub memory_limit: u64,
+    /// How thinking and tool calls follow each other.
+    pub tool_thinking: ToolThinking,
+    /// In which members clients of the chat dialect get reasoning, each once.
+    pub reasoning_fields: Vec<ReasoningField>,
 }
 
 /// Bounds on what a client may ask for.
@@ -281,6 +292,12 @@ words! {
     Dialect {
         /// The Anthropic Messages API.
         Anthropic = "anthropic",
+        /// OpenAI's Chat Completions, and the many servers that speak it.
+        OpenAiChat = "openai_chat",
+        /// OpenAI's Responses API.
+        OpenAiResponses = "openai_responses",
+        /// Google's `generateContent`.
+        Gemini = "gemini",
         /// The built-in provider that needs no network.
         Simulator = "simulator",
     }
@@ -299,6 +316,24 @@ words! {
         Try = "try",
         /// They are left out.
         Drop = "drop",
+    }
+
+    /// How thinking and tool calls follow each other.
+    ToolThinking {
+        /// As the client asks and the model can.
+        Auto = "auto",
+        /// All thinking comes before the first call.
+        Sequential = "sequential",
+        /// Thinking may come between calls too.
+        Interleaved = "interleaved",
+    }
+
+    /// A member that carries reasoning to clients of the chat dialect.
+    ReasoningField {
+        /// The newer name.
+        Reasoning = "reasoning",
+        /// The older name.
+        ReasoningContent = "reasoning_content",
     }
 
     /// How much past thinking goes back to an upstream.
@@ -363,18 +398,21 @@ words! {
 }
 
 impl Dialect {
-    /// How it is spoken. The simulator speaks the first of all dialects.
+    /// How it is spoken. The simulator speaks the first of all dialects unless it is told another.
     pub fn upstream(self) -> &'static dyn UpstreamDialect {
         match self {
             Self::Anthropic | Self::Simulator => &Anthropic,
+            Self::OpenAiChat => &OpenAiChat,
+            Self::OpenAiResponses => &OpenAiResponses,
+            Self::Gemini => &Gemini,
         }
     }
+}
 
+impl Backend {
     /// Whether replies can be a model's raw text, with reasoning and tool calls still in it.
-    pub const fn has_raw_text(self) -> bool {
-        match self {
-            Self::Anthropic | Self::Simulator => false,
-        }
+    pub fn has_raw_text(&self) -> bool {
+        self.spoken.upstream().has_raw_text(&self.variant)
     }
 }
 

@@ -10,6 +10,7 @@ use super::settings::{Secret, Word};
 use super::{suggest, units};
 
 const TEXT: &str = "text in quotes";
+const LIST: &str = r#"a list of texts, as in ["a", "b"]"#;
 
 /// A table of the tree together with its place in the schema.
 #[derive(Clone, Copy)]
@@ -239,7 +240,7 @@ impl Readable for Size {
 impl Readable for Vec<Located> {
     fn read(node: &Node, row: &Row, report: &mut Report<'_>) -> Option<Self> {
         let Value::List(elements) = &node.value else {
-            return wrong_type(report, node, row, r#"a list of texts, as in ["a", "b"]"#);
+            return wrong_type(report, node, row, LIST);
         };
         Some(
             elements
@@ -274,8 +275,10 @@ impl Readable for Vec<(Located, Located)> {
 
 impl<T: Word> Readable for T {
     fn read(node: &Node, row: &Row, report: &mut Report<'_>) -> Option<Self> {
-        let Kind::Words { now, later } = row.kind else {
-            return wrong_type(report, node, row, "a word");
+        let (now, later, verb) = match row.kind {
+            Kind::Words { now, later } => (now, later, "is"),
+            Kind::WordList(now) => (now, &[][..], "has"),
+            _ => return wrong_type(report, node, row, "a word"),
         };
         let expected = one_of(now.iter().copied());
         let Some(word) = node.as_text() else {
@@ -289,12 +292,30 @@ impl<T: Word> Readable for T {
             return fail(report, node, Trouble::new(message).expected(expected));
         }
         let meant = suggest::nearest(word, now.iter().copied());
-        let message = format!("`{}` is {}", row.key(), shown(word));
+        let message = format!("`{}` {verb} {}", row.key(), shown(word));
         fail(
             report,
             node,
             Trouble::new(message).expected(expected).meant(meant),
         )
+    }
+}
+
+/// Words, each once however often it is written.
+impl<T: Word + PartialEq> Readable for Vec<T> {
+    fn read(node: &Node, row: &Row, report: &mut Report<'_>) -> Option<Self> {
+        let Value::List(elements) = &node.value else {
+            return wrong_type(report, node, row, LIST);
+        };
+        let mut words = Self::new();
+        for element in elements {
+            if let Some(word) = T::read(element, row, report)
+                && !words.contains(&word)
+            {
+                words.push(word);
+            }
+        }
+        Some(words)
     }
 }
 
@@ -341,6 +362,7 @@ fn wrong_type<T>(report: &mut Report<'_>, node: &Node, row: &Row, expected: &str
     // What is wrong may be one element rather than the whole.
     let verb = match (row.kind, &node.value) {
         (Kind::Texts | Kind::TextMap, _) if expected == TEXT => "holds",
+        (Kind::WordList(_), _) if expected != LIST => "holds",
         _ => "is",
     };
     let message = format!("`{}` {verb} {}", row.key(), node.value.kind());

@@ -70,17 +70,63 @@ async fn all_is_well() {
     assert_eq!(left.count(), 0);
 }
 
+/// Each upstream is asked where its dialect lists models, with the key where the dialect has it.
+#[tokio::test]
+async fn every_dialect_is_asked_in_its_own_way() {
+    let simulator = Simulator::start("a").await;
+    for (lines, path, header, value) in [
+        (
+            "dialect = \"openai_chat\"",
+            "/v1/models",
+            "authorization",
+            "Bearer sk-secret",
+        ),
+        (
+            "dialect = \"openai_chat\"\nvariant = \"glm\"",
+            "/v4/models",
+            "authorization",
+            "Bearer sk-secret",
+        ),
+        (
+            "dialect = \"openai_responses\"",
+            "/v1/models",
+            "authorization",
+            "Bearer sk-secret",
+        ),
+        (
+            "dialect = \"gemini\"",
+            "/v1beta/models",
+            "x-goog-api-key",
+            "sk-secret",
+        ),
+    ] {
+        let config = format!(
+            "listen = \"{}\"\ndata_dir = \"data\"\n[[backend]]\nname = \"a\"\n{lines}\nbase_url = \"{}\"\napi_key = \"sk-secret\"\n",
+            free_address().await,
+            simulator.url,
+        );
+        let said = run(configured(&config).path(), &["doctor"], &[])
+            .await
+            .good();
+        assert!(said.contains("backend `a` at"), "{said}");
+        let seen = simulator.last().await;
+        assert_eq!(seen.path, path);
+        assert_eq!(seen.header(header), Some(value));
+        assert_eq!(seen.header("anthropic-version"), None);
+    }
+}
+
 #[tokio::test]
 async fn nothing_configured_is_well_too() {
     let address = free_address().await;
     let variables = [
         ("THROUGHLINE_LISTEN", address.as_str()),
-        ("OPENAI_API_KEY", "k"),
+        ("OLLAMA_HOST", "127.0.0.1:11434"),
     ];
     let said = run(folder().path(), &["doctor"], &variables).await.good();
     assert!(said.contains("built-in simulator"), "{said}");
     // What was found and cannot be used yet is told.
-    assert!(said.contains("OPENAI_API_KEY"), "{said}");
+    assert!(said.contains("OLLAMA_HOST"), "{said}");
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use throughline_canonical::{BlockKey, Origin};
-use throughline_gateway::settings::{Policy, Thinking, Unknown};
+use throughline_gateway::settings::{Policy, Thinking, ToolThinking, Unknown};
 use throughline_gateway::thinking::memory::{Made, Question};
 use throughline_gateway::thinking::store::Snapshot;
 use throughline_gateway::thinking::writer::Changes;
@@ -37,6 +37,7 @@ fn time_to_decide(conversations: u32, policy: Policy) -> Duration {
         unknown: Unknown::Drop,
         orphan_threshold: Duration::from_secs(300),
         memory_limit: 1 << 30,
+        tool_thinking: ToolThinking::Auto,
     };
     let origin = Arc::new(Origin {
         domain: "a".into(),

@@ -36,6 +36,8 @@ fn an_empty_file_has_all_defaults() {
             unknown: Unknown::Try,
             orphan_threshold: Duration::from_secs(300),
             memory_limit: 256 << 20,
+            tool_thinking: ToolThinking::Auto,
+            reasoning_fields: vec![ReasoningField::Reasoning, ReasoningField::ReasoningContent],
         },
         limits: Limits {
             body: 64 << 20,
@@ -57,6 +59,11 @@ fn plain(name: &str, dialect: Dialect) -> Backend {
     Backend {
         name: name.to_owned(),
         dialect,
+        spoken: match dialect {
+            Dialect::Simulator => Dialect::Anthropic,
+            spoken => spoken,
+        },
+        variant: String::new(),
         base_url: None,
         auth: Auth::None,
         share_caller_key: false,

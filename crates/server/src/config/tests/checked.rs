@@ -18,7 +18,7 @@ auth = "passthrough"
 
 [[backend]]
 name = "glm"
-dialect = "gemini"
+dialect = "ollama"
 timeouts = { conect = "5s" }
 apikey = "hunter2"
 
@@ -46,9 +46,9 @@ throughline.toml:3:1: `tls` is not available yet
 throughline.toml:10:8: `auth` stands beside `api_key`
    10 | auth = "passthrough"
       |        ^^^^^^^^^^^^^ expected only one of `api_key_env`, `api_key` and `auth`
-throughline.toml:14:11: dialect `gemini` is not available yet
-   14 | dialect = "gemini"
-      |           ^^^^^^^^ expected one of `anthropic`, `simulator`
+throughline.toml:14:11: dialect `ollama` is not available yet
+   14 | dialect = "ollama"
+      |           ^^^^^^^^ expected one of `anthropic`, `openai_chat`, `openai_responses`, `gemini`, `simulator`
 throughline.toml:15:14: unknown key `conect` in [backend.timeouts]
    15 | timeouts = { conect = "5s" }
       |              ^^^^^^ did you mean `connect`?
@@ -108,11 +108,10 @@ fn every_later_key_is_refused() {
             mistakes[0]
         );
     }
-    for dialect in ["openai_chat", "openai_responses", "gemini", "ollama"] {
-        let text = format!("[[backend]]\nname = 'x'\ndialect = '{dialect}'");
-        let words = format!("dialect `{dialect}` is not available yet");
-        each_has_one_mistake(&[(&text, &words)]);
-    }
+    each_has_one_mistake(&[(
+        "[[backend]]\nname = 'x'\ndialect = 'ollama'\nvariant = 'vllm'",
+        "dialect `ollama` is not available yet",
+    )]);
 }
 
 /// A row that nobody reads would be a key that is ignored in silence.
@@ -253,7 +252,7 @@ fn each_backend_is_checked() {
         ),
         (
             "name = 'x'\ndialect = 'claude'",
-            "one of `anthropic`, `simulator`",
+            "one of `anthropic`, `openai_chat`, `openai_responses`, `gemini`, `simulator`",
         ),
         (
             "name = 'x'\ndialect = 'anthropic'",

@@ -4,6 +4,7 @@ mod accepted;
 mod checked;
 mod environment;
 mod models;
+mod upstream;
 
 use super::*;
 
