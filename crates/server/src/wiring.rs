@@ -337,3 +337,106 @@ async fn simulator(
 fn size(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Overrides, Source, read};
+
+    async fn settings_of(text: &str) -> Settings {
+        let source = Source {
+            name: "throughline.toml".to_owned(),
+            text: text.to_owned(),
+        };
+        let env = [("HOME".to_owned(), "/h".to_owned())];
+        let config = read(Some(&source), env, Overrides::default()).unwrap();
+        settings(&config, &Mutex::default()).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn what_is_configured_reaches_the_gateway() {
+        let settings = settings_of(
+            r#"
+            [[backend]]
+            name = "own"
+            dialect = "openai_chat"
+            base_url = "http://127.0.0.1:8000/v1"
+            family = "qwen3"
+            reasoning_format = "raw"
+            on_tool_parse_error = "text"
+
+            [[backend]]
+            name = "vertex"
+            dialect = "gemini"
+            variant = "vertex"
+            cumulative = true
+            base_url = "https://aiplatform.googleapis.com/v1/projects/p/locations/l"
+            family = "none"
+
+            [[backend]]
+            name = "pretended"
+            dialect = "simulator"
+            variant = "openai_responses"
+
+            [thinking]
+            tool_thinking = "sequential"
+            reasoning_fields = ["reasoning_content"]
+            "#,
+        )
+        .await;
+        let raw_text = |family: Option<&str>, reasoning_format, on_error| backend::RawText {
+            family: family.map(str::to_owned),
+            reasoning_format,
+            on_error,
+        };
+        let found: Vec<_> = settings
+            .backends
+            .iter()
+            .map(|backend| {
+                let dialect = backend.dialect.name();
+                (dialect, backend.variant.as_str(), backend.raw_text.clone())
+            })
+            .collect();
+        let expected = [
+            (
+                "openai_chat",
+                "vllm",
+                raw_text(Some("qwen3"), ReasoningFormat::Raw, OnError::Text),
+            ),
+            (
+                "gemini",
+                "vertex cumulative",
+                raw_text(Some("none"), ReasoningFormat::Split, OnError::Error),
+            ),
+            (
+                "openai_responses",
+                "",
+                raw_text(None, ReasoningFormat::Split, OnError::Error),
+            ),
+        ];
+        assert_eq!(found, expected);
+        assert_eq!(settings.reasoning_fields, ["reasoning_content"]);
+        assert_eq!(
+            settings.thinking.tool_thinking,
+            settings::ToolThinking::Sequential
+        );
+        let address = settings.backends[0].address("/v1/chat/completions", None);
+        assert_eq!(
+            address.unwrap().to_string(),
+            "http://127.0.0.1:8000/v1/chat/completions"
+        );
+    }
+
+    #[tokio::test]
+    async fn unset_settings_are_those_of_a_proxy() {
+        let settings = settings_of("").await;
+        assert_eq!(
+            settings.reasoning_fields,
+            ["reasoning", "reasoning_content"]
+        );
+        assert_eq!(
+            settings.thinking.tool_thinking,
+            settings::ToolThinking::Auto
+        );
+    }
+}

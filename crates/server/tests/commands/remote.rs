@@ -61,6 +61,33 @@ async fn backends_are_shown_with_the_active_one_marked() {
 }
 
 #[tokio::test]
+async fn the_kind_of_server_stands_beside_its_dialect() {
+    let config = [
+        ("own", "openai_chat", "base_url = \"http://127.0.0.1:1/v1\""),
+        (
+            "gpt",
+            "openai_responses",
+            "base_url = \"http://127.0.0.1:2/v1\"",
+        ),
+        ("pretended", "simulator", "variant = \"gemini\""),
+    ]
+    .map(|(name, dialect, line)| {
+        format!("[[backend]]\nname = \"{name}\"\ndialect = \"{dialect}\"\n{line}\n")
+    });
+    let gateway = Gateway::start(BINARY, &config.concat()).await;
+    let url = gateway.url.as_str();
+    let said = run(folder().path(), &["backends", "--url", url], &[])
+        .await
+        .good();
+    let shown: Vec<&str> = said
+        .lines()
+        .skip(1)
+        .map(|line| cells(line.trim_start_matches('*'))[1])
+        .collect();
+    assert_eq!(shown, ["openai_chat (vllm)", "openai_responses", "gemini"]);
+}
+
+#[tokio::test]
 async fn a_switch_says_what_it_did() {
     let served = served().await;
     assert_eq!(served.says(&["switch", "a"]).await, "active: a (was b)\n");

@@ -247,7 +247,7 @@ fn the_example_is_a_configuration() {
         .collect();
     assert_eq!(
         names,
-        ["anthropic", "glm", "anthropic-own-key", "simulator"]
+        ["anthropic", "glm", "anthropic-own-key", "own", "simulator"]
     );
     assert_eq!(config.notes, Vec::<String>::new());
 }
