@@ -155,6 +155,10 @@ async fn spawn(binary: &Path, log_level: Option<&str>, folder: &TempDir) -> (Chi
         .current_dir(folder.path())
         .env_remove("RUST_LOG")
         .env_remove("ANTHROPIC_API_KEY")
+        .env_remove("OPENAI_API_KEY")
+        .env_remove("GEMINI_API_KEY")
+        .env_remove("GOOGLE_API_KEY")
+        .env_remove("DEEPSEEK_API_KEY")
         .stdout(Stdio::piped())
         .stderr(log)
         .kill_on_drop(true);

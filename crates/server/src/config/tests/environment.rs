@@ -183,14 +183,14 @@ fn zero_configuration_takes_what_the_environment_offers() {
     let found = zero(&[
         ("ANTHROPIC_API_KEY", "sk-ant-1"),
         ("ANTHROPIC_BASE_URL", "http://127.0.0.1:8484"),
-        ("OPENAI_API_KEY", "x"),
-        ("GEMINI_API_KEY", "x"),
-        ("DEEPSEEK_API_KEY", "x"),
+        ("OPENAI_API_KEY", ""),
         ("OLLAMA_HOST", "x"),
         ("THROUGHLINE_BACKEND__ANTHROPIC__RETRIES", "2"),
     ]);
     assert_eq!(names(&found), ["anthropic", "simulator"]);
     assert_eq!(found.route.default, "anthropic");
+    // With one provider a switch moves every model.
+    assert_eq!(found.route.rules, []);
     assert_eq!(
         found.backends[0].base_url.as_deref(),
         Some("https://api.anthropic.com")
@@ -198,12 +198,7 @@ fn zero_configuration_takes_what_the_environment_offers() {
     assert_eq!(found.backends[0].retries, 2);
     assert_eq!(
         found.notes,
-        [
-            "OPENAI_API_KEY found, but the openai dialects are not available yet",
-            "GEMINI_API_KEY found, but the gemini dialect is not available yet",
-            "DEEPSEEK_API_KEY found, but the openai dialects are not available yet",
-            "OLLAMA_HOST found, but the ollama dialect is not available yet",
-        ]
+        ["OLLAMA_HOST found, but the ollama dialect is not available yet"]
     );
 
     let passed_on = zero(&[
@@ -211,6 +206,135 @@ fn zero_configuration_takes_what_the_environment_offers() {
         ("THROUGHLINE_BACKEND__ANTHROPIC__AUTH", "passthrough"),
     ]);
     assert_eq!(passed_on.backends[0].auth, Auth::Passthrough);
+}
+
+#[test]
+fn every_key_makes_a_backend_and_models_find_their_maker() {
+    let keys = [
+        ("ANTHROPIC_API_KEY", "k-anthropic"),
+        ("OPENAI_API_KEY", "k-openai"),
+        ("GEMINI_API_KEY", "k-gemini"),
+        ("DEEPSEEK_API_KEY", "k-deepseek"),
+    ];
+    let made = [
+        (
+            "anthropic",
+            "https://api.anthropic.com",
+            Dialect::Anthropic,
+            "",
+        ),
+        (
+            "openai",
+            "https://api.openai.com",
+            Dialect::OpenAiResponses,
+            "",
+        ),
+        (
+            "gemini",
+            "https://generativelanguage.googleapis.com",
+            Dialect::Gemini,
+            "",
+        ),
+        (
+            "deepseek",
+            "https://api.deepseek.com",
+            Dialect::OpenAiChat,
+            "deepseek-v4",
+        ),
+    ];
+    let rules = [
+        ("claude-*", 0),
+        ("gpt-*", 1),
+        ("o1*", 1),
+        ("o3*", 1),
+        ("o4*", 1),
+        ("gemini-*", 2),
+        ("deepseek-*", 3),
+    ];
+    // Every choice among the keys: the order stays, and a rule leads to what is there.
+    for chosen in 0..1 << keys.len() {
+        let is_chosen = |at: usize| chosen & (1 << at) != 0;
+        let there: Vec<usize> = (0..keys.len()).filter(|at| is_chosen(*at)).collect();
+        let env = there.iter().map(|at| keys[*at]).chain([("HOME", "/h")]);
+        let env = env.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let config = Config::zero(env).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+        let (simulator, backends) = config.backends.split_last().unwrap();
+        assert_eq!(simulator.name, "simulator");
+        let found: Vec<_> = backends
+            .iter()
+            .map(|backend| {
+                let url = backend.base_url.as_deref().unwrap();
+                let variant = backend.variant.as_str();
+                (backend.name.as_str(), url, backend.dialect, variant)
+            })
+            .collect();
+        let expected: Vec<_> = there.iter().map(|at| made[*at]).collect();
+        assert_eq!(found, expected);
+        for (backend, at) in backends.iter().zip(&there) {
+            assert_eq!(backend.auth, Auth::Key(Secret::new(keys[*at].1)));
+        }
+        let first = there.first().map_or("simulator", |at| made[*at].0);
+        assert_eq!(config.route.default, first);
+        let found: Vec<_> = config
+            .route
+            .rules
+            .iter()
+            .map(|rule| (rule.model.as_str(), rule.backend.as_str()))
+            .collect();
+        let expected: Vec<_> = rules
+            .iter()
+            .filter(|(_, at)| there.len() > 1 && is_chosen(*at))
+            .map(|(model, at)| (*model, made[*at].0))
+            .collect();
+        assert_eq!(found, expected);
+        assert_eq!(config.notes, Vec::<String>::new());
+    }
+}
+
+#[test]
+fn either_name_of_googles_key_will_do() {
+    let key = |pairs: &[(&str, &str)]| {
+        let env = pairs.iter().chain(&[("HOME", "/h")]);
+        let env = env.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        Config::zero(env).unwrap().backends[0].auth.clone()
+    };
+    let (gemini, google) = (("GEMINI_API_KEY", "a"), ("GOOGLE_API_KEY", "b"));
+    assert_eq!(key(&[google]), Auth::Key(Secret::new("b")));
+    assert_eq!(key(&[gemini, google]), Auth::Key(Secret::new("a")));
+}
+
+#[test]
+fn a_route_of_ones_own_has_no_rules_of_others() {
+    for text in [
+        "route.default = 'simulator'",
+        "route.rules = []",
+        "route.fallback = ['simulator']",
+    ] {
+        let config = read_with(text, &[("OPENAI_API_KEY", "x")]).unwrap();
+        assert_eq!(config.backends.len(), 3);
+        assert_eq!(config.route.rules, [], "{text}");
+    }
+    let env = [
+        ("OPENAI_API_KEY", "x"),
+        ("THROUGHLINE_ROUTE__DEFAULT", "openai"),
+    ];
+    let config = read_with("", &env).unwrap();
+    assert_eq!(
+        (config.route.default.as_str(), config.route.rules.len()),
+        ("openai", 0)
+    );
+}
+
+#[test]
+fn a_key_that_no_header_carries_is_told_by_its_variable() {
+    let mistakes = bad("", &[("GOOGLE_API_KEY", "tell-nobody\u{7}")]);
+    assert_eq!(mistakes.len(), 1);
+    assert!(
+        mistakes[0].starts_with("env GOOGLE_API_KEY: "),
+        "{}",
+        mistakes[0]
+    );
+    assert!(!mistakes[0].contains("tell-nobody"), "{}", mistakes[0]);
 }
 
 #[test]
