@@ -350,7 +350,9 @@ mod tests {
         };
         let env = [("HOME".to_owned(), "/h".to_owned())];
         let config = read(Some(&source), env, Overrides::default()).unwrap();
-        settings(&config, &Mutex::default()).await.unwrap()
+        settings(&config, Catalog::embedded(), &Mutex::default())
+            .await
+            .unwrap()
     }
 
     #[tokio::test]

@@ -164,11 +164,17 @@ impl Fitting<'_> {
     /// With a budget, this dialect wants an open tool loop to begin with thinking. Where that had to
     /// stay behind, this one request goes without thinking, or the loop is told as text.
     pub(crate) fn mend_open_loop(&self, request: &mut Request, fitted: &mut Fitted) {
-        let manual = matches!(
-            request.thinking.amount,
-            Some(Amount::Budget { .. } | Amount::On)
-        );
-        if self.dialect != anthropic::NAME || !manual {
+        let manual = match self.dialect {
+            anthropic::NAME => matches!(
+                request.thinking.amount,
+                Some(Amount::Budget { .. } | Amount::On)
+            ),
+            // Whoever hands blocks on to that provider is judged by it.
+            _ => {
+                replay::hands_on_blocks(self.dialect, self.variant) && request.thinking.is_wanted()
+            }
+        };
+        if !manual {
             return;
         }
         let start = open_turn(&request.messages);

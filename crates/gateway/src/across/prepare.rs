@@ -19,6 +19,7 @@ use crate::backend::{Backend, credential_mark};
 use crate::catalog::Model;
 use crate::gateway::Gateway;
 use crate::headers;
+use crate::settings::ToolThinking;
 use crate::thinking::memory::{Question, Target};
 use crate::turn::Leg;
 use crate::turns::KeptBlock;
@@ -53,13 +54,16 @@ impl Gateway {
     ) -> Result<Prepared, Fault> {
         let said = leg.read.request()?;
         let client = leg.read.asked.dialect;
-        let asked = said.value.clone();
+        let mut asked = said.value.clone();
+        if client.name() == openai_chat::NAME {
+            openai_chat::carry_reasoning_in(&mut asked, &leg.settings.reasoning_fields);
+        }
         let mut request = said.value.clone();
         let mut losses = said.losses.clone();
         let model = leg.backend.model_for(leg.read.model.as_deref()).to_owned();
         let known = leg.settings.catalog.find(&model);
-        let (dialect, mut variant) = spoken(leg.backend, client.name(), &request, &known);
         client.forget_own_members(&mut request);
+        let (dialect, mut variant) = spoken(leg.backend, &request, &known);
         join_turns(&mut request.messages);
         losses.extend(setting::fit(&mut request, &known, dialect.name(), &variant));
 
@@ -133,6 +137,11 @@ impl Gateway {
             .flatten();
         let counted = count.is_some();
         let written = count.unwrap_or_else(|| dialect.write_request(&request, &to));
+        let mut outgoing = written.value;
+        let interleaved = leg.settings.thinking.tool_thinking == ToolThinking::Interleaved;
+        if interleaved && dialect.name() == anthropic::NAME && !request.tools.is_empty() {
+            anthropic::interleave(&request, &mut outgoing);
+        }
         for loss in written.losses {
             if !losses.contains(&loss) {
                 losses.push(loss);
@@ -143,7 +152,7 @@ impl Gateway {
             dialect,
             variant,
             model,
-            outgoing: written.value,
+            outgoing,
             counted,
             blocks: fitted.blocks,
             losses,
@@ -155,19 +164,19 @@ impl Gateway {
     }
 }
 
-/// What is spoken to a backend. OpenAI's newer models think and call tools at once only in its newer
-/// dialect, which the same address serves; and only there they show reasoning to a client that knows
-/// what to do with it.
+/// What is spoken to a backend. OpenAI's models show reasoning, and take it back, only in its newer
+/// dialect, which the same address serves; the newest call tools while they think only there.
 fn spoken(
     backend: &Backend,
-    client: &str,
     request: &Request,
     model: &Model,
 ) -> (&'static dyn UpstreamDialect, String) {
     let official = backend.dialect.name() == openai_chat::NAME
         && openai_chat::variants::find(&backend.variant).official;
-    let shows = client != openai_chat::NAME && request.thinking.is_wanted();
-    if official && (shows || setting::wants_responses(request, model)) {
+    // A client with wishes only the older dialect has words for gets those.
+    let bound = request.extra.contains_key(openai_chat::NAME);
+    let thinks = request.thinking.is_wanted() && !bound;
+    if official && (thinks || setting::wants_responses(request, model)) {
         return (&OpenAiResponses, String::new());
     }
     (backend.dialect, backend.variant.clone())

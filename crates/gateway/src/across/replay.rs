@@ -149,6 +149,11 @@ fn chat(variant: &variants::Variant) -> Row {
     }
 }
 
+/// Whether an upstream stands before one of the Anthropic dialect, and hands its blocks on.
+pub fn hands_on_blocks(dialect: &str, variant: &str) -> bool {
+    dialect == openai_chat::NAME && variants::find(variant).replay == Replay::Blocks
+}
+
 /// Whether an upstream reads anything of the past that clients may have lost.
 pub fn reads_past(dialect: &str, variant: &str) -> bool {
     row(dialect, variant) != NOTHING

@@ -45,7 +45,7 @@ pub(crate) struct Outcome {
 
 /// A gateway over an upstream, and over another of the same kind that reads none of its signatures.
 pub(crate) struct Stage {
-    pub(crate) upstream: Upstream,
+    upstreams: [Upstream; 2],
     one: Simulator,
     other: Simulator,
     gateway: Gateway,
@@ -60,7 +60,7 @@ impl Stage {
             other.backend("two", &two.url)
         );
         Self {
-            upstream,
+            upstreams: [upstream, other],
             gateway: Gateway::start(BINARY, &config).await,
             one,
             other: two,
@@ -85,6 +85,7 @@ impl Stage {
         self.gateway.switch("one").await;
         let mut play = Play {
             stage: self,
+            shows: self.upstreams[0].shows,
             speaker,
             stream,
             outcome: Outcome::default(),
@@ -111,6 +112,8 @@ impl Stage {
 /// One cell being played.
 struct Play<'a, S> {
     stage: &'a Stage,
+    /// Whether the upstream that is asked now shows reasoning.
+    shows: bool,
     speaker: S,
     stream: bool,
     outcome: Outcome,
@@ -162,6 +165,7 @@ impl<S: Speaker> Play<'_, S> {
                 let said = self.hear("Another row.", "", &["9"]).await;
                 if scenario == "switch" {
                     self.stage.gateway.switch("two").await;
+                    self.shows = self.stage.upstreams[1].shows;
                 }
                 self.speaker.results(&said.calls, "row green");
                 self.hear("That is all.", "Blue, then green.", &[]).await;
@@ -200,11 +204,7 @@ impl<S: Speaker> Play<'_, S> {
             .iter()
             .map(|call| call.arguments["key"].as_str().unwrap_or_default())
             .collect();
-        let reasoning = if self.stage.upstream.shows {
-            reasoning
-        } else {
-            ""
-        };
+        let reasoning = if self.shows { reasoning } else { "" };
         if said.reasoning != reasoning || said.text.trim() != text || calls != keys {
             self.outcome.wrong.push(format!(
                 "heard {said:?}, not {reasoning:?} {text:?} {keys:?}"
@@ -215,7 +215,7 @@ impl<S: Speaker> Play<'_, S> {
 
     async fn hear_redacted(&mut self) {
         let said = self.go_on().await;
-        let seen = said.reasoning.contains("This may be seen.") || !self.stage.upstream.shows;
+        let seen = said.reasoning.contains("This may be seen.") || !self.shows;
         if !seen || said.text.trim() != "Some was hidden." {
             self.outcome.wrong.push(format!("heard {said:?}"));
         }

@@ -1,6 +1,6 @@
 //! The upstreams: one strict simulator each, and the backend that speaks to it.
 
-use throughline_simulator::{Options, Scenario};
+use throughline_simulator::{Options, Scenario, Variant};
 use throughline_testkit::Simulator;
 
 /// One kind of upstream.
@@ -29,11 +29,37 @@ const fn row(
     }
 }
 
+/// A server of the chat dialect.
+const fn chat(variant: &'static str, model: &'static str) -> Upstream {
+    row(variant, "openai_chat", variant, model)
+}
+
 /// The rows of the matrix.
 pub(crate) const UPSTREAMS: &[Upstream] = &[
     row("anthropic, budget", "anthropic", "", "claude-sonnet-4-5"),
     row("anthropic, adaptive", "anthropic", "", "claude-opus-5"),
     row("anthropic, bound", "anthropic", "", "claude-opus-5-5"),
+    row("gemini 3", "gemini", "", "gemini-3-pro-preview"),
+    row("gemini 2.5", "gemini", "", "gemini-2.5-flash"),
+    row("openai_responses", "openai_responses", "", "gpt-6.1-sol"),
+    chat("openai", "gpt-6.1-sol"),
+    chat("deepseek-r1", "deepseek-reasoner"),
+    chat("deepseek-v4", "deepseek-v4"),
+    chat("vllm", "qwen3-32b"),
+    chat("sglang", "qwen3-32b"),
+    chat("llamacpp", "qwen3-32b"),
+    chat("think-tags", "qwen3-think-tags"),
+    chat("qwen", "qwen3.7-plus"),
+    chat("glm", "glm-5"),
+    chat("mistral", "magistral-medium-latest"),
+    chat("openrouter", "anthropic/claude-sonnet-4.5"),
+    chat("xai", "grok-4"),
+    chat("groq", "qwen/qwen3-32b"),
+    chat("litellm", "claude-sonnet-4-5"),
+    Upstream {
+        shows: false,
+        ..chat("google", "gemini-3-pro-preview")
+    },
 ];
 
 /// What every upstream says, by a word in what the user said last.
@@ -69,6 +95,8 @@ impl Upstream {
     pub(crate) async fn start(&self, identity: &str) -> Simulator {
         Simulator::with(Options {
             identity: identity.to_owned(),
+            variant: (self.dialect == "openai_chat")
+                .then(|| Variant::named(self.variant).expect("a variant of the simulator")),
             scenario: Some(Scenario::from_toml(SAYS).expect("a scenario")),
             ..Options::default()
         })

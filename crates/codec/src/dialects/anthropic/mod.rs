@@ -16,7 +16,7 @@
 //! - [`prefix`]: what a thinking block was made under;
 //! - [`refusal`]: which of a provider's errors speak of thinking.
 
-use throughline_canonical::{Effort, Fault, Loss, Lossy, Request};
+use throughline_canonical::{Amount, Effort, Fault, Loss, Lossy, Request};
 
 use super::{
     Asked, ClientDialect, Outgoing, ReplyReader, ReplyWriter, Stamp, Target, UpstreamDialect,
@@ -155,6 +155,23 @@ impl UpstreamDialect for Anthropic {
 /// Asks for no thinking but between calls of tools: as good as off, for models that know no other.
 pub fn think_between_tools(request: &mut Request) {
     upstream_request::think_between_tools(request);
+}
+
+/// Lets a model that thinks by a budget think between calls of tools too; others do as they are.
+pub fn interleave(request: &Request, outgoing: &mut Outgoing) {
+    if !matches!(request.thinking.amount, Some(Amount::Budget { .. })) {
+        return;
+    }
+    let mut headers = outgoing.headers.iter_mut();
+    match headers.find(|(name, _)| *name == "anthropic-beta") {
+        Some((_, betas)) => {
+            betas.push(',');
+            betas.push_str(BETA_INTERLEAVED);
+        }
+        None => outgoing
+            .headers
+            .push(("anthropic-beta", BETA_INTERLEAVED.to_owned())),
+    }
 }
 
 /// Reports a loss, unless it was.

@@ -53,6 +53,12 @@ mod ours {
     pub(super) const STREAM_OPTIONS: &str = "stream_options";
 }
 
+/// Says in which members the reply to a request carries its reasoning as plain text.
+pub fn carry_reasoning_in(request: &mut Request, members: &[String]) {
+    let extra = request.extra.entry(NAME.to_owned()).or_default();
+    extra.insert(ours::REASONING_FIELDS.to_owned(), members.into());
+}
+
 /// The dialect.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenAiChat;
