@@ -198,36 +198,49 @@ fn no_variant(dialect: Dialect, written: &str) -> Trouble {
 /// An address without what the dialect's path begins with, so that the two can be joined.
 pub(super) fn trim(base: &Base, spoken: &Spoken) -> Result<String, Trouble> {
     let found = format!("`base_url` is {}", shown(&base.written));
+    let path = without(&base.path, spoken);
     for client in CLIENT {
-        let Some(path) = before_endpoint(&base.path, *client) else {
+        let before = before_endpoint(&base.path, *client);
+        let (Some(before), Some(dialect)) = (before, Dialect::of(client.name())) else {
             continue;
         };
-        if client.name() == spoken.dialect.upstream().name() {
-            let url = join(base, without(path, spoken));
+        if dialect == spoken.dialect {
+            let url = join(base, without(before, spoken));
             let hint = format!("the path is appended by the gateway; write `{url}`");
             return Err(Trouble::new(found).hint(hint));
         }
-        let dialect = client.name();
-        let url = match Dialect::of(dialect) {
-            Some(other) => join(base, without(path, &Spoken::told_by(other, Some(base)))),
-            None => join(base, path),
-        };
-        let message = format!("{found}, which is where the dialect `{dialect}` is spoken");
-        let hint = format!("write `dialect = \"{dialect}\"` and `base_url = \"{url}\"`");
-        return Err(Trouble::new(message).hint(hint));
+        return Err(other_dialect(&found, base, before, dialect));
     }
-    let path = without(&base.path, spoken);
+    let others = Dialect::WORDS.iter().filter_map(|word| Dialect::of(word));
+    for dialect in others.filter(|other| *other != spoken.dialect) {
+        let known = provider(dialect, &base.host).is_some();
+        let version = Spoken::told_by(dialect, Some(base)).version();
+        let theirs = !version.is_empty() && base.path.ends_with(&version);
+        // What both dialects have in common tells nothing.
+        if known && theirs && path == base.path {
+            return Err(other_dialect(&found, base, path, dialect));
+        }
+    }
     if let (true, Some(provider)) = (path.is_empty(), provider(spoken.dialect, &base.host))
         && !provider.prefix.is_empty()
     {
         let url = format!("{}{}{}", base.site, provider.prefix, spoken.version());
-        let message = format!(
-            "{found}, where the dialect `{}` is not spoken",
-            spoken.dialect
-        );
+        let dialect = spoken.dialect;
+        let message = format!("{found}, where the dialect `{dialect}` is not spoken");
         return Err(Trouble::new(message).hint(format!("write `{url}`")));
     }
     Ok(join(base, path))
+}
+
+/// What to say of an address that another dialect has.
+fn other_dialect(found: &str, base: &Base, path: &str, dialect: Dialect) -> Trouble {
+    let url = join(base, without(path, &Spoken::told_by(dialect, Some(base))));
+    Trouble::new(format!(
+        "{found}, which is where the dialect `{dialect}` is spoken"
+    ))
+    .hint(format!(
+        "write `dialect = \"{dialect}\"` and `base_url = \"{url}\"`"
+    ))
 }
 
 fn join(base: &Base, path: &str) -> String {
@@ -238,7 +251,9 @@ fn join(base: &Base, path: &str) -> String {
 fn without<'a>(path: &'a str, spoken: &Spoken) -> &'a str {
     let appended = spoken.path();
     let starts = appended.rmatch_indices('/').map(|(at, _)| &appended[..at]);
-    let older = (spoken.dialect == Dialect::Gemini).then_some("/v1");
+    // Gemini's are known under two versions, of which one is written.
+    let newer = spoken.dialect == Dialect::Gemini && appended.starts_with("/v1beta/");
+    let older = newer.then_some("/v1");
     starts
         .filter(|start| !start.is_empty())
         .chain(older)

@@ -1,10 +1,10 @@
 //! How upstreams are spoken to: variants, addresses, and where requests go in the end.
 
-use throughline_canonical::Request;
+use throughline_canonical::{Block, Message, Request, Role};
 use throughline_codec::dialects::Target;
 use throughline_codec::dialects::openai_chat::variants::VARIANTS;
 
-use super::super::upstream::PROVIDERS;
+use super::super::upstream::{PROVIDERS, variants};
 use super::*;
 
 fn backend(dialect: &str, lines: &str) -> String {
@@ -63,6 +63,7 @@ fn addresses_as_providers_document_them_lead_to_the_right_place() {
         ("openai_responses", "https://api.openai.com", "", "https://api.openai.com/v1/responses"),
         ("openai_responses", "https://api.openai.com/v1", "", "https://api.openai.com/v1/responses"),
         ("openai_responses", "https://me.openai.azure.com/openai/v1/", "", "https://me.openai.azure.com/openai/v1/responses"),
+        ("openai_responses", "https://openrouter.ai/api/v1", "", "https://openrouter.ai/api/v1/responses"),
         ("openai_responses", "http://127.0.0.1:8000/v1", "", "http://127.0.0.1:8000/v1/responses"),
         ("gemini", "https://generativelanguage.googleapis.com", "", "https://generativelanguage.googleapis.com/v1beta/models/m:generateContent"),
         ("gemini", "https://generativelanguage.googleapis.com/v1beta", "", "https://generativelanguage.googleapis.com/v1beta/models/m:generateContent"),
@@ -70,6 +71,7 @@ fn addresses_as_providers_document_them_lead_to_the_right_place() {
         ("gemini", "https://generativelanguage.googleapis.com/v1beta/models", "", "https://generativelanguage.googleapis.com/v1beta/models/m:generateContent"),
         ("gemini", "https://europe-west4-aiplatform.googleapis.com/v1beta1/projects/p/locations/europe-west4", "vertex", "https://europe-west4-aiplatform.googleapis.com/v1beta1/projects/p/locations/europe-west4/publishers/google/models/m:generateContent"),
         ("gemini", "https://aiplatform.googleapis.com/v1/projects/p/locations/global/publishers/google/models/", "vertex", "https://aiplatform.googleapis.com/v1/projects/p/locations/global/publishers/google/models/m:generateContent"),
+        ("gemini", "https://aiplatform.googleapis.com/v1", "vertex", "https://aiplatform.googleapis.com/v1/publishers/google/models/m:generateContent"),
         ("gemini", "https://aiplatform.googleapis.com/v1beta1", "vertex", "https://aiplatform.googleapis.com/v1beta1/publishers/google/models/m:generateContent"),
     ] {
         let config = good(&backend(dialect, &format!("base_url = '{url}'")));
@@ -100,6 +102,8 @@ fn addresses_of_requests_are_mistakes_that_name_the_right_address() {
         ("openai_chat", "https://api.openai.com/v1/responses", "write `dialect = \"openai_responses\"` and `base_url = \"https://api.openai.com\"`"),
         ("openai_responses", "https://openrouter.ai/api/v1/chat/completions", "write `dialect = \"openai_chat\"` and `base_url = \"https://openrouter.ai/api\"`"),
         ("openai_chat", "http://localhost:8000/v1/messages", "write `dialect = \"anthropic\"` and `base_url = \"http://localhost:8000\"`"),
+        ("gemini", "https://generativelanguage.googleapis.com/v1beta/openai/", "write `dialect = \"openai_chat\"` and `base_url = \"https://generativelanguage.googleapis.com\"`"),
+        ("anthropic", "https://api.z.ai/api/paas/v4", "write `dialect = \"openai_chat\"` and `base_url = \"https://api.z.ai/api/paas\"`"),
         // A host where the dialect is spoken further down.
         ("openai_chat", "https://openrouter.ai", "write `https://openrouter.ai/api/v1`"),
         ("openai_chat", "https://api.groq.com/v1", "write `https://api.groq.com/openai/v1`"),
@@ -173,6 +177,34 @@ fn a_variant_that_is_written_wins_over_the_address() {
     let env = [("THROUGHLINE_BACKEND__X__VARIANT", "vertex")];
     let config = read_with(&backend("gemini", own), &env).unwrap();
     assert_eq!(config.backends[0].variant, "vertex");
+}
+
+/// The words are the codec's: each changes what it writes.
+#[test]
+fn every_variant_is_one_that_the_codec_knows() {
+    let thought = Block::Thinking {
+        text: "t".to_owned(),
+        signature: None,
+    };
+    let mut request = Request::default();
+    request.messages.push(Message {
+        role: Role::Assistant,
+        content: vec![thought],
+    });
+    for (dialect, variant) in [
+        (Dialect::Anthropic, "unsigned"),
+        (Dialect::Gemini, "vertex"),
+    ] {
+        assert_eq!(variants(dialect), [variant]);
+        let write = |variant| {
+            let target = Target {
+                model: "m",
+                variant,
+            };
+            dialect.upstream().write_request(&request, &target).value
+        };
+        assert_ne!(write(variant), write(""), "{variant}");
+    }
 }
 
 #[test]
