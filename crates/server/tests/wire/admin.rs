@@ -34,8 +34,8 @@ async fn backends_are_listed_without_their_keys() {
     let answer = gateway.client.get("/admin/backends").await.good().json();
     assert_eq!(answer["active"], "a");
     let expected = json!({
-        "name": "a", "dialect": "anthropic", "base_url": a.url, "domain": "d", "healthy": true,
-        "models": {"x-*": "y"}, "default_model": null,
+        "name": "a", "dialect": "anthropic", "variant": "", "base_url": a.url, "domain": "d",
+        "healthy": true, "models": {"x-*": "y"}, "default_model": null,
     });
     assert_eq!(answer["backends"][0], expected);
     assert_eq!(answer["backends"][1]["name"], "gone");
