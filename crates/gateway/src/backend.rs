@@ -145,6 +145,14 @@ impl Backend {
             .unwrap_or_default()
     }
 
+    /// The names of models the operator wrote down.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let mapped = self.models.iter().map(|(pattern, _)| pattern.as_str());
+        mapped
+            .filter(|pattern| !pattern.contains('*'))
+            .chain(self.default_model.as_deref())
+    }
+
     /// The address of a path of the dialect, such as `/v1/messages`.
     pub fn address(&self, path: &str, query: Option<&str>) -> Result<Uri, http::uri::InvalidUri> {
         match query {

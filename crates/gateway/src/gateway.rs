@@ -5,13 +5,14 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use throughline_canonical::{Fault, FaultKind};
 use throughline_sealing::Keyring;
 use tokio::sync::Semaphore;
 
 use crate::backend::{Auth, Backend};
 use crate::counters::Counters;
+use crate::models::Lists;
 use crate::settings::Settings;
 use crate::thinking::store::{Change, Snapshot};
 use crate::thinking::writer::Changes;
@@ -46,6 +47,7 @@ pub struct Gateway {
     /// The recent turns.
     pub turns: Arc<Turns>,
     pub(crate) changes: Changes,
+    pub(crate) lists: Mutex<Lists>,
     pub(crate) places: Arc<Semaphore>,
     pub(crate) places_of: usize,
 }
@@ -84,6 +86,7 @@ impl Gateway {
             counters: Arc::default(),
             turns: Arc::default(),
             changes,
+            lists: Mutex::default(),
             places: Arc::new(Semaphore::new(places_of)),
             places_of,
             settings: ArcSwap::from_pointee(settings),

@@ -12,6 +12,7 @@ pub mod counters;
 pub mod gateway;
 pub mod headers;
 pub mod ledger;
+pub mod models;
 mod pass;
 pub mod reply;
 pub mod route;

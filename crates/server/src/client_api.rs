@@ -16,6 +16,7 @@ use throughline_codec::dialects::openai_chat::OpenAiChat;
 use throughline_codec::dialects::{self, CLIENT, ClientDialect};
 use throughline_gateway::answer::{Reply, tell};
 use throughline_gateway::headers::{BACKEND, TURN};
+use throughline_gateway::models::is_about_models;
 use throughline_gateway::{Asked, unix_ms};
 
 use crate::wiring::House;
@@ -63,6 +64,9 @@ pub async fn any(State(house): State<Arc<House>>, request: Request) -> Response 
         && (asked.path == PLAN || asked.dialect.wanted(&asked.path).is_some());
     if !read {
         let body = body.map_err(Into::into).boxed_unsync();
+        if asked.method == Method::GET && is_about_models(&asked.path) {
+            return reply(house.gateway.models(asked, body).await);
+        }
         return reply(house.gateway.pass(asked, body).await);
     }
     // A place comes first: without one, nothing of the body is kept.
@@ -100,10 +104,14 @@ fn spoken(path: &str, headers: &HeaderMap) -> &'static dyn ClientDialect {
     if headers.contains_key("x-goog-api-key") || !path.starts_with("/v1/") {
         return &Gemini;
     }
-    // A key in this form, or none at all, says nothing; the oldest dialect here speaks then.
-    match headers.get(header::AUTHORIZATION) {
-        Some(_) if !headers.contains_key("anthropic-version") => &OpenAiChat,
-        _ => &Anthropic,
+    if headers.contains_key("anthropic-version") {
+        return &Anthropic;
+    }
+    // A bearer's key says nothing: clients of two dialects send one.
+    if is_about_models(path) || headers.contains_key(header::AUTHORIZATION) {
+        &OpenAiChat
+    } else {
+        &Anthropic
     }
 }
 

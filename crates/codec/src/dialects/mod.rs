@@ -13,6 +13,7 @@ pub mod anthropic;
 pub mod gemini;
 mod model_card;
 pub mod openai_chat;
+mod openai_models;
 pub mod openai_responses;
 
 pub use model_card::ModelCard;
@@ -57,6 +58,15 @@ pub enum Wanted {
     Count,
 }
 
+/// Models to be told of.
+#[derive(Clone, Copy, Debug)]
+pub enum Models<'a> {
+    /// One.
+    One(&'a ModelCard),
+    /// All.
+    All(&'a [ModelCard]),
+}
+
 /// A dialect clients speak to us.
 pub trait ClientDialect: Sync {
     /// Its name.
@@ -81,6 +91,12 @@ pub trait ClientDialect: Sync {
     fn reply_writer(&self, request: &Request, stamp: &Stamp) -> Box<dyn ReplyWriter>;
     /// Writes a fault that comes before a reply: the status, and the body. `id` is the request's.
     fn write_fault(&self, fault: &Fault, id: &str) -> (u16, Vec<u8>);
+    /// Whether a provider of this dialect lists its models as clients of this one read it.
+    fn lists_as(&self, upstream: &str) -> bool {
+        self.name() == upstream
+    }
+    /// Writes one model, or the list of all.
+    fn write_models(&self, models: Models<'_>) -> Value;
     /// Writes how many tokens a request has.
     fn write_count(&self, tokens: u64) -> Vec<u8>;
 }
@@ -116,6 +132,14 @@ pub trait UpstreamDialect: Sync {
     fn read_count(&self, _: &[u8]) -> Option<u64> {
         None
     }
+    /// The path where providers list their models.
+    fn models_path(&self, variant: &str) -> String;
+    /// Headers such a request needs.
+    fn list_headers(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+    /// Reads such a list, or one model out of it.
+    fn read_models(&self, answer: &Value) -> Vec<ModelCard>;
     /// Whether the text of a reply may be what the model wrote, with reasoning and calls inside.
     fn has_raw_text(&self, _variant: &str) -> bool {
         false

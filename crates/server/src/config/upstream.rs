@@ -297,12 +297,7 @@ fn provider(dialect: Dialect, host: &str) -> Option<&'static Provider> {
 impl Backend {
     /// The path behind the address where an upstream lists its models.
     pub fn models_path(&self) -> String {
-        let spoken = self.spoken();
-        let path = spoken.path();
-        match path.find("/models/") {
-            Some(at) => path[..at].to_owned() + "/models",
-            None => spoken.version() + "/models",
-        }
+        self.spoken.upstream().models_path(&self.variant)
     }
 
     /// Where requests go, if the address looks as if it were meant to go elsewhere: it ends in a

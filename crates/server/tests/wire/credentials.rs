@@ -19,8 +19,10 @@ async fn check(auth: &str, sent: &[(&str, &str)], expected: &[(&str, &str)]) {
     client
         .post("/v1/messages/count_tokens", sent, &ask("Hello.", false))
         .await;
+    let mut models = vec![("anthropic-version", "2023-06-01")];
+    models.extend_from_slice(sent);
     client
-        .send(Method::GET, "/v1/models", sent, "")
+        .send(Method::GET, "/v1/models", &models, "")
         .await
         .good();
     let all = simulator.seen().await;

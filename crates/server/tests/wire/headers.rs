@@ -123,7 +123,14 @@ async fn every_reply_names_its_turn_and_its_backend() {
         .post("/v1/messages", &[], &ask("Hello.", false))
         .await
         .good();
-    let models = client.get("/v1/models").await.good();
+    let own = [
+        ("x-throughline-backend", "a"),
+        ("anthropic-version", "2023-06-01"),
+    ];
+    let models = client
+        .send(Method::GET, "/v1/models", &own, "")
+        .await
+        .good();
     let plan = client
         .post("/v1/plan", &[], &ask("Hello.", false))
         .await
@@ -137,6 +144,7 @@ async fn every_reply_names_its_turn_and_its_backend() {
         .post("/v1/messages", &pinned, &ask("Hello.", false))
         .await;
     own_error(&gone, 502, "api_error");
+    let pinned = [pinned[0], own[1]];
     let gone_models = client.send(Method::GET, "/v1/models", &pinned, "").await;
     own_error(&gone_models, 502, "api_error");
     let mut ids = Vec::new();

@@ -14,6 +14,7 @@ mod headers;
 mod hosts;
 mod keep_alive;
 mod limits;
+mod models;
 mod names;
 mod passing;
 mod reload;

@@ -1,5 +1,6 @@
 //! Which backend a request goes to, and how that changes while the gateway runs.
 
+use http::Method;
 use serde_json::json;
 use throughline_testkit::{Answer, Gateway, Simulator};
 
@@ -48,7 +49,10 @@ async fn a_request_goes_where_it_is_pinned() {
     assert_eq!(three.goes_to("/b/c/v1/messages", &[], MODEL).await, "c");
     // The path was written by whoever set the client up; it stands closer.
     assert_eq!(three.goes_to("/b/c/v1/messages", &pin, MODEL).await, "c");
-    let models = three.gateway.client.get("/b/b/v1/models").await.good();
+    let version = [("anthropic-version", "2023-06-01")];
+    let client = &three.gateway.client;
+    let models = client.send(Method::GET, "/b/b/v1/models", &version, "");
+    let models = models.await.good();
     assert_eq!(models.header("x-throughline-backend"), "b");
     // A pin moves nothing.
     assert_eq!(three.goes_to("/v1/messages", &[], MODEL).await, "a");
@@ -90,7 +94,11 @@ async fn an_unknown_backend_is_refused_with_the_known_ones() {
         let message = own_error(&answer, 400, "invalid_request_error");
         assert!(message.contains("`a`, `b`, `c`"), "{message}");
     }
-    let answer = three.gateway.client.get("/b/glm/v1/models").await;
+    let version = [("anthropic-version", "2023-06-01")];
+    let client = &three.gateway.client;
+    let answer = client
+        .send(Method::GET, "/b/glm/v1/models", &version, "")
+        .await;
     let message = own_error(&answer, 400, "invalid_request_error");
     assert!(message.contains("`glm`"), "{message}");
 }

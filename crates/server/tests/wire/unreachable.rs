@@ -1,5 +1,6 @@
 //! Backends that are not there, do not speak, or stop in the middle.
 
+use http::Method;
 use throughline_testkit::{Simulator, sse_events};
 
 use crate::support::{
@@ -30,7 +31,11 @@ async fn check(url: &str, timeouts: &str, status: u16, kind: &str) {
     assert_eq!(metric(&gateway, "throughline_turns_failed_total").await, 2);
     assert_eq!(metric(&gateway, "throughline_streams_active").await, 0);
     // Other paths tell it in the same way.
-    let answer = gateway.client.get("/v1/models").await;
+    let version = [("anthropic-version", "2023-06-01")];
+    let answer = gateway
+        .client
+        .send(Method::GET, "/v1/models", &version, "")
+        .await;
     own_error(&answer, status, kind);
 }
 

@@ -16,11 +16,12 @@
 //! - [`prefix`]: what a thinking block was made under;
 //! - [`refusal`]: which of a provider's errors speak of thinking.
 
+use serde_json::Value;
 use throughline_canonical::{Amount, Effort, Fault, Loss, Lossy, Request};
 
 use super::{
-    Asked, ClientDialect, Outgoing, ReplyReader, ReplyWriter, Stamp, Target, UpstreamDialect,
-    Wanted, only_members, read_member,
+    Asked, ClientDialect, ModelCard, Models, Outgoing, ReplyReader, ReplyWriter, Stamp, Target,
+    UpstreamDialect, Wanted, only_members, read_member,
 };
 
 pub mod client_reply;
@@ -106,6 +107,10 @@ impl ClientDialect for Anthropic {
         client_reply::error(fault, id)
     }
 
+    fn write_models(&self, models: Models<'_>) -> Value {
+        model_card::write(models)
+    }
+
     fn write_count(&self, tokens: u64) -> Vec<u8> {
         format!("{{\"input_tokens\":{tokens}}}").into_bytes()
     }
@@ -133,6 +138,18 @@ impl UpstreamDialect for Anthropic {
 
     fn refuses_thinking(&self, status: u16, body: &[u8]) -> bool {
         refusal::classify(status, body).is_some()
+    }
+
+    fn models_path(&self, _: &str) -> String {
+        "/v1/models".to_owned()
+    }
+
+    fn list_headers(&self) -> Vec<(&'static str, String)> {
+        vec![("anthropic-version", VERSION_WITH_SAMPLING.to_owned())]
+    }
+
+    fn read_models(&self, answer: &Value) -> Vec<ModelCard> {
+        model_card::read(answer)
     }
 
     fn key_header(&self, key: &str, _: &str) -> (&'static str, String) {

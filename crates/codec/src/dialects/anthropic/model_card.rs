@@ -1,9 +1,9 @@
 //! What a server of this dialect tells of its models: `GET /v1/models/{id}`, or the whole list.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::EFFORTS;
-use crate::dialects::ModelCard;
+use crate::dialects::{ModelCard, Models};
 
 /// Reads one model, or the list of them.
 pub fn read(answer: &Value) -> Vec<ModelCard> {
@@ -11,6 +11,37 @@ pub fn read(answer: &Value) -> Vec<ModelCard> {
         Some(models) => models.iter().filter_map(read_one).collect(),
         None => read_one(answer).into_iter().collect(),
     }
+}
+
+/// Writes one model, or the list of them. When a model was made nobody tells us.
+pub fn write(models: Models<'_>) -> Value {
+    match models {
+        Models::One(card) => write_one(card),
+        Models::All(cards) => json!({
+            "data": cards.iter().map(write_one).collect::<Vec<_>>(),
+            "has_more": false,
+            "first_id": cards.first().map(|card| &card.name),
+            "last_id": cards.last().map(|card| &card.name),
+        }),
+    }
+}
+
+fn write_one(card: &ModelCard) -> Value {
+    let mut model = json!({
+        "type": "model",
+        "id": card.name,
+        "display_name": card.name,
+        "created_at": "1970-01-01T00:00:00Z",
+    });
+    for (member, count) in [
+        ("max_tokens", card.max_output),
+        ("max_input_tokens", card.context),
+    ] {
+        if let Some(count) = count {
+            model[member] = count.into();
+        }
+    }
+    model
 }
 
 fn read_one(model: &Value) -> Option<ModelCard> {

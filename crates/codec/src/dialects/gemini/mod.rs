@@ -13,11 +13,12 @@
 //! - [`fault`]: errors, both ways;
 //! - [`model_card`]: what a server tells of its models.
 
+use serde_json::Value;
 use throughline_canonical::{Fault, Loss, Lossy, Request};
 
 use super::{
-    Asked, ClientDialect, Outgoing, ReplyReader, ReplyWriter, Stamp, Target, UpstreamDialect,
-    Wanted, bearer, forget, read_member,
+    Asked, ClientDialect, ModelCard, Models, Outgoing, ReplyReader, ReplyWriter, Stamp, Target,
+    UpstreamDialect, Wanted, bearer, forget, read_member,
 };
 use crate::json::{Kind, escape, validate};
 use address::Method;
@@ -103,6 +104,10 @@ impl ClientDialect for Gemini {
         fault::write(fault)
     }
 
+    fn write_models(&self, models: Models<'_>) -> Value {
+        model_card::write(models)
+    }
+
     fn write_count(&self, tokens: u64) -> Vec<u8> {
         format!("{{\"totalTokens\":{tokens}}}").into_bytes()
     }
@@ -132,6 +137,18 @@ impl UpstreamDialect for Gemini {
         let message = fault::read(status, body).message.to_ascii_lowercase();
         status == 400
             && (message.contains("thought signature") || message.contains("thought_signature"))
+    }
+
+    fn models_path(&self, variant: &str) -> String {
+        if Variant::read(variant).vertex {
+            "/publishers/google/models".to_owned()
+        } else {
+            "/v1beta/models".to_owned()
+        }
+    }
+
+    fn read_models(&self, answer: &Value) -> Vec<ModelCard> {
+        model_card::read(answer)
     }
 
     fn key_header(&self, key: &str, variant: &str) -> (&'static str, String) {

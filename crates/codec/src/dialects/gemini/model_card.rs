@@ -1,8 +1,8 @@
 //! What a server of this dialect tells of its models: `GET /v1beta/models`, or one of them.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::dialects::ModelCard;
+use crate::dialects::{ModelCard, Models};
 
 /// Reads one model, or the list of them.
 pub fn read(answer: &Value) -> Vec<ModelCard> {
@@ -10,6 +10,31 @@ pub fn read(answer: &Value) -> Vec<ModelCard> {
         Some(models) => models.iter().filter_map(read_one).collect(),
         None => read_one(answer).into_iter().collect(),
     }
+}
+
+/// Writes one model, or the list of them.
+pub fn write(models: Models<'_>) -> Value {
+    match models {
+        Models::One(card) => write_one(card),
+        Models::All(cards) => json!({"models": cards.iter().map(write_one).collect::<Vec<_>>()}),
+    }
+}
+
+fn write_one(card: &ModelCard) -> Value {
+    let mut model = json!({
+        "name": format!("models/{}", card.name),
+        "displayName": card.name,
+        "supportedGenerationMethods": ["generateContent", "streamGenerateContent", "countTokens"],
+    });
+    for (member, count) in [
+        ("outputTokenLimit", card.max_output),
+        ("inputTokenLimit", card.context),
+    ] {
+        if let Some(count) = count {
+            model[member] = count.into();
+        }
+    }
+    model
 }
 
 fn read_one(model: &Value) -> Option<ModelCard> {

@@ -10,11 +10,12 @@
 //! - `mark`: what OpenRouter wants back with a piece of reasoning, as one signature;
 //! - `counts`: token counts, both ways; `faults`: errors, both ways.
 
+use serde_json::Value;
 use throughline_canonical::{Fault, Lossy, Request};
 
 use super::{
-    Asked, ClientDialect, Outgoing, ReplyReader, ReplyWriter, Stamp, Target, UpstreamDialect,
-    Wanted, bearer, forget,
+    Asked, ClientDialect, ModelCard, Models, Outgoing, ReplyReader, ReplyWriter, Stamp, Target,
+    UpstreamDialect, Wanted, bearer, forget, openai_models,
 };
 
 mod calls;
@@ -97,6 +98,14 @@ impl ClientDialect for OpenAiChat {
         faults::write(fault)
     }
 
+    fn lists_as(&self, upstream: &str) -> bool {
+        openai_models::DIALECTS.contains(&upstream)
+    }
+
+    fn write_models(&self, models: Models<'_>) -> Value {
+        openai_models::write(models)
+    }
+
     fn write_count(&self, tokens: u64) -> Vec<u8> {
         format!("{{\"input_tokens\":{tokens}}}").into_bytes()
     }
@@ -120,6 +129,15 @@ impl UpstreamDialect for OpenAiChat {
 
     fn read_fault(&self, status: u16, body: &[u8]) -> Fault {
         faults::read(status, body)
+    }
+
+    fn models_path(&self, variant: &str) -> String {
+        let path = variants::find(variant).path;
+        path.replace("/chat/completions", "/models")
+    }
+
+    fn read_models(&self, answer: &Value) -> Vec<ModelCard> {
+        openai_models::read(answer)
     }
 
     fn key_header(&self, key: &str, _: &str) -> (&'static str, String) {

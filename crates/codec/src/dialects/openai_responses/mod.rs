@@ -28,11 +28,12 @@ mod upstream_items;
 mod upstream_reply;
 mod upstream_request;
 
+use serde_json::Value;
 use throughline_canonical::{Fault, Loss, Lossy, Request};
 
 use super::{
-    Asked, ClientDialect, Outgoing, ReplyReader, ReplyWriter, Stamp, Target, UpstreamDialect,
-    Wanted, bearer, forget, only_members, read_member,
+    Asked, ClientDialect, ModelCard, Models, Outgoing, ReplyReader, ReplyWriter, Stamp, Target,
+    UpstreamDialect, Wanted, bearer, forget, only_members, openai_models, read_member,
 };
 
 /// The dialect's name.
@@ -97,6 +98,14 @@ impl ClientDialect for OpenAiResponses {
         faults::write(fault)
     }
 
+    fn lists_as(&self, upstream: &str) -> bool {
+        openai_models::DIALECTS.contains(&upstream)
+    }
+
+    fn write_models(&self, models: Models<'_>) -> Value {
+        openai_models::write(models)
+    }
+
     fn write_count(&self, tokens: u64) -> Vec<u8> {
         format!("{{\"object\":\"response.input_tokens\",\"input_tokens\":{tokens}}}").into_bytes()
     }
@@ -121,6 +130,14 @@ impl UpstreamDialect for OpenAiResponses {
 
     fn refuses_thinking(&self, status: u16, body: &[u8]) -> bool {
         faults::refuses_reasoning(status, body)
+    }
+
+    fn models_path(&self, _: &str) -> String {
+        "/v1/models".to_owned()
+    }
+
+    fn read_models(&self, answer: &Value) -> Vec<ModelCard> {
+        openai_models::read(answer)
     }
 
     fn key_header(&self, key: &str, _: &str) -> (&'static str, String) {

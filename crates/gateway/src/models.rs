@@ -1,0 +1,220 @@
+//! Which models there are: those of all backends, in the caller's words.
+//!
+//! Backends are asked for their lists, and what they tell of a model is learnt by the way.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use http::{HeaderValue, Method, Response, header};
+use serde_json::Value;
+use throughline_canonical::{Fault, FaultKind};
+use throughline_codec::dialects::{ModelCard, Models};
+
+use crate::answer::{Reply, mark, tell};
+use crate::asked::Asked;
+use crate::backend::{Backend, credential_mark};
+use crate::gateway::Gateway;
+use crate::headers;
+use crate::reply::ReplyBody;
+use crate::send::read_whole;
+use crate::settings::Settings;
+use crate::unix_ms;
+use crate::upstream::{RequestBody, SendError, whole};
+
+/// How long a backend's list holds.
+const FRESH: Duration = Duration::from_secs(60);
+/// How long a backend may take to tell it.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The longest list that is read.
+const LONGEST_LIST: usize = 8 << 20;
+
+/// What backends have told of their models, and when.
+pub(crate) type Lists = std::collections::HashMap<String, (Instant, Arc<Vec<ModelCard>>)>;
+
+impl Gateway {
+    /// Tells of one model or of all. A single backend of the caller's own dialect answers itself.
+    pub async fn models(&self, asked: Asked, body: RequestBody) -> Reply {
+        let settings = self.settings();
+        let id = self.turns.id(unix_ms());
+        let name = named(&asked.path).map(ToOwned::to_owned);
+        let backends = match self.asked_for(&settings, &asked, name.as_deref()) {
+            Ok(backends) => backends,
+            Err(fault) => return tell(asked.dialect, &fault, &id, ""),
+        };
+        if let [only] = backends.as_slice()
+            && asked.dialect.lists_as(only.dialect.name())
+            && only.names().next().is_none()
+        {
+            return self.pass(asked, body).await;
+        }
+        let cards = match self.all(&settings, &asked, &backends).await {
+            Ok(cards) => cards,
+            Err(error) => {
+                let backend = backends.first().map_or("", |backend| &backend.name);
+                return tell(asked.dialect, &error.fault(), &id, backend);
+            }
+        };
+        let told = match &name {
+            None => asked.dialect.write_models(Models::All(&cards)),
+            Some(name) => match cards.iter().find(|card| card.name == *name) {
+                Some(card) => asked.dialect.write_models(Models::One(card)),
+                None => {
+                    let what = format!("no backend lists a model `{name}`");
+                    let fault = Fault::new(FaultKind::NotFound, what);
+                    return tell(asked.dialect, &fault, &id, "");
+                }
+            },
+        };
+        let mut reply = Response::new(ReplyBody::whole(told.to_string()));
+        let json = HeaderValue::from_static("application/json");
+        reply.headers_mut().insert(header::CONTENT_TYPE, json);
+        mark(reply.headers_mut(), &id, "", &[]);
+        reply
+    }
+
+    /// The backends that are asked: the pinned one, the one a rule gives the model to, or all.
+    fn asked_for(
+        &self,
+        settings: &Settings,
+        asked: &Asked,
+        name: Option<&str>,
+    ) -> Result<Vec<Arc<Backend>>, Fault> {
+        let pin = asked.pin.as_deref();
+        let chosen = settings
+            .routes
+            .choose(settings, pin, name, &self.active())?;
+        if pin.is_some() || name.is_some() && !chosen.by_active {
+            return Ok(chosen.chain.into_iter().take(1).collect());
+        }
+        Ok(settings.backends.clone())
+    }
+
+    /// All models of these backends, each once. An error only if none of them answers.
+    async fn all(
+        &self,
+        settings: &Settings,
+        asked: &Asked,
+        backends: &[Arc<Backend>],
+    ) -> Result<Vec<ModelCard>, SendError> {
+        let lists = backends
+            .iter()
+            .map(|backend| self.listed(settings, asked, backend));
+        let mut cards = Vec::new();
+        let mut failed = None;
+        for (backend, list) in backends.iter().zip(join_all(lists).await) {
+            cards.extend(backend.names().map(|name| card(settings, name)));
+            match list {
+                Ok(list) => cards.extend(list.iter().cloned()),
+                Err(error) => {
+                    let cause = &error as &dyn std::error::Error;
+                    tracing::warn!(backend = backend.name, error = cause, "models not told");
+                    failed.get_or_insert(error);
+                }
+            }
+        }
+        let mut seen = HashSet::new();
+        cards.retain(|card| seen.insert(card.name.clone()));
+        match failed {
+            Some(error) if cards.is_empty() => Err(error),
+            _ => Ok(cards),
+        }
+    }
+
+    /// The list of one backend.
+    async fn listed(
+        &self,
+        settings: &Settings,
+        asked: &Asked,
+        backend: &Arc<Backend>,
+    ) -> Result<Arc<Vec<ModelCard>>, SendError> {
+        let mark = credential_mark(&headers::credential(asked, backend));
+        let key = format!("{} {mark}", backend.name);
+        if let Some((when, list)) = self.lists.lock().get(&key)
+            && when.elapsed() < FRESH
+        {
+            return Ok(list.clone());
+        }
+        let path = backend.dialect.models_path(&backend.variant);
+        let version = backend.dialect.list_headers();
+        let response = self
+            .request(
+                backend,
+                &Method::GET,
+                (&path, None),
+                headers::across(asked, backend, backend.dialect, &version),
+                whole(bytes::Bytes::new()),
+                PATIENCE,
+            )
+            .await?;
+        let good = response.status().is_success();
+        let body = read_whole(backend, response.into_body(), LONGEST_LIST, PATIENCE).await?;
+        let told: Value = serde_json::from_slice(&body).unwrap_or_default();
+        // A backend that does not list its models has none to tell of.
+        let list = if good {
+            backend.dialect.read_models(&told)
+        } else {
+            Vec::new()
+        };
+        for card in &list {
+            settings.catalog.learn(&card.name, card);
+        }
+        let list = Arc::new(list);
+        self.lists
+            .lock()
+            .insert(key, (Instant::now(), list.clone()));
+        Ok(list)
+    }
+}
+
+/// What is known of a model that is only configured.
+fn card(settings: &Settings, name: &str) -> ModelCard {
+    let known = settings.catalog.find(name);
+    ModelCard {
+        name: name.to_owned(),
+        max_output: known.max_output,
+        context: known.context,
+        ..ModelCard::default()
+    }
+}
+
+/// Whether a path is about models and not about an answer of one.
+pub fn is_about_models(path: &str) -> bool {
+    ["/v1/models", "/v1beta/models", "/models"]
+        .iter()
+        .filter_map(|start| path.strip_prefix(start))
+        .any(|rest| rest.is_empty() || rest.starts_with('/') && !rest.contains(':'))
+}
+
+/// The model a path names; none for all.
+fn named(path: &str) -> Option<&str> {
+    let (_, name) = path.split_once("/models/")?;
+    Some(name).filter(|name| !name.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_about_models_or_about_their_answers() {
+        for (path, about, name) in [
+            ("/v1/models", true, None),
+            ("/v1/models/", true, None),
+            ("/v1/models/gpt-6", true, Some("gpt-6")),
+            ("/v1beta/models/gemini-3", true, Some("gemini-3")),
+            ("/models", true, None),
+            ("/v1/models/openai/gpt-6", true, Some("openai/gpt-6")),
+            (
+                "/v1beta/models/gemini-3:countTokens",
+                false,
+                Some("gemini-3:countTokens"),
+            ),
+            ("/v1/modelsx", false, None),
+        ] {
+            assert_eq!(is_about_models(path), about, "{path}");
+            assert_eq!(named(path), name, "{path}");
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! The models of all backends, in the shape the caller reads.
+
+use http::Method;
+use serde_json::Value;
+use throughline_testkit::{Answer, Gateway, Simulator};
+
+use crate::support::BINARY;
+
+/// Two backends of different dialects, one with names of the operator's own.
+async fn two() -> (Simulator, Gateway) {
+    let simulator = Simulator::start("a").await;
+    let config = format!(
+        r#"
+[[backend]]
+name = "claude"
+dialect = "anthropic"
+base_url = "{url}"
+api_key = "key-a"
+models = {{ "house-model" = "claude-opus-5", "gpt-*" = "claude-sonnet-5" }}
+default_model = "claude-opus-5"
+
+[[backend]]
+name = "gem"
+dialect = "gemini"
+base_url = "{url}"
+api_key = "key-g"
+
+[[route.rules]]
+model = "gemini-*"
+backend = "gem"
+"#,
+        url = simulator.url
+    );
+    let gateway = Gateway::start(BINARY, &config).await;
+    (simulator, gateway)
+}
+
+async fn get(gateway: &Gateway, path: &str, header: (&str, &str)) -> Answer {
+    gateway.client.send(Method::GET, path, &[header], "").await
+}
+
+const ANTHROPIC: (&str, &str) = ("anthropic-version", "2023-06-01");
+const GOOGLE: (&str, &str) = ("x-goog-api-key", "k");
+const BEARER: (&str, &str) = ("authorization", "Bearer k");
+
+fn names(list: &Value, member: &str) -> Vec<String> {
+    let models = list.as_array().expect("a list").iter();
+    models
+        .map(|model| model[member].as_str().expect("a name").to_owned())
+        .collect()
+}
+
+/// Covers: C-29
+#[tokio::test]
+async fn all_models_are_listed_once_in_three_shapes() {
+    let (simulator, gateway) = two().await;
+    let anthropic = get(&gateway, "/v1/models", ANTHROPIC).await.good().json();
+    let ids = names(&anthropic["data"], "id");
+    assert_eq!(ids[..2], ["house-model", "claude-opus-5"]);
+    assert!(ids.iter().any(|id| id.starts_with("gemini-")), "{ids:?}");
+    assert!(!ids.iter().any(|id| id.contains('*')), "{ids:?}");
+    let mut once = ids.clone();
+    once.sort();
+    once.dedup();
+    assert_eq!(once.len(), ids.len(), "{ids:?}");
+    assert_eq!(anthropic["has_more"], false);
+    assert_eq!(anthropic["data"][0]["type"], "model");
+
+    for header in [BEARER, ("accept", "*/*")] {
+        let openai = get(&gateway, "/v1/models", header).await.good().json();
+        assert_eq!(openai["object"], "list");
+        assert_eq!(names(&openai["data"], "id"), ids);
+    }
+    let prefixed: Vec<String> = ids.iter().map(|id| format!("models/{id}")).collect();
+    for path in ["/v1/models", "/v1beta/models", "/models"] {
+        let gemini = get(&gateway, path, GOOGLE).await.good().json();
+        assert_eq!(names(&gemini["models"], "name"), prefixed);
+    }
+    // Each backend was asked once, in its own words and with its own key.
+    let asked: Vec<(String, String)> = simulator
+        .seen()
+        .await
+        .into_iter()
+        .map(|seen| {
+            let key = |name: &str| {
+                let mut headers = seen.headers.iter();
+                headers
+                    .find(|(key, _)| key == name)
+                    .map(|(_, value)| value.clone())
+            };
+            let key = key("x-api-key")
+                .or(key("x-goog-api-key"))
+                .unwrap_or_default();
+            (seen.path, key)
+        })
+        .collect();
+    let expected = [("/v1/models", "key-a"), ("/v1beta/models", "key-g")];
+    assert_eq!(asked.len(), 2, "{asked:?}");
+    for (path, key) in expected {
+        assert!(
+            asked.contains(&(path.to_owned(), key.to_owned())),
+            "{asked:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn one_model_is_told_by_whoever_has_it_or_not_at_all() {
+    let (_simulator, gateway) = two().await;
+    let model = get(&gateway, "/v1/models/house-model", ANTHROPIC).await;
+    assert_eq!(model.good().json()["id"], "house-model");
+    let model = get(&gateway, "/v1/models/house-model", BEARER).await;
+    assert_eq!(model.good().json()["object"], "model");
+    let nobody = get(&gateway, "/v1/models/nobodys", BEARER).await;
+    assert_eq!(nobody.status, 404);
+    let told = nobody.json();
+    let message = told["error"]["message"].as_str().unwrap_or_default();
+    assert!(message.contains("`nobodys`"), "{told}");
+    let nobody = get(&gateway, "/v1beta/models/nobodys", GOOGLE).await;
+    assert_eq!(nobody.json()["error"]["status"], "NOT_FOUND");
+}
+
+#[tokio::test]
+async fn a_backend_that_is_gone_hides_only_its_own_models() {
+    let (simulator, gateway) = two().await;
+    drop(simulator);
+    let list = get(&gateway, "/v1/models", BEARER).await.good().json();
+    assert_eq!(names(&list["data"], "id"), ["house-model", "claude-opus-5"]);
+}
