@@ -225,6 +225,7 @@ mod tests {
     async fn a_flush_writes_what_is_remembered_and_what_is_kept() {
         let settings = Settings {
             backends: Vec::new(),
+            reasoning_fields: Vec::new(),
             catalog: Arc::new(crate::catalog::Catalog::embedded()),
             routes: Routes::default(),
             thinking: Thinking {
@@ -232,6 +233,7 @@ mod tests {
                 unknown: Unknown::Try,
                 orphan_threshold: Duration::from_secs(300),
                 memory_limit: 1 << 20,
+                tool_thinking: crate::settings::ToolThinking::Auto,
             },
             limits: Limits {
                 body: 1 << 20,

@@ -212,7 +212,7 @@ mod tests {
         ("openai_chat", "google", Part::CallSignature, [Verbatim, Verbatim, Skipped, Unneeded]),
     ];
 
-    /// Covers: S4-20, C-1
+    /// Covers: S4-20, C-1, C-17
     #[test]
     fn every_cell_of_the_table_says_what_goes_back() {
         for (dialect, variant, part, cells) in CELLS {

@@ -16,7 +16,7 @@ const ONLY: &str = "MATRIX";
 
 /// Every client over every upstream, in every scenario, streamed and whole.
 ///
-/// Covers: S0-57, C-11
+/// Covers: S0-65, C-3, C-17, C-20, C-21, X-6
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_client_hears_every_upstream_alike_and_nothing_is_refused() {
     // Cells that break off are told in the end, all of them.

@@ -50,7 +50,6 @@ fn names(list: &Value, member: &str) -> Vec<String> {
         .collect()
 }
 
-/// Covers: C-29
 #[tokio::test]
 async fn all_models_are_listed_once_in_three_shapes() {
     let (simulator, gateway) = two().await;
