@@ -30,6 +30,8 @@ pub(crate) struct Fitted {
     pub(crate) losses: Vec<Loss>,
     /// The names of thinking blocks that went out.
     pub(crate) sent: Vec<BlockKey>,
+    /// How many of them the client had lost.
+    pub(crate) restored: usize,
     /// Whether thinking went out that bears no signature.
     pub(crate) unsigned: bool,
     omitted: Vec<(Reason, usize)>,
@@ -111,6 +113,7 @@ impl Fitting<'_> {
                 (None, (Fate::LeftOut, Some(reason)))
             }
         };
+        fitted.restored += usize::from(fate == Fate::Restored);
         fitted.unsigned |= matches!(
             block,
             Some(Block::Thinking {

@@ -122,6 +122,9 @@ impl Gateway {
         fitting.fill(&mut request.messages, &mut fitted);
         fitting.mend_open_loop(&mut request, &mut fitted);
         fitted.tell();
+        if leg.read.counts && fitted.restored > 0 {
+            self.memory.restored(fitted.restored);
+        }
         losses.splice(0..0, std::mem::take(&mut fitted.losses));
         if fitted.unsigned && dialect.name() == anthropic::NAME {
             variant = "unsigned".to_owned();
