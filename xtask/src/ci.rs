@@ -61,7 +61,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "conformance",
-        about: "the official Python SDK through the gateway, with two simulators behind it",
+        about: "official Python SDKs through the gateway, over every other dialect",
         run: conformance::run,
     },
 ];

@@ -1,6 +1,8 @@
 //! Running one command to its end. Commands that stay alive are `children`'s.
 
-use std::process::{Command, Stdio};
+use std::io::{Read, Seek};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::Failure;
 
@@ -16,6 +18,70 @@ pub(crate) fn run(command: &mut Command) -> Result<(), Failure> {
         Ok(())
     } else {
         Err(format!("`{shown}` failed ({status})"))
+    }
+}
+
+/// As `run`, but ends the command when `limit` has passed.
+pub(crate) fn run_within(command: &mut Command, limit: Duration) -> Result<(), Failure> {
+    let shown = shown(command);
+    println!("$ {shown}");
+    let child = command
+        .stdin(Stdio::null())
+        .spawn()
+        .map_err(|error| format!("cannot start `{shown}`: {error}"))?;
+    let status = wait(child, limit, &shown)?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!("`{shown}` failed ({status})"))
+    }
+}
+
+/// Runs a command without showing what it prints unless it fails, and ends it
+/// when `limit` has passed.
+pub(crate) fn quietly(command: &mut Command, limit: Duration) -> Result<(), Failure> {
+    let shown = shown(command);
+    let cannot = |error: std::io::Error| format!("cannot start `{shown}`: {error}");
+    let mut printed = tempfile::tempfile().map_err(cannot)?;
+    let child = command
+        .stdin(Stdio::null())
+        .stdout(printed.try_clone().map_err(cannot)?)
+        .stderr(printed.try_clone().map_err(cannot)?)
+        .spawn()
+        .map_err(cannot)?;
+    let outcome = wait(child, limit, &shown).and_then(|status| {
+        if status.success() {
+            Ok(())
+        } else {
+            Err(format!("`{shown}` failed ({status})"))
+        }
+    });
+    outcome.map_err(|failure| {
+        let mut text = Vec::new();
+        // What cannot be read is not shown; the failure itself is.
+        let _ = printed.rewind();
+        let _ = printed.read_to_end(&mut text);
+        format!("{failure}\n{}", String::from_utf8_lossy(&text))
+    })
+}
+
+fn wait(mut child: Child, limit: Duration, shown: &str) -> Result<ExitStatus, Failure> {
+    let started = Instant::now();
+    loop {
+        let ended = child
+            .try_wait()
+            .map_err(|error| format!("cannot wait for `{shown}`: {error}"))?;
+        if let Some(status) = ended {
+            return Ok(status);
+        }
+        if started.elapsed() > limit {
+            // Both fail only when it has just ended by itself.
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(format!("`{shown}` took more than {limit:?} and was ended"));
+        }
+        #[expect(clippy::disallowed_methods, reason = "no task runs on this thread")]
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 
@@ -52,4 +118,18 @@ fn shown(command: &Command) -> String {
             .map(|word| word.to_string_lossy().into_owned()),
     );
     words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_takes_too_long_is_ended() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo begun; exec sleep 60"]);
+        let failure = quietly(&mut command, Duration::from_millis(300)).unwrap_err();
+        assert!(failure.contains("was ended"), "{failure}");
+        assert!(failure.contains("begun"), "{failure}");
+    }
 }

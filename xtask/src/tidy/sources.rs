@@ -36,7 +36,7 @@ pub(super) fn check(path: &str, text: &str) -> Vec<Finding> {
     }
     let mut findings = Vec::new();
     let rust = path.ends_with(".rs");
-    let source = rust || path.ends_with(".py");
+    let source = rust || path.ends_with(".py") || path.ends_with(".js");
     if rust && !text.starts_with("//!") {
         findings.push(Finding::new(
             path,

@@ -1,24 +1,24 @@
-"""The official SDK through the gateway: a tool loop with thinking, a switch, and back.
+"""The `anthropic` package over upstreams of its own dialect, where nothing is translated.
 
-What the client sees is read from the SDK's own types. What the providers really
-received is read from the simulators' recordings. Starting the processes is
-`cargo xtask conformance`'s; the addresses come by environment:
-THROUGHLINE_URL, SIM_A, SIM_B.
+A tool loop with thinking, a switch, and back. What the client sees is read from
+the SDK's own types. What the providers really received is read from the
+simulators' recordings, and has to be what was sent, byte for byte.
 """
 
 import base64
 import json
-import os
 import sys
-import urllib.request
 import warnings
 
 import anthropic
 
-GATEWAY = os.environ["THROUGHLINE_URL"].rstrip("/")
+from harness import GATEWAY, http
+
+# By the name of the backend before it.
 SIMULATORS = {
-    "a": os.environ["SIM_A"].rstrip("/"),
-    "b": os.environ["SIM_B"].rstrip("/"),
+    entry["name"]: entry["base_url"].rstrip("/")
+    for entry in http("GET", f"{GATEWAY}/admin/backends")["backends"]
+    if entry["name"] in ("a", "b")
 }
 
 TOOLS = [
@@ -40,22 +40,13 @@ SETTINGS = [
 ]
 
 
-def call(method, url, body=None):
-    """Plain HTTP for what is not the SDK's: the admin API and the recordings."""
-    data = None if body is None else json.dumps(body).encode()
-    headers = {"content-type": "application/json"}
-    request = urllib.request.Request(url, data=data, method=method, headers=headers)
-    with urllib.request.urlopen(request, timeout=10) as reply:
-        return json.load(reply)
-
-
 def switch(backend):
-    answer = call("POST", f"{GATEWAY}/admin/switch", {"backend": backend})
+    answer = http("POST", f"{GATEWAY}/admin/switch", {"backend": backend})
     assert answer["active"] == backend, answer
 
 
 def last_id(name):
-    return call("GET", f"{SIMULATORS[name]}/simulator/requests")["last"]
+    return http("GET", f"{SIMULATORS[name]}/simulator/requests")["last"]
 
 
 class Client:
@@ -141,7 +132,7 @@ class Conversation:
     def received(self, backend, before):
         """The body the active backend got; the other one must have got none."""
         for name, url in SIMULATORS.items():
-            listed = call("GET", f"{url}/simulator/requests?after={before[name]}")
+            listed = http("GET", f"{url}/simulator/requests?after={before[name]}")
             asked = [
                 entry
                 for entry in listed["requests"]
