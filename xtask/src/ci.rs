@@ -61,7 +61,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "conformance",
-        about: "official Python SDKs through the gateway, over every other dialect",
+        about: "official Python and Node SDKs through the gateway, over every other dialect",
         run: conformance::run,
     },
 ];

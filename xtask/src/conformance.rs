@@ -33,10 +33,16 @@ struct Scripts {
     shared: PathBuf,
 }
 
-const LANGUAGES: &[Language] = &[Language {
-    name: "Python",
-    prepare: python,
-}];
+const LANGUAGES: &[Language] = &[
+    Language {
+        name: "Python",
+        prepare: python,
+    },
+    Language {
+        name: "Node",
+        prepare: node,
+    },
+];
 
 /// Starts two simulators and a gateway, then lets each library talk through them.
 pub(crate) fn run() -> Result<(), Failure> {
@@ -150,6 +156,15 @@ fn python() -> Result<Scripts, Missing> {
     Ok(Scripts {
         interpreter: packages::python("conformance-python", &folder.join("requirements.txt"))?,
         files: packages::scripts(&folder.join("sdks"), "py")?,
+        shared: folder,
+    })
+}
+
+fn node() -> Result<Scripts, Missing> {
+    let folder = packages::node("conformance-node", &source().join("node"))?;
+    Ok(Scripts {
+        interpreter: PathBuf::from("node"),
+        files: packages::scripts(&folder.join("sdks"), "js")?,
         shared: folder,
     })
 }

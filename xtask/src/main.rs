@@ -35,7 +35,7 @@ Usage: cargo xtask COMMAND
   bless              rewrite the corpus goldens from what the code says now
   fuzz [TARGET]      run one fuzz target, or all of them in turn
      --seconds N     time for each target (60)
-  conformance        official Python SDKs against the release binary
+  conformance        official Python and Node SDKs against the release binary
   bench-proxy        the gateway beside nginx, as a Markdown table
      --quick         about 20 seconds instead of about two minutes
   bench-text         the reader of model text beside its peers, as Markdown tables

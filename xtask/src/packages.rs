@@ -72,6 +72,45 @@ pub(crate) fn python(name: &str, requirements: &Path) -> Result<PathBuf, Missing
     Ok(python)
 }
 
+/// A folder with what `source/package-lock.json` pins, and beside it the
+/// scripts of `source` and `source/sdks`, which find the packages only from there.
+pub(crate) fn node(name: &str, source: &Path) -> Result<PathBuf, Missing> {
+    let folder = workspace::target_directory()?.join(name);
+    make(&folder)?;
+    let lock = source.join("package-lock.json");
+    let pins = read(&lock)?;
+    if !is_installed(&folder, &pins) {
+        println!(
+            "installing Node packages into {} (first time only)",
+            folder.display()
+        );
+        have("node", "install Node 20 or newer")?;
+        have("npm", "install Node with npm")?;
+        copy(&source.join("package.json"), &folder)?;
+        copy(&lock, &folder)?;
+        let mut packages = Command::new("npm");
+        // Nothing here needs to be built, so no package's script has to run.
+        packages.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]);
+        packages.args(["--fetch-retries", "2", "--loglevel", "error"]);
+        install(packages.current_dir(&folder))?;
+        mark_installed(&folder, &pins)?;
+    }
+    let sdks = folder.join("sdks");
+    // A script that is gone from the source must not go on running.
+    if sdks.exists() {
+        std::fs::remove_dir_all(&sdks)
+            .map_err(|error| format!("cannot empty `{}`: {error}", sdks.display()))?;
+    }
+    make(&sdks)?;
+    for script in scripts(source, "js")? {
+        copy(&script, &folder)?;
+    }
+    for script in scripts(&source.join("sdks"), "js")? {
+        copy(&script, &sdks)?;
+    }
+    Ok(folder)
+}
+
 /// The files in a folder that end in `extension`, by name.
 pub(crate) fn scripts(folder: &Path, extension: &str) -> Result<Vec<PathBuf>, Failure> {
     let listed = std::fs::read_dir(folder)
@@ -117,6 +156,26 @@ fn read(path: &Path) -> Result<String, Failure> {
         .map_err(|error| format!("cannot read `{}`: {error}", path.display()))
 }
 
+fn make(folder: &Path) -> Result<(), Failure> {
+    std::fs::create_dir_all(folder)
+        .map_err(|error| format!("cannot make `{}`: {error}", folder.display()))
+}
+
+fn copy(file: &Path, folder: &Path) -> Result<(), Failure> {
+    let Some(name) = file.file_name() else {
+        return Err(format!("`{}` is no file", file.display()));
+    };
+    std::fs::copy(file, folder.join(name))
+        .map(drop)
+        .map_err(|error| {
+            format!(
+                "cannot copy `{}` to `{}`: {error}",
+                file.display(),
+                folder.display()
+            )
+        })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -151,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn committed_pins_are_exact() {
+    fn committed_pins_are_exact_and_name_no_registry() {
         let conformance = workspace::root().join("conformance");
         for file in ["python/requirements.txt"] {
             let text = read(&conformance.join(file)).unwrap();
@@ -159,5 +218,7 @@ mod tests {
                 assert!(line.contains("=="), "{file}: `{line}` is no exact version");
             }
         }
+        let lock = read(&conformance.join("node/package-lock.json")).unwrap();
+        assert!(!lock.contains("\"resolved\""), "the lock names a registry");
     }
 }

@@ -1,0 +1,28 @@
+// `ai` with `@ai-sdk/openai-compatible` (chat completions) over upstreams of
+// other dialects. It returns the reasoning's text and nothing that seals it.
+
+import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
+
+import { sdk } from "../ai-conversation.js";
+import * as harness from "../harness.js";
+
+const provider = createOpenAICompatible({
+  name: "throughline",
+  baseURL: `${harness.GATEWAY}/v1`,
+  apiKey: "conformance",
+  includeUsage: true,
+});
+
+await harness.main(
+  sdk({
+    name: "@ai-sdk/openai-compatible",
+    dialect: "openai_chat",
+    model: "gpt-5.2",
+    sealed: false,
+    conversation: (model) => ({
+      model: provider(model),
+      providerOptions: { throughline: { reasoningEffort: "medium" } },
+      seal: () => undefined,
+    }),
+  }),
+);
