@@ -19,6 +19,7 @@ mod fuzz;
 mod gateway;
 mod packages;
 mod ports;
+mod real_model;
 mod tidy;
 mod workspace;
 
@@ -36,6 +37,7 @@ Usage: cargo xtask COMMAND
   fuzz [TARGET]      run one fuzz target, or all of them in turn
      --seconds N     time for each target (60)
   conformance        official Python and Node SDKs against the release binary
+  real-model         a small real model behind the gateway, three SDKs before it
   bench-proxy        the gateway beside nginx, as a Markdown table
      --quick         about 20 seconds instead of about two minutes
   bench-text         the reader of model text beside its peers, as Markdown tables
@@ -61,6 +63,7 @@ fn main() -> ExitCode {
         Some((&"bless", [])) => bless::run(),
         Some((&"fuzz", rest)) => fuzz::run(rest),
         Some((&"conformance", [])) => conformance::run(),
+        Some((&"real-model", [])) => real_model::run(),
         Some((&"bench-proxy", rest)) => bench_proxy::run(rest),
         Some((&"bench-text", rest)) => bench_text::run(rest),
         Some((command, _)) => {

@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn committed_pins_are_exact_and_name_no_registry() {
         let conformance = workspace::root().join("conformance");
-        for file in ["python/requirements.txt"] {
+        for file in ["python/requirements.txt", "real-model/requirements.txt"] {
             let text = read(&conformance.join(file)).unwrap();
             for line in text.lines().filter(|line| !line.starts_with('#')) {
                 assert!(line.contains("=="), "{file}: `{line}` is no exact version");
