@@ -10,6 +10,7 @@ use throughline_codec::dialects::gemini::SKIP_SIGNATURE;
 
 use super::past::PastBlock;
 use super::replay::{self, Maker, Part, Place, Treatment};
+use crate::backend::Replay;
 use crate::catalog::{Model, Off};
 use crate::turns::KeptBlock;
 
@@ -21,6 +22,8 @@ pub(crate) struct Fitting<'a> {
     pub(crate) model: &'a Model,
     /// The target has refused thinking in this request: none of it goes.
     pub(crate) without_thinking: bool,
+    /// The first message whose thinking the operator lets go back.
+    pub(crate) replays_from: usize,
 }
 
 /// What became of the past.
@@ -47,6 +50,19 @@ pub(crate) fn open_turn(messages: &[Message]) -> usize {
                 .any(|block| !matches!(block, Block::ToolResult { .. }))
     };
     messages.iter().rposition(speaks).map_or(0, |at| at + 1)
+}
+
+/// The first message whose thinking goes back, by the operator's choice.
+pub(crate) fn replays_from(replay: Replay, messages: &[Message]) -> usize {
+    match replay {
+        Replay::Verbatim => 0,
+        Replay::None => usize::MAX,
+        Replay::LatestTurn => {
+            let assistant = |message: &Message| message.role == Role::Assistant;
+            let last = messages.iter().rposition(assistant).unwrap_or_default();
+            open_turn(messages.get(..last).unwrap_or_default())
+        }
+    }
 }
 
 impl Fitting<'_> {
@@ -88,9 +104,10 @@ impl Fitting<'_> {
             Block::Redacted { .. } => (Part::Redacted, ThinkingKind::Redacted),
             _ => (Part::Thinking, ThinkingKind::Thinking),
         };
-        let (maker, reason) = match self.without_thinking {
-            true => (Maker::Foreign, Reason::Origin),
-            false => (past.maker, past.reason),
+        let (maker, reason) = match past.maker {
+            _ if self.without_thinking => (Maker::Foreign, Reason::Origin),
+            Maker::Same if message < self.replays_from => (Maker::Foreign, Reason::Policy),
+            maker => (maker, past.reason),
         };
         let treatment = self.treat(part, maker, place);
         let going = match past.tried {
@@ -265,4 +282,36 @@ fn tell_loop(messages: &mut [Message]) -> usize {
         }
     }
     calls
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_operator_says_how_much_of_the_past_goes_back() {
+        let said = |role, content| Message { role, content };
+        let result = Block::ToolResult {
+            id: "c".to_owned(),
+            name: None,
+            content: Vec::new(),
+            is_error: false,
+        };
+        let messages = [
+            said(Role::User, vec![Block::text("hi")]),
+            said(Role::Assistant, vec![Block::text("yes")]),
+            said(Role::User, vec![Block::text("and?")]),
+            said(Role::Assistant, vec![Block::text("a call")]),
+            said(Role::User, vec![result]),
+            said(Role::Assistant, vec![Block::text("done")]),
+            said(Role::User, vec![Block::text("more")]),
+        ];
+        assert_eq!(replays_from(Replay::Verbatim, &messages), 0);
+        assert_eq!(replays_from(Replay::LatestTurn, &messages), 3);
+        assert_eq!(replays_from(Replay::LatestTurn, &messages[..3]), 1);
+        assert_eq!(replays_from(Replay::None, &messages), usize::MAX);
+        assert_eq!(replays_from(Replay::LatestTurn, &[]), 0);
+        assert_eq!(open_turn(&messages), 7);
+        assert_eq!(open_turn(&messages[..6]), 3);
+    }
 }

@@ -11,7 +11,7 @@ use throughline_codec::dialects::{
 };
 use throughline_codec::text::{Evidence, Options, RawTextReader, Stage, Tools};
 
-use super::fit::{Fitted, Fitting, open_turn};
+use super::fit::{Fitted, Fitting, open_turn, replays_from};
 use super::past::{Recall, join_turns, key_of, keys};
 use super::replay::{self, Place};
 use super::setting;
@@ -97,6 +97,7 @@ impl Gateway {
             variant: &variant,
             model: &known,
             without_thinking,
+            replays_from: replays_from(leg.backend.replay, &request.messages),
         };
         let mut fitted = Fitted::default();
         let open = open_turn(&request.messages);
