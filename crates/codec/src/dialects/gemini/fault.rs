@@ -50,12 +50,14 @@ pub(crate) fn read_value(value: &Value, kind: FaultKind) -> Option<Fault> {
         .unwrap_or(value);
     let error = value.get("error")?;
     let code = error.get("code").and_then(Value::as_u64);
-    let kind = error
-        .get("status")
-        .and_then(Value::as_str)
-        .and_then(kind_of_status)
-        .or_else(|| Some(kind_of_code(u16::try_from(code?).ok()?)))
-        .unwrap_or(kind);
+    let word = error.get("status").and_then(Value::as_str);
+    let of_code = code.map(|code| kind_of_code(u16::try_from(code).unwrap_or(500)));
+    let kind = match (word.and_then(kind_of_status), of_code) {
+        // The words have none of their own for these.
+        (Some(FaultKind::Invalid), Some(FaultKind::TooLarge)) => FaultKind::TooLarge,
+        (Some(FaultKind::Overloaded), Some(FaultKind::Unreachable)) => FaultKind::Unreachable,
+        (said, of_code) => said.or(of_code).unwrap_or(kind),
+    };
     let message = match error {
         Value::String(message) => message,
         _ => error
@@ -214,8 +216,10 @@ mod tests {
             FaultKind::Forbidden,
             FaultKind::NotFound,
             FaultKind::Conflict,
+            FaultKind::TooLarge,
             FaultKind::RateLimited,
             FaultKind::Overloaded,
+            FaultKind::Unreachable,
             FaultKind::TimedOut,
             FaultKind::Internal,
         ] {
