@@ -21,6 +21,7 @@ pub struct Gateway {
     pub url: String,
     binary: PathBuf,
     log_level: Option<&'static str>,
+    environment: Vec<(String, String)>,
     child: Child,
     folder: TempDir,
 }
@@ -29,24 +30,39 @@ impl Gateway {
     /// Starts the binary with this configuration; `listen`, `data_dir` and a log at level trace
     /// are added.
     pub async fn start(binary: &str, config: &str) -> Self {
-        Self::start_at(binary, config, Some("warn,throughline=trace")).await
+        Self::start_in(binary, config, &[]).await
+    }
+
+    /// As [`Gateway::start`], with these variables besides.
+    pub async fn start_in(binary: &str, config: &str, environment: &[(&str, &str)]) -> Self {
+        Self::start_at(binary, config, Some("warn,throughline=trace"), environment).await
     }
 
     /// As [`Gateway::start`], with the log at the level the configuration says.
     pub async fn start_as_configured(binary: &str, config: &str) -> Self {
-        Self::start_at(binary, config, None).await
+        Self::start_at(binary, config, None, &[]).await
     }
 
-    async fn start_at(binary: &str, config: &str, log_level: Option<&'static str>) -> Self {
+    async fn start_at(
+        binary: &str,
+        config: &str,
+        log_level: Option<&'static str>,
+        environment: &[(&str, &str)],
+    ) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("throughline.toml"), config).expect("a file");
         let binary = PathBuf::from(binary);
-        let (child, url) = spawn(&binary, log_level, &folder).await;
+        let environment: Vec<(String, String)> = environment
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
+        let (child, url) = spawn(&binary, log_level, &environment, &folder).await;
         Self {
             client: Client::new(&url),
             url,
             binary,
             log_level,
+            environment,
             child,
             folder,
         }
@@ -88,7 +104,13 @@ impl Gateway {
 
     /// Starts it again on the same directory.
     pub async fn start_again(&mut self) {
-        let (child, url) = spawn(&self.binary, self.log_level, &self.folder).await;
+        let (child, url) = spawn(
+            &self.binary,
+            self.log_level,
+            &self.environment,
+            &self.folder,
+        )
+        .await;
         self.child = child;
         self.client = Client::new(&url);
         self.url = url;
@@ -136,7 +158,12 @@ impl Gateway {
     }
 }
 
-async fn spawn(binary: &Path, log_level: Option<&str>, folder: &TempDir) -> (Child, String) {
+async fn spawn(
+    binary: &Path,
+    log_level: Option<&str>,
+    environment: &[(String, String)],
+    folder: &TempDir,
+) -> (Child, String) {
     let log = std::fs::OpenOptions::new()
         .create(true)
         .append(true)
@@ -159,6 +186,8 @@ async fn spawn(binary: &Path, log_level: Option<&str>, folder: &TempDir) -> (Chi
         .env_remove("GEMINI_API_KEY")
         .env_remove("GOOGLE_API_KEY")
         .env_remove("DEEPSEEK_API_KEY")
+        .env_remove("THROUGHLINE_KEYRING")
+        .envs(environment.iter().cloned())
         .stdout(Stdio::piped())
         .stderr(log)
         .kill_on_drop(true);

@@ -9,7 +9,7 @@ use crate::anthropic::Anthropic;
 use crate::chat::Chat;
 use crate::gemini::Gemini;
 use crate::responses::Responses;
-use crate::speaker::{Said, Speaker};
+use crate::speaker::{Said, Speaker, go_on};
 use crate::upstreams::Upstream;
 
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_throughline");
@@ -179,7 +179,7 @@ impl<S: Speaker> Play<'_, S> {
 
     async fn go_on(&mut self) -> Said {
         let client = &self.stage.gateway.client;
-        let (said, answer) = self.speaker.go_on(client, "some-model", self.stream).await;
+        let (said, answer) = go_on(&mut self.speaker, client, "some-model", self.stream).await;
         self.note(&answer);
         said
     }

@@ -28,7 +28,7 @@ pub(crate) struct Ask {
 }
 
 /// A client with its conversation.
-pub(crate) trait Speaker {
+pub(crate) trait Speaker: Send {
     /// Asks the model for thinking, or not.
     fn think(&mut self, wanted: bool);
     /// Offers the tool `lookup`.
@@ -41,18 +41,27 @@ pub(crate) trait Speaker {
     fn ask(&self, model: &str, stream: bool) -> Ask;
     /// Reads an answer, and keeps of it what a client sends back.
     fn read(&mut self, body: &str, stream: bool) -> Said;
+}
 
-    /// Sends the conversation, and keeps the answer.
-    async fn go_on(&mut self, client: &Client, model: &str, stream: bool) -> (Said, Answer) {
-        let ask = self.ask(model, stream);
-        let mut headers = vec![("content-type", "application/json")];
-        headers.extend(&ask.headers);
-        let body = ask.body.to_string();
-        let answer = client.send(Method::POST, &ask.path, &headers, body).await;
-        assert_eq!(answer.status, 200, "{}: {}", ask.path, answer.text());
-        let said = self.read(&answer.text(), stream);
-        (said, answer)
-    }
+/// Sends the conversation, and keeps the answer.
+pub(crate) async fn go_on(
+    speaker: &mut dyn Speaker,
+    client: &Client,
+    model: &str,
+    stream: bool,
+) -> (Said, Answer) {
+    let answer = send(&speaker.ask(model, stream), client).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let said = speaker.read(&answer.text(), stream);
+    (said, answer)
+}
+
+/// Sends a request as it stands.
+pub(crate) async fn send(ask: &Ask, client: &Client) -> Answer {
+    let mut headers = vec![("content-type", "application/json")];
+    headers.extend(&ask.headers);
+    let body = ask.body.to_string();
+    client.send(Method::POST, &ask.path, &headers, body).await
 }
 
 /// The tool's parameters.

@@ -63,7 +63,7 @@ pub(crate) const UPSTREAMS: &[Upstream] = &[
 ];
 
 /// What every upstream says, by a word in what the user said last.
-const SAYS: &str = r#"
+pub(crate) const SAYS: &str = r#"
 [[step]]
 when = { contains = "plain" }
 say = [{ text = "Just a text." }]
@@ -93,11 +93,16 @@ say = [{ thinking = "That is all." }, { text = "Blue, then green." }]
 impl Upstream {
     /// Its simulator.
     pub(crate) async fn start(&self, identity: &str) -> Simulator {
+        self.saying(identity, SAYS).await
+    }
+
+    /// Its simulator, with a scenario of its own.
+    pub(crate) async fn saying(&self, identity: &str, scenario: &str) -> Simulator {
         Simulator::with(Options {
             identity: identity.to_owned(),
             variant: (self.dialect == "openai_chat")
                 .then(|| Variant::named(self.variant).expect("a variant of the simulator")),
-            scenario: Some(Scenario::from_toml(SAYS).expect("a scenario")),
+            scenario: Some(Scenario::from_toml(scenario).expect("a scenario")),
             ..Options::default()
         })
         .await
