@@ -130,7 +130,6 @@ impl Fitting<'_> {
                 (None, (Fate::LeftOut, Some(reason)))
             }
         };
-        fitted.restored += usize::from(fate == Fate::Restored);
         fitted.unsigned |= matches!(
             block,
             Some(Block::Thinking {
@@ -139,6 +138,7 @@ impl Fitting<'_> {
             })
         );
         fitted.sent.extend(past.key.filter(|_| block.is_some()));
+        fitted.restored += usize::from(fate == Fate::Restored);
         fitted.blocks.push(KeptBlock::new(
             (message, index),
             kind,

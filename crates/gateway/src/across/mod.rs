@@ -11,6 +11,7 @@
 //! reply is the same events, folded.
 
 mod fit;
+mod join;
 mod passage;
 mod past;
 mod prepare;

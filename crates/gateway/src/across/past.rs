@@ -65,62 +65,6 @@ pub(crate) fn key_of(block: &Block) -> Option<BlockKey> {
     }
 }
 
-/// Makes one message of what a model said in one turn, and one block of what was one: some clients
-/// keep every piece of a stream as a message of its own.
-pub(crate) fn join_turns(messages: &mut Vec<Message>) {
-    let mut joined: Vec<Message> = Vec::with_capacity(messages.len());
-    for message in messages.drain(..) {
-        match joined.last_mut() {
-            Some(last) if last.role == Role::Assistant && message.role == Role::Assistant => {
-                for block in message.content {
-                    append(&mut last.content, block);
-                }
-            }
-            _ => joined.push(message),
-        }
-    }
-    for message in &mut joined {
-        let says = |block: &Block| match block {
-            Block::Text { text, signature } => !text.is_empty() || signature.is_some(),
-            _ => true,
-        };
-        if message.role == Role::Assistant {
-            message.content.retain(says);
-        }
-    }
-    *messages = joined;
-}
-
-/// Adds a block to a turn. A signature ends its block; until then, pieces of a kind are one.
-fn append(content: &mut Vec<Block>, block: Block) {
-    match (content.last_mut(), &block) {
-        (
-            Some(Block::Thinking {
-                text,
-                signature: mark @ None,
-            }),
-            Block::Thinking {
-                text: more,
-                signature,
-            },
-        )
-        | (
-            Some(Block::Text {
-                text,
-                signature: mark @ None,
-            }),
-            Block::Text {
-                text: more,
-                signature,
-            },
-        ) => {
-            text.push_str(more);
-            mark.clone_from(signature);
-        }
-        _ => content.push(block),
-    }
-}
-
 /// The names of all thinking blocks of a request, in order.
 pub(crate) fn keys(request: &Request) -> Vec<Option<BlockKey>> {
     assistant_blocks(request)
@@ -174,23 +118,31 @@ impl Recall<'_> {
     /// The vault holds the very turn.
     fn whole(&self, message: &Message, kept: Kept, verdicts: &[Verdict]) -> Vec<PastBlock> {
         let origin = Arc::new(kept.origin);
-        let mut sent = message
+        let theirs = message
             .content
             .iter()
-            .filter_map(key_of)
-            .zip(verdicts)
-            .map(|(key, verdict)| (key, Some(verdict)));
+            .filter(|block| key_of(block).is_some());
+        let mut sent = theirs.zip(verdicts);
         let mut past: Vec<PastBlock> = kept
             .blocks
             .into_iter()
             .map(|block| {
                 let thinks = matches!(block, Block::Thinking { .. } | Block::Redacted { .. });
-                let sent = if thinks { sent.next() } else { None };
-                let verdict = sent.and_then(|(_, verdict)| verdict);
-                let mut past = self.known(block, &origin, verdict);
-                past.restored = thinks && sent.is_none();
-                past.key = sent.map(|(key, _)| key);
-                past
+                let Some((theirs, verdict)) = thinks.then(|| sent.next()).flatten() else {
+                    return PastBlock {
+                        restored: thinks,
+                        ..self.known(block, &origin, None)
+                    };
+                };
+                // The vault makes good what a client lost, not what somebody changed.
+                let past = match self.tampered(theirs) {
+                    Some(reason) => foreign(block, reason, Some(origin.clone())),
+                    None => self.known(block, &origin, Some(verdict)),
+                };
+                PastBlock {
+                    key: key_of(theirs),
+                    ..past
+                }
             })
             .collect();
         // What the vault does not keep, the client brings.
@@ -202,6 +154,21 @@ impl Recall<'_> {
         });
         past.extend(rest.cloned().map(plain));
         past
+    }
+
+    /// Why thinking is not what its envelope was made for, if it is not. A client that gives back no
+    /// text has lost it; that is no change.
+    fn tampered(&self, block: &Block) -> Option<Reason> {
+        match self.gateway.envelopes.open(mark_of(block)) {
+            Opened::NotOurs => None,
+            Opened::Altered => Some(Reason::Origin),
+            Opened::Ours(envelope) => match block {
+                Block::Thinking { text, .. } if !text.is_empty() => {
+                    is_changed(text, &envelope).then_some(Reason::Shape)
+                }
+                _ => None,
+            },
+        }
     }
 
     /// The client's own blocks, with what an envelope or the vault adds to them.
@@ -245,12 +212,7 @@ impl Recall<'_> {
 
     /// Thinking the client sent.
     fn thinking(&self, block: &Block, verdict: Option<&Verdict>) -> PastBlock {
-        let mark = match block {
-            Block::Thinking { signature, .. } => signature.as_deref().unwrap_or_default(),
-            Block::Redacted { data } => data,
-            _ => "",
-        };
-        match self.gateway.envelopes.open(mark) {
+        match self.gateway.envelopes.open(mark_of(block)) {
             Opened::Altered => foreign(block.clone(), Reason::Origin, None),
             Opened::Ours(envelope) => self.enveloped(block, *envelope, verdict),
             Opened::NotOurs => match verdict {
@@ -273,13 +235,11 @@ impl Recall<'_> {
     }
 
     fn enveloped(&self, block: &Block, envelope: Envelope, verdict: Option<&Verdict>) -> PastBlock {
-        let origin = Arc::new(envelope.origin);
-        let native = match (envelope.kind, block) {
-            (Carried::Redacted { data }, _) => Block::Redacted { data },
+        let origin = Arc::new(envelope.origin.clone());
+        let native = match (&envelope.kind, block) {
+            (Carried::Redacted { data }, _) => Block::Redacted { data: data.clone() },
             (_, Block::Thinking { text, .. }) => {
-                // Whoever signed it signed this text and no other.
-                let altered = Envelopes::content_hash(text) != envelope.content;
-                if altered && envelope.signature.is_some() {
+                if is_changed(text, &envelope) {
                     return foreign(block.clone(), Reason::Shape, Some(origin));
                 }
                 Block::Thinking {
@@ -433,6 +393,20 @@ fn with_signature(block: &Block, mark: Option<String>) -> Block {
     block
 }
 
+/// What a client gives back beside its thinking.
+fn mark_of(block: &Block) -> &str {
+    match block {
+        Block::Thinking { signature, .. } => signature.as_deref().unwrap_or_default(),
+        Block::Redacted { data } => data,
+        _ => "",
+    }
+}
+
+/// Whether a text is another than the one its maker signed.
+fn is_changed(text: &str, envelope: &Envelope) -> bool {
+    envelope.signature.is_some() && Envelopes::content_hash(text) != envelope.content
+}
+
 /// A part that has no maker to speak of.
 fn plain(block: Block) -> PastBlock {
     same(block)
@@ -456,44 +430,5 @@ fn foreign(block: Block, reason: Reason, origin: Option<Arc<Origin>>) -> PastBlo
         reason,
         origin,
         ..same(block)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pieces_of_a_turn_are_one_message_and_pieces_of_a_block_one_block() {
-        let thinking = |text: &str, signature: Option<&str>| Block::Thinking {
-            text: text.to_owned(),
-            signature: signature.map(ToOwned::to_owned),
-        };
-        let said = |role, content| Message { role, content };
-        let mut messages = vec![
-            said(Role::User, vec![Block::text("hi")]),
-            said(Role::Assistant, vec![thinking("A", None)]),
-            said(Role::Assistant, vec![thinking("B", None)]),
-            said(Role::Assistant, vec![thinking("", Some("s"))]),
-            said(Role::Assistant, vec![thinking("C", None)]),
-            said(Role::Assistant, vec![Block::text("Y")]),
-            said(Role::Assistant, vec![Block::text("es")]),
-            said(Role::Assistant, vec![Block::text("")]),
-            said(Role::User, vec![Block::text("and?")]),
-        ];
-        join_turns(&mut messages);
-        let turn = vec![
-            thinking("AB", Some("s")),
-            thinking("C", None),
-            Block::text("Yes"),
-        ];
-        assert_eq!(
-            messages,
-            [
-                said(Role::User, vec![Block::text("hi")]),
-                said(Role::Assistant, turn),
-                said(Role::User, vec![Block::text("and?")]),
-            ]
-        );
     }
 }

@@ -12,7 +12,8 @@ use throughline_codec::dialects::{
 use throughline_codec::text::{Evidence, Options, RawTextReader, Stage, Tools};
 
 use super::fit::{Fitted, Fitting, open_turn, replays_from};
-use super::past::{Recall, join_turns, key_of, keys};
+use super::join::join_turns;
+use super::past::{Recall, key_of, keys};
 use super::replay::{self, Place};
 use super::setting;
 use crate::backend::{Backend, credential_mark};
@@ -123,7 +124,7 @@ impl Gateway {
         fitting.fill(&mut request.messages, &mut fitted);
         fitting.mend_open_loop(&mut request, &mut fitted);
         fitted.tell();
-        if leg.read.counts && fitted.restored > 0 {
+        if leg.read.counts && !without_thinking {
             self.memory.restored(fitted.restored);
         }
         losses.splice(0..0, std::mem::take(&mut fitted.losses));

@@ -309,6 +309,11 @@ impl Memory {
         }
     }
 
+    /// So many blocks that clients had lost went back to their makers.
+    pub fn restored(&self, blocks: usize) {
+        self.state.lock().restored += blocks as u64;
+    }
+
     /// A target refused blocks.
     pub fn refused(
         &self,

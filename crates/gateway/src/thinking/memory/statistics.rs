@@ -33,11 +33,6 @@ pub struct Statistics {
 }
 
 impl Memory {
-    /// Counts blocks that were put back because a client had lost them.
-    pub fn restored(&self, blocks: usize) {
-        self.state.lock().restored += blocks as u64;
-    }
-
     /// What is held, of all conversations or of the one whose id begins so.
     pub fn statistics(&self, lineage: Option<&str>) -> Option<Statistics> {
         let state = self.state.lock();
