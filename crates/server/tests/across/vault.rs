@@ -1,0 +1,117 @@
+//! The vault: clients that drop reasoning get it back, and nobody reads it at rest.
+
+use crate::speaker::{Said, Speaker};
+use crate::support::{House, Plan, Wrong, client, fates, files, thinking_in};
+
+/// Upstreams that want reasoning back which a plain chat client drops.
+const UPSTREAMS: [&str; 4] = [
+    "anthropic, budget",
+    "openai_responses",
+    "gemini 3",
+    "anthropic, bound",
+];
+
+/// A chat client in the middle of a tool loop.
+async fn in_a_loop(house: &House) -> (Box<dyn Speaker>, Said) {
+    let mut speaker = client("openai_chat");
+    speaker.user("use one tool");
+    let (said, _) = house.hear(speaker.as_mut()).await;
+    speaker.results(&said.calls, "row green");
+    (speaker, said)
+}
+
+#[tokio::test]
+async fn a_client_that_drops_reasoning_gets_it_back_after_a_restart() {
+    let mut wrong = Wrong::default();
+    for row in UPSTREAMS {
+        let mut house = House::over(&[row]).await;
+        let (mut speaker, _) = in_a_loop(&house).await;
+        house.stop().await;
+        house.gateway.start_again().await;
+        let (said, _) = house.hear(speaker.as_mut()).await;
+        wrong.unless_equal(row, said.text.trim(), "Blue, then green.");
+        wrong.unless_equal(row, thinking_in(&house.last(0).await.json()), 1);
+        // What a signature on a call brings back is no block.
+        let fate = if row == "gemini 3" {
+            "left_out policy"
+        } else {
+            "restored"
+        };
+        wrong.unless_equal(row, fates(&house.gateway.turns().await[0]), [fate]);
+        // The plain answer is found by its text, as the call was by its id.
+        speaker.user("ponder this");
+        house.hear(speaker.as_mut()).await;
+        wrong.unless_equal(row, thinking_in(&house.last(0).await.json()), 2);
+        let restored = house.gateway.statistics().await["restored"].as_u64();
+        let blocks = if row == "gemini 3" { 0 } else { 3 };
+        wrong.unless_equal(row, restored, Some(blocks));
+        house.end_in_peace().await;
+    }
+    wrong.end();
+}
+
+#[tokio::test]
+async fn without_its_keyring_the_vault_gives_nothing_and_nothing_breaks() {
+    let mut wrong = Wrong::default();
+    for row in UPSTREAMS {
+        let mut house = House::over(&[row]).await;
+        let (mut speaker, _) = in_a_loop(&house).await;
+        house.stop().await;
+        let keyring = house.gateway.folder().join("data/keyring");
+        std::fs::remove_file(keyring).expect("a keyring");
+        house.gateway.start_again().await;
+        let (said, _) = house.hear(speaker.as_mut()).await;
+        wrong.unless_equal(row, said.text.trim(), "Blue, then green.");
+        wrong.unless_equal(row, thinking_in(&house.last(0).await.json()), 0);
+        let turn = house.gateway.turns().await.swap_remove(0);
+        wrong.unless_equal(row, fates(&turn), [""; 0]);
+        let restored = house.gateway.statistics().await["restored"].as_u64();
+        wrong.unless_equal(row, restored, Some(0));
+        house.end_in_peace().await;
+    }
+    wrong.end();
+}
+
+/// Covers: X-24
+#[tokio::test]
+async fn nothing_at_rest_and_no_log_holds_what_was_thought() {
+    const MARKED: &str = "the heron counts nine silver coins";
+    let scenario = format!(
+        "[[step]]\nsay = [{{ thinking = \"{MARKED}\" }}, {{ text = \"Some {MARKED} text.\" }}, \
+         {{ tool = {{ name = \"lookup\", input = {{ key = \"{MARKED}\" }} }} }}]\n"
+    );
+    for (dialect, row) in [
+        ("openai_chat", "anthropic, budget"),
+        ("anthropic", "openai_responses"),
+        ("openai_responses", "deepseek-v4"),
+        ("gemini", "think-tags"),
+    ] {
+        let mut house = House::build(&Plan {
+            upstreams: &[row],
+            scenario: &scenario,
+            ..Plan::default()
+        })
+        .await;
+        let mut speaker = client(dialect);
+        speaker.user("go on");
+        let (said, _) = house.hear(speaker.as_mut()).await;
+        assert_eq!(said.reasoning, MARKED, "{dialect} over {row}");
+        speaker.results(&said.calls, MARKED);
+        house.hear(speaker.as_mut()).await;
+        let log = house.gateway.log();
+        assert!(log.contains("Registered new thinking block"), "{log}");
+        assert!(!log.contains("heron"), "{dialect} over {row}: {log}");
+        for written in ["while it runs", "when it has ended"] {
+            let data = files(&house.gateway.folder().join("data"));
+            assert!(data.len() > 2, "{data:?}");
+            for (path, bytes) in data {
+                let found = bytes.windows(5).any(|window| window == b"heron");
+                assert!(!found, "{path} {written}");
+            }
+            if written == "while it runs" {
+                house.stop().await;
+            }
+        }
+        house.end_in_peace().await;
+    }
+}
