@@ -30,6 +30,15 @@ impl Fault {
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::new(FaultKind::Invalid, message)
     }
+
+    /// The path of the wrong member, with which the sentence about it begins: `messages[2].role: is
+    /// required`.
+    pub fn place(&self) -> Option<&str> {
+        let (path, _) = self.message.split_once(": ")?;
+        let of_path = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.[]".contains(&byte);
+        (self.kind == FaultKind::Invalid && !path.is_empty() && path.bytes().all(of_path))
+            .then_some(path)
+    }
 }
 
 /// The kinds of fault.
@@ -44,6 +53,8 @@ pub enum FaultKind {
     Forbidden,
     /// There is no such thing.
     NotFound,
+    /// There is something, but not for this method.
+    WrongMethod,
     /// The request does not fit the present state.
     Conflict,
     /// The request is too large.

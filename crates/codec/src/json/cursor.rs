@@ -26,6 +26,20 @@ pub enum Kind {
     Null,
 }
 
+impl Kind {
+    /// What a person calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Object => "an object",
+            Self::Array => "a list",
+            Self::String => "a string",
+            Self::Number => "a number",
+            Self::Bool => "a boolean",
+            Self::Null => "null",
+        }
+    }
+}
+
 /// Why a text is not JSON, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JsonError {

@@ -3,6 +3,8 @@
 use serde_json::{Map, Value};
 use throughline_canonical::Fault;
 
+use super::Kind;
+
 /// A value of a request, and where it stands.
 #[derive(Clone, Copy, Debug)]
 pub struct Node<'a> {
@@ -13,9 +15,18 @@ pub struct Node<'a> {
 /// The way to a value, from the inside out.
 #[derive(Clone, Copy, Debug)]
 enum Way<'a> {
-    Root,
+    Root(Places),
     Member(&'a Node<'a>, &'a str),
     Element(&'a Node<'a>, usize),
+}
+
+/// How the place of an element is spelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Places {
+    /// `messages[2]`
+    Bracketed,
+    /// `messages.2`
+    Dotted,
 }
 
 impl<'a> Node<'a> {
@@ -23,7 +34,15 @@ impl<'a> Node<'a> {
     pub fn root(value: &'a Value) -> Self {
         Self {
             value,
-            way: Way::Root,
+            way: Way::Root(Places::Bracketed),
+        }
+    }
+
+    /// The outermost value, for a dialect that spells places as `messages.2.content.0`.
+    pub fn dotted(value: &'a Value) -> Self {
+        Self {
+            value,
+            way: Way::Root(Places::Dotted),
         }
     }
 
@@ -32,26 +51,44 @@ impl<'a> Node<'a> {
         self.value
     }
 
-    /// Where it stands, such as `messages[2].content[0].text`.
+    /// Where it stands, such as `messages[2].content[0].text`, or `messages.2.content.0.text`.
     pub fn path(&self) -> String {
+        let mut path = String::new();
+        self.spell(&mut path);
+        path
+    }
+
+    /// Appends where it stands. Answers how places are spelled here.
+    fn spell(&self, path: &mut String) -> Places {
         match self.way {
-            Way::Root => String::new(),
-            Way::Member(Node { way: Way::Root, .. }, key) => key.to_owned(),
-            Way::Member(around, key) => format!("{}.{key}", around.path()),
-            Way::Element(around, place) => format!("{}[{place}]", around.path()),
+            Way::Root(places) => places,
+            Way::Member(around, key) => {
+                let places = around.spell(path);
+                append(path, key);
+                places
+            }
+            Way::Element(around, place) => {
+                let places = around.spell(path);
+                match places {
+                    Places::Bracketed => path.push_str(&format!("[{place}]")),
+                    Places::Dotted => append(path, &place.to_string()),
+                }
+                places
+            }
         }
     }
 
     /// A fault that says where, and what was expected there.
     pub fn wrong(&self, expected: &str) -> Fault {
         let found = match self.value {
-            Value::Null => "null",
-            Value::Bool(_) => "a boolean",
-            Value::Number(_) => "a number",
-            Value::String(_) => "a string",
-            Value::Array(_) => "a list",
-            Value::Object(_) => "an object",
+            Value::Null => Kind::Null,
+            Value::Bool(_) => Kind::Bool,
+            Value::Number(_) => Kind::Number,
+            Value::String(_) => Kind::String,
+            Value::Array(_) => Kind::Array,
+            Value::Object(_) => Kind::Object,
         };
+        let found = found.name();
         match self.path().as_str() {
             "" => Fault::invalid(format!("expected {expected}, found {found}")),
             path => Fault::invalid(format!("{path}: expected {expected}, found {found}")),
@@ -148,6 +185,13 @@ impl<'a> Node<'a> {
     }
 }
 
+fn append(path: &mut String, member: &str) {
+    if !path.is_empty() {
+        path.push('.');
+    }
+    path.push_str(member);
+}
+
 /// Reads a body, which must be a JSON object.
 pub fn read_object(body: &[u8]) -> Result<Value, Fault> {
     let value: Value = serde_json::from_slice(body)
@@ -183,6 +227,11 @@ mod tests {
             block.need("type").unwrap_err(),
             "messages[1].content[0].type: is required",
         );
+        let list = json!([[7]]);
+        for (root, path) in [(Node::root(&list), "[0][0]"), (Node::dotted(&list), "0.0")] {
+            let outer = root.elements().unwrap().next().unwrap();
+            assert_eq!(outer.elements().unwrap().next().unwrap().path(), path);
+        }
         check(root.need("model").unwrap_err(), "model: is required");
         check(
             root.need("n").unwrap().count().unwrap_err(),

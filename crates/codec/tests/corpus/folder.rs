@@ -143,11 +143,10 @@ fn every_file_of_the_corpus_is_known() {
 }
 
 fn check_folder(folder: &Path, name: &str) {
-    let shared_replies = name == "canonical/replies";
-    let endings: &[&str] = if shared_replies {
-        &["events.jsonl"]
-    } else {
-        &["sse", "json"]
+    let endings: &[&str] = match name.split_once('/') {
+        Some(("canonical", "replies")) => &["events.jsonl"],
+        Some((_, "malformed")) => &["jsonl"],
+        _ => &["sse", "json"],
     };
     let known = captures(name, endings);
     for capture in &known {

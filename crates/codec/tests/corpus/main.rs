@@ -6,6 +6,7 @@
 //!
 //! - [`dialects`]: the shared requests and replies, as every dialect writes them and reads them back;
 //! - [`folder`]: captures, their goldens and what is known about them;
+//! - [`malformed`]: requests that are wrong, and where they are said to be;
 //! - [`reply`]: what providers answer, in every split and every cut;
 //! - [`remembered`]: a thinking block has one name, in the reply and when it is sent back;
 //! - [`request`]: what clients ask, and that an edit changes nothing but its spot;
@@ -18,6 +19,7 @@
 
 mod dialects;
 mod folder;
+mod malformed;
 mod prefix;
 mod refusal;
 mod remembered;

@@ -72,6 +72,7 @@ fn kind(kind: FaultKind) -> (u16, &'static str) {
         FaultKind::Unauthenticated => (401, "authentication_error"),
         FaultKind::Forbidden => (403, "permission_error"),
         FaultKind::NotFound => (404, "not_found_error"),
+        FaultKind::WrongMethod => (405, "invalid_request_error"),
         FaultKind::Conflict => (409, "conflict_error"),
         FaultKind::TooLarge => (413, "request_too_large"),
         FaultKind::RateLimited => (429, "rate_limit_error"),

@@ -34,7 +34,7 @@ pub(super) const KNOWN: &[&str] = &[
 /// Reads a request.
 pub(super) fn read(asked: &Asked<'_>) -> Result<Lossy<Request>, Fault> {
     let body = read_object(asked.body)?;
-    let root = Node::root(&body);
+    let root = Node::dotted(&body);
     let mut reading = Reading {
         inputs: inputs(asked.body).unwrap_or_default(),
         ..Reading::default()

@@ -229,8 +229,10 @@ fn twice(name: &str) -> Fault {
     Fault::invalid(format!("{name}: the key stands twice in the request"))
 }
 
-fn expected(path: &str, what: &str) -> Fault {
-    Fault::invalid(format!("{path}: expected {what}"))
+/// In the words of the reader that looks closer, so that a mistake has one message on both lanes.
+fn expected(path: &str, what: &str, found: Kind) -> Fault {
+    let found = found.name();
+    Fault::invalid(format!("{path}: expected {what}, found {found}"))
 }
 
 struct Reader<'a> {
@@ -243,10 +245,13 @@ impl<'a> Reader<'a> {
     fn read(&mut self, depth: usize) -> Result<(), Fault> {
         let mut cursor = Cursor::new(self.body, depth);
         let start = cursor.start();
-        if cursor.peek().map_err(malformed)? != Kind::Object {
+        let kind = cursor.peek().map_err(malformed)?;
+        if kind != Kind::Object {
             // Told apart from broken JSON: the sender may have wrapped the request in a list.
             cursor.skip().map_err(malformed)?;
-            return Err(expected("request body", "a JSON object"));
+            let found = kind.name();
+            let what = format!("expected a JSON object as the body, found {found}");
+            return Err(Fault::invalid(what));
         }
         cursor.enter_object().map_err(malformed)?;
         let mut first = true;
@@ -269,14 +274,12 @@ impl<'a> Reader<'a> {
     fn member(&mut self, name: &[u8], kind: Kind, span: Span) -> Result<(), Fault> {
         let outline = &mut self.outline;
         match (name, kind) {
-            (b"messages", _) => return Err(expected("messages", "a list")),
             (b"model", _) if outline.model.is_some() => return Err(twice("model")),
             (b"thinking", _) if outline.thinking.is_some() => return Err(twice("thinking")),
             (b"model", Kind::String) => {
                 let name = text(self.body, &span).into_owned();
                 outline.model = Some(Model { span, name });
             }
-            (b"model", _) => return Err(expected("model", "a string")),
             (b"stream", Kind::Bool) => outline.stream = slice(self.body, &span) == b"true",
             (b"max_tokens", Kind::Number) => outline.max_tokens = number(self.body, &span),
             (b"thinking", Kind::Object) => {
@@ -284,9 +287,11 @@ impl<'a> Reader<'a> {
                 outline.thinking = Some(read_thinking(self.body, member, span));
             }
             (_, Kind::Null) => {}
-            (b"stream", _) => return Err(expected("stream", "true or false")),
-            (b"max_tokens", _) => return Err(expected("max_tokens", "a whole number")),
-            (b"thinking", _) => return Err(expected("thinking", "an object")),
+            (b"messages", _) => return Err(expected("messages", "a list", kind)),
+            (b"model", _) => return Err(expected("model", "a string", kind)),
+            (b"stream", _) => return Err(expected("stream", "true or false", kind)),
+            (b"max_tokens", _) => return Err(expected("max_tokens", "a whole number", kind)),
+            (b"thinking", _) => return Err(expected("thinking", "an object", kind)),
             (b"output_config", Kind::Object) => {
                 outline.effort = string_member(self.body, &span, b"effort");
                 outline.output_config = Some(span);
@@ -309,8 +314,9 @@ impl<'a> Reader<'a> {
         let mut first = true;
         while cursor.element(&mut first).map_err(malformed)? {
             let at = self.outline.messages.len();
-            if cursor.peek().map_err(malformed)? != Kind::Object {
-                return Err(expected(&format!("messages.{at}"), "an object"));
+            let kind = cursor.peek().map_err(malformed)?;
+            if kind != Kind::Object {
+                return Err(expected(&format!("messages.{at}"), "an object", kind));
             }
             let message = self.message(at, cursor)?;
             self.outline.messages.push(message);
@@ -335,7 +341,7 @@ impl<'a> Reader<'a> {
                     };
                 }
                 (b"role", _) => {
-                    return Err(expected(&format!("messages.{at}.role"), "a string"));
+                    return Err(expected(&format!("messages.{at}.role"), "a string", kind));
                 }
                 (b"content", Kind::String) => {
                     content = Content::Text(cursor.skip().map_err(malformed)?);
@@ -551,14 +557,20 @@ mod tests {
             "{\"a\":",
             "the request body could not be read: the JSON ends unexpectedly at byte 5",
         );
-        check("[]", "request body: expected a JSON object");
+        check("[]", "expected a JSON object as the body, found a list");
         check(
             "{} x",
             "the request body could not be read: unexpected byte in the JSON at byte 3",
         );
-        check(r#"{"messages":"x"}"#, "messages: expected a list");
-        check(r#"{"messages":[1]}"#, "messages.0: expected an object");
-        check(r#"{"model":5}"#, "model: expected a string");
+        check(
+            r#"{"messages":"x"}"#,
+            "messages: expected a list, found a string",
+        );
+        check(
+            r#"{"messages":[1]}"#,
+            "messages.0: expected an object, found a number",
+        );
+        check(r#"{"model":5}"#, "model: expected a string, found a number");
         check(
             r#"{"model":"a","model":"b"}"#,
             "model: the key stands twice in the request",

@@ -96,6 +96,7 @@ fn status(kind: FaultKind) -> (u16, &'static str) {
         FaultKind::Unauthenticated => (401, "UNAUTHENTICATED"),
         FaultKind::Forbidden => (403, "PERMISSION_DENIED"),
         FaultKind::NotFound => (404, "NOT_FOUND"),
+        FaultKind::WrongMethod => (405, "INVALID_ARGUMENT"),
         FaultKind::Conflict => (409, "ABORTED"),
         FaultKind::TooLarge => (413, "INVALID_ARGUMENT"),
         FaultKind::RateLimited => (429, "RESOURCE_EXHAUSTED"),
@@ -142,6 +143,17 @@ fn kind_of_code(code: u16) -> FaultKind {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_is_written_as_the_provider_writes_it() {
+        let (status, body) = write(&Fault::invalid("contents: is required"));
+        let body: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(status, 400);
+        assert_eq!(
+            body,
+            json!({"error": {"code": 400, "message": "contents: is required", "status": "INVALID_ARGUMENT"}})
+        );
+    }
 
     #[test]
     fn errors_are_read_by_their_status_word() {

@@ -7,7 +7,6 @@ use super::Gemini;
 use crate::dialects::{Asked, ClientDialect, Outgoing, Stamp, Target, UpstreamDialect};
 
 mod identity;
-mod malformed;
 mod replies;
 mod requests;
 mod settings;

@@ -15,12 +15,7 @@ pub(super) fn write(fault: &Fault) -> (u16, Vec<u8>) {
 /// The error itself.
 pub(super) fn object(fault: &Fault) -> Value {
     let (_, kind, code) = words(fault.kind);
-    // Our sentences begin with the place they speak of, if there is one.
-    let param = match fault.message.split_once(": ") {
-        Some((path, _)) if fault.kind == FaultKind::Invalid && !path.contains(' ') => Some(path),
-        _ => None,
-    };
-    json!({"message": fault.message, "type": kind, "param": param, "code": code})
+    json!({"message": fault.message, "type": kind, "param": fault.place(), "code": code})
 }
 
 fn words(kind: FaultKind) -> (u16, &'static str, Option<&'static str>) {
@@ -29,6 +24,7 @@ fn words(kind: FaultKind) -> (u16, &'static str, Option<&'static str>) {
         FaultKind::Unauthenticated => (401, "authentication_error", Some("invalid_api_key")),
         FaultKind::Forbidden => (403, "permission_error", None),
         FaultKind::NotFound => (404, "invalid_request_error", Some("not_found")),
+        FaultKind::WrongMethod => (405, "invalid_request_error", Some("method_not_allowed")),
         FaultKind::Conflict => (409, "conflict_error", None),
         FaultKind::TooLarge => (413, "invalid_request_error", Some("request_too_large")),
         FaultKind::RateLimited => (429, "rate_limit_error", Some("rate_limit_exceeded")),

@@ -10,6 +10,7 @@ pub(super) fn write(fault: &Fault) -> (u16, Vec<u8>) {
         FaultKind::Unauthenticated => (401, "invalid_request_error", Some("invalid_api_key")),
         FaultKind::Forbidden => (403, "permission_error", None),
         FaultKind::NotFound => (404, "invalid_request_error", Some("not_found")),
+        FaultKind::WrongMethod => (405, "invalid_request_error", Some("method_not_allowed")),
         FaultKind::Conflict => (409, "invalid_request_error", Some("conflict")),
         FaultKind::TooLarge => (413, "invalid_request_error", Some("request_too_large")),
         FaultKind::RateLimited => (429, "rate_limit_error", Some("rate_limit_exceeded")),
@@ -22,18 +23,10 @@ pub(super) fn write(fault: &Fault) -> (u16, Vec<u8>) {
     let body = json!({"error": {
         "message": fault.message,
         "type": kind,
-        "param": parameter(fault),
+        "param": fault.place(),
         "code": code,
     }});
     (status, body.to_string().into_bytes())
-}
-
-/// The path a fault begins with, which clients look for in a place of its own.
-fn parameter(fault: &Fault) -> Option<&str> {
-    let (path, _) = fault.message.split_once(": ")?;
-    let of_path = |byte: u8| byte.is_ascii_alphanumeric() || b"_.[]".contains(&byte);
-    (fault.kind == FaultKind::Invalid && !path.is_empty() && path.bytes().all(of_path))
-        .then_some(path)
 }
 
 /// The code of a reply that failed on its way. Clients know few and give up at once on some: one
