@@ -98,7 +98,9 @@ pub(crate) fn read(settings: &Settings, asked: Asked, raw: Bytes) -> Result<Read
         });
     }
     // Whatever else is wrong with it, the dialect says in its own words.
-    if let Err(error @ JsonError::TooDeep(_)) = validate(&body, settings.limits.json_depth) {
+    if let Err(error @ (JsonError::TooDeep(_) | JsonError::NotUtf8(_))) =
+        validate(&body, settings.limits.json_depth)
+    {
         return Err(Fault::invalid(error.to_string()));
     }
     let said = canonical(&asked, &body)?;

@@ -1,15 +1,36 @@
-//! Requests of the dialect that are not about messages: passed as they are.
+//! Requests of the dialect that are not about messages: passed as they are. An error of a backend
+//! that speaks otherwise comes back in the client's words.
 
 use http::{Response, header};
+use hyper::body::Incoming;
+use throughline_canonical::Fault;
 
+use crate::across::fault_of;
 use crate::answer::{Reply, mark, tell};
 use crate::asked::Asked;
+use crate::backend::Backend;
 use crate::gateway::Gateway;
 use crate::headers;
 use crate::reply::{Clocks, ReplyBody};
+use crate::send::{LONGEST_ERROR, read_whole};
 use crate::through::Through;
 use crate::unix_ms;
 use crate::upstream::{RequestBody, SendError};
+
+/// Whether client and backend have one form for errors.
+fn alike(asked: &Asked, backend: &Backend) -> bool {
+    let vendor = |name: &'static str| name.split('_').next();
+    vendor(asked.dialect.name()) == vendor(backend.dialect.name())
+}
+
+/// What an error says that its client could not read.
+async fn error_of(backend: &Backend, response: Response<Incoming>) -> Fault {
+    let (head, body) = response.into_parts();
+    match read_whole(backend, body, LONGEST_ERROR, backend.timeouts.idle).await {
+        Ok(body) => fault_of(backend.dialect, &Response::from_parts(head, body)),
+        Err(error) => error.fault(),
+    }
+}
 
 impl Gateway {
     /// Passes a request of the dialect that is not about messages, as it is.
@@ -31,6 +52,10 @@ impl Gateway {
         let place = (asked.path.as_str(), asked.query.as_deref());
         let sent = self.request(&backend, &asked.method, place, head, body, patience);
         match sent.await {
+            Ok(response) if response.status().as_u16() >= 400 && !alike(&asked, &backend) => {
+                let told = error_of(&backend, response).await;
+                tell(asked.dialect, &told, &id, &backend.name)
+            }
             Ok(response) => {
                 let (head, upstream) = response.into_parts();
                 let mut reply_headers = headers::client(&head.headers);

@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, Method, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use throughline_canonical::{Fault, FaultKind};
 use throughline_codec::dialects::anthropic::{self, Anthropic};
@@ -46,7 +46,7 @@ pub async fn any(State(house): State<Arc<House>>, request: Request) -> Response 
         .iter()
         .any(|start| path.starts_with(start))
     {
-        return elsewhere(&house, &head.method, &path);
+        return elsewhere(&house, &head.method, &path, &head.headers);
     }
     let asked = Asked {
         dialect: spoken(&path, &head.headers),
@@ -60,9 +60,12 @@ pub async fn any(State(house): State<Arc<House>>, request: Request) -> Response 
     if asks_for_socket(&asked) {
         return refuse_socket(&house, &asked);
     }
-    let read = asked.method == Method::POST
-        && (asked.path == PLAN || asked.dialect.wanted(&asked.path).is_some());
-    if !read {
+    let known = asked.path == PLAN || asked.dialect.wanted(&asked.path).is_some();
+    // Probes pass: what they learn is about the backend.
+    if known && ![Method::POST, Method::HEAD, Method::OPTIONS].contains(&asked.method) {
+        return refuse_method(&house, &asked);
+    }
+    if !known || asked.method != Method::POST {
         let body = body.map_err(Into::into).boxed_unsync();
         if asked.method == Method::GET && is_about_models(&asked.path) {
             return reply(house.gateway.models(asked, body).await);
@@ -80,7 +83,7 @@ pub async fn any(State(house): State<Arc<House>>, request: Request) -> Response 
     };
     let body = match whole(body, house.gateway.settings().limits.body).await {
         Ok(body) => body,
-        Err(fault) => return refuse(&house, asked.dialect, &fault),
+        Err(fault) => return reply(house.gateway.turn_away(&asked, &fault)),
     };
     if asked.path == PLAN {
         return plan(&house, asked, body).await;
@@ -101,7 +104,15 @@ fn spoken(path: &str, headers: &HeaderMap) -> &'static dyn ClientDialect {
     if let Some(dialect) = by_path {
         return *dialect;
     }
-    if headers.contains_key("x-goog-api-key") || !path.starts_with("/v1/") {
+    if path.starts_with("/v1beta/") || path.starts_with("/models") {
+        return &Gemini;
+    }
+    marked(headers)
+}
+
+/// Whose headers these are.
+fn marked(headers: &HeaderMap) -> &'static dyn ClientDialect {
+    if headers.contains_key("x-goog-api-key") {
         return &Gemini;
     }
     if headers.contains_key("anthropic-version") {
@@ -128,6 +139,19 @@ fn refuse_socket(house: &House, asked: &Asked) -> Response {
     let fault = Fault::invalid("responses over WebSocket are not served; ask over HTTP");
     let mut told = refuse(house, asked.dialect, &fault);
     *told.status_mut() = StatusCode::UPGRADE_REQUIRED;
+    told
+}
+
+fn refuse_method(house: &House, asked: &Asked) -> Response {
+    let (method, path) = (&asked.method, &asked.path);
+    let what = format!("`{path}` does not take {method}; ask with POST");
+    let mut told = refuse(
+        house,
+        asked.dialect,
+        &Fault::new(FaultKind::WrongMethod, what),
+    );
+    let allowed = HeaderValue::from_static("POST");
+    told.headers_mut().insert(header::ALLOW, allowed);
     told
 }
 
@@ -216,7 +240,7 @@ async fn throw_away(mut body: Body) {
 }
 
 /// Probes that clients send at their start, and paths nobody serves.
-fn elsewhere(house: &House, method: &Method, path: &str) -> Response {
+fn elsewhere(house: &House, method: &Method, path: &str, headers: &HeaderMap) -> Response {
     match (method, path) {
         (&Method::GET | &Method::HEAD, "/" | "/api/hello") => (
             StatusCode::OK,
@@ -224,11 +248,16 @@ fn elsewhere(house: &House, method: &Method, path: &str) -> Response {
         )
             .into_response(),
         (&Method::OPTIONS, _) => StatusCode::NO_CONTENT.into_response(),
-        _ => refuse(
-            house,
-            &Anthropic,
-            &Fault::new(FaultKind::NotFound, format!("there is nothing at `{path}`")),
-        ),
+        _ => {
+            // Most often an address that was set up without its `/v1`.
+            let meant = format!("/v1{path}");
+            let (dialect, hint) = match CLIENT.iter().find(|row| row.wanted(&meant).is_some()) {
+                Some(dialect) => (*dialect, format!("; `{meant}` is served")),
+                None => (marked(headers), String::new()),
+            };
+            let what = format!("there is nothing at `{path}`{hint}");
+            refuse(house, dialect, &Fault::new(FaultKind::NotFound, what))
+        }
     }
 }
 

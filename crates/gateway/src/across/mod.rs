@@ -27,7 +27,7 @@ use http::{HeaderValue, Response, StatusCode, header};
 use hyper::body::Incoming;
 use serde_json::{Value, json};
 use throughline_canonical::{Fault, Fold, Loss, Origin};
-use throughline_codec::dialects::{ReplyReader, Stamp, Wanted};
+use throughline_codec::dialects::{ReplyReader, Stamp, UpstreamDialect, Wanted};
 use throughline_codec::framing::encoding::{Decoder, Encoding, unpack};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -167,11 +167,7 @@ impl Gateway {
     /// An error of the provider, in the client's words.
     fn told(&self, leg: &Leg<'_>, prepared: &Prepared, error: &Response<Bytes>) -> Reply {
         let status = error.status().as_u16();
-        let mut fault = prepared.dialect.read_fault(status, &error_text(error));
-        if fault.retry_after.is_none() {
-            let seconds = error.headers().get(header::RETRY_AFTER);
-            fault.retry_after = seconds.and_then(|value| value.to_str().ok()?.parse().ok());
-        }
+        let fault = fault_of(prepared.dialect, error);
         let id = leg.turn.lock().id.clone();
         let mut reply = tell(leg.read.asked.dialect, &fault, &id, &leg.backend.name);
         mark(
@@ -385,6 +381,17 @@ fn dress(mut reply: Reply, kind: &'static str, id: &str, backend: &str, losses: 
     }
     mark(headers, id, backend, losses);
     reply
+}
+
+/// What an error of a provider says.
+pub(crate) fn fault_of(dialect: &dyn UpstreamDialect, error: &Response<Bytes>) -> Fault {
+    let status = error.status().as_u16();
+    let mut fault = dialect.read_fault(status, &error_text(error));
+    if fault.retry_after.is_none() {
+        let seconds = error.headers().get(header::RETRY_AFTER);
+        fault.retry_after = seconds.and_then(|value| value.to_str().ok()?.parse().ok());
+    }
+    fault
 }
 
 fn error_text(error: &Response<Bytes>) -> Vec<u8> {

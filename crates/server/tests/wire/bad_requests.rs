@@ -94,10 +94,10 @@ async fn bytes_that_are_not_utf8_are_refused() {
 async fn wrong_types_are_refused_with_their_place() {
     let served = served("").await;
     for (body, words) in [
-        ("[]", "request body"),
-        ("null", "request body"),
-        ("7", "request body"),
-        ("\"text\"", "request body"),
+        ("[]", "the body, found a list"),
+        ("null", "the body, found null"),
+        ("7", "the body, found a number"),
+        ("\"text\"", "the body, found a string"),
         (r#"{"model":7,"messages":[]}"#, "model"),
         (r#"{"model":"x","messages":"Hi"}"#, "messages"),
         (r#"{"model":"x","messages":{}}"#, "messages"),

@@ -15,6 +15,7 @@ mod hosts;
 mod keep_alive;
 mod limits;
 mod models;
+mod malformed;
 mod names;
 mod passing;
 mod reload;
