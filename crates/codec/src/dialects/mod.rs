@@ -3,18 +3,24 @@
 //! A dialect has up to four crossings, each one direction and one file: `client_request` and
 //! `client_reply` where clients speak it to us, `upstream_request` and `upstream_reply` where we
 //! speak it to providers. All cross to or from the canonical vocabulary, never to another dialect.
+//! Where client and provider speak the same, nothing crosses: `outline` says where things stand in a
+//! request (its shape is in [`places`]), `aside` what of ours may stand in a reply ([`in_place`]).
 
 use std::fmt;
 
 use serde_json::{Map, Value};
 use throughline_canonical::{Event, Fault, Lossy, Reply, Request};
 
+use self::in_place::InPlace;
+
 pub mod anthropic;
 pub mod gemini;
+pub mod in_place;
 mod model_card;
 pub mod openai_chat;
 mod openai_models;
 pub mod openai_responses;
+pub mod places;
 
 pub use model_card::ModelCard;
 
@@ -99,6 +105,8 @@ pub trait ClientDialect: Sync {
     fn write_models(&self, models: Models<'_>) -> Value;
     /// Writes how many tokens a request has.
     fn write_count(&self, tokens: u64) -> Vec<u8>;
+    /// How its requests and replies pass where the provider speaks it too.
+    fn in_place(&self) -> &'static dyn InPlace;
 }
 
 impl fmt::Debug for dyn ClientDialect {
@@ -115,6 +123,11 @@ pub trait UpstreamDialect: Sync {
     fn write_request(&self, request: &Request, target: &Target<'_>) -> Lossy<Outgoing>;
     /// Reads the reply to a request that was written for this target.
     fn reply_reader(&self, target: &Target<'_>, streamed: bool) -> Box<dyn ReplyReader>;
+    /// Reads the same beside the stream, where the client gets the provider's own bytes: marks are told
+    /// as they stand there.
+    fn reader_beside(&self, target: &Target<'_>, streamed: bool) -> Box<dyn ReplyReader> {
+        self.reply_reader(target, streamed)
+    }
     /// Reads an error that comes in place of a reply.
     fn read_fault(&self, status: u16, body: &[u8]) -> Fault;
     /// Whether an error is about thinking the provider does not read. The same request without it may

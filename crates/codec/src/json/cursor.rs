@@ -94,6 +94,22 @@ pub fn each_member<'a>(
     Ok(())
 }
 
+/// Walks the elements of the array that stands at `start`: kind and place of each.
+pub fn each_element(
+    bytes: &[u8],
+    start: usize,
+    mut element: impl FnMut(Kind, Span),
+) -> Result<(), JsonError> {
+    let mut cursor = Cursor::at(bytes, start, usize::MAX);
+    cursor.enter_array()?;
+    let mut first = true;
+    while cursor.element(&mut first)? {
+        let kind = cursor.peek()?;
+        element(kind, cursor.skip()?);
+    }
+    Ok(())
+}
+
 /// Checks that the text is one JSON value and nothing else.
 pub fn validate(bytes: &[u8], depth: usize) -> Result<Kind, JsonError> {
     if let Err(error) = std::str::from_utf8(bytes) {

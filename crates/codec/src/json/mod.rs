@@ -4,15 +4,17 @@
 //! as it came. A tree of values would lose key order, number spelling and string escapes, and cost
 //! ten times as much.
 
+mod complete;
 mod cursor;
 mod edit;
 mod object;
 mod string;
 mod tree;
 
+pub(crate) use complete::{complete_object, finish_character};
 pub(crate) use cursor::Levels;
 pub use cursor::{
-    Cursor, JsonError, Kind, Span, each_member, inside, number, slice, text, validate,
+    Cursor, JsonError, Kind, Span, each_element, each_member, inside, number, slice, text, validate,
 };
 pub use edit::{Edits, append_member, quote, remove_elements};
 pub(crate) use object::ObjectWriter;

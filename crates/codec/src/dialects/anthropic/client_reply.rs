@@ -3,6 +3,8 @@
 
 use throughline_canonical::{Fault, FaultKind};
 
+use crate::json::finish_character;
+
 /// A sign of life between two events. Its clients skip it.
 pub const PING: &[u8] = b"event: ping\ndata: {\"type\": \"ping\"}\n\n";
 
@@ -40,30 +42,6 @@ pub fn error_event(fault: &Fault, half: Option<&[u8]>) -> Vec<u8> {
     bytes.extend_from_slice(data.to_string().as_bytes());
     bytes.extend_from_slice(b"\n\n");
     bytes
-}
-
-/// Fills up a character that was cut: some clients give up on bytes that are not UTF-8, and never
-/// see the error behind them.
-fn finish_character(half: &[u8], bytes: &mut Vec<u8>) {
-    let tail = &half[half.len().saturating_sub(3)..];
-    let Some(at) = tail.iter().rposition(|byte| byte & 0xc0 != 0x80) else {
-        return;
-    };
-    let (lead, have) = (tail[at], tail.len() - at);
-    let length = match lead {
-        0xc2..=0xdf => 2,
-        0xe0..=0xef => 3,
-        0xf0..=0xf4 => 4,
-        _ => return,
-    };
-    for at in have..length {
-        // The second byte of these may not be the smallest one.
-        bytes.push(match (at, lead) {
-            (1, 0xe0) => 0xa0,
-            (1, 0xf0) => 0x90,
-            _ => 0x80,
-        });
-    }
 }
 
 fn kind(kind: FaultKind) -> (u16, &'static str) {
@@ -106,30 +84,6 @@ mod tests {
                 });
                 assert_eq!(names, ["message_start", "ping", "error"], "cut at {cut}");
             }
-        }
-    }
-
-    #[test]
-    fn a_cut_character_is_filled_up() {
-        for character in [
-            "\u{80}",
-            "\u{800}",
-            "\u{d7ff}",
-            "\u{ffff}",
-            "\u{10000}",
-            "\u{10ffff}",
-        ] {
-            for cut in 1..character.len() {
-                let mut bytes = [b"abc", &character.as_bytes()[..cut]].concat();
-                finish_character(&bytes.clone(), &mut bytes);
-                let text = String::from_utf8(bytes).unwrap();
-                assert_eq!(text.chars().count(), 4, "{character:?} cut at {cut}");
-            }
-        }
-        for whole in ["", "a", "\u{e9}", "\u{20ac}", "\u{1f914}"] {
-            let mut bytes = Vec::new();
-            finish_character(whole.as_bytes(), &mut bytes);
-            assert!(bytes.is_empty(), "{whole}");
         }
     }
 }

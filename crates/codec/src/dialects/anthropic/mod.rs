@@ -14,16 +14,19 @@
 //! - [`outline`]: where the parts of a request stand;
 //! - [`rewrite`]: the edits themselves;
 //! - [`prefix`]: what a thinking block was made under;
-//! - [`refusal`]: which of a provider's errors speak of thinking.
+//! - [`refusal`]: which of a provider's errors speak of thinking;
+//! - `aside`: what of ours may stand in a reply.
 
 use serde_json::Value;
 use throughline_canonical::{Amount, Effort, Fault, Loss, Lossy, Request};
 
+use super::in_place::InPlace;
 use super::{
     Asked, ClientDialect, ModelCard, Models, Outgoing, ReplyReader, ReplyWriter, Stamp, Target,
     UpstreamDialect, Wanted, only_members, read_member,
 };
 
+mod aside;
 pub mod client_reply;
 mod client_request;
 pub mod client_stream;
@@ -113,6 +116,10 @@ impl ClientDialect for Anthropic {
 
     fn write_count(&self, tokens: u64) -> Vec<u8> {
         format!("{{\"input_tokens\":{tokens}}}").into_bytes()
+    }
+
+    fn in_place(&self) -> &'static dyn InPlace {
+        &Anthropic
     }
 }
 

@@ -12,10 +12,12 @@
 //! - [`schema`]: the provider's own kind of schema, as JSON Schema;
 //! - [`fault`]: errors, both ways;
 //! - [`model_card`]: what a server tells of its models.
+//! - `outline`, `aside`: requests and replies that pass in place.
 
 use serde_json::Value;
 use throughline_canonical::{Fault, Loss, Lossy, Request};
 
+use super::in_place::InPlace;
 use super::{
     Asked, ClientDialect, ModelCard, Models, Outgoing, ReplyReader, ReplyWriter, Stamp, Target,
     UpstreamDialect, Wanted, bearer, forget, read_member,
@@ -24,6 +26,7 @@ use crate::json::{Kind, escape, validate};
 use address::Method;
 
 pub mod address;
+mod aside;
 pub mod chunk;
 pub mod client_reply;
 pub mod client_request;
@@ -33,6 +36,7 @@ pub mod fault;
 pub mod model_card;
 pub mod names;
 pub mod objects;
+mod outline;
 pub mod partial_arguments;
 pub mod parts;
 pub mod schema;
@@ -110,6 +114,10 @@ impl ClientDialect for Gemini {
 
     fn write_count(&self, tokens: u64) -> Vec<u8> {
         format!("{{\"totalTokens\":{tokens}}}").into_bytes()
+    }
+
+    fn in_place(&self) -> &'static dyn InPlace {
+        &Gemini
     }
 }
 

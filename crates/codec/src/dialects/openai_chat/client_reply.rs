@@ -11,7 +11,7 @@ use crate::dialects::{ReplyWriter, Stamp};
 use crate::json::escape;
 
 /// Clients of this dialect skip comments.
-const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
+pub(super) const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
 
 /// Writes one reply.
 pub(super) struct Writer {

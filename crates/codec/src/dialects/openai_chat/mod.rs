@@ -8,16 +8,19 @@
 //!   chunk stand; `details`: the reasoning in it that is more than plain text; `calls`: the
 //!   tool calls in it;
 //! - `mark`: what OpenRouter wants back with a piece of reasoning, as one signature;
-//! - `counts`: token counts, both ways; `faults`: errors, both ways.
+//! - `counts`: token counts, both ways; `faults`: errors, both ways;
+//! - `outline`, `aside`: requests and replies that pass in place.
 
 use serde_json::Value;
 use throughline_canonical::{Fault, Lossy, Request};
 
+use super::in_place::InPlace;
 use super::{
     Asked, ClientDialect, ModelCard, Models, Outgoing, ReplyReader, ReplyWriter, Stamp, Target,
     UpstreamDialect, Wanted, bearer, forget, openai_models,
 };
 
+mod aside;
 mod calls;
 mod chunk;
 mod client_messages;
@@ -28,6 +31,7 @@ mod counts;
 mod details;
 mod faults;
 mod mark;
+mod outline;
 mod upstream_messages;
 mod upstream_reply;
 mod upstream_request;
@@ -109,6 +113,10 @@ impl ClientDialect for OpenAiChat {
     fn write_count(&self, tokens: u64) -> Vec<u8> {
         format!("{{\"input_tokens\":{tokens}}}").into_bytes()
     }
+
+    fn in_place(&self) -> &'static dyn InPlace {
+        &OpenAiChat
+    }
 }
 
 impl UpstreamDialect for OpenAiChat {
@@ -125,6 +133,11 @@ impl UpstreamDialect for OpenAiChat {
             variants::find(target.variant),
             streamed,
         ))
+    }
+
+    fn reader_beside(&self, target: &Target<'_>, streamed: bool) -> Box<dyn ReplyReader> {
+        let variant = variants::find(target.variant);
+        Box::new(upstream_reply::Reader::beside(variant, streamed))
     }
 
     fn read_fault(&self, status: u16, body: &[u8]) -> Fault {

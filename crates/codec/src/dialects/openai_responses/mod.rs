@@ -10,15 +10,18 @@
 //! - `upstream_reply`: a provider's reply, streamed or whole;
 //! - `output_items`: its items, which are open and what blocks they are;
 //! - `item_parts`: one of them, as it stands in the bytes;
-//! - `faults`: errors, both ways.
+//! - `faults`: errors, both ways;
+//! - `outline`, `aside`: requests and replies that pass in place.
 //!
 //! All is stateless: whoever wants stored responses resolves them before a request is written.
 
+mod aside;
 mod client_items;
 mod client_reply;
 mod client_request;
 mod faults;
 mod item_parts;
+mod outline;
 mod output_items;
 mod reply_items;
 mod response;
@@ -31,6 +34,7 @@ mod upstream_request;
 use serde_json::Value;
 use throughline_canonical::{Fault, Loss, Lossy, Request};
 
+use super::in_place::InPlace;
 use super::{
     Asked, ClientDialect, ModelCard, Models, Outgoing, ReplyReader, ReplyWriter, Stamp, Target,
     UpstreamDialect, Wanted, bearer, forget, only_members, openai_models, read_member,
@@ -108,6 +112,10 @@ impl ClientDialect for OpenAiResponses {
 
     fn write_count(&self, tokens: u64) -> Vec<u8> {
         format!("{{\"object\":\"response.input_tokens\",\"input_tokens\":{tokens}}}").into_bytes()
+    }
+
+    fn in_place(&self) -> &'static dyn InPlace {
+        &OpenAiResponses
     }
 }
 

@@ -1,0 +1,49 @@
+//! Our own words in a provider's stream, and where that names the model.
+
+use throughline_canonical::Fault;
+
+use super::super::in_place::{Aside, InPlace, Naming};
+use super::Anthropic;
+use super::client_reply::{PING, error_event};
+use super::rewrite::reply_model;
+use crate::json::{Kind, Span, each_member, inside};
+
+/// The event that names the model.
+const START: &[u8] = b"message_start";
+
+impl InPlace for Anthropic {
+    fn naming(&self, event: &[u8], data: &[u8]) -> Naming {
+        let mut kind = event;
+        // The data names its event too, and more reliably; what is not JSON names nothing.
+        let _ = each_member(data, 0, |key, value, span| {
+            if key == b"type" && value == Kind::String {
+                kind = inside(data, &span);
+            }
+        });
+        match kind {
+            START => Naming::Only(reply_model(data)),
+            _ => Naming::Not,
+        }
+    }
+
+    fn model_of(&self, reply: &[u8]) -> Option<Span> {
+        reply_model(reply)
+    }
+
+    fn aside(&self) -> Box<dyn Aside> {
+        Box::new(Words)
+    }
+}
+
+#[derive(Debug)]
+struct Words;
+
+impl Aside for Words {
+    fn sign_of_life(&self) -> Vec<u8> {
+        PING.to_vec()
+    }
+
+    fn error(&self, fault: &Fault, half: Option<&[u8]>) -> Vec<u8> {
+        error_event(fault, half)
+    }
+}

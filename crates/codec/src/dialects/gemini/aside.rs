@@ -1,0 +1,102 @@
+//! Our own words in a provider's stream, and where that names the model.
+
+use throughline_canonical::Fault;
+
+use super::super::Asked;
+use super::super::in_place::{Aside, InPlace, Naming, close_event};
+use super::super::places::Places;
+use super::{Gemini, Variant, address, fault, outline};
+use crate::json::{Kind, Span, each_member};
+
+/// A piece that says nothing: clients of this dialect take no comments.
+const NOTHING: &[u8] = b"data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"\"}],\"role\":\"model\"},\"index\":0}]}\n\n";
+
+impl InPlace for Gemini {
+    fn places(&self, asked: &Asked<'_>) -> Option<Places> {
+        let (_, method) = address::read(asked.path).ok()?;
+        outline::read(asked.body, method).ok()
+    }
+
+    fn path(&self, path: &str, model: &str, renamed: bool, variant: &str) -> String {
+        let variant = Variant::read(variant);
+        let as_it_came = !renamed && !variant.vertex && path.starts_with("/v1");
+        match address::read(path) {
+            Ok((_, method)) if !as_it_came => address::write(model, method, variant),
+            _ => path.to_owned(),
+        }
+    }
+
+    fn naming(&self, _: &[u8], data: &[u8]) -> Naming {
+        match self.model_of(data) {
+            Some(name) => Naming::Here(name),
+            None => Naming::Not,
+        }
+    }
+
+    fn model_of(&self, reply: &[u8]) -> Option<Span> {
+        let mut name = None;
+        each_member(reply, 0, |key, kind, span| {
+            if matches!(key, b"modelVersion" | b"model_version") && kind == Kind::String {
+                name = Some(span.start + 1..span.end - 1);
+            }
+        })
+        .ok()?;
+        name
+    }
+
+    fn aside(&self) -> Box<dyn Aside> {
+        Box::new(Words)
+    }
+}
+
+#[derive(Debug)]
+struct Words;
+
+impl Aside for Words {
+    fn sign_of_life(&self) -> Vec<u8> {
+        NOTHING.to_vec()
+    }
+
+    fn error(&self, fault: &Fault, half: Option<&[u8]>) -> Vec<u8> {
+        let told = fault::value(fault);
+        let mut out = Vec::new();
+        close_event(half, &told["error"].to_string(), &mut out);
+        out.extend_from_slice(format!("data: {told}\n\n").as_bytes());
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_changes_only_where_it_has_to() {
+        let odd = "/v1beta/models/g%2D3:streamGenerateContent";
+        for (path, renamed, variant, expected) in [
+            (odd, false, "", odd),
+            (odd, true, "", "/v1beta/models/new:streamGenerateContent"),
+            (
+                "/models/g:countTokens",
+                false,
+                "",
+                "/v1beta/models/new:countTokens",
+            ),
+            (
+                "/v1/models/g:generateContent",
+                false,
+                "vertex",
+                "/publishers/google/models/new:generateContent",
+            ),
+        ] {
+            assert_eq!(Gemini.path(path, "new", renamed, variant), expected);
+        }
+    }
+
+    #[test]
+    fn the_models_name_is_found_in_every_piece() {
+        let piece = r#"{"candidates":[],"modelVersion":"g-3"}"#;
+        assert_eq!(Gemini.naming(b"", piece.as_bytes()), Naming::Here(33..36));
+        assert_eq!(Gemini.naming(b"", b"{}"), Naming::Not);
+    }
+}

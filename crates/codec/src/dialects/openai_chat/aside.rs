@@ -1,0 +1,56 @@
+//! Our own words in a provider's stream, and where that names the model.
+
+use throughline_canonical::Fault;
+
+use super::super::Asked;
+use super::super::in_place::{Aside, InPlace, Naming, close_event};
+use super::super::places::Places;
+use super::client_reply::KEEP_ALIVE;
+use super::{OpenAiChat, faults, outline};
+use crate::json::{Kind, Span, each_member};
+
+impl InPlace for OpenAiChat {
+    fn places(&self, asked: &Asked<'_>) -> Option<Places> {
+        outline::read(asked.body).ok()
+    }
+
+    fn naming(&self, _: &[u8], data: &[u8]) -> Naming {
+        match self.model_of(data) {
+            Some(name) => Naming::Here(name),
+            None => Naming::Not,
+        }
+    }
+
+    fn model_of(&self, reply: &[u8]) -> Option<Span> {
+        let mut name = None;
+        each_member(reply, 0, |key, kind, span| {
+            if key == b"model" && kind == Kind::String {
+                name = Some(span.start + 1..span.end - 1);
+            }
+        })
+        .ok()?;
+        name
+    }
+
+    fn aside(&self) -> Box<dyn Aside> {
+        Box::new(Words)
+    }
+}
+
+#[derive(Debug)]
+struct Words;
+
+impl Aside for Words {
+    fn sign_of_life(&self) -> Vec<u8> {
+        KEEP_ALIVE.to_vec()
+    }
+
+    fn error(&self, fault: &Fault, half: Option<&[u8]>) -> Vec<u8> {
+        let error = faults::object(fault).to_string();
+        let mut out = Vec::new();
+        close_event(half, &error, &mut out);
+        let told = format!("data: {{\"error\":{error}}}\n\ndata: [DONE]\n\n");
+        out.extend_from_slice(told.as_bytes());
+        out
+    }
+}

@@ -1,0 +1,436 @@
+//! Where reasoning and signatures stand in a request that passes in place.
+//!
+//! The same reasoning may stand in several members of a message. As in a request that is read to the
+//! last word, the one that says most counts; the others go where it goes.
+
+use std::borrow::Cow;
+
+use super::super::places::{
+    Mark, MarkKind, Member, Part, Places, Room, Signature, find, find_text, members, spans, wholes,
+};
+use crate::json::{JsonError, Kind, Span, number, slice, text};
+
+/// What stands in a message's content of which nothing may go.
+const FILLER: &str = r#"{"type":"text","text":"[reasoning omitted]"}"#;
+
+/// Where servers put the signature of a call.
+const CALL_SIGNATURES: [&[&str]; 3] = [
+    &["extra_content", "google", "thought_signature"],
+    &["extra_content", "vertex", "thought_signature"],
+    &["provider_specific_fields", "thought_signature"],
+];
+
+/// Reads a request.
+pub(super) fn read(body: &[u8]) -> Result<Places, JsonError> {
+    let top = members(body, 0)?;
+    let mut places = Places::of(body);
+    places.model = find(&top, "model")
+        .filter(|(_, member)| member.kind == Kind::String)
+        .map(|(_, member)| member.value.clone());
+    places.stream =
+        find(&top, "stream").is_some_and(|(_, member)| slice(body, &member.value) == b"true");
+    let Some((_, messages)) = find(&top, "messages") else {
+        return Ok(places);
+    };
+    for (at, (kind, span)) in messages.elements(body)?.into_iter().enumerate() {
+        if kind != Kind::Object {
+            continue;
+        }
+        let message = members(body, span.start)?;
+        let role = find_text(&message, "role").map(|(_, role)| text(body, &role.value));
+        match role.as_deref() {
+            Some("user") => places.turn = at + 1,
+            Some("assistant") => {
+                places.has_assistant = true;
+                let holder = places.hold(wholes(&message), None, None);
+                let mut reader = Reader {
+                    body,
+                    at,
+                    message: &message,
+                    holder,
+                    places: &mut places,
+                };
+                reader.reasoning()?;
+                reader.content()?;
+                reader.calls()?;
+            }
+            _ => {}
+        }
+    }
+    places.forget_old_room();
+    Ok(places)
+}
+
+/// One message of the model.
+struct Reader<'r, 'a> {
+    body: &'a [u8],
+    at: usize,
+    message: &'r [Member<'a>],
+    holder: usize,
+    places: &'r mut Places,
+}
+
+impl Reader<'_, '_> {
+    fn mark(&mut self, index: usize, kind: MarkKind) -> &mut Mark {
+        self.places.marks.push(Mark::new((self.at, index), kind));
+        let last = self.places.marks.len() - 1;
+        &mut self.places.marks[last]
+    }
+
+    /// The members that hold reasoning, and those that repeat it.
+    fn reasoning(&mut self) -> Result<(), JsonError> {
+        let first = self.places.marks.len();
+        for name in ["reasoning_details", "thinking_blocks"] {
+            if let Some((place, list)) = find(self.message, name) {
+                let part = Part::new(self.holder, place);
+                if self.places.marks.len() > first {
+                    self.places.marks[first].whole.push(part);
+                } else if list.kind == Kind::Array {
+                    self.details(list, part)?;
+                } else {
+                    self.plain(name);
+                }
+            }
+        }
+        for name in ["reasoning_content", "reasoning"] {
+            if self.places.marks.len() == first {
+                self.plain(name);
+            } else if let Some((place, _)) = find_text(self.message, name) {
+                let part = Part::new(self.holder, place);
+                self.places.marks[first].whole.push(part);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reasoning as plain text.
+    fn plain(&mut self, name: &str) {
+        if let Some((place, member)) = find_text(self.message, name) {
+            let part = Part::new(self.holder, place);
+            let mark = self.mark(0, MarkKind::Thinking);
+            mark.texts.push(member.value.clone());
+            mark.whole.push(part);
+        }
+    }
+
+    /// Reasoning in pieces. Those of a stream may be there as they came: pieces of one kind and one
+    /// number are one.
+    fn details(&mut self, list: &Member<'_>, part: Part) -> Result<(), JsonError> {
+        let details = list.elements(self.body)?;
+        let holder = self.places.hold(spans(&details), Some(part), None);
+        let mut last = None;
+        for (index, (kind, span)) in details.into_iter().enumerate() {
+            if kind != Kind::Object {
+                continue;
+            }
+            let detail = members(self.body, span.start)?;
+            let word = find_text(&detail, "type").map(|(_, kind)| text(self.body, &kind.value));
+            let (kind, said) = match word.as_deref() {
+                Some("reasoning.text") => (MarkKind::Thinking, "text"),
+                Some("thinking") => (MarkKind::Thinking, "thinking"),
+                Some("reasoning.summary") => (MarkKind::Thinking, "summary"),
+                Some("reasoning.encrypted" | "redacted_thinking") => (MarkKind::Redacted, "data"),
+                _ => {
+                    last = None;
+                    continue;
+                }
+            };
+            let here = Part::new(holder, index);
+            let said = find_text(&detail, said);
+            let signed = match kind {
+                MarkKind::Redacted => said,
+                _ => find_text(&detail, "signature"),
+            };
+            let signature = signed.map(|(at, member)| Signature {
+                value: member.value.clone(),
+                part: Part::new(self.places.hold(wholes(&detail), Some(here), None), at),
+            });
+            let said = said.filter(|_| kind != MarkKind::Redacted);
+            if said.is_none() && signature.is_none() {
+                continue;
+            }
+            let number =
+                find(&detail, "index").and_then(|(_, index)| number(self.body, &index.value));
+            let same = (word.map(Cow::into_owned), number);
+            let goes_on = self.places.marks.last_mut().filter(|mark| {
+                last.as_ref() == Some(&same) && (number.is_some() || mark.signature.is_none())
+            });
+            let mark = match goes_on {
+                Some(mark) => mark,
+                None => self.mark(index, kind),
+            };
+            mark.texts.extend(said.map(|(_, text)| text.value.clone()));
+            mark.whole.push(here);
+            if mark.signature.is_none() {
+                mark.signature = signature;
+            }
+            last = (kind == MarkKind::Thinking).then_some(same);
+        }
+        Ok(())
+    }
+
+    /// Reasoning as a chunk of the content.
+    fn content(&mut self) -> Result<(), JsonError> {
+        let Some((place, content)) = find(self.message, "content") else {
+            return Ok(());
+        };
+        let chunks = content.elements(self.body)?;
+        let mut list = None;
+        for (index, (kind, span)) in chunks.iter().enumerate() {
+            if *kind != Kind::Object {
+                continue;
+            }
+            let chunk = members(self.body, span.start)?;
+            let thinks = find_text(&chunk, "type")
+                .is_some_and(|(_, kind)| text(self.body, &kind.value) == "thinking");
+            let Some((_, thinking)) = find(&chunk, "thinking").filter(|_| thinks) else {
+                continue;
+            };
+            let mut texts = Vec::new();
+            if thinking.kind == Kind::String {
+                texts.push(thinking.value.clone());
+            }
+            for (kind, piece) in thinking.elements(self.body)? {
+                if kind == Kind::Object
+                    && let Some((_, text)) = find_text(&members(self.body, piece.start)?, "text")
+                {
+                    texts.push(text.value.clone());
+                }
+            }
+            let within = Part::new(self.holder, place);
+            let list = *list.get_or_insert_with(|| {
+                self.places.hold(spans(&chunks), Some(within), Some(FILLER))
+            });
+            let here = Part::new(list, index);
+            let signature = find_text(&chunk, "signature").map(|(at, member)| Signature {
+                value: member.value.clone(),
+                part: Part::new(self.places.hold(wholes(&chunk), Some(here), None), at),
+            });
+            let mark = self.mark(index, MarkKind::Thinking);
+            mark.texts = texts;
+            mark.whole.push(here);
+            mark.signature = signature;
+        }
+        Ok(())
+    }
+
+    /// The signatures of calls.
+    fn calls(&mut self) -> Result<(), JsonError> {
+        let Some((place, list)) = find(self.message, "tool_calls") else {
+            return Ok(());
+        };
+        let calls = list.elements(self.body)?;
+        let mut holder = None;
+        for (index, (kind, span)) in calls.iter().enumerate() {
+            if *kind != Kind::Object {
+                continue;
+            }
+            let within = Part::new(self.holder, place);
+            let mut found = None;
+            for path in CALL_SIGNATURES {
+                if found.is_none() && reaches(self.body, span, path)? {
+                    let list = *holder
+                        .get_or_insert_with(|| self.places.hold(spans(&calls), Some(within), None));
+                    found = self.signature(span, path, Part::new(list, index))?;
+                }
+            }
+            let bare = find(&members(self.body, span.start)?, "extra_content").is_none();
+            if found.is_none() && index > 0 {
+                continue;
+            }
+            let mark = self.mark(index, MarkKind::Call);
+            mark.room = (index == 0 && (bare || found.is_some())).then(|| Room {
+                object: span.clone(),
+                key: "extra_content",
+                around: ("{\"google\":{\"thought_signature\":", "}}"),
+            });
+            mark.signature = found;
+        }
+        Ok(())
+    }
+
+    /// The signature at the end of a path, with everything on the way that holds nothing else.
+    fn signature(
+        &mut self,
+        object: &Span,
+        path: &[&str],
+        within: Part,
+    ) -> Result<Option<Signature>, JsonError> {
+        let (mut object, mut within) = (object.clone(), within);
+        for (step, name) in path.iter().enumerate() {
+            let members = members(self.body, object.start)?;
+            let Some((at, member)) = find(&members, name) else {
+                return Ok(None);
+            };
+            within = Part::new(self.places.hold(wholes(&members), Some(within), None), at);
+            if step + 1 == path.len() {
+                return Ok(Some(Signature {
+                    value: member.value.clone(),
+                    part: within,
+                }));
+            }
+            object = member.value.clone();
+        }
+        Ok(None)
+    }
+}
+
+/// Whether a path leads to a string that is not empty.
+fn reaches(body: &[u8], object: &Span, path: &[&str]) -> Result<bool, JsonError> {
+    let mut object = object.clone();
+    for (step, name) in path.iter().enumerate() {
+        let members = members(body, object.start)?;
+        match find(&members, name) {
+            Some((_, member)) if step + 1 == path.len() => return Ok(member.is_text()),
+            Some((_, member)) if member.kind == Kind::Object => object = member.value.clone(),
+            _ => return Ok(false),
+        }
+    }
+    Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use throughline_canonical::Block;
+
+    use super::super::super::places::MarkEdit::{self, Keep, Remove, Sign};
+    use super::*;
+
+    fn marks(message: &str) -> (String, Vec<Block>) {
+        let body = body(message);
+        let places = read(body.as_bytes()).unwrap();
+        let blocks = places
+            .marks
+            .iter()
+            .filter(|mark| mark.kind != MarkKind::Call || mark.signature.is_some())
+            .map(|mark| mark.block(body.as_bytes()))
+            .collect();
+        (body, blocks)
+    }
+
+    fn body(message: &str) -> String {
+        format!(
+            r#"{{"model":"m","x":1.50,"messages":[{{"role":"user","content":"hi"}},{{"role":"assistant",{message}}}]}}"#
+        )
+    }
+
+    fn rewritten(message: &str, changes: &[MarkEdit]) -> String {
+        let body = body(message);
+        let places = read(body.as_bytes()).unwrap();
+        assert_eq!(places.marks.len(), changes.len());
+        let (edited, _) = places.rewrite(body.as_bytes(), None, changes);
+        edited.map_or(body, |body| String::from_utf8(body).unwrap())
+    }
+
+    fn thinking(text: &str, signature: Option<&str>) -> Block {
+        Block::Thinking {
+            text: text.to_owned(),
+            signature: signature.map(str::to_owned),
+        }
+    }
+
+    const DETAILS: &str = r#""content":"a","reasoning":"one two","reasoning_details":[{"type":"reasoning.text","index":0,"text":"one "},{"type":"reasoning.text","index":0,"text":"two","signature":"s"},{"type":"reasoning.encrypted","data":"d","index":1}]"#;
+
+    /// The same blocks that reading the request to the last word gives.
+    #[test]
+    fn reasoning_is_found_as_it_is_read() {
+        use crate::dialects::{Asked, ClientDialect};
+        for (message, expected) in [
+            (
+                DETAILS,
+                vec![
+                    thinking("one two", Some("s")),
+                    Block::Redacted { data: "d".into() },
+                ],
+            ),
+            (
+                r#""content":"a","reasoning":"r","reasoning_content":"c""#,
+                vec![thinking("c", None)],
+            ),
+            (
+                r#""content":"a","thinking_blocks":[{"type":"thinking","thinking":"t","signature":"s"},{"type":"thinking","thinking":"u","signature":"v"}],"reasoning_content":"tu""#,
+                vec![thinking("t", Some("s")), thinking("u", Some("v"))],
+            ),
+            (
+                r#""content":"a","reasoning_details":"plain""#,
+                vec![thinking("plain", None)],
+            ),
+            (
+                r#""content":[{"type":"thinking","thinking":[{"type":"text","text":"x"},{"type":"text","text":"y"}]},{"type":"text","text":"a"}]"#,
+                vec![thinking("xy", None)],
+            ),
+        ] {
+            let (body, found) = marks(message);
+            assert_eq!(found, expected, "{message}");
+            let asked = Asked {
+                path: "",
+                query: "",
+                body: body.as_bytes(),
+            };
+            let read = super::super::OpenAiChat.read_request(&asked).unwrap().value;
+            let read: Vec<_> = read.messages[1]
+                .content
+                .iter()
+                .filter(|block| matches!(block, Block::Thinking { .. } | Block::Redacted { .. }))
+                .cloned()
+                .collect();
+            assert_eq!(found, read, "{message}");
+        }
+    }
+
+    #[test]
+    fn what_goes_leaves_nothing_empty_behind() {
+        assert_eq!(
+            rewritten(DETAILS, &[Remove, Remove]),
+            body(r#""content":"a""#)
+        );
+        assert_eq!(
+            rewritten(DETAILS, &[Keep, Remove]),
+            body(&DETAILS.replace(
+                r#",{"type":"reasoning.encrypted","data":"d","index":1}"#,
+                ""
+            ))
+        );
+        assert_eq!(
+            rewritten(DETAILS, &[Sign("n".into()), Keep]),
+            body(&DETAILS.replace("\"s\"", "\"n\""))
+        );
+        let chunk = r#""content":[{"type":"thinking","thinking":"x"}]"#;
+        assert_eq!(
+            rewritten(chunk, &[Remove]),
+            body(&format!("\"content\":[{FILLER}]"))
+        );
+    }
+
+    #[test]
+    fn calls_bear_their_signatures_in_three_places() {
+        let call = |more: &str| {
+            format!(
+                r#""tool_calls":[{{"id":"c","type":"function","function":{{"name":"f","arguments":"{{}}"}}{more}}}]"#
+            )
+        };
+        for more in [
+            r#","extra_content":{"google":{"thought_signature":"s"}}"#,
+            r#","provider_specific_fields":{"thought_signature":"s"}"#,
+        ] {
+            let (_, found) = marks(&call(more));
+            assert_eq!(found, [thinking("", Some("s"))]);
+            assert_eq!(rewritten(&call(more), &[Remove]), body(&call("")));
+            assert_eq!(
+                rewritten(&call(more), &[Sign("n".into())]),
+                body(&call(&more.replace("\"s\"", "\"n\"")))
+            );
+        }
+        let beside = r#","extra_content":{"google":{"thought_signature":"s","other":1}}"#;
+        assert_eq!(
+            rewritten(&call(beside), &[Remove]),
+            body(&call(r#","extra_content":{"google":{"other":1}}"#))
+        );
+        assert_eq!(
+            rewritten(&call(""), &[Sign("skip".into())]),
+            body(&call(
+                r#","extra_content":{"google":{"thought_signature":"skip"}}"#
+            ))
+        );
+    }
+}
