@@ -7,9 +7,10 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, header};
 use throughline_canonical::{Fault, FaultKind, Lossy, Request};
 use throughline_codec::dialects::anthropic::outline::Outline;
+use throughline_codec::dialects::places::Places;
 use throughline_codec::dialects::{self, ClientDialect, Wanted};
 use throughline_codec::framing::encoding::{Encoding, EncodingError, unpack};
-use throughline_codec::json::{JsonError, validate};
+use throughline_codec::json::{JsonError, text, validate};
 
 use crate::settings::Settings;
 use crate::thinking::Lineage;
@@ -33,6 +34,17 @@ pub struct Asked {
     pub began: Instant,
 }
 
+impl Asked {
+    /// What its dialect reads of it.
+    fn words<'a>(&'a self, body: &'a [u8]) -> dialects::Asked<'a> {
+        dialects::Asked {
+            path: &self.path,
+            query: self.query.as_deref().unwrap_or_default(),
+            body,
+        }
+    }
+}
+
 /// A request that was read, with where it belongs.
 pub(crate) struct Read {
     pub(crate) asked: Asked,
@@ -42,6 +54,8 @@ pub(crate) struct Read {
     pub(crate) body: Bytes,
     /// Where everything stands in it, for dialects whose bodies are edited in place.
     pub(crate) outline: Option<Outline>,
+    /// Where marks stand in it, for the other dialects.
+    pub(crate) places: Option<Places>,
     /// What it says, once somebody wants to know.
     request: OnceLock<Result<Lossy<Request>, Fault>>,
     pub(crate) lineage: Lineage,
@@ -89,6 +103,7 @@ pub(crate) fn read(settings: &Settings, asked: Asked, raw: Bytes) -> Result<Read
             model: outline.model.as_ref().map(|model| model.name.clone()),
             stream: outline.stream,
             outline: Some(outline),
+            places: None,
             counts: wanted == Wanted::Answer,
             wanted,
             request,
@@ -103,12 +118,28 @@ pub(crate) fn read(settings: &Settings, asked: Asked, raw: Bytes) -> Result<Read
     {
         return Err(Fault::invalid(error.to_string()));
     }
-    let said = canonical(&asked, &body)?;
+    let said = canonical(&asked, &body);
+    let places = asked.dialect.in_place().places(&asked.words(&body));
+    // What has no word here may still pass to a provider of the same dialect; to any other, it is a fault.
+    let (empty, stream) = (
+        Request::default(),
+        places.as_ref().map(|places| places.stream),
+    );
+    let known = match (&said, &places) {
+        (Ok(said), _) => &said.value,
+        (Err(_), Some(_)) => &empty,
+        (Err(fault), None) => return Err(fault.clone()),
+    };
+    let model = match known.model.as_str() {
+        "" => named(&body, places.as_ref()),
+        model => Some(model.to_owned()),
+    };
     let read = Read {
-        lineage: Lineage::of_request(&asked.headers, &said.value),
-        model: (!said.value.model.is_empty()).then(|| said.value.model.clone()),
-        stream: said.value.stream,
+        lineage: Lineage::of_request(&asked.headers, known),
+        model,
+        stream: stream.unwrap_or(known.stream),
         outline: None,
+        places,
         counts: wanted == Wanted::Answer,
         wanted,
         request,
@@ -116,16 +147,18 @@ pub(crate) fn read(settings: &Settings, asked: Asked, raw: Bytes) -> Result<Read
         raw,
         body,
     };
-    let _ = read.request.set(Ok(said));
+    let _ = read.request.set(said);
     Ok(read)
 }
 
+/// The model a body names.
+fn named(body: &[u8], places: Option<&Places>) -> Option<String> {
+    let name = places?.model.as_ref()?;
+    Some(text(body, name).into_owned()).filter(|name| !name.is_empty())
+}
+
 fn canonical(asked: &Asked, body: &[u8]) -> Result<Lossy<Request>, Fault> {
-    asked.dialect.read_request(&dialects::Asked {
-        path: &asked.path,
-        query: asked.query.as_deref().unwrap_or_default(),
-        body,
-    })
+    asked.dialect.read_request(&asked.words(body))
 }
 
 /// None if it is not known.

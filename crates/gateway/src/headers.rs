@@ -148,6 +148,14 @@ fn key_in_query(query: &str) -> Option<String> {
         .map(|(_, key)| key.to_owned())
 }
 
+/// What stands behind the path's `?`, without a key there.
+pub fn without_key(query: &str) -> String {
+    let others = query
+        .split('&')
+        .filter(|pair| *pair != "key" && !pair.starts_with("key="));
+    others.collect::<Vec<_>>().join("&")
+}
+
 /// Changes the beta header; untouched, byte for byte, where there is nothing to change.
 pub fn patch_betas(headers: &mut HeaderMap, added: &[&str], without_adaptive: bool) {
     let adaptive = |entry: &str| entry.starts_with("adaptive-thinking");

@@ -7,6 +7,9 @@ use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 
+use throughline_codec::framing::encoding::{Encoding, unpack};
+
+use crate::asked::content_encoding;
 use crate::backend::Backend;
 use crate::gateway::Gateway;
 use crate::unix_ms;
@@ -130,6 +133,14 @@ pub(crate) async fn read_whole(
         cause,
     })?;
     Ok(read.to_bytes())
+}
+
+/// The text of an error, readable.
+pub(crate) fn error_text(error: &Response<Bytes>) -> Vec<u8> {
+    match content_encoding(error.headers()) {
+        Some(Encoding::Identity) | None => error.body().to_vec(),
+        Some(packed) => unpack(packed, error.body(), LONGEST_ERROR).unwrap_or_default(),
+    }
 }
 
 pub(crate) fn worth_another(status: StatusCode) -> bool {

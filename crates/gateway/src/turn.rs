@@ -8,15 +8,20 @@ use bytes::Bytes;
 use serde_json::Value;
 use throughline_canonical::{Fault, FaultKind, Origin};
 use throughline_codec::dialects::anthropic::outline::Outline;
+use throughline_codec::dialects::places::Places;
 use tokio::sync::OwnedSemaphorePermit;
 
+use crate::across::spoken;
 use crate::answer::{Reply, Unanswered, pretty, tell};
 use crate::asked::{Asked, Read, read};
-use crate::backend::{Auth, Backend};
+use crate::backend::{Auth, Backend, credential_mark};
+use crate::catalog::Model;
 use crate::gateway::{Gateway, may_have_key};
+use crate::headers;
 use crate::ledger::{Ledger, Seen};
 use crate::reply::Clocks;
 use crate::settings::Settings;
+use crate::thinking::Target;
 use crate::turns::{SharedTurn, Turn};
 use crate::upstream::SendError;
 
@@ -31,6 +36,16 @@ pub(crate) struct Leg<'a> {
     pub(crate) by_active: bool,
     /// Whether no other backend is left to ask.
     pub(crate) last: bool,
+}
+
+/// The way of a request.
+enum Lane<'a> {
+    /// In place, by the outline of the one dialect that has blocks.
+    Through(&'a Outline),
+    /// In place, by where marks stand.
+    Marked(&'a Places),
+    /// By way of the canonical words.
+    Across,
 }
 
 impl Gateway {
@@ -78,9 +93,10 @@ impl Gateway {
                 by_active: chosen.by_active && at == 0,
                 last: at + 1 == chain.len(),
             };
-            let reply = match leg.same_dialect() {
-                Some(outline) => self.through(&leg, outline, &mut place).await?,
-                None => self.across(&leg, &mut place).await?,
+            let reply = match leg.lane() {
+                Lane::Through(outline) => self.through(&leg, outline, &mut place).await?,
+                Lane::Marked(places) => self.through_marked(&leg, places, &mut place).await?,
+                Lane::Across => self.across(&leg, &mut place).await?,
             };
             if let Some(reply) = reply {
                 return Ok(reply);
@@ -105,18 +121,57 @@ impl Gateway {
             by_active: chosen.by_active || pin == Some(&*active),
             last: true,
         };
-        match leg.same_dialect() {
-            Some(outline) => Ok(self.report_through(&leg, outline)),
-            None => self.report_across(&leg).await,
+        match leg.lane() {
+            Lane::Through(outline) => Ok(self.report_through(&leg, outline)),
+            Lane::Marked(places) => Ok(self.report_marked(&leg, places)),
+            Lane::Across => self.report_across(&leg).await,
         }
     }
 }
 
 impl<'a> Leg<'a> {
-    /// Where everything stands in the body, if the backend takes the client's own words.
-    fn same_dialect(&self) -> Option<&'a Outline> {
-        let same = self.read.asked.dialect.name() == self.backend.dialect.name();
-        self.read.outline.as_ref().filter(|_| same)
+    /// The way the request takes.
+    fn lane(&self) -> Lane<'a> {
+        let read = self.read;
+        if read.asked.dialect.name() != self.backend.dialect.name() {
+            return Lane::Across;
+        }
+        match (&read.outline, &read.places) {
+            (Some(outline), _) => Lane::Through(outline),
+            (None, Some(places)) if self.passes() => Lane::Marked(places),
+            _ => Lane::Across,
+        }
+    }
+
+    /// Whether nothing of the request or its reply needs more than a look beside.
+    fn passes(&self) -> bool {
+        let (read, backend) = (self.read, self.backend);
+        let raw = backend.dialect.has_raw_text(&backend.variant)
+            && backend.raw_text.family.as_deref() != Some("none");
+        // What cannot be understood to the last word can still pass.
+        let Ok(request) = read.request() else {
+            return !raw;
+        };
+        let model = backend.model_for(read.model.as_deref());
+        let known = self.settings.catalog.find(model);
+        let (spoken, _) = spoken(backend, &request.value, &known);
+        let renamed = read.model.as_deref() != Some(model);
+        let events = read.asked.dialect.stream_type(&request.value);
+        // In a stream that is no stream of events, the model's name is found by reading all of it.
+        let named_late = read.stream && renamed && !events.starts_with("text/event-stream");
+        // A client spells its settings for the model it named; for another one they are made to fit.
+        let refitted = renamed && !request.value.thinking.is_unsaid();
+        !raw && !named_late && !refitted && spoken.name() == backend.dialect.name()
+    }
+
+    /// Where it goes, for the memory.
+    pub(crate) fn target(&self, model: &Model) -> Target {
+        Target {
+            backend: self.backend.name.as_str().into(),
+            domain: self.backend.domain.as_str().into(),
+            credential: credential_mark(&headers::credential(&self.read.asked, self.backend)),
+            account_bound: model.account_bound,
+        }
     }
 
     /// Notes where the turn goes.

@@ -95,7 +95,7 @@ pub(crate) fn complete_object(half: &[u8], member: &[u8], out: &mut Vec<u8>) -> 
 /// Behind the quote that ends the string whose text begins here, if it ends.
 fn end_of_string(half: &[u8], mut at: usize) -> Option<usize> {
     loop {
-        at = super::special(half, at);
+        at = crate::search::special(half, at);
         match half.get(at)? {
             b'"' => return Some(at + 1),
             b'\\' => at += 2,

@@ -13,9 +13,9 @@
 mod fit;
 mod join;
 mod passage;
-mod past;
+pub(crate) mod past;
 mod prepare;
-mod relay;
+pub(crate) mod relay;
 pub mod replay;
 pub mod setting;
 mod words;
@@ -33,6 +33,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use self::passage::Across;
 use self::prepare::Prepared;
+pub(crate) use self::prepare::spoken;
 use self::relay::{Ids, Marks, Relay, Sent};
 use crate::answer::{Reply, mark, tell};
 use crate::asked::content_encoding;
@@ -40,7 +41,7 @@ use crate::gateway::Gateway;
 use crate::headers;
 use crate::ledger::milliseconds;
 use crate::reply::ReplyBody;
-use crate::send::{Back, LONGEST_ERROR, Parcel, read_whole, worth_another};
+use crate::send::{Back, LONGEST_ERROR, Parcel, error_text, read_whole, worth_another};
 use crate::turn::Leg;
 use crate::unix_ms;
 
@@ -315,7 +316,7 @@ impl Gateway {
             leg.ledger(self, prepared.session, origin),
             marks,
             self.vault.clone(),
-            Ids::new(&prepared.asked, stamp(id).id.as_str()),
+            Some(Ids::new(&prepared.asked, stamp(id).id.as_str())),
             sent,
             leg.read.counts,
         )
@@ -392,11 +393,4 @@ pub(crate) fn fault_of(dialect: &dyn UpstreamDialect, error: &Response<Bytes>) -
         fault.retry_after = seconds.and_then(|value| value.to_str().ok()?.parse().ok());
     }
     fault
-}
-
-fn error_text(error: &Response<Bytes>) -> Vec<u8> {
-    match content_encoding(error.headers()) {
-        Some(Encoding::Identity) | None => error.body().to_vec(),
-        Some(packed) => unpack(packed, error.body(), LONGEST_ERROR).unwrap_or_default(),
-    }
 }

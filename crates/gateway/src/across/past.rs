@@ -65,6 +65,14 @@ pub(crate) fn key_of(block: &Block) -> Option<BlockKey> {
     }
 }
 
+/// The signature of a call or a text, as a block that it can be remembered by.
+pub(crate) fn signature_block(mark: &str) -> Block {
+    Block::Thinking {
+        text: String::new(),
+        signature: Some(mark.to_owned()),
+    }
+}
+
 /// The names of all thinking blocks of a request, in order.
 pub(crate) fn keys(request: &Request) -> Vec<Option<BlockKey>> {
     assistant_blocks(request)
@@ -210,8 +218,22 @@ impl Recall<'_> {
         past
     }
 
+    /// The signature of a call or a text that the client sent in the upstream's dialect.
+    pub(crate) fn signature(&self, mark: &str, verdict: Option<&Verdict>) -> PastBlock {
+        match self.gateway.envelopes.open(mark) {
+            Opened::Ours(envelope) => {
+                let native = Block::Thinking {
+                    text: String::new(),
+                    signature: envelope.signature,
+                };
+                self.known(native, &Arc::new(envelope.origin), verdict)
+            }
+            Opened::Altered | Opened::NotOurs => self.thinking(&signature_block(mark), verdict),
+        }
+    }
+
     /// Thinking the client sent.
-    fn thinking(&self, block: &Block, verdict: Option<&Verdict>) -> PastBlock {
+    pub(crate) fn thinking(&self, block: &Block, verdict: Option<&Verdict>) -> PastBlock {
         match self.gateway.envelopes.open(mark_of(block)) {
             Opened::Altered => foreign(block.clone(), Reason::Origin, None),
             Opened::Ours(envelope) => self.enveloped(block, *envelope, verdict),

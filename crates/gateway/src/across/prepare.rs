@@ -16,10 +16,9 @@ use super::join::join_turns;
 use super::past::{Recall, key_of, keys};
 use super::replay::{self, Place};
 use super::setting;
-use crate::backend::{Backend, credential_mark};
+use crate::backend::Backend;
 use crate::catalog::Model;
 use crate::gateway::Gateway;
-use crate::headers;
 use crate::settings::ToolThinking;
 use crate::thinking::memory::{Question, Target};
 use crate::turn::Leg;
@@ -68,12 +67,7 @@ impl Gateway {
         join_turns(&mut request.messages);
         losses.extend(setting::fit(&mut request, &known, dialect.name(), &variant));
 
-        let target = Target {
-            backend: leg.backend.name.as_str().into(),
-            domain: leg.backend.domain.as_str().into(),
-            credential: credential_mark(&headers::credential(&leg.read.asked, leg.backend)),
-            account_bound: known.account_bound,
-        };
+        let target = leg.target(&known);
         let has_assistant = |message: &Message| message.role == Role::Assistant;
         let answer = self.memory.ask(&Question {
             lineage: leg.read.lineage,
@@ -171,7 +165,7 @@ impl Gateway {
 
 /// What is spoken to a backend. OpenAI's models show reasoning, and take it back, only in its newer
 /// dialect, which the same address serves; the newest call tools while they think only there.
-fn spoken(
+pub(crate) fn spoken(
     backend: &Backend,
     request: &Request,
     model: &Model,

@@ -1,5 +1,6 @@
 //! A reply's events on their way from one dialect to another: signatures go into envelopes, tool-call
-//! ids become unique, and the turn is kept as its maker wrote it.
+//! ids become unique, and the turn is kept as its maker wrote it. Where the client gets the provider's
+//! own bytes, the events are only looked at.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -10,7 +11,7 @@ use throughline_canonical::{
     ThinkingKind,
 };
 
-use super::past::{key_of, names};
+use super::past::{key_of, names, signature_block};
 use crate::ledger::Ledger;
 use crate::thinking::capture::Captured;
 use crate::thinking::envelope::{Carried, Envelope, Envelopes};
@@ -26,7 +27,8 @@ pub(crate) struct Relay {
     pub(crate) ledger: Ledger,
     marks: Marks,
     vault: Arc<Vault>,
-    ids: Ids,
+    /// None where the client gets the provider's own.
+    ids: Option<Ids>,
     /// The turn as its maker writes it.
     fold: Fold,
     /// Blocks that are open: their number in the stream, and their place in the turn.
@@ -65,7 +67,7 @@ impl Relay {
         ledger: Ledger,
         marks: Marks,
         vault: Arc<Vault>,
-        ids: Ids,
+        ids: Option<Ids>,
         sent: Sent,
         counts: bool,
     ) -> Self {
@@ -118,7 +120,10 @@ impl Relay {
     fn begin(&mut self, index: u32, block: BlockStart<'_>, out: &mut dyn FnMut(&Event<'_>)) {
         let block = match block {
             BlockStart::ToolCall { id, name } => BlockStart::ToolCall {
-                id: self.ids.unique(id),
+                id: match &mut self.ids {
+                    Some(ids) => ids.unique(id),
+                    None => id,
+                },
                 name,
             },
             other => other,
@@ -195,6 +200,9 @@ impl Relay {
                 signature: mark.clone(),
             };
             self.remember(&seen, false);
+        } else if let (Marks::Native, Some(mark)) = (&self.marks, &mark) {
+            // Nothing else says who made it.
+            self.remember(&signature_block(mark), false);
         }
         if let Some(mark) = mark {
             out(&Event::BlockDelta {
@@ -282,6 +290,14 @@ impl Relay {
             _ => false,
         });
         if !worth || !self.counts {
+            return;
+        }
+        // An id that another reply may have too finds nothing.
+        let named = |block: &Block| match block {
+            Block::ToolCall { id, .. } => self.ids.is_some() || looks_random(id),
+            _ => true,
+        };
+        if !content.iter().all(named) {
             return;
         }
         let kept = Kept {

@@ -1,10 +1,20 @@
 //! The through lane: client and backend speak the same dialect, so the body is edited in place and
 //! the reply's bytes are forwarded as they arrive.
 //!
+//! Of one dialect the shape of a conversation is known to the last block:
 //! - [`plan`]: what goes out;
 //! - `send`: sending it, once more where thinking was refused;
-//! - `passage`: the reply on its way; [`tap`]: reading it beside; [`rename`]: the model's name in it.
+//! - [`tap`]: reading the reply beside.
+//!
+//! Of the others it is known where thinking and its marks stand:
+//! - [`marks`]: what goes out; [`marked`]: sending it, and once more;
+//! - [`listen`]: reading the reply beside.
+//!
+//! Both share the reply's way: [`passage`], and [`rename`] for the model's name in it.
 
+mod listen;
+mod marked;
+mod marks;
 mod passage;
 pub mod plan;
 mod rename;
@@ -17,25 +27,24 @@ use bytes::Bytes;
 use http::{Response, header};
 use hyper::body::Incoming;
 use serde_json::{Value, json};
-use throughline_canonical::{Fate, Fault, Origin};
+use throughline_canonical::{Fate, Fault, Loss, Origin};
 use throughline_codec::dialects::anthropic::outline::Outline;
 use throughline_codec::dialects::anthropic::refusal::error_kind;
-use throughline_codec::framing::encoding::{Decoder, Encoding, unpack};
+use throughline_codec::framing::encoding::{Decoder, Encoding};
 use tokio::sync::OwnedSemaphorePermit;
 
-use self::passage::Encoded;
 pub(crate) use self::passage::Through;
+use self::passage::{Encoded, Tap};
 use self::plan::{Again, Guard, Plan, Planner};
 use self::rename::Names;
-use self::tap::{Sent, Tap};
+use self::tap::{BlockTap, Sent};
 use crate::answer::{Reply, mark};
 use crate::asked::content_encoding;
-use crate::backend::credential_mark;
 use crate::gateway::Gateway;
 use crate::headers;
 use crate::ledger::milliseconds;
 use crate::reply::ReplyBody;
-use crate::send::{Back, LONGEST_ERROR, worth_another};
+use crate::send::{Back, error_text, worth_another};
 use crate::thinking::memory::{Answer, Question, Target};
 use crate::turn::Leg;
 use crate::turns::KeptBlock;
@@ -67,7 +76,9 @@ impl Gateway {
                 Ok(None)
             }
             Ok((Back::Refused(error), planned)) => {
-                Ok(Some(self.refused(leg, error, &planned.plan)))
+                // Its kind, but not its message: that may quote what was sent.
+                let kind = error_kind(&error_text(&error));
+                Ok(Some(self.refused(leg, error, &planned.plan.losses, kind)))
             }
             Err(error) => leg.no_reply(&error).map(|()| None),
         }
@@ -105,12 +116,7 @@ impl Gateway {
         let known = settings
             .catalog
             .find(backend.model_for(read.model.as_deref()));
-        let target = Target {
-            backend: backend.name.as_str().into(),
-            domain: backend.domain.as_str().into(),
-            credential: credential_mark(&headers::credential(&read.asked, backend)),
-            account_bound: known.account_bound,
-        };
+        let target = leg.target(&known);
         let keys: Vec<_> = outline.thinking_blocks().map(|block| block.3).collect();
         let answer = self.memory.ask(&Question {
             lineage: read.lineage,
@@ -167,18 +173,20 @@ impl Gateway {
     }
 
     /// An error of the provider, passed on as it is.
-    fn refused(&self, leg: &Leg<'_>, error: Response<Bytes>, plan: &Plan) -> Reply {
+    fn refused(
+        &self,
+        leg: &Leg<'_>,
+        error: Response<Bytes>,
+        losses: &[Loss],
+        kind: Option<String>,
+    ) -> Reply {
         let (head, body) = error.into_parts();
         let status = head.status.as_u16();
-        // Its kind, but not its message: that may quote what was sent.
-        let kind = content_encoding(&head.headers)
-            .and_then(|encoding| unpack(encoding, &body, LONGEST_ERROR).ok())
-            .and_then(|text| error_kind(&text));
         let mut reply = Response::new(ReplyBody::whole(body));
         *reply.status_mut() = head.status;
         *reply.headers_mut() = headers::client(&head.headers);
         let id = leg.turn.lock().id.clone();
-        mark(reply.headers_mut(), &id, &leg.backend.name, &plan.losses);
+        mark(reply.headers_mut(), &id, &leg.backend.name, losses);
         let mut what = format!("the backend refused the request: {status}");
         if let Some(kind) = kind {
             what.push(' ');
@@ -196,12 +204,6 @@ impl Gateway {
         response: Response<Incoming>,
         permit: Option<OwnedSemaphorePermit>,
     ) -> Reply {
-        let Leg {
-            read,
-            backend,
-            turn,
-            ..
-        } = *leg;
         let Planned {
             mut plan,
             answer,
@@ -209,21 +211,45 @@ impl Gateway {
         } = planned;
         // A stream may last for minutes; the request it answers need not.
         plan.body = Bytes::new();
-        let (head, upstream) = response.into_parts();
-        let first_byte = milliseconds(read.asked.began);
-        self.counters.first_byte.observe(first_byte);
         let left_out = plan
             .blocks
             .iter()
             .filter(|block| block.fate == Fate::LeftOut);
         self.counters.filtered.add(left_out.count());
+        let ledger = leg.ledger(self, answer.session, leg.origin(&plan.model, &target));
+        let names = leg.names(&plan.model, plan.asked_model.clone());
+        let losses = plan.losses.clone();
+        let sent = Sent {
+            target,
+            plan,
+            counts: leg.read.counts,
+        };
+        self.forward(leg, response, permit, names, &losses, |events| {
+            Box::new(BlockTap::new(ledger, sent, events))
+        })
+    }
+
+    /// Passes a reply on as it arrives, with a tap on it, which is told whether it is a stream of
+    /// events.
+    fn forward(
+        &self,
+        leg: &Leg<'_>,
+        response: Response<Incoming>,
+        permit: Option<OwnedSemaphorePermit>,
+        names: Option<Names>,
+        losses: &[Loss],
+        tap: impl FnOnce(bool) -> Box<dyn Tap>,
+    ) -> Reply {
+        let (head, upstream) = response.into_parts();
+        let first_byte = milliseconds(leg.read.asked.began);
+        self.counters.first_byte.observe(first_byte);
         let id = {
-            let mut turn = turn.lock();
+            let mut turn = leg.turn.lock();
             turn.status = head.status.as_u16();
             turn.ms.first_byte = Some(first_byte);
             turn.id.clone()
         };
-        self.turns.push(turn.clone());
+        self.turns.push(leg.turn.clone());
 
         let content = head.headers.get(header::CONTENT_TYPE);
         let is = |kind: &[u8]| content.is_some_and(|value| value.as_bytes().starts_with(kind));
@@ -234,11 +260,7 @@ impl Gateway {
             None => Encoded::Unknown,
         };
         let readable = !matches!(encoding, Encoded::Unknown);
-        let asked_model = plan.asked_model.clone().filter(|_| readable);
-        let names = asked_model.map(|asked| Names {
-            theirs: plan.model.clone(),
-            asked,
-        });
+        let names = names.filter(|_| readable);
         let mut reply_headers = headers::client(&head.headers);
         if events || names.is_some() {
             reply_headers.remove(header::CONTENT_LENGTH);
@@ -246,33 +268,41 @@ impl Gateway {
         if names.is_some() {
             reply_headers.remove(header::CONTENT_ENCODING);
         }
-        mark(&mut reply_headers, &id, &backend.name, &plan.losses);
+        let backend = &leg.backend.name;
+        mark(&mut reply_headers, &id, backend, losses);
 
-        let origin = Arc::new(Origin {
-            domain: backend.domain.clone(),
-            backend: backend.name.clone(),
-            model: plan.model.clone(),
-            credential: target.credential.clone(),
-        });
-        let sent = Sent {
-            target,
-            plan,
-            counts: read.counts,
-        };
-        let ledger = leg.ledger(self, answer.session, origin);
-        let tap = Tap::new(ledger, sent, events);
-        let passage = Through::new(Some(tap), events, encoding, names);
-        let clocks = leg.clocks();
+        let passage = Through::new(Some(tap(events)), events, encoding, names);
         let body = ReplyBody::live(
             upstream,
             Box::new(passage),
-            &clocks,
-            backend.name.clone(),
+            &leg.clocks(),
+            backend.clone(),
             permit,
         );
         let mut reply = Response::new(body);
         *reply.status_mut() = head.status;
         *reply.headers_mut() = reply_headers;
         reply
+    }
+}
+
+impl Leg<'_> {
+    /// The names of a model the client calls otherwise.
+    fn names(&self, theirs: &str, asked: Option<String>) -> Option<Names> {
+        Some(Names {
+            dialect: self.read.asked.dialect.in_place(),
+            theirs: theirs.to_owned(),
+            asked: asked?,
+        })
+    }
+
+    /// Who makes the reply.
+    fn origin(&self, model: &str, target: &Target) -> Arc<Origin> {
+        Arc::new(Origin {
+            domain: self.backend.domain.clone(),
+            backend: self.backend.name.clone(),
+            model: model.to_owned(),
+            credential: target.credential.clone(),
+        })
     }
 }

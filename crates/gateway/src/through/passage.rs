@@ -1,14 +1,32 @@
 //! The provider's bytes as they arrive, read beside; and, only where nothing else would help, a sign
 //! of life, an error, or the model's name as the client knows it.
 
+use std::fmt;
+
 use bytes::Bytes;
 use throughline_canonical::Fault;
-use throughline_codec::dialects::anthropic::client_reply::{PING, error_event};
 use throughline_codec::framing::encoding::{Decoder, EncodingError};
 
 use super::rename::{Names, Rename};
-use super::tap::Tap;
 use crate::reply::Passage;
+
+/// What reads a reply beside its way. It never holds up a byte.
+pub(crate) trait Tap: fmt::Debug + Send {
+    /// Takes the next bytes of the reply.
+    fn push(&mut self, bytes: &[u8]);
+    /// Whether the reply has come to its end.
+    fn ended(&self) -> bool;
+    /// The bytes have ended; whether that is the end of the reply.
+    fn ends(&mut self) -> bool {
+        self.ended()
+    }
+    /// A sign of life for the client; empty where none can stand now.
+    fn sign_of_life(&mut self) -> Bytes;
+    /// What tells the client that the reply cannot go on.
+    fn error(&self, fault: &Fault) -> Vec<u8>;
+    /// The reply is over. `client_gone` says that nobody waits for it any more.
+    fn finish(&mut self, client_gone: bool, error: Option<String>);
+}
 
 /// How a reply is compressed.
 #[derive(Debug)]
@@ -24,7 +42,7 @@ pub(crate) enum Encoded {
 /// A reply that passes through.
 #[derive(Debug)]
 pub(crate) struct Through {
-    tap: Option<Tap>,
+    tap: Option<Box<dyn Tap>>,
     packed: Option<Packed>,
     rename: Rename,
     /// Whether bytes of ours may stand among the provider's.
@@ -52,7 +70,7 @@ impl Through {
     /// A reply with a tap on it, a stream of `events` or not. Where names are to be changed, a
     /// compressed reply is undone for it.
     pub(crate) fn new(
-        tap: Option<Tap>,
+        tap: Option<Box<dyn Tap>>,
         events: bool,
         encoding: Encoded,
         names: Option<Names>,
@@ -118,7 +136,8 @@ impl Passage for Through {
     }
 
     fn end(&mut self) -> Option<Bytes> {
-        let whole = self.tap.as_ref().is_none_or(Tap::ended) || !self.needs_last_event;
+        let ends = self.tap.as_mut().is_none_or(|tap| tap.ends());
+        let whole = ends || !self.needs_last_event;
         whole.then(|| {
             if let Some(tap) = &mut self.tap {
                 tap.finish(false, None);
@@ -128,22 +147,17 @@ impl Passage for Through {
     }
 
     fn sign_of_life(&mut self) -> Bytes {
-        match &self.tap {
-            Some(tap) if tap.between_events() && !self.rename.holds() => {
-                tap.sign_of_life();
-                Bytes::from_static(PING)
-            }
+        match &mut self.tap {
+            Some(tap) if !self.rename.holds() => tap.sign_of_life(),
             _ => Bytes::new(),
         }
     }
 
     fn give_up(&mut self, fault: &Fault) -> Option<Bytes> {
-        let ended = self.tap.as_ref().is_some_and(Tap::ended);
-        let half = self.tap.as_ref().and_then(Tap::half_event);
-        let event = error_event(fault, half);
-        if let Some(tap) = &mut self.tap {
-            tap.finish(false, Some(fault.message.clone()));
-        }
+        let tap = self.tap.as_mut()?;
+        let ended = tap.ends();
+        let event = tap.error(fault);
+        tap.finish(false, Some(fault.message.clone()));
         if ended {
             return Some(Bytes::new());
         }

@@ -1,20 +1,20 @@
-//! Gives the model back the name the client used, in the one place of a reply that tells it.
+//! Gives the model back the name the client used, wherever a reply tells it.
 
 use bytes::{Bytes, BytesMut};
-use throughline_codec::dialects::anthropic::rewrite::reply_model;
+use throughline_codec::dialects::in_place::{InPlace, Naming};
 use throughline_codec::framing::sse::Framer;
-use throughline_codec::json::{Kind, each_member, inside, quote};
+use throughline_codec::json::{Span, quote};
 
 /// An event that may name the model is held back at most so long.
 const LONGEST_EVENT: usize = 256 << 10;
 /// A whole reply is held back at most so long.
 const LONGEST_WHOLE: usize = 64 << 20;
-/// The event that names the model.
-const START: &[u8] = b"message_start";
 
-/// Two names of one model.
+/// Two names of one model, and the dialect that tells them.
 #[derive(Clone, Debug)]
 pub(crate) struct Names {
+    /// Where the name stands.
+    pub dialect: &'static dyn InPlace,
     /// The backend's.
     pub theirs: String,
     /// The client's.
@@ -26,7 +26,7 @@ pub(crate) struct Names {
 pub(crate) enum Rename {
     /// Nothing to do, or done.
     No,
-    /// In the event that begins a stream.
+    /// In the events of a stream that name it.
     InStream(InStream),
     /// In a whole reply.
     InWhole {
@@ -37,7 +37,7 @@ pub(crate) enum Rename {
     },
 }
 
-/// Looks for the event that begins a stream. Only the bytes of the event it stands in are held.
+/// Looks for events that name the model. Only the bytes of the event it stands in are held.
 #[derive(Debug)]
 pub(crate) struct InStream {
     names: Names,
@@ -116,12 +116,15 @@ impl InStream {
             self.held.extend_from_slice(&bytes[from..end]);
             from = end;
             let event = self.held.split();
-            if let Some(renamed) = rename_event(&event, &self.names) {
-                out.extend_from_slice(&renamed);
+            let (place, last) = naming(&event, &self.names);
+            match place {
+                Some(place) => out.extend_from_slice(&self.names.put(&event, place)),
+                None => out.extend_from_slice(&event),
+            }
+            if last {
                 out.extend_from_slice(&bytes[from..]);
                 return (out.freeze(), true);
             }
-            out.extend_from_slice(&event);
         }
         self.held.extend_from_slice(&bytes[from..]);
         // Nothing is begun, or it is too long to be looked at: there is nothing to hold.
@@ -132,8 +135,8 @@ impl InStream {
     }
 }
 
-/// The event with the client's name; none if it is not the one that names the model.
-fn rename_event(event: &[u8], names: &Names) -> Option<Vec<u8>> {
+/// Where an event names the model, if it does, and whether no other will.
+fn naming(event: &[u8], names: &Names) -> (Option<Span>, bool) {
     let (mut name, mut data) = (&b""[..], None);
     let mut at = 0;
     while at < event.len() {
@@ -147,40 +150,49 @@ fn rename_event(event: &[u8], names: &Names) -> Option<Vec<u8>> {
         }
         at += length + 1;
     }
-    let data = data?;
-    let json = &event[data.clone()];
-    let mut kind = name;
-    // The data names its event too, and more reliably; what is not JSON names nothing.
-    let _ = each_member(json, 0, |key, value, span| {
-        if key == b"type" && value == Kind::String {
-            kind = inside(json, &span);
-        }
-    });
-    (kind == START).then(|| [&event[..data.start], &names.apply(json), &event[data.end..]].concat())
+    let Some(data) = data else {
+        return (None, false);
+    };
+    let (place, last) = match names.dialect.naming(name, &event[data.clone()]) {
+        Naming::Not => (None, false),
+        Naming::Here(place) => (Some(place), false),
+        Naming::Only(place) => (place, true),
+    };
+    let place = place.map(|place| data.start + place.start..data.start + place.end);
+    (place, last)
 }
 
 impl Names {
     /// The JSON with the client's name in place of the backend's; anything else stays.
     fn apply(&self, json: &[u8]) -> Vec<u8> {
-        match reply_model(json) {
-            Some(span) if json[span.clone()] == *self.theirs.as_bytes() => {
-                let quoted = quote(&self.asked);
-                let name = &quoted[1..quoted.len() - 1];
-                [&json[..span.start], name, &json[span.end..]].concat()
-            }
-            _ => json.to_vec(),
+        match self.dialect.model_of(json) {
+            Some(place) => self.put(json, place),
+            None => json.to_vec(),
         }
+    }
+
+    /// Puts the client's name into its place, if the backend's stands there.
+    fn put(&self, text: &[u8], place: Span) -> Vec<u8> {
+        if text[place.clone()] != *self.theirs.as_bytes() {
+            return text.to_vec();
+        }
+        let quoted = quote(&self.asked);
+        let name = &quoted[1..quoted.len() - 1];
+        [&text[..place.start], name, &text[place.end..]].concat()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use throughline_codec::dialects::ClientDialect;
+
     use super::*;
 
     const START_EVENT: &str = "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"model\":\"glm-5\",\"content\":[]}}\n\n";
 
     fn names() -> Names {
         Names {
+            dialect: throughline_codec::dialects::anthropic::Anthropic.in_place(),
             theirs: "glm-5".into(),
             asked: "claude-opus-5".into(),
         }

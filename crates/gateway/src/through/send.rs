@@ -1,7 +1,7 @@
 //! Sending a plan: once more, changed, where the backend refused the thinking in it.
 
 use bytes::Bytes;
-use http::{Response, header};
+use http::{HeaderMap, Response, header};
 use throughline_canonical::{BlockKey, Fate};
 use throughline_codec::dialects::anthropic::outline::Outline;
 use throughline_codec::dialects::anthropic::refusal::{Refusal, RefusalKind, classify};
@@ -147,14 +147,7 @@ impl Gateway {
 fn parcel(read: &Read, backend: &Backend, plan: &Plan) -> Parcel {
     let mut headers = headers::upstream(&read.asked.headers, backend, headers::Body::Read);
     headers::patch_betas(&mut headers, &plan.betas_added, plan.betas_without_adaptive);
-    // An unedited body goes out as it came, compressed or not.
-    let unedited = plan.body.as_ptr() == read.body.as_ptr() && plan.body.len() == read.body.len();
-    let body = if unedited {
-        read.raw.clone()
-    } else {
-        headers.remove(header::CONTENT_ENCODING);
-        plan.body.clone()
-    };
+    let body = outgoing(read, &plan.body, &mut headers);
     Parcel {
         path: read.asked.path.clone(),
         query: read.asked.query.clone(),
@@ -162,4 +155,14 @@ fn parcel(read: &Read, backend: &Backend, plan: &Plan) -> Parcel {
         body,
         streamed: read.stream,
     }
+}
+
+/// The body that goes out: an unedited one as it came, compressed or not.
+pub(super) fn outgoing(read: &Read, body: &Bytes, headers: &mut HeaderMap) -> Bytes {
+    let unedited = body.as_ptr() == read.body.as_ptr() && body.len() == read.body.len();
+    if unedited {
+        return read.raw.clone();
+    }
+    headers.remove(header::CONTENT_ENCODING);
+    body.clone()
 }

@@ -1,11 +1,14 @@
-//! Reads a reply beside the stream: remembers its thinking, counts its tokens, notes its times.
-//! It never holds up a byte.
+//! Reads a reply of Anthropic's dialect beside the stream: remembers its thinking, counts its tokens,
+//! notes its times.
 
 use std::collections::HashMap;
 
-use throughline_canonical::{Event, Fate, Reason, Transformation};
+use bytes::Bytes;
+use throughline_canonical::{Event, Fate, Fault, Reason, Transformation};
+use throughline_codec::dialects::anthropic::client_reply::{PING, error_event};
 use throughline_codec::dialects::anthropic::upstream_reply::ReplyReader;
 
+use super::passage::Tap;
 use super::plan::Plan;
 use crate::ledger::Ledger;
 use crate::thinking::capture::Capture;
@@ -17,7 +20,7 @@ const LONGEST: usize = 64 << 20;
 
 /// Reads one reply.
 #[derive(Debug)]
-pub(crate) struct Tap {
+pub(crate) struct BlockTap {
     reader: ReplyReader,
     capture: Capture,
     ledger: Ledger,
@@ -37,7 +40,7 @@ pub(crate) struct Sent {
     pub(crate) counts: bool,
 }
 
-impl Tap {
+impl BlockTap {
     /// A tap on a stream of events, or on a whole reply.
     pub(crate) fn new(ledger: Ledger, sent: Sent, events: bool) -> Self {
         let preview = if ledger.full_body { 48 } else { 0 };
@@ -52,37 +55,6 @@ impl Tap {
             sent,
             learnt: false,
             finished: false,
-        }
-    }
-
-    /// Whether a stream stands between two events.
-    pub(crate) fn between_events(&self) -> bool {
-        self.reader.between_events()
-    }
-
-    /// The event of a stream whose end has not arrived, if it stands in one.
-    pub(crate) fn half_event(&self) -> Option<&[u8]> {
-        self.reader.half_event()
-    }
-
-    /// Whether the reply has come to its end.
-    pub(crate) fn ended(&self) -> bool {
-        self.reader.ended()
-    }
-
-    /// A sign of life was sent to the client.
-    pub(crate) fn sign_of_life(&self) {
-        self.ledger.counters.keep_alives.add(1);
-    }
-
-    /// Takes the next bytes of the reply.
-    pub(crate) fn push(&mut self, bytes: &[u8]) {
-        self.ledger.receive(bytes);
-        let (capture, ledger) = (&mut self.capture, &mut self.ledger);
-        self.reader
-            .push(bytes, |event| see(&event, capture, ledger));
-        if self.ledger.seen.begun || self.ledger.seen.end.is_some() {
-            self.learn();
         }
     }
 
@@ -103,9 +75,36 @@ impl Tap {
             );
         }
     }
+}
 
-    /// The reply is over. `client_gone` says that nobody waits for it any more.
-    pub(crate) fn finish(&mut self, client_gone: bool, error: Option<String>) {
+impl Tap for BlockTap {
+    fn push(&mut self, bytes: &[u8]) {
+        self.ledger.receive(bytes);
+        let (capture, ledger) = (&mut self.capture, &mut self.ledger);
+        self.reader
+            .push(bytes, |event| see(&event, capture, ledger));
+        if self.ledger.seen.begun || self.ledger.seen.end.is_some() {
+            self.learn();
+        }
+    }
+
+    fn ended(&self) -> bool {
+        self.reader.ended()
+    }
+
+    fn sign_of_life(&mut self) -> Bytes {
+        if !self.reader.between_events() {
+            return Bytes::new();
+        }
+        self.ledger.counters.keep_alives.add(1);
+        Bytes::from_static(PING)
+    }
+
+    fn error(&self, fault: &Fault) -> Vec<u8> {
+        error_event(fault, self.reader.half_event())
+    }
+
+    fn finish(&mut self, client_gone: bool, error: Option<String>) {
         if std::mem::replace(&mut self.finished, true) {
             return;
         }

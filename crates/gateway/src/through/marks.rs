@@ -1,0 +1,253 @@
+//! What goes out, where it is known where thinking and its marks stand: each is judged as in the across
+//! lane, and becomes an edit of the body.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use throughline_canonical::{Block, BlockKey, Fate, Loss, Origin, Reason, ThinkingKind};
+use throughline_codec::dialects::gemini::SKIP_SIGNATURE;
+use throughline_codec::dialects::places::{Mark, MarkEdit, MarkKind, Places};
+
+use crate::across::past::{PastBlock, Recall, key_of};
+use crate::across::replay::{self, Maker, Part, Place, Treatment};
+use crate::gateway::Gateway;
+use crate::thinking::memory::{Question, Target, Verdict};
+use crate::turn::Leg;
+use crate::turns::KeptBlock;
+use crate::unix_ms;
+
+/// What a second try does without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Without {
+    /// This is the first try.
+    Nothing,
+    /// What nobody knew.
+    Tried,
+    /// All thinking.
+    Thinking,
+}
+
+/// What goes out.
+#[derive(Debug)]
+pub(super) struct Marked {
+    /// The body; the very bytes that came, if nothing had to change.
+    pub(super) body: Bytes,
+    /// The model's name at the backend.
+    pub(super) model: String,
+    /// The name the client used, if it was changed.
+    pub(super) asked_model: Option<String>,
+    pub(super) blocks: Vec<KeptBlock>,
+    /// How many of them stayed behind.
+    pub(super) left_out: usize,
+    pub(super) losses: Vec<Loss>,
+    pub(super) session: u64,
+    pub(super) target: Target,
+    /// The names of those that went.
+    pub(super) sent: Vec<BlockKey>,
+    /// Those of them that nobody knew.
+    pub(super) tried: Vec<BlockKey>,
+}
+
+/// What becomes of one mark.
+struct Fated {
+    edit: MarkEdit,
+    fate: Fate,
+    reason: Option<Reason>,
+    origin: Option<Arc<Origin>>,
+}
+
+impl Gateway {
+    /// Decides what goes out.
+    pub(super) fn mark(&self, leg: &Leg<'_>, places: &Places, without: Without) -> Marked {
+        let (read, backend, body) = (leg.read, leg.backend, &leg.read.body);
+        let first = without == Without::Nothing;
+        let asked = read.model.as_deref();
+        let model = backend.model_for(asked).to_owned();
+        let known = leg.settings.catalog.find(&model);
+        let target = leg.target(&known);
+        let carried: Vec<_> = places
+            .marks
+            .iter()
+            .map(|mark| {
+                let block = carries(mark, body)?;
+                let key = key_of(&block);
+                Some((block, key))
+            })
+            .collect();
+        let keys: Vec<_> = carried.iter().flatten().map(|(_, key)| *key).collect();
+        let answer = self.memory.ask(&Question {
+            lineage: read.lineage,
+            target: &target,
+            by_active: leg.by_active && first,
+            // A second look at the same request tells nothing new.
+            counts: read.counts && first,
+            blocks: &keys,
+            has_assistant: places.has_assistant,
+            now: unix_ms(),
+            rules: leg.settings.thinking,
+        });
+        let recall = Recall {
+            gateway: self,
+            target: &target,
+            lineage: read.lineage,
+            rules: leg.settings.thinking,
+            same_dialect: true,
+            reads_past: true,
+        };
+        let foreign = replay::treat(
+            backend.dialect.name(),
+            &backend.variant,
+            Part::CallSignature,
+            Maker::Foreign,
+            Place::OpenLoop,
+        );
+        // A model that has refused a call for want of a signature is one that wants them.
+        let skips = foreign == Treatment::Skipped
+            && (known.signatures_enforced || without != Without::Nothing);
+        let mut marked = Marked {
+            body: body.clone(),
+            asked_model: asked
+                .filter(|asked| **asked != model)
+                .map(ToOwned::to_owned),
+            model,
+            blocks: Vec::new(),
+            left_out: 0,
+            losses: Vec::new(),
+            session: answer.session,
+            target: target.clone(),
+            sent: Vec::new(),
+            tried: Vec::new(),
+        };
+        let mut verdicts = answer.verdicts.iter();
+        let mut edits = Vec::with_capacity(places.marks.len());
+        for (mark, carried) in places.marks.iter().zip(carried) {
+            let edit = match carried {
+                Some((block, key)) => {
+                    let fated = judge(&recall, mark, &block, verdicts.next(), without);
+                    marked.note(mark, key, &fated);
+                    fated.edit
+                }
+                None => MarkEdit::Keep,
+            };
+            // The first call of a step needs some signature.
+            let bare = match mark.signature {
+                Some(_) => matches!(edit, MarkEdit::Remove | MarkEdit::Unsign),
+                None => true,
+            };
+            edits.push(match mark.room {
+                Some(_) if skips && bare => MarkEdit::Sign(SKIP_SIGNATURE.to_owned()),
+                _ => edit,
+            });
+        }
+        let renamed = (asked != Some(&marked.model) && !marked.model.is_empty())
+            .then_some(marked.model.as_str());
+        let (edited, filled) = places.rewrite(body, renamed, &edits);
+        if let Some(edited) = edited {
+            marked.body = edited.into();
+        }
+        if filled > 0 {
+            marked.losses.push(Loss::MessageFilled { messages: filled });
+        }
+        marked
+    }
+}
+
+/// What a mark carries that its maker may want back; none, if that is nothing.
+fn carries(mark: &Mark, body: &[u8]) -> Option<Block> {
+    match (mark.kind, mark.signature(body)) {
+        (MarkKind::Call | MarkKind::Text, None) => None,
+        (_, Some(signature)) if signature == SKIP_SIGNATURE => None,
+        _ => Some(mark.block(body)),
+    }
+}
+
+fn judge(
+    recall: &Recall<'_>,
+    mark: &Mark,
+    block: &Block,
+    verdict: Option<&Verdict>,
+    without: Without,
+) -> Fated {
+    let sent = match block {
+        Block::Thinking { signature, .. } => signature.clone(),
+        Block::Redacted { data } => Some(data.clone()),
+        _ => None,
+    };
+    let past = match (mark.kind, &sent) {
+        (MarkKind::Call | MarkKind::Text, Some(signature)) => recall.signature(signature, verdict),
+        _ => recall.thinking(block, verdict),
+    };
+    let PastBlock {
+        block,
+        maker,
+        reason,
+        origin,
+        tried,
+        ..
+    } = past;
+    let refused = without == Without::Thinking || without == Without::Tried && tried;
+    let left_out = match maker {
+        Maker::Foreign => Some(reason),
+        Maker::Same => refused.then_some(Reason::Origin),
+    };
+    if let Some(reason) = left_out {
+        return Fated {
+            edit: MarkEdit::Remove,
+            fate: Fate::LeftOut,
+            reason: Some(reason),
+            origin,
+        };
+    }
+    let native = match block {
+        Block::Thinking { signature, .. } => signature,
+        Block::Redacted { data } => Some(data),
+        _ => None,
+    };
+    let edit = match native {
+        native if native == sent => MarkEdit::Keep,
+        Some(native) => MarkEdit::Sign(native),
+        None => MarkEdit::Unsign,
+    };
+    Fated {
+        edit,
+        fate: if tried { Fate::Tried } else { Fate::Sent },
+        reason: tried.then_some(Reason::Unknown),
+        origin,
+    }
+}
+
+impl Marked {
+    fn note(&mut self, mark: &Mark, key: Option<BlockKey>, fated: &Fated) {
+        let kind = match mark.kind {
+            MarkKind::Redacted => ThinkingKind::Redacted,
+            _ => ThinkingKind::Thinking,
+        };
+        let told = (fated.fate, fated.reason);
+        self.blocks
+            .push(KeptBlock::new(mark.at, kind, told, fated.origin.clone()));
+        match fated.fate {
+            Fate::LeftOut => {
+                self.left_out += 1;
+                self.omit(fated.reason.unwrap_or(Reason::Policy));
+                return;
+            }
+            Fate::Tried => self.tried.extend(key),
+            _ => {}
+        }
+        self.sent.extend(key);
+    }
+
+    fn omit(&mut self, why: Reason) {
+        let counted = self.losses.iter_mut().find_map(|loss| match loss {
+            Loss::ThinkingOmitted { blocks, reason } if *reason == why => Some(blocks),
+            _ => None,
+        });
+        match counted {
+            Some(blocks) => *blocks += 1,
+            None => self.losses.push(Loss::ThinkingOmitted {
+                blocks: 1,
+                reason: why,
+            }),
+        }
+    }
+}
