@@ -10,7 +10,7 @@ use throughline_codec::dialects::anthropic::outline::Outline;
 use throughline_codec::dialects::places::Places;
 use throughline_codec::dialects::{self, ClientDialect, Wanted};
 use throughline_codec::framing::encoding::{Encoding, EncodingError, unpack};
-use throughline_codec::json::{JsonError, text, validate};
+use throughline_codec::json::{JsonError, validate};
 
 use crate::settings::Settings;
 use crate::thinking::Lineage;
@@ -131,7 +131,7 @@ pub(crate) fn read(settings: &Settings, asked: Asked, raw: Bytes) -> Result<Read
         (Err(fault), None) => return Err(fault.clone()),
     };
     let model = match known.model.as_str() {
-        "" => named(&body, places.as_ref()),
+        "" => places.as_ref().and_then(|places| places.model_name(&body)),
         model => Some(model.to_owned()),
     };
     let read = Read {
@@ -149,12 +149,6 @@ pub(crate) fn read(settings: &Settings, asked: Asked, raw: Bytes) -> Result<Read
     };
     let _ = read.request.set(said);
     Ok(read)
-}
-
-/// The model a body names.
-fn named(body: &[u8], places: Option<&Places>) -> Option<String> {
-    let name = places?.model.as_ref()?;
-    Some(text(body, name).into_owned()).filter(|name| !name.is_empty())
 }
 
 fn canonical(asked: &Asked, body: &[u8]) -> Result<Lossy<Request>, Fault> {

@@ -17,8 +17,8 @@ pub struct Places {
     pub body: Span,
     /// Where the body names the model, quotes included.
     pub model: Option<Span>,
-    /// Whether the path names it instead.
-    pub model_in_path: bool,
+    /// The model, where the path names it instead.
+    pub model_in_path: Option<String>,
     /// What stands before the model's name in the body.
     pub(super) model_prefix: &'static str,
     /// Whether a stream was asked for.
@@ -237,6 +237,13 @@ impl Places {
         }
     }
 
+    /// The model that is asked for.
+    pub fn model_name(&self, body: &[u8]) -> Option<String> {
+        let in_body = || Some(text(body, self.model.as_ref()?).into_owned());
+        let name = self.model_in_path.clone().or_else(in_body);
+        name.filter(|name| !name.is_empty())
+    }
+
     /// Takes in a list or an object. What it is part of has to be there already.
     pub(super) fn hold(
         &mut self,
@@ -272,7 +279,8 @@ impl Places {
         changes: &[MarkEdit],
     ) -> (Option<Vec<u8>>, usize) {
         let mut edits = Edits::default();
-        if let Some(model) = model.filter(|_| !self.model_in_path || self.model.is_some()) {
+        if let Some(model) = model.filter(|_| self.model_in_path.is_none() || self.model.is_some())
+        {
             let name = quote(&[self.model_prefix, model].concat());
             match &self.model {
                 Some(span) => edits.replace(span.clone(), name),

@@ -44,6 +44,11 @@ impl Framer {
         self.carry.is_empty() && self.line == 0 && !self.skipping
     }
 
+    /// Whether the stream may stand in the middle of a line end of two characters.
+    pub fn in_line_end(&self) -> bool {
+        self.after_return && self.line == 0
+    }
+
     /// Whether the stream stands in an event that is too long to be kept.
     pub fn skips(&self) -> bool {
         self.skipping

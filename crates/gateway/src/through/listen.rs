@@ -87,7 +87,8 @@ impl Tap for Listener {
     }
 
     fn sign_of_life(&mut self) -> Bytes {
-        let between = self.framer.as_ref().is_some_and(Framer::between_events);
+        let between = |framer: &Framer| framer.between_events() && !framer.in_line_end();
+        let between = self.framer.as_ref().is_some_and(between);
         let sign = match between {
             true => self.aside.sign_of_life(),
             false => Vec::new(),
@@ -100,7 +101,13 @@ impl Tap for Listener {
 
     fn error(&self, fault: &Fault) -> Vec<u8> {
         let half = self.framer.as_ref().and_then(Framer::half_event);
-        self.aside.error(fault, half)
+        let event = self.aside.error(fault, half);
+        // Some clients look for events without reading lines, and want their ends to be whole.
+        let in_end = self.framer.as_ref().is_some_and(Framer::in_line_end);
+        match half.is_none() && in_end {
+            true => [b"\n", event.as_slice()].concat(),
+            false => event,
+        }
     }
 
     fn finish(&mut self, client_gone: bool, error: Option<String>) {

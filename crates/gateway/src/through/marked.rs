@@ -155,12 +155,6 @@ impl Gateway {
         }
         let origin = leg.origin(&marked.model, &marked.target);
         let names = leg.names(&marked.model, marked.asked_model);
-        let target = dialects::Target {
-            model: &marked.model,
-            variant: &leg.backend.variant,
-        };
-        let reader = (read.wanted == Wanted::Answer)
-            .then(|| leg.backend.dialect.reader_beside(&target, read.stream));
         let losses = marked.losses.clone();
         let sent = Sent {
             blocks: marked.blocks,
@@ -176,6 +170,13 @@ impl Gateway {
         );
         let aside = read.asked.dialect.in_place().aside();
         self.forward(leg, response, permit, names, &losses, |events| {
+            let target = dialects::Target {
+                model: &marked.model,
+                variant: &leg.backend.variant,
+            };
+            // As it comes, whatever was asked for.
+            let reader = (read.wanted == Wanted::Answer)
+                .then(|| leg.backend.dialect.reader_beside(&target, events));
             Box::new(Listener::new(reader, aside, relay, events))
         })
     }

@@ -152,8 +152,13 @@ impl Exchange {
 
     /// Closes as a server that is done.
     pub(crate) async fn close(mut self) {
-        self.connection.shutdown().await.unwrap();
+        self.end().await;
         self.closed().await;
+    }
+
+    /// Says that nothing more follows.
+    pub(crate) async fn end(&mut self) {
+        self.connection.shutdown().await.unwrap();
     }
 
     /// Waits until the gateway has closed the connection.

@@ -13,8 +13,8 @@ const NOTHING: &[u8] = b"data: {\"candidates\":[{\"content\":{\"parts\":[{\"text
 
 impl InPlace for Gemini {
     fn places(&self, asked: &Asked<'_>) -> Option<Places> {
-        let (_, method) = address::read(asked.path).ok()?;
-        outline::read(asked.body, method).ok()
+        let (model, method) = address::read(asked.path).ok()?;
+        outline::read(asked.body, &model, method).ok()
     }
 
     fn path(&self, path: &str, model: &str, renamed: bool, variant: &str) -> String {

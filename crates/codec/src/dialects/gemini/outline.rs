@@ -10,10 +10,10 @@ use crate::json::{JsonError, Kind, Span, slice, text};
 /// What stands in a message of which nothing may go.
 const FILLER: &str = r#"{"text":"[reasoning omitted]"}"#;
 
-/// Reads a request.
-pub(super) fn read(body: &[u8], method: Method) -> Result<Places, JsonError> {
+/// Reads a request to a model of this name.
+pub(super) fn read(body: &[u8], model: &str, method: Method) -> Result<Places, JsonError> {
     let mut places = Places::of(body);
-    places.model_in_path = true;
+    places.model_in_path = Some(model.to_owned());
     places.stream = method == Method::Stream;
     let mut top = members(body, 0)?;
     if let Some((_, inner)) = find(&top, "generateContentRequest")
@@ -203,13 +203,13 @@ mod tests {
 {"role":"model","parts":[{"functionCall":{"name":"d","args":{"k":1.0}}},{"functionCall":{"name":"d","args":{}}}]}],"generationConfig":{"topK":1.0}}"#;
 
     fn places() -> Places {
-        read(BODY.as_bytes(), Method::Stream).unwrap()
+        read(BODY.as_bytes(), "g", Method::Stream).unwrap()
     }
 
     #[test]
     fn thoughts_and_signatures_are_found_where_they_stand() {
         let places = places();
-        assert!(places.stream && places.has_assistant && places.model_in_path);
+        assert!(places.stream && places.has_assistant && places.model_in_path.is_some());
         assert_eq!(places.turn, 3);
         let found: Vec<_> = places
             .marks
@@ -268,7 +268,7 @@ mod tests {
     #[test]
     fn a_message_of_thoughts_alone_is_filled() {
         let body = br#"{"contents":{"role":"model","parts":[ {"thought":true,"text":"a"} ]}}"#;
-        let places = read(body, Method::Generate).unwrap();
+        let places = read(body, "g", Method::Generate).unwrap();
         let (edited, filled) = places.rewrite(body, None, &[Remove]);
         assert_eq!(filled, 1);
         assert_eq!(
@@ -281,7 +281,7 @@ mod tests {
     fn a_part_of_nothing_but_a_signature_goes_with_it() {
         let body =
             br#"{"contents":[{"role":"model","parts":[{"text":"a"},{"thoughtSignature":"s"}]}]}"#;
-        let places = read(body, Method::Generate).unwrap();
+        let places = read(body, "g", Method::Generate).unwrap();
         let (edited, _) = places.rewrite(body, None, &[Remove]);
         assert_eq!(
             String::from_utf8(edited.unwrap()).unwrap(),
@@ -292,7 +292,7 @@ mod tests {
     #[test]
     fn a_count_names_its_model_in_the_body_too() {
         let body = br#"{"generateContentRequest":{"model":"models/g","contents":[]}}"#;
-        let places = read(body, Method::Count).unwrap();
+        let places = read(body, "g", Method::Count).unwrap();
         let (edited, _) = places.rewrite(body, Some("h"), &[]);
         assert_eq!(
             String::from_utf8(edited.unwrap()).unwrap(),

@@ -6,12 +6,16 @@ use super::super::Asked;
 use super::super::in_place::{Aside, InPlace, Naming, close_event};
 use super::super::places::Places;
 use super::client_reply::KEEP_ALIVE;
-use super::{OpenAiChat, faults, outline};
+use super::{OpenAiChat, faults, outline, variants};
 use crate::json::{Kind, Span, each_member};
 
 impl InPlace for OpenAiChat {
     fn places(&self, asked: &Asked<'_>) -> Option<Places> {
         outline::read(asked.body).ok()
+    }
+
+    fn path(&self, _: &str, _model: &str, _renamed: bool, variant: &str) -> String {
+        variants::find(variant).path.to_owned()
     }
 
     fn naming(&self, _: &[u8], data: &[u8]) -> Naming {

@@ -1,0 +1,205 @@
+//! What the tests of passing share: a request and a reply of each dialect, and a gateway before a bare
+//! upstream.
+
+use http::Method;
+use serde_json::Value;
+use throughline_testkit::{Answer, Gateway, Streamed};
+
+use crate::upstream::{Exchange, Upstream, head, whole};
+
+pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_throughline");
+
+/// One dialect, as a client and a provider speak it.
+#[derive(Clone, Copy)]
+pub(crate) struct Spoken {
+    pub(crate) dialect: &'static str,
+    /// More lines of a `[[backend]]`.
+    pub(crate) more: &'static str,
+    /// The path that asks for a stream, and for a whole reply.
+    pub(crate) stream_path: &'static str,
+    pub(crate) whole_path: &'static str,
+    /// A request with oddly spelled and unknown members.
+    pub(crate) request: &'static str,
+    /// A streamed reply with thinking and text, and its `[prompt, output, thinking]` tokens.
+    pub(crate) stream: &'static str,
+    pub(crate) tokens: [u64; 3],
+    /// The same, whole.
+    pub(crate) whole: &'static str,
+    /// A sign of life.
+    pub(crate) sign: &'static str,
+}
+
+pub(crate) const RESPONSES: Spoken = Spoken {
+    dialect: "openai_responses",
+    more: "",
+    stream_path: "/v1/responses",
+    whole_path: "/v1/responses",
+    request: r#" {"unheard_of":{"b":1.50,"a":[1e3]},"model" : "gpt-5","stream":true,"input":[{"role":"user","content":"na\u00efve \/"} , {"type":"item_reference","id":"rs_0"}],"store":false,"reasoning":{"effort":"low","mood":"x"}}"#,
+    stream: "event: response.created\n\
+data: {\"type\":\"response.created\",\"sequence_number\":0,\"response\":{\"id\":\"resp_1\",\"object\":\"response\",\"created_at\":7,\"status\":\"in_progress\",\"model\":\"gpt-5\",\"output\":[],\"odd\":1.0}}\n\n\
+event: response.output_item.added\n\
+data: {\"type\":\"response.output_item.added\",\"sequence_number\":1,\"output_index\":0,\"item\":{\"id\":\"rs_1\",\"type\":\"reasoning\",\"summary\":[]}}\n\n\
+event: response.output_item.done\n\
+data: {\"type\":\"response.output_item.done\",\"sequence_number\":2,\"output_index\":0,\"item\":{\"id\":\"rs_1\",\"type\":\"reasoning\",\"summary\":[{\"type\":\"summary_text\",\"text\":\"Hm.\"}],\"encrypted_content\":\"Z2VudWluZQ==\"}}\n\n\
+event: response.output_item.added\n\
+data: {\"type\":\"response.output_item.added\",\"sequence_number\":3,\"output_index\":1,\"item\":{\"id\":\"msg_1\",\"type\":\"message\",\"role\":\"assistant\",\"content\":[]}}\n\n\
+event: response.output_text.delta\n\
+data: {\"type\":\"response.output_text.delta\",\"sequence_number\":4,\"item_id\":\"msg_1\",\"output_index\":1,\"content_index\":0,\"delta\":\"Yes \u{1F914}.\",\"obfuscation\":\"x\"}\n\n\
+event: response.completed\n\
+data: {\"type\":\"response.completed\",\"sequence_number\":5,\"response\":{\"id\":\"resp_1\",\"object\":\"response\",\"created_at\":7,\"status\":\"completed\",\"model\":\"gpt-5\",\"output\":[],\"usage\":{\"input_tokens\":11,\"output_tokens\":7,\"output_tokens_details\":{\"reasoning_tokens\":3},\"total_tokens\":18}}}\n\n",
+    tokens: [11, 7, 3],
+    whole: r#"{ "id":"resp_1","object":"response","status":"completed","model":"gpt-5","output":[{"type":"reasoning","id":"rs_1","summary":[{"type":"summary_text","text":"Hm."}],"encrypted_content":"Z2VudWluZQ=="},{"type":"message","role":"assistant","content":[{"type":"output_text","text":"Yes.","annotations":[]}]}],"odd":1.0,"usage":{"input_tokens":11,"output_tokens":7,"output_tokens_details":{"reasoning_tokens":3}}}"#,
+    sign: "event: keepalive\ndata: {\"type\":\"keepalive\",\"sequence_number\":2}\n\n",
+};
+
+pub(crate) const GEMINI: Spoken = Spoken {
+    dialect: "gemini",
+    more: "",
+    stream_path: "/v1beta/models/gemini-3-pro:streamGenerateContent?alt=sse",
+    whole_path: "/v1beta/models/gemini-3-pro:generateContent",
+    request: r#" {"contents":[{"role":"user","parts":[{"text":"na\u00efve \/","unheard_of":1.50}]}],"generation_config":{"top_k":4e1,"mood":[]},"alt":"x"}"#,
+    stream: "data: {\"candidates\":[{\"content\":{\"role\":\"model\",\"parts\":[{\"text\":\"Hm.\",\"thought\":true}]},\"index\":0}],\"modelVersion\":\"gemini-3-pro\",\"odd\":1.0}\r\n\r\n\
+data: {\"candidates\":[{\"content\":{\"role\":\"model\",\"parts\":[{\"functionCall\":{\"name\":\"look\",\"args\":{}},\"thoughtSignature\":\"Z2VudWluZQ==\"}]},\"index\":0}],\"modelVersion\":\"gemini-3-pro\"}\r\n\r\n\
+data: {\"candidates\":[{\"content\":{\"role\":\"model\",\"parts\":[{\"text\":\"Yes \u{1F914}.\"}]},\"finishReason\":\"STOP\",\"index\":0}],\"usageMetadata\":{\"promptTokenCount\":11,\"candidatesTokenCount\":4,\"thoughtsTokenCount\":3},\"modelVersion\":\"gemini-3-pro\"}\r\n\r\n",
+    tokens: [11, 7, 3],
+    whole: r#"{ "candidates":[{"content":{"role":"model","parts":[{"text":"Hm.","thought":true},{"functionCall":{"name":"look","args":{}},"thoughtSignature":"Z2VudWluZQ=="},{"text":"Yes."}]},"finishReason":"STOP"}],"odd":1.0,"usageMetadata":{"promptTokenCount":11,"candidatesTokenCount":4,"thoughtsTokenCount":3},"modelVersion":"gemini-3-pro"}"#,
+    sign: "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"\"}],\"role\":\"model\"},\"index\":0}]}\n\n",
+};
+
+pub(crate) const CHAT: Spoken = Spoken {
+    dialect: "openai_chat",
+    more: "variant = \"openrouter\"",
+    stream_path: "/v1/chat/completions",
+    whole_path: "/v1/chat/completions",
+    request: r#" {"unheard_of":{"b":1.50,"a":[1e3]},"model" : "gpt-5","stream":true,"messages":[{"role":"user","content":"na\u00efve \/"} , {"role":"referee","content":7}],"plugins":[{"id":"web"}]}"#,
+    stream: ": OPENROUTER PROCESSING\n\n\
+data: {\"id\":\"gen-1\",\"object\":\"chat.completion.chunk\",\"model\":\"gpt-5\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\",\"reasoning\":\"Hm.\",\"reasoning_details\":[{\"type\":\"reasoning.text\",\"text\":\"Hm.\",\"format\":\"anthropic-claude-v1\",\"index\":0}]}}],\"odd\":1.0}\n\n\
+data: {\"id\":\"gen-1\",\"object\":\"chat.completion.chunk\",\"model\":\"gpt-5\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"\",\"reasoning_details\":[{\"type\":\"reasoning.text\",\"signature\":\"Z2VudWluZQ==\",\"format\":\"anthropic-claude-v1\",\"index\":0}]}}]}\n\n\
+data: {\"id\":\"gen-1\",\"object\":\"chat.completion.chunk\",\"model\":\"gpt-5\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Yes \u{1F914}.\"}}]}\n\n\
+data: {\"id\":\"gen-1\",\"object\":\"chat.completion.chunk\",\"model\":\"gpt-5\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}],\"usage\":{\"prompt_tokens\":11,\"completion_tokens\":7,\"completion_tokens_details\":{\"reasoning_tokens\":3}}}\n\n\
+data: [DONE]\n\n",
+    tokens: [11, 7, 3],
+    whole: r#"{ "id":"gen-1","object":"chat.completion","model":"gpt-5","choices":[{"index":0,"message":{"role":"assistant","content":"Yes.","reasoning":"Hm.","reasoning_details":[{"type":"reasoning.text","text":"Hm.","signature":"Z2VudWluZQ==","format":"anthropic-claude-v1","index":0}]},"finish_reason":"stop"}],"odd":1.0,"usage":{"prompt_tokens":11,"completion_tokens":7,"completion_tokens_details":{"reasoning_tokens":3}}}"#,
+    sign: ": keep-alive\n\n",
+};
+
+pub(crate) const ALL: [Spoken; 3] = [RESPONSES, GEMINI, CHAT];
+
+impl Spoken {
+    /// A `[[backend]]` of this dialect.
+    pub(crate) fn backend(&self, name: &str, url: &str, more: &str) -> String {
+        let (dialect, own) = (self.dialect, self.more);
+        format!(
+            "\n[[backend]]\nname = \"{name}\"\ndialect = \"{dialect}\"\nbase_url = \"{url}\"\n{own}\n{more}\n"
+        )
+    }
+
+    /// A gateway over one bare upstream of this dialect, called `a`.
+    pub(crate) async fn over(&self, settings: &str, more: &str) -> (Upstream, Gateway) {
+        let upstream = Upstream::start().await;
+        let config = format!("{settings}{}", self.backend("a", &upstream.url, more));
+        (upstream, Gateway::start(BINARY, &config).await)
+    }
+
+    /// Sends a body, which the upstream answers with these events. Gives what it saw, and what the
+    /// client got.
+    pub(crate) async fn stream(
+        &self,
+        (upstream, gateway): (&Upstream, &Gateway),
+        body: &str,
+        events: &str,
+    ) -> (Exchange, Answer) {
+        let answer = [
+            head("text/event-stream; charset=utf-8", "").as_bytes(),
+            events.as_bytes(),
+        ]
+        .concat();
+        answered(upstream, gateway, self.stream_path, body, &answer).await
+    }
+
+    /// As [`Spoken::stream`], with a whole reply.
+    pub(crate) async fn whole(
+        &self,
+        (upstream, gateway): (&Upstream, &Gateway),
+        body: &str,
+        reply: &str,
+    ) -> (Exchange, Answer) {
+        let answer = whole("application/json", "", reply);
+        answered(upstream, gateway, self.whole_path, body, &answer).await
+    }
+
+    /// Opens a stream to an upstream that has sent its head.
+    pub(crate) async fn open(
+        &self,
+        upstream: &Upstream,
+        gateway: &Gateway,
+    ) -> (Streamed, Exchange) {
+        let opened = gateway
+            .client
+            .open(Method::POST, self.stream_path, &[JSON], self.request);
+        let (streamed, exchange) = tokio::join!(opened, async {
+            let mut exchange = upstream.next().await;
+            exchange.begin_events().await;
+            exchange
+        });
+        assert_eq!(streamed.status, 200, "{}", self.dialect);
+        (streamed, exchange)
+    }
+
+    /// Every event of a stream, as JSON; `[DONE]` as a string.
+    pub(crate) fn events(&self, text: &str) -> Vec<Value> {
+        text.lines()
+            .filter_map(|line| line.strip_prefix("data: "))
+            .map(|data| match data {
+                "[DONE]" => data.into(),
+                data => serde_json::from_str(data)
+                    .unwrap_or_else(|error| panic!("{}: {data}: {error}", self.dialect)),
+            })
+            .collect()
+    }
+}
+
+pub(crate) const JSON: (&str, &str) = ("content-type", "application/json");
+
+/// Sends a body to a path, which the upstream answers with these bytes.
+pub(crate) async fn answered(
+    upstream: &Upstream,
+    gateway: &Gateway,
+    path: &str,
+    body: &str,
+    answer: &[u8],
+) -> (Exchange, Answer) {
+    let sent = gateway
+        .client
+        .send(Method::POST, path, &[JSON], body.to_owned());
+    let (answered, exchange) = tokio::join!(sent, async {
+        let mut exchange = upstream.next().await;
+        exchange.write(answer).await;
+        exchange.end().await;
+        exchange
+    });
+    (exchange, answered)
+}
+
+/// The newest turn.
+pub(crate) async fn last_turn(gateway: &Gateway) -> Value {
+    gateway.turns().await.remove(0)
+}
+
+/// The fates of the blocks of a turn, such as `left_out origin`.
+pub(crate) fn fates(turn: &Value) -> Vec<String> {
+    let blocks = turn["blocks"].as_array().unwrap();
+    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    blocks
+        .iter()
+        .map(|block| {
+            format!("{} {}", word(&block["fate"]), word(&block["reason"]))
+                .trim()
+                .to_owned()
+        })
+        .collect()
+}
+
+pub(crate) fn text(exchange: &Exchange) -> String {
+    String::from_utf8(exchange.body.clone()).unwrap()
+}
