@@ -2,7 +2,7 @@
 //! upstream.
 
 use http::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 use throughline_testkit::{Answer, Gateway, Streamed};
 
 use crate::upstream::{Exchange, Upstream, head, whole};
@@ -202,4 +202,102 @@ pub(crate) fn fates(turn: &Value) -> Vec<String> {
 
 pub(crate) fn text(exchange: &Exchange) -> String {
     String::from_utf8(exchange.body.clone()).unwrap()
+}
+
+/// A whole reply of Anthropic's dialect: a thought, a text, a call.
+pub(crate) const ELSEWHERE: &str = r#"{"id":"msg_1","type":"message","role":"assistant","model":"claude-sonnet-4-5","content":[{"type":"thinking","thinking":"Elsewhere.","signature":"ZWxzZXdoZXJl"},{"type":"text","text":"I look."},{"type":"tool_use","id":"toolu_01A2b3C4d5","name":"look","input":{}}],"stop_reason":"tool_use","stop_sequence":null,"usage":{"input_tokens":1,"output_tokens":5}}"#;
+
+impl Spoken {
+    /// Another whole reply than the usual one, with thinking of its own.
+    pub(crate) fn another(&self) -> String {
+        let reply = self.whole.replace("Z2VudWluZQ==", "YW5vdGhlcg==");
+        reply.replace("Hm.", "Well.")
+    }
+
+    /// A whole reply that no gateway has seen.
+    pub(crate) fn unseen(&self) -> Answer {
+        Answer {
+            status: 200,
+            headers: http::HeaderMap::new(),
+            body: self.whole.into(),
+        }
+    }
+
+    /// A first request.
+    pub(crate) fn begin(&self) -> Value {
+        match self.dialect {
+            "openai_responses" => {
+                json!({"model": "gpt-5", "input": [{"role": "user", "content": "Look."}]})
+            }
+            "gemini" => json!({"contents": [{"role": "user", "parts": [{"text": "Look."}]}]}),
+            _ => json!({"model": "gpt-5", "messages": [{"role": "user", "content": "Look."}]}),
+        }
+    }
+
+    /// The request that follows a whole reply to this one, as a client that keeps all of it: it
+    /// answers the call, if there is one.
+    pub(crate) fn go_on(&self, mut request: Value, reply: &Answer) -> Value {
+        let reply = reply.json();
+        match self.dialect {
+            "openai_responses" => {
+                let input = request["input"].as_array_mut().unwrap();
+                for item in reply["output"].as_array().unwrap() {
+                    input.push(item.clone());
+                    if item["type"] == "function_call" {
+                        input.push(json!({"type": "function_call_output", "call_id": item["call_id"], "output": "7"}));
+                    }
+                }
+            }
+            "gemini" => {
+                let content = reply["candidates"][0]["content"].clone();
+                let parts = content["parts"].as_array().unwrap();
+                let calls = parts
+                    .iter()
+                    .filter(|part| part.get("functionCall").is_some());
+                let answers: Vec<_> = calls
+                    .map(|_| json!({"functionResponse": {"name": "look", "response": {"output": "7"}}}))
+                    .collect();
+                let contents = request["contents"].as_array_mut().unwrap();
+                contents.push(content);
+                if !answers.is_empty() {
+                    contents.push(json!({"role": "user", "parts": answers}));
+                }
+            }
+            _ => {
+                let message = reply["choices"][0]["message"].clone();
+                let messages = request["messages"].as_array_mut().unwrap();
+                messages.push(message.clone());
+                for call in message["tool_calls"].as_array().into_iter().flatten() {
+                    messages
+                        .push(json!({"role": "tool", "tool_call_id": call["id"], "content": "7"}));
+                }
+            }
+        }
+        request
+    }
+}
+
+/// Sends a request to a backend by name, whose upstream answers with this reply.
+pub(crate) async fn ask(
+    spoken: &Spoken,
+    gateway: &Gateway,
+    (name, upstream): (&str, &Upstream),
+    request: &Value,
+    reply: &str,
+) -> (String, Answer) {
+    let headers = [JSON, ("x-throughline-backend", name)];
+    let client = &gateway.client;
+    let sent = client.send(
+        Method::POST,
+        spoken.whole_path,
+        &headers,
+        request.to_string(),
+    );
+    let (answer, body) = tokio::join!(sent, async {
+        let mut exchange = upstream.next().await;
+        exchange.write(whole("application/json", "", reply)).await;
+        exchange.end().await;
+        text(&exchange)
+    });
+    (body, answer.good())
 }
