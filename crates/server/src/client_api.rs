@@ -107,6 +107,11 @@ fn spoken(path: &str, headers: &HeaderMap) -> &'static dyn ClientDialect {
     if path.starts_with("/v1beta/") || path.starts_with("/models") {
         return &Gemini;
     }
+    let models = is_about_models(path);
+    let unmarked = |name: &str| !headers.contains_key(name);
+    if models && unmarked("x-goog-api-key") && unmarked("anthropic-version") {
+        return &OpenAiChat;
+    }
     marked(headers)
 }
 
@@ -119,7 +124,7 @@ fn marked(headers: &HeaderMap) -> &'static dyn ClientDialect {
         return &Anthropic;
     }
     // A bearer's key says nothing: clients of two dialects send one.
-    if is_about_models(path) || headers.contains_key(header::AUTHORIZATION) {
+    if headers.contains_key(header::AUTHORIZATION) {
         &OpenAiChat
     } else {
         &Anthropic
