@@ -122,7 +122,7 @@ impl Gateway {
             last: true,
         };
         match leg.lane() {
-            Lane::Through(outline) => Ok(self.report_through(&leg, outline)),
+            Lane::Through(outline) => Ok(self.report_through(&leg, outline).await),
             Lane::Marked(places) => Ok(self.report_marked(&leg, places)),
             Lane::Across => self.report_across(&leg).await,
         }

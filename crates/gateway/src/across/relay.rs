@@ -283,10 +283,9 @@ impl Relay {
     fn keep(&self) {
         let content = &self.fold.reply().content;
         let worth = content.iter().any(|block| match block {
-            Block::Thinking { .. } | Block::Redacted { .. } => true,
-            Block::ToolCall { signature, .. } | Block::Text { signature, .. } => {
-                signature.is_some()
-            }
+            // Who made a call matters to whoever gets its result.
+            Block::Thinking { .. } | Block::Redacted { .. } | Block::ToolCall { .. } => true,
+            Block::Text { signature, .. } => signature.is_some(),
             _ => false,
         });
         if !worth || !self.counts {

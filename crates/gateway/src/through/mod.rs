@@ -18,6 +18,7 @@ mod marks;
 mod passage;
 pub mod plan;
 mod rename;
+mod sealed;
 mod send;
 mod tap;
 
@@ -28,7 +29,7 @@ use http::{Response, header};
 use hyper::body::Incoming;
 use serde_json::{Value, json};
 use throughline_canonical::{Fate, Fault, Loss, Origin};
-use throughline_codec::dialects::anthropic::outline::Outline;
+use throughline_codec::dialects::anthropic::outline::{BlockKind, Outline};
 use throughline_codec::dialects::anthropic::refusal::error_kind;
 use throughline_codec::framing::encoding::{Decoder, Encoding};
 use tokio::sync::OwnedSemaphorePermit;
@@ -46,6 +47,7 @@ use crate::ledger::milliseconds;
 use crate::reply::ReplyBody;
 use crate::send::{Back, error_text, worth_another};
 use crate::thinking::memory::{Answer, Question, Target};
+use crate::thinking::vault::VaultKey;
 use crate::turn::Leg;
 use crate::turns::KeptBlock;
 use crate::unix_ms;
@@ -65,7 +67,7 @@ impl Gateway {
         outline: &Outline,
         place: &mut Option<OwnedSemaphorePermit>,
     ) -> Result<Option<Reply>, Fault> {
-        let planned = self.plan(leg, outline, Again::First);
+        let planned = self.plan(leg, outline, Again::First).await;
         self.note_plan(leg, &planned);
         match self.send(leg, outline, planned).await {
             Ok((Back::Good(response), planned)) => {
@@ -85,8 +87,8 @@ impl Gateway {
     }
 
     /// What would go to a backend, without sending it.
-    pub(crate) fn report_through(&self, leg: &Leg<'_>, outline: &Outline) -> Value {
-        let Planned { plan, .. } = self.plan(leg, outline, Again::First);
+    pub(crate) async fn report_through(&self, leg: &Leg<'_>, outline: &Outline) -> Value {
+        let Planned { plan, .. } = self.plan(leg, outline, Again::First).await;
         let asked = outline.thinking.as_ref().map(|thinking| {
             serde_json::from_slice::<Value>(&leg.read.body[thinking.span.clone()])
                 .unwrap_or_default()
@@ -106,7 +108,8 @@ impl Gateway {
         })
     }
 
-    pub(crate) fn plan(&self, leg: &Leg<'_>, outline: &Outline, again: Again) -> Planned {
+    pub(crate) async fn plan(&self, leg: &Leg<'_>, outline: &Outline, again: Again) -> Planned {
+        let made_elsewhere = self.made_elsewhere(leg, outline).await;
         let Leg {
             settings,
             read,
@@ -117,8 +120,18 @@ impl Gateway {
             .catalog
             .find(backend.model_for(read.model.as_deref()));
         let target = leg.target(&known);
-        let keys: Vec<_> = outline.thinking_blocks().map(|block| block.3).collect();
-        let answer = self.memory.ask(&Question {
+        let sealed: Vec<_> = outline
+            .thinking_blocks()
+            .map(|(message, index, ..)| {
+                self.unseal(&read.body, &outline.messages[message].blocks()[index])
+            })
+            .collect();
+        let keys: Vec<_> = outline
+            .thinking_blocks()
+            .zip(&sealed)
+            .map(|(block, sealed)| sealed.as_ref().map(|sealed| sealed.key).or(block.3))
+            .collect();
+        let mut answer = self.memory.ask(&Question {
             lineage: read.lineage,
             target: &target,
             by_active: leg.by_active && again == Again::First,
@@ -129,12 +142,22 @@ impl Gateway {
             now: unix_ms(),
             rules: settings.thinking,
         });
+        let mut natives = Vec::new();
+        for (sealed, verdict) in sealed.into_iter().zip(&mut answer.verdicts) {
+            if let Some(sealed) = sealed {
+                let (judged, native) = sealed.judge(verdict.clone(), &target);
+                *verdict = judged;
+                natives.extend(native);
+            }
+        }
         let plan = Planner {
             body: &read.body,
             outline,
             backend,
             model: &known,
             verdicts: &answer.verdicts,
+            natives: &natives,
+            made_elsewhere,
             guard: if self.binds(&backend.name) {
                 Guard::Learnt
             } else if known.preserved {
@@ -150,6 +173,26 @@ impl Gateway {
             answer,
             target,
         }
+    }
+
+    /// Whether the open tool loop was begun by a backend whose thinking, if there was any, this one
+    /// cannot have.
+    async fn made_elsewhere(&self, leg: &Leg<'_>, outline: &Outline) -> bool {
+        let Some(call) = outline.open_tool_loop() else {
+            return false;
+        };
+        let body = &leg.read.body;
+        let names: Vec<_> = outline.messages[call]
+            .blocks()
+            .iter()
+            .filter(|block| block.kind == BlockKind::ToolUse)
+            .filter_map(|block| {
+                let call: Value = serde_json::from_slice(body.get(block.span.clone())?).ok()?;
+                Some(VaultKey::of_call(call.get("id")?.as_str()?))
+            })
+            .collect();
+        let kept = self.vault.find(&names).await;
+        kept.is_some_and(|kept| kept.origin.domain != leg.backend.domain)
     }
 
     /// Notes what is about to happen.

@@ -37,7 +37,7 @@ impl Gateway {
         let Some(again) = self.mend(leg, outline, &planned, error) else {
             return Ok((back, planned));
         };
-        let mut second = self.plan(leg, outline, again);
+        let mut second = self.plan(leg, outline, again).await;
         second.answer.session = planned.answer.session;
         if second.plan.body == planned.plan.body {
             return Ok((back, planned));

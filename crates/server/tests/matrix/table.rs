@@ -28,6 +28,7 @@ async fn every_client_hears_every_upstream_alike_and_nothing_is_refused() {
         let stage = Stage::set(*upstream, other(upstream)).await;
         for (client, table) in CLIENTS.iter().zip(&mut tables) {
             let mut line = format!("| {} |", upstream.name);
+            let to = other(upstream).name;
             for scenario in SCENARIOS {
                 let cell = format!("{client} > {}: {scenario}", upstream.name);
                 if !cell.contains(&only) {
@@ -36,7 +37,7 @@ async fn every_client_hears_every_upstream_alike_and_nothing_is_refused() {
                 let outcome = both_ways(&stage, client, scenario, &cell, &mut wrong).await;
                 let _ = write!(line, " {} |", told(&outcome));
             }
-            let _ = writeln!(table, "{line}");
+            let _ = writeln!(table, "{line} {to} |");
         }
     }
     let _ = std::panic::take_hook();
@@ -70,10 +71,14 @@ async fn both_ways(
     streamed
 }
 
-/// The upstream a conversation switches to: the next one, which reads none of its signatures.
+/// The upstream a conversation switches to, which reads none of its signatures: the next one, and from
+/// every other line the strictest.
 fn other(upstream: &Upstream) -> Upstream {
     let at = UPSTREAMS.iter().position(|row| row.name == upstream.name);
-    UPSTREAMS[(at.unwrap_or_default() + 1) % UPSTREAMS.len()]
+    match at.unwrap_or_default() {
+        at if at % 2 == 0 && at + 1 < UPSTREAMS.len() => UPSTREAMS[at + 1],
+        _ => UPSTREAMS[0],
+    }
 }
 
 fn told(outcome: &Outcome) -> String {
@@ -89,8 +94,8 @@ fn told(outcome: &Outcome) -> String {
 
 fn head(client: &str) -> String {
     let scenarios = SCENARIOS.join(" | ");
-    let lines = "---|".repeat(SCENARIOS.len() + 1);
-    format!("### Client: {client}\n\n| upstream | {scenarios} |\n|{lines}\n")
+    let lines = "---|".repeat(SCENARIOS.len() + 2);
+    format!("### Client: {client}\n\n| upstream | {scenarios} | switched to |\n|{lines}\n")
 }
 
 fn page(tables: &[String]) -> String {
@@ -119,8 +124,7 @@ fn page(tables: &[String]) -> String {
         "\n## The matrix\n\n\
          Each cell is played streamed and whole against strict simulators: none refuses anything, and the client \
          hears the same reasoning, text and calls whatever the pair. A cell says what the gateway reported as \
-         lost, or `whole`. *Switch* changes the backend in the middle of a tool loop, to the upstream of the next \
-         line.\n",
+         lost, or `whole`. *Switch* changes the backend in the middle of a tool loop.\n",
     );
     for table in tables {
         let _ = write!(page, "\n{table}");

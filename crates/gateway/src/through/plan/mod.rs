@@ -19,6 +19,7 @@ use throughline_codec::json::Edits;
 use crate::backend::Backend;
 use crate::catalog::Model;
 use crate::thinking::Verdict;
+use crate::through::sealed::Native;
 
 /// Why thinking is bound to its conversation at this target, if it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +60,10 @@ pub struct Planner<'a> {
     pub model: &'a Model,
     /// The memory's word on each thinking block.
     pub verdicts: &'a [Verdict],
+    /// Signatures to be put in place of envelopes.
+    pub(super) natives: &'a [Native],
+    /// The open tool loop was begun by a backend whose thinking this one cannot have.
+    pub made_elsewhere: bool,
     /// Whether prefixes matter.
     pub guard: Guard,
     /// What to do differently.
@@ -234,6 +239,16 @@ impl Planner<'_> {
         rewrite::set_thinking(&mut edits, body, outline, &plan.thinking, plan.drop_bound);
         if let Some(effort) = plan.effort {
             rewrite::set_effort(&mut edits, body, outline, effort);
+        }
+        let stays = |native: &&Native| {
+            let mut gone = plan.blocks.iter().filter(|block| !block.in_body);
+            !gone.any(|block| {
+                let blocks = outline.messages[block.message].blocks();
+                native.stands_in(&blocks[block.index].span)
+            })
+        };
+        for native in self.natives.iter().filter(stays) {
+            native.put(&mut edits);
         }
         let mut keep: Vec<(usize, Vec<bool>)> = Vec::new();
         for block in plan.blocks.iter().filter(|block| !block.in_body) {

@@ -98,6 +98,7 @@ impl Planner<'_> {
             .blocks()
             .get(first_in_body(of_message(&plan.blocks, call)))
             .is_some_and(is_thinking);
+        let omitted = omitted || self.made_elsewhere;
         let needed = self.again == Again::ThinkingOff || manual && omitted && !begins;
         if needed && self.model.off == Off::Disabled {
             plan.thinking = ThinkingEdit::Disabled;
