@@ -216,7 +216,7 @@ mod tests {
 
     use super::*;
     use crate::route::Routes;
-    use crate::settings::{Limits, Policy, Thinking, Unknown};
+    use crate::settings::{Limits, Policy, Thinking, ToolThinking, Unknown};
     use crate::thinking::store::{InMemory, Store};
     use crate::thinking::vault::store::InMemoryVault;
     use crate::thinking::{Kept, VaultKey};
@@ -225,7 +225,6 @@ mod tests {
     async fn a_flush_writes_what_is_remembered_and_what_is_kept() {
         let settings = Settings {
             backends: Vec::new(),
-            reasoning_fields: Vec::new(),
             catalog: Arc::new(crate::catalog::Catalog::embedded()),
             routes: Routes::default(),
             thinking: Thinking {
@@ -233,8 +232,9 @@ mod tests {
                 unknown: Unknown::Try,
                 orphan_threshold: Duration::from_secs(300),
                 memory_limit: 1 << 20,
-                tool_thinking: crate::settings::ToolThinking::Auto,
+                tool_thinking: ToolThinking::Auto,
             },
+            reasoning_fields: Vec::new(),
             limits: Limits {
                 body: 1 << 20,
                 json_depth: 128,

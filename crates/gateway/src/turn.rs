@@ -93,7 +93,7 @@ impl Gateway {
                 by_active: chosen.by_active && at == 0,
                 last: at + 1 == chain.len(),
             };
-            let reply = match leg.lane() {
+            let reply = match self.lane(&leg).await {
                 Lane::Through(outline) => self.through(&leg, outline, &mut place).await?,
                 Lane::Marked(places) => self.through_marked(&leg, places, &mut place).await?,
                 Lane::Across => self.across(&leg, &mut place).await?,
@@ -121,49 +121,53 @@ impl Gateway {
             by_active: chosen.by_active || pin == Some(&*active),
             last: true,
         };
-        match leg.lane() {
+        match self.lane(&leg).await {
             Lane::Through(outline) => Ok(self.report_through(&leg, outline).await),
             Lane::Marked(places) => Ok(self.report_marked(&leg, places)),
             Lane::Across => self.report_across(&leg).await,
         }
     }
-}
 
-impl<'a> Leg<'a> {
-    /// The way the request takes.
-    fn lane(&self) -> Lane<'a> {
-        let read = self.read;
-        if read.asked.dialect.name() != self.backend.dialect.name() {
+    /// The way a request takes.
+    async fn lane<'a>(&self, leg: &Leg<'a>) -> Lane<'a> {
+        let read = leg.read;
+        if read.asked.dialect.name() != leg.backend.dialect.name() {
             return Lane::Across;
         }
         match (&read.outline, &read.places) {
             (Some(outline), _) => Lane::Through(outline),
-            (None, Some(places)) if self.passes() => Lane::Marked(places),
+            (None, Some(places)) if self.passes(leg).await => Lane::Marked(places),
             _ => Lane::Across,
         }
     }
 
     /// Whether nothing of the request or its reply needs more than a look beside.
-    fn passes(&self) -> bool {
-        let (read, backend) = (self.read, self.backend);
+    async fn passes(&self, leg: &Leg<'_>) -> bool {
+        let (read, backend) = (leg.read, leg.backend);
         let raw = backend.dialect.has_raw_text(&backend.variant)
             && backend.raw_text.family.as_deref() != Some("none");
         // What cannot be understood to the last word can still pass.
         let Ok(request) = read.request() else {
             return !raw;
         };
+        let request = &request.value;
         let model = backend.model_for(read.model.as_deref());
-        let known = self.settings.catalog.find(model);
-        let (spoken, _) = spoken(backend, &request.value, &known);
+        let known = leg.settings.catalog.find(model);
+        let (spoken, _) = spoken(backend, request, &known);
         let renamed = read.model.as_deref() != Some(model);
-        let events = read.asked.dialect.stream_type(&request.value);
+        let events = read.asked.dialect.stream_type(request);
         // In a stream that is no stream of events, the model's name is found by reading all of it.
         let named_late = read.stream && renamed && !events.starts_with("text/event-stream");
         // A client spells its settings for the model it named; for another one they are made to fit.
-        let refitted = renamed && !request.value.thinking.is_unsaid();
-        !raw && !named_late && !refitted && spoken.name() == backend.dialect.name()
+        let refitted = renamed && !request.thinking.is_unsaid();
+        !raw && !named_late
+            && !refitted
+            && spoken.name() == backend.dialect.name()
+            && !self.misses(leg, request).await
     }
+}
 
+impl Leg<'_> {
     /// Where it goes, for the memory.
     pub(crate) fn target(&self, model: &Model) -> Target {
         Target {

@@ -1,6 +1,7 @@
 //! What a dialect knows of requests and replies that pass in place: where things stand in them, and the
 //! few bytes of ours that may stand in a reply.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use throughline_canonical::Fault;
@@ -20,6 +21,10 @@ pub trait InPlace: Sync {
     /// The path a request goes to. `renamed` says that the client used another name of the model.
     fn path(&self, path: &str, _model: &str, _renamed: bool, _variant: &str) -> String {
         path.to_owned()
+    }
+    /// A signature that was read in a reply, as it stands there: some hold more than that.
+    fn as_it_stands<'s>(&self, signature: &'s str) -> Cow<'s, str> {
+        signature.into()
     }
     /// Where an event of a stream names the model, given its name and its data.
     fn naming(&self, event: &[u8], data: &[u8]) -> Naming;

@@ -123,11 +123,6 @@ pub trait UpstreamDialect: Sync {
     fn write_request(&self, request: &Request, target: &Target<'_>) -> Lossy<Outgoing>;
     /// Reads the reply to a request that was written for this target.
     fn reply_reader(&self, target: &Target<'_>, streamed: bool) -> Box<dyn ReplyReader>;
-    /// Reads the same beside the stream, where the client gets the provider's own bytes: marks are told
-    /// as they stand there.
-    fn reader_beside(&self, target: &Target<'_>, streamed: bool) -> Box<dyn ReplyReader> {
-        self.reply_reader(target, streamed)
-    }
     /// Reads an error that comes in place of a reply.
     fn read_fault(&self, status: u16, body: &[u8]) -> Fault;
     /// Whether an error is about thinking the provider does not read. The same request without it may

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use throughline_canonical::Block;
 
+use super::anthropic::rewrite::PLACEHOLDER;
 use crate::json::{
     Cursor, Edits, JsonError, Kind, Span, append_member, decode, each_element, quote,
     remove_elements, slice, text,
@@ -29,7 +30,23 @@ pub struct Places {
     pub turn: usize,
     /// What only its maker reads, in order.
     pub marks: Vec<Mark>,
+    /// Tool-call ids that stand in the conversation more than once.
+    pub repeated_tool_ids: usize,
     holders: Vec<Holder>,
+    bare: Vec<Bare>,
+    /// The ids of calls, quotes included.
+    calls: Vec<Span>,
+}
+
+/// A message that says nothing but its marks.
+#[derive(Clone, Debug)]
+pub(super) struct Bare {
+    /// The whole object.
+    pub(super) object: Span,
+    /// Where its content is said to be nothing.
+    pub(super) content: Option<Span>,
+    /// Which message it is.
+    pub(super) at: usize,
 }
 
 /// Something only its maker reads.
@@ -259,8 +276,30 @@ impl Places {
         self.holders.len() - 1
     }
 
+    /// Takes in the id of a call.
+    pub(super) fn called(&mut self, id: Option<&Member<'_>>) {
+        let id = id.filter(|id| id.is_text());
+        self.calls.extend(id.map(|id| id.value.clone()));
+    }
+
+    /// Takes in a message that says nothing but its marks.
+    pub(super) fn bare(&mut self, bare: Bare) {
+        self.bare.push(bare);
+    }
+
+    /// All of the request has been read.
+    pub(super) fn finish(mut self, body: &[u8]) -> Self {
+        let mut ids: Vec<&[u8]> = self.calls.drain(..).map(|id| slice(body, &id)).collect();
+        let all = ids.len();
+        ids.sort_unstable();
+        ids.dedup();
+        self.repeated_tool_ids = all - ids.len();
+        self.forget_old_room();
+        self
+    }
+
     /// Only the calls of the present turn are asked for their signatures.
-    pub(super) fn forget_old_room(&mut self) {
+    fn forget_old_room(&mut self) {
         let turn = self.turn;
         for mark in &mut self.marks {
             mark.room = mark.room.take().filter(|_| mark.at.0 >= turn);
@@ -305,7 +344,21 @@ impl Places {
                 (MarkEdit::Sign(_), None, None) => {}
             }
         }
-        let filled = self.take_out(&mut edits, &gone);
+        let mut filled = self.take_out(&mut edits, &gone);
+        for bare in &self.bare {
+            let first = self.marks.partition_point(|mark| mark.at.0 < bare.at);
+            let end = self.marks.partition_point(|mark| mark.at.0 <= bare.at);
+            let changes = changes.get(first..end).unwrap_or_default();
+            if changes.iter().any(|change| *change != MarkEdit::Remove) {
+                continue;
+            }
+            filled += 1;
+            let text = quote(PLACEHOLDER);
+            match &bare.content {
+                Some(content) => edits.replace(content.clone(), text),
+                None => append_member(&mut edits, body, &bare.object, "content", &text),
+            }
+        }
         let changed = !edits.is_empty();
         (changed.then(|| edits.apply(body)), filled)
     }

@@ -21,7 +21,7 @@ use super::folder::{Capture, captures, golden, report, root};
 const REQUESTS: &str = "upstream_request";
 const REPLIES: &str = "client_reply";
 
-fn requests() -> Vec<(Capture, Request)> {
+pub(super) fn requests() -> Vec<(Capture, Request)> {
     let read = |capture: Capture| {
         let request = serde_json::from_slice(&capture.bytes)
             .unwrap_or_else(|error| panic!("{}: {error}", capture.name));

@@ -20,6 +20,7 @@
 mod dialects;
 mod folder;
 mod malformed;
+mod marks;
 mod prefix;
 mod refusal;
 mod remembered;

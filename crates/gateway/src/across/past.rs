@@ -11,13 +11,15 @@ use throughline_canonical::{
 };
 use throughline_codec::dialects::gemini::SKIP_SIGNATURE;
 
-use super::replay::Maker;
+use super::fit::open_turn;
+use super::replay::{self, Maker, Part, Place, Treatment};
 use crate::gateway::Gateway;
 use crate::settings::{Policy, Thinking};
 use crate::thinking::envelope::{Carried, Envelope, Envelopes, Opened};
 use crate::thinking::memory::{Target, Verdict};
 use crate::thinking::vault::{Kept, VaultKey};
 use crate::thinking::{Lineage, LineageId};
+use crate::turn::Leg;
 
 /// One block of an assistant message as its maker wrote it.
 #[derive(Clone, Debug)]
@@ -87,6 +89,55 @@ fn assistant_blocks(request: &Request) -> impl Iterator<Item = &Block> {
         .iter()
         .filter(|message| message.role == Role::Assistant)
         .flat_map(|message| &message.content)
+}
+
+impl Gateway {
+    /// Whether the vault holds something of the model's present turn that the client has lost and the
+    /// backend, who made it, wants back.
+    pub(crate) async fn misses(&self, leg: &Leg<'_>, request: &Request) -> bool {
+        let (dialect, variant) = (leg.backend.dialect.name(), &leg.backend.variant);
+        let wants = |part| {
+            let treatment = replay::treat(dialect, variant, part, Maker::Same, Place::OpenLoop);
+            matches!(treatment, Treatment::Verbatim | Treatment::Text)
+        };
+        let (thinking, calls) = (wants(Part::Thinking), wants(Part::CallSignature));
+        let turn = request.messages.iter().skip(open_turn(&request.messages));
+        for message in turn.filter(|message| message.role == Role::Assistant) {
+            let content = &message.content;
+            let lacks_thinking = thinking && !content.iter().any(|block| key_of(block).is_some());
+            let lacks_signature = calls && content.iter().any(is_bare_call);
+            if !(lacks_thinking || lacks_signature) {
+                continue;
+            }
+            let kept = self.vault.find(&names(leg.read.lineage.id, content)).await;
+            let kept = kept.filter(|kept| kept.origin.domain == leg.backend.domain);
+            let lost = kept.map(|kept| Lost::of(kept.blocks)).unwrap_or_default();
+            let signed = |block: &Block| match block {
+                Block::ToolCall { id, .. } => {
+                    let signed = lost.calls.get(id);
+                    signed.is_some_and(|signed| signed.signature.is_some())
+                }
+                _ => false,
+            };
+            let lost_call = content
+                .iter()
+                .any(|block| is_bare_call(block) && signed(block));
+            if lacks_thinking && !lost.thinking.is_empty() || lacks_signature && lost_call {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+fn is_bare_call(block: &Block) -> bool {
+    matches!(
+        block,
+        Block::ToolCall {
+            signature: None,
+            ..
+        }
+    )
 }
 
 /// Brings the past back.

@@ -10,6 +10,7 @@ use throughline_canonical::{
     Block, BlockKey, BlockStart, Delta, EndReason, Event, Fault, FaultKind, Fold, Request,
     ThinkingKind,
 };
+use throughline_codec::dialects::in_place::InPlace;
 
 use super::past::{key_of, names, signature_block};
 use crate::ledger::Ledger;
@@ -59,6 +60,8 @@ pub(crate) enum Marks {
         /// Whether the first call gets one in any case.
         first_call: bool,
     },
+    /// What stands in the provider's bytes: the client gets those.
+    Passed(&'static dyn InPlace),
 }
 
 impl Relay {
@@ -200,7 +203,7 @@ impl Relay {
                 signature: mark.clone(),
             };
             self.remember(&seen, false);
-        } else if let (Marks::Native, Some(mark)) = (&self.marks, &mark) {
+        } else if let (Marks::Passed(_), Some(mark)) = (&self.marks, &mark) {
             // Nothing else says who made it.
             self.remember(&signature_block(mark), false);
         }
@@ -224,8 +227,15 @@ impl Relay {
 
     /// An envelope for a block; none where clients get the provider's own signature.
     fn mark(&self, kind: Carried, signature: Option<&str>, content: &str) -> Option<String> {
-        let Marks::Enveloped { envelopes, .. } = &self.marks else {
-            return None;
+        let envelopes = match (&self.marks, &kind) {
+            (Marks::Native, _) => return None,
+            (Marks::Passed(dialect), Carried::Redacted { data }) => {
+                return Some(dialect.as_it_stands(data).into_owned());
+            }
+            (Marks::Passed(dialect), _) => {
+                return Some(dialect.as_it_stands(signature?).into_owned());
+            }
+            (Marks::Enveloped { envelopes, .. }, _) => envelopes,
         };
         Some(envelopes.mint(&Envelope {
             origin: (*self.ledger.origin).clone(),

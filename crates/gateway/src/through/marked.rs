@@ -160,15 +160,16 @@ impl Gateway {
             blocks: marked.blocks,
             losses: marked.losses,
         };
+        let in_place = read.asked.dialect.in_place();
         let relay = Relay::new(
             leg.ledger(self, marked.session, origin),
-            Marks::Native,
+            Marks::Passed(in_place),
             self.vault.clone(),
             None,
             sent,
             read.counts,
         );
-        let aside = read.asked.dialect.in_place().aside();
+        let aside = in_place.aside();
         self.forward(leg, response, permit, names, &losses, |events| {
             let target = dialects::Target {
                 model: &marked.model,
@@ -176,7 +177,7 @@ impl Gateway {
             };
             // As it comes, whatever was asked for.
             let reader = (read.wanted == Wanted::Answer)
-                .then(|| leg.backend.dialect.reader_beside(&target, events));
+                .then(|| leg.backend.dialect.reply_reader(&target, events));
             Box::new(Listener::new(reader, aside, relay, events))
         })
     }

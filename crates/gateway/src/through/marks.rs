@@ -148,6 +148,11 @@ impl Gateway {
         if filled > 0 {
             marked.losses.push(Loss::MessageFilled { messages: filled });
         }
+        if places.repeated_tool_ids > 0 {
+            marked.losses.push(Loss::ToolIdRepeated {
+                ids: places.repeated_tool_ids,
+            });
+        }
         marked
     }
 }

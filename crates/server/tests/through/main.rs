@@ -6,9 +6,11 @@
 mod bytes;
 mod cuts;
 mod envelopes;
+mod lanes;
 mod names;
 mod refusals;
 mod silence;
+mod simulated;
 mod support;
 mod switching;
 #[allow(dead_code, reason = "shared with `wire`, which needs more of it")]

@@ -40,8 +40,7 @@ pub(super) fn read(body: &[u8], model: &str, method: Method) -> Result<Places, J
             read_content(body, &content, at, &mut places)?;
         }
     }
-    places.forget_old_room();
-    Ok(places)
+    Ok(places.finish(body))
 }
 
 fn find<'m, 'a>(members: &'m [Member<'a>], name: &str) -> Option<(usize, &'m Member<'a>)> {
@@ -102,6 +101,12 @@ fn read_content(
             continue;
         } else {
             open = None;
+            if let Some((_, call)) = find(&part.members, "functionCall")
+                && call.kind == Kind::Object
+            {
+                let call = members(body, call.value.start)?;
+                places.called(find(&call, "id").map(|(_, id)| id));
+            }
             part.signed(&mut called, places);
         }
     }

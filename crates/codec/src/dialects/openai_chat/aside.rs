@@ -1,11 +1,14 @@
 //! Our own words in a provider's stream, and where that names the model.
 
+use std::borrow::Cow;
+
 use throughline_canonical::Fault;
 
 use super::super::Asked;
 use super::super::in_place::{Aside, InPlace, Naming, close_event};
 use super::super::places::Places;
 use super::client_reply::KEEP_ALIVE;
+use super::mark::Mark;
 use super::{OpenAiChat, faults, outline, variants};
 use crate::json::{Kind, Span, each_member};
 
@@ -16,6 +19,13 @@ impl InPlace for OpenAiChat {
 
     fn path(&self, _: &str, _model: &str, _renamed: bool, variant: &str) -> String {
         variants::find(variant).path.to_owned()
+    }
+
+    fn as_it_stands<'s>(&self, signature: &'s str) -> Cow<'s, str> {
+        match signature.starts_with('{') {
+            true => Mark::unpack(signature).signature.into(),
+            false => signature.into(),
+        }
     }
 
     fn naming(&self, _: &[u8], data: &[u8]) -> Naming {

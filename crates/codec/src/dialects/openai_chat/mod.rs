@@ -135,11 +135,6 @@ impl UpstreamDialect for OpenAiChat {
         ))
     }
 
-    fn reader_beside(&self, target: &Target<'_>, streamed: bool) -> Box<dyn ReplyReader> {
-        let variant = variants::find(target.variant);
-        Box::new(upstream_reply::Reader::beside(variant, streamed))
-    }
-
     fn read_fault(&self, status: u16, body: &[u8]) -> Fault {
         faults::read(status, body)
     }

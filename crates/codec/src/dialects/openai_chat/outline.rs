@@ -6,7 +6,8 @@
 use std::borrow::Cow;
 
 use super::super::places::{
-    Mark, MarkKind, Member, Part, Places, Room, Signature, find, find_text, members, spans, wholes,
+    Bare, Mark, MarkKind, Member, Part, Places, Room, Signature, find, find_text, members, spans,
+    wholes,
 };
 use crate::json::{JsonError, Kind, Span, number, slice, text};
 
@@ -52,13 +53,13 @@ pub(super) fn read(body: &[u8]) -> Result<Places, JsonError> {
                 };
                 reader.reasoning()?;
                 reader.content()?;
+                reader.nothing_else(&span);
                 reader.calls()?;
             }
             _ => {}
         }
     }
-    places.forget_old_room();
-    Ok(places)
+    Ok(places.finish(body))
 }
 
 /// One message of the model.
@@ -214,6 +215,26 @@ impl Reader<'_, '_> {
         Ok(())
     }
 
+    /// Whether the message, which stands here, says nothing but its reasoning.
+    fn nothing_else(&mut self, object: &Span) {
+        const SAYS: [&str; 5] = ["tool_calls", "function_call", "refusal", "audio", "content"];
+        let says = |name: &str| match find(self.message, name) {
+            Some((_, member)) => member.kind != Kind::String || member.is_text(),
+            None => false,
+        };
+        let last = self.places.marks.last().map(|mark| mark.at.0);
+        if last != Some(self.at) || SAYS.into_iter().any(says) {
+            return;
+        }
+        let mut members = self.message.iter();
+        let content = members.find(|member| member.key == "content");
+        self.places.bare(Bare {
+            object: object.clone(),
+            content: content.map(|content| content.value.clone()),
+            at: self.at,
+        });
+    }
+
     /// The signatures of calls.
     fn calls(&mut self) -> Result<(), JsonError> {
         let Some((place, list)) = find(self.message, "tool_calls") else {
@@ -234,7 +255,9 @@ impl Reader<'_, '_> {
                     found = self.signature(span, path, Part::new(list, index))?;
                 }
             }
-            let bare = find(&members(self.body, span.start)?, "extra_content").is_none();
+            let call = members(self.body, span.start)?;
+            self.places.called(find(&call, "id").map(|(_, id)| id));
+            let bare = find(&call, "extra_content").is_none();
             if found.is_none() && index > 0 {
                 continue;
             }
@@ -400,6 +423,29 @@ mod tests {
             rewritten(chunk, &[Remove]),
             body(&format!("\"content\":[{FILLER}]"))
         );
+    }
+
+    #[test]
+    fn a_message_of_nothing_but_reasoning_is_filled() {
+        let filled = "\"content\":\"[reasoning omitted]\"";
+        for content in ["\"content\":null", "\"content\":\"\""] {
+            let message = format!("{content},\"reasoning\":\"r\"");
+            assert_eq!(rewritten(&message, &[Remove]), body(filled));
+            assert_eq!(rewritten(&message, &[Keep]), body(&message));
+        }
+        assert_eq!(rewritten("\"reasoning\":\"r\"", &[Remove]), body(filled));
+        // A call of an earlier turn, of which nothing is asked, does not stand for the message.
+        let earlier = r#"{"role":"assistant","tool_calls":[{"id":"c","function":{}}]},{"role":"user","content":"a"}"#;
+        let later = |content: &str| {
+            format!(
+                r#"{{"messages":[{earlier},{{"role":"assistant",{content}}},{{"role":"user","content":"b"}}]}}"#
+            )
+        };
+        let text = later(r#""content":null,"reasoning":"r""#);
+        let places = read(text.as_bytes()).unwrap();
+        let (edited, count) = places.rewrite(text.as_bytes(), None, &[Remove]);
+        assert_eq!(count, 1);
+        assert_eq!(String::from_utf8(edited.unwrap()).unwrap(), later(filled));
     }
 
     #[test]

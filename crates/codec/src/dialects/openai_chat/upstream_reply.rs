@@ -31,14 +31,6 @@ enum Framing {
 }
 
 impl Reader {
-    /// As [`Reader::new`], for a client that gets the server's own bytes: it sees every member of a
-    /// piece of reasoning, and its signature is nothing else.
-    pub(super) fn beside(variant: &'static Variant, streamed: bool) -> Self {
-        let mut reader = Self::new(variant, streamed);
-        reader.state.packs = false;
-        reader
-    }
-
     /// A reader of what this kind of server answers.
     pub(super) fn new(variant: &'static Variant, streamed: bool) -> Self {
         Self {
@@ -49,7 +41,6 @@ impl Reader {
             },
             state: State {
                 variant,
-                packs: variant.replay == Replay::Details,
                 streamed,
                 started: false,
                 frame: Frame::default(),
@@ -134,8 +125,6 @@ enum Open {
 /// What is known of the reply so far.
 struct State {
     variant: &'static Variant,
-    /// Whether a signature holds all that the server wants back with a piece of reasoning.
-    packs: bool,
     streamed: bool,
     started: bool,
     /// What stands around the delta of the last chunk.
@@ -348,7 +337,7 @@ impl State {
 
     /// What an encrypted piece bears besides its data, if this kind of server wants it back.
     fn mark_of(&self, detail: &Detail<'_>) -> Option<Mark> {
-        self.packs.then(|| Mark {
+        (self.variant.replay == Replay::Details).then(|| Mark {
             signature: detail.text.clone().into_owned(),
             format: detail.format.clone().into_owned(),
             id: detail.id.clone().into_owned(),
@@ -440,13 +429,13 @@ impl State {
                 slot.push_str(value);
             }
         };
-        if self.packs {
+        if self.variant.replay == Replay::Details {
             keep(&mut mark.format, &detail.format);
             keep(&mut mark.id, &detail.id);
         }
         if !detail.signature.is_empty() && mark.signature.is_empty() {
             mark.signature.push_str(&detail.signature);
-            if !self.packs {
+            if self.variant.replay != Replay::Details {
                 let delta = Delta::Signature(detail.signature.as_ref().into());
                 out(Event::BlockDelta { index, delta });
             }
@@ -459,7 +448,7 @@ impl State {
             Open::Nothing => {}
             Open::Text(index) => out(Event::BlockEnded { index }),
             Open::Thinking { index, mark, .. } => {
-                if self.packs
+                if self.variant.replay == Replay::Details
                     && let Some(signature) = mark.pack()
                 {
                     let delta = Delta::Signature(signature.into());

@@ -23,21 +23,25 @@ pub(super) fn read(body: &[u8]) -> Result<Places, JsonError> {
     };
     let items = input.elements(body)?;
     let list = places.hold(spans(&items), None, Some(FILLER));
+    let mut led = None;
     for (at, (kind, span)) in items.into_iter().enumerate() {
         if kind == Kind::Object {
-            item(body, &span, Part::new(list, at), at, &mut places)?;
+            let part = Part::new(list, at);
+            led = item(body, &span, (part, at), led, &mut places)?;
         }
     }
-    Ok(places)
+    Ok(places.finish(body))
 }
 
+/// Reads an item. `led` is the mark of the reasoning that led to it, if some did; answers the one that
+/// leads to what follows.
 fn item(
     body: &[u8],
     span: &Span,
-    part: Part,
-    at: usize,
+    (part, at): (Part, usize),
+    led: Option<usize>,
     places: &mut Places,
-) -> Result<(), JsonError> {
+) -> Result<Option<usize>, JsonError> {
     let members = members(body, span.start)?;
     let word = |name: &str| find_text(&members, name).map(|(_, member)| text(body, &member.value));
     let role = word("role");
@@ -45,12 +49,22 @@ fn item(
         Some("reasoning") => {}
         Some("message") | None if role.as_deref() == Some("user") => {
             places.turn = at + 1;
-            return Ok(());
+            return Ok(None);
         }
         kind => {
-            places.has_assistant |= role.as_deref() == Some("assistant")
+            if kind == Some("function_call") {
+                places.called(find(&members, "call_id").map(|(_, id)| id));
+            }
+            let said = role.as_deref() == Some("assistant")
                 || kind.is_some_and(|kind| kind.ends_with("_call"));
-            return Ok(());
+            places.has_assistant |= said;
+            let led = led.filter(|_| said);
+            if let (Some(mark), Some((id, _))) = (led, find_text(&members, "id")) {
+                // Under its id the provider asks for the reasoning that led to it.
+                let holder = places.hold(wholes(&members), Some(part), None);
+                places.marks[mark].whole.push(Part::new(holder, id));
+            }
+            return Ok(led);
         }
     }
     places.has_assistant = true;
@@ -63,7 +77,7 @@ fn item(
     let encrypted = find_text(&members, "encrypted_content");
     if texts.is_empty() && encrypted.is_none() {
         // It only refers to what the provider holds.
-        return Ok(());
+        return Ok(None);
     }
     let signature = encrypted.map(|(place, member)| Signature {
         value: member.value.clone(),
@@ -76,7 +90,7 @@ fn item(
         whole: vec![part],
         ..Mark::new((at, 0), MarkKind::Thinking)
     });
-    Ok(())
+    Ok(Some(places.marks.len() - 1))
 }
 
 /// The texts of a list of parts; none if they say nothing.
@@ -159,6 +173,18 @@ mod tests {
         assert!(!without.contains("rs_1") && !without.contains("raw"));
         assert!(without.contains("rs_3") && without.contains("[1.50]"));
         serde_json::from_str::<serde_json::Value>(&without).unwrap();
+    }
+
+    #[test]
+    fn what_reasoning_led_to_loses_the_id_that_asks_for_it() {
+        let body = r#"{"input":[{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"x"},{"id":"msg_1","type":"message","role":"assistant","content":[]},{"type":"function_call","id":"fc_1","call_id":"c","name":"f","arguments":"{}"},{"type":"function_call_output","id":"fo_1","call_id":"c","output":""},{"type":"function_call","id":"fc_2","call_id":"d","name":"f","arguments":"{}"}]}"#;
+        let places = read(body.as_bytes()).unwrap();
+        let (edited, _) = places.rewrite(body.as_bytes(), None, &[MarkEdit::Remove]);
+        let edited = String::from_utf8(edited.unwrap()).unwrap();
+        assert_eq!(
+            edited,
+            r#"{"input":[{"type":"message","role":"assistant","content":[]},{"type":"function_call","call_id":"c","name":"f","arguments":"{}"},{"type":"function_call_output","id":"fo_1","call_id":"c","output":""},{"type":"function_call","id":"fc_2","call_id":"d","name":"f","arguments":"{}"}]}"#
+        );
     }
 
     #[test]
