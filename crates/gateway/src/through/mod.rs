@@ -145,7 +145,7 @@ impl Gateway {
         let mut natives = Vec::new();
         for (sealed, verdict) in sealed.into_iter().zip(&mut answer.verdicts) {
             if let Some(sealed) = sealed {
-                let (judged, native) = sealed.judge(verdict.clone(), &target);
+                let (judged, native) = sealed.judge(verdict, &target);
                 *verdict = judged;
                 natives.extend(native);
             }

@@ -73,7 +73,7 @@ impl Gateway {
 
 impl Sealed {
     /// What becomes of the block, given the memory's word.
-    pub(super) fn judge(self, verdict: Verdict, target: &Target) -> (Verdict, Option<Native>) {
+    pub(super) fn judge(self, verdict: &Verdict, target: &Target) -> (Verdict, Option<Native>) {
         let leave_out = |reason, origin| (Verdict::LeaveOut { reason, origin }, None);
         let envelope = match self.opened {
             Opened::Ours(envelope) => envelope,
@@ -81,7 +81,7 @@ impl Sealed {
         };
         let origin = Arc::new(envelope.origin);
         if let Verdict::LeaveOut { reason, .. } = verdict {
-            return leave_out(reason, Some(origin));
+            return leave_out(*reason, Some(origin));
         }
         let readable = origin.domain == *target.domain
             && (!target.account_bound || origin.credential == target.credential);
