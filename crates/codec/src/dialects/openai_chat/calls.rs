@@ -23,6 +23,9 @@ pub(super) struct Calls {
     calls: Vec<Call>,
     /// Which of them is meant by the number the provider gives it.
     numbered: BTreeMap<u64, usize>,
+    /// How many there were before the list that is read. Two of one list are two calls, also where a
+    /// server gives both the same id.
+    before: usize,
 }
 
 /// More calls than any model makes at once.
@@ -63,6 +66,7 @@ impl Calls {
     ) -> Result<(), JsonError> {
         let mut cursor = Cursor::at(json, list.start, usize::MAX);
         cursor.enter_array()?;
+        self.before = self.calls.len();
         let mut first = true;
         while cursor.element(&mut first)? {
             let object = cursor.peek()? == Kind::Object;
@@ -140,6 +144,7 @@ impl Calls {
             None => self
                 .calls
                 .iter()
+                .take(self.before)
                 .rposition(|call| fragment.id == call.id.as_str()),
         };
         let found = found.filter(|place| {
@@ -170,6 +175,7 @@ impl Calls {
         }
         self.calls.clear();
         self.numbered.clear();
+        self.before = 0;
     }
 }
 

@@ -491,6 +491,14 @@ fn whole_replies_are_read_as_streams_are() {
         json!([{"type": "thinking", "text": "hm"}, {"type": "tool_call", "id": "a", "name": "f", "arguments": "{}"}, {"type": "tool_call", "id": "b", "name": "f", "arguments": "{}"}]),
         EndReason::ToolCalls,
     );
+    // Two calls under one id are two calls.
+    check(
+        "vllm",
+        json!({"content": null, "tool_calls": [{"id": "call_0", "type": "function", "function": {"name": "f", "arguments": "{}"}}, {"id": "call_0", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}),
+        "tool_calls",
+        json!([{"type": "tool_call", "id": "call_0", "name": "f", "arguments": "{}"}, {"type": "tool_call", "id": "call_0", "name": "f", "arguments": "{}"}]),
+        EndReason::ToolCalls,
+    );
     check(
         "mistral",
         json!({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "a"}]}, {"type": "thinking", "thinking": "b"}, {"type": "text", "text": "c"}]}),
