@@ -31,24 +31,28 @@ pub fn classify(status: u16, body: &[u8]) -> Option<Refusal> {
         return None;
     }
     let message = error_message(body)?;
+    Some(Refusal {
+        kind: kind_of(&message)?,
+        at: path(&message),
+    })
+}
+
+/// What the provider did not like, by its words alone: servers in between pass these on.
+pub fn kind_of(message: &str) -> Option<RefusalKind> {
     let about_thinking = message.contains("thinking");
-    let kind = if about_thinking && message.contains("bound to a different conversation") {
-        RefusalKind::Bound
+    if about_thinking && message.contains("bound to a different conversation") {
+        Some(RefusalKind::Bound)
     } else if about_thinking
         && (message.to_ascii_lowercase().contains("signature")
             || message.contains("Invalid `data`")
             || message.contains("cannot be modified"))
     {
-        RefusalKind::Signature
+        Some(RefusalKind::Signature)
     } else if message.contains("Expected `thinking` or `redacted_thinking`") {
-        RefusalKind::MissingThinking
+        Some(RefusalKind::MissingThinking)
     } else {
-        return None;
-    };
-    Some(Refusal {
-        kind,
-        at: path(&message),
-    })
+        None
+    }
 }
 
 /// `messages.3.content.0: ...`

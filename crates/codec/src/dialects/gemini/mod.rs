@@ -121,6 +121,13 @@ impl ClientDialect for Gemini {
     }
 }
 
+/// Whether an error is about what the model signed, by its words alone: servers in between pass them
+/// on.
+pub(super) fn speaks_of_signatures(message: &str) -> bool {
+    let message = message.to_ascii_lowercase();
+    message.contains("thought signature") || message.contains("thought_signature")
+}
+
 impl UpstreamDialect for Gemini {
     fn name(&self) -> &'static str {
         NAME
@@ -142,9 +149,7 @@ impl UpstreamDialect for Gemini {
     }
 
     fn refuses_thinking(&self, status: u16, body: &[u8]) -> bool {
-        let message = fault::read(status, body).message.to_ascii_lowercase();
-        status == 400
-            && (message.contains("thought signature") || message.contains("thought_signature"))
+        status == 400 && speaks_of_signatures(&fault::read(status, body).message)
     }
 
     fn models_path(&self, variant: &str) -> String {

@@ -3,6 +3,8 @@
 use serde_json::{Value, json};
 use throughline_canonical::{Fault, FaultKind};
 
+use crate::dialects::anthropic::refusal;
+use crate::dialects::gemini;
 use crate::json::{Kind, Span, slice};
 
 /// The status and the body of an error.
@@ -55,6 +57,14 @@ pub(super) fn read(status: u16, body: &[u8]) -> Fault {
     Fault::new(kind, message)
 }
 
+/// Whether an error is about signed reasoning. Servers in between pass on the words of the provider
+/// that made it.
+pub(super) fn refuses_thinking(status: u16, body: &[u8]) -> bool {
+    let message = read(status, body).message;
+    matches!(status, 400 | 422)
+        && (refusal::kind_of(&message).is_some() || gemini::speaks_of_signatures(&message))
+}
+
 /// Reads an error inside a reply.
 pub(super) fn read_inside(json: &[u8], kind: Kind, error: &Span) -> Option<Fault> {
     let value: Value = serde_json::from_slice(slice(json, error)).ok()?;
@@ -99,7 +109,7 @@ fn message_of(error: &Value) -> Option<String> {
         .find_map(|name| text(error.get(*name)?));
     // OpenRouter says "Provider returned error", and behind it what the provider said.
     match (message, error.pointer("/metadata/raw").and_then(text)) {
-        (Some(message), Some(raw)) => Some(format!("{message}: {raw}")),
+        (Some(message), Some(raw)) if message != raw => Some(format!("{message}: {raw}")),
         (message, raw) => message.or(raw),
     }
 }
@@ -162,6 +172,37 @@ fn of_status(status: u16) -> FaultKind {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn refusals_of_reasoning_are_told_from_other_errors() {
+        for (status, message, refused) in [
+            (
+                400,
+                "messages[1]: Invalid `signature` in `thinking` block",
+                true,
+            ),
+            (
+                400,
+                "litellm.BadRequestError: {\"message\":\"messages.1.content.0: Invalid `signature` in `thinking` block\"}",
+                true,
+            ),
+            (400, "Corrupted thought signature.", true),
+            (500, "Corrupted thought signature.", false),
+            (
+                400,
+                "The `reasoning_content` in the thinking mode must be passed back",
+                false,
+            ),
+            (400, "max_tokens: too large", false),
+        ] {
+            let body = json!({"error": {"message": message}}).to_string();
+            assert_eq!(
+                refuses_thinking(status, body.as_bytes()),
+                refused,
+                "{message}"
+            );
+        }
+    }
 
     #[test]
     fn errors_of_many_servers_are_read() {

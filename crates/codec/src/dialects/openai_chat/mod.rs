@@ -139,6 +139,10 @@ impl UpstreamDialect for OpenAiChat {
         faults::read(status, body)
     }
 
+    fn refuses_thinking(&self, status: u16, body: &[u8]) -> bool {
+        faults::refuses_thinking(status, body)
+    }
+
     fn models_path(&self, variant: &str) -> String {
         let path = variants::find(variant).path;
         path.replace("/chat/completions", "/models")
