@@ -33,6 +33,7 @@ fn kept(text: &str) -> Kept {
             model: "claude".into(),
             credential: String::new(),
         },
+        session: 1,
         blocks: vec![
             Block::Thinking {
                 text: text.into(),

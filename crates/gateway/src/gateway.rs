@@ -266,6 +266,7 @@ mod tests {
                 model: "m".into(),
                 credential: String::new(),
             },
+            session: 1,
             blocks: Vec::new(),
         };
         let name = VaultKey::of_call("call_1");

@@ -80,7 +80,7 @@ impl Fitting<'_> {
                 Block::Thinking { .. } | Block::Redacted { .. } => {
                     content.extend(self.thinking((at, index), past, place, fitted));
                 }
-                block => content.push(self.signed(block, past.maker, place)),
+                _ => content.push(self.signed(past, place, fitted)),
             }
         }
         if place == Place::OpenLoop && self.wants_call_signatures() {
@@ -149,15 +149,18 @@ impl Fitting<'_> {
     }
 
     /// A call or a text: its signature goes to its maker only.
-    fn signed(&self, mut block: Block, maker: Maker, place: Place) -> Block {
+    fn signed(&self, past: PastBlock, place: Place, fitted: &mut Fitted) -> Block {
+        let mut block = past.block;
         let (part, signature) = match &mut block {
             Block::ToolCall { signature, .. } => (Part::CallSignature, signature),
             Block::Text { signature, .. } => (Part::TextSignature, signature),
             _ => return block,
         };
-        let goes = !self.without_thinking && self.treat(part, maker, place) == Treatment::Verbatim;
-        if !goes {
+        let treatment = self.treat(part, past.maker, place);
+        if self.without_thinking || treatment != Treatment::Verbatim {
             *signature = None;
+        } else if signature.is_some() {
+            fitted.sent.extend(past.key);
         }
         block
     }

@@ -311,6 +311,7 @@ impl Gateway {
         let sent = Sent {
             blocks: prepared.blocks,
             losses: prepared.losses,
+            question: prepared.question,
         };
         Relay::new(
             leg.ledger(self, prepared.session, origin),

@@ -35,7 +35,7 @@ pub(crate) struct PastBlock {
     pub(crate) tried: bool,
     /// The client had lost it.
     pub(crate) restored: bool,
-    /// Its name, where the client sent it.
+    /// Its name, where it has one that a refusal can be remembered by.
     pub(crate) key: Option<BlockKey>,
 }
 
@@ -145,6 +145,8 @@ pub(crate) struct Recall<'a> {
     pub(crate) gateway: &'a Gateway,
     pub(crate) target: &'a Target,
     pub(crate) lineage: Lineage,
+    /// The session the request belongs to.
+    pub(crate) session: u64,
     pub(crate) rules: Thinking,
     /// Whether client and upstream speak the same dialect, so that bare signatures may be its own.
     pub(crate) same_dialect: bool,
@@ -153,10 +155,17 @@ pub(crate) struct Recall<'a> {
 }
 
 impl Recall<'_> {
-    /// An assistant message as its maker wrote it. `verdicts` are the memory's on its thinking.
-    pub(crate) async fn message(&self, message: &Message, verdicts: &[Verdict]) -> Vec<PastBlock> {
+    /// An assistant message as its maker wrote it. `question` is what it answers, `verdicts` are the
+    /// memory's on its thinking.
+    pub(crate) async fn message(
+        &self,
+        message: &Message,
+        question: &str,
+        verdicts: &[Verdict],
+    ) -> Vec<PastBlock> {
+        let names = names(self.lineage.id, question, &message.content);
         let kept = match self.reads_past {
-            true => self.find(message).await,
+            true => self.gateway.vault.find(&names).await,
             false => None,
         };
         match kept {
@@ -165,13 +174,6 @@ impl Recall<'_> {
             }
             kept => self.patched(message, kept, verdicts),
         }
-    }
-
-    async fn find(&self, message: &Message) -> Option<Kept> {
-        self.gateway
-            .vault
-            .find(&names(self.lineage.id, &message.content))
-            .await
     }
 
     /// The vault holds the very turn.
@@ -187,20 +189,20 @@ impl Recall<'_> {
             .into_iter()
             .map(|block| {
                 let thinks = matches!(block, Block::Thinking { .. } | Block::Redacted { .. });
-                let Some((theirs, verdict)) = thinks.then(|| sent.next()).flatten() else {
-                    return PastBlock {
+                match thinks.then(|| sent.next()).flatten() {
+                    // The vault makes good what a client lost, and nothing else.
+                    Some((theirs, verdict)) if !self.is_lost(theirs) => PastBlock {
+                        key: key_of(theirs),
+                        ..self.thinking(theirs, Some(verdict))
+                    },
+                    Some((theirs, verdict)) => PastBlock {
+                        key: key_of(theirs),
+                        ..self.known(block, &origin, known_verdict(verdict))
+                    },
+                    None => PastBlock {
                         restored: thinks,
-                        ..self.known(block, &origin, None)
-                    };
-                };
-                // The vault makes good what a client lost, not what somebody changed.
-                let past = match self.tampered(theirs) {
-                    Some(reason) => foreign(block, reason, Some(origin.clone())),
-                    None => self.known(block, &origin, Some(verdict)),
-                };
-                PastBlock {
-                    key: key_of(theirs),
-                    ..past
+                        ..self.kept(block, &origin, kept.session)
+                    },
                 }
             })
             .collect();
@@ -215,18 +217,19 @@ impl Recall<'_> {
         past
     }
 
-    /// Why thinking is not what its envelope was made for, if it is not. A client that gives back no
-    /// text has lost it; that is no change.
-    fn tampered(&self, block: &Block) -> Option<Reason> {
-        match self.gateway.envelopes.open(mark_of(block)) {
-            Opened::NotOurs => None,
-            Opened::Altered => Some(Reason::Origin),
-            Opened::Ours(envelope) => match block {
-                Block::Thinking { text, .. } if !text.is_empty() => {
-                    is_changed(text, &envelope).then_some(Reason::Shape)
-                }
-                _ => None,
+    /// Whether a client has lost what makes thinking worth sending: what its maker signed, or the
+    /// text of it.
+    fn is_lost(&self, block: &Block) -> bool {
+        let Block::Thinking { text, .. } = block else {
+            return false;
+        };
+        match mark_of(block) {
+            "" => true,
+            mark if text.is_empty() => match self.gateway.envelopes.open(mark) {
+                Opened::Ours(envelope) => Envelopes::content_hash("") != envelope.content,
+                Opened::Altered | Opened::NotOurs => false,
             },
+            _ => false,
         }
     }
 
@@ -237,6 +240,7 @@ impl Recall<'_> {
         kept: Option<Kept>,
         verdicts: &[Verdict],
     ) -> Vec<PastBlock> {
+        let session = kept.as_ref().map_or(self.session, |kept| kept.session);
         let (lost, origin) = match kept {
             Some(kept) => (Lost::of(kept.blocks), Some(Arc::new(kept.origin))),
             None => (Lost::default(), None),
@@ -247,7 +251,7 @@ impl Recall<'_> {
         if let (Some(origin), false) = (&origin, thinks) {
             past.extend(lost.thinking.iter().map(|block| PastBlock {
                 restored: true,
-                ..self.known(block.clone(), origin, None)
+                ..self.kept(block.clone(), origin, session)
             }));
         }
         for block in &message.content {
@@ -337,11 +341,11 @@ impl Recall<'_> {
         match mark.map(|mark| self.gateway.envelopes.open(mark)) {
             Some(Opened::Ours(envelope)) => {
                 let signed = with_signature(block, envelope.signature);
-                self.known(signed, &Arc::new(envelope.origin), None)
+                self.kept(signed, &Arc::new(envelope.origin), self.session)
             }
             Some(Opened::NotOurs) if self.same_dialect => match lost {
                 // The vault knows whose it is.
-                Some((_, origin)) => self.known(block.clone(), origin, None),
+                Some((_, origin)) => self.kept(block.clone(), origin, self.session),
                 None => same(block.clone()),
             },
             Some(Opened::Altered | Opened::NotOurs) => {
@@ -350,11 +354,24 @@ impl Recall<'_> {
             None => match lost {
                 Some((signed, origin)) if signed.is(block) => {
                     let block = with_signature(block, signed.signature.clone());
-                    self.known(block, origin, None)
+                    self.kept(block, origin, self.session)
                 }
                 _ => foreign(with_signature(block, None), Reason::Origin, None),
             },
         }
+    }
+
+    /// A block that an envelope or the vault brought, of which the memory was not asked.
+    fn kept(&self, block: Block, origin: &Arc<Origin>, session: u64) -> PastBlock {
+        let key = own_key(&block);
+        let refused = key.is_some_and(|key| self.gateway.memory.has_refused(self.target, &key));
+        let old = self.rules.policy == Policy::Session && session != self.session;
+        let past = match (refused, old) {
+            (true, _) => foreign(block, Reason::Origin, Some(origin.clone())),
+            (false, true) => foreign(block, Reason::Session, Some(origin.clone())),
+            (false, false) => self.known(block, origin, None),
+        };
+        PastBlock { key, ..past }
     }
 
     /// A block whose maker is known.
@@ -381,8 +398,19 @@ impl Recall<'_> {
     }
 }
 
-/// Under which names a turn is kept: its calls, else its text.
-pub(crate) fn names(lineage: LineageId, content: &[Block]) -> Vec<VaultKey> {
+/// Adds what a message asks of the model: words, and which calls it answers.
+pub(crate) fn tell_question(message: &Message, question: &mut String) {
+    for block in &message.content {
+        match block {
+            Block::Text { text, .. } => question.push_str(text),
+            Block::ToolResult { id, .. } => question.push_str(id),
+            _ => {}
+        }
+    }
+}
+
+/// Under which names a turn is kept: its calls, else its text, after what it answers and alone.
+pub(crate) fn names(lineage: LineageId, question: &str, content: &[Block]) -> Vec<VaultKey> {
     let calls = content.iter().filter_map(|block| match block {
         Block::ToolCall { id, .. } => Some(VaultKey::of_call(id)),
         _ => None,
@@ -390,6 +418,7 @@ pub(crate) fn names(lineage: LineageId, content: &[Block]) -> Vec<VaultKey> {
     let mut names: Vec<VaultKey> = calls.collect();
     let text = text_of(content);
     if names.is_empty() && !text.trim().is_empty() {
+        names.push(VaultKey::of_answer(lineage, question, &text));
         names.push(VaultKey::of_text(lineage, &text));
     }
     names
@@ -464,6 +493,30 @@ fn with_signature(block: &Block, mark: Option<String>) -> Block {
         *signature = mark;
     }
     block
+}
+
+/// The name of what a maker signed, by its own signature.
+fn own_key(block: &Block) -> Option<BlockKey> {
+    match block {
+        Block::ToolCall { signature, .. } | Block::Text { signature, .. } => {
+            let signature = signature.as_deref()?;
+            Some(KeyHasher::new(ThinkingKind::Thinking).finish(signature))
+        }
+        thinking => key_of(thinking),
+    }
+}
+
+/// A verdict, unless the memory has nothing to say: the vault knows more then.
+fn known_verdict(verdict: &Verdict) -> Option<&Verdict> {
+    let unknown = matches!(
+        verdict,
+        Verdict::Try { .. }
+            | Verdict::LeaveOut {
+                reason: Reason::Unknown,
+                ..
+            }
+    );
+    (!unknown).then_some(verdict)
 }
 
 /// What a client gives back beside its thinking.

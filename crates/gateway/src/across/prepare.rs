@@ -13,7 +13,7 @@ use throughline_codec::text::{Evidence, Options, RawTextReader, Stage, Tools};
 
 use super::fit::{Fitted, Fitting, open_turn, replays_from};
 use super::join::join_turns;
-use super::past::{Recall, key_of, keys};
+use super::past::{Recall, key_of, keys, tell_question};
 use super::replay::{self, Place};
 use super::setting;
 use crate::backend::Backend;
@@ -43,6 +43,8 @@ pub(crate) struct Prepared {
     pub(crate) target: Target,
     /// The names of thinking blocks that go out.
     pub(crate) sent: Vec<BlockKey>,
+    /// What is to be answered.
+    pub(crate) question: String,
 }
 
 impl Gateway {
@@ -83,6 +85,7 @@ impl Gateway {
             gateway: self,
             target: &target,
             lineage: leg.read.lineage,
+            session: answer.session,
             rules: leg.settings.thinking,
             same_dialect: client.name() == dialect.name(),
             reads_past: replay::reads_past(dialect.name(), &variant),
@@ -97,8 +100,10 @@ impl Gateway {
         let mut fitted = Fitted::default();
         let open = open_turn(&request.messages);
         let mut verdicts = answer.verdicts.as_slice();
+        let mut question = String::new();
         for (at, message) in request.messages.iter_mut().enumerate() {
             if message.role != Role::Assistant {
+                tell_question(message, &mut question);
                 continue;
             }
             let blocks = message
@@ -107,7 +112,8 @@ impl Gateway {
                 .filter(|block| key_of(block).is_some());
             let (own, rest) = verdicts.split_at(blocks.count().min(verdicts.len()));
             verdicts = rest;
-            let past = recall.message(message, own).await;
+            let past = recall.message(message, &question, own).await;
+            question.clear();
             let place = if at >= open {
                 Place::OpenLoop
             } else {
@@ -159,6 +165,7 @@ impl Gateway {
             session: answer.session,
             target,
             sent: fitted.sent,
+            question,
         })
     }
 }

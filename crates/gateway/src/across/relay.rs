@@ -46,6 +46,8 @@ pub(crate) struct Relay {
 pub(crate) struct Sent {
     pub(crate) blocks: Vec<KeptBlock>,
     pub(crate) losses: Vec<throughline_canonical::Loss>,
+    /// What is answered.
+    pub(crate) question: String,
 }
 
 /// What clients get as signatures.
@@ -311,10 +313,11 @@ impl Relay {
         }
         let kept = Kept {
             origin: (*self.ledger.origin).clone(),
+            session: self.ledger.session,
             blocks: content.clone(),
         };
-        self.vault
-            .keep(&names(self.ledger.lineage.id, content), &kept);
+        let names = names(self.ledger.lineage.id, &self.sent.question, content);
+        self.vault.keep(&names, &kept);
     }
 
     /// Whether the reply has come to its end.

@@ -309,6 +309,13 @@ impl Memory {
         }
     }
 
+    /// Whether a target has refused what goes by this name.
+    pub fn has_refused(&self, target: &Target, key: &BlockKey) -> bool {
+        let state = self.state.lock();
+        let record = state.blocks.get(key);
+        record.is_some_and(|record| record.stored.refused.contains(&target.backend))
+    }
+
     /// So many blocks that clients had lost went back to their makers.
     pub fn restored(&self, blocks: usize) {
         self.state.lock().restored += blocks as u64;

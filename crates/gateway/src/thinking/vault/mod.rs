@@ -44,6 +44,12 @@ impl VaultKey {
         Self::digest(&[b"text\xff", &lineage.0, text.trim().as_bytes()])
     }
 
+    /// The name of a turn by its text and what it answers: a model says `Done.` many times.
+    pub fn of_answer(lineage: LineageId, question: &str, text: &str) -> Self {
+        let question = Sha256::digest(question.trim());
+        Self::digest(&[b"answer\xff", &lineage.0, &question, text.trim().as_bytes()])
+    }
+
     fn digest(parts: &[&[u8]]) -> Self {
         let mut hash = Sha256::new();
         for part in parts {
@@ -61,6 +67,9 @@ impl VaultKey {
 pub struct Kept {
     /// Who made it.
     pub origin: Origin,
+    /// The session of its conversation that it was made in.
+    #[serde(default)]
+    pub session: u64,
     /// Its blocks in order, with their maker's own signatures.
     pub blocks: Vec<Block>,
 }

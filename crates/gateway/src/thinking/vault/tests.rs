@@ -17,6 +17,7 @@ fn kept(text: &str) -> Kept {
             model: "gemini-3-pro".into(),
             credential: String::new(),
         },
+        session: 1,
         blocks: vec![
             Block::Thinking {
                 text: text.into(),
