@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-use throughline_codec::dialects::UpstreamDialect;
+use throughline_codec::dialects::{UpstreamDialect, gemini};
 
 use crate::asked::Asked;
 use crate::backend::{Auth, Backend};
@@ -134,18 +134,19 @@ pub fn credential(asked: &Asked, backend: &Backend) -> String {
             .iter()
             .find_map(|name| asked.headers.get(name))
             .and_then(|value| value.to_str().ok())
-            .map(|value| value.strip_prefix("Bearer ").unwrap_or(value).to_owned())
-            .or_else(|| key_in_query(asked.query.as_deref()?))
+            .map(|value| without_scheme(value).to_owned())
+            // One dialect lets a key stand behind the path's `?`.
+            .or_else(|| gemini::address::key(asked.query.as_deref()?))
             .unwrap_or_default(),
     }
 }
 
-/// One dialect lets a key stand behind the path's `?`.
-fn key_in_query(query: &str) -> Option<String> {
-    let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-    pairs
-        .find(|(name, _)| *name == "key")
-        .map(|(_, key)| key.to_owned())
+/// A key without the word that says how it is presented, which may be in any letter case.
+fn without_scheme(value: &str) -> &str {
+    match value.split_once(' ') {
+        Some((scheme, key)) if scheme.eq_ignore_ascii_case("bearer") => key.trim(),
+        _ => value,
+    }
 }
 
 /// What stands behind the path's `?`, without a key there.

@@ -75,6 +75,14 @@ fn behind<'a>(resource: &'a str, collection: &str) -> Option<&'a str> {
     None
 }
 
+/// The key that a query carries, if it does.
+pub fn key(query: &str) -> Option<String> {
+    let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    pairs
+        .find(|(name, _)| *name == "key")
+        .map(|(_, key)| percent_decoded(key))
+}
+
 /// Whether a query asks for server-sent events.
 pub fn wants_events(query: &str) -> bool {
     query.split('&').any(|pair| {
@@ -246,6 +254,12 @@ mod tests {
             write("models/g", Method::Count, Variant::default()),
             "/v1beta/models/g:countTokens"
         );
+    }
+
+    #[test]
+    fn a_key_may_stand_in_the_query() {
+        assert_eq!(key("alt=sse&key=a%2Bb%3D"), Some("a+b=".to_owned()));
+        assert_eq!(key("alt=sse&monkey=a"), None);
     }
 
     #[test]
