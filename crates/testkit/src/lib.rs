@@ -8,7 +8,23 @@ mod conversation;
 mod gateway;
 mod simulator;
 
+use std::time::Duration;
+
 pub use client::{Answer, Client, Streamed};
 pub use conversation::{Conversation, fold, sse_events};
 pub use gateway::{Gateway, run_command};
 pub use simulator::{Seen, Simulator};
+
+/// Asks again and again, for a while, until something is so.
+///
+/// # Panics
+/// If it never is.
+pub async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    for _ in 0..500 {
+        if is_so().await {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("never: {what}");
+}

@@ -3,6 +3,13 @@
 
 #[path = "../matrix/anthropic.rs"]
 mod anthropic;
+#[allow(
+    dead_code,
+    clippy::unwrap_used,
+    reason = "the tests of the wire use all of it, and fail by panicking"
+)]
+#[path = "../wire/upstream.rs"]
+mod bare;
 #[path = "../matrix/chat.rs"]
 mod chat;
 #[path = "../matrix/gemini.rs"]
@@ -15,8 +22,17 @@ mod speaker;
 #[path = "../matrix/upstreams.rs"]
 mod upstreams;
 
+mod counting;
 mod envelopes;
+mod fallback;
 mod faults;
 mod heard;
+mod ids;
+mod leaving;
+mod paths;
+mod policies;
+mod raw_text;
+mod refused;
+mod silence;
 mod support;
 mod vault;

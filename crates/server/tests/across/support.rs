@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use serde_json::Value;
+use throughline_simulator::{Options, Scenario};
 use throughline_testkit::{Answer, Gateway, Seen, Simulator};
 
 use crate::anthropic::Anthropic;
@@ -104,6 +105,25 @@ impl House {
         }
     }
 
+    /// Over one server of the chat dialect that behaves as this model's name says. `backend` is the
+    /// rest of its table.
+    pub(crate) async fn of_model(model: &str, scenario: &str, backend: &str) -> Self {
+        let simulator = Simulator::with(Options {
+            scenario: Some(Scenario::from_toml(scenario).expect("a scenario")),
+            ..Options::default()
+        })
+        .await;
+        let config = format!(
+            "[[backend]]\nname = \"a\"\ndialect = \"openai_chat\"\nbase_url = \"{}\"\n\
+             models = {{ \"*\" = \"{model}\" }}\n{backend}\n",
+            simulator.url
+        );
+        Self {
+            gateway: Gateway::start(BINARY, &config).await,
+            simulators: vec![simulator],
+        }
+    }
+
     /// Sends the conversation, and keeps the answer.
     pub(crate) async fn hear(&self, speaker: &mut dyn Speaker) -> (Said, Answer) {
         go_on(speaker, &self.gateway.client, "some-model", true).await
@@ -168,6 +188,7 @@ pub(crate) fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
 /// items, members, signatures.
 pub(crate) fn thinking_in(body: &Value) -> usize {
     let says = |value: &Value| usize::from(!text(value).is_empty());
+    let signs = |value: &Value| says(value) - usize::from(*value == SKIPPED);
     let mut found = 0;
     for message in list(&body["messages"]) {
         let details = list(&message["reasoning_details"]).count();
@@ -177,13 +198,15 @@ pub(crate) fn thinking_in(body: &Value) -> usize {
             .filter(|block| matches!(text(&block["type"]), "thinking" | "redacted_thinking"))
             .count();
         found += text(&message["content"]).matches("<think>").count();
+        for call in list(&message["tool_calls"]) {
+            found += signs(&call["extra_content"]["google"]["thought_signature"]);
+        }
     }
     found += list(&body["input"])
         .filter(|item| item["type"] == "reasoning")
         .count();
     for part in list(&body["contents"]).flat_map(|content| list(&content["parts"])) {
-        found += says(&part["thoughtSignature"]);
-        found -= usize::from(part["thoughtSignature"] == SKIPPED);
+        found += signs(&part["thoughtSignature"]);
     }
     found
 }

@@ -1,5 +1,6 @@
 //! The vault: clients that drop reasoning get it back, and nobody reads it at rest.
 
+use crate::chat::Chat;
 use crate::speaker::{Said, Speaker};
 use crate::support::{House, Plan, Wrong, client, fates, files, thinking_in};
 
@@ -70,6 +71,53 @@ async fn without_its_keyring_the_vault_gives_nothing_and_nothing_breaks() {
         house.end_in_peace().await;
     }
     wrong.end();
+}
+
+/// Many answers are `Done.`; what was thought before each is its own.
+#[tokio::test]
+async fn answers_in_the_same_words_get_their_own_thinking_back() {
+    const SAYS: &str = r#"
+[[step]]
+when = { contains = "one" }
+say = [{ thinking = "Thought of the first." }, { text = "Done." }]
+[[step]]
+when = { contains = "two" }
+say = [{ thinking = "Thought of the second." }, { text = "Done." }]
+[[step]]
+when = { contains = "three" }
+say = [{ thinking = "Thought of the third." }, { text = "Done." }]
+"#;
+    for row in ["anthropic, budget", "openai_responses"] {
+        for unknown in ["try", "drop"] {
+            // One that drops reasoning, and one that gives back its text.
+            for returns in [false, true] {
+                let house = House::build(&Plan {
+                    upstreams: &[row],
+                    scenario: SAYS,
+                    settings: &format!("[thinking]\nunknown = \"{unknown}\"\n"),
+                    ..Plan::default()
+                })
+                .await;
+                let mut speaker = Chat::new(returns);
+                speaker.think(true);
+                for words in ["one", "two", "three"] {
+                    speaker.user(words);
+                    let (said, _) = house.hear(&mut speaker).await;
+                    assert_eq!(said.text, "Done.");
+                }
+                let seen = house.last(0).await;
+                let found: Vec<usize> = ["of the first", "of the second"]
+                    .iter()
+                    .map(|words| seen.body.matches(words).count())
+                    .collect();
+                let what = format!("{row}, {unknown}, {returns}: {}", seen.body);
+                assert_eq!(found, [1, 1], "{what}");
+                let order = seen.body.find("of the first") < seen.body.find("of the second");
+                assert!(order, "{what}");
+                house.end_in_peace().await;
+            }
+        }
+    }
 }
 
 /// Covers: X-24

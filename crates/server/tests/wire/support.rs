@@ -1,9 +1,8 @@
 //! What the tests of the wire share: bodies, streams, gateways over bare upstreams, and polling.
 
-use std::time::Duration;
-
 use http::Method;
 use serde_json::{Value, json};
+pub(crate) use throughline_testkit::until;
 use throughline_testkit::{Answer, Client, Gateway, Streamed};
 
 use crate::upstream::{Exchange, Upstream};
@@ -146,17 +145,6 @@ pub(crate) async fn until_metric(gateway: &Gateway, name: &str, wanted: u64) {
         metric(gateway, name).await == wanted
     })
     .await;
-}
-
-/// Asks again and again, for a while, until something is so.
-pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
-    for _ in 0..500 {
-        if is_so().await {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("never: {what}");
 }
 
 /// Checks an error of our own in the dialect's shape, and gives its message.

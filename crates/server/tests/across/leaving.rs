@@ -1,0 +1,90 @@
+//! Clients that leave: the upstream is let go at once, and the turn tells it.
+
+use http::Method;
+use throughline_testkit::{Gateway, until};
+
+use crate::bare::Upstream;
+use crate::support::{BINARY, CLIENTS, client, upstream};
+
+/// The beginning of a stream in each upstream dialect.
+const BEGINNINGS: [(&str, &str); 4] = [
+    (
+        "anthropic, budget",
+        "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"msg_1\",\"type\":\"message\",\
+         \"role\":\"assistant\",\"model\":\"m\",\"content\":[],\"stop_reason\":null,\"usage\":{\"input_tokens\":1,\"output_tokens\":1}}}\n\n\
+         event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"\"}}\n\n\
+         event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"Ah\"}}\n\n",
+    ),
+    (
+        "gemini 3",
+        "data: {\"candidates\":[{\"content\":{\"role\":\"model\",\"parts\":[{\"text\":\"Ah\"}]}}]}\n\n",
+    ),
+    (
+        "openai_responses",
+        "event: response.created\ndata: {\"type\":\"response.created\",\"sequence_number\":0,\"response\":{\"id\":\"resp_1\",\"status\":\"in_progress\",\"output\":[]}}\n\n\
+         event: response.output_item.added\ndata: {\"type\":\"response.output_item.added\",\"sequence_number\":1,\"output_index\":0,\"item\":{\"id\":\"msg_1\",\"type\":\"message\",\"role\":\"assistant\",\"status\":\"in_progress\",\"content\":[]}}\n\n\
+         event: response.content_part.added\ndata: {\"type\":\"response.content_part.added\",\"sequence_number\":2,\"item_id\":\"msg_1\",\"output_index\":0,\"content_index\":0,\"part\":{\"type\":\"output_text\",\"text\":\"\",\"annotations\":[]}}\n\n\
+         event: response.output_text.delta\ndata: {\"type\":\"response.output_text.delta\",\"sequence_number\":3,\"item_id\":\"msg_1\",\"output_index\":0,\"content_index\":0,\"delta\":\"Ah\"}\n\n",
+    ),
+    (
+        "vllm",
+        "data: {\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"Ah\"},\"finish_reason\":null}]}\n\n",
+    ),
+];
+
+#[tokio::test]
+async fn a_client_that_leaves_takes_the_upstream_along() {
+    for (row, beginning) in BEGINNINGS {
+        let bare = Upstream::start().await;
+        let config = upstream(row).backend("a", &bare.url);
+        let gateway = Gateway::start(BINARY, &config).await;
+        for dialect in CLIENTS {
+            if dialect == upstream(row).dialect {
+                continue;
+            }
+            // Before the head of the reply has come, and after its first words.
+            for begun in [false, true] {
+                let mut speaker = client(dialect);
+                speaker.user("hello");
+                let ask = speaker.ask("some-model", true);
+                let mut headers = vec![("content-type", "application/json")];
+                headers.extend(&ask.headers);
+                let opened =
+                    gateway
+                        .client
+                        .open(Method::POST, &ask.path, &headers, ask.body.to_string());
+                let exchange = if begun {
+                    let (mut streamed, exchange) = tokio::join!(opened, async {
+                        let mut exchange = bare.next().await;
+                        exchange.begin_events().await;
+                        exchange.write(beginning).await;
+                        exchange
+                    });
+                    let mut heard = String::new();
+                    while !heard.contains("Ah") {
+                        let piece = streamed.next().await.expect("words");
+                        heard.push_str(&String::from_utf8_lossy(&piece));
+                    }
+                    exchange
+                } else {
+                    tokio::select! {
+                        _ = opened => panic!("an answer to nothing"),
+                        exchange = bare.next() => exchange,
+                    }
+                };
+                exchange.closed().await;
+                let what = format!("{dialect} over {row}, begun: {begun}");
+                until(&what, async || {
+                    let turn = gateway.turns().await.swap_remove(0);
+                    let status = if begun { 200 } else { 0 };
+                    turn["end"] == "client_gone"
+                        && turn["client_dialect"] == dialect
+                        && turn["status"] == status
+                })
+                .await;
+            }
+        }
+        let noted = gateway.turns().await.len();
+        assert_eq!(noted, 6, "{row}");
+    }
+}
