@@ -145,6 +145,7 @@ pub fn tell(dialect: &dyn ClientDialect, fault: &Fault, id: &str, backend: &str)
         HeaderValue::from_static("application/json"),
     );
     if let Ok(id) = HeaderValue::from_str(id) {
+        headers.insert("x-request-id", id.clone());
         headers.insert("request-id", id);
     }
     if let Some(seconds) = fault.retry_after {

@@ -12,8 +12,11 @@ use throughline_codec::dialects::{self, ClientDialect, Wanted};
 use throughline_codec::framing::encoding::{Encoding, EncodingError, unpack};
 use throughline_codec::json::{JsonError, validate};
 
+use crate::backend::credential_mark;
+use crate::headers::callers_key;
 use crate::settings::Settings;
 use crate::thinking::Lineage;
+use crate::thinking::vault::Scope;
 
 /// A request as it came.
 #[derive(Debug)]
@@ -59,6 +62,8 @@ pub(crate) struct Read {
     /// What it says, once somebody wants to know.
     request: OnceLock<Result<Lossy<Request>, Fault>>,
     pub(crate) lineage: Lineage,
+    /// Whose turns the vault may bring back.
+    pub(crate) scope: Scope,
     /// The model it names.
     pub(crate) model: Option<String>,
     /// Whether the answer is wanted as it is written.
@@ -98,8 +103,10 @@ pub(crate) fn read(settings: &Settings, asked: Asked, raw: Bytes) -> Result<Read
     // One dialect is edited in place and need not be understood to the last word.
     if asked.dialect.name() == dialects::anthropic::NAME {
         let outline = Outline::read(&body, settings.limits.json_depth)?;
+        let lineage = Lineage::find(&asked.headers, &body, &outline);
         return Ok(Read {
-            lineage: Lineage::find(&asked.headers, &body, &outline),
+            scope: scope(lineage, &asked),
+            lineage,
             model: outline.model.as_ref().map(|model| model.name.clone()),
             stream: outline.stream,
             outline: Some(outline),
@@ -134,8 +141,10 @@ pub(crate) fn read(settings: &Settings, asked: Asked, raw: Bytes) -> Result<Read
         "" => places.as_ref().and_then(|places| places.model_name(&body)),
         model => Some(model.to_owned()),
     };
+    let lineage = Lineage::of_request(&asked.headers, known);
     let read = Read {
-        lineage: Lineage::of_request(&asked.headers, known),
+        scope: scope(lineage, &asked),
+        lineage,
         model,
         stream: stream.unwrap_or(known.stream),
         outline: None,
@@ -149,6 +158,10 @@ pub(crate) fn read(settings: &Settings, asked: Asked, raw: Bytes) -> Result<Read
     };
     let _ = read.request.set(said);
     Ok(read)
+}
+
+fn scope(lineage: Lineage, asked: &Asked) -> Scope {
+    Scope::new(lineage.id, credential_mark(&callers_key(asked)))
 }
 
 fn canonical(asked: &Asked, body: &[u8]) -> Result<Lossy<Request>, Fault> {

@@ -102,8 +102,9 @@ impl Gateway {
     /// places stays.
     pub fn configure(&self, settings: Settings) {
         let settings = Arc::new(settings);
-        if settings.backend(&self.active()).is_none() {
-            *self.active.write() = settings.routes.default.as_str().into();
+        let mut active = self.active.write();
+        if settings.backend(&active).is_none() {
+            *active = settings.routes.default.as_str().into();
         }
         self.settings.store(settings);
     }
@@ -136,6 +137,8 @@ impl Gateway {
 
     /// Makes another backend the active one. Answers the one that was.
     pub fn switch(&self, name: &str) -> Result<Arc<str>, Fault> {
+        // Held first, so that a new configuration cannot take the backend away in between.
+        let mut active = self.active.write();
         let settings = self.settings();
         let Some(next) = settings.backend(name) else {
             return Err(Fault::new(
@@ -146,7 +149,6 @@ impl Gateway {
                 ),
             ));
         };
-        let mut active = self.active.write();
         let mut key_site = self.key_site.write();
         if let Some(site) = &*key_site
             && !may_have_key(next, site)

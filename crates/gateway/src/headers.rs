@@ -130,15 +130,19 @@ pub fn credential(asked: &Asked, backend: &Backend) -> String {
     match &backend.auth {
         Auth::None => String::new(),
         Auth::Key(key) => key.clone(),
-        Auth::Passthrough => KEYS
-            .iter()
-            .find_map(|name| asked.headers.get(name))
-            .and_then(|value| value.to_str().ok())
-            .map(|value| without_scheme(value).to_owned())
-            // One dialect lets a key stand behind the path's `?`.
-            .or_else(|| gemini::address::key(asked.query.as_deref()?))
-            .unwrap_or_default(),
+        Auth::Passthrough => callers_key(asked),
     }
+}
+
+/// The key a caller presents, in whatever form; empty if there is none.
+pub fn callers_key(asked: &Asked) -> String {
+    KEYS.iter()
+        .find_map(|name| asked.headers.get(name))
+        .and_then(|value| value.to_str().ok())
+        .map(|value| without_scheme(value).to_owned())
+        // One dialect lets a key stand behind the path's `?`.
+        .or_else(|| gemini::address::key(asked.query.as_deref()?))
+        .unwrap_or_default()
 }
 
 /// A key without the word that says how it is presented, which may be in any letter case.

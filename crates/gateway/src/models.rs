@@ -20,6 +20,7 @@ use crate::headers;
 use crate::reply::ReplyBody;
 use crate::send::read_whole;
 use crate::settings::Settings;
+use crate::turn::without_strangers;
 use crate::unix_ms;
 use crate::upstream::{RequestBody, SendError, whole};
 
@@ -27,6 +28,8 @@ use crate::upstream::{RequestBody, SendError, whole};
 const FRESH: Duration = Duration::from_secs(60);
 /// How long a backend may take to tell it.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How many lists are kept: one for each backend and key.
+const MOST_LISTS: usize = 64;
 /// The longest list that is read.
 const LONGEST_LIST: usize = 8 << 20;
 
@@ -47,7 +50,8 @@ impl Gateway {
             && asked.dialect.lists_as(only.dialect.name())
             && only.names().next().is_none()
         {
-            return self.pass(asked, body).await;
+            let pin = Some(only.name.clone());
+            return self.pass(Asked { pin, ..asked }, body).await;
         }
         let cards = match self.all(&settings, &asked, &backends).await {
             Ok(cards) => cards,
@@ -88,7 +92,19 @@ impl Gateway {
         if pin.is_some() || name.is_some() && !chosen.by_active {
             return Ok(chosen.chain.into_iter().take(1).collect());
         }
-        Ok(settings.backends.clone())
+        // A caller's key goes no further than its requests do.
+        let mut all = settings.backends.clone();
+        let active = self.active();
+        all.sort_by_key(|backend| backend.name != *active);
+        let may: HashSet<String> = without_strangers(&all)
+            .into_iter()
+            .map(|backend| backend.name.clone())
+            .collect();
+        let backends = settings.backends.iter();
+        Ok(backends
+            .filter(|backend| may.contains(&backend.name))
+            .cloned()
+            .collect())
     }
 
     /// All models of these backends, each once. An error only if none of them answers.
@@ -148,22 +164,31 @@ impl Gateway {
                 PATIENCE,
             )
             .await?;
-        let good = response.status().is_success();
+        let status = response.status();
         let body = read_whole(backend, response.into_body(), LONGEST_LIST, PATIENCE).await?;
         let told: Value = serde_json::from_slice(&body).unwrap_or_default();
-        // A backend that does not list its models has none to tell of.
-        let list = if good {
-            backend.dialect.read_models(&told)
-        } else {
-            Vec::new()
+        let list = match status.as_u16() {
+            200..=299 => backend.dialect.read_models(&told),
+            // A backend that does not list its models has none to tell of.
+            404 | 405 | 501 => Vec::new(),
+            refused => {
+                return Err(SendError::Unreachable {
+                    backend: backend.name.clone(),
+                    cause: format!("its list of models was answered with {refused}").into(),
+                });
+            }
         };
         for card in &list {
             settings.catalog.learn(&card.name, card);
         }
         let list = Arc::new(list);
-        self.lists
-            .lock()
-            .insert(key, (Instant::now(), list.clone()));
+        let mut lists = self.lists.lock();
+        if lists.len() >= MOST_LISTS {
+            lists.retain(|_, (when, _)| when.elapsed() < FRESH);
+        }
+        if lists.len() < MOST_LISTS {
+            lists.insert(key, (Instant::now(), list.clone()));
+        }
         Ok(list)
     }
 }

@@ -8,7 +8,7 @@ use throughline_canonical::Fault;
 use crate::across::fault_of;
 use crate::answer::{Reply, mark, tell};
 use crate::asked::Asked;
-use crate::backend::Backend;
+use crate::backend::{Auth, Backend};
 use crate::gateway::Gateway;
 use crate::headers;
 use crate::reply::{Clocks, ReplyBody};
@@ -49,7 +49,16 @@ impl Gateway {
             head.insert(header::CONTENT_LENGTH, length.clone());
         }
         let patience = backend.timeouts.head(false);
-        let place = (asked.path.as_str(), asked.query.as_deref());
+        // A key that is not for this backend does not go there, wherever it stands.
+        let query = match backend.auth {
+            Auth::Passthrough => asked.query.clone(),
+            _ => asked
+                .query
+                .as_deref()
+                .map(headers::without_key)
+                .filter(|query| !query.is_empty()),
+        };
+        let place = (asked.path.as_str(), query.as_deref());
         let sent = self.request(&backend, &asked.method, place, head, body, patience);
         match sent.await {
             Ok(response) if response.status().as_u16() >= 400 && !alike(&asked, &backend) => {

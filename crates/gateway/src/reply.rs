@@ -187,7 +187,8 @@ impl Live {
                 Poll::Ready(Some(Ok(frame))) => {
                     let bytes = match frame.into_data() {
                         Ok(bytes) => bytes,
-                        Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+                        // Behind them nothing more could be said, and something may have to be.
+                        Err(_trailers) => continue,
                     };
                     self.watch.last_byte = Instant::now();
                     let last = self.upstream.is_end_stream();

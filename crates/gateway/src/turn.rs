@@ -257,7 +257,7 @@ impl Leg<'_> {
 
 /// The backends of a chain, without those that would get a caller's key that goes elsewhere: only
 /// the operator can say that they may.
-fn without_strangers(chain: &[Arc<Backend>]) -> Vec<&Arc<Backend>> {
+pub(crate) fn without_strangers(chain: &[Arc<Backend>]) -> Vec<&Arc<Backend>> {
     let key_site = chain
         .iter()
         .find(|backend| backend.auth == Auth::Passthrough)

@@ -75,10 +75,16 @@ impl Fitting<'_> {
         fitted: &mut Fitted,
     ) -> Vec<Block> {
         let mut content = Vec::with_capacity(past.len());
+        let thinks = |past: &PastBlock| {
+            matches!(past.block, Block::Thinking { .. } | Block::Redacted { .. })
+        };
+        let leads = past.iter().rposition(|past| !thinks(past));
         for (index, past) in past.into_iter().enumerate() {
             match past.block {
                 Block::Thinking { .. } | Block::Redacted { .. } => {
-                    content.extend(self.thinking((at, index), past, place, fitted));
+                    // A reply that was cut short may end in it, which its own maker refuses.
+                    let last = leads.is_none_or(|leads| index > leads) && self.signs_blocks();
+                    content.extend(self.thinking((at, index), past, (place, last), fitted));
                 }
                 _ => content.push(self.signed(past, place, fitted)),
             }
@@ -89,6 +95,22 @@ impl Fitting<'_> {
         content
     }
 
+    /// Whether the target reads whole blocks, and refuses a message that ends in one.
+    fn signs_blocks(&self) -> bool {
+        self.dialect == anthropic::NAME || replay::hands_on_blocks(self.dialect, self.variant)
+    }
+
+    /// Whether the target would refuse a block for want of a signature. Of those that speak the
+    /// Anthropic dialect some sign nothing, and take it back so.
+    fn wants_signature(&self, block: &Block, place: Place) -> bool {
+        let bare = match block {
+            Block::Thinking { signature, .. } => signature.as_deref().is_none_or(str::is_empty),
+            _ => false,
+        };
+        let verbatim = self.treat(Part::Thinking, Maker::Same, place) == Treatment::Verbatim;
+        bare && verbatim && self.dialect != anthropic::NAME
+    }
+
     fn treat(&self, part: Part, maker: Maker, place: Place) -> Treatment {
         replay::treat(self.dialect, self.variant, part, maker, place)
     }
@@ -97,7 +119,7 @@ impl Fitting<'_> {
         &self,
         (message, index): (usize, usize),
         past: PastBlock,
-        place: Place,
+        (place, last): (Place, bool),
         fitted: &mut Fitted,
     ) -> Option<Block> {
         let (part, kind) = match past.block {
@@ -107,6 +129,10 @@ impl Fitting<'_> {
         let (maker, reason) = match past.maker {
             _ if self.without_thinking => (Maker::Foreign, Reason::Origin),
             Maker::Same if message < self.replays_from => (Maker::Foreign, Reason::Policy),
+            Maker::Same if last => (Maker::Foreign, Reason::Cut),
+            Maker::Same if self.wants_signature(&past.block, place) => {
+                (Maker::Foreign, Reason::Shape)
+            }
             maker => (maker, past.reason),
         };
         let treatment = self.treat(part, maker, place);

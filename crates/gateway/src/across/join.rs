@@ -1,5 +1,7 @@
 //! Turns that a client keeps in pieces, made whole.
 
+use std::collections::HashMap;
+
 use throughline_canonical::{Block, Message, Role};
 
 /// Makes one message of what a model said in one turn, and one block of what was one: some clients
@@ -26,6 +28,35 @@ pub(crate) fn join_turns(messages: &mut Vec<Message>) {
         }
     }
     *messages = joined;
+}
+
+/// Leaves out results that were told before: a client that resumes a conversation may tell each twice,
+/// and most providers refuse that. Answers how many of them were not the same.
+pub(crate) fn tell_results_once(messages: &mut Vec<Message>) -> usize {
+    let mut told: HashMap<String, Block> = HashMap::new();
+    let mut differed = 0;
+    for message in messages.iter_mut() {
+        message.content.retain(|block| match block {
+            // An id that is called again is answered again.
+            Block::ToolCall { id, .. } => {
+                told.remove(id);
+                true
+            }
+            Block::ToolResult { id, .. } => match told.get(id) {
+                Some(before) => {
+                    differed += usize::from(before != block);
+                    false
+                }
+                None => {
+                    told.insert(id.clone(), block.clone());
+                    true
+                }
+            },
+            _ => true,
+        });
+    }
+    messages.retain(|message| message.role != Role::User || !message.content.is_empty());
+    differed
 }
 
 /// Adds a block to a turn. A signature ends its block; until then, pieces of a kind are one.
@@ -94,5 +125,37 @@ mod tests {
                 said(Role::User, vec![Block::text("and?")]),
             ]
         );
+    }
+
+    #[test]
+    fn a_result_is_told_once() {
+        let result = |id: &str, text: &str| Block::ToolResult {
+            id: id.to_owned(),
+            name: None,
+            content: vec![Block::text(text)],
+            is_error: false,
+        };
+        let call = |id: &str| Block::ToolCall {
+            id: id.to_owned(),
+            name: "f".to_owned(),
+            arguments: "{}".to_owned(),
+            signature: None,
+        };
+        let said = |role, content| Message { role, content };
+        let mut messages = vec![
+            said(Role::Assistant, vec![call("a")]),
+            said(Role::User, vec![result("a", "1"), result("a", "1")]),
+            said(Role::User, vec![result("a", "2")]),
+            said(Role::Assistant, vec![call("a")]),
+            said(Role::User, vec![result("a", "3")]),
+        ];
+        assert_eq!(tell_results_once(&mut messages), 1);
+        let expected = [
+            said(Role::Assistant, vec![call("a")]),
+            said(Role::User, vec![result("a", "1")]),
+            said(Role::Assistant, vec![call("a")]),
+            said(Role::User, vec![result("a", "3")]),
+        ];
+        assert_eq!(messages, expected);
     }
 }

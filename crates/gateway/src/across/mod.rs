@@ -42,6 +42,7 @@ use crate::headers;
 use crate::ledger::milliseconds;
 use crate::reply::ReplyBody;
 use crate::send::{Back, LONGEST_ERROR, Parcel, error_text, read_whole, worth_another};
+use crate::thinking::dice;
 use crate::turn::Leg;
 use crate::unix_ms;
 
@@ -208,7 +209,7 @@ impl Gateway {
         let passage = Across {
             decoder,
             reader,
-            relay: self.relay(leg, prepared, &id),
+            relay: self.relay(leg, prepared),
             writer,
         };
         let body = ReplyBody::live(
@@ -252,7 +253,7 @@ impl Gateway {
         let writer = dialect.reply_writer(&prepared.asked, &stamp(&id));
         let losses = prepared.losses.clone();
         let mut reader = prepared.reader(leg, false);
-        let mut relay = self.relay(leg, prepared, &id);
+        let mut relay = self.relay(leg, prepared);
         relay.ledger.receive(&body);
         let mut fold = Fold::default();
         let mut read = |relay: &mut Relay, reader: &mut dyn ReplyReader, bytes: &[u8]| {
@@ -293,7 +294,7 @@ impl Gateway {
         id
     }
 
-    fn relay(&self, leg: &Leg<'_>, prepared: Prepared, id: &str) -> Relay {
+    fn relay(&self, leg: &Leg<'_>, prepared: Prepared) -> Relay {
         let origin = Arc::new(Origin {
             domain: leg.backend.domain.clone(),
             backend: leg.backend.name.clone(),
@@ -312,12 +313,13 @@ impl Gateway {
             blocks: prepared.blocks,
             losses: prepared.losses,
             question: prepared.question,
+            scope: leg.read.scope.clone(),
         };
         Relay::new(
             leg.ledger(self, prepared.session, origin),
             marks,
             self.vault.clone(),
-            Some(Ids::new(&prepared.asked, stamp(id).id.as_str())),
+            Some(Ids::new(&prepared.asked, &dice::letters())),
             sent,
             leg.read.counts,
         )
@@ -379,6 +381,7 @@ fn dress(mut reply: Reply, kind: &'static str, id: &str, backend: &str, losses: 
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     if let Ok(id) = HeaderValue::from_str(id) {
+        headers.insert("x-request-id", id.clone());
         headers.insert("request-id", id);
     }
     mark(headers, id, backend, losses);

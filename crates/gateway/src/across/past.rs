@@ -3,9 +3,11 @@
 //! Clients send back what their dialect can hold. What is missing comes out of the envelope that rides
 //! in an opaque field, or out of the vault; the memory and both say who made it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+use serde_json::Value;
 use throughline_canonical::{
     Block, BlockKey, KeyHasher, Message, Origin, Reason, Request, Role, ThinkingKind,
 };
@@ -17,8 +19,7 @@ use crate::gateway::Gateway;
 use crate::settings::{Policy, Thinking};
 use crate::thinking::envelope::{Carried, Envelope, Envelopes, Opened};
 use crate::thinking::memory::{Target, Verdict};
-use crate::thinking::vault::{Kept, VaultKey};
-use crate::thinking::{Lineage, LineageId};
+use crate::thinking::vault::{Kept, Scope, VaultKey};
 use crate::turn::Leg;
 
 /// One block of an assistant message as its maker wrote it.
@@ -109,7 +110,7 @@ impl Gateway {
             if !(lacks_thinking || lacks_signature) {
                 continue;
             }
-            let kept = self.vault.find(&names(leg.read.lineage.id, content)).await;
+            let kept = self.vault.find(&names(&leg.read.scope, "", content)).await;
             let kept = kept.filter(|kept| kept.origin.domain == leg.backend.domain);
             let lost = kept.map(|kept| Lost::of(kept.blocks)).unwrap_or_default();
             let signed = |block: &Block| match block {
@@ -140,11 +141,37 @@ fn is_bare_call(block: &Block) -> bool {
     )
 }
 
+/// So many turns of one request are looked for, and so much of them is put back: more than any
+/// conversation has, and a bound on what a request can make of the vault.
+const MOST_LOOKS: usize = 4096;
+const MOST_BYTES: usize = 32 << 20;
+const MOST_NAMES: usize = 4;
+
+/// What was found for one request.
+#[derive(Default)]
+pub(crate) struct Found {
+    looks: usize,
+    bytes: usize,
+    turns: HashSet<String>,
+}
+
+fn size(block: &Block) -> usize {
+    match block {
+        Block::Thinking { text, signature } => {
+            text.len() + signature.as_ref().map_or(0, String::len)
+        }
+        Block::Redacted { data } => data.len(),
+        _ => 0,
+    }
+}
+
 /// Brings the past back.
 pub(crate) struct Recall<'a> {
     pub(crate) gateway: &'a Gateway,
     pub(crate) target: &'a Target,
-    pub(crate) lineage: Lineage,
+    pub(crate) scope: &'a Scope,
+    /// What was found for this request.
+    pub(crate) found: Mutex<Found>,
     /// The session the request belongs to.
     pub(crate) session: u64,
     pub(crate) rules: Thinking,
@@ -163,17 +190,40 @@ impl Recall<'_> {
         question: &str,
         verdicts: &[Verdict],
     ) -> Vec<PastBlock> {
-        let names = names(self.lineage.id, question, &message.content);
-        let kept = match self.reads_past {
+        let names = names(self.scope, question, &message.content);
+        let kept = match self.reads_past && self.may_look() {
             true => self.gateway.vault.find(&names).await,
             false => None,
         };
+        // A turn comes back once, however often a request names it.
+        let kept = kept.filter(|kept| self.comes_first(&kept.blocks));
         match kept {
             Some(kept) if says_the_same(&message.content, &kept.blocks) => {
                 self.whole(message, kept, verdicts)
             }
             kept => self.patched(message, kept, verdicts),
         }
+    }
+
+    /// Whether the request has not asked for more than a conversation does.
+    fn may_look(&self) -> bool {
+        let mut found = self.found.lock();
+        found.looks += 1;
+        found.looks <= MOST_LOOKS && found.bytes <= MOST_BYTES
+    }
+
+    fn comes_first(&self, blocks: &[Block]) -> bool {
+        let name = match blocks
+            .iter()
+            .find(|block| matches!(block, Block::ToolCall { .. }))
+        {
+            Some(Block::ToolCall { id, .. }) => id.clone(),
+            // Two answers may be the same words; whose they are, the question tells.
+            _ => return true,
+        };
+        let mut found = self.found.lock();
+        found.bytes += blocks.iter().map(size).sum::<usize>();
+        found.turns.insert(name)
     }
 
     /// The vault holds the very turn.
@@ -248,7 +298,13 @@ impl Recall<'_> {
         let mut verdicts = verdicts.iter();
         let mut past = Vec::with_capacity(message.content.len());
         let thinks = message.content.iter().any(|block| key_of(block).is_some());
-        if let (Some(origin), false) = (&origin, thinks) {
+        // Thinking belongs to the calls it led to, and to no others.
+        let agrees = |block: &Block| match block {
+            Block::ToolCall { id, .. } => lost.calls.get(id).is_some_and(|kept| kept.is(block)),
+            _ => true,
+        };
+        let led_here = lost.calls.is_empty() || message.content.iter().all(agrees);
+        if let (Some(origin), false, true) = (&origin, thinks, led_here) {
             past.extend(lost.thinking.iter().map(|block| PastBlock {
                 restored: true,
                 ..self.kept(block.clone(), origin, session)
@@ -410,16 +466,16 @@ pub(crate) fn tell_question(message: &Message, question: &mut String) {
 }
 
 /// Under which names a turn is kept: its calls, else its text, after what it answers and alone.
-pub(crate) fn names(lineage: LineageId, question: &str, content: &[Block]) -> Vec<VaultKey> {
+pub(crate) fn names(scope: &Scope, question: &str, content: &[Block]) -> Vec<VaultKey> {
     let calls = content.iter().filter_map(|block| match block {
-        Block::ToolCall { id, .. } => Some(VaultKey::of_call(id)),
+        Block::ToolCall { id, .. } => Some(scope.call(id)),
         _ => None,
     });
-    let mut names: Vec<VaultKey> = calls.collect();
+    // Each of its calls names the turn, so a few of many will do.
+    let mut names: Vec<VaultKey> = calls.take(MOST_NAMES).collect();
     let text = text_of(content);
     if names.is_empty() && !text.trim().is_empty() {
-        names.push(VaultKey::of_answer(lineage, question, &text));
-        names.push(VaultKey::of_text(lineage, &text));
+        names.extend(scope.answer(question, &text));
     }
     names
 }
@@ -436,16 +492,29 @@ fn text_of(content: &[Block]) -> String {
 
 /// Whether two turns say the same to a person and call the same tools.
 fn says_the_same(one: &[Block], other: &[Block]) -> bool {
-    let calls = |content: &[Block]| -> Vec<String> {
+    let calls = |content: &[Block]| -> Vec<(String, String, Value)> {
         content
             .iter()
             .filter_map(|block| match block {
-                Block::ToolCall { id, .. } => Some(id.clone()),
+                Block::ToolCall {
+                    id,
+                    name,
+                    arguments,
+                    ..
+                } => Some((id.clone(), name.clone(), meaning(arguments))),
                 _ => None,
             })
             .collect()
     };
     calls(one) == calls(other) && text_of(one).trim() == text_of(other).trim()
+}
+
+/// Arguments, whatever way a client spells them; none at all are an empty object.
+fn meaning(arguments: &str) -> Value {
+    match arguments.trim() {
+        "" => Value::Object(serde_json::Map::new()),
+        text => serde_json::from_str(text).unwrap_or_else(|_| text.into()),
+    }
 }
 
 /// What the vault has of a turn the client has changed.
@@ -457,12 +526,18 @@ struct Lost {
 
 struct Signed {
     name: String,
+    arguments: Value,
     signature: Option<String>,
 }
 
 impl Signed {
     fn is(&self, block: &Block) -> bool {
-        matches!(block, Block::ToolCall { name, .. } if *name == self.name)
+        match block {
+            Block::ToolCall {
+                name, arguments, ..
+            } => *name == self.name && meaning(arguments) == self.arguments,
+            _ => false,
+        }
     }
 }
 
@@ -475,10 +550,15 @@ impl Lost {
                 Block::ToolCall {
                     id,
                     name,
+                    arguments,
                     signature,
-                    ..
                 } => {
-                    lost.calls.insert(id, Signed { name, signature });
+                    let signed = Signed {
+                        name,
+                        arguments: meaning(&arguments),
+                        signature,
+                    };
+                    lost.calls.insert(id, signed);
                 }
                 _ => {}
             }

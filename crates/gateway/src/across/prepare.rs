@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use throughline_canonical::{
     Amount, BlockKey, Fault, Loss, Message, Request, Role, ThinkingSetting, Tool,
 };
@@ -12,7 +13,7 @@ use throughline_codec::dialects::{
 use throughline_codec::text::{Evidence, Options, RawTextReader, Stage, Tools};
 
 use super::fit::{Fitted, Fitting, open_turn, replays_from};
-use super::join::join_turns;
+use super::join::{join_turns, tell_results_once};
 use super::past::{Recall, key_of, keys, tell_question};
 use super::replay::{self, Place};
 use super::setting;
@@ -67,6 +68,12 @@ impl Gateway {
         client.forget_own_members(&mut request);
         let (dialect, mut variant) = spoken(leg.backend, &request, &known);
         join_turns(&mut request.messages);
+        if tell_results_once(&mut request.messages) > 0 {
+            losses.push(Loss::PartOmitted {
+                part: "tool_result",
+                reason: "repeated",
+            });
+        }
         losses.extend(setting::fit(&mut request, &known, dialect.name(), &variant));
 
         let target = leg.target(&known);
@@ -84,7 +91,8 @@ impl Gateway {
         let recall = Recall {
             gateway: self,
             target: &target,
-            lineage: leg.read.lineage,
+            scope: &leg.read.scope,
+            found: Mutex::default(),
             session: answer.session,
             rules: leg.settings.thinking,
             same_dialect: client.name() == dialect.name(),

@@ -16,7 +16,7 @@ use super::past::{key_of, names, signature_block};
 use crate::ledger::Ledger;
 use crate::thinking::capture::Captured;
 use crate::thinking::envelope::{Carried, Envelope, Envelopes};
-use crate::thinking::vault::{Kept, Vault};
+use crate::thinking::vault::{Kept, Scope, Vault};
 use crate::turns::KeptBlock;
 
 /// How much of a block is shown in logs that may hold contents.
@@ -42,12 +42,14 @@ pub(crate) struct Relay {
 }
 
 /// What went to the provider, for the report.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Sent {
     pub(crate) blocks: Vec<KeptBlock>,
     pub(crate) losses: Vec<throughline_canonical::Loss>,
     /// What is answered.
     pub(crate) question: String,
+    /// Whose turn it is.
+    pub(crate) scope: Scope,
 }
 
 /// What clients get as signatures.
@@ -261,6 +263,15 @@ impl Relay {
     }
 
     fn end(&mut self, reason: EndReason, out: &mut dyn FnMut(&Event<'_>)) {
+        if reason == EndReason::Failed {
+            // The fault was told; what had not come to its end must not come back.
+            self.give_up_open();
+            self.ended = true;
+            let event = Event::Ended { reason };
+            self.fold.push(&event);
+            out(&event);
+            return;
+        }
         if reason == EndReason::Cut {
             let backend = &self.ledger.origin.backend;
             let what = format!("backend `{backend}` ended its reply before the last event");
@@ -280,15 +291,20 @@ impl Relay {
         if std::mem::replace(&mut self.ended, true) {
             return;
         }
+        self.give_up_open();
+        out(&Event::Fault(fault.clone()));
+        out(&Event::Ended {
+            reason: EndReason::Failed,
+        });
+    }
+
+    /// Remembers thinking that was cut, so that it is never sent.
+    fn give_up_open(&mut self) {
         for (_, place) in std::mem::take(&mut self.open) {
             if let Some(block @ Block::Thinking { .. }) = self.fold.reply().content.get(place) {
                 self.remember(block, true);
             }
         }
-        out(&Event::Fault(fault.clone()));
-        out(&Event::Ended {
-            reason: EndReason::Failed,
-        });
     }
 
     /// Keeps the turn for clients that lose what they cannot hold.
@@ -316,7 +332,7 @@ impl Relay {
             session: self.ledger.session,
             blocks: content.clone(),
         };
-        let names = names(self.ledger.lineage.id, &self.sent.question, content);
+        let names = names(&self.sent.scope, &self.sent.question, content);
         self.vault.keep(&names, &kept);
     }
 
@@ -331,6 +347,7 @@ impl Relay {
             return;
         }
         if client_gone && !self.ended {
+            self.give_up_open();
             self.ledger.seen.end = Some(EndReason::Cut);
         }
         let sent = &self.sent;

@@ -14,6 +14,11 @@ pub fn nonce() -> Nonce {
     }
 }
 
+/// Letters and digits nobody guesses.
+pub fn letters() -> String {
+    throughline_canonical::thinking::hex(&nonce()[..12])
+}
+
 /// A nonce need not be secret, only new; so a system that has lost its dice stops nobody.
 fn counted() -> Nonce {
     static COUNT: AtomicU64 = AtomicU64::new(0);

@@ -89,7 +89,9 @@ impl Gateway {
         let recall = Recall {
             gateway: self,
             target: &target,
-            lineage: read.lineage,
+            scope: &read.scope,
+            found: parking_lot::Mutex::default(),
+            session: answer.session,
             rules: leg.settings.thinking,
             same_dialect: true,
             reads_past: true,

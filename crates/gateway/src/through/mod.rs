@@ -47,7 +47,6 @@ use crate::ledger::milliseconds;
 use crate::reply::ReplyBody;
 use crate::send::{Back, error_text, worth_another};
 use crate::thinking::memory::{Answer, Question, Target};
-use crate::thinking::vault::VaultKey;
 use crate::turn::Leg;
 use crate::turns::KeptBlock;
 use crate::unix_ms;
@@ -188,7 +187,7 @@ impl Gateway {
             .filter(|block| block.kind == BlockKind::ToolUse)
             .filter_map(|block| {
                 let call: Value = serde_json::from_slice(body.get(block.span.clone())?).ok()?;
-                Some(VaultKey::of_call(call.get("id")?.as_str()?))
+                Some(leg.read.scope.call(call.get("id")?.as_str()?))
             })
             .collect();
         let kept = self.vault.find(&names).await;

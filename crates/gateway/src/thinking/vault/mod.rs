@@ -62,6 +62,40 @@ impl VaultKey {
     }
 }
 
+/// Whose turns are looked for: those of one conversation, led by whoever presents one key. Nobody gets
+/// what another caller left here, whatever ids or words they have in common.
+#[derive(Clone, Debug)]
+pub struct Scope {
+    conversation: LineageId,
+    caller: String,
+}
+
+impl Scope {
+    /// A conversation, and a mark of its caller's key.
+    pub fn new(lineage: LineageId, caller: String) -> Self {
+        let VaultKey(conversation) =
+            VaultKey::digest(&[b"scope\xff", &lineage.0, caller.as_bytes()]);
+        Self {
+            conversation: LineageId(conversation),
+            caller,
+        }
+    }
+
+    /// The name of a turn that called a tool under this id. Conversations are resumed under other
+    /// marks, and ids are unguessable, so these do not name the conversation.
+    pub fn call(&self, id: &str) -> VaultKey {
+        VaultKey::of_call(&format!("{} {id}", self.caller))
+    }
+
+    /// The names of a turn by its text: after what it answers, and alone.
+    pub fn answer(&self, question: &str, text: &str) -> [VaultKey; 2] {
+        [
+            VaultKey::of_answer(self.conversation, question, text),
+            VaultKey::of_text(self.conversation, text),
+        ]
+    }
+}
+
 /// An assistant turn as its maker wrote it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Kept {
