@@ -74,7 +74,6 @@ async fn a_backend_of_another_dialect_steps_in_with_the_thinking_made_fit() {
     wrong.end();
 }
 
-/// Covers: C-38
 #[tokio::test]
 async fn nobody_steps_in_after_the_first_byte_or_for_a_request_that_is_wrong() {
     let mut wrong = Wrong::default();

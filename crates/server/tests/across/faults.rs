@@ -58,7 +58,6 @@ fn asking(dialect: &str, words: &str, stream: bool) -> Ask {
     speaker.ask("some-model", stream)
 }
 
-/// Covers: S0-57, S4-55
 #[tokio::test]
 async fn a_stream_that_breaks_ends_in_one_error_behind_what_had_arrived() {
     let mut wrong = Wrong::default();
@@ -92,6 +91,38 @@ async fn a_stream_that_breaks_ends_in_one_error_behind_what_had_arrived() {
                 let turn = house.gateway.turns().await.swap_remove(0);
                 wrong.unless_equal(&what, turn["end"].as_str(), Some(end));
             }
+        }
+        house.end_in_peace().await;
+    }
+    wrong.end();
+}
+
+/// Without events a stream of this dialect is one list, which has to close all the same.
+#[tokio::test]
+async fn a_list_that_breaks_is_a_list_that_ends_in_an_error() {
+    let mut wrong = Wrong::default();
+    let scenario = scenario(BREAKS.map(|(word, fault, _)| (word, fault)));
+    for row in ["anthropic, budget", "deepseek-v4"] {
+        let house = House::build(&Plan {
+            upstreams: &[row],
+            scenario: &scenario,
+            backend: "timeouts = { idle = \"400ms\" }",
+            ..Plan::default()
+        })
+        .await;
+        for (word, ..) in BREAKS {
+            let mut ask = asking("gemini", word, true);
+            ask.path = ask.path.replace("?alt=sse", "");
+            let answer = send(&ask, &house.gateway.client).await;
+            let chunks = answer.json();
+            let chunks = chunks.as_array().cloned().unwrap_or_default();
+            let stream: String = chunks
+                .iter()
+                .map(|chunk| format!("data: {chunk}\n\n"))
+                .collect();
+            let heard = hear("gemini", &stream);
+            let ends = heard.errors == 1 && heard.ends_in_error && !heard.complete;
+            wrong.unless(ends, format!("{row}: {word}: {}", answer.text()));
         }
         house.end_in_peace().await;
     }

@@ -35,4 +35,6 @@ mod raw_text;
 mod refused;
 mod silence;
 mod support;
+mod usage;
 mod vault;
+mod wishes;

@@ -159,6 +159,11 @@ async fn a_call_that_does_not_parse_is_an_error_or_text_as_configured() {
             let heard = hear(dialect, &answer.text());
             wrong.unless_equal(&what, heard.reasoning.as_str(), "I need a row.");
             wrong.unless_equal(&what, heard.errors, usize::from(fails));
+            let named = answer.text().contains("tool_call_parse_error");
+            wrong.unless(
+                named == (fails && dialect == "openai_chat"),
+                format!("{what}: {}", answer.text()),
+            );
             wrong.unless(
                 heard.complete != fails,
                 format!("{what}: {}", answer.text()),

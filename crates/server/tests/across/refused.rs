@@ -5,6 +5,7 @@ use crate::support::{House, Plan, Wrong, client, fates, thinking_in};
 /// Two backends that claim to read each other's signatures, and do not.
 const LIE: &str = "signature_domain = \"shared\"";
 
+/// Covers: C-38
 #[tokio::test]
 async fn thinking_that_is_refused_is_taken_out_once_and_for_all() {
     let mut wrong = Wrong::default();

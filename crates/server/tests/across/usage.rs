@@ -1,0 +1,244 @@
+//! Tokens and reasons to end, as each client counts and calls them.
+
+use serde_json::{Value, json};
+use throughline_testkit::{Gateway, sse_events};
+
+use crate::bare::{Upstream, whole};
+use crate::speaker::send;
+use crate::support::{BINARY, CLIENTS, House, Wrong, client, upstream};
+
+const ROWS: [&str; 4] = [
+    "anthropic, adaptive",
+    "gemini 3",
+    "openai_responses",
+    "vllm",
+];
+
+/// Why an answer ends.
+const REASONS: [&str; 4] = ["done", "length", "call", "filtered"];
+
+/// A whole reply that ends for this reason. Of 130 tokens in, 30 came out of a cache; of 50 out, 20
+/// were thought.
+fn reply(dialect: &str, reason: &str) -> Value {
+    let calls = reason == "call";
+    match dialect {
+        "anthropic" => {
+            let stop = match reason {
+                "done" => "end_turn",
+                "length" => "max_tokens",
+                "call" => "tool_use",
+                _ => "refusal",
+            };
+            let call = json!({"type": "tool_use", "id": "toolu_01A2b3C4d5", "name": "lookup", "input": {"key": "7"}});
+            let text = json!({"type": "text", "text": "Well."});
+            json!({
+                "id": "msg_1", "type": "message", "role": "assistant", "model": "m",
+                "content": [if calls { call } else { text }],
+                "stop_reason": stop, "stop_sequence": null,
+                "usage": {"input_tokens": 100, "cache_read_input_tokens": 30, "cache_creation_input_tokens": 0,
+                    "output_tokens": 50, "output_tokens_details": {"thinking_tokens": 20}},
+            })
+        }
+        "gemini" => {
+            let finish = match reason {
+                "length" => "MAX_TOKENS",
+                "filtered" => "SAFETY",
+                _ => "STOP",
+            };
+            let part = match calls {
+                true => {
+                    json!({"functionCall": {"id": "a1b2c3d4", "name": "lookup", "args": {"key": "7"}}})
+                }
+                false => json!({"text": "Well."}),
+            };
+            json!({
+                "candidates": [{"content": {"role": "model", "parts": [part]}, "finishReason": finish, "index": 0}],
+                "usageMetadata": {"promptTokenCount": 130, "cachedContentTokenCount": 30, "candidatesTokenCount": 30,
+                    "thoughtsTokenCount": 20, "totalTokenCount": 180},
+                "modelVersion": "m", "responseId": "r",
+            })
+        }
+        "openai_responses" => {
+            let why = match reason {
+                "length" => json!({"reason": "max_output_tokens"}),
+                "filtered" => json!({"reason": "content_filter"}),
+                _ => Value::Null,
+            };
+            let item = match calls {
+                true => {
+                    json!({"type": "function_call", "id": "fc_1", "call_id": "call_a1b2c3d4", "name": "lookup",
+                    "arguments": "{\"key\":\"7\"}", "status": "completed"})
+                }
+                false => {
+                    json!({"type": "message", "id": "msg_1", "role": "assistant", "status": "completed",
+                    "content": [{"type": "output_text", "text": "Well.", "annotations": []}]})
+                }
+            };
+            json!({
+                "id": "resp_1", "object": "response", "created_at": 1, "model": "m", "output": [item],
+                "status": if why.is_null() { "completed" } else { "incomplete" }, "incomplete_details": why, "error": null,
+                "usage": {"input_tokens": 130, "input_tokens_details": {"cached_tokens": 30},
+                    "output_tokens": 50, "output_tokens_details": {"reasoning_tokens": 20}, "total_tokens": 180},
+            })
+        }
+        _ => {
+            let finish = match reason {
+                "done" => "stop",
+                "length" => "length",
+                "call" => "tool_calls",
+                _ => "content_filter",
+            };
+            let message = match calls {
+                true => json!({"role": "assistant", "content": null, "tool_calls": [
+                    {"id": "call_a1b2c3d4", "type": "function", "function": {"name": "lookup", "arguments": "{\"key\":\"7\"}"}}]}),
+                false => json!({"role": "assistant", "content": "Well."}),
+            };
+            json!({
+                "id": "c1", "object": "chat.completion", "created": 1, "model": "m",
+                "choices": [{"index": 0, "message": message, "finish_reason": finish}],
+                "usage": {"prompt_tokens": 130, "prompt_tokens_details": {"cached_tokens": 30}, "completion_tokens": 50,
+                    "completion_tokens_details": {"reasoning_tokens": 20}, "total_tokens": 180},
+            })
+        }
+    }
+}
+
+/// What a client must read: places in its reply, and what stands there.
+fn expected(dialect: &str, reason: &str) -> Vec<(&'static str, Value)> {
+    let at = REASONS.iter().position(|known| *known == reason);
+    let word = |words: [&'static str; 4]| json!(words[at.unwrap_or_default()]);
+    match dialect {
+        "anthropic" => vec![
+            ("/usage/input_tokens", json!(100)),
+            ("/usage/cache_read_input_tokens", json!(30)),
+            ("/usage/output_tokens", json!(50)),
+            (
+                "/stop_reason",
+                word(["end_turn", "max_tokens", "tool_use", "refusal"]),
+            ),
+        ],
+        "gemini" => vec![
+            ("/usageMetadata/promptTokenCount", json!(130)),
+            ("/usageMetadata/cachedContentTokenCount", json!(30)),
+            ("/usageMetadata/candidatesTokenCount", json!(30)),
+            ("/usageMetadata/thoughtsTokenCount", json!(20)),
+            ("/usageMetadata/totalTokenCount", json!(180)),
+            (
+                "/candidates/0/finishReason",
+                word(["STOP", "MAX_TOKENS", "STOP", "SAFETY"]),
+            ),
+        ],
+        "openai_responses" => vec![
+            ("/usage/input_tokens", json!(130)),
+            ("/usage/input_tokens_details/cached_tokens", json!(30)),
+            ("/usage/output_tokens", json!(50)),
+            ("/usage/output_tokens_details/reasoning_tokens", json!(20)),
+            ("/usage/total_tokens", json!(180)),
+            (
+                "/status",
+                word(["completed", "incomplete", "completed", "incomplete"]),
+            ),
+            (
+                "/incomplete_details",
+                match reason {
+                    "length" => json!({"reason": "max_output_tokens"}),
+                    "filtered" => json!({"reason": "content_filter"}),
+                    _ => Value::Null,
+                },
+            ),
+        ],
+        _ => vec![
+            ("/usage/prompt_tokens", json!(130)),
+            ("/usage/prompt_tokens_details/cached_tokens", json!(30)),
+            ("/usage/completion_tokens", json!(50)),
+            (
+                "/usage/completion_tokens_details/reasoning_tokens",
+                json!(20),
+            ),
+            ("/usage/total_tokens", json!(180)),
+            (
+                "/choices/0/finish_reason",
+                word(["stop", "length", "tool_calls", "content_filter"]),
+            ),
+        ],
+    }
+}
+
+/// Covers: S0-57, C-22, C-23
+#[tokio::test]
+async fn tokens_and_the_reason_to_end_are_told_as_each_client_counts_and_calls_them() {
+    let mut wrong = Wrong::default();
+    for row in ROWS {
+        let of = upstream(row).dialect;
+        for reason in REASONS {
+            let body = reply(of, reason).to_string();
+            let url = Upstream::always(whole("application/json", "", body)).await;
+            let gateway = Gateway::start(BINARY, &upstream(row).backend("a", &url)).await;
+            for dialect in CLIENTS {
+                if dialect == of {
+                    continue;
+                }
+                let mut speaker = client(dialect);
+                speaker.user("hello");
+                let ask = speaker.ask("some-model", false);
+                let answer = send(&ask, &gateway.client).await.good().json();
+                for (place, value) in expected(dialect, reason) {
+                    let what = format!("{dialect} over {row}, {reason}: {place}");
+                    let found = answer.pointer(place).cloned().unwrap_or_default();
+                    wrong.unless_equal(&what, found, value);
+                }
+                let what = format!("{dialect} over {row}, {reason}: the turn");
+                let told = gateway.turns().await[0]["usage"].clone();
+                let counts = ["input", "cache_read", "output", "thinking"];
+                let told = counts.map(|count| told[count].as_u64());
+                wrong.unless_equal(&what, told, [100, 30, 50, 20].map(Some));
+            }
+        }
+    }
+    wrong.end();
+}
+
+/// A stream counts as the whole reply does, and who asks for no count in a stream gets none.
+#[tokio::test]
+async fn a_stream_tells_the_same_counts_as_the_whole_reply() {
+    let mut wrong = Wrong::default();
+    for row in ROWS {
+        let house = House::over(&[row]).await;
+        for dialect in CLIENTS {
+            if dialect == upstream(row).dialect {
+                continue;
+            }
+            let what = format!("{dialect} over {row}");
+            let mut speaker = client(dialect);
+            speaker.user("ponder this");
+            let whole = speaker.ask("some-model", false);
+            let whole = send(&whole, &house.gateway.client).await.good().json();
+            let mut streamed = speaker.ask("some-model", true);
+            if dialect == "openai_chat" {
+                let silent = send(&streamed, &house.gateway.client).await.good().text();
+                wrong.unless(
+                    !silent.contains("prompt_tokens"),
+                    format!("{what}: {silent}"),
+                );
+                streamed.body["stream_options"] = json!({"include_usage": true});
+            }
+            let streamed = send(&streamed, &house.gateway.client).await.good().text();
+            let counts = sse_events(&streamed)
+                .into_iter()
+                .map(|(_, event)| match dialect {
+                    "openai_responses" => event["response"]["usage"].clone(),
+                    "gemini" => event["usageMetadata"].clone(),
+                    _ => event["usage"].clone(),
+                });
+            let last = counts.filter(|usage| !usage.is_null()).last();
+            let counted = match dialect {
+                "gemini" => &whole["usageMetadata"],
+                _ => &whole["usage"],
+            };
+            wrong.unless(!counted.is_null(), format!("{what}: {whole}"));
+            wrong.unless_equal(&what, last.as_ref(), Some(counted));
+        }
+        house.end_in_peace().await;
+    }
+    wrong.end();
+}

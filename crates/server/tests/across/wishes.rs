@@ -1,0 +1,202 @@
+//! What clients may ask for beside words, as upstreams of other dialects get to read it.
+
+use serde_json::{Value, json};
+
+use crate::speaker::{Ask, list, parameters, send, text};
+use crate::support::{CLIENTS, House, Wrong, client, upstream};
+
+const ROWS: [&str; 4] = [
+    "anthropic, adaptive",
+    "gemini 3",
+    "openai_responses",
+    "vllm",
+];
+
+const PIXEL: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+
+fn schema() -> Value {
+    json!({"type": "object", "properties": {"row": {"type": "string"}}, "required": ["row"], "additionalProperties": false})
+}
+
+/// One request with every wish its dialect has words for, and which those are.
+fn wishing(dialect: &str) -> (Value, &'static [&'static str]) {
+    let picture = format!("data:image/png;base64,{PIXEL}");
+    match dialect {
+        "anthropic" => (
+            json!({
+                "model": "some-model", "max_tokens": 500, "system": "Be terse.",
+                "stop_sequences": ["END"],
+                "output_config": {"format": {"type": "json_schema", "schema": schema()}},
+                "tools": [{"name": "lookup", "input_schema": parameters()}],
+                "tool_choice": {"type": "auto", "disable_parallel_tool_use": true},
+                "messages": [
+                    {"role": "user", "content": [
+                        {"type": "text", "text": "look"},
+                        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}},
+                    ]},
+                    {"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_1", "name": "lookup", "input": {"key": "7"}}]},
+                    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "no such row", "is_error": true}]},
+                    {"role": "assistant", "content": "Blue."},
+                    {"role": "user", "content": "plain, please"},
+                    {"role": "system", "content": "In French now."},
+                ],
+            }),
+            &[
+                "system", "limit", "stop", "schema", "image", "error", "single", "aside",
+            ],
+        ),
+        "openai_chat" => (
+            json!({
+                "model": "some-model", "max_completion_tokens": 500, "stop": ["END"],
+                "response_format": {"type": "json_schema", "json_schema": {"name": "row", "schema": schema(), "strict": true}},
+                "tools": [{"type": "function", "function": {"name": "lookup", "parameters": parameters()}}],
+                "parallel_tool_calls": false,
+                "messages": [
+                    {"role": "system", "content": "Be terse."},
+                    {"role": "user", "content": [
+                        {"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": picture}},
+                    ]},
+                    {"role": "assistant", "content": null, "tool_calls": [
+                        {"id": "call_1", "type": "function", "function": {"name": "lookup", "arguments": "{\"key\":\"7\"}"}},
+                    ]},
+                    {"role": "tool", "tool_call_id": "call_1", "content": "no such row"},
+                    {"role": "assistant", "content": "Blue."},
+                    {"role": "user", "content": "plain, please"},
+                    {"role": "developer", "content": "In French now."},
+                ],
+            }),
+            &[
+                "system", "limit", "stop", "schema", "image", "single", "aside",
+            ],
+        ),
+        "openai_responses" => (
+            json!({
+                "model": "some-model", "max_output_tokens": 500, "instructions": "Be terse.", "store": false,
+                "text": {"format": {"type": "json_schema", "name": "row", "schema": schema(), "strict": true}},
+                "tools": [{"type": "function", "name": "lookup", "parameters": parameters(), "strict": false}],
+                "parallel_tool_calls": false,
+                "input": [
+                    {"role": "user", "content": [
+                        {"type": "input_text", "text": "look"}, {"type": "input_image", "image_url": picture, "detail": "auto"},
+                    ]},
+                    {"type": "function_call", "call_id": "call_1", "name": "lookup", "arguments": "{\"key\":\"7\"}"},
+                    {"type": "function_call_output", "call_id": "call_1", "output": "no such row"},
+                    {"role": "assistant", "content": "Blue."},
+                    {"role": "user", "content": "plain, please"},
+                    {"role": "developer", "content": "In French now."},
+                ],
+            }),
+            &["system", "limit", "schema", "image", "single", "aside"],
+        ),
+        _ => (
+            json!({
+                "system_instruction": {"parts": [{"text": "Be terse."}]},
+                "generation_config": {
+                    "max_output_tokens": 500, "stop_sequences": ["END"],
+                    "response_mime_type": "application/json", "response_json_schema": schema(),
+                },
+                "tools": [{"function_declarations": [{"name": "lookup", "parameters_json_schema": parameters()}]}],
+                "contents": [
+                    {"role": "user", "parts": [{"text": "look"}, {"inline_data": {"mime_type": "image/png", "data": PIXEL}}]},
+                    {"role": "model", "parts": [{"function_call": {"name": "lookup", "args": {"key": "7"}}}]},
+                    {"role": "user", "parts": [{"function_response": {"name": "lookup", "response": {"error": "no such row"}}}]},
+                    {"role": "model", "parts": [{"text": "Blue."}]},
+                    {"role": "user", "parts": [{"text": "plain, please"}]},
+                ],
+            }),
+            &["system", "limit", "stop", "schema", "image", "error"],
+        ),
+    }
+}
+
+/// Whether an upstream can read a wish in the request it got; none where it has no words for it.
+fn granted(dialect: &str, wish: &str, body: &Value) -> Option<bool> {
+    let at = |place: &str| body.pointer(place).cloned().unwrap_or_default();
+    let any = |place: &str, is_so: &dyn Fn(&Value) -> bool| list(&at(place)).any(is_so);
+    let url = format!("data:image/png;base64,{PIXEL}");
+    let whole = body.to_string();
+    Some(match (dialect, wish) {
+        ("anthropic", "system") => at("/system") == "Be terse.",
+        ("anthropic", "limit") => at("/max_tokens") == 500,
+        ("anthropic", "stop") => at("/stop_sequences") == json!(["END"]),
+        ("anthropic", "schema") => at("/output_config/format/schema") == schema(),
+        ("anthropic", "image") => at("/messages/0/content/1/source/data") == PIXEL,
+        ("anthropic", "error") => at("/messages/2/content/0/is_error") == true,
+        ("anthropic", "single") => at("/tool_choice/disable_parallel_tool_use") == true,
+        ("anthropic", "aside") => any("/messages", &|message| {
+            message["role"] == "system" && message["content"] == "In French now."
+        }),
+        ("gemini", "system") => at("/systemInstruction/parts/0/text") == "Be terse.",
+        ("gemini", "limit") => at("/generationConfig/maxOutputTokens") == 500,
+        ("gemini", "stop") => at("/generationConfig/stopSequences") == json!(["END"]),
+        ("gemini", "schema") => at("/generationConfig/responseJsonSchema") == schema(),
+        ("gemini", "image") => at("/contents/0/parts/1/inlineData/data") == PIXEL,
+        ("gemini", "error") => whole.contains("\"response\":{\"error\":\"no such row\"}"),
+        ("gemini", "aside") => {
+            let last = list(&at("/contents")).last().cloned().unwrap_or_default();
+            last.to_string().contains("In French now.")
+        }
+        ("openai_responses", "system") => at("/instructions") == "Be terse.",
+        ("openai_responses", "limit") => at("/max_output_tokens") == 500,
+        ("openai_responses", "schema") => at("/text/format/schema") == schema(),
+        ("openai_responses", "image") => at("/input/0/content/1/image_url") == url.as_str(),
+        ("openai_responses", "single") => at("/parallel_tool_calls") == false,
+        ("openai_responses", "aside") => any("/input", &|item| {
+            item["role"] == "developer" && item.to_string().contains("In French now.")
+        }),
+        ("openai_chat", "system") => at("/messages/0/content") == "Be terse.",
+        ("openai_chat", "limit") => at("/max_tokens") == 500,
+        ("openai_chat", "stop") => at("/stop") == json!(["END"]),
+        ("openai_chat", "schema") => at("/response_format/json_schema/schema") == schema(),
+        ("openai_chat", "image") => whole.contains(&format!("\"image_url\":{{\"url\":\"{url}\"}}")),
+        ("openai_chat", "single") => at("/parallel_tool_calls") == false,
+        ("openai_chat", "aside") => any("/messages", &|message| {
+            text(&message["role"]) == "system" && message["content"] == "In French now."
+        }),
+        _ => return None,
+    })
+}
+
+#[tokio::test]
+async fn every_wish_reaches_every_upstream_or_is_told_as_lost() {
+    let mut wrong = Wrong::default();
+    for row in ROWS {
+        let to = upstream(row).dialect;
+        let house = House::over(&[row]).await;
+        for dialect in CLIENTS {
+            if dialect == to {
+                continue;
+            }
+            let mut speaker = client(dialect);
+            speaker.user("plain");
+            let (body, wishes) = wishing(dialect);
+            let Ask { path, headers, .. } = speaker.ask("some-model", false);
+            let ask = Ask {
+                path,
+                headers,
+                body,
+            };
+            let answer = send(&ask, &house.gateway.client).await;
+            let what = format!("{dialect} over {row}");
+            wrong.unless(answer.status == 200, format!("{what}: {}", answer.text()));
+            let body = house.last(0).await.json();
+            let losses = answer.header("x-throughline-loss");
+            for wish in wishes {
+                let told = match *wish {
+                    "stop" => losses.contains("part_omitted=stop;"),
+                    "error" => losses.contains("part_omitted=tool_result.is_error;"),
+                    "single" => losses.contains("part_omitted=parallel_calls;"),
+                    _ => false,
+                };
+                let got = granted(to, wish, &body).unwrap_or(told);
+                wrong.unless(got, format!("{what}: {wish} ({losses}) {body}"));
+            }
+            // The name the client knows comes back.
+            let named = ["model", "modelVersion"].map(|name| answer.json()[name].clone());
+            let named = named.contains(&"some-model".into());
+            wrong.unless(named, format!("{what}: {}", answer.text()));
+        }
+        house.end_in_peace().await;
+    }
+    wrong.end();
+}
