@@ -102,15 +102,25 @@ impl Gateway {
             matches!(treatment, Treatment::Verbatim | Treatment::Text)
         };
         let (thinking, calls) = (wants(Part::Thinking), wants(Part::CallSignature));
-        let turn = request.messages.iter().skip(open_turn(&request.messages));
-        for message in turn.filter(|message| message.role == Role::Assistant) {
+        let open = open_turn(&request.messages);
+        let mut question = String::new();
+        for (at, message) in request.messages.iter().enumerate() {
+            if message.role != Role::Assistant {
+                tell_question(message, &mut question);
+                continue;
+            }
+            let asked = std::mem::take(&mut question);
+            if at < open {
+                continue;
+            }
             let content = &message.content;
             let lacks_thinking = thinking && !content.iter().any(|block| key_of(block).is_some());
             let lacks_signature = calls && content.iter().any(is_bare_call);
             if !(lacks_thinking || lacks_signature) {
                 continue;
             }
-            let kept = self.vault.find(&names(&leg.read.scope, "", content)).await;
+            let names = names(&leg.read.scope, &asked, content);
+            let kept = self.vault.find(&names).await;
             let kept = kept.filter(|kept| kept.origin.domain == leg.backend.domain);
             let lost = kept.map(|kept| Lost::of(kept.blocks)).unwrap_or_default();
             let signed = |block: &Block| match block {
@@ -452,6 +462,18 @@ impl Recall<'_> {
             },
         }
     }
+}
+
+/// What a request asks of the model: all that was said since it spoke.
+pub(crate) fn question(request: &Request) -> String {
+    let mut question = String::new();
+    for message in &request.messages {
+        match message.role {
+            Role::Assistant => question.clear(),
+            _ => tell_question(message, &mut question),
+        }
+    }
+    question
 }
 
 /// Adds what a message asks of the model: words, and which calls it answers.

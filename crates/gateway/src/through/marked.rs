@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::Response;
 use hyper::body::Incoming;
 use serde_json::{Value, json};
-use throughline_canonical::{Fault, Message, Role};
+use throughline_canonical::Fault;
 use throughline_codec::dialects::places::Places;
 use throughline_codec::dialects::{self, Wanted};
 use tokio::sync::OwnedSemaphorePermit;
@@ -12,10 +12,9 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::listen::Listener;
 use super::marks::{Marked, Without};
 use super::send::outgoing;
-use crate::across::past::tell_question;
+use crate::across::past::question;
 use crate::across::relay::{Marks, Relay, Sent};
 use crate::answer::Reply;
-use crate::asked::Read;
 use crate::backend::Auth;
 use crate::gateway::Gateway;
 use crate::headers;
@@ -161,7 +160,9 @@ impl Gateway {
         let sent = Sent {
             blocks: marked.blocks,
             losses: marked.losses,
-            question: question(read),
+            question: read
+                .request()
+                .map_or_else(|_| String::new(), |said| question(&said.value)),
             scope: read.scope.clone(),
         };
         let in_place = read.asked.dialect.in_place();
@@ -205,19 +206,4 @@ fn parcel(leg: &Leg<'_>, marked: &Marked) -> Parcel {
         body,
         streamed: read.stream,
     }
-}
-
-/// What the reply answers.
-fn question(read: &Read) -> String {
-    let mut question = String::new();
-    let Ok(request) = read.request() else {
-        return question;
-    };
-    let messages = &request.value.messages;
-    let assistant = |message: &Message| message.role == Role::Assistant;
-    let from = messages.iter().rposition(assistant).map_or(0, |at| at + 1);
-    for message in messages.iter().skip(from) {
-        tell_question(message, &mut question);
-    }
-    question
 }
