@@ -12,6 +12,7 @@
 
 mod fit;
 mod join;
+pub(crate) mod lost;
 mod passage;
 pub(crate) mod past;
 mod prepare;

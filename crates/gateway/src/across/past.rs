@@ -3,24 +3,21 @@
 //! Clients send back what their dialect can hold. What is missing comes out of the envelope that rides
 //! in an opaque field, or out of the vault; the memory and both say who made it.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use serde_json::Value;
 use throughline_canonical::{
     Block, BlockKey, KeyHasher, Message, Origin, Reason, Request, Role, ThinkingKind,
 };
 use throughline_codec::dialects::gemini::SKIP_SIGNATURE;
 
-use super::fit::open_turn;
-use super::replay::{self, Maker, Part, Place, Treatment};
+use super::lost::{Found, Lost, Signed, names, says_the_same};
+use super::replay::Maker;
 use crate::gateway::Gateway;
 use crate::settings::{Policy, Thinking};
 use crate::thinking::envelope::{Carried, Envelope, Envelopes, Opened};
 use crate::thinking::memory::{Target, Verdict};
-use crate::thinking::vault::{Kept, Scope, VaultKey};
-use crate::turn::Leg;
+use crate::thinking::vault::{Kept, Scope};
 
 /// One block of an assistant message as its maker wrote it.
 #[derive(Clone, Debug)]
@@ -92,89 +89,6 @@ fn assistant_blocks(request: &Request) -> impl Iterator<Item = &Block> {
         .flat_map(|message| &message.content)
 }
 
-impl Gateway {
-    /// Whether the vault holds something of the model's present turn that the client has lost and the
-    /// backend, who made it, wants back.
-    pub(crate) async fn misses(&self, leg: &Leg<'_>, request: &Request) -> bool {
-        let (dialect, variant) = (leg.backend.dialect.name(), &leg.backend.variant);
-        let wants = |part| {
-            let treatment = replay::treat(dialect, variant, part, Maker::Same, Place::OpenLoop);
-            matches!(treatment, Treatment::Verbatim | Treatment::Text)
-        };
-        let (thinking, calls) = (wants(Part::Thinking), wants(Part::CallSignature));
-        let open = open_turn(&request.messages);
-        let mut question = String::new();
-        for (at, message) in request.messages.iter().enumerate() {
-            if message.role != Role::Assistant {
-                tell_question(message, &mut question);
-                continue;
-            }
-            let asked = std::mem::take(&mut question);
-            if at < open {
-                continue;
-            }
-            let content = &message.content;
-            let lacks_thinking = thinking && !content.iter().any(|block| key_of(block).is_some());
-            let lacks_signature = calls && content.iter().any(is_bare_call);
-            if !(lacks_thinking || lacks_signature) {
-                continue;
-            }
-            let names = names(&leg.read.scope, &asked, content);
-            let kept = self.vault.find(&names).await;
-            let kept = kept.filter(|kept| kept.origin.domain == leg.backend.domain);
-            let lost = kept.map(|kept| Lost::of(kept.blocks)).unwrap_or_default();
-            let signed = |block: &Block| match block {
-                Block::ToolCall { id, .. } => {
-                    let signed = lost.calls.get(id);
-                    signed.is_some_and(|signed| signed.signature.is_some())
-                }
-                _ => false,
-            };
-            let lost_call = content
-                .iter()
-                .any(|block| is_bare_call(block) && signed(block));
-            if lacks_thinking && !lost.thinking.is_empty() || lacks_signature && lost_call {
-                return true;
-            }
-        }
-        false
-    }
-}
-
-fn is_bare_call(block: &Block) -> bool {
-    matches!(
-        block,
-        Block::ToolCall {
-            signature: None,
-            ..
-        }
-    )
-}
-
-/// So many turns of one request are looked for, and so much of them is put back: more than any
-/// conversation has, and a bound on what a request can make of the vault.
-const MOST_LOOKS: usize = 4096;
-const MOST_BYTES: usize = 32 << 20;
-const MOST_NAMES: usize = 4;
-
-/// What was found for one request.
-#[derive(Default)]
-pub(crate) struct Found {
-    looks: usize,
-    bytes: usize,
-    turns: HashSet<String>,
-}
-
-fn size(block: &Block) -> usize {
-    match block {
-        Block::Thinking { text, signature } => {
-            text.len() + signature.as_ref().map_or(0, String::len)
-        }
-        Block::Redacted { data } => data.len(),
-        _ => 0,
-    }
-}
-
 /// Brings the past back.
 pub(crate) struct Recall<'a> {
     pub(crate) gateway: &'a Gateway,
@@ -201,39 +115,18 @@ impl Recall<'_> {
         verdicts: &[Verdict],
     ) -> Vec<PastBlock> {
         let names = names(self.scope, question, &message.content);
-        let kept = match self.reads_past && self.may_look() {
+        let kept = match self.reads_past && self.found.lock().may_look() {
             true => self.gateway.vault.find(&names).await,
             false => None,
         };
         // A turn comes back once, however often a request names it.
-        let kept = kept.filter(|kept| self.comes_first(&kept.blocks));
+        let kept = kept.filter(|kept| self.found.lock().is_new(&kept.blocks));
         match kept {
             Some(kept) if says_the_same(&message.content, &kept.blocks) => {
                 self.whole(message, kept, verdicts)
             }
             kept => self.patched(message, kept, verdicts),
         }
-    }
-
-    /// Whether the request has not asked for more than a conversation does.
-    fn may_look(&self) -> bool {
-        let mut found = self.found.lock();
-        found.looks += 1;
-        found.looks <= MOST_LOOKS && found.bytes <= MOST_BYTES
-    }
-
-    fn comes_first(&self, blocks: &[Block]) -> bool {
-        let name = match blocks
-            .iter()
-            .find(|block| matches!(block, Block::ToolCall { .. }))
-        {
-            Some(Block::ToolCall { id, .. }) => id.clone(),
-            // Two answers may be the same words; whose they are, the question tells.
-            _ => return true,
-        };
-        let mut found = self.found.lock();
-        found.bytes += blocks.iter().map(size).sum::<usize>();
-        found.turns.insert(name)
     }
 
     /// The vault holds the very turn.
@@ -330,7 +223,8 @@ impl Recall<'_> {
                     }
                 }
                 Block::ToolCall { id, .. } => {
-                    self.signed(block, lost.calls.get(id).zip(origin.as_ref()))
+                    let kept = lost.calls.get(id).zip(origin.as_ref());
+                    self.signed(block, kept.map(|(call, origin)| (call, origin, session)))
                 }
                 Block::Text { .. } => self.signed(block, None),
                 other => plain(other.clone()),
@@ -399,7 +293,7 @@ impl Recall<'_> {
     }
 
     /// A call or a text, with what its maker wants back with it.
-    fn signed(&self, block: &Block, lost: Option<(&Signed, &Arc<Origin>)>) -> PastBlock {
+    fn signed(&self, block: &Block, lost: Option<(&Signed, &Arc<Origin>, u64)>) -> PastBlock {
         let (Block::ToolCall { signature, .. } | Block::Text { signature, .. }) = block else {
             return plain(block.clone());
         };
@@ -411,16 +305,16 @@ impl Recall<'_> {
             }
             Some(Opened::NotOurs) if self.same_dialect => match lost {
                 // The vault knows whose it is.
-                Some((_, origin)) => self.kept(block.clone(), origin, self.session),
+                Some((_, origin, session)) => self.kept(block.clone(), origin, session),
                 None => same(block.clone()),
             },
             Some(Opened::Altered | Opened::NotOurs) => {
                 foreign(with_signature(block, None), Reason::Origin, None)
             }
             None => match lost {
-                Some((signed, origin)) if signed.is(block) => {
+                Some((signed, origin, session)) if signed.is(block) => {
                     let block = with_signature(block, signed.signature.clone());
-                    self.kept(block, origin, self.session)
+                    self.kept(block, origin, session)
                 }
                 _ => foreign(with_signature(block, None), Reason::Origin, None),
             },
@@ -461,131 +355,6 @@ impl Recall<'_> {
                 ..same(block)
             },
         }
-    }
-}
-
-/// What a request asks of the model: all that was said since it spoke.
-pub(crate) fn question(request: &Request) -> String {
-    let mut question = String::new();
-    for message in &request.messages {
-        match message.role {
-            Role::Assistant => question.clear(),
-            _ => tell_question(message, &mut question),
-        }
-    }
-    question
-}
-
-/// Adds what a message asks of the model: words, and which calls it answers.
-pub(crate) fn tell_question(message: &Message, question: &mut String) {
-    for block in &message.content {
-        match block {
-            Block::Text { text, .. } => question.push_str(text),
-            Block::ToolResult { id, .. } => question.push_str(id),
-            _ => {}
-        }
-    }
-}
-
-/// Under which names a turn is kept: its calls, else its text, after what it answers and alone.
-pub(crate) fn names(scope: &Scope, question: &str, content: &[Block]) -> Vec<VaultKey> {
-    let calls = content.iter().filter_map(|block| match block {
-        Block::ToolCall { id, .. } => Some(scope.call(id)),
-        _ => None,
-    });
-    // Each of its calls names the turn, so a few of many will do.
-    let mut names: Vec<VaultKey> = calls.take(MOST_NAMES).collect();
-    let text = text_of(content);
-    if names.is_empty() && !text.trim().is_empty() {
-        names.extend(scope.answer(question, &text));
-    }
-    names
-}
-
-fn text_of(content: &[Block]) -> String {
-    content
-        .iter()
-        .filter_map(|block| match block {
-            Block::Text { text, .. } => Some(text.as_str()),
-            _ => None,
-        })
-        .collect()
-}
-
-/// Whether two turns say the same to a person and call the same tools.
-fn says_the_same(one: &[Block], other: &[Block]) -> bool {
-    let calls = |content: &[Block]| -> Vec<(String, String, Value)> {
-        content
-            .iter()
-            .filter_map(|block| match block {
-                Block::ToolCall {
-                    id,
-                    name,
-                    arguments,
-                    ..
-                } => Some((id.clone(), name.clone(), meaning(arguments))),
-                _ => None,
-            })
-            .collect()
-    };
-    calls(one) == calls(other) && text_of(one).trim() == text_of(other).trim()
-}
-
-/// Arguments, whatever way a client spells them; none at all are an empty object.
-fn meaning(arguments: &str) -> Value {
-    match arguments.trim() {
-        "" => Value::Object(serde_json::Map::new()),
-        text => serde_json::from_str(text).unwrap_or_else(|_| text.into()),
-    }
-}
-
-/// What the vault has of a turn the client has changed.
-#[derive(Default)]
-struct Lost {
-    thinking: Vec<Block>,
-    calls: HashMap<String, Signed>,
-}
-
-struct Signed {
-    name: String,
-    arguments: Value,
-    signature: Option<String>,
-}
-
-impl Signed {
-    fn is(&self, block: &Block) -> bool {
-        match block {
-            Block::ToolCall {
-                name, arguments, ..
-            } => *name == self.name && meaning(arguments) == self.arguments,
-            _ => false,
-        }
-    }
-}
-
-impl Lost {
-    fn of(blocks: Vec<Block>) -> Self {
-        let mut lost = Self::default();
-        for block in blocks {
-            match block {
-                Block::Thinking { .. } | Block::Redacted { .. } => lost.thinking.push(block),
-                Block::ToolCall {
-                    id,
-                    name,
-                    arguments,
-                    signature,
-                } => {
-                    let signed = Signed {
-                        name,
-                        arguments: meaning(&arguments),
-                        signature,
-                    };
-                    lost.calls.insert(id, signed);
-                }
-                _ => {}
-            }
-        }
-        lost
     }
 }
 

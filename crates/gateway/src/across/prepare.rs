@@ -14,7 +14,8 @@ use throughline_codec::text::{Evidence, Options, RawTextReader, Stage, Tools};
 
 use super::fit::{Fitted, Fitting, open_turn, replays_from};
 use super::join::{join_turns, tell_results_once};
-use super::past::{Recall, key_of, keys, tell_question};
+use super::lost::tell_question;
+use super::past::{Recall, key_of, keys};
 use super::replay::{self, Place};
 use super::setting;
 use crate::backend::Backend;

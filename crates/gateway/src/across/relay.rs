@@ -12,7 +12,8 @@ use throughline_canonical::{
 };
 use throughline_codec::dialects::in_place::InPlace;
 
-use super::past::{key_of, names, signature_block};
+use super::lost::names;
+use super::past::{key_of, signature_block};
 use crate::ledger::Ledger;
 use crate::thinking::capture::Captured;
 use crate::thinking::envelope::{Carried, Envelope, Envelopes};

@@ -12,7 +12,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::listen::Listener;
 use super::marks::{Marked, Without};
 use super::send::outgoing;
-use crate::across::past::question;
+use crate::across::lost::question;
 use crate::across::relay::{Marks, Relay, Sent};
 use crate::answer::Reply;
 use crate::backend::Auth;

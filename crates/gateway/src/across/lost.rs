@@ -1,0 +1,238 @@
+//! Turns in the vault: the names they are kept under, and what of them a client has lost.
+
+use std::collections::{HashMap, HashSet};
+
+use serde_json::Value;
+use throughline_canonical::{Block, Message, Request, Role};
+
+use super::fit::open_turn;
+use super::past::key_of;
+use super::replay::{self, Maker, Part, Place, Treatment};
+use crate::gateway::Gateway;
+use crate::thinking::vault::{Scope, VaultKey};
+use crate::turn::Leg;
+
+/// So many turns of one request are looked for, and so much of them is put back: more than any
+/// conversation has, and a bound on what a request can make of the vault.
+const MOST_LOOKS: usize = 4096;
+const MOST_BYTES: usize = 32 << 20;
+const MOST_NAMES: usize = 4;
+
+/// What was found for one request.
+#[derive(Default)]
+pub(crate) struct Found {
+    looks: usize,
+    bytes: usize,
+    turns: HashSet<String>,
+}
+
+impl Found {
+    /// Whether the request has not asked for more than a conversation does.
+    pub(super) fn may_look(&mut self) -> bool {
+        self.looks += 1;
+        self.looks <= MOST_LOOKS && self.bytes <= MOST_BYTES
+    }
+
+    /// Whether a turn was not found before. One comes back once, however often a request names it.
+    pub(super) fn is_new(&mut self, blocks: &[Block]) -> bool {
+        let call = blocks.iter().find_map(|block| match block {
+            Block::ToolCall { id, .. } => Some(id.clone()),
+            _ => None,
+        });
+        self.bytes += blocks.iter().map(size).sum::<usize>();
+        // Two answers may be the same words; which is which, the question tells.
+        call.is_none_or(|call| self.turns.insert(call))
+    }
+}
+
+fn size(block: &Block) -> usize {
+    match block {
+        Block::Thinking { text, signature } => {
+            text.len() + signature.as_ref().map_or(0, String::len)
+        }
+        Block::Redacted { data } => data.len(),
+        _ => 0,
+    }
+}
+
+impl Gateway {
+    /// Whether the vault holds something of the model's present turn that the client has lost and the
+    /// backend, who made it, wants back.
+    pub(crate) async fn misses(&self, leg: &Leg<'_>, request: &Request) -> bool {
+        let (dialect, variant) = (leg.backend.dialect.name(), &leg.backend.variant);
+        let wants = |part| {
+            let treatment = replay::treat(dialect, variant, part, Maker::Same, Place::OpenLoop);
+            matches!(treatment, Treatment::Verbatim | Treatment::Text)
+        };
+        let (thinking, calls) = (wants(Part::Thinking), wants(Part::CallSignature));
+        let open = open_turn(&request.messages);
+        let mut question = String::new();
+        for (at, message) in request.messages.iter().enumerate() {
+            if message.role != Role::Assistant {
+                tell_question(message, &mut question);
+                continue;
+            }
+            let asked = std::mem::take(&mut question);
+            if at < open {
+                continue;
+            }
+            let content = &message.content;
+            let lacks_thinking = thinking && !content.iter().any(|block| key_of(block).is_some());
+            let lacks_signature = calls && content.iter().any(is_bare_call);
+            if !(lacks_thinking || lacks_signature) {
+                continue;
+            }
+            let names = names(&leg.read.scope, &asked, content);
+            let kept = self.vault.find(&names).await;
+            let kept = kept.filter(|kept| kept.origin.domain == leg.backend.domain);
+            let lost = kept.map(|kept| Lost::of(kept.blocks)).unwrap_or_default();
+            let signed = |block: &Block| match block {
+                Block::ToolCall { id, .. } => {
+                    let signed = lost.calls.get(id);
+                    signed.is_some_and(|signed| signed.signature.is_some())
+                }
+                _ => false,
+            };
+            let lost_call = content
+                .iter()
+                .any(|block| is_bare_call(block) && signed(block));
+            if lacks_thinking && !lost.thinking.is_empty() || lacks_signature && lost_call {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+fn is_bare_call(block: &Block) -> bool {
+    matches!(
+        block,
+        Block::ToolCall {
+            signature: None,
+            ..
+        }
+    )
+}
+
+/// What a request asks of the model: all that was said since it spoke.
+pub(crate) fn question(request: &Request) -> String {
+    let mut question = String::new();
+    for message in &request.messages {
+        match message.role {
+            Role::Assistant => question.clear(),
+            _ => tell_question(message, &mut question),
+        }
+    }
+    question
+}
+
+/// Adds what a message asks of the model: words, and which calls it answers.
+pub(crate) fn tell_question(message: &Message, question: &mut String) {
+    for block in &message.content {
+        match block {
+            Block::Text { text, .. } => question.push_str(text),
+            Block::ToolResult { id, .. } => question.push_str(id),
+            _ => {}
+        }
+    }
+}
+
+/// Under which names a turn is kept: its calls, else its text, after what it answers and alone.
+pub(crate) fn names(scope: &Scope, question: &str, content: &[Block]) -> Vec<VaultKey> {
+    let calls = content.iter().filter_map(|block| match block {
+        Block::ToolCall { id, .. } => Some(scope.call(id)),
+        _ => None,
+    });
+    // Each of its calls names the turn, so a few of many will do.
+    let mut names: Vec<VaultKey> = calls.take(MOST_NAMES).collect();
+    let text = text_of(content);
+    if names.is_empty() && !text.trim().is_empty() {
+        names.extend(scope.answer(question, &text));
+    }
+    names
+}
+
+fn text_of(content: &[Block]) -> String {
+    content
+        .iter()
+        .filter_map(|block| match block {
+            Block::Text { text, .. } => Some(text.as_str()),
+            _ => None,
+        })
+        .collect()
+}
+
+/// Whether two turns say the same to a person and call the same tools.
+pub(super) fn says_the_same(one: &[Block], other: &[Block]) -> bool {
+    fn calls(content: &[Block]) -> impl Iterator<Item = (&String, &String)> {
+        content.iter().filter_map(|block| match block {
+            Block::ToolCall { id, arguments, .. } => Some((id, arguments)),
+            _ => None,
+        })
+    }
+    let same = |(one, other): ((&String, &String), (&String, &String))| {
+        one.0 == other.0 && are_equal(one.1, other.1)
+    };
+    calls(one).count() == calls(other).count()
+        && calls(one).zip(calls(other)).all(same)
+        && text_of(one).trim() == text_of(other).trim()
+}
+
+/// Whether two texts of arguments mean the same: clients write them anew.
+fn are_equal(one: &str, other: &str) -> bool {
+    let value = |text: &str| serde_json::from_str::<Value>(text).ok();
+    one == other || value(one).is_some_and(|one| Some(one) == value(other))
+}
+
+/// What the vault has of a turn the client has changed.
+#[derive(Default)]
+pub(super) struct Lost {
+    pub(super) thinking: Vec<Block>,
+    pub(super) calls: HashMap<String, Signed>,
+}
+
+/// A call as its maker wrote it.
+pub(super) struct Signed {
+    name: String,
+    arguments: String,
+    pub(super) signature: Option<String>,
+}
+
+impl Signed {
+    /// Whether a client's call is this one still.
+    pub(super) fn is(&self, block: &Block) -> bool {
+        let Block::ToolCall {
+            name, arguments, ..
+        } = block
+        else {
+            return false;
+        };
+        *name == self.name && are_equal(arguments, &self.arguments)
+    }
+}
+
+impl Lost {
+    pub(super) fn of(blocks: Vec<Block>) -> Self {
+        let mut lost = Self::default();
+        for block in blocks {
+            match block {
+                Block::Thinking { .. } | Block::Redacted { .. } => lost.thinking.push(block),
+                Block::ToolCall {
+                    id,
+                    name,
+                    arguments,
+                    signature,
+                } => {
+                    let signed = Signed {
+                        name,
+                        arguments,
+                        signature,
+                    };
+                    lost.calls.insert(id, signed);
+                }
+                _ => {}
+            }
+        }
+        lost
+    }
+}
