@@ -230,7 +230,7 @@ async fn a_stream_tells_the_same_counts_as_the_whole_reply() {
                     "gemini" => event["usageMetadata"].clone(),
                     _ => event["usage"].clone(),
                 });
-            let last = counts.filter(|usage| !usage.is_null()).last();
+            let last = counts.filter(|usage| !usage.is_null()).next_back();
             let counted = match dialect {
                 "gemini" => &whole["usageMetadata"],
                 _ => &whole["usage"],
