@@ -1,7 +1,9 @@
 //! The vault: clients that drop reasoning get it back, and nobody reads it at rest.
 
+use serde_json::Value;
+
 use crate::chat::Chat;
-use crate::speaker::{Said, Speaker};
+use crate::speaker::{Said, Speaker, list, send};
 use crate::support::{House, Plan, Wrong, client, fates, files, thinking_in};
 
 /// Upstreams that want reasoning back which a plain chat client drops.
@@ -71,6 +73,46 @@ async fn without_its_keyring_the_vault_gives_nothing_and_nothing_breaks() {
         house.end_in_peace().await;
     }
     wrong.end();
+}
+
+/// What a client says its model called is what the next one hears, and no signature covers another.
+#[tokio::test]
+async fn a_call_that_the_client_changed_stays_as_the_client_has_it() {
+    for dialect in ["openai_chat", "anthropic", "openai_responses"] {
+        let house = House::over(&["gemini 3"]).await;
+        let mut speaker = client(dialect);
+        speaker.user("use one tool");
+        let (said, _) = house.hear(speaker.as_mut()).await;
+        speaker.results(&said.calls, "row green");
+        for (spelling, key, signed) in [
+            // Written anew is not changed.
+            ("{ \"key\" : \"7\" }", "7", 1),
+            ("{\"key\":\"eight\"}", "eight", 0),
+        ] {
+            let mut ask = speaker.ask("some-model", false);
+            let body = match dialect {
+                "anthropic" => ask.body.to_string().replace("{\"key\":\"7\"}", spelling),
+                _ => {
+                    let spelling = Value::from(spelling).to_string();
+                    let written = Value::from("{\"key\":\"7\"}").to_string();
+                    ask.body.to_string().replace(&written, &spelling)
+                }
+            };
+            assert!(body.contains(key), "{body}");
+            ask.body = serde_json::from_str(&body).expect("JSON");
+            send(&ask, &house.gateway.client).await.good();
+            let seen = house.last(0).await.json();
+            let call = &seen["contents"][1]["parts"];
+            let call = list(call).find(|part| part.get("functionCall").is_some());
+            let call = call.expect("a call");
+            assert_eq!(
+                call["functionCall"]["args"]["key"], key,
+                "{dialect}: {seen}"
+            );
+            assert_eq!(thinking_in(&seen), signed, "{dialect}: {seen}");
+        }
+        house.end_in_peace().await;
+    }
 }
 
 /// Many answers are `Done.`; what was thought before each is its own.
