@@ -50,6 +50,9 @@ use crate::unix_ms;
 /// The longest reply that is read whole.
 const LONGEST_REPLY: usize = 64 << 20;
 
+/// Where providers say when to come back.
+const PATIENCE: [&str; 2] = ["retry-after", "retry-after-ms"];
+
 impl Gateway {
     /// Asks one backend in words of its own. None if another backend should be asked.
     pub(crate) async fn across(
@@ -173,6 +176,12 @@ impl Gateway {
         let fault = fault_of(prepared.dialect, error);
         let id = leg.turn.lock().id.clone();
         let mut reply = tell(leg.read.asked.dialect, &fault, &id, &leg.backend.name);
+        // A moment, or milliseconds, say more than the seconds a fault has room for.
+        for name in PATIENCE {
+            if let Some(value) = error.headers().get(name) {
+                reply.headers_mut().insert(name, value.clone());
+            }
+        }
         mark(
             reply.headers_mut(),
             &id,

@@ -30,6 +30,8 @@ async fn a_backend_of_another_dialect_steps_in_with_the_thinking_made_fit() {
     for (dialect, rows, model) in [
         ("openai_chat", ["anthropic, budget", "gemini 3"], "claude-*"),
         ("anthropic", ["openai_responses", "deepseek-v4"], "gpt-*"),
+        ("anthropic", ["gemini 3", "anthropic, budget"], "gemini-*"),
+        ("gemini", ["openai_responses", "gemini 3"], "gpt-*"),
         ("openai_responses", ["gemini 3", "vllm"], "gemini-*"),
         (
             "gemini",

@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 use throughline_testkit::Gateway;
 
+use crate::bare::Upstream;
 use crate::heard::{hear, refusal};
 use crate::speaker::{Ask, send};
 use crate::support::{BINARY, CLIENTS, House, Plan, Wrong, client, fates, thinking_in, upstream};
@@ -208,6 +209,32 @@ async fn a_refusal_before_the_first_byte_keeps_its_status_and_its_patience() {
         house.end().await;
     }
     wrong.end();
+}
+
+/// When to come back may be told as a moment, or to the millisecond.
+#[tokio::test]
+async fn every_form_of_patience_is_passed_on() {
+    let body = "{\"error\":{\"message\":\"slow down\",\"type\":\"rate_limit_error\",\"code\":429}}";
+    let head = format!(
+        "HTTP/1.1 429 X\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: {}\r\n",
+        body.len()
+    );
+    for (name, value) in [
+        ("retry-after", "7"),
+        ("retry-after", "Wed, 21 Oct 2026 07:28:00 GMT"),
+        ("retry-after-ms", "1500"),
+    ] {
+        for row in ["anthropic, budget", "vllm"] {
+            let refusing = format!("{head}{name}: {value}\r\n\r\n{body}");
+            let url = Upstream::always(refusing).await;
+            let gateway = Gateway::start(BINARY, &upstream(row).backend("a", &url)).await;
+            for dialect in ["openai_responses", "gemini"] {
+                let answer = send(&asking(dialect, "hello", true), &gateway.client).await;
+                assert_eq!(answer.status, 429);
+                assert_eq!(answer.header(name), value, "{dialect} over {row}");
+            }
+        }
+    }
 }
 
 #[tokio::test]
