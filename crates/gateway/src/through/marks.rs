@@ -11,6 +11,7 @@ use throughline_codec::dialects::places::{Mark, MarkEdit, MarkKind, Places};
 use crate::across::past::{PastBlock, Recall, key_of};
 use crate::across::replay::{self, Maker, Part, Place, Treatment};
 use crate::gateway::Gateway;
+use crate::thinking::envelope::Opened;
 use crate::thinking::memory::{Question, Target, Verdict};
 use crate::turn::Leg;
 use crate::turns::KeptBlock;
@@ -69,7 +70,7 @@ impl Gateway {
             .marks
             .iter()
             .map(|mark| {
-                let block = carries(mark, body)?;
+                let block = carries(mark, body).filter(|_| !self.is_only_ours(mark, body))?;
                 let key = key_of(&block);
                 Some((block, key))
             })
@@ -129,6 +130,7 @@ impl Gateway {
                     marked.note(mark, key, &fated);
                     fated.edit
                 }
+                None if self.is_only_ours(mark, body) => MarkEdit::Unsign,
                 None => MarkEdit::Keep,
             };
             // The first call of a step needs some signature.
@@ -156,6 +158,21 @@ impl Gateway {
             });
         }
         marked
+    }
+}
+
+impl Gateway {
+    /// Whether a call or a text bears an envelope that holds nobody's signature: clients of some
+    /// dialects want one on every call.
+    fn is_only_ours(&self, mark: &Mark, body: &[u8]) -> bool {
+        let (MarkKind::Call | MarkKind::Text) = mark.kind else {
+            return false;
+        };
+        let signature = mark.signature(body);
+        match signature.map(|signature| self.envelopes.open(&signature)) {
+            Some(Opened::Ours(envelope)) => envelope.signature.is_none(),
+            _ => false,
+        }
     }
 }
 

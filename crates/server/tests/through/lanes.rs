@@ -41,7 +41,11 @@ async fn what_openai_takes_in_its_newer_dialect_alone_goes_across() {
             json!({"reasoning_effort": "high", "tools": [tool]}),
             "/v1/responses",
         ),
-        (json!({"reasoning_effort": "high"}), "/v1/chat/completions"),
+        (json!({"reasoning_effort": "high"}), "/v1/responses"),
+        (
+            json!({"reasoning_effort": "high", "logprobs": true}),
+            "/v1/chat/completions",
+        ),
         (json!({"tools": [tool]}), "/v1/chat/completions"),
     ] {
         let mut request = official.begin();
