@@ -223,14 +223,14 @@ async fn a_stream_tells_the_same_counts_as_the_whole_reply() {
                 streamed.body["stream_options"] = json!({"include_usage": true});
             }
             let streamed = send(&streamed, &house.gateway.client).await.good().text();
-            let counts = sse_events(&streamed)
+            let mut counts = sse_events(&streamed)
                 .into_iter()
                 .map(|(_, event)| match dialect {
                     "openai_responses" => event["response"]["usage"].clone(),
                     "gemini" => event["usageMetadata"].clone(),
                     _ => event["usage"].clone(),
                 });
-            let last = counts.filter(|usage| !usage.is_null()).next_back();
+            let last = counts.rfind(|usage| !usage.is_null());
             let counted = match dialect {
                 "gemini" => &whole["usageMetadata"],
                 _ => &whole["usage"],
