@@ -10,6 +10,8 @@
 //! unique and keeps the turn, the client's dialect writes it. A stream goes by way of [`passage`]; a whole
 //! reply is the same events, folded.
 
+#[doc(hidden)]
+pub mod crossing;
 mod fit;
 mod join;
 pub(crate) mod lost;
@@ -216,12 +218,8 @@ impl Gateway {
         let kind = leg.read.asked.dialect.stream_type(&prepared.asked);
         let losses = prepared.losses.clone();
         let reader = prepared.reader(leg, true);
-        let passage = Across {
-            decoder,
-            reader,
-            relay: self.relay(leg, prepared),
-            writer,
-        };
+        let relay = self.relay(leg, prepared);
+        let passage = Across::new(decoder, reader, relay, writer);
         let body = ReplyBody::live(
             upstream,
             Box::new(passage),

@@ -10,12 +10,46 @@ use throughline_codec::framing::encoding::{Decoder, EncodingError};
 use super::relay::Relay;
 use crate::reply::Passage;
 
+/// How much room for the client's bytes a reply keeps between two reads. Events that come one by one
+/// need no more, and a stream that is idle should not hold much.
+const KEPT_ROOM: usize = 4 << 10;
+
 /// A streamed reply.
 pub(crate) struct Across {
-    pub(crate) decoder: Option<Decoder>,
-    pub(crate) reader: Box<dyn ReplyReader>,
-    pub(crate) relay: Relay,
-    pub(crate) writer: Box<dyn ReplyWriter>,
+    decoder: Option<Decoder>,
+    reader: Box<dyn ReplyReader>,
+    relay: Relay,
+    writer: Box<dyn ReplyWriter>,
+    /// What was written since the client last got something.
+    out: Vec<u8>,
+}
+
+impl Across {
+    /// A reply on its way from one to the other.
+    pub(crate) fn new(
+        decoder: Option<Decoder>,
+        reader: Box<dyn ReplyReader>,
+        relay: Relay,
+        writer: Box<dyn ReplyWriter>,
+    ) -> Self {
+        Self {
+            decoder,
+            reader,
+            relay,
+            writer,
+            out: Vec::new(),
+        }
+    }
+
+    /// What was written. A little is copied out of its room, which stays; much goes as it is.
+    fn written(&mut self) -> Bytes {
+        if self.out.capacity() > KEPT_ROOM {
+            return std::mem::take(&mut self.out).into();
+        }
+        let written = Bytes::copy_from_slice(&self.out);
+        self.out.clear();
+        written
+    }
 }
 
 impl fmt::Debug for Across {
@@ -31,43 +65,40 @@ impl Passage for Across {
             None => bytes,
         };
         self.relay.ledger.receive(&plain);
-        let mut out = Vec::with_capacity(plain.len() * 2);
-        let (relay, writer) = (&mut self.relay, &mut self.writer);
+        self.out.reserve(plain.len() * 2);
+        let (relay, writer, out) = (&mut self.relay, &mut self.writer, &mut self.out);
         self.reader.push(&plain, &mut |event| {
-            relay.pass(event, &mut |event| writer.push(event, &mut out));
+            relay.pass(event, &mut |event| writer.push(event, out));
         });
         // A client that has the last byte may come back at once; by then the turn must be known.
         if last && self.relay.has_ended() {
             self.relay.close(false, None);
         }
-        Ok(out.into())
+        Ok(self.written())
     }
 
     fn end(&mut self) -> Option<Bytes> {
-        let mut out = Vec::new();
-        let (relay, writer) = (&mut self.relay, &mut self.writer);
+        let (relay, writer, out) = (&mut self.relay, &mut self.writer, &mut self.out);
         self.reader.finish(&mut |event| {
-            relay.pass(event, &mut |event| writer.push(event, &mut out));
+            relay.pass(event, &mut |event| writer.push(event, out));
         });
         self.relay.close(false, None);
-        Some(out.into())
+        Some(self.written())
     }
 
     fn sign_of_life(&mut self) -> Bytes {
-        let mut out = Vec::new();
-        self.writer.keep_alive(&mut out);
-        if !out.is_empty() {
+        self.writer.keep_alive(&mut self.out);
+        if !self.out.is_empty() {
             self.relay.ledger.counters.keep_alives.add(1);
         }
-        out.into()
+        self.written()
     }
 
     fn give_up(&mut self, fault: &Fault) -> Option<Bytes> {
-        let mut out = Vec::new();
-        let (relay, writer) = (&mut self.relay, &mut self.writer);
-        relay.break_off(fault, &mut |event| writer.push(event, &mut out));
+        let (relay, writer, out) = (&mut self.relay, &mut self.writer, &mut self.out);
+        relay.break_off(fault, &mut |event| writer.push(event, out));
         self.relay.close(false, Some(fault.message.clone()));
-        Some(out.into())
+        Some(self.written())
     }
 
     fn leave(&mut self) {

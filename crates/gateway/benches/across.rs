@@ -1,0 +1,300 @@
+//! What the across lane costs for each delta of a reply, from the provider's bytes to the client's:
+//! reader, relay (fold, envelopes, ledger, vault), writer. Every pair, from the rows, and beside each
+//! what reader and writer alone cost.
+//!
+//! A reply has ten thousand deltas, so the fourth place of a count of allocations is one for each.
+
+use std::borrow::Cow;
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use divan::counter::ItemsCount;
+use divan::{AllocProfiler, Bencher};
+use throughline_canonical::{Block, BlockStart, Delta, EndReason, Event, Message, Request, Role};
+use throughline_codec::dialects::{
+    CLIENT, ClientDialect, Stamp, Target, UPSTREAM, UpstreamDialect,
+};
+use throughline_gateway::Gateway;
+use throughline_gateway::across::crossing::Crossing;
+use throughline_gateway::catalog::Catalog;
+use throughline_gateway::route::Routes;
+use throughline_gateway::settings::{Limits, Policy, Settings, Thinking, ToolThinking, Unknown};
+use throughline_gateway::thinking::store::{InMemory, Snapshot};
+use throughline_gateway::thinking::vault::store::InMemoryVault;
+use throughline_gateway::thinking::writer::Changes;
+use throughline_sealing::Keyring;
+use tokio::runtime::Runtime;
+
+#[global_allocator]
+static ALLOCATIONS: AllocProfiler = AllocProfiler::system();
+
+/// In thinking, text and arguments alike.
+const DELTAS: usize = 10_000;
+/// As long as one token or a few, as providers send them.
+const PIECE: &str = " and so the seventh row";
+/// What a provider that is ahead of its client writes at once.
+const WRITE: usize = 16 << 10;
+
+fn main() {
+    divan::main();
+}
+
+/// How a block grows.
+type Grow = fn(&'static str) -> Delta<'static>;
+
+/// A reply of so many deltas.
+fn events(deltas: usize) -> Vec<Event<'static>> {
+    let text = Cow::Borrowed;
+    let mut events = vec![Event::MessageStarted {
+        id: text("r1"),
+        model: text("m"),
+    }];
+    let blocks: [(BlockStart<'_>, Grow); 3] = [
+        (
+            BlockStart::Thinking {
+                text: text(""),
+                signature: text(""),
+            },
+            |piece| Delta::Thinking(Cow::Borrowed(piece)),
+        ),
+        (BlockStart::Text { text: text("") }, |piece| {
+            Delta::Text(Cow::Borrowed(piece))
+        }),
+        (
+            BlockStart::ToolCall {
+                id: text("toolu_01A2b3C4d5"),
+                name: text("lookup"),
+            },
+            |piece| Delta::ToolArguments(Cow::Borrowed(piece)),
+        ),
+    ];
+    for (index, (block, delta)) in (0..).zip(blocks) {
+        let call = matches!(block, BlockStart::ToolCall { .. });
+        let thinking = matches!(block, BlockStart::Thinking { .. });
+        events.push(Event::BlockStarted { index, block });
+        let mut push = |delta| events.push(Event::BlockDelta { index, delta });
+        if call {
+            push(delta("{\"row\":\""));
+        }
+        for _ in 0..deltas / 3 {
+            push(delta(PIECE));
+        }
+        if call {
+            push(delta("\"}"));
+        }
+        if thinking {
+            push(Delta::Signature(text("EqQBCkYIBxgCKkDsigned")));
+        }
+        events.push(Event::BlockEnded { index });
+    }
+    events.push(Event::Ended {
+        reason: EndReason::ToolCalls,
+    });
+    events
+}
+
+/// The request the reply is for.
+fn asked() -> Request {
+    Request {
+        model: "m".to_owned(),
+        stream: true,
+        messages: vec![Message {
+            role: Role::User,
+            content: vec![Block::text("Which row?")],
+        }],
+        ..Request::default()
+    }
+}
+
+fn stamp() -> Stamp {
+    Stamp {
+        id: "0123456789abcdef".to_owned(),
+        created: 1_800_000_000,
+    }
+}
+
+/// One pair, and a reply in the provider's words.
+struct Pair {
+    client: &'static dyn ClientDialect,
+    upstream: &'static dyn UpstreamDialect,
+    reply: Bytes,
+}
+
+fn pairs() -> Vec<String> {
+    let upstreams = UPSTREAM.iter().map(|upstream| upstream.name());
+    upstreams
+        .flat_map(|upstream| {
+            let clients = CLIENT.iter().map(|client| client.name());
+            clients.map(move |client| format!("{upstream} to {client}"))
+        })
+        .collect()
+}
+
+impl Pair {
+    fn named(name: &str, deltas: usize) -> Self {
+        let (from, to) = name.split_once(" to ").unwrap_or_default();
+        let upstream = UPSTREAM.iter().find(|upstream| upstream.name() == from);
+        let own = CLIENT.iter().find(|own| own.name() == from);
+        let client = CLIENT.iter().find(|client| client.name() == to);
+        let (Some(upstream), Some(own), Some(client)) = (upstream, own, client) else {
+            panic!("no pair `{name}`");
+        };
+        let mut writer = own.reply_writer(&asked(), &stamp());
+        let mut reply = Vec::new();
+        for event in events(deltas) {
+            writer.push(&event, &mut reply);
+        }
+        Self {
+            client: *client,
+            upstream: *upstream,
+            reply: reply.into(),
+        }
+    }
+
+    /// The reply as a provider sends it that keeps up with its model.
+    fn one_by_one(&self) -> Vec<Bytes> {
+        let mut pieces = Vec::new();
+        let mut from = 0;
+        for at in 1..self.reply.len() {
+            // Events end in an empty line, in every dialect here.
+            if self.reply.slice(..=at).ends_with(b"\n\n") {
+                pieces.push(self.reply.slice(from..=at));
+                from = at + 1;
+            }
+        }
+        pieces.push(self.reply.slice(from..));
+        pieces.retain(|piece| !piece.is_empty());
+        pieces
+    }
+
+    /// The reply as it comes when the reader is behind.
+    fn at_once(&self) -> Vec<Bytes> {
+        let starts = (0..self.reply.len()).step_by(WRITE);
+        starts
+            .map(|at| self.reply.slice(at..self.reply.len().min(at + WRITE)))
+            .collect()
+    }
+
+    /// The whole lane.
+    fn across(&self, bencher: Bencher<'_, '_>, deltas: usize, pieces: &[Bytes]) {
+        let house = House::new();
+        bencher
+            .counter(ItemsCount::new(deltas))
+            .with_inputs(|| Crossing::new(&house.gateway, self.client, self.upstream, &asked()))
+            .bench_local_refs(|crossing| {
+                let mut written = 0;
+                for piece in pieces {
+                    written += black_box(crossing.take(piece.clone())).len();
+                }
+                written + crossing.end().len()
+            });
+    }
+
+    /// Reader and writer, and nothing between them.
+    fn codec(&self, bencher: Bencher<'_, '_>, deltas: usize, pieces: &[Bytes]) {
+        let target = Target {
+            model: "m",
+            variant: "",
+        };
+        let mut out = Vec::with_capacity(1 << 20);
+        bencher.counter(ItemsCount::new(deltas)).bench_local(|| {
+            let mut reader = self.upstream.reply_reader(&target, true);
+            let mut writer = self.client.reply_writer(&asked(), &stamp());
+            let mut written = 0;
+            for piece in pieces {
+                out.clear();
+                reader.push(piece, &mut |event| writer.push(&event, &mut out));
+                written += black_box(&out).len();
+            }
+            out.clear();
+            reader.finish(&mut |event| writer.push(&event, &mut out));
+            written + out.len()
+        });
+    }
+}
+
+/// A gateway with everything a reply passes, and stores in memory.
+struct House {
+    gateway: Gateway,
+    /// Writes to the stores, beside the replies.
+    _runtime: Runtime,
+}
+
+impl House {
+    fn new() -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_time()
+            .build()
+            .expect("a runtime");
+        let entered = runtime.enter();
+        let changes = Changes::default();
+        tokio::spawn(changes.clone().write_to(Arc::new(InMemory::default())));
+        let settings = Settings {
+            backends: Vec::new(),
+            routes: Routes::default(),
+            catalog: Arc::new(Catalog::embedded()),
+            thinking: Thinking {
+                policy: Policy::Origin,
+                unknown: Unknown::Try,
+                orphan_threshold: Duration::from_secs(300),
+                memory_limit: 64 << 20,
+                tool_thinking: ToolThinking::Auto,
+            },
+            reasoning_fields: vec!["reasoning".to_owned(), "reasoning_content".to_owned()],
+            limits: Limits {
+                body: 1 << 20,
+                json_depth: 128,
+                streams: 1,
+            },
+            keep_alive: Duration::from_secs(15),
+            full_body: false,
+            pretty_print: false,
+        };
+        let gateway = Gateway::new(
+            settings,
+            Snapshot::default(),
+            changes,
+            Arc::new(Keyring::new([7; 32])),
+            Arc::new(InMemoryVault::default()),
+        );
+        drop(entered);
+        Self {
+            gateway,
+            _runtime: runtime,
+        }
+    }
+}
+
+#[divan::bench(args = pairs())]
+fn lane_one_event_a_write(bencher: Bencher<'_, '_>, name: &str) {
+    let pair = Pair::named(name, DELTAS);
+    pair.across(bencher, DELTAS, &pair.one_by_one());
+}
+
+#[divan::bench(args = pairs())]
+fn codec_one_event_a_write(bencher: Bencher<'_, '_>, name: &str) {
+    let pair = Pair::named(name, DELTAS);
+    pair.codec(bencher, DELTAS, &pair.one_by_one());
+}
+
+#[divan::bench(args = pairs())]
+fn lane_16_kb_a_write(bencher: Bencher<'_, '_>, name: &str) {
+    let pair = Pair::named(name, DELTAS);
+    pair.across(bencher, DELTAS, &pair.at_once());
+}
+
+#[divan::bench(args = pairs())]
+fn codec_16_kb_a_write(bencher: Bencher<'_, '_>, name: &str) {
+    let pair = Pair::named(name, DELTAS);
+    pair.codec(bencher, DELTAS, &pair.at_once());
+}
+
+/// What a delta costs does not grow with the reply.
+#[divan::bench(args = [1_000, 10_000, 100_000], sample_count = 20)]
+fn lane_by_length(bencher: Bencher<'_, '_>, deltas: usize) {
+    let pair = Pair::named("anthropic to openai_chat", deltas);
+    pair.across(bencher, deltas, &pair.one_by_one());
+}
