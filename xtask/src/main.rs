@@ -7,6 +7,7 @@
     reason = "these commands talk to the person who typed them"
 )]
 
+mod bench_across;
 mod bench_proxy;
 mod bench_text;
 mod bless;
@@ -38,6 +39,7 @@ Usage: cargo xtask COMMAND
      --seconds N     time for each target (60)
   conformance        official Python and Node SDKs against the release binary
   real-model         a small real model behind the gateway, three SDKs before it
+  bench-across       what crossing from one dialect to another costs, as Markdown tables
   bench-proxy        the gateway beside nginx, as a Markdown table
      --quick         about 20 seconds instead of about two minutes
   bench-text         the reader of model text beside its peers, as Markdown tables
@@ -64,6 +66,7 @@ fn main() -> ExitCode {
         Some((&"fuzz", rest)) => fuzz::run(rest),
         Some((&"conformance", [])) => conformance::run(),
         Some((&"real-model", [])) => real_model::run(),
+        Some((&"bench-across", [])) => bench_across::run(),
         Some((&"bench-proxy", rest)) => bench_proxy::run(rest),
         Some((&"bench-text", rest)) => bench_text::run(rest),
         Some((command, _)) => {

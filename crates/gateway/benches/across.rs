@@ -293,7 +293,7 @@ fn codec_16_kb_a_write(bencher: Bencher<'_, '_>, name: &str) {
 }
 
 /// What a delta costs does not grow with the reply.
-#[divan::bench(args = [1_000, 10_000, 100_000], sample_count = 20)]
+#[divan::bench(args = [1_000, 10_000, 100_000])]
 fn lane_by_length(bencher: Bencher<'_, '_>, deltas: usize) {
     let pair = Pair::named("anthropic to openai_chat", deltas);
     pair.across(bencher, deltas, &pair.one_by_one());
