@@ -179,7 +179,7 @@ impl Gateway {
             }
         };
         for card in &list {
-            settings.catalog.learn(&card.name, card);
+            settings.catalog.learn_at(&backend.name, card);
         }
         let list = Arc::new(list);
         let mut lists = self.lists.lock();

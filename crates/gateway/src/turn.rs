@@ -152,7 +152,7 @@ impl Gateway {
         };
         let request = &request.value;
         let model = backend.model_for(read.model.as_deref());
-        let known = leg.settings.catalog.find(model);
+        let known = leg.settings.catalog.find_at(&backend.name, model);
         let (spoken, _) = spoken(backend, request, &known);
         let renamed = read.model.as_deref() != Some(model);
         let events = read.asked.dialect.stream_type(request);

@@ -65,7 +65,7 @@ impl Gateway {
         let mut request = said.value.clone();
         let mut losses = said.losses.clone();
         let model = leg.backend.model_for(leg.read.model.as_deref()).to_owned();
-        let known = leg.settings.catalog.find(&model);
+        let known = leg.settings.catalog.find_at(&leg.backend.name, &model);
         client.forget_own_members(&mut request);
         let (dialect, mut variant) = spoken(leg.backend, &request, &known);
         join_turns(&mut request.messages);

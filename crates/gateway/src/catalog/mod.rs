@@ -58,14 +58,28 @@ impl Catalog {
 
     /// What is known of the model of this name; of many, nothing.
     pub fn find(&self, name: &str) -> Model {
+        self.known(name, &name.to_lowercase())
+    }
+
+    /// The same, of a backend's model: what another told of its own of that name does not count.
+    pub fn find_at(&self, backend: &str, name: &str) -> Model {
+        self.known(name, &at(backend, name))
+    }
+
+    fn known(&self, name: &str, learnt: &str) -> Model {
         let name = name.to_lowercase();
         let mut model = Model::default();
         tell(&EMBEDDED, &name, &mut model);
-        if let Some(row) = self.learnt.find(&name) {
+        if let Some(row) = self.learnt.find(learnt) {
             row.tell(&mut model);
         }
         tell(&self.own, &name, &mut model);
         model
+    }
+
+    /// Remembers what a backend told of a model.
+    pub fn learn_at(&self, backend: &str, card: &ModelCard) {
+        self.learn(&at(backend, &card.name), card);
     }
 
     /// Remembers what a server told of a model.
@@ -86,6 +100,11 @@ impl Catalog {
             self.learn(&card.name, &card);
         }
     }
+}
+
+/// The name of a backend's model.
+fn at(backend: &str, name: &str) -> String {
+    format!("{backend}\n{name}").to_lowercase()
 }
 
 /// Lets all rows that fit a name speak, those with the longest patterns last.

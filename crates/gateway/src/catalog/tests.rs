@@ -266,3 +266,19 @@ fn what_is_learnt_has_a_bound() {
     catalog.learn(&"x".repeat(300), &card);
     assert_eq!(catalog.find(&"x".repeat(300)).max_output, None);
 }
+
+#[test]
+fn a_backend_speaks_for_its_own_models_only() {
+    let catalog = Catalog::embedded();
+    let told = |most| ModelCard {
+        name: "Shared".to_owned(),
+        max_output: Some(most),
+        ..ModelCard::default()
+    };
+    catalog.learn_at("one", &told(10));
+    catalog.learn_at("other", &told(20));
+    assert_eq!(catalog.find_at("one", "shared").max_output, Some(10));
+    assert_eq!(catalog.find_at("other", "SHARED").max_output, Some(20));
+    assert_eq!(catalog.find_at("third", "shared").max_output, None);
+    assert_eq!(catalog.find("shared").max_output, None);
+}

@@ -64,7 +64,7 @@ impl Gateway {
         let first = without == Without::Nothing;
         let asked = read.model.as_deref();
         let model = backend.model_for(asked).to_owned();
-        let known = leg.settings.catalog.find(&model);
+        let known = leg.settings.catalog.find_at(&backend.name, &model);
         let target = leg.target(&known);
         let carried: Vec<_> = places
             .marks

@@ -117,7 +117,7 @@ impl Gateway {
         } = *leg;
         let known = settings
             .catalog
-            .find(backend.model_for(read.model.as_deref()));
+            .find_at(&backend.name, backend.model_for(read.model.as_deref()));
         let target = leg.target(&known);
         let sealed: Vec<_> = outline
             .thinking_blocks()

@@ -1,5 +1,6 @@
 //! The vault: clients that drop reasoning get it back, and nobody reads it at rest.
 
+use http::Method;
 use serde_json::Value;
 
 use crate::chat::Chat;
@@ -51,6 +52,42 @@ async fn a_client_that_drops_reasoning_gets_it_back_after_a_restart() {
         house.end_in_peace().await;
     }
     wrong.end();
+}
+
+/// Ids and words are no secret, so they alone bring back nobody's thinking.
+#[tokio::test]
+async fn another_caller_gets_nothing_back_whatever_it_repeats() {
+    for row in UPSTREAMS {
+        let house = House::over(&[row]).await;
+        let (speaker, _) = in_a_loop(&house).await;
+        let ask = speaker.ask("some-model", false);
+        let client = &house.gateway.client;
+        for (key, blocks) in [("Bearer another", 0), ("Bearer key", 1), ("bearer key", 1)] {
+            let headers = [("content-type", "application/json"), ("authorization", key)];
+            let body = ask.body.to_string();
+            let answer = client.send(Method::POST, &ask.path, &headers, body).await;
+            answer.good();
+            let sent = house.last(0).await.json();
+            assert_eq!(thinking_in(&sent), blocks, "{row} with {key}");
+        }
+    }
+}
+
+/// A turn comes back once, however often a request names it.
+#[tokio::test]
+async fn a_request_cannot_make_more_of_a_turn_than_it_was() {
+    let house = House::over(&["anthropic, adaptive"]).await;
+    let (speaker, _) = in_a_loop(&house).await;
+    let mut ask = speaker.ask("some-model", false);
+    let messages = ask.body["messages"].as_array_mut().expect("messages");
+    let (call, result) = (messages[1].clone(), messages[2].clone());
+    for _ in 0..20 {
+        messages.extend([call.clone(), result.clone()]);
+    }
+    let plan = "/v1/plan?dialect=openai_chat&backend=a";
+    let client = &house.gateway.client;
+    let told = client.post(plan, &ask.headers, &ask.body).await.good();
+    assert_eq!(fates(&told.json()), ["restored"]);
 }
 
 #[tokio::test]

@@ -126,3 +126,31 @@ async fn a_backend_that_is_gone_hides_only_its_own_models() {
     let list = get(&gateway, "/v1/models", BEARER).await.good().json();
     assert_eq!(names(&list["data"], "id"), ["house-model", "claude-opus-5"]);
 }
+
+/// As a switch to it would be refused, so is its list not asked for.
+#[tokio::test]
+async fn a_callers_key_goes_to_no_other_site_for_a_list() {
+    let (one, other) = (Simulator::start("a").await, Simulator::start("b").await);
+    let backend = |name: &str, simulator: &Simulator, more: &str| {
+        format!(
+            "[[backend]]\nname = \"{name}\"\ndialect = \"anthropic\"\nbase_url = \"{}\"\nauth = \"passthrough\"\n{more}\n",
+            simulator.url
+        )
+    };
+    for (more, asked) in [("", 0), ("share_caller_key = true", 1)] {
+        let config = backend("one", &one, "") + &backend("other", &other, more);
+        let gateway = Gateway::start(BINARY, &config).await;
+        get(&gateway, "/v1/models", BEARER).await.good();
+        assert_eq!(other.seen().await.len(), asked, "{more}");
+    }
+    assert_eq!(one.seen().await.len(), 2);
+}
+
+#[tokio::test]
+async fn a_model_under_a_rule_is_asked_of_the_backend_the_rule_names() {
+    let (simulator, gateway) = two().await;
+    let told = get(&gateway, "/v1beta/models/gemini-3-pro-preview", GOOGLE).await;
+    assert_eq!(told.good().json()["name"], "models/gemini-3-pro-preview");
+    let seen = simulator.last().await;
+    assert_eq!(seen.path, "/v1beta/models/gemini-3-pro-preview");
+}
