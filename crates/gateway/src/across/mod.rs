@@ -1,13 +1,13 @@
 //! The across lane: client and backend speak different dialects, and meet in the canonical words.
 //!
-//! The way of a request, as [`prepare`] walks it:
-//! 1. [`past`]: what the client's messages were when their makers wrote them;
-//! 2. [`fit`], by the table of [`replay`]: what of it this target takes;
+//! The way of a request, as `prepare` walks it:
+//! 1. `past`: what the client's messages were when their makers wrote them;
+//! 2. `fit`, by the table of [`replay`]: what of it this target takes;
 //! 3. [`setting`]: how much thinking, by what the model can be told;
 //! 4. the upstream dialect writes it.
 //!
-//! The way of a reply: the upstream dialect reads it, [`relay`] puts signatures into envelopes, makes ids
-//! unique and keeps the turn, the client's dialect writes it. A stream goes by way of [`passage`]; a whole
+//! The way of a reply: the upstream dialect reads it, `relay` puts signatures into envelopes, makes ids
+//! unique and keeps the turn, the client's dialect writes it. A stream goes by way of `passage`; a whole
 //! reply is the same events, folded.
 
 #[doc(hidden)]

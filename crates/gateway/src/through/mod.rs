@@ -4,13 +4,13 @@
 //! Of one dialect the shape of a conversation is known to the last block:
 //! - [`plan`]: what goes out;
 //! - `send`: sending it, once more where thinking was refused;
-//! - [`tap`]: reading the reply beside.
+//! - `tap`: reading the reply beside.
 //!
 //! Of the others it is known where thinking and its marks stand:
-//! - [`marks`]: what goes out; [`marked`]: sending it, and once more;
-//! - [`listen`]: reading the reply beside.
+//! - `marks`: what goes out; `marked`: sending it, and once more;
+//! - `listen`: reading the reply beside.
 //!
-//! Both share the reply's way: [`passage`], and [`rename`] for the model's name in it.
+//! Both share the reply's way: `passage`, and `rename` for the model's name in it.
 
 mod listen;
 mod marked;
