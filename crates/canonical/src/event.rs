@@ -68,6 +68,11 @@ pub enum BlockStart<'a> {
         /// A signature that came with the start; usually empty.
         signature: Cow<'a, str>,
     },
+    /// The model declines, in words that come as text.
+    Refusal {
+        /// Words that came with the start.
+        text: Cow<'a, str>,
+    },
     /// Reasoning the provider encrypted.
     Redacted {
         /// The whole of it.

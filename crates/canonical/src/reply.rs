@@ -77,6 +77,7 @@ fn begun(block: &BlockStart<'_>) -> Block {
             text: owned(text),
             signature: (!signature.is_empty()).then(|| owned(signature)),
         },
+        BlockStart::Refusal { text } => Block::Refusal { text: owned(text) },
         BlockStart::Redacted { data } => Block::Redacted { data: owned(data) },
         BlockStart::ToolCall { id, name } => Block::ToolCall {
             id: owned(id),
@@ -93,7 +94,7 @@ fn begun(block: &BlockStart<'_>) -> Block {
 
 fn grow(block: &mut Block, delta: &Delta<'_>) {
     match (block, delta) {
-        (Block::Text { text, .. }, Delta::Text(more))
+        (Block::Text { text, .. } | Block::Refusal { text }, Delta::Text(more))
         // A provider may send plain text inside reasoning; it is reasoning.
         | (Block::Thinking { text, .. }, Delta::Thinking(more) | Delta::Text(more)) => {
             text.push_str(more);

@@ -90,7 +90,9 @@ impl Open {
                 hasher: hash(ThinkingKind::Redacted, data),
                 block: json!({"type": "redacted_thinking", "data": data}),
             },
-            BlockStart::Text { text } => Self::other(json!({"type": "text", "text": text})),
+            BlockStart::Text { text } | BlockStart::Refusal { text } => {
+                Self::other(json!({"type": "text", "text": text}))
+            }
             BlockStart::ToolCall { id, name } => {
                 Self::other(json!({"type": "tool_use", "id": id, "name": name, "input": ""}))
             }

@@ -132,6 +132,8 @@ impl Recall<'_> {
     /// The vault holds the very turn.
     fn whole(&self, message: &Message, kept: Kept, verdicts: &[Verdict]) -> Vec<PastBlock> {
         let origin = Arc::new(kept.origin);
+        let declines = |block: &Block| matches!(block, Block::Refusal { .. });
+        let declined = kept.blocks.iter().any(declines);
         let theirs = message
             .content
             .iter()
@@ -161,10 +163,8 @@ impl Recall<'_> {
             .collect();
         // What the vault does not keep, the client brings.
         let rest = message.content.iter().filter(|block| {
-            matches!(
-                block,
-                Block::Media { .. } | Block::Opaque { .. } | Block::Refusal { .. }
-            )
+            matches!(block, Block::Media { .. } | Block::Opaque { .. })
+                || declines(block) && !declined
         });
         past.extend(rest.cloned().map(plain));
         past

@@ -109,7 +109,7 @@ impl StreamWriter {
         let mut start = Vec::new();
         let (mut waiting, mut held) = (String::new(), String::new());
         let kind = match block {
-            BlockStart::Text { text } => {
+            BlockStart::Text { text } | BlockStart::Refusal { text } => {
                 waiting.push_str(text);
                 ObjectWriter::new(&mut start)
                     .text("type", "text")

@@ -141,7 +141,7 @@ impl Writer {
 
     fn start(&mut self, index: u32, block: &BlockStart<'_>, out: &mut Vec<u8>) {
         let open = match block {
-            BlockStart::Text { text } => {
+            BlockStart::Text { text } | BlockStart::Refusal { text } => {
                 self.text(text, false, out);
                 Open::Text {
                     signature: String::new(),

@@ -33,6 +33,8 @@ pub(super) struct Writer {
     /// How many pieces of reasoning, and how many calls, there were.
     reasoned: usize,
     called: usize,
+    /// The model declined in words.
+    refused: bool,
     usage: Usage,
     failed: bool,
     ended: bool,
@@ -80,6 +82,7 @@ impl Form {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Text,
+    Refusal,
     Thinking {
         /// Its number among the pieces of reasoning.
         number: usize,
@@ -124,6 +127,7 @@ impl Writer {
             signatures: Vec::new(),
             reasoned: 0,
             called: 0,
+            refused: false,
             usage: Usage::default(),
             failed: false,
             ended: false,
@@ -155,8 +159,13 @@ impl Writer {
     fn start(&mut self, index: u32, block: &BlockStart<'_>, out: &mut Vec<u8>) {
         let kind = match block {
             BlockStart::Text { text } => {
-                self.text(text, out);
+                self.text("content", text, out);
                 Kind::Text
+            }
+            BlockStart::Refusal { text } => {
+                self.refused = true;
+                self.text("refusal", text, out);
+                Kind::Refusal
             }
             BlockStart::Thinking { text, signature } => {
                 let number = self.reasoned;
@@ -192,7 +201,8 @@ impl Writer {
             return;
         };
         let kind = match (kind, delta) {
-            (Kind::Text, Delta::Text(text)) => return self.text(text, out),
+            (Kind::Text, Delta::Text(text)) => return self.text("content", text, out),
+            (Kind::Refusal, Delta::Text(text)) => return self.text("refusal", text, out),
             (
                 Kind::Thinking { number, mut begun },
                 // A provider may send plain text inside reasoning; it is reasoning.
@@ -249,18 +259,20 @@ impl Writer {
                     self.signature(&mark, number, &mut begun, out);
                 }
                 Kind::Call { number, .. } => self.call_signature(&mark, number, out),
-                Kind::Text | Kind::Other => {}
+                Kind::Text | Kind::Refusal | Kind::Other => {}
             }
         }
     }
 
-    fn text(&mut self, text: &str, out: &mut Vec<u8>) {
+    fn text(&mut self, member: &str, text: &str, out: &mut Vec<u8>) {
         if text.is_empty() {
             return;
         }
         self.escape(text);
         self.open(out);
-        out.extend_from_slice(b"\"content\":\"");
+        out.push(b'"');
+        out.extend_from_slice(member.as_bytes());
+        out.extend_from_slice(b"\":\"");
         out.extend_from_slice(self.escaped.as_bytes());
         out.push(b'"');
         self.close(out);
@@ -428,7 +440,7 @@ impl Writer {
             self.fault(&fault, out);
         }
         if !self.failed {
-            let word = finish_word(reason, self.called > 0, self.form.legacy);
+            let word = finish_word(reason, (self.called > 0, self.refused), self.form.legacy);
             self.finish(word, None, out);
             if self.form.include_usage {
                 self.usage_chunk(out);
@@ -464,9 +476,15 @@ fn missing_fault(reason: &EndReason) -> Option<Fault> {
 }
 
 /// The word for an end. Where a call was made, clients look for it.
-pub(super) fn finish_word(reason: &EndReason, called: bool, legacy: bool) -> &'static str {
+pub(super) fn finish_word(
+    reason: &EndReason,
+    (called, refused): (bool, bool),
+    legacy: bool,
+) -> &'static str {
     match reason {
         EndReason::Length => "length",
+        // What was declined in words ends as an answer does.
+        EndReason::Refusal if refused => "stop",
         EndReason::Refusal => "content_filter",
         EndReason::Failed | EndReason::Cut => "error",
         _ if called && legacy => "function_call",

@@ -14,7 +14,11 @@ pub(super) fn write(writer: &Writer, reply: &Reply) -> Vec<u8> {
     }
     let reason = reply.reason.as_ref().unwrap_or(&EndReason::Stop);
     let legacy = writer.form.legacy;
-    let finish = finish_word(reason, !said.calls.is_empty(), legacy);
+    let finish = finish_word(
+        reason,
+        (!said.calls.is_empty(), said.refusal.is_some()),
+        legacy,
+    );
     let extensions = (!said.chunks.is_empty() || !said.call_chunks.is_empty()).then(|| {
         let shown = if writer.form.hidden {
             Vec::new()

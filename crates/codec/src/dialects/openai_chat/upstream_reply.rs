@@ -114,6 +114,7 @@ fn too_long(what: &str) -> Fault {
 enum Open {
     Nothing,
     Text(u32),
+    Refusal(u32),
     Thinking {
         index: u32,
         /// The number the provider gives it.
@@ -241,7 +242,7 @@ impl State {
         if let Some((Kind::String, span)) = &choice.refusal {
             let words = text(json, span);
             self.refused |= !words.is_empty();
-            self.text(words, out);
+            self.refusal(words, out);
         }
         match &choice.tool_calls {
             // An empty list says nothing, and ends nothing.
@@ -377,6 +378,24 @@ impl State {
         out(Event::BlockDelta { index, delta });
     }
 
+    fn refusal(&mut self, words: Cow<'_, str>, out: &mut dyn FnMut(Event<'_>)) {
+        if words.is_empty() {
+            return;
+        }
+        let index = if let Open::Refusal(index) = self.open {
+            index
+        } else {
+            self.close(out);
+            let index = self.begin();
+            self.open = Open::Refusal(index);
+            let block = BlockStart::Refusal { text: "".into() };
+            out(Event::BlockStarted { index, block });
+            index
+        };
+        let delta = Delta::Text(words);
+        out(Event::BlockDelta { index, delta });
+    }
+
     fn thinking(
         &mut self,
         words: Cow<'_, str>,
@@ -446,7 +465,7 @@ impl State {
     fn close(&mut self, out: &mut dyn FnMut(Event<'_>)) {
         match std::mem::replace(&mut self.open, Open::Nothing) {
             Open::Nothing => {}
-            Open::Text(index) => out(Event::BlockEnded { index }),
+            Open::Text(index) | Open::Refusal(index) => out(Event::BlockEnded { index }),
             Open::Thinking { index, mark, .. } => {
                 if self.variant.replay == Replay::Details
                     && let Some(signature) = mark.pack()

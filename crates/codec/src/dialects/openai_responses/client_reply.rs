@@ -29,6 +29,8 @@ pub(super) struct Writer {
     done: Vec<(u32, String)>,
     items: u32,
     usage: Usage,
+    /// The model declined in words.
+    refused: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -50,6 +52,7 @@ impl Writer {
             done: Vec::new(),
             items: 0,
             usage: Usage::default(),
+            refused: false,
         }
     }
 
@@ -69,11 +72,13 @@ impl Writer {
     fn begin(&mut self, number: u32, block: &BlockStart<'_>, out: &mut Vec<u8>) {
         let kind = match block {
             BlockStart::Text { .. } => Kind::Text,
+            BlockStart::Refusal { .. } => Kind::Refusal,
             BlockStart::Thinking { .. } | BlockStart::Redacted { .. } => Kind::Reasoning,
             BlockStart::ToolCall { .. } => Kind::Call,
             // No client knows what to do with another dialect's.
             BlockStart::Opaque { .. } => return,
         };
+        self.refused |= kind == Kind::Refusal;
         // A number that comes again is another block.
         self.end_block(number, "completed", out);
         let mut item = self.item(kind);
@@ -87,7 +92,7 @@ impl Writer {
             &[&item.at(), ",\"item\":", &json],
             out,
         );
-        if kind == Kind::Text {
+        if matches!(kind, Kind::Text | Kind::Refusal) {
             self.event(
                 "response.content_part.added",
                 &[&item.part_at(), ",\"part\":", &item.part()],
@@ -96,7 +101,9 @@ impl Writer {
         }
         self.open.insert(number, item);
         match block {
-            BlockStart::Text { text } => self.grow(number, text, out),
+            BlockStart::Text { text } | BlockStart::Refusal { text } => {
+                self.grow(number, text, out);
+            }
             BlockStart::Thinking { text, signature } => {
                 self.grow(number, text, out);
                 self.sign(number, signature);
@@ -178,8 +185,13 @@ impl Writer {
         let text = item.text.as_str();
         match item.kind {
             Kind::Text | Kind::Refusal => {
-                let text = [&at, ",\"text\":\"", text, "\",\"logprobs\":[]"];
-                self.event("response.output_text.done", &text, out);
+                if item.kind == Kind::Refusal {
+                    let words = [&at, ",\"refusal\":\"", text, "\""];
+                    self.event("response.refusal.done", &words, out);
+                } else {
+                    let text = [&at, ",\"text\":\"", text, "\",\"logprobs\":[]"];
+                    self.event("response.output_text.done", &text, out);
+                }
                 self.event(
                     "response.content_part.done",
                     &[&at, ",\"part\":", &item.part()],
@@ -215,7 +227,7 @@ impl Writer {
     }
 
     fn end(&mut self, reason: &EndReason, out: &mut Vec<u8>) {
-        let ending = match Ending::of(reason) {
+        let ending = match Ending::of(reason, self.refused) {
             Ok(ending) => ending,
             Err(fault) => return self.fail(&fault, out),
         };
@@ -277,7 +289,9 @@ impl ReplyWriter for Writer {
         self.start(out);
         match event {
             Event::BlockDelta { index, delta } => match delta {
-                Delta::Text(text) if self.takes(*index, &[Kind::Text, Kind::Reasoning]) => {
+                Delta::Text(text)
+                    if self.takes(*index, &[Kind::Text, Kind::Refusal, Kind::Reasoning]) =>
+                {
                     self.grow(*index, text, out);
                 }
                 Delta::Thinking(text) if self.takes(*index, &[Kind::Reasoning]) => {
@@ -318,9 +332,11 @@ impl ReplyWriter for Writer {
             done: Vec::new(),
             items: 0,
             usage: reply.usage,
+            refused: false,
         };
         let reason = reply.reason.as_ref().unwrap_or(&EndReason::Cut);
-        let ending = Ending::of(reason);
+        let declines = |block: &Block| matches!(block, Block::Refusal { .. });
+        let ending = Ending::of(reason, reply.content.iter().any(declines));
         let (status, details) = match &ending {
             Ok(ending) => (ending.status, ending.details),
             Err(_) => ("failed", "null"),

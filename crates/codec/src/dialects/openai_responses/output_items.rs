@@ -286,9 +286,14 @@ impl Items {
         each_part(data, content, |place, kind, said| {
             let refusal = kind == b"refusal";
             self.refused |= refusal;
-            if place > 0 || item.block.is_none() {
+            if place > 0 || item.block.is_none() || refusal {
                 end(item, out);
-                self.start(item, BlockStart::Text { text: "".into() }, place, out);
+                let text = "".into();
+                let block = match refusal {
+                    true => BlockStart::Refusal { text },
+                    false => BlockStart::Text { text },
+                };
+                self.start(item, block, place, out);
             }
             if let Some(block) = &item.block
                 && !said.is_empty()
@@ -386,6 +391,7 @@ impl Items {
         end(&mut item, out);
         let block = match kind {
             Kind::Summary | Kind::Reasoning => thinking(),
+            Kind::Refusal => BlockStart::Refusal { text: "".into() },
             _ => BlockStart::Text { text: "".into() },
         };
         self.start(&mut item, block, part, out);

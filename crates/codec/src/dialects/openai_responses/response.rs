@@ -16,7 +16,8 @@ pub(super) struct Ending {
 }
 
 impl Ending {
-    pub(super) fn of(reason: &EndReason) -> Result<Self, Fault> {
+    /// What was declined in words ends as an answer does.
+    pub(super) fn of(reason: &EndReason, refused: bool) -> Result<Self, Fault> {
         let incomplete = |details| Ending {
             event: "response.incomplete",
             status: "incomplete",
@@ -24,11 +25,12 @@ impl Ending {
         };
         Ok(match reason {
             EndReason::Length => incomplete("{\"reason\":\"max_output_tokens\"}"),
-            EndReason::Refusal => incomplete("{\"reason\":\"content_filter\"}"),
+            EndReason::Refusal if !refused => incomplete("{\"reason\":\"content_filter\"}"),
             EndReason::Other(word) if word == "content_filter" => {
                 incomplete("{\"reason\":\"content_filter\"}")
             }
             EndReason::Stop
+            | EndReason::Refusal
             | EndReason::StopSequence
             | EndReason::ToolCalls
             | EndReason::Pause

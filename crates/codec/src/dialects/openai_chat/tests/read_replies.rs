@@ -243,7 +243,7 @@ fn streams() -> Vec<(&'static str, String, Value, EndReason)> {
         (
             "openai",
             deltas(&[r#"{"refusal":"I can"}"#, r#"{"refusal":"not"}"#], "stop"),
-            json!([text("I cannot")]),
+            json!([{"type": "refusal", "text": "I cannot"}]),
             EndReason::Refusal,
         ),
         (
@@ -481,7 +481,7 @@ fn whole_replies_are_read_as_streams_are() {
         "openai",
         json!({"role": "assistant", "content": null, "refusal": "no"}),
         "stop",
-        json!([{"type": "text", "text": "no"}]),
+        json!([{"type": "refusal", "text": "no"}]),
         EndReason::Refusal,
     );
     check(

@@ -478,7 +478,12 @@ fn ends_have_their_reasons() {
     let declined = reply(&[&stream(&[created(), refusal, completed()])], true).1;
     assert_eq!(
         (declined.reason, declined.content),
-        (Some(EndReason::Refusal), vec![said("I can't", None)])
+        (
+            Some(EndReason::Refusal),
+            vec![Block::Refusal {
+                text: "I can't".to_owned()
+            }]
+        )
     );
 }
 
