@@ -259,7 +259,6 @@ impl Gateway {
         let id = self.begun(leg, head.status);
         let dialect = leg.read.asked.dialect;
         let writer = dialect.reply_writer(&prepared.asked, &stamp(&id));
-        let losses = prepared.losses.clone();
         let mut reader = prepared.reader(leg, false);
         let mut relay = self.relay(leg, prepared);
         relay.ledger.receive(&body);
@@ -277,9 +276,11 @@ impl Gateway {
         read(&mut relay, reader.as_mut(), &body);
         read(&mut relay, reader.as_mut(), b"");
         let reply = fold.finish();
+        let losses = relay.losses().to_vec();
         relay.close(false, None);
         if let Some(fault) = &reply.fault {
-            let told = tell(dialect, fault, &id, &leg.backend.name);
+            let mut told = tell(dialect, fault, &id, &leg.backend.name);
+            mark(told.headers_mut(), &id, &leg.backend.name, &losses);
             leg.turn.lock().status = told.status().as_u16();
             return Ok(told);
         }

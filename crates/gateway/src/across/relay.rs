@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use throughline_canonical::{
-    Block, BlockKey, BlockStart, Delta, EndReason, Event, Fault, FaultKind, Fold, Request,
+    Block, BlockKey, BlockStart, Delta, EndReason, Event, Fault, FaultKind, Fold, Loss, Request,
     ThinkingKind,
 };
 use throughline_codec::dialects::in_place::InPlace;
@@ -46,7 +46,7 @@ pub(crate) struct Relay {
 #[derive(Debug)]
 pub(crate) struct Sent {
     pub(crate) blocks: Vec<KeptBlock>,
-    pub(crate) losses: Vec<throughline_canonical::Loss>,
+    pub(crate) losses: Vec<Loss>,
     /// What is answered.
     pub(crate) question: String,
     /// Whose turn it is.
@@ -126,6 +126,19 @@ impl Relay {
     }
 
     fn begin(&mut self, index: u32, block: BlockStart<'_>, out: &mut dyn FnMut(&Event<'_>)) {
+        if matches!(
+            (&block, &self.marks),
+            (BlockStart::Opaque { .. }, Marks::Enveloped { .. })
+        ) {
+            // Only now it is known that something will be missing.
+            let loss = Loss::PartOmitted {
+                part: "block",
+                reason: "foreign_dialect",
+            };
+            if !self.sent.losses.contains(&loss) {
+                self.sent.losses.push(loss);
+            }
+        }
         let block = match block {
             BlockStart::ToolCall { id, name } => BlockStart::ToolCall {
                 id: match &mut self.ids {
@@ -335,6 +348,11 @@ impl Relay {
         };
         let names = names(&self.sent.scope, &self.sent.question, content);
         self.vault.keep(&names, &kept);
+    }
+
+    /// What was lost, on the way there and back.
+    pub(crate) fn losses(&self) -> &[Loss] {
+        &self.sent.losses
     }
 
     /// Whether the reply has come to its end.

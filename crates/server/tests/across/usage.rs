@@ -242,3 +242,69 @@ async fn a_stream_tells_the_same_counts_as_the_whole_reply() {
     }
     wrong.end();
 }
+
+/// What only the maker's dialect has a word for is missed, not dropped in silence.
+#[tokio::test]
+async fn parts_no_other_dialect_has_a_word_for_are_told_as_lost() {
+    let mut body = reply("anthropic", "done");
+    let search =
+        json!({"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}});
+    body["content"]
+        .as_array_mut()
+        .expect("content")
+        .insert(0, search);
+    let url = Upstream::always(whole("application/json", "", body.to_string())).await;
+    let gateway = Gateway::start(BINARY, &upstream(ROWS[0]).backend("a", &url)).await;
+    for dialect in ["gemini", "openai_chat", "openai_responses"] {
+        let mut speaker = client(dialect);
+        speaker.user("hello");
+        let answer = send(&speaker.ask("some-model", false), &gateway.client).await;
+        let told = answer.good().header("x-throughline-loss").to_owned();
+        let loss = "part_omitted=block;reason=foreign_dialect";
+        assert!(told.contains(loss), "{dialect}: {told}");
+        let noted = gateway.turns().await[0]["losses"].to_string();
+        assert!(noted.contains("foreign_dialect"), "{dialect}: {noted}");
+    }
+}
+
+/// A model that declines in words is heard to decline, in the client's form.
+#[tokio::test]
+async fn a_refusal_in_words_stays_one() {
+    let chat = json!({
+        "id": "c", "object": "chat.completion", "created": 1, "model": "m",
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": null, "refusal": "I will not."}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3},
+    });
+    let url = Upstream::always(whole("application/json", "", chat.to_string())).await;
+    let gateway = Gateway::start(BINARY, &upstream("vllm").backend("a", &url)).await;
+    for (dialect, place, end) in [
+        (
+            "openai_responses",
+            "/output/0/content/0/refusal",
+            "/status=completed",
+        ),
+        ("anthropic", "/content/0/text", "/stop_reason=refusal"),
+        (
+            "gemini",
+            "/candidates/0/content/parts/0/text",
+            "/candidates/0/finishReason=SAFETY",
+        ),
+        (
+            "openai_chat",
+            "/choices/0/message/refusal",
+            "/choices/0/finish_reason=stop",
+        ),
+    ] {
+        let mut speaker = client(dialect);
+        speaker.user("hello");
+        let answer = send(&speaker.ask("some-model", false), &gateway.client).await;
+        let answer = answer.good().json();
+        assert_eq!(
+            answer.pointer(place),
+            Some(&json!("I will not.")),
+            "{answer}"
+        );
+        let (place, word) = end.split_once('=').expect("a place and a word");
+        assert_eq!(answer.pointer(place), Some(&json!(word)), "{answer}");
+    }
+}
