@@ -30,6 +30,53 @@ pub(crate) fn join_turns(messages: &mut Vec<Message>) {
     *messages = joined;
 }
 
+/// Puts results directly behind the calls they answer, before anything else that was said: most servers
+/// of the chat dialect refuse words in between. Answers whether anything had to move.
+pub(crate) fn results_follow_calls(messages: &mut Vec<Message>) -> bool {
+    let mut moved = false;
+    let mut ordered: Vec<Message> = Vec::with_capacity(messages.len());
+    let mut waiting = messages.drain(..).peekable();
+    while let Some(message) = waiting.next() {
+        let called = message.role == Role::Assistant;
+        ordered.push(message);
+        if !called {
+            continue;
+        }
+        let first = ordered.len();
+        while let Some(next) = waiting.next_if(|next| next.role != Role::Assistant) {
+            ordered.push(next);
+        }
+        let said = ordered.get_mut(first..).unwrap_or_default();
+        let is_result = |block: &Block| matches!(block, Block::ToolResult { .. });
+        let blocks = said.iter().flat_map(|message| &message.content);
+        if blocks
+            .clone()
+            .skip_while(|block| is_result(block))
+            .all(|block| !is_result(block))
+        {
+            continue;
+        }
+        moved = true;
+        let mut results = Vec::new();
+        for message in said.iter_mut() {
+            let (told, rest) = std::mem::take(&mut message.content)
+                .into_iter()
+                .partition(|block| is_result(block));
+            results.extend::<Vec<Block>>(told);
+            message.content = rest;
+        }
+        let results = Message {
+            role: Role::User,
+            content: results,
+        };
+        ordered.insert(first, results);
+    }
+    drop(waiting);
+    ordered.retain(|message| message.role == Role::Assistant || !message.content.is_empty());
+    *messages = ordered;
+    moved
+}
+
 /// Leaves out results that were told before: a client that resumes a conversation may tell each twice,
 /// and most providers refuse that. Answers how many of them were not the same.
 pub(crate) fn tell_results_once(messages: &mut Vec<Message>) -> usize {
@@ -157,5 +204,35 @@ mod tests {
             said(Role::User, vec![result("a", "3")]),
         ];
         assert_eq!(messages, expected);
+    }
+
+    #[test]
+    fn results_stand_directly_behind_their_calls() {
+        let result = |id: &str| Block::ToolResult {
+            id: id.to_owned(),
+            name: None,
+            content: Vec::new(),
+            is_error: false,
+        };
+        let said = |role, content| Message { role, content };
+        let call = said(Role::Assistant, vec![Block::text("calling")]);
+        let mut messages = vec![
+            call.clone(),
+            said(Role::User, vec![Block::text("hold on"), result("a")]),
+            said(Role::System, vec![Block::text("note")]),
+            said(Role::User, vec![result("b")]),
+            call.clone(),
+        ];
+        assert!(results_follow_calls(&mut messages));
+        let ordered = [
+            call.clone(),
+            said(Role::User, vec![result("a"), result("b")]),
+            said(Role::User, vec![Block::text("hold on")]),
+            said(Role::System, vec![Block::text("note")]),
+            call,
+        ];
+        assert_eq!(messages, ordered);
+        assert!(!results_follow_calls(&mut messages));
+        assert_eq!(messages, ordered);
     }
 }

@@ -13,7 +13,7 @@ use throughline_codec::dialects::{
 use throughline_codec::text::{Evidence, Options, RawTextReader, Stage, Tools};
 
 use super::fit::{Fitted, Fitting, open_turn, replays_from};
-use super::join::{join_turns, tell_results_once};
+use super::join::{join_turns, results_follow_calls, tell_results_once};
 use super::lost::tell_question;
 use super::past::{Recall, key_of, keys};
 use super::replay::{self, Place};
@@ -73,6 +73,13 @@ impl Gateway {
             losses.push(Loss::PartOmitted {
                 part: "tool_result",
                 reason: "repeated",
+            });
+        }
+        let in_order = dialect.name() != openai_chat::NAME;
+        if !in_order && results_follow_calls(&mut request.messages) {
+            losses.push(Loss::SettingAdapted {
+                setting: "tool_result",
+                reason: "goes_first",
             });
         }
         losses.extend(setting::fit(&mut request, &known, dialect.name(), &variant));
