@@ -164,7 +164,8 @@ impl Fitting<'_> {
         if self.words.on {
             return Some(Amount::On);
         }
-        if self.words.always || self.model.unasked && !self.words.modes {
+        let unasked = self.model.unasked && !self.words.modes && !self.dialect.hands_on();
+        if self.words.always || unasked {
             return None;
         }
         if let Some(usual) = Effort::Medium.nearest(&self.words.efforts) {

@@ -60,6 +60,11 @@ impl Dialect {
         matches!(self, Self::Anthropic)
     }
 
+    /// Whether the server stands before another, which hears only what is said here.
+    pub(super) fn hands_on(self) -> bool {
+        matches!(self, Self::Chat(server) if server.setting == Setting::Blocks)
+    }
+
     /// The least budget, of whatever model.
     pub(super) fn least_budget(self) -> u64 {
         if self.is_anthropic() { LEAST_BUDGET } else { 1 }

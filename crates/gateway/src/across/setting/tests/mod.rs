@@ -134,6 +134,12 @@ const TABLE: &[Row] = &[
         "effort low !effort", "effort high", "effort max",
         "budget 5000", "effort medium", "effort low",
     ]),
+    // It thinks unasked, but shows it only to who asks, by way of a server in between.
+    (("claude-opus-5", "openai_chat", "litellm"), [
+        "-", "off", "effort medium",
+        "effort low !effort", "effort high", "effort max",
+        "effort medium !budget_as_effort", "effort medium", "effort low",
+    ]),
     // By a level, which its default leaves to the model.
     (("gemini-3.1-pro", "gemini", ""), [
         "-", "effort low !always_thinks", "-",
