@@ -1,79 +1,28 @@
 //! What crossing from one dialect to another costs for each delta of a reply: reading it as the
 //! provider's dialect wrote it, and writing it as the client's. Every pair, from the rows.
 
-use std::borrow::Cow;
+#[path = "shared/reply.rs"]
+mod reply;
+
 use std::hint::black_box;
 
 use divan::counter::ItemsCount;
 use divan::{AllocProfiler, Bencher};
-use throughline_canonical::{BlockStart, Delta, EndReason, Event, Request};
+use throughline_canonical::{Event, Request};
 use throughline_codec::dialects::{
     CLIENT, ClientDialect, Stamp, Target, UPSTREAM, UpstreamDialect,
 };
+
+use reply::events;
 
 #[global_allocator]
 static ALLOCATIONS: AllocProfiler = AllocProfiler::system();
 
 /// In thinking, text and arguments alike.
 const DELTAS: usize = 10_000;
-/// As long as one token or a few, as providers send them.
-const PIECE: &str = " and so the seventh row";
 
 fn main() {
     divan::main();
-}
-
-/// How a block grows.
-type Grow = fn(&'static str) -> Delta<'static>;
-
-fn events() -> Vec<Event<'static>> {
-    let text = Cow::Borrowed;
-    let mut events = vec![Event::MessageStarted {
-        id: text("r1"),
-        model: text("m"),
-    }];
-    let blocks: [(BlockStart<'_>, Grow); 3] = [
-        (
-            BlockStart::Thinking {
-                text: text(""),
-                signature: text(""),
-            },
-            |piece| Delta::Thinking(Cow::Borrowed(piece)),
-        ),
-        (BlockStart::Text { text: text("") }, |piece| {
-            Delta::Text(Cow::Borrowed(piece))
-        }),
-        (
-            BlockStart::ToolCall {
-                id: text("call_1"),
-                name: text("lookup"),
-            },
-            |piece| Delta::ToolArguments(Cow::Borrowed(piece)),
-        ),
-    ];
-    for (index, (block, delta)) in (0..).zip(blocks) {
-        let call = matches!(block, BlockStart::ToolCall { .. });
-        let thinking = matches!(block, BlockStart::Thinking { .. });
-        events.push(Event::BlockStarted { index, block });
-        let mut push = |delta| events.push(Event::BlockDelta { index, delta });
-        if call {
-            push(delta("{\"row\":\""));
-        }
-        for _ in 0..DELTAS / 3 {
-            push(delta(PIECE));
-        }
-        if call {
-            push(delta("\"}"));
-        }
-        if thinking {
-            push(Delta::Signature(text("EqQBCkYIBxgCKkDsigned")));
-        }
-        events.push(Event::BlockEnded { index });
-    }
-    events.push(Event::Ended {
-        reason: EndReason::ToolCalls,
-    });
-    events
 }
 
 fn stamp() -> Stamp {
@@ -119,7 +68,7 @@ fn across(bencher: Bencher<'_, '_>, name: &str) {
     let (upstream, client) = pair(name);
     let own = CLIENT.iter().find(|own| own.name() == upstream.name());
     let Some(own) = own else { return };
-    let reply = write(*own, &events());
+    let reply = write(*own, &events(DELTAS));
     let target = Target {
         model: "m",
         variant: "",

@@ -4,7 +4,9 @@
 //!
 //! A reply has ten thousand deltas, so the fourth place of a count of allocations is one for each.
 
-use std::borrow::Cow;
+#[path = "../../codec/benches/shared/reply.rs"]
+mod reply;
+
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +14,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use divan::counter::ItemsCount;
 use divan::{AllocProfiler, Bencher};
-use throughline_canonical::{Block, BlockStart, Delta, EndReason, Event, Message, Request, Role};
+use throughline_canonical::{Block, Message, Request, Role};
 use throughline_codec::dialects::{
     CLIENT, ClientDialect, Stamp, Target, UPSTREAM, UpstreamDialect,
 };
@@ -27,72 +29,18 @@ use throughline_gateway::thinking::writer::Changes;
 use throughline_sealing::Keyring;
 use tokio::runtime::Runtime;
 
+use reply::events;
+
 #[global_allocator]
 static ALLOCATIONS: AllocProfiler = AllocProfiler::system();
 
 /// In thinking, text and arguments alike.
 const DELTAS: usize = 10_000;
-/// As long as one token or a few, as providers send them.
-const PIECE: &str = " and so the seventh row";
 /// What a provider that is ahead of its client writes at once.
 const WRITE: usize = 16 << 10;
 
 fn main() {
     divan::main();
-}
-
-/// How a block grows.
-type Grow = fn(&'static str) -> Delta<'static>;
-
-/// A reply of so many deltas.
-fn events(deltas: usize) -> Vec<Event<'static>> {
-    let text = Cow::Borrowed;
-    let mut events = vec![Event::MessageStarted {
-        id: text("r1"),
-        model: text("m"),
-    }];
-    let blocks: [(BlockStart<'_>, Grow); 3] = [
-        (
-            BlockStart::Thinking {
-                text: text(""),
-                signature: text(""),
-            },
-            |piece| Delta::Thinking(Cow::Borrowed(piece)),
-        ),
-        (BlockStart::Text { text: text("") }, |piece| {
-            Delta::Text(Cow::Borrowed(piece))
-        }),
-        (
-            BlockStart::ToolCall {
-                id: text("toolu_01A2b3C4d5"),
-                name: text("lookup"),
-            },
-            |piece| Delta::ToolArguments(Cow::Borrowed(piece)),
-        ),
-    ];
-    for (index, (block, delta)) in (0..).zip(blocks) {
-        let call = matches!(block, BlockStart::ToolCall { .. });
-        let thinking = matches!(block, BlockStart::Thinking { .. });
-        events.push(Event::BlockStarted { index, block });
-        let mut push = |delta| events.push(Event::BlockDelta { index, delta });
-        if call {
-            push(delta("{\"row\":\""));
-        }
-        for _ in 0..deltas / 3 {
-            push(delta(PIECE));
-        }
-        if call {
-            push(delta("\"}"));
-        }
-        if thinking {
-            push(Delta::Signature(text("EqQBCkYIBxgCKkDsigned")));
-        }
-        events.push(Event::BlockEnded { index });
-    }
-    events.push(Event::Ended {
-        reason: EndReason::ToolCalls,
-    });
-    events
 }
 
 /// The request the reply is for.
