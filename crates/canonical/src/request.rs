@@ -50,6 +50,12 @@ pub struct Request {
     /// What requests of one conversation have in common, for the provider's cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_key: Option<String>,
+    /// The client's own name of the conversation. It goes no further than us.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thread: Option<String>,
+    /// Which of the configured backends should answer, where the request itself says it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backend: Option<String>,
     /// Members of the client's body this vocabulary has no word for, by dialect.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub extra: BTreeMap<String, Map<String, Value>>,

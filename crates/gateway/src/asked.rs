@@ -66,6 +66,8 @@ pub(crate) struct Read {
     pub(crate) scope: Scope,
     /// The model it names.
     pub(crate) model: Option<String>,
+    /// The backend it names, by header, path or body.
+    pub(crate) pin: Option<String>,
     /// Whether the answer is wanted as it is written.
     pub(crate) stream: bool,
     pub(crate) wanted: Wanted,
@@ -108,6 +110,7 @@ pub(crate) fn read(settings: &Settings, asked: Asked, raw: Bytes) -> Result<Read
             scope: scope(lineage, &asked),
             lineage,
             model: outline.model.as_ref().map(|model| model.name.clone()),
+            pin: asked.pin.clone(),
             stream: outline.stream,
             outline: Some(outline),
             places: None,
@@ -126,7 +129,8 @@ pub(crate) fn read(settings: &Settings, asked: Asked, raw: Bytes) -> Result<Read
         return Err(Fault::invalid(error.to_string()));
     }
     let said = canonical(&asked, &body);
-    let places = asked.dialect.in_place().places(&asked.words(&body));
+    let places = dialects::in_place(asked.dialect.name())
+        .and_then(|dialect| dialect.places(&asked.words(&body)));
     // What has no word here may still pass to a provider of the same dialect; to any other, it is a fault.
     let (empty, stream) = (
         Request::default(),
@@ -146,6 +150,7 @@ pub(crate) fn read(settings: &Settings, asked: Asked, raw: Bytes) -> Result<Read
         scope: scope(lineage, &asked),
         lineage,
         model,
+        pin: asked.pin.clone().or_else(|| known.backend.clone()),
         stream: stream.unwrap_or(known.stream),
         outline: None,
         places,

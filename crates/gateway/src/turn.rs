@@ -78,7 +78,7 @@ impl Gateway {
         place: OwnedSemaphorePermit,
     ) -> Result<Reply, Fault> {
         let read = read(settings, asked, body)?;
-        let (pin, model) = (read.asked.pin.as_deref(), read.model.as_deref());
+        let (pin, model) = (read.pin.as_deref(), read.model.as_deref());
         let chosen = settings
             .routes
             .choose(settings, pin, model, &self.active())?;
@@ -111,7 +111,7 @@ impl Gateway {
         let mut read = read(&settings, asked, body)?;
         read.counts = false;
         let active = self.active();
-        let (pin, model) = (read.asked.pin.as_deref(), read.model.as_deref());
+        let (pin, model) = (read.pin.as_deref(), read.model.as_deref());
         let chosen = settings.routes.choose(&settings, pin, model, &active)?;
         let leg = Leg {
             settings: &settings,

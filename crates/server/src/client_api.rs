@@ -23,6 +23,8 @@ use crate::wiring::House;
 
 /// Asks what would be sent, without sending it.
 const PLAN: &str = "/v1/plan";
+/// Where providers have their paths. What we do not know of them may be known to a backend.
+const PROVIDERS: [&str; 3] = ["/v1/", "/v1beta/", "/models"];
 /// How long a sender may pause within a body.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// How much of a body that is too large is read to its end.
@@ -42,10 +44,8 @@ pub async fn any(State(house): State<Arc<House>>, request: Request) -> Response 
         let named = head.headers.get(BACKEND)?;
         Some(named.to_str().unwrap_or_default().trim().to_owned())
     });
-    if !["/v1/", "/v1beta/", "/models"]
-        .iter()
-        .any(|start| path.starts_with(start))
-    {
+    let served = PROVIDERS.iter().any(|start| path.starts_with(start));
+    if !served && CLIENT.iter().all(|row| row.wanted(&path).is_none()) {
         return elsewhere(&house, &head.method, &path, &head.headers);
     }
     let asked = Asked {

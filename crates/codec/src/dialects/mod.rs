@@ -55,6 +55,11 @@ pub fn upstream(name: &str) -> Option<&'static dyn UpstreamDialect> {
         .find(|dialect| dialect.name() == name)
 }
 
+/// How requests and replies of this dialect pass in place; `None` where no provider speaks it.
+pub fn in_place(name: &str) -> Option<&'static dyn InPlace> {
+    upstream(name).map(UpstreamDialect::in_place)
+}
+
 /// What a client's path asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
@@ -91,6 +96,10 @@ pub trait ClientDialect: Sync {
     fn stream_type(&self, _: &Request) -> &'static str {
         "text/event-stream; charset=utf-8"
     }
+    /// Headers a streamed reply has besides those every reply has.
+    fn stream_headers(&self) -> &'static [(&'static str, &'static str)] {
+        &[]
+    }
     /// Reads a request. A fault says which member is wrong.
     fn read_request(&self, asked: &Asked<'_>) -> Result<Lossy<Request>, Fault>;
     /// Writes the reply to a request that was read.
@@ -101,12 +110,14 @@ pub trait ClientDialect: Sync {
     fn lists_as(&self, upstream: &str) -> bool {
         self.name() == upstream
     }
-    /// Writes one model, or the list of all.
-    fn write_models(&self, models: Models<'_>) -> Value;
+    /// Writes one model, or the list of all; dialects without a word for it say it as OpenAI does.
+    fn write_models(&self, models: Models<'_>) -> Value {
+        openai_models::write(models)
+    }
     /// Writes how many tokens a request has.
-    fn write_count(&self, tokens: u64) -> Vec<u8>;
-    /// How its requests and replies pass where the provider speaks it too.
-    fn in_place(&self) -> &'static dyn InPlace;
+    fn write_count(&self, tokens: u64) -> Vec<u8> {
+        format!("{{\"input_tokens\":{tokens}}}").into_bytes()
+    }
 }
 
 impl fmt::Debug for dyn ClientDialect {
@@ -148,6 +159,8 @@ pub trait UpstreamDialect: Sync {
     }
     /// Reads such a list, or one model out of it.
     fn read_models(&self, answer: &Value) -> Vec<ModelCard>;
+    /// How requests and replies pass where the client speaks it too.
+    fn in_place(&self) -> &'static dyn InPlace;
     /// Whether the text of a reply may be what the model wrote, with reasoning and calls inside.
     fn has_raw_text(&self, _variant: &str) -> bool {
         false

@@ -75,7 +75,7 @@ fn outlines_find_what_is_read_and_take_out_nothing_else() {
                     query: &written.query,
                     body,
                 };
-                let places = client.in_place().places(&asked);
+                let places = upstream.in_place().places(&asked);
                 (client.read_request(&asked).map(|read| read.value), places)
             };
             let at = format!("{} by {name} {variant}", capture.name);

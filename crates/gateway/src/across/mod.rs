@@ -227,7 +227,12 @@ impl Gateway {
             leg.backend.name.clone(),
             permit,
         );
-        dress(Response::new(body), kind, &id, &leg.backend.name, &losses)
+        let mut reply = dress(Response::new(body), kind, &id, &leg.backend.name, &losses);
+        for (name, value) in leg.read.asked.dialect.stream_headers() {
+            let value = HeaderValue::from_static(value);
+            reply.headers_mut().insert(*name, value);
+        }
+        reply
     }
 
     /// A whole reply of the provider.

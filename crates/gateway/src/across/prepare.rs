@@ -65,6 +65,13 @@ impl Gateway {
         let mut request = said.value.clone();
         let mut losses = said.losses.clone();
         let model = leg.backend.model_for(leg.read.model.as_deref()).to_owned();
+        if model.is_empty() {
+            let backend = &leg.backend.name;
+            return Err(Fault::invalid(format!(
+                "the request names no model, and backend `{backend}` has no `default_model`; set one, or \
+                 name the model in the request"
+            )));
+        }
         let known = leg.settings.catalog.find_at(&leg.backend.name, &model);
         client.forget_own_members(&mut request);
         let (dialect, mut variant) = spoken(leg.backend, &request, &known);

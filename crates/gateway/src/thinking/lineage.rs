@@ -66,7 +66,8 @@ impl Lineage {
         if let Some(first) = messages.find(|message| message.role == Role::User) {
             add(&serde_json::to_string(&first.content).unwrap_or_default());
         }
-        let mark = request.cache_key.as_deref().or(request.user.as_deref());
+        let named = [&request.thread, &request.cache_key, &request.user];
+        let mark = named.into_iter().find_map(Option::as_deref);
         Self::from(headers, mark, half(hash))
     }
 

@@ -165,7 +165,7 @@ impl Gateway {
                 .map_or_else(|_| String::new(), |said| question(&said.value)),
             scope: read.scope.clone(),
         };
-        let in_place = read.asked.dialect.in_place();
+        let in_place = leg.backend.dialect.in_place();
         let relay = Relay::new(
             leg.ledger(self, marked.session, origin),
             Marks::Passed(in_place),
@@ -194,7 +194,7 @@ fn parcel(leg: &Leg<'_>, marked: &Marked) -> Parcel {
     let mut headers = headers::upstream(&read.asked.headers, backend, headers::Body::Read);
     let body = outgoing(read, &marked.body, &mut headers);
     let (path, renamed) = (&read.asked.path, marked.asked_model.is_some());
-    let in_place = read.asked.dialect.in_place();
+    let in_place = backend.dialect.in_place();
     let query = match backend.auth {
         Auth::Passthrough => read.asked.query.clone(),
         _ => read.asked.query.as_deref().map(headers::without_key),

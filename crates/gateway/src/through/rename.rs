@@ -184,7 +184,7 @@ impl Names {
 
 #[cfg(test)]
 mod tests {
-    use throughline_codec::dialects::ClientDialect;
+    use throughline_codec::dialects::UpstreamDialect;
 
     use super::*;
 

@@ -16,6 +16,8 @@ struct Provider {
     keys: &'static [&'static str],
     /// How its models are called.
     models: &'static [&'static str],
+    /// The one for front ends that name none.
+    default_model: &'static str,
 }
 
 /// In the order that decides which of them is the default.
@@ -26,6 +28,7 @@ const PROVIDERS: &[Provider] = &[
         base_url: "https://api.anthropic.com",
         keys: &["ANTHROPIC_API_KEY"],
         models: &["claude-*"],
+        default_model: "claude-sonnet-5",
     },
     Provider {
         name: "openai",
@@ -33,6 +36,7 @@ const PROVIDERS: &[Provider] = &[
         base_url: "https://api.openai.com",
         keys: &["OPENAI_API_KEY"],
         models: &["gpt-*", "o1*", "o3*", "o4*"],
+        default_model: "gpt-6.1-sol",
     },
     Provider {
         name: "gemini",
@@ -40,6 +44,7 @@ const PROVIDERS: &[Provider] = &[
         base_url: "https://generativelanguage.googleapis.com",
         keys: &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
         models: &["gemini-*"],
+        default_model: "gemini-3.8-flash",
     },
     Provider {
         name: "deepseek",
@@ -47,6 +52,7 @@ const PROVIDERS: &[Provider] = &[
         base_url: "https://api.deepseek.com",
         keys: &["DEEPSEEK_API_KEY"],
         models: &["deepseek-*"],
+        default_model: "deepseek-flash",
     },
 ];
 
@@ -79,11 +85,16 @@ pub(super) fn add_backends(root: &mut Node, env: &Environment) -> Vec<String> {
                 ("dialect", provider.dialect.word()),
                 ("base_url", provider.base_url),
                 ("api_key_env", key),
+                ("default_model", provider.default_model),
             ];
             table(&settings, key)
         })
         .chain([table(
-            &[("name", simulator), ("dialect", simulator)],
+            &[
+                ("name", simulator),
+                ("dialect", simulator),
+                ("default_model", "claude-sonnet-5"),
+            ],
             "THROUGHLINE_BACKEND__SIMULATOR",
         )]);
     root.set(&["backend"], list(backends.collect()));

@@ -113,14 +113,6 @@ impl ClientDialect for Anthropic {
     fn write_models(&self, models: Models<'_>) -> Value {
         model_card::write(models)
     }
-
-    fn write_count(&self, tokens: u64) -> Vec<u8> {
-        format!("{{\"input_tokens\":{tokens}}}").into_bytes()
-    }
-
-    fn in_place(&self) -> &'static dyn InPlace {
-        &Anthropic
-    }
 }
 
 impl UpstreamDialect for Anthropic {
@@ -173,6 +165,10 @@ impl UpstreamDialect for Anthropic {
 
     fn read_count(&self, body: &[u8]) -> Option<u64> {
         read_member(body, "input_tokens")
+    }
+
+    fn in_place(&self) -> &'static dyn InPlace {
+        &Anthropic
     }
 }
 

@@ -115,10 +115,6 @@ impl ClientDialect for Gemini {
     fn write_count(&self, tokens: u64) -> Vec<u8> {
         format!("{{\"totalTokens\":{tokens}}}").into_bytes()
     }
-
-    fn in_place(&self) -> &'static dyn InPlace {
-        &Gemini
-    }
 }
 
 /// Whether an error is about what the model signed, by its words alone: servers in between pass them
@@ -181,6 +177,10 @@ impl UpstreamDialect for Gemini {
 
     fn read_count(&self, body: &[u8]) -> Option<u64> {
         read_member(body, "totalTokens")
+    }
+
+    fn in_place(&self) -> &'static dyn InPlace {
+        &Gemini
     }
 }
 

@@ -109,14 +109,6 @@ impl ClientDialect for OpenAiChat {
     fn write_models(&self, models: Models<'_>) -> Value {
         openai_models::write(models)
     }
-
-    fn write_count(&self, tokens: u64) -> Vec<u8> {
-        format!("{{\"input_tokens\":{tokens}}}").into_bytes()
-    }
-
-    fn in_place(&self) -> &'static dyn InPlace {
-        &OpenAiChat
-    }
 }
 
 impl UpstreamDialect for OpenAiChat {
@@ -158,5 +150,9 @@ impl UpstreamDialect for OpenAiChat {
 
     fn has_raw_text(&self, variant: &str) -> bool {
         variants::find(variant).raw_text
+    }
+
+    fn in_place(&self) -> &'static dyn InPlace {
+        &OpenAiChat
     }
 }

@@ -113,10 +113,6 @@ impl ClientDialect for OpenAiResponses {
     fn write_count(&self, tokens: u64) -> Vec<u8> {
         format!("{{\"object\":\"response.input_tokens\",\"input_tokens\":{tokens}}}").into_bytes()
     }
-
-    fn in_place(&self) -> &'static dyn InPlace {
-        &OpenAiResponses
-    }
 }
 
 impl UpstreamDialect for OpenAiResponses {
@@ -162,6 +158,10 @@ impl UpstreamDialect for OpenAiResponses {
 
     fn read_count(&self, body: &[u8]) -> Option<u64> {
         read_member(body, "input_tokens")
+    }
+
+    fn in_place(&self) -> &'static dyn InPlace {
+        &OpenAiResponses
     }
 }
 

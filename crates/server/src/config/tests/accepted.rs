@@ -21,9 +21,13 @@ fn an_empty_file_has_all_defaults() {
             Backend {
                 base_url: Some("https://api.anthropic.com".to_owned()),
                 auth: Auth::Key(Secret::new("sk-ant-1")),
+                default_model: Some("claude-sonnet-5".to_owned()),
                 ..plain("anthropic", Dialect::Anthropic)
             },
-            plain("simulator", Dialect::Simulator),
+            Backend {
+                default_model: Some("claude-sonnet-5".to_owned()),
+                ..plain("simulator", Dialect::Simulator)
+            },
         ],
         route: Route {
             default: "anthropic".to_owned(),

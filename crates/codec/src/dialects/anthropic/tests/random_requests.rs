@@ -145,6 +145,8 @@ prop_compose! {
             stream,
             user,
             cache_key: None,
+            thread: None,
+            backend: None,
             extra: extra.into_iter().map(|dialect|
                 (dialect, Map::from_iter([("service_tier".to_owned(), json!("auto"))]))).collect(),
         }

@@ -231,6 +231,8 @@ fn any_request() -> impl Strategy<Value = Request> {
             stream: third.0,
             user: third.1,
             cache_key: third.2,
+            thread: None,
+            backend: None,
             extra: third.3,
         })
 }
