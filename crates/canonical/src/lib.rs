@@ -10,6 +10,7 @@ pub mod fault;
 pub mod loss;
 pub mod reply;
 pub mod request;
+mod retell;
 pub mod setting;
 pub mod thinking;
 pub mod usage;

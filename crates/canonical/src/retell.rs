@@ -1,0 +1,119 @@
+//! A whole reply, told again: the events a stream of it could have had. Folded, they are the reply.
+
+use std::borrow::Cow;
+
+use crate::{Block, BlockStart, Delta, EndReason, Event, Reply};
+
+impl Reply {
+    /// Tells the reply, one event for each part of a block.
+    pub fn tell(&self, out: &mut dyn FnMut(&Event<'_>)) {
+        out(&Event::MessageStarted {
+            id: (&*self.id).into(),
+            model: (&*self.model).into(),
+        });
+        for (index, block) in (0..).zip(&self.content) {
+            let Some((start, text, signature)) = parts(block) else {
+                continue;
+            };
+            out(&Event::BlockStarted {
+                index,
+                block: start,
+            });
+            let signature = signature.map(|mark| Delta::Signature(mark.into()));
+            for delta in text.into_iter().chain(signature) {
+                out(&Event::BlockDelta { index, delta });
+            }
+            out(&Event::BlockEnded { index });
+        }
+        out(&Event::Usage(self.usage));
+        if let Some(fault) = &self.fault {
+            out(&Event::Fault(fault.clone()));
+        }
+        let reason = self.reason.clone().unwrap_or(EndReason::Cut);
+        out(&Event::Ended { reason });
+    }
+}
+
+/// How a block begins, what it grows by, and its signature. None for what models do not write.
+fn parts(block: &Block) -> Option<(BlockStart<'_>, Option<Delta<'_>>, Option<&str>)> {
+    const EMPTY: Cow<'_, str> = Cow::Borrowed("");
+    Some(match block {
+        Block::Text { text, signature } => (
+            BlockStart::Text { text: EMPTY },
+            Some(Delta::Text(text.into())),
+            signature.as_deref(),
+        ),
+        Block::Thinking { text, signature } => (
+            BlockStart::Thinking {
+                text: EMPTY,
+                signature: EMPTY,
+            },
+            Some(Delta::Thinking(text.into())),
+            signature.as_deref(),
+        ),
+        Block::Refusal { text } => (
+            BlockStart::Refusal { text: EMPTY },
+            Some(Delta::Text(text.into())),
+            None,
+        ),
+        Block::Redacted { data } => (BlockStart::Redacted { data: data.into() }, None, None),
+        Block::ToolCall {
+            id,
+            name,
+            arguments,
+            signature,
+        } => (
+            BlockStart::ToolCall {
+                id: id.into(),
+                name: name.into(),
+            },
+            Some(Delta::ToolArguments(arguments.into())),
+            signature.as_deref(),
+        ),
+        Block::ToolResult { .. } | Block::Media { .. } | Block::Opaque { .. } => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Fold, Usage};
+
+    #[test]
+    fn a_reply_that_is_told_again_folds_into_itself() {
+        let call = |id: &str, signature: Option<&str>| Block::ToolCall {
+            id: id.to_owned(),
+            name: "f".to_owned(),
+            arguments: "{\"a\":1}".to_owned(),
+            signature: signature.map(str::to_owned),
+        };
+        let reply = Reply {
+            id: "m1".to_owned(),
+            model: "x".to_owned(),
+            content: vec![
+                Block::Thinking {
+                    text: "hm".to_owned(),
+                    signature: Some("s".to_owned()),
+                },
+                Block::Redacted {
+                    data: "d".to_owned(),
+                },
+                Block::text("yes"),
+                Block::Refusal {
+                    text: "no".to_owned(),
+                },
+                call("c1", None),
+                call("c2", Some("on the call")),
+            ],
+            usage: Usage {
+                output: Some(7),
+                ..Usage::default()
+            },
+            fault: None,
+            reason: Some(EndReason::ToolCalls),
+        };
+        let mut fold = Fold::default();
+        reply.tell(&mut |event| fold.push(event));
+        assert_eq!(fold.finish(), reply);
+    }
+}
