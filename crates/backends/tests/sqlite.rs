@@ -1,6 +1,6 @@
 //! The SQLite store against the suite every store has to pass, on real files.
 
-use throughline_backends::sqlite::SqliteStore;
+use throughline_backends::sqlite::{SqliteConversations, SqliteStore};
 use throughline_gateway::thinking::store::{Change, Store, suite};
 
 #[tokio::test]
@@ -52,4 +52,12 @@ async fn names_with_odd_characters_survive() {
         store.load().await.unwrap().facts.get("active"),
         Some(&value)
     );
+}
+
+#[tokio::test]
+async fn conversations_in_sqlite_keep_their_promise() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("throughline.db");
+    let store = SqliteConversations::open(&path).await.unwrap();
+    throughline_conversations::suite::keeps_its_promise(&store).await;
 }

@@ -19,6 +19,8 @@ pub enum Purpose {
     Envelope,
     /// What lies in the vault.
     Vault,
+    /// What is kept of conversations.
+    Conversation,
 }
 
 impl Purpose {
@@ -27,6 +29,7 @@ impl Purpose {
         match self {
             Self::Envelope => b"throughline envelope v1",
             Self::Vault => b"throughline vault v1",
+            Self::Conversation => b"throughline conversation v1",
         }
     }
 }

@@ -22,11 +22,21 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "throughline-conversations",
+        &[
+            "throughline-canonical",
+            "throughline-codec",
+            "throughline-gateway",
+            "throughline-sealing",
+        ],
+    ),
+    (
         "throughline-backends",
         &[
             "throughline-canonical",
             "throughline-codec",
             "throughline-gateway",
+            "throughline-conversations",
         ],
     ),
     (
@@ -35,6 +45,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "throughline-canonical",
             "throughline-codec",
             "throughline-gateway",
+            "throughline-conversations",
             "throughline-backends",
             "throughline-sealing",
             "throughline-simulator",

@@ -54,10 +54,10 @@ fn check_against(listed: &str, files: &[File]) -> Vec<Finding> {
     findings
 }
 
-/// `crates/backends/src/<store>/migrations/<name>.sql`
+/// `crates/backends/src/<store>/.../migrations/<name>.sql`
 fn is_migration(path: &str) -> bool {
     let parts: Vec<&str> = path.split('/').collect();
-    matches!(parts[..], ["crates", "backends", "src", _, "migrations", name] if name.ends_with(".sql"))
+    matches!(parts[..], ["crates", "backends", "src", _, .., "migrations", name] if name.ends_with(".sql"))
 }
 
 fn hash(text: &str) -> String {

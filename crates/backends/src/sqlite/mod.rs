@@ -1,5 +1,6 @@
-//! SQLite: one file in the data directory, for the thinking memory and the vault.
+//! SQLite: one file in the data directory for the thinking memory and the vault, one for conversations.
 
+mod conversations;
 mod vault;
 
 use std::collections::HashMap;
@@ -16,6 +17,12 @@ use throughline_gateway::thinking::store::{
 };
 use throughline_gateway::thinking::{LineageId, MarkId};
 
+pub use conversations::SqliteConversations;
+
+/// A transaction that reads before it writes has to say at once that it will, or SQLite refuses the
+/// second step when another one wrote in between.
+const BEGIN: &str = "BEGIN IMMEDIATE";
+
 /// The thinking memory and the vault in a SQLite file.
 #[derive(Clone, Debug)]
 pub struct SqliteStore {
@@ -25,20 +32,7 @@ pub struct SqliteStore {
 impl SqliteStore {
     /// Opens the file, and makes it and its tables where they are missing.
     pub async fn open(path: &Path) -> Result<Self, StoreError> {
-        let failed = |cause: sqlx::Error| error(format!("cannot open `{}`", path.display()), cause);
-        let options = SqliteConnectOptions::new()
-            .filename(path)
-            .create_if_missing(true)
-            // A kill of the process loses nothing that was committed; a crash of the machine may
-            // lose the last moments, which a cache of provenance can bear.
-            .journal_mode(SqliteJournalMode::Wal)
-            .synchronous(SqliteSynchronous::Normal);
-        let pool = SqlitePoolOptions::new()
-            // Both writers, and readers of the vault beside them.
-            .max_connections(4)
-            .connect_with(options)
-            .await
-            .map_err(failed)?;
+        let pool = pool(path).await?;
         sqlx::migrate!("src/sqlite/migrations")
             .run(&pool)
             .await
@@ -151,6 +145,23 @@ impl Store for SqliteStore {
                 .map_err(|cause| error("cannot write the thinking memory", cause))
         })
     }
+}
+
+/// Connections to a file, which is made where it is missing.
+async fn pool(path: &Path) -> Result<SqlitePool, StoreError> {
+    let options = SqliteConnectOptions::new()
+        .filename(path)
+        .create_if_missing(true)
+        // A kill of the process loses nothing that was committed; a crash of the machine may lose the
+        // last moments.
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Normal);
+    SqlitePoolOptions::new()
+        // Both writers, and readers beside them.
+        .max_connections(4)
+        .connect_with(options)
+        .await
+        .map_err(|cause| error(format!("cannot open `{}`", path.display()), cause))
 }
 
 async fn apply(

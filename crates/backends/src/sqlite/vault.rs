@@ -6,14 +6,10 @@ use sqlx::{Row, Sqlite, Transaction};
 use throughline_gateway::thinking::store::StoreFuture;
 use throughline_gateway::thinking::vault::{Record, VaultKey, VaultStore};
 
-use super::{SqliteStore, error, signed};
+use super::{BEGIN, SqliteStore, error, signed};
 
 /// Bytes of a name.
 const NAME: usize = 16;
-
-/// A transaction that reads before it writes has to say at once that it will, or SQLite refuses the
-/// second step when another one wrote in between.
-const BEGIN: &str = "BEGIN IMMEDIATE";
 
 impl SqliteStore {
     async fn insert(&self, records: Vec<Arc<Record>>) -> Result<(), sqlx::Error> {

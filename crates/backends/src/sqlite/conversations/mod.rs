@@ -1,0 +1,328 @@
+//! Conversations in a SQLite file of their own.
+
+use std::path::Path;
+
+use sqlx::sqlite::SqliteRow;
+use sqlx::{Row, Sqlite, SqlitePool, Transaction};
+use throughline_conversations::store::{Move, Node, Piece, Reference, Store};
+use throughline_gateway::thinking::store::{StoreError, StoreFuture};
+
+use super::{BEGIN, error, pool, signed, unsigned};
+
+const NODE: &str = "id, parent, owner, created, expires, open, sealed, \
+    (SELECT group_concat(name, char(10)) FROM node_name WHERE node = node.id) AS names";
+
+/// How many nodes are taken away at a time.
+const HANDFUL: usize = 100;
+
+/// Conversations in a SQLite file.
+#[derive(Clone, Debug)]
+pub struct SqliteConversations {
+    pool: SqlitePool,
+}
+
+impl SqliteConversations {
+    /// Opens the file, and makes it and its tables where they are missing.
+    pub async fn open(path: &Path) -> Result<Self, StoreError> {
+        let pool = pool(path).await?;
+        sqlx::migrate!("src/sqlite/conversations/migrations")
+            .run(&pool)
+            .await
+            .map_err(|cause| error(format!("cannot prepare `{}`", path.display()), cause))?;
+        Ok(Self { pool })
+    }
+
+    async fn write(&self, node: Node, moves: Option<Move>) -> Result<bool, sqlx::Error> {
+        let mut transaction = self.pool.begin_with(BEGIN).await?;
+        if let Some(moves) = moves {
+            let moved = sqlx::query("UPDATE reference SET head = ? WHERE id = ? AND head IS ?")
+                .bind(&node.id)
+                .bind(moves.reference)
+                .bind(moves.from)
+                .execute(&mut *transaction)
+                .await?;
+            if moved.rows_affected() == 0 {
+                return Ok(false);
+            }
+        }
+        insert(&mut transaction, &node).await?;
+        // What it follows lives as long as it does.
+        let expires = node.expires.map(signed);
+        sqlx::query(
+            "WITH RECURSIVE above (id) AS (
+                SELECT ?1 UNION SELECT parent FROM node JOIN above USING (id) WHERE parent IS NOT NULL
+             ) UPDATE node SET expires = CASE WHEN ?2 IS NULL THEN NULL ELSE max(expires, ?2) END
+             WHERE id IN above AND id <> ?1 AND expires IS NOT NULL",
+        )
+        .bind(&node.id)
+        .bind(expires)
+        .execute(&mut *transaction)
+        .await?;
+        transaction.commit().await?;
+        Ok(true)
+    }
+
+    async fn one(&self, condition: &str, binds: &[&str]) -> Result<Option<Node>, sqlx::Error> {
+        let text = format!("SELECT {NODE} FROM node WHERE {condition}");
+        let mut query = sqlx::query(sqlx::AssertSqlSafe(text));
+        for bind in binds {
+            query = query.bind(*bind);
+        }
+        let row = query.fetch_optional(&self.pool).await?;
+        row.as_ref().map(node).transpose()
+    }
+
+    async fn up(&self, id: &str, most: usize) -> Result<Vec<Node>, sqlx::Error> {
+        let text = format!(
+            "WITH RECURSIVE above (id, depth) AS (
+                SELECT ?1, 0 UNION ALL
+                SELECT parent, depth + 1 FROM node JOIN above USING (id)
+                WHERE parent IS NOT NULL AND depth + 1 < ?2
+             ) SELECT {NODE} FROM node JOIN above USING (id) ORDER BY depth DESC"
+        );
+        let rows = sqlx::query(sqlx::AssertSqlSafe(text))
+            .bind(id)
+            .bind(signed(most as u64))
+            .fetch_all(&self.pool)
+            .await?;
+        rows.iter().map(node).collect()
+    }
+
+    async fn shrink(&self, now: u64, bytes: u64) -> Result<u64, sqlx::Error> {
+        let mut transaction = self.pool.begin_with(BEGIN).await?;
+        let expired = sqlx::query("DELETE FROM node WHERE open = 0 AND expires <= ?")
+            .bind(signed(now))
+            .execute(&mut *transaction)
+            .await?;
+        let mut gone = expired.rows_affected();
+        let total = sqlx::query("SELECT bytes FROM total")
+            .fetch_one(&mut *transaction)
+            .await?;
+        let mut surplus = total.try_get::<i64, _>("bytes")? - signed(bytes);
+        while surplus > 0 {
+            let oldest = sqlx::query(
+                "SELECT id, size FROM node WHERE open = 0 ORDER BY created, id LIMIT ?",
+            )
+            .bind(signed(HANDFUL as u64))
+            .fetch_all(&mut *transaction)
+            .await?;
+            if oldest.is_empty() {
+                break;
+            }
+            for row in oldest {
+                if surplus <= 0 {
+                    break;
+                }
+                surplus -= row.try_get::<i64, _>("size")?;
+                sqlx::query("DELETE FROM node WHERE id = ?")
+                    .bind(row.try_get::<&str, _>("id")?)
+                    .execute(&mut *transaction)
+                    .await?;
+                gone += 1;
+            }
+        }
+        transaction.commit().await?;
+        Ok(gone)
+    }
+
+    async fn rows(&self, text: &'static str, id: &str) -> Result<u64, sqlx::Error> {
+        let done = sqlx::query(text).bind(id).execute(&self.pool).await?;
+        Ok(done.rows_affected())
+    }
+}
+
+async fn insert(transaction: &mut Transaction<'_, Sqlite>, node: &Node) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "INSERT INTO node (id, parent, owner, created, expires, open, size, sealed)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+         ON CONFLICT (id) DO UPDATE SET parent = ?2, owner = ?3, created = ?4, expires = ?5, open = ?6,
+         size = size - length(sealed) + ?7, sealed = ?8",
+    )
+    .bind(&node.id)
+    .bind(&node.parent)
+    .bind(&node.owner)
+    .bind(signed(node.created))
+    .bind(node.expires.map(signed))
+    .bind(node.open)
+    .bind(signed(node.sealed.len() as u64))
+    .bind(&node.sealed)
+    .execute(&mut **transaction)
+    .await?;
+    sqlx::query("DELETE FROM node_name WHERE node = ?")
+        .bind(&node.id)
+        .execute(&mut **transaction)
+        .await?;
+    for name in &node.names {
+        sqlx::query("INSERT OR IGNORE INTO node_name (node, name) VALUES (?, ?)")
+            .bind(&node.id)
+            .bind(name)
+            .execute(&mut **transaction)
+            .await?;
+    }
+    Ok(())
+}
+
+fn node(row: &SqliteRow) -> Result<Node, sqlx::Error> {
+    let names: Option<String> = row.try_get("names")?;
+    let expires: Option<i64> = row.try_get("expires")?;
+    Ok(Node {
+        id: row.try_get("id")?,
+        parent: row.try_get("parent")?,
+        owner: row.try_get("owner")?,
+        created: unsigned(row.try_get("created")?),
+        expires: expires.map(unsigned),
+        open: row.try_get("open")?,
+        names: names
+            .iter()
+            .flat_map(|names| names.lines())
+            .map(str::to_owned)
+            .collect(),
+        sealed: row.try_get("sealed")?,
+    })
+}
+
+fn reference(row: &SqliteRow) -> Result<Reference, sqlx::Error> {
+    Ok(Reference {
+        id: row.try_get("id")?,
+        owner: row.try_get("owner")?,
+        head: row.try_get("head")?,
+        created: unsigned(row.try_get("created")?),
+        sealed: row.try_get("sealed")?,
+    })
+}
+
+fn piece(row: &SqliteRow) -> Result<Piece, sqlx::Error> {
+    Ok(Piece {
+        first: unsigned(row.try_get("first")?),
+        last: unsigned(row.try_get("last")?),
+        sealed: row.try_get("sealed")?,
+    })
+}
+
+fn unreadable(cause: sqlx::Error) -> StoreError {
+    error("cannot read the conversations", cause)
+}
+
+fn unwritable(cause: sqlx::Error) -> StoreError {
+    error("cannot write the conversations", cause)
+}
+
+impl Store for SqliteConversations {
+    fn put(&self, node: Node, moves: Option<Move>) -> StoreFuture<'_, bool> {
+        Box::pin(async { self.write(node, moves).await.map_err(unwritable) })
+    }
+
+    fn node(&self, id: &str) -> StoreFuture<'_, Option<Node>> {
+        let id = id.to_owned();
+        Box::pin(async move { self.one("id = ?", &[&id]).await.map_err(unreadable) })
+    }
+
+    fn named(&self, owner: &str, name: &str) -> StoreFuture<'_, Option<Node>> {
+        let (owner, name) = (owner.to_owned(), name.to_owned());
+        Box::pin(async move {
+            let newest = "owner = ? AND id IN (SELECT node FROM node_name WHERE name = ?) \
+                          ORDER BY created DESC LIMIT 1";
+            self.one(newest, &[&owner, &name]).await.map_err(unreadable)
+        })
+    }
+
+    fn path(&self, id: &str, most: usize) -> StoreFuture<'_, Vec<Node>> {
+        let id = id.to_owned();
+        Box::pin(async move { self.up(&id, most).await.map_err(unreadable) })
+    }
+
+    fn remove(&self, id: &str) -> StoreFuture<'_, bool> {
+        let id = id.to_owned();
+        Box::pin(async move {
+            let gone = self.rows("DELETE FROM node WHERE id = ?", &id).await;
+            gone.map(|rows| rows > 0).map_err(unwritable)
+        })
+    }
+
+    fn open_nodes(&self) -> StoreFuture<'_, Vec<Node>> {
+        Box::pin(async {
+            let text = format!("SELECT {NODE} FROM node WHERE open = 1 ORDER BY created");
+            let rows = sqlx::query(sqlx::AssertSqlSafe(text))
+                .fetch_all(&self.pool)
+                .await
+                .map_err(unreadable)?;
+            let nodes: Result<_, _> = rows.iter().map(node).collect();
+            nodes.map_err(unreadable)
+        })
+    }
+
+    fn put_reference(&self, reference: Reference) -> StoreFuture<'_, ()> {
+        Box::pin(async move {
+            sqlx::query(
+                "INSERT INTO reference (id, owner, head, created, sealed) VALUES (?1, ?2, ?3, ?4, ?5)
+                 ON CONFLICT (id) DO UPDATE SET sealed = ?5",
+            )
+            .bind(reference.id)
+            .bind(reference.owner)
+            .bind(reference.head)
+            .bind(signed(reference.created))
+            .bind(reference.sealed)
+            .execute(&self.pool)
+            .await
+            .map_err(unwritable)?;
+            Ok(())
+        })
+    }
+
+    fn reference(&self, id: &str) -> StoreFuture<'_, Option<Reference>> {
+        let id = id.to_owned();
+        Box::pin(async move {
+            let row =
+                sqlx::query("SELECT id, owner, head, created, sealed FROM reference WHERE id = ?")
+                    .bind(&id)
+                    .fetch_optional(&self.pool)
+                    .await
+                    .map_err(unreadable)?;
+            row.as_ref().map(reference).transpose().map_err(unreadable)
+        })
+    }
+
+    fn remove_reference(&self, id: &str) -> StoreFuture<'_, bool> {
+        let id = id.to_owned();
+        Box::pin(async move {
+            let gone = self.rows("DELETE FROM reference WHERE id = ?", &id).await;
+            gone.map(|rows| rows > 0).map_err(unwritable)
+        })
+    }
+
+    fn log(&self, node: &str, piece: Piece) -> StoreFuture<'_, ()> {
+        let node = node.to_owned();
+        Box::pin(async move {
+            sqlx::query("INSERT INTO log (node, first, last, sealed) VALUES (?, ?, ?, ?)")
+                .bind(&node)
+                .bind(signed(piece.first))
+                .bind(signed(piece.last))
+                .bind(piece.sealed)
+                .execute(&self.pool)
+                .await
+                .map_err(unwritable)?;
+            Ok(())
+        })
+    }
+
+    fn logged(&self, node: &str, after: Option<u64>) -> StoreFuture<'_, Vec<Piece>> {
+        let node = node.to_owned();
+        Box::pin(async move {
+            let after = after.map_or(-1, signed);
+            let rows = sqlx::query(
+                "SELECT first, last, sealed FROM log WHERE node = ? AND last > ? ORDER BY first",
+            )
+            .bind(&node)
+            .bind(after)
+            .fetch_all(&self.pool)
+            .await
+            .map_err(unreadable)?;
+            let pieces: Result<_, _> = rows.iter().map(piece).collect();
+            pieces.map_err(unreadable)
+        })
+    }
+
+    fn trim(&self, now: u64, bytes: u64) -> StoreFuture<'_, u64> {
+        Box::pin(async move { self.shrink(now, bytes).await.map_err(unwritable) })
+    }
+}

@@ -1,0 +1,10 @@
+//! Conversations that are kept, for clients that keep none.
+//!
+//! - [`store`]: what a durable store must do; [`in_memory`]: one that lasts as long as the process;
+//!   [`suite`]: what every store has to pass;
+//! - [`shelf`]: what is kept, sealed on its way there.
+
+pub mod in_memory;
+pub mod shelf;
+pub mod store;
+pub mod suite;

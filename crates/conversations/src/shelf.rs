@@ -1,0 +1,72 @@
+//! A store behind a keyring: what goes in is sealed, bound to its place, and what comes out is read.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use throughline_gateway::thinking::dice;
+use throughline_gateway::thinking::store::StoreError;
+use throughline_sealing::{Keyring, Purpose};
+
+use crate::store::Store;
+
+/// A store behind a keyring.
+#[derive(Clone, Debug)]
+pub struct Shelf {
+    /// The store.
+    pub store: Arc<dyn Store>,
+    keyring: Arc<Keyring>,
+}
+
+/// What a sealed thing is, so that none can stand in another's place.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    /// What a node says.
+    Node,
+    /// What is said of a reference.
+    Reference,
+    /// A piece of a log, by the number of its first entry.
+    Log(u64),
+}
+
+impl Shelf {
+    /// A shelf.
+    pub fn new(store: Arc<dyn Store>, keyring: Arc<Keyring>) -> Self {
+        Self { store, keyring }
+    }
+
+    /// Seals what belongs to this id.
+    pub fn seal(&self, kind: Kind, id: &str, what: &impl Serialize) -> Vec<u8> {
+        let bytes = serde_json::to_vec(what).unwrap_or_default();
+        let place = place(kind, id);
+        self.keyring
+            .seal(Purpose::Conversation, &dice::nonce(), &place, &bytes)
+    }
+
+    /// Opens what belongs to this id.
+    pub fn open<T: DeserializeOwned>(
+        &self,
+        kind: Kind,
+        id: &str,
+        sealed: &[u8],
+    ) -> Result<T, StoreError> {
+        let failed = |cause: Box<dyn std::error::Error + Send + Sync>| StoreError {
+            what: format!("what is kept as `{id}` cannot be read"),
+            cause,
+        };
+        let bytes = self
+            .keyring
+            .open(Purpose::Conversation, &place(kind, id), sealed)
+            .map_err(|cause| failed(cause.into()))?;
+        serde_json::from_slice(&bytes).map_err(|cause| failed(cause.into()))
+    }
+}
+
+fn place(kind: Kind, id: &str) -> Vec<u8> {
+    match kind {
+        Kind::Node => format!("node {id}"),
+        Kind::Reference => format!("reference {id}"),
+        Kind::Log(first) => format!("log {first} {id}"),
+    }
+    .into_bytes()
+}

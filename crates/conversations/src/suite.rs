@@ -1,0 +1,192 @@
+//! What every store of conversations has to pass.
+
+use crate::store::{Move, Node, Piece, Reference, Store};
+
+const WORKS: &str = "the store works";
+
+fn node(id: &str, parent: Option<&str>, created: u64) -> Node {
+    Node {
+        id: id.to_owned(),
+        parent: parent.map(str::to_owned),
+        owner: "ada".to_owned(),
+        created,
+        expires: Some(created + 100),
+        open: false,
+        names: vec![format!("item_{id}"), "shared".to_owned()],
+        sealed: format!("what {id} says").into_bytes(),
+    }
+}
+
+fn reference(id: &str, said: &str) -> Reference {
+    Reference {
+        id: id.to_owned(),
+        owner: "ada".to_owned(),
+        head: None,
+        created: 5,
+        sealed: said.as_bytes().to_vec(),
+    }
+}
+
+async fn path(store: &dyn Store, id: &str, most: usize) -> Vec<String> {
+    let nodes = store.path(id, most).await.expect(WORKS);
+    nodes.into_iter().map(|node| node.id).collect()
+}
+
+/// A store of conversations does what it says, to the letter. It has to be empty.
+///
+/// # Panics
+/// If the store does not keep its promise.
+pub async fn keeps_its_promise(store: &dyn Store) {
+    nodes_hang_on_one_another(store).await;
+    references_move_only_from_where_they_stand(store).await;
+    logs_keep_their_order(store).await;
+    the_oldest_goes_first(store).await;
+}
+
+async fn nodes_hang_on_one_another(store: &dyn Store) {
+    for (id, parent, created) in [
+        ("a", None, 1),
+        ("b", Some("a"), 2),
+        ("c", Some("b"), 3),
+        ("fork", Some("a"), 4),
+    ] {
+        assert!(
+            store
+                .put(node(id, parent, created), None)
+                .await
+                .expect(WORKS)
+        );
+    }
+    assert_eq!(path(store, "c", 10).await, ["a", "b", "c"]);
+    assert_eq!(path(store, "fork", 10).await, ["a", "fork"]);
+    assert_eq!(path(store, "c", 2).await, ["b", "c"]);
+    assert_eq!(path(store, "nobody", 10).await, [""; 0]);
+    let read = store.node("b").await.expect(WORKS);
+    let whole = Node {
+        expires: Some(103),
+        ..node("b", Some("a"), 2)
+    };
+    assert_eq!(read, Some(whole), "it lives as long as what follows it");
+
+    // The newest of its owner that holds the name.
+    let found = |node: Option<Node>| node.map(|node| node.id);
+    let named = store.named("ada", "item_b").await.expect(WORKS);
+    assert_eq!(found(named).as_deref(), Some("b"));
+    let named = store.named("ada", "shared").await.expect(WORKS);
+    assert_eq!(found(named).as_deref(), Some("fork"));
+    let named = store.named("eve", "shared").await.expect(WORKS);
+    assert_eq!(found(named), None);
+
+    // What is written again is replaced, with its names.
+    let again = Node {
+        open: true,
+        names: vec!["new".to_owned()],
+        sealed: vec![0, 255],
+        ..node("fork", Some("a"), 4)
+    };
+    assert!(store.put(again.clone(), None).await.expect(WORKS));
+    assert_eq!(store.node("fork").await.expect(WORKS), Some(again.clone()));
+    assert_eq!(store.open_nodes().await.expect(WORKS), [again]);
+    let named = store.named("ada", "item_fork").await.expect(WORKS);
+    assert_eq!(found(named), None);
+    assert!(
+        store
+            .put(node("fork", Some("a"), 4), None)
+            .await
+            .expect(WORKS)
+    );
+
+    // What is gone ends the way.
+    assert!(store.remove("b").await.expect(WORKS));
+    assert!(!store.remove("b").await.expect(WORKS));
+    assert_eq!(path(store, "c", 10).await, ["c"]);
+    assert_eq!(store.named("ada", "item_b").await.expect(WORKS), None);
+}
+
+async fn references_move_only_from_where_they_stand(store: &dyn Store) {
+    assert_eq!(store.reference("main").await.expect(WORKS), None);
+    store
+        .put_reference(reference("main", "first"))
+        .await
+        .expect(WORKS);
+    let to = |reference: &str, from: Option<&str>| {
+        Some(Move {
+            reference: reference.to_owned(),
+            from: from.map(str::to_owned),
+        })
+    };
+    let put = |id, parent, moves| store.put(node(id, parent, 10), moves);
+    assert!(put("m1", None, to("main", None)).await.expect(WORKS));
+    assert!(!put("m2", None, to("main", None)).await.expect(WORKS));
+    assert!(!put("m2", None, to("other", None)).await.expect(WORKS));
+    assert_eq!(store.node("m2").await.expect(WORKS), None);
+    assert!(
+        put("m2", Some("m1"), to("main", Some("m1")))
+            .await
+            .expect(WORKS)
+    );
+
+    // What is said of it changes, where it stands does not.
+    store
+        .put_reference(reference("main", "second"))
+        .await
+        .expect(WORKS);
+    let expected = Reference {
+        head: Some("m2".to_owned()),
+        ..reference("main", "second")
+    };
+    let read = store.reference("main").await.expect(WORKS);
+    assert_eq!(read, Some(expected));
+    assert!(store.remove_reference("main").await.expect(WORKS));
+    assert!(!store.remove_reference("main").await.expect(WORKS));
+    assert_eq!(path(store, "m2", 10).await, ["m1", "m2"]);
+}
+
+async fn logs_keep_their_order(store: &dyn Store) {
+    let piece = |first: u64, last: u64| Piece {
+        first,
+        last,
+        sealed: vec![u8::try_from(first).unwrap_or_default(); 3],
+    };
+    for piece in [piece(0, 4), piece(5, 5), piece(6, 20)] {
+        store.log("m1", piece).await.expect(WORKS);
+    }
+    let all = [piece(0, 4), piece(5, 5), piece(6, 20)];
+    assert_eq!(store.logged("m1", None).await.expect(WORKS), all);
+    assert_eq!(store.logged("m1", Some(3)).await.expect(WORKS), all);
+    assert_eq!(store.logged("m1", Some(4)).await.expect(WORKS), all[1..]);
+    assert_eq!(store.logged("m1", Some(20)).await.expect(WORKS), []);
+    assert_eq!(store.logged("m2", None).await.expect(WORKS), []);
+    store.remove("m1").await.expect(WORKS);
+    assert_eq!(store.logged("m1", None).await.expect(WORKS), []);
+}
+
+async fn the_oldest_goes_first(store: &dyn Store) {
+    assert_eq!(store.trim(0, u64::MAX).await.expect(WORKS), 0);
+    let left = store.trim(u64::MAX, u64::MAX).await.expect(WORKS);
+    assert_eq!(left, 4, "a, c, fork and m2 have expired");
+    for created in 0..10 {
+        let kept = Node {
+            expires: None,
+            sealed: vec![1; 100],
+            open: created == 1,
+            ..node(&format!("n{created}"), None, created)
+        };
+        store.put(kept, None).await.expect(WORKS);
+    }
+    let log = Piece {
+        first: 0,
+        last: 0,
+        sealed: vec![1; 100],
+    };
+    store.log("n3", log).await.expect(WORKS);
+    assert_eq!(store.trim(u64::MAX, 1100).await.expect(WORKS), 0);
+    assert_eq!(store.trim(u64::MAX, 1000).await.expect(WORKS), 1);
+    assert_eq!(store.node("n0").await.expect(WORKS), None);
+    // One that is being written stays; the log goes with its node.
+    assert_eq!(store.trim(u64::MAX, 700).await.expect(WORKS), 2);
+    for (id, there) in [("n1", true), ("n2", false), ("n3", false), ("n4", true)] {
+        let node = store.node(id).await.expect(WORKS);
+        assert_eq!(node.is_some(), there, "{id}");
+    }
+}
