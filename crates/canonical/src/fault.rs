@@ -14,6 +14,9 @@ pub struct Fault {
     /// Seconds after which another try may succeed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<u64>,
+    /// A word for programs, where the kind says too little.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
 }
 
 impl Fault {
@@ -23,7 +26,15 @@ impl Fault {
             kind,
             message: message.into(),
             retry_after: None,
+            code: None,
         }
+    }
+
+    /// The same with a word for programs.
+    #[must_use]
+    pub fn with_code(mut self, code: &str) -> Self {
+        self.code = Some(code.to_owned());
+        self
     }
 
     /// The caller asked for something that cannot be understood.

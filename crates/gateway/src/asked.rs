@@ -35,6 +35,9 @@ pub struct Asked {
     pub pin: Option<String>,
     /// When it came.
     pub began: Instant,
+    /// The id its reply has to bear, given by whoever keeps the turn. Such a request goes across, whatever
+    /// the backend speaks: then all of its reply is ours.
+    pub reply_id: Option<String>,
 }
 
 impl Asked {
@@ -85,21 +88,26 @@ impl Read {
     }
 }
 
-/// Reads a request; refuses what cannot be understood.
-pub(crate) fn read(settings: &Settings, asked: Asked, raw: Bytes) -> Result<Read, Fault> {
-    let encoding = content_encoding(&asked.headers).ok_or_else(|| {
+/// The body of a request, unpacked where it came compressed.
+pub fn readable(settings: &Settings, headers: &HeaderMap, raw: &Bytes) -> Result<Bytes, Fault> {
+    let encoding = content_encoding(headers).ok_or_else(|| {
         Fault::invalid("this content-encoding is not known; gzip, deflate, br and zstd are")
     })?;
-    let body = match encoding {
-        Encoding::Identity => raw.clone(),
-        packed => match unpack(packed, &raw, settings.limits.body) {
-            Ok(body) => body.into(),
-            Err(error @ EncodingError::TooLarge { .. }) => {
-                return Err(Fault::new(FaultKind::TooLarge, error.to_string()));
-            }
-            Err(error) => return Err(Fault::invalid(error.to_string())),
-        },
-    };
+    if encoding == Encoding::Identity {
+        return Ok(raw.clone());
+    }
+    match unpack(encoding, raw, settings.limits.body) {
+        Ok(body) => Ok(body.into()),
+        Err(error @ EncodingError::TooLarge { .. }) => {
+            Err(Fault::new(FaultKind::TooLarge, error.to_string()))
+        }
+        Err(error) => Err(Fault::invalid(error.to_string())),
+    }
+}
+
+/// Reads a request; refuses what cannot be understood.
+pub(crate) fn read(settings: &Settings, asked: Asked, raw: Bytes) -> Result<Read, Fault> {
+    let body = readable(settings, &asked.headers, &raw)?;
     let wanted = asked.dialect.wanted(&asked.path).unwrap_or(Wanted::Answer);
     let request = OnceLock::new();
     // One dialect is edited in place and need not be understood to the last word.

@@ -114,6 +114,18 @@ impl Gateway {
         self.active.read().clone()
     }
 
+    /// The backend a request would go to first.
+    pub fn backend_for(
+        &self,
+        pin: Option<&str>,
+        model: Option<&str>,
+    ) -> Result<Arc<Backend>, Fault> {
+        let settings = self.settings();
+        let routes = &settings.routes;
+        let chosen = routes.choose(&settings, pin, model, &self.active())?;
+        Ok(chosen.chain[0].clone())
+    }
+
     /// Whether a backend could be reached the last time.
     pub fn healthy(&self, backend: &str) -> bool {
         !self.unreachable.read().contains(backend)

@@ -131,7 +131,8 @@ impl Gateway {
     /// The way a request takes.
     async fn lane<'a>(&self, leg: &Leg<'a>) -> Lane<'a> {
         let read = leg.read;
-        if read.asked.dialect.name() != leg.backend.dialect.name() {
+        let alike = read.asked.dialect.name() == leg.backend.dialect.name();
+        if !alike || read.asked.reply_id.is_some() {
             return Lane::Across;
         }
         match (&read.outline, &read.places) {
@@ -176,6 +177,11 @@ impl Leg<'_> {
             credential: credential_mark(&headers::credential(&self.read.asked, self.backend)),
             account_bound: model.account_bound,
         }
+    }
+
+    /// What the reply bears: the turn's id, unless whoever keeps it has given another.
+    pub(crate) fn reply_id<'a>(&'a self, turn: &'a str) -> &'a str {
+        self.read.asked.reply_id.as_deref().unwrap_or(turn)
     }
 
     /// Notes where the turn goes.

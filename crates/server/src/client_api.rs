@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::ws::WebSocketUpgrade;
+use axum::extract::{FromRequestParts, Request, State};
 use axum::response::{IntoResponse, Response};
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
@@ -13,12 +14,14 @@ use throughline_canonical::{Fault, FaultKind};
 use throughline_codec::dialects::anthropic::{self, Anthropic};
 use throughline_codec::dialects::gemini::Gemini;
 use throughline_codec::dialects::openai_chat::OpenAiChat;
-use throughline_codec::dialects::{self, CLIENT, ClientDialect};
+use throughline_codec::dialects::{self, CLIENT, ClientDialect, openai_responses};
+use throughline_conversations::responses::Responses;
 use throughline_gateway::answer::{Reply, tell};
 use throughline_gateway::headers::{BACKEND, TURN};
 use throughline_gateway::models::is_about_models;
 use throughline_gateway::{Asked, unix_ms};
 
+use crate::socket;
 use crate::wiring::House;
 
 /// Asks what would be sent, without sending it.
@@ -35,7 +38,8 @@ const LONGEST_THROWING_AWAY: Duration = Duration::from_secs(10);
 /// Every path that is not the server's own.
 pub async fn any(State(house): State<Arc<House>>, request: Request) -> Response {
     let began = Instant::now();
-    let (head, body) = request.into_parts();
+    let (mut head, body) = request.into_parts();
+    let upgrade = WebSocketUpgrade::from_request_parts(&mut head, &house).await;
     let (pin, path) = match pinned_path(head.uri.path()) {
         Some((backend, path)) => (Some(backend.to_owned()), path.to_owned()),
         None => (None, head.uri.path().to_owned()),
@@ -56,9 +60,16 @@ pub async fn any(State(house): State<Arc<House>>, request: Request) -> Response 
         headers: head.headers,
         pin,
         began,
+        reply_id: None,
     };
-    if asks_for_socket(&asked) {
-        return refuse_socket(&house, &asked);
+    if socket::is_asked_for(&asked) {
+        return socket::open(&house, asked, upgrade).await;
+    }
+    if Responses::knows(&asked.path) {
+        return match whole(body, house.gateway.settings().limits.body).await {
+            Ok(body) => house.responses.state(asked, body).await.map(Body::new),
+            Err(fault) => reply(house.gateway.turn_away(&asked, &fault)),
+        };
     }
     let known = asked.path == PLAN || asked.dialect.wanted(&asked.path).is_some();
     // Probes pass: what they learn is about the backend.
@@ -87,6 +98,10 @@ pub async fn any(State(house): State<Arc<House>>, request: Request) -> Response 
     };
     if asked.path == PLAN {
         return plan(&house, asked, body).await;
+    }
+    if asked.dialect.name() == openai_responses::NAME {
+        let answer = house.responses.create(asked, body, place).await;
+        return answer.map(Body::new);
     }
     reply(house.gateway.turn(asked, body, place).await)
 }
@@ -129,22 +144,6 @@ fn marked(headers: &HeaderMap) -> &'static dyn ClientDialect {
     } else {
         &Anthropic
     }
-}
-
-/// Codex asks for a socket first, and goes on with plain requests only after this very status.
-fn asks_for_socket(asked: &Asked) -> bool {
-    asked.path == "/v1/responses"
-        && asked
-            .headers
-            .get(header::UPGRADE)
-            .is_some_and(|upgrade| upgrade.as_bytes().eq_ignore_ascii_case(b"websocket"))
-}
-
-fn refuse_socket(house: &House, asked: &Asked) -> Response {
-    let fault = Fault::invalid("responses over WebSocket are not served; ask over HTTP");
-    let mut told = refuse(house, asked.dialect, &fault);
-    *told.status_mut() = StatusCode::UPGRADE_REQUIRED;
-    told
 }
 
 fn refuse_method(house: &House, asked: &Asked) -> Response {
@@ -266,7 +265,7 @@ fn elsewhere(house: &House, method: &Method, path: &str, headers: &HeaderMap) ->
     }
 }
 
-fn refuse(house: &House, dialect: &dyn ClientDialect, fault: &Fault) -> Response {
+pub(crate) fn refuse(house: &House, dialect: &dyn ClientDialect, fault: &Fault) -> Response {
     reply(tell(dialect, fault, &house.gateway.turns.id(unix_ms()), ""))
 }
 

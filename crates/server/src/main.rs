@@ -10,6 +10,7 @@ pub mod keyring;
 pub mod metrics;
 pub mod server;
 pub mod signals;
+pub mod socket;
 pub mod telemetry;
 pub mod wiring;
 

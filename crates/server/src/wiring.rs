@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use http::{HeaderMap, Uri};
 use parking_lot::{Mutex, RwLock};
-use throughline_backends::sqlite::SqliteStore;
+use throughline_backends::sqlite::{SqliteConversations, SqliteStore};
 use throughline_codec::text::{OnError, ReasoningFormat};
+use throughline_conversations::responses::{Responses, Rules};
 use throughline_gateway::Gateway;
 use throughline_gateway::backend::{self, Backend};
 use throughline_gateway::catalog::{Catalog, CatalogError};
@@ -33,6 +34,8 @@ const SIMULATED_SPEED: u32 = 80;
 pub struct House {
     /// The gateway.
     pub gateway: Arc<Gateway>,
+    /// What is kept for clients that keep no history.
+    pub responses: Arc<Responses>,
     hosts: RwLock<Hosts>,
     /// The configuration it was built with.
     built_with: Config,
@@ -103,9 +106,22 @@ impl House {
         let changes = Changes::default();
         let store = Arc::new(store);
         tokio::spawn(changes.clone().write_to(store.clone()));
-        let gateway = Gateway::new(settings, snapshot, changes, Arc::new(keyring), store);
+        let keyring = Arc::new(keyring);
+        let gateway = Gateway::new(settings, snapshot, changes, keyring.clone(), store);
+        let gateway = Arc::new(gateway);
+        let conversations = SqliteConversations::open(&config.data_dir.join("throughline.db"))
+            .await
+            .map_err(failed)?;
+        let rules = Rules {
+            retention: Some(config.responses.retention),
+            limit: config.responses.limit,
+        };
+        let responses = Responses::new(gateway.clone(), Arc::new(conversations), keyring, rules);
+        let responses = Arc::new(responses);
+        tokio::spawn(responses.clone().keep_house());
         Ok(Self {
-            gateway: Arc::new(gateway),
+            gateway,
+            responses,
             hosts: RwLock::new(Hosts::new(listen, &config.allowed_hosts)),
             built_with: config.clone(),
             listen,
@@ -149,6 +165,7 @@ fn fixed_keys(before: &Config, after: &Config) -> Vec<&'static str> {
         ("listen", before.listen != after.listen),
         ("data_dir", before.data_dir != after.data_dir),
         ("log", before.log != after.log),
+        ("responses", before.responses != after.responses),
         (
             "limits.streams",
             before.limits.streams != after.limits.streams,

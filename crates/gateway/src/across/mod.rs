@@ -210,7 +210,7 @@ impl Gateway {
             .read
             .asked
             .dialect
-            .reply_writer(&prepared.asked, &stamp(&id));
+            .reply_writer(&prepared.asked, &stamp(leg.reply_id(&id)));
         let decoder = match content_encoding(&head.headers) {
             Some(Encoding::Identity) | None => None,
             Some(packed) => Decoder::new(packed, LONGEST_REPLY).ok(),
@@ -263,7 +263,7 @@ impl Gateway {
         };
         let id = self.begun(leg, head.status);
         let dialect = leg.read.asked.dialect;
-        let writer = dialect.reply_writer(&prepared.asked, &stamp(&id));
+        let writer = dialect.reply_writer(&prepared.asked, &stamp(leg.reply_id(&id)));
         let mut reader = prepared.reader(leg, false);
         let mut relay = self.relay(leg, prepared);
         relay.ledger.receive(&body);

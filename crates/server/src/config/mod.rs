@@ -35,6 +35,6 @@ pub use read::{Overrides, read};
 pub use schema::reference;
 pub use settings::{
     Auth, Backend, Compat, CompatMode, Config, DebugLog, Dialect, Family, Format, Level, Limits,
-    Log, OnToolParseError, Policy, ReasoningField, ReasoningFormat, Replay, Route, Rule, Secret,
-    Thinking, Timeouts, ToolThinking, Unknown,
+    Log, OnToolParseError, Policy, ReasoningField, ReasoningFormat, Replay, Responses, Route, Rule,
+    Secret, Thinking, Timeouts, ToolThinking, Unknown,
 };

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::diagnostic::{Mistakes, Report, Trouble};
 use super::document::{Node, Spot};
 use super::paths::{self, Environment, Source};
-use super::settings::{Config, DebugLog, Limits, Log, Thinking};
+use super::settings::{Config, DebugLog, Limits, Log, Responses, Thinking};
 use super::values::{Located, Section, Size};
 use super::{address, backends, env, keys, models, routes, zero};
 
@@ -55,6 +55,7 @@ fn read_tree(
     let log = top.table("log");
     let thinking = top.table("thinking");
     let limits = top.table("limits");
+    let responses = top.table("responses");
     let debug_log = top.table("debug_log");
     let backends = backends::read(top, env, report);
     let route = routes::read(top, report);
@@ -79,6 +80,10 @@ fn read_tree(
             memory_limit: thinking.value::<Size>("memory_limit", report).0,
             tool_thinking: thinking.value("tool_thinking", report),
             reasoning_fields: thinking.value("reasoning_fields", report),
+        },
+        responses: Responses {
+            retention: responses.value("retention", report),
+            limit: responses.value::<Size>("limit", report).0,
         },
         limits: Limits {
             body: limits.value::<Size>("body", report).0,

@@ -184,6 +184,10 @@ pub(super) const ROWS: &[Row] = &[
     later("mcp.approve", Texts, Value("[]"), "Tools that need approval."),
     later("mcp.timeout", Duration, Value(r#""30s""#), "For one call."),
 
+    now("responses", Table, Unset, "Responses that are kept for clients that keep no history."),
+    now("responses.retention", Duration, Value(r#""30d""#), "How long, counted from the last turn of a conversation."),
+    now("responses.limit", Size { least: 0 }, Value(r#""1GiB""#), "How much; the oldest go first. `0B` keeps nothing."),
+
     now("limits", Table, Unset, "Bounds on what a client may ask for."),
     now("limits.body", Size { least: 1024 }, Value(r#""64MiB""#), "A request's body."),
     now("limits.json_depth", Whole { least: 8, most: 1024 }, Value("128"), "Levels of nesting in a request's JSON."),

@@ -34,6 +34,8 @@ pub struct Config {
     pub models: Option<Source>,
     /// How remembered thinking is judged and kept.
     pub thinking: Thinking,
+    /// Responses that are kept.
+    pub responses: Responses,
     /// Bounds on what a client may ask for.
     pub limits: Limits,
     /// What the debug log holds.
@@ -219,6 +221,15 @@ pub struct Thinking {
     pub tool_thinking: ToolThinking,
     /// In which members clients of the chat dialect get reasoning, each once.
     pub reasoning_fields: Vec<ReasoningField>,
+}
+
+/// Responses that are kept for clients that keep no history.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Responses {
+    /// How long.
+    pub retention: Duration,
+    /// Bytes of them.
+    pub limit: u64,
 }
 
 /// Bounds on what a client may ask for.

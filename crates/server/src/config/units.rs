@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Far beyond any use, and small enough that adding it to a point in time cannot overflow.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// Reads `250ms`, `15s`, `5m` or `1h`; at most a year.
+/// Reads `250ms`, `15s`, `5m`, `1h` or `30d`; at most a year.
 pub(super) fn duration(text: &str) -> Option<Duration> {
     let (count, unit) = split(text)?;
     let milliseconds = match unit {
@@ -13,6 +13,7 @@ pub(super) fn duration(text: &str) -> Option<Duration> {
         "s" => 1000,
         "m" => 60 * 1000,
         "h" => 60 * 60 * 1000,
+        "d" => 24 * 60 * 60 * 1000,
         _ => return None,
     };
     let duration = Duration::from_millis(count.checked_mul(milliseconds)?);
@@ -70,7 +71,8 @@ mod tests {
             ("15 s", None),
             ("-1s", None),
             ("1.5s", None),
-            ("1d", None),
+            ("30d", Some(2_592_000_000)),
+            ("1w", None),
             ("", None),
             ("99999999999999999999s", None),
             ("18446744073709551615h", None),

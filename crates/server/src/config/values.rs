@@ -180,7 +180,7 @@ impl Readable for usize {
 
 impl Readable for Duration {
     fn read(node: &Node, row: &Row, report: &mut Report<'_>) -> Option<Self> {
-        let expected = r#"a duration: a number and one of `ms`, `s`, `m`, `h`, as in "15s""#;
+        let expected = r#"a duration: a number and one of `ms`, `s`, `m`, `h`, `d`, as in "15s""#;
         let found = match &node.value {
             Value::Text(text) => match units::duration(text) {
                 Some(duration) if !duration.is_zero() => return Some(duration),

@@ -24,7 +24,7 @@ pub(super) fn write(fault: &Fault) -> (u16, Vec<u8>) {
         "message": fault.message,
         "type": kind,
         "param": fault.place(),
-        "code": code,
+        "code": fault.code.as_deref().or(code),
     }});
     (status, body.to_string().into_bytes())
 }

@@ -25,6 +25,7 @@ mod outline;
 mod output_items;
 mod reply_items;
 mod response;
+pub mod state;
 #[cfg(test)]
 mod tests;
 mod upstream_items;
@@ -87,7 +88,8 @@ impl ClientDialect for OpenAiResponses {
 
     fn forget_own_members(&self, request: &mut Request) {
         // Every reply of a provider holds what these ask for, and nothing is ever stored there.
-        forget(request, NAME, &["include", "store", "stream_options"]);
+        let own = ["include", "store", "stream_options", state::KEPT];
+        forget(request, NAME, &own);
     }
 
     fn read_request(&self, asked: &Asked<'_>) -> Result<Lossy<Request>, Fault> {

@@ -7,6 +7,7 @@ use throughline_canonical::{
 
 use super::NAME;
 use super::faults::reply_code;
+use super::state::KEPT;
 
 /// How a reply ends that did not fail.
 pub(super) struct Ending {
@@ -131,6 +132,10 @@ pub(super) fn settings(request: &Request) -> String {
         ),
     ] {
         members.insert(key.to_owned(), value);
+    }
+    // Whoever keeps the conversation knows better.
+    if let Some(Value::Object(kept)) = own(KEPT) {
+        members.extend(kept);
     }
     let text = Value::Object(members).to_string();
     let inside = text

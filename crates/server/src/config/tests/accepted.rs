@@ -43,6 +43,10 @@ fn an_empty_file_has_all_defaults() {
             tool_thinking: ToolThinking::Auto,
             reasoning_fields: vec![ReasoningField::Reasoning, ReasoningField::ReasoningContent],
         },
+        responses: Responses {
+            retention: Duration::from_secs(30 * 86_400),
+            limit: 1 << 30,
+        },
         limits: Limits {
             body: 64 << 20,
             json_depth: 128,

@@ -38,7 +38,7 @@ unknown = "tri"
       = gateway keys are not available yet, so only loopback addresses can be served; put a reverse proxy in front
 throughline.toml:2:14: `keep_alive` is `15`, without a unit
     2 | keep_alive = 15
-      |              ^^ expected a duration: a number and one of `ms`, `s`, `m`, `h`, as in "15s"
+      |              ^^ expected a duration: a number and one of `ms`, `s`, `m`, `h`, `d`, as in "15s"
       = if seconds are meant, write "15s"
 throughline.toml:3:1: `tls` is not available yet
     3 | tls = { cert = "a.pem" }

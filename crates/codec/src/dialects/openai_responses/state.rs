@@ -1,0 +1,428 @@
+//! State a server keeps for clients of this dialect: what a request says of it, the request that needs
+//! none, and what the events of a reply are worth keeping.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use throughline_canonical::{Event, Fault, Request};
+
+use super::client_reply::Writer;
+use super::client_request;
+use crate::dialects::{ReplyWriter, Stamp};
+
+/// The member of a request under which whoever keeps the conversation says what the reply shall tell of
+/// it. It is for our own writer.
+pub const KEPT: &str = "throughline";
+
+/// Members that speak of state.
+const STATE: [&str; 5] = [
+    "previous_response_id",
+    "conversation",
+    "background",
+    "store",
+    "generate",
+];
+
+/// A request, as far as it speaks of state.
+#[derive(Clone, Debug)]
+pub struct Stated {
+    body: Map<String, Value>,
+}
+
+impl Stated {
+    /// Reads a request. None if it is no object; what else is wrong with it is said by whoever answers.
+    pub fn read(body: &[u8]) -> Option<Self> {
+        let body = serde_json::from_slice(body).ok()?;
+        Some(Self { body })
+    }
+
+    /// A request that came as a value.
+    pub fn new(body: Map<String, Value>) -> Self {
+        Self { body }
+    }
+
+    fn text(&self, member: &str) -> Option<&str> {
+        self.body.get(member)?.as_str()
+    }
+
+    fn flag(&self, member: &str) -> Option<bool> {
+        self.body.get(member)?.as_bool()
+    }
+
+    /// The model it names.
+    pub fn model(&self) -> Option<&str> {
+        self.text("model")
+    }
+
+    /// Whether the response is to be kept; it is where nothing is said.
+    pub fn store(&self) -> bool {
+        self.flag("store").unwrap_or(true)
+    }
+
+    /// The response it goes on from.
+    pub fn previous(&self) -> Option<&str> {
+        self.text("previous_response_id")
+    }
+
+    /// The conversation it belongs to.
+    pub fn conversation(&self) -> Option<&str> {
+        match self.body.get("conversation")? {
+            Value::String(id) => Some(id),
+            other => other.get("id")?.as_str(),
+        }
+    }
+
+    /// Whether nobody waits for the response.
+    pub fn background(&self) -> bool {
+        self.flag("background").unwrap_or(false)
+    }
+
+    /// Whether the response is wanted as it is written.
+    pub fn streams(&self) -> bool {
+        self.flag("stream").unwrap_or(false)
+    }
+
+    /// Whether a response is wanted at all; a client that warms up a connection says it is not.
+    pub fn generates(&self) -> bool {
+        self.flag("generate").unwrap_or(true)
+    }
+
+    /// Whether it says anything that cannot be answered without state.
+    pub fn needs_state(&self) -> bool {
+        self.previous().is_some()
+            || self.conversation().is_some()
+            || self.background()
+            || !self.references().is_empty()
+    }
+
+    /// Finds what contradicts itself.
+    pub fn check(&self) -> Result<(), Fault> {
+        if self.previous().is_some() && self.conversation().is_some() {
+            return Err(Fault::invalid(
+                "previous_response_id: cannot be used together with `conversation`",
+            )
+            .with_code("mutually_exclusive_parameters"));
+        }
+        if self.background() && !self.store() {
+            return Err(Fault::invalid(
+                "background: needs `store` to be true; nobody could ask for the response",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Ids of items that are only pointed at.
+    pub fn references(&self) -> Vec<&str> {
+        let items = self.body.get("input").and_then(Value::as_array);
+        items
+            .into_iter()
+            .flatten()
+            .filter(|item| is_reference(item))
+            .filter_map(|item| item.get("id")?.as_str())
+            .collect()
+    }
+
+    /// The items it adds, each with an id. `found` are those it points at, `id` makes new ones.
+    pub fn items(
+        &self,
+        found: &HashMap<String, Value>,
+        id: &mut dyn FnMut() -> String,
+    ) -> Vec<Value> {
+        items(self.body.get("input"), found, id)
+    }
+
+    /// The whole request for one turn: the history, what is added, and what the reply tells of it.
+    pub fn turn(&self, history: &[Value], added: &[Value], streams: bool) -> Vec<u8> {
+        let mut body = self.body.clone();
+        let mut kept = Map::new();
+        kept.insert("store".to_owned(), self.store().into());
+        kept.insert("background".to_owned(), self.background().into());
+        if let Some(previous) = self.previous() {
+            kept.insert("previous_response_id".to_owned(), previous.into());
+        }
+        if let Some(conversation) = self.conversation() {
+            kept.insert("conversation".to_owned(), json!({"id": conversation}));
+        }
+        for member in STATE {
+            body.remove(member);
+        }
+        let input = history.iter().chain(added).cloned().collect();
+        body.insert("input".to_owned(), Value::Array(input));
+        body.insert("stream".to_owned(), streams.into());
+        body.insert(KEPT.to_owned(), kept.into());
+        Value::Object(body).to_string().into_bytes()
+    }
+}
+
+/// The items of an `input`, or of any list of items, each with an id and a type.
+pub fn items(
+    input: Option<&Value>,
+    found: &HashMap<String, Value>,
+    id: &mut dyn FnMut() -> String,
+) -> Vec<Value> {
+    let listed = match input {
+        Some(Value::String(text)) => vec![json!({
+            "type": "message",
+            "role": "user",
+            "content": [{"type": "input_text", "text": text}],
+        })],
+        Some(Value::Array(items)) => items.clone(),
+        _ => Vec::new(),
+    };
+    let mut complete = |item: Value| {
+        if is_reference(&item)
+            && let Some(item) = item.get("id").and_then(Value::as_str)
+            && let Some(item) = found.get(item)
+        {
+            return item.clone();
+        }
+        let Value::Object(mut item) = item else {
+            return item;
+        };
+        if item.get("type").is_none() && item.contains_key("role") {
+            item.insert("type".to_owned(), "message".into());
+        }
+        if item.get("id").is_none_or(Value::is_null) {
+            let kind = item.get("type").and_then(Value::as_str);
+            let start = match kind.unwrap_or_default() {
+                "message" => "msg",
+                "reasoning" => "rs",
+                "function_call" => "fc",
+                "function_call_output" => "fco",
+                _ => "item",
+            };
+            item.insert("id".to_owned(), format!("{start}_{}", id()).into());
+        }
+        Value::Object(item)
+    };
+    listed.into_iter().map(&mut complete).collect()
+}
+
+fn is_reference(item: &Value) -> bool {
+    let kind = item.get("type").and_then(Value::as_str);
+    // The type may be left out where nothing but the id stands.
+    kind == Some("item_reference")
+        || kind.is_none() && item.get("role").is_none() && item.get("id").is_some()
+}
+
+/// Ids of items, for finding them again.
+pub fn ids(items: &[Value]) -> impl Iterator<Item = &str> {
+    items.iter().filter_map(|item| item.get("id")?.as_str())
+}
+
+/// The output of a response.
+pub fn output(response: &Value) -> &[Value] {
+    let output = response.get("output").and_then(Value::as_array);
+    output.map_or(&[], Vec::as_slice)
+}
+
+/// The response to a request before its first word: `body` is one of [`Stated::turn`].
+pub fn waiting(body: &[u8], stamp: &Stamp, status: &str) -> Result<Value, Fault> {
+    let request: Request = client_request::read(body)?.value;
+    let mut out = Vec::new();
+    let started = Event::MessageStarted {
+        id: Cow::Borrowed(""),
+        model: Cow::Borrowed(""),
+    };
+    Writer::new(&request, stamp).push(&started, &mut out);
+    let mut response = Value::Null;
+    crate::framing::sse::Framer::new(usize::MAX).push(&out, |frame, _| {
+        if let Step::Began(began) = step(frame.data).1
+            && response.is_null()
+        {
+            response = began;
+        }
+    });
+    response["status"] = status.into();
+    Ok(response)
+}
+
+/// What an event of a stream is worth to whoever keeps the response.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// The response, before its first item.
+    Began(Value),
+    /// An item is complete; its place, and the item.
+    Item(u64, Value),
+    /// The response, complete or as far as it came.
+    Ended(Value),
+    /// Nothing.
+    Other,
+}
+
+#[derive(Deserialize)]
+struct Head<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Cow<'a, str>,
+    sequence_number: Option<u64>,
+}
+
+/// Reads an event's data: its number, and what it is worth.
+pub fn step(data: &[u8]) -> (Option<u64>, Step) {
+    let Ok(head) = serde_json::from_slice::<Head<'_>>(data) else {
+        return (None, Step::Other);
+    };
+    let number = head.sequence_number;
+    let worth: fn(Value) -> Step = match &*head.kind {
+        "response.created" => |mut event| Step::Began(event["response"].take()),
+        "response.output_item.done" => |mut event| {
+            let place = event["output_index"].as_u64().unwrap_or_default();
+            Step::Item(place, event["item"].take())
+        },
+        "response.completed" | "response.incomplete" | "response.failed" => {
+            |mut event| Step::Ended(event["response"].take())
+        }
+        _ => return (number, Step::Other),
+    };
+    let event = serde_json::from_slice(data).unwrap_or(Value::Null);
+    (number, worth(event))
+}
+
+/// A response as far as its events have told it.
+#[derive(Clone, Debug, Default)]
+pub struct Progress {
+    began: Option<Value>,
+    items: BTreeMap<u64, Value>,
+    ended: Option<Value>,
+}
+
+impl Progress {
+    /// A response that has not begun.
+    pub fn waiting(response: Value) -> Self {
+        Self {
+            began: Some(response),
+            ..Self::default()
+        }
+    }
+
+    /// Takes the next event.
+    pub fn take(&mut self, step: Step) {
+        match step {
+            Step::Began(response) => self.began = Some(response),
+            Step::Item(place, item) => {
+                self.items.insert(place, item);
+            }
+            Step::Ended(response) => self.ended = Some(response),
+            Step::Other => {}
+        }
+    }
+
+    /// The response, if it has come to its end.
+    pub fn ended(&self) -> Option<&Value> {
+        self.ended.as_ref()
+    }
+
+    /// The response as it stands now; none if nothing of it has come.
+    pub fn so_far(&self, status: &str, error: Option<&str>) -> Option<Value> {
+        if let Some(ended) = &self.ended {
+            return Some(ended.clone());
+        }
+        let mut response = self.began.clone()?;
+        response["status"] = status.into();
+        response["output"] = self.items.values().cloned().collect();
+        if let Some(message) = error {
+            response["error"] = json!({"code": "server_error", "message": message});
+        }
+        Some(response)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stated(body: Value) -> Stated {
+        let Value::Object(body) = body else {
+            panic!("a request is an object");
+        };
+        Stated::new(body)
+    }
+
+    #[test]
+    fn what_a_request_says_of_state_is_read_in_every_form() {
+        let plain = stated(json!({"model": "m", "input": "hi"}));
+        assert!(plain.store() && !plain.needs_state() && plain.generates());
+        let on = stated(json!({"previous_response_id": "resp_1", "store": false}));
+        assert_eq!((on.previous(), on.store()), (Some("resp_1"), false));
+        for conversation in [json!("conv_1"), json!({"id": "conv_1"})] {
+            let within = stated(json!({"conversation": conversation}));
+            assert_eq!(within.conversation(), Some("conv_1"));
+        }
+        let pointing = stated(
+            json!({"input": [{"id": "rs_1"}, {"type": "item_reference", "id": "m"},
+            {"role": "user", "content": "x", "id": "msg_1"}]}),
+        );
+        assert_eq!(pointing.references(), ["rs_1", "m"]);
+        assert!(pointing.needs_state());
+        let both = json!({"previous_response_id": "a", "conversation": "b"});
+        assert_eq!(
+            stated(both).check().unwrap_err().place(),
+            Some("previous_response_id")
+        );
+        let lost = json!({"background": true, "store": false});
+        assert_eq!(
+            stated(lost).check().unwrap_err().place(),
+            Some("background")
+        );
+    }
+
+    #[test]
+    fn a_turn_holds_the_whole_history_and_no_word_of_state() {
+        let asked = stated(json!({
+            "model": "m", "previous_response_id": "resp_1", "background": true,
+            "input": [{"role": "user", "content": "more"}, {"id": "rs_9"}],
+        }));
+        let found = HashMap::from([(
+            "rs_9".to_owned(),
+            json!({"type": "reasoning", "id": "rs_9", "summary": []}),
+        )]);
+        let mut count = 0;
+        let added = asked.items(&found, &mut || {
+            count += 1;
+            count.to_string()
+        });
+        assert_eq!(added[0]["id"], "msg_1");
+        assert_eq!(added[1]["type"], "reasoning");
+        let history = [json!({"type": "message", "role": "user", "content": "hi"})];
+        let body = asked.turn(&history, &added, true);
+        let body: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(body["input"].as_array().unwrap().len(), 3);
+        assert_eq!(body["stream"], true);
+        assert!(body.get("previous_response_id").is_none() && body.get("background").is_none());
+        assert_eq!(body[KEPT]["previous_response_id"], "resp_1");
+
+        let stamp = Stamp {
+            id: "7".to_owned(),
+            created: 5,
+        };
+        let queued = waiting(body.to_string().as_bytes(), &stamp, "queued").unwrap();
+        assert_eq!(queued["id"], "resp_7");
+        assert_eq!(queued["status"], "queued");
+        assert_eq!(queued["background"], true);
+        assert_eq!(queued["previous_response_id"], "resp_1");
+        assert_eq!(queued["output"], json!([]));
+    }
+
+    #[test]
+    fn a_response_is_kept_as_far_as_it_came() {
+        let mut progress = Progress::default();
+        assert_eq!(progress.so_far("failed", None), None);
+        let event = |text: &str| step(text.as_bytes());
+        let (number, began) = event(
+            r#"{"type":"response.created","sequence_number":0,"response":{"id":"r","output":[]}}"#,
+        );
+        assert_eq!(number, Some(0));
+        progress.take(began);
+        let item = r#"{"type":"response.output_item.done","sequence_number":4,"output_index":0,"item":{"id":"rs"}}"#;
+        progress.take(event(item).1);
+        progress.take(event(r#"{"type":"response.output_text.delta","delta":"x"}"#).1);
+        let cut = progress.so_far("failed", Some("stopped")).unwrap();
+        assert_eq!(cut["output"], json!([{"id": "rs"}]));
+        assert_eq!(cut["error"]["message"], "stopped");
+        let done = r#"{"type":"response.completed","response":{"id":"r","status":"completed"}}"#;
+        progress.take(event(done).1);
+        assert_eq!(progress.so_far("failed", None), progress.ended().cloned());
+    }
+}

@@ -1,0 +1,272 @@
+//! What can be asked of a response that is kept or being written: the response itself, its events, what
+//! it was given; and that it be stopped or forgotten.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::Method;
+use http_body_util::{BodyExt, Full};
+use serde_json::{Value, json};
+use throughline_canonical::{Fault, FaultKind};
+use throughline_codec::dialects::openai_responses;
+use throughline_gateway::Asked;
+use throughline_gateway::backend::credential_mark;
+use throughline_gateway::headers::callers_key;
+
+use super::Responses;
+use super::body::{self, Answer, plain};
+use super::kept::{Kept, fault};
+
+const RESPONSES: &str = "/v1/responses/";
+/// How many items a list has where nobody says it, and at most.
+const PAGE: (usize, usize) = (20, 100);
+
+/// Whether a path is about a response, or about conversations.
+pub(super) fn is_about_state(path: &str) -> bool {
+    let of_response = path
+        .strip_prefix(RESPONSES)
+        .is_some_and(|rest| !rest.is_empty() && !["input_tokens", "compact"].contains(&rest));
+    of_response || path == "/v1/conversations" || path.starts_with("/v1/conversations/")
+}
+
+impl Responses {
+    /// Whether a path is answered by [`Responses::state`].
+    pub fn knows(path: &str) -> bool {
+        is_about_state(path)
+    }
+
+    /// Answers a request about what is kept.
+    pub async fn state(self: &Arc<Self>, asked: Asked, body: Bytes) -> Answer {
+        let owner = credential_mark(&callers_key(&asked));
+        let found = match asked.path.strip_prefix(RESPONSES) {
+            Some(rest) => self.response(&owner, &asked, rest).await,
+            None => self.conversations(&owner, &asked, &body).await,
+        };
+        match found {
+            Ok(Found::Here(answer)) => answer,
+            Ok(Found::Theirs(pin)) => {
+                let pin = Some(pin);
+                self.passed(Asked { pin, ..asked }, body).await
+            }
+            Ok(Found::Nowhere) => {
+                let backend = self.gateway.backend_for(asked.pin.as_deref(), None);
+                let native = |name: &str| name == openai_responses::NAME;
+                if backend.is_ok_and(|backend| native(backend.dialect.name())) {
+                    return self.passed(asked, body).await;
+                }
+                let path = &asked.path;
+                let what = format!("nothing is kept as `{path}`; it may have expired");
+                let fault = Fault::new(FaultKind::NotFound, what);
+                plain(self.gateway.turn_away(&asked, &fault))
+            }
+            Err(fault) => plain(self.gateway.turn_away(&asked, &fault)),
+        }
+    }
+
+    async fn passed(&self, asked: Asked, body: Bytes) -> Answer {
+        let body = Full::new(body)
+            .map_err(|never| match never {})
+            .boxed_unsync();
+        plain(self.gateway.pass(asked, body).await)
+    }
+
+    async fn response(
+        self: &Arc<Self>,
+        owner: &str,
+        asked: &Asked,
+        rest: &str,
+    ) -> Result<Found, Fault> {
+        let (id, what) = rest.split_once('/').unwrap_or((rest, ""));
+        let Some(kept) = self.find(owner, id).await? else {
+            return Ok(Found::Nowhere);
+        };
+        let query = asked.query.as_deref().unwrap_or_default();
+        let configured = |name: &String| self.gateway.settings().backend(name).is_some();
+        if let Some(backend) = kept.native.as_ref().filter(|name| configured(name)) {
+            if asked.method == Method::DELETE && what.is_empty() {
+                self.shelf.store.remove(id).await.map_err(fault)?;
+            }
+            return Ok(Found::Theirs(backend.clone()));
+        }
+        let answer = match (&asked.method, what) {
+            (&Method::GET, "") if parameter(query, "stream") == Some("true") => {
+                self.events(id, &kept, query).await?
+            }
+            (&Method::GET, "") => {
+                let running = self.run(id).and_then(|run| run.response());
+                body::json(&running.unwrap_or(kept.response))
+            }
+            (&Method::DELETE, "") => {
+                if let Some(run) = self.run(id) {
+                    run.stop();
+                    run.ended().await;
+                }
+                self.shelf.store.remove(id).await.map_err(fault)?;
+                body::json(&json!({"id": id, "object": "response", "deleted": true}))
+            }
+            (&Method::POST, "cancel") => self.cancel(owner, id, kept).await?,
+            (&Method::GET, "input_items") => {
+                let way = self.way(owner, id).await?.unwrap_or_default();
+                body::json(&page(&given(&way), query)?)
+            }
+            _ => {
+                return Err(Fault::new(
+                    FaultKind::WrongMethod,
+                    format!("`{}` does not take {}", asked.path, asked.method),
+                ));
+            }
+        };
+        Ok(Found::Here(answer))
+    }
+
+    async fn events(&self, id: &str, kept: &Kept, query: &str) -> Result<Answer, Fault> {
+        if !kept.background {
+            return Err(Fault::invalid(
+                "stream: this response was not created with `background: true`, so its events are not \
+                 kept; ask for it without `stream`",
+            ));
+        }
+        let after =
+            match parameter(query, "starting_after") {
+                None => None,
+                Some(number) => Some(number.parse().map_err(|_| {
+                    Fault::invalid("starting_after: is not the number of an event")
+                })?),
+            };
+        if let Some(run) = self.run(id) {
+            return Ok(body::events(run.follow(after)));
+        }
+        let events = self.told(id, after).await?;
+        Ok(body::events(futures_util::stream::iter(events)))
+    }
+
+    async fn cancel(&self, owner: &str, id: &str, kept: Kept) -> Result<Answer, Fault> {
+        if !kept.background {
+            return Err(Fault::invalid(
+                "Cannot cancel a synchronous response; it was not created with `background: true`.",
+            ));
+        }
+        // Twice does no harm, and neither does it to one that has ended.
+        let response = match self.run(id) {
+            None => kept.response,
+            Some(run) => {
+                run.stop();
+                run.ended().await;
+                let ended = self.find(owner, id).await?;
+                ended.map_or(Value::Null, |kept| kept.response)
+            }
+        };
+        Ok(body::json(&response))
+    }
+}
+
+/// Where the answer is.
+pub(super) enum Found {
+    /// Here.
+    Here(Answer),
+    /// At the backend that keeps it.
+    Theirs(String),
+    /// Not here.
+    Nowhere,
+}
+
+/// What the last response of a way was given: all that was said before it, and what came with it.
+fn given(way: &[Kept]) -> Vec<Value> {
+    let Some((last, before)) = way.split_last() else {
+        return Vec::new();
+    };
+    let before = before.iter().flat_map(Kept::items);
+    before.chain(&last.input).cloned().collect()
+}
+
+/// A page of a list of items.
+pub(super) fn page(items: &[Value], query: &str) -> Result<Value, Fault> {
+    let limit = match parameter(query, "limit") {
+        None => PAGE.0,
+        Some(limit) => limit
+            .parse()
+            .ok()
+            .filter(|limit| (1..=PAGE.1).contains(limit))
+            .ok_or_else(|| Fault::invalid(format!("limit: is not between 1 and {}", PAGE.1)))?,
+    };
+    let mut ordered: Vec<&Value> = items.iter().collect();
+    match parameter(query, "order") {
+        None | Some("desc") => ordered.reverse(),
+        Some("asc") => {}
+        Some(_) => return Err(Fault::invalid("order: is neither `asc` nor `desc`")),
+    }
+    let id = |item: &&Value| item.get("id").and_then(Value::as_str).map(str::to_owned);
+    let from = match parameter(query, "after") {
+        None => 0,
+        Some(after) => {
+            let at = ordered
+                .iter()
+                .position(|item| id(item).as_deref() == Some(after));
+            at.ok_or_else(|| Fault::invalid(format!("after: there is no item `{after}`")))? + 1
+        }
+    };
+    let page: Vec<&Value> = ordered.iter().skip(from).take(limit).copied().collect();
+    Ok(json!({
+        "object": "list",
+        "data": page,
+        "first_id": page.first().and_then(id),
+        "last_id": page.last().and_then(id),
+        "has_more": from + page.len() < ordered.len(),
+    }))
+}
+
+fn parameter<'q>(query: &'q str, name: &str) -> Option<&'q str> {
+    let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_about_state_are_told_from_others() {
+        for path in [
+            "/v1/responses/resp_1",
+            "/v1/responses/resp_1/cancel",
+            "/v1/conversations",
+            "/v1/conversations/conv_1/items",
+        ] {
+            assert!(is_about_state(path), "{path}");
+        }
+        for path in [
+            "/v1/responses",
+            "/v1/responses/",
+            "/v1/responses/input_tokens",
+            "/v1/responses/compact",
+            "/v1/conversationsx",
+        ] {
+            assert!(!is_about_state(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_list_is_told_in_pages() {
+        let items: Vec<Value> = (0..5)
+            .map(|number| json!({"id": format!("i{number}")}))
+            .collect();
+        let ids = |page: &Value| -> Vec<String> {
+            let data = page["data"].as_array().cloned().unwrap_or_default();
+            let id = |item: &Value| item["id"].as_str().unwrap_or_default().to_owned();
+            data.iter().map(id).collect()
+        };
+        let all = page(&items, "").expect("a page");
+        assert_eq!(ids(&all), ["i4", "i3", "i2", "i1", "i0"]);
+        assert_eq!(all["has_more"], false);
+        let next = page(&items, "order=asc&limit=2&after=i1").expect("a page");
+        assert_eq!(ids(&next), ["i2", "i3"]);
+        assert_eq!(
+            (&next["first_id"], &next["has_more"]),
+            (&json!("i2"), &json!(true))
+        );
+        for wrong in ["limit=0", "limit=101", "order=up", "after=nobody"] {
+            let (name, _) = wrong.split_once('=').expect("a pair");
+            assert_eq!(page(&items, wrong).unwrap_err().place(), Some(name));
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! A response is asked for: what of its state is ours, the turn that needs none, and what is kept of it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
+use http_body::Frame;
+use http_body_util::BodyExt;
+use serde_json::Value;
+use throughline_canonical::{Fault, FaultKind};
+use throughline_codec::dialects::openai_responses::state::{self, Progress, Stated, step};
+use throughline_codec::dialects::{Stamp, Wanted, openai_responses};
+use throughline_codec::framing::sse::Framer;
+use throughline_gateway::answer::Reply;
+use throughline_gateway::asked::readable;
+use throughline_gateway::backend::credential_mark;
+use throughline_gateway::headers::{BACKEND, callers_key};
+use throughline_gateway::reply::ReplyBody;
+use throughline_gateway::thinking::dice;
+use throughline_gateway::{Asked, unix_ms};
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+
+use super::Responses;
+use super::body::{Answer, json, live, plain};
+use super::kept::{Belonging, Kept};
+
+/// Pieces of a reply that may wait for a slow reader.
+const WAITING: usize = 32;
+/// The longest event that is read.
+pub(super) const LONGEST_EVENT: usize = 64 << 20;
+
+/// How a request is answered.
+enum Way {
+    /// As it stands; nothing is kept.
+    Plain,
+    /// As it stands, by a backend that keeps state itself. A copy is kept.
+    Theirs(Turn),
+    /// By a turn of ours.
+    Ours {
+        turn: Turn,
+        body: Bytes,
+        background: bool,
+        streams: bool,
+        /// Whether the response is kept.
+        store: bool,
+    },
+}
+
+/// What will be kept of a turn.
+#[derive(Clone, Debug)]
+pub(super) struct Turn {
+    pub(super) belonging: Belonging,
+    pub(super) input: Vec<Value>,
+}
+
+impl Turn {
+    pub(super) fn kept(self, response: Value, native: Option<String>, background: bool) -> Kept {
+        Kept {
+            input: self.input,
+            response,
+            native,
+            background,
+        }
+    }
+}
+
+impl Responses {
+    /// Answers a request for a response, or for a count of its tokens.
+    pub async fn create(
+        self: &Arc<Self>,
+        mut asked: Asked,
+        raw: Bytes,
+        place: OwnedSemaphorePermit,
+    ) -> Answer {
+        let (turn, body, background, streams, store) = match self.way_of(&asked, &raw).await {
+            Ok(Way::Plain) => return plain(self.gateway.turn(asked, raw, place).await),
+            Ok(Way::Theirs(turn)) => {
+                let reply = self.gateway.turn(asked, raw, place).await;
+                return self.watched(reply, turn, true).await;
+            }
+            Ok(Way::Ours {
+                turn,
+                body,
+                background,
+                streams,
+                store,
+            }) => (turn, body, background, streams, store),
+            Err(fault) => return plain(self.gateway.turn_away(&asked, &fault)),
+        };
+        make_ours(&mut asked);
+        if asked.dialect.wanted(&asked.path) == Some(Wanted::Count) {
+            return plain(self.gateway.turn(asked, body, place).await);
+        }
+        if background {
+            return self.begin(asked, body, place, turn, streams).await;
+        }
+        let reply = self.gateway.turn(asked, body, place).await;
+        match store {
+            true => self.watched(reply, turn, false).await,
+            false => plain(reply),
+        }
+    }
+
+    async fn way_of(&self, asked: &Asked, raw: &Bytes) -> Result<Way, Fault> {
+        let settings = self.gateway.settings();
+        let body = readable(&settings, &asked.headers, raw)?;
+        let Some(stated) = Stated::read(&body) else {
+            return Ok(Way::Plain);
+        };
+        let counts = asked.dialect.wanted(&asked.path) == Some(Wanted::Count);
+        let store = stated.store() && !counts && self.keeps();
+        if !store && !stated.needs_state() {
+            return Ok(Way::Plain);
+        }
+        stated.check()?;
+        let owner = credential_mark(&callers_key(asked));
+        let backend = self
+            .gateway
+            .backend_for(asked.pin.as_deref(), stated.model())?;
+        let native = backend.dialect.name() == openai_responses::NAME;
+        let before = self.before(&owner, &stated).await?;
+        let theirs = match &before {
+            // What a backend keeps itself, it knows best.
+            Before::Known { way, .. } => {
+                let kept_by = |kept: &Kept| kept.native.as_deref() == Some(&*backend.name);
+                native && !way.is_empty() && way.iter().all(kept_by)
+            }
+            Before::Nothing | Before::Unknown(_) => native,
+        };
+        let mut belonging = Belonging {
+            owner: owner.clone(),
+            parent: stated.previous().map(str::to_owned),
+            conversation: stated.conversation().map(str::to_owned),
+        };
+        let mut id = dice::letters;
+        if theirs {
+            if !store {
+                return Ok(Way::Plain);
+            }
+            // The way there may be known to nobody but them; then a copy would begin in the middle.
+            if let Before::Unknown(_) = before {
+                return Ok(Way::Plain);
+            }
+            let input = stated.items(&self.items(&owner, &stated.references()).await?, &mut id);
+            return Ok(Way::Theirs(Turn { belonging, input }));
+        }
+        let way = match before {
+            Before::Nothing => Vec::new(),
+            Before::Unknown(fault) => return Err(fault),
+            Before::Known { way, head } => {
+                belonging.parent = head;
+                way
+            }
+        };
+        let references = stated.references();
+        let found = self.items(&owner, &references).await?;
+        if let Some(lost) = references.iter().find(|id| !found.contains_key(**id)) {
+            return Err(Fault::invalid(format!(
+                "Item with id '{lost}' not found. Items are kept only when `store` is true; send the \
+                 item itself."
+            )));
+        }
+        let input = stated.items(&found, &mut id);
+        let history: Vec<Value> = way.iter().flat_map(Kept::items).cloned().collect();
+        let (background, streams) = (stated.background(), stated.streams());
+        let body = stated.turn(&history, &input, streams || background);
+        Ok(Way::Ours {
+            turn: Turn { belonging, input },
+            body: body.into(),
+            background,
+            streams,
+            store,
+        })
+    }
+
+    /// Whether anything is kept at all.
+    fn keeps(&self) -> bool {
+        self.rules.retention.is_none_or(|time| !time.is_zero()) && self.rules.limit > 0
+    }
+
+    /// What came before a request.
+    async fn before(&self, owner: &str, stated: &Stated) -> Result<Before, Fault> {
+        if let Some(id) = stated.previous() {
+            let not_found = || {
+                Fault::invalid(format!(
+                    "previous_response_id: Previous response with id '{id}' not found."
+                ))
+                .with_code("previous_response_not_found")
+            };
+            return Ok(match self.way(owner, id).await? {
+                Some(way) => Before::Known {
+                    way,
+                    head: Some(id.to_owned()),
+                },
+                None => Before::Unknown(not_found()),
+            });
+        }
+        let Some(id) = stated.conversation() else {
+            return Ok(Before::Nothing);
+        };
+        let Some((reference, said)) = self.conversation(owner, id).await? else {
+            return Ok(Before::Unknown(Fault::new(
+                FaultKind::NotFound,
+                format!("Conversation with id '{id}' not found."),
+            )));
+        };
+        let way = match &reference.head {
+            Some(head) => self.way(owner, head).await?.unwrap_or_default(),
+            None => Vec::new(),
+        };
+        Ok(Before::Known {
+            way: said.without_removed(way),
+            head: reference.head,
+        })
+    }
+
+    /// What came before a request, where only what is kept here counts: the turns, and the last of them.
+    pub(super) async fn known_before(
+        &self,
+        owner: &str,
+        stated: &Stated,
+    ) -> Result<(Vec<Kept>, Option<String>), Fault> {
+        match self.before(owner, stated).await? {
+            Before::Nothing => Ok((Vec::new(), None)),
+            Before::Known { way, head } => Ok((way, head)),
+            Before::Unknown(fault) => Err(fault),
+        }
+    }
+
+    /// Passes a reply on, and keeps what it says.
+    async fn watched(self: &Arc<Self>, reply: Reply, turn: Turn, native: bool) -> Answer {
+        if !reply.status().is_success() {
+            return plain(reply);
+        }
+        let native = native.then(|| {
+            let named = reply.headers().get(BACKEND);
+            let named = named.and_then(|name| name.to_str().ok());
+            named.unwrap_or_default().to_owned()
+        });
+        let kind = reply.headers().get(CONTENT_TYPE);
+        let streamed = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
+        let (head, body) = reply.into_parts();
+        if streamed {
+            let (send, mut receive) = mpsc::channel(WAITING);
+            tokio::spawn(Arc::clone(self).pump(body, send, turn, native));
+            let frames = futures_util::stream::poll_fn(move |context| receive.poll_recv(context));
+            return Answer::from_parts(head, live(frames));
+        }
+        let bytes = match body.collect().await {
+            Ok(whole) => whole.to_bytes(),
+            // The bytes that came are gone with it; so is the connection.
+            Err(error) => {
+                let broken = futures_util::stream::iter([Err(error)]);
+                return Answer::from_parts(head, live(broken));
+            }
+        };
+        if let Ok(response) = serde_json::from_slice::<Value>(&bytes) {
+            self.keep_response(response, turn, native).await;
+        }
+        let whole = futures_util::stream::iter([Ok(Frame::data(bytes))]);
+        Answer::from_parts(head, live(whole))
+    }
+
+    /// Reads a stream on its way, and keeps the response before the client learns that it is complete.
+    async fn pump(
+        self: Arc<Self>,
+        mut body: ReplyBody,
+        send: mpsc::Sender<Result<Frame<Bytes>, throughline_gateway::upstream::BoxError>>,
+        turn: Turn,
+        native: Option<String>,
+    ) {
+        let mut framer = Framer::new(LONGEST_EVENT);
+        let mut progress = Progress::default();
+        let mut turn = Some(turn);
+        loop {
+            let frame = tokio::select! {
+                frame = body.frame() => frame,
+                () = send.closed() => None,
+            };
+            if let Some(Ok(frame)) = &frame
+                && let Some(bytes) = frame.data_ref()
+            {
+                framer.push(bytes, |frame, _| progress.take(step(frame.data).1));
+            }
+            let gone = frame.is_none() || matches!(frame, Some(Err(_)));
+            if gone || progress.ended().is_some() {
+                let status = if send.is_closed() {
+                    "cancelled"
+                } else {
+                    "failed"
+                };
+                if let Some(turn) = turn.take()
+                    && let Some(response) = progress.so_far(status, None)
+                {
+                    self.keep_response(response, turn, native.clone()).await;
+                }
+            }
+            match frame {
+                None => return,
+                Some(frame) => {
+                    // Whoever has gone away is noticed at the next look.
+                    let _ = send.send(frame).await;
+                }
+            }
+        }
+    }
+
+    pub(super) async fn keep_response(&self, response: Value, turn: Turn, native: Option<String>) {
+        let Some(id) = response.get("id").and_then(Value::as_str) else {
+            return;
+        };
+        let (id, belonging) = (id.to_owned(), turn.belonging.clone());
+        let kept = turn.kept(response, native, false);
+        if let Err(error) = self.keep(&id, &belonging, &kept, false).await {
+            tracing::error!(error = &error as &dyn std::error::Error, "{error}");
+        }
+    }
+
+    /// Begins a response nobody waits for.
+    async fn begin(
+        self: &Arc<Self>,
+        asked: Asked,
+        body: Bytes,
+        place: OwnedSemaphorePermit,
+        turn: Turn,
+        streams: bool,
+    ) -> Answer {
+        let stamp = Stamp {
+            id: asked.reply_id.clone().unwrap_or_default(),
+            created: unix_ms() / 1000,
+        };
+        let queued = match state::waiting(&body, &stamp, "queued") {
+            Ok(queued) => queued,
+            Err(fault) => return plain(self.gateway.turn_away(&asked, &fault)),
+        };
+        let run = match self.start(asked, body, place, turn, queued.clone()).await {
+            Ok(run) => run,
+            Err((asked, fault)) => return plain(self.gateway.turn_away(&asked, &fault)),
+        };
+        match streams {
+            true => super::body::events(run.follow(None)),
+            false => json(&queued),
+        }
+    }
+}
+
+/// What came before a request.
+enum Before {
+    /// Nothing did.
+    Nothing,
+    /// This did.
+    Known {
+        way: Vec<Kept>,
+        head: Option<String>,
+    },
+    /// Something that is not kept here; the fault says what.
+    Unknown(Fault),
+}
+
+/// The body is another one now, and the reply bears an id of ours.
+pub(super) fn make_ours(asked: &mut Asked) {
+    asked.reply_id = Some(dice::letters());
+    asked.headers.remove(CONTENT_ENCODING);
+    asked.headers.remove(CONTENT_LENGTH);
+}

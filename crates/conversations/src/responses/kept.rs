@@ -1,0 +1,168 @@
+//! What is kept of a response, and how it is found again.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use throughline_canonical::{Fault, FaultKind};
+use throughline_codec::dialects::openai_responses::state::{ids, output};
+use throughline_gateway::thinking::store::StoreError;
+use throughline_gateway::unix_ms;
+
+use super::Responses;
+use crate::shelf::Kind;
+use crate::store::{Move, Node};
+
+/// The longest way that is walked back.
+pub(super) const LONGEST_WAY: usize = 10_000;
+
+/// What one turn added.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Kept {
+    /// What the client sent.
+    pub(super) input: Vec<Value>,
+    /// What it got; null for items that were put into a conversation by hand.
+    pub(super) response: Value,
+    /// The backend that keeps it too, under the same id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) native: Option<String>,
+    /// Whether it was written without a client waiting.
+    #[serde(default)]
+    pub(super) background: bool,
+}
+
+impl Kept {
+    /// All of it, in order.
+    pub(super) fn items(&self) -> impl Iterator<Item = &Value> {
+        self.input.iter().chain(output(&self.response))
+    }
+}
+
+/// Where a turn belongs.
+#[derive(Clone, Debug)]
+pub(super) struct Belonging {
+    /// Whose it is.
+    pub(super) owner: String,
+    /// The response it follows.
+    pub(super) parent: Option<String>,
+    /// The conversation it is part of.
+    pub(super) conversation: Option<String>,
+}
+
+/// A store's failure, for the person who asked.
+#[allow(clippy::needless_pass_by_value, reason = "it stands behind map_err")]
+pub(super) fn fault(error: StoreError) -> Fault {
+    tracing::error!(error = &error as &dyn std::error::Error, "{error}");
+    Fault::new(
+        FaultKind::Internal,
+        "what is kept cannot be reached; the server's log says why",
+    )
+}
+
+impl Responses {
+    /// A response of this owner.
+    pub(super) async fn find(&self, owner: &str, id: &str) -> Result<Option<Kept>, Fault> {
+        let node = self.shelf.store.node(id).await.map_err(fault)?;
+        let node = node.filter(|node| node.owner == owner);
+        node.map(|node| self.open(&node)).transpose()
+    }
+
+    pub(super) fn open(&self, node: &Node) -> Result<Kept, Fault> {
+        let kept = self.shelf.open(Kind::Node, &node.id, &node.sealed);
+        kept.map_err(fault)
+    }
+
+    /// A response and those it follows, the oldest first; none if there is no such response.
+    pub(super) async fn way(&self, owner: &str, id: &str) -> Result<Option<Vec<Kept>>, Fault> {
+        let nodes = self
+            .shelf
+            .store
+            .path(id, LONGEST_WAY)
+            .await
+            .map_err(fault)?;
+        if nodes.last().is_none_or(|node| node.owner != owner) {
+            return Ok(None);
+        }
+        if let Some(missing) = nodes.first().and_then(|node| node.parent.as_deref()) {
+            return Err(Fault::invalid(format!(
+                "previous_response_id: `{id}` goes on from `{missing}`, which is not kept any more; send \
+                 the conversation as `input`"
+            ))
+            .with_code("previous_response_not_found"));
+        }
+        let way: Result<_, _> = nodes.iter().map(|node| self.open(node)).collect();
+        way.map(Some)
+    }
+
+    /// Items of this owner, by their ids.
+    pub(super) async fn items(
+        &self,
+        owner: &str,
+        wanted: &[&str],
+    ) -> Result<HashMap<String, Value>, Fault> {
+        let mut found = HashMap::new();
+        for id in wanted {
+            if found.contains_key(*id) {
+                continue;
+            }
+            let node = self.shelf.store.named(owner, id).await.map_err(fault)?;
+            // Neighbours are often wanted too.
+            for item in node
+                .map(|node| self.open(&node))
+                .transpose()?
+                .iter()
+                .flat_map(Kept::items)
+            {
+                if let Some(id) = item.get("id").and_then(Value::as_str) {
+                    found.insert(id.to_owned(), item.clone());
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Keeps a turn. `open` says that it is still being written.
+    pub(super) async fn keep(
+        &self,
+        id: &str,
+        belonging: &Belonging,
+        kept: &Kept,
+        open: bool,
+    ) -> Result<(), StoreError> {
+        let now = unix_ms();
+        let retention = self.rules.retention.map(|retention| {
+            let kept_for = u64::try_from(retention.as_millis()).unwrap_or(u64::MAX);
+            now.saturating_add(kept_for)
+        });
+        let names = ids(&kept.input).chain(ids(output(&kept.response)));
+        let mut node = Node {
+            id: id.to_owned(),
+            parent: belonging.parent.clone(),
+            owner: belonging.owner.clone(),
+            created: now,
+            expires: retention,
+            open,
+            names: names.map(str::to_owned).collect(),
+            sealed: self.shelf.seal(Kind::Node, id, kept),
+        };
+        let store = &self.shelf.store;
+        // What is not complete is not yet part of its conversation.
+        let Some(reference) = belonging.conversation.as_ref().filter(|_| !open) else {
+            store.put(node, None).await?;
+            return Ok(());
+        };
+        // Another turn may have come to its end first; then this one follows it.
+        while let Some(known) = store.reference(reference).await? {
+            node.parent.clone_from(&known.head);
+            let moves = Move {
+                reference: reference.clone(),
+                from: known.head,
+            };
+            if store.put(node.clone(), Some(moves)).await? {
+                return Ok(());
+            }
+        }
+        // It was deleted meanwhile.
+        store.put(node, None).await.map(|_| ())
+    }
+}

@@ -1,0 +1,389 @@
+//! Responses that are written whether anybody listens or not: each is a run with a log of its events, in
+//! memory while it lasts and in the store for as long as the response is kept.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::Stream;
+use http_body_util::{BodyExt, Collected};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use throughline_canonical::Fault;
+use throughline_codec::dialects::openai_responses::state::{Progress, Step, step};
+use throughline_codec::framing::sse::Framer;
+use throughline_gateway::Asked;
+use throughline_gateway::thinking::store::StoreError;
+use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::time::Instant;
+
+use super::Responses;
+use super::create::{LONGEST_EVENT, Turn};
+use super::kept::{Belonging, fault};
+use crate::shelf::Kind;
+use crate::store::Piece;
+
+/// How long events may wait before they are written to the store.
+const FLUSH: Duration = Duration::from_millis(200);
+/// How many bytes of events a run may have.
+const LONGEST_RUN: usize = 64 << 20;
+/// What is said of a response whose process ended before it.
+const ABANDONED: &str = "the server was stopped while this response was being written";
+
+/// An event as it stands in the stream, with its number.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Logged {
+    number: u64,
+    event: String,
+}
+
+/// A response that is being written.
+#[derive(Debug)]
+pub(super) struct Run {
+    state: Mutex<State>,
+    /// How many events there are; closed when no more will come.
+    grown: watch::Sender<usize>,
+    stop: watch::Sender<bool>,
+}
+
+#[derive(Debug)]
+struct State {
+    events: Vec<Logged>,
+    bytes: usize,
+    /// How many of the events are in the store.
+    written: usize,
+    progress: Progress,
+    ended: bool,
+}
+
+impl Run {
+    fn new(queued: Value) -> Self {
+        Self {
+            state: Mutex::new(State {
+                events: Vec::new(),
+                bytes: 0,
+                written: 0,
+                progress: Progress::waiting(queued),
+                ended: false,
+            }),
+            grown: watch::Sender::new(0),
+            stop: watch::Sender::new(false),
+        }
+    }
+
+    /// The response as it stands now.
+    pub(super) fn response(&self) -> Option<Value> {
+        let state = self.state.lock();
+        let status = match state.events.is_empty() {
+            true => "queued",
+            false => "in_progress",
+        };
+        state.progress.so_far(status, None)
+    }
+
+    /// Stops it.
+    pub(super) fn stop(&self) {
+        self.stop.send_replace(true);
+    }
+
+    /// Waits until it has ended.
+    pub(super) async fn ended(&self) {
+        let mut grown = self.grown.subscribe();
+        let ended = |_: &usize| self.state.lock().ended;
+        let _ = grown.wait_for(ended).await;
+    }
+
+    /// Its events behind this number, those that are there and those that will come.
+    pub(super) fn follow(
+        self: &Arc<Self>,
+        after: Option<u64>,
+    ) -> impl Stream<Item = Bytes> + use<> {
+        let start = (Arc::clone(self), self.grown.subscribe(), 0);
+        futures_util::stream::unfold(start, move |(run, mut grown, mut next)| async move {
+            loop {
+                let ended = {
+                    let state = run.state.lock();
+                    while let Some(logged) = state.events.get(next) {
+                        next += 1;
+                        if after.is_none_or(|after| logged.number > after) {
+                            let event = Bytes::from(logged.event.clone());
+                            drop(state);
+                            return Some((event, (run, grown, next)));
+                        }
+                    }
+                    state.ended
+                };
+                if ended {
+                    return None;
+                }
+                let there = next;
+                let run = &run;
+                let more = |count: &usize| *count > there || run.state.lock().ended;
+                grown.wait_for(more).await.ok()?;
+            }
+        })
+    }
+
+    /// Takes events as they stand in a stream. Answers false if there are too many.
+    fn append(&self, events: Vec<(Logged, Step)>) -> bool {
+        let mut state = self.state.lock();
+        for (logged, step) in events {
+            state.bytes += logged.event.len();
+            state.progress.take(step);
+            state.events.push(logged);
+        }
+        let (count, fits) = (state.events.len(), state.bytes <= LONGEST_RUN);
+        drop(state);
+        self.grown.send_replace(count);
+        fits
+    }
+
+    /// Tells whoever listens that it failed, where the reply itself does not.
+    fn fail(&self, message: &str) {
+        let told = {
+            let state = self.state.lock();
+            let response = state.progress.so_far("failed", Some(message));
+            let Some(response) = response.filter(|_| state.progress.ended().is_none()) else {
+                return;
+            };
+            let next = state.events.last().map_or(0, |last| last.number + 1);
+            let kinds: &[&str] = match state.events.is_empty() {
+                true => &["response.created", "response.failed"],
+                false => &["response.failed"],
+            };
+            let event = |(number, kind): (u64, &&str)| {
+                let data = json!({"type": kind, "sequence_number": number, "response": response});
+                let event = format!("event: {kind}\ndata: {data}\n\n");
+                (
+                    Logged { number, event },
+                    step(data.to_string().as_bytes()).1,
+                )
+            };
+            (next..).zip(kinds).map(event).collect()
+        };
+        self.append(told);
+    }
+
+    fn end(&self) {
+        let count = {
+            let mut state = self.state.lock();
+            state.ended = true;
+            state.events.len()
+        };
+        self.grown.send_replace(count);
+    }
+}
+
+/// How a run came to its end.
+enum End {
+    /// The response says so itself.
+    Told,
+    Stopped,
+    Failed(String),
+}
+
+impl Responses {
+    /// The run of this id, if it goes on.
+    pub(super) fn run(&self, id: &str) -> Option<Arc<Run>> {
+        self.runs.lock().get(id).cloned()
+    }
+
+    /// Starts a run.
+    pub(super) async fn start(
+        self: &Arc<Self>,
+        asked: Asked,
+        body: Bytes,
+        place: OwnedSemaphorePermit,
+        turn: Turn,
+        queued: Value,
+    ) -> Result<Arc<Run>, (Asked, Fault)> {
+        let id = queued["id"].as_str().unwrap_or_default().to_owned();
+        let kept = turn.clone().kept(queued.clone(), None, true);
+        // It can be asked for from now on, whatever happens.
+        if let Err(error) = self.keep(&id, &turn.belonging, &kept, true).await {
+            return Err((asked, fault(error)));
+        }
+        let run = Arc::new(Run::new(queued));
+        self.runs.lock().insert(id.clone(), run.clone());
+        let this = Arc::clone(self);
+        let going = run.clone();
+        tokio::spawn(async move {
+            let end = this.drive(&id, &going, asked, body, place).await;
+            this.finish(&id, &going, turn, end).await;
+        });
+        Ok(run)
+    }
+
+    async fn drive(
+        &self,
+        id: &str,
+        run: &Run,
+        asked: Asked,
+        body: Bytes,
+        place: OwnedSemaphorePermit,
+    ) -> End {
+        let mut stop = run.stop.subscribe();
+        let stopped = async { drop(stop.wait_for(|stop| *stop).await) };
+        tokio::pin!(stopped);
+        let reply = tokio::select! {
+            reply = self.gateway.turn(asked, body, place) => reply,
+            () = &mut stopped => return End::Stopped,
+        };
+        let good = reply.status().is_success();
+        let mut body = reply.into_body();
+        if !good {
+            let bytes = body.collect().await.map(Collected::to_bytes);
+            let error: Value = bytes
+                .ok()
+                .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+                .unwrap_or_default();
+            let message = error.pointer("/error/message").and_then(Value::as_str);
+            let message = message.unwrap_or("the backend refused the request");
+            return End::Failed(message.to_owned());
+        }
+        let mut framer = Framer::new(LONGEST_EVENT);
+        let mut half = Vec::new();
+        let mut flush_at = Instant::now() + FLUSH;
+        loop {
+            let frame = tokio::select! {
+                frame = body.frame() => frame,
+                () = &mut stopped => return End::Stopped,
+                () = tokio::time::sleep_until(flush_at) => {
+                    self.flush(id, run).await;
+                    flush_at = Instant::now() + FLUSH;
+                    continue;
+                }
+            };
+            let bytes = match frame {
+                Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
+                Some(Err(error)) => return End::Failed(error.to_string()),
+                None => {
+                    return match run.state.lock().progress.ended() {
+                        Some(_) => End::Told,
+                        None => End::Failed("the reply stopped before its end".to_owned()),
+                    };
+                }
+            };
+            let mut events = Vec::new();
+            let mut from = 0;
+            framer.push(&bytes, |frame, end| {
+                half.extend_from_slice(&bytes[from..end]);
+                from = end;
+                let (number, step) = step(frame.data);
+                let event = String::from_utf8_lossy(&half).into_owned();
+                half.clear();
+                if let Some(number) = number {
+                    events.push((Logged { number, event }, step));
+                }
+            });
+            half.extend_from_slice(&bytes[from..]);
+            if !events.is_empty() && !run.append(events) {
+                return End::Failed("the response is too long to be kept".to_owned());
+            }
+        }
+    }
+
+    /// Writes what is new in a run's log to the store.
+    async fn flush(&self, id: &str, run: &Run) {
+        let new: Vec<Logged> = {
+            let state = run.state.lock();
+            state
+                .events
+                .get(state.written..)
+                .unwrap_or_default()
+                .to_vec()
+        };
+        let (Some(first), Some(last)) = (new.first(), new.last()) else {
+            return;
+        };
+        let piece = Piece {
+            first: first.number,
+            last: last.number,
+            sealed: self.shelf.seal(Kind::Log(first.number), id, &new),
+        };
+        match self.shelf.store.log(id, piece).await {
+            Ok(()) => run.state.lock().written += new.len(),
+            Err(error) => {
+                tracing::error!(error = &error as &dyn std::error::Error, "{error}");
+            }
+        }
+    }
+
+    async fn finish(&self, id: &str, run: &Run, turn: Turn, end: End) {
+        if let End::Failed(message) = &end {
+            tracing::warn!(
+                response = id,
+                "a response in the background failed: {message}"
+            );
+            run.fail(message);
+        }
+        self.flush(id, run).await;
+        let response = {
+            let state = run.state.lock();
+            match &end {
+                End::Told => state.progress.so_far("completed", None),
+                End::Stopped => state.progress.so_far("cancelled", None),
+                End::Failed(message) => state.progress.so_far("failed", Some(message)),
+            }
+        };
+        let belonging = turn.belonging.clone();
+        let kept = turn.kept(response.unwrap_or_default(), None, true);
+        if let Err(error) = self.keep(id, &belonging, &kept, false).await {
+            tracing::error!(error = &error as &dyn std::error::Error, "{error}");
+        }
+        // Only now nobody needs it any more: whoever asks finds the response in the store.
+        run.end();
+        self.runs.lock().remove(id);
+    }
+
+    /// The events of a run that has ended, behind this number.
+    pub(super) async fn told(&self, id: &str, after: Option<u64>) -> Result<Vec<Bytes>, Fault> {
+        let pieces = self.shelf.store.logged(id, after).await.map_err(fault)?;
+        let mut events = Vec::new();
+        for piece in pieces {
+            let logged = self.opened(id, &piece).map_err(fault)?;
+            let behind = logged
+                .into_iter()
+                .filter(|logged| after.is_none_or(|after| logged.number > after));
+            events.extend(behind.map(|logged| Bytes::from(logged.event)));
+        }
+        Ok(events)
+    }
+
+    fn opened(&self, id: &str, piece: &Piece) -> Result<Vec<Logged>, StoreError> {
+        self.shelf.open(Kind::Log(piece.first), id, &piece.sealed)
+    }
+
+    /// Closes what an earlier process left open, with as much of it as had arrived.
+    pub(super) async fn close_abandoned(&self) -> Result<(), StoreError> {
+        for node in self.shelf.store.open_nodes().await? {
+            // One that was begun since is not abandoned.
+            if self.run(&node.id).is_some() {
+                continue;
+            }
+            let mut kept: super::kept::Kept =
+                self.shelf.open(Kind::Node, &node.id, &node.sealed)?;
+            let mut progress = Progress::waiting(kept.response.take());
+            for piece in self.shelf.store.logged(&node.id, None).await? {
+                for logged in self.opened(&node.id, &piece)? {
+                    let mut framer = Framer::new(LONGEST_EVENT);
+                    framer.push(logged.event.as_bytes(), |frame, _| {
+                        progress.take(step(frame.data).1);
+                    });
+                }
+            }
+            kept.response = progress
+                .so_far("failed", Some(ABANDONED))
+                .unwrap_or_default();
+            let belonging = Belonging {
+                owner: node.owner.clone(),
+                parent: node.parent.clone(),
+                conversation: None,
+            };
+            tracing::warn!(response = node.id, "{ABANDONED}");
+            self.keep(&node.id, &belonging, &kept, false).await?;
+        }
+        Ok(())
+    }
+}

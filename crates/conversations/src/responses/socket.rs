@@ -1,0 +1,221 @@
+//! Responses over one long connection. Its state lives as long as it does: a client sends what is new
+//! and the id of the last response, although nothing is stored.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Collected};
+use serde_json::{Map, Value, json};
+use throughline_canonical::Fault;
+use throughline_codec::dialects::Stamp;
+use throughline_codec::dialects::openai_responses::state::{self, Progress, Stated, output, step};
+use throughline_codec::framing::sse::Framer;
+use throughline_gateway::backend::credential_mark;
+use throughline_gateway::headers::callers_key;
+use throughline_gateway::thinking::dice;
+use throughline_gateway::{Asked, unix_ms};
+use tokio::sync::mpsc;
+
+use super::Responses;
+use super::create::{LONGEST_EVENT, Turn, make_ours};
+use super::kept::{Belonging, Kept};
+
+/// How much of a connection's past is remembered, in bytes of JSON.
+const MEMORY: usize = 64 << 20;
+
+/// One connection.
+#[derive(Debug)]
+pub struct Socket {
+    responses: Arc<Responses>,
+    asked: Asked,
+    owner: String,
+    /// What could be gone on from, the newest last.
+    recent: VecDeque<Past>,
+    bytes: usize,
+}
+
+/// A conversation up to one response.
+#[derive(Debug)]
+struct Past {
+    id: String,
+    items: Vec<Value>,
+    bytes: usize,
+}
+
+impl Socket {
+    /// A connection that was asked for so.
+    pub fn new(responses: Arc<Responses>, asked: Asked) -> Self {
+        Self {
+            owner: credential_mark(&callers_key(&asked)),
+            responses,
+            asked,
+            recent: VecDeque::new(),
+            bytes: 0,
+        }
+    }
+
+    /// Answers a message of the client with events. Fails only if nobody takes them any more.
+    pub async fn take(
+        &mut self,
+        message: &str,
+        events: &mpsc::Sender<String>,
+    ) -> Result<(), mpsc::error::SendError<String>> {
+        match self.answer(message, events).await {
+            Ok(told) => told,
+            Err(fault) => {
+                let (status, body) = self.asked.dialect.write_fault(&fault, "");
+                events.send(refusal(status, &body)).await
+            }
+        }
+    }
+
+    async fn answer(
+        &mut self,
+        message: &str,
+        events: &mpsc::Sender<String>,
+    ) -> Result<Result<(), mpsc::error::SendError<String>>, Fault> {
+        let mut body: Map<String, Value> = serde_json::from_str(message)
+            .map_err(|error| Fault::invalid(format!("the message is no JSON object: {error}")))?;
+        match body.remove("type").as_ref().and_then(Value::as_str) {
+            Some("response.create") => {}
+            kind => {
+                let kind = kind.unwrap_or_default();
+                return Err(Fault::invalid(format!(
+                    "type: `{kind}` is not understood here; `response.create` is"
+                )));
+            }
+        }
+        let stated = Stated::new(body);
+        stated.check()?;
+        let (history, mut belonging) = self.before(&stated).await?;
+        let found = self
+            .responses
+            .items(&self.owner, &stated.references())
+            .await?;
+        let input = stated.items(&found, &mut dice::letters);
+        let body = Bytes::from(stated.turn(&history, &input, true));
+        let mut asked = self.again();
+        make_ours(&mut asked);
+        belonging.conversation = stated.conversation().map(str::to_owned);
+        let past = history.into_iter().chain(input.iter().cloned());
+        if !stated.generates() {
+            let stamp = Stamp {
+                id: asked.reply_id.unwrap_or_default(),
+                created: unix_ms() / 1000,
+            };
+            let response = state::waiting(&body, &stamp, "completed")?;
+            self.remember(&response, past.collect());
+            let mut told = Ok(());
+            for (number, kind) in ["response.created", "response.completed"]
+                .iter()
+                .enumerate()
+            {
+                let event = json!({"type": kind, "sequence_number": number, "response": response});
+                told = events.send(event.to_string()).await;
+            }
+            return Ok(told);
+        }
+        let place = self.responses.gateway.take_place()?;
+        let reply = self.responses.gateway.turn(asked, body, place).await;
+        let status = reply.status();
+        let mut reply = reply.into_body();
+        if !status.is_success() {
+            let whole = reply.collect().await.map(Collected::to_bytes);
+            let told = refusal(status.as_u16(), &whole.unwrap_or_default());
+            return Ok(events.send(told).await);
+        }
+        let mut framer = Framer::new(LONGEST_EVENT);
+        let mut progress = Progress::default();
+        while let Some(Ok(frame)) = reply.frame().await {
+            let Ok(bytes) = frame.into_data() else {
+                continue;
+            };
+            let mut told = Vec::new();
+            framer.push(&bytes, |frame, _| {
+                progress.take(step(frame.data).1);
+                told.push(String::from_utf8_lossy(frame.data).into_owned());
+            });
+            if let Some(response) = progress.ended() {
+                // Kept before the client learns that it is complete: its next message may name it.
+                let items = past.clone().chain(output(response).iter().cloned());
+                let response = response.clone();
+                self.remember(&response, items.collect());
+                if stated.store() {
+                    let turn = Turn {
+                        belonging: belonging.clone(),
+                        input: input.clone(),
+                    };
+                    self.responses.keep_response(response, turn, None).await;
+                }
+            }
+            for event in told.into_iter().filter(|event| !event.is_empty()) {
+                if let Err(gone) = events.send(event).await {
+                    return Ok(Err(gone));
+                }
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// What came before a request, and where it is kept.
+    async fn before(&self, stated: &Stated) -> Result<(Vec<Value>, Belonging), Fault> {
+        let mut belonging = Belonging {
+            owner: self.owner.clone(),
+            parent: None,
+            conversation: None,
+        };
+        let here = |past: &&Past| stated.previous() == Some(past.id.as_str());
+        if let Some(past) = self.recent.iter().rev().find(here) {
+            // A response that is kept can follow only one that is.
+            let kept = self.responses.find(&self.owner, &past.id).await?;
+            belonging.parent = kept.map(|_| past.id.clone());
+            return Ok((past.items.clone(), belonging));
+        }
+        let (way, head) = self.responses.known_before(&self.owner, stated).await?;
+        belonging.parent = head;
+        let items = way.iter().flat_map(Kept::items).cloned();
+        Ok((items.collect(), belonging))
+    }
+
+    fn remember(&mut self, response: &Value, items: Vec<Value>) {
+        let Some(id) = response.get("id").and_then(Value::as_str) else {
+            return;
+        };
+        let bytes = items.iter().map(|item| item.to_string().len()).sum();
+        if self.recent.iter().any(|past| past.id == id) {
+            return;
+        }
+        self.bytes += bytes;
+        self.recent.push_back(Past {
+            id: id.to_owned(),
+            items,
+            bytes,
+        });
+        while self.bytes > MEMORY && self.recent.len() > 1 {
+            let oldest = self.recent.pop_front();
+            self.bytes -= oldest.map_or(0, |past| past.bytes);
+        }
+    }
+
+    /// The request the connection began with, as if it came now.
+    fn again(&self) -> Asked {
+        Asked {
+            method: http::Method::POST,
+            dialect: self.asked.dialect,
+            path: self.asked.path.clone(),
+            query: self.asked.query.clone(),
+            headers: self.asked.headers.clone(),
+            pin: self.asked.pin.clone(),
+            began: Instant::now(),
+            reply_id: None,
+        }
+    }
+}
+
+/// An error, as clients of such connections read it.
+fn refusal(status: u16, body: &[u8]) -> String {
+    let body: Value = serde_json::from_slice(body).unwrap_or_default();
+    json!({"type": "error", "status": status, "error": body["error"]}).to_string()
+}
