@@ -233,15 +233,9 @@ impl Live {
             self.done = true;
             return Poll::Ready((!rest.is_empty()).then(|| Ok(Frame::data(rest))));
         }
-        // Several clients take a clean end without the last event for a complete answer.
-        let what = format!(
-            "backend `{}` ended its reply before the last event",
-            self.backend
-        );
-        tracing::warn!(
-            backend = self.backend,
-            "a reply ended before its last event"
-        );
+        // Several clients take any clean end for that of a complete answer.
+        let what = format!("backend `{}` ended its reply before its end", self.backend);
+        tracing::warn!(backend = self.backend, "a reply ended before its end");
         self.give_up(FaultKind::Unreachable, what, None)
     }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http_body::Body;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 
@@ -77,6 +78,11 @@ impl Gateway {
             )
             .await?;
         if response.status().is_success() {
+            if response.body().is_end_stream() {
+                return Err(SendError::Empty {
+                    backend: backend.name.clone(),
+                });
+            }
             return Ok(Back::Good(response));
         }
         let (head, body) = response.into_parts();

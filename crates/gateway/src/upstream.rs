@@ -52,6 +52,12 @@ pub enum SendError {
         /// How long it was waited for.
         waited: Duration,
     },
+    /// A good reply of which it is known from its head that nothing follows.
+    #[error("backend `{backend}` answered with an empty body")]
+    Empty {
+        /// Which.
+        backend: String,
+    },
     /// The caller's body broke off, or was not what it said.
     #[error("the request body broke off")]
     Caller(#[source] BoxError),
@@ -66,6 +72,7 @@ impl SendError {
                 format!("cannot reach backend `{backend}`: {}", root(cause.as_ref())),
             ),
             Self::TimedOut { .. } => Fault::new(FaultKind::TimedOut, self.to_string()),
+            Self::Empty { .. } => Fault::new(FaultKind::Unreachable, self.to_string()),
             Self::Caller(_) => Fault::invalid(self.to_string()),
         }
     }

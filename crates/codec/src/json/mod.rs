@@ -4,6 +4,7 @@
 //! as it came. A tree of values would lose key order, number spelling and string escapes, and cost
 //! ten times as much.
 
+mod arrival;
 mod complete;
 mod cursor;
 mod edit;
@@ -11,6 +12,7 @@ mod object;
 mod string;
 mod tree;
 
+pub use arrival::Arrival;
 pub(crate) use complete::{complete_object, finish_character};
 pub(crate) use cursor::Levels;
 pub use cursor::{

@@ -35,7 +35,7 @@ use throughline_codec::framing::encoding::{Decoder, Encoding};
 use tokio::sync::OwnedSemaphorePermit;
 
 pub(crate) use self::passage::Through;
-use self::passage::{Encoded, Tap};
+use self::passage::{Encoded, Shape, Tap};
 use self::plan::{Again, Guard, Plan, Planner};
 use self::rename::Names;
 use self::tap::{BlockTap, Sent};
@@ -296,6 +296,11 @@ impl Gateway {
         let content = head.headers.get(header::CONTENT_TYPE);
         let is = |kind: &[u8]| content.is_some_and(|value| value.as_bytes().starts_with(kind));
         let events = is(b"text/event-stream");
+        let shape = match events {
+            true => Shape::Events,
+            false if is(b"application/json") => Shape::Json,
+            false => Shape::Other,
+        };
         let encoding = match content_encoding(&head.headers) {
             Some(Encoding::Identity) => Encoded::Plain,
             Some(packed) => Decoder::new(packed, 64 << 20).map_or(Encoded::Unknown, Encoded::Known),
@@ -313,7 +318,7 @@ impl Gateway {
         let backend = &leg.backend.name;
         mark(&mut reply_headers, &id, backend, losses);
 
-        let passage = Through::new(Some(tap(events)), events, encoding, names);
+        let passage = Through::new(Some(tap(events)), shape, encoding, names);
         let body = ReplyBody::live(
             upstream,
             Box::new(passage),

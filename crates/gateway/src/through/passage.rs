@@ -6,6 +6,7 @@ use std::fmt;
 use bytes::Bytes;
 use throughline_canonical::Fault;
 use throughline_codec::framing::encoding::{Decoder, EncodingError};
+use throughline_codec::json::Arrival;
 
 use super::rename::{Names, Rename};
 use crate::reply::Passage;
@@ -49,8 +50,21 @@ pub(crate) struct Through {
     may_add: bool,
     /// Whether an end is only good after the last event.
     needs_last_event: bool,
+    /// How far a whole reply in JSON has come: many a server that breaks down ends its body cleanly.
+    json: Option<Arrival>,
     /// Whether what comes cannot be read.
     unread: bool,
+}
+
+/// What a reply consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// A stream of events.
+    Events,
+    /// One text in JSON.
+    Json,
+    /// Anything else.
+    Other,
 }
 
 /// A compressed reply, undone to be read.
@@ -64,17 +78,17 @@ struct Packed {
 impl Through {
     /// Bytes nobody reads.
     pub(crate) fn unread() -> Self {
-        Self::new(None, false, Encoded::Plain, None)
+        Self::new(None, Shape::Other, Encoded::Plain, None)
     }
 
-    /// A reply with a tap on it, a stream of `events` or not. Where names are to be changed, a
-    /// compressed reply is undone for it.
+    /// A reply with a tap on it. Where names are to be changed, a compressed reply is undone for it.
     pub(crate) fn new(
         tap: Option<Box<dyn Tap>>,
-        events: bool,
+        shape: Shape,
         encoding: Encoded,
         names: Option<Names>,
     ) -> Self {
+        let events = shape == Shape::Events;
         let readable = !matches!(encoding, Encoded::Unknown);
         let names = names.filter(|_| readable);
         let packed = match encoding {
@@ -93,9 +107,15 @@ impl Through {
             rename: Rename::new(names, events),
             may_add,
             needs_last_event: events && readable && tap.is_some(),
+            json: (shape == Shape::Json && readable).then(Arrival::default),
             unread: !readable,
             tap,
         }
+    }
+
+    /// Whether a reply that is one text ends before that does.
+    fn is_half(&self) -> bool {
+        self.json.as_ref().is_some_and(|json| !json.is_whole())
     }
 }
 
@@ -111,33 +131,43 @@ impl Passage for Through {
                     tracing::warn!(%error, "a compressed reply could not be read, its thinking is not remembered");
                     self.packed = None;
                     self.needs_last_event = false;
+                    self.json = None;
                     self.unread = true;
                     return Ok(bytes);
                 }
             },
         };
         let plain = unpacked.as_ref().unwrap_or(&bytes);
+        if let Some(json) = &mut self.json {
+            json.push(plain);
+        }
+        let half = last && self.is_half();
         if let Some(tap) = &mut self.tap
             && !self.unread
         {
             tap.push(plain);
             // A client that has the last byte may come back at once; by then its blocks must be
             // known.
-            let last = !self.may_add && last;
+            let last = !self.may_add && last && !half;
             if last && (!self.needs_last_event || tap.ended()) {
                 tap.finish(false, None);
             }
         }
-        Ok(match (&self.packed, unpacked) {
+        let mut bytes = match (&self.packed, unpacked) {
             (Some(packed), Some(plain)) if packed.for_client => self.rename.push(plain),
             (Some(_), _) => bytes,
             (None, _) => self.rename.push(bytes),
-        })
+        };
+        if half {
+            // Behind the last byte that was promised no break would be seen.
+            bytes.truncate(bytes.len().saturating_sub(1));
+        }
+        Ok(bytes)
     }
 
     fn end(&mut self) -> Option<Bytes> {
         let ends = self.tap.as_mut().is_none_or(|tap| tap.ends());
-        let whole = ends || !self.needs_last_event;
+        let whole = (ends || !self.needs_last_event) && !self.is_half();
         whole.then(|| {
             if let Some(tap) = &mut self.tap {
                 tap.finish(false, None);
@@ -158,7 +188,7 @@ impl Passage for Through {
         let ended = tap.ends();
         let event = tap.error(fault);
         tap.finish(false, Some(fault.message.clone()));
-        if ended {
+        if ended && !self.is_half() {
             return Some(Bytes::new());
         }
         self.may_add.then(|| {

@@ -1,8 +1,10 @@
 //! Replies that end before their end: the client is told, in its dialect, and gets past half an event.
 
+use http::Method;
 use serde_json::Value;
 
-use crate::support::{ALL, CHAT, GEMINI, Spoken, last_turn};
+use crate::support::{ALL, CHAT, GEMINI, JSON, Spoken, last_turn};
+use crate::upstream::{framings, read_to_end};
 
 /// The last of what a client reads is an error of its dialect, and all before is JSON.
 fn check(spoken: Spoken, text: &str, what: &str) {
@@ -122,5 +124,47 @@ async fn an_error_the_provider_tells_itself_is_told_once() {
             (&turn["end"], &turn["error"]),
             (&Value::from("failed"), &"own".into())
         );
+    }
+}
+
+/// There is no place for an error in JSON: the connection says it, however the body was framed.
+#[tokio::test]
+async fn a_whole_reply_that_ends_early_breaks_the_connection() {
+    for spoken in ALL {
+        for mapped in [false, true] {
+            let more = match mapped {
+                true => "models = { \"*\" = \"other\" }",
+                false => "",
+            };
+            let (upstream, gateway) = spoken.over("", more).await;
+            let body = spoken.whole.as_bytes();
+            for cut in [0, 1, body.len() / 2, body.len() - 1] {
+                let half = &body[..cut];
+                for (framing, answer) in framings(half, body.len()) {
+                    let what = format!("{} {framing} {cut} mapped {mapped}", spoken.dialect);
+                    let request = spoken.begin().to_string();
+                    let client = &gateway.client;
+                    let opened = client.open(Method::POST, spoken.whole_path, &[JSON], request);
+                    let (mut streamed, ()) = tokio::join!(opened, async {
+                        upstream.next().await.answer(&answer).await;
+                    });
+                    let (bytes, broken) = read_to_end(&mut streamed).await;
+                    // Where the head tells that nothing follows, there still is a status to say so.
+                    if (cut, framing) == (0, "own length") {
+                        assert_eq!((streamed.status, broken), (502, false), "{what}");
+                        let said = String::from_utf8(bytes).unwrap();
+                        assert!(said.contains("empty body"), "{what}: {said}");
+                        continue;
+                    }
+                    assert!(broken, "{what}");
+                    assert!(half.starts_with(&bytes), "{what}");
+                    let lost = half.len() - bytes.len();
+                    // Of a body that promised to be no longer, the last byte stays behind.
+                    assert!(mapped || lost <= 1, "{what}: {lost} bytes lost");
+                    let turn = last_turn(&gateway).await;
+                    assert_eq!(turn["end"], "cut", "{what}");
+                }
+            }
+        }
     }
 }

@@ -220,7 +220,7 @@ async fn a_compressed_stream_that_ends_early_does_not_end_well() {
         let turn = &gateway.turns().await[0];
         assert_eq!(turn["end"], "cut", "{encoding}");
         let error = turn["error"].as_str().unwrap();
-        assert!(error.contains("before the last event"), "{error}");
+        assert!(error.contains("before its end"), "{error}");
     }
 }
 

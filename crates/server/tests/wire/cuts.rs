@@ -6,7 +6,7 @@ use throughline_testkit::{Gateway, Simulator, Streamed};
 use crate::support::{
     BINARY, REPLY, STREAM, ask, metric, open_stream, over_upstream, read_exactly, read_to_end,
 };
-use crate::upstream::head;
+use crate::upstream::framings;
 
 /// A stream as the official clients read it: on each blank line the last `event:` and all data
 /// since the one before are an event; a `ping` is skipped unread.
@@ -209,20 +209,37 @@ async fn a_cut_whole_reply_breaks_the_connection() {
         assert_eq!(streamed.status, 200);
         assert!(read_to_end(&mut streamed).await.1, "{fault}");
     }
-    // Also where its length was promised.
-    let (upstream, gateway) = over_upstream("", "").await;
-    let body = ask("Hello.", false).to_string();
-    let headers = [("content-type", "application/json")];
-    let client = &gateway.client;
-    let opened = client.open(Method::POST, "/v1/messages", &headers, body);
-    let (mut streamed, ()) = tokio::join!(opened, async {
-        let length = format!("content-length: {}\r\n", REPLY.len());
-        let head = head("application/json", &length);
-        let half = [head.as_bytes(), &REPLY.as_bytes()[..50]].concat();
-        upstream.next().await.answer(&half).await;
-    });
-    let (bytes, broken) = read_to_end(&mut streamed).await;
-    assert_eq!((bytes.as_slice(), broken), (&REPLY.as_bytes()[..50], true));
+    // However the body was framed.
+    for more in ["", "models = { \"*\" = \"other\" }"] {
+        let (upstream, gateway) = over_upstream("", more).await;
+        for cut in [0, 1, 50, REPLY.len() - 1] {
+            let half = &REPLY.as_bytes()[..cut];
+            for (framing, answer) in framings(half, REPLY.len()) {
+                let what = format!("{framing} {cut} {more}");
+                let body = ask("Hello.", false).to_string();
+                let headers = [("content-type", "application/json")];
+                let client = &gateway.client;
+                let opened = client.open(Method::POST, "/v1/messages", &headers, body);
+                let (mut streamed, ()) = tokio::join!(opened, async {
+                    upstream.next().await.answer(&answer).await;
+                });
+                let (bytes, broken) = read_to_end(&mut streamed).await;
+                // Where the head tells that nothing follows, there still is a status to say so.
+                if (cut, framing) == (0, "own length") {
+                    assert_eq!((streamed.status, broken), (502, false), "{what}");
+                    let said = String::from_utf8(bytes).unwrap();
+                    assert!(said.contains("empty body"), "{what}: {said}");
+                    continue;
+                }
+                assert!(broken, "{what}");
+                assert!(half.starts_with(&bytes), "{what}");
+                let lost = half.len() - bytes.len();
+                // Of a body that promised to be no longer, the last byte stays behind.
+                assert!(!more.is_empty() || lost <= 1, "{what}: {lost} bytes lost");
+                assert_eq!(gateway.turns().await[0]["end"], "cut", "{what}");
+            }
+        }
+    }
 }
 
 /// A block that was closed before the cut is remembered, one that was not is never sent again.

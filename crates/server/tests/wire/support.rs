@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 pub(crate) use throughline_testkit::until;
 use throughline_testkit::{Answer, Client, Gateway, Streamed};
 
+pub(crate) use crate::upstream::read_to_end;
 use crate::upstream::{Exchange, Upstream};
 
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_throughline");
@@ -115,18 +116,6 @@ pub(crate) async fn read_exactly(streamed: &mut Streamed, count: usize) -> Vec<u
         bytes.extend_from_slice(&piece);
     }
     bytes
-}
-
-/// Everything up to the end, or to where the connection breaks; and whether it broke.
-pub(crate) async fn read_to_end(streamed: &mut Streamed) -> (Vec<u8>, bool) {
-    let mut bytes = Vec::new();
-    while let Some(piece) = streamed.try_next().await {
-        match piece {
-            Ok(piece) => bytes.extend_from_slice(&piece),
-            Err(_) => return (bytes, true),
-        }
-    }
-    (bytes, false)
 }
 
 /// A number of `/metrics`.

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use throughline_testkit::Streamed;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -181,6 +182,41 @@ pub(crate) fn whole(content_type: &str, more: &str, body: impl AsRef<[u8]>) -> V
     let body = body.as_ref();
     let more = format!("content-length: {}\r\n{more}", body.len());
     [head(content_type, &more).as_bytes(), body].concat()
+}
+
+/// Half a whole reply of this full length, in every way a body can be framed: by a length that is not
+/// reached, in chunks without the last, by the end of the connection, and by a length that is its own.
+pub(crate) fn framings(half: &[u8], length: usize) -> [(&'static str, Vec<u8>); 4] {
+    let framed = |more: &str, body: &[u8]| {
+        let head = head("application/json; charset=utf-8", more);
+        [head.as_bytes(), body].concat()
+    };
+    let chunk = match half {
+        [] => Vec::new(),
+        half => [format!("{:x}\r\n", half.len()).as_bytes(), half, b"\r\n"].concat(),
+    };
+    let own = format!("content-length: {}\r\n", half.len());
+    [
+        (
+            "length",
+            framed(&format!("content-length: {length}\r\n"), half),
+        ),
+        ("chunks", framed("transfer-encoding: chunked\r\n", &chunk)),
+        ("end", framed("", half)),
+        ("own length", framed(&own, half)),
+    ]
+}
+
+/// Everything up to the end, or to where the connection breaks; and whether it broke.
+pub(crate) async fn read_to_end(streamed: &mut Streamed) -> (Vec<u8>, bool) {
+    let mut bytes = Vec::new();
+    while let Some(piece) = streamed.try_next().await {
+        match piece {
+            Ok(piece) => bytes.extend_from_slice(&piece),
+            Err(_) => return (bytes, true),
+        }
+    }
+    (bytes, false)
 }
 
 async fn read_more(connection: &mut TcpStream, bytes: &mut Vec<u8>) {
