@@ -119,6 +119,11 @@ impl<'a> Node<'a> {
         })
     }
 
+    /// Whether a member is there and null: whoever writes that says that there is nothing.
+    pub fn is_null(&self, key: &str) -> bool {
+        self.value.get(key).is_some_and(Value::is_null)
+    }
+
     /// A member that must be there.
     pub fn need(&'a self, key: &'a str) -> Result<Node<'a>, Fault> {
         self.get(key).ok_or_else(|| {

@@ -23,6 +23,7 @@ mod speaker;
 mod upstreams;
 
 mod counting;
+mod empty;
 mod envelopes;
 mod fallback;
 mod faults;

@@ -120,15 +120,18 @@ impl Reading {
     fn message(&mut self, node: &Node<'_>, at: usize, body: &[u8]) -> Result<Message, Fault> {
         node.object()?;
         let role = node.need("role")?;
-        let mut message = Message {
-            role: match role.text()? {
-                "user" => Role::User,
-                "assistant" => Role::Assistant,
-                "system" => Role::System,
-                other => return Err(none_of(&role, other, &["user", "assistant", "system"])),
-            },
-            content: self.content(&node.need("content")?)?,
+        let role = match role.text()? {
+            "user" => Role::User,
+            "assistant" => Role::Assistant,
+            "system" => Role::System,
+            other => return Err(none_of(&role, other, &["user", "assistant", "system"])),
         };
+        let content = match role {
+            // An answer may have been empty.
+            Role::Assistant if node.is_null("content") => Vec::new(),
+            _ => self.content(&node.need("content")?)?,
+        };
+        let mut message = Message { role, content };
         for (place, block) in message.content.iter_mut().enumerate() {
             if let Block::ToolCall { arguments, .. } = block
                 && let Some(span) = self.inputs.get(&(at, place))

@@ -115,14 +115,17 @@ fn read_contents(
                 _ => return Err(role.refuse("expected `user` or `model`")),
             },
         };
-        let parts = need(content, "parts")?;
-        let parts_list = one_or_many(&parts)?;
-        if parts_list.is_empty() {
-            return Err(parts.refuse("must not be empty"));
-        }
         let mut blocks = Vec::new();
-        for part in &parts_list {
-            reader.read(part, role, &mut blocks)?;
+        // An answer may have been empty, and is sent back without parts then.
+        if role != Role::Assistant || member(content, "parts").is_some() {
+            let parts = need(content, "parts")?;
+            let parts_list = one_or_many(&parts)?;
+            if parts_list.is_empty() && role != Role::Assistant {
+                return Err(parts.refuse("must not be empty"));
+            }
+            for part in &parts_list {
+                reader.read(part, role, &mut blocks)?;
+            }
         }
         request.messages.push(Message {
             role,

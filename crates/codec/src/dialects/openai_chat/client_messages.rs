@@ -125,7 +125,8 @@ impl Reader<'_> {
     /// Results that follow each other are one message: they answer one.
     fn result(&mut self, message: &Node<'_>, id: String, joins: bool) -> Result<(), Fault> {
         let content = match message.get("content") {
-            // The old form allows null.
+            None if message.is_null("content") => Vec::new(),
+            // The old form allows it to be left out.
             None if message.need("role")?.text()? == "function" => Vec::new(),
             None => {
                 return Err(message
@@ -262,6 +263,8 @@ impl Reader<'_> {
                 }
                 _ => return Err(content.wrong("a string or a list")),
             },
+            // Null is what a model's message has whose answer was empty.
+            None if message.is_null("content") => {}
             None if calls.is_none()
                 && old_call.is_none()
                 && before == 0

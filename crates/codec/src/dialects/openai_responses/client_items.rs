@@ -125,16 +125,19 @@ impl<'l> Conversation<'l> {
             Some(phase) => Some(format!("{PHASE}{}", phase.text()?)),
             None => None,
         };
-        let content = item.need("content")?;
         let mut blocks = Vec::new();
-        if let Some(text) = content.value().as_str() {
-            blocks.push(Block::text(text));
-        } else if content.value().is_array() {
-            for part in content.elements()? {
-                blocks.push(self.read_part(&part, role)?);
+        // An answer may have been empty.
+        if role != Role::Assistant || !item.is_null("content") {
+            let content = item.need("content")?;
+            if let Some(text) = content.value().as_str() {
+                blocks.push(Block::text(text));
+            } else if content.value().is_array() {
+                for part in content.elements()? {
+                    blocks.push(self.read_part(&part, role)?);
+                }
+            } else {
+                return Err(content.wrong("a string or a list"));
             }
-        } else {
-            return Err(content.wrong("a string or a list"));
         }
         match role {
             Role::Assistant => {
