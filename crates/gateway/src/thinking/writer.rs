@@ -8,11 +8,17 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
 
 use super::store::{Change, Store, StoreError};
 
-/// How long items are collected into one write. Anything older than a second must be safe.
-const COLLECT: Duration = Duration::from_millis(100);
+/// How long the writer rests, as a multiple of what its last write took: whoever comes while it does
+/// goes into one write with the others. So a turn that comes alone is written at once, and many at a
+/// time take no more than a fifth of one processor.
+const REST: u32 = 4;
+
+/// It never rests longer than this. Anything older than a second must be safe.
+const LONGEST_REST: Duration = Duration::from_millis(100);
 
 /// How long a write that failed waits until it is tried again.
 const AGAIN: Duration = Duration::from_millis(500);
@@ -120,10 +126,13 @@ impl<T: Item> Queue<T> {
         Writing: Future<Output = Result<(), StoreError>> + Send,
     {
         let mut kept: Vec<T> = Vec::new();
+        let mut rested = Instant::now();
         loop {
             self.shared.wake.notified().await;
-            if self.shared.waiting.lock().flushes.is_empty() {
-                tokio::time::sleep(COLLECT).await;
+            let hurried = !self.shared.waiting.lock().flushes.is_empty();
+            // A timer that is due already would still take a millisecond.
+            if !hurried && rested > Instant::now() {
+                tokio::time::sleep_until(rested).await;
             }
             let (items, flushes) = {
                 let mut waiting = self.shared.waiting.lock();
@@ -135,8 +144,10 @@ impl<T: Item> Queue<T> {
             };
             kept.extend(items);
             if !kept.is_empty() {
+                let began = Instant::now();
                 match write(kept.clone()).await {
                     Ok(()) => {
+                        rested = Instant::now() + (began.elapsed() * REST).min(LONGEST_REST);
                         kept.clear();
                         self.shared.failing.store(false, Ordering::Relaxed);
                     }
@@ -150,6 +161,7 @@ impl<T: Item> Queue<T> {
                         );
                         give_up(&mut kept, T::MOST);
                         tokio::time::sleep(AGAIN).await;
+                        rested = Instant::now() + LONGEST_REST;
                         self.shared.wake.notify_one();
                     }
                 }
@@ -231,6 +243,44 @@ mod tests {
         let waiting = queue.shared.waiting.lock();
         assert_eq!(waiting.items, [Heavy(3), Heavy(2)]);
         assert_eq!(waiting.weight, 5);
+    }
+
+    #[tokio::test]
+    async fn who_comes_alone_is_written_at_once_and_many_together() {
+        let queue = Queue::default();
+        let writes = Arc::new(Mutex::new(Vec::new()));
+        let going = Arc::new(Notify::new());
+        let (seen, gate) = (writes.clone(), going.clone());
+        let task = tokio::spawn(queue.clone().write_with(move |items: Vec<Heavy>| {
+            seen.lock().push(items.len());
+            let gate = gate.clone();
+            async move {
+                gate.notified().await;
+                Ok(())
+            }
+        }));
+        queue.push(Heavy(1));
+        // One thread runs all of this, so by now the writer has had its turn.
+        for _ in 0..3 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(*writes.lock(), [1]);
+        // While it writes, others gather.
+        for _ in 0..5 {
+            queue.push(Heavy(1));
+        }
+        going.notify_one();
+        let flushed = tokio::spawn({
+            let queue = queue.clone();
+            async move { queue.flush().await }
+        });
+        while writes.lock().len() < 2 {
+            tokio::task::yield_now().await;
+        }
+        going.notify_one();
+        flushed.await.unwrap();
+        assert_eq!(*writes.lock(), [1, 5]);
+        task.abort();
     }
 
     #[tokio::test]

@@ -1,10 +1,13 @@
 //! The vault: clients that drop reasoning get it back, and nobody reads it at rest.
 
+use std::time::{Duration, Instant};
+
 use http::Method;
 use serde_json::Value;
+use throughline_testkit::until;
 
 use crate::chat::Chat;
-use crate::speaker::{Said, Speaker, list, send};
+use crate::speaker::{Said, Speaker, go_on, list, send};
 use crate::support::{House, Plan, Wrong, client, fates, files, thinking_in};
 
 /// Upstreams that want reasoning back which a plain chat client drops.
@@ -52,6 +55,57 @@ async fn a_client_that_drops_reasoning_gets_it_back_after_a_restart() {
         house.end_in_peace().await;
     }
     wrong.end();
+}
+
+/// A turn is safe as soon as a write takes, and not at the end of some interval.
+///
+/// Covers: X-27
+#[tokio::test]
+async fn a_turn_outlives_a_kill_that_follows_it() {
+    // Large enough to be seen in the store's file.
+    let thought = "I need a row. ".repeat(5000);
+    let scenario = format!(
+        r#"
+[[step]]
+when = {{ contains = "row green" }}
+say = [{{ text = "Blue, then green." }}]
+[[step]]
+when = {{ contains = "one tool" }}
+say = [{{ thinking = "{thought}" }}, {{ tool = {{ name = "lookup", input = {{ key = "7" }} }} }}]
+"#
+    );
+    let mut house = House::build(&Plan {
+        upstreams: &["anthropic, budget"],
+        scenario: &scenario,
+        ..Plan::default()
+    })
+    .await;
+    let log = house.gateway.folder().join("data/memory.db-wal");
+    let length = || std::fs::metadata(&log).map_or(0, |file| file.len());
+    let mut quickest = Duration::MAX;
+    for round in 0..5 {
+        let mut speaker = client("openai_chat");
+        speaker.user(&format!("use one tool, round {round}"));
+        let sent = &house.gateway.client;
+        let before = length();
+        let (said, _) = go_on(speaker.as_mut(), sent, "some-model", false).await;
+        let heard = Instant::now();
+        until("the turn is in the store", async || {
+            length() >= before + thought.len() as u64
+        })
+        .await;
+        quickest = quickest.min(heard.elapsed());
+        house.gateway.kill().await;
+        house.gateway.start_again().await;
+        speaker.results(&said.calls, "row green");
+        let (said, _) = house.hear(speaker.as_mut()).await;
+        assert_eq!(said.text.trim(), "Blue, then green.");
+        let back = thinking_in(&house.last(0).await.json());
+        assert_eq!(back, 1, "round {round}");
+    }
+    // Others may take the processor from us, but hardly five times in a row.
+    assert!(quickest < Duration::from_millis(50), "{quickest:?}");
+    house.end_in_peace().await;
 }
 
 /// Ids and words are no secret, so they alone bring back nobody's thinking.
