@@ -99,14 +99,46 @@ impl Gateway {
     }
 
     /// Takes a new configuration. Requests in progress keep the one they began with; the number of
-    /// places stays.
-    pub fn configure(&self, settings: Settings) {
+    /// places stays. Refused where the active backend goes away, or elsewhere, and callers' keys
+    /// would follow it without leave.
+    pub fn configure(&self, settings: Settings) -> Result<(), Fault> {
         let settings = Arc::new(settings);
         let mut active = self.active.write();
-        if settings.backend(&active).is_none() {
-            *active = settings.routes.default.as_str().into();
+        let name: Arc<str> = match settings.backend(&active) {
+            Some(_) => active.clone(),
+            None => settings.routes.default.as_str().into(),
+        };
+        if let Some(next) = settings.backend(&name) {
+            self.lead_keys_to(next)?;
         }
+        *active = name;
         self.settings.store(settings);
+        Ok(())
+    }
+
+    /// A backend is about to be the active one: if it gets the callers' own keys, it has to be where
+    /// they have gone so far, or be allowed to have them too.
+    fn lead_keys_to(&self, next: &Backend) -> Result<(), Fault> {
+        let mut key_site = self.key_site.write();
+        if let Some(site) = &*key_site
+            && !may_have_key(next, site)
+        {
+            let name = &next.name;
+            return Err(Fault::new(
+                FaultKind::Conflict,
+                format!(
+                    "`{name}` gets the caller's own key, which has gone to {site} so far; set \
+                     `share_caller_key = true` on `{name}` if its operator may see it too"
+                ),
+            ));
+        }
+        if next.auth == Auth::Passthrough && key_site.as_deref() != Some(&next.site()) {
+            let site = next.site();
+            self.changes
+                .push(Change::Fact(KEY_SITE.into(), Some(site.clone())));
+            *key_site = Some(site);
+        }
+        Ok(())
     }
 
     /// The active backend.
@@ -161,24 +193,7 @@ impl Gateway {
                 ),
             ));
         };
-        let mut key_site = self.key_site.write();
-        if let Some(site) = &*key_site
-            && !may_have_key(next, site)
-        {
-            return Err(Fault::new(
-                FaultKind::Conflict,
-                format!(
-                    "`{name}` gets the caller's own key, which has gone to {site} so far; set \
-                     `share_caller_key = true` on `{name}` if its operator may see it too"
-                ),
-            ));
-        }
-        if next.auth == Auth::Passthrough {
-            let site = next.site();
-            self.changes
-                .push(Change::Fact(KEY_SITE.into(), Some(site.clone())));
-            *key_site = Some(site);
-        }
+        self.lead_keys_to(next)?;
         let previous = std::mem::replace(&mut *active, name.into());
         self.changes
             .push(Change::Fact(ACTIVE.into(), Some(name.into())));

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use http::{HeaderMap, Uri};
 use parking_lot::{Mutex, RwLock};
 use throughline_backends::sqlite::{SqliteConversations, SqliteStore};
-use throughline_codec::text::{OnError, ReasoningFormat};
+
+use throughline_canonical::Fault;use throughline_codec::text::{OnError, ReasoningFormat};
 use throughline_conversations::responses::{Responses, Rules};
 use throughline_gateway::Gateway;
 use throughline_gateway::backend::{self, Backend};
@@ -84,6 +85,9 @@ pub enum BuildError {
     /// A simulator does not start.
     #[error("cannot start the simulator: {0}")]
     Simulator(std::io::Error),
+    /// A running gateway does not take it.
+    #[error("{}", .0.message)]
+    Refused(Fault),
 }
 
 impl House {
@@ -135,8 +139,10 @@ impl House {
     pub async fn configure(&self, config: &Config) -> Result<(), BuildError> {
         // What servers told of their models stays known.
         let catalog = catalog(config)?.sharing(&self.gateway.settings().catalog);
+        let settings = settings(config, catalog, &self.simulators).await?;
         self.gateway
-            .configure(settings(config, catalog, &self.simulators).await?);
+            .configure(settings)
+            .map_err(BuildError::Refused)?;
         *self.hosts.write() = Hosts::new(self.listen, &config.allowed_hosts);
         let fixed = fixed_keys(&self.built_with, config);
         if !fixed.is_empty() {

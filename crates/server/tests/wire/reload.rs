@@ -134,3 +134,49 @@ async fn a_stream_in_progress_goes_on_over_a_reload() {
         .good();
     assert_eq!(next.header("x-throughline-backend"), "b");
 }
+
+/// The backend that got the callers' own keys goes away, or elsewhere.
+#[tokio::test]
+async fn a_reload_takes_no_callers_key_to_another_place() {
+    let (a, b) = (Simulator::start("a").await, Simulator::start("b").await);
+    let key = ("x-api-key", "sk-of-the-caller");
+    let through = "auth = \"passthrough\"";
+    let shared = "auth = \"passthrough\"\nshare_caller_key = true";
+    let before = backend("a", &a.url, through);
+    let gateway = Gateway::start(BINARY, &before).await;
+    let answered_by = async || {
+        let body = ask("Hello.", false);
+        let answer = gateway.client.post("/v1/messages", &[key], &body).await;
+        answer.good().header("x-throughline-backend").to_owned()
+    };
+    assert_eq!(answered_by().await, "a");
+    for after in [backend("b", &b.url, through), backend("a", &b.url, through)] {
+        let stays = gateway.log().matches("the old one stays").count();
+        gateway.configure(&after);
+        gateway.signal("HUP").await;
+        until("it is told", async || {
+            gateway.log().matches("the old one stays").count() > stays
+        })
+        .await;
+        assert!(gateway.log().contains("share_caller_key = true"));
+        assert_eq!(answered_by().await, "a");
+    }
+    assert!(b.seen().await.is_empty());
+
+    // A backend with a key of its own may take over at once, and so may one that is trusted.
+    let own = backend("own", &b.url, "api_key = \"sk-own\"");
+    for (after, name) in [(own, "own"), (backend("b", &b.url, shared), "b")] {
+        gateway.configure(&after);
+        gateway.signal("HUP").await;
+        until("it takes over", async || names(&gateway).await == [name]).await;
+        assert_eq!(answered_by().await, name);
+    }
+    // From there the key has gone to that place, and does not come back unasked.
+    let stays = gateway.log().matches("the old one stays").count();
+    gateway.configure(&before);
+    gateway.signal("HUP").await;
+    until("it is told", async || {
+        gateway.log().matches("the old one stays").count() > stays
+    })
+    .await;
+}
