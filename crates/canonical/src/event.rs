@@ -87,6 +87,8 @@ pub enum BlockStart<'a> {
     },
     /// A block of a kind this vocabulary has no word for.
     Opaque {
+        /// Whose word it is.
+        dialect: Cow<'a, str>,
         /// The provider's name of it.
         name: Cow<'a, str>,
     },
@@ -104,7 +106,8 @@ pub enum Delta<'a> {
     Signature(Cow<'a, str>),
     /// A piece of a tool call's arguments, as JSON text.
     ToolArguments(Cow<'a, str>),
-    /// Something this vocabulary has no word for.
+    /// A piece of the JSON of a block this vocabulary has no word for. All pieces together are one
+    /// object; of a member that comes twice the last counts, so that one can grow.
     Opaque(Cow<'a, str>),
 }
 

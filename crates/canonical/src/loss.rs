@@ -1,5 +1,6 @@
 //! What could not be carried. Nothing is dropped in silence: every border returns its losses.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::{Serialize, Serializer};
@@ -31,7 +32,7 @@ pub enum Loss {
     /// A part of the request has no place in the target's dialect.
     PartOmitted {
         /// What it was.
-        part: &'static str,
+        part: Cow<'static, str>,
         /// Why it has none.
         reason: &'static str,
     },
@@ -67,6 +68,20 @@ impl<T> Lossy<T> {
 }
 
 impl Loss {
+    /// The loss of a part of a reply, under the name its provider gave it. Losses stand in headers: a
+    /// name that is no plain word is not repeated there.
+    pub fn of_part(name: &str, reason: &'static str) -> Self {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+        let named = (1..=64).contains(&name.len()) && name.bytes().all(plain);
+        Self::PartOmitted {
+            part: match named {
+                true => Cow::Owned(name.to_owned()),
+                false => Cow::Borrowed("block"),
+            },
+            reason,
+        }
+    }
+
     fn parts(&self) -> (&'static str, String, Option<&'static str>) {
         match self {
             Self::ThinkingOmitted { blocks, reason } => {
@@ -79,7 +94,7 @@ impl Loss {
                 ("setting_adapted", (*setting).to_owned(), Some(reason))
             }
             Self::PartOmitted { part, reason } => {
-                ("part_omitted", (*part).to_owned(), Some(reason))
+                ("part_omitted", part.clone().into_owned(), Some(reason))
             }
             Self::ToolLoopClosed { calls } => (
                 "tool_loop_closed",
@@ -152,5 +167,21 @@ mod tests {
             Loss::header(&losses),
             "thinking_omitted=2;reason=origin, setting_adapted=thinking;reason=open_tool_loop"
         );
+    }
+
+    #[test]
+    fn a_name_that_is_no_word_stays_out_of_headers() {
+        for (name, told) in [
+            ("server_tool_use", "server_tool_use"),
+            ("a b", "block"),
+            ("a\r\nx: y", "block"),
+            ("a,b=c", "block"),
+            ("", "block"),
+        ] {
+            assert_eq!(
+                Loss::of_part(name, "foreign_dialect").to_string(),
+                format!("part_omitted={told};reason=foreign_dialect")
+            );
+        }
     }
 }

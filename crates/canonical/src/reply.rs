@@ -1,6 +1,7 @@
 //! A whole reply: its events, folded. There is no other way to one.
 
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::{Block, BlockStart, Delta, EndReason, Event, Fault, Usage};
 
@@ -50,7 +51,14 @@ impl Fold {
                     grow(block, delta);
                 }
             }
-            Event::BlockEnded { index } => self.open.retain(|(number, _)| number != index),
+            Event::BlockEnded { index } => {
+                while let Some(at) = self.open.iter().position(|(number, _)| number == index) {
+                    let (_, place) = self.open.remove(at);
+                    if let Some(block) = self.reply.content.get_mut(place) {
+                        settle(block);
+                    }
+                }
+            }
             Event::Usage(usage) => self.reply.usage.update(*usage),
             Event::Fault(fault) => self.reply.fault = Some(fault.clone()),
             Event::Ended { reason } => self.reply.reason = Some(reason.clone()),
@@ -85,9 +93,9 @@ fn begun(block: &BlockStart<'_>) -> Block {
             arguments: String::new(),
             signature: None,
         },
-        BlockStart::Opaque { name } => Block::Opaque {
-            dialect: String::new(),
-            value: owned(name).into(),
+        BlockStart::Opaque { dialect, .. } => Block::Opaque {
+            dialect: owned(dialect),
+            value: Value::String(String::new()),
         },
     }
 }
@@ -101,12 +109,29 @@ fn grow(block: &mut Block, delta: &Delta<'_>) {
         }
         (Block::ToolCall { arguments, .. }, Delta::ToolArguments(more)) => arguments.push_str(more),
         (
+            Block::Opaque {
+                value: Value::String(json),
+                ..
+            },
+            Delta::Opaque(more),
+        ) => json.push_str(more),
+        (
             Block::Text { signature, .. }
             | Block::Thinking { signature, .. }
             | Block::ToolCall { signature, .. },
             Delta::Signature(mark),
         ) => *signature = Some(mark.clone().into_owned()),
         _ => {}
+    }
+}
+
+/// A block is complete. What has no word grew as the text of its JSON, and is a value from here on;
+/// where that is no object, nobody writes it.
+fn settle(block: &mut Block) {
+    if let Block::Opaque { value, .. } = block
+        && let Value::String(json) = value
+    {
+        *value = serde_json::from_str(json).unwrap_or_default();
     }
 }
 
@@ -194,6 +219,42 @@ mod tests {
                 fault: None,
                 reason: Some(EndReason::ToolCalls),
             }
+        );
+    }
+
+    #[test]
+    fn a_block_without_a_word_folds_into_its_json() {
+        let text = |text: &'static str| Cow::Borrowed(text);
+        let of = |index, json: &[&'static str]| {
+            let dialect = text("theirs");
+            let name = text("search");
+            let mut events = vec![Event::BlockStarted {
+                index,
+                block: BlockStart::Opaque { dialect, name },
+            }];
+            events.extend(json.iter().map(|piece| Event::BlockDelta {
+                index,
+                delta: Delta::Opaque(text(piece)),
+            }));
+            events.push(Event::BlockEnded { index });
+            events
+        };
+        let grown = of(0, &["{\"a\":1,\"b\":{}", ",\"b\":", "{\"c\":", "2}", "}"]);
+        let broken = of(1, &["{\"a\":"]);
+        let mut fold = Fold::default();
+        for event in grown.iter().chain(&broken) {
+            fold.push(event);
+        }
+        let block = |value| Block::Opaque {
+            dialect: "theirs".to_owned(),
+            value,
+        };
+        assert_eq!(
+            fold.finish().content,
+            [
+                block(serde_json::json!({"a": 1, "b": {"c": 2}})),
+                block(Value::Null)
+            ]
         );
     }
 }

@@ -9,7 +9,7 @@
 use std::fmt;
 
 use serde_json::{Map, Value};
-use throughline_canonical::{Event, Fault, Lossy, Reply, Request};
+use throughline_canonical::{BlockStart, Event, Fault, Loss, Lossy, Reply, Request};
 
 use self::in_place::InPlace;
 
@@ -118,6 +118,10 @@ pub trait ClientDialect: Sync {
     fn write_count(&self, tokens: u64) -> Vec<u8> {
         format!("{{\"input_tokens\":{tokens}}}").into_bytes()
     }
+    /// What of an event the writer of replies leaves out.
+    fn loses(&self, event: &Event<'_>) -> Option<Loss> {
+        lost_part(event, self.name())
+    }
 }
 
 impl fmt::Debug for dyn ClientDialect {
@@ -170,6 +174,17 @@ pub trait UpstreamDialect: Sync {
 impl fmt::Debug for dyn UpstreamDialect {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.name())
+    }
+}
+
+/// What of an event no writer but that of its own dialect can write.
+fn lost_part(event: &Event<'_>, own: &str) -> Option<Loss> {
+    match event {
+        Event::BlockStarted {
+            block: BlockStart::Opaque { dialect, name },
+            ..
+        } if dialect != own => Some(Loss::of_part(name, "foreign_dialect")),
+        _ => None,
     }
 }
 

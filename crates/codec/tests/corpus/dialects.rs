@@ -10,7 +10,8 @@ use std::fs;
 
 use serde_json::{Value, json};
 use throughline_canonical::{
-    Block, EndReason, Event, FaultKind, Fold, Loss, Lossy, MediaKind, Reply, Request, Role, Tool,
+    Block, BlockStart, EndReason, Event, FaultKind, Fold, Loss, Lossy, MediaKind, Reply, Request,
+    Role, Tool,
 };
 use throughline_codec::dialects::{
     Asked, CLIENT, ClientDialect, Outgoing, Stamp, Target, UPSTREAM, UpstreamDialect,
@@ -382,13 +383,16 @@ fn fold_lines(lines: &[String]) -> Reply {
 #[derive(Debug, PartialEq)]
 struct Seen {
     text: String,
+    /// Parts that have a word in this dialect alone.
+    own: Vec<Value>,
     calls: Vec<(String, Value)>,
     reason: Option<EndReason>,
 }
 
-fn seen(reply: &Reply) -> Seen {
+fn seen(reply: &Reply, by: &dyn ClientDialect) -> Seen {
     let mut seen = Seen {
         text: String::new(),
+        own: Vec::new(),
         calls: Vec::new(),
         reason: reason(reply),
     };
@@ -409,6 +413,9 @@ fn seen(reply: &Reply) -> Seen {
                     value => value,
                 };
                 seen.calls.push((name.clone(), value));
+            }
+            Block::Opaque { dialect, value } if dialect == by.name() => {
+                seen.own.push(value.clone());
             }
             _ => {}
         }
@@ -475,10 +482,14 @@ fn a_shared_reply_that_was_written_shows_all_that_was_said() {
             if failed {
                 assert!(shown.fault.is_some(), "{at}");
                 assert_eq!(shown.reason, Some(EndReason::Failed), "{at}");
-                assert_eq!(seen(&shown).text, seen(&original).text, "{at}");
+                assert_eq!(
+                    seen(&shown, client).text,
+                    seen(&original, client).text,
+                    "{at}"
+                );
                 continue;
             }
-            assert_eq!(seen(&shown), seen(&original), "{at}");
+            assert_eq!(seen(&shown, client), seen(&original, client), "{at}");
             assert!(shows_thinking(&shown, &original), "{at}");
             // Some dialects tell counts in a stream only when asked to.
             if shown.usage.output.is_some() {
@@ -487,7 +498,9 @@ fn a_shared_reply_that_was_written_shows_all_that_was_said() {
             let body = whole(client, &original).unwrap();
             let shown = fold_lines(&read(upstream, [&body[..]], false));
             assert!(shows_thinking(&shown, &original), "{at}, whole");
-            assert_eq!(seen(&shown).text, seen(&original).text, "{at}, whole");
+            let (shown_whole, told) = (seen(&shown, client), seen(&original, client));
+            assert_eq!(shown_whole.text, told.text, "{at}, whole");
+            assert_eq!(shown_whole.own, told.own, "{at}, whole");
             assert_eq!(reason(&shown), reason(&original), "{at}, whole");
             assert_eq!(counts(&shown), counts(&original), "{at}, whole");
         }
@@ -516,6 +529,29 @@ fn any_split_of_a_written_reply_reads_the_same_and_any_cut_ends_once() {
                 let bytewise = read(upstream, bytes.chunks(1), streamed);
                 assert_eq!(bytewise, expected, "{at} byte by byte");
             }
+        }
+    }
+}
+
+/// A part that no client gets is told as a loss, by its name; the others are there.
+#[test]
+fn parts_of_another_dialect_are_told_as_losses() {
+    for (capture, events) in replies() {
+        for client in CLIENT {
+            let at = format!("{} by {}", capture.name, client.name());
+            let foreign = events.iter().filter_map(|event| match event {
+                Event::BlockStarted {
+                    block: BlockStart::Opaque { dialect, name },
+                    ..
+                } if dialect != client.name() => Some(name.as_ref()),
+                _ => None,
+            });
+            let expected: Vec<String> = foreign
+                .map(|name| format!("part_omitted={name};reason=foreign_dialect"))
+                .collect();
+            let losses = events.iter().filter_map(|event| client.loses(event));
+            let told: Vec<String> = losses.map(|loss| loss.to_string()).collect();
+            assert_eq!(told, expected, "{at}");
         }
     }
 }

@@ -96,7 +96,7 @@ impl Open {
             BlockStart::ToolCall { id, name } => {
                 Self::other(json!({"type": "tool_use", "id": id, "name": name, "input": ""}))
             }
-            BlockStart::Opaque { name } => Self::other(json!({"type": name})),
+            BlockStart::Opaque { name, .. } => Self::other(json!({"type": name})),
         }
     }
 

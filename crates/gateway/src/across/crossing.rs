@@ -26,7 +26,7 @@ impl Crossing {
     /// The reply to a request, as a turn would begin to pass it.
     pub fn new(
         gateway: &Gateway,
-        client: &dyn ClientDialect,
+        client: &'static dyn ClientDialect,
         upstream: &dyn UpstreamDialect,
         asked: &Request,
     ) -> Self {
@@ -61,6 +61,7 @@ impl Crossing {
         let sent = Sent {
             blocks: Vec::new(),
             losses: Vec::new(),
+            client,
             question: String::new(),
             scope: Scope::new(ledger.lineage.id, String::new()),
         };

@@ -326,6 +326,7 @@ impl Gateway {
         let sent = Sent {
             blocks: prepared.blocks,
             losses: prepared.losses,
+            client: leg.read.asked.dialect,
             question: prepared.question,
             scope: leg.read.scope.clone(),
         };

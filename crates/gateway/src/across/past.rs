@@ -134,6 +134,8 @@ impl Recall<'_> {
         let origin = Arc::new(kept.origin);
         let declines = |block: &Block| matches!(block, Block::Refusal { .. });
         let declined = kept.blocks.iter().any(declines);
+        let unnamed = |block: &Block| matches!(block, Block::Opaque { .. });
+        let kept_unnamed = kept.blocks.iter().any(unnamed);
         let theirs = message
             .content
             .iter()
@@ -163,7 +165,8 @@ impl Recall<'_> {
             .collect();
         // What the vault does not keep, the client brings.
         let rest = message.content.iter().filter(|block| {
-            matches!(block, Block::Media { .. } | Block::Opaque { .. })
+            matches!(block, Block::Media { .. })
+                || unnamed(block) && !kept_unnamed
                 || declines(block) && !declined
         });
         past.extend(rest.cloned().map(plain));

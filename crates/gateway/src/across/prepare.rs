@@ -78,7 +78,7 @@ impl Gateway {
         join_turns(&mut request.messages);
         if tell_results_once(&mut request.messages) > 0 {
             losses.push(Loss::PartOmitted {
-                part: "tool_result",
+                part: "tool_result".into(),
                 reason: "repeated",
             });
         }

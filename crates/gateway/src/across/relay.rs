@@ -10,6 +10,7 @@ use throughline_canonical::{
     Block, BlockKey, BlockStart, Delta, EndReason, Event, Fault, FaultKind, Fold, Loss, Request,
     ThinkingKind,
 };
+use throughline_codec::dialects::ClientDialect;
 use throughline_codec::dialects::in_place::InPlace;
 
 use super::lost::names;
@@ -47,6 +48,8 @@ pub(crate) struct Relay {
 pub(crate) struct Sent {
     pub(crate) blocks: Vec<KeptBlock>,
     pub(crate) losses: Vec<Loss>,
+    /// Who gets the reply.
+    pub(crate) client: &'static dyn ClientDialect,
     /// What is answered.
     pub(crate) question: String,
     /// Whose turn it is.
@@ -126,19 +129,6 @@ impl Relay {
     }
 
     fn begin(&mut self, index: u32, block: BlockStart<'_>, out: &mut dyn FnMut(&Event<'_>)) {
-        if matches!(
-            (&block, &self.marks),
-            (BlockStart::Opaque { .. }, Marks::Enveloped { .. })
-        ) {
-            // Only now it is known that something will be missing.
-            let loss = Loss::PartOmitted {
-                part: "block",
-                reason: "foreign_dialect",
-            };
-            if !self.sent.losses.contains(&loss) {
-                self.sent.losses.push(loss);
-            }
-        }
         let block = match block {
             BlockStart::ToolCall { id, name } => BlockStart::ToolCall {
                 id: match &mut self.ids {
@@ -150,6 +140,7 @@ impl Relay {
             other => other,
         };
         let event = Event::BlockStarted { index, block };
+        self.lose(&event);
         self.open.push((index, self.fold.reply().content.len()));
         self.fold.push(&event);
         let block = match event {
@@ -183,6 +174,18 @@ impl Relay {
             self.remember(&Block::Redacted { data }, false);
         }
         out(&Event::BlockStarted { index, block });
+    }
+
+    /// Tells what the client will miss of an event: only now that is known.
+    fn lose(&mut self, event: &Event<'_>) {
+        if matches!(self.marks, Marks::Passed(_)) {
+            return;
+        }
+        if let Some(loss) = self.sent.client.loses(event)
+            && !self.sent.losses.contains(&loss)
+        {
+            self.sent.losses.push(loss);
+        }
     }
 
     fn end_block(&mut self, index: u32, out: &mut dyn FnMut(&Event<'_>)) {
@@ -344,7 +347,7 @@ impl Relay {
         let kept = Kept {
             origin: (*self.ledger.origin).clone(),
             session: self.ledger.session,
-            blocks: content.clone(),
+            blocks: content.iter().filter(is_whole).cloned().collect(),
         };
         let names = names(&self.sent.scope, &self.sent.question, content);
         self.vault.keep(&names, &kept);
@@ -375,6 +378,11 @@ impl Relay {
             turn.losses.clone_from(&sent.losses);
         });
     }
+}
+
+/// Whether a block came to its end as its maker began it.
+fn is_whole(block: &&Block) -> bool {
+    !matches!(block, Block::Opaque { value, .. } if !value.is_object())
 }
 
 fn captured(key: BlockKey, text: &str) -> Captured {

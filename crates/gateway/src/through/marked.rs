@@ -160,6 +160,7 @@ impl Gateway {
         let sent = Sent {
             blocks: marked.blocks,
             losses: marked.losses,
+            client: read.asked.dialect,
             question: read
                 .request()
                 .map_or_else(|_| String::new(), |said| question(&said.value)),

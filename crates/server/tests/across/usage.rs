@@ -260,10 +260,10 @@ async fn parts_no_other_dialect_has_a_word_for_are_told_as_lost() {
         speaker.user("hello");
         let answer = send(&speaker.ask("some-model", false), &gateway.client).await;
         let told = answer.good().header("x-throughline-loss").to_owned();
-        let loss = "part_omitted=block;reason=foreign_dialect";
+        let loss = "part_omitted=server_tool_use;reason=foreign_dialect";
         assert!(told.contains(loss), "{dialect}: {told}");
         let noted = gateway.turns().await[0]["losses"].to_string();
-        assert!(noted.contains("foreign_dialect"), "{dialect}: {noted}");
+        assert!(noted.contains("server_tool_use"), "{dialect}: {noted}");
     }
 }
 

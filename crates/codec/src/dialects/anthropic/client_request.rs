@@ -415,7 +415,13 @@ impl Reading {
                 _ => "member",
             };
             let reason = "no_word";
-            lose(&mut self.losses, Loss::PartOmitted { part, reason });
+            lose(
+                &mut self.losses,
+                Loss::PartOmitted {
+                    part: part.into(),
+                    reason,
+                },
+            );
         }
     }
 }

@@ -5,10 +5,12 @@
 
 use std::collections::VecDeque;
 
+use serde_json::Value;
 use throughline_canonical::{
     Block, BlockStart, Delta, EndReason, Event, Fault, FaultKind, Reply, Usage,
 };
 
+use super::NAME;
 use super::client_reply::{PING, error_event};
 use super::upstream_messages::write_arguments;
 use crate::dialects::{ReplyWriter, Stamp};
@@ -60,6 +62,8 @@ enum Kind {
     Thinking,
     Redacted,
     ToolCall,
+    /// Of a kind only this dialect has a word for. Its JSON waits until it is whole.
+    Opaque,
     /// Of a kind this dialect has no form for.
     Unknown,
 }
@@ -141,6 +145,7 @@ impl StreamWriter {
                     .end();
                 Kind::ToolCall
             }
+            BlockStart::Opaque { dialect, .. } if dialect == NAME => Kind::Opaque,
             BlockStart::Opaque { .. } => Kind::Unknown,
         };
         self.open.push_back(Open {
@@ -172,6 +177,10 @@ impl StreamWriter {
                 open.signature.push_str(signature);
                 return;
             }
+            (Kind::Opaque, Delta::Opaque(more)) => {
+                open.waiting.push_str(more);
+                return;
+            }
             // A signature elsewhere has no place here: the gateway keeps it by the call's id.
             _ => return,
         };
@@ -199,9 +208,16 @@ impl StreamWriter {
     /// the ones behind it.
     fn proceed(&mut self, out: &mut Vec<u8>) {
         while let Some(open) = self.open.front_mut() {
+            if open.kind == Kind::Opaque {
+                if !open.ended {
+                    return;
+                }
+                open.settle();
+            }
             // An empty text block is refused when clients send it back: it waits for its text.
             let writes = match open.kind {
                 Kind::Text => !open.waiting.is_empty(),
+                Kind::Opaque => !open.start.is_empty(),
                 Kind::Unknown => false,
                 _ => true,
             };
@@ -312,6 +328,23 @@ impl ReplyWriter for StreamWriter {
 }
 
 impl Open {
+    /// Makes what opens a block of its JSON, which is whole. As its maker streams it, the input of a
+    /// call is behind that: some clients take it from nowhere else.
+    fn settle(&mut self) {
+        let json = std::mem::take(&mut self.waiting);
+        let Ok(Value::Object(mut block)) = serde_json::from_str(&json) else {
+            return;
+        };
+        let kind = block.get("type").and_then(Value::as_str);
+        let calls = kind.is_some_and(|kind| kind.ends_with("tool_use"));
+        if let Some(Value::Object(input)) = block.get_mut("input").filter(|_| calls)
+            && !input.is_empty()
+        {
+            self.waiting = Value::Object(std::mem::take(input)).to_string();
+        }
+        self.start = Value::Object(block).to_string().into_bytes();
+    }
+
     fn begin(&mut self, index: u32, out: &mut Vec<u8>) {
         let delta: &[u8] = match self.kind {
             Kind::Text => br#"{"type":"text_delta","text":""#,
@@ -434,7 +467,7 @@ fn write_block(out: &mut Vec<u8>, block: &Block) -> bool {
             write_arguments(call.key("input"), arguments);
             call.end();
         }
-        Block::Opaque { dialect, value } if dialect == super::NAME => {
+        Block::Opaque { dialect, value } if dialect == NAME && value.is_object() => {
             out.extend_from_slice(value.to_string().as_bytes());
         }
         Block::Opaque { .. } | Block::Media { .. } | Block::ToolResult { .. } => return false,

@@ -6,8 +6,8 @@ use throughline_canonical::{
     BlockStart, Delta, EndReason, Event, Fault, FaultKind, Transformation, Usage,
 };
 
-use super::refusal;
 use super::upstream_error::read_error;
+use super::{NAME, refusal};
 use crate::framing::sse::{Frame, Framer};
 use crate::json::{
     Cursor, JsonError, Kind, Span, decode, each_member, inside, number, slice, text,
@@ -39,6 +39,16 @@ struct Progress {
     /// The input that came with the start of a call, and the call's place: it counts if no deltas
     /// follow.
     input: Option<(u32, String)>,
+    /// The block without a word that is open.
+    opaque: Option<Unnamed>,
+}
+
+/// A block this vocabulary has no word for. Its JSON is told as it comes, and closed with it.
+#[derive(Clone, Copy, Debug)]
+struct Unnamed {
+    index: u32,
+    /// Its input is being told.
+    input: bool,
 }
 
 impl ReplyReader {
@@ -184,9 +194,28 @@ fn tell_delta(
     progress: &mut Progress,
     out: &mut impl FnMut(Event<'_>),
 ) {
+    if let Some(block) = &mut progress.opaque
+        && block.index == index
+    {
+        // All other kinds of delta are told where their members are known.
+        if let Delta::ToolArguments(more) = delta
+            && !more.is_empty()
+        {
+            if !std::mem::replace(&mut block.input, true) {
+                tell_opaque(index, ",\"input\":".into(), out);
+            }
+            tell_opaque(index, more, out);
+        }
+        return;
+    }
     if progress.input.is_some() && matches!(delta, Delta::ToolArguments(_)) {
         progress.input = None;
     }
+    out(Event::BlockDelta { index, delta });
+}
+
+fn tell_opaque(index: u32, json: Cow<'_, str>, out: &mut impl FnMut(Event<'_>)) {
+    let delta = Delta::Opaque(json);
     out(Event::BlockDelta { index, delta });
 }
 
@@ -249,18 +278,43 @@ fn read_event(
         _ => {}
     })?;
     match (kind, body) {
-        (b"content_block_delta", Some(delta)) => {
-            if let Some(delta) = read_delta(data, &delta)? {
-                tell_delta(index, delta, progress, out);
+        (b"content_block_delta", Some(delta)) => match read_delta(data, &delta)? {
+            Some(delta) => tell_delta(index, delta, progress, out),
+            None => {
+                let open = progress
+                    .opaque
+                    .filter(|open| open.index == index && !open.input);
+                if open.is_some() {
+                    tell_members(data, &delta, index, out)?;
+                }
             }
-        }
-        (b"content_block_start", Some(block)) => {
-            let (block, input) = read_block(data, &block)?;
+        },
+        (b"content_block_start", Some(span)) => {
+            let (block, input) = read_block(data, &span)?;
+            progress.opaque = None;
+            if let BlockStart::Opaque { .. } = block {
+                progress.opaque = Some(Unnamed {
+                    index,
+                    input: false,
+                });
+                out(Event::BlockStarted { index, block });
+                // More of it may come; what closes it is told at its end.
+                let begun = slice(data, &(span.start..span.end.saturating_sub(1)));
+                tell_opaque(index, String::from_utf8_lossy(begun), out);
+                return Ok(());
+            }
             let text = |span| String::from_utf8_lossy(slice(data, &span)).into_owned();
             progress.input = input.map(|span| (index, text(span)));
             out(Event::BlockStarted { index, block });
         }
         (b"content_block_stop", _) => {
+            if progress
+                .opaque
+                .take_if(|open| open.index == index)
+                .is_some()
+            {
+                tell_opaque(index, "}".into(), out);
+            }
             if let Some((_, input)) = progress.input.take_if(|(call, _)| *call == index) {
                 let delta = Delta::ToolArguments(input.into());
                 out(Event::BlockDelta { index, delta });
@@ -343,8 +397,14 @@ fn read_content(
     let (mut first, mut index) = (true, 0);
     while cursor.element(&mut first)? {
         if cursor.peek()? == Kind::Object {
-            let (block, arguments) = read_block(json, &(cursor.start()..json.len()))?;
+            let start = cursor.start();
+            let (block, arguments) = read_block(json, &(start..json.len()))?;
+            let unnamed = matches!(block, BlockStart::Opaque { .. });
             out(Event::BlockStarted { index, block });
+            if unnamed {
+                let whole = Cursor::at(json, start, DEPTH).skip()?;
+                tell_opaque(index, String::from_utf8_lossy(slice(json, &whole)), out);
+            }
             if let Some(arguments) = arguments {
                 let delta = Delta::ToolArguments(String::from_utf8_lossy(slice(json, &arguments)));
                 out(Event::BlockDelta { index, delta });
@@ -435,6 +495,7 @@ fn read_block<'a>(
         b"text" => BlockStart::Text { text: said },
         b"tool_use" => return Ok((BlockStart::ToolCall { id, name }, input)),
         other => BlockStart::Opaque {
+            dialect: NAME.into(),
             name: String::from_utf8_lossy(other),
         },
     };
@@ -463,8 +524,26 @@ fn read_delta<'a>(data: &'a [u8], delta: &Span) -> Result<Option<Delta<'a>>, Jso
         b"thinking_delta" => Delta::Thinking(value(thought)),
         b"signature_delta" => Delta::Signature(value(signature)),
         b"input_json_delta" => Delta::ToolArguments(value(arguments)),
-        other => Delta::Opaque(String::from_utf8_lossy(other)),
+        _ => return Ok(None),
     }))
+}
+
+/// Tells the members of a delta that only blocks without a word have: they are that block's.
+fn tell_members(
+    data: &[u8],
+    delta: &Span,
+    index: u32,
+    out: &mut impl FnMut(Event<'_>),
+) -> Result<(), JsonError> {
+    let mut members = String::new();
+    each_member(data, delta.start, |key, _, span| {
+        if key != b"type" {
+            let (key, value) = (String::from_utf8_lossy(key), slice(data, &span));
+            members.push_str(&format!(",\"{key}\":{}", String::from_utf8_lossy(value)));
+        }
+    })?;
+    tell_opaque(index, members.into(), out);
+    Ok(())
 }
 
 fn read_usage(json: &[u8], usage: &Span) -> Result<Usage, JsonError> {

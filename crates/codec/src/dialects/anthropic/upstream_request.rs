@@ -113,7 +113,13 @@ pub(super) struct Writing {
 
 impl Writing {
     pub(super) fn omitted(&mut self, part: &'static str, reason: &'static str) {
-        lose(&mut self.losses, Loss::PartOmitted { part, reason });
+        lose(
+            &mut self.losses,
+            Loss::PartOmitted {
+                part: part.into(),
+                reason,
+            },
+        );
     }
 
     pub(super) fn adapted(&mut self, setting: &'static str, reason: &'static str) {

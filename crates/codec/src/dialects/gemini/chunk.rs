@@ -7,8 +7,8 @@ use serde_json::Value;
 use throughline_canonical::{BlockStart, Delta, EndReason, Event, Fault, FaultKind, Usage};
 
 use super::cumulative::Said;
-use super::fault;
 use super::partial_arguments::PartialArguments;
+use super::{NAME, fault};
 use crate::json::{Cursor, JsonError, Kind, Span, each_member, inside, number, slice, text};
 
 /// Deeper than any reply; a reply that nests deeper is skipped, not followed.
@@ -418,7 +418,8 @@ impl Answer {
 
     fn opaque(&mut self, json: &[u8], part: &Part<'_>, name: &[u8], out: &mut Out<'_>) {
         let name = String::from_utf8_lossy(name);
-        let index = self.start(BlockStart::Opaque { name }, out);
+        let dialect = NAME.into();
+        let index = self.start(BlockStart::Opaque { dialect, name }, out);
         let delta = Delta::Opaque(String::from_utf8_lossy(slice(json, &part.whole)));
         out(Event::BlockDelta { index, delta });
         out(Event::BlockEnded { index });

@@ -9,7 +9,6 @@ use throughline_canonical::{
 };
 
 use super::contents::{call_into, text_part};
-use super::parts::KINDS;
 use super::{EXTRA_FRAMING, NAME, counts_tokens, fault, quote_into};
 use crate::dialects::{ReplyWriter, Stamp};
 use crate::json::{Kind, escape, validate};
@@ -58,7 +57,8 @@ enum Open {
         signature: String,
     },
     Opaque {
-        known: bool,
+        /// It is of this dialect.
+        own: bool,
         value: String,
     },
 }
@@ -164,8 +164,8 @@ impl Writer {
                 arguments: String::new(),
                 signature: String::new(),
             },
-            BlockStart::Opaque { name } => Open::Opaque {
-                known: KINDS.contains(&name.as_ref()),
+            BlockStart::Opaque { dialect, .. } => Open::Opaque {
+                own: dialect == NAME,
                 value: String::new(),
             },
         };
@@ -193,7 +193,7 @@ impl Writer {
                 signature.clear();
                 signature.push_str(mark);
             }
-            (Open::Opaque { known: true, value }, Delta::Opaque(more)) => value.push_str(more),
+            (Open::Opaque { own: true, value }, Delta::Opaque(more)) => value.push_str(more),
             _ => {}
         }
     }

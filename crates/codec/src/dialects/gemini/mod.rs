@@ -223,7 +223,13 @@ pub(crate) fn tell(losses: &mut Vec<Loss>, loss: Loss) {
 
 /// Tells that a part of a request was left out.
 pub(crate) fn omit(losses: &mut Vec<Loss>, part: &'static str, reason: &'static str) {
-    tell(losses, Loss::PartOmitted { part, reason });
+    tell(
+        losses,
+        Loss::PartOmitted {
+            part: part.into(),
+            reason,
+        },
+    );
 }
 
 /// Tells that a setting was changed.

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use throughline_canonical::{BlockStart, Delta, Event};
 
-use crate::json::{Cursor, JsonError, Kind, Span, each_member, number, slice, text};
+use super::{CUSTOM, NAME};
+use crate::json::{Cursor, JsonError, Kind, Span, each_member, escape, number, slice, text};
 
 /// One call.
 #[derive(Debug, Default)]
@@ -15,6 +16,8 @@ struct Call {
     block: Option<u32>,
     /// Arguments that came before its name.
     held: String,
+    /// It is one of free text, which has no word: its JSON is told.
+    custom: bool,
 }
 
 /// The calls so far. They stay open until the reply ends, since their fragments may come in turns.
@@ -114,7 +117,10 @@ impl Calls {
         match call.block {
             Some(index) => {
                 if !fragment.arguments.is_empty() {
-                    let delta = Delta::ToolArguments(fragment.arguments);
+                    let delta = match call.custom {
+                        true => Delta::Opaque(escaped(&fragment.arguments).into()),
+                        false => Delta::ToolArguments(fragment.arguments),
+                    };
                     out(Event::BlockDelta { index, delta });
                 }
                 if let Some(signature) = fragment.signature {
@@ -170,6 +176,10 @@ impl Calls {
                 call.begin("", "", place + 1, next, out);
             }
             if let Some(index) = call.block {
+                if call.custom {
+                    let delta = Delta::Opaque("\"}}".into());
+                    out(Event::BlockDelta { index, delta });
+                }
                 out(Event::BlockEnded { index });
             }
         }
@@ -194,20 +204,40 @@ impl Call {
         if self.id.is_empty() {
             self.id = format!("call_{order}");
         }
-        let block = if kind == "custom" {
-            BlockStart::Opaque { name: kind.into() }
-        } else {
-            BlockStart::ToolCall {
-                id: self.id.as_str().into(),
-                name: name.into(),
-            }
+        self.custom = kind == CUSTOM;
+        let held = std::mem::take(&mut self.held);
+        if self.custom {
+            let (dialect, kind) = (NAME.into(), kind.into());
+            let block = BlockStart::Opaque {
+                dialect,
+                name: kind,
+            };
+            out(Event::BlockStarted { index, block });
+            // Up to the quote that the end of the call closes.
+            let (id, name, held) = (escaped(&self.id), escaped(name), escaped(&held));
+            let begun = format!(
+                "{{\"id\":\"{id}\",\"type\":\"{CUSTOM}\",\"{CUSTOM}\":{{\"name\":\"{name}\",\"input\":\"{held}"
+            );
+            let delta = Delta::Opaque(begun.into());
+            out(Event::BlockDelta { index, delta });
+            return;
+        }
+        let block = BlockStart::ToolCall {
+            id: self.id.as_str().into(),
+            name: name.into(),
         };
         out(Event::BlockStarted { index, block });
-        if !self.held.is_empty() {
-            let delta = Delta::ToolArguments(std::mem::take(&mut self.held).into());
+        if !held.is_empty() {
+            let delta = Delta::ToolArguments(held.into());
             out(Event::BlockDelta { index, delta });
         }
     }
+}
+
+fn escaped(text: &str) -> String {
+    let mut out = String::new();
+    escape(text, &mut out);
+    out
 }
 
 fn read_fragment<'a>(json: &'a [u8], call: &Span) -> Result<Fragment<'a>, JsonError> {

@@ -113,7 +113,7 @@ impl Reader<'_> {
                 _ => "unknown_member",
             };
             let loss = Loss::PartOmitted {
-                part,
+                part: part.into(),
                 reason: "no_word",
             };
             if !self.losses.contains(&loss) {

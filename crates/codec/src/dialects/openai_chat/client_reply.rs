@@ -6,7 +6,7 @@ use throughline_canonical::{
     BlockStart, Delta, EndReason, Event, Fault, FaultKind, Reply, Request, Show, Usage,
 };
 
-use super::{NAME, NOTICE, client_whole, counts, faults, ours};
+use super::{CUSTOM, NAME, NOTICE, client_whole, counts, faults, ours};
 use crate::dialects::{ReplyWriter, Stamp};
 use crate::json::escape;
 
@@ -30,6 +30,8 @@ pub(super) struct Writer {
     /// Signatures of open blocks. A later one replaces an earlier one, but clients join what they
     /// hear twice, so each is told when its block ends.
     signatures: Vec<(u32, String)>,
+    /// Calls of free text that are open: their JSON so far.
+    customs: Vec<(u32, String)>,
     /// How many pieces of reasoning, and how many calls, there were.
     reasoned: usize,
     called: usize,
@@ -95,6 +97,11 @@ enum Kind {
         /// It has arguments.
         argued: bool,
     },
+    /// A call of free text.
+    Custom {
+        /// Its number among the calls.
+        number: usize,
+    },
     Other,
 }
 
@@ -125,6 +132,7 @@ impl Writer {
             role_said: false,
             blocks: Vec::new(),
             signatures: Vec::new(),
+            customs: Vec::new(),
             reasoned: 0,
             called: 0,
             refused: false,
@@ -188,6 +196,12 @@ impl Writer {
                     argued: false,
                 }
             }
+            BlockStart::Opaque { dialect, name } if dialect == NAME && name == CUSTOM => {
+                let number = self.called;
+                self.called += 1;
+                self.customs.push((index, String::new()));
+                Kind::Custom { number }
+            }
             BlockStart::Opaque { .. } => Kind::Other,
         };
         self.blocks.push((index, kind));
@@ -224,6 +238,13 @@ impl Writer {
                     argued: true,
                 }
             }
+            (Kind::Custom { .. }, Delta::Opaque(more)) => {
+                let mut customs = self.customs.iter_mut();
+                if let Some((_, json)) = customs.find(|(custom, _)| *custom == index) {
+                    json.push_str(more);
+                }
+                return;
+            }
             _ => return,
         };
         if let Some(slot) = self.blocks.get_mut(place) {
@@ -251,6 +272,13 @@ impl Writer {
             // A call without arguments has an empty object.
             self.arguments("{}", number, out);
         }
+        if let Kind::Custom { number } = kind {
+            let mut customs = self.customs.iter();
+            if let Some(at) = customs.position(|(custom, _)| *custom == index) {
+                let (_, json) = self.customs.swap_remove(at);
+                self.custom(&json, number, out);
+            }
+        }
         let mut signatures = self.signatures.iter();
         if let Some(place) = signatures.position(|(signed, _)| *signed == index) {
             let (_, mark) = self.signatures.swap_remove(place);
@@ -259,7 +287,7 @@ impl Writer {
                     self.signature(&mark, number, &mut begun, out);
                 }
                 Kind::Call { number, .. } => self.call_signature(&mark, number, out),
-                Kind::Text | Kind::Refusal | Kind::Other => {}
+                Kind::Text | Kind::Refusal | Kind::Custom { .. } | Kind::Other => {}
             }
         }
     }
@@ -381,6 +409,22 @@ impl Writer {
             out.extend_from_slice(self.escaped.as_bytes());
             out.extend_from_slice(b"\"}}]");
         }
+        self.close(out);
+    }
+
+    /// Writes a call of free text, which is complete.
+    fn custom(&mut self, json: &str, number: usize, out: &mut Vec<u8>) {
+        let Ok(Value::Object(mut call)) = serde_json::from_str(json) else {
+            return;
+        };
+        if self.form.legacy {
+            return;
+        }
+        call.insert("index".to_owned(), number.into());
+        self.open(out);
+        out.extend_from_slice(b"\"tool_calls\":[");
+        out.extend_from_slice(Value::Object(call).to_string().as_bytes());
+        out.extend_from_slice(b"]");
         self.close(out);
     }
 

@@ -172,7 +172,7 @@ fn read_output(root: &Node<'_>, losses: &mut Vec<Loss>) -> Result<Output, Fault>
             inner.object()?;
             if inner.get("description").is_some() {
                 losses.push(Loss::PartOmitted {
-                    part: "response_format.description",
+                    part: "response_format.description".into(),
                     reason: "no_word",
                 });
             }
@@ -426,7 +426,7 @@ fn read_switch(thinking: &Node<'_>, said: &mut Said, losses: &mut Vec<Loss>) -> 
             }
             if thinking.get("clear_thinking").is_some() {
                 losses.push(Loss::PartOmitted {
-                    part: "thinking.clear_thinking",
+                    part: "thinking.clear_thinking".into(),
                     reason: "no_word",
                 });
             }

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 use throughline_canonical::{Block, EndReason, Reply, Usage};
 
 use super::client_reply::{Writer, finish_word};
-use super::{NAME, NOTICE, counts};
+use super::{CUSTOM, NAME, NOTICE, counts};
 
 /// Writes a whole reply.
 pub(super) fn write(writer: &Writer, reply: &Reply) -> Vec<u8> {
@@ -92,7 +92,7 @@ impl Said {
                 arguments,
                 signature,
             } => self.call(id, name, arguments, signature.as_deref()),
-            Block::Opaque { dialect, value } if dialect == NAME && value.is_object() => {
+            Block::Opaque { dialect, value } if dialect == NAME && value["type"] == CUSTOM => {
                 self.calls.push(value.clone());
             }
             Block::ToolResult { .. } | Block::Media { .. } | Block::Opaque { .. } => {}

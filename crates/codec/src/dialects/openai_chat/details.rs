@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use crate::json::{Cursor, JsonError, Kind, Span, each_member, number, text};
+use crate::json::{Cursor, JsonError, Kind, Span, each_member, number, slice, text};
 
 /// What a piece is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,6 +34,8 @@ pub(super) struct Detail<'a> {
     pub(super) id: Cow<'a, str>,
     /// The number of the block it belongs to.
     pub(super) number: Option<u64>,
+    /// All of it, as it stands in the reply.
+    pub(super) json: &'a [u8],
 }
 
 /// Hands over each piece of a list.
@@ -49,7 +51,10 @@ pub(super) fn each<'a>(
         let kind = cursor.peek()?;
         let span = cursor.skip()?;
         match kind {
-            Kind::Object => piece(read(json, &span)?),
+            Kind::Object => piece(Detail {
+                json: slice(json, &span),
+                ..read(json, &span)?
+            }),
             Kind::String => piece(Detail {
                 piece: Piece::Text,
                 text: text(json, &span),

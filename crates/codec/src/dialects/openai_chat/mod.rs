@@ -12,12 +12,12 @@
 //! - `outline`, `aside`: requests and replies that pass in place.
 
 use serde_json::Value;
-use throughline_canonical::{Fault, Lossy, Request};
+use throughline_canonical::{BlockStart, Event, Fault, Loss, Lossy, Request};
 
 use super::in_place::InPlace;
 use super::{
     Asked, ClientDialect, ModelCard, Models, Outgoing, ReplyReader, ReplyWriter, Stamp, Target,
-    UpstreamDialect, Wanted, bearer, forget, openai_models,
+    UpstreamDialect, Wanted, bearer, forget, lost_part, openai_models,
 };
 
 mod aside;
@@ -48,6 +48,9 @@ const PATH: &str = "/v1/chat/completions";
 /// What is shown in place of reasoning its maker encrypted. Display only: it is never sent on.
 const NOTICE: &str = "[Some reasoning was hidden for safety reasons]";
 
+/// The kind of a call whose arguments are free text.
+const CUSTOM: &str = "custom";
+
 /// Members of `request.extra["openai_chat"]` that speak to us, not to a provider.
 mod ours {
     /// In which members a reply carries its reasoning as plain text.
@@ -75,6 +78,18 @@ impl ClientDialect for OpenAiChat {
 
     fn wanted(&self, path: &str) -> Option<Wanted> {
         (path == PATH).then_some(Wanted::Answer)
+    }
+
+    fn loses(&self, event: &Event<'_>) -> Option<Loss> {
+        match event {
+            // The answer of a message is plain text: parts of other kinds, as some servers have
+            // them, would stand in its way.
+            Event::BlockStarted {
+                block: BlockStart::Opaque { dialect, name },
+                ..
+            } if dialect == NAME && name != CUSTOM => Some(Loss::of_part(name, "no_word")),
+            event => lost_part(event, NAME),
+        }
     }
 
     fn path_for(&self, _: &str) -> String {

@@ -63,7 +63,10 @@ struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     fn omitted(&mut self, part: &'static str, reason: &'static str) {
-        let loss = Loss::PartOmitted { part, reason };
+        let loss = Loss::PartOmitted {
+            part: part.into(),
+            reason,
+        };
         if !self.losses.contains(&loss) {
             self.losses.push(loss);
         }

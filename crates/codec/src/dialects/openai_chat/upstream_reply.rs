@@ -9,7 +9,7 @@ use super::chunk::{Choice, Chunk, Found, Frame};
 use super::details::{self, Detail, Piece};
 use super::mark::Mark;
 use super::variants::{Replay, Variant};
-use super::{NOTICE, counts, faults};
+use super::{NAME, NOTICE, counts, faults};
 use crate::dialects::ReplyReader;
 use crate::framing::sse::Framer;
 use crate::json::{JsonError, Kind, text};
@@ -331,7 +331,13 @@ impl State {
             }
             Piece::Other => {
                 self.close(out);
-                self.single(BlockStart::Opaque { name: detail.name }, out);
+                let (index, name) = (self.begin(), detail.name);
+                let dialect = NAME.into();
+                let block = BlockStart::Opaque { dialect, name };
+                out(Event::BlockStarted { index, block });
+                let delta = Delta::Opaque(String::from_utf8_lossy(detail.json));
+                out(Event::BlockDelta { index, delta });
+                out(Event::BlockEnded { index });
             }
         }
     }

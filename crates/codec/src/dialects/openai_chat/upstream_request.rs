@@ -57,7 +57,10 @@ impl Writer {
     }
 
     fn omitted(&mut self, part: &'static str, reason: &'static str) {
-        self.losses.push(Loss::PartOmitted { part, reason });
+        self.losses.push(Loss::PartOmitted {
+            part: part.into(),
+            reason,
+        });
     }
 
     fn adapted(&mut self, setting: &'static str, reason: &'static str) {

@@ -5,10 +5,12 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
 use throughline_canonical::{
     Block, BlockStart, Delta, EndReason, Event, Fault, Reply, Request, Usage,
 };
 
+use super::NAME;
 use super::reply_items::{Item, Kind, escaped};
 use super::response::{Ending, error, settings, usage};
 use crate::dialects::{ReplyWriter, Stamp};
@@ -28,6 +30,8 @@ pub(super) struct Writer {
     /// Items that are done, by their place.
     done: Vec<(u32, String)>,
     items: u32,
+    /// Items only this dialect has a word for, by the number of their block: their JSON so far.
+    opaque: BTreeMap<u32, String>,
     usage: Usage,
     /// The model declined in words.
     refused: bool,
@@ -51,6 +55,7 @@ impl Writer {
             open: BTreeMap::new(),
             done: Vec::new(),
             items: 0,
+            opaque: BTreeMap::new(),
             usage: Usage::default(),
             refused: false,
         }
@@ -75,6 +80,10 @@ impl Writer {
             BlockStart::Refusal { .. } => Kind::Refusal,
             BlockStart::Thinking { .. } | BlockStart::Redacted { .. } => Kind::Reasoning,
             BlockStart::ToolCall { .. } => Kind::Call,
+            BlockStart::Opaque { dialect, .. } if dialect == NAME => {
+                self.opaque.insert(number, String::new());
+                return;
+            }
             // No client knows what to do with another dialect's.
             BlockStart::Opaque { .. } => return,
         };
@@ -226,6 +235,25 @@ impl Writer {
         self.done.push((item.place, json));
     }
 
+    /// Writes an item only this dialect has a word for. What its provider told while it grew is
+    /// not known; clients count items as they are added, so it gets its place here.
+    fn opaque_item(&mut self, json: &str, out: &mut Vec<u8>) {
+        let Ok(Value::Object(mut item)) = serde_json::from_str(json) else {
+            return;
+        };
+        let place = self.items;
+        self.items += 1;
+        let whole = Value::Object(item.clone()).to_string();
+        if let Some(status) = item.get_mut("status") {
+            *status = "in_progress".into();
+        }
+        let begun = Value::Object(item).to_string();
+        let at = format!(",\"output_index\":{place},\"item\":");
+        self.event("response.output_item.added", &[&at, &begun], out);
+        self.event("response.output_item.done", &[&at, &whole], out);
+        self.done.push((place, whole));
+    }
+
     fn end(&mut self, reason: &EndReason, out: &mut Vec<u8>) {
         let ending = match Ending::of(reason, self.refused) {
             Ok(ending) => ending,
@@ -301,10 +329,20 @@ impl ReplyWriter for Writer {
                     self.grow(*index, text, out);
                 }
                 Delta::Signature(signature) => self.sign(*index, signature),
+                Delta::Opaque(more) => {
+                    if let Some(json) = self.opaque.get_mut(index) {
+                        json.push_str(more);
+                    }
+                }
                 _ => {}
             },
             Event::BlockStarted { index, block } => self.begin(*index, block, out),
-            Event::BlockEnded { index } => self.end_block(*index, "completed", out),
+            Event::BlockEnded { index } => {
+                self.end_block(*index, "completed", out);
+                if let Some(json) = self.opaque.remove(index) {
+                    self.opaque_item(&json, out);
+                }
+            }
             Event::Usage(usage) => self.usage.update(*usage),
             Event::Fault(fault) => self.fail(fault, out),
             Event::Ended { reason } => self.end(reason, out),
@@ -331,6 +369,7 @@ impl ReplyWriter for Writer {
             open: BTreeMap::new(),
             done: Vec::new(),
             items: 0,
+            opaque: BTreeMap::new(),
             usage: reply.usage,
             refused: false,
         };
@@ -343,7 +382,13 @@ impl ReplyWriter for Writer {
         };
         let last = reply.content.len().saturating_sub(1);
         for (place, block) in reply.content.iter().enumerate() {
-            if let Some(mut item) = writer.whole_item(block) {
+            if let Block::Opaque { dialect, value } = block
+                && dialect == NAME
+                && value.is_object()
+            {
+                writer.done.push((writer.items, value.to_string()));
+                writer.items += 1;
+            } else if let Some(mut item) = writer.whole_item(block) {
                 if item.kind == Kind::Call && item.text.is_empty() {
                     item.text.push_str("{}");
                 }

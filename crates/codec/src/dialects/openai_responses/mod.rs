@@ -173,7 +173,10 @@ struct Losses(Vec<Loss>);
 
 impl Losses {
     fn omit(&mut self, part: &'static str, reason: &'static str) {
-        self.add(Loss::PartOmitted { part, reason });
+        self.add(Loss::PartOmitted {
+            part: part.into(),
+            reason,
+        });
     }
 
     fn adapt(&mut self, setting: &'static str, reason: &'static str) {

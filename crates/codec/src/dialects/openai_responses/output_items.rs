@@ -8,10 +8,10 @@ use std::collections::HashSet;
 
 use throughline_canonical::{BlockStart, Delta, Event};
 
-use super::PHASE;
 use super::item_parts::{ItemParts, Kind, each_part, joined, member};
 use super::upstream_reply::{Out, Place};
-use crate::json::{JsonError, Span, inside, text};
+use super::{NAME, PHASE};
+use crate::json::{JsonError, Span, inside, slice, text};
 
 /// More items than this are never open at once.
 const OPEN_MOST: usize = 1024;
@@ -105,8 +105,7 @@ impl Items {
         match parts.kind {
             Kind::Call => self.start_call(&mut item, &parts, data, out),
             Kind::Opaque => {
-                let name = parts.name_of_kind();
-                self.start(&mut item, BlockStart::Opaque { name }, 0, out);
+                self.start(&mut item, opaque(&parts), 0, out);
             }
             // Others begin when there is something in them.
             _ => {}
@@ -167,11 +166,11 @@ impl Items {
     pub(super) fn done(
         &mut self,
         data: &[u8],
-        item: &Span,
+        span: &Span,
         output_index: Option<u64>,
         out: Out<'_>,
     ) -> Result<(), JsonError> {
-        let parts = ItemParts::read(data, item)?;
+        let parts = ItemParts::read(data, span)?;
         let place = parts.place(data, output_index);
         let found = self.position(parts.kind, &place);
         let mut item = match found {
@@ -194,8 +193,12 @@ impl Items {
             Kind::Call => self.call_done(&mut item, &parts, data, out),
             _ => {
                 if item.block.is_none() {
-                    let name = parts.name_of_kind();
-                    self.start(&mut item, BlockStart::Opaque { name }, 0, out);
+                    self.start(&mut item, opaque(&parts), 0, out);
+                }
+                // Only here it is complete.
+                if let Some(OpenBlock { index, .. }) = item.block {
+                    let delta = Delta::Opaque(String::from_utf8_lossy(slice(data, span)));
+                    out(Event::BlockDelta { index, delta });
                 }
             }
         }
@@ -493,6 +496,13 @@ fn thinking() -> BlockStart<'static> {
     BlockStart::Thinking {
         text: "".into(),
         signature: "".into(),
+    }
+}
+
+fn opaque<'a>(parts: &ItemParts<'a>) -> BlockStart<'a> {
+    BlockStart::Opaque {
+        dialect: NAME.into(),
+        name: parts.name_of_kind(),
     }
 }
 

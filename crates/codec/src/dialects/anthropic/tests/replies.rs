@@ -237,6 +237,7 @@ fn what_has_no_form_here_leaves_no_gap() {
         start(
             1,
             BlockStart::Opaque {
+                dialect: "another".into(),
                 name: "web_search".into(),
             },
         ),

@@ -365,7 +365,7 @@ fn parts_without_a_word_are_told_as_they_are() {
         .collect();
     assert_eq!(
         told[1]["block"],
-        json!({"kind": "opaque", "name": "executableCode"})
+        json!({"kind": "opaque", "dialect": "gemini", "name": "executableCode"})
     );
     let value: Value = serde_json::from_str(told[2]["delta"]["value"].as_str().unwrap()).unwrap();
     assert_eq!(value, code);

@@ -306,8 +306,8 @@ fn what_has_no_word_is_kept_or_told() {
             "generationConfig": {"candidateCount": 1, "speechConfig": {}, "thinkingConfig": {"new": 1}},
         })
     );
-    let omitted = |part| Loss::PartOmitted {
-        part,
+    let omitted = |part: &'static str| Loss::PartOmitted {
+        part: part.into(),
         reason: "no_word",
     };
     assert_eq!(
@@ -383,7 +383,7 @@ fn system_words_and_tools_are_read() {
     assert_eq!(
         read.losses,
         [Loss::PartOmitted {
-            part: "functionDeclarations",
+            part: "functionDeclarations".into(),
             reason: "no_word"
         }]
     );

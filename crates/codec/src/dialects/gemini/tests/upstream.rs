@@ -24,7 +24,7 @@ fn check(messages: Vec<Message>, contents: impl Into<Value>, losses: &[(&str, &s
         .losses
         .iter()
         .map(|loss| match loss {
-            Loss::PartOmitted { part, reason } => (*part, *reason),
+            Loss::PartOmitted { part, reason } => (part.as_ref(), *reason),
             Loss::SettingAdapted { setting, reason } => (*setting, *reason),
             other => panic!("{other}"),
         })

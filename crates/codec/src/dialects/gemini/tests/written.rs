@@ -85,6 +85,7 @@ fn events() -> Vec<Event<'static>> {
         start(
             4,
             BlockStart::Opaque {
+                dialect: of("gemini"),
                 name: of("executableCode"),
             },
         ),
@@ -93,6 +94,7 @@ fn events() -> Vec<Event<'static>> {
         start(
             5,
             BlockStart::Opaque {
+                dialect: of("anthropic"),
                 name: of("server_tool_use"),
             },
         ),

@@ -269,7 +269,7 @@ fn expected(mut request: Request, variant: &str, losses: &[Loss]) -> Request {
                 setting: "thinking",
                 ..
             } => request.thinking.amount = None,
-            Loss::PartOmitted { part, .. } => match *part {
+            Loss::PartOmitted { part, .. } => match part.as_ref() {
                 "top_k" => request.sampling.top_k = None,
                 "verbosity" => request.extra.clear(),
                 "user" => request.user = None,

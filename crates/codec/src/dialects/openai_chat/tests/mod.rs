@@ -9,6 +9,7 @@ use crate::dialects::{Asked, ClientDialect, Stamp, Target, UpstreamDialect};
 mod asked;
 mod identity;
 mod malformed;
+mod parts;
 mod read_replies;
 mod written;
 mod written_replies;

@@ -210,7 +210,13 @@ fn everything() -> Vec<Event<'static>> {
         end(3),
         begin(5, tool("c3")),
         end(5),
-        begin(6, BlockStart::Opaque { name: "x".into() }),
+        begin(
+            6,
+            BlockStart::Opaque {
+                dialect: "another".into(),
+                name: "x".into(),
+            },
+        ),
         end(6),
         Event::Usage(Usage {
             input: Some(15),

@@ -79,7 +79,10 @@ fn stream(events: &[Value]) -> Vec<u8> {
 }
 
 fn omitted(part: &'static str, reason: &'static str) -> Loss {
-    Loss::PartOmitted { part, reason }
+    Loss::PartOmitted {
+        part: part.into(),
+        reason,
+    }
 }
 
 fn adapted(setting: &'static str, reason: &'static str) -> Loss {

@@ -241,7 +241,7 @@ fn any_request() -> impl Strategy<Value = Request> {
 fn without(mut request: Request, losses: &[Loss]) -> Request {
     for loss in losses {
         let part = match loss {
-            Loss::PartOmitted { part, .. } => *part,
+            Loss::PartOmitted { part, .. } => part.as_ref(),
             Loss::SettingAdapted { setting, .. } => *setting,
             _ => "",
         };

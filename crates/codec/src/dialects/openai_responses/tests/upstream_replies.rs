@@ -434,7 +434,7 @@ fn items_without_a_word_are_opaque_and_unknown_events_nothing() {
             alive,
             added(0, search.clone()),
             unknown,
-            done(0, search),
+            done(0, search.clone()),
             completed(),
         ])],
         true,
@@ -442,11 +442,17 @@ fn items_without_a_word_are_opaque_and_unknown_events_nothing() {
     assert_eq!(
         events[1..],
         [
-            r#"{"type":"block_started","index":0,"block":{"kind":"opaque","name":"web_search_call"}}"#,
+            r#"{"type":"block_started","index":0,"block":{"kind":"opaque","dialect":"openai_responses","name":"web_search_call"}}"#,
+            r#"{"type":"block_delta","index":0,"delta":{"kind":"opaque","value":"{\"id\":\"ws_1\",\"type\":\"web_search_call\",\"status\":\"completed\"}"}}"#,
             r#"{"type":"block_ended","index":0}"#,
             r#"{"type":"ended","reason":"stop"}"#,
         ]
     );
+    let item = Block::Opaque {
+        dialect: "openai_responses".to_owned(),
+        value: search,
+    };
+    assert_eq!(reply.content, [item]);
     assert_eq!(reply.reason, Some(EndReason::Stop));
 }
 

@@ -1,0 +1,85 @@
+//! Parts of replies besides text, thinking and calls of functions.
+
+use serde_json::json;
+use throughline_canonical::Block;
+
+use super::*;
+use crate::dialects::anthropic::Anthropic;
+
+/// The events of a stream of these deltas.
+fn events(variant: &str, stream: &str) -> Vec<Event<'static>> {
+    let lines = read_pieces(variant, true, &[stream.as_bytes()]).0;
+    let event = |line: &String| serde_json::from_str(line).unwrap();
+    lines.iter().map(event).collect()
+}
+
+fn losses(client: &dyn ClientDialect, events: &[Event<'_>]) -> Vec<String> {
+    let losses = events.iter().filter_map(|event| client.loses(event));
+    losses.map(|loss| loss.to_string()).collect()
+}
+
+#[test]
+fn a_call_of_free_text_goes_to_clients_of_this_dialect_only() {
+    let stream = deltas(
+        &[
+            r#"{"tool_calls":[{"index":0,"id":"c1","type":"custom","custom":{"name":"grep","input":""}}]}"#,
+            r#"{"tool_calls":[{"index":0,"custom":{"input":"a \""}}]}"#,
+            r#"{"tool_calls":[{"index":0,"custom":{"input":"b\"\n"}}]}"#,
+        ],
+        "tool_calls",
+    );
+    let call =
+        json!({"id": "c1", "type": "custom", "custom": {"name": "grep", "input": "a \"b\"\n"}});
+    let block = Block::Opaque {
+        dialect: "openai_chat".to_owned(),
+        value: call.clone(),
+    };
+    let read = read_reply("openai", true, stream.as_bytes());
+    assert_eq!(read.content, [block]);
+
+    let events = events("openai", &stream);
+    let request = Request::default();
+    let whole = write_whole(&request, &events);
+    assert_eq!(whole["choices"][0]["message"]["tool_calls"], json!([call]));
+    assert_eq!(whole["choices"][0]["finish_reason"], "tool_calls");
+    let again = read_reply("openai", false, whole.to_string().as_bytes());
+    assert_eq!(again.content, read.content);
+    let written = write_reply(&request, &events);
+    let again = read_reply("openai", true, written.as_bytes());
+    assert_eq!(again.content, read.content);
+
+    assert!(losses(&OpenAiChat, &events).is_empty());
+    assert_eq!(
+        losses(&Anthropic, &events),
+        ["part_omitted=custom;reason=foreign_dialect"]
+    );
+}
+
+#[test]
+fn parts_of_the_answer_that_are_no_text_are_a_loss_everywhere() {
+    let stream = deltas(
+        &[
+            r#"{"content":[{"type":"text","text":"See"},{"type":"reference","reference_ids":[1]}]}"#,
+            r#"{"content":" there."}"#,
+        ],
+        "stop",
+    );
+    let read = read_reply("mistral", true, stream.as_bytes());
+    let reference = Block::Opaque {
+        dialect: "openai_chat".to_owned(),
+        value: json!({"type": "reference", "reference_ids": [1]}),
+    };
+    assert_eq!(
+        read.content,
+        [Block::text("See"), reference, Block::text(" there.")]
+    );
+    let events = events("mistral", &stream);
+    let whole = write_whole(&Request::default(), &events);
+    let message = &whole["choices"][0]["message"];
+    assert_eq!(message["content"], "See there.");
+    assert_eq!(message.get("tool_calls"), None);
+    assert_eq!(
+        losses(&OpenAiChat, &events),
+        ["part_omitted=reference;reason=no_word"]
+    );
+}
