@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Fault, Usage};
+use crate::{Citation, Fault, Usage};
 
 /// One step of a reply. Text is borrowed from the bytes it was read from where it can be.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -104,6 +104,8 @@ pub enum Delta<'a> {
     Thinking(Cow<'a, str>),
     /// The block's signature; a later one replaces an earlier one.
     Signature(Cow<'a, str>),
+    /// A source that the text refers to. Boxed, since nearly every delta is a piece of text.
+    Citation(Box<Citation>),
     /// A piece of a tool call's arguments, as JSON text.
     ToolArguments(Cow<'a, str>),
     /// A piece of the JSON of a block this vocabulary has no word for. All pieces together are one

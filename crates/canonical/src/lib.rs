@@ -4,6 +4,7 @@
 //! where they come from, the events of a reply, what was lost on the way and what went wrong. No bytes, no async,
 //! no I/O live here.
 
+pub mod citation;
 pub mod event;
 pub mod fate;
 pub mod fault;
@@ -15,6 +16,7 @@ pub mod setting;
 pub mod thinking;
 pub mod usage;
 
+pub use citation::{Citation, Verbatim};
 pub use event::{BlockStart, Delta, EndReason, Event, Transformation};
 pub use fate::{BlockReport, Fate, Reason};
 pub use fault::{Fault, FaultKind};

@@ -107,6 +107,9 @@ fn grow(block: &mut Block, delta: &Delta<'_>) {
         | (Block::Thinking { text, .. }, Delta::Thinking(more) | Delta::Text(more)) => {
             text.push_str(more);
         }
+        (Block::Text { citations, .. }, Delta::Citation(citation)) => {
+            citations.push((**citation).clone());
+        }
         (Block::ToolCall { arguments, .. }, Delta::ToolArguments(more)) => arguments.push_str(more),
         (
             Block::Opaque {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::Citation;
 use crate::setting::ThinkingSetting;
 
 /// One request. What is absent was not said; nobody's default stands in its place.
@@ -93,6 +94,9 @@ pub enum Block {
         /// What its maker wants back with it, in words of its own.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signature: Option<String>,
+        /// What it refers to, in the order it was told.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        citations: Vec<Citation>,
     },
     /// Reasoning that can be read, or that was emptied and keeps its signature.
     Thinking {
@@ -162,6 +166,7 @@ impl Block {
         Self::Text {
             text: text.into(),
             signature: None,
+            citations: Vec::new(),
         }
     }
 }

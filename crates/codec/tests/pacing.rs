@@ -35,7 +35,7 @@ fn parts<'a>(event: &'a Event<'_>) -> Option<(u32, Kind, &'a str)> {
         Delta::Text(text) => Some((*index, Kind::Text, text)),
         Delta::Thinking(text) => Some((*index, Kind::Thinking, text)),
         Delta::ToolArguments(text) => Some((*index, Kind::ToolArguments, text)),
-        Delta::Signature(_) | Delta::Opaque(_) => None,
+        Delta::Signature(_) | Delta::Citation(_) | Delta::Opaque(_) => None,
     }
 }
 

@@ -9,7 +9,7 @@
 use std::fmt;
 
 use serde_json::{Map, Value};
-use throughline_canonical::{BlockStart, Event, Fault, Loss, Lossy, Reply, Request};
+use throughline_canonical::{BlockStart, Delta, Event, Fault, Loss, Lossy, Reply, Request};
 
 use self::in_place::InPlace;
 
@@ -17,6 +17,7 @@ pub mod anthropic;
 pub mod gemini;
 pub mod in_place;
 mod model_card;
+mod openai_annotations;
 pub mod openai_chat;
 mod openai_models;
 pub mod openai_responses;
@@ -177,13 +178,21 @@ impl fmt::Debug for dyn UpstreamDialect {
     }
 }
 
-/// What of an event no writer but that of its own dialect can write.
+/// What of an event most writers leave out: what has a word in another dialect alone.
 fn lost_part(event: &Event<'_>, own: &str) -> Option<Loss> {
     match event {
         Event::BlockStarted {
             block: BlockStart::Opaque { dialect, name },
             ..
         } if dialect != own => Some(Loss::of_part(name, "foreign_dialect")),
+        Event::BlockDelta {
+            delta: Delta::Citation(citation),
+            ..
+        } if citation.written_by(own).is_none() => match (&citation.url, &citation.quote) {
+            (None, _) => Some(Loss::of_part("citations", "foreign_dialect")),
+            (Some(_), Some(_)) => Some(Loss::of_part("citations.quote", "no_word")),
+            (Some(_), None) => None,
+        },
         _ => None,
     }
 }

@@ -163,7 +163,9 @@ impl Pacer {
                 Delta::Text(text) => (*index, Kind::Text, text),
                 Delta::Thinking(text) => (*index, Kind::Thinking, text),
                 Delta::ToolArguments(text) => (*index, Kind::ToolArguments, text),
-                Delta::Signature(_) | Delta::Opaque(_) => return self.pass(event, out),
+                Delta::Signature(_) | Delta::Citation(_) | Delta::Opaque(_) => {
+                    return self.pass(event, out);
+                }
             },
             Event::Transformed { .. } | Event::Usage(_) | Event::Fault(_) => {
                 return self.pass(event, out);
@@ -287,6 +289,7 @@ mod tests {
             Delta::Thinking(text) => Delta::Thinking(own(text)),
             Delta::ToolArguments(text) => Delta::ToolArguments(own(text)),
             Delta::Signature(text) => Delta::Signature(own(text)),
+            Delta::Citation(citation) => Delta::Citation(citation),
             Delta::Opaque(text) => Delta::Opaque(own(text)),
         };
         Event::BlockDelta { index, delta }
@@ -300,7 +303,7 @@ mod tests {
             Delta::Text(text) => (Kind::Text, text),
             Delta::Thinking(text) => (Kind::Thinking, text),
             Delta::ToolArguments(text) => (Kind::ToolArguments, text),
-            Delta::Signature(_) | Delta::Opaque(_) => return None,
+            Delta::Signature(_) | Delta::Citation(_) | Delta::Opaque(_) => return None,
         };
         Some((*index, kind, text.to_string()))
     }

@@ -66,6 +66,16 @@ impl Stage {
             } if blocks.text.contains(&index) => {
                 reader.push_str(&text, |event| blocks.tell(event, out));
             }
+            Event::BlockDelta {
+                index,
+                delta: Delta::Citation(mut citation),
+            } if blocks.text.contains(&index) => {
+                // The text is cut otherwise here: where in it the citation stood is not known.
+                citation.span = None;
+                let index = blocks.of(Kind::Text, out);
+                let delta = Delta::Citation(citation);
+                out(Event::BlockDelta { index, delta });
+            }
             Event::BlockEnded { index } if blocks.text.contains(&index) => {
                 blocks.text.retain(|open| *open != index);
             }

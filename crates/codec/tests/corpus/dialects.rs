@@ -10,8 +10,8 @@ use std::fs;
 
 use serde_json::{Value, json};
 use throughline_canonical::{
-    Block, BlockStart, EndReason, Event, FaultKind, Fold, Loss, Lossy, MediaKind, Reply, Request,
-    Role, Tool,
+    Block, BlockStart, Citation, EndReason, Event, FaultKind, Fold, Loss, Lossy, MediaKind, Reply,
+    Request, Role, Tool,
 };
 use throughline_codec::dialects::{
     Asked, CLIENT, ClientDialect, Outgoing, Stamp, Target, UPSTREAM, UpstreamDialect,
@@ -385,6 +385,8 @@ struct Seen {
     text: String,
     /// Parts that have a word in this dialect alone.
     own: Vec<Value>,
+    /// What the text refers to, as far as this dialect can tell it.
+    citations: Vec<Value>,
     calls: Vec<(String, Value)>,
     reason: Option<EndReason>,
 }
@@ -393,12 +395,23 @@ fn seen(reply: &Reply, by: &dyn ClientDialect) -> Seen {
     let mut seen = Seen {
         text: String::new(),
         own: Vec::new(),
+        citations: Vec::new(),
         calls: Vec::new(),
         reason: reason(reply),
     };
     for block in &reply.content {
         match block {
-            Block::Text { text, .. } | Block::Refusal { text } => seen.text.push_str(text),
+            Block::Text {
+                text, citations, ..
+            } => {
+                let before = seen.text.chars().count() as u64;
+                seen.text.push_str(text);
+                let after = seen.text.chars().count() as u64;
+                let cited = citations.iter();
+                seen.citations
+                    .extend(cited.filter_map(|one| referred(one, (before, after), by)));
+            }
+            Block::Refusal { text } => seen.text.push_str(text),
             Block::ToolCall {
                 name, arguments, ..
             } => {
@@ -421,6 +434,19 @@ fn seen(reply: &Reply, by: &dyn ClientDialect) -> Seen {
         }
     }
     seen
+}
+
+/// A citation of a block that reaches from one character of the answer to another.
+fn referred(citation: &Citation, block: (u64, u64), by: &dyn ClientDialect) -> Option<Value> {
+    if let Some(own) = citation.written_by(by.name()) {
+        return Some(own.clone());
+    }
+    let told = by.name() != "anthropic" && citation.url.is_some();
+    let (start, end) = match citation.span {
+        Some((start, end)) => (block.0 + start, block.0 + end),
+        None => block,
+    };
+    told.then(|| json!([citation.url, citation.title, start, end]))
 }
 
 /// Why a reply ended. Most dialects have no word for a stop sequence.
@@ -501,6 +527,7 @@ fn a_shared_reply_that_was_written_shows_all_that_was_said() {
             let (shown_whole, told) = (seen(&shown, client), seen(&original, client));
             assert_eq!(shown_whole.text, told.text, "{at}, whole");
             assert_eq!(shown_whole.own, told.own, "{at}, whole");
+            assert_eq!(shown_whole.citations, told.citations, "{at}, whole");
             assert_eq!(reason(&shown), reason(&original), "{at}, whole");
             assert_eq!(counts(&shown), counts(&original), "{at}, whole");
         }
@@ -546,9 +573,19 @@ fn parts_of_another_dialect_are_told_as_losses() {
                 } if dialect != client.name() => Some(name.as_ref()),
                 _ => None,
             });
-            let expected: Vec<String> = foreign
+            let mut expected: Vec<String> = foreign
                 .map(|name| format!("part_omitted={name};reason=foreign_dialect"))
                 .collect();
+            if capture.name == "citations" {
+                let foreign = "part_omitted=citations;reason=foreign_dialect";
+                let quote = "part_omitted=citations.quote;reason=no_word";
+                expected.extend(match client.name() {
+                    "anthropic" => vec![foreign.to_owned(); 3],
+                    "gemini" => vec![quote.to_owned(), foreign.to_owned()],
+                    "openai_chat" => vec![foreign.to_owned()],
+                    _ => vec![quote.to_owned()],
+                });
+            }
             let losses = events.iter().filter_map(|event| client.loses(event));
             let told: Vec<String> = losses.map(|loss| loss.to_string()).collect();
             assert_eq!(told, expected, "{at}");

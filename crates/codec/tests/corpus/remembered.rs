@@ -124,7 +124,7 @@ impl Open {
                 self.block["signature"] = json!(signature);
             }
             Delta::ToolArguments(piece) => self.append("input", piece),
-            Delta::Signature(_) | Delta::Opaque(_) => {}
+            Delta::Signature(_) | Delta::Citation(_) | Delta::Opaque(_) => {}
         }
     }
 

@@ -20,7 +20,9 @@ pub(crate) fn join_turns(messages: &mut Vec<Message>) {
     }
     for message in &mut joined {
         let says = |block: &Block| match block {
-            Block::Text { text, signature } => !text.is_empty() || signature.is_some(),
+            Block::Text {
+                text, signature, ..
+            } => !text.is_empty() || signature.is_some(),
             _ => true,
         };
         if message.role == Role::Assistant {
@@ -123,10 +125,12 @@ fn append(content: &mut Vec<Block>, block: Block) {
             Some(Block::Text {
                 text,
                 signature: mark @ None,
+                ..
             }),
             Block::Text {
                 text: more,
                 signature,
+                ..
             },
         ) => {
             text.push_str(more);

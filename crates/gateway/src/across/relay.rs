@@ -107,16 +107,19 @@ impl Relay {
             Event::BlockDelta { index, delta } => {
                 let event = Event::BlockDelta { index, delta };
                 self.fold.push(&event);
-                // A signature is told when the block ends: only the last one counts.
-                if !matches!(
-                    event,
+                match &event {
+                    // A signature is told when the block ends: only the last one counts.
                     Event::BlockDelta {
                         delta: Delta::Signature(_),
                         ..
-                    }
-                ) {
-                    out(&event);
+                    } => return,
+                    Event::BlockDelta {
+                        delta: Delta::Citation(_),
+                        ..
+                    } => self.lose(&event),
+                    _ => {}
                 }
+                out(&event);
             }
             Event::BlockEnded { index } => self.end_block(index, out),
             Event::Ended { reason } => self.end(reason, out),
@@ -211,6 +214,7 @@ impl Relay {
             Block::Text {
                 signature: signature @ Some(_),
                 text,
+                ..
             } => (Carried::Text, signature, text.as_str()),
             _ => return,
         };

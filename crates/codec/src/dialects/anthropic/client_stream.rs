@@ -52,6 +52,8 @@ struct Open {
     /// What came while it waited.
     waiting: String,
     signature: String,
+    /// Deltas that tell what its text refers to, and were not written so far.
+    citations: Vec<Vec<u8>>,
     /// Its end came while it waited.
     ended: bool,
 }
@@ -155,6 +157,7 @@ impl StreamWriter {
             head: Vec::new(),
             waiting,
             signature: held,
+            citations: Vec::new(),
             ended: false,
         });
         self.proceed(out);
@@ -175,6 +178,16 @@ impl StreamWriter {
                 // Clients keep the last one they are told, so it is told once, at the end.
                 open.signature.clear();
                 open.signature.push_str(signature);
+                return;
+            }
+            (Kind::Text, Delta::Citation(citation)) => {
+                if let Some(own) = citation.written_by(NAME) {
+                    let mut written = br#"{"type":"citations_delta","citation":"#.to_vec();
+                    written.extend_from_slice(own.to_string().as_bytes());
+                    written.push(b'}');
+                    open.citations.push(written);
+                    self.proceed(out);
+                }
                 return;
             }
             (Kind::Opaque, Delta::Opaque(more)) => {
@@ -228,6 +241,15 @@ impl StreamWriter {
             if !open.head.is_empty() && !open.waiting.is_empty() {
                 write_delta(&open.head, &open.waiting, out);
                 open.waiting = String::new();
+            }
+            if !open.head.is_empty() {
+                for citation in std::mem::take(&mut open.citations) {
+                    open_event("content_block_delta", out);
+                    write_index(self.next.saturating_sub(1), out);
+                    out.extend_from_slice(br#","delta":"#);
+                    out.extend_from_slice(&citation);
+                    out.extend_from_slice(b"}\n\n");
+                }
             }
             if !open.ended {
                 return;
@@ -443,10 +465,16 @@ fn write_block(out: &mut Vec<u8>, block: &Block) -> bool {
             if text.is_empty() {
                 return false;
             }
-            ObjectWriter::new(out)
-                .text("type", "text")
-                .text("text", text)
-                .end();
+            let mut written = ObjectWriter::new(out);
+            written.text("type", "text").text("text", text);
+            if let Block::Text { citations, .. } = block {
+                let own = citations.iter().filter_map(|one| one.written_by(NAME));
+                let own: Vec<Value> = own.cloned().collect();
+                if !own.is_empty() {
+                    written.value("citations", &own.into());
+                }
+            }
+            written.end();
         }
         Block::Thinking { text, signature } => ObjectWriter::new(out)
             .text("type", "thinking")

@@ -18,12 +18,12 @@
 //! - `aside`: what of ours may stand in a reply.
 
 use serde_json::Value;
-use throughline_canonical::{Amount, Effort, Fault, Loss, Lossy, Request};
+use throughline_canonical::{Amount, Delta, Effort, Event, Fault, Loss, Lossy, Request};
 
 use super::in_place::InPlace;
 use super::{
     Asked, ClientDialect, ModelCard, Models, Outgoing, ReplyReader, ReplyWriter, Stamp, Target,
-    UpstreamDialect, Wanted, only_members, read_member,
+    UpstreamDialect, Wanted, lost_part, only_members, read_member,
 };
 
 mod aside;
@@ -104,6 +104,20 @@ impl ClientDialect for Anthropic {
 
     fn reply_writer(&self, request: &Request, stamp: &Stamp) -> Box<dyn ReplyWriter> {
         Box::new(client_stream::StreamWriter::new(&request.model, stamp))
+    }
+
+    fn loses(&self, event: &Event<'_>) -> Option<Loss> {
+        match event {
+            // Every kind of citation here has members that only its maker can give: places in what
+            // it was sent, and what it encrypted.
+            Event::BlockDelta {
+                delta: Delta::Citation(citation),
+                ..
+            } if citation.written_by(NAME).is_none() => {
+                Some(Loss::of_part("citations", "foreign_dialect"))
+            }
+            event => lost_part(event, NAME),
+        }
     }
 
     fn write_fault(&self, fault: &Fault, id: &str) -> (u16, Vec<u8>) {

@@ -79,7 +79,12 @@ impl Writing {
                 self.tool_result(&mut turn.results, id, content, *is_error);
                 return;
             }
-            (Block::Text { text, signature }, _) => self.text(rest, text, signature.as_deref()),
+            (
+                Block::Text {
+                    text, signature, ..
+                },
+                _,
+            ) => self.text(rest, text, signature.as_deref()),
             (Block::Refusal { text }, Role::Assistant) => {
                 if self.says(text) {
                     self.adapted("refusal", "told_as_text");
@@ -181,6 +186,7 @@ impl Writing {
             Block::Text {
                 text,
                 signature: None,
+                ..
             },
         ] = content
         {
@@ -219,7 +225,9 @@ impl Writing {
 
     fn result_part(&mut self, out: &mut Vec<u8>, part: &Block) {
         match part {
-            Block::Text { text, signature } => self.text(out, text, signature.as_deref()),
+            Block::Text {
+                text, signature, ..
+            } => self.text(out, text, signature.as_deref()),
             Block::Media { kind, source, name } => {
                 self.media(out, *kind, source, name.as_deref());
             }

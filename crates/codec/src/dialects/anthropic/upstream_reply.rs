@@ -2,15 +2,17 @@
 
 use std::borrow::Cow;
 
+use serde_json::Value;
 use throughline_canonical::{
-    BlockStart, Delta, EndReason, Event, Fault, FaultKind, Transformation, Usage,
+    BlockStart, Citation, Delta, EndReason, Event, Fault, FaultKind, Transformation, Usage,
+    Verbatim,
 };
 
 use super::upstream_error::read_error;
 use super::{NAME, refusal};
 use crate::framing::sse::{Frame, Framer};
 use crate::json::{
-    Cursor, JsonError, Kind, Span, decode, each_member, inside, number, slice, text,
+    Cursor, JsonError, Kind, Span, decode, each_element, each_member, inside, number, slice, text,
 };
 
 /// Deeper than any reply; a reply that nests deeper is skipped, not followed.
@@ -290,7 +292,11 @@ fn read_event(
             }
         },
         (b"content_block_start", Some(span)) => {
-            let (block, input) = read_block(data, &span)?;
+            let Begun {
+                block,
+                input,
+                citations,
+            } = read_block(data, &span)?;
             progress.opaque = None;
             if let BlockStart::Opaque { .. } = block {
                 progress.opaque = Some(Unnamed {
@@ -306,6 +312,9 @@ fn read_event(
             let text = |span| String::from_utf8_lossy(slice(data, &span)).into_owned();
             progress.input = input.map(|span| (index, text(span)));
             out(Event::BlockStarted { index, block });
+            if let Some(citations) = citations {
+                tell_citations(data, &citations, index, out)?;
+            }
         }
         (b"content_block_stop", _) => {
             if progress
@@ -398,12 +407,19 @@ fn read_content(
     while cursor.element(&mut first)? {
         if cursor.peek()? == Kind::Object {
             let start = cursor.start();
-            let (block, arguments) = read_block(json, &(start..json.len()))?;
+            let Begun {
+                block,
+                input: arguments,
+                citations,
+            } = read_block(json, &(start..json.len()))?;
             let unnamed = matches!(block, BlockStart::Opaque { .. });
             out(Event::BlockStarted { index, block });
             if unnamed {
                 let whole = Cursor::at(json, start, DEPTH).skip()?;
                 tell_opaque(index, String::from_utf8_lossy(slice(json, &whole)), out);
+            }
+            if let Some(citations) = citations {
+                tell_citations(json, &citations, index, out)?;
             }
             if let Some(arguments) = arguments {
                 let delta = Delta::ToolArguments(String::from_utf8_lossy(slice(json, &arguments)));
@@ -465,15 +481,20 @@ fn read_message(json: &[u8], message: &Span) -> Result<Head, JsonError> {
     Ok(head)
 }
 
-/// A block, and the span of a tool call's input if it came whole.
-fn read_block<'a>(
-    json: &'a [u8],
-    block: &Span,
-) -> Result<(BlockStart<'a>, Option<Span>), JsonError> {
+/// A block, with what came along.
+struct Begun<'a> {
+    block: BlockStart<'a>,
+    /// A tool call's input, if it came whole.
+    input: Option<Span>,
+    /// What a text refers to.
+    citations: Option<Span>,
+}
+
+fn read_block<'a>(json: &'a [u8], block: &Span) -> Result<Begun<'a>, JsonError> {
     let mut kind: &[u8] = b"";
     let [mut said, mut thought, mut signature]: [Cow<'a, str>; 3] = Default::default();
     let [mut data, mut id, mut name]: [Cow<'a, str>; 3] = Default::default();
-    let mut input = None;
+    let [mut input, mut citations] = [None, None];
     each_member(json, block.start, |key, value, span| match (key, value) {
         (b"type", Kind::String) => kind = inside(json, &span),
         (b"text", Kind::String) => said = text(json, &span),
@@ -484,6 +505,7 @@ fn read_block<'a>(
         (b"name", Kind::String) => name = text(json, &span),
         // A stream opens a call with an empty input and sends the rest as deltas.
         (b"input", Kind::Object) if span.len() > 2 => input = Some(span),
+        (b"citations", Kind::Array) if span.len() > 2 => citations = Some(span),
         _ => {}
     })?;
     let block = match kind {
@@ -493,13 +515,54 @@ fn read_block<'a>(
         },
         b"redacted_thinking" => BlockStart::Redacted { data },
         b"text" => BlockStart::Text { text: said },
-        b"tool_use" => return Ok((BlockStart::ToolCall { id, name }, input)),
+        b"tool_use" => BlockStart::ToolCall { id, name },
         other => BlockStart::Opaque {
             dialect: NAME.into(),
             name: String::from_utf8_lossy(other),
         },
     };
-    Ok((block, None))
+    Ok(Begun {
+        input: input.filter(|_| kind == b"tool_use"),
+        citations: citations.filter(|_| kind == b"text"),
+        block,
+    })
+}
+
+fn tell_citations(
+    json: &[u8],
+    list: &Span,
+    index: u32,
+    out: &mut impl FnMut(Event<'_>),
+) -> Result<(), JsonError> {
+    each_element(json, list.start, |_, span| {
+        if let Some(delta) = read_citation(slice(json, &span)) {
+            out(Event::BlockDelta { index, delta });
+        }
+    })
+}
+
+/// A citation. It is rare, so it is read as a tree.
+fn read_citation(json: &[u8]) -> Option<Delta<'static>> {
+    let value: Value = serde_json::from_slice(json).ok()?;
+    let text = |key: &str| {
+        let found = value.get(key).and_then(Value::as_str);
+        found.filter(|text| !text.is_empty()).map(str::to_owned)
+    };
+    let is_address = |source: &String| source.starts_with("http");
+    let citation = Citation {
+        url: text("url").or_else(|| text("source").filter(is_address)),
+        title: text("title").or_else(|| text("document_title")),
+        quote: text("cited_text"),
+        span: None,
+        verbatim: value.is_object().then_some(Verbatim {
+            dialect: NAME.to_owned(),
+            value,
+        }),
+    };
+    citation
+        .verbatim
+        .is_some()
+        .then(|| Delta::Citation(citation.into()))
 }
 
 fn read_delta<'a>(data: &'a [u8], delta: &Span) -> Result<Option<Delta<'a>>, JsonError> {
@@ -507,12 +570,14 @@ fn read_delta<'a>(data: &'a [u8], delta: &Span) -> Result<Option<Delta<'a>>, Jso
     // Some servers send the fields of every kind, empty where they do not belong.
     let [mut said, mut thought, mut signature, mut arguments]: [Option<Span>; 4] =
         Default::default();
+    let mut citation = None;
     each_member(data, delta.start, |key, found, span| match (key, found) {
         (b"type", Kind::String) => kind = inside(data, &span),
         (b"text", Kind::String) => said = Some(span),
         (b"thinking", Kind::String) => thought = Some(span),
         (b"signature", Kind::String) => signature = Some(span),
         (b"partial_json", Kind::String) => arguments = Some(span),
+        (b"citation", Kind::Object) => citation = Some(span),
         _ => {}
     })?;
     let value = |span: Option<Span>| match span {
@@ -524,6 +589,9 @@ fn read_delta<'a>(data: &'a [u8], delta: &Span) -> Result<Option<Delta<'a>>, Jso
         b"thinking_delta" => Delta::Thinking(value(thought)),
         b"signature_delta" => Delta::Signature(value(signature)),
         b"input_json_delta" => Delta::ToolArguments(value(arguments)),
+        b"citations_delta" => {
+            return Ok(citation.and_then(|span| read_citation(slice(data, &span))));
+        }
         _ => return Ok(None),
     }))
 }

@@ -2,11 +2,13 @@
 //! is one such piece.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use serde_json::Value;
 use throughline_canonical::{BlockStart, Delta, EndReason, Event, Fault, FaultKind, Usage};
 
 use super::cumulative::Said;
+use super::grounding::{self, Grounded};
 use super::partial_arguments::PartialArguments;
 use super::{NAME, fault};
 use crate::json::{Cursor, JsonError, Kind, Span, each_member, inside, number, slice, text};
@@ -32,6 +34,12 @@ pub(crate) struct Answer {
     /// A candidate was seen, or a count: a whole reply has all it needs.
     pub(crate) complete: bool,
     said: Option<Said>,
+    /// The text of the last block of it, and how many bytes of the answer stand before.
+    text: String,
+    before: usize,
+    /// Sources that were read and not told, and what was told of them.
+    grounded: Vec<Grounded>,
+    cited: HashSet<String>,
 }
 
 /// A block that may still grow.
@@ -162,20 +170,29 @@ impl Answer {
     ) -> Result<(), JsonError> {
         let [mut content, mut reason, mut message, mut signature]: [Option<Span>; 4] =
             Default::default();
-        let mut index = None;
+        let [mut index, mut grounding, mut recited] = [None, None, None];
         each_member(json, start, |key, kind, span| match (key, kind) {
             (b"content", Kind::Object) => content = Some(span),
             (b"finishReason" | b"finish_reason", Kind::String) => reason = Some(span),
             (b"finishMessage" | b"finish_message", Kind::String) => message = Some(span),
             (b"thoughtSignature" | b"thought_signature", Kind::String) => signature = Some(span),
-            (b"index", Kind::Number) => index = number(json, &span),
+            (b"index", Kind::Number) => index = Some(span),
+            (b"groundingMetadata" | b"grounding_metadata", Kind::Object) => grounding = Some(span),
+            (b"citationMetadata" | b"citation_metadata", Kind::Object) => recited = Some(span),
             _ => {}
         })?;
         // Only one answer is asked for.
+        let index = index.and_then(|span| number(json, &span));
         if index.unwrap_or_default() != 0 {
             return Ok(());
         }
         self.complete = true;
+        for span in [grounding, recited].into_iter().flatten() {
+            // They may come again and again while the answer grows.
+            let mut read = grounding::read(slice(json, &span));
+            read.retain(|one| self.cited.insert(one.key()));
+            self.grounded.append(&mut read);
+        }
         let mut parts = None;
         if let Some(content) = content {
             each_member(json, content.start, |key, kind, span| {
@@ -187,6 +204,7 @@ impl Answer {
         if let Some(parts) = parts {
             self.read_parts(json, &parts, out)?;
         }
+        self.cite_rest(out);
         // Some put it beside the parts. It then belongs to the last of them.
         if let Some(signature) = signature {
             let signature = text(json, &signature);
@@ -321,6 +339,7 @@ impl Answer {
                 index
             }
             Some(Open::Text(index)) if !thought && signature.is_none() => {
+                self.text.push_str(&said);
                 let (index, delta) = (*index, Delta::Text(said));
                 out(Event::BlockDelta { index, delta });
                 index
@@ -425,8 +444,42 @@ impl Answer {
         out(Event::BlockEnded { index });
     }
 
+    /// Tells what the text that grows refers to, or what refers to it and to nothing that follows.
+    fn cite(&mut self, index: u32, all: bool, out: &mut Out<'_>) {
+        let (text, before) = (&self.text, self.before);
+        let (of_it, rest) = std::mem::take(&mut self.grounded)
+            .into_iter()
+            .partition(|one| all || one.is_of(text, before));
+        self.grounded = rest;
+        for citation in grounding::cite(of_it, text, before) {
+            let delta = Delta::Citation(citation.into());
+            out(Event::BlockDelta { index, delta });
+        }
+    }
+
+    /// Tells the sources no block has taken along: the last text has them, or an empty one behind all.
+    fn cite_rest(&mut self, out: &mut Out<'_>) {
+        if self.grounded.is_empty() {
+            return;
+        }
+        let index = match self.open {
+            Some(Open::Text(index)) => index,
+            _ => {
+                let index = self.start(BlockStart::Text { text: "".into() }, out);
+                self.open = Some(Open::Text(index));
+                index
+            }
+        };
+        self.cite(index, true, out);
+    }
+
     fn start(&mut self, block: BlockStart<'_>, out: &mut Out<'_>) -> u32 {
         self.close(out);
+        if let BlockStart::Text { text } = &block {
+            self.before += self.text.len();
+            self.text.clear();
+            self.text.push_str(text);
+        }
         let index = self.next;
         self.next += 1;
         out(Event::BlockStarted { index, block });
@@ -436,7 +489,13 @@ impl Answer {
     fn close(&mut self, out: &mut Out<'_>) {
         let index = match self.open.take() {
             None => return,
-            Some(Open::Text(index) | Open::Thinking(index)) => index,
+            Some(Open::Text(index)) => {
+                if !self.grounded.is_empty() {
+                    self.cite(index, false, out);
+                }
+                index
+            }
+            Some(Open::Thinking(index)) => index,
             Some(Open::Call(index, arguments)) => {
                 let delta = Delta::ToolArguments(arguments.finish().into());
                 out(Event::BlockDelta { index, delta });

@@ -5,10 +5,12 @@
 
 use serde_json::{Map, Value, json};
 use throughline_canonical::{
-    Block, BlockStart, Delta, EndReason, Event, Fault, FaultKind, Reply, Request, Source, Usage,
+    Block, BlockStart, Citation, Delta, EndReason, Event, Fault, FaultKind, Reply, Request, Source,
+    Usage,
 };
 
 use super::contents::{call_into, text_part};
+use super::grounding::Grounding;
 use super::{EXTRA_FRAMING, NAME, counts_tokens, fault, quote_into};
 use crate::dialects::{ReplyWriter, Stamp};
 use crate::json::{Kind, escape, validate};
@@ -29,6 +31,9 @@ pub struct Writer {
     counts_tokens: bool,
     open: Vec<(u32, Open)>,
     usage: Usage,
+    /// How many bytes of the answer were written, and what it refers to.
+    said: usize,
+    grounding: Grounding,
     /// A fault was written, or the end.
     ended: bool,
 }
@@ -46,6 +51,11 @@ enum Framing {
 enum Open {
     Text {
         signature: String,
+        /// All of it: what refers to a source is told by its bytes.
+        text: String,
+        /// How many bytes of the answer stand before it.
+        before: usize,
+        citations: Vec<Citation>,
     },
     Thinking {
         signature: String,
@@ -84,6 +94,8 @@ impl Writer {
             counts_tokens: counts_tokens(request),
             open: Vec::new(),
             usage: Usage::default(),
+            said: 0,
+            grounding: Grounding::default(),
             ended: false,
         }
     }
@@ -143,8 +155,13 @@ impl Writer {
         let open = match block {
             BlockStart::Text { text } | BlockStart::Refusal { text } => {
                 self.text(text, false, out);
+                let before = self.said;
+                self.said += text.len();
                 Open::Text {
                     signature: String::new(),
+                    text: text.clone().into_owned(),
+                    before,
+                    citations: Vec::new(),
                 }
             }
             BlockStart::Thinking { text, signature } => {
@@ -178,14 +195,21 @@ impl Writer {
             return;
         };
         match (open, delta) {
-            (Open::Text { .. }, Delta::Text(text)) => self.text(text, false, out),
+            (Open::Text { text, .. }, Delta::Text(more)) => {
+                text.push_str(more);
+                self.said += more.len();
+                self.text(more, false, out);
+            }
+            (Open::Text { citations, .. }, Delta::Citation(citation)) => {
+                citations.push((**citation).clone());
+            }
             // Plain text inside reasoning is reasoning.
             (Open::Thinking { .. }, Delta::Thinking(text) | Delta::Text(text)) => {
                 self.text(text, true, out);
             }
             (Open::Call { arguments, .. }, Delta::ToolArguments(more)) => arguments.push_str(more),
             (
-                Open::Text { signature }
+                Open::Text { signature, .. }
                 | Open::Thinking { signature }
                 | Open::Call { signature, .. },
                 Delta::Signature(mark),
@@ -208,8 +232,18 @@ impl Writer {
 
     fn write_end(&mut self, open: &Open, out: &mut Vec<u8>) {
         let mut part = String::new();
+        if let Open::Text {
+            text,
+            before,
+            citations,
+            ..
+        } = open
+            && !citations.is_empty()
+        {
+            self.grounding.add(text, *before, citations);
+        }
         match open {
-            Open::Text { signature } if !signature.is_empty() => {
+            Open::Text { signature, .. } if !signature.is_empty() => {
                 part = text_part("", Some(signature), false);
             }
             Open::Thinking { signature } if !signature.is_empty() => {
@@ -249,6 +283,7 @@ impl Writer {
         self.piece.push_str(HEAD);
         self.piece.push_str(r#"{"text":""}],"role":"model"},"#);
         finish_into(reason, &mut self.piece);
+        self.grounding.write_into(&mut self.piece);
         self.piece.push_str("\"index\":0}],");
         if let Some(usage) = usage(&self.usage) {
             self.piece.push_str("\"usageMetadata\":");
@@ -312,8 +347,21 @@ impl ReplyWriter for Writer {
             return count.to_string().into_bytes();
         }
         let mut parts = Vec::new();
+        let (mut grounding, mut before) = (Grounding::default(), 0);
         for block in &reply.content {
             parts.extend(whole_part(block));
+            match block {
+                Block::Text {
+                    text, citations, ..
+                } => {
+                    if !citations.is_empty() {
+                        grounding.add(text, before, citations);
+                    }
+                    before += text.len();
+                }
+                Block::Refusal { text } => before += text.len(),
+                _ => {}
+            }
         }
         let mut json = String::from(r#"{"candidates":[{"content":{"#);
         if !parts.is_empty() {
@@ -323,6 +371,7 @@ impl ReplyWriter for Writer {
         }
         json.push_str(r#""role":"model"},"#);
         finish_into(reply.reason.as_ref().unwrap_or(&EndReason::Stop), &mut json);
+        grounding.write_into(&mut json);
         json.push_str("\"index\":0}],");
         if let Some(usage) = usage(&reply.usage) {
             json.push_str("\"usageMetadata\":");
@@ -354,7 +403,9 @@ fn whole_part(block: &Block) -> Option<String> {
         Source::File { .. } => None,
     };
     match block {
-        Block::Text { text, signature } => (!text.is_empty() || signature.is_some())
+        Block::Text {
+            text, signature, ..
+        } => (!text.is_empty() || signature.is_some())
             .then(|| text_part(text, signature.as_deref(), false)),
         Block::Thinking { text, signature } => (!text.is_empty() || signature.is_some())
             .then(|| text_part(text, signature.as_deref(), true)),

@@ -126,8 +126,11 @@ impl<'a> Writer<'a, '_> {
             Block::Text {
                 text,
                 signature: None,
+                ..
             } if text.is_empty() && role == "model" => None,
-            Block::Text { text, signature } => Some(text_part(text, signature.as_deref(), false)),
+            Block::Text {
+                text, signature, ..
+            } => Some(text_part(text, signature.as_deref(), false)),
             Block::Thinking {
                 text,
                 signature: None,

@@ -33,6 +33,7 @@ pub mod client_request;
 pub mod contents;
 pub mod cumulative;
 pub mod fault;
+mod grounding;
 pub mod model_card;
 pub mod names;
 pub mod objects;

@@ -281,6 +281,7 @@ fn push_text(text: &str, signature: Option<String>, role: Role, blocks: &mut Vec
         if let Some(Block::Text {
             text: before,
             signature: None,
+            ..
         }) = blocks.last_mut()
         {
             before.push_str(text);
@@ -290,6 +291,7 @@ fn push_text(text: &str, signature: Option<String>, role: Role, blocks: &mut Vec
     blocks.push(Block::Text {
         text: text.to_owned(),
         signature,
+        citations: Vec::new(),
     });
 }
 

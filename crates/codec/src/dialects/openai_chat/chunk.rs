@@ -31,6 +31,7 @@ pub(super) struct Choice {
     pub(super) error: Found,
     pub(super) content: Found,
     pub(super) refusal: Found,
+    pub(super) annotations: Found,
     pub(super) reasoning: Found,
     pub(super) reasoning_content: Found,
     pub(super) reasoning_details: Found,
@@ -173,6 +174,7 @@ fn read_delta(cursor: &mut Cursor<'_>, choice: &mut Choice) -> Result<(), JsonEr
         let slot = match key {
             b"content" => &mut choice.content,
             b"refusal" => &mut choice.refusal,
+            b"annotations" => &mut choice.annotations,
             b"reasoning" => &mut choice.reasoning,
             b"reasoning_content" => &mut choice.reasoning_content,
             b"reasoning_details" => &mut choice.reasoning_details,

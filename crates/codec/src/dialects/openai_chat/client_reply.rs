@@ -3,11 +3,11 @@
 
 use serde_json::Value;
 use throughline_canonical::{
-    BlockStart, Delta, EndReason, Event, Fault, FaultKind, Reply, Request, Show, Usage,
+    BlockStart, Citation, Delta, EndReason, Event, Fault, FaultKind, Reply, Request, Show, Usage,
 };
 
-use super::{CUSTOM, NAME, NOTICE, client_whole, counts, faults, ours};
-use crate::dialects::{ReplyWriter, Stamp};
+use super::{CUSTOM, NAME, NOTICE, annotations, client_whole, counts, faults, ours};
+use crate::dialects::{ReplyWriter, Stamp, openai_annotations};
 use crate::json::escape;
 
 /// Clients of this dialect skip comments.
@@ -32,6 +32,12 @@ pub(super) struct Writer {
     signatures: Vec<(u32, String)>,
     /// Calls of free text that are open: their JSON so far.
     customs: Vec<(u32, String)>,
+    /// What open texts refer to, by their block.
+    citations: Vec<(u32, Citation)>,
+    /// What texts that ended refer to.
+    annotations: Vec<Value>,
+    /// How many characters of the answer were written.
+    said: u64,
     /// How many pieces of reasoning, and how many calls, there were.
     reasoned: usize,
     called: usize,
@@ -83,7 +89,10 @@ impl Form {
 /// What an open block is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    Text,
+    Text {
+        /// How many characters of the answer stand before it.
+        begins: u64,
+    },
     Refusal,
     Thinking {
         /// Its number among the pieces of reasoning.
@@ -133,6 +142,9 @@ impl Writer {
             blocks: Vec::new(),
             signatures: Vec::new(),
             customs: Vec::new(),
+            citations: Vec::new(),
+            annotations: Vec::new(),
+            said: 0,
             reasoned: 0,
             called: 0,
             refused: false,
@@ -167,8 +179,9 @@ impl Writer {
     fn start(&mut self, index: u32, block: &BlockStart<'_>, out: &mut Vec<u8>) {
         let kind = match block {
             BlockStart::Text { text } => {
-                self.text("content", text, out);
-                Kind::Text
+                let begins = self.said;
+                self.content(text, out);
+                Kind::Text { begins }
             }
             BlockStart::Refusal { text } => {
                 self.refused = true;
@@ -215,7 +228,11 @@ impl Writer {
             return;
         };
         let kind = match (kind, delta) {
-            (Kind::Text, Delta::Text(text)) => return self.text("content", text, out),
+            (Kind::Text { .. }, Delta::Text(text)) => return self.content(text, out),
+            (Kind::Text { .. }, Delta::Citation(citation)) => {
+                self.citations.push((index, (**citation).clone()));
+                return;
+            }
             (Kind::Refusal, Delta::Text(text)) => return self.text("refusal", text, out),
             (
                 Kind::Thinking { number, mut begun },
@@ -272,6 +289,11 @@ impl Writer {
             // A call without arguments has an empty object.
             self.arguments("{}", number, out);
         }
+        if let Kind::Text { begins } = kind
+            && !self.citations.is_empty()
+        {
+            self.annotate(index, begins);
+        }
         if let Kind::Custom { number } = kind {
             let mut customs = self.customs.iter();
             if let Some(at) = customs.position(|(custom, _)| *custom == index) {
@@ -287,8 +309,33 @@ impl Writer {
                     self.signature(&mark, number, &mut begun, out);
                 }
                 Kind::Call { number, .. } => self.call_signature(&mark, number, out),
-                Kind::Text | Kind::Refusal | Kind::Custom { .. } | Kind::Other => {}
+                Kind::Text { .. } | Kind::Refusal | Kind::Custom { .. } | Kind::Other => {}
             }
+        }
+    }
+
+    fn content(&mut self, text: &str, out: &mut Vec<u8>) {
+        self.said += openai_annotations::length(text);
+        self.text("content", text, out);
+    }
+
+    /// Notes what a text refers to, now that it is known how far it reaches.
+    fn annotate(&mut self, index: u32, begins: u64) {
+        let told = self.citations.iter().filter(|(cites, _)| *cites == index);
+        let told = told.map(|(_, citation)| citation);
+        let written = annotations::write(told, (begins, self.said));
+        self.annotations.extend(written);
+        self.citations.retain(|(cites, _)| *cites != index);
+    }
+
+    /// Writes what the answer refers to. The official Python client fails where that comes twice.
+    fn annotations(&mut self, out: &mut Vec<u8>) {
+        let annotations = std::mem::take(&mut self.annotations);
+        if !annotations.is_empty() {
+            self.open(out);
+            out.extend_from_slice(b"\"annotations\":");
+            out.extend_from_slice(Value::from(annotations).to_string().as_bytes());
+            self.close(out);
         }
     }
 
@@ -484,6 +531,7 @@ impl Writer {
             self.fault(&fault, out);
         }
         if !self.failed {
+            self.annotations(out);
             let word = finish_word(reason, (self.called > 0, self.refused), self.form.legacy);
             self.finish(word, None, out);
             if self.form.include_usage {

@@ -4,7 +4,8 @@ use serde_json::{Map, Value, json};
 use throughline_canonical::{Block, EndReason, Reply, Usage};
 
 use super::client_reply::{Writer, finish_word};
-use super::{CUSTOM, NAME, NOTICE, counts};
+use super::{CUSTOM, NAME, NOTICE, annotations, counts};
+use crate::dialects::openai_annotations;
 
 /// Writes a whole reply.
 pub(super) fn write(writer: &Writer, reply: &Reply) -> Vec<u8> {
@@ -52,6 +53,9 @@ pub(super) fn write(writer: &Writer, reply: &Reply) -> Vec<u8> {
 #[derive(Default)]
 struct Said {
     text: String,
+    /// How many characters that are.
+    length: u64,
+    annotations: Vec<Value>,
     refusal: Option<String>,
     reasoning: String,
     details: Vec<Value>,
@@ -63,7 +67,16 @@ struct Said {
 impl Said {
     fn take(&mut self, block: &Block) {
         match block {
-            Block::Text { text, .. } => self.text.push_str(text),
+            Block::Text {
+                text, citations, ..
+            } => {
+                let begins = self.length;
+                self.text.push_str(text);
+                self.length += openai_annotations::length(text);
+                let block = (begins, self.length);
+                self.annotations
+                    .extend(annotations::write(citations, block));
+            }
             Block::Refusal { text } => match &mut self.refusal {
                 Some(refusal) => refusal.push_str(text),
                 refusal => *refusal = Some(text.clone()),
@@ -133,6 +146,9 @@ impl Said {
         };
         put("content", content);
         put("refusal", self.refusal.into());
+        if !self.annotations.is_empty() {
+            put("annotations", self.annotations.into());
+        }
         if !self.details.is_empty() && !writer.form.hidden {
             for field in &writer.form.fields {
                 put(field, self.reasoning.as_str().into());

@@ -12,7 +12,7 @@
 //! - `outline`, `aside`: requests and replies that pass in place.
 
 use serde_json::Value;
-use throughline_canonical::{BlockStart, Event, Fault, Loss, Lossy, Request};
+use throughline_canonical::{BlockStart, Delta, Event, Fault, Loss, Lossy, Request};
 
 use super::in_place::InPlace;
 use super::{
@@ -20,6 +20,7 @@ use super::{
     UpstreamDialect, Wanted, bearer, forget, lost_part, openai_models,
 };
 
+mod annotations;
 mod aside;
 mod calls;
 mod chunk;
@@ -88,6 +89,11 @@ impl ClientDialect for OpenAiChat {
                 block: BlockStart::Opaque { dialect, name },
                 ..
             } if dialect == NAME && name != CUSTOM => Some(Loss::of_part(name, "no_word")),
+            // What a source says has its place here.
+            Event::BlockDelta {
+                delta: Delta::Citation(citation),
+                ..
+            } if citation.url.is_some() => None,
             event => lost_part(event, NAME),
         }
     }

@@ -173,7 +173,9 @@ impl<'a> Writer<'a> {
         let mut parts = Vec::new();
         for block in blocks {
             match block {
-                Block::Text { text, signature } => {
+                Block::Text {
+                    text, signature, ..
+                } => {
                     self.text_signature(signature.as_deref());
                     parts.push(json!({"type": "text", "text": text}));
                 }
@@ -251,7 +253,9 @@ impl<'a> Writer<'a> {
                     self.thinking(text, signature.as_deref(), &mut said);
                 }
                 Block::Redacted { data } => self.redacted(data, &mut said),
-                Block::Text { text, signature } => {
+                Block::Text {
+                    text, signature, ..
+                } => {
                     self.text_signature(signature.as_deref());
                     said.parts.push(json!({"type": "text", "text": text}));
                 }

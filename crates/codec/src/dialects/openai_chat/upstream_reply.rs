@@ -9,10 +9,10 @@ use super::chunk::{Choice, Chunk, Found, Frame};
 use super::details::{self, Detail, Piece};
 use super::mark::Mark;
 use super::variants::{Replay, Variant};
-use super::{NAME, NOTICE, counts, faults};
-use crate::dialects::ReplyReader;
+use super::{NAME, NOTICE, annotations, counts, faults};
+use crate::dialects::{ReplyReader, openai_annotations};
 use crate::framing::sse::Framer;
-use crate::json::{JsonError, Kind, text};
+use crate::json::{JsonError, Kind, each_element, slice, text};
 
 /// The longest event of a stream.
 const EVENT_LIMIT: usize = 16 << 20;
@@ -46,6 +46,8 @@ impl Reader {
                 frame: Frame::default(),
                 next: 0,
                 open: Open::Nothing,
+                said: 0,
+                begins: 0,
                 calls: Calls::default(),
                 called: false,
                 refused: false,
@@ -133,6 +135,9 @@ struct State {
     /// The index of the next block.
     next: u32,
     open: Open,
+    /// How many characters of text there were, and how many before the block that grows.
+    said: u64,
+    begins: u64,
     calls: Calls,
     /// There were tool calls.
     called: bool,
@@ -238,6 +243,11 @@ impl State {
                 })?;
             }
             _ => {}
+        }
+        if let Some((Kind::Array, span)) = &choice.annotations {
+            each_element(json, span.start, |_, span| {
+                self.cite(slice(json, &span), out);
+            })?;
         }
         if let Some((Kind::String, span)) = &choice.refusal {
             let words = text(json, span);
@@ -370,17 +380,32 @@ impl State {
         if words.is_empty() {
             return;
         }
-        let index = if let Open::Text(index) = self.open {
-            index
-        } else {
-            self.close(out);
-            let index = self.begin();
-            self.open = Open::Text(index);
-            let block = BlockStart::Text { text: "".into() };
-            out(Event::BlockStarted { index, block });
-            index
-        };
+        let index = self.text_block(out);
+        self.said += openai_annotations::length(&words);
         let delta = Delta::Text(words);
+        out(Event::BlockDelta { index, delta });
+    }
+
+    /// The block that text goes to.
+    fn text_block(&mut self, out: &mut dyn FnMut(Event<'_>)) -> u32 {
+        if let Open::Text(index) = self.open {
+            return index;
+        }
+        self.close(out);
+        let index = self.begin();
+        self.open = Open::Text(index);
+        self.begins = self.said;
+        let block = BlockStart::Text { text: "".into() };
+        out(Event::BlockStarted { index, block });
+        index
+    }
+
+    /// The answer refers to something. That is told with the text that grows, or after the last of it.
+    fn cite(&mut self, annotation: &[u8], out: &mut dyn FnMut(Event<'_>)) {
+        let Some(delta) = annotations::read(annotation, self.begins) else {
+            return;
+        };
+        let index = self.text_block(out);
         out(Event::BlockDelta { index, delta });
     }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use throughline_canonical::{
-    Block, BlockStart, Delta, EndReason, Event, Fault, Reply, Request, Usage,
+    Block, BlockStart, Citation, Delta, EndReason, Event, Fault, Reply, Request, Usage,
 };
 
 use super::NAME;
@@ -32,6 +32,8 @@ pub(super) struct Writer {
     items: u32,
     /// Items only this dialect has a word for, by the number of their block: their JSON so far.
     opaque: BTreeMap<u32, String>,
+    /// What open texts refer to, by the number of their block.
+    citations: BTreeMap<u32, Vec<Citation>>,
     usage: Usage,
     /// The model declined in words.
     refused: bool,
@@ -56,6 +58,7 @@ impl Writer {
             done: Vec::new(),
             items: 0,
             opaque: BTreeMap::new(),
+            citations: BTreeMap::new(),
             usage: Usage::default(),
             refused: false,
         }
@@ -137,6 +140,7 @@ impl Writer {
             delta: String::new(),
             text: String::new(),
             signature: String::new(),
+            annotations: Vec::new(),
             call: String::new(),
             name: String::new(),
         }
@@ -184,7 +188,8 @@ impl Writer {
             // Clients read arguments as JSON, and no text is none.
             self.grow(number, "{}", out);
         }
-        if let Some(item) = self.open.remove(&number) {
+        if let Some(mut item) = self.open.remove(&number) {
+            item.cite(&self.citations.remove(&number).unwrap_or_default());
             self.end_item(&item, status, out);
         }
     }
@@ -198,6 +203,18 @@ impl Writer {
                     let words = [&at, ",\"refusal\":\"", text, "\""];
                     self.event("response.refusal.done", &words, out);
                 } else {
+                    // Which characters refer to a source may only be known now.
+                    for (number, annotation) in item.annotations.iter().enumerate() {
+                        let number = number.to_string();
+                        let cited = [
+                            &at,
+                            ",\"annotation_index\":",
+                            &number,
+                            ",\"annotation\":",
+                            annotation,
+                        ];
+                        self.event("response.output_text.annotation.added", &cited, out);
+                    }
                     let text = [&at, ",\"text\":\"", text, "\",\"logprobs\":[]"];
                     self.event("response.output_text.done", &text, out);
                 }
@@ -329,6 +346,10 @@ impl ReplyWriter for Writer {
                     self.grow(*index, text, out);
                 }
                 Delta::Signature(signature) => self.sign(*index, signature),
+                Delta::Citation(citation) if self.takes(*index, &[Kind::Text]) => {
+                    let cited = self.citations.entry(*index).or_default();
+                    cited.push((**citation).clone());
+                }
                 Delta::Opaque(more) => {
                     if let Some(json) = self.opaque.get_mut(index) {
                         json.push_str(more);
@@ -370,6 +391,7 @@ impl ReplyWriter for Writer {
             done: Vec::new(),
             items: 0,
             opaque: BTreeMap::new(),
+            citations: BTreeMap::new(),
             usage: reply.usage,
             refused: false,
         };
@@ -429,7 +451,15 @@ impl Writer {
             Some(item)
         };
         match block {
-            Block::Text { text, signature } => with(self.item(Kind::Text), text, signed(signature)),
+            Block::Text {
+                text,
+                signature,
+                citations,
+            } => {
+                let mut item = with(self.item(Kind::Text), text, signed(signature))?;
+                item.cite(citations);
+                Some(item)
+            }
             Block::Refusal { text } => with(self.item(Kind::Refusal), text, String::new()),
             Block::Thinking { text, signature } => {
                 with(self.item(Kind::Reasoning), text, signed(signature))

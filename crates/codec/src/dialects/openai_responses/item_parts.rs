@@ -102,11 +102,22 @@ pub(super) fn member<'a>(data: &'a [u8], span: Option<&Span>) -> Cow<'a, str> {
     span.map(|span| text(data, span)).unwrap_or_default()
 }
 
-/// Walks a list of parts: their places, kinds and texts.
+/// A part of an item.
+#[derive(Default)]
+pub(super) struct Part<'a> {
+    /// What it says it is.
+    pub(super) word: &'a [u8],
+    /// Its text.
+    pub(super) said: Cow<'a, str>,
+    /// What the text refers to.
+    pub(super) annotations: Option<Span>,
+}
+
+/// Walks a list of parts: their places, and what they are.
 pub(super) fn each_part<'a>(
     data: &'a [u8],
     list: &Span,
-    mut part: impl FnMut(u64, &'a [u8], Cow<'a, str>),
+    mut part: impl FnMut(u64, Part<'a>),
 ) -> Result<(), JsonError> {
     let mut cursor = Cursor::at(data, list.start, usize::MAX);
     cursor.enter_array()?;
@@ -117,13 +128,14 @@ pub(super) fn each_part<'a>(
         if kind != Json::Object {
             continue;
         }
-        let (mut word, mut said): (&[u8], Cow<'a, str>) = (b"", Cow::default());
+        let mut found = Part::default();
         each_member(data, span.start, |key, kind, span| match (key, kind) {
-            (b"type", Json::String) => word = inside(data, &span),
-            (b"text" | b"refusal", Json::String) => said = text(data, &span),
+            (b"type", Json::String) => found.word = inside(data, &span),
+            (b"text" | b"refusal", Json::String) => found.said = text(data, &span),
+            (b"annotations", Json::Array) if span.len() > 2 => found.annotations = Some(span),
             _ => {}
         })?;
-        part(place, word, said);
+        part(place, found);
         place += 1;
     }
     Ok(())
@@ -133,7 +145,7 @@ pub(super) fn each_part<'a>(
 pub(super) fn joined<'a>(data: &'a [u8], list: Option<&Span>) -> Result<Cow<'a, str>, JsonError> {
     let mut all: Cow<'a, str> = Cow::default();
     if let Some(list) = list {
-        each_part(data, list, |place, _, said| {
+        each_part(data, list, |place, Part { said, .. }| {
             if place == 0 {
                 all = said;
             } else {

@@ -4,6 +4,7 @@
 //! - `client_items`: the conversation itself;
 //! - `client_reply`: a reply for a client, streamed or whole;
 //! - `reply_items`: the items in it;
+//! - `annotations`: what its texts refer to, both ways;
 //! - `response`: what the response says around them;
 //! - `upstream_request`: a request for a provider;
 //! - `upstream_items`: the conversation in it;
@@ -15,6 +16,7 @@
 //!
 //! All is stateless: whoever wants stored responses resolves them before a request is written.
 
+mod annotations;
 mod aside;
 mod client_items;
 mod client_reply;

@@ -8,10 +8,11 @@ use std::collections::HashSet;
 
 use throughline_canonical::{BlockStart, Delta, Event};
 
-use super::item_parts::{ItemParts, Kind, each_part, joined, member};
+use super::annotations;
+use super::item_parts::{ItemParts, Kind, Part, each_part, joined, member};
 use super::upstream_reply::{Out, Place};
 use super::{NAME, PHASE};
-use crate::json::{JsonError, Span, inside, slice, text};
+use crate::json::{JsonError, Span, each_element, inside, slice, text};
 
 /// More items than this are never open at once.
 const OPEN_MOST: usize = 1024;
@@ -66,6 +67,8 @@ struct OpenBlock {
     ever: bool,
     /// Whether its phase was told.
     phase: bool,
+    /// How many citations of this part were told.
+    cited: usize,
 }
 
 impl Items {
@@ -279,15 +282,27 @@ impl Items {
         data: &[u8],
         out: Out<'_>,
     ) -> Result<(), JsonError> {
-        let told = item.block.is_some_and(|block| block.ever || block.part > 0);
-        if told {
-            return Ok(());
-        }
         let Some(content) = &parts.content else {
             return Ok(());
         };
-        each_part(data, content, |place, kind, said| {
-            let refusal = kind == b"refusal";
+        let told = item.block.filter(|block| block.ever || block.part > 0);
+        if let Some(block) = told {
+            // What its text refers to may be told here only.
+            return each_part(data, content, |place, part| {
+                if let Some(list) = &part.annotations
+                    && place == block.part
+                {
+                    cite(data, list, block.index, block.cited, out);
+                }
+            });
+        }
+        each_part(data, content, |place, part| {
+            let Part {
+                word,
+                said,
+                annotations,
+            } = part;
+            let refusal = word == b"refusal";
             self.refused |= refusal;
             if place > 0 || item.block.is_none() || refusal {
                 end(item, out);
@@ -307,7 +322,28 @@ impl Items {
                     delta,
                 });
             }
+            if let (Some(block), Some(list)) = (&item.block, &annotations) {
+                cite(data, list, block.index, block.cited, out);
+            }
         })
+    }
+
+    /// A text refers to something.
+    pub(super) fn cited(&mut self, place: &Place<'_>, annotation: &[u8], out: Out<'_>) {
+        let found = self
+            .position(Kind::Message, place)
+            .filter(|at| self.open[*at].kind == Kind::Message);
+        let Some(at) = found else {
+            return;
+        };
+        self.part(at, Kind::Message, place.part, out);
+        if let Some(block) = &mut self.open[at].block
+            && let Some(delta) = annotations::read(annotation)
+        {
+            block.cited += 1;
+            let index = block.index;
+            out(Event::BlockDelta { index, delta });
+        }
     }
 
     fn call_done(&mut self, item: &mut Item, parts: &ItemParts<'_>, data: &[u8], out: Out<'_>) {
@@ -359,6 +395,7 @@ impl Items {
             grew: false,
             ever: false,
             phase: phase.is_some(),
+            cited: 0,
         });
         if let Some(phase) = phase {
             let delta = Delta::Signature(phase.into());
@@ -497,6 +534,20 @@ fn thinking() -> BlockStart<'static> {
         text: "".into(),
         signature: "".into(),
     }
+}
+
+/// Tells what a text refers to, behind what was told of it.
+fn cite(data: &[u8], list: &Span, index: u32, told: usize, out: Out<'_>) {
+    let mut place = 0;
+    // What is no list tells nothing.
+    let _ = each_element(data, list.start, |_, span| {
+        if let Some(delta) = annotations::read(slice(data, &span)) {
+            if place >= told {
+                out(Event::BlockDelta { index, delta });
+            }
+            place += 1;
+        }
+    });
 }
 
 fn opaque<'a>(parts: &ItemParts<'a>) -> BlockStart<'a> {

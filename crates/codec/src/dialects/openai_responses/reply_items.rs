@@ -1,7 +1,10 @@
 //! The items of a reply for a client, as they are written.
 
-use super::PHASE;
-use crate::json::escape;
+use throughline_canonical::Citation;
+
+use super::{PHASE, annotations};
+use crate::dialects::openai_annotations;
+use crate::json::{decode, escape};
 
 /// An item that is not done. All its texts are kept as they stand between quotes.
 pub(super) struct Item {
@@ -12,6 +15,8 @@ pub(super) struct Item {
     pub(super) delta: String,
     pub(super) text: String,
     pub(super) signature: String,
+    /// Of a text: what it refers to, each as JSON.
+    pub(super) annotations: Vec<String>,
     /// Of a call: its id.
     pub(super) call: String,
     /// Of a call: the tool.
@@ -43,6 +48,17 @@ impl Item {
         format!(",\"output_index\":{}", self.place)
     }
 
+    /// Notes what its text refers to, which is complete.
+    pub(super) fn cite(&mut self, citations: &[Citation]) {
+        if !citations.is_empty() {
+            let length = openai_annotations::length(&decode(self.text.as_bytes()));
+            let written = citations
+                .iter()
+                .filter_map(|citation| annotations::write(citation, length));
+            self.annotations = written.collect();
+        }
+    }
+
     /// Where its text stands, as members of an event about that.
     pub(super) fn part_at(&self) -> String {
         let Self { id, place, .. } = self;
@@ -58,7 +74,8 @@ impl Item {
         let text = &self.text;
         match self.kind {
             Kind::Text => format!(
-                "{{\"type\":\"output_text\",\"text\":\"{text}\",\"annotations\":[],\"logprobs\":[]}}"
+                "{{\"type\":\"output_text\",\"text\":\"{text}\",\"annotations\":[{}],\"logprobs\":[]}}",
+                self.annotations.join(",")
             ),
             Kind::Refusal => format!("{{\"type\":\"refusal\",\"refusal\":\"{text}\"}}"),
             Kind::Reasoning | Kind::Call => {

@@ -77,7 +77,9 @@ impl Items<'_> {
 
     fn block(&mut self, block: &Block) {
         match block {
-            Block::Text { text, signature } => self.text(text, signature.as_deref()),
+            Block::Text {
+                text, signature, ..
+            } => self.text(text, signature.as_deref()),
             Block::Refusal { text } if self.role == Role::Assistant => {
                 self.part(json!({"type": "refusal", "refusal": text}));
             }

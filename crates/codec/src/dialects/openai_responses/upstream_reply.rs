@@ -10,7 +10,9 @@ use super::item_parts::Kind as ItemKind;
 use super::output_items::{Deltas, Items};
 use crate::dialects::ReplyReader;
 use crate::framing::sse::{Frame, Framer};
-use crate::json::{Cursor, JsonError, Kind, Span, each_member, inside, number, text, validate};
+use crate::json::{
+    Cursor, JsonError, Kind, Span, each_member, inside, number, slice, text, validate,
+};
 
 /// The longest event that is read.
 const EVENT_LIMIT: usize = 16 << 20;
@@ -170,6 +172,12 @@ impl ReplyState {
                 if let Some(item) = &event.item {
                     self.start(None, data, out);
                     self.items.done(data, item, event.output_index, out)?;
+                }
+            }
+            b"response.output_text.annotation.added" => {
+                if let Some(span) = &event.annotation {
+                    self.start(None, data, out);
+                    self.items.cited(&event.place(data), slice(data, span), out);
                 }
             }
             b"response.content_part.added" => {
@@ -365,6 +373,7 @@ struct EventParts<'a> {
     /// What it adds, or all there is.
     text: Option<Span>,
     item: Option<Span>,
+    annotation: Option<Span>,
     response: Option<Span>,
     error: Option<Span>,
 }
@@ -384,6 +393,7 @@ impl<'a> EventParts<'a> {
                 parts.text = Some(span);
             }
             (b"item", Kind::Object) => parts.item = Some(span),
+            (b"annotation", Kind::Object) => parts.annotation = Some(span),
             (b"response", Kind::Object) => parts.response = Some(span),
             (b"error", Kind::Object | Kind::String) => parts.error = Some(span),
             _ => {}

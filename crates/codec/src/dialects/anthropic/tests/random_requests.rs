@@ -52,8 +52,11 @@ fn opaque() -> impl Strategy<Value = Block> {
 }
 
 fn text() -> impl Strategy<Value = Block> {
-    (said(), option::weighted(0.1, word()))
-        .prop_map(|(text, signature)| Block::Text { text, signature })
+    (said(), option::weighted(0.1, word())).prop_map(|(text, signature)| Block::Text {
+        text,
+        signature,
+        citations: Vec::new(),
+    })
 }
 
 fn block() -> impl Strategy<Value = Block> {

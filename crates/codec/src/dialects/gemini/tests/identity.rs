@@ -77,7 +77,7 @@ fn media() -> impl Strategy<Value = Block> {
 
 fn said() -> impl Strategy<Value = Block> {
     prop_oneof![
-        4 => (words(), signature()).prop_map(|(text, signature)| Block::Text { text, signature }),
+        4 => (words(), signature()).prop_map(|(text, signature)| Block::Text { text, signature, citations: Vec::new() }),
         4 => (words(), signature()).prop_map(|(text, signature)| Block::Thinking { text, signature }),
         3 => (word(), word(), arguments(), signature()).prop_map(|(id, name, arguments, signature)| {
             Block::ToolCall { id, name, arguments, signature }
@@ -252,6 +252,7 @@ fn plain(mut request: Request) -> Request {
             Block::Text {
                 text,
                 signature: None,
+                ..
             } => !text.is_empty() || message.role == Role::User,
             Block::Thinking {
                 text,
@@ -329,6 +330,7 @@ fn blocks(content: Vec<Block>, role: Role) -> Vec<Block> {
                 Block::Text {
                     text,
                     signature: None,
+                    ..
                 },
             ) if text.is_empty() && role == Role::Assistant => {}
             (
@@ -342,10 +344,12 @@ fn blocks(content: Vec<Block>, role: Role) -> Vec<Block> {
                 Some(Block::Text {
                     text: before,
                     signature: None,
+                    ..
                 }),
                 Block::Text {
                     text,
                     signature: None,
+                    ..
                 },
             ) if role == Role::Assistant => {
                 before.push_str(text);
@@ -393,7 +397,9 @@ fn told(content: &[Block], usage: Usage, reason: &EndReason, cut: usize) -> Vec<
         let start = |block| Event::BlockStarted { index, block };
         let mut tail = None;
         match block {
-            Block::Text { text, signature } => {
+            Block::Text {
+                text, signature, ..
+            } => {
                 events.push(start(BlockStart::Text { text: "".into() }));
                 pieces(&mut events, index, text, cut, |text| {
                     Delta::Text(text.into())
@@ -549,8 +555,8 @@ proptest! {
         };
         // In a stream, the signature of a text comes on an empty part behind it.
         let apart = content.iter().flat_map(|block| match block {
-            Block::Text { text, signature: Some(signature) } if !text.is_empty() && !signature.is_empty() => {
-                vec![Block::text(text.clone()), Block::Text { text: String::new(), signature: Some(signature.clone()) }]
+            Block::Text { text, signature: Some(signature), .. } if !text.is_empty() && !signature.is_empty() => {
+                vec![Block::text(text.clone()), Block::Text { text: String::new(), signature: Some(signature.clone()), citations: Vec::new(), }]
             }
             block => vec![block.clone()],
         });

@@ -80,6 +80,7 @@ fn text(text: &str, signature: Option<&str>) -> Block {
     Block::Text {
         text: text.to_owned(),
         signature: signature.map(str::to_owned),
+        citations: Vec::new(),
     }
 }
 

@@ -54,6 +54,7 @@ fn signed_text() -> Block {
     Block::Text {
         text: "a".to_owned(),
         signature: Some("s".to_owned()),
+        citations: Vec::new(),
     }
 }
 
@@ -70,6 +71,7 @@ fn a_turn_with_tools_keeps_its_signatures_in_their_places() {
     let signed = Block::Text {
         text: String::new(),
         signature: Some("e".to_owned()),
+        citations: Vec::new(),
     };
     check(
         vec![

@@ -350,6 +350,7 @@ fn what_has_no_place_is_lost_and_said_to_be() {
         assistant(vec![Block::Text {
             text: "a".to_owned(),
             signature: Some("s".to_owned()),
+            citations: Vec::new(),
         }]),
         "openai",
         &["part_omitted=text.signature;reason=dialect"],

@@ -276,6 +276,7 @@ fn the_items_of_one_turn_are_one_message() {
     let said = |text: &str, phase: Option<&str>| Block::Text {
         text: text.to_owned(),
         signature: phase.map(|phase| format!("phase={phase}")),
+        citations: Vec::new(),
     };
     let thought = |text: &str, signature: Option<&str>| Block::Thinking {
         text: text.to_owned(),

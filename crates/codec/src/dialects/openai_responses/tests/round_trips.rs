@@ -77,7 +77,11 @@ fn message() -> impl Strategy<Value = Message> {
         });
     let phase = option::of(prop_oneof!["phase=[a-z]{1,4}", "[a-z]{1,4}"]);
     let assistant = prop_oneof![
-        (said(), phase).prop_map(|(text, signature)| Block::Text { text, signature }),
+        (said(), phase).prop_map(|(text, signature)| Block::Text {
+            text,
+            signature,
+            citations: Vec::new()
+        }),
         (said(), signature()).prop_map(|(text, signature)| Block::Thinking { text, signature }),
         word().prop_map(|mark| Block::Thinking {
             text: String::new(),

@@ -130,6 +130,7 @@ fn said(text: &str, signature: Option<&str>) -> Block {
     Block::Text {
         text: text.to_owned(),
         signature: signature.map(str::to_owned),
+        citations: Vec::new(),
     }
 }
 

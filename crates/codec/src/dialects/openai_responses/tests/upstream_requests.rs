@@ -39,14 +39,17 @@ fn a_second_turn_is_written_as_the_provider_wants_it() {
                     Block::Text {
                         text: "a".to_owned(),
                         signature: Some("phase=commentary".to_owned()),
+                        citations: Vec::new(),
                     },
                     Block::Text {
                         text: "b".to_owned(),
                         signature: Some("phase=commentary".to_owned()),
+                        citations: Vec::new(),
                     },
                     Block::Text {
                         text: "c".to_owned(),
                         signature: None,
+                        citations: Vec::new(),
                     },
                     Block::Redacted {
                         data: "sealed".to_owned(),
@@ -359,6 +362,7 @@ fn what_has_no_place_is_a_loss() {
     let signed = |signature: &str| Block::Text {
         text: "x".to_owned(),
         signature: Some(signature.to_owned()),
+        citations: Vec::new(),
     };
     let sampling = |sampling| Request {
         sampling,

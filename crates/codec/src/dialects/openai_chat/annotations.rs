@@ -1,0 +1,50 @@
+//! What the answer refers to, both ways. Here the characters are those of the whole answer, however
+//! many blocks it is made of.
+
+use serde_json::{Value, json};
+use throughline_canonical::{Citation, Delta, Verbatim};
+
+use super::NAME;
+use crate::dialects::openai_annotations;
+
+/// The kind that says all there is to say in words everybody has.
+const OF_THE_WEB: &str = "url_citation";
+
+/// Reads an annotation of a block before which so many characters of the answer stand. It is rare, so it
+/// is read as a tree.
+pub(super) fn read(json: &[u8], before: u64) -> Option<Delta<'static>> {
+    let value: Value = serde_json::from_slice(json).ok()?;
+    let kind = value.get("type")?.as_str()?;
+    let citation = match value.get(OF_THE_WEB) {
+        Some(members) if kind == OF_THE_WEB => openai_annotations::read(members, before),
+        _ => Citation {
+            verbatim: Some(Verbatim {
+                dialect: NAME.to_owned(),
+                value,
+            }),
+            ..Citation::default()
+        },
+    };
+    Some(Delta::Citation(citation.into()))
+}
+
+/// Writes the annotations of a block that reaches from one character of the answer to another. A source
+/// that only another dialect can tell is left out.
+pub(super) fn write<'c>(
+    citations: impl IntoIterator<Item = &'c Citation>,
+    block: (u64, u64),
+) -> Vec<Value> {
+    let written = citations.into_iter().filter_map(|citation| {
+        if let Some(own) = citation.written_by(NAME) {
+            return Some(own.clone());
+        }
+        let url = citation.url.as_deref()?;
+        let mut members = openai_annotations::write(citation, url, block);
+        // As servers do that quote their sources.
+        if let Some(quote) = &citation.quote {
+            members.insert("content".to_owned(), quote.as_str().into());
+        }
+        Some(json!({"type": OF_THE_WEB, OF_THE_WEB: members}))
+    });
+    written.collect()
+}
