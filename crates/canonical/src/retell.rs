@@ -12,15 +12,11 @@ impl Reply {
             model: (&*self.model).into(),
         });
         for (index, block) in (0..).zip(&self.content) {
-            let Some((start, text, signature)) = parts(block) else {
+            let Some((block, deltas)) = parts(block) else {
                 continue;
             };
-            out(&Event::BlockStarted {
-                index,
-                block: start,
-            });
-            let signature = signature.map(|mark| Delta::Signature(mark.into()));
-            for delta in text.into_iter().chain(signature) {
+            out(&Event::BlockStarted { index, block });
+            for delta in deltas {
                 out(&Event::BlockDelta { index, delta });
             }
             out(&Event::BlockEnded { index });
@@ -34,14 +30,19 @@ impl Reply {
     }
 }
 
-/// How a block begins, what it grows by, and its signature. None for what models do not write.
-fn parts(block: &Block) -> Option<(BlockStart<'_>, Option<Delta<'_>>, Option<&str>)> {
+/// How a block begins and what it grows by. None for what models do not write.
+fn parts(block: &Block) -> Option<(BlockStart<'_>, Vec<Delta<'_>>)> {
     const EMPTY: Cow<'_, str> = Cow::Borrowed("");
-    Some(match block {
-        Block::Text { text, signature } => (
+    fn signed(signature: Option<&String>) -> Option<Delta<'_>> {
+        signature.map(|mark| Delta::Signature(mark.into()))
+    }
+    let (start, first, signature) = match block {
+        Block::Text {
+            text, signature, ..
+        } => (
             BlockStart::Text { text: EMPTY },
             Some(Delta::Text(text.into())),
-            signature.as_deref(),
+            signed(signature.as_ref()),
         ),
         Block::Thinking { text, signature } => (
             BlockStart::Thinking {
@@ -49,7 +50,7 @@ fn parts(block: &Block) -> Option<(BlockStart<'_>, Option<Delta<'_>>, Option<&st
                 signature: EMPTY,
             },
             Some(Delta::Thinking(text.into())),
-            signature.as_deref(),
+            signed(signature.as_ref()),
         ),
         Block::Refusal { text } => (
             BlockStart::Refusal { text: EMPTY },
@@ -68,16 +69,33 @@ fn parts(block: &Block) -> Option<(BlockStart<'_>, Option<Delta<'_>>, Option<&st
                 name: name.into(),
             },
             Some(Delta::ToolArguments(arguments.into())),
-            signature.as_deref(),
+            signed(signature.as_ref()),
         ),
-        Block::ToolResult { .. } | Block::Media { .. } | Block::Opaque { .. } => return None,
-    })
+        Block::Opaque { dialect, value } => (
+            BlockStart::Opaque {
+                dialect: dialect.into(),
+                name: value["type"].as_str().unwrap_or_default().into(),
+            },
+            Some(Delta::Opaque(value.to_string().into())),
+            None,
+        ),
+        Block::ToolResult { .. } | Block::Media { .. } => return None,
+    };
+    let cited = match block {
+        Block::Text { citations, .. } => citations.as_slice(),
+        _ => &[],
+    };
+    let cited = cited.iter().cloned().map(Box::new).map(Delta::Citation);
+    Some((
+        start,
+        first.into_iter().chain(cited).chain(signature).collect(),
+    ))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Fold, Usage};
+    use crate::{Citation, Fold, Usage};
 
     #[test]
     fn a_reply_that_is_told_again_folds_into_itself() {
@@ -104,6 +122,15 @@ mod tests {
                 },
                 call("c1", None),
                 call("c2", Some("on the call")),
+                Block::Opaque {
+                    dialect: "theirs".to_owned(),
+                    value: serde_json::json!({"type": "search", "of": ["x"]}),
+                },
+                Block::Text {
+                    text: "see there".to_owned(),
+                    signature: Some("t".to_owned()),
+                    citations: vec![Citation::default()],
+                },
             ],
             usage: Usage {
                 output: Some(7),

@@ -10,7 +10,8 @@ use http::{HeaderMap, Uri};
 use parking_lot::{Mutex, RwLock};
 use throughline_backends::sqlite::{SqliteConversations, SqliteStore};
 
-use throughline_canonical::Fault;use throughline_codec::text::{OnError, ReasoningFormat};
+use throughline_canonical::Fault;
+use throughline_codec::text::{OnError, ReasoningFormat};
 use throughline_conversations::responses::{Responses, Rules};
 use throughline_gateway::Gateway;
 use throughline_gateway::backend::{self, Backend};
