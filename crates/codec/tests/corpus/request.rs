@@ -17,12 +17,11 @@ pub(crate) fn requests() -> Vec<Capture> {
 }
 
 /// Every setting of thinking that can be asked for.
-pub(crate) const THINKING_EDITS: [ThinkingEdit; 6] = [
+pub(crate) const THINKING_EDITS: [ThinkingEdit; 5] = [
     ThinkingEdit::Keep,
     ThinkingEdit::Remove,
     ThinkingEdit::Budget(4095),
-    ThinkingEdit::Adaptive { shown: false },
-    ThinkingEdit::Adaptive { shown: true },
+    ThinkingEdit::Adaptive,
     ThinkingEdit::Disabled,
 ];
 

@@ -63,11 +63,9 @@ impl Change {
                 return;
             }
             ThinkingEdit::Budget(budget) => json!({"type": "enabled", "budget_tokens": budget}),
-            ThinkingEdit::Adaptive { shown: false } => json!({"type": "adaptive"}),
-            ThinkingEdit::Adaptive { shown: true } => {
-                json!({"type": "adaptive", "display": "summarized"})
-            }
+            ThinkingEdit::Adaptive => json!({"type": "adaptive"}),
             ThinkingEdit::Disabled => json!({"type": "disabled"}),
+            ThinkingEdit::Written { value, .. } => serde_json::from_slice(value).unwrap(),
         };
         if self.drop_bound && self.thinking != ThinkingEdit::Disabled {
             setting["block_binding"] = json!({"prefix_mismatch_behavior": "drop_block"});

@@ -19,6 +19,9 @@
 
 use throughline_canonical::{Amount, Effort, Loss, Request, Show, ToolChoice};
 use throughline_codec::dialects::anthropic;
+use throughline_codec::dialects::anthropic::settings::{
+    forget_between_tools, thinks_between_tools,
+};
 
 use super::words::{Dialect, Words};
 use crate::catalog::{ForcedTools, Form, Model, Off, ResponsesForTools, Sampling, Shows};
@@ -33,19 +36,20 @@ const THINKING: &str = "thinking";
 /// Makes the settings of a request fit a model that is asked in this dialect and variant. Answers
 /// what had to change.
 pub fn fit(request: &mut Request, model: &Model, upstream: &str, variant: &str) -> Vec<Loss> {
-    let dialect = Dialect::find(upstream, variant);
-    let mut fitting = Fitting {
-        model,
-        words: dialect.words(model),
-        dialect,
-        losses: Vec::new(),
-    };
+    let mut fitting = Fitting::new(model, upstream, variant);
     let wanted = wants_thinking(request);
     fitting.limit(request);
     fitting.amount(request, wanted);
     fitting.show(request, wanted);
-    fitting.sampling(request);
-    fitting.tool_choice(request);
+    fitting.beside(request);
+    fitting.losses
+}
+
+/// Makes everything but the thinking setting fit, which the operator has settled.
+pub fn fit_beside(request: &mut Request, model: &Model, upstream: &str) -> Vec<Loss> {
+    let mut fitting = Fitting::new(model, upstream, "");
+    fitting.limit(request);
+    fitting.beside(request);
     fitting.losses
 }
 
@@ -75,7 +79,23 @@ struct Fitting<'a> {
     losses: Vec<Loss>,
 }
 
-impl Fitting<'_> {
+impl<'a> Fitting<'a> {
+    fn new(model: &'a Model, upstream: &str, variant: &str) -> Self {
+        let dialect = Dialect::find(upstream, variant);
+        Self {
+            model,
+            words: dialect.words(model),
+            dialect,
+            losses: Vec::new(),
+        }
+    }
+
+    /// What follows from how much is thought.
+    fn beside(&mut self, request: &mut Request) {
+        self.sampling(request);
+        self.tool_choice(request);
+    }
+
     fn adapted(&mut self, setting: &'static str, reason: &'static str) {
         let loss = Loss::SettingAdapted { setting, reason };
         if !self.losses.contains(&loss) {
@@ -138,12 +158,20 @@ impl Fitting<'_> {
     }
 
     fn off(&mut self, request: &mut Request) -> Option<Amount> {
+        let between_tools = thinks_between_tools(request);
         if self.words.off {
+            // Only one kind of model is known to have that mode, and it has no other.
+            if between_tools && self.words.between_tools && self.model.thinking.is_some() {
+                forget_between_tools(request);
+                self.adapted(THINKING, "disabled");
+            }
             return Some(Amount::Off);
         }
         if self.model.off == Off::BetweenTools && self.words.between_tools {
-            self.adapted(THINKING, "between_tools");
-            anthropic::think_between_tools(request);
+            if !between_tools {
+                self.adapted(THINKING, "between_tools");
+                anthropic::think_between_tools(request);
+            }
             return Some(Amount::Off);
         }
         self.adapted(THINKING, "always_thinks");

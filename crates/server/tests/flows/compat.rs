@@ -141,6 +141,195 @@ async fn each_way_to_adapt_thinking_changes_only_what_it_must() {
     assert_eq!(pair.refusals().await, [""; 0]);
 }
 
+/// Covers: X-7
+#[tokio::test]
+async fn settings_are_made_to_fit_a_model_that_another_name_stands_for() {
+    let names = "models = { \"never-off\" = \"claude-opus-5-5\", \"notes\" = \"claude-sonnet-5-5\", \
+        \"budget\" = \"claude-sonnet-4-5\", \"adaptive\" = \"claude-opus-4-7\", \"none\" = \"claude-3-5-haiku\", \
+        \"both\" = \"claude-opus-4-6\", \"house\" = \"house-model\" }";
+    let pair = pair(
+        names,
+        "thinking_compat = { mode = \"budget\" }\nmodels = { \"*\" = \"claude-sonnet-4-5\" }",
+    )
+    .await;
+    let manual = json!({"type": "enabled", "budget_tokens": 2048});
+    let adaptive = json!({"type": "adaptive"});
+    let (off, notes) = (
+        json!({"type": "disabled"}),
+        json!({"type": "between_tools"}),
+    );
+    let forced = json!({"type": "any", "disable_parallel_tool_use": true});
+    let free = json!({"type": "auto", "disable_parallel_tool_use": true});
+    let shown = json!({"type": "adaptive", "display": "summarized"});
+    let low = json!({"effort": "low"});
+    let nothing = Value::Null;
+    for (backend, name, asked, sent, lost) in [
+        (
+            "a",
+            "never-off",
+            json!({"thinking": off}),
+            json!({"thinking": {"type": "adaptive"}, "output_config": low}),
+            "thinking;reason=always_thinks",
+        ),
+        (
+            "a",
+            "notes",
+            json!({"thinking": off, "output_config": {"effort": "high"}}),
+            json!({"thinking": notes, "output_config": {"effort": "high"}}),
+            "thinking;reason=between_tools",
+        ),
+        (
+            "a",
+            "notes",
+            json!({"thinking": notes}),
+            json!({"thinking": notes}),
+            "",
+        ),
+        (
+            "a",
+            "budget",
+            json!({"thinking": notes}),
+            json!({"thinking": off}),
+            "thinking;reason=disabled",
+        ),
+        (
+            "a",
+            "house",
+            json!({"thinking": notes}),
+            json!({"thinking": notes}),
+            "",
+        ),
+        (
+            "a",
+            "never-off",
+            json!({"thinking": notes}),
+            json!({"thinking": {"type": "adaptive"}, "output_config": low}),
+            "thinking;reason=always_thinks",
+        ),
+        (
+            "a",
+            "never-off",
+            json!({"tool_choice": forced}),
+            json!({"tool_choice": free}),
+            "tool_choice;reason=thinking",
+        ),
+        (
+            "a",
+            "budget",
+            json!({"thinking": manual, "tool_choice": {"type": "tool", "name": "lookup"}}),
+            json!({"thinking": manual, "tool_choice": {"type": "auto"}}),
+            "tool_choice;reason=thinking",
+        ),
+        (
+            "a",
+            "budget",
+            json!({"thinking": off, "tool_choice": forced}),
+            json!({"thinking": off, "tool_choice": forced}),
+            "",
+        ),
+        (
+            "a",
+            "adaptive",
+            json!({"temperature": 0.2, "top_p": 0.9, "top_k": 4}),
+            json!({"temperature": nothing, "top_p": nothing, "top_k": nothing}),
+            "temperature;reason=model, setting_adapted=top_p;reason=model, setting_adapted=top_k;reason=model",
+        ),
+        (
+            "a",
+            "both",
+            json!({"thinking": adaptive, "temperature": 0.2}),
+            json!({"thinking": adaptive, "temperature": nothing}),
+            "temperature;reason=thinking",
+        ),
+        (
+            "a",
+            "both",
+            json!({"temperature": 0.2}),
+            json!({"temperature": 0.2}),
+            "",
+        ),
+        (
+            "a",
+            "adaptive",
+            json!({"thinking": manual}),
+            json!({"thinking": shown, "output_config": low}),
+            "thinking;reason=budget_as_effort",
+        ),
+        (
+            "a",
+            "budget",
+            json!({"thinking": adaptive}),
+            json!({"thinking": {"type": "enabled", "budget_tokens": 16_384}}),
+            "thinking;reason=adaptive_as_budget",
+        ),
+        (
+            "a",
+            "budget",
+            json!({"output_config": {"effort": "max"}}),
+            json!({"output_config": nothing}),
+            "effort;reason=not_known",
+        ),
+        (
+            "a",
+            "both",
+            json!({"output_config": {"effort": "xhigh"}}),
+            json!({"output_config": {"effort": "high"}}),
+            "thinking;reason=effort",
+        ),
+        (
+            "a",
+            "none",
+            json!({"thinking": manual, "max_tokens": 100_000}),
+            json!({"thinking": nothing, "max_tokens": 8192}),
+            "max_tokens;reason=max_output, setting_adapted=thinking;reason=model_does_not_think",
+        ),
+        (
+            "b",
+            "any",
+            json!({"thinking": adaptive, "temperature": 0.5}),
+            json!({"thinking": {"type": "enabled", "budget_tokens": 31_999}, "temperature": nothing}),
+            "thinking;reason=thinking_compat, setting_adapted=temperature;reason=thinking",
+        ),
+        (
+            "b",
+            "any",
+            json!({"thinking": notes}),
+            json!({"thinking": off}),
+            "thinking;reason=thinking_compat",
+        ),
+    ] {
+        let mut talk = talk(name, false);
+        talk.headers
+            .push(("x-throughline-backend".into(), backend.into()));
+        talk.offer_tool();
+        talk.body["model"] = name.into();
+        talk.body["max_tokens"] = 32_000.into();
+        talk.body.as_object_mut().unwrap().remove("thinking");
+        talk.user("hello");
+        for (member, value) in asked.as_object().unwrap() {
+            talk.body[member] = value.clone();
+        }
+        let answer = talk.send(pair.client()).await.good();
+        let simulator = if backend == "a" { &pair.a } else { &pair.b };
+        let seen = simulator.last().await.json();
+        let mut expected = talk.body.clone();
+        expected["model"] = seen["model"].clone();
+        for (member, value) in sent.as_object().unwrap() {
+            match value {
+                Value::Null => drop(expected.as_object_mut().unwrap().remove(member)),
+                value => expected[member] = value.clone(),
+            }
+        }
+        assert_eq!(seen, expected, "{name} {asked}");
+        let told = match lost {
+            "" => String::new(),
+            lost => format!("setting_adapted={lost}"),
+        };
+        assert_eq!(loss(&answer), told, "{name} {asked}");
+    }
+    assert_eq!(pair.refusals().await, [""; 0]);
+}
+
 /// Covers: case 17, X-8
 #[tokio::test]
 async fn the_client_sees_the_model_name_it_asked_for() {

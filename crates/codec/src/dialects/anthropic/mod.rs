@@ -12,6 +12,7 @@
 //! In place, where client and provider both speak it:
 //!
 //! - [`outline`]: where the parts of a request stand;
+//! - [`settings`]: what it asks for besides its conversation;
 //! - [`rewrite`]: the edits themselves;
 //! - [`prefix`]: what a thinking block was made under;
 //! - [`refusal`]: which of a provider's errors speak of thinking;
@@ -35,6 +36,7 @@ pub mod outline;
 pub mod prefix;
 pub mod refusal;
 pub mod rewrite;
+pub mod settings;
 mod upstream_error;
 mod upstream_messages;
 pub mod upstream_reply;

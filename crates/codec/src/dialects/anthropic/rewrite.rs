@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::outline::{BlockKind, Content, Outline};
+use super::settings::is;
 use crate::json::{
     Edits, Kind, Span, append_member, each_member, quote, remove_elements, slice, text,
 };
@@ -53,12 +54,30 @@ pub enum ThinkingEdit {
     /// Manual thinking with this budget.
     Budget(u64),
     /// The model decides.
-    Adaptive {
-        /// Whether its thinking is shown, as it would be with a budget.
-        shown: bool,
-    },
+    Adaptive,
     /// Off for this request.
     Disabled,
+    /// As it was written for this model.
+    Written {
+        /// The whole setting.
+        value: Vec<u8>,
+        /// Its mode; empty if it has none.
+        mode: &'static str,
+    },
+}
+
+impl ThinkingEdit {
+    /// The mode that goes out; none where nothing is said of thinking.
+    pub fn mode<'a>(&'a self, outline: &'a Outline) -> Option<&'a str> {
+        match self {
+            Self::Keep => outline.thinking.as_ref().map(|told| told.mode.as_str()),
+            Self::Remove => None,
+            Self::Budget(_) => Some("enabled"),
+            Self::Adaptive => Some("adaptive"),
+            Self::Disabled => Some("disabled"),
+            Self::Written { mode, .. } => Some(mode),
+        }
+    }
 }
 
 /// Changes the thinking setting, and asks for bound blocks to be dropped where `drop_bound` says so.
@@ -80,21 +99,17 @@ pub fn set_thinking(
             (None, true) => br#"{"type":"adaptive"}"#.to_vec(),
         },
         ThinkingEdit::Remove => {
-            if let Some(thinking) = &outline.thinking {
-                let mut keep = vec![true; outline.members.len()];
-                keep[thinking.member] = false;
-                remove_elements(edits, &outline.members, &keep);
+            if outline.thinking.is_some() {
+                remove_members(edits, body, outline, &["thinking"]);
             }
             return;
         }
         ThinkingEdit::Budget(budget) => {
             format!(r#"{{"type":"enabled","budget_tokens":{budget}}}"#).into_bytes()
         }
-        ThinkingEdit::Adaptive { shown: false } => br#"{"type":"adaptive"}"#.to_vec(),
-        ThinkingEdit::Adaptive { shown: true } => {
-            br#"{"type":"adaptive","display":"summarized"}"#.to_vec()
-        }
+        ThinkingEdit::Adaptive => br#"{"type":"adaptive"}"#.to_vec(),
         ThinkingEdit::Disabled => br#"{"type":"disabled"}"#.to_vec(),
+        ThinkingEdit::Written { value, .. } => value.clone(),
     };
     let value = if drop_bound && *edit != ThinkingEdit::Disabled {
         let mut with = Edits::default();
@@ -113,6 +128,18 @@ pub fn set_thinking(
         Some(thinking) => edits.replace(thinking.span.clone(), value),
         None => set_member(edits, body, &outline.body, "thinking", &value),
     }
+}
+
+/// Takes members out of the body. All of them at once, since each goes with one comma.
+pub fn remove_members(edits: &mut Edits, body: &[u8], outline: &Outline, names: &[&str]) {
+    let stays = |member: &Span| !names.iter().any(|name| is(body, member, name));
+    let keep: Vec<bool> = outline.members.iter().map(stays).collect();
+    remove_elements(edits, &outline.members, &keep);
+}
+
+/// Gives a member of the body this value.
+pub fn set(edits: &mut Edits, body: &[u8], outline: &Outline, name: &str, value: &[u8]) {
+    set_member(edits, body, &outline.body, name, value);
 }
 
 /// Says how much effort the model should spend.

@@ -30,7 +30,7 @@ const BETA_DISPLAY_UPDATES: &str = "thinking-display-updates-2026-08-18";
 const UNSIGNED: &str = "unsigned";
 
 /// The mode without thinking before the answer, but with short notes between calls.
-const BETWEEN_TOOLS: &str = "between_tools";
+pub(super) const BETWEEN_TOOLS: &str = "between_tools";
 
 /// What a request writes whose caller named no limit. The gateway knows the model's own.
 const MAX_TOKENS: u64 = 4096;

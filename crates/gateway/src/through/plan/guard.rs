@@ -70,14 +70,10 @@ impl Planner<'_> {
 
     /// Whether thinking is on, so that something can be asked about it.
     fn thinks(&self, plan: &Plan) -> bool {
-        match &plan.thinking {
-            ThinkingEdit::Disabled | ThinkingEdit::Remove => false,
-            ThinkingEdit::Keep => self
-                .outline
-                .thinking
-                .as_ref()
-                .is_none_or(|thinking| thinking.mode != "disabled"),
-            _ => true,
+        match plan.thinking.mode(self.outline) {
+            // Those that bind their blocks think when nothing is said.
+            None => plan.thinking != ThinkingEdit::Remove,
+            Some(mode) => !["disabled", "between_tools"].contains(&mode),
         }
     }
 

@@ -1,12 +1,13 @@
 //! What goes out, decided before anything is sent: which blocks, which settings, which edits.
 //!
-//! The memory says what may go (`fates`); the plan adds what the target needs (`repairs`) and
-//! what its signatures are bound to (`guard`), and turns it all into edits of the body. The same
+//! The memory says what may go (`fates`); the plan adds what the target needs (`settings`, `repairs`)
+//! and what its signatures are bound to (`guard`), and turns it all into edits of the body. The same
 //! plan answers `POST /v1/plan`.
 
 mod fates;
 mod guard;
 mod repairs;
+mod settings;
 
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use bytes::Bytes;
 use throughline_canonical::{BlockKey, Fate, Loss, Origin, Prefix, Reason, ThinkingKind};
 use throughline_codec::dialects::anthropic::outline::{Message, Outline};
 use throughline_codec::dialects::anthropic::rewrite::{self, ThinkingEdit};
+use throughline_codec::dialects::anthropic::settings::Change;
 use throughline_codec::json::Edits;
 
 use crate::backend::Backend;
@@ -95,6 +97,8 @@ pub struct Plan {
     pub drop_bound: bool,
     /// An effort to add, where a budget became adaptive thinking.
     effort: Option<&'static str>,
+    /// Other settings that have to change.
+    settings: Vec<Change>,
     /// From which message on an open tool loop is told as text.
     tells_loop_from: Option<usize>,
 }
@@ -216,9 +220,10 @@ impl Planner<'_> {
             thinking: ThinkingEdit::Keep,
             drop_bound: false,
             effort: None,
+            settings: Vec::new(),
             tells_loop_from: None,
         };
-        self.adapt_thinking(&mut plan);
+        self.adapt_settings(&mut plan);
         self.repair_open_loop(&mut plan);
         self.render(&mut plan);
         if self.guard != Guard::Off {
@@ -236,7 +241,19 @@ impl Planner<'_> {
         if plan.model != named {
             rewrite::set_model(&mut edits, body, outline, &plan.model);
         }
-        rewrite::set_thinking(&mut edits, body, outline, &plan.thinking, plan.drop_bound);
+        let mut gone = Vec::new();
+        if plan.thinking == ThinkingEdit::Remove && outline.thinking.is_some() {
+            gone.push("thinking");
+        } else {
+            rewrite::set_thinking(&mut edits, body, outline, &plan.thinking, plan.drop_bound);
+        }
+        for (name, value) in &plan.settings {
+            match value {
+                Some(value) => rewrite::set(&mut edits, body, outline, name, value),
+                None => gone.push(*name),
+            }
+        }
+        rewrite::remove_members(&mut edits, body, outline, &gone);
         if let Some(effort) = plan.effort {
             rewrite::set_effort(&mut edits, body, outline, effort);
         }
