@@ -27,6 +27,7 @@ fn vault(store: Arc<SqliteStore>, limits: VaultLimits) -> Vault {
 
 fn kept(text: &str) -> Kept {
     Kept {
+        prefix: None,
         origin: Origin {
             domain: "anthropic".into(),
             backend: "anthropic".into(),

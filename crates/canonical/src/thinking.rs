@@ -96,7 +96,7 @@ impl fmt::Debug for KeyHasher {
 }
 
 /// A running hash of everything that stood before a block when it was made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Prefix(pub [u8; 16]);
 
 impl Prefix {

@@ -296,6 +296,7 @@ mod tests {
                 credential: String::new(),
             },
             session: 1,
+            prefix: None,
             blocks: Vec::new(),
         };
         let name = VaultKey::of_call("call_1");

@@ -4,6 +4,7 @@
 //! Start at [`turn`]: it is the path of a request, on one screen.
 
 pub mod across;
+pub mod again;
 pub mod answer;
 pub mod asked;
 pub mod backend;
@@ -18,6 +19,7 @@ pub mod reply;
 pub mod route;
 pub mod send;
 pub mod settings;
+mod settle;
 pub mod thinking;
 pub mod through;
 pub mod turn;

@@ -113,6 +113,16 @@ impl KeptBlock {
             origin,
         }
     }
+
+    /// What became of it, as far as is known.
+    pub fn told(&self) -> (Fate, Option<Reason>) {
+        (self.fate, self.reason)
+    }
+
+    /// Something else became of it.
+    pub fn tell(&mut self, fate: Fate, reason: Option<Reason>) {
+        (self.fate, self.reason) = (fate, reason);
+    }
 }
 
 impl From<&PlannedBlock> for KeptBlock {

@@ -22,8 +22,10 @@ pub mod openai_chat;
 mod openai_models;
 pub mod openai_responses;
 pub mod places;
+mod refusal;
 
 pub use model_card::ModelCard;
+pub use refusal::{Refusal, RefusalKind};
 
 /// The dialects clients may speak.
 pub static CLIENT: &[&dyn ClientDialect] = &[
@@ -141,10 +143,10 @@ pub trait UpstreamDialect: Sync {
     fn reply_reader(&self, target: &Target<'_>, streamed: bool) -> Box<dyn ReplyReader>;
     /// Reads an error that comes in place of a reply.
     fn read_fault(&self, status: u16, body: &[u8]) -> Fault;
-    /// Whether an error is about thinking the provider does not read. The same request without it may
-    /// pass.
-    fn refuses_thinking(&self, _status: u16, _body: &[u8]) -> bool {
-        false
+    /// What an error says of the thinking in a request; none if it is about something else. The same
+    /// request with less of it may pass.
+    fn refusal(&self, _status: u16, _body: &[u8]) -> Option<Refusal> {
+        None
     }
     /// The header that carries a key.
     fn key_header(&self, key: &str, variant: &str) -> (&'static str, String);

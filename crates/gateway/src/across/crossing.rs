@@ -64,6 +64,8 @@ impl Crossing {
             client,
             question: String::new(),
             scope: Scope::new(ledger.lineage.id, String::new()),
+            past: None,
+            prefix: None,
         };
         let target = Target {
             model: "m",

@@ -2,7 +2,7 @@
 //! that the target must refuse. Every step is told.
 
 use throughline_canonical::{
-    Amount, Block, BlockKey, Fate, Loss, Message, Reason, Request, Role, ThinkingKind,
+    Amount, Block, BlockKey, Fate, Loss, Message, Prefix, Reason, Request, Role, ThinkingKind,
 };
 use throughline_codec::dialects::anthropic;
 use throughline_codec::dialects::anthropic::rewrite::PLACEHOLDER;
@@ -10,8 +10,10 @@ use throughline_codec::dialects::gemini::SKIP_SIGNATURE;
 
 use super::past::PastBlock;
 use super::replay::{self, Maker, Part, Place, Treatment};
+use crate::again::Again;
 use crate::backend::Replay;
 use crate::catalog::{Model, Off};
+use crate::thinking::guard::Stood;
 use crate::turns::KeptBlock;
 
 /// Where a request goes, as far as its shape is concerned.
@@ -20,8 +22,10 @@ pub(crate) struct Fitting<'a> {
     pub(crate) dialect: &'a str,
     pub(crate) variant: &'a str,
     pub(crate) model: &'a Model,
-    /// The target has refused thinking in this request: none of it goes.
-    pub(crate) without_thinking: bool,
+    /// What to do differently, where the target has refused thinking in this request.
+    pub(crate) again: Again,
+    /// Where the model's present turn begins.
+    pub(crate) open: usize,
     /// The first message whose thinking the operator lets go back.
     pub(crate) replays_from: usize,
 }
@@ -31,13 +35,42 @@ pub(crate) struct Fitting<'a> {
 pub(crate) struct Fitted {
     pub(crate) blocks: Vec<KeptBlock>,
     pub(crate) losses: Vec<Loss>,
-    /// The names of thinking blocks that went out.
-    pub(crate) sent: Vec<BlockKey>,
+    /// The thinking that went out, in order.
+    pub(crate) sent: Vec<Sent>,
     /// How many of them the client had lost.
     pub(crate) restored: usize,
     /// Whether thinking went out that bears no signature.
     pub(crate) unsigned: bool,
     omitted: Vec<(Reason, usize)>,
+}
+
+impl Fitted {
+    /// A block that went out will not hold.
+    pub(crate) fn doubt(&mut self, line: usize) {
+        if let Some(block) = self.blocks.get_mut(line) {
+            block.tell(Fate::LeftOut, Some(Reason::Prefix));
+            self.omit(Reason::Prefix);
+        }
+    }
+}
+
+/// Something that its maker signed, on its way back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sent {
+    /// Its name, where a refusal can be remembered by it.
+    pub(crate) key: Option<BlockKey>,
+    /// Its line in the report; none for the signature of a call or a text.
+    pub(crate) line: Option<usize>,
+    /// The message it stands in.
+    pub(crate) message: usize,
+    /// Nobody knows it.
+    pub(crate) tried: bool,
+    /// Where it stood before, if known.
+    pub(crate) stood: Stood,
+    /// What it stands under now, where prefixes matter.
+    pub(crate) stands_under: Option<Prefix>,
+    /// Its place in the body: message, then block.
+    pub(crate) place: Option<(usize, usize)>,
 }
 
 /// Where the model's present turn begins: behind the last words of the user.
@@ -86,7 +119,7 @@ impl Fitting<'_> {
                     let last = leads.is_none_or(|leads| index > leads) && self.signs_blocks();
                     content.extend(self.thinking((at, index), past, (place, last), fitted));
                 }
-                _ => content.push(self.signed(past, place, fitted)),
+                _ => content.push(self.signed(at, past, place, fitted)),
             }
         }
         if place == Place::OpenLoop && self.wants_call_signatures() {
@@ -127,7 +160,7 @@ impl Fitting<'_> {
             _ => (Part::Thinking, ThinkingKind::Thinking),
         };
         let (maker, reason) = match past.maker {
-            _ if self.without_thinking => (Maker::Foreign, Reason::Origin),
+            _ if self.leaves_out(message, past.tried) => (Maker::Foreign, Reason::Origin),
             Maker::Same if message < self.replays_from => (Maker::Foreign, Reason::Policy),
             Maker::Same if last => (Maker::Foreign, Reason::Cut),
             Maker::Same if self.wants_signature(&past.block, place) => {
@@ -163,7 +196,17 @@ impl Fitting<'_> {
                 ..
             })
         );
-        fitted.sent.extend(past.key.filter(|_| block.is_some()));
+        if block.is_some() {
+            fitted.sent.push(Sent {
+                key: past.key,
+                line: Some(fitted.blocks.len()),
+                message,
+                tried: past.tried,
+                stood: past.stood,
+                stands_under: None,
+                place: None,
+            });
+        }
         fitted.restored += usize::from(fate == Fate::Restored);
         fitted.blocks.push(KeptBlock::new(
             (message, index),
@@ -175,7 +218,7 @@ impl Fitting<'_> {
     }
 
     /// A call or a text: its signature goes to its maker only.
-    fn signed(&self, past: PastBlock, place: Place, fitted: &mut Fitted) -> Block {
+    fn signed(&self, message: usize, past: PastBlock, place: Place, fitted: &mut Fitted) -> Block {
         let mut block = past.block;
         let (part, signature) = match &mut block {
             Block::ToolCall { signature, .. } => (Part::CallSignature, signature),
@@ -183,17 +226,44 @@ impl Fitting<'_> {
             _ => return block,
         };
         let treatment = self.treat(part, past.maker, place);
-        if self.without_thinking || treatment != Treatment::Verbatim {
+        if self.leaves_out(message, past.tried) || treatment != Treatment::Verbatim {
             *signature = None;
         } else if signature.is_some() {
-            fitted.sent.extend(past.key);
+            fitted.sent.push(Sent {
+                key: past.key,
+                line: None,
+                message,
+                tried: past.tried,
+                stood: past.stood,
+                stands_under: None,
+                place: None,
+            });
         }
         block
     }
 
+    /// Whether thinking of a message stays behind in a second try.
+    fn leaves_out(&self, message: usize, tried: bool) -> bool {
+        match self.again {
+            Again::First | Again::DropBound => false,
+            Again::WithoutTried => tried,
+            Again::WithoutOld => tried || message < self.open,
+            Again::WithoutAll => true,
+            // What else could be missing is not ours to know.
+            Again::ThinkingOff => !self.signs_blocks() && !self.marks_foreign_calls(),
+        }
+    }
+
     fn wants_call_signatures(&self) -> bool {
+        // A model that has refused a call for want of a signature is one that wants them.
+        let wants = self.model.signatures_enforced || self.again != Again::First;
+        wants && self.marks_foreign_calls()
+    }
+
+    /// Whether there is a mark for calls that were made elsewhere.
+    fn marks_foreign_calls(&self) -> bool {
         let foreign = self.treat(Part::CallSignature, Maker::Foreign, Place::OpenLoop);
-        foreign == Treatment::Skipped && self.model.signatures_enforced
+        foreign == Treatment::Skipped
     }
 
     /// No message is left empty: the target would refuse it.
@@ -223,7 +293,8 @@ impl Fitting<'_> {
                 replay::hands_on_blocks(self.dialect, self.variant) && request.thinking.is_wanted()
             }
         };
-        if !manual {
+        let missed = self.again == Again::ThinkingOff && self.signs_blocks();
+        if !manual && !missed {
             return;
         }
         let start = open_turn(&request.messages);
@@ -241,7 +312,7 @@ impl Fitting<'_> {
                 Some(Block::Thinking { .. } | Block::Redacted { .. })
             )
         });
-        if !bare {
+        if !bare && !missed {
             return;
         }
         if self.model.off == Off::Disabled {

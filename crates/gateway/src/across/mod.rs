@@ -4,7 +4,10 @@
 //! 1. `past`: what the client's messages were when their makers wrote them;
 //! 2. `fit`, by the table of [`replay`]: what of it this target takes;
 //! 3. [`setting`]: how much thinking, by what the model can be told;
-//! 4. the upstream dialect writes it.
+//! 4. the upstream dialect writes it;
+//! 5. `guard`: which blocks no longer stand where they were made.
+//!
+//! `mend` sends it, and once more where thinking was refused.
 //!
 //! The way of a reply: the upstream dialect reads it, `relay` puts signatures into envelopes, makes ids
 //! unique and keeps the turn, the client's dialect writes it. A stream goes by way of `passage`; a whole
@@ -13,14 +16,17 @@
 #[doc(hidden)]
 pub mod crossing;
 mod fit;
+mod guard;
 mod join;
 pub(crate) mod lost;
+mod mend;
 mod passage;
 pub(crate) mod past;
 mod prepare;
 pub(crate) mod relay;
 pub mod replay;
 pub mod setting;
+mod settled;
 mod words;
 
 use std::sync::Arc;
@@ -38,6 +44,8 @@ use self::passage::Across;
 use self::prepare::Prepared;
 pub(crate) use self::prepare::spoken;
 use self::relay::{Ids, Marks, Relay, Sent};
+use self::settled::Past;
+use crate::again::Again;
 use crate::answer::{Reply, mark, tell};
 use crate::asked::content_encoding;
 use crate::gateway::Gateway;
@@ -62,17 +70,11 @@ impl Gateway {
         leg: &Leg<'_>,
         place: &mut Option<OwnedSemaphorePermit>,
     ) -> Result<Option<Reply>, Fault> {
-        let mut prepared = self.prepare(leg, false).await?;
+        let prepared = self.prepare(leg, Again::First).await?;
         if leg.read.wanted == Wanted::Count && !prepared.counted {
             return Ok(Some(self.estimated(leg, &prepared)));
         }
-        let mut back = self.deliver(leg, &prepared).await;
-        if let Ok(Back::Refused(error)) = &back
-            && self.refuses_thinking(leg, &prepared, error)
-        {
-            prepared = self.prepare(leg, true).await?;
-            back = self.deliver(leg, &prepared).await;
-        }
+        let (back, prepared) = self.deliver_patiently(leg, prepared).await?;
         match back {
             Ok(Back::Good(response)) if leg.read.wanted == Wanted::Count => {
                 self.counted(leg, &prepared, response).await.map(Some)
@@ -92,7 +94,7 @@ impl Gateway {
 
     /// What would go to a backend, without sending it.
     pub(crate) async fn report_across(&self, leg: &Leg<'_>) -> Result<Value, Fault> {
-        let prepared = self.prepare(leg, false).await?;
+        let prepared = self.prepare(leg, Again::First).await?;
         let asked = leg.read.request()?.value.thinking;
         Ok(json!({
             "backend": leg.backend.name,
@@ -139,37 +141,6 @@ impl Gateway {
         turn.keep_reports(&prepared.blocks);
         turn.losses.clone_from(&prepared.losses);
         leg.log_body(&mut turn, &prepared.outgoing.body);
-    }
-
-    /// Whether the backend does not read the thinking it got; that is remembered.
-    fn refuses_thinking(
-        &self,
-        leg: &Leg<'_>,
-        prepared: &Prepared,
-        error: &Response<Bytes>,
-    ) -> bool {
-        let text = error_text(error);
-        let refuses = prepared
-            .dialect
-            .refuses_thinking(error.status().as_u16(), &text);
-        if !refuses {
-            return false;
-        }
-        tracing::info!(
-            backend = leg.backend.name,
-            "sending again without the thinking that was refused"
-        );
-        self.counters.retried.add(1);
-        if leg.read.counts && !prepared.sent.is_empty() {
-            self.memory.refused(
-                leg.read.lineage,
-                prepared.session,
-                &prepared.target,
-                &prepared.sent,
-                unix_ms(),
-            );
-        }
-        true
     }
 
     /// An error of the provider, in the client's words.
@@ -329,6 +300,11 @@ impl Gateway {
             client: leg.read.asked.dialect,
             question: prepared.question,
             scope: leg.read.scope.clone(),
+            past: Some(Past {
+                sent: prepared.sent,
+                target: prepared.target,
+            }),
+            prefix: prepared.prefix,
         };
         Relay::new(
             leg.ledger(self, prepared.session, origin),

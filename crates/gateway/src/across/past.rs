@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use throughline_canonical::{
-    Block, BlockKey, KeyHasher, Message, Origin, Reason, Request, Role, ThinkingKind,
+    Block, BlockKey, KeyHasher, Message, Origin, Prefix, Reason, Request, Role, ThinkingKind,
 };
+use throughline_codec::dialects::anthropic::prefix::after_block;
 use throughline_codec::dialects::gemini::SKIP_SIGNATURE;
 
 use super::lost::{Found, Lost, Signed, names, says_the_same};
@@ -16,6 +17,7 @@ use super::replay::Maker;
 use crate::gateway::Gateway;
 use crate::settings::{Policy, Thinking};
 use crate::thinking::envelope::{Carried, Envelope, Envelopes, Opened};
+use crate::thinking::guard::Stood;
 use crate::thinking::memory::{Target, Verdict};
 use crate::thinking::vault::{Kept, Scope};
 
@@ -35,6 +37,8 @@ pub(crate) struct PastBlock {
     pub(crate) restored: bool,
     /// Its name, where it has one that a refusal can be remembered by.
     pub(crate) key: Option<BlockKey>,
+    /// Where it stood before, if known.
+    pub(crate) stood: Stood,
 }
 
 /// The name of a thinking block as the client sends it. An envelope names its block by itself: some
@@ -141,12 +145,14 @@ impl Recall<'_> {
             .iter()
             .filter(|block| key_of(block).is_some());
         let mut sent = theirs.zip(verdicts);
+        let mut prefix = kept.prefix;
         let mut past: Vec<PastBlock> = kept
             .blocks
             .into_iter()
             .map(|block| {
                 let thinks = matches!(block, Block::Thinking { .. } | Block::Redacted { .. });
-                match thinks.then(|| sent.next()).flatten() {
+                let made = pass_block(&mut prefix, &block);
+                let mut past = match thinks.then(|| sent.next()).flatten() {
                     // The vault makes good what a client lost, and nothing else.
                     Some((theirs, verdict)) if !self.is_lost(theirs) => PastBlock {
                         key: key_of(theirs),
@@ -160,7 +166,9 @@ impl Recall<'_> {
                         restored: thinks,
                         ..self.kept(block, &origin, kept.session)
                     },
-                }
+                };
+                past.stood.made = past.stood.made.or(made);
+                past
             })
             .collect();
         // What the vault does not keep, the client brings.
@@ -197,6 +205,7 @@ impl Recall<'_> {
         verdicts: &[Verdict],
     ) -> Vec<PastBlock> {
         let session = kept.as_ref().map_or(self.session, |kept| kept.session);
+        let mut prefix = kept.as_ref().and_then(|kept| kept.prefix);
         let (lost, origin) = match kept {
             Some(kept) => (Lost::of(kept.blocks), Some(Arc::new(kept.origin))),
             None => (Lost::default(), None),
@@ -211,9 +220,11 @@ impl Recall<'_> {
         };
         let led_here = lost.calls.is_empty() || message.content.iter().all(agrees);
         if let (Some(origin), false, true) = (&origin, thinks, led_here) {
-            past.extend(lost.thinking.iter().map(|block| PastBlock {
-                restored: true,
-                ..self.kept(block.clone(), origin, session)
+            past.extend(lost.thinking.iter().map(|block| {
+                let mut past = self.kept(block.clone(), origin, session);
+                past.restored = true;
+                past.stood.made = pass_block(&mut prefix, block);
+                past
             }));
         }
         for block in &message.content {
@@ -256,13 +267,15 @@ impl Recall<'_> {
             Opened::Altered => foreign(block.clone(), Reason::Origin, None),
             Opened::Ours(envelope) => self.enveloped(block, *envelope, verdict),
             Opened::NotOurs => match verdict {
-                Some(Verdict::Send { origin, .. }) => PastBlock {
+                Some(verdict @ Verdict::Send { origin, .. }) => PastBlock {
                     origin: origin.clone(),
+                    stood: stood(verdict),
                     ..same(block.clone())
                 },
-                Some(Verdict::Try { .. }) if self.same_dialect => PastBlock {
+                Some(verdict @ Verdict::Try { .. }) if self.same_dialect => PastBlock {
                     tried: true,
                     reason: Reason::Unknown,
+                    stood: stood(verdict),
                     ..same(block.clone())
                 },
                 Some(Verdict::LeaveOut { reason, origin }) => {
@@ -355,10 +368,35 @@ impl Recall<'_> {
             Some(reason) => foreign(block, reason, Some(origin.clone())),
             None => PastBlock {
                 origin: Some(origin.clone()),
+                stood: verdict.map(stood).unwrap_or_default(),
                 ..same(block)
             },
         }
     }
+}
+
+/// What the memory knows of where a block stood.
+fn stood(verdict: &Verdict) -> Stood {
+    match verdict {
+        Verdict::Send {
+            prefix, dropped, ..
+        } => Stood {
+            made: *prefix,
+            dropped: *dropped,
+        },
+        Verdict::Try { dropped } => Stood {
+            made: None,
+            dropped: *dropped,
+        },
+        Verdict::LeaveOut { .. } => Stood::default(),
+    }
+}
+
+/// Goes past a block of a turn that was made under a prefix. Answers what the block was made under.
+pub(super) fn pass_block(prefix: &mut Option<Prefix>, block: &Block) -> Option<Prefix> {
+    let (made, key) = ((*prefix)?, key_of(block)?);
+    *prefix = Some(after_block(made, &key));
+    Some(made)
 }
 
 fn with_signature(block: &Block, mark: Option<String>) -> Block {
@@ -421,6 +459,7 @@ fn same(block: Block) -> PastBlock {
         tried: false,
         restored: false,
         key: None,
+        stood: Stood::default(),
     }
 }
 

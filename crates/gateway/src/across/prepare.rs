@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use throughline_canonical::{
-    Amount, BlockKey, Fault, Loss, Message, Request, Role, ThinkingSetting, Tool,
+    Amount, Fault, Loss, Message, Prefix, Request, Role, ThinkingSetting, Tool,
 };
 use throughline_codec::dialects::openai_responses::OpenAiResponses;
 use throughline_codec::dialects::{
@@ -12,16 +12,19 @@ use throughline_codec::dialects::{
 };
 use throughline_codec::text::{Evidence, Options, RawTextReader, Stage, Tools};
 
-use super::fit::{Fitted, Fitting, open_turn, replays_from};
+use super::fit::{Fitted, Fitting, Sent, open_turn, replays_from};
+use super::guard::{Guarding, place};
 use super::join::{join_turns, results_follow_calls, tell_results_once};
 use super::lost::tell_question;
 use super::past::{Recall, key_of, keys};
 use super::replay::{self, Place};
 use super::setting;
+use crate::again::Again;
 use crate::backend::Backend;
 use crate::catalog::Model;
 use crate::gateway::Gateway;
 use crate::settings::ToolThinking;
+use crate::thinking::guard::Guard;
 use crate::thinking::memory::{Question, Target};
 use crate::turn::Leg;
 use crate::turns::KeptBlock;
@@ -43,19 +46,22 @@ pub(crate) struct Prepared {
     pub(crate) thinking: ThinkingSetting,
     pub(crate) session: u64,
     pub(crate) target: Target,
-    /// The names of thinking blocks that go out.
-    pub(crate) sent: Vec<BlockKey>,
+    /// The thinking that goes out, in order.
+    pub(crate) sent: Vec<Sent>,
+    /// What the reply will be made under, where prefixes matter.
+    pub(crate) prefix: Option<Prefix>,
+    /// Whether the provider was asked to drop bound blocks.
+    pub(crate) drop_bound: bool,
+    /// Where the model's present turn begins.
+    pub(crate) open: usize,
     /// What is to be answered.
     pub(crate) question: String,
 }
 
 impl Gateway {
-    /// Makes a request ready. `without_thinking` is for a second try.
-    pub(crate) async fn prepare(
-        &self,
-        leg: &Leg<'_>,
-        without_thinking: bool,
-    ) -> Result<Prepared, Fault> {
+    /// Makes a request ready.
+    pub(crate) async fn prepare(&self, leg: &Leg<'_>, again: Again) -> Result<Prepared, Fault> {
+        let first = again == Again::First;
         let said = leg.read.request()?;
         let client = leg.read.asked.dialect;
         let mut asked = said.value.clone();
@@ -74,7 +80,7 @@ impl Gateway {
         }
         let known = leg.settings.catalog.find_at(&leg.backend.name, &model);
         client.forget_own_members(&mut request);
-        let (dialect, mut variant) = spoken(leg.backend, &request, &known);
+        let (dialect, variant) = spoken(leg.backend, &request, &known);
         join_turns(&mut request.messages);
         if tell_results_once(&mut request.messages) > 0 {
             losses.push(Loss::PartOmitted {
@@ -96,8 +102,8 @@ impl Gateway {
         let answer = self.memory.ask(&Question {
             lineage: leg.read.lineage,
             target: &target,
-            by_active: leg.by_active && !without_thinking,
-            counts: leg.read.counts && !without_thinking,
+            by_active: leg.by_active && first,
+            counts: leg.read.counts && first,
             blocks: &keys(&request),
             has_assistant: request.messages.iter().any(has_assistant),
             now: unix_ms(),
@@ -113,15 +119,16 @@ impl Gateway {
             same_dialect: client.name() == dialect.name(),
             reads_past: replay::reads_past(dialect.name(), &variant),
         };
+        let open = open_turn(&request.messages);
         let fitting = Fitting {
             dialect: dialect.name(),
             variant: &variant,
             model: &known,
-            without_thinking,
+            again,
+            open,
             replays_from: replays_from(leg.backend.replay, &request.messages),
         };
         let mut fitted = Fitted::default();
-        let open = open_turn(&request.messages);
         let mut verdicts = answer.verdicts.as_slice();
         let mut question = String::new();
         for (at, message) in request.messages.iter_mut().enumerate() {
@@ -146,25 +153,44 @@ impl Gateway {
         }
         fitting.fill(&mut request.messages, &mut fitted);
         fitting.mend_open_loop(&mut request, &mut fitted);
-        fitted.tell();
-        if leg.read.counts && !without_thinking {
+        if leg.read.counts && first {
             self.memory.restored(fitted.restored);
         }
-        losses.splice(0..0, std::mem::take(&mut fitted.losses));
+        let mut spoken = variant.clone();
         if fitted.unsigned && dialect.name() == anthropic::NAME {
-            variant = "unsigned".to_owned();
+            "unsigned".clone_into(&mut spoken);
         }
 
         let to = dialects::Target {
             model: &model,
-            variant: &variant,
+            variant: &spoken,
         };
         let counting = leg.read.wanted == Wanted::Count;
-        let count = counting
-            .then(|| dialect.write_count(&request, &to))
-            .flatten();
-        let counted = count.is_some();
-        let written = count.unwrap_or_else(|| dialect.write_request(&request, &to));
+        let write = |request: &Request| {
+            let count = counting
+                .then(|| dialect.write_count(request, &to))
+                .flatten();
+            let counted = count.is_some();
+            let written = count.unwrap_or_else(|| dialect.write_request(request, &to));
+            (written, counted)
+        };
+        let (mut written, counted) = write(&request);
+        let guard = match dialect.name() {
+            anthropic::NAME => self.guard(leg.backend, &known),
+            _ => Guard::Off,
+        };
+        let guarding = Guarding {
+            guard,
+            asks: again == Again::DropBound,
+        };
+        let mut guarded = guarding.look(&written.value.body, &mut fitted);
+        if guarding.mend(&mut guarded, &mut request, &mut fitted) {
+            fitting.fill(&mut request.messages, &mut fitted);
+            (written, _) = write(&request);
+            guarded.prefix = place(&written.value.body, &mut fitted.sent);
+        }
+        fitted.tell();
+        losses.splice(0..0, std::mem::take(&mut fitted.losses));
         let mut outgoing = written.value;
         let interleaved = leg.settings.thinking.tool_thinking == ToolThinking::Interleaved;
         if interleaved && dialect.name() == anthropic::NAME && !request.tools.is_empty() {
@@ -178,7 +204,7 @@ impl Gateway {
         Ok(Prepared {
             asked,
             dialect,
-            variant,
+            variant: spoken,
             model,
             outgoing,
             counted,
@@ -188,6 +214,9 @@ impl Gateway {
             session: answer.session,
             target,
             sent: fitted.sent,
+            prefix: guarded.prefix,
+            drop_bound: guarded.asked,
+            open,
             question,
         })
     }

@@ -7,19 +7,21 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use throughline_canonical::{
-    Block, BlockKey, BlockStart, Delta, EndReason, Event, Fault, FaultKind, Fold, Loss, Request,
+    Block, BlockStart, Delta, EndReason, Event, Fault, FaultKind, Fold, Loss, Prefix, Request,
     ThinkingKind,
 };
 use throughline_codec::dialects::ClientDialect;
 use throughline_codec::dialects::in_place::InPlace;
 
 use super::lost::names;
-use super::past::{key_of, signature_block};
+use super::past::{key_of, pass_block, signature_block};
+use super::settled::Past;
 use crate::ledger::Ledger;
 use crate::thinking::capture::Captured;
 use crate::thinking::envelope::{Carried, Envelope, Envelopes};
 use crate::thinking::vault::{Kept, Scope, Vault};
 use crate::turns::KeptBlock;
+use crate::unix_ms;
 
 /// How much of a block is shown in logs that may hold contents.
 const PREVIEW: usize = 48;
@@ -40,6 +42,8 @@ pub(crate) struct Relay {
     counts: bool,
     ended: bool,
     closed: bool,
+    /// What the next block is made under, where prefixes matter.
+    running: Option<Prefix>,
     sent: Sent,
 }
 
@@ -54,6 +58,10 @@ pub(crate) struct Sent {
     pub(crate) question: String,
     /// Whose turn it is.
     pub(crate) scope: Scope,
+    /// What of the past went out, where this lane knows it to the last block.
+    pub(crate) past: Option<Past>,
+    /// What the reply is made under, where prefixes matter.
+    pub(crate) prefix: Option<Prefix>,
 }
 
 /// What clients get as signatures.
@@ -92,6 +100,7 @@ impl Relay {
             counts,
             ended: false,
             closed: false,
+            running: sent.prefix,
             sent,
         }
     }
@@ -131,7 +140,21 @@ impl Relay {
         }
     }
 
+    /// Once the answer has begun, the provider has said what it did with the thinking it got.
+    fn settle(&mut self) {
+        let settled = self.sent.settle(&self.ledger.seen.transformations);
+        if let Some((target, outcomes)) = settled.filter(|_| self.counts)
+            && !outcomes.is_empty()
+        {
+            let (lineage, session) = (self.ledger.lineage, self.ledger.session);
+            self.ledger
+                .memory
+                .outcome(lineage, session, &target, &outcomes, unix_ms());
+        }
+    }
+
     fn begin(&mut self, index: u32, block: BlockStart<'_>, out: &mut dyn FnMut(&Event<'_>)) {
+        self.settle();
         let block = match block {
             BlockStart::ToolCall { id, name } => BlockStart::ToolCall {
                 id: match &mut self.ids {
@@ -174,7 +197,8 @@ impl Relay {
         };
         if let BlockStart::Redacted { data } = &block {
             let data = data.clone().into_owned();
-            self.remember(&Block::Redacted { data }, false);
+            let made = self.pass_block(self.fold.reply().content.len() - 1);
+            self.remember(&Block::Redacted { data }, made, false);
         }
         out(&Event::BlockStarted { index, block });
     }
@@ -202,7 +226,7 @@ impl Relay {
     }
 
     /// Tells a block's signature, once the block is complete.
-    fn sign(&self, index: u32, place: usize, out: &mut dyn FnMut(&Event<'_>)) {
+    fn sign(&mut self, index: u32, place: usize, out: &mut dyn FnMut(&Event<'_>)) {
         let Some(block) = self.fold.reply().content.get(place) else {
             return;
         };
@@ -227,10 +251,11 @@ impl Relay {
                 text: content.to_owned(),
                 signature: mark.clone(),
             };
-            self.remember(&seen, false);
+            let made = self.pass_block(place);
+            self.remember(&seen, made, false);
         } else if let (Marks::Passed(_), Some(mark)) = (&self.marks, &mark) {
             // Nothing else says who made it.
-            self.remember(&signature_block(mark), false);
+            self.remember(&signature_block(mark), None, false);
         }
         if let Some(mark) = mark {
             out(&Event::BlockDelta {
@@ -272,7 +297,7 @@ impl Relay {
     }
 
     /// Remembers thinking as the client will send it back.
-    fn remember(&self, block: &Block, cut: bool) {
+    fn remember(&self, block: &Block, made: Option<Prefix>, cut: bool) {
         let Some(key) = key_of(block).filter(|_| self.counts) else {
             return;
         };
@@ -280,7 +305,20 @@ impl Relay {
             Block::Thinking { text, .. } => text.as_str(),
             _ => "",
         };
-        self.ledger.register(&captured(key, text), cut);
+        let captured = Captured {
+            key,
+            kind: ThinkingKind::Thinking,
+            prefix: made,
+            length: text.len() as u64,
+            preview: text.chars().take(PREVIEW).collect(),
+        };
+        self.ledger.register(&captured, cut);
+    }
+
+    /// What a block of the turn was made under, where prefixes matter; the next is made under more.
+    fn pass_block(&mut self, place: usize) -> Option<Prefix> {
+        let block = self.fold.reply().content.get(place)?;
+        pass_block(&mut self.running, block)
     }
 
     fn end(&mut self, reason: EndReason, out: &mut dyn FnMut(&Event<'_>)) {
@@ -301,6 +339,7 @@ impl Relay {
             return;
         }
         self.ended = true;
+        self.settle();
         let event = Event::Ended { reason };
         self.fold.push(&event);
         self.keep();
@@ -323,7 +362,7 @@ impl Relay {
     fn give_up_open(&mut self) {
         for (_, place) in std::mem::take(&mut self.open) {
             if let Some(block @ Block::Thinking { .. }) = self.fold.reply().content.get(place) {
-                self.remember(block, true);
+                self.remember(block, None, true);
             }
         }
     }
@@ -352,6 +391,7 @@ impl Relay {
             origin: (*self.ledger.origin).clone(),
             session: self.ledger.session,
             blocks: content.iter().filter(is_whole).cloned().collect(),
+            prefix: self.sent.prefix,
         };
         let names = names(&self.sent.scope, &self.sent.question, content);
         self.vault.keep(&names, &kept);
@@ -387,16 +427,6 @@ impl Relay {
 /// Whether a block came to its end as its maker began it.
 fn is_whole(block: &&Block) -> bool {
     !matches!(block, Block::Opaque { value, .. } if !value.is_object())
-}
-
-fn captured(key: BlockKey, text: &str) -> Captured {
-    Captured {
-        key,
-        kind: ThinkingKind::Thinking,
-        prefix: None,
-        length: text.len() as u64,
-        preview: text.chars().take(PREVIEW).collect(),
-    }
 }
 
 /// The ids of tool calls: none comes twice in a conversation.

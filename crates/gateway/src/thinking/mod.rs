@@ -3,6 +3,7 @@
 //! - [`lineage`]: which conversation a request belongs to;
 //! - [`memory`]: the memory itself and its rules;
 //! - [`capture`]: blocks out of a reply;
+//! - [`guard`]: whether a block still stands where it was made;
 //! - [`store`]: what a durable store must do;
 //! - [`writer`]: writing to it off the path of requests;
 //! - [`envelope`]: origins and signatures that ride with the client;
@@ -12,6 +13,7 @@
 pub mod capture;
 pub mod dice;
 pub mod envelope;
+pub mod guard;
 pub mod lineage;
 pub mod memory;
 pub mod store;

@@ -6,7 +6,7 @@ use hyper::body::Incoming;
 use serde_json::{Value, json};
 use throughline_canonical::Fault;
 use throughline_codec::dialects::places::Places;
-use throughline_codec::dialects::{self, Wanted};
+use throughline_codec::dialects::{self, RefusalKind, Wanted};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::listen::Listener;
@@ -110,12 +110,13 @@ impl Gateway {
         error: &Response<Bytes>,
     ) -> Option<Without> {
         let dialect = leg.backend.dialect;
-        if !dialect.refuses_thinking(error.status().as_u16(), &error_text(error)) {
-            return None;
-        }
+        let refusal = dialect.refusal(error.status().as_u16(), &error_text(error))?;
+        let missing = refusal.kind == RefusalKind::MissingThinking;
         let (without, refused) = match (marked.tried.is_empty(), marked.sent.is_empty()) {
-            (false, _) => (Without::Tried, &marked.tried),
-            (true, false) => (Without::Thinking, &marked.sent),
+            // What is there may be good.
+            (_, false) if missing => (Without::Thinking, &[][..]),
+            (false, _) => (Without::Tried, &marked.tried[..]),
+            (true, false) => (Without::Thinking, &marked.sent[..]),
             (true, true) => return None,
         };
         tracing::info!(
@@ -124,7 +125,7 @@ impl Gateway {
             "sending again without the thinking that was refused"
         );
         self.counters.retried.add(1);
-        if leg.read.counts {
+        if leg.read.counts && !refused.is_empty() {
             let (lineage, target) = (leg.read.lineage, &marked.target);
             self.memory
                 .refused(lineage, marked.session, target, refused, unix_ms());
@@ -165,6 +166,8 @@ impl Gateway {
                 .request()
                 .map_or_else(|_| String::new(), |said| question(&said.value)),
             scope: read.scope.clone(),
+            past: None,
+            prefix: None,
         };
         let in_place = leg.backend.dialect.in_place();
         let relay = Relay::new(

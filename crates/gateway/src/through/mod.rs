@@ -36,9 +36,10 @@ use tokio::sync::OwnedSemaphorePermit;
 
 pub(crate) use self::passage::Through;
 use self::passage::{Encoded, Shape, Tap};
-use self::plan::{Again, Guard, Plan, Planner};
+use self::plan::{Plan, Planner};
 use self::rename::Names;
 use self::tap::{BlockTap, Sent};
+use crate::again::Again;
 use crate::answer::{Reply, mark};
 use crate::asked::content_encoding;
 use crate::gateway::Gateway;
@@ -157,13 +158,7 @@ impl Gateway {
             verdicts: &answer.verdicts,
             natives: &natives,
             made_elsewhere,
-            guard: if self.binds(&backend.name) {
-                Guard::Learnt
-            } else if known.preserved {
-                Guard::Known
-            } else {
-                Guard::Off
-            },
+            guard: self.guard(backend, &known),
             again,
         }
         .plan();

@@ -4,12 +4,14 @@ use bytes::Bytes;
 use http::{HeaderMap, Response, header};
 use throughline_canonical::{BlockKey, Fate};
 use throughline_codec::dialects::anthropic::outline::Outline;
-use throughline_codec::dialects::anthropic::refusal::{Refusal, RefusalKind, classify};
+use throughline_codec::dialects::anthropic::refusal::classify;
 use throughline_codec::dialects::anthropic::rewrite::ThinkingEdit;
+use throughline_codec::dialects::{Refusal, RefusalKind};
 use throughline_codec::framing::encoding::unpack;
 
 use super::Planned;
-use super::plan::{Again, Plan};
+use super::plan::{Plan, PlannedBlock};
+use crate::again::{Again, Guilty, Refused};
 use crate::asked::{Read, content_encoding};
 use crate::backend::Backend;
 use crate::gateway::Gateway;
@@ -84,35 +86,34 @@ impl Gateway {
         let plan = &planned.plan;
         let named = at.and_then(|(message, index)| plan.sent_at(message, index));
         let named = named.map(|at| &plan.blocks[at]);
-        let tried = plan.keys(Fate::Tried);
-        let a_try_failed = !tried.is_empty() && named.is_none_or(|block| block.fate == Fate::Tried);
         if kind == RefusalKind::Bound {
             self.learn_binding(&leg.backend.name);
         }
-        match kind {
-            RefusalKind::Signature | RefusalKind::Bound if a_try_failed => {
-                self.learn_refused(leg, planned, &tried);
-                Some(Again::WithoutTried)
-            }
-            RefusalKind::Signature => {
-                let named: Vec<_> = named.and_then(|block| block.key).into_iter().collect();
-                self.learn_refused(leg, planned, &named);
-                Some(Again::WithoutOld)
-            }
-            RefusalKind::Bound => {
-                (caller.is_none() && !plan.drop_bound).then_some(Again::DropBound)
-            }
-            RefusalKind::MissingThinking => {
-                // Ours to mend if thinking stayed behind now, or in an earlier round of a loop
-                // that began with it. A loop the caller sent without any is the caller's.
-                let turn = outline.after_last_user_turn();
-                let ours = plan
-                    .blocks
-                    .iter()
-                    .any(|block| block.fate == Fate::LeftOut || block.message >= turn);
-                (ours && plan.thinking != ThinkingEdit::Disabled).then_some(Again::ThinkingOff)
-            }
-        }
+        let turn = outline.after_last_user_turn();
+        let present = |block: &PlannedBlock| block.message >= turn;
+        let mut blocks = plan.blocks.iter();
+        let refused = Refused {
+            kind,
+            named: named.map(|block| block.fate),
+            tried: blocks.clone().any(|block| block.fate == Fate::Tried),
+            old: blocks
+                .clone()
+                .any(|block| block.fate == Fate::Sent && !present(block)),
+            can_ask: caller.is_none() && !plan.drop_bound,
+            // If thinking stayed behind now, or in an earlier round of a loop that began with it. A
+            // loop the caller sent without any is the caller's.
+            ours: blocks.any(|block| block.fate == Fate::LeftOut || present(block))
+                && plan.thinking != ThinkingEdit::Disabled,
+        };
+        let (again, guilty) = refused.mend()?;
+        let guilty: Vec<_> = match guilty {
+            Guilty::Tried => plan.keys(Fate::Tried),
+            Guilty::Named => named.and_then(|block| block.key).into_iter().collect(),
+            Guilty::All => plan.keys(Fate::Sent),
+            Guilty::Nobody => Vec::new(),
+        };
+        self.learn_refused(leg, planned, &guilty);
+        Some(again)
     }
 
     /// The backend does not read these blocks.

@@ -1,16 +1,15 @@
 //! Reads a reply of Anthropic's dialect beside the stream: remembers its thinking, counts its tokens,
 //! notes its times.
 
-use std::collections::HashMap;
-
 use bytes::Bytes;
-use throughline_canonical::{Event, Fate, Fault, Reason, Transformation};
+use throughline_canonical::{Event, Fault, Transformation};
 use throughline_codec::dialects::anthropic::client_reply::{PING, error_event};
 use throughline_codec::dialects::anthropic::upstream_reply::ReplyReader;
 
 use super::passage::Tap;
 use super::plan::Plan;
 use crate::ledger::Ledger;
+use crate::settle::Dropped;
 use crate::thinking::capture::Capture;
 use crate::thinking::memory::{Outcome, Target};
 use crate::unix_ms;
@@ -134,39 +133,13 @@ fn see(event: &Event<'_>, capture: &mut Capture, ledger: &mut Ledger) {
 /// Brings the report in line with what the provider says it did, and tells what is worth
 /// remembering of it.
 fn settle(plan: &mut Plan, transformations: &[Transformation]) -> Vec<Outcome> {
-    let dropped: HashMap<(usize, usize), Reason> = transformations
-        .iter()
-        .filter(|transformation| transformation.action == "thinking_dropped")
-        .filter_map(|transformation| {
-            // Bound to another model, organisation or user: not readable by this target.
-            let reason = match transformation.reason.as_str() {
-                "prefix_binding_mismatch" => Reason::Prefix,
-                _ => Reason::Origin,
-            };
-            Some((transformation.at?, reason))
-        })
-        .collect();
-    let sent: Vec<(usize, (usize, usize))> = plan.sent().collect();
+    let dropped = Dropped::read(transformations);
     let mut outcomes = Vec::new();
-    for (at, place) in sent {
+    for (at, sent) in plan.sent_blocks() {
+        let (fate, reason, outcome) = dropped.settle(&sent);
         let block = &mut plan.blocks[at];
-        let dropped = dropped.get(&place).copied();
-        let tried = block.fate == Fate::Tried;
-        match dropped {
-            Some(reason) => (block.fate, block.reason) = (Fate::LeftOut, Some(reason)),
-            // It was expected to fail and held.
-            None if block.fate == Fate::LeftOut => (block.fate, block.reason) = (Fate::Sent, None),
-            None => {}
-        }
-        let tells = tried || dropped.is_some() || block.stands_under.is_some();
-        if let Some(key) = block.key.filter(|_| tells) {
-            outcomes.push(Outcome {
-                key,
-                tried,
-                stands_under: block.stands_under,
-                dropped,
-            });
-        }
+        (block.fate, block.reason) = (fate, reason);
+        outcomes.extend(outcome);
     }
     plan.tell_again();
     outcomes

@@ -32,6 +32,7 @@ mod ids;
 mod leaving;
 mod paths;
 mod policies;
+mod prefix;
 mod raw_text;
 mod refused;
 mod silence;

@@ -23,8 +23,8 @@ use throughline_canonical::{Amount, Delta, Effort, Event, Fault, Loss, Lossy, Re
 
 use super::in_place::InPlace;
 use super::{
-    Asked, ClientDialect, ModelCard, Models, Outgoing, ReplyReader, ReplyWriter, Stamp, Target,
-    UpstreamDialect, Wanted, lost_part, only_members, read_member,
+    Asked, ClientDialect, ModelCard, Models, Outgoing, Refusal, ReplyReader, ReplyWriter, Stamp,
+    Target, UpstreamDialect, Wanted, lost_part, only_members, read_member,
 };
 
 mod aside;
@@ -151,8 +151,8 @@ impl UpstreamDialect for Anthropic {
         upstream_error::read_fault(status, body)
     }
 
-    fn refuses_thinking(&self, status: u16, body: &[u8]) -> bool {
-        refusal::classify(status, body).is_some()
+    fn refusal(&self, status: u16, body: &[u8]) -> Option<Refusal> {
+        refusal::classify(status, body)
     }
 
     fn models_path(&self, _: &str) -> String {
@@ -191,6 +191,11 @@ impl UpstreamDialect for Anthropic {
 /// Asks for no thinking but between calls of tools: as good as off, for models that know no other.
 pub fn think_between_tools(request: &mut Request) {
     upstream_request::think_between_tools(request);
+}
+
+/// Asks the provider to drop thinking that is bound to another conversation, in place of an error.
+pub fn drop_bound(request: &mut Request) {
+    upstream_request::drop_bound(request);
 }
 
 /// Lets a model that thinks by a budget think between calls of tools too; others do as they are.

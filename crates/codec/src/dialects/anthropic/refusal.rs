@@ -3,27 +3,8 @@
 //! The texts are the only sign: there is no error code for them. Some resellers give them another
 //! status, so the status decides only that it was a refusal.
 
+use crate::dialects::{Refusal, RefusalKind};
 use crate::json::{Kind, each_member, text};
-
-/// A refusal of thinking.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// What the provider did not like.
-    pub kind: RefusalKind,
-    /// The block it names: message, then block, in the request it received.
-    pub at: Option<(usize, usize)>,
-}
-
-/// What the provider did not like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RefusalKind {
-    /// It does not read this signature, or the block was altered.
-    Signature,
-    /// The signature is good, but made in another conversation.
-    Bound,
-    /// An open tool loop does not begin with thinking.
-    MissingThinking,
-}
 
 /// Reads an error reply; none if it is about something else.
 pub fn classify(status: u16, body: &[u8]) -> Option<Refusal> {

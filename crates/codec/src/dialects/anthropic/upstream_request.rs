@@ -103,6 +103,26 @@ pub(super) fn think_between_tools(request: &mut Request) {
     }
 }
 
+/// Asks for bound blocks to be dropped.
+pub(super) fn drop_bound(request: &mut Request) {
+    let amount = &mut request.thinking.amount;
+    // Only where there is a mode; models that bind their blocks think adaptively when nothing is said.
+    match *amount {
+        None => *amount = Some(Amount::Adaptive { effort: None }),
+        Some(Amount::Effort { effort }) => {
+            let effort = Some(effort);
+            *amount = Some(Amount::Adaptive { effort });
+        }
+        _ => {}
+    }
+    let extra = request.extra.entry(NAME.to_owned()).or_default();
+    let thinking = extra.entry("thinking").or_insert_with(|| Map::new().into());
+    if let Value::Object(thinking) = thinking {
+        let behaviour = serde_json::json!({"prefix_mismatch_behavior": "drop_block"});
+        thinking.insert("block_binding".to_owned(), behaviour);
+    }
+}
+
 /// What comes up while a request is written.
 pub(super) struct Writing {
     pub(super) losses: Vec<Loss>,

@@ -19,8 +19,8 @@ use throughline_canonical::{Fault, Loss, Lossy, Request};
 
 use super::in_place::InPlace;
 use super::{
-    Asked, ClientDialect, ModelCard, Models, Outgoing, ReplyReader, ReplyWriter, Stamp, Target,
-    UpstreamDialect, Wanted, bearer, forget, read_member,
+    Asked, ClientDialect, ModelCard, Models, Outgoing, Refusal, RefusalKind, ReplyReader,
+    ReplyWriter, Stamp, Target, UpstreamDialect, Wanted, bearer, forget, read_member,
 };
 use crate::json::{Kind, escape, validate};
 use address::Method;
@@ -118,11 +118,17 @@ impl ClientDialect for Gemini {
     }
 }
 
-/// Whether an error is about what the model signed, by its words alone: servers in between pass them
-/// on.
-pub(super) fn speaks_of_signatures(message: &str) -> bool {
+/// What an error says of what the model signed, by its words alone: servers in between pass them on.
+pub(super) fn refused_signature(message: &str) -> Option<RefusalKind> {
     let message = message.to_ascii_lowercase();
-    message.contains("thought signature") || message.contains("thought_signature")
+    let signed = ["thought signature", "thought_signature"];
+    if !signed.iter().any(|words| message.contains(words)) {
+        return None;
+    }
+    Some(match message.contains("is missing a") {
+        true => RefusalKind::MissingThinking,
+        false => RefusalKind::Signature,
+    })
 }
 
 impl UpstreamDialect for Gemini {
@@ -145,8 +151,11 @@ impl UpstreamDialect for Gemini {
         fault::read(status, body)
     }
 
-    fn refuses_thinking(&self, status: u16, body: &[u8]) -> bool {
-        status == 400 && speaks_of_signatures(&fault::read(status, body).message)
+    fn refusal(&self, status: u16, body: &[u8]) -> Option<Refusal> {
+        let message = fault::read(status, body).message;
+        refused_signature(&message)
+            .filter(|_| status == 400)
+            .map(Refusal::from)
     }
 
     fn models_path(&self, variant: &str) -> String {

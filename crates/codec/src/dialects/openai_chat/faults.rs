@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use throughline_canonical::{Fault, FaultKind};
 
 use crate::dialects::anthropic::refusal;
-use crate::dialects::gemini;
+use crate::dialects::{RefusalKind, gemini};
 use crate::json::{Kind, Span, slice};
 
 /// The status and the body of an error.
@@ -57,12 +57,18 @@ pub(super) fn read(status: u16, body: &[u8]) -> Fault {
     Fault::new(kind, message)
 }
 
-/// Whether an error is about signed reasoning. Servers in between pass on the words of the provider
-/// that made it.
-pub(super) fn refuses_thinking(status: u16, body: &[u8]) -> bool {
+/// What an error says of signed reasoning. Servers in between pass on the words of the provider that
+/// made it.
+pub(super) fn refused_thinking(status: u16, body: &[u8]) -> Option<RefusalKind> {
+    if !matches!(status, 400 | 422) {
+        return None;
+    }
     let message = read(status, body).message;
-    matches!(status, 400 | 422)
-        && (refusal::kind_of(&message).is_some() || gemini::speaks_of_signatures(&message))
+    match refusal::kind_of(&message).or_else(|| gemini::refused_signature(&message)) {
+        // Here is no way to ask for what the provider offers in place of it.
+        Some(RefusalKind::Bound) => Some(RefusalKind::Signature),
+        kind => kind,
+    }
 }
 
 /// Reads an error inside a reply.
@@ -179,25 +185,44 @@ mod tests {
             (
                 400,
                 "messages[1]: Invalid `signature` in `thinking` block",
-                true,
+                Some(RefusalKind::Signature),
             ),
             (
                 400,
                 "litellm.BadRequestError: {\"message\":\"messages.1.content.0: Invalid `signature` in `thinking` block\"}",
-                true,
+                Some(RefusalKind::Signature),
             ),
-            (400, "Corrupted thought signature.", true),
-            (500, "Corrupted thought signature.", false),
+            (
+                400,
+                "Corrupted thought signature.",
+                Some(RefusalKind::Signature),
+            ),
+            (500, "Corrupted thought signature.", None),
             (
                 400,
                 "The `reasoning_content` in the thinking mode must be passed back",
-                false,
+                None,
             ),
-            (400, "max_tokens: too large", false),
+            (
+                400,
+                "messages.1.content.0: Invalid `signature` in `thinking` block. The block is bound to a different conversation.",
+                Some(RefusalKind::Signature),
+            ),
+            (
+                400,
+                "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`.",
+                Some(RefusalKind::MissingThinking),
+            ),
+            (
+                400,
+                "Function call is missing a thought_signature in functionCall parts.",
+                Some(RefusalKind::MissingThinking),
+            ),
+            (400, "max_tokens: too large", None),
         ] {
             let body = json!({"error": {"message": message}}).to_string();
             assert_eq!(
-                refuses_thinking(status, body.as_bytes()),
+                refused_thinking(status, body.as_bytes()),
                 refused,
                 "{message}"
             );

@@ -16,8 +16,8 @@ use throughline_canonical::{BlockStart, Delta, Event, Fault, Loss, Lossy, Reques
 
 use super::in_place::InPlace;
 use super::{
-    Asked, ClientDialect, ModelCard, Models, Outgoing, ReplyReader, ReplyWriter, Stamp, Target,
-    UpstreamDialect, Wanted, bearer, forget, lost_part, openai_models,
+    Asked, ClientDialect, ModelCard, Models, Outgoing, Refusal, ReplyReader, ReplyWriter, Stamp,
+    Target, UpstreamDialect, Wanted, bearer, forget, lost_part, openai_models,
 };
 
 mod annotations;
@@ -152,8 +152,8 @@ impl UpstreamDialect for OpenAiChat {
         faults::read(status, body)
     }
 
-    fn refuses_thinking(&self, status: u16, body: &[u8]) -> bool {
-        faults::refuses_thinking(status, body)
+    fn refusal(&self, status: u16, body: &[u8]) -> Option<Refusal> {
+        faults::refused_thinking(status, body).map(Refusal::from)
     }
 
     fn models_path(&self, variant: &str) -> String {

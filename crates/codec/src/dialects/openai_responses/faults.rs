@@ -3,6 +3,8 @@
 use serde_json::{Value, json};
 use throughline_canonical::{Fault, FaultKind};
 
+use crate::dialects::RefusalKind;
+
 /// The status and the body of an error that comes before a reply.
 pub(super) fn write(fault: &Fault) -> (u16, Vec<u8>) {
     let (status, kind, code) = match fault.kind {
@@ -81,11 +83,11 @@ pub(super) fn read(status: u16, body: &[u8]) -> Fault {
     }
 }
 
-/// Whether an error is about reasoning the provider cannot take back: encrypted elsewhere, or bound
-/// to items it does not hold. The same request without its reasoning may pass.
-pub(super) fn refuses_reasoning(status: u16, body: &[u8]) -> bool {
+/// What an error says of reasoning the provider cannot take back: encrypted elsewhere, or bound to
+/// items it does not hold. The same request without its reasoning may pass.
+pub(super) fn refused_reasoning(status: u16, body: &[u8]) -> Option<RefusalKind> {
     if !matches!(status, 400 | 404) {
-        return false;
+        return None;
     }
     let value: Value = serde_json::from_slice(body).unwrap_or_default();
     let text = |place| {
@@ -95,11 +97,16 @@ pub(super) fn refuses_reasoning(status: u16, body: &[u8]) -> bool {
             .unwrap_or_default()
     };
     let message = text("/error/message");
-    text("/error/code") == "invalid_encrypted_content"
+    let unread = text("/error/code") == "invalid_encrypted_content"
         || message.contains("ncrypted content") && message.contains("could not be verified")
-        || message.contains("Item with id 'rs_") && message.contains("not found")
-        || message.contains("of type 'reasoning' was provided without its required")
-        || message.contains("provided without its required 'reasoning' item")
+        || message.contains("Item with id 'rs_") && message.contains("not found");
+    let misplaced = message.contains("of type 'reasoning' was provided without its required")
+        || message.contains("provided without its required 'reasoning' item");
+    match (unread, misplaced) {
+        (true, _) => Some(RefusalKind::Signature),
+        (false, true) => Some(RefusalKind::MissingThinking),
+        (false, false) => None,
+    }
 }
 
 #[cfg(test)]
@@ -197,36 +204,37 @@ mod tests {
                 .to_string()
                 .into_bytes()
         };
+        use RefusalKind::{MissingThinking, Signature};
         for (code, message, refused) in [
-            ("invalid_encrypted_content", "", true),
+            ("invalid_encrypted_content", "", Some(Signature)),
             (
                 "",
                 "The encrypted content gAAA... could not be verified. Reason: x",
-                true,
+                Some(Signature),
             ),
             (
                 "",
                 "Item with id 'rs_1' not found. Items are not persisted when `store` is set to false.",
-                true,
+                Some(Signature),
             ),
             (
                 "",
                 "Item 'rs_1' of type 'reasoning' was provided without its required following item.",
-                true,
+                Some(MissingThinking),
             ),
             (
                 "",
                 "Item 'fc_1' of type 'function_call' was provided without its required 'reasoning' item: 'rs_1'.",
-                true,
+                Some(MissingThinking),
             ),
-            ("", "No tool output found for function call call_1.", false),
+            ("", "No tool output found for function call call_1.", None),
         ] {
             assert_eq!(
-                refuses_reasoning(400, &error(code, message)),
+                refused_reasoning(400, &error(code, message)),
                 refused,
                 "{message}"
             );
-            assert!(!refuses_reasoning(500, &error(code, message)));
+            assert_eq!(refused_reasoning(500, &error(code, message)), None);
         }
     }
 }

@@ -39,8 +39,8 @@ use throughline_canonical::{Fault, Loss, Lossy, Request};
 
 use super::in_place::InPlace;
 use super::{
-    Asked, ClientDialect, ModelCard, Models, Outgoing, ReplyReader, ReplyWriter, Stamp, Target,
-    UpstreamDialect, Wanted, bearer, forget, only_members, openai_models, read_member,
+    Asked, ClientDialect, ModelCard, Models, Outgoing, Refusal, ReplyReader, ReplyWriter, Stamp,
+    Target, UpstreamDialect, Wanted, bearer, forget, only_members, openai_models, read_member,
 };
 
 /// The dialect's name.
@@ -136,8 +136,8 @@ impl UpstreamDialect for OpenAiResponses {
         faults::read(status, body)
     }
 
-    fn refuses_thinking(&self, status: u16, body: &[u8]) -> bool {
-        faults::refuses_reasoning(status, body)
+    fn refusal(&self, status: u16, body: &[u8]) -> Option<Refusal> {
+        faults::refused_reasoning(status, body).map(Refusal::from)
     }
 
     fn models_path(&self, _: &str) -> String {

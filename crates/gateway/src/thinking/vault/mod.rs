@@ -14,8 +14,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use throughline_canonical::Origin;
 use throughline_canonical::request::Block;
+use throughline_canonical::{Origin, Prefix};
 use throughline_sealing::{Keyring, Purpose, SealError};
 use tokio::task::AbortHandle;
 
@@ -106,6 +106,9 @@ pub struct Kept {
     pub session: u64,
     /// Its blocks in order, with their maker's own signatures.
     pub blocks: Vec<Block>,
+    /// What it was made under, where thinking is bound to that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefix: Option<Prefix>,
 }
 
 /// How much the vault may hold.

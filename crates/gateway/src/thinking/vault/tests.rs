@@ -18,6 +18,7 @@ fn kept(text: &str) -> Kept {
             credential: String::new(),
         },
         session: 1,
+        prefix: None,
         blocks: vec![
             Block::Thinking {
                 text: text.into(),

@@ -4,9 +4,11 @@
 use throughline_canonical::{Fate, Reason};
 use throughline_codec::dialects::anthropic::outline::{Block, BlockKind};
 
-use super::{Again, PlannedBlock, Planner, turn_start};
+use super::{PlannedBlock, Planner, turn_start};
+use crate::again::Again;
 use crate::backend::Replay;
 use crate::thinking::Verdict;
+use crate::thinking::guard::Stood;
 
 impl Planner<'_> {
     pub(super) fn by_memory(&self) -> Vec<PlannedBlock> {
@@ -23,8 +25,7 @@ impl Planner<'_> {
                     reason: None,
                     origin: None,
                     in_body: true,
-                    made_under: None,
-                    dropped_under: None,
+                    stood: Stood::default(),
                     stands_under: None,
                 };
                 match verdict {
@@ -34,11 +35,12 @@ impl Planner<'_> {
                         dropped,
                     } => {
                         block.origin.clone_from(origin);
-                        (block.made_under, block.dropped_under) = (*prefix, *dropped);
+                        let (made, dropped) = (*prefix, *dropped);
+                        block.stood = Stood { made, dropped };
                     }
                     Verdict::Try { dropped } => {
                         (block.fate, block.reason) = (Fate::Tried, Some(Reason::Unknown));
-                        block.dropped_under = *dropped;
+                        block.stood.dropped = *dropped;
                     }
                     Verdict::LeaveOut { reason, origin } => {
                         block.origin.clone_from(origin);
@@ -75,6 +77,7 @@ impl Planner<'_> {
 
     pub(super) fn by_retry(&self, blocks: &mut [PlannedBlock]) {
         let old = match self.again {
+            Again::WithoutAll => usize::MAX,
             Again::WithoutOld => self.outline.after_last_user_turn(),
             Again::WithoutTried => 0,
             _ => return,

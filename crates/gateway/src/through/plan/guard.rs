@@ -7,7 +7,8 @@ use throughline_codec::dialects::anthropic::outline::Outline;
 use throughline_codec::dialects::anthropic::prefix::{Prefixes, after_block};
 use throughline_codec::dialects::anthropic::rewrite::ThinkingEdit;
 
-use super::{Again, Guard, Plan, PlannedBlock, Planner};
+use super::{Plan, PlannedBlock, Planner};
+use crate::again::Again;
 
 impl Planner<'_> {
     /// Finds which blocks no longer stand where they were made, and asks the provider to drop
@@ -55,17 +56,10 @@ impl Planner<'_> {
 
     /// Whether a block probably does not hold.
     fn is_doubtful(&self, block: &PlannedBlock) -> bool {
-        let Some(stands) = block.stands_under else {
-            return false;
-        };
-        if block.dropped_under == Some(stands) {
-            return true;
-        }
-        match block.made_under {
-            Some(made) => made != stands,
-            // Made before anybody knew that this backend binds its blocks.
-            None => self.guard == Guard::Learnt && block.fate == Fate::Sent,
-        }
+        let tried = block.fate != Fate::Sent;
+        block
+            .stands_under
+            .is_some_and(|stands| self.guard.doubts(stands, block.stood, tried))
     }
 
     /// Whether thinking is on, so that something can be asked about it.

@@ -18,36 +18,13 @@ use throughline_codec::dialects::anthropic::rewrite::{self, ThinkingEdit};
 use throughline_codec::dialects::anthropic::settings::Change;
 use throughline_codec::json::Edits;
 
+use crate::again::Again;
 use crate::backend::Backend;
 use crate::catalog::Model;
+use crate::settle::{SentBlock, count_omitted};
 use crate::thinking::Verdict;
+use crate::thinking::guard::{Guard, Stood};
 use crate::through::sealed::Native;
-
-/// Why thinking is bound to its conversation at this target, if it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Guard {
-    /// It is not.
-    Off,
-    /// The catalog says so of the model.
-    Known,
-    /// The backend once refused a block because of it.
-    Learnt,
-}
-
-/// What a second try does differently.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Again {
-    /// This is the first try.
-    First,
-    /// Blocks nobody knew stay behind.
-    WithoutTried,
-    /// All thinking before the last user turn stays behind, and blocks nobody knew.
-    WithoutOld,
-    /// Bound blocks are to be dropped by the provider.
-    DropBound,
-    /// Thinking is off, since an open tool loop lacks it.
-    ThinkingOff,
-}
 
 /// What the plan is made from.
 #[derive(Debug)]
@@ -123,10 +100,8 @@ pub struct PlannedBlock {
     /// Whether it is in the body that goes out. A block that the provider is asked to drop is, and
     /// counts as left out all the same.
     pub in_body: bool,
-    /// What it was made under, if known.
-    made_under: Option<Prefix>,
-    /// What it stood under when a provider dropped it, if one did.
-    dropped_under: Option<Prefix>,
+    /// Where it stood before, if known.
+    stood: Stood,
     /// What it stands under now, where prefixes matter.
     pub stands_under: Option<Prefix>,
 }
@@ -151,24 +126,25 @@ impl Plan {
 
     /// Counts the omitted blocks again, by reason.
     pub(crate) fn tell_again(&mut self) {
-        let mut omitted: Vec<(Reason, usize)> = Vec::new();
-        for block in self
-            .blocks
-            .iter()
-            .filter(|block| block.fate == Fate::LeftOut)
-        {
-            let reason = block.reason.unwrap_or(Reason::Policy);
-            match omitted.iter_mut().find(|(of, _)| *of == reason) {
-                Some((_, count)) => *count += 1,
-                None => omitted.push((reason, 1)),
-            }
-        }
-        self.losses
-            .retain(|loss| !matches!(loss, Loss::ThinkingOmitted { .. }));
-        let omitted = omitted
-            .into_iter()
-            .map(|(reason, blocks)| Loss::ThinkingOmitted { blocks, reason });
-        self.losses.splice(0..0, omitted);
+        let fates = self.blocks.iter().map(|block| (block.fate, block.reason));
+        count_omitted(&mut self.losses, fates);
+    }
+
+    /// The blocks in the body that went out, each with its number among all.
+    pub(crate) fn sent_blocks(&self) -> Vec<(usize, SentBlock)> {
+        self.sent()
+            .map(|(at, place)| {
+                let block = &self.blocks[at];
+                let sent = SentBlock {
+                    place,
+                    key: block.key,
+                    fate: block.fate,
+                    reason: block.reason,
+                    stands_under: block.stands_under,
+                };
+                (at, sent)
+            })
+            .collect()
     }
 
     /// The block that stands at a place of the body that went out.

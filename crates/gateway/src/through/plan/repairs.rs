@@ -5,7 +5,8 @@ use throughline_codec::dialects::anthropic::rewrite::ThinkingEdit;
 
 use super::fates::{first_in_body, is_thinking, of_message};
 use super::settings::adapted;
-use super::{Again, Plan, Planner, turn_start};
+use super::{Plan, Planner, turn_start};
+use crate::again::Again;
 use crate::catalog::Off;
 
 impl Planner<'_> {
