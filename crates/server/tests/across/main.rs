@@ -14,6 +14,7 @@ mod bare;
 mod chat;
 #[path = "../matrix/gemini.rs"]
 mod gemini;
+#[allow(dead_code, reason = "the matrix uses all of it")]
 #[path = "../matrix/responses.rs"]
 mod responses;
 #[path = "../matrix/speaker.rs"]
@@ -29,6 +30,7 @@ mod fallback;
 mod faults;
 mod heard;
 mod ids;
+mod kept;
 mod leaving;
 mod paths;
 mod policies;
@@ -36,6 +38,7 @@ mod prefix;
 mod raw_text;
 mod refused;
 mod silence;
+mod socket;
 mod support;
 mod usage;
 mod vault;

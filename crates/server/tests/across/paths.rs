@@ -170,21 +170,3 @@ async fn a_callers_key_is_put_into_the_form_of_the_backend_it_goes_to() {
     }
     wrong.end();
 }
-
-#[tokio::test]
-async fn a_socket_for_responses_is_refused_so_that_clients_go_on_without() {
-    let house = House::over(&["anthropic, budget"]).await;
-    for path in ["/v1/responses", "/b/a/v1/responses"] {
-        let headers = [
-            ("connection", "Upgrade"),
-            ("upgrade", "websocket"),
-            ("sec-websocket-version", "13"),
-            ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
-        ];
-        let client = &house.gateway.client;
-        let answer = client.send(Method::GET, path, &headers, "").await;
-        assert_eq!(answer.status, 426, "{}", answer.text());
-        assert!(answer.json()["error"]["message"].is_string());
-    }
-    assert!(house.simulators[0].seen().await.is_empty());
-}

@@ -1,4 +1,5 @@
-//! A client of the Responses dialect: it sends every item back as it came, and stores nothing.
+//! Clients of the Responses dialect: one sends every item back as it came and stores nothing, one sends
+//! what is new and names the response before it.
 
 use serde_json::{Value, json};
 
@@ -9,6 +10,19 @@ pub(crate) struct Responses {
     input: Vec<Value>,
     thinks: bool,
     tools: bool,
+    /// The server keeps the conversation.
+    stateful: bool,
+    previous: Option<String>,
+}
+
+impl Responses {
+    /// A client that keeps nothing but the id of the last response.
+    pub(crate) fn stateful() -> Self {
+        Self {
+            stateful: true,
+            ..Self::default()
+        }
+    }
 }
 
 impl Speaker for Responses {
@@ -41,10 +55,13 @@ impl Speaker for Responses {
             "model": model,
             "input": self.input,
             "stream": stream,
-            "store": false,
+            "store": self.stateful,
             "include": ["reasoning.encrypted_content"],
             "reasoning": reasoning,
         });
+        if let Some(previous) = &self.previous {
+            body["previous_response_id"] = previous.as_str().into();
+        }
         if self.tools {
             body["tools"] = json!([{
                 "type": "function",
@@ -92,6 +109,10 @@ impl Speaker for Responses {
                 other => panic!("an item of type {other}"),
             }
             self.input.push(item.clone());
+        }
+        if self.stateful {
+            self.input.clear();
+            self.previous = Some(text(&response["id"]).to_owned());
         }
         said
     }

@@ -20,6 +20,7 @@ pub(crate) const CLIENTS: &[&str] = &[
     "openai_chat",
     "openai_chat, reasoning dropped",
     "openai_responses",
+    "openai_responses, history kept here",
     "gemini",
 ];
 
@@ -73,6 +74,9 @@ impl Stage {
             "anthropic" => self.with(Anthropic::default(), scenario, stream).await,
             "openai_chat" => self.with(Chat::new(true), scenario, stream).await,
             "openai_responses" => self.with(Responses::default(), scenario, stream).await,
+            "openai_responses, history kept here" => {
+                self.with(Responses::stateful(), scenario, stream).await
+            }
             "gemini" => self.with(Gemini::default(), scenario, stream).await,
             _ => self.with(Chat::new(false), scenario, stream).await,
         }

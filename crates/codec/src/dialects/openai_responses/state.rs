@@ -148,8 +148,14 @@ impl Stated {
         for member in STATE {
             body.remove(member);
         }
-        let input = history.iter().chain(added).cloned().collect();
-        body.insert("input".to_owned(), Value::Array(input));
+        // What is no input at all is told by whoever reads it.
+        if !matches!(
+            body.get("input"),
+            Some(Value::Number(_) | Value::Bool(_) | Value::Object(_))
+        ) {
+            let input = history.iter().chain(added).cloned().collect();
+            body.insert("input".to_owned(), Value::Array(input));
+        }
         body.insert("stream".to_owned(), streams.into());
         body.insert(KEPT.to_owned(), kept.into());
         Value::Object(body).to_string().into_bytes()

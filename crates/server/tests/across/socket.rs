@@ -1,0 +1,135 @@
+//! Responses over a WebSocket, as Codex speaks it: warmed up first, then only what is new.
+
+use futures_util::{SinkExt, StreamExt};
+use serde_json::{Value, json};
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+
+use crate::speaker::{list, text};
+use crate::support::{House, thinking_in};
+
+type Connection =
+    tokio_tungstenite::WebSocketStream<tokio_tungstenite::MaybeTlsStream<tokio::net::TcpStream>>;
+
+async fn connect(house: &House) -> Connection {
+    let url = house.gateway.url.replace("http://", "ws://");
+    let mut request = format!("{url}/v1/responses")
+        .into_client_request()
+        .expect("a request");
+    let headers = request.headers_mut();
+    headers.insert("authorization", "Bearer ada".parse().expect("a value"));
+    let beta = "responses_websockets=2026-02-06".parse().expect("a value");
+    headers.insert("openai-beta", beta);
+    tokio_tungstenite::connect_async(request)
+        .await
+        .expect("a connection")
+        .0
+}
+
+/// Asks, and hears all events up to the last.
+async fn ask(connection: &mut Connection, message: Value) -> Vec<Value> {
+    let message = Message::Text(message.to_string().into());
+    connection.send(message).await.expect("an open connection");
+    let mut events = Vec::new();
+    loop {
+        let message = connection
+            .next()
+            .await
+            .expect("an answer")
+            .expect("a message");
+        let Message::Text(event) = message else {
+            continue;
+        };
+        let event: Value = serde_json::from_str(&event).expect("JSON");
+        events.push(event);
+        let kind = text(&events[events.len() - 1]["type"]);
+        if ["response.completed", "response.failed", "error"].contains(&kind) {
+            return events;
+        }
+    }
+}
+
+fn create(input: Value, previous: Option<&Value>) -> Value {
+    let mut message = json!({
+        "type": "response.create",
+        "model": "some-model",
+        "store": false,
+        "stream": true,
+        "instructions": "Be brief.",
+        "input": input,
+        "reasoning": {"effort": "medium", "summary": "auto"},
+        "tools": [{"type": "function", "name": "lookup", "strict": false,
+            "parameters": {"type": "object", "properties": {"row": {"type": "integer"}}}}],
+    });
+    if let Some(previous) = previous {
+        message["previous_response_id"] = previous.clone();
+    }
+    message
+}
+
+#[tokio::test]
+async fn a_connection_keeps_what_its_client_does_not() {
+    for row in ["anthropic, budget", "gemini 3", "openai_responses"] {
+        let house = House::over(&[row]).await;
+        let mut connection = connect(&house).await;
+        let user = json!({"role": "user", "content": "use one tool"});
+        let mut warm = create(json!([user]), None);
+        warm["generate"] = false.into();
+        let warmed = ask(&mut connection, warm).await;
+        assert_eq!(warmed.len(), 2, "{warmed:?}");
+        assert_eq!(
+            house.simulators[0].seen().await.len(),
+            0,
+            "nobody was asked"
+        );
+
+        let id = &warmed[1]["response"]["id"];
+        let called = ask(&mut connection, create(json!([]), Some(id))).await;
+        let response = &called.last().expect("events")["response"];
+        let call = list(&response["output"]).find(|item| item["type"] == "function_call");
+        let call = &call.expect("a call")["call_id"];
+        let numbers = called.iter().map(|event| event["sequence_number"].as_u64());
+        assert!(numbers.eq((0..).map(Some).take(called.len())), "{called:?}");
+
+        let result =
+            json!([{"type": "function_call_output", "call_id": call, "output": "row green"}]);
+        let told = ask(&mut connection, create(result, Some(&response["id"]))).await;
+        let end = &told.last().expect("events")["response"];
+        assert_eq!(end["status"], "completed", "{row}");
+        assert_eq!(thinking_in(&house.last(0).await.json()), 1, "{row}");
+        house.end_in_peace().await;
+    }
+}
+
+#[tokio::test]
+async fn a_mistake_is_told_and_the_connection_goes_on() {
+    let house = House::over(&["gemini 3"]).await;
+    let mut connection = connect(&house).await;
+    for (message, status) in [
+        (json!({"type": "response.steer"}), 400),
+        (json!([1]), 400),
+        (create(json!(5), None), 400),
+        (create(json!("x"), Some(&json!("resp_nobody"))), 400),
+    ] {
+        let told = ask(&mut connection, message).await;
+        assert_eq!(told[0]["type"], "error");
+        assert_eq!(told[0]["status"], status, "{told:?}");
+        assert!(!text(&told[0]["error"]["message"]).is_empty());
+    }
+    let told = ask(&mut connection, create(json!("ponder this"), None)).await;
+    assert_eq!(told.last().expect("events")["type"], "response.completed");
+
+    // What is no connection is told to ask otherwise.
+    let answer = house
+        .gateway
+        .client
+        .send(
+            http::Method::GET,
+            "/v1/responses",
+            &[("upgrade", "websocket")],
+            "",
+        )
+        .await;
+    assert_eq!(answer.status, 426);
+    house.end_in_peace().await;
+}
