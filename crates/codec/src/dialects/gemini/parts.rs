@@ -314,7 +314,7 @@ fn push_thought(text: &str, signature: Option<String>, blocks: &mut Vec<Block>) 
     });
 }
 
-fn media_kind(media_type: &str) -> MediaKind {
+pub(in crate::dialects) fn media_kind(media_type: &str) -> MediaKind {
     match media_type.split('/').next() {
         Some("image") => MediaKind::Image,
         Some("audio") => MediaKind::Audio,

@@ -366,7 +366,7 @@ fn texts(content: &Node<'_>) -> Result<Vec<String>, Fault> {
     }
 }
 
-fn read_url(url: &str) -> Option<Source> {
+pub(in crate::dialects) fn read_url(url: &str) -> Option<Source> {
     let Some(rest) = url.strip_prefix("data:") else {
         return (!url.is_empty()).then(|| Source::Url {
             url: url.to_owned(),

@@ -11,7 +11,7 @@ use crate::dialects::{ReplyWriter, Stamp, openai_annotations};
 use crate::json::escape;
 
 /// Clients of this dialect skip comments.
-pub(super) const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
+pub(in crate::dialects) const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
 
 /// Writes one reply.
 pub(super) struct Writer {
@@ -558,7 +558,7 @@ impl Writer {
 
 /// What to say of an end that is none, where nobody has said it: a client takes a plain end for a
 /// good one.
-fn missing_fault(reason: &EndReason) -> Option<Fault> {
+pub(in crate::dialects) fn missing_fault(reason: &EndReason) -> Option<Fault> {
     let message = match reason {
         EndReason::Cut => "the provider's reply ended before it was complete",
         EndReason::Failed => "the provider reported an error",
@@ -585,7 +585,7 @@ pub(super) fn finish_word(
     }
 }
 
-fn push_number(number: usize, out: &mut Vec<u8>) {
+pub(in crate::dialects) fn push_number(number: usize, out: &mut Vec<u8>) {
     let mut digits = [0; 20];
     let mut rest = number;
     let mut at = digits.len();

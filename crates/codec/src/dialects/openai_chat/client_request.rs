@@ -101,18 +101,18 @@ fn read_model(root: &Node<'_>) -> Result<String, Fault> {
     }
 }
 
-pub(super) fn string(node: &Node<'_>, name: &str) -> Result<Option<String>, Fault> {
+pub(in crate::dialects) fn string(node: &Node<'_>, name: &str) -> Result<Option<String>, Fault> {
     let member = node.get(name);
     member
         .map(|member| member.text().map(str::to_owned))
         .transpose()
 }
 
-fn flag(node: &Node<'_>, name: &str) -> Result<Option<bool>, Fault> {
+pub(in crate::dialects) fn flag(node: &Node<'_>, name: &str) -> Result<Option<bool>, Fault> {
     node.get(name).map(|member| member.flag()).transpose()
 }
 
-fn count(node: &Node<'_>, name: &str) -> Result<Option<u64>, Fault> {
+pub(in crate::dialects) fn count(node: &Node<'_>, name: &str) -> Result<Option<u64>, Fault> {
     node.get(name).map(|member| member.count()).transpose()
 }
 
@@ -122,7 +122,7 @@ fn read_limit(root: &Node<'_>) -> Result<Option<u64>, Fault> {
     Ok(count(root, "max_completion_tokens")?.or(old))
 }
 
-fn read_sampling(root: &Node<'_>) -> Result<Sampling, Fault> {
+pub(in crate::dialects) fn read_sampling(root: &Node<'_>) -> Result<Sampling, Fault> {
     let number = |name: &str| -> Result<Option<f64>, Fault> {
         root.get(name).map(|member| member.number()).transpose()
     };
@@ -145,7 +145,7 @@ fn read_sampling(root: &Node<'_>) -> Result<Sampling, Fault> {
     })
 }
 
-fn read_stop(root: &Node<'_>) -> Result<Vec<String>, Fault> {
+pub(in crate::dialects) fn read_stop(root: &Node<'_>) -> Result<Vec<String>, Fault> {
     let Some(stop) = root.get("stop") else {
         return Ok(Vec::new());
     };
@@ -298,16 +298,16 @@ fn read_old_choice(choice: &Node<'_>) -> Result<ToolChoice, Fault> {
 
 /// What a client says of thinking, gathered from all the places it may stand in.
 #[derive(Default)]
-struct Said {
-    switch: Option<bool>,
-    adaptive: bool,
-    effort: Option<Effort>,
-    budget: Option<u64>,
-    show: Option<Show>,
+pub(in crate::dialects) struct Said {
+    pub(in crate::dialects) switch: Option<bool>,
+    pub(in crate::dialects) adaptive: bool,
+    pub(in crate::dialects) effort: Option<Effort>,
+    pub(in crate::dialects) budget: Option<u64>,
+    pub(in crate::dialects) show: Option<Show>,
 }
 
-/// Off wins; then a budget, then an effort, then a plain "on". Of several places for one thing,
-/// `reasoning` comes before `thinking`, and both before the plain members.
+/// Of several places for one thing, `reasoning` comes before `thinking`, and both before the plain
+/// members.
 fn read_thinking(
     root: &Node<'_>,
     extra: &mut Map<String, Value>,
@@ -353,45 +353,56 @@ fn read_thinking(
             extra.insert("chat_template_kwargs".to_owned(), Value::Object(rest));
         }
     }
-    if said.budget.is_some() && said.effort.is_some() && said.switch != Some(false) {
-        losses.push(Loss::SettingAdapted {
-            setting: "reasoning_effort",
-            reason: "budget",
-        });
-    }
-    let amount = match said {
-        Said {
-            switch: Some(false),
-            ..
-        }
-        | Said {
-            budget: Some(0), ..
-        } => Some(Amount::Off),
-        Said {
-            budget: Some(tokens),
-            ..
-        } => Some(Amount::Budget { tokens }),
-        Said {
-            adaptive: true,
-            effort,
-            ..
-        } => Some(Amount::Adaptive { effort }),
-        Said {
-            effort: Some(effort),
-            ..
-        } => Some(Amount::Effort { effort }),
-        Said {
-            switch: Some(true), ..
-        } => Some(Amount::On),
-        _ => None,
-    };
-    Ok(ThinkingSetting {
-        amount,
-        show: said.show,
-    })
+    Ok(said.setting(losses))
 }
 
-fn read_effort(node: &Node<'_>, name: &str, said: &mut Said) -> Result<(), Fault> {
+impl Said {
+    /// Off wins; then a budget, then an effort, then a plain "on".
+    pub(in crate::dialects) fn setting(self, losses: &mut Vec<Loss>) -> ThinkingSetting {
+        if self.budget.is_some() && self.effort.is_some() && self.switch != Some(false) {
+            losses.push(Loss::SettingAdapted {
+                setting: "reasoning_effort",
+                reason: "budget",
+            });
+        }
+        let amount = match self {
+            Self {
+                switch: Some(false),
+                ..
+            }
+            | Self {
+                budget: Some(0), ..
+            } => Some(Amount::Off),
+            Self {
+                budget: Some(tokens),
+                ..
+            } => Some(Amount::Budget { tokens }),
+            Self {
+                adaptive: true,
+                effort,
+                ..
+            } => Some(Amount::Adaptive { effort }),
+            Self {
+                effort: Some(effort),
+                ..
+            } => Some(Amount::Effort { effort }),
+            Self {
+                switch: Some(true), ..
+            } => Some(Amount::On),
+            _ => None,
+        };
+        ThinkingSetting {
+            amount,
+            show: self.show,
+        }
+    }
+}
+
+pub(in crate::dialects) fn read_effort(
+    node: &Node<'_>,
+    name: &str,
+    said: &mut Said,
+) -> Result<(), Fault> {
     let Some(effort) = node.get(name) else {
         return Ok(());
     };
@@ -411,7 +422,11 @@ fn read_effort(node: &Node<'_>, name: &str, said: &mut Said) -> Result<(), Fault
     Ok(())
 }
 
-fn read_switch(thinking: &Node<'_>, said: &mut Said, losses: &mut Vec<Loss>) -> Result<(), Fault> {
+pub(in crate::dialects) fn read_switch(
+    thinking: &Node<'_>,
+    said: &mut Said,
+    losses: &mut Vec<Loss>,
+) -> Result<(), Fault> {
     let on = match thinking.value() {
         Value::Bool(on) => Some(*on),
         Value::Object(_) => {

@@ -49,6 +49,15 @@ pub(super) fn write(writer: &Writer, reply: &Reply) -> Vec<u8> {
     body.to_string().into_bytes()
 }
 
+/// A call as a stream would have told it.
+pub(in crate::dialects) fn call_chunks(id: &str, name: &str, arguments: &str) -> [Value; 3] {
+    [
+        json!({"type": "start", "tool_call_id": id, "tool_name": name}),
+        json!({"type": "args", "tool_call_id": id, "delta": arguments}),
+        json!({"type": "end", "tool_call_id": id}),
+    ]
+}
+
 /// What was said, by where it goes.
 #[derive(Default)]
 struct Said {
@@ -127,11 +136,7 @@ impl Said {
             call["extra_content"] = json!({"google": {"thought_signature": signature}});
         }
         self.calls.push(call);
-        self.call_chunks.extend([
-            json!({"type": "start", "tool_call_id": id, "tool_name": name}),
-            json!({"type": "args", "tool_call_id": id, "delta": arguments}),
-            json!({"type": "end", "tool_call_id": id}),
-        ]);
+        self.call_chunks.extend(call_chunks(id, name, arguments));
     }
 
     fn message(self, writer: &Writer) -> Value {
