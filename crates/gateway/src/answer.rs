@@ -142,7 +142,7 @@ pub fn tell(dialect: &dyn ClientDialect, fault: &Fault, id: &str, backend: &str)
     let headers = reply.headers_mut();
     headers.insert(
         header::CONTENT_TYPE,
-        HeaderValue::from_static("application/json"),
+        HeaderValue::from_static(dialect.fault_type()),
     );
     if let Ok(id) = HeaderValue::from_str(id) {
         headers.insert("x-request-id", id.clone());

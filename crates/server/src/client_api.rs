@@ -14,6 +14,7 @@ use throughline_canonical::{Fault, FaultKind};
 use throughline_codec::dialects::anthropic::{self, Anthropic};
 use throughline_codec::dialects::gemini::Gemini;
 use throughline_codec::dialects::openai_chat::OpenAiChat;
+use throughline_codec::dialects::ui_stream;
 use throughline_codec::dialects::{self, CLIENT, ClientDialect, openai_responses};
 use throughline_conversations::responses::Responses;
 use throughline_gateway::answer::{Reply, tell};
@@ -72,8 +73,14 @@ pub async fn any(State(house): State<Arc<House>>, request: Request) -> Response 
         };
     }
     let known = asked.path == PLAN || asked.dialect.wanted(&asked.path).is_some();
-    // Probes pass: what they learn is about the backend.
-    if known && ![Method::POST, Method::HEAD, Method::OPTIONS].contains(&asked.method) {
+    // Probes pass: what they learn is about the backend. One that speaks another dialect knows nothing
+    // of such a path.
+    let probes = [Method::HEAD, Method::OPTIONS].contains(&asked.method)
+        && dialects::in_place(asked.dialect.name()).is_some();
+    if known && asked.method == Method::OPTIONS && !probes {
+        return StatusCode::NO_CONTENT.into_response();
+    }
+    if known && asked.method != Method::POST && !probes {
         return refuse_method(&house, &asked);
     }
     if !known || asked.method != Method::POST {
@@ -252,6 +259,8 @@ fn elsewhere(house: &House, method: &Method, path: &str, headers: &HeaderMap) ->
         )
             .into_response(),
         (&Method::OPTIONS, _) => StatusCode::NO_CONTENT.into_response(),
+        // No reply is kept while it is written, so there is none to go on with.
+        (&Method::GET, path) if ui_stream::resumes(path) => StatusCode::NO_CONTENT.into_response(),
         _ => {
             // Most often an address that was set up without its `/v1`.
             let meant = format!("/v1{path}");

@@ -23,6 +23,8 @@ mod openai_models;
 pub mod openai_responses;
 pub mod places;
 mod refusal;
+pub mod ui_stream;
+mod wishes;
 
 pub use model_card::ModelCard;
 pub use refusal::{Refusal, RefusalKind};
@@ -33,6 +35,7 @@ pub static CLIENT: &[&dyn ClientDialect] = &[
     &gemini::Gemini,
     &openai_chat::OpenAiChat,
     &openai_responses::OpenAiResponses,
+    &ui_stream::UiStream,
 ];
 /// The dialects we may speak to providers.
 pub static UPSTREAM: &[&dyn UpstreamDialect] = &[
@@ -109,6 +112,10 @@ pub trait ClientDialect: Sync {
     fn reply_writer(&self, request: &Request, stamp: &Stamp) -> Box<dyn ReplyWriter>;
     /// Writes a fault that comes before a reply: the status, and the body. `id` is the request's.
     fn write_fault(&self, fault: &Fault, id: &str) -> (u16, Vec<u8>);
+    /// What the body of such a fault is, as a header says it.
+    fn fault_type(&self) -> &'static str {
+        "application/json"
+    }
     /// Whether a provider of this dialect lists its models as clients of this one read it.
     fn lists_as(&self, upstream: &str) -> bool {
         self.name() == upstream

@@ -8,6 +8,7 @@ mod arrival;
 mod complete;
 mod cursor;
 mod edit;
+mod line;
 mod object;
 mod string;
 mod tree;
@@ -19,6 +20,7 @@ pub use cursor::{
     Cursor, JsonError, Kind, Span, each_element, each_member, inside, number, slice, text, validate,
 };
 pub use edit::{Edits, append_member, quote, remove_elements};
+pub(crate) use line::OneLine;
 pub(crate) use object::ObjectWriter;
 pub use string::{decode, decode_pieces};
 pub(crate) use string::{escape, escape_bytes, quote_bytes};

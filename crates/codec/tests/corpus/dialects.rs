@@ -333,8 +333,16 @@ fn shared_replies_are_written_as_their_goldens_say() {
         let folder = root().join(dialect.name()).join(REPLIES);
         for (Capture { name, .. }, events) in replies() {
             let sent = stream(*dialect, &events);
-            results.push(golden(&folder.join(format!("{name}.sse")), Some(&sent)));
-            let body = whole(*dialect, &folded(&events)).map(|body| pretty(&body));
+            let framing = match dialect.stream_type(&asked(true)) {
+                "application/x-ndjson" => "ndjson",
+                _ => "sse",
+            };
+            let path = folder.join(format!("{name}.{framing}"));
+            results.push(golden(&path, Some(&sent)));
+            // Where there is nothing but streams, a whole one is shown by its stream.
+            let body = whole(*dialect, &folded(&events))
+                .filter(|body| body.starts_with(b"{"))
+                .map(|body| pretty(&body));
             let path = folder.join(format!("{name}.json"));
             results.push(golden(&path, body.as_deref()));
         }

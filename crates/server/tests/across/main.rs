@@ -28,6 +28,7 @@ mod empty;
 mod envelopes;
 mod fallback;
 mod faults;
+mod front;
 mod heard;
 mod ids;
 mod kept;

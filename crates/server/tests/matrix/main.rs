@@ -8,4 +8,5 @@ mod responses;
 mod scenarios;
 mod speaker;
 mod table;
+mod ui_stream;
 mod upstreams;

@@ -10,6 +10,7 @@ use crate::chat::Chat;
 use crate::gemini::Gemini;
 use crate::responses::Responses;
 use crate::speaker::{Said, Speaker, go_on};
+use crate::ui_stream::UiStream;
 use crate::upstreams::Upstream;
 
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_throughline");
@@ -22,6 +23,7 @@ pub(crate) const CLIENTS: &[&str] = &[
     "openai_responses",
     "openai_responses, history kept here",
     "gemini",
+    "ui_stream",
 ];
 
 /// The scenarios.
@@ -78,6 +80,7 @@ impl Stage {
                 self.with(Responses::stateful(), scenario, stream).await
             }
             "gemini" => self.with(Gemini::default(), scenario, stream).await,
+            "ui_stream" => self.with(UiStream::default(), scenario, stream).await,
             _ => self.with(Chat::new(false), scenario, stream).await,
         }
     }

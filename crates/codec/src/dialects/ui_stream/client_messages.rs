@@ -1,0 +1,199 @@
+//! The messages of a front end. An assistant's message is a whole run: `step-start` divides it into what
+//! single replies of the model were, and the results of tools stand in the parts of their calls.
+
+use serde_json::Value;
+use throughline_canonical::{Block, Fault, Loss, Message, Request, Role, Source};
+
+use super::metadata::{self, Mark};
+use super::tool_parts;
+use crate::dialects::gemini::parts::media_kind;
+use crate::dialects::openai_chat::client_messages::read_url;
+use crate::dialects::openai_chat::client_request::string;
+use crate::dialects::wishes::omit;
+use crate::json::Node;
+
+/// Reads the messages; `anew` is the one that is to be made again. Answers the id of the message that
+/// the reply goes on with, if it does.
+pub(super) fn read(
+    messages: &Node<'_>,
+    anew: Option<&str>,
+    request: &mut Request,
+    losses: &mut Vec<Loss>,
+) -> Result<Option<String>, Fault> {
+    let mut reader = Reader { request, losses };
+    let mut last = None;
+    let mut any = false;
+    for message in messages.elements()? {
+        message.object()?;
+        any = true;
+        let id = string(&message, "id")?.filter(|id| !id.is_empty());
+        let role = message.need("role")?;
+        let assistant = role.text()? == "assistant";
+        let is_meant = anew.is_some() && anew == id.as_deref();
+        // An answer is made again from what stands before it, a question from all up to it.
+        if is_meant && assistant {
+            break;
+        }
+        reader.message(&role, &message)?;
+        last = id.filter(|_| assistant);
+        if is_meant {
+            break;
+        }
+    }
+    if any {
+        Ok(last)
+    } else {
+        Err(messages.refuse("is empty"))
+    }
+}
+
+struct Reader<'a> {
+    request: &'a mut Request,
+    losses: &'a mut Vec<Loss>,
+}
+
+impl Reader<'_> {
+    fn message(&mut self, role: &Node<'_>, message: &Node<'_>) -> Result<(), Fault> {
+        match role.text()? {
+            "system" => {
+                let content = self.content(message)?;
+                if self.request.messages.is_empty() {
+                    let texts = content.into_iter().filter_map(|block| match block {
+                        Block::Text { text, .. } => Some(text),
+                        _ => None,
+                    });
+                    self.request.system.extend(texts);
+                } else {
+                    self.say(Role::System, content);
+                }
+            }
+            "user" => {
+                let content = self.content(message)?;
+                self.say(Role::User, content);
+            }
+            "assistant" => self.assistant(message)?,
+            _ => return Err(role.refuse("expected `system`, `user` or `assistant`")),
+        }
+        Ok(())
+    }
+
+    /// Nothing is said by a message without parts: a front end keeps one for a reply that failed at once.
+    fn say(&mut self, role: Role, content: Vec<Block>) {
+        if !content.is_empty() {
+            self.request.messages.push(Message { role, content });
+        }
+    }
+
+    /// What somebody other than the model says.
+    fn content(&mut self, message: &Node<'_>) -> Result<Vec<Block>, Fault> {
+        // Whoever writes a request by hand writes it so.
+        if let (None, Some(content)) = (message.get("parts"), message.get("content")) {
+            return Ok(vec![Block::text(content.text()?)]);
+        }
+        let parts = message.need("parts")?;
+        let mut blocks = Vec::new();
+        for part in parts.elements()? {
+            part.object()?;
+            let kind = part.need("type")?;
+            match kind.text()? {
+                "text" => blocks.push(Block::text(part.need("text")?.text()?)),
+                "file" => blocks.push(file(&part)?),
+                kind => self.pass_over(kind),
+            }
+        }
+        Ok(blocks)
+    }
+
+    /// What the model said, reply by reply, each with the results its calls had.
+    fn assistant(&mut self, message: &Node<'_>) -> Result<(), Fault> {
+        if let (None, Some(content)) = (message.get("parts"), message.get("content")) {
+            self.say(Role::Assistant, vec![Block::text(content.text()?)]);
+            return Ok(());
+        }
+        let parts = message.need("parts")?;
+        let (mut said, mut results) = (Vec::new(), Vec::new());
+        for part in parts.elements()? {
+            part.object()?;
+            let kind = part.need("type")?;
+            match kind.text()? {
+                "step-start" => {
+                    self.say(Role::Assistant, std::mem::take(&mut said));
+                    self.say(Role::User, std::mem::take(&mut results));
+                }
+                "text" => {
+                    let text = part.need("text")?.text()?.to_owned();
+                    let signature = metadata::signature(&part, "providerMetadata");
+                    if !text.is_empty() || signature.is_some() {
+                        said.push(Block::Text { text, signature });
+                    }
+                }
+                "reasoning" => said.extend(reasoning(&part)?),
+                "file" => said.push(file(&part)?),
+                kind => match tool_parts::name(kind, &part)? {
+                    Some(name) => {
+                        tool_parts::read(&part, name, &mut said, &mut results, self.losses)?;
+                    }
+                    None => self.pass_over(kind),
+                },
+            }
+        }
+        self.say(Role::Assistant, said);
+        self.say(Role::User, results);
+        Ok(())
+    }
+
+    /// Sources and data are the front end's own, and were never the model's words.
+    fn pass_over(&mut self, kind: &str) {
+        let own = ["data-", "source-"];
+        if kind == "step-start" || own.iter().any(|start| kind.starts_with(start)) {
+            return;
+        }
+        let part = match kind {
+            "reasoning-file" => "reasoning_file",
+            "custom" => "custom",
+            _ => "unknown_part",
+        };
+        omit(self.losses, part, "no_word");
+    }
+}
+
+fn reasoning(part: &Node<'_>) -> Result<Option<Block>, Fault> {
+    let text = part.need("text")?.text()?.to_owned();
+    let signature = match metadata::read(part, "providerMetadata") {
+        Some(Mark::Redacted(data)) => {
+            let data = data.to_owned();
+            return Ok(Some(Block::Redacted { data }));
+        }
+        Some(Mark::Signature(mark)) => Some(mark.to_owned()),
+        None if text.is_empty() => return Ok(None),
+        None => None,
+    };
+    Ok(Some(Block::Thinking { text, signature }))
+}
+
+fn file(part: &Node<'_>) -> Result<Block, Fault> {
+    let media_type = part.need("mediaType")?.text()?.to_owned();
+    let kind = media_kind(&media_type);
+    let url = part.need("url")?;
+    let mut source = read_url(url.text()?)
+        .ok_or_else(|| url.refuse("expected `data:<type>;base64,<data>` or an address"))?;
+    match &mut source {
+        // The part says it more exactly than its address.
+        Source::Base64 { media_type: of, .. } => *of = media_type,
+        Source::Url { media_type: of, .. } => *of = Some(media_type),
+        Source::Text { .. } | Source::File { .. } => {}
+    }
+    Ok(Block::Media {
+        kind,
+        source,
+        name: string(part, "filename")?,
+    })
+}
+
+/// A value as the text a model reads.
+pub(super) fn as_text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        value => value.to_string(),
+    }
+}

@@ -1,0 +1,289 @@
+//! The chunks of a reply. One that a client does not know ends its whole message, so only those are
+//! written that majors 5, 6 and 7 know; what is absent is left out, never null.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value};
+use throughline_canonical::{
+    BlockStart, Delta, EndReason, Event, Fault, Reply, Request, Show, Tool, Usage,
+};
+
+use super::step::{Kind, Part};
+use super::{MESSAGE_ID, NAME};
+use crate::dialects::openai_chat::client_reply::{KEEP_ALIVE, missing_fault};
+use crate::dialects::{ReplyWriter, Stamp};
+use crate::json::{ObjectWriter, quote_bytes};
+
+/// Writes one reply.
+pub(super) struct Writer {
+    form: Form,
+    open: Vec<Part>,
+    /// How many parts there were.
+    parts: usize,
+    called: bool,
+    usage: Usage,
+    state: State,
+}
+
+/// How far the reply is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    New,
+    Begun,
+    Failed,
+    Ended,
+}
+
+/// What the client knows already, and what it wants to see.
+#[derive(Clone)]
+struct Form {
+    message_id: String,
+    /// The model, as the client calls it.
+    model: String,
+    /// It wants no reasoning: only what must come back.
+    hidden: bool,
+    /// The tools it has told of.
+    tools: BTreeSet<String>,
+}
+
+impl Form {
+    fn read(request: &Request, stamp: &Stamp) -> Self {
+        let goes_on = request
+            .extra
+            .get(NAME)
+            .and_then(|extra| extra.get(MESSAGE_ID)?.as_str());
+        let tools = request.tools.iter().filter_map(|tool| match tool {
+            Tool::Function { name, .. } => Some(name.clone()),
+            Tool::Opaque { .. } => None,
+        });
+        Self {
+            message_id: match goes_on {
+                Some(id) => id.to_owned(),
+                None => format!("msg_{}", stamp.id),
+            },
+            model: request.model.clone(),
+            hidden: request.thinking.show == Some(Show::Hidden),
+            tools: tools.collect(),
+        }
+    }
+
+    /// Whether a tool's name makes a good part type.
+    fn is_dynamic(&self, name: &str) -> bool {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
+        !self.tools.contains(name) || !name.bytes().all(plain)
+    }
+}
+
+impl Writer {
+    pub(super) fn new(request: &Request, stamp: &Stamp) -> Self {
+        Self::with(Form::read(request, stamp))
+    }
+
+    fn with(form: Form) -> Self {
+        Self {
+            form,
+            open: Vec::new(),
+            parts: 0,
+            called: false,
+            usage: Usage::default(),
+            state: State::New,
+        }
+    }
+
+    /// Writes the beginning, once. `theirs` is what the provider calls the model.
+    fn begin(&mut self, theirs: &str, out: &mut Vec<u8>) {
+        if self.state != State::New {
+            return;
+        }
+        self.state = State::Begun;
+        let model = match self.form.model.as_str() {
+            "" => theirs,
+            asked => asked,
+        };
+        out.extend_from_slice(b"data: ");
+        let mut start = ObjectWriter::new(out);
+        start.text("type", "start");
+        start.text("messageId", &self.form.message_id);
+        if !model.is_empty() {
+            start.object("messageMetadata").text("model", model).end();
+        }
+        start.end();
+        out.extend_from_slice(b"\n\ndata: {\"type\":\"start-step\"}\n\n");
+    }
+
+    fn part(&mut self, index: u32, kind: Kind) -> Part {
+        self.parts += 1;
+        Part::new(index, kind, self.parts)
+    }
+
+    fn start(&mut self, index: u32, block: &BlockStart<'_>, out: &mut Vec<u8>) {
+        self.begin("", out);
+        self.stop(index, out);
+        // What began first stands first, also where its words come later.
+        for part in &mut self.open {
+            part.begin(out);
+        }
+        let part = match block {
+            // There is no part for what is declined; the reason for the end says it.
+            BlockStart::Text { text } | BlockStart::Refusal { text } => {
+                let mut part = self.part(index, Kind::Text);
+                part.grow(text, out);
+                part
+            }
+            BlockStart::Thinking { text, signature } => {
+                let mut part = self.part(index, Kind::Reasoning);
+                part.begin(out);
+                if !self.form.hidden {
+                    part.grow(text, out);
+                }
+                part.sign(signature);
+                part
+            }
+            BlockStart::Redacted { data } => {
+                return self.part(index, Kind::Reasoning).redacted(data, out);
+            }
+            BlockStart::ToolCall { id, name } => {
+                self.called = true;
+                let mut part = Part::call(index, id, name, self.form.is_dynamic(name));
+                part.begin(out);
+                part
+            }
+            BlockStart::Opaque { .. } => return,
+        };
+        self.open.push(part);
+    }
+
+    fn delta(&mut self, index: u32, delta: &Delta<'_>, out: &mut Vec<u8>) {
+        let Some(part) = self.open.iter_mut().rfind(|part| part.index == index) else {
+            return;
+        };
+        match (part.kind, delta) {
+            (Kind::Text, Delta::Text(text)) | (Kind::Call, Delta::ToolArguments(text)) => {
+                part.grow(text, out);
+            }
+            // A provider may send plain text inside reasoning; it is reasoning.
+            (Kind::Reasoning, Delta::Thinking(text) | Delta::Text(text)) if !self.form.hidden => {
+                part.grow(text, out);
+            }
+            (_, Delta::Signature(mark)) => part.sign(mark),
+            // Once the vocabulary has a word for citations, each is a chunk `source-url`, here.
+            _ => {}
+        }
+    }
+
+    fn stop(&mut self, index: u32, out: &mut Vec<u8>) {
+        if let Some(place) = self.open.iter().rposition(|part| part.index == index) {
+            self.open.remove(place).end(out);
+        }
+    }
+
+    fn fault(&mut self, fault: &Fault, out: &mut Vec<u8>) {
+        if self.state == State::Failed {
+            return;
+        }
+        self.begin("", out);
+        for mut part in std::mem::take(&mut self.open) {
+            part.give_up(out);
+        }
+        self.state = State::Failed;
+        out.extend_from_slice(b"data: {\"type\":\"error\",\"errorText\":");
+        quote_bytes(&fault.message, out);
+        out.extend_from_slice(b"}\n\n");
+    }
+
+    fn end(&mut self, reason: &EndReason, out: &mut Vec<u8>) {
+        self.begin("", out);
+        if let Some(fault) = missing_fault(reason) {
+            self.fault(&fault, out);
+        }
+        for mut part in std::mem::take(&mut self.open) {
+            part.end(out);
+        }
+        out.extend_from_slice(b"data: {\"type\":\"finish-step\"}\n\ndata: ");
+        let failed = self.state == State::Failed;
+        self.state = State::Ended;
+        let mut finish = ObjectWriter::new(out);
+        finish.text("type", "finish").text(
+            "finishReason",
+            if failed {
+                "error"
+            } else {
+                finish_word(reason, self.called)
+            },
+        );
+        let counts = counts(&self.usage);
+        if !counts.is_empty() {
+            let mut metadata = finish.object("messageMetadata");
+            metadata.value("usage", &counts.into()).end();
+        }
+        finish.end();
+        out.extend_from_slice(b"\n\ndata: [DONE]\n\n");
+    }
+}
+
+/// The word for an end. Where a call was made, clients look for it.
+fn finish_word(reason: &EndReason, called: bool) -> &'static str {
+    match reason {
+        EndReason::Length => "length",
+        EndReason::Refusal => "content-filter",
+        EndReason::Failed | EndReason::Cut => "error",
+        EndReason::ToolCalls => "tool-calls",
+        _ if called => "tool-calls",
+        EndReason::Stop | EndReason::StopSequence => "stop",
+        EndReason::Pause | EndReason::Other(_) => "other",
+    }
+}
+
+/// Token counts in the AI SDK's words, which count cached tokens among the input.
+fn counts(usage: &Usage) -> Map<String, Value> {
+    let parts = [usage.input, usage.cache_read, usage.cache_write];
+    let mut known = parts.into_iter().flatten();
+    let input = known
+        .next()
+        .map(|first| known.fold(first, u64::saturating_add));
+    let total = input
+        .zip(usage.output)
+        .map(|(input, output)| input.saturating_add(output));
+    [
+        ("inputTokens", input),
+        ("outputTokens", usage.output),
+        ("totalTokens", total),
+        ("reasoningTokens", usage.thinking),
+        ("cachedInputTokens", usage.cache_read),
+    ]
+    .into_iter()
+    .filter_map(|(name, count)| Some((name.to_owned(), count?.into())))
+    .collect()
+}
+
+impl ReplyWriter for Writer {
+    fn push(&mut self, event: &Event<'_>, out: &mut Vec<u8>) {
+        match (event, self.state) {
+            (_, State::Ended) => {}
+            (Event::Usage(usage), _) => self.usage.update(*usage),
+            (Event::Ended { reason }, _) => self.end(reason, out),
+            // Behind an error nothing but the end is read.
+            (_, State::Failed) => {}
+            (Event::MessageStarted { model, .. }, _) => self.begin(model, out),
+            (Event::BlockStarted { index, block }, _) => self.start(*index, block, out),
+            (Event::BlockDelta { index, delta }, _) => self.delta(*index, delta, out),
+            (Event::BlockEnded { index }, _) => self.stop(*index, out),
+            (Event::Fault(fault), _) => self.fault(fault, out),
+            (Event::Transformed { .. }, _) => {}
+        }
+    }
+
+    fn keep_alive(&mut self, out: &mut Vec<u8>) {
+        if self.state != State::Ended {
+            out.extend_from_slice(KEEP_ALIVE);
+        }
+    }
+
+    /// Its clients read nothing but streams: this is one, in one piece.
+    fn whole(&self, reply: &Reply) -> Vec<u8> {
+        let mut writer = Self::with(self.form.clone());
+        let mut out = Vec::new();
+        reply.tell(&mut |event| writer.push(event, &mut out));
+        out
+    }
+}

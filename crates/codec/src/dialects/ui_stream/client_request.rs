@@ -1,0 +1,47 @@
+//! What a front end asks: everything but the messages.
+
+use throughline_canonical::{Fault, Lossy, Request};
+
+use super::{MESSAGE_ID, NAME, client_messages};
+use crate::dialects::openai_chat::client_request::string;
+use crate::dialects::wishes;
+use crate::json::{Node, read_object};
+
+/// Reads a request. Members nobody knows are between the front end and its own server: `useChat` adds to
+/// the body whatever it is told to.
+pub(super) fn read(body: &[u8]) -> Result<Lossy<Request>, Fault> {
+    let body = read_object(body)?;
+    let root = Node::root(&body);
+    let mut losses = Vec::new();
+    let mut request = Request {
+        stream: true,
+        thread: string(&root, "id")?.filter(|id| !id.is_empty()),
+        ..Request::default()
+    };
+    // What the body says itself counts more.
+    if let Some(forwarded) = root.get("forwardedProps") {
+        forwarded.object()?;
+        wishes::read(&forwarded, &mut request, &mut losses)?;
+    }
+    wishes::read(&root, &mut request, &mut losses)?;
+    let anew = match root.get("trigger") {
+        None => None,
+        Some(trigger) => match trigger.text()? {
+            "submit-message" => None,
+            "regenerate-message" => string(&root, "messageId")?,
+            _ => {
+                return Err(trigger.refuse("expected `submit-message` or `regenerate-message`"));
+            }
+        },
+    };
+    let messages = root.need("messages")?;
+    let goes_on = client_messages::read(&messages, anew.as_deref(), &mut request, &mut losses)?;
+    if let Some(id) = goes_on {
+        let extra = request.extra.entry(NAME.to_owned()).or_default();
+        extra.insert(MESSAGE_ID.to_owned(), id.into());
+    }
+    Ok(Lossy {
+        value: request,
+        losses,
+    })
+}

@@ -1,0 +1,63 @@
+//! What rides in `providerMetadata`. Front ends keep it and send it back; nobody looks into it.
+
+use crate::json::{Node, quote_bytes};
+
+/// What a part's maker wants back with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mark<'a> {
+    /// A signature.
+    Signature(&'a str),
+    /// Reasoning its maker encrypted.
+    Redacted(&'a str),
+}
+
+/// Our own key, and under it a signature or encrypted reasoning.
+const OURS: &str = "throughline";
+const SIGNATURE: &str = "signature";
+const REDACTED: &str = "redacted";
+
+/// Where signatures stand: ours, and those of the AI SDK's own providers, which a conversation may have
+/// from the time before it came to us.
+const SIGNATURES: &[(&str, &str)] = &[
+    (OURS, SIGNATURE),
+    ("anthropic", "signature"),
+    ("google", "thoughtSignature"),
+    ("vertex", "thoughtSignature"),
+    ("googleVertex", "thoughtSignature"),
+];
+/// Where encrypted reasoning stands.
+const ENCRYPTED: &[(&str, &str)] = &[(OURS, REDACTED), ("anthropic", "redactedData")];
+
+/// The mark in a member of a part, if there is one.
+pub(super) fn read<'a>(part: &Node<'a>, member: &str) -> Option<Mark<'a>> {
+    let metadata = part.value().get(member)?;
+    let find = |places: &[(&str, &str)]| {
+        let text = |(provider, name): &(&str, &str)| metadata.get(provider)?.get(name)?.as_str();
+        places.iter().filter_map(text).find(|text| !text.is_empty())
+    };
+    let redacted = find(ENCRYPTED).map(Mark::Redacted);
+    redacted.or_else(|| find(SIGNATURES).map(Mark::Signature))
+}
+
+/// The signature in a member of a part.
+pub(super) fn signature(part: &Node<'_>, member: &str) -> Option<String> {
+    match read(part, member)? {
+        Mark::Signature(text) => Some(text.to_owned()),
+        Mark::Redacted(_) => None,
+    }
+}
+
+/// Writes the member of a chunk that holds a mark, with a comma before it.
+pub(super) fn write(mark: Mark<'_>, out: &mut Vec<u8>) {
+    let (name, text) = match mark {
+        Mark::Signature(text) => (SIGNATURE, text),
+        Mark::Redacted(text) => (REDACTED, text),
+    };
+    out.extend_from_slice(b",\"providerMetadata\":{\"");
+    out.extend_from_slice(OURS.as_bytes());
+    out.extend_from_slice(b"\":{\"");
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b"\":");
+    quote_bytes(text, out);
+    out.extend_from_slice(b"}}");
+}

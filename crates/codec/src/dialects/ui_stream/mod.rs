@@ -1,0 +1,88 @@
+//! The AI SDK's UI message stream: what `useChat` sends, and the chunks it reads. No provider speaks it.
+//!
+//! - `client_request`: what a front end asks; `client_messages`: its messages, `tool_parts` the calls and
+//!   results in them;
+//! - `metadata`: what rides in `providerMetadata`, both ways;
+//! - `client_reply`: the chunks of a reply, of those that majors 5, 6 and 7 all know; `step`: the parts
+//!   of it that are open.
+
+use throughline_canonical::{Fault, Lossy, Request};
+
+use super::{Asked, ClientDialect, ReplyWriter, Stamp, Wanted, forget, wishes};
+
+mod client_messages;
+mod client_reply;
+mod client_request;
+mod metadata;
+mod step;
+mod tool_parts;
+
+#[cfg(test)]
+mod tests;
+
+/// The dialect's name.
+pub const NAME: &str = "ui_stream";
+
+const PATH: &str = "/ui/chat";
+
+/// Member of `request.extra["ui_stream"]`: the id of the message that the reply goes on with.
+const MESSAGE_ID: &str = "message_id";
+
+/// Whether a path asks for a reply that is under way, to go on with it.
+pub fn resumes(path: &str) -> bool {
+    let chat = path
+        .strip_prefix(PATH)
+        .and_then(|rest| rest.strip_prefix('/'))
+        .and_then(|rest| rest.strip_suffix("/stream"));
+    chat.is_some_and(|chat| !chat.is_empty() && !chat.contains('/'))
+}
+
+/// The dialect.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct UiStream;
+
+impl ClientDialect for UiStream {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn wanted(&self, path: &str) -> Option<Wanted> {
+        (path == PATH).then_some(Wanted::Answer)
+    }
+
+    fn path_for(&self, _: &str) -> String {
+        PATH.to_owned()
+    }
+
+    fn forget_own_members(&self, request: &mut Request) {
+        forget(request, NAME, &[MESSAGE_ID]);
+    }
+
+    fn stream_headers(&self) -> &'static [(&'static str, &'static str)] {
+        &[
+            ("x-vercel-ai-ui-message-stream", "v1"),
+            ("cache-control", "no-cache"),
+            ("x-accel-buffering", "no"),
+        ]
+    }
+
+    fn read_request(&self, asked: &Asked<'_>) -> Result<Lossy<Request>, Fault> {
+        client_request::read(asked.body)
+    }
+
+    fn reply_writer(&self, request: &Request, stamp: &Stamp) -> Box<dyn ReplyWriter> {
+        Box::new(client_reply::Writer::new(request, stamp))
+    }
+
+    /// The sentence alone: its clients show the body of a refusal to people.
+    fn write_fault(&self, fault: &Fault, _: &str) -> (u16, Vec<u8>) {
+        (
+            wishes::status(fault.kind),
+            fault.message.clone().into_bytes(),
+        )
+    }
+
+    fn fault_type(&self) -> &'static str {
+        "text/plain; charset=utf-8"
+    }
+}

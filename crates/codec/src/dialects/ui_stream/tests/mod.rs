@@ -1,0 +1,55 @@
+//! What the crossings do together, and tables of what each reads and writes.
+
+use serde_json::Value;
+use throughline_canonical::{Event, Fault, Lossy, Request};
+
+use super::UiStream;
+use crate::dialects::{Asked, ClientDialect, Stamp};
+
+mod checker;
+mod messages;
+mod orders;
+mod replies;
+mod requests;
+
+fn stamp() -> Stamp {
+    Stamp {
+        id: "1".to_owned(),
+        created: 1,
+    }
+}
+
+fn read_bytes(body: &[u8]) -> Result<Lossy<Request>, Fault> {
+    UiStream.read_request(&Asked {
+        path: "/ui/chat",
+        query: "",
+        body,
+    })
+}
+
+fn read(body: &Value) -> Lossy<Request> {
+    read_bytes(body.to_string().as_bytes()).unwrap()
+}
+
+/// The stream of these events.
+fn write(request: &Request, events: &[Event<'_>]) -> String {
+    let mut writer = UiStream.reply_writer(request, &stamp());
+    let mut out = Vec::new();
+    for event in events {
+        writer.push(event, &mut out);
+    }
+    String::from_utf8(out).unwrap()
+}
+
+/// The chunks of a stream, its last line excepted.
+fn chunks(stream: &str) -> Vec<Value> {
+    let events = stream.strip_suffix("data: [DONE]\n\n").unwrap();
+    events
+        .split_terminator("\n\n")
+        .map(|event| {
+            let data = event.strip_prefix("data: ").unwrap();
+            assert!(!data.contains(['\n', '\r']), "{data:?}");
+            serde_json::from_str(data).unwrap()
+        })
+        .collect()
+}

@@ -1,0 +1,94 @@
+//! Calls of tools, with what came of them in the same part.
+
+use throughline_canonical::{Block, Fault, Loss};
+
+use super::client_messages::as_text;
+use super::metadata;
+use crate::dialects::openai_chat::client_request::string;
+use crate::dialects::wishes::omit;
+use crate::json::Node;
+
+/// What is said of a call that nobody answered: no model takes one without a result.
+const NOT_RUN: &str = "The tool was not run.";
+const DENIED: &str = "The call was denied.";
+
+/// The tool a part is about; none if it is about something else.
+pub(super) fn name<'a>(kind: &'a str, part: &'a Node<'a>) -> Result<Option<&'a str>, Fault> {
+    if kind == "dynamic-tool" {
+        return part.need("toolName")?.text().map(Some);
+    }
+    Ok(kind.strip_prefix("tool-").filter(|name| !name.is_empty()))
+}
+
+/// Reads a part: the call, and its result.
+pub(super) fn read(
+    part: &Node<'_>,
+    name: &str,
+    said: &mut Vec<Block>,
+    results: &mut Vec<Block>,
+    losses: &mut Vec<Loss>,
+) -> Result<(), Fault> {
+    let id = part.need("toolCallId")?.text()?.to_owned();
+    let state = part.need("state")?;
+    let (text, is_error) = match state.text()? {
+        // The reply broke off in the middle of it.
+        "input-streaming" => {
+            omit(losses, "tool_call", "unfinished");
+            return Ok(());
+        }
+        "input-available" | "approval-requested" => unanswered(losses),
+        "approval-responded" if is_approved(part)? => unanswered(losses),
+        "approval-responded" | "output-denied" => (denial(part)?, true),
+        "output-available" => {
+            // A tool that answers nothing has answered.
+            let output = part.value().get("output").map(as_text);
+            (output.unwrap_or_default(), false)
+        }
+        "output-error" => (part.need("errorText")?.text()?.to_owned(), true),
+        _ => {
+            return Err(state.refuse(
+                "expected `input-streaming`, `input-available`, `approval-requested`, \
+                 `approval-responded`, `output-available`, `output-error` or `output-denied`",
+            ));
+        }
+    };
+    // What could not be read as JSON is kept as text, by some majors under another name.
+    let input = part.get("input").or_else(|| part.get("rawInput"));
+    said.push(Block::ToolCall {
+        id: id.clone(),
+        name: name.to_owned(),
+        arguments: input.map_or_else(|| "{}".to_owned(), |input| as_text(input.value())),
+        signature: metadata::signature(part, "callProviderMetadata"),
+    });
+    results.push(Block::ToolResult {
+        id,
+        name: Some(name.to_owned()),
+        content: vec![Block::text(text)],
+        is_error,
+    });
+    Ok(())
+}
+
+fn unanswered(losses: &mut Vec<Loss>) -> (String, bool) {
+    omit(losses, "tool_output", "missing");
+    (NOT_RUN.to_owned(), true)
+}
+
+fn is_approved(part: &Node<'_>) -> Result<bool, Fault> {
+    let Some(approval) = part.get("approval") else {
+        return Ok(false);
+    };
+    approval.object()?;
+    approval.need("approved")?.flag()
+}
+
+fn denial(part: &Node<'_>) -> Result<String, Fault> {
+    let reason = match part.get("approval") {
+        Some(approval) => string(&approval, "reason")?,
+        None => None,
+    };
+    Ok(match reason {
+        Some(reason) => format!("{DENIED} {reason}"),
+        None => DENIED.to_owned(),
+    })
+}
