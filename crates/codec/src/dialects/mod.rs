@@ -14,9 +14,11 @@ use throughline_canonical::{BlockStart, Delta, Event, Fault, Loss, Lossy, Reply,
 use self::in_place::InPlace;
 
 pub mod anthropic;
+pub mod events;
 pub mod gemini;
 pub mod in_place;
 mod model_card;
+pub mod ndjson;
 mod openai_annotations;
 pub mod openai_chat;
 mod openai_models;
@@ -32,7 +34,9 @@ pub use refusal::{Refusal, RefusalKind};
 /// The dialects clients may speak.
 pub static CLIENT: &[&dyn ClientDialect] = &[
     &anthropic::Anthropic,
+    &events::Events,
     &gemini::Gemini,
+    &ndjson::NdJson,
     &openai_chat::OpenAiChat,
     &openai_responses::OpenAiResponses,
     &ui_stream::UiStream,

@@ -14,7 +14,7 @@ use throughline_canonical::{
     Request, Role, Tool,
 };
 use throughline_codec::dialects::{
-    Asked, CLIENT, ClientDialect, Outgoing, Stamp, Target, UPSTREAM, UpstreamDialect,
+    Asked, CLIENT, ClientDialect, Outgoing, Stamp, Target, UPSTREAM, UpstreamDialect, client,
 };
 
 use super::folder::{Capture, captures, golden, report, root};
@@ -181,6 +181,23 @@ fn a_shared_request_that_was_written_reads_as_it_was_but_for_its_losses() {
                 assert_eq!(read.stop, request.stop, "{at}");
                 assert_eq!(read.max_tokens, request.max_tokens, "{at}");
             }
+        }
+    }
+}
+
+/// The vocabulary is a dialect clients may speak: what it spells is read as it is, and nothing is lost.
+#[test]
+fn a_shared_request_is_read_as_it_is_spelled() {
+    for dialect in ["ndjson", "events"].map(|name| client(name).unwrap()) {
+        for (capture, request) in requests() {
+            let asked = Asked {
+                path: &dialect.path_for(""),
+                query: "",
+                body: &capture.bytes,
+            };
+            let read = dialect.read_request(&asked);
+            let read = read.unwrap_or_else(|fault| panic!("{}: {fault}", capture.name));
+            assert_eq!(read, Lossy::whole(request), "{}", capture.name);
         }
     }
 }

@@ -8,9 +8,9 @@ use crate::support::{House, Plan};
 const JSON: (&str, &str) = ("content-type", "application/json");
 
 /// The paths, and the words of a question there.
-fn questions() -> [(&'static str, Value); 1] {
+fn questions() -> [(&'static str, Value); 3] {
     let words = json!([{"role": "user", "content": "ponder this"}]);
-    ["/ui/chat"].map(|path| (path, json!({"messages": words})))
+    ["/ui/chat", "/ndjson/chat", "/v1/stream"].map(|path| (path, json!({"messages": words})))
 }
 
 /// A request need not name a model, may name a backend, and names its conversation.

@@ -4,6 +4,7 @@
 mod anthropic;
 mod chat;
 mod gemini;
+mod lines;
 mod responses;
 mod scenarios;
 mod speaker;

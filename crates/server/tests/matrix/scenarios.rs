@@ -8,6 +8,7 @@ use throughline_testkit::{Answer, Gateway, Simulator};
 use crate::anthropic::Anthropic;
 use crate::chat::Chat;
 use crate::gemini::Gemini;
+use crate::lines::Lines;
 use crate::responses::Responses;
 use crate::speaker::{Said, Speaker, go_on};
 use crate::ui_stream::UiStream;
@@ -24,6 +25,8 @@ pub(crate) const CLIENTS: &[&str] = &[
     "openai_responses, history kept here",
     "gemini",
     "ui_stream",
+    "ndjson",
+    "events",
 ];
 
 /// The scenarios.
@@ -81,6 +84,11 @@ impl Stage {
             }
             "gemini" => self.with(Gemini::default(), scenario, stream).await,
             "ui_stream" => self.with(UiStream::default(), scenario, stream).await,
+            "ndjson" => {
+                self.with(Lines::new("/ndjson/chat"), scenario, stream)
+                    .await
+            }
+            "events" => self.with(Lines::new("/v1/stream"), scenario, stream).await,
             _ => self.with(Chat::new(false), scenario, stream).await,
         }
     }

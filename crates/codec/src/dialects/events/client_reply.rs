@@ -1,0 +1,140 @@
+//! The events of a reply, as they are within. What only a provider can read stays here.
+
+use std::borrow::Cow;
+
+use throughline_canonical::{Block, BlockStart, Delta, Event, Reply, Request, Show};
+
+use crate::dialects::openai_chat::client_reply::{KEEP_ALIVE, push_number};
+use crate::dialects::{ReplyWriter, Stamp};
+
+/// Writes one reply.
+pub(super) struct Writer {
+    id: String,
+    /// The model, as the client calls it.
+    model: String,
+    /// The client wants no reasoning: only what must come back.
+    hidden: bool,
+    /// Open blocks that nobody is told of, and those whose words nobody is told.
+    untold: Vec<u32>,
+    silent: Vec<u32>,
+    written: usize,
+    ended: bool,
+}
+
+impl Writer {
+    pub(super) fn new(request: &Request, stamp: &Stamp) -> Self {
+        Self {
+            id: stamp.id.clone(),
+            model: request.model.clone(),
+            hidden: request.thinking.show == Some(Show::Hidden),
+            untold: Vec::new(),
+            silent: Vec::new(),
+            written: 0,
+            ended: false,
+        }
+    }
+
+    fn write(&mut self, name: &str, event: &Event<'_>, out: &mut Vec<u8>) {
+        self.written += 1;
+        out.extend_from_slice(b"event: ");
+        out.extend_from_slice(name.as_bytes());
+        out.extend_from_slice(b"\nid: ");
+        push_number(self.written, out);
+        out.extend_from_slice(b"\ndata: ");
+        // Writing into memory does not fail, and all of an event has a form.
+        let _ = serde_json::to_writer(&mut *out, event);
+        out.extend_from_slice(b"\n\n");
+    }
+
+    fn model<'a>(&'a self, theirs: &'a str) -> &'a str {
+        match self.model.as_str() {
+            "" => theirs,
+            asked => asked,
+        }
+    }
+
+    /// Whether a client may see it, and wants to.
+    fn is_told(&mut self, event: &Event<'_>) -> bool {
+        match event {
+            Event::BlockStarted { index, block } => {
+                self.untold.retain(|untold| untold != index);
+                self.silent.retain(|silent| silent != index);
+                let opaque = matches!(block, BlockStart::Opaque { .. });
+                let thinks = matches!(block, BlockStart::Thinking { .. });
+                self.untold.extend(opaque.then_some(*index));
+                self.silent
+                    .extend((self.hidden && thinks).then_some(*index));
+                !opaque
+            }
+            Event::BlockDelta { index, delta } => match delta {
+                Delta::Opaque(_) => false,
+                Delta::Thinking(_) | Delta::Text(_) if self.silent.contains(index) => false,
+                _ => !self.untold.contains(index),
+            },
+            Event::BlockEnded { index } => !self.untold.contains(index),
+            _ => true,
+        }
+    }
+}
+
+impl ReplyWriter for Writer {
+    fn push(&mut self, event: &Event<'_>, out: &mut Vec<u8>) {
+        if self.ended || !self.is_told(event) {
+            return;
+        }
+        let name = match event {
+            Event::MessageStarted { model, .. } => {
+                let own = Event::MessageStarted {
+                    id: Cow::Owned(self.id.clone()),
+                    model: Cow::Owned(self.model(model).to_owned()),
+                };
+                return self.write("message_started", &own, out);
+            }
+            Event::BlockStarted {
+                index,
+                block: BlockStart::Thinking { signature, .. },
+            } if self.hidden => {
+                let block = BlockStart::Thinking {
+                    text: Cow::Borrowed(""),
+                    signature: signature.clone(),
+                };
+                let index = *index;
+                let bare = Event::BlockStarted { index, block };
+                return self.write("block_started", &bare, out);
+            }
+            Event::BlockStarted { .. } => "block_started",
+            Event::BlockDelta { .. } => "block_delta",
+            Event::BlockEnded { .. } => "block_ended",
+            Event::Transformed { .. } => "transformed",
+            Event::Usage(_) => "usage",
+            Event::Fault(_) => "fault",
+            Event::Ended { .. } => {
+                self.ended = true;
+                "ended"
+            }
+        };
+        self.write(name, event, out);
+    }
+
+    fn keep_alive(&mut self, out: &mut Vec<u8>) {
+        if !self.ended {
+            out.extend_from_slice(KEEP_ALIVE);
+        }
+    }
+
+    fn whole(&self, reply: &Reply) -> Vec<u8> {
+        let mut own = reply.clone();
+        own.id.clone_from(&self.id);
+        own.model = self.model(&reply.model).to_owned();
+        own.content
+            .retain(|block| !matches!(block, Block::Opaque { .. }));
+        if self.hidden {
+            for block in &mut own.content {
+                if let Block::Thinking { text, .. } = block {
+                    text.clear();
+                }
+            }
+        }
+        serde_json::to_vec(&own).unwrap_or_default()
+    }
+}

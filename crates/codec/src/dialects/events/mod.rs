@@ -1,0 +1,50 @@
+//! The vocabulary itself, as server-sent events: the request that `ndjson` reads too, and the events of a
+//! reply as they are within. No provider speaks it.
+
+use throughline_canonical::{Event, Fault, Lossy, Request};
+
+use super::{Asked, ClientDialect, ReplyWriter, Stamp, Wanted, ndjson, wishes};
+
+mod client_reply;
+
+/// The dialect's name.
+pub const NAME: &str = "events";
+
+const PATH: &str = "/v1/stream";
+
+/// The dialect.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Events;
+
+impl ClientDialect for Events {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn wanted(&self, path: &str) -> Option<Wanted> {
+        (path == PATH).then_some(Wanted::Answer)
+    }
+
+    fn path_for(&self, _: &str) -> String {
+        PATH.to_owned()
+    }
+
+    fn stream_headers(&self) -> &'static [(&'static str, &'static str)] {
+        &[("x-accel-buffering", "no")]
+    }
+
+    fn read_request(&self, asked: &Asked<'_>) -> Result<Lossy<Request>, Fault> {
+        ndjson::client_request::read(asked.body)
+    }
+
+    fn reply_writer(&self, request: &Request, stamp: &Stamp) -> Box<dyn ReplyWriter> {
+        Box::new(client_reply::Writer::new(request, stamp))
+    }
+
+    /// As the event of a fault that comes later.
+    fn write_fault(&self, fault: &Fault, _: &str) -> (u16, Vec<u8>) {
+        let event = Event::Fault(fault.clone());
+        let body = serde_json::to_vec(&event).unwrap_or_default();
+        (wishes::status(fault.kind), body)
+    }
+}

@@ -1,0 +1,308 @@
+//! The lines of a reply. Each is an object with its number; those of one block have the block's number, so
+//! that they can be put together whatever comes between them.
+
+use serde_json::json;
+use throughline_canonical::{
+    BlockStart, Delta, EndReason, Event, Fault, FaultKind, Reply, Request, Show, Usage,
+};
+
+use super::client_whole;
+use crate::dialects::ReplyWriter;
+use crate::dialects::openai_chat::client_reply::{missing_fault, push_number};
+use crate::json::{OneLine, escape_bytes, quote_bytes};
+
+/// White space before an object is none to whoever reads it, by lines or as one text.
+const KEEP_ALIVE: &[u8] = b" ";
+
+/// Writes one reply.
+pub(super) struct Writer {
+    /// The model, as the client calls it, or else as the provider does.
+    pub(super) model: String,
+    /// The client wants no reasoning: only what must come back.
+    pub(super) hidden: bool,
+    open: Vec<Open>,
+    /// How many blocks, and how many lines, there were.
+    blocks: usize,
+    lines: usize,
+    /// Whether there was an answer: words, or a call.
+    answered: bool,
+    usage: Usage,
+    failed: Option<FaultKind>,
+    ended: bool,
+}
+
+/// An open block.
+struct Open {
+    index: u32,
+    number: usize,
+    kind: Kind,
+    /// Some of it was told.
+    begun: bool,
+    signature: String,
+}
+
+enum Kind {
+    Text { refusal: bool },
+    Thinking,
+    Call(Call),
+}
+
+struct Call {
+    id: String,
+    name: String,
+    arguments: String,
+}
+
+impl Writer {
+    pub(super) fn new(request: &Request) -> Self {
+        Self {
+            model: request.model.clone(),
+            hidden: request.thinking.show == Some(Show::Hidden),
+            open: Vec::new(),
+            blocks: 0,
+            lines: 0,
+            answered: false,
+            usage: Usage::default(),
+            failed: None,
+            ended: false,
+        }
+    }
+
+    /// Ends a line with its number.
+    fn close(&mut self, out: &mut Vec<u8>) {
+        self.lines += 1;
+        out.extend_from_slice(b",\"seq\":");
+        push_number(self.lines, out);
+        out.extend_from_slice(b"}\n");
+    }
+
+    /// A line with a content.
+    fn line(&mut self, kind: &str, content: &str, more: &[u8], block: usize, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"{\"type\":\"");
+        out.extend_from_slice(kind.as_bytes());
+        out.extend_from_slice(b"\",\"content\":\"");
+        escape_bytes(content, out);
+        out.push(b'"');
+        out.extend_from_slice(more);
+        out.extend_from_slice(b",\"block\":");
+        push_number(block, out);
+        self.close(out);
+    }
+
+    fn start(&mut self, index: u32, block: &BlockStart<'_>, out: &mut Vec<u8>) {
+        self.stop(index, out);
+        let (kind, text, signature) = match block {
+            BlockStart::Text { text } => (Kind::Text { refusal: false }, &**text, ""),
+            BlockStart::Refusal { text } => (Kind::Text { refusal: true }, &**text, ""),
+            BlockStart::Thinking { text, signature } => (Kind::Thinking, &**text, &**signature),
+            BlockStart::Redacted { data } => {
+                self.line("redacted_thinking", data, b"", self.blocks, out);
+                self.blocks += 1;
+                return;
+            }
+            BlockStart::ToolCall { id, name } => {
+                let call = Call {
+                    id: id.clone().into_owned(),
+                    name: name.clone().into_owned(),
+                    arguments: String::new(),
+                };
+                (Kind::Call(call), "", "")
+            }
+            // What only its provider can read stays here.
+            BlockStart::Opaque { .. } => return,
+        };
+        self.open.push(Open {
+            index,
+            number: self.blocks,
+            kind,
+            begun: false,
+            signature: signature.to_owned(),
+        });
+        self.blocks += 1;
+        self.grow(self.open.len() - 1, text, out);
+    }
+
+    fn delta(&mut self, index: u32, delta: &Delta<'_>, out: &mut Vec<u8>) {
+        let Some(place) = self.open.iter().rposition(|open| open.index == index) else {
+            return;
+        };
+        let Some(open) = self.open.get_mut(place) else {
+            return;
+        };
+        match (&mut open.kind, delta) {
+            (Kind::Text { .. }, Delta::Text(text))
+            // A provider may send plain text inside reasoning; it is reasoning.
+            | (Kind::Thinking, Delta::Thinking(text) | Delta::Text(text)) => {
+                self.grow(place, text, out);
+            }
+            (Kind::Call(call), Delta::ToolArguments(text)) => call.arguments.push_str(text),
+            (_, Delta::Signature(mark)) => mark.as_ref().clone_into(&mut open.signature),
+            // Once the vocabulary has a word for citations, each is a line of its own, here.
+            _ => {}
+        }
+    }
+
+    fn grow(&mut self, place: usize, text: &str, out: &mut Vec<u8>) {
+        let Some(open) = self.open.get_mut(place).filter(|_| !text.is_empty()) else {
+            return;
+        };
+        let (kind, more): (_, &[u8]) = match open.kind {
+            Kind::Text { refusal: false } => ("text", b""),
+            Kind::Text { refusal: true } => ("text", b",\"refusal\":true"),
+            Kind::Thinking if self.hidden => return,
+            Kind::Thinking if open.begun => ("thinking", b",\"append\":true"),
+            Kind::Thinking => ("thinking", b",\"append\":false"),
+            Kind::Call(_) => return,
+        };
+        open.begun = true;
+        let number = open.number;
+        self.answered |= kind == "text";
+        self.line(kind, text, more, number, out);
+    }
+
+    fn stop(&mut self, index: u32, out: &mut Vec<u8>) {
+        if let Some(place) = self.open.iter().rposition(|open| open.index == index) {
+            let open = self.open.remove(place);
+            self.finish(&open, out);
+        }
+    }
+
+    fn finish(&mut self, open: &Open, out: &mut Vec<u8>) {
+        if let Kind::Call(call) = &open.kind {
+            return self.call(call, open, out);
+        }
+        if open.signature.is_empty() {
+            return;
+        }
+        if matches!(open.kind, Kind::Text { .. }) && !open.begun {
+            // Otherwise nobody would know that it belongs to a text.
+            self.line("text", "", b"", open.number, out);
+        }
+        self.line("thinking_signature", &open.signature, b"", open.number, out);
+    }
+
+    fn call(&mut self, call: &Call, open: &Open, out: &mut Vec<u8>) {
+        self.answered = true;
+        out.extend_from_slice(b"{\"type\":\"tool_call\",\"id\":");
+        quote_bytes(&call.id, out);
+        out.extend_from_slice(b",\"name\":");
+        quote_bytes(&call.name, out);
+        out.extend_from_slice(b",\"arguments\":");
+        write_arguments(&call.arguments, out);
+        if !open.signature.is_empty() {
+            out.extend_from_slice(b",\"signature\":");
+            quote_bytes(&open.signature, out);
+        }
+        out.extend_from_slice(b",\"block\":");
+        push_number(open.number, out);
+        self.close(out);
+    }
+
+    fn fault(&mut self, fault: &Fault, out: &mut Vec<u8>) {
+        if self.failed.is_some() {
+            return;
+        }
+        self.failed = Some(fault.kind);
+        // What was not told to its end is not told any more.
+        self.open.clear();
+        out.extend_from_slice(b"{\"type\":\"error\",\"message\":");
+        quote_bytes(&fault.message, out);
+        out.extend_from_slice(b",\"kind\":");
+        out.extend_from_slice(json!(fault.kind).to_string().as_bytes());
+        self.close(out);
+    }
+
+    fn end(&mut self, reason: &EndReason, out: &mut Vec<u8>) {
+        if let Some(fault) = missing_fault(reason) {
+            self.fault(&fault, out);
+        }
+        for open in std::mem::take(&mut self.open) {
+            self.finish(&open, out);
+        }
+        self.ended = true;
+        out.extend_from_slice(b"{\"type\":\"done\",\"reason\":\"");
+        out.extend_from_slice(done_word(reason, self.answered, self.failed).as_bytes());
+        out.extend_from_slice(b"\",\"stop_reason\":");
+        quote_bytes(stop_word(reason), out);
+        out.extend_from_slice(b",\"model\":");
+        quote_bytes(&self.model, out);
+        out.extend_from_slice(b",\"usage\":");
+        out.extend_from_slice(json!(self.usage).to_string().as_bytes());
+        self.close(out);
+    }
+}
+
+/// Writes the arguments of a call: as they are, or as text where they are no JSON.
+fn write_arguments(arguments: &str, out: &mut Vec<u8>) {
+    match OneLine::of(arguments) {
+        _ if arguments.trim().is_empty() => out.extend_from_slice(b"{}"),
+        Some(line) => line.write(out),
+        None => quote_bytes(arguments, out),
+    }
+}
+
+/// How a run came to its end.
+pub(super) fn done_word(
+    reason: &EndReason,
+    answered: bool,
+    failed: Option<FaultKind>,
+) -> &'static str {
+    match (failed, reason) {
+        (_, EndReason::Cut) => "interrupted",
+        (Some(FaultKind::TimedOut), _) => "timeout",
+        (Some(_), _) | (None, EndReason::Failed) => "error",
+        (None, EndReason::Length) => "truncated",
+        (None, EndReason::Refusal) => "completed",
+        (None, _) if !answered => "empty",
+        (None, _) => "completed",
+    }
+}
+
+/// Why the model stopped, as the vocabulary spells it, or else as the provider does.
+pub(super) fn stop_word(reason: &EndReason) -> &str {
+    match reason {
+        EndReason::Stop => "stop",
+        EndReason::Length => "length",
+        EndReason::StopSequence => "stop_sequence",
+        EndReason::ToolCalls => "tool_calls",
+        EndReason::Pause => "pause",
+        EndReason::Refusal => "refusal",
+        EndReason::Other(word) => word,
+        EndReason::Failed => "failed",
+        EndReason::Cut => "cut",
+    }
+}
+
+impl ReplyWriter for Writer {
+    fn push(&mut self, event: &Event<'_>, out: &mut Vec<u8>) {
+        if self.ended {
+            return;
+        }
+        match event {
+            Event::Usage(usage) => self.usage.update(*usage),
+            Event::Ended { reason } => self.end(reason, out),
+            // Behind an error nothing but the end is read.
+            _ if self.failed.is_some() => {}
+            Event::MessageStarted { model, .. } => {
+                if self.model.is_empty() {
+                    self.model = model.clone().into_owned();
+                }
+            }
+            Event::BlockStarted { index, block } => self.start(*index, block, out),
+            Event::BlockDelta { index, delta } => self.delta(*index, delta, out),
+            Event::BlockEnded { index } => self.stop(*index, out),
+            Event::Fault(fault) => self.fault(fault, out),
+            Event::Transformed { .. } => {}
+        }
+    }
+
+    fn keep_alive(&mut self, out: &mut Vec<u8>) {
+        if !self.ended {
+            out.extend_from_slice(KEEP_ALIVE);
+        }
+    }
+
+    fn whole(&self, reply: &Reply) -> Vec<u8> {
+        client_whole::write(self, reply)
+    }
+}

@@ -1,0 +1,166 @@
+//! What a client asks in the words of the vocabulary: everything but what messages hold. What the
+//! vocabulary writes, this reads, and shorter forms besides.
+
+use serde_json::{Map, Value};
+use throughline_canonical::{Block, Fault, Loss, Lossy, Message, Output, Request, Role};
+
+use super::blocks;
+use crate::dialects::openai_chat::client_request::{flag, string};
+use crate::dialects::wishes::{self, omit};
+use crate::json::{Node, read_object};
+
+/// Members that are read.
+const KNOWN: &[&str] = &[
+    "model",
+    "backend",
+    "system",
+    "messages",
+    "tools",
+    "tool_choice",
+    "parallel_calls",
+    "thinking",
+    "reasoning_effort",
+    "sampling",
+    "temperature",
+    "top_p",
+    "top_k",
+    "seed",
+    "presence_penalty",
+    "frequency_penalty",
+    "max_tokens",
+    "stop",
+    "output",
+    "stream",
+    "user",
+    "cache_key",
+    "thread",
+    "extra",
+];
+
+/// What a dialect's own members may not say: it is said outside, where it is looked at.
+const SAID_OUTSIDE: &[&str] = &[
+    "model",
+    "messages",
+    "input",
+    "contents",
+    "system",
+    "instructions",
+    "systemInstruction",
+    "system_instruction",
+    "tools",
+    "stream",
+];
+
+/// Reads a request.
+pub(in crate::dialects) fn read(body: &[u8]) -> Result<Lossy<Request>, Fault> {
+    let body = read_object(body)?;
+    let root = Node::root(&body);
+    let mut losses = Vec::new();
+    let mut request = Request {
+        stream: flag(&root, "stream")?.unwrap_or(true),
+        user: string(&root, "user")?,
+        cache_key: string(&root, "cache_key")?,
+        thread: string(&root, "thread")?,
+        ..Request::default()
+    };
+    wishes::read(&root, &mut request, &mut losses)?;
+    if let Some(sampling) = root.get("sampling") {
+        sampling.object()?;
+        wishes::sample(&sampling, &mut request)?;
+    }
+    if let Some(output) = root.get("output") {
+        request.output = read_output(&output)?;
+    }
+    if let Some(extra) = root.get("extra") {
+        read_extra(&extra, &mut request)?;
+    }
+    let messages = root.need("messages")?;
+    for message in messages.elements()? {
+        read_message(&message, &mut request, &mut losses)?;
+    }
+    if request.messages.is_empty() {
+        return Err(messages.refuse("is empty"));
+    }
+    if !root.others(KNOWN).is_empty() {
+        omit(&mut losses, "unknown_member", "no_word");
+    }
+    Ok(Lossy {
+        value: request,
+        losses,
+    })
+}
+
+fn read_message(
+    message: &Node<'_>,
+    request: &mut Request,
+    losses: &mut Vec<Loss>,
+) -> Result<(), Fault> {
+    message.object()?;
+    let role = message.need("role")?;
+    let content = match message.get("contentBlocks") {
+        // As a message is kept: its text is derived from these.
+        Some(content) => content,
+        None => message.need("content")?,
+    };
+    let content = blocks::read(&content, losses)?;
+    let role = match role.text()? {
+        "system" if request.messages.is_empty() => {
+            request.system.extend(content.into_iter().filter_map(text));
+            return Ok(());
+        }
+        "system" => Role::System,
+        "user" => Role::User,
+        "assistant" => Role::Assistant,
+        _ => return Err(role.refuse("expected `system`, `user` or `assistant`")),
+    };
+    request.messages.push(Message { role, content });
+    Ok(())
+}
+
+fn text(block: Block) -> Option<String> {
+    match block {
+        Block::Text { text, .. } => Some(text),
+        _ => None,
+    }
+}
+
+fn read_output(output: &Node<'_>) -> Result<Output, Fault> {
+    let kind = match output.value() {
+        Value::String(_) => None,
+        Value::Object(_) => Some(output.need("type")?),
+        _ => return Err(output.wrong("a string or an object")),
+    };
+    let word = kind.as_ref().unwrap_or(output);
+    match word.text()? {
+        "text" => Ok(Output::Text),
+        "json" => Ok(Output::Json),
+        "schema" if kind.is_some() => {
+            let schema = output.need("schema")?;
+            schema.object()?;
+            Ok(Output::Schema {
+                name: string(output, "name")?,
+                schema: schema.value().clone(),
+                strict: flag(output, "strict")?,
+            })
+        }
+        _ => Err(word.refuse("expected `text`, `json`, or an object with `type` `schema`")),
+    }
+}
+
+/// Members for providers of a dialect, by its name.
+fn read_extra(extra: &Node<'_>, request: &mut Request) -> Result<(), Fault> {
+    for dialect in extra.object()?.keys() {
+        let Some(members) = extra.get(dialect) else {
+            continue;
+        };
+        let all: &Map<String, Value> = members.object()?;
+        for name in all.keys() {
+            if let (true, Some(member)) = (SAID_OUTSIDE.contains(&name.as_str()), members.get(name))
+            {
+                return Err(member.refuse("is said outside of `extra`"));
+            }
+        }
+        request.extra.insert(dialect.clone(), all.clone());
+    }
+    Ok(())
+}

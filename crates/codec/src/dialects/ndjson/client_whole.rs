@@ -1,0 +1,91 @@
+//! A reply in one piece.
+
+use serde_json::{Value, json};
+use throughline_canonical::{Block, EndReason, Reply};
+
+use super::client_reply::{Writer, done_word, stop_word};
+use crate::dialects::openai_chat::client_whole::call_chunks;
+
+/// Writes a whole reply.
+pub(super) fn write(writer: &Writer, reply: &Reply) -> Vec<u8> {
+    let (mut content, mut blocks) = (String::new(), Vec::new());
+    let (mut reasoned, mut called) = (Vec::new(), Vec::new());
+    for block in &reply.content {
+        blocks.extend(match block {
+            Block::Text { text, .. } if text.is_empty() && is_unsigned(block) => None,
+            Block::Text { text, signature } => {
+                content.push_str(text);
+                Some(signed(
+                    json!({"type": "text", "text": text}),
+                    signature.as_deref(),
+                ))
+            }
+            Block::Refusal { text } => {
+                content.push_str(text);
+                Some(json!({"type": "text", "text": text, "refusal": true}))
+            }
+            Block::Thinking { text, signature } => {
+                let text = if writer.hidden { "" } else { text };
+                if !text.is_empty() {
+                    reasoned.push(text);
+                }
+                let block = json!({"type": "thinking", "thinking": text});
+                Some(signed(block, signature.as_deref()))
+            }
+            Block::Redacted { data } => Some(json!({"type": "redacted_thinking", "data": data})),
+            Block::ToolCall {
+                id,
+                name,
+                arguments,
+                signature,
+            } => {
+                let arguments = match arguments.trim() {
+                    "" => "{}",
+                    _ => arguments,
+                };
+                called.extend(call_chunks(id, name, arguments));
+                let value = serde_json::from_str(arguments);
+                let value = value.unwrap_or_else(|_| Value::from(arguments));
+                let call = json!({"type": "tool_call", "id": id, "name": name, "arguments": value});
+                Some(signed(call, signature.as_deref()))
+            }
+            // What only its provider can read stays here.
+            Block::ToolResult { .. } | Block::Media { .. } | Block::Opaque { .. } => None,
+        });
+    }
+    let reason = reply.reason.as_ref().unwrap_or(&EndReason::Stop);
+    let answered = !content.is_empty() || !called.is_empty();
+    let model = match writer.model.as_str() {
+        "" => &reply.model,
+        asked => asked,
+    };
+    let mut body = json!({
+        "model": model,
+        "reason": done_word(reason, answered, None),
+        "stop_reason": stop_word(reason),
+        "content": content,
+        "contentBlocks": blocks,
+        "usage": reply.usage,
+    });
+    if !reasoned.is_empty() || !called.is_empty() {
+        body["extensions"] = json!({"reasoning_chunks": reasoned, "tool_call_chunks": called});
+    }
+    body.to_string().into_bytes()
+}
+
+fn is_unsigned(block: &Block) -> bool {
+    matches!(
+        block,
+        Block::Text {
+            signature: None,
+            ..
+        }
+    )
+}
+
+fn signed(mut block: Value, signature: Option<&str>) -> Value {
+    if let Some(signature) = signature {
+        block["signature"] = signature.into();
+    }
+    block
+}

@@ -1,0 +1,66 @@
+//! Our plainest format: a request in the words of the vocabulary, and a reply of JSON lines. No provider
+//! speaks it.
+//!
+//! - `client_request`: what a client asks; `blocks`: what its messages hold;
+//! - `client_reply`: the lines of a reply; `client_whole`: a reply in one piece.
+
+use serde_json::json;
+use throughline_canonical::{Fault, Lossy, Request};
+
+use super::{Asked, ClientDialect, ReplyWriter, Stamp, Wanted, wishes};
+
+mod blocks;
+mod client_reply;
+pub(super) mod client_request;
+mod client_whole;
+
+#[cfg(test)]
+mod tests;
+
+/// The dialect's name.
+pub const NAME: &str = "ndjson";
+
+const PATH: &str = "/ndjson/chat";
+
+/// The dialect.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NdJson;
+
+impl ClientDialect for NdJson {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn wanted(&self, path: &str) -> Option<Wanted> {
+        (path == PATH).then_some(Wanted::Answer)
+    }
+
+    fn path_for(&self, _: &str) -> String {
+        PATH.to_owned()
+    }
+
+    fn stream_type(&self, _: &Request) -> &'static str {
+        "application/x-ndjson"
+    }
+
+    fn stream_headers(&self) -> &'static [(&'static str, &'static str)] {
+        &[("x-accel-buffering", "no")]
+    }
+
+    fn read_request(&self, asked: &Asked<'_>) -> Result<Lossy<Request>, Fault> {
+        client_request::read(asked.body)
+    }
+
+    fn reply_writer(&self, request: &Request, _: &Stamp) -> Box<dyn ReplyWriter> {
+        Box::new(client_reply::Writer::new(request))
+    }
+
+    /// As the line of a fault that comes later, with the member that is wrong.
+    fn write_fault(&self, fault: &Fault, _: &str) -> (u16, Vec<u8>) {
+        let mut body = json!({"type": "error", "kind": fault.kind, "message": fault.message});
+        if let Some(place) = fault.place() {
+            body["at"] = place.into();
+        }
+        (wishes::status(fault.kind), body.to_string().into_bytes())
+    }
+}

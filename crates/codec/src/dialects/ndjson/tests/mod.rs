@@ -1,0 +1,42 @@
+//! What the crossings do together, and tables of what each reads and writes.
+
+use serde_json::Value;
+use throughline_canonical::{Event, Lossy, Request};
+
+use super::NdJson;
+use crate::dialects::{Asked, ClientDialect, Stamp};
+
+mod lines;
+mod requests;
+mod wholes;
+
+fn stamp() -> Stamp {
+    Stamp {
+        id: "1".to_owned(),
+        created: 1,
+    }
+}
+
+fn read(body: &Value) -> Lossy<Request> {
+    let body = body.to_string();
+    let asked = Asked {
+        path: "/ndjson/chat",
+        query: "",
+        body: body.as_bytes(),
+    };
+    NdJson.read_request(&asked).unwrap()
+}
+
+/// The lines of these events.
+fn lines(request: &Request, events: &[Event<'_>]) -> Vec<Value> {
+    let mut writer = NdJson.reply_writer(request, &stamp());
+    let mut out = Vec::new();
+    for event in events {
+        writer.push(event, &mut out);
+        writer.keep_alive(&mut out);
+    }
+    let text = String::from_utf8(out).unwrap();
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
