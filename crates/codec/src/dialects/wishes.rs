@@ -204,7 +204,7 @@ fn read_choice(choice: &Node<'_>) -> Result<ToolChoice, Fault> {
 
 /// Adds a loss that is not told yet.
 pub(super) fn omit(losses: &mut Vec<Loss>, part: &'static str, reason: &'static str) {
-    let loss = Loss::PartOmitted { part, reason };
+    let loss = Loss::of_part(part, reason);
     if !losses.contains(&loss) {
         losses.push(loss);
     }

@@ -1,9 +1,9 @@
 //! The vocabulary itself, as server-sent events: the request that `ndjson` reads too, and the events of a
 //! reply as they are within. No provider speaks it.
 
-use throughline_canonical::{Event, Fault, Lossy, Request};
+use throughline_canonical::{Event, Fault, Loss, Lossy, Request};
 
-use super::{Asked, ClientDialect, ReplyWriter, Stamp, Wanted, ndjson, wishes};
+use super::{Asked, ClientDialect, ReplyWriter, Stamp, Wanted, lost_part, ndjson, wishes};
 
 mod client_reply;
 
@@ -39,6 +39,14 @@ impl ClientDialect for Events {
 
     fn reply_writer(&self, request: &Request, stamp: &Stamp) -> Box<dyn ReplyWriter> {
         Box::new(client_reply::Writer::new(request, stamp))
+    }
+
+    /// Everything has a word here but what has one in another dialect alone.
+    fn loses(&self, event: &Event<'_>) -> Option<Loss> {
+        match event {
+            Event::BlockDelta { .. } => None,
+            event => lost_part(event, NAME),
+        }
     }
 
     /// As the event of a fault that comes later.

@@ -53,6 +53,7 @@ impl Reader<'_> {
             "text" => Block::Text {
                 text: words(node, &["text", "content"])?,
                 signature: mark(node)?,
+                citations: Vec::new(),
             },
             "thinking" => Block::Thinking {
                 text: words(node, &["thinking", "text", "content"])?,
@@ -77,7 +78,7 @@ impl Reader<'_> {
                 value: node.need("value")?.value().clone(),
             },
             // Lines that are no part of what was said.
-            "error" | "done" => return Ok(()),
+            "source" | "error" | "done" => return Ok(()),
             _ => {
                 omit(self.losses, "unknown_block", "no_word");
                 return Ok(());

@@ -137,7 +137,17 @@ impl Writer {
             }
             (Kind::Call(call), Delta::ToolArguments(text)) => call.arguments.push_str(text),
             (_, Delta::Signature(mark)) => mark.as_ref().clone_into(&mut open.signature),
-            // Once the vocabulary has a word for citations, each is a line of its own, here.
+            (Kind::Text { .. }, Delta::Citation(citation)) => {
+                let number = open.number;
+                let Some(url) = &citation.url else { return };
+                let title = citation.title.as_deref();
+                let title = title.map_or_else(Vec::new, |title| {
+                    let mut member = b",\"title\":".to_vec();
+                    quote_bytes(title, &mut member);
+                    member
+                });
+                self.line("source", url, &title, number, out);
+            }
             _ => {}
         }
     }

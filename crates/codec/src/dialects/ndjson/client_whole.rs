@@ -1,10 +1,19 @@
 //! A reply in one piece.
 
 use serde_json::{Value, json};
-use throughline_canonical::{Block, EndReason, Reply};
+use throughline_canonical::{Block, Citation, EndReason, Reply};
 
 use super::client_reply::{Writer, done_word, stop_word};
 use crate::dialects::openai_chat::client_whole::call_chunks;
+
+/// A source with an address.
+fn source(citation: &Citation) -> Option<Value> {
+    let mut source = json!({"url": citation.url.as_ref()?});
+    if let Some(title) = &citation.title {
+        source["title"] = title.as_str().into();
+    }
+    Some(source)
+}
 
 /// Writes a whole reply.
 pub(super) fn write(writer: &Writer, reply: &Reply) -> Vec<u8> {
@@ -13,12 +22,18 @@ pub(super) fn write(writer: &Writer, reply: &Reply) -> Vec<u8> {
     for block in &reply.content {
         blocks.extend(match block {
             Block::Text { text, .. } if text.is_empty() && is_unsigned(block) => None,
-            Block::Text { text, signature } => {
+            Block::Text {
+                text,
+                signature,
+                citations,
+            } => {
                 content.push_str(text);
-                Some(signed(
-                    json!({"type": "text", "text": text}),
-                    signature.as_deref(),
-                ))
+                let mut block = json!({"type": "text", "text": text});
+                let sources: Vec<Value> = citations.iter().filter_map(source).collect();
+                if !sources.is_empty() {
+                    block["sources"] = sources.into();
+                }
+                Some(signed(block, signature.as_deref()))
             }
             Block::Refusal { text } => {
                 content.push_str(text);

@@ -124,7 +124,11 @@ impl Reader<'_> {
                     let text = part.need("text")?.text()?.to_owned();
                     let signature = metadata::signature(&part, "providerMetadata");
                     if !text.is_empty() || signature.is_some() {
-                        said.push(Block::Text { text, signature });
+                        said.push(Block::Text {
+                            text,
+                            signature,
+                            citations: Vec::new(),
+                        });
                     }
                 }
                 "reasoning" => said.extend(reasoning(&part)?),

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 use throughline_canonical::{
-    BlockStart, Delta, EndReason, Event, Fault, Reply, Request, Show, Tool, Usage,
+    BlockStart, Citation, Delta, EndReason, Event, Fault, Reply, Request, Show, Tool, Usage,
 };
 
 use super::step::{Kind, Part};
@@ -20,6 +20,7 @@ pub(super) struct Writer {
     open: Vec<Part>,
     /// How many parts there were.
     parts: usize,
+    sources: usize,
     called: bool,
     usage: Usage,
     state: State,
@@ -84,6 +85,7 @@ impl Writer {
             form,
             open: Vec::new(),
             parts: 0,
+            sources: 0,
             called: false,
             usage: Usage::default(),
             state: State::New,
@@ -166,9 +168,27 @@ impl Writer {
                 part.grow(text, out);
             }
             (_, Delta::Signature(mark)) => part.sign(mark),
-            // Once the vocabulary has a word for citations, each is a chunk `source-url`, here.
+            (Kind::Text, Delta::Citation(citation)) => self.source(citation, out),
             _ => {}
         }
+    }
+
+    /// A source is a part of its own.
+    fn source(&mut self, citation: &Citation, out: &mut Vec<u8>) {
+        let Some(url) = &citation.url else {
+            return;
+        };
+        self.sources += 1;
+        out.extend_from_slice(b"data: ");
+        let mut source = ObjectWriter::new(out);
+        source.text("type", "source-url");
+        source.text("sourceId", &format!("source_{}", self.sources));
+        source.text("url", url);
+        if let Some(title) = &citation.title {
+            source.text("title", title);
+        }
+        source.end();
+        out.extend_from_slice(b"\n\n");
     }
 
     fn stop(&mut self, index: u32, out: &mut Vec<u8>) {

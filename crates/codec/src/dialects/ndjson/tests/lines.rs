@@ -113,7 +113,13 @@ fn a_reply_is_lines_of_ordered_blocks() {
 fn what_only_a_provider_can_read_reaches_no_client() {
     let secret = || Cow::Borrowed("provider-native");
     let events = [
-        started(0, BlockStart::Opaque { name: secret() }),
+        started(
+            0,
+            BlockStart::Opaque {
+                dialect: "theirs".into(),
+                name: secret(),
+            },
+        ),
         grew(0, Delta::Opaque(secret())),
         ended(0),
         started(1, BlockStart::Text { text: "hi".into() }),
@@ -300,7 +306,7 @@ proptest! {
         let mut numbered: Vec<(u64, Block)> = seen.into_iter().zip(back).collect();
         numbered.sort_by_key(|(number, _)| *number);
         expected.retain(|block| !matches!(block,
-            Block::Text { text, signature: None } | Block::Refusal { text } if text.is_empty()));
+            Block::Text { text, signature: None, .. } | Block::Refusal { text } if text.is_empty()));
         let found: Vec<Block> = numbered.into_iter().map(|(_, block)| block).collect();
         prop_assert_eq!(found, expected);
     }

@@ -32,7 +32,7 @@ fn result(id: &str, text: &str, is_error: bool) -> Block {
 }
 
 fn omitted(part: &'static str, reason: &'static str) -> Loss {
-    Loss::PartOmitted { part, reason }
+    Loss::of_part(part, reason)
 }
 
 /// A run of two steps with its tool's output, as `useChat` keeps and sends it.
@@ -65,6 +65,7 @@ fn steps_of_one_message_are_turns_with_their_results_between_them() {
     let signed = |text: &str, mark: &str| Block::Text {
         text: text.to_owned(),
         signature: Some(mark.to_owned()),
+        citations: Vec::new(),
     };
     assert_eq!(
         read.value.messages,

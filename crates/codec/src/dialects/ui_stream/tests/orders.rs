@@ -28,7 +28,10 @@ fn start() -> impl Strategy<Value = BlockStart<'static>> {
             id: format!("c{id}").into(),
             name: name.into(),
         }),
-        text().prop_map(|name| BlockStart::Opaque { name }),
+        text().prop_map(|name| BlockStart::Opaque {
+            dialect: "theirs".into(),
+            name,
+        }),
     ]
 }
 
@@ -159,8 +162,9 @@ fn kept(events: &[Event<'_>]) -> Vec<Block> {
     let mut fold = Fold::default();
     events.iter().for_each(|event| fold.push(event));
     let mut content = fold.finish().content;
-    content
-        .retain(|block| !matches!(block, Block::Text { text, signature: None } if text.is_empty()));
+    content.retain(
+        |block| !matches!(block, Block::Text { text, signature: None, .. } if text.is_empty()),
+    );
     for block in &mut content {
         if let Block::ToolCall { arguments, .. } = block
             && let Ok(value) = serde_json::from_str::<Value>(arguments)
