@@ -10,6 +10,7 @@ use futures_util::future::join_all;
 use http::{HeaderValue, Method, Response, header};
 use serde_json::Value;
 use throughline_canonical::{Fault, FaultKind};
+use throughline_codec::dialects::segments::decode;
 use throughline_codec::dialects::{ModelCard, Models};
 
 use crate::answer::{Reply, mark, tell};
@@ -41,7 +42,7 @@ impl Gateway {
     pub async fn models(&self, asked: Asked, body: RequestBody) -> Reply {
         let settings = self.settings();
         let id = self.turns.id(unix_ms());
-        let name = named(&asked.path).map(ToOwned::to_owned);
+        let name = named(&asked.path).map(decode);
         let backends = match self.asked_for(&settings, &asked, name.as_deref()) {
             Ok(backends) => backends,
             Err(fault) => return tell(asked.dialect, &fault, &id, ""),

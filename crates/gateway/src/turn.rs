@@ -9,6 +9,7 @@ use serde_json::Value;
 use throughline_canonical::{Fault, FaultKind, Origin};
 use throughline_codec::dialects::anthropic::outline::Outline;
 use throughline_codec::dialects::places::Places;
+use throughline_codec::dialects::segments::climbs;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::across::spoken;
@@ -93,6 +94,7 @@ impl Gateway {
                 by_active: chosen.by_active && at == 0,
                 last: at + 1 == chain.len(),
             };
+            leg.check_model()?;
             let reply = match self.lane(&leg).await {
                 Lane::Through(outline) => self.through(&leg, outline, &mut place).await?,
                 Lane::Marked(places) => self.through_marked(&leg, places, &mut place).await?,
@@ -121,6 +123,7 @@ impl Gateway {
             by_active: chosen.by_active || pin == Some(&*active),
             last: true,
         };
+        leg.check_model()?;
         match self.lane(&leg).await {
             Lane::Through(outline) => Ok(self.report_through(&leg, outline).await),
             Lane::Marked(places) => Ok(self.report_marked(&leg, places)),
@@ -169,6 +172,17 @@ impl Gateway {
 }
 
 impl Leg<'_> {
+    /// Refuses a name that would lead to another path than that of a model.
+    fn check_model(&self) -> Result<(), Fault> {
+        let model = self.backend.model_for(self.read.model.as_deref());
+        if self.backend.dialect.names_model_in_path() && climbs(model) {
+            return Err(Fault::invalid(format!(
+                "model: `{model}` is no name for a model: `.` and `..` cannot be parts of one"
+            )));
+        }
+        Ok(())
+    }
+
     /// Where it goes, for the memory.
     pub(crate) fn target(&self, model: &Model) -> Target {
         Target {

@@ -14,6 +14,7 @@ use throughline_canonical::{Fault, FaultKind};
 use throughline_codec::dialects::anthropic::{self, Anthropic};
 use throughline_codec::dialects::gemini::Gemini;
 use throughline_codec::dialects::openai_chat::OpenAiChat;
+use throughline_codec::dialects::segments::climbs;
 use throughline_codec::dialects::ui_stream;
 use throughline_codec::dialects::{self, CLIENT, ClientDialect, openai_responses};
 use throughline_conversations::responses::Responses;
@@ -49,6 +50,10 @@ pub async fn any(State(house): State<Arc<House>>, request: Request) -> Response 
         let named = head.headers.get(BACKEND)?;
         Some(named.to_str().unwrap_or_default().trim().to_owned())
     });
+    if climbs(&path) {
+        let fault = Fault::invalid("path: `.` and `..` cannot be parts of it");
+        return refuse(&house, spoken(&path, &head.headers), &fault);
+    }
     let served = PROVIDERS.iter().any(|start| path.starts_with(start));
     if !served && CLIENT.iter().all(|row| row.wanted(&path).is_none()) {
         return elsewhere(&house, &head.method, &path, &head.headers);

@@ -25,6 +25,7 @@ mod openai_models;
 pub mod openai_responses;
 pub mod places;
 mod refusal;
+pub mod segments;
 pub mod ui_stream;
 mod wishes;
 
@@ -168,6 +169,10 @@ pub trait UpstreamDialect: Sync {
     /// Reads a count of tokens.
     fn read_count(&self, _: &[u8]) -> Option<u64> {
         None
+    }
+    /// Whether the path names the model, and not the body.
+    fn names_model_in_path(&self) -> bool {
+        false
     }
     /// The path where providers list their models.
     fn models_path(&self, variant: &str) -> String;

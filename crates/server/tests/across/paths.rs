@@ -3,8 +3,11 @@
 use http::Method;
 use serde_json::{Value, json};
 
+use throughline_testkit::Gateway;
+
+use crate::bare::{Upstream, whole};
 use crate::speaker::{Ask, send};
-use crate::support::{CLIENTS, House, Plan, Wrong, client, upstream};
+use crate::support::{BINARY, CLIENTS, House, Plan, Wrong, client, upstream};
 
 const ROWS: [&str; 4] = [
     "anthropic, budget",
@@ -169,4 +172,69 @@ async fn a_callers_key_is_put_into_the_form_of_the_backend_it_goes_to() {
         house.end_in_peace().await;
     }
     wrong.end();
+}
+
+/// Whatever a caller calls its model, it asks for an answer of one and for nothing else.
+#[tokio::test]
+async fn a_models_name_stays_in_its_place_of_the_path() {
+    let upstream = Upstream::start().await;
+    let config = format!(
+        "[[backend]]\nname = \"a\"\ndialect = \"gemini\"\nbase_url = \"{}/tenant\"\n",
+        upstream.url
+    );
+    let gateway = Gateway::start(BINARY, &config).await;
+    let ask = |path: String, body: Value| {
+        let client = &gateway.client;
+        async move {
+            let headers = [("content-type", "application/json")];
+            client
+                .send(Method::POST, &path, &headers, body.to_string())
+                .await
+        }
+    };
+    let contents = json!({"contents": [{"role": "user", "parts": [{"text": "hi"}]}]});
+    let refused = [
+        "..",
+        "../../other",
+        "a/../../../other",
+        "./g",
+        "%2e%2e/x",
+        "..%2fx",
+        "a\\..\\b",
+    ];
+    for model in refused {
+        let body = json!({"model": model, "messages": [{"role": "user", "content": "hi"}]});
+        let answer = ask("/v1/chat/completions".into(), body).await;
+        assert_eq!(answer.status, 400, "{model}: {}", answer.text());
+        assert!(answer.text().contains("model: "), "{}", answer.text());
+    }
+    for path in [
+        "/v1beta/models/..%2F..%2Fother:generateContent",
+        "/v1beta/models/%2e%2e/%2e%2e/other:generateContent",
+        "/v1beta/../other/models/g:generateContent",
+        "/v1/%2e%2e/files",
+    ] {
+        let answer = ask(path.into(), contents.clone()).await;
+        assert_eq!(answer.status, 400, "{path}: {}", answer.text());
+    }
+    let reply = br#"{"candidates":[{"content":{"role":"model","parts":[{"text":"Yes."}]},"finishReason":"STOP"}]}"#;
+    for (model, place) in [
+        ("g?key=stolen", "g%3Fkey%3Dstolen"),
+        ("g#x", "g%23x"),
+        ("g/x", "g%2Fx"),
+        ("g%2fx", "g%252fx"),
+        ("g:countTokens", "g%3AcountTokens"),
+        ("gemini-2.5", "gemini-2.5"),
+    ] {
+        let body = json!({"model": model, "messages": [{"role": "user", "content": "hi"}]});
+        let (answer, target) = tokio::join!(ask("/v1/chat/completions".into(), body), async {
+            let exchange = upstream.next().await;
+            let target = exchange.target.clone();
+            exchange.answer(&whole("application/json", "", reply)).await;
+            target
+        });
+        assert_eq!(answer.status, 200, "{model}: {}", answer.text());
+        let path = format!("/tenant/v1beta/models/{place}:generateContent");
+        assert_eq!(target, path);
+    }
 }

@@ -1,10 +1,9 @@
 //! The model and the method, which stand in the path and not in the body.
 
-use std::fmt::Write;
-
 use throughline_canonical::{Fault, FaultKind};
 
 use super::Variant;
+use crate::dialects::segments::{decode, encode};
 
 /// What a path asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,12 +46,12 @@ pub fn read(path: &str) -> Result<(String, Method), Fault> {
         model.to_owned()
     } else {
         // Tuned models and endpoints keep the name of their collection.
-        ["tunedModels/", "endpoints/"]
+        COLLECTIONS
             .into_iter()
             .find_map(|collection| Some(format!("{collection}{}", behind(resource, collection)?)))
             .ok_or_else(|| wrong("names no model"))?
     };
-    let model = percent_decoded(&model);
+    let model = decode(&model);
     if model.is_empty() || model.ends_with('/') {
         return Err(wrong("names no model"));
     }
@@ -80,7 +79,7 @@ pub fn key(query: &str) -> Option<String> {
     let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     pairs
         .find(|(name, _)| *name == "key")
-        .map(|(_, key)| percent_decoded(key))
+        .map(|(_, key)| decode(key))
 }
 
 /// Whether a query asks for server-sent events.
@@ -93,66 +92,45 @@ pub fn wants_events(query: &str) -> bool {
     })
 }
 
-/// Writes the path for a model.
+/// Collections whose names stand before the model's.
+const COLLECTIONS: [&str; 2] = ["tunedModels/", "endpoints/"];
+
+/// Writes the path for a model, whose name stays one segment of it.
 ///
 /// On Vertex a bare name goes behind a base address that ends in the project and the location (or in
-/// the version, where a key stands for the project); a name that begins with `projects/` is whole.
+/// the version, where a key stands for the project); a name that begins with `projects/` is whole, and
+/// one with `publishers/` has several segments too.
 pub fn write(model: &str, method: Method, variant: Variant) -> String {
-    let mut path = String::new();
     let name = model.strip_prefix('/').unwrap_or(model);
-    if variant.vertex {
-        if name.starts_with("projects/") {
-            path.push_str("/v1beta1/");
-        } else if !name.starts_with("publishers/") && !name.starts_with("endpoints/") {
-            path.push_str("/publishers/google/models/");
-        } else {
-            path.push('/');
+    let name = name.strip_prefix("models/").unwrap_or(name);
+    let collection = COLLECTIONS
+        .into_iter()
+        .find(|collection| name.starts_with(collection));
+    let project = variant.vertex && name.starts_with("projects/");
+    let publisher = variant.vertex && name.starts_with("publishers/");
+    let mut path = String::from(match (variant.vertex, collection) {
+        (true, _) if project => "/v1beta1/",
+        (true, Some(_)) => "/",
+        (true, None) if publisher => "/",
+        (true, None) => "/publishers/google/models/",
+        (false, Some(_)) => "/v1beta/",
+        (false, None) => "/v1beta/models/",
+    });
+    if project || publisher {
+        for (place, segment) in name.split('/').enumerate() {
+            if place > 0 {
+                path.push('/');
+            }
+            encode(segment, &mut path);
         }
     } else {
-        path.push_str("/v1beta/");
-        if !name.starts_with("tunedModels/") && !name.starts_with("endpoints/") {
-            path.push_str("models/");
-        }
-    }
-    let name = name.strip_prefix("models/").unwrap_or(name);
-    for byte in name.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' => path.push(char::from(byte)),
-            b'-' | b'.' | b'_' | b'~' | b'/' | b'@' => path.push(char::from(byte)),
-            _ => {
-                let _ = write!(path, "%{byte:02X}");
-            }
-        }
+        let collection = collection.unwrap_or_default();
+        path.push_str(collection);
+        encode(name.strip_prefix(collection).unwrap_or(name), &mut path);
     }
     path.push(':');
     path.push_str(method.word());
     path
-}
-
-fn percent_decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, after @ ..] = rest {
-        let byte = match (first, after) {
-            (b'%', [high, low, ..]) => hex(*high).zip(hex(*low)),
-            _ => None,
-        };
-        match byte {
-            Some((high, low)) => {
-                bytes.push(high << 4 | low);
-                rest = &after[2..];
-            }
-            None => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-fn hex(digit: u8) -> Option<u8> {
-    char::from(digit).to_digit(16).map(|value| value as u8)
 }
 
 #[cfg(test)]
@@ -250,10 +228,15 @@ mod tests {
         ] {
             assert_eq!(write(model, Method::Count, vertex), path);
         }
-        assert_eq!(
-            write("models/g", Method::Count, Variant::default()),
-            "/v1beta/models/g:countTokens"
-        );
+        for (model, path) in [
+            ("models/g", "/v1beta/models/g:countTokens"),
+            ("z/g", "/v1beta/models/z%2Fg:countTokens"),
+            ("tunedModels/a/b", "/v1beta/tunedModels/a%2Fb:countTokens"),
+            ("g?x=1#y", "/v1beta/models/g%3Fx%3D1%23y:countTokens"),
+            ("%2e%2e", "/v1beta/models/%252e%252e:countTokens"),
+        ] {
+            assert_eq!(write(model, Method::Count, Variant::default()), path);
+        }
     }
 
     #[test]

@@ -158,6 +158,10 @@ impl UpstreamDialect for Gemini {
             .map(Refusal::from)
     }
 
+    fn names_model_in_path(&self) -> bool {
+        true
+    }
+
     fn models_path(&self, variant: &str) -> String {
         if Variant::read(variant).vertex {
             "/publishers/google/models".to_owned()

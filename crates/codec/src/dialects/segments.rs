@@ -1,0 +1,97 @@
+//! Names in the path of an address: how they are written there so that they stay one segment, and which
+//! ones lead elsewhere however they are written.
+
+use std::fmt::Write;
+
+/// Appends a name as (part of) one segment.
+pub(super) fn encode(name: &str, path: &mut String) {
+    for byte in name.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' => path.push(char::from(byte)),
+            b'-' | b'.' | b'_' | b'~' | b'@' => path.push(char::from(byte)),
+            _ => {
+                let _ = write!(path, "%{byte:02X}");
+            }
+        }
+    }
+}
+
+/// What a segment, or several, say.
+pub fn decode(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        let byte = match (first, after) {
+            (b'%', [high, low, ..]) => hex(*high).zip(hex(*low)),
+            _ => None,
+        };
+        match byte {
+            Some((high, low)) => {
+                bytes.push(high << 4 | low);
+                rest = &after[2..];
+            }
+            None => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Whether a path, or a name that is to stand in one, has a segment `.` or `..`: servers take these away
+/// together with what stands before them, however they are encoded.
+pub fn climbs(path: &str) -> bool {
+    let dots = |path: &str| {
+        path.split(['/', '\\'])
+            .any(|segment| matches!(segment, "." | ".."))
+    };
+    dots(path) || path.contains('%') && dots(&decode(path))
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).map(|value| value as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_leads_elsewhere_is_seen_however_it_is_written() {
+        for path in [
+            "..",
+            ".",
+            "../x",
+            "a/..",
+            "a/./b",
+            "%2e%2E",
+            ".%2e/x",
+            "a%2f..%2fb",
+            "..\\x",
+            "/v1/a/%2e/b",
+        ] {
+            assert!(climbs(path), "{path}");
+        }
+        for path in [
+            "gemini-2.5",
+            "a..b",
+            ".hidden",
+            "...",
+            "/v1/a.b/c",
+            "%2",
+            "a/b",
+        ] {
+            assert!(!climbs(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_name_stays_one_segment() {
+        let name = "a/b?c#d%2e é:\\";
+        let mut path = String::new();
+        encode(name, &mut path);
+        assert!(path.is_ascii() && !path.contains(['/', '?', '#', ' ', ':', '\\']));
+        assert_eq!(decode(&path), name);
+    }
+}
