@@ -19,7 +19,7 @@ use crate::backend::{Backend, credential_mark};
 use crate::gateway::Gateway;
 use crate::headers;
 use crate::reply::ReplyBody;
-use crate::send::read_whole;
+use crate::send::read_plain;
 use crate::settings::Settings;
 use crate::turn::without_strangers;
 use crate::unix_ms;
@@ -166,7 +166,7 @@ impl Gateway {
             )
             .await?;
         let status = response.status();
-        let body = read_whole(backend, response.into_body(), LONGEST_LIST, PATIENCE).await?;
+        let body = read_plain(backend, response, LONGEST_LIST, PATIENCE).await?;
         let told: Value = serde_json::from_slice(&body).unwrap_or_default();
         let list = match status.as_u16() {
             200..=299 => backend.dialect.read_models(&told),

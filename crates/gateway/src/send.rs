@@ -141,6 +141,26 @@ pub(crate) async fn read_whole(
     Ok(read.to_bytes())
 }
 
+/// Reads a reply to its end, and undoes its compression.
+pub(crate) async fn read_plain(
+    backend: &Backend,
+    response: Response<Incoming>,
+    limit: usize,
+    patience: Duration,
+) -> Result<Bytes, SendError> {
+    let (head, body) = response.into_parts();
+    let body = read_whole(backend, body, limit, patience).await?;
+    match content_encoding(&head.headers) {
+        Some(Encoding::Identity) | None => Ok(body),
+        Some(packed) => unpack(packed, &body, limit)
+            .map(Bytes::from)
+            .map_err(|error| SendError::Unreachable {
+                backend: backend.name.clone(),
+                cause: error.into(),
+            }),
+    }
+}
+
 /// The text of an error, readable.
 pub(crate) fn error_text(error: &Response<Bytes>) -> Vec<u8> {
     match content_encoding(error.headers()) {

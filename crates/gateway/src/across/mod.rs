@@ -37,7 +37,7 @@ use hyper::body::Incoming;
 use serde_json::{Value, json};
 use throughline_canonical::{Fault, Fold, Loss, Origin};
 use throughline_codec::dialects::{ReplyReader, Stamp, UpstreamDialect, Wanted};
-use throughline_codec::framing::encoding::{Decoder, Encoding, unpack};
+use throughline_codec::framing::encoding::{Decoder, Encoding};
 use tokio::sync::OwnedSemaphorePermit;
 
 use self::passage::Across;
@@ -52,7 +52,7 @@ use crate::gateway::Gateway;
 use crate::headers;
 use crate::ledger::milliseconds;
 use crate::reply::ReplyBody;
-use crate::send::{Back, LONGEST_ERROR, Parcel, error_text, read_whole, worth_another};
+use crate::send::{Back, LONGEST_ERROR, Parcel, error_text, read_plain, worth_another};
 use crate::thinking::dice;
 use crate::turn::Leg;
 use crate::unix_ms;
@@ -213,26 +213,15 @@ impl Gateway {
         prepared: Prepared,
         response: Response<Incoming>,
     ) -> Result<Reply, Fault> {
-        let (head, body) = response.into_parts();
+        let status = response.status();
         let patience = leg
             .clocks()
             .ends
             .saturating_duration_since(tokio::time::Instant::now());
-        let body = read_whole(leg.backend, body, LONGEST_REPLY, patience)
+        let body = read_plain(leg.backend, response, LONGEST_REPLY, patience)
             .await
             .map_err(|error| error.fault())?;
-        let body = match content_encoding(&head.headers) {
-            Some(Encoding::Identity) | None => body,
-            Some(packed) => unpack(packed, &body, LONGEST_REPLY)
-                .map_err(|error| {
-                    Fault::new(
-                        throughline_canonical::FaultKind::Unreachable,
-                        error.to_string(),
-                    )
-                })?
-                .into(),
-        };
-        let id = self.begun(leg, head.status);
+        let id = self.begun(leg, status);
         let dialect = leg.read.asked.dialect;
         let writer = dialect.reply_writer(&prepared.asked, &stamp(leg.reply_id(&id)));
         let mut reader = prepared.reader(leg, false);
@@ -324,7 +313,7 @@ impl Gateway {
         response: Response<Incoming>,
     ) -> Result<Reply, Fault> {
         let idle = leg.backend.timeouts.idle;
-        let body = read_whole(leg.backend, response.into_body(), LONGEST_ERROR, idle)
+        let body = read_plain(leg.backend, response, LONGEST_ERROR, idle)
             .await
             .map_err(|error| error.fault())?;
         Ok(match prepared.dialect.read_count(&body) {

@@ -1,11 +1,17 @@
 //! Counts of tokens, plans and the list of turns: each is told for every pair, and the first two leave
 //! no trace.
 
-use http::Method;
-use serde_json::Value;
+use std::io::Write;
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use http::Method;
+use serde_json::{Value, json};
+use throughline_testkit::Gateway;
+
+use crate::bare::{Upstream, whole};
 use crate::speaker::{Ask, Speaker, list, send, text};
-use crate::support::{CLIENTS, House, Wrong, client, fates, upstream};
+use crate::support::{BINARY, CLIENTS, House, Wrong, client, fates, upstream};
 
 const ROWS: [&str; 4] = [
     "anthropic, budget",
@@ -94,6 +100,44 @@ async fn tokens_are_counted_for_every_pair_or_estimated() {
         house.end_in_peace().await;
     }
     wrong.end();
+}
+
+/// Some servers compress what they were asked not to.
+#[tokio::test]
+async fn a_compressed_count_and_list_are_read() {
+    let packed = |text: &str| {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(text.as_bytes()).expect("memory");
+        let body = encoder.finish().expect("memory");
+        whole("application/json", "content-encoding: gzip\r\n", body)
+    };
+    let upstream = Upstream::start().await;
+    let config = format!(
+        "[[backend]]\nname = \"a\"\ndialect = \"gemini\"\nbase_url = \"{}\"\n",
+        upstream.url
+    );
+    let gateway = Gateway::start(BINARY, &config).await;
+    let body = json!({"model": "g", "messages": [{"role": "user", "content": "hi"}]});
+    let counted = gateway.client.post("/v1/messages/count_tokens", &[], &body);
+    let (answer, ()) = tokio::join!(counted, async {
+        let count = packed(r#"{"totalTokens":4711}"#);
+        upstream.next().await.answer(&count).await;
+    });
+    assert_eq!(answer.json()["input_tokens"], 4711, "{}", answer.text());
+    assert_eq!(answer.header("x-throughline-loss"), "");
+
+    let headers = [("anthropic-version", "2023-06-01")];
+    let listed = gateway.client.send(Method::GET, "/v1/models", &headers, "");
+    let (answer, ()) = tokio::join!(listed, async {
+        let list = packed(r#"{"models":[{"name":"models/gemini-9"}]}"#);
+        upstream.next().await.answer(&list).await;
+    });
+    assert_eq!(
+        answer.json()["data"][0]["id"],
+        "gemini-9",
+        "{}",
+        answer.text()
+    );
 }
 
 #[tokio::test]
