@@ -7,6 +7,7 @@
 mod arrival;
 mod complete;
 mod cursor;
+mod deep;
 mod edit;
 mod line;
 mod object;
@@ -19,6 +20,7 @@ pub(crate) use cursor::Levels;
 pub use cursor::{
     Cursor, JsonError, Kind, Span, each_element, each_member, inside, number, slice, text, validate,
 };
+pub use deep::DEEPEST;
 pub use edit::{Edits, append_member, quote, remove_elements};
 pub(crate) use line::OneLine;
 pub(crate) use object::ObjectWriter;

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 use throughline_canonical::Fault;
 
-use super::Kind;
+use super::{Kind, deep};
 
 /// A value of a request, and where it stands.
 #[derive(Clone, Copy, Debug)]
@@ -199,8 +199,12 @@ fn append(path: &mut String, member: &str) {
 
 /// Reads a body, which must be a JSON object.
 pub fn read_object(body: &[u8]) -> Result<Value, Fault> {
-    let value: Value = serde_json::from_slice(body)
-        .map_err(|error| Fault::invalid(format!("the body is not JSON: {error}")))?;
+    let value: Value = match serde_json::from_slice(body) {
+        Ok(value) => value,
+        // It tells better than we do what is wrong, unless that is the depth alone.
+        Err(error) => deep::read(body)
+            .map_err(|_| Fault::invalid(format!("the body is not JSON: {error}")))?,
+    };
     if value.is_object() {
         Ok(value)
     } else {

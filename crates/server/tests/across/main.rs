@@ -24,6 +24,7 @@ mod speaker;
 mod upstreams;
 
 mod counting;
+mod depth;
 mod empty;
 mod envelopes;
 mod fallback;
