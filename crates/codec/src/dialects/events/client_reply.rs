@@ -6,6 +6,7 @@ use throughline_canonical::{Block, BlockStart, Delta, Event, Reply, Request, Sho
 
 use crate::dialects::openai_chat::client_reply::{KEEP_ALIVE, push_number};
 use crate::dialects::{ReplyWriter, Stamp};
+use crate::json::escape_bytes;
 
 /// Writes one reply.
 pub(super) struct Writer {
@@ -41,8 +42,10 @@ impl Writer {
         out.extend_from_slice(b"\nid: ");
         push_number(self.written, out);
         out.extend_from_slice(b"\ndata: ");
-        // Writing into memory does not fail, and all of an event has a form.
-        let _ = serde_json::to_writer(&mut *out, event);
+        if !write_words(event, out) {
+            // Writing into memory does not fail, and all of an event has a form.
+            let _ = serde_json::to_writer(&mut *out, event);
+        }
         out.extend_from_slice(b"\n\n");
     }
 
@@ -75,6 +78,28 @@ impl Writer {
             _ => true,
         }
     }
+}
+
+/// Writes what a block grew by, which nearly all events tell; by hand, as it is twice as fast. Answers
+/// false, and writes nothing, for any other event.
+fn write_words(event: &Event<'_>, out: &mut Vec<u8>) -> bool {
+    let Event::BlockDelta { index, delta } = event else {
+        return false;
+    };
+    let (kind, words) = match delta {
+        Delta::Text(text) => ("text", text),
+        Delta::Thinking(text) => ("thinking", text),
+        Delta::ToolArguments(text) => ("tool_arguments", text),
+        _ => return false,
+    };
+    out.extend_from_slice(b"{\"type\":\"block_delta\",\"index\":");
+    push_number(*index as usize, out);
+    out.extend_from_slice(b",\"delta\":{\"kind\":\"");
+    out.extend_from_slice(kind.as_bytes());
+    out.extend_from_slice(b"\",\"value\":\"");
+    escape_bytes(words, out);
+    out.extend_from_slice(b"\"}}");
+    true
 }
 
 impl ReplyWriter for Writer {

@@ -22,10 +22,8 @@ pub(super) fn read(
 ) -> Result<Option<String>, Fault> {
     let mut reader = Reader { request, losses };
     let mut last = None;
-    let mut any = false;
     for message in messages.elements()? {
         message.object()?;
-        any = true;
         let id = string(&message, "id")?.filter(|id| !id.is_empty());
         let role = message.need("role")?;
         let assistant = role.text()? == "assistant";
@@ -40,11 +38,10 @@ pub(super) fn read(
             break;
         }
     }
-    if any {
-        Ok(last)
-    } else {
-        Err(messages.refuse("is empty"))
+    if request.messages.is_empty() {
+        return Err(messages.refuse("is empty"));
     }
+    Ok(last)
 }
 
 struct Reader<'a> {

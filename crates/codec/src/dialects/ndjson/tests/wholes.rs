@@ -11,7 +11,7 @@ fn reply() -> Reply {
         model: "their-model".to_owned(),
         content: vec![
             Block::Thinking {
-                text: "hm".to_owned(),
+                text: "hm, \"so\"\n".to_owned(),
                 signature: Some("S".to_owned()),
             },
             Block::Redacted {
@@ -51,14 +51,14 @@ fn a_whole_reply_has_text_blocks_and_chunks() {
             "stop_reason": "tool_calls",
             "content": "I look.",
             "contentBlocks": [
-                {"type": "thinking", "thinking": "hm", "signature": "S"},
+                {"type": "thinking", "thinking": "hm, \"so\"\n", "signature": "S"},
                 {"type": "redacted_thinking", "data": "D"},
                 {"type": "text", "text": "I look."},
                 {"type": "tool_call", "id": "c", "name": "f", "arguments": {"row": 7}},
             ],
             "usage": {"input": 3, "output": 5},
             "extensions": {
-                "reasoning_chunks": ["hm"],
+                "reasoning_chunks": ["hm, \"so\"\n"],
                 "tool_call_chunks": [
                     {"type": "start", "tool_call_id": "c", "tool_name": "f"},
                     {"type": "args", "tool_call_id": "c", "delta": "{\"row\": 7}"},
@@ -99,7 +99,9 @@ fn a_reply_as_events_is_the_vocabulary_itself() {
         );
         assert_eq!(lines[1], format!("id: {number}"));
         assert_eq!(lines.len(), 3);
-        told.push(serde_json::from_value::<Event<'static>>(value).unwrap());
+        let event: Event<'static> = serde_json::from_value(value).unwrap();
+        assert_eq!(data, serde_json::to_string(&event).unwrap());
+        told.push(event);
     }
     let mut fold = throughline_canonical::Fold::default();
     told.iter().for_each(|event| fold.push(event));

@@ -209,10 +209,12 @@ proptest! {
                 part["output"] = "done".into();
             }
         }
-        let back = read(&json!({"messages": [{"id": "a", "role": "assistant", "parts": built.parts}]}));
+        let question = json!({"id": "q", "role": "user", "parts": [{"type": "text", "text": "q"}]});
+        let answer = json!({"id": "a", "role": "assistant", "parts": built.parts});
+        let back = read(&json!({"messages": [question, answer]}));
         prop_assert_eq!(back.losses, vec![]);
         let messages = back.value.messages;
-        let said = messages.first().filter(|message| message.role == Role::Assistant);
+        let said = messages.get(1).filter(|message| message.role == Role::Assistant);
         prop_assert_eq!(said.map(|message| message.content.clone()).unwrap_or_default(), expected);
     }
 }
