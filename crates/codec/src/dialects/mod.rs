@@ -184,6 +184,11 @@ pub trait UpstreamDialect: Sync {
     fn read_models(&self, answer: &Value) -> Vec<ModelCard>;
     /// How requests and replies pass where the client speaks it too.
     fn in_place(&self) -> &'static dyn InPlace;
+    /// Whether its models sign calls, and refuse them without. Readers tell such a signature directly
+    /// behind the start of its call.
+    fn signs_calls(&self, _variant: &str) -> bool {
+        false
+    }
     /// Whether the text of a reply may be what the model wrote, with reasoning and calls inside.
     fn has_raw_text(&self, _variant: &str) -> bool {
         false

@@ -8,8 +8,9 @@ use http::HeaderMap;
 use throughline_canonical::{Origin, Request};
 use throughline_codec::dialects::{ClientDialect, Target, UpstreamDialect};
 
+use super::ids::Ids;
 use super::passage::Across;
-use super::relay::{Ids, Marks, Relay, Sent};
+use super::relay::{Marks, Relay, Sent};
 use super::stamp;
 use crate::gateway::Gateway;
 use crate::ledger::{Ledger, Seen};
@@ -55,6 +56,7 @@ impl Crossing {
             false => Marks::Enveloped {
                 envelopes: gateway.envelopes.clone(),
                 first_call: client.wants_signed_calls(),
+                calls_ride: upstream.signs_calls("") && !client.wants_signed_calls(),
             },
         };
         let ids = Some(Ids::new(asked, &stamp.id));

@@ -17,6 +17,8 @@
 pub mod crossing;
 mod fit;
 mod guard;
+mod held;
+mod ids;
 mod join;
 pub(crate) mod lost;
 mod mend;
@@ -40,10 +42,11 @@ use throughline_codec::dialects::{ReplyReader, Stamp, UpstreamDialect, Wanted};
 use throughline_codec::framing::encoding::{Decoder, Encoding};
 use tokio::sync::OwnedSemaphorePermit;
 
+use self::ids::Ids;
 use self::passage::Across;
 use self::prepare::Prepared;
 pub(crate) use self::prepare::spoken;
-use self::relay::{Ids, Marks, Relay, Sent};
+use self::relay::{Marks, Relay, Sent};
 use self::settled::Past;
 use crate::again::Again;
 use crate::answer::{Reply, mark, tell};
@@ -281,6 +284,8 @@ impl Gateway {
             false => Marks::Enveloped {
                 envelopes: self.envelopes.clone(),
                 first_call: leg.read.asked.dialect.wants_signed_calls(),
+                calls_ride: prepared.dialect.signs_calls(&prepared.variant)
+                    && !leg.read.asked.dialect.wants_signed_calls(),
             },
         };
         let sent = Sent {

@@ -227,7 +227,7 @@ impl Recall<'_> {
                 past
             }));
         }
-        for block in &message.content {
+        for (at, block) in message.content.iter().enumerate() {
             past.push(match block {
                 Block::Thinking { .. } | Block::Redacted { .. } => {
                     let verdict = verdicts.next();
@@ -238,7 +238,12 @@ impl Recall<'_> {
                 }
                 Block::ToolCall { id, .. } => {
                     let kept = lost.calls.get(id).zip(origin.as_ref());
-                    self.signed(block, kept.map(|(call, origin)| (call, origin, session)))
+                    match kept {
+                        Some((call, origin)) => self.signed(block, Some((call, origin, session))),
+                        None => self
+                            .ridden(block, &message.content[..at])
+                            .unwrap_or_else(|| self.signed(block, None)),
+                    }
                 }
                 Block::Text { .. } => self.signed(block, None),
                 other => plain(other.clone()),
@@ -335,6 +340,29 @@ impl Recall<'_> {
                 _ => foreign(with_signature(block, None), Reason::Origin, None),
             },
         }
+    }
+
+    /// A call whose signature rode with the thinking before it. Only the call it was made with gets it.
+    fn ridden(&self, block: &Block, before: &[Block]) -> Option<PastBlock> {
+        let Block::ToolCall {
+            id,
+            signature: None,
+            ..
+        } = block
+        else {
+            return None;
+        };
+        let carrier = before
+            .iter()
+            .rev()
+            .take_while(|block| !matches!(block, Block::ToolCall { .. }))
+            .find(|block| key_of(block).is_some())?;
+        let Opened::Ours(envelope) = self.gateway.envelopes.open(mark_of(carrier)) else {
+            return None;
+        };
+        let call = envelope.call.filter(|call| call.id == *id)?;
+        let signed = with_signature(block, Some(call.signature));
+        Some(self.kept(signed, &Arc::new(envelope.origin), self.session))
     }
 
     /// A block that an envelope or the vault brought, of which the memory was not asked.

@@ -3,22 +3,22 @@
 //! own bytes, the events are only looked at.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use throughline_canonical::{
-    Block, BlockStart, Delta, EndReason, Event, Fault, FaultKind, Fold, Loss, Prefix, Request,
-    ThinkingKind,
+    Block, BlockStart, Delta, EndReason, Event, Fault, FaultKind, Fold, Loss, Prefix, ThinkingKind,
 };
 use throughline_codec::dialects::ClientDialect;
 use throughline_codec::dialects::in_place::InPlace;
 
+use super::held::{Held, HeldCall};
+use super::ids::{Ids, looks_random};
 use super::lost::names;
 use super::past::{key_of, pass_block, signature_block};
 use super::settled::Past;
 use crate::ledger::Ledger;
 use crate::thinking::capture::Captured;
-use crate::thinking::envelope::{Carried, Envelope, Envelopes};
+use crate::thinking::envelope::{Carried, Envelope, Envelopes, SignedCall};
 use crate::thinking::vault::{Kept, Scope, Vault};
 use crate::turns::KeptBlock;
 use crate::unix_ms;
@@ -44,6 +44,8 @@ pub(crate) struct Relay {
     closed: bool,
     /// What the next block is made under, where prefixes matter.
     running: Option<Prefix>,
+    /// Thinking that has ended, which the client is not told before it is known what follows.
+    held: Option<Held>,
     sent: Sent,
 }
 
@@ -75,6 +77,9 @@ pub(crate) enum Marks {
         envelopes: Envelopes,
         /// Whether the first call gets one in any case.
         first_call: bool,
+        /// Whether the signature of a call rides with the thinking before it: the model wants it back,
+        /// and the client has no room for it on the call.
+        calls_ride: bool,
     },
     /// What stands in the provider's bytes: the client gets those.
     Passed(&'static dyn InPlace),
@@ -101,6 +106,7 @@ impl Relay {
             ended: false,
             closed: false,
             running: sent.prefix,
+            held: None,
             sent,
         }
     }
@@ -111,6 +117,9 @@ impl Relay {
             return;
         }
         self.ledger.see(&event);
+        if self.held.as_ref().is_some_and(|held| !held.waits(&event)) {
+            self.release(out);
+        }
         match event {
             Event::BlockStarted { index, block } => self.begin(index, block, out),
             Event::BlockDelta { index, delta } => {
@@ -121,7 +130,7 @@ impl Relay {
                     Event::BlockDelta {
                         delta: Delta::Signature(_),
                         ..
-                    } => return,
+                    } => return self.release(out),
                     Event::BlockDelta {
                         delta: Delta::Citation(_),
                         ..
@@ -187,6 +196,7 @@ impl Relay {
                     },
                     None,
                     &data,
+                    None,
                 );
                 BlockStart::Redacted {
                     data: mark.map_or(data, Cow::Owned),
@@ -199,6 +209,15 @@ impl Relay {
             let data = data.clone().into_owned();
             let made = self.pass_block(self.fold.reply().content.len() - 1);
             self.remember(&Block::Redacted { data }, made, false);
+        }
+        if let (Some(held), BlockStart::ToolCall { id, name }) = (&mut self.held, &block) {
+            held.call = Some(HeldCall {
+                index,
+                place: self.fold.reply().content.len() - 1,
+                id: id.clone().into_owned(),
+                name: name.clone().into_owned(),
+            });
+            return;
         }
         out(&Event::BlockStarted { index, block });
     }
@@ -216,17 +235,55 @@ impl Relay {
     }
 
     fn end_block(&mut self, index: u32, out: &mut dyn FnMut(&Event<'_>)) {
+        let event = Event::BlockEnded { index };
         if let Some(at) = self.open.iter().position(|(open, _)| *open == index) {
             let (_, place) = self.open.swap_remove(at);
-            self.sign(index, place, out);
+            if self.waits_for_call(place) {
+                self.fold.push(&event);
+                self.held = Some(Held::new(index, place));
+                return;
+            }
+            self.sign(index, place, None, out);
         }
-        let event = Event::BlockEnded { index };
         self.fold.push(&event);
         out(&event);
     }
 
+    /// Whether the client is not told the end of a block before it is known what follows.
+    fn waits_for_call(&self, place: usize) -> bool {
+        let block = self.fold.reply().content.get(place);
+        let thinks = matches!(block, Some(Block::Thinking { .. }));
+        let rides = matches!(
+            self.marks,
+            Marks::Enveloped {
+                calls_ride: true,
+                ..
+            }
+        );
+        thinks && rides
+    }
+
+    /// Tells the client what was held back.
+    fn release(&mut self, out: &mut dyn FnMut(&Event<'_>)) {
+        let Some(Held { index, place, call }) = self.held.take() else {
+            return;
+        };
+        let signed = call.as_ref().and_then(|call| call.signed(&self.fold));
+        self.sign(index, place, signed, out);
+        out(&Event::BlockEnded { index });
+        if let Some(call) = &call {
+            out(&call.start());
+        }
+    }
+
     /// Tells a block's signature, once the block is complete.
-    fn sign(&mut self, index: u32, place: usize, out: &mut dyn FnMut(&Event<'_>)) {
+    fn sign(
+        &mut self,
+        index: u32,
+        place: usize,
+        call: Option<SignedCall>,
+        out: &mut dyn FnMut(&Event<'_>),
+    ) {
         let Some(block) = self.fold.reply().content.get(place) else {
             return;
         };
@@ -244,7 +301,7 @@ impl Relay {
         };
         let thinks = kind == Carried::Thinking;
         let mark = self
-            .mark(kind, signature.as_deref(), content)
+            .mark(kind, signature.as_deref(), content, call)
             .or_else(|| signature.clone());
         if thinks {
             let seen = Block::Thinking {
@@ -276,7 +333,13 @@ impl Relay {
     }
 
     /// An envelope for a block; none where clients get the provider's own signature.
-    fn mark(&self, kind: Carried, signature: Option<&str>, content: &str) -> Option<String> {
+    fn mark(
+        &self,
+        kind: Carried,
+        signature: Option<&str>,
+        content: &str,
+        call: Option<SignedCall>,
+    ) -> Option<String> {
         let envelopes = match (&self.marks, &kind) {
             (Marks::Native, _) => return None,
             (Marks::Passed(dialect), Carried::Redacted { data }) => {
@@ -293,6 +356,7 @@ impl Relay {
             signature: signature.map(ToOwned::to_owned),
             content: Envelopes::content_hash(content),
             cut: false,
+            call,
         }))
     }
 
@@ -322,6 +386,7 @@ impl Relay {
     }
 
     fn end(&mut self, reason: EndReason, out: &mut dyn FnMut(&Event<'_>)) {
+        self.release(out);
         if reason == EndReason::Failed {
             // The fault was told; what had not come to its end must not come back.
             self.give_up_open();
@@ -351,6 +416,7 @@ impl Relay {
         if std::mem::replace(&mut self.ended, true) {
             return;
         }
+        self.release(out);
         self.give_up_open();
         out(&Event::Fault(fault.clone()));
         out(&Event::Ended {
@@ -427,72 +493,4 @@ impl Relay {
 /// Whether a block came to its end as its maker began it.
 fn is_whole(block: &&Block) -> bool {
     !matches!(block, Block::Opaque { value, .. } if !value.is_object())
-}
-
-/// The ids of tool calls: none comes twice in a conversation.
-#[derive(Debug)]
-pub(crate) struct Ids {
-    used: HashSet<String>,
-    stamp: String,
-    minted: usize,
-}
-
-impl Ids {
-    /// For the reply to a request. `stamp` is what no other reply has.
-    pub(crate) fn new(request: &Request, stamp: &str) -> Self {
-        let blocks = request.messages.iter().flat_map(|message| &message.content);
-        let used = blocks.filter_map(|block| match block {
-            Block::ToolCall { id, .. } => Some(id.clone()),
-            _ => None,
-        });
-        Self {
-            used: used.collect(),
-            stamp: stamp.to_owned(),
-            minted: 0,
-        }
-    }
-
-    /// The provider's id, or one of ours if that is none, or no other reply's.
-    fn unique<'a>(&mut self, id: Cow<'a, str>) -> Cow<'a, str> {
-        let id = if looks_random(&id) && !self.used.contains(&*id) {
-            id
-        } else {
-            self.minted += 1;
-            Cow::Owned(format!("call_{}{}", self.stamp, self.minted))
-        };
-        self.used.insert(id.clone().into_owned());
-        id
-    }
-}
-
-/// Whether an id ends in letters and digits nobody counts with. Servers without ids, and those that
-/// count their calls from nought in every reply, give others.
-fn looks_random(id: &str) -> bool {
-    let tail = id
-        .rsplit(|letter: char| !letter.is_ascii_alphanumeric())
-        .next()
-        .unwrap_or_default();
-    tail.len() >= 8
-        && tail.bytes().any(|byte| byte.is_ascii_digit())
-        && tail.bytes().any(|byte| byte.is_ascii_alphabetic())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ids_are_kept_where_they_tell_calls_apart() {
-        let mut ids = Ids::new(&Request::default(), "0abc");
-        for (given, told) in [
-            ("toolu_01A2b3C4d5", "toolu_01A2b3C4d5"),
-            ("call_9f8e7d6c5b", "call_9f8e7d6c5b"),
-            ("call_9f8e7d6c5b", "call_0abc1"),
-            ("call_0", "call_0abc2"),
-            ("functions.look:0", "call_0abc3"),
-            ("", "call_0abc4"),
-        ] {
-            assert_eq!(ids.unique(given.into()), told, "{given}");
-        }
-    }
 }

@@ -15,6 +15,8 @@ use super::dice;
 
 /// How the fields are laid out. It is the first byte, so that later layouts can stand beside it.
 const VERSION: u8 = 1;
+/// The same, with a call behind it.
+const VERSION_WITH_CALL: u8 = 2;
 
 /// Makes and opens envelopes.
 #[derive(Clone, Debug)]
@@ -37,6 +39,17 @@ pub struct Envelope {
     pub content: [u8; 16],
     /// The block was cut off before it was complete, and must never be sent.
     pub cut: bool,
+    /// The call directly behind it, whose signature has no room of its own with the client.
+    pub call: Option<SignedCall>,
+}
+
+/// A call that its maker signed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SignedCall {
+    /// Its id, as the client knows it.
+    pub id: String,
+    /// Its maker's own signature.
+    pub signature: String,
 }
 
 /// The kind of block an envelope rides on.
@@ -126,7 +139,11 @@ fn write(envelope: &Envelope) -> Vec<u8> {
     };
     let signed = envelope.signature.as_ref().map_or(0, |_| SIGNED);
     let cut = if envelope.cut { CUT } else { 0 };
-    let mut bytes = vec![VERSION, kind | signed | cut];
+    let version = match envelope.call {
+        Some(_) => VERSION_WITH_CALL,
+        None => VERSION,
+    };
+    let mut bytes = vec![version, kind | signed | cut];
     bytes.extend_from_slice(&envelope.content);
     let origin = &envelope.origin;
     let names = [
@@ -135,7 +152,10 @@ fn write(envelope: &Envelope) -> Vec<u8> {
         &origin.model,
         &origin.credential,
     ];
-    for field in names.into_iter().chain(&envelope.signature).chain(data) {
+    let call = envelope.call.iter();
+    let call = call.flat_map(|call| [&call.id, &call.signature]);
+    let fields = names.into_iter().chain(&envelope.signature).chain(data);
+    for field in fields.chain(call) {
         write_length(field.len(), &mut bytes);
         bytes.extend_from_slice(field.as_bytes());
     }
@@ -143,10 +163,8 @@ fn write(envelope: &Envelope) -> Vec<u8> {
 }
 
 fn read(bytes: &[u8]) -> Option<Envelope> {
-    let (&[VERSION, bits], rest) = bytes.split_first_chunk::<2>()? else {
-        return None;
-    };
-    if bits & !(KIND | SIGNED | CUT) != 0 {
+    let (&[version, bits], rest) = bytes.split_first_chunk::<2>()?;
+    if ![VERSION, VERSION_WITH_CALL].contains(&version) || bits & !(KIND | SIGNED | CUT) != 0 {
         return None;
     }
     let (content, mut rest) = rest.split_first_chunk::<16>()?;
@@ -167,12 +185,20 @@ fn read(bytes: &[u8]) -> Option<Envelope> {
         2 => Carried::Call,
         _ => Carried::Text,
     };
+    let call = match version {
+        VERSION_WITH_CALL => Some(SignedCall {
+            id: field()?,
+            signature: field()?,
+        }),
+        _ => None,
+    };
     rest.is_empty().then_some(Envelope {
         origin,
         kind,
         signature,
         content: *content,
         cut: bits & CUT != 0,
+        call,
     })
 }
 
@@ -228,6 +254,7 @@ mod tests {
             signature: signature.map(Into::into),
             content: Envelopes::content_hash("a thought"),
             cut: false,
+            call: None,
         }
     }
 
@@ -249,9 +276,14 @@ mod tests {
             Carried::Text,
         ] {
             for signature in [None, Some(""), Some("EqQBCkYIBxgC+/=")] {
-                for cut in [false, true] {
+                let call = SignedCall {
+                    id: "call_1".into(),
+                    signature: "c2lnbmVk".into(),
+                };
+                for (cut, call) in [(false, None), (true, None), (false, Some(call))] {
                     let envelope = Envelope {
                         cut,
+                        call,
                         ..envelope(kind.clone(), signature)
                     };
                     let text = envelopes.mint(&envelope);
@@ -329,6 +361,26 @@ mod tests {
         }
     }
 
+    /// What older ones of us wrote, to the byte.
+    #[test]
+    fn an_envelope_without_a_call_is_laid_out_as_ever() {
+        let mut bytes = vec![1, 0b0100];
+        bytes.extend(Envelopes::content_hash("a thought"));
+        for field in [
+            "anthropic",
+            "anthropic",
+            "claude-sonnet-4-5",
+            "0123456789abcdef",
+            "sig",
+        ] {
+            bytes.push(field.len() as u8);
+            bytes.extend(field.bytes());
+        }
+        let envelope = envelope(Carried::Thinking, Some("sig"));
+        assert_eq!(write(&envelope), bytes);
+        assert_eq!(read(&bytes), Some(envelope));
+    }
+
     #[test]
     fn two_of_the_same_content_differ() {
         let envelope = envelope(Carried::Thinking, None);
@@ -357,9 +409,9 @@ mod tests {
 
         #[test]
         fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
-            let mut laid_out = vec![VERSION];
-            laid_out.extend(&bytes);
-            for bytes in [bytes, laid_out] {
+            let laid_out = |version| [&[version], &bytes[..]].concat();
+            let both = [laid_out(VERSION), laid_out(VERSION_WITH_CALL)];
+            for bytes in [bytes].into_iter().chain(both) {
                 if let Some(envelope) = read(&bytes) {
                     prop_assert_eq!(read(&write(&envelope)), Some(envelope));
                 }

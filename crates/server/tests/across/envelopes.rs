@@ -4,7 +4,7 @@
 use serde_json::Value;
 use throughline_testkit::{Answer, Gateway};
 
-use crate::speaker::{Ask, Speaker, send};
+use crate::speaker::{Ask, Speaker, go_on, send};
 use crate::support::{BINARY, House, Plan, Wrong, client, envelopes, fates, thinking_in, upstream};
 
 /// Clients that send opaque fields back, over upstreams that want their thinking again.
@@ -67,9 +67,7 @@ async fn envelopes_bring_thinking_back_where_nothing_else_is_kept() {
         let (said, answer) = house.hear(speaker.as_mut()).await;
         let what = format!("{dialect} over {row}");
         wrong.unless_equal(&what, said.text.trim(), "Blue, then green.");
-        // No field of these clients holds what this upstream signs: its calls.
-        let carried = usize::from(row != "gemini 3");
-        wrong.unless_equal(&what, thinking_in(&house.last(0).await.json()), carried);
+        wrong.unless_equal(&what, thinking_in(&house.last(0).await.json()), 1);
         let losses = answer.header("x-throughline-loss");
         wrong.unless(
             !losses.contains("thinking_omitted"),
@@ -78,6 +76,58 @@ async fn envelopes_bring_thinking_back_where_nothing_else_is_kept() {
         house.end_in_peace().await;
     }
     wrong.end();
+}
+
+/// Some models sign their calls; clients of some dialects have no room for that, and their thinking has.
+///
+/// Covers: S0-65
+#[tokio::test]
+async fn the_signature_of_a_call_rides_with_the_thinking_before_it() {
+    let mut wrong = Wrong::default();
+    for row in ["gemini 3", "google"] {
+        for dialect in ["anthropic", "openai_responses"] {
+            for stream in [true, false] {
+                let mut house = House::over(&[row]).await;
+                let what = format!("{dialect} over {row}, streamed: {stream}");
+                let mut speaker = client(dialect);
+                speaker.user("use one tool");
+                for (round, result) in ["row blue", "row green", ""].into_iter().enumerate() {
+                    let client = &house.gateway.client;
+                    let (said, _) = go_on(speaker.as_mut(), client, "some-model", stream).await;
+                    let body = house.last(0).await.json();
+                    // Where there is no thinking to see, there is nothing to ride with.
+                    let carried = if row == "google" { 0 } else { round };
+                    wrong.unless_equal(&what, thinking_in(&body), carried);
+                    let skipped = body.to_string().contains("skip_thought_signature");
+                    wrong.unless_equal(&what, skipped, carried < round);
+                    if !result.is_empty() {
+                        speaker.results(&said.calls, result);
+                    }
+                    house.forget().await;
+                }
+                house.end_in_peace().await;
+            }
+        }
+    }
+    wrong.end();
+}
+
+/// The signature is that call's and no other's.
+#[tokio::test]
+async fn a_call_in_another_ones_place_gets_no_signature() {
+    let mut house = House::over(&["gemini 3"]).await;
+    let speaker = in_a_loop(&house, "anthropic").await;
+    house.forget().await;
+    let mut ask = speaker.ask("some-model", true);
+    let body = ask.body.to_string();
+    let id = body.split("\"tool_use_id\":\"").nth(1).expect("a result");
+    let id = id.split('"').next().expect("an id");
+    let body = body.replace(id, "toolu_another");
+    ask.body = serde_json::from_str(&body).expect("JSON");
+    let answer = send(&ask, &house.gateway.client).await;
+    told(&house.gateway, &answer).await;
+    assert_eq!(thinking_in(&house.last(0).await.json()), 0);
+    house.end_in_peace().await;
 }
 
 #[tokio::test]

@@ -373,7 +373,7 @@ impl Answer {
         &mut self,
         json: &[u8],
         call: &Span,
-        signature: Option<Cow<'_, str>>,
+        mut signature: Option<Cow<'_, str>>,
         out: &mut Out<'_>,
     ) -> Result<(), JsonError> {
         let [mut id, mut name]: [Cow<'_, str>; 2] = Default::default();
@@ -400,6 +400,10 @@ impl Answer {
             }
             self.calls += 1;
             let index = self.start(BlockStart::ToolCall { id, name }, out);
+            if let Some(signature) = signature.take() {
+                let delta = Delta::Signature(signature);
+                out(Event::BlockDelta { index, delta });
+            }
             if !goes_on && pieces.is_none() {
                 let arguments = match &arguments {
                     Some(span) => String::from_utf8_lossy(slice(json, span)),
@@ -407,10 +411,6 @@ impl Answer {
                 };
                 let delta = Delta::ToolArguments(arguments);
                 out(Event::BlockDelta { index, delta });
-                if let Some(signature) = signature {
-                    let delta = Delta::Signature(signature);
-                    out(Event::BlockDelta { index, delta });
-                }
                 out(Event::BlockEnded { index });
                 return Ok(());
             }

@@ -151,6 +151,10 @@ impl UpstreamDialect for Gemini {
         fault::read(status, body)
     }
 
+    fn signs_calls(&self, _: &str) -> bool {
+        true
+    }
+
     fn refusal(&self, status: u16, body: &[u8]) -> Option<Refusal> {
         let message = fault::read(status, body).message;
         refused_signature(&message)

@@ -116,15 +116,15 @@ impl Calls {
         }
         match call.block {
             Some(index) => {
+                if let Some(signature) = fragment.signature {
+                    let delta = Delta::Signature(signature);
+                    out(Event::BlockDelta { index, delta });
+                }
                 if !fragment.arguments.is_empty() {
                     let delta = match call.custom {
                         true => Delta::Opaque(escaped(&fragment.arguments).into()),
                         false => Delta::ToolArguments(fragment.arguments),
                     };
-                    out(Event::BlockDelta { index, delta });
-                }
-                if let Some(signature) = fragment.signature {
-                    let delta = Delta::Signature(signature);
                     out(Event::BlockDelta { index, delta });
                 }
             }

@@ -152,6 +152,10 @@ impl UpstreamDialect for OpenAiChat {
         faults::read(status, body)
     }
 
+    fn signs_calls(&self, variant: &str) -> bool {
+        variants::find(variant).call_signature != variants::CallSignature::Nowhere
+    }
+
     fn refusal(&self, status: u16, body: &[u8]) -> Option<Refusal> {
         faults::refused_thinking(status, body).map(Refusal::from)
     }
