@@ -3,12 +3,13 @@
 
 use std::fmt::Write;
 
-/// Appends a name as (part of) one segment.
+/// Appends a name. Its slashes stay: servers with models of several makers name them so, and it stays below
+/// where it stands, since names that climb are refused.
 pub(super) fn encode(name: &str, path: &mut String) {
     for byte in name.bytes() {
         match byte {
             b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' => path.push(char::from(byte)),
-            b'-' | b'.' | b'_' | b'~' | b'@' => path.push(char::from(byte)),
+            b'-' | b'.' | b'_' | b'~' | b'@' | b'/' => path.push(char::from(byte)),
             _ => {
                 let _ = write!(path, "%{byte:02X}");
             }

@@ -17,6 +17,7 @@ use throughline_gateway::backend::credential_mark;
 use throughline_gateway::headers::{BACKEND, callers_key};
 use throughline_gateway::reply::ReplyBody;
 use throughline_gateway::thinking::dice;
+use throughline_gateway::upstream::BoxError;
 use throughline_gateway::{Asked, unix_ms};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
@@ -28,6 +29,9 @@ use super::kept::{Belonging, Kept};
 const WAITING: usize = 32;
 /// The longest event that is read.
 pub(super) const LONGEST_EVENT: usize = 64 << 20;
+
+/// Where the pieces of a reply go.
+type Sender = mpsc::Sender<Result<Frame<Bytes>, BoxError>>;
 
 /// How a request is answered.
 enum Way {
@@ -240,32 +244,51 @@ impl Responses {
         let kind = reply.headers().get(CONTENT_TYPE);
         let streamed = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
         let (head, body) = reply.into_parts();
+        let (send, mut receive) = mpsc::channel(WAITING);
+        let this = Arc::clone(self);
         if streamed {
-            let (send, mut receive) = mpsc::channel(WAITING);
-            tokio::spawn(Arc::clone(self).pump(body, send, turn, native));
-            let frames = futures_util::stream::poll_fn(move |context| receive.poll_recv(context));
-            return Answer::from_parts(head, live(frames));
+            tokio::spawn(this.pump(body, send, turn, native));
+        } else {
+            tokio::spawn(this.pump_whole(body, send, turn, native));
         }
-        let bytes = match body.collect().await {
-            Ok(whole) => whole.to_bytes(),
-            // The bytes that came are gone with it; so is the connection.
-            Err(error) => {
-                let broken = futures_util::stream::iter([Err(error)]);
-                return Answer::from_parts(head, live(broken));
+        let frames = futures_util::stream::poll_fn(move |context| receive.poll_recv(context));
+        Answer::from_parts(head, live(frames))
+    }
+
+    /// Passes a whole reply on, and keeps it before the client has its last piece.
+    async fn pump_whole(
+        self: Arc<Self>,
+        mut body: ReplyBody,
+        send: Sender,
+        turn: Turn,
+        native: Option<String>,
+    ) {
+        let (mut whole, mut last) = (Vec::new(), None);
+        while let Some(frame) = body.frame().await {
+            // One that is longer than any is passed on all the same.
+            let data = frame.as_ref().ok().and_then(Frame::data_ref);
+            if let Some(data) = data.filter(|_| whole.len() < LONGEST_EVENT) {
+                whole.extend_from_slice(data);
             }
-        };
-        if let Ok(response) = serde_json::from_slice::<Value>(&bytes) {
+            if let Some(before) = last.replace(frame)
+                && send.send(before).await.is_err()
+            {
+                return;
+            }
+        }
+        if let Ok(response) = serde_json::from_slice(&whole) {
             self.keep_response(response, turn, native).await;
         }
-        let whole = futures_util::stream::iter([Ok(Frame::data(bytes))]);
-        Answer::from_parts(head, live(whole))
+        if let Some(last) = last {
+            let _ = send.send(last).await;
+        }
     }
 
     /// Reads a stream on its way, and keeps the response before the client learns that it is complete.
     async fn pump(
         self: Arc<Self>,
         mut body: ReplyBody,
-        send: mpsc::Sender<Result<Frame<Bytes>, throughline_gateway::upstream::BoxError>>,
+        send: Sender,
         turn: Turn,
         native: Option<String>,
     ) {

@@ -230,8 +230,8 @@ mod tests {
         }
         for (model, path) in [
             ("models/g", "/v1beta/models/g:countTokens"),
-            ("z/g", "/v1beta/models/z%2Fg:countTokens"),
-            ("tunedModels/a/b", "/v1beta/tunedModels/a%2Fb:countTokens"),
+            ("z/g", "/v1beta/models/z/g:countTokens"),
+            ("tunedModels/a/b", "/v1beta/tunedModels/a/b:countTokens"),
             ("g?x=1#y", "/v1beta/models/g%3Fx%3D1%23y:countTokens"),
             ("%2e%2e", "/v1beta/models/%252e%252e:countTokens"),
         ] {

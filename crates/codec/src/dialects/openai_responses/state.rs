@@ -148,11 +148,13 @@ impl Stated {
         for member in STATE {
             body.remove(member);
         }
-        // What is no input at all is told by whoever reads it.
-        if !matches!(
+        // What is no input, or is missing, is told by whoever reads it.
+        let listed = matches!(
             body.get("input"),
-            Some(Value::Number(_) | Value::Bool(_) | Value::Object(_))
-        ) {
+            None | Some(Value::Null | Value::String(_) | Value::Array(_))
+        );
+        let missing = body.get("input").is_none() && history.is_empty() && added.is_empty();
+        if listed && !missing {
             let input = history.iter().chain(added).cloned().collect();
             body.insert("input".to_owned(), Value::Array(input));
         }
