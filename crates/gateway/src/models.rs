@@ -16,6 +16,7 @@ use throughline_codec::dialects::{ModelCard, Models};
 use crate::answer::{Reply, mark, tell};
 use crate::asked::Asked;
 use crate::backend::{Backend, credential_mark};
+use crate::catalog::{Form, Off};
 use crate::gateway::Gateway;
 use crate::headers;
 use crate::reply::ReplyBody;
@@ -61,16 +62,20 @@ impl Gateway {
                 return tell(asked.dialect, &error.fault(), &id, backend);
             }
         };
+        let query = asked.query.as_deref().unwrap_or_default();
         let told = match &name {
-            None => asked.dialect.write_models(Models::All(&cards)),
+            None => asked.dialect.write_models(Models::All(&cards), query),
             Some(name) => match cards.iter().find(|card| card.name == *name) {
-                Some(card) => asked.dialect.write_models(Models::One(card)),
+                Some(card) => asked.dialect.write_models(Models::One(card), query),
                 None => {
                     let what = format!("no backend lists a model `{name}`");
-                    let fault = Fault::new(FaultKind::NotFound, what);
-                    return tell(asked.dialect, &fault, &id, "");
+                    Err(Fault::new(FaultKind::NotFound, what))
                 }
             },
+        };
+        let told = match told {
+            Ok(told) => told,
+            Err(fault) => return tell(asked.dialect, &fault, &id, ""),
         };
         let mut reply = Response::new(ReplyBody::whole(told.to_string()));
         let json = HeaderValue::from_static("application/json");
@@ -121,9 +126,14 @@ impl Gateway {
         let mut cards = Vec::new();
         let mut failed = None;
         for (backend, list) in backends.iter().zip(join_all(lists).await) {
-            cards.extend(backend.names().map(|name| card(settings, name)));
+            let complete = |card| complete(card, settings, backend);
+            let names = backend.names().map(|name| ModelCard {
+                name: name.to_owned(),
+                ..ModelCard::default()
+            });
+            cards.extend(names.map(complete));
             match list {
-                Ok(list) => cards.extend(list.iter().cloned()),
+                Ok(list) => cards.extend(list.iter().cloned().map(complete)),
                 Err(error) => {
                     let cause = &error as &dyn std::error::Error;
                     tracing::warn!(backend = backend.name, error = cause, "models not told");
@@ -159,7 +169,7 @@ impl Gateway {
             .request(
                 backend,
                 &Method::GET,
-                (&path, None),
+                (&path, backend.dialect.list_query()),
                 headers::across(asked, backend, backend.dialect, &version),
                 whole(bytes::Bytes::new()),
                 PATIENCE,
@@ -194,14 +204,43 @@ impl Gateway {
     }
 }
 
-/// What is known of a model that is only configured.
-fn card(settings: &Settings, name: &str) -> ModelCard {
-    let known = settings.catalog.find(name);
+/// Adds what is known of a backend's model to what it tells itself.
+fn complete(card: ModelCard, settings: &Settings, backend: &Backend) -> ModelCard {
+    let name = backend.model_for(Some(&card.name));
+    let known = settings.catalog.find_at(&backend.name, name);
+    let by_form = |is: fn(Form) -> Option<bool>| known.thinking.and_then(is);
+    let thinks = card
+        .thinks
+        .or_else(|| by_form(|form| Some(form != Form::None)));
+    let adaptive = card.adaptive.or_else(|| {
+        by_form(|form| match form {
+            Form::Adaptive => Some(true),
+            Form::Budget => Some(false),
+            _ => None,
+        })
+    });
+    let budget = match adaptive {
+        Some(_) => Some(!known.refuses_budget),
+        None => None,
+    };
+    // Of a model of which nothing is known it is not known either whether it can be switched off.
+    let thinking = thinks == Some(true);
+    let efforts = match card.efforts.is_empty() {
+        true => known.efforts,
+        false => card.efforts,
+    };
     ModelCard {
-        name: name.to_owned(),
-        max_output: known.max_output,
-        context: known.context,
-        ..ModelCard::default()
+        max_output: card.max_output.or(known.max_output),
+        context: card.context.or(known.context),
+        thinks,
+        adaptive,
+        budget: card.budget.or(budget),
+        off: card.off.or(thinking.then_some(known.off == Off::Disabled)),
+        between_tools: card
+            .between_tools
+            .or((known.off == Off::BetweenTools).then_some(true)),
+        efforts,
+        name: card.name,
     }
 }
 

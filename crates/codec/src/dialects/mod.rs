@@ -125,9 +125,10 @@ pub trait ClientDialect: Sync {
     fn lists_as(&self, upstream: &str) -> bool {
         self.name() == upstream
     }
-    /// Writes one model, or the list of all; dialects without a word for it say it as OpenAI does.
-    fn write_models(&self, models: Models<'_>) -> Value {
-        openai_models::write(models)
+    /// Writes one model, or the list of all, or the part of it that a query asks for; dialects without a
+    /// word for it say it as OpenAI does.
+    fn write_models(&self, models: Models<'_>, _query: &str) -> Result<Value, Fault> {
+        Ok(openai_models::write(models))
     }
     /// Writes how many tokens a request has.
     fn write_count(&self, tokens: u64) -> Vec<u8> {
@@ -176,6 +177,10 @@ pub trait UpstreamDialect: Sync {
     }
     /// The path where providers list their models.
     fn models_path(&self, variant: &str) -> String;
+    /// What such a request asks for, so that nothing is left for a second page.
+    fn list_query(&self) -> Option<&'static str> {
+        None
+    }
     /// Headers such a request needs.
     fn list_headers(&self) -> Vec<(&'static str, String)> {
         Vec::new()

@@ -1,6 +1,8 @@
 //! What a server tells of one of its models. What it does not tell is `None`.
 
-use throughline_canonical::Effort;
+use throughline_canonical::{Effort, Fault};
+
+use super::segments::query_value;
 
 /// One model, as its server describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,4 +25,37 @@ pub struct ModelCard {
     pub between_tools: Option<bool>,
     /// The efforts it takes; empty if they are not told.
     pub efforts: Vec<Effort>,
+}
+
+/// No page has more.
+const LONGEST_PAGE: usize = 1000;
+
+/// How many models a query wants under this name; all of them where it does not say.
+pub(super) fn page_length(query: &str, name: &str, least: usize) -> Result<usize, Fault> {
+    let Some(value) = query_value(query, name) else {
+        return Ok(usize::MAX);
+    };
+    match value.parse::<usize>() {
+        Ok(count) if count >= least => Ok(count.min(LONGEST_PAGE)),
+        _ => Err(Fault::invalid(format!(
+            "{name}: expected a whole number {least} to {LONGEST_PAGE}"
+        ))),
+    }
+}
+
+/// The place of the model a query names under this name.
+pub(super) fn place_of(
+    cards: &[ModelCard],
+    query: &str,
+    name: &str,
+) -> Result<Option<usize>, Fault> {
+    let Some(value) = query_value(query, name) else {
+        return Ok(None);
+    };
+    match cards.iter().position(|card| card.name == value) {
+        Some(place) => Ok(Some(place)),
+        None => Err(Fault::invalid(format!(
+            "{name}: `{value}` is not in the list of models"
+        ))),
+    }
 }

@@ -1,5 +1,5 @@
-//! Names in the path of an address: how they are written there so that they stay one segment, and which
-//! ones lead elsewhere however they are written.
+//! Names and values in an address: how they are written there so that they stay one segment, which ones
+//! lead elsewhere however they are written, and what a query says.
 
 use std::fmt::Write;
 
@@ -38,6 +38,14 @@ pub fn decode(text: &str) -> String {
         }
     }
     String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// What a query says under this name, if it does.
+pub(super) fn query_value(query: &str, name: &str) -> Option<String> {
+    let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    pairs
+        .find(|(found, _)| *found == name)
+        .map(|(_, value)| decode(value))
 }
 
 /// Whether a path, or a name that is to stand in one, has a segment `.` or `..`: servers take these away

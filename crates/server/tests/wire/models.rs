@@ -154,3 +154,59 @@ async fn a_model_under_a_rule_is_asked_of_the_backend_the_rule_names() {
     let seen = simulator.last().await;
     assert_eq!(seen.path, "/v1beta/models/gemini-3-pro-preview");
 }
+
+#[tokio::test]
+async fn a_list_of_several_backends_comes_in_pages_as_its_dialect_asks() {
+    let (_simulator, gateway) = two().await;
+    let all = get(&gateway, "/v1/models", ANTHROPIC).await.good().json();
+    let all = names(&all["data"], "id");
+    let (mut heard, mut after) = (Vec::new(), String::new());
+    loop {
+        let path = format!("/v1/models?limit=3{after}");
+        let page = get(&gateway, &path, ANTHROPIC).await.good().json();
+        heard.extend(names(&page["data"], "id"));
+        if page["has_more"] == false {
+            break;
+        }
+        assert_eq!(page["data"].as_array().map(Vec::len), Some(3));
+        after = format!("&after_id={}", page["last_id"].as_str().expect("an id"));
+    }
+    assert_eq!(heard, all);
+    let (mut heard, mut token) = (Vec::new(), String::new());
+    loop {
+        let path = format!("/v1beta/models?pageSize=2{token}");
+        let page = get(&gateway, &path, GOOGLE).await.good().json();
+        heard.extend(names(&page["models"], "name"));
+        let Some(next) = page["nextPageToken"].as_str() else {
+            break;
+        };
+        token = format!("&pageToken={next}");
+    }
+    let prefixed: Vec<String> = all.iter().map(|id| format!("models/{id}")).collect();
+    assert_eq!(heard, prefixed);
+    let refused = get(&gateway, "/v1/models?limit=-4", ANTHROPIC).await;
+    assert_eq!(refused.status, 400);
+    assert_eq!(refused.json()["error"]["type"], "invalid_request_error");
+}
+
+/// A name of the operator's own tells what is known of the model behind it.
+#[tokio::test]
+async fn a_model_tells_clients_what_is_known_of_it() {
+    let (_simulator, gateway) = two().await;
+    let path = "/v1/models/house-model";
+    let model = get(&gateway, path, ANTHROPIC).await.good().json();
+    assert!(model["max_tokens"].as_u64() > Some(10_000), "{model}");
+    assert!(
+        model["max_input_tokens"].as_u64() > Some(100_000),
+        "{model}"
+    );
+    let thinking = &model["capabilities"]["thinking"];
+    assert_eq!(thinking["supported"], true, "{model}");
+    assert_eq!(thinking["types"]["adaptive"]["supported"], true, "{model}");
+    assert_eq!(thinking["types"]["enabled"]["supported"], false, "{model}");
+    let effort = &model["capabilities"]["effort"];
+    assert_eq!(effort["high"]["supported"], true, "{model}");
+    let path = "/v1beta/models/house-model";
+    let model = get(&gateway, path, GOOGLE).await.good().json();
+    assert_eq!(model["thinking"], true, "{model}");
+}

@@ -126,8 +126,8 @@ impl ClientDialect for Anthropic {
         client_reply::error(fault, id)
     }
 
-    fn write_models(&self, models: Models<'_>) -> Value {
-        model_card::write(models)
+    fn write_models(&self, models: Models<'_>, query: &str) -> Result<Value, Fault> {
+        model_card::write(models, query)
     }
 }
 
@@ -157,6 +157,10 @@ impl UpstreamDialect for Anthropic {
 
     fn models_path(&self, _: &str) -> String {
         "/v1/models".to_owned()
+    }
+
+    fn list_query(&self) -> Option<&'static str> {
+        Some("limit=1000")
     }
 
     fn list_headers(&self) -> Vec<(&'static str, String)> {

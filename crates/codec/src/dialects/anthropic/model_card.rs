@@ -1,8 +1,10 @@
 //! What a server of this dialect tells of its models: `GET /v1/models/{id}`, or the whole list.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
+use throughline_canonical::Fault;
 
 use super::EFFORTS;
+use crate::dialects::model_card::{page_length, place_of};
 use crate::dialects::{ModelCard, Models};
 
 /// Reads one model, or the list of them.
@@ -13,17 +15,35 @@ pub fn read(answer: &Value) -> Vec<ModelCard> {
     }
 }
 
-/// Writes one model, or the list of them. When a model was made nobody tells us.
-pub fn write(models: Models<'_>) -> Value {
-    match models {
-        Models::One(card) => write_one(card),
-        Models::All(cards) => json!({
-            "data": cards.iter().map(write_one).collect::<Vec<_>>(),
-            "has_more": false,
-            "first_id": cards.first().map(|card| &card.name),
-            "last_id": cards.last().map(|card| &card.name),
-        }),
-    }
+/// Writes one model, or the part of the list of them that a query asks for by `limit`, `after_id` and
+/// `before_id`. When a model was made nobody tells us.
+pub fn write(models: Models<'_>, query: &str) -> Result<Value, Fault> {
+    let cards = match models {
+        Models::One(card) => return Ok(write_one(card)),
+        Models::All(cards) => cards,
+    };
+    let limit = page_length(query, "limit", 1)?;
+    let after = place_of(cards, query, "after_id")?;
+    let before = place_of(cards, query, "before_id")?;
+    let (page, has_more) = match (after, before) {
+        // The page that ends there, which is followed backwards.
+        (None, Some(before)) => {
+            let start = before.saturating_sub(limit);
+            (&cards[start..before], start > 0)
+        }
+        (after, before) => {
+            let start = after.map_or(0, |after| after + 1);
+            let end = before.unwrap_or(cards.len()).max(start);
+            let page = &cards[start..end];
+            (&page[..limit.min(page.len())], limit < page.len())
+        }
+    };
+    Ok(json!({
+        "data": page.iter().map(write_one).collect::<Vec<_>>(),
+        "has_more": has_more,
+        "first_id": page.first().map(|card| &card.name),
+        "last_id": page.last().map(|card| &card.name),
+    }))
 }
 
 fn write_one(card: &ModelCard) -> Value {
@@ -40,6 +60,30 @@ fn write_one(card: &ModelCard) -> Value {
         if let Some(count) = count {
             model[member] = count.into();
         }
+    }
+    let mut capabilities = Map::new();
+    if let Some(thinks) = card.thinks {
+        let types: Map<String, Value> = [
+            ("adaptive", card.adaptive),
+            ("enabled", card.budget),
+            ("disabled", card.off),
+            ("between_tools", card.between_tools),
+        ]
+        .into_iter()
+        .filter_map(|(mode, takes)| Some((mode.to_owned(), json!({"supported": takes?}))))
+        .collect();
+        let thinking = json!({"supported": thinks, "types": types});
+        capabilities.insert("thinking".to_owned(), thinking);
+    }
+    if !card.efforts.is_empty() {
+        let mut effort = json!({"supported": true});
+        for step in EFFORTS {
+            effort[step.word()] = json!({"supported": card.efforts.contains(&step)});
+        }
+        capabilities.insert("effort".to_owned(), effort);
+    }
+    if !capabilities.is_empty() {
+        model["capabilities"] = capabilities.into();
     }
     model
 }
@@ -96,6 +140,8 @@ mod tests {
             efforts: vec![Effort::Low, Effort::High],
         };
         assert_eq!(read(&model), std::slice::from_ref(&card));
+        let written = write(Models::One(&card), "").unwrap();
+        assert_eq!(read(&written), std::slice::from_ref(&card));
         let bare = ModelCard {
             name: "old".to_owned(),
             ..ModelCard::default()
@@ -104,6 +150,45 @@ mod tests {
         assert_eq!(read(&list), [card, bare]);
         for nothing in [json!(null), json!([]), json!({"id": 7}), json!("x")] {
             assert_eq!(read(&nothing), []);
+        }
+    }
+
+    #[test]
+    fn a_list_comes_in_pages() {
+        let card = |name: &str| ModelCard {
+            name: name.to_owned(),
+            ..ModelCard::default()
+        };
+        let cards = ["a", "b", "c d", "e"].map(card);
+        let page = |query: &str| {
+            let list = write(Models::All(&cards), query)?;
+            let ids = list["data"].as_array().unwrap().iter();
+            let ids: Vec<&str> = ids.map(|model| model["id"].as_str().unwrap()).collect();
+            assert_eq!(list["first_id"].as_str(), ids.first().copied());
+            assert_eq!(list["last_id"].as_str(), ids.last().copied());
+            Ok::<_, Fault>(format!("{} {}", ids.join(","), list["has_more"]))
+        };
+        for (query, expected) in [
+            ("", "a,b,c d,e false"),
+            ("beta=true", "a,b,c d,e false"),
+            ("limit=1000", "a,b,c d,e false"),
+            ("limit=2", "a,b true"),
+            ("limit=2&after_id=b", "c d,e false"),
+            ("after_id=b&limit=1", "c d true"),
+            ("after_id=e", " false"),
+            ("before_id=c%20d&limit=1", "b true"),
+            ("before_id=c%20d", "a,b false"),
+            ("after_id=a&before_id=e&limit=1", "b true"),
+            ("after_id=e&before_id=a", " false"),
+        ] {
+            assert_eq!(page(query).as_deref(), Ok(expected), "{query}");
+        }
+        for (query, says) in [
+            ("limit=0", "limit: expected a whole number 1 to 1000"),
+            ("limit=x", "limit: expected a whole number 1 to 1000"),
+            ("after_id=z", "after_id: `z` is not in the list of models"),
+        ] {
+            assert_eq!(page(query).unwrap_err().message, says);
         }
     }
 }

@@ -3,7 +3,7 @@
 use throughline_canonical::{Fault, FaultKind};
 
 use super::Variant;
-use crate::dialects::segments::{decode, encode};
+use crate::dialects::segments::{decode, encode, query_value};
 
 /// What a path asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,10 +76,7 @@ fn behind<'a>(resource: &'a str, collection: &str) -> Option<&'a str> {
 
 /// The key that a query carries, if it does.
 pub fn key(query: &str) -> Option<String> {
-    let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-    pairs
-        .find(|(name, _)| *name == "key")
-        .map(|(_, key)| decode(key))
+    query_value(query, "key")
 }
 
 /// Whether a query asks for server-sent events.

@@ -109,8 +109,8 @@ impl ClientDialect for Gemini {
         fault::write(fault)
     }
 
-    fn write_models(&self, models: Models<'_>) -> Value {
-        model_card::write(models)
+    fn write_models(&self, models: Models<'_>, query: &str) -> Result<Value, Fault> {
+        model_card::write(models, query)
     }
 
     fn write_count(&self, tokens: u64) -> Vec<u8> {
@@ -172,6 +172,10 @@ impl UpstreamDialect for Gemini {
         } else {
             "/v1beta/models".to_owned()
         }
+    }
+
+    fn list_query(&self) -> Option<&'static str> {
+        Some("pageSize=1000")
     }
 
     fn read_models(&self, answer: &Value) -> Vec<ModelCard> {

@@ -1,7 +1,9 @@
 //! What a server of this dialect tells of its models: `GET /v1beta/models`, or one of them.
 
 use serde_json::{Value, json};
+use throughline_canonical::Fault;
 
+use crate::dialects::model_card::{page_length, place_of};
 use crate::dialects::{ModelCard, Models};
 
 /// Reads one model, or the list of them.
@@ -12,12 +14,29 @@ pub fn read(answer: &Value) -> Vec<ModelCard> {
     }
 }
 
-/// Writes one model, or the list of them.
-pub fn write(models: Models<'_>) -> Value {
-    match models {
-        Models::One(card) => write_one(card),
-        Models::All(cards) => json!({"models": cards.iter().map(write_one).collect::<Vec<_>>()}),
+/// Writes one model, or the part of the list of them that a query asks for by `pageSize` and
+/// `pageToken`. A token is the name of the last model that was told.
+pub fn write(models: Models<'_>, query: &str) -> Result<Value, Fault> {
+    let cards = match models {
+        Models::One(card) => return Ok(write_one(card)),
+        Models::All(cards) => cards,
+    };
+    let mut length = page_length(query, "pageSize", 0)?.min(page_length(query, "page_size", 0)?);
+    if length == 0 {
+        // As if nothing were said.
+        length = usize::MAX;
     }
+    let after = match place_of(cards, query, "pageToken")? {
+        None => place_of(cards, query, "page_token")?,
+        after => after,
+    };
+    let rest = &cards[after.map_or(0, |after| after + 1)..];
+    let page = &rest[..length.min(rest.len())];
+    let mut list = json!({"models": page.iter().map(write_one).collect::<Vec<_>>()});
+    if let Some(last) = page.last().filter(|_| page.len() < rest.len()) {
+        list["nextPageToken"] = last.name.as_str().into();
+    }
+    Ok(list)
 }
 
 fn write_one(card: &ModelCard) -> Value {
@@ -33,6 +52,9 @@ fn write_one(card: &ModelCard) -> Value {
         if let Some(count) = count {
             model[member] = count.into();
         }
+    }
+    if let Some(thinks) = card.thinks {
+        model["thinking"] = thinks.into();
     }
     model
 }
@@ -81,5 +103,33 @@ mod tests {
         let list = json!({"models": [model, {"name": "tunedModels/mine"}, {}]});
         assert_eq!(read(&list), [card, bare]);
         assert_eq!(read(&json!({"models": 7})), []);
+    }
+
+    #[test]
+    fn a_list_comes_in_pages() {
+        let card = |name: &str| ModelCard {
+            name: name.to_owned(),
+            ..ModelCard::default()
+        };
+        let cards = ["a", "b", "c"].map(card);
+        let page = |query: &str| {
+            let list = write(Models::All(&cards), query)?;
+            let names: Vec<String> = read(&list).into_iter().map(|card| card.name).collect();
+            let next = list["nextPageToken"].as_str().unwrap_or_default();
+            Ok::<_, Fault>(format!("{} {next}", names.join(",")))
+        };
+        for (query, expected) in [
+            ("", "a,b,c "),
+            ("pageSize=0", "a,b,c "),
+            ("pageSize=99999", "a,b,c "),
+            ("pageSize=2", "a,b b"),
+            ("page_size=2&page_token=b", "c "),
+            ("pageToken=a&pageSize=1", "b b"),
+            ("pageToken=c", " "),
+        ] {
+            assert_eq!(page(query).as_deref(), Ok(expected), "{query}");
+        }
+        assert!(page("pageSize=-1").is_err());
+        assert!(page("pageToken=z").is_err());
     }
 }

@@ -127,8 +127,8 @@ impl ClientDialect for OpenAiChat {
         openai_models::DIALECTS.contains(&upstream)
     }
 
-    fn write_models(&self, models: Models<'_>) -> Value {
-        openai_models::write(models)
+    fn write_models(&self, models: Models<'_>, _: &str) -> Result<Value, Fault> {
+        Ok(openai_models::write(models))
     }
 }
 

@@ -110,8 +110,8 @@ impl ClientDialect for OpenAiResponses {
         openai_models::DIALECTS.contains(&upstream)
     }
 
-    fn write_models(&self, models: Models<'_>) -> Value {
-        openai_models::write(models)
+    fn write_models(&self, models: Models<'_>, _: &str) -> Result<Value, Fault> {
+        Ok(openai_models::write(models))
     }
 
     fn write_count(&self, tokens: u64) -> Vec<u8> {
