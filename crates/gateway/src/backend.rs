@@ -155,10 +155,12 @@ impl Backend {
 
     /// The address of a path of the dialect, such as `/v1/messages`.
     pub fn address(&self, path: &str, query: Option<&str>) -> Result<Uri, http::uri::InvalidUri> {
-        match query {
-            Some(query) => format!("{}{path}?{query}", self.base_url).parse(),
-            None => format!("{}{path}", self.base_url).parse(),
+        let mut address = behind(&self.base_url, path);
+        if let Some(query) = query {
+            address.push('?');
+            address.push_str(query);
         }
+        address.parse()
     }
 
     /// Scheme, host and port: who gets what is sent there.
@@ -172,6 +174,37 @@ impl Backend {
                 .unwrap_or_default()
         )
     }
+}
+
+/// A path of the dialect behind a base address. One that ends in a version, such as `/v3`, has all paths
+/// under that version, whichever the dialect's own is.
+pub fn behind(base: &str, path: &str) -> String {
+    let place = base.split_once("://").map_or(base, |(_, place)| place);
+    let last = place.rsplit_once('/').map_or("", |(_, last)| last);
+    let own = path.strip_prefix('/').and_then(|path| path.split_once('/'));
+    match own {
+        Some((version, rest)) if is_version(last) && is_version(version) => {
+            format!("{base}/{rest}")
+        }
+        _ => format!("{base}{path}"),
+    }
+}
+
+/// Whether a segment is a version: `v1`, `v1beta`, `v1beta1`.
+fn is_version(segment: &str) -> bool {
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let Some(number) = segment.strip_prefix('v') else {
+        return false;
+    };
+    let end = number
+        .find(|letter: char| !letter.is_ascii_digit())
+        .unwrap_or(number.len());
+    let (number, stage) = number.split_at(end);
+    let stage = ["alpha", "beta"]
+        .iter()
+        .find_map(|word| stage.strip_prefix(word))
+        .unwrap_or(stage);
+    !number.is_empty() && digits(stage)
 }
 
 /// A fingerprint of a credential: tells two apart without keeping either.
@@ -214,6 +247,52 @@ mod tests {
         assert_eq!(find("claude-opus-4"), Some(3));
         assert_eq!(find("claude-opus-5"), Some(4));
         assert_eq!(longest_match([("a", 1)].into_iter(), "ab"), None);
+    }
+
+    #[test]
+    fn a_version_in_the_address_takes_the_place_of_the_dialects() {
+        for (base, path, address) in [
+            (
+                "https://h/api/v3",
+                "/v1/chat/completions",
+                "https://h/api/v3/chat/completions",
+            ),
+            ("https://h/v1", "/v4/models", "https://h/v1/models"),
+            (
+                "https://h/v2alpha",
+                "/v1beta/models/m:generateContent",
+                "https://h/v2alpha/models/m:generateContent",
+            ),
+            (
+                "https://h/v1beta1",
+                "/v1/messages",
+                "https://h/v1beta1/messages",
+            ),
+            ("https://h", "/v1/messages", "https://h/v1/messages"),
+            ("https://v1", "/v1/messages", "https://v1/v1/messages"),
+            (
+                "https://h/vast",
+                "/v1/messages",
+                "https://h/vast/v1/messages",
+            ),
+            (
+                "https://h/v1/account",
+                "/v1/messages",
+                "https://h/v1/account/v1/messages",
+            ),
+            (
+                "https://h/v1",
+                "/publishers/google/models/m",
+                "https://h/v1/publishers/google/models/m",
+            ),
+            (
+                "https://h/v8-engine",
+                "/v1/messages",
+                "https://h/v8-engine/v1/messages",
+            ),
+        ] {
+            assert_eq!(behind(base, path), address);
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Request;
+use throughline_gateway::backend::behind;
 use throughline_gateway::upstream::{Client, whole};
 
 use super::{Failure, load, print};
@@ -146,7 +147,7 @@ async fn reach(backend: &Backend) -> Finding {
         }
         Auth::None | Auth::Passthrough => false,
     };
-    match get(&format!("{base}{}", backend.models_path()), &headers).await {
+    match get(&behind(base, &backend.models_path()), &headers).await {
         Ok(401 | 403) if has_key => bad(
             format!("backend `{name}` at {base} refuses the key"),
             "check the key, or the variable that `api_key_env` names",

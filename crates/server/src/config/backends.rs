@@ -52,16 +52,8 @@ pub(super) fn notes(backends: &[Backend]) -> Vec<String> {
         remote && backend.auth == Auth::None
     });
     let structured = backends.iter().filter(|backend| !backend.has_raw_text());
-    let misled = backends.iter().filter_map(|backend| {
-        let name = &backend.name;
-        let url = backend.two_versions()?;
-        Some(format!(
-            "backend `{name}`: requests go to `{url}`, with two versions in the path"
-        ))
-    });
     keyless
         .map(|backend| format!("backend `{}` is called without a key", backend.name))
-        .chain(misled)
         .chain(structured.flat_map(without_effect))
         .collect()
 }

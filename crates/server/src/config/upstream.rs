@@ -299,26 +299,4 @@ impl Backend {
     pub fn models_path(&self) -> String {
         self.spoken.upstream().models_path(&self.variant)
     }
-
-    /// Where requests go, if the address looks as if it were meant to go elsewhere: it ends in a
-    /// version, and another one follows.
-    pub(super) fn two_versions(&self) -> Option<String> {
-        let base = self.base_url.as_deref()?;
-        let path = self.spoken().path();
-        let (_, last) = base.strip_prefix(address::origin(base))?.rsplit_once('/')?;
-        let next = path.split('/').nth(1)?;
-        (is_version(last) && is_version(next)).then(|| format!("{base}{path}"))
-    }
-
-    fn spoken(&self) -> Spoken {
-        Spoken {
-            dialect: self.spoken,
-            variant: self.variant.clone(),
-        }
-    }
-}
-
-fn is_version(segment: &str) -> bool {
-    let number = segment.strip_prefix('v').unwrap_or_default();
-    number.starts_with(|letter: char| letter.is_ascii_digit())
 }
