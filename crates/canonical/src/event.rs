@@ -43,6 +43,8 @@ pub enum Event<'a> {
     },
     /// Token counts so far; fields that are absent keep their earlier value.
     Usage(Usage),
+    /// More about the end that follows.
+    EndExplained(EndDetails),
     /// Something failed after the reply began.
     Fault(Fault),
     /// The last event of every reply, also of one that was cut.
@@ -122,6 +124,28 @@ pub struct Transformation {
     pub at: Option<(usize, usize)>,
     /// Why, in the provider's word.
     pub reason: String,
+}
+
+/// What a provider says about the end of its reply, besides the reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct EndDetails {
+    /// Of a stop sequence: which one was written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sequence: Option<String>,
+    /// Of a refusal: what it is about, in the provider's word.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub category: Option<String>,
+    /// Of a refusal: what a person is told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub explanation: Option<String>,
+}
+
+impl EndDetails {
+    /// Whether there is nothing to say.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// Why a reply ended.

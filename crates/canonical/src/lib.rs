@@ -17,7 +17,7 @@ pub mod thinking;
 pub mod usage;
 
 pub use citation::{Citation, Verbatim};
-pub use event::{BlockStart, Delta, EndReason, Event, Transformation};
+pub use event::{BlockStart, Delta, EndDetails, EndReason, Event, Transformation};
 pub use fate::{BlockReport, Fate, Reason};
 pub use fault::{Fault, FaultKind};
 pub use loss::{Loss, Lossy};

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{Block, BlockStart, Delta, EndReason, Event, Fault, Usage};
+use crate::{Block, BlockStart, Delta, EndDetails, EndReason, Event, Fault, Usage};
 
 /// A whole reply.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -21,6 +21,9 @@ pub struct Reply {
     pub fault: Option<Fault>,
     /// Why it ended; `None` until it has.
     pub reason: Option<EndReason>,
+    /// What its provider said about the end.
+    #[serde(skip_serializing_if = "EndDetails::is_empty")]
+    pub details: EndDetails,
 }
 
 /// Folds the events of a reply.
@@ -60,6 +63,7 @@ impl Fold {
                 }
             }
             Event::Usage(usage) => self.reply.usage.update(*usage),
+            Event::EndExplained(details) => self.reply.details = details.clone(),
             Event::Fault(fault) => self.reply.fault = Some(fault.clone()),
             Event::Ended { reason } => self.reply.reason = Some(reason.clone()),
             Event::Transformed { .. } => {}
@@ -221,6 +225,7 @@ mod tests {
                 },
                 fault: None,
                 reason: Some(EndReason::ToolCalls),
+                details: EndDetails::default(),
             }
         );
     }

@@ -9,7 +9,9 @@
 use std::fmt;
 
 use serde_json::{Map, Value};
-use throughline_canonical::{BlockStart, Delta, Event, Fault, Loss, Lossy, Reply, Request};
+use throughline_canonical::{
+    BlockStart, Delta, EndDetails, Event, Fault, Loss, Lossy, Reply, Request,
+};
 
 use self::in_place::InPlace;
 
@@ -221,6 +223,9 @@ fn lost_part(event: &Event<'_>, own: &str) -> Option<Loss> {
             (Some(_), Some(_)) => Some(Loss::of_part("citations.quote", "no_word")),
             (Some(_), None) => None,
         },
+        Event::EndExplained(EndDetails {
+            category: Some(_), ..
+        }) => Some(Loss::of_part("stop_details.category", "no_word")),
         _ => None,
     }
 }

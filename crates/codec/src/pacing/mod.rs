@@ -167,7 +167,10 @@ impl Pacer {
                     return self.pass(event, out);
                 }
             },
-            Event::Transformed { .. } | Event::Usage(_) | Event::Fault(_) => {
+            Event::Transformed { .. }
+            | Event::Usage(_)
+            | Event::EndExplained(_)
+            | Event::Fault(_) => {
                 return self.pass(event, out);
             }
             Event::MessageStarted { .. }

@@ -145,6 +145,11 @@ impl Relay {
                 self.fold.push(&event);
                 out(&event);
             }
+            event @ Event::EndExplained(_) => {
+                self.lose(&event);
+                self.fold.push(&event);
+                out(&event);
+            }
             Event::Transformed { .. } => {}
         }
     }

@@ -5,9 +5,9 @@
 
 use std::collections::VecDeque;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use throughline_canonical::{
-    Block, BlockStart, Delta, EndReason, Event, Fault, FaultKind, Reply, Usage,
+    Block, BlockStart, Delta, EndDetails, EndReason, Event, Fault, FaultKind, Reply, Usage,
 };
 
 use super::NAME;
@@ -28,6 +28,7 @@ pub struct StreamWriter {
     /// The block that is being written, and those that wait for it.
     open: VecDeque<Open>,
     called: bool,
+    details: EndDetails,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +82,7 @@ impl StreamWriter {
             next: 0,
             open: VecDeque::new(),
             called: false,
+            details: EndDetails::default(),
         }
     }
 
@@ -93,7 +95,7 @@ impl StreamWriter {
         out.extend_from_slice(br#","message":"#);
         let mut message = self.message(out);
         message.raw("content", b"[]");
-        write_stop("null", &mut message);
+        write_stop("null", &EndDetails::default(), &mut message);
         write_usage(&self.usage, &mut message);
         message.end();
         out.extend_from_slice(b"}\n\n");
@@ -287,7 +289,8 @@ impl StreamWriter {
         open_event("message_delta", out);
         out.extend_from_slice(br#","delta":"#);
         let mut delta = ObjectWriter::new(out);
-        write_stop(&quoted(stop_reason(reason, self.called)), &mut delta);
+        let word = quoted(stop_reason(reason, self.called));
+        write_stop(&word, &self.details, &mut delta);
         delta.end();
         out.extend_from_slice(br#","usage":"#);
         write_counts(&self.usage, out);
@@ -308,6 +311,7 @@ impl ReplyWriter for StreamWriter {
             Event::BlockStarted { index, block } => self.start_block(*index, block, out),
             Event::BlockEnded { index } => self.end_block(*index, out),
             Event::Usage(usage) => self.usage.update(*usage),
+            Event::EndExplained(details) => self.details.clone_from(details),
             Event::Fault(fault) => self.fail(fault, out),
             Event::Ended { reason } => self.end(reason, out),
             // What a provider did to the request stands in the gateway's report: its places are
@@ -342,7 +346,8 @@ impl ReplyWriter for StreamWriter {
         }
         content.push(b']');
         let reason = reply.reason.as_ref().unwrap_or(&EndReason::Stop);
-        write_stop(&quoted(stop_reason(reason, called)), &mut message);
+        let word = quoted(stop_reason(reason, called));
+        write_stop(&word, &reply.details, &mut message);
         write_usage(&reply.usage, &mut message);
         message.end();
         out
@@ -422,12 +427,31 @@ fn write_delta(head: &[u8], text: &str, out: &mut Vec<u8>) {
 }
 
 /// Why the model stopped, as JSON already.
-fn write_stop(reason: &str, object: &mut ObjectWriter<'_>) {
-    object
-        .raw("stop_reason", reason.as_bytes())
-        .raw("stop_sequence", b"null")
-        .raw("stop_details", b"null");
+fn write_stop(reason: &str, details: &EndDetails, object: &mut ObjectWriter<'_>) {
+    object.raw("stop_reason", reason.as_bytes());
+    object.value("stop_sequence", &details.sequence.as_deref().into());
+    let category = category(details);
+    let refusal =
+        json!({"type": "refusal", "category": category, "explanation": details.explanation});
+    match category.is_some() || details.explanation.is_some() {
+        true => object.value("stop_details", &refusal),
+        false => object.raw("stop_details", b"null"),
+    };
 }
+
+/// What a refusal is about, where this dialect has the word.
+pub(super) fn category(details: &EndDetails) -> Option<&str> {
+    let category = details.category.as_deref()?;
+    CATEGORIES.contains(&category).then_some(category)
+}
+
+const CATEGORIES: [&str; 5] = [
+    "cyber",
+    "bio",
+    "frontier_llm",
+    "reasoning_extraction",
+    "general_harms",
+];
 
 fn write_usage(usage: &Usage, object: &mut ObjectWriter<'_>) {
     write_counts(usage, object.key("usage"));

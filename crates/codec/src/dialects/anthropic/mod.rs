@@ -118,6 +118,7 @@ impl ClientDialect for Anthropic {
             } if citation.written_by(NAME).is_none() => {
                 Some(Loss::of_part("citations", "foreign_dialect"))
             }
+            Event::EndExplained(details) if client_stream::category(details).is_some() => None,
             event => lost_part(event, NAME),
         }
     }

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 use throughline_canonical::{
-    BlockStart, Citation, Delta, EndReason, Event, Fault, FaultKind, Transformation, Usage,
-    Verbatim,
+    BlockStart, Citation, Delta, EndDetails, EndReason, Event, Fault, FaultKind, Transformation,
+    Usage, Verbatim,
 };
 
 use super::upstream_error::read_error;
@@ -339,11 +339,16 @@ fn read_event(
         }
         (b"message_delta", delta) => {
             if let Some(delta) = delta {
-                each_member(data, delta.start, |key, value, span| {
-                    if key == b"stop_reason" && value == Kind::String {
+                let [mut sequence, mut details] = [None, None];
+                each_member(data, delta.start, |key, value, span| match (key, value) {
+                    (b"stop_reason", Kind::String) => {
                         progress.reason = Some(end_reason(&text(data, &span)));
                     }
+                    (b"stop_sequence", Kind::String) => sequence = Some(span),
+                    (b"stop_details", Kind::Object) => details = Some(span),
+                    _ => {}
                 })?;
+                explain_end(data, sequence, details, out)?;
             }
             transformed(data, transformations, out)?;
             if let Some(usage) = usage {
@@ -386,6 +391,7 @@ fn read_whole(json: &[u8], out: &mut impl FnMut(Event<'_>)) -> Result<bool, Json
     };
     head.started(json, out)?;
     read_content(json, content, out)?;
+    explain_end(json, head.stop_sequence, head.stop_details, out)?;
     out(Event::Ended {
         reason: match &head.stop_reason {
             Some(span) => end_reason(&text(json, span)),
@@ -441,6 +447,8 @@ struct Head {
     content: Option<Span>,
     usage: Option<Span>,
     stop_reason: Option<Span>,
+    stop_sequence: Option<Span>,
+    stop_details: Option<Span>,
     transformations: Option<Span>,
     error: Option<Span>,
 }
@@ -472,6 +480,8 @@ fn read_message(json: &[u8], message: &Span) -> Result<Head, JsonError> {
             (b"content", Kind::Array) => &mut head.content,
             (b"usage", Kind::Object) => &mut head.usage,
             (b"stop_reason", Kind::String) => &mut head.stop_reason,
+            (b"stop_sequence", Kind::String) => &mut head.stop_sequence,
+            (b"stop_details", Kind::Object) => &mut head.stop_details,
             (b"input_transformations", Kind::Array) => &mut head.transformations,
             (b"error", Kind::Object) => &mut head.error,
             _ => return,
@@ -662,6 +672,30 @@ fn transformed(
     }
     if !transformations.is_empty() {
         out(Event::Transformed { transformations });
+    }
+    Ok(())
+}
+
+fn explain_end(
+    json: &[u8],
+    sequence: Option<Span>,
+    details: Option<Span>,
+    out: &mut impl FnMut(Event<'_>),
+) -> Result<(), JsonError> {
+    let owned = |span: Span| text(json, &span).into_owned();
+    let mut said = EndDetails {
+        sequence: sequence.map(owned),
+        ..EndDetails::default()
+    };
+    if let Some(details) = details {
+        each_member(json, details.start, |key, kind, span| match (key, kind) {
+            (b"category", Kind::String) => said.category = Some(owned(span)),
+            (b"explanation", Kind::String) => said.explanation = Some(owned(span)),
+            _ => {}
+        })?;
+    }
+    if !said.is_empty() {
+        out(Event::EndExplained(said));
     }
     Ok(())
 }

@@ -5,13 +5,15 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use serde_json::Value;
-use throughline_canonical::{BlockStart, Delta, EndReason, Event, Fault, FaultKind, Usage};
+use throughline_canonical::{
+    BlockStart, Delta, EndDetails, EndReason, Event, Fault, FaultKind, Usage,
+};
 
 use super::cumulative::Said;
 use super::grounding::{self, Grounded};
 use super::partial_arguments::PartialArguments;
-use super::{NAME, fault};
-use crate::json::{Cursor, JsonError, Kind, Span, each_member, inside, number, slice, text};
+use super::{NAME, REFUSALS, REFUSED, fault};
+use crate::json::{Cursor, JsonError, Kind, Span, each_member, number, slice, text};
 
 /// Deeper than any reply; a reply that nests deeper is skipped, not followed.
 const DEPTH: usize = 256;
@@ -30,6 +32,8 @@ pub(crate) struct Answer {
     counts: Counts,
     told: Option<Usage>,
     finish: Option<Finish>,
+    /// What is said of the end besides.
+    details: EndDetails,
     pub(crate) ended: bool,
     /// A candidate was seen, or a count: a whole reply has all it needs.
     pub(crate) complete: bool,
@@ -138,14 +142,19 @@ impl Answer {
             }
         }
         if let Some(feedback) = feedback {
-            each_member(json, feedback.start, |key, kind, span| {
-                if matches!(key, b"blockReason" | b"block_reason")
-                    && kind == Kind::String
-                    && inside(json, &span) != b"BLOCK_REASON_UNSPECIFIED"
-                {
-                    self.finish = Some(Finish::Reason(EndReason::Refusal));
+            let [mut reason, mut message] = [None, None];
+            each_member(json, feedback.start, |key, kind, span| match (key, kind) {
+                (b"blockReason" | b"block_reason", Kind::String) => reason = Some(span),
+                (b"blockReasonMessage" | b"block_reason_message", Kind::String) => {
+                    message = Some(span);
                 }
+                _ => {}
             })?;
+            let reason = reason.map(|span| text(json, &span));
+            if let Some(word) = reason.filter(|word| word != "BLOCK_REASON_UNSPECIFIED") {
+                self.finish = Some(Finish::Reason(EndReason::Refusal));
+                self.explain(&word, message.map(|span| text(json, &span)).as_deref());
+            }
         }
         if let Some(candidates) = candidates {
             let mut cursor = Cursor::at(json, candidates.start, DEPTH);
@@ -218,6 +227,9 @@ impl Answer {
             let word = text(json, &reason);
             let message = message.map(|span| text(json, &span));
             if let Some(finish) = finish(&word, message.as_deref()) {
+                if let Finish::Reason(EndReason::Refusal) = finish {
+                    self.explain(&word, message.as_deref());
+                }
                 self.finish = Some(finish);
             }
         }
@@ -541,7 +553,20 @@ impl Answer {
             None => EndReason::Cut,
         };
         self.ended = true;
+        if reason == EndReason::Refusal && !self.details.is_empty() {
+            out(Event::EndExplained(std::mem::take(&mut self.details)));
+        }
         out(Event::Ended { reason });
+    }
+
+    /// Keeps what is said of a refusal. The usual word says no more than that it is one.
+    fn explain(&mut self, word: &str, message: Option<&str>) {
+        let message = message.filter(|message| !message.is_empty());
+        self.details = EndDetails {
+            sequence: None,
+            category: (word != REFUSED).then(|| word.to_owned()),
+            explanation: message.map(str::to_owned),
+        };
     }
 
     fn tell_usage(&mut self, out: &mut Out<'_>) {
@@ -627,14 +652,7 @@ fn finish(word: &str, message: Option<&str>) -> Option<Finish> {
         "" | "FINISH_REASON_UNSPECIFIED" => return None,
         "STOP" => Finish::Reason(EndReason::Stop),
         "MAX_TOKENS" | "CONTINUATION" => Finish::Reason(EndReason::Length),
-        "SAFETY"
-        | "RECITATION"
-        | "BLOCKLIST"
-        | "PROHIBITED_CONTENT"
-        | "SPII"
-        | "IMAGE_SAFETY"
-        | "IMAGE_PROHIBITED_CONTENT"
-        | "IMAGE_RECITATION" => Finish::Reason(EndReason::Refusal),
+        word if word == REFUSED || REFUSALS.contains(&word) => Finish::Reason(EndReason::Refusal),
         "MALFORMED_FUNCTION_CALL" => failed(
             FaultKind::ToolCallUnreadable,
             "the model wrote a function call that cannot be read",

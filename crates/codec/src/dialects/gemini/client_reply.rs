@@ -5,13 +5,13 @@
 
 use serde_json::{Map, Value, json};
 use throughline_canonical::{
-    Block, BlockStart, Citation, Delta, EndReason, Event, Fault, FaultKind, Reply, Request, Source,
-    Usage,
+    Block, BlockStart, Citation, Delta, EndDetails, EndReason, Event, Fault, FaultKind, Reply,
+    Request, Source, Usage,
 };
 
 use super::contents::{call_into, text_part};
 use super::grounding::Grounding;
-use super::{EXTRA_FRAMING, NAME, counts_tokens, fault, quote_into};
+use super::{EXTRA_FRAMING, NAME, REFUSALS, REFUSED, counts_tokens, fault, quote_into};
 use crate::dialects::{ReplyWriter, Stamp};
 use crate::json::{Kind, escape, validate};
 
@@ -34,6 +34,7 @@ pub struct Writer {
     /// How many bytes of the answer were written, and what it refers to.
     said: usize,
     grounding: Grounding,
+    details: EndDetails,
     /// A fault was written, or the end.
     ended: bool,
 }
@@ -96,6 +97,7 @@ impl Writer {
             usage: Usage::default(),
             said: 0,
             grounding: Grounding::default(),
+            details: EndDetails::default(),
             ended: false,
         }
     }
@@ -282,7 +284,7 @@ impl Writer {
         self.begin();
         self.piece.push_str(HEAD);
         self.piece.push_str(r#"{"text":""}],"role":"model"},"#);
-        finish_into(reason, &mut self.piece);
+        finish_into(reason, &self.details, &mut self.piece);
         self.grounding.write_into(&mut self.piece);
         self.piece.push_str("\"index\":0}],");
         if let Some(usage) = usage(&self.usage) {
@@ -321,6 +323,7 @@ impl ReplyWriter for Writer {
             Event::BlockDelta { index, delta } => self.delta(*index, delta, out),
             Event::BlockEnded { index } => self.end_block(*index, out),
             Event::Usage(usage) => self.usage.update(*usage),
+            Event::EndExplained(details) => self.details.clone_from(details),
             Event::Fault(fault) => self.fail(fault, out),
             Event::Ended { reason } => self.end(reason, out),
         }
@@ -370,7 +373,8 @@ impl ReplyWriter for Writer {
             json.push_str("],");
         }
         json.push_str(r#""role":"model"},"#);
-        finish_into(reply.reason.as_ref().unwrap_or(&EndReason::Stop), &mut json);
+        let reason = reply.reason.as_ref().unwrap_or(&EndReason::Stop);
+        finish_into(reason, &reply.details, &mut json);
         grounding.write_into(&mut json);
         json.push_str("\"index\":0}],");
         if let Some(usage) = usage(&reply.usage) {
@@ -430,11 +434,14 @@ fn whole_part(block: &Block) -> Option<String> {
 }
 
 /// The finish reason, with words beside it where the provider has none that fits.
-fn finish_into(reason: &EndReason, json: &mut String) {
+fn finish_into(reason: &EndReason, details: &EndDetails, json: &mut String) {
     let (word, message) = match reason {
         EndReason::Stop | EndReason::StopSequence | EndReason::ToolCalls => ("STOP", None),
         EndReason::Length => ("MAX_TOKENS", None),
-        EndReason::Refusal => ("SAFETY", None),
+        EndReason::Refusal => (
+            category(details).unwrap_or(REFUSED),
+            details.explanation.as_deref(),
+        ),
         EndReason::Pause => (
             "OTHER",
             Some("the model paused; send the conversation back to let it go on"),
@@ -453,6 +460,12 @@ fn finish_into(reason: &EndReason, json: &mut String) {
         quote_into(message, json);
         json.push(',');
     }
+}
+
+/// What a refusal is about, where this dialect has the word.
+pub(super) fn category(details: &EndDetails) -> Option<&'static str> {
+    let category = details.category.as_deref()?;
+    REFUSALS.into_iter().find(|known| *known == category)
 }
 
 /// Reasons that only this dialect has a word for.

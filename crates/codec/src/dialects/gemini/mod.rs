@@ -15,12 +15,12 @@
 //! - `outline`, `aside`: requests and replies that pass in place.
 
 use serde_json::Value;
-use throughline_canonical::{Fault, Loss, Lossy, Request};
+use throughline_canonical::{Event, Fault, Loss, Lossy, Request};
 
 use super::in_place::InPlace;
 use super::{
     Asked, ClientDialect, ModelCard, Models, Outgoing, Refusal, RefusalKind, ReplyReader,
-    ReplyWriter, Stamp, Target, UpstreamDialect, Wanted, bearer, forget, read_member,
+    ReplyWriter, Stamp, Target, UpstreamDialect, Wanted, bearer, forget, lost_part, read_member,
 };
 use crate::json::{Kind, escape, validate};
 use address::Method;
@@ -48,6 +48,20 @@ pub mod upstream_request;
 #[cfg(test)]
 mod tests;
 
+/// Why a reply ends that was refused, where nothing more is said.
+const REFUSED: &str = "SAFETY";
+
+/// Refusals of a kind.
+const REFUSALS: [&str; 7] = [
+    "RECITATION",
+    "BLOCKLIST",
+    "PROHIBITED_CONTENT",
+    "SPII",
+    "IMAGE_SAFETY",
+    "IMAGE_PROHIBITED_CONTENT",
+    "IMAGE_RECITATION",
+];
+
 /// The dialect's name, also of what only it has a word for.
 pub const NAME: &str = "gemini";
 
@@ -68,6 +82,13 @@ pub struct Gemini;
 impl ClientDialect for Gemini {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn loses(&self, event: &Event<'_>) -> Option<Loss> {
+        match event {
+            Event::EndExplained(details) if client_reply::category(details).is_some() => None,
+            event => lost_part(event, NAME),
+        }
     }
 
     fn wanted(&self, path: &str) -> Option<Wanted> {

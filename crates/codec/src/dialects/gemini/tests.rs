@@ -6,6 +6,7 @@ use throughline_canonical::{Event, Fault, Fold, Lossy, Reply, Request};
 use super::Gemini;
 use crate::dialects::{Asked, ClientDialect, Outgoing, Stamp, Target, UpstreamDialect};
 
+mod ends;
 mod identity;
 mod replies;
 mod requests;

@@ -3,7 +3,8 @@
 
 use serde_json::Value;
 use throughline_canonical::{
-    BlockStart, Citation, Delta, EndReason, Event, Fault, FaultKind, Reply, Request, Show, Usage,
+    BlockStart, Citation, Delta, EndDetails, EndReason, Event, Fault, FaultKind, Reply, Request,
+    Show, Usage,
 };
 
 use super::{CUSTOM, NAME, NOTICE, annotations, client_whole, counts, faults, ours};
@@ -36,6 +37,7 @@ pub(super) struct Writer {
     citations: Vec<(u32, Citation)>,
     /// What texts that ended refer to.
     annotations: Vec<Value>,
+    details: EndDetails,
     /// How many characters of the answer were written.
     said: u64,
     /// How many pieces of reasoning, and how many calls, there were.
@@ -144,6 +146,7 @@ impl Writer {
             customs: Vec::new(),
             citations: Vec::new(),
             annotations: Vec::new(),
+            details: EndDetails::default(),
             said: 0,
             reasoned: 0,
             called: 0,
@@ -532,6 +535,12 @@ impl Writer {
         }
         if !self.failed {
             self.annotations(out);
+            // What a person is told of a refusal stands where the model's own words would.
+            if let (EndReason::Refusal, false, Some(words)) =
+                (reason, self.refused, self.details.explanation.take())
+            {
+                self.text("refusal", &words, out);
+            }
             let word = finish_word(reason, (self.called > 0, self.refused), self.form.legacy);
             self.finish(word, None, out);
             if self.form.include_usage {
@@ -615,6 +624,7 @@ impl ReplyWriter for Writer {
             Event::BlockStarted { index, block } => self.start(*index, block, out),
             Event::BlockDelta { index, delta } => self.delta(*index, delta, out),
             Event::BlockEnded { index } => self.stop(*index, out),
+            Event::EndExplained(details) => self.details.clone_from(details),
             Event::Fault(fault) => self.fault(fault, out),
             Event::MessageStarted { .. } | Event::Transformed { .. } => {}
         }

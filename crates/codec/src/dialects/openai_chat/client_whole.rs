@@ -20,6 +20,9 @@ pub(super) fn write(writer: &Writer, reply: &Reply) -> Vec<u8> {
         (!said.calls.is_empty(), said.refusal.is_some()),
         legacy,
     );
+    if *reason == EndReason::Refusal && said.refusal.is_none() {
+        said.refusal.clone_from(&reply.details.explanation);
+    }
     let extensions = (!said.chunks.is_empty() || !said.call_chunks.is_empty()).then(|| {
         let shown = if writer.form.hidden {
             Vec::new()

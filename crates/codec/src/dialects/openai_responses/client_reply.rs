@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use throughline_canonical::{
-    Block, BlockStart, Citation, Delta, EndReason, Event, Fault, Reply, Request, Usage,
+    Block, BlockStart, Citation, Delta, EndDetails, EndReason, Event, Fault, Reply, Request, Usage,
 };
 
 use super::NAME;
@@ -34,6 +34,7 @@ pub(super) struct Writer {
     opaque: BTreeMap<u32, String>,
     /// What open texts refer to, by the number of their block.
     citations: BTreeMap<u32, Vec<Citation>>,
+    details: EndDetails,
     usage: Usage,
     /// The model declined in words.
     refused: bool,
@@ -59,6 +60,7 @@ impl Writer {
             items: 0,
             opaque: BTreeMap::new(),
             citations: BTreeMap::new(),
+            details: EndDetails::default(),
             usage: Usage::default(),
             refused: false,
         }
@@ -279,6 +281,11 @@ impl Writer {
         while let Some((&number, _)) = self.open.first_key_value() {
             self.end_block(number, ending.status, out);
         }
+        if let Some(words) = explained(reason, self.refused, &self.details) {
+            let text = words.to_owned().into();
+            self.begin(0, &BlockStart::Refusal { text }, out);
+            self.end_block(0, "completed", out);
+        }
         self.progress = Progress::Ended;
         let output = self.output();
         let usage = usage(&self.usage);
@@ -365,6 +372,7 @@ impl ReplyWriter for Writer {
                 }
             }
             Event::Usage(usage) => self.usage.update(*usage),
+            Event::EndExplained(details) => self.details.clone_from(details),
             Event::Fault(fault) => self.fail(fault, out),
             Event::Ended { reason } => self.end(reason, out),
             Event::MessageStarted { .. } | Event::Transformed { .. } => {}
@@ -392,6 +400,7 @@ impl ReplyWriter for Writer {
             items: 0,
             opaque: BTreeMap::new(),
             citations: BTreeMap::new(),
+            details: EndDetails::default(),
             usage: reply.usage,
             refused: false,
         };
@@ -422,6 +431,12 @@ impl ReplyWriter for Writer {
                 };
                 writer.done.push((item.place, item.json(status)));
             }
+        }
+        let refused = reply.content.iter().any(declines);
+        if let Some(words) = explained(reason, refused, &reply.details) {
+            let mut item = writer.item(Kind::Refusal);
+            item.text = escaped(words);
+            writer.done.push((item.place, item.json("completed")));
         }
         let error = match (ending, &reply.fault) {
             (_, Some(fault)) => error(fault),
@@ -479,6 +494,13 @@ impl Writer {
             Block::ToolResult { .. } | Block::Media { .. } | Block::Opaque { .. } => None,
         }
     }
+}
+
+/// What a person is told of a refusal, where the model declined without words: it stands where those
+/// would.
+fn explained<'d>(reason: &EndReason, refused: bool, details: &'d EndDetails) -> Option<&'d str> {
+    let explanation = details.explanation.as_deref();
+    explanation.filter(|_| *reason == EndReason::Refusal && !refused)
 }
 
 /// Writes an event: its name, then `members`, which begin with a comma.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use throughline_canonical::{
-    Block, BlockStart, Delta, EndReason, Event, Fault, FaultKind, Reply, Usage,
+    Block, BlockStart, Delta, EndDetails, EndReason, Event, Fault, FaultKind, Reply, Usage,
 };
 
 use super::super::client_reply::PING;
@@ -379,6 +379,7 @@ fn a_whole_reply_is_spelled_as_its_clients_read_it() {
             output: Some(60),
             thinking: Some(44),
         },
+        details: EndDetails::default(),
         fault: None,
         reason: Some(EndReason::ToolCalls),
     };

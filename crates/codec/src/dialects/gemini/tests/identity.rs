@@ -6,8 +6,8 @@ use proptest::option::of;
 use proptest::prelude::*;
 use serde_json::json;
 use throughline_canonical::{
-    Amount, Block, BlockStart, Delta, Effort, EndReason, MediaKind, Message, Output, Role,
-    Sampling, Show, Source, ThinkingSetting, Tool, ToolChoice, Usage,
+    Amount, Block, BlockStart, Delta, Effort, EndDetails, EndReason, MediaKind, Message, Output,
+    Role, Sampling, Show, Source, ThinkingSetting, Tool, ToolChoice, Usage,
 };
 
 use super::*;
@@ -538,6 +538,7 @@ proptest! {
                 cache_write: None,
                 ..usage
             },
+            details: EndDetails::default(),
             fault: None,
             reason: Some(match &reason {
                 EndReason::Stop | EndReason::ToolCalls | EndReason::StopSequence if calls => EndReason::ToolCalls,

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use throughline_canonical::{Block, EndReason, Fault, FaultKind, Reply, Usage};
+use throughline_canonical::{Block, EndDetails, EndReason, Fault, FaultKind, Reply, Usage};
 
 use super::{reply, stream};
 
@@ -114,6 +114,7 @@ fn usual_reply() -> Reply {
             output: Some(90),
             thinking: Some(64),
         },
+        details: EndDetails::default(),
         fault: None,
         reason: Some(EndReason::ToolCalls),
     }
@@ -212,6 +213,7 @@ fn a_stream_without_numbers_and_names_is_read() {
             output: Some(4),
             ..Usage::default()
         },
+        details: EndDetails::default(),
         fault: None,
         reason: Some(EndReason::ToolCalls),
     };
