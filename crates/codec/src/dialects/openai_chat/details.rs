@@ -34,6 +34,8 @@ pub(super) struct Detail<'a> {
     pub(super) id: Cow<'a, str>,
     /// The number of the block it belongs to.
     pub(super) number: Option<u64>,
+    /// Nothing of its block follows. Only Mistral says so.
+    pub(super) closed: bool,
     /// All of it, as it stands in the reply.
     pub(super) json: &'a [u8],
 }
@@ -79,6 +81,7 @@ fn read<'a>(json: &'a [u8], object: &Span) -> Result<Detail<'a>, JsonError> {
         (b"signature", Kind::String) => detail.signature = text(json, &span),
         (b"format", Kind::String) => detail.format = text(json, &span),
         (b"id", Kind::String) => detail.id = text(json, &span),
+        (b"closed", Kind::Bool) => detail.closed = slice(json, &span) == b"true",
         (b"index", Kind::Number) => detail.number = number(json, &span),
         _ => {}
     })?;

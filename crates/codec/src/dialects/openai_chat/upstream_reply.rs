@@ -330,6 +330,9 @@ impl State {
                     let words = detail.text.clone();
                     self.thinking(words, Some(&detail), out);
                 }
+                if detail.closed && matches!(self.open, Open::Thinking { .. }) {
+                    self.close(out);
+                }
             }
             Piece::Encrypted => {
                 self.close(out);

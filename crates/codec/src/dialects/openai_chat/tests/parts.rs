@@ -83,3 +83,22 @@ fn parts_of_the_answer_that_are_no_text_are_a_loss_everywhere() {
         ["part_omitted=reference;reason=no_word"]
     );
 }
+
+#[test]
+fn thinking_that_its_server_closed_is_a_block_streamed_as_whole() {
+    let thinking = |text: &str, closed: bool| json!({"type": "thinking", "thinking": [{"type": "text", "text": text}], "closed": closed});
+    let delta = |parts: Value| json!({"content": parts}).to_string();
+    let pieces = [
+        delta(json!([thinking("one, ", false)])),
+        delta(json!([thinking("two", true)])),
+        delta(json!([thinking("three", true)])),
+        delta(json!([thinking("four", true), {"type": "text", "text": "done"}])),
+    ];
+    let pieces: Vec<&str> = pieces.iter().map(String::as_str).collect();
+    let streamed = read_reply("mistral", true, deltas(&pieces, "stop").as_bytes());
+    let whole = json!({"id": "c1", "model": "x", "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": [
+        thinking("one, two", true), thinking("three", true), thinking("four", true), {"type": "text", "text": "done"}]}}]});
+    let whole = read_reply("mistral", false, whole.to_string().as_bytes());
+    assert_eq!(streamed.content, whole.content);
+    assert_eq!(streamed.content.len(), 4);
+}
