@@ -8,6 +8,7 @@ use throughline_codec::dialects::anthropic;
 use throughline_codec::dialects::anthropic::rewrite::PLACEHOLDER;
 use throughline_codec::dialects::gemini::SKIP_SIGNATURE;
 
+use super::CALL_UNSIGNED;
 use super::past::PastBlock;
 use super::replay::{self, Maker, Part, Place, Treatment};
 use crate::again::Again;
@@ -112,6 +113,8 @@ impl Fitting<'_> {
             matches!(past.block, Block::Thinking { .. } | Block::Redacted { .. })
         };
         let leads = past.iter().rposition(|past| !thinks(past));
+        // One maker wrote the whole of it.
+        let unknown = past.iter().all(|past| past.origin.is_none());
         for (index, past) in past.into_iter().enumerate() {
             match past.block {
                 Block::Thinking { .. } | Block::Redacted { .. } => {
@@ -122,8 +125,9 @@ impl Fitting<'_> {
                 _ => content.push(self.signed(at, past, place, fitted)),
             }
         }
-        if place == Place::OpenLoop && self.wants_call_signatures() {
-            skip_first(&mut content);
+        let marks = place == Place::OpenLoop && self.wants_call_signatures();
+        if marks && skip_first(&mut content) && unknown && !fitted.losses.contains(&CALL_UNSIGNED) {
+            fitted.losses.push(CALL_UNSIGNED);
         }
         content
     }
@@ -346,15 +350,17 @@ impl Fitted {
     }
 }
 
-/// Marks the first call of a step as made elsewhere, if it bears no signature.
-fn skip_first(content: &mut [Block]) {
+/// Marks the first call of a step as made elsewhere, if it bears no signature. Answers whether it did.
+fn skip_first(content: &mut [Block]) -> bool {
     let first = content.iter_mut().find_map(|block| match block {
         Block::ToolCall { signature, .. } => Some(signature),
         _ => None,
     });
-    if let Some(signature @ None) = first {
-        *signature = Some(SKIP_SIGNATURE.to_owned());
-    }
+    let Some(signature @ None) = first else {
+        return false;
+    };
+    *signature = Some(SKIP_SIGNATURE.to_owned());
+    true
 }
 
 /// Tells calls and results as text. Answers how many calls there were.

@@ -60,6 +60,12 @@ use crate::thinking::dice;
 use crate::turn::Leg;
 use crate::unix_ms;
 
+/// A call went out as one that was made elsewhere, since nobody knows what its maker wants back with it.
+pub(crate) const CALL_UNSIGNED: Loss = Loss::PartOmitted {
+    part: "call_signature",
+    reason: "unknown",
+};
+
 /// The longest reply that is read whole.
 const LONGEST_REPLY: usize = 64 << 20;
 

@@ -10,7 +10,7 @@ use throughline_codec::dialects::{self, RefusalKind, Wanted};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::listen::Listener;
-use super::marks::{Marked, Without};
+use super::marks::{Marked, Without, marks_foreign_calls};
 use super::send::outgoing;
 use crate::across::lost::question;
 use crate::across::relay::{Marks, Relay, Sent};
@@ -40,13 +40,21 @@ impl Gateway {
         if let Ok(Back::Refused(error)) = &back
             && let Some(without) = self.learn_refusal(leg, &marked, error)
         {
-            let session = marked.session;
-            marked = self.mark(leg, places, without);
-            marked.session = session;
-            self.note_marked(leg, &marked);
-            back = self
-                .send_patiently(leg.backend, &parcel(leg, &marked))
-                .await;
+            let mut second = self.mark(leg, places, without);
+            if second.body != marked.body {
+                tracing::info!(
+                    backend = leg.backend.name,
+                    ?without,
+                    "sending again without the thinking that was refused"
+                );
+                self.counters.retried.add(1);
+                second.session = marked.session;
+                marked = second;
+                self.note_marked(leg, &marked);
+                back = self
+                    .send_patiently(leg.backend, &parcel(leg, &marked))
+                    .await;
+            }
         }
         match back {
             Ok(Back::Good(response)) => {
@@ -114,17 +122,12 @@ impl Gateway {
         let missing = refusal.kind == RefusalKind::MissingThinking;
         let (without, refused) = match (marked.tried.is_empty(), marked.sent.is_empty()) {
             // What is there may be good.
+            _ if missing && marks_foreign_calls(leg.backend) => (Without::BareCalls, &[][..]),
             (_, false) if missing => (Without::Thinking, &[][..]),
             (false, _) => (Without::Tried, &marked.tried[..]),
             (true, false) => (Without::Thinking, &marked.sent[..]),
             (true, true) => return None,
         };
-        tracing::info!(
-            backend = leg.backend.name,
-            ?without,
-            "sending again without the thinking that was refused"
-        );
-        self.counters.retried.add(1);
         if leg.read.counts && !refused.is_empty() {
             let (lineage, target) = (leg.read.lineage, &marked.target);
             self.memory

@@ -8,8 +8,10 @@ use throughline_canonical::{Block, BlockKey, Fate, Loss, Origin, Reason, Thinkin
 use throughline_codec::dialects::gemini::SKIP_SIGNATURE;
 use throughline_codec::dialects::places::{Mark, MarkEdit, MarkKind, Places};
 
+use crate::across::CALL_UNSIGNED;
 use crate::across::past::{PastBlock, Recall, key_of};
 use crate::across::replay::{self, Maker, Part, Place, Treatment};
+use crate::backend::Backend;
 use crate::gateway::Gateway;
 use crate::thinking::envelope::Opened;
 use crate::thinking::memory::{Question, Target, Verdict};
@@ -22,6 +24,8 @@ use crate::unix_ms;
 pub(super) enum Without {
     /// This is the first try.
     Nothing,
+    /// Nothing either, but calls that bear no signature are marked as made elsewhere.
+    BareCalls,
     /// What nobody knew.
     Tried,
     /// All thinking.
@@ -97,15 +101,8 @@ impl Gateway {
             same_dialect: true,
             reads_past: true,
         };
-        let foreign = replay::treat(
-            backend.dialect.name(),
-            &backend.variant,
-            Part::CallSignature,
-            Maker::Foreign,
-            Place::OpenLoop,
-        );
         // A model that has refused a call for want of a signature is one that wants them.
-        let skips = foreign == Treatment::Skipped
+        let skips = marks_foreign_calls(backend)
             && (known.signatures_enforced || without != Without::Nothing);
         let mut marked = Marked {
             body: body.clone(),
@@ -122,6 +119,7 @@ impl Gateway {
             tried: Vec::new(),
         };
         let mut verdicts = answer.verdicts.iter();
+        let mut unknown = false;
         let mut edits = Vec::with_capacity(places.marks.len());
         for (mark, carried) in places.marks.iter().zip(carried) {
             let edit = match carried {
@@ -139,9 +137,16 @@ impl Gateway {
                 None => true,
             };
             edits.push(match mark.room {
-                Some(_) if skips && bare => MarkEdit::Sign(SKIP_SIGNATURE.to_owned()),
+                Some(_) if skips && bare => {
+                    unknown |= mark.signature.is_none();
+                    MarkEdit::Sign(SKIP_SIGNATURE.to_owned())
+                }
                 _ => edit,
             });
+        }
+        if unknown {
+            // It may have had one; what the model thought when it called is then lost.
+            marked.losses.push(CALL_UNSIGNED);
         }
         let renamed = (asked != Some(&marked.model) && !marked.model.is_empty())
             .then_some(marked.model.as_str());
@@ -174,6 +179,14 @@ impl Gateway {
             _ => false,
         }
     }
+}
+
+/// Whether a backend has a mark for calls that were made elsewhere.
+pub(super) fn marks_foreign_calls(backend: &Backend) -> bool {
+    let dialect = backend.dialect.name();
+    let (part, place) = (Part::CallSignature, Place::OpenLoop);
+    let foreign = replay::treat(dialect, &backend.variant, part, Maker::Foreign, place);
+    foreign == Treatment::Skipped
 }
 
 /// What a mark carries that its maker may want back; none, if that is nothing.

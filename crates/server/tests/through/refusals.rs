@@ -78,3 +78,51 @@ async fn a_second_refusal_passes_on() {
     });
     assert_eq!((answer.status, answer.text()), (400, body.to_owned()));
 }
+
+/// A call that bears no signature and that nobody has seen was made elsewhere, as far as anybody knows.
+#[tokio::test]
+async fn an_unsigned_call_that_nobody_knows_is_marked_as_made_elsewhere() {
+    let skip = "skip_thought_signature_validator";
+    let error = r#"{"error":{"code":400,"message":"Function call is missing a thought_signature in functionCall parts.","status":"INVALID_ARGUMENT"}}"#;
+    let request = GEMINI.go_on(GEMINI.begin(), &GEMINI.unseen()).to_string();
+    let request = request.replace(r#","thoughtSignature":"Z2VudWluZQ==""#, "");
+    assert!(!request.contains("thoughtSignature"), "{request}");
+    let good = whole("application/json", "", GEMINI.another());
+    // Of the first model it is known that it wants signatures, of the other only when it says so.
+    for (more, refusals) in [("", 0), ("models = { \"*\" = \"house-model\" }", 1)] {
+        let (upstream, gateway) = GEMINI.over("", more).await;
+        let client = &gateway.client;
+        let sent = client.send(Method::POST, GEMINI.whole_path, &[JSON], request.clone());
+        let (answer, last) = tokio::join!(sent, async {
+            for _ in 0..refusals {
+                let first = next(&upstream, refusal(error).as_bytes()).await;
+                assert!(!first.contains(skip), "{first}");
+            }
+            next(&upstream, &good).await
+        });
+        assert_eq!(last.matches(skip).count(), 1, "{last}");
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let told = answer.header("x-throughline-loss").to_owned();
+        assert_eq!(told, "part_omitted=call_signature;reason=unknown");
+    }
+}
+
+/// What a model misses says nothing of what it got.
+#[tokio::test]
+async fn a_signature_that_is_missed_condemns_none_that_is_there() {
+    let (upstream, gateway) = GEMINI
+        .over("", "models = { \"*\" = \"house-model\" }")
+        .await;
+    let error = r#"{"error":{"code":400,"message":"Function call is missing a thought_signature in functionCall parts.","status":"INVALID_ARGUMENT"}}"#;
+    let request = GEMINI.go_on(GEMINI.begin(), &GEMINI.unseen()).to_string();
+    let client = &gateway.client;
+    let sent = client.send(Method::POST, GEMINI.whole_path, &[JSON], request.clone());
+    let refusal = refusal(error);
+    let (answer, _) = tokio::join!(sent, next(&upstream, refusal.as_bytes()));
+    // There is nothing to make good, so it passes on.
+    assert_eq!((answer.status, answer.text()), (400, error.to_owned()));
+    let good = whole("application/json", "", GEMINI.another());
+    let sent = client.send(Method::POST, GEMINI.whole_path, &[JSON], request);
+    let (_, again) = tokio::join!(sent, next(&upstream, &good));
+    assert!(again.contains("Z2VudWluZQ=="), "{again}");
+}
