@@ -187,8 +187,19 @@ fn are_equal(one: &str, other: &str) -> bool {
 /// What the vault has of a turn the client has changed.
 #[derive(Default)]
 pub(super) struct Lost {
-    pub(super) thinking: Vec<Block>,
+    pub(super) thinking: Vec<Thought>,
     pub(super) calls: HashMap<String, Signed>,
+}
+
+/// A thought, and where it stood.
+pub(super) struct Thought {
+    pub(super) block: Block,
+    /// So many texts stood before it.
+    pub(super) texts: usize,
+    /// Whether a text followed before any call did.
+    pub(super) leads_to_text: bool,
+    /// The first call that followed.
+    pub(super) call: Option<String>,
 }
 
 /// A call as its maker wrote it.
@@ -214,9 +225,33 @@ impl Signed {
 impl Lost {
     pub(super) fn of(blocks: Vec<Block>) -> Self {
         let mut lost = Self::default();
+        let (mut texts, mut settled, mut called) = (0, 0, 0);
         for block in blocks {
+            match &block {
+                Block::Text { .. } => {
+                    texts += 1;
+                    for thought in &mut lost.thinking[settled..] {
+                        thought.leads_to_text = true;
+                    }
+                    settled = lost.thinking.len();
+                }
+                Block::ToolCall { id, .. } => {
+                    for thought in &mut lost.thinking[called..] {
+                        thought.call = Some(id.clone());
+                    }
+                    (settled, called) = (lost.thinking.len(), lost.thinking.len());
+                }
+                _ => {}
+            }
             match block {
-                Block::Thinking { .. } | Block::Redacted { .. } => lost.thinking.push(block),
+                block @ (Block::Thinking { .. } | Block::Redacted { .. }) => {
+                    lost.thinking.push(Thought {
+                        block,
+                        texts,
+                        leads_to_text: false,
+                        call: None,
+                    });
+                }
                 Block::ToolCall {
                     id,
                     name,

@@ -27,6 +27,7 @@ pub(crate) mod past;
 mod prepare;
 pub(crate) mod relay;
 pub mod replay;
+mod restore;
 pub mod setting;
 mod settled;
 mod words;

@@ -12,14 +12,14 @@ use throughline_canonical::{
 use throughline_codec::dialects::anthropic::prefix::after_block;
 use throughline_codec::dialects::gemini::SKIP_SIGNATURE;
 
-use super::lost::{Found, Lost, Signed, names, says_the_same};
+use super::lost::{Found, Signed, names, says_the_same};
 use super::replay::Maker;
 use crate::gateway::Gateway;
 use crate::settings::{Policy, Thinking};
 use crate::thinking::envelope::{Carried, Envelope, Envelopes, Opened};
 use crate::thinking::guard::Stood;
 use crate::thinking::memory::{Target, Verdict};
-use crate::thinking::vault::{Kept, Scope};
+use crate::thinking::vault::Scope;
 
 /// One block of an assistant message as its maker wrote it.
 #[derive(Clone, Debug)]
@@ -133,125 +133,6 @@ impl Recall<'_> {
         }
     }
 
-    /// The vault holds the very turn.
-    fn whole(&self, message: &Message, kept: Kept, verdicts: &[Verdict]) -> Vec<PastBlock> {
-        let origin = Arc::new(kept.origin);
-        let declines = |block: &Block| matches!(block, Block::Refusal { .. });
-        let declined = kept.blocks.iter().any(declines);
-        let unnamed = |block: &Block| matches!(block, Block::Opaque { .. });
-        let kept_unnamed = kept.blocks.iter().any(unnamed);
-        let theirs = message
-            .content
-            .iter()
-            .filter(|block| key_of(block).is_some());
-        let mut sent = theirs.zip(verdicts);
-        let mut prefix = kept.prefix;
-        let mut past: Vec<PastBlock> = kept
-            .blocks
-            .into_iter()
-            .map(|block| {
-                let thinks = matches!(block, Block::Thinking { .. } | Block::Redacted { .. });
-                let made = pass_block(&mut prefix, &block);
-                let mut past = match thinks.then(|| sent.next()).flatten() {
-                    // The vault makes good what a client lost, and nothing else.
-                    Some((theirs, verdict)) if !self.is_lost(theirs) => PastBlock {
-                        key: key_of(theirs),
-                        ..self.thinking(theirs, Some(verdict))
-                    },
-                    Some((theirs, verdict)) => PastBlock {
-                        key: key_of(theirs),
-                        ..self.known(block, &origin, known_verdict(verdict))
-                    },
-                    None => PastBlock {
-                        restored: thinks,
-                        ..self.kept(block, &origin, kept.session)
-                    },
-                };
-                past.stood.made = past.stood.made.or(made);
-                past
-            })
-            .collect();
-        // What the vault does not keep, the client brings.
-        let rest = message.content.iter().filter(|block| {
-            matches!(block, Block::Media { .. })
-                || unnamed(block) && !kept_unnamed
-                || declines(block) && !declined
-        });
-        past.extend(rest.cloned().map(plain));
-        past
-    }
-
-    /// Whether a client has lost what makes thinking worth sending: what its maker signed, or the
-    /// text of it.
-    fn is_lost(&self, block: &Block) -> bool {
-        let Block::Thinking { text, .. } = block else {
-            return false;
-        };
-        match mark_of(block) {
-            "" => true,
-            mark if text.is_empty() => match self.gateway.envelopes.open(mark) {
-                Opened::Ours(envelope) => Envelopes::content_hash("") != envelope.content,
-                Opened::Altered | Opened::NotOurs => false,
-            },
-            _ => false,
-        }
-    }
-
-    /// The client's own blocks, with what an envelope or the vault adds to them.
-    fn patched(
-        &self,
-        message: &Message,
-        kept: Option<Kept>,
-        verdicts: &[Verdict],
-    ) -> Vec<PastBlock> {
-        let session = kept.as_ref().map_or(self.session, |kept| kept.session);
-        let mut prefix = kept.as_ref().and_then(|kept| kept.prefix);
-        let (lost, origin) = match kept {
-            Some(kept) => (Lost::of(kept.blocks), Some(Arc::new(kept.origin))),
-            None => (Lost::default(), None),
-        };
-        let mut verdicts = verdicts.iter();
-        let mut past = Vec::with_capacity(message.content.len());
-        let thinks = message.content.iter().any(|block| key_of(block).is_some());
-        // Thinking belongs to the calls it led to, and to no others.
-        let agrees = |block: &Block| match block {
-            Block::ToolCall { id, .. } => lost.calls.get(id).is_some_and(|kept| kept.is(block)),
-            _ => true,
-        };
-        let led_here = lost.calls.is_empty() || message.content.iter().all(agrees);
-        if let (Some(origin), false, true) = (&origin, thinks, led_here) {
-            past.extend(lost.thinking.iter().map(|block| {
-                let mut past = self.kept(block.clone(), origin, session);
-                past.restored = true;
-                past.stood.made = pass_block(&mut prefix, block);
-                past
-            }));
-        }
-        for (at, block) in message.content.iter().enumerate() {
-            past.push(match block {
-                Block::Thinking { .. } | Block::Redacted { .. } => {
-                    let verdict = verdicts.next();
-                    PastBlock {
-                        key: key_of(block),
-                        ..self.thinking(block, verdict)
-                    }
-                }
-                Block::ToolCall { id, .. } => {
-                    let kept = lost.calls.get(id).zip(origin.as_ref());
-                    match kept {
-                        Some((call, origin)) => self.signed(block, Some((call, origin, session))),
-                        None => self
-                            .ridden(block, &message.content[..at])
-                            .unwrap_or_else(|| self.signed(block, None)),
-                    }
-                }
-                Block::Text { .. } => self.signed(block, None),
-                other => plain(other.clone()),
-            });
-        }
-        past
-    }
-
     /// The signature of a call or a text that the client sent in the upstream's dialect.
     pub(crate) fn signature(&self, mark: &str, verdict: Option<&Verdict>) -> PastBlock {
         match self.gateway.envelopes.open(mark) {
@@ -314,7 +195,11 @@ impl Recall<'_> {
     }
 
     /// A call or a text, with what its maker wants back with it.
-    fn signed(&self, block: &Block, lost: Option<(&Signed, &Arc<Origin>, u64)>) -> PastBlock {
+    pub(super) fn signed(
+        &self,
+        block: &Block,
+        lost: Option<(&Signed, &Arc<Origin>, u64)>,
+    ) -> PastBlock {
         let (Block::ToolCall { signature, .. } | Block::Text { signature, .. }) = block else {
             return plain(block.clone());
         };
@@ -342,31 +227,8 @@ impl Recall<'_> {
         }
     }
 
-    /// A call whose signature rode with the thinking before it. Only the call it was made with gets it.
-    fn ridden(&self, block: &Block, before: &[Block]) -> Option<PastBlock> {
-        let Block::ToolCall {
-            id,
-            signature: None,
-            ..
-        } = block
-        else {
-            return None;
-        };
-        let carrier = before
-            .iter()
-            .rev()
-            .take_while(|block| !matches!(block, Block::ToolCall { .. }))
-            .find(|block| key_of(block).is_some())?;
-        let Opened::Ours(envelope) = self.gateway.envelopes.open(mark_of(carrier)) else {
-            return None;
-        };
-        let call = envelope.call.filter(|call| call.id == *id)?;
-        let signed = with_signature(block, Some(call.signature));
-        Some(self.kept(signed, &Arc::new(envelope.origin), self.session))
-    }
-
     /// A block that an envelope or the vault brought, of which the memory was not asked.
-    fn kept(&self, block: Block, origin: &Arc<Origin>, session: u64) -> PastBlock {
+    pub(super) fn kept(&self, block: Block, origin: &Arc<Origin>, session: u64) -> PastBlock {
         let key = own_key(&block);
         let refused = key.is_some_and(|key| self.gateway.memory.has_refused(self.target, &key));
         let old = self.rules.policy == Policy::Session && session != self.session;
@@ -379,7 +241,12 @@ impl Recall<'_> {
     }
 
     /// A block whose maker is known.
-    fn known(&self, block: Block, origin: &Arc<Origin>, verdict: Option<&Verdict>) -> PastBlock {
+    pub(super) fn known(
+        &self,
+        block: Block,
+        origin: &Arc<Origin>,
+        verdict: Option<&Verdict>,
+    ) -> PastBlock {
         let target = self.target;
         let readable = origin.domain == *target.domain
             && (!target.account_bound || origin.credential == target.credential);
@@ -427,7 +294,7 @@ pub(super) fn pass_block(prefix: &mut Option<Prefix>, block: &Block) -> Option<P
     Some(made)
 }
 
-fn with_signature(block: &Block, mark: Option<String>) -> Block {
+pub(super) fn with_signature(block: &Block, mark: Option<String>) -> Block {
     let mut block = block.clone();
     if let Block::ToolCall { signature, .. } | Block::Text { signature, .. } = &mut block {
         *signature = mark;
@@ -447,7 +314,7 @@ fn own_key(block: &Block) -> Option<BlockKey> {
 }
 
 /// A verdict, unless the memory has nothing to say: the vault knows more then.
-fn known_verdict(verdict: &Verdict) -> Option<&Verdict> {
+pub(super) fn known_verdict(verdict: &Verdict) -> Option<&Verdict> {
     let unknown = matches!(
         verdict,
         Verdict::Try { .. }
@@ -460,7 +327,7 @@ fn known_verdict(verdict: &Verdict) -> Option<&Verdict> {
 }
 
 /// What a client gives back beside its thinking.
-fn mark_of(block: &Block) -> &str {
+pub(super) fn mark_of(block: &Block) -> &str {
     match block {
         Block::Thinking { signature, .. } => signature.as_deref().unwrap_or_default(),
         Block::Redacted { data } => data,
@@ -474,7 +341,7 @@ fn is_changed(text: &str, envelope: &Envelope) -> bool {
 }
 
 /// A part that has no maker to speak of.
-fn plain(block: Block) -> PastBlock {
+pub(super) fn plain(block: Block) -> PastBlock {
     same(block)
 }
 
@@ -491,7 +358,7 @@ fn same(block: Block) -> PastBlock {
     }
 }
 
-fn foreign(block: Block, reason: Reason, origin: Option<Arc<Origin>>) -> PastBlock {
+pub(super) fn foreign(block: Block, reason: Reason, origin: Option<Arc<Origin>>) -> PastBlock {
     PastBlock {
         maker: Maker::Foreign,
         reason,

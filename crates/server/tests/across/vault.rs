@@ -7,7 +7,7 @@ use serde_json::Value;
 use throughline_testkit::until;
 
 use crate::chat::Chat;
-use crate::speaker::{Said, Speaker, go_on, list, send};
+use crate::speaker::{Said, Speaker, go_on, list, send, text};
 use crate::support::{House, Plan, Wrong, client, fates, files, thinking_in};
 
 /// Upstreams that want reasoning back which a plain chat client drops.
@@ -295,4 +295,107 @@ async fn nothing_at_rest_and_no_log_holds_what_was_thought() {
         }
         house.end_in_peace().await;
     }
+}
+
+/// A reply that thinks, speaks, thinks again and calls.
+const INTERLEAVED: &str = r#"
+[[step]]
+when = { contains = "interleave" }
+say = [
+  { thinking = "First." }, { text = "I look." }, { thinking = "Second." },
+  { tool = { name = "lookup", input = { key = "7" } } },
+]
+[[step]]
+when = { contains = "row green" }
+say = [{ thinking = "That is all." }, { text = "Green." }]
+"#;
+
+/// What stands in the assistant's turn that a backend got: kinds, and the thoughts in them.
+async fn turn_of(house: &House) -> Vec<String> {
+    let body = house.last(0).await.json();
+    let turn = list(&body["messages"]).find(|message| message["role"] == "assistant");
+    list(&turn.expect("a turn")["content"])
+        .map(|block| match block["type"].as_str() {
+            Some("thinking") => text(&block["thinking"]).to_owned(),
+            Some(kind) => kind.to_owned(),
+            None => String::new(),
+        })
+        .collect()
+}
+
+/// Covers: S0-65
+#[tokio::test]
+async fn what_a_client_lost_of_a_turn_comes_back_to_its_place() {
+    let whole = ["First.", "text", "Second.", "tool_use"];
+    let mut wrong = Wrong::default();
+    for (dialect, gone, changes, fates_told) in [
+        // One of two is still there, and goes as it is.
+        ("openai_responses", "First.", false, ["restored", "sent"]),
+        ("openai_responses", "Second.", false, ["sent", "restored"]),
+        ("openai_responses", "First.", true, ["restored", "sent"]),
+        ("openai_responses", "Second.", true, ["sent", "restored"]),
+        ("openai_chat", "", false, ["restored", "restored"]),
+        ("openai_chat", "", true, ["restored", "restored"]),
+    ] {
+        let house = House::build(&Plan {
+            upstreams: &["anthropic, adaptive"],
+            scenario: INTERLEAVED,
+            ..Plan::default()
+        })
+        .await;
+        let mut speaker = client(dialect);
+        speaker.user("interleave");
+        let (said, _) = house.hear(speaker.as_mut()).await;
+        speaker.results(&said.calls, "row green");
+        let mut ask = speaker.ask("some-model", false);
+        if let Some(input) = ask.body["input"].as_array_mut() {
+            let before = input.len();
+            input.retain(|item| {
+                item["type"] != "reasoning" || !item["summary"].to_string().contains(gone)
+            });
+            assert_eq!(input.len() + 1, before, "{input:?}");
+        }
+        if changes {
+            let body = ask.body.to_string().replace("I look.", "I do look.");
+            ask.body = serde_json::from_str(&body).expect("JSON");
+        }
+        let answer = send(&ask, &house.gateway.client).await.good();
+        let what = format!("{dialect} without {gone}, changed: {changes}");
+        wrong.unless_equal(&what, turn_of(&house).await, whole);
+        let turn = house.gateway.turns().await.swap_remove(0);
+        wrong.unless_equal(&what, fates(&turn), fates_told);
+        let losses = answer.header("x-throughline-loss");
+        let told = losses.contains("thinking_omitted");
+        wrong.unless(!told, format!("{what}: {losses}"));
+        house.end_in_peace().await;
+    }
+    wrong.end();
+}
+
+/// Thinking belongs to the calls it led to. Where the client tells of others it stays behind, and that
+/// is told.
+#[tokio::test]
+async fn thinking_that_led_elsewhere_is_told_as_lost() {
+    let house = House::build(&Plan {
+        upstreams: &["anthropic, adaptive"],
+        scenario: INTERLEAVED,
+        ..Plan::default()
+    })
+    .await;
+    let mut speaker = client("openai_chat");
+    speaker.user("interleave");
+    let (said, _) = house.hear(speaker.as_mut()).await;
+    speaker.results(&said.calls, "row green");
+    let mut ask = speaker.ask("some-model", false);
+    let body = ask.body.to_string().replace("\\\"7\\\"", "\\\"8\\\"");
+    assert_ne!(body, ask.body.to_string());
+    ask.body = serde_json::from_str(&body).expect("JSON");
+    let answer = send(&ask, &house.gateway.client).await.good();
+    assert_eq!(turn_of(&house).await, ["text", "tool_use"]);
+    let losses = answer.header("x-throughline-loss").to_owned();
+    assert!(
+        losses.contains("thinking_omitted=2;reason=shape"),
+        "{losses}"
+    );
+    house.end_in_peace().await;
 }
