@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::{Block, BlockStart, Delta, EndReason, Event, Reply};
+use crate::{Block, BlockStart, Delta, EndDetails, EndReason, Event, Reply};
 
 impl Reply {
     /// Tells the reply, one event for each part of a block.
@@ -22,6 +22,9 @@ impl Reply {
             out(&Event::BlockEnded { index });
         }
         out(&Event::Usage(self.usage));
+        if self.details != EndDetails::default() {
+            out(&Event::EndExplained(self.details.clone()));
+        }
         if let Some(fault) = &self.fault {
             out(&Event::Fault(fault.clone()));
         }
@@ -137,6 +140,10 @@ mod tests {
                 ..Usage::default()
             },
             fault: None,
+            details: EndDetails {
+                sequence: Some("stop".to_owned()),
+                ..EndDetails::default()
+            },
             reason: Some(EndReason::ToolCalls),
         };
         let mut fold = Fold::default();

@@ -127,6 +127,7 @@ impl ReplyWriter for Writer {
                 let bare = Event::BlockStarted { index, block };
                 return self.write("block_started", &bare, out);
             }
+            Event::EndExplained(_) => "end_explained",
             Event::BlockStarted { .. } => "block_started",
             Event::BlockDelta { .. } => "block_delta",
             Event::BlockEnded { .. } => "block_ended",

@@ -44,7 +44,7 @@ impl ClientDialect for Events {
     /// Everything has a word here but what has one in another dialect alone.
     fn loses(&self, event: &Event<'_>) -> Option<Loss> {
         match event {
-            Event::BlockDelta { .. } => None,
+            Event::BlockDelta { .. } | Event::EndExplained(_) => None,
             event => lost_part(event, NAME),
         }
     }

@@ -3,7 +3,7 @@
 
 use serde_json::json;
 use throughline_canonical::{
-    BlockStart, Delta, EndReason, Event, Fault, FaultKind, Reply, Request, Show, Usage,
+    BlockStart, Delta, EndDetails, EndReason, Event, Fault, FaultKind, Reply, Request, Show, Usage,
 };
 
 use super::client_whole;
@@ -27,6 +27,7 @@ pub(super) struct Writer {
     /// Whether there was an answer: words, or a call.
     answered: bool,
     usage: Usage,
+    details: EndDetails,
     failed: Option<FaultKind>,
     ended: bool,
 }
@@ -63,6 +64,7 @@ impl Writer {
             lines: 0,
             answered: false,
             usage: Usage::default(),
+            details: EndDetails::default(),
             failed: None,
             ended: false,
         }
@@ -238,6 +240,10 @@ impl Writer {
         quote_bytes(&self.model, out);
         out.extend_from_slice(b",\"usage\":");
         out.extend_from_slice(json!(self.usage).to_string().as_bytes());
+        if !self.details.is_empty() {
+            out.extend_from_slice(b",\"details\":");
+            out.extend_from_slice(json!(self.details).to_string().as_bytes());
+        }
         self.close(out);
     }
 }
@@ -290,6 +296,7 @@ impl ReplyWriter for Writer {
         }
         match event {
             Event::Usage(usage) => self.usage.update(*usage),
+            Event::EndExplained(details) => self.details.clone_from(details),
             Event::Ended { reason } => self.end(reason, out),
             // Behind an error nothing but the end is read.
             _ if self.failed.is_some() => {}

@@ -82,6 +82,9 @@ pub(super) fn write(writer: &Writer, reply: &Reply) -> Vec<u8> {
         "contentBlocks": blocks,
         "usage": reply.usage,
     });
+    if !reply.details.is_empty() {
+        body["details"] = json!(reply.details);
+    }
     if !reasoned.is_empty() || !called.is_empty() {
         body["extensions"] = json!({"reasoning_chunks": reasoned, "tool_call_chunks": called});
     }

@@ -5,9 +5,9 @@
 //! - `client_reply`: the lines of a reply; `client_whole`: a reply in one piece.
 
 use serde_json::json;
-use throughline_canonical::{Fault, Lossy, Request};
+use throughline_canonical::{Event, Fault, Loss, Lossy, Request};
 
-use super::{Asked, ClientDialect, ReplyWriter, Stamp, Wanted, wishes};
+use super::{Asked, ClientDialect, ReplyWriter, Stamp, Wanted, lost_part, wishes};
 
 mod blocks;
 mod client_reply;
@@ -49,6 +49,13 @@ impl ClientDialect for NdJson {
 
     fn read_request(&self, asked: &Asked<'_>) -> Result<Lossy<Request>, Fault> {
         client_request::read(asked.body)
+    }
+
+    fn loses(&self, event: &Event<'_>) -> Option<Loss> {
+        match event {
+            Event::EndExplained(_) => None,
+            event => lost_part(event, NAME),
+        }
     }
 
     fn reply_writer(&self, request: &Request, _: &Stamp) -> Box<dyn ReplyWriter> {

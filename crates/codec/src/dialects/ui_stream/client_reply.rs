@@ -3,9 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use throughline_canonical::{
-    BlockStart, Citation, Delta, EndReason, Event, Fault, Reply, Request, Show, Tool, Usage,
+    BlockStart, Citation, Delta, EndDetails, EndReason, Event, Fault, Reply, Request, Show, Tool,
+    Usage,
 };
 
 use super::step::{Kind, Part};
@@ -23,6 +24,7 @@ pub(super) struct Writer {
     sources: usize,
     called: bool,
     usage: Usage,
+    details: EndDetails,
     state: State,
 }
 
@@ -88,6 +90,7 @@ impl Writer {
             sources: 0,
             called: false,
             usage: Usage::default(),
+            details: EndDetails::default(),
             state: State::New,
         }
     }
@@ -232,9 +235,15 @@ impl Writer {
             },
         );
         let counts = counts(&self.usage);
-        if !counts.is_empty() {
+        if !counts.is_empty() || !self.details.is_empty() {
             let mut metadata = finish.object("messageMetadata");
-            metadata.value("usage", &counts.into()).end();
+            if !counts.is_empty() {
+                metadata.value("usage", &counts.into());
+            }
+            if !self.details.is_empty() {
+                metadata.value("finish", &json!(self.details));
+            }
+            metadata.end();
         }
         finish.end();
         out.extend_from_slice(b"\n\ndata: [DONE]\n\n");
@@ -281,6 +290,7 @@ impl ReplyWriter for Writer {
         match (event, self.state) {
             (_, State::Ended) => {}
             (Event::Usage(usage), _) => self.usage.update(*usage),
+            (Event::EndExplained(details), _) => self.details.clone_from(details),
             (Event::Ended { reason }, _) => self.end(reason, out),
             // Behind an error nothing but the end is read.
             (_, State::Failed) => {}

@@ -6,9 +6,9 @@
 //! - `client_reply`: the chunks of a reply, of those that majors 5, 6 and 7 all know; `step`: the parts
 //!   of it that are open.
 
-use throughline_canonical::{Fault, Lossy, Request};
+use throughline_canonical::{Event, Fault, Loss, Lossy, Request};
 
-use super::{Asked, ClientDialect, ReplyWriter, Stamp, Wanted, forget, wishes};
+use super::{Asked, ClientDialect, ReplyWriter, Stamp, Wanted, forget, lost_part, wishes};
 
 mod client_messages;
 mod client_reply;
@@ -68,6 +68,13 @@ impl ClientDialect for UiStream {
 
     fn read_request(&self, asked: &Asked<'_>) -> Result<Lossy<Request>, Fault> {
         client_request::read(asked.body)
+    }
+
+    fn loses(&self, event: &Event<'_>) -> Option<Loss> {
+        match event {
+            Event::EndExplained(_) => None,
+            event => lost_part(event, NAME),
+        }
     }
 
     fn reply_writer(&self, request: &Request, stamp: &Stamp) -> Box<dyn ReplyWriter> {

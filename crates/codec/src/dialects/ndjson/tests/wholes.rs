@@ -1,7 +1,7 @@
 //! A reply in one piece, and the same as events.
 
 use serde_json::json;
-use throughline_canonical::{Block, EndReason, Reply, Usage};
+use throughline_canonical::{Block, EndDetails, EndReason, Reply, Usage};
 
 use super::*;
 
@@ -32,6 +32,7 @@ fn reply() -> Reply {
         },
         fault: None,
         reason: Some(EndReason::ToolCalls),
+        details: EndDetails::default(),
     }
 }
 
