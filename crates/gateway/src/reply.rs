@@ -23,8 +23,8 @@ pub(crate) trait Passage: fmt::Debug + Send {
     fn take(&mut self, bytes: Bytes, last: bool) -> Result<Bytes, EncodingError>;
     /// The provider's bytes have ended: the client's last ones, or none if that was too early.
     fn end(&mut self) -> Option<Bytes>;
-    /// A sign of life; empty where none can stand now.
-    fn sign_of_life(&mut self) -> Bytes;
+    /// A sign of life after nothing was said for so long; empty where none can stand now.
+    fn sign_of_life(&mut self, silent: Duration) -> Bytes;
     /// The reply cannot go on: what tells the client so, or none if it can only be broken off.
     fn give_up(&mut self, fault: &Fault) -> Option<Bytes>;
     /// Nobody waits for the reply any more.
@@ -63,6 +63,7 @@ impl ReplyBody {
             timer: Box::pin(tokio::time::sleep_until(now)),
             last_byte: now,
             last_out: now,
+            last_said: now,
             ends: clocks.ends,
             idle: clocks.idle,
             keep_alive: passage.may_add().then_some(clocks.keep_alive),
@@ -112,6 +113,8 @@ struct Watch {
     timer: Pin<Box<Sleep>>,
     last_byte: Instant,
     last_out: Instant,
+    /// As `last_out`, signs of life left aside.
+    last_said: Instant,
     ends: Instant,
     idle: Duration,
     keep_alive: Option<Duration>,
@@ -200,6 +203,7 @@ impl Live {
                         continue;
                     }
                     self.watch.last_out = self.watch.last_byte;
+                    self.watch.last_said = self.watch.last_byte;
                     return Poll::Ready(Some(Ok(Frame::data(bytes))));
                 }
                 Poll::Ready(Some(Err(error))) => {
@@ -271,7 +275,8 @@ impl Live {
             let next = self.watch.next();
             self.watch.timer.as_mut().reset(next);
             if due {
-                let sign = self.passage.sign_of_life();
+                let silent = now.saturating_duration_since(self.watch.last_said);
+                let sign = self.passage.sign_of_life(silent);
                 if !sign.is_empty() {
                     return Poll::Ready(Some(Ok(Frame::data(sign))));
                 }

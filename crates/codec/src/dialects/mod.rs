@@ -7,6 +7,7 @@
 //! request (its shape is in [`places`]), `aside` what of ours may stand in a reply ([`in_place`]).
 
 use std::fmt;
+use std::time::Duration;
 
 use serde_json::{Map, Value};
 use throughline_canonical::{
@@ -15,6 +16,7 @@ use throughline_canonical::{
 
 use self::in_place::InPlace;
 
+pub mod ag_ui;
 pub mod anthropic;
 pub mod events;
 pub mod gemini;
@@ -36,6 +38,7 @@ pub use refusal::{Refusal, RefusalKind};
 
 /// The dialects clients may speak.
 pub static CLIENT: &[&dyn ClientDialect] = &[
+    &ag_ui::AgUi,
     &anthropic::Anthropic,
     &events::Events,
     &gemini::Gemini,
@@ -208,6 +211,9 @@ impl fmt::Debug for dyn UpstreamDialect {
     }
 }
 
+/// What is shown in place of reasoning its maker encrypted. Display only: it is never sent on.
+const NOTICE: &str = "[Some reasoning was hidden for safety reasons]";
+
 /// What of an event most writers leave out: what has a word in another dialect alone.
 fn lost_part(event: &Event<'_>, own: &str) -> Option<Loss> {
     match event {
@@ -285,6 +291,10 @@ pub trait ReplyWriter: Send {
     /// Writes a sign of life that no client mistakes for part of the reply; nothing, where there is
     /// none.
     fn keep_alive(&mut self, out: &mut Vec<u8>);
+    /// Writes a sign of life after nothing was said for so long, which some dialects tell.
+    fn wait(&mut self, _silent: Duration, out: &mut Vec<u8>) {
+        self.keep_alive(out);
+    }
     /// Writes a whole reply. One with a fault is for [`ClientDialect::write_fault`].
     fn whole(&self, reply: &Reply) -> Vec<u8>;
 }

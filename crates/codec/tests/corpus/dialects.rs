@@ -611,6 +611,7 @@ fn parts_of_another_dialect_are_told_as_losses() {
                     "openai_chat" => vec![foreign.to_owned()],
                     "openai_responses" => vec![quote.to_owned()],
                     "events" => Vec::new(),
+                    "ag_ui" => vec!["part_omitted=citations;reason=no_word".to_owned(); 4],
                     _ => vec![quote.to_owned(), foreign.to_owned()],
                 });
             }

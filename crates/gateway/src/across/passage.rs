@@ -1,6 +1,7 @@
 //! A streamed reply on its way from one dialect to another.
 
 use std::fmt;
+use std::time::Duration;
 
 use bytes::Bytes;
 use throughline_canonical::Fault;
@@ -86,8 +87,8 @@ impl Passage for Across {
         Some(self.written())
     }
 
-    fn sign_of_life(&mut self) -> Bytes {
-        self.writer.keep_alive(&mut self.out);
+    fn sign_of_life(&mut self, silent: Duration) -> Bytes {
+        self.writer.wait(silent, &mut self.out);
         if !self.out.is_empty() {
             self.relay.ledger.counters.keep_alives.add(1);
         }

@@ -2,6 +2,7 @@
 //! of life, an error, or the model's name as the client knows it.
 
 use std::fmt;
+use std::time::Duration;
 
 use bytes::Bytes;
 use throughline_canonical::Fault;
@@ -176,7 +177,7 @@ impl Passage for Through {
         })
     }
 
-    fn sign_of_life(&mut self) -> Bytes {
+    fn sign_of_life(&mut self, _: Duration) -> Bytes {
         match &mut self.tap {
             Some(tap) if !self.rename.holds() => tap.sign_of_life(),
             _ => Bytes::new(),

@@ -1,6 +1,7 @@
 //! Every client dialect over every upstream dialect, against strict simulators: nothing is refused, the
 //! client sees the same words whatever the pair, and what is lost is exactly what the table says.
 
+mod ag_ui;
 mod anthropic;
 mod chat;
 mod gemini;

@@ -5,6 +5,7 @@ use std::panic::AssertUnwindSafe;
 use futures_util::FutureExt;
 use throughline_testkit::{Answer, Gateway, Simulator};
 
+use crate::ag_ui::AgUi;
 use crate::anthropic::Anthropic;
 use crate::chat::Chat;
 use crate::gemini::Gemini;
@@ -27,6 +28,8 @@ pub(crate) const CLIENTS: &[&str] = &[
     "ui_stream",
     "ndjson",
     "events",
+    "ag_ui",
+    "ag_ui, before 1.0",
 ];
 
 /// The scenarios.
@@ -89,6 +92,8 @@ impl Stage {
                     .await
             }
             "events" => self.with(Lines::new("/v1/stream"), scenario, stream).await,
+            "ag_ui" => self.with(AgUi::new(false), scenario, stream).await,
+            "ag_ui, before 1.0" => self.with(AgUi::new(true), scenario, stream).await,
             _ => self.with(Chat::new(false), scenario, stream).await,
         }
     }

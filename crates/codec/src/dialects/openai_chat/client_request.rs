@@ -308,7 +308,7 @@ pub(in crate::dialects) struct Said {
 
 /// Of several places for one thing, `reasoning` comes before `thinking`, and both before the plain
 /// members.
-fn read_thinking(
+pub(in crate::dialects) fn read_thinking(
     root: &Node<'_>,
     extra: &mut Map<String, Value>,
     losses: &mut Vec<Loss>,

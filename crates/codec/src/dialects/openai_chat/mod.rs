@@ -16,8 +16,8 @@ use throughline_canonical::{BlockStart, Delta, Event, Fault, Loss, Lossy, Reques
 
 use super::in_place::InPlace;
 use super::{
-    Asked, ClientDialect, ModelCard, Models, Outgoing, Refusal, ReplyReader, ReplyWriter, Stamp,
-    Target, UpstreamDialect, Wanted, bearer, forget, lost_part, openai_models,
+    Asked, ClientDialect, ModelCard, Models, NOTICE, Outgoing, Refusal, ReplyReader, ReplyWriter,
+    Stamp, Target, UpstreamDialect, Wanted, bearer, forget, lost_part, openai_models,
 };
 
 mod annotations;
@@ -41,13 +41,12 @@ pub mod variants;
 #[cfg(test)]
 mod tests;
 
+pub(super) use client_request::read_thinking;
+
 /// The dialect's name.
 pub const NAME: &str = "openai_chat";
 
 const PATH: &str = "/v1/chat/completions";
-
-/// What is shown in place of reasoning its maker encrypted. Display only: it is never sent on.
-const NOTICE: &str = "[Some reasoning was hidden for safety reasons]";
 
 /// The kind of a call whose arguments are free text.
 const CUSTOM: &str = "custom";

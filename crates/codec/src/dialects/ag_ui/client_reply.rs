@@ -1,0 +1,457 @@
+//! The events of a run.
+//!
+//! Clients make messages of them, each where its first event stands, and send those back. So that the turn
+//! can be put together again, every reasoning block and every text is a message of its own, and calls
+//! belong to the last assistant message before them, or to a new one if reasoning has come since.
+
+use std::time::Duration;
+
+use throughline_canonical::{
+    BlockStart, Delta, EndReason, Event, Fault, FaultKind, Reply, Request, Show, Usage,
+};
+
+use super::activity::Activity;
+use super::frames::{About, KEEP_ALIVE, border, delta, event};
+use super::interrupts::Called;
+use super::run::{Form, Run};
+use super::{METADATA, REDACTED, REFUSAL};
+use crate::dialects::{NOTICE, ReplyWriter, Stamp};
+use crate::json::escape;
+
+/// Writes one run.
+#[derive(Debug)]
+pub(super) struct Writer {
+    run: Run,
+    stamp: String,
+    /// The model the client asked for, or the one that answers if it did not say.
+    model: String,
+    /// The client wants no text of the reasoning.
+    hidden: bool,
+    open: Vec<Open>,
+    /// How many messages there are.
+    messages: usize,
+    /// The message calls belong to.
+    assistant: Option<String>,
+    calls: Vec<Called>,
+    /// How many blocks are shown in the one reasoning of the old events.
+    thinking: usize,
+    usage: Usage,
+    activity: Activity,
+    started: bool,
+    ended: bool,
+}
+
+/// A block that is open.
+#[derive(Debug)]
+struct Open {
+    index: u32,
+    kind: Kind,
+    /// The id of its message; of a call its own, as it stands between quotes.
+    id: String,
+    /// Whether the client has heard of it; of a call, whether it has arguments.
+    begun: bool,
+    /// What comes back with it; a later one replaces an earlier one.
+    signature: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Text,
+    Refusal,
+    Thinking,
+    Call,
+    Other,
+}
+
+impl Writer {
+    pub(super) fn new(request: &Request, stamp: &Stamp) -> Self {
+        Self {
+            run: Run::of(request, stamp),
+            stamp: stamp.id.clone(),
+            model: request.model.clone(),
+            hidden: request.thinking.show == Some(Show::Hidden),
+            open: Vec::new(),
+            messages: 0,
+            assistant: None,
+            calls: Vec::new(),
+            thinking: 0,
+            usage: Usage::default(),
+            activity: Activity::new(format!("waiting_{}", stamp.id)),
+            started: false,
+            ended: false,
+        }
+    }
+
+    fn begin(&mut self, out: &mut Vec<u8>) {
+        if !std::mem::replace(&mut self.started, true) {
+            self.run.start(&self.stamp, out);
+        }
+        if self.activity.waits() {
+            self.activity.go_on(out);
+        }
+    }
+
+    /// An id that no other message has.
+    fn message_id(&mut self, kind: &str) -> String {
+        self.messages += 1;
+        format!("{kind}{}_{}", self.stamp, self.messages)
+    }
+
+    fn place(&self, index: u32) -> Option<usize> {
+        self.open.iter().rposition(|block| block.index == index)
+    }
+
+    fn start(&mut self, index: u32, block: &BlockStart<'_>, out: &mut Vec<u8>) {
+        // Their messages would come behind what begins now.
+        for place in 0..self.open.len() {
+            self.begin_text(place, out);
+        }
+        let (kind, id, signature) = match block {
+            BlockStart::Text { .. } => (Kind::Text, String::new(), ""),
+            BlockStart::Refusal { .. } => (Kind::Refusal, String::new(), ""),
+            BlockStart::Thinking { signature, .. } => {
+                let id = self.begin_reasoning("reasoning_", out);
+                (Kind::Thinking, id, &**signature)
+            }
+            BlockStart::Redacted { data } => {
+                self.redacted(data, out);
+                (Kind::Other, String::new(), "")
+            }
+            BlockStart::ToolCall { id, name } => (Kind::Call, self.call(id, name, out), ""),
+            BlockStart::Opaque { .. } => (Kind::Other, String::new(), ""),
+        };
+        self.open.push(Open {
+            index,
+            kind,
+            id,
+            begun: false,
+            signature: signature.to_owned(),
+        });
+        if let BlockStart::Text { text }
+        | BlockStart::Refusal { text }
+        | BlockStart::Thinking { text, .. } = block
+        {
+            self.grow(self.open.len() - 1, text, out);
+        }
+    }
+
+    /// Writes what a block grew by.
+    fn grow(&mut self, place: usize, text: &str, out: &mut Vec<u8>) {
+        if text.is_empty() {
+            return;
+        }
+        match self.open.get(place).map(|block| block.kind) {
+            Some(Kind::Text | Kind::Refusal) => {
+                self.begin_text(place, out);
+                if let Some(block) = self.open.get(place) {
+                    delta("TEXT_MESSAGE_CONTENT", About::Message(&block.id), text, out);
+                }
+            }
+            Some(Kind::Thinking) if !self.hidden => self.think(place, text, out),
+            Some(Kind::Call) => {
+                if let Some(block) = self.open.get_mut(place) {
+                    block.begun = true;
+                    delta("TOOL_CALL_ARGS", About::Call(&block.id), text, out);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Begins the message of a text, if that has not been done.
+    fn begin_text(&mut self, place: usize, out: &mut Vec<u8>) {
+        let refuses = match self.open.get(place) {
+            Some(Open {
+                kind: kind @ (Kind::Text | Kind::Refusal),
+                begun: false,
+                ..
+            }) => *kind == Kind::Refusal,
+            _ => return,
+        };
+        let id = self.message_id("message_");
+        event(out, |event| {
+            event
+                .text("type", "TEXT_MESSAGE_START")
+                .text("messageId", &id)
+                .text("role", "assistant");
+            if refuses && self.run.modern {
+                let mut metadata = event.object("metadata");
+                metadata.object(METADATA).raw(REFUSAL, b"true").end();
+                metadata.end();
+            }
+        });
+        self.assistant = Some(id.clone());
+        if let Some(block) = self.open.get_mut(place) {
+            (block.id, block.begun) = (id, true);
+        }
+    }
+
+    /// Begins a reasoning message. What a model writes behind it is another assistant message.
+    fn begin_reasoning(&mut self, kind: &str, out: &mut Vec<u8>) -> String {
+        self.assistant = None;
+        if self.run.reasoning != Form::Reasoning {
+            return String::new();
+        }
+        let id = self.message_id(kind);
+        border("REASONING_START", About::Message(&id), out);
+        event(out, |event| {
+            event
+                .text("type", "REASONING_MESSAGE_START")
+                .text("messageId", &id)
+                .text("role", "reasoning");
+        });
+        id
+    }
+
+    fn end_reasoning(&self, id: &str, mark: &str, out: &mut Vec<u8>) {
+        border("REASONING_MESSAGE_END", About::Message(id), out);
+        self.seal("message", id, mark, out);
+        border("REASONING_END", About::Message(id), out);
+    }
+
+    /// What comes back with a message or a call. Both are known by now, or it would be lost.
+    fn seal(&self, subtype: &str, id: &str, mark: &str, out: &mut Vec<u8>) {
+        if mark.is_empty() || self.run.reasoning != Form::Reasoning {
+            return;
+        }
+        event(out, |event| {
+            event
+                .text("type", "REASONING_ENCRYPTED_VALUE")
+                .text("subtype", subtype);
+            // It stands between quotes already.
+            event
+                .key("entityId")
+                .extend_from_slice(format!("\"{id}\"").as_bytes());
+            event.text("encryptedValue", mark);
+        });
+    }
+
+    fn redacted(&mut self, data: &str, out: &mut Vec<u8>) {
+        let id = self.begin_reasoning(REDACTED, out);
+        match self.run.reasoning {
+            Form::Reasoning => self.end_reasoning(&id, data, out),
+            Form::Thinking if !self.hidden => {
+                self.begin_thinking(out);
+                delta(
+                    "THINKING_TEXT_MESSAGE_CONTENT",
+                    About::Thinking,
+                    NOTICE,
+                    out,
+                );
+                self.end_thinking(out);
+            }
+            Form::Thinking | Form::None => {}
+        }
+    }
+
+    fn think(&mut self, place: usize, text: &str, out: &mut Vec<u8>) {
+        match self.run.reasoning {
+            Form::Reasoning => {
+                if let Some(block) = self.open.get(place) {
+                    delta(
+                        "REASONING_MESSAGE_CONTENT",
+                        About::Message(&block.id),
+                        text,
+                        out,
+                    );
+                }
+            }
+            Form::Thinking => {
+                let block = self.open.get_mut(place);
+                if block.is_some_and(|block| !std::mem::replace(&mut block.begun, true)) {
+                    self.begin_thinking(out);
+                }
+                delta("THINKING_TEXT_MESSAGE_CONTENT", About::Thinking, text, out);
+            }
+            Form::None => {}
+        }
+    }
+
+    /// The old events have no ids, so there is one reasoning at a time, and blocks share it.
+    fn begin_thinking(&mut self, out: &mut Vec<u8>) {
+        self.thinking += 1;
+        if self.thinking == 1 {
+            border("THINKING_START", About::Thinking, out);
+            border("THINKING_TEXT_MESSAGE_START", About::Thinking, out);
+        }
+    }
+
+    fn end_thinking(&mut self, out: &mut Vec<u8>) {
+        self.thinking = self.thinking.saturating_sub(1);
+        if self.thinking == 0 {
+            border("THINKING_TEXT_MESSAGE_END", About::Thinking, out);
+            border("THINKING_END", About::Thinking, out);
+        }
+    }
+
+    /// Begins a call. Answers its id as it stands between quotes.
+    fn call(&mut self, id: &str, name: &str, out: &mut Vec<u8>) -> String {
+        let parent = match self.assistant.take() {
+            Some(parent) => parent,
+            None => self.message_id("message_"),
+        };
+        event(out, |event| {
+            event
+                .text("type", "TOOL_CALL_START")
+                .text("toolCallId", id)
+                .text("toolCallName", name)
+                .text("parentMessageId", &parent);
+        });
+        self.assistant = Some(parent);
+        self.calls.push(Called {
+            id: id.to_owned(),
+            name: name.to_owned(),
+            waits: self.run.approvals.contains(name),
+        });
+        let mut quoted = String::new();
+        escape(id, &mut quoted);
+        quoted
+    }
+
+    fn delta(&mut self, index: u32, delta: &Delta<'_>, out: &mut Vec<u8>) {
+        let Some(place) = self.place(index) else {
+            return;
+        };
+        let Some(block) = self.open.get_mut(place) else {
+            return;
+        };
+        match (block.kind, delta) {
+            (_, Delta::Signature(mark)) => mark.as_ref().clone_into(&mut block.signature),
+            (Kind::Text | Kind::Refusal, Delta::Text(text))
+            // A provider may send plain text inside reasoning; it is reasoning.
+            | (Kind::Thinking, Delta::Thinking(text) | Delta::Text(text))
+            | (Kind::Call, Delta::ToolArguments(text)) => self.grow(place, text, out),
+            _ => {}
+        }
+    }
+
+    fn stop(&mut self, place: usize, out: &mut Vec<u8>) {
+        let sealed = self.run.reasoning == Form::Reasoning;
+        if self
+            .open
+            .get(place)
+            .is_some_and(|block| sealed && !block.signature.is_empty())
+        {
+            // An empty text may be signed.
+            self.begin_text(place, out);
+        }
+        if place >= self.open.len() {
+            return;
+        }
+        let block = self.open.remove(place);
+        match block.kind {
+            Kind::Text | Kind::Refusal if block.begun => {
+                border("TEXT_MESSAGE_END", About::Message(&block.id), out);
+                self.seal("message", &block.id, &block.signature, out);
+            }
+            Kind::Thinking if sealed => self.end_reasoning(&block.id, &block.signature, out),
+            Kind::Thinking if block.begun => self.end_thinking(out),
+            Kind::Call => {
+                if !block.begun {
+                    // A call without arguments has an empty object.
+                    delta("TOOL_CALL_ARGS", About::Call(&block.id), "{}", out);
+                }
+                border("TOOL_CALL_END", About::Call(&block.id), out);
+                self.seal("tool-call", &block.id, &block.signature, out);
+            }
+            _ => {}
+        }
+    }
+
+    fn fail(&mut self, fault: &Fault, out: &mut Vec<u8>) {
+        self.ended = true;
+        self.run.fail(fault, (&self.usage, &self.model), out);
+    }
+
+    fn end(&mut self, reason: &EndReason, out: &mut Vec<u8>) {
+        let missing = match reason {
+            EndReason::Cut => "the provider's reply ended before it was complete",
+            EndReason::Failed => "the provider reported an error",
+            _ => {
+                while !self.open.is_empty() {
+                    self.stop(0, out);
+                }
+                self.ended = true;
+                let counted = (&self.usage, &*self.model);
+                return self.run.finish(reason, &self.calls, counted, out);
+            }
+        };
+        // Nobody has said it, and a client takes a plain end for a good one.
+        self.fail(&Fault::new(FaultKind::Unreachable, missing), out);
+    }
+
+    /// What the provider is in the middle of.
+    fn within(&self) -> &'static str {
+        match self.open.last().map(|block| block.kind) {
+            Some(Kind::Thinking) => "reasoning",
+            Some(Kind::Text | Kind::Refusal) => "text",
+            Some(Kind::Call) => "tool_call",
+            Some(Kind::Other) | None => "answer",
+        }
+    }
+}
+
+impl ReplyWriter for Writer {
+    fn push(&mut self, event: &Event<'_>, out: &mut Vec<u8>) {
+        if self.ended {
+            return;
+        }
+        if let Event::Usage(usage) = event {
+            return self.usage.update(*usage);
+        }
+        self.begin(out);
+        match event {
+            Event::MessageStarted { model, .. } if self.model.is_empty() => {
+                model.as_ref().clone_into(&mut self.model);
+            }
+            Event::BlockStarted { index, block } => self.start(*index, block, out),
+            Event::BlockDelta { index, delta } => self.delta(*index, delta, out),
+            Event::BlockEnded { index } => {
+                if let Some(place) = self.place(*index) {
+                    self.stop(place, out);
+                }
+            }
+            Event::Fault(fault) => self.fail(fault, out),
+            Event::Ended { reason } => self.end(reason, out),
+            Event::MessageStarted { .. }
+            | Event::Transformed { .. }
+            | Event::Usage(_)
+            | Event::EndExplained(_) => {}
+        }
+    }
+
+    fn keep_alive(&mut self, out: &mut Vec<u8>) {
+        if !self.ended {
+            out.extend_from_slice(KEEP_ALIVE);
+        }
+    }
+
+    fn wait(&mut self, silent: Duration, out: &mut Vec<u8>) {
+        if !self.run.modern {
+            return self.keep_alive(out);
+        }
+        if !self.ended {
+            if !std::mem::replace(&mut self.started, true) {
+                self.run.start(&self.stamp, out);
+            }
+            self.activity.wait(silent, self.within(), out);
+        }
+    }
+
+    fn whole(&self, reply: &Reply) -> Vec<u8> {
+        // Clients of this dialect read streams only, so this is one in a single piece.
+        let mut writer = Self {
+            run: self.run.clone(),
+            stamp: self.stamp.clone(),
+            model: self.model.clone(),
+            activity: Activity::default(),
+            open: Vec::new(),
+            assistant: None,
+            calls: Vec::new(),
+            ..*self
+        };
+        let mut out = Vec::new();
+        reply.tell(&mut |event| writer.push(event, &mut out));
+        out
+    }
+}

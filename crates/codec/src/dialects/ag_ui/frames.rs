@@ -1,0 +1,57 @@
+//! One event as bytes. Its end is a plain line feed twice: clients look for nothing else.
+
+use crate::json::{ObjectWriter, escape_bytes};
+
+/// Clients skip comments.
+pub(super) const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
+
+/// Writes an event with these members. `write` says the first of them, its type.
+pub(super) fn event(out: &mut Vec<u8>, write: impl FnOnce(&mut ObjectWriter<'_>)) {
+    out.extend_from_slice(b"data: ");
+    let mut object = ObjectWriter::new(out);
+    write(&mut object);
+    object.end();
+    out.extend_from_slice(b"\n\n");
+}
+
+/// What an event is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum About<'a> {
+    /// A message, by its id.
+    Message(&'a str),
+    /// A call, by its id as it stands between quotes.
+    Call(&'a str),
+    /// The one reasoning there is, in the old events.
+    Thinking,
+}
+
+/// Writes an event that begins or ends something.
+pub(super) fn border(kind: &str, about: About<'_>, out: &mut Vec<u8>) {
+    head(kind, about, out);
+    out.extend_from_slice(b"}\n\n");
+}
+
+/// Writes an event by which something grows. Nothing is never said: older clients break at it.
+pub(super) fn delta(kind: &str, about: About<'_>, text: &str, out: &mut Vec<u8>) {
+    if text.is_empty() {
+        return;
+    }
+    head(kind, about, out);
+    out.extend_from_slice(b",\"delta\":\"");
+    escape_bytes(text, out);
+    out.extend_from_slice(b"\"}\n\n");
+}
+
+fn head(kind: &str, about: About<'_>, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"data: {\"type\":\"");
+    out.extend_from_slice(kind.as_bytes());
+    out.push(b'"');
+    let (member, id): (&[u8], &str) = match about {
+        About::Message(id) => (b",\"messageId\":\"", id),
+        About::Call(id) => (b",\"toolCallId\":\"", id),
+        About::Thinking => return,
+    };
+    out.extend_from_slice(member);
+    out.extend_from_slice(id.as_bytes());
+    out.push(b'"');
+}

@@ -1,0 +1,212 @@
+//! Calls that wait for a person. A tool whose definition says `"metadata": {"requiresApproval": true}` is
+//! not left for the client to run at once: the run ends with an interrupt for each call of it, and the run that
+//! goes on brings the answers.
+//!
+//! Nothing is kept in between. An interrupt has its call's id in its own, and what was answered becomes
+//! that call's result, unless the client has run the tool and brings one.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use throughline_canonical::{Block, Fault, Message, Role};
+
+use crate::json::{Node, ObjectWriter};
+
+/// What the ids of interrupts begin with.
+const PREFIX: &str = "approval_";
+
+/// A call of this run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Called {
+    pub(super) id: String,
+    pub(super) name: String,
+    /// Whether a person has to approve of it.
+    pub(super) waits: bool,
+}
+
+/// An answer that became a result.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Answered {
+    pub(super) call: String,
+    pub(super) content: String,
+}
+
+/// Whether calls of a tool wait for a person.
+pub(super) fn needs_approval(tool: &Node<'_>) -> Result<bool, Fault> {
+    let Some(metadata) = tool.get("metadata") else {
+        return Ok(false);
+    };
+    metadata.object()?;
+    match metadata.get("requiresApproval") {
+        Some(wanted) => wanted.flag(),
+        None => Ok(false),
+    }
+}
+
+/// Writes the outcome of a run that waits.
+pub(super) fn tell(calls: &[Called], outcome: &mut ObjectWriter<'_>) {
+    let waiting = calls.iter().filter(|call| call.waits);
+    let interrupts: Value = waiting
+        .map(|call| {
+            json!({
+                "id": format!("{PREFIX}{}", call.id),
+                "reason": "tool_approval",
+                "message": format!("May `{}` be called?", call.name),
+                "toolCallId": call.id,
+                "responseSchema": {
+                    "type": "object",
+                    "properties": {
+                        "approved": {"type": "boolean"},
+                        "result": {"description": "what the tool gave, where it has run"},
+                    },
+                    "required": ["approved"],
+                },
+            })
+        })
+        .collect();
+    outcome
+        .text("type", "interrupt")
+        .value("interrupts", &interrupts);
+}
+
+/// Puts answers into the conversation, as results of the calls they speak of. Gives those that the client
+/// does not have as messages.
+pub(super) fn resume(
+    entries: &Node<'_>,
+    messages: &mut Vec<Message>,
+) -> Result<Vec<Answered>, Fault> {
+    let mut answered = Vec::new();
+    let places = places(messages);
+    let mut results = results(messages);
+    let mut made: BTreeMap<usize, Vec<Block>> = BTreeMap::new();
+    for entry in entries.elements()? {
+        entry.object()?;
+        let interrupt = entry.need("interruptId")?;
+        let status = entry.need("status")?;
+        let resolved = match status.text()? {
+            "resolved" => true,
+            "cancelled" => false,
+            _ => return Err(status.refuse("expected `resolved` or `cancelled`")),
+        };
+        let Some(call) = interrupt.text()?.strip_prefix(PREFIX) else {
+            return Err(interrupt.refuse(&format!(
+                "is no interrupt of this gateway; theirs are `{PREFIX}` and the id of a tool call"
+            )));
+        };
+        let Some(place) = places.get(call) else {
+            return Err(interrupt.refuse(&format!(
+                "tool call `{call}` is not in `messages`; send the messages of the run it interrupted"
+            )));
+        };
+        if !results.insert(call.to_owned()) {
+            continue;
+        }
+        let (content, is_error) = match (resolved, entry.get("payload")) {
+            (true, Some(payload)) => read_payload(payload.value()),
+            (true, None) => {
+                return Err(entry.refuse(&format!(
+                    "`payload` is required, or a message with the result of tool call `{call}`"
+                )));
+            }
+            (false, _) => ("The call was cancelled.".to_owned(), true),
+        };
+        made.entry(*place).or_default().push(Block::ToolResult {
+            id: call.to_owned(),
+            name: None,
+            content: vec![Block::text(&*content)],
+            is_error,
+        });
+        answered.push(Answered {
+            call: call.to_owned(),
+            content,
+        });
+    }
+    put(made, messages);
+    Ok(answered)
+}
+
+/// Refuses a conversation that ends in calls which wait for a person.
+pub(super) fn refuse_unanswered(
+    approvals: &BTreeSet<String>,
+    messages: &[Message],
+) -> Result<(), Fault> {
+    let spoke = |message: &&Message| {
+        let said = |block: &Block| !matches!(block, Block::ToolResult { .. });
+        message.role == Role::Assistant || message.content.iter().any(said)
+    };
+    // Whoever has said something since does not wait any more.
+    let Some(last) = messages.iter().rfind(spoke) else {
+        return Ok(());
+    };
+    let results = results(messages);
+    for block in &last.content {
+        if let Block::ToolCall { id, name, .. } = block
+            && approvals.contains(name)
+            && !results.contains(id)
+        {
+            return Err(Fault::invalid(format!(
+                "resume: tool call `{id}` of `{name}` waits for an answer; give one for interrupt `{PREFIX}{id}`"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// What a person answered, as a result. A denial is one that tells of an error.
+fn read_payload(payload: &Value) -> (String, bool) {
+    let denied = payload.get("approved") == Some(&Value::Bool(false));
+    let content = match payload.get("result").unwrap_or(payload) {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    (content, denied)
+}
+
+/// In which messages calls stand.
+fn places(messages: &[Message]) -> HashMap<String, usize> {
+    let blocks = messages
+        .iter()
+        .enumerate()
+        .flat_map(|(place, message)| message.content.iter().map(move |block| (place, block)));
+    let call = |(place, block): (usize, &Block)| match block {
+        Block::ToolCall { id, .. } => Some((id.clone(), place)),
+        _ => None,
+    };
+    blocks.filter_map(call).collect()
+}
+
+/// The calls that have results.
+fn results(messages: &[Message]) -> HashSet<String> {
+    let blocks = messages.iter().flat_map(|message| &message.content);
+    let result = |block: &Block| match block {
+        Block::ToolResult { id, .. } => Some(id.clone()),
+        _ => None,
+    };
+    blocks.filter_map(result).collect()
+}
+
+/// Puts results behind the messages their calls are in, and behind results of other calls there.
+fn put(made: BTreeMap<usize, Vec<Block>>, messages: &mut Vec<Message>) {
+    let mut rest = std::mem::take(messages).into_iter().enumerate().peekable();
+    let mut made = made.into_iter().peekable();
+    while let Some((place, message)) = rest.next() {
+        messages.push(message);
+        let Some((_, blocks)) = made.next_if(|(of, _)| *of == place) else {
+            continue;
+        };
+        let results = |(_, message): &(usize, Message)| {
+            let first = message.content.first();
+            message.role == Role::User && matches!(first, Some(Block::ToolResult { .. }))
+        };
+        let mut content = match rest.next_if(results) {
+            Some((_, message)) => message.content,
+            None => Vec::new(),
+        };
+        content.extend(blocks);
+        messages.push(Message {
+            role: Role::User,
+            content,
+        });
+    }
+}

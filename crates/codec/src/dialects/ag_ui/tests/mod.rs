@@ -1,0 +1,64 @@
+//! The dialect, tested: what it reads, what it writes, and that any run of it passes the rules by which
+//! clients check one.
+//!
+//! - `rules`: those rules; `reducer`: the messages clients make of a run.
+
+use serde_json::{Value, json};
+use throughline_canonical::{Event, Fault, Lossy, Request};
+
+use super::AgUi;
+use crate::dialects::{Asked, ClientDialect, ReplyWriter, Stamp};
+
+mod random_runs;
+mod reducer;
+mod replies;
+mod requests;
+mod resumed;
+mod rules;
+
+fn stamp() -> Stamp {
+    Stamp {
+        id: "abc".to_owned(),
+        created: 1_800_000_000,
+    }
+}
+
+/// A run with these messages, of a client of version 1.0.
+fn body(messages: &Value) -> Value {
+    json!({"threadId": "t1", "runId": "r1", "protocolVersion": "1.0", "messages": messages})
+}
+
+/// A run that a user begins, with these members besides.
+fn asked(more: &Value) -> Value {
+    let mut body = body(&json!([{"id": "u", "role": "user", "content": "Hi."}]));
+    for (name, value) in more.as_object().unwrap() {
+        body[name] = value.clone();
+    }
+    body
+}
+
+fn read_at(path: &str, query: &str, body: &Value) -> Result<Lossy<Request>, Fault> {
+    AgUi.read_request(&Asked {
+        path,
+        query,
+        body: body.to_string().as_bytes(),
+    })
+}
+
+fn read(body: &Value) -> Lossy<Request> {
+    read_at("/ag-ui", "", body).unwrap_or_else(|fault| panic!("{fault}: {body}"))
+}
+
+fn writer(request: &Request) -> Box<dyn ReplyWriter> {
+    AgUi.reply_writer(request, &stamp())
+}
+
+/// The stream of a run.
+fn written(request: &Request, events: &[Event<'_>]) -> String {
+    let mut writer = writer(request);
+    let mut out = Vec::new();
+    for event in events {
+        writer.push(event, &mut out);
+    }
+    String::from_utf8(out).unwrap()
+}

@@ -1,0 +1,380 @@
+//! Runs, written: what no shared reply shows. Those stand in `corpus/ag_ui/client_reply`.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use throughline_canonical::{BlockStart, Delta, EndReason, Event, Fault, FaultKind, Usage};
+
+use super::rules::{Age, check};
+use super::{asked, read, read_at, writer, written};
+use crate::dialects::ag_ui::AgUi;
+use crate::dialects::{ClientDialect, NOTICE};
+
+fn kinds(events: &[Value]) -> Vec<&str> {
+    let kinds = events.iter().map(|event| event["type"].as_str().unwrap());
+    kinds.collect()
+}
+
+fn block(
+    index: u32,
+    block: BlockStart<'static>,
+    deltas: Vec<Delta<'static>>,
+) -> Vec<Event<'static>> {
+    let mut events = vec![Event::BlockStarted { index, block }];
+    events.extend(
+        deltas
+            .into_iter()
+            .map(|delta| Event::BlockDelta { index, delta }),
+    );
+    events.push(Event::BlockEnded { index });
+    events
+}
+
+fn thinking(index: u32, text: &'static str, mark: &'static str) -> Vec<Event<'static>> {
+    let start = BlockStart::Thinking {
+        text: "".into(),
+        signature: "".into(),
+    };
+    let deltas = vec![Delta::Thinking(text.into()), Delta::Signature(mark.into())];
+    block(index, start, deltas)
+}
+
+fn text(index: u32, text: &'static str) -> Vec<Event<'static>> {
+    let start = BlockStart::Text { text: text.into() };
+    block(index, start, Vec::new())
+}
+
+fn redacted(index: u32) -> Vec<Event<'static>> {
+    let data = "d".into();
+    block(index, BlockStart::Redacted { data }, Vec::new())
+}
+
+fn ended(reason: EndReason) -> Vec<Event<'static>> {
+    vec![Event::Ended { reason }]
+}
+
+fn old() -> Value {
+    let mut body = asked(&json!({}));
+    body.as_object_mut().unwrap().remove("protocolVersion");
+    body
+}
+
+#[test]
+fn a_run_is_told_by_its_own_ids() {
+    let request = read(&asked(&json!({"parentRunId": "r0"}))).value;
+    let events = check(Age::Modern, &written(&request, &ended(EndReason::Stop))).unwrap();
+    let expected = [
+        json!({"type": "RUN_STARTED", "threadId": "t1", "runId": "r1", "protocolVersion": "1.0", "parentRunId": "r0"}),
+        json!({
+            "type": "RUN_FINISHED", "threadId": "t1", "runId": "r1",
+            "result": {"finishReason": "stop"}, "outcome": {"type": "success"},
+        }),
+    ];
+    assert_eq!(events, expected);
+}
+
+/// Covers: S2-11, S2-12
+#[test]
+fn reasoning_and_text_are_messages_of_their_own_with_ids_that_stay() {
+    let request = read(&asked(&json!({}))).value;
+    let said = [
+        thinking(0, "Hm.", "s"),
+        text(1, "Yes."),
+        ended(EndReason::Stop),
+    ]
+    .concat();
+    let events = check(Age::Modern, &written(&request, &said)).unwrap();
+    assert_eq!(
+        kinds(&events),
+        [
+            "RUN_STARTED",
+            "REASONING_START",
+            "REASONING_MESSAGE_START",
+            "REASONING_MESSAGE_CONTENT",
+            "REASONING_MESSAGE_END",
+            "REASONING_ENCRYPTED_VALUE",
+            "REASONING_END",
+            "TEXT_MESSAGE_START",
+            "TEXT_MESSAGE_CONTENT",
+            "TEXT_MESSAGE_END",
+            "RUN_FINISHED",
+        ]
+    );
+    let ids = |from: usize, to: usize| {
+        let ids = events[from..to]
+            .iter()
+            .filter_map(|event| event["messageId"].as_str());
+        let mut ids: Vec<&str> = ids.collect();
+        ids.dedup();
+        ids
+    };
+    let (reasoning, text) = (ids(1, 7), ids(7, 10));
+    assert_eq!((reasoning.len(), text.len()), (1, 1));
+    assert_ne!(reasoning, text);
+    assert_eq!(events[5]["entityId"], reasoning[0]);
+    assert_eq!(events[5]["encryptedValue"], "s");
+}
+
+/// Covers: S2-2, S2-5, S2-6, S2-7, S2-8, C-25
+#[test]
+fn a_call_begins_grows_and_ends_by_its_id() {
+    let request = read(&asked(&json!({}))).value;
+    let start = BlockStart::ToolCall {
+        id: "c\"1".into(),
+        name: "f".into(),
+    };
+    let deltas = ["", "{\"a\"", ":1}"].map(|piece| Delta::ToolArguments(piece.into()));
+    let call = block(0, start, deltas.to_vec());
+    let said = [call, ended(EndReason::ToolCalls)].concat();
+    let events = check(Age::Modern, &written(&request, &said)).unwrap();
+    let about = |kind: &str| json!({"type": kind, "toolCallId": "c\"1"});
+    let with = |kind: &str, members: Value| {
+        let mut event = about(kind);
+        for (name, value) in members.as_object().unwrap() {
+            event[name] = value.clone();
+        }
+        event
+    };
+    let expected = [
+        with(
+            "TOOL_CALL_START",
+            json!({"toolCallName": "f", "parentMessageId": "message_abc_1"}),
+        ),
+        with("TOOL_CALL_ARGS", json!({"delta": "{\"a\""})),
+        with("TOOL_CALL_ARGS", json!({"delta": ":1}"})),
+        about("TOOL_CALL_END"),
+    ];
+    assert_eq!(events[1..5], expected);
+}
+
+#[test]
+fn older_clients_get_the_old_events_and_a_notice_for_what_is_hidden() {
+    let said = [
+        redacted(0),
+        thinking(1, "Hm.", "s"),
+        text(2, "Yes."),
+        ended(EndReason::Stop),
+    ]
+    .concat();
+    let stream = written(&read(&old()).value, &said);
+    let events = check(Age::Old, &stream).unwrap();
+    assert_eq!(
+        kinds(&events),
+        [
+            "RUN_STARTED",
+            "THINKING_START",
+            "THINKING_TEXT_MESSAGE_START",
+            "THINKING_TEXT_MESSAGE_CONTENT",
+            "THINKING_TEXT_MESSAGE_END",
+            "THINKING_END",
+            "THINKING_START",
+            "THINKING_TEXT_MESSAGE_START",
+            "THINKING_TEXT_MESSAGE_CONTENT",
+            "THINKING_TEXT_MESSAGE_END",
+            "THINKING_END",
+            "TEXT_MESSAGE_START",
+            "TEXT_MESSAGE_CONTENT",
+            "TEXT_MESSAGE_END",
+            "RUN_FINISHED",
+        ]
+    );
+    assert_eq!(events[3]["delta"], NOTICE);
+    // Some of them send it back, and it was never said.
+    let mut body = old();
+    let messages = body["messages"].as_array_mut().unwrap();
+    messages.push(json!({"id": "r", "role": "reasoning", "content": NOTICE}));
+    assert_eq!(read(&body).value.messages.len(), 1);
+}
+
+#[test]
+fn the_address_chooses_how_reasoning_is_told() {
+    let said = [thinking(0, "Hm.", "s"), ended(EndReason::Stop)].concat();
+    for (body, query, word) in [
+        (
+            asked(&json!({})),
+            "reasoning=reasoning",
+            Some("REASONING_START"),
+        ),
+        (
+            asked(&json!({})),
+            "reasoning=thinking",
+            Some("THINKING_START"),
+        ),
+        (asked(&json!({})), "reasoning=none", None),
+        (old(), "reasoning=reasoning", Some("REASONING_START")),
+        (old(), "reasoning=thinking", Some("THINKING_START")),
+        (old(), "reasoning=none", None),
+    ] {
+        let stream = written(&read_at("/ag-ui", query, &body).unwrap().value, &said);
+        for kind in ["REASONING_START", "THINKING_START"] {
+            assert_eq!(
+                stream.contains(kind),
+                word == Some(kind),
+                "{query}: {stream}"
+            );
+        }
+    }
+}
+
+#[test]
+fn reasoning_that_is_not_wanted_shows_nothing_and_comes_back() {
+    let hidden = json!({"thinking": {"type": "enabled", "display": "omitted"}});
+    let said = [thinking(0, "Hm.", "s"), ended(EndReason::Stop)].concat();
+    let stream = written(&read(&asked(&hidden)).value, &said);
+    check(Age::Modern, &stream).unwrap();
+    assert!(!stream.contains("Hm."), "{stream}");
+    assert!(stream.contains("\"encryptedValue\":\"s\""), "{stream}");
+}
+
+/// Covers: S2-47
+#[test]
+fn silence_is_told_as_an_activity() {
+    let request = read(&asked(&json!({}))).value;
+    let mut writer = writer(&request);
+    let mut out = Vec::new();
+    writer.wait(Duration::from_secs(15), &mut out);
+    writer.wait(Duration::from_secs(30), &mut out);
+    for event in &thinking(0, "Hm.", "s")[..2] {
+        writer.push(event, &mut out);
+    }
+    writer.wait(Duration::from_secs(15), &mut out);
+    for event in [&thinking(0, "Hm.", "s")[2..], &ended(EndReason::Stop)].concat() {
+        writer.push(&event, &mut out);
+    }
+    let events = check(Age::Modern, &String::from_utf8(out).unwrap()).unwrap();
+    let mut messages = super::reducer::Messages::default();
+    let mut heard = Vec::new();
+    for event in &events {
+        messages.take(std::slice::from_ref(event)).unwrap();
+        if event["type"].as_str().unwrap().starts_with("ACTIVITY") {
+            heard.push(messages.activity());
+        }
+    }
+    let first = json!({
+        "type": "ACTIVITY_SNAPSHOT", "messageId": "waiting_abc", "activityType": "WAITING",
+        "content": {"status": "waiting", "for": "answer", "elapsedSeconds": 15},
+    });
+    assert_eq!(events[1], first);
+    assert_eq!(
+        heard,
+        [
+            json!({"status": "waiting", "for": "answer", "elapsedSeconds": 15}),
+            json!({"status": "waiting", "for": "answer", "elapsedSeconds": 30}),
+            json!({"status": "done", "for": "answer", "elapsedSeconds": 30}),
+            json!({"status": "waiting", "for": "reasoning", "elapsedSeconds": 15}),
+            json!({"status": "done", "for": "reasoning", "elapsedSeconds": 15}),
+        ]
+    );
+}
+
+#[test]
+fn older_clients_get_a_comment_as_a_sign_of_life() {
+    let request = read(&old()).value;
+    let mut writer = writer(&request);
+    let mut out = Vec::new();
+    writer.wait(Duration::from_secs(15), &mut out);
+    assert_eq!(out, b": keep-alive\n\n");
+}
+
+#[test]
+fn state_and_messages_are_told_to_who_wants_to_hear_them() {
+    let mut body = asked(&json!({"state": {"row": null}, "forwardedProps": {"snapshots": true}}));
+    body["messages"][0]["name"] = Value::Null;
+    let events = check(
+        Age::Modern,
+        &written(&read(&body).value, &ended(EndReason::Stop)),
+    )
+    .unwrap();
+    let expected = [
+        json!({"type": "STATE_SNAPSHOT", "snapshot": {"row": null}}),
+        json!({"type": "MESSAGES_SNAPSHOT", "messages": [{"id": "u", "role": "user", "content": "Hi."}]}),
+    ];
+    assert_eq!(events[1..3], expected);
+    body["forwardedProps"] = json!({});
+    let events = check(
+        Age::Modern,
+        &written(&read(&body).value, &ended(EndReason::Stop)),
+    )
+    .unwrap();
+    assert_eq!(kinds(&events), ["RUN_STARTED", "RUN_FINISHED"]);
+}
+
+#[test]
+fn why_a_run_ended_is_its_result() {
+    for (reason, word) in [
+        (EndReason::Stop, "stop"),
+        (EndReason::Length, "length"),
+        (EndReason::Refusal, "refusal"),
+        (EndReason::StopSequence, "stop_sequence"),
+        (EndReason::Pause, "pause"),
+        (EndReason::ToolCalls, "tool_calls"),
+        (EndReason::Other("compaction".to_owned()), "compaction"),
+    ] {
+        for (age, body) in [(Age::Modern, asked(&json!({}))), (Age::Old, old())] {
+            let stream = written(&read(&body).value, &ended(reason.clone()));
+            let events = check(age, &stream).unwrap();
+            assert_eq!(events[1]["result"]["finishReason"], word);
+        }
+    }
+}
+
+#[test]
+fn counts_are_totals_and_parts_of_them_under_the_model_that_was_asked_for() {
+    let usage = Usage {
+        input: Some(7),
+        cache_read: Some(2),
+        cache_write: None,
+        output: Some(u64::MAX),
+        thinking: Some(3),
+    };
+    let started = Event::MessageStarted {
+        id: "m".into(),
+        model: "theirs".into(),
+    };
+    let said = [vec![started, Event::Usage(usage)], ended(EndReason::Stop)].concat();
+    for (asked_for, told) in [
+        (json!({"model": "asked-for"}), "asked-for"),
+        (json!({}), "theirs"),
+    ] {
+        let stream = written(&read(&asked(&asked_for)).value, &said);
+        let events = check(Age::Modern, &stream).unwrap();
+        let most = (1_u64 << 53) - 1;
+        let expected = json!([{
+            "model": told, "inputTokens": 9, "outputTokens": most, "totalTokens": most,
+            "reasoningTokens": 3, "cachedInputTokens": 2,
+        }]);
+        assert_eq!(events[1]["usage"], expected);
+    }
+}
+
+#[test]
+fn an_error_ends_the_run_and_nothing_follows() {
+    let mut fault = Fault::new(FaultKind::RateLimited, "slow down");
+    fault.retry_after = Some(7);
+    let said = [
+        thinking(0, "Hm.", "s")[..2].to_vec(),
+        vec![Event::Fault(fault.clone())],
+        text(1, "Yes."),
+        ended(EndReason::Failed),
+    ]
+    .concat();
+    for (age, body, expected) in [
+        (
+            Age::Modern,
+            asked(&json!({})),
+            json!({"type": "RUN_ERROR", "message": "slow down", "code": "rate_limited", "metadata": {"retryAfter": 7}}),
+        ),
+        (
+            Age::Old,
+            old(),
+            json!({"type": "RUN_ERROR", "message": "slow down", "code": "rate_limited"}),
+        ),
+    ] {
+        let events = check(age, &written(&read(&body).value, &said)).unwrap();
+        assert_eq!(*events.last().unwrap(), expected);
+    }
+    let (status, body) = AgUi.write_fault(&fault, "");
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    let expected = json!({"type": "RUN_ERROR", "message": "slow down", "code": "rate_limited"});
+    assert_eq!((status, body), (429, expected));
+}
