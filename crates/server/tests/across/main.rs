@@ -1,6 +1,8 @@
 //! The across lane over real HTTP: clients of one dialect over backends of another, with what goes
 //! wrong on the way. That every pair understands each other when nothing does is the matrix's matter.
 
+#[path = "../matrix/ag_ui.rs"]
+mod ag_ui;
 #[path = "../matrix/anthropic.rs"]
 mod anthropic;
 #[allow(
@@ -39,6 +41,7 @@ mod policies;
 mod prefix;
 mod raw_text;
 mod refused;
+mod runs;
 mod silence;
 mod socket;
 mod support;

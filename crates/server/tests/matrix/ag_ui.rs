@@ -1,8 +1,13 @@
 //! A client of AG-UI: its messages become what the library's reducer makes of the events.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use serde_json::{Value, json};
 
 use crate::speaker::{Ask, Call, Said, Speaker, events, list, parameters, text};
+
+/// How many threads there were: no two conversations share one.
+static THREADS: AtomicUsize = AtomicUsize::new(0);
 
 pub(crate) struct AgUi {
     messages: Vec<Value>,
@@ -21,7 +26,7 @@ impl AgUi {
             thinks: false,
             tools: false,
             runs: 0,
-            thread: format!("thread-{old}"),
+            thread: format!("thread-{}", THREADS.fetch_add(1, Ordering::Relaxed)),
             old,
         }
     }
@@ -34,11 +39,10 @@ impl AgUi {
     }
 
     fn call(&mut self, id: &Value) -> &mut Value {
-        let calls = self.messages.iter_mut().filter_map(|message| {
+        let mut calls = self.messages.iter_mut().filter_map(|message| {
             let calls = message.get_mut("toolCalls")?.as_array_mut()?;
             calls.iter_mut().find(|call| &call["id"] == id)
         });
-        let mut calls = calls;
         calls.next().unwrap_or_else(|| panic!("no call {id}"))
     }
 
@@ -76,7 +80,10 @@ impl AgUi {
                     "type": "function",
                     "function": {"name": event["toolCallName"], "arguments": ""},
                 });
-                parent["toolCalls"].as_array_mut().unwrap().push(call);
+                parent["toolCalls"]
+                    .as_array_mut()
+                    .expect("a list")
+                    .push(call);
             }
             "TOOL_CALL_ARGS" => {
                 let arguments = &mut self.call(&event["toolCallId"])["function"]["arguments"];

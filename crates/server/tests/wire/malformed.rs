@@ -83,6 +83,9 @@ fn envelope(dialect: &str, refused: &Refused<'_>, turn: &str) -> Value {
             }
             body
         }
+        "ag_ui" => {
+            json!({"type": "RUN_ERROR", "message": message, "code": code.unwrap_or("invalid_request")})
+        }
         _ => json!({"error": {
             "message": message, "type": "invalid_request_error", "param": param, "code": code,
         }}),
@@ -185,6 +188,10 @@ impl Door {
         match self.dialect.name() {
             "gemini" => json!({"contents": [{"role": "user", "parts": [{"text": "Hi."}]}]}),
             "openai_responses" => json!({"model": "m", "input": "Hi."}),
+            "ag_ui" => {
+                let messages = json!([{"id": "u", "role": "user", "content": "Hi."}]);
+                json!({"threadId": "t", "runId": "r", "model": "m", "messages": messages})
+            }
             _ => {
                 json!({"model": "m", "max_tokens": 99, "messages": [{"role": "user", "content": "Hi."}]})
             }
