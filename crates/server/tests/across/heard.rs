@@ -21,7 +21,14 @@ pub(crate) struct Heard {
 /// Reads a stream. Everything in it must be what the dialect's clients understand.
 pub(crate) fn hear(dialect: &str, stream: &str) -> Heard {
     let mut heard = Heard::default();
-    for event in stream.split("\n\n").filter(|event| !event.is_empty()) {
+    let whole = stream.strip_suffix("\n\n").unwrap_or(stream);
+    for event in whole.split("\n\n") {
+        if event.is_empty() {
+            // Nothing but blank lines: a sign of life where one dialect has no other.
+            assert_eq!(dialect, "gemini", "{stream}");
+            heard.signs_of_life += 1;
+            continue;
+        }
         let field = |name: &str| event.lines().find_map(|line| line.strip_prefix(name));
         let Some(data) = field("data: ") else {
             assert!(event.starts_with(':'), "no event: {event:?} in {stream}");

@@ -58,7 +58,7 @@ async fn a_silent_upstream_gets_its_client_a_sign_of_life_and_loses_nothing() {
                 "openai_responses" => {
                     "event: keepalive\ndata: {\"type\":\"keepalive\",\"sequence_number\":"
                 }
-                _ => "\"text\":\"\"",
+                _ => "}\n\n\n\n",
             };
             wrong.unless(
                 answer.text().contains(form),

@@ -63,7 +63,7 @@ data: {\"candidates\":[{\"content\":{\"role\":\"model\",\"parts\":[{\"functionCa
 data: {\"candidates\":[{\"content\":{\"role\":\"model\",\"parts\":[{\"text\":\"Yes \u{1F914}.\"}]},\"finishReason\":\"STOP\",\"index\":0}],\"usageMetadata\":{\"promptTokenCount\":11,\"candidatesTokenCount\":4,\"thoughtsTokenCount\":3},\"modelVersion\":\"gemini-3-pro\"}\r\n\r\n",
     tokens: [11, 7, 3],
     whole: r#"{ "candidates":[{"content":{"role":"model","parts":[{"text":"Hm.","thought":true},{"functionCall":{"name":"look","args":{}},"thoughtSignature":"Z2VudWluZQ=="},{"text":"Yes."}]},"finishReason":"STOP"}],"odd":1.0,"usageMetadata":{"promptTokenCount":11,"candidatesTokenCount":4,"thoughtsTokenCount":3},"modelVersion":"gemini-3-pro"}"#,
-    sign: "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"\"}],\"role\":\"model\"},\"index\":0}]}\n\n",
+    sign: "\n\n",
 };
 
 pub(crate) const CHAT: Spoken = Spoken {

@@ -5,11 +5,9 @@ use throughline_canonical::Fault;
 use super::super::Asked;
 use super::super::in_place::{Aside, InPlace, Naming, close_event};
 use super::super::places::Places;
+use super::client_reply::KEEP_ALIVE;
 use super::{Gemini, Variant, address, fault, outline};
 use crate::json::{Kind, Span, each_member};
-
-/// A piece that says nothing: clients of this dialect take no comments.
-const NOTHING: &[u8] = b"data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"\"}],\"role\":\"model\"},\"index\":0}]}\n\n";
 
 impl InPlace for Gemini {
     fn places(&self, asked: &Asked<'_>) -> Option<Places> {
@@ -54,7 +52,7 @@ struct Words;
 
 impl Aside for Words {
     fn sign_of_life(&self) -> Vec<u8> {
-        NOTHING.to_vec()
+        KEEP_ALIVE.to_vec()
     }
 
     fn error(&self, fault: &Fault, half: Option<&[u8]>) -> Vec<u8> {

@@ -17,6 +17,11 @@ use crate::json::{Kind, escape, validate};
 
 const HEAD: &str = r#"{"candidates":[{"content":{"parts":["#;
 
+/// A sign of life between events: blank lines. Google's client for Python breaks at a comment, and both
+/// of its clients keep an empty part as part of the conversation, or the whole turn out of it where a
+/// piece has none.
+pub(super) const KEEP_ALIVE: &[u8] = b"\n\n";
+
 /// What a client reads where reasoning is there and cannot be shown.
 const HIDDEN: &str = "[Some reasoning was hidden for safety reasons]";
 
@@ -334,7 +339,7 @@ impl ReplyWriter for Writer {
             return;
         }
         match self.framing {
-            Framing::Events => self.part(r#"{"text":""}"#, out),
+            Framing::Events => out.extend_from_slice(KEEP_ALIVE),
             // White space in a list is nothing to anybody.
             Framing::List { .. } => out.push(b'\n'),
         }
