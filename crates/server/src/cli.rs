@@ -98,12 +98,12 @@ pub struct Simulate {
     /// Who signs. Simulators of one identity read each other's thinking, others refuse it.
     #[arg(long, default_value = "simulator")]
     pub identity: String,
-    /// Which dialects to speak: anthropic, gemini, openai_chat, openai_responses. Several: given
-    /// again. All by default.
+    /// Which dialects to speak: anthropic, gemini, ollama, openai_chat, openai_responses. Several:
+    /// given again. All by default.
     #[arg(long, value_parser = Dialect::named)]
     pub dialect: Vec<&'static Dialect>,
     /// Which server openai_chat pretends to be: openai, deepseek-v4, deepseek-r1, think-tags,
-    /// reasoning-field, vllm, sglang, llamacpp, qwen, glm, mistral, openrouter, litellm, google, xai,
+    /// reasoning-field, vllm, sglang, llamacpp, ollama, qwen, glm, mistral, openrouter, litellm, google, xai,
     /// groq. By default the model's name decides.
     #[arg(long, value_name = "NAME", value_parser = Variant::named)]
     pub variant: Option<&'static Variant>,

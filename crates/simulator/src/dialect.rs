@@ -13,12 +13,13 @@ use serde_json::Value;
 
 use crate::refusal::Refusal;
 use crate::{RequestId, Simulator};
-use crate::{anthropic, gemini, openai_chat, openai_responses};
+use crate::{anthropic, gemini, ollama, openai_chat, openai_responses};
 
 /// All dialects. A request that bears no sign of any is the first one's.
-static DIALECTS: [&Dialect; 4] = [
+static DIALECTS: [&Dialect; 5] = [
     &anthropic::DIALECT,
     &gemini::DIALECT,
+    &ollama::DIALECT,
     &openai_chat::DIALECT,
     &openai_responses::DIALECT,
 ];
@@ -143,6 +144,9 @@ mod tests {
             ("/v1beta/models", None, "gemini"),
             ("/models/m?a=b&key=k", None, "gemini"),
             ("/v1/chat/completions", None, "openai_chat"),
+            ("/api/v1/chat/completions", None, "openai_chat"),
+            ("/api/chat", Some("authorization"), "ollama"),
+            ("/api/embed", None, "ollama"),
             ("/v1/responses/1", None, "openai_responses"),
         ] {
             assert_eq!(whose_words(&[], path, header), dialect, "{path} {header:?}");
@@ -168,7 +172,7 @@ mod tests {
         let error = Dialect::named("klingon").unwrap_err();
         assert_eq!(
             error.to_string(),
-            "no dialect is called `klingon`; there are anthropic, gemini, openai_chat, openai_responses"
+            "no dialect is called `klingon`; there are anthropic, gemini, ollama, openai_chat, openai_responses"
         );
         for dialect in DIALECTS {
             assert_eq!(Dialect::named(dialect.name).unwrap().name(), dialect.name);

@@ -41,6 +41,8 @@ pub(crate) struct Said {
 pub(crate) enum Content {
     /// A stream of events.
     Events(Vec<Frame>),
+    /// A stream of lines.
+    Lines(Vec<Frame>),
     /// One document.
     Json(Bytes),
     /// One document that is written while it comes to be, with what ends it on an error fault.
@@ -157,6 +159,10 @@ impl<'a> Exchange<'a> {
             Content::Events(frames) => {
                 let error = (self.dialect.error_event)(broken.unwrap_or_default());
                 ("text/event-stream; charset=utf-8", frames, error)
+            }
+            Content::Lines(frames) => {
+                let error = (self.dialect.error_event)(broken.unwrap_or_default());
+                ("application/x-ndjson", frames, error)
             }
             Content::JsonInParts { parts, error } => ("application/json", parts, error),
             Content::Json(_) if broken.is_some() => {

@@ -11,6 +11,7 @@ mod exchange;
 mod fault;
 mod gemini;
 mod models_list;
+mod ollama;
 mod openai;
 mod openai_chat;
 mod openai_responses;

@@ -49,6 +49,8 @@ impl Composer<'_> {
                 style: self.exchange.style(),
                 signs_calls: marks::signs_calls(self.variant, ask.model()),
                 legacy: ask.is_legacy(),
+                empty_content: self.variant.empty_content,
+                whole_calls: self.variant.whole_calls,
                 official: self.variant.official,
                 usage: streams_usage && !self.variant.counts_unasked,
                 usage_at_end: self.variant.counts_unasked,
@@ -254,7 +256,7 @@ impl Composer<'_> {
                 "reasoning_tokens": reasoning, "audio_tokens": 0,
                 "accepted_prediction_tokens": 0, "rejected_prediction_tokens": 0,
             });
-        } else if self.plan.shows != Shows::Tags {
+        } else if self.plan.shows != Shows::Tags && self.variant.counts_thinking {
             // Who cannot tell reasoning from text cannot count it either.
             usage["completion_tokens_details"] = json!({ "reasoning_tokens": reasoning });
         }

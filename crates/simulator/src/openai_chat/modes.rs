@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::ask::{Ask, list};
 use super::marks;
 use super::variants::{Shows, SignsCalls, Switch, Variant};
+use crate::ollama;
 use crate::openai::{refused, wrong_type, wrong_value};
 use crate::refusal::Refusal;
 
@@ -139,6 +140,10 @@ pub(crate) fn check(ask: &Ask, variant: &Variant, plan: &Plan) -> Result<(), Ref
     }
     if variant.official {
         check_official(ask, plan)?;
+    }
+    let told = told(ask, Switch::Effort) == Some(true);
+    if variant.name == "ollama" && told && !ollama::thinks(ask.model()) {
+        return Err(ollama::refuse_thinking(ask.model()));
     }
     Ok(())
 }

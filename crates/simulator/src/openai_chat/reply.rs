@@ -56,6 +56,10 @@ pub(crate) struct Form {
     pub(crate) signs_calls: SignsCalls,
     /// Calls are written in the way before there were tools.
     pub(crate) legacy: bool,
+    /// A delta of reasoning has an empty content beside it.
+    pub(crate) empty_content: bool,
+    /// A call comes in one delta.
+    pub(crate) whole_calls: bool,
     /// It has what only OpenAI's replies have.
     pub(crate) official: bool,
     /// The stream ends with a count.
@@ -333,6 +337,9 @@ impl Form {
         let mut pieces = draft::deltas(text).enumerate().peekable();
         while let Some((at, piece)) = pieces.next() {
             let mut members = Vec::new();
+            if self.empty_content {
+                members.push(member("content", ""));
+            }
             if let Some(name) = self.member() {
                 members.push(member(name, piece));
             }
@@ -387,6 +394,11 @@ impl Form {
         };
         // Google gives calls no number, so each must come in one piece.
         if self.signs_calls == SignsCalls::ExtraContent {
+            deltas.push(Delta::new(format!("\"tool_calls\":[{call}]")));
+            return;
+        }
+        if self.whole_calls && !self.legacy {
+            call["index"] = index.into();
             deltas.push(Delta::new(format!("\"tool_calls\":[{call}]")));
             return;
         }

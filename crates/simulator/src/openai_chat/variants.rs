@@ -33,6 +33,12 @@ pub struct Variant {
     pub(crate) counts_apart: bool,
     /// The last chunk counts, whether it was asked to or not.
     pub(crate) counts_unasked: bool,
+    /// A delta of reasoning has an empty content beside it.
+    pub(crate) empty_content: bool,
+    /// A call comes in one delta.
+    pub(crate) whole_calls: bool,
+    /// Reasoning is counted apart from the rest of the output.
+    pub(crate) counts_thinking: bool,
     /// How the end of a reply with calls is named.
     pub(crate) called: &'static str,
     /// Whose envelope refusals come in.
@@ -119,6 +125,9 @@ const OPENAI: Variant = Variant {
     reads_arguments: false,
     counts_apart: false,
     counts_unasked: false,
+    empty_content: false,
+    whole_calls: false,
+    counts_thinking: true,
     called: "tool_calls",
     dialect: &DIALECT,
 };
@@ -179,6 +188,18 @@ static VARIANTS: &[Variant] = &[
     Variant {
         name: "llamacpp",
         ..SELF_HOSTED
+    },
+    Variant {
+        name: "ollama",
+        shows: Shows::Field("reasoning"),
+        switches: &[Effort],
+        efforts: &[
+            "none", "minimal", "low", "medium", "high", "xhigh", "ultra", "max",
+        ],
+        empty_content: true,
+        whole_calls: true,
+        counts_thinking: false,
+        ..COMPATIBLE
     },
     Variant {
         name: "qwen",

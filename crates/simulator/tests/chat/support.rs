@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::common::{Answer, Server};
 
 /// Every variant with a model of its own.
-pub(crate) const VARIANTS: [(&str, &str); 16] = [
+pub(crate) const VARIANTS: [(&str, &str); 17] = [
     ("openai", "gpt-5"),
     ("deepseek-v4", "deepseek-v4-pro"),
     ("deepseek-r1", "deepseek-reasoner"),
@@ -14,6 +14,7 @@ pub(crate) const VARIANTS: [(&str, &str); 16] = [
     ("vllm", "qwen3"),
     ("sglang", "qwen3"),
     ("llamacpp", "qwen3"),
+    ("ollama", "qwen3"),
     ("qwen", "qwen3.7-max"),
     ("glm", "glm-5.3"),
     ("mistral", "magistral-medium"),
@@ -173,6 +174,10 @@ fn merge(message: &mut Value, delta: &Map<String, Value>) {
             }
             ("content", piece) if message["content"].is_array() => {
                 chunk_of_content(message, &json!({"type": "text", "text": piece}));
+            }
+            // Ollama puts one beside every piece of reasoning.
+            ("content", Value::String(text)) if text.is_empty() => {
+                assert!(delta.contains_key("reasoning"), "content is empty");
             }
             (_, Value::String(text)) => {
                 assert!(!text.is_empty(), "{key} is empty");

@@ -1,0 +1,55 @@
+//! The dialogue: each call its result, at once and by its tool. A server would not refuse the opposite;
+//! its template would render it wrongly, and the model misread it.
+
+use serde_json::Value;
+
+use super::ask::{Ask, is, list};
+use crate::refusal::Refusal;
+
+/// Refuses a dialogue that does not hold together.
+pub(super) fn check(ask: &Ask) -> Result<(), Refusal> {
+    let mut open: Vec<(&str, &str)> = Vec::new();
+    for (index, message) in ask.messages().iter().enumerate() {
+        if is(message, "tool") {
+            answer(&mut open, message, index)?;
+            continue;
+        }
+        refuse_unanswered(&open, index)?;
+        open = list(&message["tool_calls"]).iter().map(named).collect();
+    }
+    refuse_unanswered(&open, ask.messages().len())
+}
+
+/// A call's id, which may be missing, and its tool.
+fn named(call: &Value) -> (&str, &str) {
+    (
+        call["id"].as_str().unwrap_or_default(),
+        call["function"]["name"].as_str().unwrap_or_default(),
+    )
+}
+
+fn answer(open: &mut Vec<(&str, &str)>, message: &Value, index: usize) -> Result<(), Refusal> {
+    let tool = message["tool_name"].as_str().unwrap_or_default();
+    let id = message["tool_call_id"].as_str().unwrap_or_default();
+    let fits = |(called, name): &(&str, &str)| {
+        *name == tool && (id.is_empty() || called.is_empty() || *called == id)
+    };
+    match open.iter().position(fits) {
+        Some(at) => {
+            open.remove(at);
+            Ok(())
+        }
+        None => Err(Refusal::invalid(format!(
+            "messages[{index}]: the result of tool \"{tool}\" ({id}) answers no call before it"
+        ))),
+    }
+}
+
+fn refuse_unanswered(open: &[(&str, &str)], index: usize) -> Result<(), Refusal> {
+    match open.first() {
+        None => Ok(()),
+        Some((id, tool)) => Err(Refusal::invalid(format!(
+            "messages[{index}]: the call of tool \"{tool}\" ({id}) has no result"
+        ))),
+    }
+}
