@@ -39,6 +39,8 @@ pub struct Model {
     pub preserved: bool,
     /// Its thinking is bound to the credential.
     pub account_bound: bool,
+    /// It sees pictures.
+    pub vision: bool,
     /// The most tokens it writes, thinking included.
     pub max_output: Option<u64>,
     /// The most tokens it reads and writes.

@@ -32,6 +32,7 @@ pub(super) struct Row {
     pub(super) signatures_enforced: Option<bool>,
     pub(super) preserved: Option<bool>,
     pub(super) account_bound: Option<bool>,
+    pub(super) vision: Option<bool>,
     pub(super) max_output: Option<u64>,
     pub(super) context: Option<u64>,
 }
@@ -39,8 +40,8 @@ pub(super) struct Row {
 /// The keys of a row, for messages.
 const KEYS: &str = "`pattern`, `thinking`, `efforts`, `budget_min`, `budget_max`, \
     `refuses_budget`, `budget_below_limit`, `off`, `unasked`, `sampling`, `forced_tools`, `shows`, \
-    `responses_for_tools`, `signatures_enforced`, `preserved`, `account_bound`, `max_output`, \
-    `context`";
+    `responses_for_tools`, `signatures_enforced`, `preserved`, `account_bound`, `vision`, \
+    `max_output`, `context`";
 
 /// Everything that is wrong with a table of models.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -101,6 +102,7 @@ impl Row {
         over(&mut model.signatures_enforced, &self.signatures_enforced);
         over(&mut model.preserved, &self.preserved);
         over(&mut model.account_bound, &self.account_bound);
+        over(&mut model.vision, &self.vision);
     }
 }
 
@@ -202,6 +204,7 @@ impl Reading<'_> {
                 "signatures_enforced" => set(&mut row.signatures_enforced, value),
                 "preserved" => set(&mut row.preserved, value),
                 "account_bound" => set(&mut row.account_bound, value),
+                "vision" => set(&mut row.vision, value),
                 "max_output" => set(&mut row.max_output, value),
                 "context" => set(&mut row.context, value),
                 _ => {
@@ -289,6 +292,7 @@ responses_for_tools = "always"
 signatures_enforced = true
 preserved = true
 account_bound = true
+vision = true
 max_output = 30
 context = 40
 "#;
@@ -311,6 +315,7 @@ context = 40
             signatures_enforced: true,
             preserved: true,
             account_bound: true,
+            vision: true,
             max_output: Some(30),
             context: Some(40),
         };
