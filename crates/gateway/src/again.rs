@@ -9,6 +9,8 @@ use throughline_codec::dialects::RefusalKind;
 pub enum Again {
     /// This is the first try.
     First,
+    /// The model is asked otherwise; all that is said goes as it did.
+    AsItIs,
     /// Blocks nobody knew stay behind.
     WithoutTried,
     /// All thinking before the last user turn stays behind, and blocks nobody knew.

@@ -191,7 +191,7 @@ pub fn behind(base: &str, path: &str) -> String {
 }
 
 /// Whether a segment is a version: `v1`, `v1beta`, `v1beta1`.
-fn is_version(segment: &str) -> bool {
+pub fn is_version(segment: &str) -> bool {
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     let Some(number) = segment.strip_prefix('v') else {
         return false;

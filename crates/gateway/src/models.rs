@@ -8,8 +8,10 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use http::{HeaderValue, Method, Response, header};
-use serde_json::Value;
+use serde_json::{Value, json};
 use throughline_canonical::{Fault, FaultKind};
+use throughline_codec::dialects::ollama::Page;
+use throughline_codec::dialects::ollama::model_card::{self, Abilities};
 use throughline_codec::dialects::segments::decode;
 use throughline_codec::dialects::{ModelCard, Models};
 
@@ -77,11 +79,40 @@ impl Gateway {
             Ok(told) => told,
             Err(fault) => return tell(asked.dialect, &fault, &id, ""),
         };
-        let mut reply = Response::new(ReplyBody::whole(told.to_string()));
-        let json = HeaderValue::from_static("application/json");
-        reply.headers_mut().insert(header::CONTENT_TYPE, json);
-        mark(reply.headers_mut(), &id, "", &[]);
-        reply
+        told_as_json(&told, &id, "")
+    }
+
+    /// Shows a model as Ollama's clients know it. A backend of their dialect answers itself; of any
+    /// other, the catalog tells.
+    pub async fn show(&self, mut asked: Asked, body: bytes::Bytes) -> Reply {
+        let settings = self.settings();
+        let id = self.turns.id(unix_ms());
+        let found = model_card::asked_for(&body).and_then(|name| {
+            let (pin, active) = (asked.pin.as_deref(), self.active());
+            let routes = &settings.routes;
+            let chosen = routes.choose(&settings, pin, Some(&name), &active)?;
+            Ok((name, chosen.chain[0].clone()))
+        });
+        let (name, backend) = match found {
+            Ok(found) => found,
+            Err(fault) => return tell(asked.dialect, &fault, &id, ""),
+        };
+        let theirs = backend.model_for(Some(&name));
+        if backend.dialect.name() == asked.dialect.name() {
+            let body = json!({"model": theirs}).to_string();
+            asked
+                .headers
+                .insert(header::CONTENT_LENGTH, body.len().into());
+            asked.pin = Some(backend.name.clone());
+            return self.pass(asked, whole(body.into())).await;
+        }
+        let known = settings.catalog.find_at(&backend.name, theirs);
+        let told = model_card::show(Abilities {
+            thinks: known.thinking.is_some_and(|form| form != Form::None),
+            sees: known.vision,
+            context: known.context,
+        });
+        told_as_json(&told, &id, &backend.name)
     }
 
     /// The backends that are asked: the pinned one, the one a rule gives the model to, or all.
@@ -204,6 +235,14 @@ impl Gateway {
     }
 }
 
+fn told_as_json(told: &Value, id: &str, backend: &str) -> Reply {
+    let mut reply = Response::new(ReplyBody::whole(told.to_string()));
+    let json = HeaderValue::from_static("application/json");
+    reply.headers_mut().insert(header::CONTENT_TYPE, json);
+    mark(reply.headers_mut(), id, backend, &[]);
+    reply
+}
+
 /// Adds what is known of a backend's model to what it tells itself.
 fn complete(card: ModelCard, settings: &Settings, backend: &Backend) -> ModelCard {
     let name = backend.model_for(Some(&card.name));
@@ -246,6 +285,9 @@ fn complete(card: ModelCard, settings: &Settings, backend: &Backend) -> ModelCar
 
 /// Whether a path is about models and not about an answer of one.
 pub fn is_about_models(path: &str) -> bool {
+    if Page::at(path) == Some(Page::Tags) {
+        return true;
+    }
     ["/v1/models", "/v1beta/models", "/models"]
         .iter()
         .filter_map(|start| path.strip_prefix(start))
@@ -270,6 +312,8 @@ mod tests {
             ("/v1/models/gpt-6", true, Some("gpt-6")),
             ("/v1beta/models/gemini-3", true, Some("gemini-3")),
             ("/models", true, None),
+            ("/api/tags", true, None),
+            ("/api/tag", false, None),
             ("/v1/models/openai/gpt-6", true, Some("openai/gpt-6")),
             (
                 "/v1beta/models/gemini-3:countTokens",

@@ -13,6 +13,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use throughline_canonical::{Fault, FaultKind};
 use throughline_codec::dialects::anthropic::{self, Anthropic};
 use throughline_codec::dialects::gemini::Gemini;
+use throughline_codec::dialects::ollama::{Ollama, Page};
 use throughline_codec::dialects::openai_chat::OpenAiChat;
 use throughline_codec::dialects::segments::climbs;
 use throughline_codec::dialects::ui_stream;
@@ -23,6 +24,7 @@ use throughline_gateway::headers::{BACKEND, TURN};
 use throughline_gateway::models::is_about_models;
 use throughline_gateway::{Asked, unix_ms};
 
+use crate::ollama_api;
 use crate::socket;
 use crate::wiring::House;
 
@@ -55,7 +57,8 @@ pub async fn any(State(house): State<Arc<House>>, request: Request) -> Response 
         return refuse(&house, spoken(&path, &head.headers), &fault);
     }
     let served = PROVIDERS.iter().any(|start| path.starts_with(start));
-    if !served && CLIENT.iter().all(|row| row.wanted(&path).is_none()) {
+    let page = Page::at(&path);
+    if !served && page.is_none() && CLIENT.iter().all(|row| row.wanted(&path).is_none()) {
         return elsewhere(&house, &head.method, &path, &head.headers);
     }
     let asked = Asked {
@@ -76,6 +79,9 @@ pub async fn any(State(house): State<Arc<House>>, request: Request) -> Response 
             Ok(body) => house.responses.state(asked, body).await.map(Body::new),
             Err(fault) => reply(house.gateway.turn_away(&asked, &fault)),
         };
+    }
+    if let Some(page) = page {
+        return ollama_api::answer(&house, asked, page, body).await;
     }
     let known = asked.path == PLAN || asked.dialect.wanted(&asked.path).is_some();
     // Probes pass: what they learn is about the backend. One that speaks another dialect knows nothing
@@ -131,6 +137,9 @@ fn spoken(path: &str, headers: &HeaderMap) -> &'static dyn ClientDialect {
     if let Some(dialect) = by_path {
         return *dialect;
     }
+    if path.starts_with("/api/") {
+        return &Ollama;
+    }
     if path.starts_with("/v1beta/") || path.starts_with("/models") {
         return &Gemini;
     }
@@ -159,14 +168,19 @@ fn marked(headers: &HeaderMap) -> &'static dyn ClientDialect {
 }
 
 fn refuse_method(house: &House, asked: &Asked) -> Response {
+    refuse_all_but(house, asked, "POST")
+}
+
+/// Tells which method a path takes.
+pub(crate) fn refuse_all_but(house: &House, asked: &Asked, taken: &'static str) -> Response {
     let (method, path) = (&asked.method, &asked.path);
-    let what = format!("`{path}` does not take {method}; ask with POST");
+    let what = format!("`{path}` does not take {method}; ask with {taken}");
     let mut told = refuse(
         house,
         asked.dialect,
         &Fault::new(FaultKind::WrongMethod, what),
     );
-    let allowed = HeaderValue::from_static("POST");
+    let allowed = HeaderValue::from_static(taken);
     told.headers_mut().insert(header::ALLOW, allowed);
     told
 }
@@ -202,7 +216,7 @@ async fn plan(house: &House, mut asked: Asked, body: Bytes) -> Response {
     }
 }
 
-async fn whole(mut body: Body, limit: usize) -> Result<Bytes, Fault> {
+pub(crate) async fn whole(mut body: Body, limit: usize) -> Result<Bytes, Fault> {
     let mut limited = Limited::new(&mut body, limit);
     let mut all = BytesMut::new();
     loop {
@@ -271,7 +285,7 @@ fn elsewhere(house: &House, method: &Method, path: &str, headers: &HeaderMap) ->
             let meant = format!("/v1{path}");
             let (dialect, hint) = match CLIENT.iter().find(|row| row.wanted(&meant).is_some()) {
                 Some(dialect) => (*dialect, format!("; `{meant}` is served")),
-                None => (marked(headers), String::new()),
+                None => (spoken(path, headers), String::new()),
             };
             let what = format!("there is nothing at `{path}`{hint}");
             refuse(house, dialect, &Fault::new(FaultKind::NotFound, what))
@@ -283,7 +297,7 @@ pub(crate) fn refuse(house: &House, dialect: &dyn ClientDialect, fault: &Fault) 
     reply(tell(dialect, fault, &house.gateway.turns.id(unix_ms()), ""))
 }
 
-fn reply(reply: Reply) -> Response {
+pub(crate) fn reply(reply: Reply) -> Response {
     reply.map(Body::new)
 }
 

@@ -8,6 +8,7 @@ pub mod config;
 pub mod hosts;
 pub mod keyring;
 pub mod metrics;
+pub mod ollama_api;
 pub mod server;
 pub mod signals;
 pub mod socket;

@@ -40,6 +40,34 @@ impl fmt::Debug for dyn InPlace {
     }
 }
 
+/// For dialects whose requests are always read to the last word: nothing passes.
+#[derive(Debug)]
+pub(super) struct Never;
+
+impl InPlace for Never {
+    fn naming(&self, _: &[u8], _: &[u8]) -> Naming {
+        Naming::Not
+    }
+
+    fn model_of(&self, _: &[u8]) -> Option<Span> {
+        None
+    }
+
+    fn aside(&self) -> Box<dyn Aside> {
+        Box::new(Self)
+    }
+}
+
+impl Aside for Never {
+    fn sign_of_life(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn error(&self, _: &Fault, _: Option<&[u8]>) -> Vec<u8> {
+        Vec::new()
+    }
+}
+
 /// What an event says of the model's name. Spans lie between the quotes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Naming {

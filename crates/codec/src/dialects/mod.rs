@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 use throughline_canonical::{
-    BlockStart, Delta, EndDetails, Event, Fault, Loss, Lossy, Reply, Request,
+    BlockStart, Delta, EndDetails, EndReason, Event, Fault, Loss, Lossy, Reply, Request,
 };
 
 use self::in_place::InPlace;
@@ -21,8 +21,10 @@ pub mod anthropic;
 pub mod events;
 pub mod gemini;
 pub mod in_place;
+mod losses;
 mod model_card;
 pub mod ndjson;
+pub mod ollama;
 mod openai_annotations;
 pub mod openai_chat;
 mod openai_models;
@@ -36,6 +38,10 @@ mod wishes;
 pub use model_card::ModelCard;
 pub use refusal::{Refusal, RefusalKind};
 
+/// What is shown in place of reasoning its maker encrypted, where a dialect has nothing but text for
+/// it. Display only: it is never sent on.
+const NOTICE: &str = "[Some reasoning was hidden for safety reasons]";
+
 /// The dialects clients may speak.
 pub static CLIENT: &[&dyn ClientDialect] = &[
     &ag_ui::AgUi,
@@ -43,6 +49,7 @@ pub static CLIENT: &[&dyn ClientDialect] = &[
     &events::Events,
     &gemini::Gemini,
     &ndjson::NdJson,
+    &ollama::Ollama,
     &openai_chat::OpenAiChat,
     &openai_responses::OpenAiResponses,
     &ui_stream::UiStream,
@@ -51,6 +58,7 @@ pub static CLIENT: &[&dyn ClientDialect] = &[
 pub static UPSTREAM: &[&dyn UpstreamDialect] = &[
     &anthropic::Anthropic,
     &gemini::Gemini,
+    &ollama::Ollama,
     &openai_chat::OpenAiChat,
     &openai_responses::OpenAiResponses,
 ];
@@ -107,6 +115,18 @@ pub trait ClientDialect: Sync {
     /// Whether its clients want the first call of a reply signed, and mend it themselves if it is not.
     fn wants_signed_calls(&self) -> bool {
         false
+    }
+    /// Whether its clients want a model to think that can, when they say nothing of it.
+    fn thinks_unasked(&self) -> bool {
+        false
+    }
+    /// Whether its clients send the ids of calls back.
+    fn keeps_call_ids(&self) -> bool {
+        true
+    }
+    /// Why a reply ends at once, where a request asks the model nothing.
+    fn ends_at_once(&self, _: &Request) -> Option<EndReason> {
+        None
     }
     /// What a streamed reply is, as a header says it.
     fn stream_type(&self, _: &Request) -> &'static str {
@@ -166,6 +186,10 @@ pub trait UpstreamDialect: Sync {
     fn refusal(&self, _status: u16, _body: &[u8]) -> Option<Refusal> {
         None
     }
+    /// Whether an error says that the model does not think, and was asked to.
+    fn cannot_think(&self, _status: u16, _body: &[u8]) -> bool {
+        false
+    }
     /// The header that carries a key.
     fn key_header(&self, key: &str, variant: &str) -> (&'static str, String);
     /// Writes a request for a count of tokens; `None` where providers do not count.
@@ -192,8 +216,10 @@ pub trait UpstreamDialect: Sync {
     }
     /// Reads such a list, or one model out of it.
     fn read_models(&self, answer: &Value) -> Vec<ModelCard>;
-    /// How requests and replies pass where the client speaks it too.
-    fn in_place(&self) -> &'static dyn InPlace;
+    /// How requests and replies pass where the client speaks it too; by default none does.
+    fn in_place(&self) -> &'static dyn InPlace {
+        &in_place::Never
+    }
     /// Whether its models sign calls, and refuse them without. Readers tell such a signature directly
     /// behind the start of its call.
     fn signs_calls(&self, _variant: &str) -> bool {
@@ -210,9 +236,6 @@ impl fmt::Debug for dyn UpstreamDialect {
         formatter.write_str(self.name())
     }
 }
-
-/// What is shown in place of reasoning its maker encrypted. Display only: it is never sent on.
-const NOTICE: &str = "[Some reasoning was hidden for safety reasons]";
 
 /// What of an event most writers leave out: what has a word in another dialect alone.
 fn lost_part(event: &Event<'_>, own: &str) -> Option<Loss> {

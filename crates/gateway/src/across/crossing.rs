@@ -68,6 +68,7 @@ impl Crossing {
             scope: Scope::new(ledger.lineage.id, String::new()),
             past: None,
             prefix: None,
+            keeps_ids: client.keeps_call_ids(),
         };
         let target = Target {
             model: "m",

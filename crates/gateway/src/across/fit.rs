@@ -249,7 +249,7 @@ impl Fitting<'_> {
     /// Whether thinking of a message stays behind in a second try.
     fn leaves_out(&self, message: usize, tried: bool) -> bool {
         match self.again {
-            Again::First | Again::DropBound => false,
+            Again::First | Again::AsItIs | Again::DropBound => false,
             Again::WithoutTried => tried,
             Again::WithoutOld => tried || message < self.open,
             Again::WithoutAll => true,

@@ -14,7 +14,7 @@ use crate::turn::Leg;
 
 /// So many turns of one request are looked for, and so much of them is put back: more than any
 /// conversation has, and a bound on what a request can make of the vault.
-const MOST_LOOKS: usize = 4096;
+pub(super) const MOST_LOOKS: usize = 4096;
 const MOST_BYTES: usize = 32 << 20;
 const MOST_NAMES: usize = 4;
 
@@ -152,7 +152,7 @@ pub(crate) fn names(scope: &Scope, question: &str, content: &[Block]) -> Vec<Vau
     names
 }
 
-fn text_of(content: &[Block]) -> String {
+pub(super) fn text_of(content: &[Block]) -> String {
     content
         .iter()
         .filter_map(|block| match block {
@@ -210,6 +210,26 @@ pub(super) struct Signed {
 }
 
 impl Signed {
+    /// A call, by its id; none of what is none.
+    pub(super) fn of(block: Block) -> Option<(String, Self)> {
+        match block {
+            Block::ToolCall {
+                id,
+                name,
+                arguments,
+                signature,
+            } => Some((
+                id,
+                Self {
+                    name,
+                    arguments,
+                    signature,
+                },
+            )),
+            _ => None,
+        }
+    }
+
     /// Whether a client's call is this one still.
     pub(super) fn is(&self, block: &Block) -> bool {
         let Block::ToolCall {
@@ -252,20 +272,7 @@ impl Lost {
                         call: None,
                     });
                 }
-                Block::ToolCall {
-                    id,
-                    name,
-                    arguments,
-                    signature,
-                } => {
-                    let signed = Signed {
-                        name,
-                        arguments,
-                        signature,
-                    };
-                    lost.calls.insert(id, signed);
-                }
-                _ => {}
+                block => lost.calls.extend(Signed::of(block)),
             }
         }
         lost

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::Response;
 use throughline_canonical::{BlockKey, Fate, Fault};
-use throughline_codec::dialects::{Refusal, RefusalKind, anthropic};
+use throughline_codec::dialects::{ModelCard, Refusal, RefusalKind, anthropic};
 
 use super::fit::Sent;
 use super::guard::place;
@@ -26,8 +26,12 @@ impl Gateway {
         let Ok(Back::Refused(error)) = &back else {
             return Ok((back, first));
         };
-        let Some(again) = self.learn_from(leg, &first, error) else {
-            return Ok((back, first));
+        let again = match self.learns_not_to_ask(leg, &first, error) {
+            true => Again::AsItIs,
+            false => match self.learn_from(leg, &first, error) {
+                Some(again) => again,
+                None => return Ok((back, first)),
+            },
         };
         let second = self.prepare(leg, again).await?;
         if second.outgoing == first.outgoing {
@@ -36,7 +40,7 @@ impl Gateway {
         tracing::info!(
             backend = leg.backend.name,
             ?again,
-            "sending again without the thinking that was refused"
+            "sending again without what was refused of thinking"
         );
         self.counters.retried.add(1);
         let back = self.deliver(leg, &second).await;
@@ -55,6 +59,27 @@ impl Gateway {
             _ => {}
         }
         Ok((back, second))
+    }
+
+    /// Whether the model does not think, and was asked to: then it is not asked again.
+    fn learns_not_to_ask(
+        &self,
+        leg: &Leg<'_>,
+        prepared: &Prepared,
+        error: &Response<Bytes>,
+    ) -> bool {
+        let status = error.status().as_u16();
+        let cannot = prepared.dialect.cannot_think(status, &error_text(error));
+        if !cannot || !prepared.thinking.is_wanted() {
+            return false;
+        }
+        let card = ModelCard {
+            name: prepared.model.clone(),
+            thinks: Some(false),
+            ..ModelCard::default()
+        };
+        leg.settings.catalog.learn_at(&leg.backend.name, &card);
+        true
     }
 
     /// Learns from a refusal of thinking, and says what to do about it; nothing if it is about

@@ -30,6 +30,7 @@ pub mod replay;
 mod restore;
 pub mod setting;
 mod settled;
+mod unnamed;
 mod words;
 
 use std::sync::Arc;
@@ -38,7 +39,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 use hyper::body::Incoming;
 use serde_json::{Value, json};
-use throughline_canonical::{Fault, Fold, Loss, Origin};
+use throughline_canonical::{EndReason, Fault, Fold, Loss, Origin};
 use throughline_codec::dialects::{ReplyReader, Stamp, UpstreamDialect, Wanted};
 use throughline_codec::framing::encoding::{Decoder, Encoding};
 use tokio::sync::OwnedSemaphorePermit;
@@ -83,6 +84,9 @@ impl Gateway {
         let prepared = self.prepare(leg, Again::First).await?;
         if leg.read.wanted == Wanted::Count && !prepared.counted {
             return Ok(Some(self.estimated(leg, &prepared)));
+        }
+        if let Some(reason) = self.ends_at_once(leg, &prepared) {
+            return Ok(Some(self.answered_at_once(leg, &prepared, reason)));
         }
         let (back, prepared) = self.deliver_patiently(leg, prepared).await?;
         match back {
@@ -151,6 +155,33 @@ impl Gateway {
         turn.keep_reports(&prepared.blocks);
         turn.losses.clone_from(&prepared.losses);
         leg.log_body(&mut turn, &prepared.outgoing.body);
+    }
+
+    /// Why the reply ends at once, if nothing is asked and the backend has no word for that.
+    fn ends_at_once(&self, leg: &Leg<'_>, prepared: &Prepared) -> Option<EndReason> {
+        let client = leg.read.asked.dialect;
+        let alike = client.name() == prepared.dialect.name();
+        client.ends_at_once(&prepared.asked).filter(|_| !alike)
+    }
+
+    /// The reply to a request that asks nothing.
+    fn answered_at_once(&self, leg: &Leg<'_>, prepared: &Prepared, reason: EndReason) -> Reply {
+        self.note_prepared(leg, prepared);
+        let id = self.begun(leg, StatusCode::OK);
+        let told = throughline_canonical::Reply {
+            model: prepared.model.clone(),
+            reason: Some(reason),
+            ..throughline_canonical::Reply::default()
+        };
+        let writer = leg
+            .read
+            .asked
+            .dialect
+            .reply_writer(&prepared.asked, &stamp(&id));
+        self.ended_well(leg);
+        let whole = Response::new(ReplyBody::whole(writer.whole(&told)));
+        let kind = "application/json";
+        dress(whole, kind, &id, &leg.backend.name, &prepared.losses)
     }
 
     /// An error of the provider, in the client's words.
@@ -306,6 +337,7 @@ impl Gateway {
                 target: prepared.target,
             }),
             prefix: prepared.prefix,
+            keeps_ids: leg.read.asked.dialect.keeps_call_ids(),
         };
         Relay::new(
             leg.ledger(self, prepared.session, origin),
@@ -346,14 +378,19 @@ impl Gateway {
         self.count(leg, tokens, &losses)
     }
 
-    fn count(&self, leg: &Leg<'_>, tokens: u64, losses: &[Loss]) -> Reply {
-        let id = self.begun(leg, StatusCode::OK);
+    /// Notes the end of a turn no model was asked in.
+    fn ended_well(&self, leg: &Leg<'_>) {
         {
             let mut turn = leg.turn.lock();
             turn.end = "completed";
             turn.ms.total = Some(milliseconds(leg.read.asked.began));
         }
         self.turns.ended(leg.turn);
+    }
+
+    fn count(&self, leg: &Leg<'_>, tokens: u64, losses: &[Loss]) -> Reply {
+        let id = self.begun(leg, StatusCode::OK);
+        self.ended_well(leg);
         let body = ReplyBody::whole(leg.read.asked.dialect.write_count(tokens));
         let reply = Response::new(body);
         dress(reply, "application/json", &id, &leg.backend.name, losses)

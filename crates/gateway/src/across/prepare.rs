@@ -8,7 +8,7 @@ use throughline_canonical::{
 };
 use throughline_codec::dialects::openai_responses::OpenAiResponses;
 use throughline_codec::dialects::{
-    self, Outgoing, ReplyReader, UpstreamDialect, Wanted, anthropic, openai_chat,
+    self, Outgoing, ReplyReader, UpstreamDialect, Wanted, anthropic, ollama, openai_chat,
 };
 use throughline_codec::text::{Evidence, Options, RawTextReader, Stage, Tools};
 
@@ -21,7 +21,7 @@ use super::replay::{self, Place};
 use super::setting;
 use crate::again::Again;
 use crate::backend::Backend;
-use crate::catalog::Model;
+use crate::catalog::{Form, Model};
 use crate::gateway::Gateway;
 use crate::settings::ToolThinking;
 use crate::thinking::guard::Guard;
@@ -80,6 +80,14 @@ impl Gateway {
         }
         let known = leg.settings.catalog.find_at(&leg.backend.name, &model);
         client.forget_own_members(&mut request);
+        let thinks = known.thinking.is_some_and(|form| form != Form::None);
+        if thinks && client.thinks_unasked() && request.thinking.is_unsaid() {
+            request.thinking.amount = Some(Amount::On);
+        }
+        if !client.keeps_call_ids() {
+            self.name_calls(&leg.read.scope, &mut request.messages)
+                .await;
+        }
         let (dialect, variant) = spoken(leg.backend, &request, &known);
         join_turns(&mut request.messages);
         if tell_results_once(&mut request.messages) > 0 {
@@ -88,7 +96,7 @@ impl Gateway {
                 reason: "repeated",
             });
         }
-        let in_order = dialect.name() != openai_chat::NAME;
+        let in_order = ![openai_chat::NAME, ollama::NAME].contains(&dialect.name());
         if !in_order && results_follow_calls(&mut request.messages) {
             losses.push(Loss::SettingAdapted {
                 setting: "tool_result",

@@ -16,6 +16,7 @@ use super::ids::{Ids, looks_random};
 use super::lost::names;
 use super::past::{key_of, pass_block, signature_block};
 use super::settled::Past;
+use super::unnamed;
 use crate::ledger::Ledger;
 use crate::thinking::capture::Captured;
 use crate::thinking::envelope::{Carried, Envelope, Envelopes, SignedCall};
@@ -64,6 +65,8 @@ pub(crate) struct Sent {
     pub(crate) past: Option<Past>,
     /// What the reply is made under, where prefixes matter.
     pub(crate) prefix: Option<Prefix>,
+    /// Whether the client sends the ids of calls back.
+    pub(crate) keeps_ids: bool,
 }
 
 /// What clients get as signatures.
@@ -464,7 +467,11 @@ impl Relay {
             blocks: content.iter().filter(is_whole).cloned().collect(),
             prefix: self.sent.prefix,
         };
-        let names = names(&self.sent.scope, &self.sent.question, content);
+        let (scope, question) = (&self.sent.scope, &self.sent.question);
+        let mut names = names(scope, question, content);
+        if !self.sent.keeps_ids {
+            names.extend(unnamed::names(scope, question, content));
+        }
         self.vault.keep(&names, &kept);
     }
 

@@ -4,7 +4,7 @@
 //! says what becomes of one kind of part; `fit` applies it and tells what was left out.
 
 use throughline_codec::dialects::openai_chat::variants::{self, CallSignature, Replay};
-use throughline_codec::dialects::{anthropic, gemini, openai_chat, openai_responses};
+use throughline_codec::dialects::{anthropic, gemini, ollama, openai_chat, openai_responses};
 
 /// A part of the past that its maker may want back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +113,8 @@ const FIELD: Row = Row {
     ..NOTHING
 };
 
-/// Reasoning between tags, as the model wrote it, as long as it is in the middle of something.
+/// Reasoning between tags, or in a member that becomes such, as the model wrote it, as long as it is in
+/// the middle of something.
 const TAGS: Row = Row {
     thinking: Text,
     ..NOTHING
@@ -123,6 +124,8 @@ fn row(dialect: &str, variant: &str) -> Row {
     match dialect {
         anthropic::NAME => ANTHROPIC,
         gemini::NAME => GEMINI,
+        // Templates leave out what is not of the present turn by themselves.
+        ollama::NAME => TAGS,
         openai_responses::NAME => RESPONSES,
         openai_chat::NAME => chat(variants::find(variant)),
         _ => NOTHING,
@@ -195,6 +198,11 @@ mod tests {
         ("openai_responses", "", Part::Redacted, [Verbatim, Verbatim, Omitted, Omitted]),
         ("openai_responses", "", Part::CallSignature, [Unneeded; 4]),
         ("openai_responses", "", Part::TextSignature, [Verbatim, Verbatim, Unneeded, Unneeded]),
+        ("ollama", "", Part::Thinking, [Text, Unneeded, Omitted, Omitted]),
+        ("ollama", "", Part::Redacted, [Unneeded, Unneeded, Omitted, Omitted]),
+        ("ollama", "", Part::CallSignature, [Unneeded; 4]),
+        ("ollama", "", Part::TextSignature, [Unneeded; 4]),
+        ("openai_chat", "ollama", Part::Thinking, [Text, Text, Omitted, Omitted]),
         ("openai_chat", "openai", Part::Thinking, [Unneeded, Unneeded, Omitted, Omitted]),
         ("openai_chat", "openai", Part::CallSignature, [Unneeded; 4]),
         ("openai_chat", "deepseek-r1", Part::Thinking, [Unneeded, Unneeded, Omitted, Omitted]),

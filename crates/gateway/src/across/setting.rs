@@ -127,6 +127,9 @@ impl<'a> Fitting<'a> {
             amount => amount,
         };
         let Some(asked) = asked else {
+            if self.words.said {
+                request.thinking.amount = self.unsaid();
+            }
             // Where the mode is not said, neither is what is shown.
             let said = self.words.modes && request.thinking.show.is_some();
             if said && self.words.automatic && self.model.unasked {
@@ -138,7 +141,7 @@ impl<'a> Fitting<'a> {
             if asked != Amount::Off {
                 self.adapted(THINKING, "model_does_not_think");
             }
-            request.thinking.amount = None;
+            request.thinking.amount = self.words.said.then_some(Amount::Off);
             return;
         }
         request.thinking.amount = match asked {
@@ -154,6 +157,15 @@ impl<'a> Fitting<'a> {
         if let Some(Amount::Budget { tokens }) = request.thinking.amount {
             let ours = !matches!(asked, Amount::Budget { .. });
             self.within_bounds(tokens, ours, request);
+        }
+    }
+
+    /// What a model does of which nothing is asked, where that has to be said; none if it is not known.
+    fn unsaid(&self) -> Option<Amount> {
+        match self.model.thinking? {
+            Form::None => Some(Amount::Off),
+            _ if self.model.unasked => Some(Amount::On),
+            _ => Some(Amount::Off),
         }
     }
 

@@ -1,6 +1,7 @@
 //! What can be said of thinking: what a dialect has words for, and what of that a model takes.
 
 use throughline_canonical::{Effort, Show};
+use throughline_codec::dialects::ollama;
 use throughline_codec::dialects::openai_chat::variants::{self, Setting, Variant};
 
 use crate::catalog::{Form, Model, Off, Shows};
@@ -15,6 +16,8 @@ pub(super) enum Dialect {
     Anthropic,
     /// A level, or a budget.
     Gemini,
+    /// On or off, or a level.
+    Ollama,
     /// An effort.
     Responses,
     /// Whatever this kind of server takes.
@@ -38,6 +41,8 @@ pub(super) struct Words {
     pub(super) efforts: Vec<Effort>,
     /// A budget.
     pub(super) budget: bool,
+    /// Something is said in any case: a server that hears nothing decides by itself.
+    pub(super) said: bool,
     /// The dialect says a mode: an effort goes with adaptive thinking, and where no mode is said
     /// nothing is shown.
     pub(super) modes: bool,
@@ -49,6 +54,7 @@ impl Dialect {
         match upstream {
             "anthropic" | "simulator" => Self::Anthropic,
             "gemini" => Self::Gemini,
+            "ollama" => Self::Ollama,
             "openai_responses" => Self::Responses,
             _ => Self::Chat(variants::find(variant)),
         }
@@ -112,6 +118,12 @@ impl Dialect {
                 budget,
                 ..told
             },
+            Self::Ollama => Words {
+                on: true,
+                efforts: efforts(graded, &ollama::LEVELS),
+                said: true,
+                ..told
+            },
             Self::Responses => Words {
                 efforts: efforts(form != Some(Switch), &Effort::ALL),
                 ..told
@@ -153,6 +165,7 @@ impl Dialect {
             (_, Some(Shows::Nothing)) => None,
             (Self::Anthropic, Some(Shows::Full)) => Some(Show::Full),
             (Self::Anthropic | Self::Gemini | Self::Responses, _) => Some(Show::Summary),
+            (Self::Ollama, _) => Some(Show::Full),
             // OpenAI's own shows none here.
             (Self::Chat(server), _) if server.official => None,
             (Self::Chat(server), Some(Shows::Summary)) if server.setting == Setting::Object => {

@@ -171,6 +171,7 @@ impl Gateway {
             scope: read.scope.clone(),
             past: None,
             prefix: None,
+            keeps_ids: true,
         };
         let in_place = leg.backend.dialect.in_place();
         let relay = Relay::new(

@@ -98,8 +98,6 @@ const fn words(now: &'static [&'static str]) -> Kind {
     Kind::Words { now, later: &[] }
 }
 
-/// Dialects that are planned; a config that names one is early, not wrong.
-const LATER_DIALECTS: &[&str] = &["ollama"];
 const MIB: u64 = 1 << 20;
 
 #[rustfmt::skip]
@@ -119,7 +117,7 @@ pub(super) const ROWS: &[Row] = &[
 
     now("backend", Tables, Derived("from keys in the environment, and the simulator"), "An upstream."),
     now("backend.name", Text("text"), Required, "Unique; of `a-z`, `0-9`, `_` and `-`."),
-    now("backend.dialect", Kind::Words { now: Dialect::WORDS, later: LATER_DIALECTS }, Required, "The language the upstream speaks."),
+    now("backend.dialect", words(Dialect::WORDS), Required, "The language the upstream speaks."),
     now("backend.variant", Kind::Variant, Derived("told by `base_url`, where it can be"), "Which kind of server of its dialect the upstream is. [backends.md](backends.md#what-an-address-tells) says what an address tells. For the simulator: the dialect it is spoken to in."),
     now("backend.base_url", Text("URL"), Unset, "Where the upstream is; needed except for the simulator. The dialect's path is appended; what of it stands there already, such as a trailing `/v1` or `/v1beta`, is left out."),
     now("backend.api_key", Secret, Unset, "The gateway's key for this upstream, written out."),
@@ -347,14 +345,9 @@ pub fn reference() -> String {
     }
     let _ = write!(
         page,
-        "### Not available yet\n\nThese are refused until they work: {}; and the dialect ",
+        "### Not available yet\n\nThese are refused until they work: {}.\n",
         missing.join(", ")
     );
-    let dialects: Vec<String> = LATER_DIALECTS
-        .iter()
-        .map(|word| format!("`{word}`"))
-        .collect();
-    let _ = writeln!(page, "{}.", dialects.join(", "));
     page
 }
 

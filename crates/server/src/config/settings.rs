@@ -8,6 +8,7 @@ use std::time::Duration;
 use throughline_codec::dialects::UpstreamDialect;
 use throughline_codec::dialects::anthropic::Anthropic;
 use throughline_codec::dialects::gemini::Gemini;
+use throughline_codec::dialects::ollama::Ollama;
 use throughline_codec::dialects::openai_chat::OpenAiChat;
 use throughline_codec::dialects::openai_responses::OpenAiResponses;
 
@@ -309,6 +310,8 @@ words! {
         OpenAiResponses = "openai_responses",
         /// Google's `generateContent`.
         Gemini = "gemini",
+        /// Ollama's own `/api/chat`.
+        Ollama = "ollama",
         /// The built-in provider that needs no network.
         Simulator = "simulator",
     }
@@ -416,6 +419,7 @@ impl Dialect {
             Self::OpenAiChat => &OpenAiChat,
             Self::OpenAiResponses => &OpenAiResponses,
             Self::Gemini => &Gemini,
+            Self::Ollama => &Ollama,
         }
     }
 }

@@ -5,6 +5,7 @@
 use throughline_canonical::Request;
 use throughline_codec::dialects::openai_chat::variants::VARIANTS;
 use throughline_codec::dialects::{CLIENT, ClientDialect, Target};
+use throughline_gateway::backend::is_version;
 
 use super::address::{self, Base};
 use super::diagnostic::{Report, Trouble, one_of, shown};
@@ -21,6 +22,9 @@ const CUMULATIVE: &str = "cumulative";
 /// Most of what people run themselves understands what vLLM does.
 const NEAR: &str = "vllm";
 const ELSEWHERE: &str = "openai";
+/// What Ollama is called, and where it listens unless it is told otherwise.
+const OLLAMA: &str = "ollama";
+const OLLAMA_PORT: &str = ":11434";
 
 /// A provider that is known by its host.
 pub(super) struct Provider {
@@ -53,6 +57,7 @@ pub(super) const PROVIDERS: &[Provider] = &[
     chat("api.z.ai", "glm", "/api/paas"),
     chat("open.bigmodel.cn", "glm", "/api/paas"),
     chat("generativelanguage.googleapis.com", "google", ""),
+    chat("ollama.com", OLLAMA, ""),
     Provider {
         dialect: Dialect::Gemini,
         host: "*aiplatform.googleapis.com",
@@ -72,12 +77,13 @@ pub(super) fn variants(dialect: Dialect) -> Vec<&'static str> {
     match dialect {
         Dialect::Anthropic => vec![UNSIGNED],
         Dialect::OpenAiChat => VARIANTS.iter().map(|variant| variant.name).collect(),
-        Dialect::OpenAiResponses => Vec::new(),
+        Dialect::OpenAiResponses | Dialect::Ollama => Vec::new(),
         Dialect::Gemini => vec![VERTEX],
         Dialect::Simulator => [
             Dialect::OpenAiChat,
             Dialect::OpenAiResponses,
             Dialect::Gemini,
+            Dialect::Ollama,
         ]
         .map(Dialect::word)
         .to_vec(),
@@ -98,6 +104,7 @@ impl Spoken {
         let variant = match (dialect, provider) {
             (_, Some(provider)) => provider.variant,
             (Dialect::OpenAiChat, None) => match base {
+                Some(base) if base.site.ends_with(OLLAMA_PORT) => OLLAMA,
                 Some(base) if !address::is_near(&base.host) => ELSEWHERE,
                 _ => NEAR,
             },
@@ -158,10 +165,10 @@ pub(super) fn spoken(
             report.add(&written.spot, no_variant(dialect, &written.text));
             Spoken::told_by(dialect, base)
         }
-        // The words of the simulator are dialects.
+        // The words of the simulator are dialects; one of them is a server of another, too.
         Some(written) => match Dialect::of(&written.text) {
-            Some(simulated) => Spoken::told_by(simulated, None),
-            None => Spoken {
+            Some(simulated) if dialect == Dialect::Simulator => Spoken::told_by(simulated, None),
+            _ => Spoken {
                 dialect,
                 variant: written.text,
             },
@@ -278,8 +285,13 @@ fn before_endpoint<'a>(path: &'a str, client: &dyn ClientDialect) -> Option<&'a 
 /// The path of a request without its version: `/chat/completions`.
 fn endpoint(client: &dyn ClientDialect) -> String {
     let path = client.path_for("m");
-    let version = path.get(1..).and_then(|rest| rest.find('/'));
-    version.map_or(String::new(), |at| path[at + 1..].to_owned())
+    let Some((first, rest)) = path.get(1..).and_then(|path| path.split_once('/')) else {
+        return String::new();
+    };
+    match is_version(first) {
+        true => format!("/{rest}"),
+        false => path,
+    }
 }
 
 fn provider(dialect: Dialect, host: &str) -> Option<&'static Provider> {

@@ -56,8 +56,13 @@ const PROVIDERS: &[Provider] = &[
     },
 ];
 
-/// Variables that will make backends once their dialects are there.
-const LATER: [(&str, &str); 1] = [("OLLAMA_HOST", "the ollama dialect is")];
+/// Where Ollama is. Unlike the others' variables it names a server, and that needs no key.
+const OLLAMA_HOST: &str = "OLLAMA_HOST";
+const OLLAMA_PORT: &str = "11434";
+/// Where we listen if nobody says otherwise.
+const LISTEN: &str = "127.0.0.1:8484";
+/// How models are called that people run there.
+const OLLAMA_MODELS: [&str; 6] = ["gpt-oss*", "qwen*", "llama*", "gemma*", "mistral*", "phi*"];
 
 /// Puts backends into a tree that has none; the notes name what was found but cannot be used.
 pub(super) fn add_backends(root: &mut Node, env: &Environment) -> Vec<String> {
@@ -75,6 +80,10 @@ pub(super) fn add_backends(root: &mut Node, env: &Environment) -> Vec<String> {
             Some((provider, keys.find(|key| is_there(env, key))?))
         })
         .collect();
+    let (ollama, note) = match own_server(env, root) {
+        Ok(found) => (found, None),
+        Err(note) => (None, Some(note)),
+    };
     let simulator = Dialect::Simulator.word();
     // The first backend is the default route, so real providers go before the simulator.
     let backends = found
@@ -89,6 +98,11 @@ pub(super) fn add_backends(root: &mut Node, env: &Environment) -> Vec<String> {
             ];
             table(&settings, key)
         })
+        .chain(ollama.as_ref().map(|url| {
+            let word = Dialect::Ollama.word();
+            let settings = [("name", word), ("dialect", word), ("base_url", url)];
+            table(&settings, OLLAMA_HOST)
+        }))
         .chain([table(
             &[
                 ("name", simulator),
@@ -100,17 +114,73 @@ pub(super) fn add_backends(root: &mut Node, env: &Environment) -> Vec<String> {
     root.set(&["backend"], list(backends.collect()));
     // One provider needs no rules, and without them a switch moves every model. Whoever writes
     // about routes decides about all of them.
-    if found.len() > 1 && root.get("route").is_none() {
-        let rules = found.iter().flat_map(|(provider, key)| {
-            let rule = |model| table(&[("model", model), ("backend", provider.name)], key);
-            provider.models.iter().copied().map(rule)
+    let makers = found.len() + usize::from(ollama.is_some());
+    if makers > 1 && root.get("route").is_none() {
+        let rule = |model: &str, backend: &str, key: &str| {
+            table(&[("model", model), ("backend", backend)], key)
+        };
+        let of_keys = found.iter().flat_map(|(provider, key)| {
+            let models = provider.models.iter();
+            models.map(move |model| rule(model, provider.name, key))
         });
-        root.set(&["route", "rules"], list(rules.collect()));
+        let of_server = OLLAMA_MODELS
+            .iter()
+            .filter(|_| ollama.is_some())
+            .map(|model| rule(model, Dialect::Ollama.word(), OLLAMA_HOST));
+        root.set(
+            &["route", "rules"],
+            list(of_keys.chain(of_server).collect()),
+        );
     }
-    let unusable = LATER.iter().filter(|(name, _)| is_there(env, name));
-    unusable
-        .map(|(name, what)| format!("{name} found, but {what} not available yet"))
-        .collect()
+    note.into_iter().collect()
+}
+
+/// The address of the Ollama server that the environment names. Its clients read the same variable,
+/// and find this gateway by it: then there is a note instead.
+fn own_server(env: &Environment, root: &Node) -> Result<Option<String>, String> {
+    let Some(host) = env
+        .get(OLLAMA_HOST)
+        .map(|host| host.trim())
+        .filter(|host| !host.is_empty())
+    else {
+        return Ok(None);
+    };
+    let url = server_url(host);
+    let listen = match root.get("listen").map(|node| &node.value) {
+        Some(Value::Text(listen)) => listen.as_str(),
+        _ => LISTEN,
+    };
+    let here = |url: &str| url.replace("//localhost", "//127.0.0.1");
+    if here(&url) == here(&server_url(listen)) {
+        return Err(format!(
+            "{OLLAMA_HOST} is the address of this gateway, so it makes no backend"
+        ));
+    }
+    Ok(Some(url))
+}
+
+/// An address as Ollama reads it: scheme and port may be missing, and a server that listens to all
+/// is asked on this machine.
+fn server_url(host: &str) -> String {
+    let (scheme, rest) = host.split_once("://").unwrap_or(("http", host));
+    let (place, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
+    let has_port = |(name, _): &(&str, &str)| !name.contains(':') || name.ends_with(']');
+    let (name, port) = match place.rsplit_once(':').filter(has_port) {
+        Some((name, port)) => (name, Some(port)),
+        None => (place, None),
+    };
+    let name = match name {
+        "" | "0.0.0.0" => "127.0.0.1",
+        "[::]" => "[::1]",
+        name => name,
+    };
+    let port = match (port, host.contains("://")) {
+        (Some(port), _) => format!(":{port}"),
+        // Whoever writes a scheme means its port.
+        (None, true) => String::new(),
+        (None, false) => format!(":{OLLAMA_PORT}"),
+    };
+    format!("{scheme}://{name}{port}{}", path.trim_end_matches('/'))
 }
 
 fn is_there(env: &Environment, name: &str) -> bool {

@@ -16,6 +16,8 @@ mod bare;
 mod chat;
 #[path = "../matrix/gemini.rs"]
 mod gemini;
+#[path = "../matrix/ollama.rs"]
+mod ollama;
 #[allow(dead_code, reason = "the matrix uses all of it")]
 #[path = "../matrix/responses.rs"]
 mod responses;
@@ -36,6 +38,7 @@ mod heard;
 mod ids;
 mod kept;
 mod leaving;
+mod lines;
 mod paths;
 mod policies;
 mod prefix;

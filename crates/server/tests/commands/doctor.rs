@@ -121,11 +121,11 @@ async fn nothing_configured_is_well_too() {
     let address = free_address().await;
     let variables = [
         ("THROUGHLINE_LISTEN", address.as_str()),
-        ("OLLAMA_HOST", "127.0.0.1:11434"),
+        ("OLLAMA_HOST", address.as_str()),
     ];
     let said = run(folder().path(), &["doctor"], &variables).await.good();
     assert!(said.contains("built-in simulator"), "{said}");
-    // What was found and cannot be used yet is told.
+    // What was found and cannot be used is told.
     assert!(said.contains("OLLAMA_HOST"), "{said}");
 }
 

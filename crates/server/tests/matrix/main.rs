@@ -6,6 +6,7 @@ mod anthropic;
 mod chat;
 mod gemini;
 mod lines;
+mod ollama;
 mod responses;
 mod scenarios;
 mod speaker;

@@ -10,6 +10,7 @@ use crate::anthropic::Anthropic;
 use crate::chat::Chat;
 use crate::gemini::Gemini;
 use crate::lines::Lines;
+use crate::ollama::Ollama;
 use crate::responses::Responses;
 use crate::speaker::{Said, Speaker, go_on};
 use crate::ui_stream::UiStream;
@@ -30,6 +31,8 @@ pub(crate) const CLIENTS: &[&str] = &[
     "events",
     "ag_ui",
     "ag_ui, before 1.0",
+    "ollama",
+    "ollama, ids dropped",
 ];
 
 /// The scenarios.
@@ -94,6 +97,8 @@ impl Stage {
             "events" => self.with(Lines::new("/v1/stream"), scenario, stream).await,
             "ag_ui" => self.with(AgUi::new(false), scenario, stream).await,
             "ag_ui, before 1.0" => self.with(AgUi::new(true), scenario, stream).await,
+            "ollama" => self.with(Ollama::new(true), scenario, stream).await,
+            "ollama, ids dropped" => self.with(Ollama::new(false), scenario, stream).await,
             _ => self.with(Chat::new(false), scenario, stream).await,
         }
     }

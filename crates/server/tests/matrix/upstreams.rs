@@ -60,6 +60,11 @@ pub(crate) const UPSTREAMS: &[Upstream] = &[
         shows: false,
         ..chat("google", "gemini-3-pro-preview")
     },
+    row("ollama", "ollama", "", "qwen3:8b"),
+    Upstream {
+        name: "ollama, chat",
+        ..chat("ollama", "gpt-oss:20b")
+    },
 ];
 
 /// What every upstream says, by a word in what the user said last.

@@ -39,7 +39,7 @@ fn words(kind: FaultKind) -> (u16, &'static str, Option<&'static str>) {
 }
 
 /// Reads an error that comes in place of a reply.
-pub(super) fn read(status: u16, body: &[u8]) -> Fault {
+pub(in crate::dialects) fn read(status: u16, body: &[u8]) -> Fault {
     let value = serde_json::from_slice::<Value>(body).unwrap_or_default();
     let told = found(&value);
     let kind = match status {
@@ -72,7 +72,7 @@ pub(super) fn refused_thinking(status: u16, body: &[u8]) -> Option<RefusalKind> 
 }
 
 /// Reads an error inside a reply.
-pub(super) fn read_inside(json: &[u8], kind: Kind, error: &Span) -> Option<Fault> {
+pub(in crate::dialects) fn read_inside(json: &[u8], kind: Kind, error: &Span) -> Option<Fault> {
     let value: Value = serde_json::from_slice(slice(json, error)).ok()?;
     // Only one that says something is one: some servers send `false`, or an empty text.
     let says = match kind {

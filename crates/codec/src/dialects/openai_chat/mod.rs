@@ -17,7 +17,7 @@ use throughline_canonical::{BlockStart, Delta, Event, Fault, Loss, Lossy, Reques
 use super::in_place::InPlace;
 use super::{
     Asked, ClientDialect, ModelCard, Models, NOTICE, Outgoing, Refusal, ReplyReader, ReplyWriter,
-    Stamp, Target, UpstreamDialect, Wanted, bearer, forget, lost_part, openai_models,
+    Stamp, Target, UpstreamDialect, Wanted, bearer, forget, lost_part, ollama, openai_models,
 };
 
 mod annotations;
@@ -30,7 +30,7 @@ pub(super) mod client_request;
 pub(super) mod client_whole;
 mod counts;
 mod details;
-mod faults;
+pub(super) mod faults;
 mod mark;
 mod outline;
 mod upstream_messages;
@@ -157,6 +157,10 @@ impl UpstreamDialect for OpenAiChat {
 
     fn refusal(&self, status: u16, body: &[u8]) -> Option<Refusal> {
         faults::refused_thinking(status, body).map(Refusal::from)
+    }
+
+    fn cannot_think(&self, status: u16, body: &[u8]) -> bool {
+        status == 400 && ollama::cannot_think(&faults::read(status, body).message)
     }
 
     fn models_path(&self, variant: &str) -> String {

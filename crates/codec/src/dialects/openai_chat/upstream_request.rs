@@ -146,6 +146,15 @@ impl Writer {
             }
             return;
         }
+        match &request.tool_choice {
+            _ if self.variant.chooses_tools => {}
+            // Whoever may call nothing is offered nothing.
+            Some(ToolChoice::None) => return self.adapted("tool_choice", "no_tools_offered"),
+            Some(ToolChoice::Required | ToolChoice::Named { .. }) => {
+                self.omitted("tool_choice", "dialect");
+            }
+            None | Some(ToolChoice::Auto) => {}
+        }
         self.put("tools", tools);
         self.put_some("parallel_tool_calls", request.parallel_calls);
         let choice = request.tool_choice.as_ref().map(|choice| match choice {
@@ -156,6 +165,7 @@ impl Writer {
                 json!({"type": "function", "function": {"name": name}})
             }
         });
+        let choice = choice.filter(|_| self.variant.chooses_tools);
         self.put_some("tool_choice", choice);
     }
 

@@ -47,6 +47,8 @@ pub struct Variant {
     pub raw_text: bool,
     /// How many stop sequences it takes.
     pub stops: usize,
+    /// It heeds whether a tool may or must be called.
+    pub chooses_tools: bool,
     /// Where the signature of a tool call goes.
     pub call_signature: CallSignature,
 }
@@ -221,6 +223,17 @@ const GROQ_MEMBERS: &[&str] = &[
     "user",
 ];
 
+const OLLAMA_MEMBERS: &[&str] = &[
+    "frequency_penalty",
+    "logprobs",
+    "max_tokens",
+    "presence_penalty",
+    "reasoning_effort",
+    "seed",
+    "stream_options",
+    "top_logprobs",
+];
+
 const GOOGLE_MEMBERS: &[&str] = &[
     "extra_body",
     "frequency_penalty",
@@ -271,6 +284,7 @@ const OPENAI: Variant = Variant {
     counts_thinking_apart: false,
     raw_text: false,
     stops: 4,
+    chooses_tools: true,
     call_signature: CallSignature::Nowhere,
 };
 
@@ -331,6 +345,16 @@ pub static VARIANTS: &[Variant] = &[
     Variant {
         name: "llamacpp",
         ..SELF_HOSTED
+    },
+    Variant {
+        name: "ollama",
+        replay: Replay::Reasoning,
+        efforts: &[Low, Medium, High, Max],
+        members: Some(OLLAMA_MEMBERS),
+        text_parts: false,
+        raw_text: true,
+        chooses_tools: false,
+        ..COMPATIBLE
     },
     Variant {
         name: "think-tags",
@@ -420,6 +444,7 @@ mod tests {
             "vllm",
             "sglang",
             "llamacpp",
+            "ollama",
             "qwen",
             "glm",
             "mistral",

@@ -35,9 +35,10 @@ mod upstream_reply;
 mod upstream_request;
 
 use serde_json::Value;
-use throughline_canonical::{Fault, Loss, Lossy, Request};
+use throughline_canonical::{Fault, Lossy, Request};
 
 use super::in_place::InPlace;
+use super::losses::Losses;
 use super::{
     Asked, ClientDialect, ModelCard, Models, Outgoing, Refusal, ReplyReader, ReplyWriter, Stamp,
     Target, UpstreamDialect, Wanted, bearer, forget, only_members, openai_models, read_member,
@@ -166,28 +167,5 @@ impl UpstreamDialect for OpenAiResponses {
 
     fn in_place(&self) -> &'static dyn InPlace {
         &OpenAiResponses
-    }
-}
-
-/// Losses, each told once.
-#[derive(Debug, Default)]
-struct Losses(Vec<Loss>);
-
-impl Losses {
-    fn omit(&mut self, part: &'static str, reason: &'static str) {
-        self.add(Loss::PartOmitted {
-            part: part.into(),
-            reason,
-        });
-    }
-
-    fn adapt(&mut self, setting: &'static str, reason: &'static str) {
-        self.add(Loss::SettingAdapted { setting, reason });
-    }
-
-    fn add(&mut self, loss: Loss) {
-        if !self.0.contains(&loss) {
-            self.0.push(loss);
-        }
     }
 }

@@ -184,7 +184,7 @@ fn zero_configuration_takes_what_the_environment_offers() {
         ("ANTHROPIC_API_KEY", "sk-ant-1"),
         ("ANTHROPIC_BASE_URL", "http://127.0.0.1:8484"),
         ("OPENAI_API_KEY", ""),
-        ("OLLAMA_HOST", "x"),
+        ("OLLAMA_HOST", "localhost:8484"),
         ("THROUGHLINE_BACKEND__ANTHROPIC__RETRIES", "2"),
     ]);
     assert_eq!(names(&found), ["anthropic", "simulator"]);
@@ -198,7 +198,7 @@ fn zero_configuration_takes_what_the_environment_offers() {
     assert_eq!(found.backends[0].retries, 2);
     assert_eq!(
         found.notes,
-        ["OLLAMA_HOST found, but the ollama dialect is not available yet"]
+        ["OLLAMA_HOST is the address of this gateway, so it makes no backend"]
     );
 
     let passed_on = zero(&[
@@ -206,6 +206,44 @@ fn zero_configuration_takes_what_the_environment_offers() {
         ("THROUGHLINE_BACKEND__ANTHROPIC__AUTH", "passthrough"),
     ]);
     assert_eq!(passed_on.backends[0].auth, Auth::Passthrough);
+}
+
+#[test]
+fn the_ollama_server_of_the_environment_is_a_backend() {
+    for (host, url) in [
+        ("127.0.0.1:11434", "http://127.0.0.1:11434"),
+        ("0.0.0.0", "http://127.0.0.1:11434"),
+        ("0.0.0.0:8000", "http://127.0.0.1:8000"),
+        (":8000", "http://127.0.0.1:8000"),
+        ("[::]", "http://[::1]:11434"),
+        ("gpu.lan", "http://gpu.lan:11434"),
+        ("http://gpu.lan", "http://gpu.lan"),
+        ("https://gpu.lan:9/ollama/", "https://gpu.lan:9/ollama"),
+    ] {
+        let env = [("HOME", "/h"), ("OLLAMA_HOST", host)];
+        let env = env.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let config = Config::zero(env).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+        let found = &config.backends[0];
+        assert_eq!(found.base_url.as_deref(), Some(url), "{host}");
+        assert_eq!((found.dialect, &found.auth), (Dialect::Ollama, &Auth::None));
+        assert_eq!(config.route.default, "ollama");
+        assert_eq!(config.route.rules, []);
+    }
+    let env = [
+        ("HOME", "/h"),
+        ("OLLAMA_HOST", "gpu"),
+        ("OPENAI_API_KEY", "k"),
+    ];
+    let env = env.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let config = Config::zero(env).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    let rule = |model: &str| {
+        let mut rules = config.route.rules.iter();
+        let rule = rules.find(|rule| rule.model == model);
+        rule.map(|rule| rule.backend.as_str())
+    };
+    assert_eq!(config.route.default, "openai");
+    assert_eq!(rule("gpt-*"), Some("openai"));
+    assert_eq!(rule("gpt-oss*"), Some("ollama"));
 }
 
 #[test]

@@ -1,0 +1,323 @@
+//! The reply a client gets, a line at a time. Lines of text are written by hand: they are nearly all
+//! head and tail, and those do not change.
+
+use serde_json::Value;
+use throughline_canonical::{
+    Block, BlockStart, Delta, EndReason, Event, Fault, FaultKind, Reply, Request, Usage,
+};
+
+use super::{NAME, faults, moment, ours};
+use crate::dialects::{NOTICE, ReplyWriter, Stamp};
+use crate::json::{Kind, escape, escape_bytes, quote_bytes, validate};
+
+/// Writes one reply.
+pub(super) struct Writer {
+    /// The model's name and the moment, which every line begins with.
+    head: Vec<u8>,
+    /// How its lines go.
+    form: &'static Form,
+    blocks: Vec<(u32, Open)>,
+    /// How many calls there were.
+    called: usize,
+    usage: Usage,
+    ended: bool,
+}
+
+/// What an open block is.
+enum Open {
+    Text,
+    Thinking,
+    /// A call is told whole, so it is gathered first.
+    Call {
+        id: String,
+        name: String,
+        arguments: String,
+    },
+    Other,
+}
+
+/// What stands around the text of a line, behind the head.
+#[derive(Debug)]
+struct Form {
+    text: (&'static [u8], &'static [u8]),
+    thinking: (&'static [u8], &'static [u8]),
+    /// A line that says nothing, up to whether it is the last.
+    nothing: &'static [u8],
+    /// What it is in one piece.
+    whole: Whole,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whole {
+    Message,
+    Response,
+}
+
+static CHAT: Form = Form {
+    text: (
+        b"\"message\":{\"role\":\"assistant\",\"content\":\"",
+        b"\"},\"done\":false}\n",
+    ),
+    thinking: (
+        b"\"message\":{\"role\":\"assistant\",\"content\":\"\",\"thinking\":\"",
+        b"\"},\"done\":false}\n",
+    ),
+    nothing: b"\"message\":{\"role\":\"assistant\",\"content\":\"\"}",
+    whole: Whole::Message,
+};
+
+static GENERATE: Form = Form {
+    text: (b"\"response\":\"", b"\",\"done\":false}\n"),
+    thinking: (
+        b"\"response\":\"\",\"thinking\":\"",
+        b"\",\"done\":false}\n",
+    ),
+    nothing: b"\"response\":\"\"",
+    whole: Whole::Response,
+};
+
+impl Writer {
+    pub(super) fn new(request: &Request, stamp: &Stamp) -> Self {
+        let extra = request.extra.get(NAME);
+        let member = |name: &str| extra.and_then(|extra| extra.get(name));
+        let asked = member(ours::ASKED_MODEL).and_then(Value::as_str);
+        let mut head = String::from("{\"model\":\"");
+        escape(asked.unwrap_or(&request.model), &mut head);
+        head.push_str("\",\"created_at\":\"");
+        head.push_str(&moment::write(stamp.created));
+        head.push_str("\",");
+        Self {
+            head: head.into_bytes(),
+            form: match member(ours::GENERATE) {
+                Some(_) => &GENERATE,
+                None => &CHAT,
+            },
+            blocks: Vec::new(),
+            called: 0,
+            usage: Usage::default(),
+            ended: false,
+        }
+    }
+
+    fn line(&self, around: (&[u8], &[u8]), text: &str, out: &mut Vec<u8>) {
+        if text.is_empty() {
+            return;
+        }
+        out.extend_from_slice(&self.head);
+        out.extend_from_slice(around.0);
+        escape_bytes(text, out);
+        out.extend_from_slice(around.1);
+    }
+
+    fn start(&mut self, index: u32, block: &BlockStart<'_>, out: &mut Vec<u8>) {
+        let open = match block {
+            BlockStart::Text { text } | BlockStart::Refusal { text } => {
+                self.line(self.form.text, text, out);
+                Open::Text
+            }
+            BlockStart::Thinking { text, .. } => {
+                self.line(self.form.thinking, text, out);
+                Open::Thinking
+            }
+            BlockStart::Redacted { .. } => {
+                self.line(self.form.thinking, NOTICE, out);
+                Open::Other
+            }
+            BlockStart::ToolCall { id, name } => Open::Call {
+                id: id.clone().into_owned(),
+                name: name.clone().into_owned(),
+                arguments: String::new(),
+            },
+            BlockStart::Opaque { .. } => Open::Other,
+        };
+        self.blocks.push((index, open));
+    }
+
+    fn delta(&mut self, index: u32, delta: &Delta<'_>, out: &mut Vec<u8>) {
+        let place = self.blocks.iter().rposition(|(open, _)| *open == index);
+        let Some((_, open)) = place.and_then(|place| self.blocks.get_mut(place)) else {
+            return;
+        };
+        match (open, delta) {
+            (Open::Text, Delta::Text(text)) => self.line(self.form.text, text, out),
+            // A provider may send plain text inside reasoning; it is reasoning.
+            (Open::Thinking, Delta::Thinking(text) | Delta::Text(text)) => {
+                self.line(self.form.thinking, text, out);
+            }
+            (Open::Call { arguments, .. }, Delta::ToolArguments(more)) => arguments.push_str(more),
+            _ => {}
+        }
+    }
+
+    fn stop(&mut self, index: u32, out: &mut Vec<u8>) {
+        let place = self.blocks.iter().rposition(|(open, _)| *open == index);
+        let Some(place) = place else {
+            return;
+        };
+        if let (
+            _,
+            Open::Call {
+                id,
+                name,
+                arguments,
+            },
+        ) = self.blocks.remove(place)
+        {
+            let number = self.called;
+            self.called += 1;
+            // A question that offers no tools is answered by none.
+            if self.form.whole == Whole::Message {
+                out.extend_from_slice(&self.head);
+                out.extend_from_slice(
+                    b"\"message\":{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[",
+                );
+                write_call(&id, &name, &arguments, number, out);
+                out.extend_from_slice(b"]},\"done\":false}\n");
+            }
+        }
+    }
+
+    fn fault(&mut self, fault: &Fault, out: &mut Vec<u8>) {
+        self.ended = true;
+        out.extend_from_slice(&faults::body(fault));
+        out.push(b'\n');
+    }
+
+    fn end(&mut self, reason: &EndReason, out: &mut Vec<u8>) {
+        let message = match reason {
+            EndReason::Cut => "the provider's reply ended before it was complete",
+            EndReason::Failed => "the provider reported an error",
+            _ => {
+                self.ended = true;
+                out.extend_from_slice(&self.head);
+                out.extend_from_slice(self.form.nothing);
+                done(reason, &self.usage, out);
+                out.push(b'\n');
+                return;
+            }
+        };
+        self.fault(&Fault::new(FaultKind::Unreachable, message), out);
+    }
+}
+
+/// The end of the last line, and of a whole reply. How long it all took nobody here knows; servers
+/// leave out what is nought, and so it is left out.
+fn done(reason: &EndReason, usage: &Usage, out: &mut Vec<u8>) {
+    out.extend_from_slice(b",\"done\":true,\"done_reason\":");
+    let word = match reason {
+        EndReason::Length => "length",
+        EndReason::Other(word) if matches!(word.as_str(), "load" | "unload") => word,
+        _ => "stop",
+    };
+    quote_bytes(word, out);
+    let parts = [usage.input, usage.cache_read, usage.cache_write];
+    let prompt = parts.into_iter().flatten().fold(0, u64::saturating_add);
+    let counts = [
+        ("prompt_eval_count", prompt),
+        ("eval_count", usage.output.unwrap_or_default()),
+    ];
+    for (name, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
+        out.extend_from_slice(format!(",\"{name}\":{count}").as_bytes());
+    }
+    out.push(b'}');
+}
+
+/// A call. Its arguments are an object; what is none stands in one as text.
+fn write_call(id: &str, name: &str, arguments: &str, number: usize, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{\"id\":");
+    quote_bytes(id, out);
+    out.extend_from_slice(format!(",\"function\":{{\"index\":{number},\"name\":").as_bytes());
+    quote_bytes(name, out);
+    out.extend_from_slice(b",\"arguments\":");
+    match arguments.trim() {
+        "" => out.extend_from_slice(b"{}"),
+        text if matches!(validate(text.as_bytes(), usize::MAX), Ok(Kind::Object)) => {
+            // A line break would end the line; where one may stand in JSON it says nothing.
+            out.extend(text.bytes().filter(|byte| !matches!(byte, b'\n' | b'\r')));
+        }
+        _ => {
+            out.extend_from_slice(b"{\"arguments\":");
+            quote_bytes(arguments, out);
+            out.push(b'}');
+        }
+    }
+    out.extend_from_slice(b"}}");
+}
+
+impl ReplyWriter for Writer {
+    fn push(&mut self, event: &Event<'_>, out: &mut Vec<u8>) {
+        if self.ended {
+            return;
+        }
+        match event {
+            Event::Usage(usage) => self.usage.update(*usage),
+            Event::BlockStarted { index, block } => self.start(*index, block, out),
+            Event::BlockDelta { index, delta } => self.delta(*index, delta, out),
+            Event::BlockEnded { index } => self.stop(*index, out),
+            Event::Fault(fault) => self.fault(fault, out),
+            Event::Ended { reason } => self.end(reason, out),
+            Event::MessageStarted { .. } | Event::Transformed { .. } | Event::EndExplained(_) => {}
+        }
+    }
+
+    fn keep_alive(&mut self, out: &mut Vec<u8>) {
+        if !self.ended {
+            // Libraries read every line as JSON, blank ones too.
+            out.extend_from_slice(&self.head);
+            out.extend_from_slice(self.form.nothing);
+            out.extend_from_slice(b",\"done\":false}\n");
+        }
+    }
+
+    fn whole(&self, reply: &Reply) -> Vec<u8> {
+        let (mut text, mut thinking, mut calls) = (String::new(), String::new(), Vec::new());
+        let mut called = 0;
+        for block in &reply.content {
+            match block {
+                Block::Text { text: more, .. } | Block::Refusal { text: more } => {
+                    text.push_str(more);
+                }
+                Block::Thinking { text: more, .. } => thinking.push_str(more),
+                Block::Redacted { .. } => thinking.push_str(NOTICE),
+                Block::ToolCall {
+                    id,
+                    name,
+                    arguments,
+                    ..
+                } => {
+                    if called > 0 {
+                        calls.push(b',');
+                    }
+                    write_call(id, name, arguments, called, &mut calls);
+                    called += 1;
+                }
+                Block::ToolResult { .. } | Block::Media { .. } | Block::Opaque { .. } => {}
+            }
+        }
+        let mut out = self.head.clone();
+        let said = |out: &mut Vec<u8>, name: &str| {
+            out.extend_from_slice(format!("\"{name}\":").as_bytes());
+            quote_bytes(&text, out);
+            if !thinking.is_empty() {
+                out.extend_from_slice(b",\"thinking\":");
+                quote_bytes(&thinking, out);
+            }
+        };
+        match self.form.whole {
+            Whole::Response => said(&mut out, "response"),
+            Whole::Message => {
+                out.extend_from_slice(b"\"message\":{\"role\":\"assistant\",");
+                said(&mut out, "content");
+                if called > 0 {
+                    out.extend_from_slice(b",\"tool_calls\":[");
+                    out.extend_from_slice(&calls);
+                    out.push(b']');
+                }
+                out.push(b'}');
+            }
+        }
+        let reason = reply.reason.as_ref().unwrap_or(&EndReason::Stop);
+        done(reason, &reply.usage, &mut out);
+        out
+    }
+}

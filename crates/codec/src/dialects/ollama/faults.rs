@@ -1,0 +1,32 @@
+//! Errors, both ways: before a reply as a status and a body, after it began as a line of it. They are
+//! a sentence and nothing else.
+
+use serde_json::json;
+use throughline_canonical::{Fault, FaultKind};
+
+/// The status and the body of an error.
+pub(super) fn write(fault: &Fault) -> (u16, Vec<u8>) {
+    (status(fault.kind), body(fault))
+}
+
+/// The error itself.
+pub(super) fn body(fault: &Fault) -> Vec<u8> {
+    json!({"error": fault.message}).to_string().into_bytes()
+}
+
+fn status(kind: FaultKind) -> u16 {
+    match kind {
+        FaultKind::Invalid => 400,
+        FaultKind::Unauthenticated => 401,
+        FaultKind::Forbidden => 403,
+        FaultKind::NotFound => 404,
+        FaultKind::WrongMethod => 405,
+        FaultKind::Conflict => 409,
+        FaultKind::TooLarge => 413,
+        FaultKind::RateLimited => 429,
+        FaultKind::Internal => 500,
+        FaultKind::Unreachable | FaultKind::ToolCallUnreadable => 502,
+        FaultKind::Overloaded => 503,
+        FaultKind::TimedOut => 504,
+    }
+}

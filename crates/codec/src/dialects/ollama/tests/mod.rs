@@ -1,0 +1,82 @@
+//! The four crossings: each alone, and each written by one and read by the other.
+//!
+//! - [`asked`]: what is read of a client's request;
+//! - [`written`]: what is written of one for a provider;
+//! - [`replies`]: what clients are sent, and what is read of providers;
+//! - [`random_replies`]: the same for random values;
+//! - [`models`]: what is told of models.
+
+mod asked;
+mod models;
+mod random_replies;
+mod replies;
+mod written;
+
+use serde_json::Value;
+use throughline_canonical::{Event, Fault, Fold, Loss, Lossy, Reply, Request};
+
+use super::{NAME, Ollama};
+use crate::dialects::{Asked, ClientDialect, Stamp, Target, UpstreamDialect};
+
+fn read_at(path: &str, body: &Value) -> Result<Lossy<Request>, Fault> {
+    Ollama.read_request(&Asked {
+        path,
+        query: "",
+        body: body.to_string().as_bytes(),
+    })
+}
+
+fn read(body: &Value) -> Request {
+    let read = read_at("/api/chat", body);
+    let read = read.unwrap_or_else(|fault| panic!("{fault}: {body}"));
+    assert_eq!(read.losses, [], "{body}");
+    read.value
+}
+
+/// What is written, as JSON, and the losses as one header.
+fn written(request: &Request) -> (Value, String) {
+    let target = Target {
+        model: "m",
+        variant: "",
+    };
+    let Lossy { value, losses } = Ollama.write_request(request, &target);
+    assert_eq!(value.path, "/api/chat");
+    let body = serde_json::from_slice(&value.body).unwrap();
+    (body, Loss::header(&losses))
+}
+
+fn stamp() -> Stamp {
+    Stamp {
+        id: "01abc".to_owned(),
+        created: 1_800_000_000,
+    }
+}
+
+/// The lines of a streamed reply to a request.
+fn lines(request: &Request, events: &[Event<'_>]) -> String {
+    let mut writer = Ollama.reply_writer(request, &stamp());
+    let mut out = Vec::new();
+    for event in events {
+        writer.push(event, &mut out);
+    }
+    String::from_utf8(out).unwrap()
+}
+
+/// A reply that arrives in these pieces, folded, and how often it ended.
+fn read_reply<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, streamed: bool) -> (Reply, usize) {
+    let target = Target {
+        model: "m",
+        variant: "",
+    };
+    let mut reader = Ollama.reply_reader(&target, streamed);
+    let (mut fold, mut ends) = (Fold::default(), 0);
+    let mut take = |event: Event<'_>| {
+        ends += usize::from(matches!(event, Event::Ended { .. }));
+        fold.push(&event);
+    };
+    for piece in pieces {
+        reader.push(piece, &mut take);
+    }
+    reader.finish(&mut take);
+    (fold.finish(), ends)
+}

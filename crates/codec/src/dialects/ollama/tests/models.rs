@@ -1,0 +1,87 @@
+//! What is told of models.
+
+use serde_json::json;
+use throughline_canonical::Fault;
+
+use super::Ollama;
+use crate::dialects::ollama::Page;
+use crate::dialects::ollama::model_card::{Abilities, asked_for, show};
+use crate::dialects::{ClientDialect, ModelCard, Models, UpstreamDialect};
+
+#[test]
+fn a_list_that_was_written_is_read() {
+    let card = |name: &str| ModelCard {
+        name: name.to_owned(),
+        ..ModelCard::default()
+    };
+    let cards = [card("one"), card("two:7b")];
+    let list = Ollama.write_models(Models::All(&cards), "").unwrap();
+    assert_eq!(Ollama.read_models(&list), cards);
+    assert_eq!(list["models"][1]["name"], "two:7b");
+    assert_eq!(
+        Ollama.write_models(Models::One(&cards[0]), "").unwrap(),
+        list["models"][0]
+    );
+    let told = json!({"models": [
+        {"name": "a", "capabilities": ["completion", "thinking"], "model_info": {"q.context_length": 4096}},
+        {"model": "b", "capabilities": ["completion"]},
+        {}, 7,
+    ]});
+    let read = Ollama.read_models(&told);
+    assert_eq!(read.len(), 2);
+    assert_eq!((read[0].thinks, read[0].context), (Some(true), Some(4096)));
+    assert_eq!((read[1].thinks, read[1].context), (Some(false), None));
+    assert_eq!(Ollama.read_models(&json!([])), []);
+}
+
+#[test]
+fn a_model_is_shown_with_what_it_can_do() {
+    let shown = show(Abilities {
+        thinks: true,
+        sees: true,
+        context: Some(9),
+    });
+    assert_eq!(
+        shown["capabilities"],
+        json!(["completion", "tools", "vision", "thinking"])
+    );
+    assert_eq!(shown["model_info"]["throughline.context_length"], 9);
+    let plain = show(Abilities::default());
+    assert_eq!(plain["capabilities"], json!(["completion", "tools"]));
+}
+
+#[test]
+fn whoever_wants_to_be_shown_a_model_names_it() {
+    for (body, found) in [
+        (r#"{"model":"m"}"#, Ok("m")),
+        (r#"{"name":"m:latest","verbose":true}"#, Ok("m")),
+        (r#"{"model":""}"#, Err("model: is empty")),
+        ("{}", Err("model: is required")),
+        (
+            r#"{"model":7}"#,
+            Err("model: expected a string, found a number"),
+        ),
+    ] {
+        let asked = asked_for(body.as_bytes());
+        assert_eq!(
+            asked,
+            found.map(str::to_owned).map_err(Fault::invalid),
+            "{body}"
+        );
+    }
+    assert!(asked_for(b"x").is_err());
+}
+
+#[test]
+fn pages_have_their_paths() {
+    for (path, page) in [
+        ("/api/tags", Some(Page::Tags)),
+        ("/api/show", Some(Page::Show)),
+        ("/api/ps", Some(Page::Running)),
+        ("/api/version", Some(Page::Version)),
+        ("/api/chat", None),
+        ("/api/tags/x", None),
+    ] {
+        assert_eq!(Page::at(path), page, "{path}");
+    }
+}

@@ -1,0 +1,321 @@
+//! What clients are sent, and what is read of providers.
+
+use serde_json::{Value, json};
+use throughline_canonical::{
+    Block, BlockStart, Delta, EndReason, Event, Fault, FaultKind, Reply, Request, Usage,
+};
+
+use super::{Ollama, lines, read_at, read_reply, stamp};
+use crate::dialects::{ClientDialect, UpstreamDialect};
+
+fn call(arguments: &str) -> Vec<Event<'_>> {
+    vec![
+        Event::BlockStarted {
+            index: 0,
+            block: BlockStart::ToolCall {
+                id: "c1".into(),
+                name: "f".into(),
+            },
+        },
+        Event::BlockDelta {
+            index: 0,
+            delta: Delta::ToolArguments(arguments.into()),
+        },
+        Event::BlockEnded { index: 0 },
+    ]
+}
+
+fn asked(path: &str) -> Request {
+    let body = json!({"model": "m", "prompt": "x", "messages": [{"role": "user", "content": "x"}]});
+    read_at(path, &body).unwrap().value
+}
+
+fn told(events: &[Event<'_>]) -> Vec<Value> {
+    let text = lines(&asked("/api/chat"), events);
+    assert!(text.is_empty() || text.ends_with('\n'));
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+#[test]
+fn arguments_are_told_whole_as_an_object_on_one_line() {
+    for (arguments, expected) in [
+        ("", json!({})),
+        ("{}", json!({})),
+        (r#"{"z":1,"a":2}"#, json!({"z": 1, "a": 2})),
+        (
+            "{\n  \"a\": \"x\\ny\",\r\n \"b\": [1]\n}",
+            json!({"a": "x\ny", "b": [1]}),
+        ),
+        ("[1]", json!({"arguments": "[1]"})),
+        ("{\"a\":", json!({"arguments": "{\"a\":"})),
+    ] {
+        let lines = told(&call(arguments));
+        assert_eq!(lines.len(), 1, "{arguments}");
+        let call = &lines[0]["message"]["tool_calls"][0];
+        assert_eq!(call["function"]["arguments"], expected, "{arguments}");
+        assert_eq!(call["id"], "c1");
+        assert_eq!(lines[0]["done"], false);
+    }
+    // Numbers are spelled as the model spelled them, and members stand in its order.
+    let text = lines(
+        &asked("/api/chat"),
+        &call(r#"{"z":1.50,"a":12345678901234567890123}"#),
+    );
+    assert!(
+        text.contains(r#"{"z":1.50,"a":12345678901234567890123}"#),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_sign_of_life_is_a_line_that_says_nothing() {
+    for (path, said) in [
+        (
+            "/api/chat",
+            json!({"message": {"role": "assistant", "content": ""}}),
+        ),
+        ("/api/generate", json!({"response": ""})),
+    ] {
+        let mut writer = Ollama.reply_writer(&asked(path), &stamp());
+        let mut out = Vec::new();
+        writer.keep_alive(&mut out);
+        assert_eq!(out.last(), Some(&b'\n'));
+        let mut line: Value = serde_json::from_slice(&out).unwrap();
+        assert_eq!(line["created_at"], "2027-01-15T08:00:00Z");
+        let members = line.as_object_mut().unwrap();
+        members.shift_remove("created_at");
+        members.shift_remove("model");
+        assert_eq!(members.shift_remove("done"), Some(json!(false)));
+        assert_eq!(line, said);
+        writer.push(
+            &Event::Ended {
+                reason: EndReason::Stop,
+            },
+            &mut out,
+        );
+        out.clear();
+        writer.keep_alive(&mut out);
+        assert!(out.is_empty());
+    }
+}
+
+#[test]
+fn a_single_question_is_answered_in_its_own_members() {
+    let events = [
+        Event::BlockStarted {
+            index: 0,
+            block: BlockStart::Thinking {
+                text: "Hm.".into(),
+                signature: "".into(),
+            },
+        },
+        Event::BlockEnded { index: 0 },
+        Event::BlockStarted {
+            index: 1,
+            block: BlockStart::Text {
+                text: "Yes.".into(),
+            },
+        },
+        Event::BlockEnded { index: 1 },
+        Event::Ended {
+            reason: EndReason::Length,
+        },
+    ];
+    let request = asked("/api/generate");
+    let text = lines(&request, &events);
+    let said: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(
+        (&said[0]["response"], &said[0]["thinking"]),
+        (&json!(""), &json!("Hm."))
+    );
+    assert_eq!(
+        (&said[1]["response"], said[1].get("thinking")),
+        (&json!("Yes."), None)
+    );
+    assert_eq!(
+        (&said[2]["done"], &said[2]["done_reason"]),
+        (&json!(true), &json!("length"))
+    );
+    assert!(said.iter().all(|line| line.get("message").is_none()));
+    let whole = Ollama.reply_writer(&request, &stamp()).whole(&Reply {
+        content: vec![
+            Block::Thinking {
+                text: "Hm.".to_owned(),
+                signature: None,
+            },
+            Block::text("Yes."),
+        ],
+        reason: Some(EndReason::Stop),
+        ..Reply::default()
+    });
+    let whole: Value = serde_json::from_slice(&whole).unwrap();
+    assert_eq!(
+        (&whole["response"], &whole["thinking"]),
+        (&json!("Yes."), &json!("Hm."))
+    );
+    let (read, ends) = read_reply([text.as_bytes()], true);
+    assert_eq!(
+        (read.content.len(), read.reason, ends),
+        (2, Some(EndReason::Length), 1)
+    );
+}
+
+#[test]
+fn an_error_is_the_last_line() {
+    let fault = Fault::new(FaultKind::Overloaded, "no room");
+    let lines = told(&[
+        Event::Fault(fault.clone()),
+        Event::Ended {
+            reason: EndReason::Failed,
+        },
+    ]);
+    assert_eq!(lines, [json!({"error": "no room"})]);
+    let cut = told(&[Event::Ended {
+        reason: EndReason::Cut,
+    }]);
+    assert_eq!(cut.len(), 1);
+    assert!(cut[0]["error"].is_string());
+    let (status, body) = Ollama.write_fault(&fault, "");
+    assert_eq!(
+        (status, body.as_slice()),
+        (503, &b"{\"error\":\"no room\"}"[..])
+    );
+    assert_eq!(Ollama.read_fault(status, &body), fault);
+    let signed_out = br#"{"error":"unauthorized","signin_url":"https://h.example"}"#;
+    let fault = Ollama.read_fault(401, signed_out);
+    assert_eq!(
+        (fault.kind, fault.message.as_str()),
+        (FaultKind::Unauthenticated, "unauthorized")
+    );
+}
+
+#[test]
+fn a_model_that_does_not_think_is_told_from_other_errors() {
+    let body = br#"{"error":"\"llama3\" does not support thinking"}"#;
+    assert!(Ollama.cannot_think(400, body));
+    assert!(!Ollama.cannot_think(500, body));
+    assert!(!Ollama.cannot_think(400, br#"{"error":"model is required"}"#));
+}
+
+/// Covers: C-23
+#[test]
+fn a_servers_stream_is_read_line_by_line() {
+    let stream = concat!(
+        r#"{"model":"q","created_at":"t","message":{"role":"assistant","content":"","thinking":"Hm"},"done":false}"#,
+        "\n",
+        // The border between thinking and text.
+        r#"{"model":"q","created_at":"u","message":{"role":"assistant","content":"I ","thinking":"."},"done":false}"#,
+        "\r\n",
+        r#"{"model":"q","created_at":"v","message":{"role":"assistant","content":"look."},"done":false}"#,
+        "\n",
+        r#"{"model":"q","created_at":"w","message":{"role":"assistant","content":"","tool_calls":[{"function":{"name":"f","arguments":{"z": 1,"a":2}}},{"id":"x9","function":{"index":1,"name":"g","arguments":{}}}]},"done":false}"#,
+        "\n\n",
+        r#"{"model":"q","created_at":"x","message":{"role":"assistant","content":""},"done":true,"done_reason":"stop","total_duration":9,"eval_count":80}"#,
+    );
+    let thinking = Block::Thinking {
+        text: "Hm.".to_owned(),
+        signature: None,
+    };
+    let call = |id: &str, name: &str, arguments: &str| Block::ToolCall {
+        id: id.to_owned(),
+        name: name.to_owned(),
+        arguments: arguments.to_owned(),
+        signature: None,
+    };
+    let expected = Reply {
+        model: "q".to_owned(),
+        content: vec![
+            thinking,
+            Block::text("I look."),
+            call("call_1", "f", "{\"z\": 1,\"a\":2}"),
+            call("x9", "g", "{}"),
+        ],
+        usage: Usage {
+            // What is not told is nought.
+            input: Some(0),
+            output: Some(80),
+            ..Usage::default()
+        },
+        reason: Some(EndReason::ToolCalls),
+        ..Reply::default()
+    };
+    for size in 1..stream.len() {
+        let (read, ends) = read_reply(stream.as_bytes().chunks(size), true);
+        assert_eq!((&read, ends), (&expected, 1), "pieces of {size}");
+    }
+    for cut in 0..stream.len() {
+        let (read, ends) = read_reply([&stream.as_bytes()[..cut]], true);
+        assert_eq!(
+            (read.reason, ends),
+            (Some(EndReason::Cut), 1),
+            "cut at {cut}"
+        );
+    }
+}
+
+#[test]
+fn the_last_line_says_why_it_is_the_last() {
+    let line = |more: &str| format!("{{\"model\":\"q\",\"done\":true{more}}}\n");
+    let other = |word: &str| EndReason::Other(word.to_owned());
+    for (more, reason) in [
+        ("", EndReason::Stop),
+        (r#","done_reason":"stop""#, EndReason::Stop),
+        (r#","done_reason":"length""#, EndReason::Length),
+        (r#","done_reason":"load""#, other("load")),
+        (r#","done_reason":"weary""#, other("weary")),
+    ] {
+        let (read, _) = read_reply([line(more).as_bytes()], true);
+        assert_eq!(read.reason, Some(reason), "{more}");
+    }
+    // What comes behind it is not looked at.
+    let more = format!("{}not json\n", line(""));
+    assert_eq!(read_reply([more.as_bytes()], true).0.fault, None);
+}
+
+#[test]
+fn what_is_wrong_with_a_stream_is_a_fault() {
+    for (stream, kind, message) in [
+        (
+            "{\"error\":\"out of memory\"}\n",
+            FaultKind::Internal,
+            "out of memory",
+        ),
+        (
+            "<html>\n",
+            FaultKind::Unreachable,
+            "the provider sent a line that is not JSON",
+        ),
+        (
+            "{\"error\":{\"message\":\"m\",\"code\":429}}\n",
+            FaultKind::RateLimited,
+            "m",
+        ),
+    ] {
+        let (read, ends) = read_reply([stream.as_bytes()], true);
+        let fault = read.fault.unwrap();
+        assert_eq!((fault.kind, fault.message.as_str()), (kind, message));
+        assert_eq!((read.reason, ends), (Some(EndReason::Failed), 1));
+    }
+    let calls = r#"{"function":{"name":"f","arguments":{}}},"#.repeat(5000);
+    let many = format!("{{\"message\":{{\"tool_calls\":[{calls}{{}}]}}}}\n");
+    let (read, _) = read_reply([many.as_bytes()], true);
+    assert_eq!(
+        read.fault.unwrap().message,
+        "the reply holds too many tool calls"
+    );
+}
+
+#[test]
+fn a_whole_reply_may_stand_on_several_lines() {
+    let body = "{\n \"model\": \"q\",\n \"message\": {\"role\": \"assistant\", \"content\": \"Yes.\"},\n \"done\": true\n}\n";
+    let (read, ends) = read_reply(body.as_bytes().chunks(3), false);
+    assert_eq!(read.content, [Block::text("Yes.")]);
+    assert_eq!((read.reason, ends), (Some(EndReason::Stop), 1));
+    let (cut, _) = read_reply([&body.as_bytes()[..40]], false);
+    assert_eq!(cut.reason, Some(EndReason::Cut));
+}

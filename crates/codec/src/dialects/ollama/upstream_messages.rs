@@ -1,0 +1,235 @@
+//! The messages of a request to a provider.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value, json};
+use throughline_canonical::{Block, Loss, MediaKind, Message, Reason, Request, Role, Source};
+
+use crate::dialects::losses::Losses;
+
+/// Writes what stands above the conversation, and the conversation.
+pub(super) fn write(request: &Request, losses: &mut Losses) -> Vec<Value> {
+    let mut writer = Writer {
+        out: Vec::new(),
+        losses,
+        thinking_omitted: 0,
+        names: HashMap::new(),
+    };
+    for text in &request.system {
+        writer.out.push(json!({"role": "system", "content": text}));
+    }
+    for message in &request.messages {
+        writer.message(message);
+    }
+    if writer.thinking_omitted > 0 {
+        let blocks = writer.thinking_omitted;
+        let reason = Reason::Shape;
+        writer.losses.add(Loss::ThinkingOmitted { blocks, reason });
+    }
+    writer.out
+}
+
+struct Writer<'a> {
+    out: Vec<Value>,
+    losses: &'a mut Losses,
+    /// Thinking that had no place.
+    thinking_omitted: usize,
+    /// The tool each call names.
+    names: HashMap<&'a str, &'a str>,
+}
+
+/// What a message says, by where it goes.
+#[derive(Default)]
+struct Said {
+    texts: Vec<String>,
+    thinking: String,
+    images: Vec<Value>,
+    calls: Vec<Value>,
+}
+
+impl Said {
+    fn message(self, role: &str) -> Value {
+        let mut message = Map::new();
+        let mut put = |name: &str, value: Value| message.insert(name.to_owned(), value);
+        put("role", role.into());
+        put("content", self.texts.join("\n\n").into());
+        if !self.thinking.is_empty() {
+            put("thinking", self.thinking.into());
+        }
+        if !self.images.is_empty() {
+            put("images", self.images.into());
+        }
+        if !self.calls.is_empty() {
+            put("tool_calls", self.calls.into());
+        }
+        message.into()
+    }
+}
+
+impl<'a> Writer<'a> {
+    fn message(&mut self, message: &'a Message) {
+        match message.role {
+            Role::System => {
+                let mut said = Said::default();
+                self.take(message.content.iter(), &mut said);
+                self.out.push(said.message("system"));
+            }
+            Role::User => self.user(&message.content),
+            Role::Assistant => {
+                let mut said = Said::default();
+                for block in &message.content {
+                    self.assistant(block, &mut said);
+                }
+                self.join(&said);
+                self.out.push(said.message("assistant"));
+            }
+        }
+    }
+
+    /// Several texts are told as one, paragraph by paragraph.
+    fn join(&mut self, said: &Said) {
+        if said.texts.len() > 1 {
+            self.losses.adapt("content", "joined");
+        }
+    }
+
+    /// Results are messages of their own, and come first: a call must be answered at once.
+    fn user(&mut self, blocks: &'a [Block]) {
+        let mut said = Said::default();
+        let mut results = 0;
+        for block in blocks {
+            let Block::ToolResult {
+                id,
+                name,
+                content,
+                is_error,
+            } = block
+            else {
+                continue;
+            };
+            results += 1;
+            if *is_error {
+                self.losses.omit("tool_result.is_error", "dialect");
+            }
+            // A result is text; pictures follow it as the user's.
+            let (media, told): (Vec<_>, Vec<_>) = content
+                .iter()
+                .partition(|block| matches!(block, Block::Media { .. }));
+            if !media.is_empty() {
+                self.losses.adapt("tool_result.media", "moved");
+                self.take(media.into_iter(), &mut said);
+            }
+            let mut result = Said::default();
+            self.take(told.into_iter(), &mut result);
+            self.join(&result);
+            let mut message = result.message("tool");
+            let known = self.names.get(id.as_str()).copied();
+            if let Some(name) = name.as_deref().or(known) {
+                message["tool_name"] = name.into();
+            }
+            message["tool_call_id"] = id.as_str().into();
+            self.out.push(message);
+        }
+        let others = blocks
+            .iter()
+            .filter(|block| !matches!(block, Block::ToolResult { .. }));
+        self.take(others, &mut said);
+        if results == 0 || !said.texts.is_empty() || !said.images.is_empty() {
+            self.join(&said);
+            self.out.push(said.message("user"));
+        }
+    }
+
+    /// What a user, a tool or the system says.
+    fn take(&mut self, blocks: impl Iterator<Item = &'a Block>, said: &mut Said) {
+        for block in blocks {
+            match block {
+                Block::Text {
+                    text, signature, ..
+                } => {
+                    if signature.is_some() {
+                        self.losses.omit("text.signature", "dialect");
+                    }
+                    if !said.images.is_empty() {
+                        self.losses.adapt("media", "moved");
+                    }
+                    said.texts.push(text.clone());
+                }
+                Block::Refusal { text } => {
+                    self.losses.adapt("refusal", "as_text");
+                    said.texts.push(text.clone());
+                }
+                Block::Media { kind, source, name } => {
+                    self.media(*kind, source, name.is_some(), said);
+                }
+                Block::Opaque { .. } => self.losses.omit("block", "foreign_dialect"),
+                Block::Thinking { .. } | Block::Redacted { .. } => self.thinking_omitted += 1,
+                Block::ToolCall { .. } => self.losses.omit("tool_call", "role"),
+                Block::ToolResult { .. } => self.losses.omit("tool_result", "role"),
+            }
+        }
+    }
+
+    /// Pictures go as their bytes and nothing else.
+    fn media(&mut self, kind: MediaKind, source: &Source, named: bool, said: &mut Said) {
+        match (kind, source) {
+            (MediaKind::Image, Source::Base64 { data, .. }) => {
+                said.images.push(data.as_str().into());
+                if named {
+                    self.losses.omit("media.name", "dialect");
+                }
+            }
+            (MediaKind::Document, Source::Text { text }) => {
+                self.losses.adapt("document", "as_text");
+                said.texts.push(text.clone());
+            }
+            _ => self.losses.omit("media", "dialect"),
+        }
+    }
+
+    fn assistant(&mut self, block: &'a Block, said: &mut Said) {
+        match block {
+            Block::Thinking { text, signature } => {
+                if text.is_empty() {
+                    self.thinking_omitted += 1;
+                    return;
+                }
+                if signature.is_some() {
+                    self.losses.omit("thinking.signature", "dialect");
+                }
+                said.thinking.push_str(text);
+            }
+            Block::Redacted { .. } => self.thinking_omitted += 1,
+            Block::ToolCall {
+                id,
+                name,
+                arguments,
+                signature,
+            } => {
+                if signature.is_some() {
+                    self.losses.omit("tool_call.signature", "dialect");
+                }
+                self.names.insert(id, name);
+                let number = said.calls.len();
+                let arguments = self.arguments(arguments);
+                said.calls.push(json!({
+                    "id": id,
+                    "function": {"index": number, "name": name, "arguments": arguments},
+                }));
+            }
+            other => self.take(std::iter::once(other), said),
+        }
+    }
+
+    /// Arguments are an object; what is none stands in one as text.
+    fn arguments(&mut self, arguments: &str) -> Value {
+        match serde_json::from_str(arguments) {
+            Ok(Value::Object(members)) => members.into(),
+            _ if arguments.trim().is_empty() => json!({}),
+            _ => {
+                self.losses.adapt("tool_call.arguments", "not_json");
+                json!({"arguments": arguments})
+            }
+        }
+    }
+}
