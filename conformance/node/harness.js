@@ -94,6 +94,7 @@ const THINKING = {
       .map((item) => item.encrypted_content),
   gemini: (body) =>
     body.contents.flatMap((content) => content.parts).map((part) => part.thoughtSignature),
+  ollama: (body) => body.messages.map((message) => message.thinking),
   openai_chat: (body) =>
     body.messages.map(
       (message) =>
@@ -208,7 +209,8 @@ async function switched(sdk, first, second) {
   checkTurn(sdk, turn, "back", 1);
   // Whoever signs reads all it has signed. Few others want reasoning of earlier
   // questions, and those that do refuse what lacks it.
-  await checkReceived(first, "back", { thinking: first.dialect !== "openai_chat" });
+  const signs = !["openai_chat", "ollama"].includes(first.dialect);
+  await checkReceived(first, "back", { thinking: signs });
 }
 
 /** Each upstream of another dialect, and a switch from each to the next. */

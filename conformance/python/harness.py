@@ -130,6 +130,9 @@ def thinking_in(dialect, body):
         for content in body["contents"]:
             for part in content["parts"]:
                 found.append(part.get("thoughtSignature"))
+    elif dialect == "ollama":
+        for message in body["messages"]:
+            found.append(message.get("thinking"))
     elif dialect == "openai_chat":
         for message in body["messages"]:
             found.append(message.get("reasoning_content") or message.get("reasoning"))
@@ -249,7 +252,8 @@ def switched(sdk, first, second):
     check_turn(sdk, conversation.say("Use a tool once more."), "back", calls=1)
     # Whoever signs reads all it has signed. Few others want reasoning of earlier
     # questions, and those that do refuse what lacks it.
-    check_received(first, "back", thinking=first.dialect != "openai_chat")
+    signs = first.dialect not in ("openai_chat", "ollama")
+    check_received(first, "back", thinking=signs)
 
 
 def scenarios(sdk, upstreams):

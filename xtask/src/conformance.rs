@@ -111,7 +111,7 @@ pub(crate) fn isolate(command: &mut Command) {
         let theirs = name.to_str().is_some_and(|name| {
             let name = name.to_ascii_uppercase();
             name.ends_with("_PROXY")
-                || ["ANTHROPIC_", "OPENAI_", "GOOGLE_", "GEMINI_"]
+                || ["ANTHROPIC_", "OPENAI_", "GOOGLE_", "GEMINI_", "OLLAMA_"]
                     .iter()
                     .any(|prefix| name.starts_with(prefix))
         });
