@@ -225,6 +225,10 @@ pub trait UpstreamDialect: Sync {
     fn signs_calls(&self, _variant: &str) -> bool {
         false
     }
+    /// The tags between which thoughts stand in the text of a reply, where they were asked to be shown.
+    fn thoughts_between(&self, _variant: &str) -> Option<&'static str> {
+        None
+    }
     /// Whether the text of a reply may be what the model wrote, with reasoning and calls inside.
     fn has_raw_text(&self, _variant: &str) -> bool {
         false

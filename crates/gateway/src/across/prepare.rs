@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use throughline_canonical::{
-    Amount, Fault, Loss, Message, Prefix, Request, Role, ThinkingSetting, Tool,
+    Amount, Fault, Loss, Message, Prefix, Request, Role, Show, ThinkingSetting, Tool,
 };
 use throughline_codec::dialects::openai_responses::OpenAiResponses;
 use throughline_codec::dialects::{
     self, Outgoing, ReplyReader, UpstreamDialect, Wanted, anthropic, ollama, openai_chat,
 };
-use throughline_codec::text::{Evidence, Options, RawTextReader, Stage, Tools};
+use throughline_codec::text::{Evidence, Options, RawTextReader, Recipe, Stage, Tools};
 
 use super::fit::{Fitted, Fitting, Sent, open_turn, replays_from};
 use super::guard::{Guarding, place};
@@ -256,6 +256,14 @@ impl Prepared {
             variant: &self.variant,
         };
         let reader = self.dialect.reply_reader(&target, streamed);
+        let shown = matches!(self.thinking.show, Some(Show::Full | Show::Summary));
+        let tags = self.dialect.thoughts_between(&self.variant);
+        if let Some(tags) = tags.filter(|_| shown)
+            && let Ok(recipe) = Recipe::named(Some(tags), &[])
+        {
+            let stage = Stage::new(&recipe, Options::default());
+            return Box::new(RawTextReader::new(reader, stage));
+        }
         if !self.dialect.has_raw_text(&self.variant) {
             return reader;
         }

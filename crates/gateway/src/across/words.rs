@@ -134,6 +134,18 @@ impl Dialect {
                     efforts: efforts(form != Some(Switch), server.efforts),
                     ..told
                 },
+                // Models with efforts are told those, all others that they think.
+                Setting::Format => Words {
+                    on: on && matches!(form, Some(Budget | Switch)),
+                    efforts: efforts(graded, server.efforts),
+                    ..told
+                },
+                Setting::Config => Words {
+                    on,
+                    efforts: efforts(graded, server.efforts),
+                    budget,
+                    ..told
+                },
                 Setting::Switch | Setting::Template => Words {
                     on,
                     efforts: efforts(graded, server.efforts),
@@ -168,7 +180,9 @@ impl Dialect {
             (Self::Ollama, _) => Some(Show::Full),
             // OpenAI's own shows none here.
             (Self::Chat(server), _) if server.official => None,
-            (Self::Chat(server), Some(Shows::Summary)) if server.setting == Setting::Object => {
+            (Self::Chat(server), Some(Shows::Summary))
+                if matches!(server.setting, Setting::Object | Setting::Config) =>
+            {
                 Some(Show::Summary)
             }
             (Self::Chat(_), _) => Some(Show::Full),

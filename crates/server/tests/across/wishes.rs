@@ -200,3 +200,49 @@ async fn every_wish_reaches_every_upstream_or_is_told_as_lost() {
     }
     wrong.end();
 }
+
+/// Models that think unasked are told all the same that their thinking is to be seen.
+#[tokio::test]
+async fn thinking_is_shown_to_whoever_asks_for_it_without_saying_how_much() {
+    let mut wrong = Wrong::default();
+    let thoughts = json!({"google": {"thinking_config": {"include_thoughts": true}}});
+    for (row, tools, expected) in [
+        ("google", true, json!({"extra_body": thoughts})),
+        ("google", false, json!({"extra_body": thoughts})),
+        (
+            "groq",
+            true,
+            json!({"reasoning_effort": "default", "reasoning_format": "parsed"}),
+        ),
+        (
+            "groq",
+            false,
+            json!({"reasoning_effort": "default", "reasoning_format": "parsed"}),
+        ),
+    ] {
+        for stream in [true, false] {
+            let house = House::over(&[row]).await;
+            let mut speaker = client("anthropic");
+            speaker.user("ponder this");
+            let mut ask = speaker.ask("some-model", stream);
+            ask.body["thinking"] = json!({"type": "adaptive"});
+            if !tools {
+                ask.body.as_object_mut().expect("a body").remove("tools");
+            }
+            let answer = send(&ask, &house.gateway.client).await.good();
+            let said = speaker.read(&answer.text(), stream);
+            let what = format!("{row}, tools: {tools}, streamed: {stream}");
+            wrong.unless_equal(&what, said.reasoning.as_str(), "First this, then that.");
+            wrong.unless_equal(&what, said.text.as_str(), "I have thought.");
+            let body = house.last(0).await.json();
+            let members = ["extra_body", "reasoning_effort", "reasoning_format"];
+            let sent: serde_json::Map<_, _> = members
+                .into_iter()
+                .filter_map(|name| Some((name.to_owned(), body.get(name)?.clone())))
+                .collect();
+            wrong.unless_equal(&what, Value::Object(sent), expected.clone());
+            house.end_in_peace().await;
+        }
+    }
+    wrong.end();
+}

@@ -56,10 +56,7 @@ pub(crate) const UPSTREAMS: &[Upstream] = &[
     chat("xai", "grok-4"),
     chat("groq", "qwen/qwen3-32b"),
     chat("litellm", "claude-sonnet-4-5"),
-    Upstream {
-        shows: false,
-        ..chat("google", "gemini-3-pro-preview")
-    },
+    chat("google", "gemini-3-pro-preview"),
     row("ollama", "ollama", "", "qwen3:8b"),
     Upstream {
         name: "ollama, chat",

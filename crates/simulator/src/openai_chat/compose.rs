@@ -256,7 +256,9 @@ impl Composer<'_> {
                 "reasoning_tokens": reasoning, "audio_tokens": 0,
                 "accepted_prediction_tokens": 0, "rejected_prediction_tokens": 0,
             });
-        } else if self.plan.shows != Shows::Tags && self.variant.counts_thinking {
+        } else if (self.plan.shows != Shows::Tags || self.variant.name == "groq")
+            && self.variant.counts_thinking
+        {
             // Who cannot tell reasoning from text cannot count it either.
             usage["completion_tokens_details"] = json!({ "reasoning_tokens": reasoning });
         }

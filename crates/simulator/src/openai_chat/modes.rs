@@ -32,10 +32,13 @@ impl Plan {
         // This model only thinks less.
         let always = variant.name == "glm" && ask.model().to_lowercase().contains("glm-5.3");
         let hidden = ask.get("reasoning")["exclude"] == Value::Bool(true)
-            || ask.get("include_reasoning") == &Value::Bool(false);
+            || ask.get("include_reasoning") == &Value::Bool(false)
+            || ask.get("reasoning_format") == "hidden";
         let raw = variant.name == "llamacpp" && ask.get("reasoning_format") == "none";
         let shows = match variant.shows {
             _ if raw => Shows::Tags,
+            _ if variant.name == "groq" && writes_raw(ask) => Shows::Tags,
+            _ if config(ask)["include_thoughts"] == Value::Bool(true) => Shows::Thoughts,
             // Blocks are Claude's; Gemini signs its calls instead.
             Shows::Blocks if marks::signs_calls(variant, ask.model()) != SignsCalls::Never => {
                 Shows::Field("reasoning_content")
@@ -138,12 +141,74 @@ pub(crate) fn check(ask: &Ask, variant: &Variant, plan: &Plan) -> Result<(), Ref
     for switch in variant.switches {
         check_switch(ask, *switch, variant)?;
     }
+    match variant.name {
+        "groq" => check_groq(ask)?,
+        "google" => check_google(ask)?,
+        _ => {}
+    }
     if variant.official {
         check_official(ask, plan)?;
     }
     let told = told(ask, Switch::Effort) == Some(true);
     if variant.name == "ollama" && told && !ollama::thinks(ask.model()) {
         return Err(ollama::refuse_thinking(ask.model()));
+    }
+    Ok(())
+}
+
+/// Whether Groq leaves reasoning in the content: unless it is told otherwise, or has tools to offer.
+fn writes_raw(ask: &Ask) -> bool {
+    let format = ask.get("reasoning_format");
+    let usual = format.is_null() && list(ask.get("tools")).is_empty();
+    !has_efforts(ask) && (usual || format == "raw")
+}
+
+/// Whether a model at Groq has efforts; the others are on or off.
+fn has_efforts(ask: &Ask) -> bool {
+    ask.model().contains("gpt-oss")
+}
+
+fn check_groq(ask: &Ask) -> Result<(), Refusal> {
+    let efforts: &[&str] = match ask.model() {
+        _ if has_efforts(ask) => &["low", "medium", "high"],
+        model if model.contains("qwen") => &["none", "default"],
+        _ => &["none", "default", "low", "medium", "high"],
+    };
+    one_of("reasoning_effort", ask.get("reasoning_effort"), efforts)?;
+    let format = ask.get("reasoning_format");
+    one_of("reasoning_format", format, &["parsed", "raw", "hidden"])?;
+    boolean("include_reasoning", ask.get("include_reasoning"))?;
+    if !format.is_null() && has_efforts(ask) {
+        return Err(unsupported("reasoning_format", ""));
+    }
+    if format == "raw" && !list(ask.get("tools")).is_empty() {
+        let message = "reasoning_format must be set to parsed or hidden when using tools";
+        return Err(refused("reasoning_format", None, message));
+    }
+    if !format.is_null() && !ask.get("include_reasoning").is_null() {
+        let message = "cannot specify both include_reasoning and reasoning_format";
+        return Err(refused("reasoning_format", None, message));
+    }
+    Ok(())
+}
+
+/// Google's own setting, beside those of the dialect.
+fn config(ask: &Ask) -> &Value {
+    &ask.get("extra_body")["google"]["thinking_config"]
+}
+
+fn check_google(ask: &Ask) -> Result<(), Refusal> {
+    let (path, config) = ("extra_body.google.thinking_config", config(ask));
+    object(path, config)?;
+    boolean("include_thoughts", &config["include_thoughts"])?;
+    let levels = &["minimal", "low", "medium", "high"];
+    one_of("thinking_level", &config["thinking_level"], levels)?;
+    let (level, budget) = (&config["thinking_level"], &config["thinking_budget"]);
+    let effort = ask.get("reasoning_effort");
+    let said = [level, budget, effort];
+    if said.iter().filter(|said| !said.is_null()).count() > 1 {
+        let message = "Expected one of either `reasoning_effort` or custom `thinking_config`";
+        return Err(refused(path, None, message));
     }
     Ok(())
 }

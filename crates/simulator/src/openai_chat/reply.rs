@@ -167,6 +167,10 @@ impl Form {
             message.insert("annotations".to_owned(), json!([]));
         }
         let thoughts: String = parts.iter().filter_map(Part::thought).collect();
+        if self.shows == Shows::Thoughts && !thoughts.is_empty() {
+            let mark = json!({"google": {"thought": true}});
+            message.insert("extra_content".to_owned(), mark);
+        }
         if let Some(member) = self.member()
             && !thoughts.is_empty()
         {
@@ -209,7 +213,10 @@ impl Form {
             return parts.iter().filter_map(chunk).collect();
         }
         let texts = parts.iter().filter_map(|part| match part {
-            Part::Text(text) => Some(text.as_str()),
+            Part::Text(text) => Some(text.clone()),
+            Part::Thought { text, .. } if self.shows == Shows::Thoughts => {
+                Some(format!("<thought>{text}</thought>"))
+            }
             _ => None,
         });
         let text: String = texts.collect();
@@ -227,7 +234,7 @@ impl Form {
             Shows::Field(member) => Some(member),
             Shows::Details => Some("reasoning"),
             Shows::Blocks => Some("reasoning_content"),
-            Shows::Nowhere | Shows::Chunks | Shows::Tags => None,
+            Shows::Nowhere | Shows::Chunks | Shows::Tags | Shows::Thoughts => None,
         }
     }
 
@@ -296,11 +303,30 @@ impl Form {
         let mut deltas = Vec::new();
         let mut calls = 0;
         let mut marks = 0;
+        let mut thinks = false;
         for part in parts {
             match part {
                 Part::Text(text) => {
-                    let texts = draft::deltas(text);
+                    // Google ends a thought where the answer begins.
+                    let text = match std::mem::take(&mut thinks) {
+                        true => format!("</thought>{text}"),
+                        false => text.clone(),
+                    };
+                    let texts = draft::deltas(&text);
                     deltas.extend(texts.map(|text| Delta::new(member("content", text))));
+                }
+                Part::Thought { text, .. } if self.shows == Shows::Thoughts => {
+                    let end = if thinks { "</thought>" } else { "" };
+                    let text = format!("{end}<thought>{text}");
+                    deltas.extend(draft::deltas(&text).map(thought_delta));
+                    thinks = true;
+                }
+                _ if std::mem::take(&mut thinks) => {
+                    deltas.push(thought_delta("</thought>"));
+                    if let Part::Call { .. } = part {
+                        self.call_deltas(part, calls, &mut deltas);
+                        calls += 1;
+                    }
                 }
                 Part::Call { .. } => {
                     self.call_deltas(part, calls, &mut deltas);
@@ -461,6 +487,13 @@ fn block(part: &Part) -> Value {
         }
         _ => Value::Null,
     }
+}
+
+/// A piece of a thought in the content.
+fn thought_delta(text: &str) -> Delta {
+    let content = member("content", text);
+    let mark = json!({"google": {"thought": true}});
+    Delta::new(format!("{content},\"extra_content\":{mark}"))
 }
 
 fn member(name: &str, text: &str) -> String {

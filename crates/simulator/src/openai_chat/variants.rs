@@ -60,6 +60,8 @@ pub(crate) enum Shows {
     Chunks,
     /// Between `<think>` and `</think>` in the content.
     Tags,
+    /// Between `<thought>` and `</thought>` in the content, marked in `extra_content`.
+    Thoughts,
 }
 
 /// What becomes of reasoning that comes back.
@@ -253,6 +255,7 @@ static VARIANTS: &[Variant] = &[
     Variant {
         name: "groq",
         shows: Shows::Field("reasoning"),
+        efforts: &["none", "default", "low", "medium", "high"],
         ..COMPATIBLE
     },
 ];

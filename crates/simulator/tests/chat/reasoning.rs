@@ -271,6 +271,9 @@ async fn plain_fields_may_come_back_or_not_but_only_as_text() {
         ("xai", "reasoning_content"),
     ] {
         let mut body = plain("m", "hello");
+        if variant == "groq" {
+            body["reasoning_format"] = "parsed".into();
+        }
         let said = message(&server, variant, &body).await;
         assert!(said[field].is_string(), "{variant}");
         append(&mut body, &said);
@@ -293,6 +296,73 @@ async fn plain_fields_may_come_back_or_not_but_only_as_text() {
             .await;
         }
     }
+}
+
+#[tokio::test]
+async fn groq_leaves_reasoning_in_the_content_unless_told_otherwise() {
+    let server = Server::strict().await;
+    let groq = |model: &str, key: &str, value: Value| set(plain(model, "hello"), key, value);
+    let usual = message(&server, "groq", &plain("qwen/qwen3-32b", "hello")).await;
+    let content = usual["content"].as_str().unwrap();
+    assert!(content.starts_with("<think>"), "{content}");
+    let parsed = groq("qwen/qwen3-32b", "reasoning_format", json!("parsed"));
+    let parsed = message(&server, "groq", &parsed).await;
+    assert!(parsed["reasoning"].is_string(), "{parsed}");
+    let hidden = groq("qwen/qwen3-32b", "reasoning_format", json!("hidden"));
+    let hidden = message(&server, "groq", &hidden).await;
+    assert_eq!(hidden.get("reasoning"), None, "{hidden}");
+    let offering = set(
+        asking("qwen/qwen3-32b", "hello"),
+        "reasoning_effort",
+        "default",
+    );
+    let tools = message(&server, "groq", &offering).await;
+    assert!(tools["reasoning"].is_string(), "{tools}");
+    let graded = message(&server, "groq", &plain("openai/gpt-oss-20b", "hello")).await;
+    assert!(graded["reasoning"].is_string(), "{graded}");
+    let raw = set(offering, "reasoning_format", "raw");
+    for (body, words) in [
+        (
+            groq("qwen/qwen3-32b", "reasoning_effort", json!("low")),
+            "'low'",
+        ),
+        (
+            groq("openai/gpt-oss-20b", "reasoning_effort", json!("none")),
+            "'none'",
+        ),
+        (
+            groq("openai/gpt-oss-20b", "reasoning_format", json!("parsed")),
+            "reasoning_format",
+        ),
+        (raw, "when using tools"),
+    ] {
+        refuse(&server, "groq", &body, words).await;
+    }
+}
+
+#[tokio::test]
+async fn google_shows_thoughts_in_the_content_where_they_are_asked_for() {
+    let server = Server::strict().await;
+    let google = |config: Value| {
+        let extra = json!({"google": {"thinking_config": config}});
+        set(plain("gemini-3-pro", "hello"), "extra_body", extra)
+    };
+    let hidden = message(&server, "google", &plain("gemini-3-pro", "hello")).await;
+    assert!(!hidden["content"].as_str().unwrap().contains("<thought>"));
+    let body = google(json!({"include_thoughts": true, "thinking_level": "low"}));
+    let shown = message(&server, "google", &body).await;
+    let content = shown["content"].as_str().unwrap();
+    assert!(content.starts_with("<thought>"), "{content}");
+    assert!(content.contains("</thought>"), "{content}");
+    assert_eq!(shown["extra_content"]["google"]["thought"], true);
+    let chunks = chunks(&ask(&server, "google", &streamed(&body)).await);
+    let deltas = chunks.iter().map(|chunk| &chunk["choices"][0]["delta"]);
+    let pieces: String = deltas
+        .filter_map(|delta| delta["content"].as_str())
+        .collect();
+    assert_eq!(pieces, content);
+    let both = set(body, "reasoning_effort", "low");
+    refuse(&server, "google", &both, "Expected one of either").await;
 }
 
 #[tokio::test]

@@ -316,7 +316,7 @@ async fn the_variant_is_the_headers_the_options_or_the_models() {
     let said = message(&server, "vllm", &plain("deepseek-v4-pro", "hello")).await;
     assert!(said["reasoning"].is_string());
     let server = Server::start(Options {
-        variant: Some(Variant::named("groq").unwrap()),
+        variant: Some(Variant::named("vllm").unwrap()),
         ..Options::default()
     })
     .await;

@@ -22,7 +22,7 @@ pub(crate) const VARIANTS: [(&str, &str); 17] = [
     ("litellm", "claude-sonnet-5"),
     ("google", "gemini-3.8-flash"),
     ("xai", "grok-5"),
-    ("groq", "qwen3"),
+    ("groq", "gpt-oss-20b"),
 ];
 
 /// A tool with one required string.

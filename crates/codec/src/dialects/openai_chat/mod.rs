@@ -151,6 +151,10 @@ impl UpstreamDialect for OpenAiChat {
         faults::read(status, body)
     }
 
+    fn thoughts_between(&self, variant: &str) -> Option<&'static str> {
+        variants::find(variant).thoughts_between
+    }
+
     fn signs_calls(&self, variant: &str) -> bool {
         variants::find(variant).call_signature != variants::CallSignature::Nowhere
     }

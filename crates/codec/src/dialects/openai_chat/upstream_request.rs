@@ -226,6 +226,13 @@ impl Writer {
         }
         match (setting.show, self.variant.setting) {
             (None, _) => {}
+            (Some(show), Setting::Format) => self.format(setting.amount, show),
+            (Some(Show::Full | Show::Summary), Setting::Config) => {
+                if setting.amount != Some(Amount::Off) {
+                    self.show_thoughts();
+                }
+            }
+            (Some(Show::Hidden), Setting::Config) => {}
             (Some(show), Setting::Object) => {
                 let reasoning = self.body.entry("reasoning").or_insert_with(|| json!({}));
                 match show {
@@ -248,6 +255,23 @@ impl Writer {
                 _ => {
                     let effort = self.effort(amount).unwrap_or(self.variant.usual);
                     self.put("reasoning_effort", effort.word());
+                }
+            },
+            Setting::Format => match amount {
+                Amount::Off => self.put("reasoning_effort", "none"),
+                _ => {
+                    let effort = self.effort(amount).map_or("default", Effort::word);
+                    self.put("reasoning_effort", effort);
+                }
+            },
+            Setting::Config => match amount {
+                Amount::Off => self.put("reasoning_effort", "none"),
+                Amount::Budget { tokens } => {
+                    self.thinking_config()["thinking_budget"] = tokens.into();
+                }
+                _ => {
+                    let effort = self.effort(amount);
+                    self.put_some("reasoning_effort", effort.map(Effort::word));
                 }
             },
             Setting::Switch => {
@@ -308,6 +332,47 @@ impl Writer {
                 }
             }
         }
+    }
+
+    /// What is seen of reasoning, for models that are on or off. Those with efforts show it anyway, and
+    /// take another word for hiding it.
+    fn format(&mut self, amount: Option<Amount>, show: Show) {
+        let graded = matches!(
+            amount,
+            Some(Amount::Effort { .. } | Amount::Adaptive { effort: Some(_) })
+        );
+        match show {
+            _ if amount == Some(Amount::Off) => {}
+            Show::Hidden if graded => self.put("include_reasoning", false),
+            Show::Hidden => self.put("reasoning_format", "hidden"),
+            Show::Full | Show::Summary if graded => {}
+            Show::Full | Show::Summary => self.put("reasoning_format", "parsed"),
+        }
+    }
+
+    /// Asks for thoughts. An effort cannot be said beside that, and is a level there.
+    fn show_thoughts(&mut self) {
+        let level = self.body.shift_remove("reasoning_effort");
+        let config = self.thinking_config();
+        config["include_thoughts"] = true.into();
+        if let Some(level) = level {
+            config["thinking_level"] = level;
+        }
+    }
+
+    fn thinking_config(&mut self) -> &mut Value {
+        let extra = self.body.entry("extra_body").or_insert_with(|| json!({}));
+        if !extra.is_object() {
+            *extra = json!({});
+        }
+        if !extra["google"].is_object() {
+            extra["google"] = json!({});
+        }
+        let config = &mut extra["google"]["thinking_config"];
+        if !config.is_object() {
+            *config = json!({});
+        }
+        config
     }
 
     /// The effort to ask for; none if nothing was said of it.

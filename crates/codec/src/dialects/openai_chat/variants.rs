@@ -51,6 +51,8 @@ pub struct Variant {
     pub chooses_tools: bool,
     /// Where the signature of a tool call goes.
     pub call_signature: CallSignature,
+    /// The tags between which thoughts stand in the text, where they were asked for.
+    pub thoughts_between: Option<&'static str>,
 }
 
 /// How thinking goes back.
@@ -89,6 +91,10 @@ pub enum Setting {
     Object,
     /// `reasoning_effort`, or `thinking: {type, budget_tokens}`
     Blocks,
+    /// `reasoning_effort`, which is only on or off for some models, and `reasoning_format`
+    Format,
+    /// `reasoning_effort`, or `extra_body.google.thinking_config` where thoughts are to be shown
+    Config,
     /// It cannot be set: the model always thinks.
     Always,
 }
@@ -286,6 +292,7 @@ const OPENAI: Variant = Variant {
     stops: 4,
     chooses_tools: true,
     call_signature: CallSignature::Nowhere,
+    thoughts_between: None,
 };
 
 /// What most servers besides OpenAI's have in common.
@@ -406,6 +413,7 @@ pub static VARIANTS: &[Variant] = &[
         name: "groq",
         limit: "max_completion_tokens",
         replay: Replay::Reasoning,
+        setting: Setting::Format,
         efforts: &[Low, Medium, High],
         members: Some(GROQ_MEMBERS),
         text_parts: false,
@@ -424,9 +432,11 @@ pub static VARIANTS: &[Variant] = &[
         name: "google",
         path: "/v1beta/openai/chat/completions",
         efforts: &[Minimal, Low, Medium, High],
+        setting: Setting::Config,
         members: Some(GOOGLE_MEMBERS),
         counts_thinking_apart: true,
         call_signature: CallSignature::ExtraContent,
+        thoughts_between: Some("thought"),
         ..COMPATIBLE
     },
 ];
@@ -465,7 +475,10 @@ mod tests {
         for variant in VARIANTS {
             assert!(variant.takes(variant.limit), "{}", variant.name);
             let setting = match variant.setting {
-                Setting::Effort | Setting::Template | Setting::Blocks => "reasoning_effort",
+                Setting::Effort | Setting::Template | Setting::Blocks | Setting::Format => {
+                    "reasoning_effort"
+                }
+                Setting::Config => "extra_body",
                 Setting::Switch => "thinking",
                 Setting::Enable => "enable_thinking",
                 Setting::Object => "reasoning",

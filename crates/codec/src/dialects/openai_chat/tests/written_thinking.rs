@@ -173,6 +173,25 @@ fn the_thinking_setting_is_written_as_each_server_reads_it() {
         &["setting_adapted=thinking;reason=effort"],
     );
     check(
+        "google",
+        budget,
+        json!({"extra_body": {"google": {"thinking_config": {"thinking_budget": 5000}}}}),
+        &[],
+    );
+    check("google", Amount::On, json!({}), &[]);
+    check(
+        "groq",
+        Amount::On,
+        json!({"reasoning_effort": "default"}),
+        &[],
+    );
+    check(
+        "groq",
+        effort(Effort::High),
+        json!({"reasoning_effort": "high"}),
+        &[],
+    );
+    check(
         "mistral",
         Amount::On,
         json!({"reasoning_effort": "high"}),

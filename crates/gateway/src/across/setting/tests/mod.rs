@@ -89,8 +89,23 @@ const TABLE: &[Row] = &[
         "budget 5000", "adaptive", "budget 4096 !effort_as_budget",
     ]),
     (("gemini-2.5-pro", "openai_chat", "google"), [
-        "-", "effort minimal !always_thinks", "-",
+        "-", "budget 128 !always_thinks", "on",
+        "budget 1024 !effort_as_budget", "budget 32768 !effort_as_budget", "budget 32768 !effort_as_budget",
+        "budget 5000", "on", "budget 4096 !effort_as_budget",
+    ]),
+    (("gemini-3.5-flash", "openai_chat", "google"), [
+        "-", "effort minimal !always_thinks", "on",
         "effort minimal", "effort high", "effort high !effort",
+        "effort medium !budget_as_effort", "on", "effort low",
+    ]),
+    (("qwen/qwen3-32b", "openai_chat", "groq"), [
+        "-", "off", "on",
+        "on !on_or_off", "on !on_or_off", "on !on_or_off",
+        "on !on_or_off", "on", "on !on_or_off",
+    ]),
+    (("openai/gpt-oss-120b", "openai_chat", "groq"), [
+        "-", "effort low !always_thinks", "-",
+        "effort low !effort", "effort high", "effort high !effort",
         "effort medium !budget_as_effort", "-", "effort low",
     ]),
     (("qwen3-32b", "openai_chat", "qwen"), [
