@@ -14,7 +14,7 @@ use throughline_canonical::{
     Request, Role, Tool,
 };
 use throughline_codec::dialects::{
-    Asked, CLIENT, ClientDialect, Outgoing, Stamp, Target, UPSTREAM, UpstreamDialect, client,
+    self, Asked, CLIENT, ClientDialect, Outgoing, Stamp, Target, UPSTREAM, UpstreamDialect, client,
 };
 
 use super::folder::{Capture, captures, golden, report, root};
@@ -653,6 +653,24 @@ fn parts_of_another_dialect_are_told_as_losses() {
             let losses = events.iter().filter_map(|event| client.loses(event));
             let told: Vec<String> = losses.map(|loss| loss.to_string()).collect();
             assert_eq!(told, expected, "{at}");
+        }
+    }
+}
+
+/// One dialect repeats all of a reply at the end of its stream, with how far each item came.
+#[test]
+fn the_end_of_a_responses_stream_is_the_whole_reply() {
+    let client = dialects::client("openai_responses").unwrap();
+    for (capture, events) in replies() {
+        let Some(body) = whole(client, &folded(&events)) else {
+            continue;
+        };
+        let stream = stream(client, &events);
+        let last = stream.trim_end().rsplit_once("data: ").unwrap().1;
+        let last: Value = serde_json::from_str(last).unwrap();
+        if last["type"] != "response.failed" {
+            let whole: Value = serde_json::from_slice(&body).unwrap();
+            assert_eq!(last["response"], whole, "{}", capture.name);
         }
     }
 }

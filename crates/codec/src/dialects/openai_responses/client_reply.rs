@@ -27,6 +27,8 @@ pub(super) struct Writer {
     progress: Progress,
     /// Items that are not done, by the number of their block.
     open: BTreeMap<u32, Item>,
+    /// The item that ended last: only what follows says whether it came to its end, or the reply did.
+    pending: Option<Item>,
     /// Items that are done, by their place.
     done: Vec<(u32, String)>,
     items: u32,
@@ -56,6 +58,7 @@ impl Writer {
             sequence: 0,
             progress: Progress::Waiting,
             open: BTreeMap::new(),
+            pending: None,
             done: Vec::new(),
             items: 0,
             opaque: BTreeMap::new(),
@@ -185,13 +188,26 @@ impl Writer {
     }
 
     fn end_block(&mut self, number: u32, status: &str, out: &mut Vec<u8>) {
+        if let Some(item) = self.take_item(number, out) {
+            self.end_item(&item, status, out);
+        }
+    }
+
+    /// Takes an item whose block has ended.
+    fn take_item(&mut self, number: u32, out: &mut Vec<u8>) -> Option<Item> {
         let empty = |item: &Item| item.kind == Kind::Call && item.text.is_empty();
         if self.open.get(&number).is_some_and(empty) {
             // Clients read arguments as JSON, and no text is none.
             self.grow(number, "{}", out);
         }
-        if let Some(mut item) = self.open.remove(&number) {
-            item.cite(&self.citations.remove(&number).unwrap_or_default());
+        let mut item = self.open.remove(&number)?;
+        item.cite(&self.citations.remove(&number).unwrap_or_default());
+        Some(item)
+    }
+
+    /// Writes the end of the item that ended last.
+    fn release(&mut self, status: &str, out: &mut Vec<u8>) {
+        if let Some(item) = self.pending.take() {
             self.end_item(&item, status, out);
         }
     }
@@ -278,6 +294,9 @@ impl Writer {
             Ok(ending) => ending,
             Err(fault) => return self.fail(&fault, out),
         };
+        let last = self.items.saturating_sub(1);
+        let cut = self.pending.as_ref().is_some_and(|item| item.place == last);
+        self.release(if cut { ending.status } else { "completed" }, out);
         while let Some((&number, _)) = self.open.first_key_value() {
             self.end_block(number, ending.status, out);
         }
@@ -296,6 +315,7 @@ impl Writer {
     /// Ends the reply with a fault. Items that are open stay so: what a model did not finish must
     /// not be taken for finished.
     fn fail(&mut self, fault: &Fault, out: &mut Vec<u8>) {
+        self.release("completed", out);
         self.progress = Progress::Ended;
         let error = error(fault);
         let output = self.output();
@@ -364,9 +384,15 @@ impl ReplyWriter for Writer {
                 }
                 _ => {}
             },
-            Event::BlockStarted { index, block } => self.begin(*index, block, out),
+            Event::BlockStarted { index, block } => {
+                self.release("completed", out);
+                self.begin(*index, block, out);
+            }
             Event::BlockEnded { index } => {
-                self.end_block(*index, "completed", out);
+                if let Some(item) = self.take_item(*index, out) {
+                    self.release("completed", out);
+                    self.pending = Some(item);
+                }
                 if let Some(json) = self.opaque.remove(index) {
                     self.opaque_item(&json, out);
                 }
@@ -396,6 +422,7 @@ impl ReplyWriter for Writer {
             sequence: 0,
             progress: Progress::Writing,
             open: BTreeMap::new(),
+            pending: None,
             done: Vec::new(),
             items: 0,
             opaque: BTreeMap::new(),
