@@ -12,13 +12,14 @@ use throughline_canonical::{
 use super::cumulative::Said;
 use super::grounding::{self, Grounded};
 use super::partial_arguments::PartialArguments;
+use super::repeats::{Repeats, Whole};
 use super::{NAME, REFUSALS, REFUSED, fault};
 use crate::json::{Cursor, JsonError, Kind, Span, each_member, number, slice, text};
 
 /// Deeper than any reply; a reply that nests deeper is skipped, not followed.
 const DEPTH: usize = 256;
 
-type Out<'o> = dyn FnMut(Event<'_>) + 'o;
+pub(crate) type Out<'o> = dyn FnMut(Event<'_>) + 'o;
 
 /// An answer that is being read.
 #[derive(Debug, Default)]
@@ -29,6 +30,7 @@ pub(crate) struct Answer {
     open: Option<Open>,
     /// Calls so far.
     calls: usize,
+    repeats: Repeats,
     counts: Counts,
     told: Option<Usage>,
     finish: Option<Finish>,
@@ -88,6 +90,7 @@ impl Answer {
     pub(crate) fn new(cumulative: bool) -> Self {
         Self {
             said: cumulative.then(Said::default),
+            repeats: Repeats::new(cumulative),
             ..Self::default()
         }
     }
@@ -115,6 +118,7 @@ impl Answer {
             (b"cachedContentTokenCount", _) => self.counts.cached = count(json, &span),
             _ => {}
         })?;
+        self.repeats.next_piece();
         if error.is_some() {
             self.fail(read_error(json), out);
             return Ok(());
@@ -341,6 +345,7 @@ impl Answer {
         if said.is_empty() && signature.is_none() {
             return;
         }
+        self.repeats.interrupt(out);
         let index = match &self.open {
             Some(Open::Thinking(index)) if thought => {
                 let index = *index;
@@ -406,25 +411,29 @@ impl Answer {
             // The end of a call that has ended.
             return Ok(());
         }
+        if !more && !goes_on && pieces.is_none() {
+            let arguments = match &arguments {
+                Some(span) => String::from_utf8_lossy(slice(json, span)),
+                None => "{}".into(),
+            };
+            self.whole_call(
+                Whole {
+                    id: &id,
+                    name: &name,
+                    arguments: &arguments,
+                    signature: signature.as_deref(),
+                },
+                out,
+            );
+            return Ok(());
+        }
         if !more {
-            if id.is_empty() {
-                id = format!("call_{}", self.calls).into();
-            }
-            self.calls += 1;
+            self.repeats.interrupt(out);
+            let id = self.call_id(id);
             let index = self.start(BlockStart::ToolCall { id, name }, out);
             if let Some(signature) = signature.take() {
                 let delta = Delta::Signature(signature);
                 out(Event::BlockDelta { index, delta });
-            }
-            if !goes_on && pieces.is_none() {
-                let arguments = match &arguments {
-                    Some(span) => String::from_utf8_lossy(slice(json, span)),
-                    None => "{}".into(),
-                };
-                let delta = Delta::ToolArguments(arguments);
-                out(Event::BlockDelta { index, delta });
-                out(Event::BlockEnded { index });
-                return Ok(());
             }
             let begun = match &arguments {
                 Some(span) => PartialArguments::from(slice(json, span)),
@@ -447,8 +456,40 @@ impl Answer {
         Ok(())
     }
 
+    /// A call that came whole. One that repeats itself is told once.
+    fn whole_call(&mut self, call: Whole<'_>, out: &mut Out<'_>) {
+        if self.repeats.passes_over(call, out) {
+            return;
+        }
+        self.close(out);
+        self.repeats.end_earlier(out);
+        let block = BlockStart::ToolCall {
+            id: self.call_id(call.id.into()),
+            name: call.name.into(),
+        };
+        let index = self.start(block, out);
+        if let Some(signature) = call.signature {
+            let delta = Delta::Signature(signature.into());
+            out(Event::BlockDelta { index, delta });
+        }
+        let delta = Delta::ToolArguments(call.arguments.into());
+        out(Event::BlockDelta { index, delta });
+        self.repeats.add(index, call, out);
+    }
+
+    /// The id of the next call.
+    fn call_id<'i>(&mut self, given: Cow<'i, str>) -> Cow<'i, str> {
+        let number = self.calls;
+        self.calls += 1;
+        match given.is_empty() {
+            true => format!("call_{number}").into(),
+            false => given,
+        }
+    }
+
     fn opaque(&mut self, json: &[u8], part: &Part<'_>, name: &[u8], out: &mut Out<'_>) {
         let name = String::from_utf8_lossy(name);
+        self.repeats.interrupt(out);
         let dialect = NAME.into();
         let index = self.start(BlockStart::Opaque { dialect, name }, out);
         let delta = Delta::Opaque(String::from_utf8_lossy(slice(json, &part.whole)));
@@ -522,6 +563,7 @@ impl Answer {
         if self.ended {
             return;
         }
+        self.repeats.interrupt(out);
         self.ended = true;
         out(Event::Fault(fault));
         out(Event::Ended {
@@ -540,6 +582,7 @@ impl Answer {
             None if whole && self.complete => Some(Finish::Reason(EndReason::Stop)),
             finish => finish,
         };
+        self.repeats.interrupt(out);
         if matches!(finish, Some(Finish::Reason(_))) {
             self.close(out);
         }

@@ -40,6 +40,7 @@ pub mod objects;
 mod outline;
 pub mod partial_arguments;
 pub mod parts;
+mod repeats;
 pub mod schema;
 pub mod settings;
 pub mod upstream_reply;

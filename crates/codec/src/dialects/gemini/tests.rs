@@ -8,6 +8,7 @@ use crate::dialects::{Asked, ClientDialect, Outgoing, Stamp, Target, UpstreamDia
 
 mod ends;
 mod identity;
+mod repeats;
 mod replies;
 mod requests;
 mod settings;
