@@ -35,6 +35,8 @@ struct Plan {
     turns: Vec<usize>,
     /// Where the provider is silent for a while.
     pauses: Vec<usize>,
+    /// Blocks whose end nobody tells.
+    unclosed: Vec<u32>,
     end: EndReason,
     usage: Usage,
 }
@@ -81,11 +83,14 @@ fn plan() -> impl Strategy<Value = Plan> {
     });
     // Half of them one block after the other, half of them in any order.
     let turns = prop_oneof![Just(Vec::new()), vec(0..6usize, 40)];
-    (vec(block, 0..7), turns, vec(0..40usize, 0..4), end, usage).prop_map(
-        |(said, turns, pauses, end, usage)| Plan {
+    let pauses = vec(0..40usize, 0..4);
+    let unclosed = prop_oneof![Just(Vec::new()), vec(0..7u32, 1..3)];
+    (vec(block, 0..7), turns, pauses, unclosed, end, usage).prop_map(
+        |(said, turns, pauses, unclosed, end, usage)| Plan {
             said,
             turns,
             pauses,
+            unclosed,
             end,
             usage,
         },
@@ -171,6 +176,11 @@ impl Plan {
                 None => drop(blocks.remove(place)),
             }
         }
+        let closes = |event: &Event<'_>| match event {
+            Event::BlockEnded { index } => !self.unclosed.contains(index),
+            _ => true,
+        };
+        events.retain(closes);
         events.push(Event::Usage(self.usage));
         events.push(Event::Ended {
             reason: self.end.clone(),
