@@ -7,6 +7,9 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use serde::{Serialize, Serializer};
 use throughline_canonical::{BlockReport, Fate, Loss, Origin, Reason, ThinkingKind, Usage};
+use throughline_codec::dialects::UpstreamDialect;
+use throughline_codec::dialects::anthropic::Anthropic;
+use throughline_codec::dialects::in_place::InPlace;
 use tokio::sync::broadcast;
 
 use crate::through::plan::PlannedBlock;
@@ -88,8 +91,10 @@ pub struct Times {
 /// What became of one block, without what all blocks of a maker share.
 #[derive(Clone, Debug)]
 pub struct KeptBlock {
-    message: usize,
-    index: usize,
+    /// Its message, and its place there if the client has it.
+    at: (usize, Option<usize>),
+    /// Who knows how a place is spelled.
+    dialect: &'static dyn InPlace,
     kind: ThinkingKind,
     fate: Fate,
     reason: Option<Reason>,
@@ -99,14 +104,14 @@ pub struct KeptBlock {
 impl KeptBlock {
     /// The block at a place, message and block, and what became of it.
     pub fn new(
-        (message, index): (usize, usize),
+        at: (usize, Option<usize>),
         kind: ThinkingKind,
         (fate, reason): (Fate, Option<Reason>),
         origin: Option<Arc<Origin>>,
     ) -> Self {
         Self {
-            message,
-            index,
+            at,
+            dialect: Anthropic.in_place(),
             kind,
             fate,
             reason,
@@ -123,25 +128,39 @@ impl KeptBlock {
     pub fn tell(&mut self, fate: Fate, reason: Option<Reason>) {
         (self.fate, self.reason) = (fate, reason);
     }
+
+    /// Whether the client sent it, and it was not brought back.
+    pub fn is_clients(&self) -> bool {
+        self.at.1.is_some()
+    }
+
+    /// Says where it stands in the client's own body.
+    pub fn stands(&mut self, at: (usize, Option<usize>), dialect: &'static dyn InPlace) {
+        self.at = at;
+        self.dialect = dialect;
+    }
+
+    /// Says whose spelling its place has.
+    pub fn spelled_by(self, dialect: &'static dyn InPlace) -> Self {
+        Self { dialect, ..self }
+    }
 }
 
 impl From<&PlannedBlock> for KeptBlock {
     fn from(block: &PlannedBlock) -> Self {
-        Self {
-            message: block.message,
-            index: block.index,
-            kind: block.kind,
-            fate: block.fate,
-            reason: block.reason,
-            origin: block.origin.clone(),
-        }
+        Self::new(
+            (block.message, Some(block.index)),
+            block.kind,
+            (block.fate, block.reason),
+            block.origin.clone(),
+        )
     }
 }
 
 impl Serialize for KeptBlock {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         BlockReport {
-            path: format!("messages.{}.content.{}", self.message, self.index),
+            path: self.dialect.place(self.at.0, self.at.1),
             kind: self.kind,
             fate: self.fate,
             reason: self.reason,
@@ -417,14 +436,8 @@ mod tests {
         struct Made(&'static str);
         impl From<&Made> for KeptBlock {
             fn from(made: &Made) -> Self {
-                Self {
-                    message: 1,
-                    index: 0,
-                    kind: ThinkingKind::Thinking,
-                    fate: Fate::Sent,
-                    reason: None,
-                    origin: origin(made.0),
-                }
+                let (kind, told) = (ThinkingKind::Thinking, (Fate::Sent, None));
+                Self::new((1, Some(0)), kind, told, origin(made.0))
             }
         }
         let kept = share_origins(&[Made("m"), Made("m"), Made("n"), Made("m")]);

@@ -22,6 +22,13 @@ pub trait InPlace: Sync {
     fn path(&self, path: &str, _model: &str, _renamed: bool, _variant: &str) -> String {
         path.to_owned()
     }
+    /// How a place in a request is spelled: a message, and a part of it.
+    fn place(&self, message: usize, part: Option<usize>) -> String {
+        match part {
+            Some(part) => format!("messages.{message}.content.{part}"),
+            None => format!("messages.{message}"),
+        }
+    }
     /// A signature that was read in a reply, as it stands there: some hold more than that.
     fn as_it_stands<'s>(&self, signature: &'s str) -> Cow<'s, str> {
         signature.into()

@@ -84,6 +84,11 @@ pub fn in_place(name: &str) -> Option<&'static dyn InPlace> {
     upstream(name).map(UpstreamDialect::in_place)
 }
 
+/// How the places of requests in this dialect are spelled, also of one that no provider speaks.
+pub fn spelling(name: &str) -> &'static dyn InPlace {
+    in_place(name).unwrap_or(&in_place::Never)
+}
+
 /// What a client's path asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {

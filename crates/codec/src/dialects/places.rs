@@ -26,6 +26,8 @@ pub struct Places {
     pub stream: bool,
     /// Whether the model has spoken before.
     pub has_assistant: bool,
+    /// The messages, or items, that are the model's.
+    pub said: Vec<usize>,
     /// The first message behind the last words of the user.
     pub turn: usize,
     /// What only its maker reads, in order.
@@ -245,6 +247,12 @@ impl Mark {
 }
 
 impl Places {
+    /// A message of the model.
+    pub(super) fn spoke(&mut self, at: usize) {
+        self.has_assistant = true;
+        self.said.push(at);
+    }
+
     /// Nothing yet, in a body that is one object.
     pub(super) fn of(body: &[u8]) -> Self {
         let start = body.len() - body.trim_ascii_start().len();

@@ -212,8 +212,9 @@ impl Fitting<'_> {
             });
         }
         fitted.restored += usize::from(fate == Fate::Restored);
+        let place = (!past.restored).then_some(index);
         fitted.blocks.push(KeptBlock::new(
-            (message, index),
+            (message, place),
             kind,
             (fate, reason),
             past.origin,

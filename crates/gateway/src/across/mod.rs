@@ -20,6 +20,7 @@ mod guard;
 mod held;
 mod ids;
 mod join;
+mod located;
 pub(crate) mod lost;
 mod mend;
 mod passage;

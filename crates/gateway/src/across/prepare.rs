@@ -15,6 +15,7 @@ use throughline_codec::text::{Evidence, Options, RawTextReader, Recipe, Stage, T
 use super::fit::{Fitted, Fitting, Sent, open_turn, replays_from};
 use super::guard::{Guarding, place};
 use super::join::{join_turns, results_follow_calls, tell_results_once};
+use super::located::Located;
 use super::lost::tell_question;
 use super::past::{Recall, key_of, keys};
 use super::replay::{self, Place};
@@ -139,6 +140,7 @@ impl Gateway {
         let mut fitted = Fitted::default();
         let mut verdicts = answer.verdicts.as_slice();
         let mut question = String::new();
+        let mut located = Located::new(leg.read);
         for (at, message) in request.messages.iter_mut().enumerate() {
             if message.role != Role::Assistant {
                 tell_question(message, &mut question);
@@ -148,7 +150,8 @@ impl Gateway {
                 .content
                 .iter()
                 .filter(|block| key_of(block).is_some());
-            let (own, rest) = verdicts.split_at(blocks.count().min(verdicts.len()));
+            let sent = blocks.count();
+            let (own, rest) = verdicts.split_at(sent.min(verdicts.len()));
             verdicts = rest;
             let past = recall.message(message, &question, own).await;
             question.clear();
@@ -157,7 +160,9 @@ impl Gateway {
             } else {
                 Place::Earlier
             };
+            let told = fitted.blocks.len();
             message.content = fitting.message(at, past, place, &mut fitted);
+            located.tell(fitted.blocks.get_mut(told..).unwrap_or_default(), sent);
         }
         fitting.fill(&mut request.messages, &mut fitted);
         fitting.mend_open_loop(&mut request, &mut fitted);

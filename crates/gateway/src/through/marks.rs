@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use throughline_canonical::{Block, BlockKey, Fate, Loss, Origin, Reason, ThinkingKind};
 use throughline_codec::dialects::gemini::SKIP_SIGNATURE;
+use throughline_codec::dialects::in_place::InPlace;
 use throughline_codec::dialects::places::{Mark, MarkEdit, MarkKind, Places};
 
 use crate::across::CALL_UNSIGNED;
@@ -42,6 +43,8 @@ pub(super) struct Marked {
     /// The name the client used, if it was changed.
     pub(super) asked_model: Option<String>,
     pub(super) blocks: Vec<KeptBlock>,
+    /// How their places are spelled.
+    dialect: &'static dyn InPlace,
     /// How many of them stayed behind.
     pub(super) left_out: usize,
     pub(super) losses: Vec<Loss>,
@@ -111,6 +114,7 @@ impl Gateway {
                 .map(ToOwned::to_owned),
             model,
             blocks: Vec::new(),
+            dialect: leg.backend.dialect.in_place(),
             left_out: 0,
             losses: Vec::new(),
             session: answer.session,
@@ -260,8 +264,9 @@ impl Marked {
             _ => ThinkingKind::Thinking,
         };
         let told = (fated.fate, fated.reason);
+        let at = (mark.at.0, Some(mark.at.1));
         self.blocks
-            .push(KeptBlock::new(mark.at, kind, told, fated.origin.clone()));
+            .push(KeptBlock::new(at, kind, told, fated.origin.clone()).spelled_by(self.dialect));
         match fated.fate {
             Fate::LeftOut => {
                 self.left_out += 1;

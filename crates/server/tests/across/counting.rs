@@ -184,7 +184,13 @@ async fn a_plan_says_for_every_pair_what_would_go_and_changes_nothing() {
                 wrong.unless(lost == (backend == "b"), format!("{what}: {plan}"));
                 wrong.unless_equal(&what, text(&plan["blocks"][0]["origin"]["backend"]), "a");
                 let path = text(&plan["blocks"][0]["path"]);
-                wrong.unless(path.starts_with("messages.1."), format!("{what}: {plan}"));
+                let place = match dialect {
+                    "anthropic" => "messages.1.content.0",
+                    "openai_chat" => "messages.1",
+                    "openai_responses" => "input.1",
+                    _ => "contents.1.parts.0",
+                };
+                wrong.unless_equal(&what, path, place);
                 for side in ["asked", "sent"] {
                     let amount = &plan["thinking"][side]["amount"];
                     wrong.unless(!amount.is_null(), format!("{what}: {plan}"));
@@ -257,4 +263,89 @@ async fn a_turn_tells_both_dialects_its_lane_its_tokens_and_its_times() {
         house.end_in_peace().await;
     }
     wrong.end();
+}
+
+/// Requests with words of the system before and between, and turns the client keeps in pieces: what a
+/// report names is where the client finds it, on either lane.
+#[tokio::test]
+async fn a_report_counts_as_the_client_does() {
+    let chat = json!({"model": "m", "messages": [
+        {"role": "system", "content": "be short"},
+        {"role": "developer", "content": "be kind"},
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": "one", "reasoning_content": "first"},
+        {"role": "system", "content": "go on"},
+        {"role": "user", "content": "more"},
+        {"role": "assistant", "content": "two"},
+        {"role": "assistant", "content": "three", "reasoning_content": "second"},
+        {"role": "user", "content": "more"},
+    ]});
+    let responses = json!({"model": "m", "store": false, "input": [
+        {"role": "developer", "content": "be short"},
+        {"role": "user", "content": "hi"},
+        {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "first"}]},
+        {"role": "assistant", "content": "one"},
+        {"type": "reasoning", "id": "rs_2", "summary": [{"type": "summary_text", "text": "then"}]},
+        {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c1", "output": "7"},
+        {"type": "reasoning", "id": "rs_3", "summary": [{"type": "summary_text", "text": "last"}]},
+        {"role": "assistant", "content": "two"},
+        {"role": "user", "content": "more"},
+    ]});
+    let gemini = json!({"systemInstruction": {"parts": [{"text": "be short"}]}, "contents": [
+        {"role": "user", "parts": [{"text": "hi"}]},
+        {"role": "model", "parts": [{"text": "first", "thought": true}]},
+        {"role": "model", "parts": [{"text": "one"}]},
+        {"role": "user", "parts": [{"text": "more"}]},
+        {"role": "model", "parts": [{"text": "two"}, {"text": "second", "thought": true}, {"text": "three"}]},
+        {"role": "user", "parts": [{"text": "more"}]},
+    ]});
+    let anthropic = json!({"model": "m", "max_tokens": 99, "system": "be short", "messages": [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": [{"type": "text", "text": "one"}]},
+        {"role": "assistant", "content": [{"type": "text", "text": "two"}, {"type": "thinking", "thinking": "first", "signature": "x"}, {"type": "text", "text": "three"}]},
+        {"role": "user", "content": "more"},
+    ]});
+    let house = House::over(&["anthropic, budget", "gemini 3", "openai_responses"]).await;
+    for (dialect, body, places) in [
+        ("openai_chat", chat, &["messages.3", "messages.7"][..]),
+        (
+            "openai_responses",
+            responses,
+            &["input.2", "input.4", "input.7"],
+        ),
+        (
+            "gemini",
+            gemini,
+            &["contents.1.parts.0", "contents.4.parts.1"],
+        ),
+        ("anthropic", anthropic, &["messages.2.content.1"]),
+    ] {
+        for backend in ["a", "b", "c"] {
+            let path = format!("/v1/plan?dialect={dialect}&backend={backend}&model=m");
+            let client = &house.gateway.client;
+            let plan = client.post(&path, &[], &body).await.good().json();
+            let found: Vec<&str> = list(&plan["blocks"])
+                .map(|block| text(&block["path"]))
+                .collect();
+            assert_eq!(found, places, "{dialect} over {backend}: {plan}");
+        }
+    }
+}
+
+/// What was brought back stands in no body; its message does.
+#[tokio::test]
+async fn a_report_names_the_message_of_what_was_brought_back() {
+    let house = House::over(&["anthropic, budget"]).await;
+    let mut speaker = client("openai_chat");
+    speaker.user("ponder this");
+    house.hear(speaker.as_mut()).await;
+    speaker.user("ponder that");
+    let ask = speaker.ask("some-model", false);
+    let path = "/v1/plan?dialect=openai_chat&backend=a";
+    let client = &house.gateway.client;
+    let plan = client.post(path, &ask.headers, &ask.body).await.good();
+    let plan = plan.json();
+    assert_eq!(fates(&plan), ["restored"], "{plan}");
+    assert_eq!(plan["blocks"][0]["path"], "messages.1", "{plan}");
 }

@@ -24,6 +24,13 @@ impl InPlace for Gemini {
         }
     }
 
+    fn place(&self, content: usize, part: Option<usize>) -> String {
+        match part {
+            Some(part) => format!("contents.{content}.parts.{part}"),
+            None => format!("contents.{content}"),
+        }
+    }
+
     fn naming(&self, _: &[u8], data: &[u8]) -> Naming {
         match self.model_of(data) {
             Some(name) => Naming::Here(name),

@@ -82,7 +82,7 @@ fn read_content(
         }
         return Ok(());
     }
-    places.has_assistant = true;
+    places.spoke(at);
     let list = places.hold(spans(&parts), None, Some(FILLER));
     let (mut open, mut called) = (None, false);
     for (index, (kind, span)) in parts.into_iter().enumerate() {

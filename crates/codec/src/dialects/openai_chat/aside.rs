@@ -21,6 +21,11 @@ impl InPlace for OpenAiChat {
         variants::find(variant).path.to_owned()
     }
 
+    fn place(&self, message: usize, _: Option<usize>) -> String {
+        // Reasoning stands in several members of a message at once.
+        format!("messages.{message}")
+    }
+
     fn as_it_stands<'s>(&self, signature: &'s str) -> Cow<'s, str> {
         match signature.starts_with('{') {
             true => Mark::unpack(signature).signature.into(),

@@ -42,7 +42,7 @@ pub(super) fn read(body: &[u8]) -> Result<Places, JsonError> {
         match role.as_deref() {
             Some("user") => places.turn = at + 1,
             Some("assistant") => {
-                places.has_assistant = true;
+                places.spoke(at);
                 let holder = places.hold(wholes(&message), None, None);
                 let mut reader = Reader {
                     body,

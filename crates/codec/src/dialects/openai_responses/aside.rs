@@ -15,6 +15,10 @@ impl InPlace for OpenAiResponses {
         outline::read(asked.body).ok()
     }
 
+    fn place(&self, item: usize, _: Option<usize>) -> String {
+        format!("input.{item}")
+    }
+
     fn naming(&self, _: &[u8], data: &[u8]) -> Naming {
         // Most events are deltas, which name nothing and need not be looked through.
         let response = member(data, 0, b"response", Kind::Object);

@@ -277,7 +277,7 @@ impl<'l> Conversation<'l> {
 }
 
 /// Who speaks an item this vocabulary has no word for.
-fn role_of(kind: &str) -> Role {
+pub(super) fn role_of(kind: &str) -> Role {
     match kind {
         "configuration_update" | "additional_tools" | "compaction_trigger" => Role::System,
         kind if kind.ends_with("_output") || kind.ends_with("_response") => Role::User,

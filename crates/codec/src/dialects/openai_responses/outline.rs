@@ -1,8 +1,11 @@
 //! Where reasoning stands in a request that passes in place.
 
+use throughline_canonical::Role;
+
 use super::super::places::{
     Mark, MarkKind, Member, Part, Places, Signature, find, find_text, members, spans, wholes,
 };
+use super::client_items::role_of;
 use crate::json::{JsonError, Kind, Span, slice, text};
 
 /// What stands in a conversation of which nothing may go.
@@ -58,6 +61,10 @@ fn item(
             let said = role.as_deref() == Some("assistant")
                 || kind.is_some_and(|kind| kind.ends_with("_call"));
             places.has_assistant |= said;
+            let known = kind.filter(|kind| *kind != "message");
+            if said || known.is_some_and(|kind| role_of(kind) == Role::Assistant) {
+                places.said.push(at);
+            }
             let led = led.filter(|_| said);
             if let (Some(mark), Some((id, _))) = (led, find_text(&members, "id")) {
                 // Under its id the provider asks for the reasoning that led to it.
@@ -67,7 +74,7 @@ fn item(
             return Ok(led);
         }
     }
-    places.has_assistant = true;
+    places.spoke(at);
     let mut texts = Vec::new();
     for name in ["summary", "content"] {
         if let (true, Some((_, list))) = (texts.is_empty(), find(&members, name)) {
