@@ -256,7 +256,12 @@ impl ReplyWriter for Writer {
             Event::BlockEnded { index } => self.stop(*index, out),
             Event::Fault(fault) => self.fault(fault, out),
             Event::Ended { reason } => self.end(reason, out),
-            Event::MessageStarted { .. } | Event::Transformed { .. } | Event::EndExplained(_) => {}
+            // There is no place for why it declined but among its words.
+            Event::EndExplained(details) => {
+                let why = details.explanation.as_deref().unwrap_or_default();
+                self.line(self.form.text, why, out);
+            }
+            Event::MessageStarted { .. } | Event::Transformed { .. } => {}
         }
     }
 
@@ -294,6 +299,7 @@ impl ReplyWriter for Writer {
                 Block::ToolResult { .. } | Block::Media { .. } | Block::Opaque { .. } => {}
             }
         }
+        text.extend(reply.details.explanation.as_deref());
         let mut out = self.head.clone();
         let said = |out: &mut Vec<u8>, name: &str| {
             out.extend_from_slice(format!("\"{name}\":").as_bytes());
