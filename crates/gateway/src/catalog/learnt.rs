@@ -22,11 +22,16 @@ impl Learnt {
     }
 
     pub(super) fn learn(&self, name: &str, card: &ModelCard) {
+        let row = row(card);
+        // A list that only names its models does not take back what was learnt of one.
+        if row == Row::default() {
+            return;
+        }
         let name = name.to_lowercase();
         let mut rows = self.0.write();
         let known = rows.contains_key(name.as_str());
         if name.len() <= LONGEST_NAME && (known || rows.len() < MOST_MODELS) {
-            rows.insert(name.into(), row(card));
+            rows.insert(name.into(), row);
         }
     }
 }

@@ -252,6 +252,24 @@ fn what_was_learnt_outlives_a_new_file() {
 }
 
 #[test]
+fn a_list_that_only_names_its_models_takes_nothing_back() {
+    let catalog = Catalog::embedded();
+    let named = ModelCard {
+        name: "house".to_owned(),
+        ..ModelCard::default()
+    };
+    let told = ModelCard {
+        thinks: Some(false),
+        ..named.clone()
+    };
+    for card in [&told, &named] {
+        catalog.learn_at("b", card);
+    }
+    let model = catalog.find_at("b", "house");
+    assert_eq!(model.thinking, Some(Form::None));
+}
+
+#[test]
 fn what_is_learnt_has_a_bound() {
     let catalog = Catalog::embedded();
     let card = ModelCard {
