@@ -105,9 +105,13 @@ impl Pair {
     fn one_by_one(&self) -> Vec<Bytes> {
         let mut pieces = Vec::new();
         let mut from = 0;
+        // Events end in an empty line; where a reply has none, every line is one.
+        let end: &[u8] = match memchr::memmem::find(&self.reply, b"\n\n") {
+            Some(_) => b"\n\n",
+            None => b"\n",
+        };
         for at in 1..self.reply.len() {
-            // Events end in an empty line, in every dialect here.
-            if self.reply.slice(..=at).ends_with(b"\n\n") {
+            if self.reply.slice(..=at).ends_with(end) {
                 pieces.push(self.reply.slice(from..=at));
                 from = at + 1;
             }
