@@ -1,6 +1,7 @@
 //! A response is asked for: what of its state is ours, the turn that needs none, and what is kept of it.
 
 use std::sync::Arc;
+use std::task::Poll;
 
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
@@ -123,14 +124,9 @@ impl Responses {
             .backend_for(asked.pin.as_deref(), stated.model())?;
         let native = backend.dialect.name() == openai_responses::NAME;
         let before = self.before(&owner, &stated).await?;
-        let theirs = match &before {
-            // What a backend keeps itself, it knows best.
-            Before::Known { way, .. } => {
-                let kept_by = |kept: &Kept| kept.native.as_deref() == Some(&*backend.name);
-                native && !way.is_empty() && way.iter().all(kept_by)
-            }
-            Before::Nothing | Before::Unknown(_) => native,
-        };
+        // Many servers of the dialect keep nothing, so what is known here is sent; what is not may be known
+        // to them.
+        let theirs = native && !matches!(before, Before::Known { .. });
         let mut belonging = Belonging {
             owner: owner.clone(),
             parent: stated.previous().map(str::to_owned),
@@ -158,12 +154,6 @@ impl Responses {
         };
         let references = stated.references();
         let found = self.items(&owner, &references).await?;
-        if let Some(lost) = references.iter().find(|id| !found.contains_key(**id)) {
-            return Err(Fault::invalid(format!(
-                "Item with id '{lost}' not found. Items are kept only when `store` is true; send the \
-                 item itself."
-            )));
-        }
         let input = stated.items(&found, &mut id);
         let history: Vec<Value> = way.iter().flat_map(Kept::items).cloned().collect();
         let (background, streams) = (stated.background(), stated.streams());
@@ -251,11 +241,25 @@ impl Responses {
         } else {
             tokio::spawn(this.pump_whole(body, send, turn, native));
         }
-        let frames = futures_util::stream::poll_fn(move |context| receive.poll_recv(context));
+        let mut breaking = None;
+        let frames = futures_util::stream::poll_fn(move |context| {
+            if let Some(error) = breaking.take() {
+                return Poll::Ready(Some(Err(error)));
+            }
+            match receive.poll_recv(context) {
+                // What came before it goes out first.
+                Poll::Ready(Some(Err(error))) => {
+                    breaking = Some(error);
+                    context.waker().wake_by_ref();
+                    Poll::Pending
+                }
+                other => other,
+            }
+        });
         Answer::from_parts(head, live(frames))
     }
 
-    /// Passes a whole reply on, and keeps it before the client has its last piece.
+    /// Passes a whole reply on as it comes, and keeps it before the client has its last byte.
     async fn pump_whole(
         self: Arc<Self>,
         mut body: ReplyBody,
@@ -263,25 +267,34 @@ impl Responses {
         turn: Turn,
         native: Option<String>,
     ) {
-        let (mut whole, mut last) = (Vec::new(), None);
+        let (mut whole, mut last) = (Vec::new(), Bytes::new());
         while let Some(frame) = body.frame().await {
-            // One that is longer than any is passed on all the same.
-            let data = frame.as_ref().ok().and_then(Frame::data_ref);
-            if let Some(data) = data.filter(|_| whole.len() < LONGEST_EVENT) {
-                whole.extend_from_slice(data);
+            let mut data = match frame {
+                Ok(frame) => frame.into_data().unwrap_or_default(),
+                Err(error) => {
+                    let _ = send.send(Ok(Frame::data(last))).await;
+                    let _ = send.send(Err(error)).await;
+                    return;
+                }
+            };
+            if data.is_empty() {
+                continue;
             }
-            if let Some(before) = last.replace(frame)
-                && send.send(before).await.is_err()
-            {
-                return;
+            // One that is longer than any is passed on all the same.
+            if whole.len() < LONGEST_EVENT {
+                whole.extend_from_slice(&data);
+            }
+            let next = data.split_off(data.len() - 1);
+            for piece in [std::mem::replace(&mut last, next), data] {
+                if !piece.is_empty() && send.send(Ok(Frame::data(piece))).await.is_err() {
+                    return;
+                }
             }
         }
         if let Ok(response) = serde_json::from_slice(&whole) {
             self.keep_response(response, turn, native).await;
         }
-        if let Some(last) = last {
-            let _ = send.send(last).await;
-        }
+        let _ = send.send(Ok(Frame::data(last))).await;
     }
 
     /// Reads a stream on its way, and keeps the response before the client learns that it is complete.

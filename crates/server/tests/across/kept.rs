@@ -98,11 +98,12 @@ async fn a_client_without_history_goes_on_and_forks_over_any_backend() {
 async fn reasoning_comes_back_in_its_makers_form_after_a_switch_and_a_restart() {
     let mut house = House::over(&["openai_responses", "anthropic, budget"]).await;
     let client = house.gateway.client.clone();
-    // The first one keeps it itself, and we have a copy.
+    // The first reply passes as it comes, and we have a copy.
     let native = create(&client, "ponder this", json!({})).await;
     let more = json!({"previous_response_id": native["id"]});
     let native = create(&client, "ponder more", more).await;
-    assert_eq!(turns_in(&house.last(0).await.json()), 1, "theirs to know");
+    let sent = house.last(0).await.json();
+    assert_eq!((turns_in(&sent), thinking_in(&sent)), (4, 1), "items");
     house.gateway.switch("b").await;
     let more = json!({"previous_response_id": native["id"]});
     let ours = create(&client, "ponder there", more).await;

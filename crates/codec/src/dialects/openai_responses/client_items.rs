@@ -63,10 +63,9 @@ impl<'l> Conversation<'l> {
             "reasoning" => self.read_reasoning(item),
             "function_call" => self.read_call(item),
             "function_call_output" => self.read_output(item),
-            "item_reference" => Err(item.refuse(
-                "items are not stored here, so none can be referred to; send the item itself, \
-                 as clients do with `store: false`",
-            )),
+            "item_reference" => {
+                Err(item.refuse("no item of this id is kept; send the item itself"))
+            }
             kind => {
                 let block = Block::Opaque {
                     dialect: NAME.to_owned(),

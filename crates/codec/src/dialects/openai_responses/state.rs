@@ -153,7 +153,8 @@ impl Stated {
             body.get("input"),
             None | Some(Value::Null | Value::String(_) | Value::Array(_))
         );
-        let missing = body.get("input").is_none() && history.is_empty() && added.is_empty();
+        let unsaid = body.get("input").is_none_or(Value::is_null);
+        let missing = unsaid && history.is_empty() && added.is_empty();
         if listed && !missing {
             let input = history.iter().chain(added).cloned().collect();
             body.insert("input".to_owned(), Value::Array(input));
