@@ -145,9 +145,8 @@ impl Stated {
         if let Some(conversation) = self.conversation() {
             kept.insert("conversation".to_owned(), json!({"id": conversation}));
         }
-        for member in STATE {
-            body.remove(member);
-        }
+        // One that is of a wrong kind stays, and is told by whoever reads it.
+        body.retain(|name, value| !STATE.contains(&name.as_str()) || !fits(name, value));
         // What is no input, or is missing, is told by whoever reads it.
         let listed = matches!(
             body.get("input"),
@@ -159,10 +158,22 @@ impl Stated {
             let input = history.iter().chain(added).cloned().collect();
             body.insert("input".to_owned(), Value::Array(input));
         }
-        body.insert("stream".to_owned(), streams.into());
+        if body.get("stream").is_none_or(|said| fits("stream", said)) {
+            body.insert("stream".to_owned(), streams.into());
+        }
         body.insert(KEPT.to_owned(), kept.into());
         Value::Object(body).to_string().into_bytes()
     }
+}
+
+/// Whether a member that speaks of state is of its kind.
+fn fits(name: &str, value: &Value) -> bool {
+    value.is_null()
+        || match name {
+            "previous_response_id" => value.is_string(),
+            "conversation" => value.is_string() || value["id"].is_string(),
+            _ => value.is_boolean(),
+        }
 }
 
 /// The items of an `input`, or of any list of items, each with an id and a type.
