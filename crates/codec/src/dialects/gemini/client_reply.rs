@@ -38,6 +38,8 @@ pub struct Writer {
     usage: Usage,
     /// How many bytes of the answer were written, and what it refers to.
     said: usize,
+    /// Thoughts were written.
+    thought: bool,
     grounding: Grounding,
     details: EndDetails,
     /// A fault was written, or the end.
@@ -101,6 +103,7 @@ impl Writer {
             open: Vec::new(),
             usage: Usage::default(),
             said: 0,
+            thought: false,
             grounding: Grounding::default(),
             details: EndDetails::default(),
             ended: false,
@@ -139,6 +142,7 @@ impl Writer {
         if text.is_empty() {
             return;
         }
+        self.thought |= thought;
         self.begin();
         self.piece.push_str(HEAD);
         self.piece.push_str(r#"{"text":""#);
@@ -179,7 +183,8 @@ impl Writer {
             }
             // Its data rides where a signature does, so that it comes back.
             BlockStart::Redacted { data } => {
-                self.part(&text_part(HIDDEN, Some(data), true), out);
+                self.part(&hidden_part(data, self.thought), out);
+                self.thought = true;
                 return;
             }
             BlockStart::ToolCall { id, name } => Open::Call {
@@ -356,8 +361,10 @@ impl ReplyWriter for Writer {
         }
         let mut parts = Vec::new();
         let (mut grounding, mut before) = (Grounding::default(), 0);
+        let mut thought = false;
         for block in &reply.content {
-            parts.extend(whole_part(block));
+            parts.extend(whole_part(block, thought));
+            thought |= thinks(block);
             match block {
                 Block::Text {
                     text, citations, ..
@@ -400,7 +407,24 @@ fn is_object(json: &str) -> bool {
     validate(json.as_bytes(), 100) == Ok(Kind::Object)
 }
 
-fn whole_part(block: &Block) -> Option<String> {
+/// Whether a block shows thoughts.
+fn thinks(block: &Block) -> bool {
+    match block {
+        Block::Thinking { text, .. } => !text.is_empty(),
+        Block::Redacted { .. } => true,
+        _ => false,
+    }
+}
+
+/// A part that stands for reasoning nobody can read. Clients join the texts of parts, so the breaks
+/// around it are in this one: others are bound to theirs.
+fn hidden_part(data: &str, thought: bool) -> String {
+    let before = if thought { "\n\n" } else { "" };
+    text_part(&format!("{before}{HIDDEN}\n\n"), Some(data), true)
+}
+
+/// A part of a whole reply. `thought` says whether thoughts stand before it.
+fn whole_part(block: &Block, thought: bool) -> Option<String> {
     let inline = |source: &Source| match source {
         Source::Base64 { media_type, data } => {
             Some(json!({"inlineData": {"mimeType": media_type, "data": data}}).to_string())
@@ -418,7 +442,7 @@ fn whole_part(block: &Block) -> Option<String> {
             .then(|| text_part(text, signature.as_deref(), false)),
         Block::Thinking { text, signature } => (!text.is_empty() || signature.is_some())
             .then(|| text_part(text, signature.as_deref(), true)),
-        Block::Redacted { data } => Some(text_part(HIDDEN, Some(data), true)),
+        Block::Redacted { data } => Some(hidden_part(data, thought)),
         Block::Refusal { text } => Some(text_part(text, None, false)),
         Block::ToolCall {
             id,

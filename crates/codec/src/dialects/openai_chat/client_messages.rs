@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use throughline_canonical::{Block, Fault, Loss, MediaKind, Message, Request, Role, Source};
 
 use super::client_request::string;
-use super::{NAME, NOTICE};
+use super::{NAME, without_notice};
 use crate::json::Node;
 
 /// Reads the messages, and what of them stands above the conversation.
@@ -426,7 +426,7 @@ fn read_reasoning(message: &Node<'_>, blocks: &mut Vec<Block>) -> Result<(), Fau
 
 /// Reasoning as plain text. The notice in it was for people.
 fn push_plain(text: &str, blocks: &mut Vec<Block>) {
-    let text = text.replace(NOTICE, "");
+    let text = without_notice(text);
     if !text.is_empty() {
         blocks.push(Block::Thinking {
             text,

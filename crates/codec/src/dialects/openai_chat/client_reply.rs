@@ -7,9 +7,9 @@ use throughline_canonical::{
     Show, Usage,
 };
 
-use super::{CUSTOM, NAME, NOTICE, annotations, client_whole, counts, faults, ours};
+use super::{BREAK, CUSTOM, NAME, NOTICE, annotations, client_whole, counts, faults, ours};
 use crate::dialects::{ReplyWriter, Stamp, openai_annotations};
-use crate::json::escape;
+use crate::json::{escape, escape_bytes};
 
 /// Clients of this dialect skip comments.
 pub(in crate::dialects) const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
@@ -42,6 +42,7 @@ pub(super) struct Writer {
     said: u64,
     /// How many pieces of reasoning, and how many calls, there were.
     reasoned: usize,
+    shown: Shown,
     called: usize,
     /// The model declined in words.
     refused: bool,
@@ -86,6 +87,14 @@ impl Form {
             fields,
         }
     }
+}
+
+/// What reasoning was shown last.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    Nothing,
+    Reasoning,
+    Notice,
 }
 
 /// What an open block is.
@@ -149,6 +158,7 @@ impl Writer {
             details: EndDetails::default(),
             said: 0,
             reasoned: 0,
+            shown: Shown::Nothing,
             called: 0,
             refused: false,
             usage: Usage::default(),
@@ -356,13 +366,22 @@ impl Writer {
         self.close(out);
     }
 
-    /// Writes reasoning as plain text, in the members the client reads.
-    fn plain(&mut self, escaped: &str, out: &mut Vec<u8>) {
+    /// Writes reasoning, or the notice in its place, as plain text in the members the client reads.
+    /// Between the two is a break, which is no part of either.
+    fn plain(&mut self, escaped: &str, shown: Shown, out: &mut Vec<u8>) {
         self.open(out);
+        let breaks = match (self.shown, shown) {
+            (Shown::Nothing, _) | (Shown::Reasoning, Shown::Reasoning) => "",
+            _ => BREAK,
+        };
+        self.shown = shown;
         for field in &self.form.fields {
             out.push(b'"');
             out.extend_from_slice(field.as_bytes());
             out.extend_from_slice(b"\":\"");
+            if !breaks.is_empty() {
+                escape_bytes(breaks, out);
+            }
             out.extend_from_slice(escaped.as_bytes());
             out.extend_from_slice(b"\",");
         }
@@ -374,7 +393,7 @@ impl Writer {
         }
         self.escape(text);
         let escaped = std::mem::take(&mut self.escaped);
-        self.plain(&escaped, out);
+        self.plain(&escaped, Shown::Reasoning, out);
         self.detail("reasoning.text", number, begun, out);
         out.extend_from_slice(b",\"text\":\"");
         out.extend_from_slice(escaped.as_bytes());
@@ -415,7 +434,7 @@ impl Writer {
         if self.form.hidden {
             return;
         }
-        self.plain(NOTICE, out);
+        self.plain(NOTICE, Shown::Notice, out);
         self.escape(data);
         self.detail("reasoning.encrypted", number, &mut false, out);
         out.extend_from_slice(b",\"data\":\"");

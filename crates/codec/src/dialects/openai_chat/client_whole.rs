@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 use throughline_canonical::{Block, EndReason, Reply, Usage};
 
 use super::client_reply::{Writer, finish_word};
-use super::{CUSTOM, NAME, NOTICE, annotations, counts};
+use super::{BREAK, CUSTOM, NAME, NOTICE, annotations, counts};
 use crate::dialects::openai_annotations;
 
 /// Writes a whole reply.
@@ -100,6 +100,9 @@ impl Said {
                     detail["signature"] = signature.as_str().into();
                 }
                 self.details.push(detail);
+                if self.reasoning.ends_with(NOTICE) && !text.is_empty() {
+                    self.reasoning.push_str(BREAK);
+                }
                 self.reasoning.push_str(text);
                 if !text.is_empty() {
                     self.chunks.push(text.clone());
@@ -109,6 +112,9 @@ impl Said {
                 let mut detail = self.detail("reasoning.encrypted");
                 detail["data"] = data.as_str().into();
                 self.details.push(detail);
+                if !self.reasoning.is_empty() {
+                    self.reasoning.push_str(BREAK);
+                }
                 self.reasoning.push_str(NOTICE);
             }
             Block::ToolCall {

@@ -48,6 +48,28 @@ pub const NAME: &str = "openai_chat";
 
 const PATH: &str = "/v1/chat/completions";
 
+/// What stands between the notice and the reasoning around it.
+const BREAK: &str = "\n\n";
+
+/// Reasoning as its maker wrote it: without the notice, and the breaks around that.
+fn without_notice(shown: &str) -> String {
+    let mut written = String::with_capacity(shown.len());
+    let mut parts = shown.split(NOTICE).peekable();
+    let mut behind = false;
+    while let Some(part) = parts.next() {
+        let part = match behind {
+            true => part.strip_prefix(BREAK).unwrap_or(part),
+            false => part,
+        };
+        written.push_str(match parts.peek() {
+            Some(_) => part.strip_suffix(BREAK).unwrap_or(part),
+            None => part,
+        });
+        behind = true;
+    }
+    written
+}
+
 /// The kind of a call whose arguments are free text.
 const CUSTOM: &str = "custom";
 

@@ -9,7 +9,7 @@ use super::chunk::{Choice, Chunk, Found, Frame};
 use super::details::{self, Detail, Piece};
 use super::mark::Mark;
 use super::variants::{Replay, Variant};
-use super::{NAME, NOTICE, annotations, counts, faults};
+use super::{NAME, NOTICE, annotations, counts, faults, without_notice};
 use crate::dialects::{ReplyReader, openai_annotations};
 use crate::framing::sse::Framer;
 use crate::json::{JsonError, Kind, each_element, slice, text};
@@ -310,7 +310,7 @@ impl State {
                 }
                 // What stands for the encrypted reasoning was for people.
                 let words = match words.contains(NOTICE) && hidden {
-                    true => words.replace(NOTICE, "").into(),
+                    true => without_notice(&words).into(),
                     false => words,
                 };
                 if !words.is_empty() {

@@ -115,7 +115,7 @@ fn events() -> Vec<Event<'static>> {
 
 fn expected() -> Vec<Value> {
     let piece = |part: Value| json!({"candidates": [{"content": {"parts": [part], "role": "model"}, "index": 0}], "modelVersion": "my-model", "responseId": "r1"});
-    let hidden = "[Some reasoning was hidden for safety reasons]";
+    let hidden = "\n\n[Some reasoning was hidden for safety reasons]\n\n";
     vec![
         piece(json!({"text": "hm \"\n", "thought": true})),
         piece(json!({"text": "", "thought": true, "thoughtSignature": "s1"})),

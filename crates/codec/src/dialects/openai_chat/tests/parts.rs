@@ -1,10 +1,11 @@
 //! Parts of replies besides text, thinking and calls of functions.
 
 use serde_json::json;
-use throughline_canonical::Block;
+use throughline_canonical::{Block, BlockStart, EndReason};
 
 use super::*;
 use crate::dialects::anthropic::Anthropic;
+use crate::dialects::openai_chat::{NOTICE, without_notice};
 
 /// The events of a stream of these deltas.
 fn events(variant: &str, stream: &str) -> Vec<Event<'static>> {
@@ -101,4 +102,57 @@ fn thinking_that_its_server_closed_is_a_block_streamed_as_whole() {
     let whole = read_reply("mistral", false, whole.to_string().as_bytes());
     assert_eq!(streamed.content, whole.content);
     assert_eq!(streamed.content.len(), 4);
+}
+
+/// Covers: S0-68
+#[test]
+fn the_notice_stands_in_a_paragraph_of_its_own() {
+    let thinking = |text: &str| BlockStart::Thinking {
+        text: text.to_owned().into(),
+        signature: "".into(),
+    };
+    let redacted = || BlockStart::Redacted { data: "d".into() };
+    let blocks = [
+        redacted(),
+        thinking("one"),
+        thinking(", two"),
+        redacted(),
+        redacted(),
+        thinking("three"),
+    ];
+    let mut events = Vec::new();
+    for (index, block) in (0..).zip(blocks) {
+        events.push(Event::BlockStarted { index, block });
+        events.push(Event::BlockEnded { index });
+    }
+    events.push(Event::Ended {
+        reason: EndReason::Stop,
+    });
+    let shown = format!("{NOTICE}\n\none, two\n\n{NOTICE}\n\n{NOTICE}\n\nthree");
+    let request = Request::default();
+    let whole = write_whole(&request, &events);
+    assert_eq!(whole["choices"][0]["message"]["reasoning"], shown);
+    let streamed = write_reply(&request, &events);
+    let chunks = streamed
+        .lines()
+        .filter_map(|line| line.strip_prefix("data: {"));
+    let plain: String = chunks
+        .map(|chunk| serde_json::from_str::<Value>(&format!("{{{chunk}")).unwrap())
+        .filter_map(|chunk| {
+            chunk["choices"][0]["delta"]["reasoning"]
+                .as_str()
+                .map(str::to_owned)
+        })
+        .collect();
+    assert_eq!(plain, shown);
+    // It is for people: a client that sends it back sends what the model wrote.
+    assert_eq!(without_notice(&shown), "one, twothree");
+    for bytes in [whole.to_string(), streamed] {
+        let read = read_reply("openai", bytes.starts_with("data"), bytes.as_bytes());
+        let blocks = read.content.iter().filter_map(|block| match block {
+            Block::Thinking { text, .. } => Some(text.as_str()),
+            _ => None,
+        });
+        assert_eq!(blocks.collect::<Vec<_>>(), ["one", ", two", "three"]);
+    }
 }
