@@ -1,13 +1,13 @@
 //! What the response around the items of a reply says: how it ended, what it cost, what was asked.
 
 use serde_json::{Map, Value, json};
-use throughline_canonical::{
-    Amount, EndReason, Fault, FaultKind, Output, Request, Show, ToolChoice, Usage,
-};
+use throughline_canonical::{EndReason, Fault, FaultKind, Request, Usage};
 
 use super::NAME;
 use super::faults::reply_code;
 use super::state::KEPT;
+use super::upstream_request::{reasoning, text, write_choice, write_tool};
+use crate::dialects::losses::Losses;
 
 /// How a reply ends that did not fail.
 pub(super) struct Ending {
@@ -73,44 +73,41 @@ pub(super) fn usage(usage: &Usage) -> String {
     .to_string()
 }
 
-/// What the response says of the request.
+/// What the response says of the request: what was asked, in the words it was asked in.
 pub(super) fn settings(request: &Request) -> String {
     let extra = request.extra.get(NAME);
     let own = |key: &str| extra.and_then(|extra| extra.get(key)).cloned();
-    let choice = match &request.tool_choice {
-        None | Some(ToolChoice::Auto) => "auto".into(),
-        Some(ToolChoice::None) => "none".into(),
-        Some(ToolChoice::Required) => "required".into(),
-        Some(ToolChoice::Named { name }) => json!({"type": "function", "name": name}),
+    // Nothing is lost of what is only repeated.
+    let mut losses = Losses::default();
+    let choice = request.tool_choice.as_ref().map(write_choice);
+    let choice = own("tool_choice").or(choice);
+    let tools = request.tools.iter();
+    let tools: Vec<Value> = tools
+        .filter_map(|tool| write_tool(tool, &mut losses))
+        .collect();
+    // Typed clients look for some members, also where nothing was said of them.
+    let object = |said: Option<Value>| match said {
+        Some(Value::Object(members)) => members,
+        _ => Map::new(),
     };
-    let effort = match request.thinking.amount {
-        Some(Amount::Off) => Some("none"),
-        Some(Amount::Effort { effort }) => Some(effort.word()),
-        _ => None,
-    };
-    let summary = match request.thinking.show {
-        Some(Show::Full) => Some("detailed"),
-        Some(Show::Summary) => Some("auto"),
-        _ => None,
-    };
-    let format = match &request.output {
-        Output::Text => json!({"type": "text"}),
-        Output::Json => json!({"type": "json_object"}),
-        Output::Schema {
-            name,
-            schema,
-            strict,
-        } => json!({
-            "type": "json_schema",
-            "name": name.as_deref().unwrap_or("output"),
-            "schema": schema,
-            "strict": strict.unwrap_or(false),
-        }),
-    };
+    let mut thinking = object(reasoning(&request.thinking, own("reasoning"), &mut losses));
+    for key in ["effort", "summary"] {
+        thinking.entry(key).or_insert(Value::Null);
+    }
+    let mut shape = object(text(&request.output, own("text")));
+    let format = shape
+        .entry("format")
+        .or_insert_with(|| json!({"type": "text"}));
+    if format["type"] == "json_schema" && format.get("strict").is_none() {
+        format["strict"] = false.into();
+    }
     let mut members = Map::new();
     for (key, value) in [
         ("model", request.model.as_str().into()),
-        ("instructions", Value::Null),
+        (
+            "instructions",
+            request.system.first().map(String::as_str).into(),
+        ),
         ("max_output_tokens", request.max_tokens.into()),
         ("metadata", own("metadata").unwrap_or_else(|| json!({}))),
         (
@@ -118,13 +115,12 @@ pub(super) fn settings(request: &Request) -> String {
             request.parallel_calls.unwrap_or(true).into(),
         ),
         ("previous_response_id", own("previous_response_id").into()),
-        ("reasoning", json!({"effort": effort, "summary": summary})),
+        ("reasoning", thinking.into()),
         ("store", false.into()),
         ("temperature", request.sampling.temperature.into()),
-        ("text", json!({"format": format})),
-        ("tool_choice", own("tool_choice").unwrap_or(choice)),
-        // The client knows its tools; they may be as long as everything else.
-        ("tools", json!([])),
+        ("text", shape.into()),
+        ("tool_choice", choice.unwrap_or_else(|| "auto".into())),
+        ("tools", tools.into()),
         ("top_p", request.sampling.top_p.into()),
         (
             "truncation",
@@ -137,9 +133,9 @@ pub(super) fn settings(request: &Request) -> String {
     if let Some(Value::Object(kept)) = own(KEPT) {
         members.extend(kept);
     }
-    let text = Value::Object(members).to_string();
-    let inside = text
+    let json = Value::Object(members).to_string();
+    let inside = json
         .strip_prefix('{')
-        .and_then(|text| text.strip_suffix('}'));
+        .and_then(|json| json.strip_suffix('}'));
     inside.unwrap_or_default().to_owned()
 }

@@ -134,7 +134,11 @@ fn include(wished: Option<Value>) -> Value {
     names.into()
 }
 
-fn reasoning(setting: &ThinkingSetting, more: Option<Value>, losses: &mut Losses) -> Option<Value> {
+pub(super) fn reasoning(
+    setting: &ThinkingSetting,
+    more: Option<Value>,
+    losses: &mut Losses,
+) -> Option<Value> {
     let mut reasoning = Map::new();
     let mut adapted = |effort| {
         losses.adapt("thinking", "effort_only");
@@ -170,7 +174,7 @@ fn reasoning(setting: &ThinkingSetting, more: Option<Value>, losses: &mut Losses
     (!reasoning.is_empty()).then(|| reasoning.into())
 }
 
-fn text(output: &Output, more: Option<Value>) -> Option<Value> {
+pub(super) fn text(output: &Output, more: Option<Value>) -> Option<Value> {
     let mut text = match more {
         Some(Value::Object(more)) => more,
         _ => Map::new(),
@@ -204,7 +208,7 @@ fn text(output: &Output, more: Option<Value>) -> Option<Value> {
     (!text.is_empty()).then(|| text.into())
 }
 
-fn write_tool(tool: &Tool, losses: &mut Losses) -> Option<Value> {
+pub(super) fn write_tool(tool: &Tool, losses: &mut Losses) -> Option<Value> {
     match tool {
         Tool::Function {
             name,
@@ -235,7 +239,7 @@ fn write_tool(tool: &Tool, losses: &mut Losses) -> Option<Value> {
     }
 }
 
-fn write_choice(choice: &ToolChoice) -> Value {
+pub(super) fn write_choice(choice: &ToolChoice) -> Value {
     match choice {
         ToolChoice::Auto => "auto".into(),
         ToolChoice::None => "none".into(),

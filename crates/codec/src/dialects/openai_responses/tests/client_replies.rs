@@ -473,3 +473,47 @@ fn settings_of_the_request_are_echoed() {
         assert_eq!(whole[key], body[key], "{key}");
     }
 }
+
+/// What a client asked is in every response object, as it was asked.
+#[test]
+fn responses_repeat_what_was_asked() {
+    let asked = json!({
+        "model": "m", "input": "hi", "instructions": "Be brief.", "max_output_tokens": 99, "temperature": 0.5, "top_p": 0.9,
+        "metadata": {"a": "b"}, "parallel_tool_calls": false, "previous_response_id": "resp_0", "truncation": "auto",
+        "tool_choice": {"type": "function", "name": "f"},
+        "reasoning": {"effort": "low", "summary": "concise"},
+        "text": {"format": {"type": "json_schema", "name": "n", "schema": {"type": "object"}, "strict": true, "description": "d"}, "verbosity": "low"},
+        "tools": [
+            {"type": "function", "name": "f", "description": "d", "parameters": {"type": "object"}, "strict": true},
+            {"type": "web_search"},
+        ],
+    });
+    let body = asked.to_string();
+    let dialect = crate::dialects::client("openai_responses").unwrap();
+    let read = dialect.read_request(&crate::dialects::Asked {
+        path: "/v1/responses",
+        query: "",
+        body: body.as_bytes(),
+    });
+    let request = read.unwrap().value;
+    let mut writer = writer(&request);
+    let mut stream = Vec::new();
+    writer.push(&ended(EndReason::Stop), &mut stream);
+    let mut responses: Vec<Value> = events(&stream)
+        .into_iter()
+        .map(|event| event["response"].clone())
+        .collect();
+    let whole = writer.whole(&Reply {
+        reason: Some(EndReason::Stop),
+        ..Reply::default()
+    });
+    responses.push(serde_json::from_slice(&whole).unwrap());
+    assert_eq!(responses.len(), 4);
+    for response in responses {
+        for (key, value) in asked.as_object().unwrap() {
+            if key != "input" {
+                assert_eq!(&response[key], value, "{key}");
+            }
+        }
+    }
+}
