@@ -22,6 +22,10 @@ say = [
 ]
 "#;
 
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "it is made where it is given"
+)]
 fn asked(text: &str, more: Value) -> Value {
     let mut body = json!({
         "model": "some-model",

@@ -49,6 +49,10 @@ async fn ask(connection: &mut Connection, message: Value) -> Vec<Value> {
     }
 }
 
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "it is made where it is given"
+)]
 fn create(input: Value, previous: Option<&Value>) -> Value {
     let mut message = json!({
         "type": "response.create",
