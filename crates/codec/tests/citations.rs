@@ -14,7 +14,7 @@ fn read(dialect: &str, bytes: &[u8], streamed: bool) -> Reply {
         model: "m",
         variant: "",
     };
-    let upstream = dialects::upstream(dialect).unwrap();
+    let upstream = dialects::upstream(dialect).expect("a dialect");
     let mut reader = upstream.reply_reader(&target, streamed);
     let mut fold = Fold::default();
     reader.push(bytes, &mut |event| fold.push(&event));
