@@ -25,7 +25,7 @@ fuzz_target!(|body: &[u8]| {
         ThinkingEdit::Keep,
         ThinkingEdit::Remove,
         ThinkingEdit::Budget(1024),
-        ThinkingEdit::Adaptive { shown: false },
+        ThinkingEdit::Adaptive,
         ThinkingEdit::Disabled,
     ] {
         // Asking twice for a binding is the gateway's to avoid.
