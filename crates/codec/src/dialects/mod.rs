@@ -4,7 +4,7 @@
 //! `client_reply` where clients speak it to us, `upstream_request` and `upstream_reply` where we
 //! speak it to providers. All cross to or from the canonical vocabulary, never to another dialect.
 //! Where client and provider speak the same, nothing crosses: `outline` says where things stand in a
-//! request (its shape is in [`places`]), `aside` what of ours may stand in a reply ([`in_place`]).
+//! request (its shape is in [`places`]), `aside` what of ours may stand in a reply ([`mod@in_place`]).
 
 use std::fmt;
 use std::time::Duration;
