@@ -1,10 +1,11 @@
-//! What no compiler checks: the borders between crates, the shape of files, that
+//! What no compiler checks: the borders between crates, the shape of files, the words of losses, that
 //! every requirement has a test and no migration changes. Here is only gathering; the rules are in
 //! the files of their nouns, as pure functions over text and metadata.
 
 mod borders;
 mod coverage;
 mod dialects;
+mod losses;
 mod migrations;
 mod sources;
 
@@ -71,6 +72,7 @@ pub(crate) fn run() -> Result<(), Failure> {
         findings.extend(sources::check(&file.path, &file.text));
     }
     findings.extend(coverage::check(&files));
+    findings.extend(losses::check(&files));
     findings.extend(migrations::check(&files));
     findings.sort();
     for finding in &findings {

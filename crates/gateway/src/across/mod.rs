@@ -65,7 +65,7 @@ use crate::unix_ms;
 
 /// A call went out as one that was made elsewhere, since nobody knows what its maker wants back with it.
 pub(crate) const CALL_UNSIGNED: Loss = Loss::PartOmitted {
-    part: std::borrow::Cow::Borrowed("call_signature"),
+    part: std::borrow::Cow::Borrowed("tool_call.signature"),
     reason: "unknown",
 };
 

@@ -185,7 +185,7 @@ async fn every_wish_reaches_every_upstream_or_is_told_as_lost() {
                 let told = match *wish {
                     "stop" => losses.contains("part_omitted=stop;"),
                     "error" => losses.contains("part_omitted=tool_result.is_error;"),
-                    "single" => losses.contains("part_omitted=parallel_calls;"),
+                    "single" => losses.contains("part_omitted=parallel_tool_calls;"),
                     _ => false,
                 };
                 let got = granted(to, wish, &body).unwrap_or(told);

@@ -103,7 +103,7 @@ async fn an_unsigned_call_that_nobody_knows_is_marked_as_made_elsewhere() {
         assert_eq!(last.matches(skip).count(), 1, "{last}");
         assert_eq!(answer.status, 200, "{}", answer.text());
         let told = answer.header("x-throughline-loss").to_owned();
-        assert_eq!(told, "part_omitted=call_signature;reason=unknown");
+        assert_eq!(told, "part_omitted=tool_call.signature;reason=unknown");
     }
 }
 

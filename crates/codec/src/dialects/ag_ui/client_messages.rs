@@ -104,7 +104,7 @@ impl Conversation {
             let part = match name.as_str() {
                 "name" => "message.name",
                 "encryptedValue" => "message.encryptedValue",
-                _ => "unknown_member",
+                _ => "member",
             };
             let loss = Loss::of_part(part, "no_word");
             if !self.losses.contains(&loss) {

@@ -127,7 +127,7 @@ fn read_settings(
     }
     let others = root.others(&[&KNOWN[..], &SETTINGS[..]].concat());
     if others.values().any(|value| !value.is_null()) {
-        omit("unknown_member", losses);
+        omit("member", losses);
     }
     // What the application forwards comes before what stands beside it.
     let places = [forwarded.as_ref(), Some(root)];

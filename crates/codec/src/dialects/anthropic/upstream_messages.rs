@@ -87,7 +87,7 @@ impl Writing {
             ) => self.text(rest, text, signature.as_deref()),
             (Block::Refusal { text }, Role::Assistant) => {
                 if self.says(text) {
-                    self.adapted("refusal", "told_as_text");
+                    self.adapted("refusal", "as_text");
                     separate(rest);
                     write_text(rest, text);
                 }
@@ -144,13 +144,13 @@ impl Writing {
                 self.media(rest, *kind, source, name.as_deref());
             }
             (Block::Opaque { dialect, value }, _) => self.opaque(rest, dialect, value),
-            (Block::Media { .. }, _) => self.omitted("media", "wrong_role"),
+            (Block::Media { .. }, _) => self.omitted("media", "role"),
             (Block::Thinking { .. } | Block::Redacted { .. }, _) => {
-                self.omitted("thinking", "wrong_role");
+                self.omitted("thinking", "role");
             }
-            (Block::ToolCall { .. }, _) => self.omitted("tool_call", "wrong_role"),
-            (Block::ToolResult { .. }, _) => self.omitted("tool_result", "wrong_role"),
-            (Block::Refusal { .. }, _) => self.omitted("refusal", "wrong_role"),
+            (Block::ToolCall { .. }, _) => self.omitted("tool_call", "role"),
+            (Block::ToolResult { .. }, _) => self.omitted("tool_result", "role"),
+            (Block::Refusal { .. }, _) => self.omitted("refusal", "role"),
         }
         if turn.rest.len() > before {
             turn.lone = match block {
@@ -253,18 +253,18 @@ impl Writing {
                 &["image/jpeg", "image/png", "image/gif", "image/webp"],
             ),
             MediaKind::Document => ("document", &["application/pdf"]),
-            MediaKind::Audio => return self.omitted("audio", "no_place"),
-            MediaKind::Video => return self.omitted("video", "no_place"),
+            MediaKind::Audio => return self.omitted("media", "no_place"),
+            MediaKind::Video => return self.omitted("media", "no_place"),
         };
         match source {
             Source::Base64 { media_type, .. } if !types.contains(&media_type.as_str()) => {
-                return self.omitted(word, "media_type");
+                return self.omitted("media", "media_type");
             }
             Source::Text { .. } if kind == MediaKind::Image => {
-                return self.omitted(word, "media_type");
+                return self.omitted("media", "media_type");
             }
             Source::File { dialect, .. } if dialect != NAME => {
-                return self.omitted(word, "foreign_file");
+                return self.omitted("media", "foreign_file");
             }
             _ => {}
         }
@@ -298,7 +298,7 @@ impl Writing {
             Some(name) if kind == MediaKind::Document => {
                 block.text("title", name);
             }
-            Some(_) => self.omitted("image.name", "no_place"),
+            Some(_) => self.omitted("media.name", "no_place"),
             None => {}
         }
         block.end();
@@ -309,7 +309,7 @@ impl Writing {
             separate(out);
             out.extend_from_slice(value.to_string().as_bytes());
         } else {
-            self.omitted("opaque", "foreign_dialect");
+            self.omitted("block", "foreign_dialect");
         }
     }
 
@@ -317,7 +317,7 @@ impl Writing {
     pub(super) fn says(&mut self, text: &str) -> bool {
         let blank = text.trim().is_empty();
         if blank && !text.is_empty() {
-            self.omitted("text", "blank");
+            self.omitted("text", "empty");
         }
         !blank
     }

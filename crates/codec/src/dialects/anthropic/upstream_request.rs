@@ -164,7 +164,7 @@ impl Writing {
         };
         let off = setting.amount == Some(Amount::Off);
         if mode.is_none() && setting.show.is_some() {
-            self.omitted("thinking.display", "no_mode");
+            self.omitted("thinking.show", "off");
         }
         let mut others: Vec<_> = rest
             .iter()
@@ -231,7 +231,7 @@ impl Writing {
             ) => {
                 let known = effort.nearest(&EFFORTS).unwrap_or(Effort::Low);
                 if known != effort {
-                    self.adapted("effort", "not_known");
+                    self.adapted("thinking", "effort");
                 }
                 config.insert("effort".to_owned(), known.word().into());
             }
@@ -299,7 +299,7 @@ impl Writing {
             .iter()
             .partition(|stop| !stop.trim().is_empty());
         if !blank.is_empty() {
-            self.omitted("stop", "blank");
+            self.omitted("stop", "empty");
         }
         if !stop.is_empty() {
             list(body.key("stop_sequences"), stop, |out, stop| {

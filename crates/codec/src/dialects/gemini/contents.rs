@@ -77,7 +77,7 @@ impl<'a> Writer<'a, '_> {
                         _ => self.waiting.push(part),
                     }
                 }
-                _ => omit(self.losses, "system_message", "dialect"),
+                _ => omit(self.losses, "system_message", "no_place"),
             }
         }
         let reason = if first {
@@ -139,11 +139,11 @@ impl<'a> Writer<'a, '_> {
                 Some(text_part(text, signature.as_deref(), true))
             }
             Block::Redacted { .. } => {
-                omit(self.losses, "redacted_thinking", "dialect");
+                omit(self.losses, "redacted_thinking", "no_place");
                 None
             }
             Block::Refusal { text } => {
-                adapt(self.losses, "refusal", "text");
+                adapt(self.losses, "refusal", "as_text");
                 Some(text_part(text, None, false))
             }
             Block::ToolCall {
@@ -170,7 +170,7 @@ impl<'a> Writer<'a, '_> {
                 Some(value.to_string())
             }
             Block::Opaque { .. } => {
-                omit(self.losses, "opaque_block", "dialect");
+                omit(self.losses, "block", "foreign_dialect");
                 None
             }
         }
@@ -197,7 +197,7 @@ impl<'a> Writer<'a, '_> {
                     source: Source::Text { text },
                     ..
                 } => {
-                    adapt(self.losses, "document", "text");
+                    adapt(self.losses, "document", "as_text");
                     text
                 }
                 Block::Media { source, name, .. } => {
@@ -205,7 +205,7 @@ impl<'a> Writer<'a, '_> {
                     continue;
                 }
                 _ => {
-                    omit(self.losses, "tool_result", "dialect");
+                    omit(self.losses, "tool_result.part", "no_place");
                     continue;
                 }
             };
@@ -247,7 +247,7 @@ impl<'a> Writer<'a, '_> {
             signature: Some(_), ..
         } = block
         {
-            omit(self.losses, "text.signature", "dialect");
+            omit(self.losses, "text.signature", "no_place");
         }
     }
 
@@ -261,11 +261,11 @@ impl<'a> Writer<'a, '_> {
             Source::Url { url, media_type } => (file_part(url), media_type.as_deref()),
             Source::File { dialect, id } if dialect == NAME => (file_part(id), None),
             Source::File { .. } => {
-                omit(self.losses, "media", "file_of_another_provider");
+                omit(self.losses, "media", "foreign_file");
                 return None;
             }
             Source::Text { text } => {
-                adapt(self.losses, "document", "text");
+                adapt(self.losses, "document", "as_text");
                 return Some(text_part(text, None, false));
             }
         };
@@ -279,7 +279,7 @@ impl<'a> Writer<'a, '_> {
                 json.push_str(",\"displayName\":");
                 quote_into(name, &mut json);
             }
-            Some(_) => omit(self.losses, "media.name", "dialect"),
+            Some(_) => omit(self.losses, "media.name", "no_place"),
             None => {}
         }
         json.push_str("}}");

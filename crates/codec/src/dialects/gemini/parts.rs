@@ -137,14 +137,18 @@ impl<'l> Parts<'l> {
 
     /// Tells what stands beside the data and has no word.
     fn tell_losses(&mut self, part: &Node<'_>) {
-        for name in ["partMetadata", "mediaResolution", "videoMetadata"] {
+        for (name, lost) in [
+            ("partMetadata", "member"),
+            ("mediaResolution", "media.settings"),
+            ("videoMetadata", "media.settings"),
+        ] {
             if member(part, name).is_some() {
-                self.lose(name);
+                self.lose(lost);
             }
         }
         let known: Vec<&str> = KINDS.into_iter().chain(BESIDE).collect();
         if !others(part, &known).is_empty() {
-            self.lose("parts");
+            self.lose("member");
         }
     }
 
@@ -194,7 +198,7 @@ impl<'l> Parts<'l> {
             None => "{}".to_owned(),
         };
         if !others(call, &["id", "name", "args"]).is_empty() {
-            self.lose("functionCall");
+            self.lose("tool_call.settings");
         }
         let id = self.calls.call(id(call)?, &name);
         Ok(Block::ToolCall {
@@ -224,7 +228,7 @@ impl<'l> Parts<'l> {
         }
         let others = others(response, &["id", "name", "response", "parts"]);
         if others.values().any(|value| *value != Value::Bool(false)) {
-            self.lose("functionResponse");
+            self.lose("tool_result.settings");
         }
         let id = self.calls.response(id(response)?, &name);
         Ok(Block::ToolResult {

@@ -70,7 +70,7 @@ fn read_function(function: &Node<'_>, losses: &mut Vec<Loss>) -> Result<Tool, Fa
     };
     const KNOWN: [&str; 4] = ["name", "description", "parameters", "parametersJsonSchema"];
     if !others(function, &KNOWN).is_empty() {
-        omit(losses, "functionDeclarations", "no_word");
+        omit(losses, "tool.settings", "no_word");
     }
     let description = match member(function, "description") {
         Some(description) => Some(description.text()?.to_owned()),
@@ -270,7 +270,7 @@ fn read_thinking(
         if let Some(effort) = effort {
             // The provider refuses both together, but a client in wide use sends both.
             if request.thinking.amount.is_some() {
-                adapt(losses, "thinkingBudget", "thinkingLevel");
+                adapt(losses, "thinking", "effort");
             }
             request.thinking.amount = Some(Amount::Effort { effort });
         }

@@ -81,7 +81,7 @@ fn write_members(request: &Request, variant: Variant, body: &mut String, losses:
     {
         // A reply of ours is one answer.
         generation.remove("candidateCount");
-        omit(losses, "candidateCount", "one_answer");
+        adapt(losses, "n", "one_answer");
     }
     if !generation.is_empty() {
         member("generationConfig", &generation.into());
@@ -93,16 +93,16 @@ fn write_members(request: &Request, variant: Variant, body: &mut String, losses:
         }
     }
     if request.extra.keys().any(|dialect| dialect != NAME) {
-        omit(losses, "extra", "dialect");
+        omit(losses, "extra", "foreign_dialect");
     }
     if request.user.is_some() {
-        omit(losses, "user", "dialect");
+        omit(losses, "user", "no_place");
     }
     if request.cache_key.is_some() {
-        omit(losses, "cache_key", "dialect");
+        omit(losses, "cache_key", "no_place");
     }
     if request.parallel_calls == Some(false) {
-        omit(losses, "parallel_calls", "dialect");
+        omit(losses, "parallel_tool_calls", "no_place");
     }
 }
 
@@ -152,7 +152,7 @@ fn tools(tools: &[Tool], losses: &mut Vec<Loss>) -> Vec<Value> {
                     function.insert("parametersJsonSchema".to_owned(), parameters.clone());
                 }
                 if *strict == Some(true) {
-                    omit(losses, "tool.strict", "dialect");
+                    omit(losses, "tool.strict", "no_place");
                 }
                 functions.push(Value::Object(function));
             }
@@ -160,7 +160,7 @@ fn tools(tools: &[Tool], losses: &mut Vec<Loss>) -> Vec<Value> {
                 close(&mut functions, &mut groups);
                 groups.push(value.clone());
             }
-            Tool::Opaque { .. } => omit(losses, "tool", "dialect"),
+            Tool::Opaque { .. } => omit(losses, "tool", "foreign_dialect"),
         }
     }
     close(&mut functions, &mut groups);
@@ -193,7 +193,7 @@ fn tool_config(
         )
         && calling.remove("allowedFunctionNames").is_some()
     {
-        omit(losses, "allowedFunctionNames", "tool_choice");
+        omit(losses, "tool_choice.allowed", "no_place");
     }
     config
 }
@@ -218,7 +218,7 @@ fn generation(request: &Request, losses: &mut Vec<Loss>) -> Map<String, Value> {
         sampling.frequency_penalty.map(Value::from),
     );
     match sampling.seed {
-        Some(seed) if i32::try_from(seed).is_err() => omit(losses, "seed", "too_large"),
+        Some(seed) if i32::try_from(seed).is_err() => omit(losses, "seed", "range"),
         seed => set("seed", seed.map(Value::from)),
     }
     set("maxOutputTokens", request.max_tokens.map(Value::from));
@@ -232,7 +232,7 @@ fn generation(request: &Request, losses: &mut Vec<Loss>) -> Map<String, Value> {
             set("responseMimeType", Some("application/json".into()));
             set("responseJsonSchema", Some(schema.clone()));
             if name.is_some() {
-                omit(losses, "output.name", "dialect");
+                omit(losses, "output.name", "no_place");
             }
         }
     }
@@ -248,7 +248,7 @@ fn thinking(setting: ThinkingSetting, losses: &mut Vec<Loss>) -> Map<String, Val
     let mut config = Map::new();
     let mut level = |effort: Effort, losses: &mut Vec<Loss>| {
         if effort > Effort::High {
-            adapt(losses, "thinking", "highest_level");
+            adapt(losses, "thinking", "effort");
         }
         let word = effort.min(Effort::High).word().to_ascii_uppercase();
         config.insert("thinkingLevel".to_owned(), word.into());
@@ -259,7 +259,7 @@ fn thinking(setting: ThinkingSetting, losses: &mut Vec<Loss>) -> Map<String, Val
         Some(Amount::Adaptive {
             effort: Some(effort),
         }) => {
-            adapt(losses, "thinking", "level");
+            adapt(losses, "thinking", "effort");
             level(effort, losses);
         }
         // Models of this provider think unless they are told otherwise.

@@ -80,7 +80,7 @@ impl Reader<'_> {
             // Lines that are no part of what was said.
             "source" | "error" | "done" => return Ok(()),
             _ => {
-                omit(self.losses, "unknown_block", "no_word");
+                omit(self.losses, "block", "no_word");
                 return Ok(());
             }
         };

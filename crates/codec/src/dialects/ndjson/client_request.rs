@@ -82,7 +82,7 @@ pub(in crate::dialects) fn read(body: &[u8]) -> Result<Lossy<Request>, Fault> {
         return Err(messages.refuse("is empty"));
     }
     if !root.others(KNOWN).is_empty() {
-        omit(&mut losses, "unknown_member", "no_word");
+        omit(&mut losses, "member", "no_word");
     }
     Ok(Lossy {
         value: request,

@@ -140,7 +140,7 @@ impl Reader<'_> {
             Value::Object(members) => members.is_empty(),
             _ => false,
         };
-        let loss = Loss::of_part("unknown_member", "no_word");
+        let loss = Loss::of_part("member", "no_word");
         if node.others(known).values().any(|value| !empty(value)) && !self.losses.contains(&loss) {
             self.losses.push(loss);
         }

@@ -255,7 +255,7 @@ fn read_question(
     images(root, &mut content)?;
     let mut omit = |part: &str, said: bool| {
         if said {
-            losses.push(Loss::of_part(part, "dialect"));
+            losses.push(Loss::of_part(part, "no_place"));
         }
     };
     // What a server keeps of earlier questions is in the tokens of its own model.

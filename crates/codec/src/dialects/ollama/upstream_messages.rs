@@ -89,7 +89,7 @@ impl<'a> Writer<'a> {
     /// Several texts are told as one, paragraph by paragraph.
     fn join(&mut self, said: &Said) {
         if said.texts.len() > 1 {
-            self.losses.adapt("content", "joined");
+            self.losses.adapt("text", "texts_joined");
         }
     }
 
@@ -109,7 +109,7 @@ impl<'a> Writer<'a> {
             };
             results += 1;
             if *is_error {
-                self.losses.omit("tool_result.is_error", "dialect");
+                self.losses.omit("tool_result.is_error", "no_place");
             }
             // A result is text; pictures follow it as the user's.
             let (media, told): (Vec<_>, Vec<_>) = content
@@ -148,7 +148,7 @@ impl<'a> Writer<'a> {
                     text, signature, ..
                 } => {
                     if signature.is_some() {
-                        self.losses.omit("text.signature", "dialect");
+                        self.losses.omit("text.signature", "no_place");
                     }
                     if !said.images.is_empty() {
                         self.losses.adapt("media", "moved");
@@ -176,14 +176,14 @@ impl<'a> Writer<'a> {
             (MediaKind::Image, Source::Base64 { data, .. }) => {
                 said.images.push(data.as_str().into());
                 if named {
-                    self.losses.omit("media.name", "dialect");
+                    self.losses.omit("media.name", "no_place");
                 }
             }
             (MediaKind::Document, Source::Text { text }) => {
                 self.losses.adapt("document", "as_text");
                 said.texts.push(text.clone());
             }
-            _ => self.losses.omit("media", "dialect"),
+            _ => self.losses.omit("media", "no_place"),
         }
     }
 
@@ -195,7 +195,7 @@ impl<'a> Writer<'a> {
                     return;
                 }
                 if signature.is_some() {
-                    self.losses.omit("thinking.signature", "dialect");
+                    self.losses.omit("thinking.signature", "no_place");
                 }
                 said.thinking.push_str(text);
             }
@@ -207,7 +207,7 @@ impl<'a> Writer<'a> {
                 signature,
             } => {
                 if signature.is_some() {
-                    self.losses.omit("tool_call.signature", "dialect");
+                    self.losses.omit("tool_call.signature", "no_place");
                 }
                 self.names.insert(id, name);
                 let number = said.calls.len();

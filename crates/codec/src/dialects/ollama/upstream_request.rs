@@ -36,7 +36,7 @@ pub(super) fn write(request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
         }
         Output::Schema { name, schema, .. } => {
             if name.is_some() {
-                losses.omit("output.name", "dialect");
+                losses.omit("output.name", "no_place");
             }
             put("format", schema.clone());
         }
@@ -50,7 +50,7 @@ pub(super) fn write(request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
         ("cache_key", request.cache_key.is_some()),
     ] {
         if said {
-            losses.omit(part, "dialect");
+            losses.omit(part, "no_place");
         }
     }
     extra(request, &mut body, &mut losses);
@@ -75,11 +75,11 @@ fn tools(request: &Request, losses: &mut Losses) -> Vec<Value> {
             return Vec::new();
         }
         Some(ToolChoice::Required | ToolChoice::Named { .. }) => {
-            losses.omit("tool_choice", "dialect");
+            losses.omit("tool_choice", "no_place");
         }
     }
     if request.parallel_calls == Some(false) {
-        losses.omit("parallel_calls", "dialect");
+        losses.omit("parallel_tool_calls", "no_place");
     }
     let mut tools = Vec::new();
     for tool in &request.tools {
@@ -91,7 +91,7 @@ fn tools(request: &Request, losses: &mut Losses) -> Vec<Value> {
                 strict,
             } => {
                 if *strict == Some(true) {
-                    losses.omit("tool.strict", "dialect");
+                    losses.omit("tool.strict", "no_place");
                 }
                 let mut function = Map::new();
                 function.insert("name".to_owned(), name.as_str().into());
@@ -117,7 +117,7 @@ fn tools(request: &Request, losses: &mut Losses) -> Vec<Value> {
 fn think(setting: &ThinkingSetting, losses: &mut Losses) -> Option<Value> {
     // The model shows what it shows.
     if let Some(Show::Hidden | Show::Summary) = setting.show {
-        losses.adapt("thinking.show", "dialect");
+        losses.adapt("thinking.show", "no_place");
     }
     let effort = match setting.amount? {
         Amount::Off => return Some(false.into()),

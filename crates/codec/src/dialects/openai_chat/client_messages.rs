@@ -50,7 +50,7 @@ impl Reader<'_> {
         let was_in_results = std::mem::take(&mut self.in_results);
         match role.text()? {
             "system" | "developer" => {
-                self.omit(message, &["role", "content"]);
+                self.left_over(message, &["role", "content"]);
                 let texts = texts(&message.need("content")?)?;
                 if self.request.messages.is_empty() {
                     self.request.system.extend(texts);
@@ -60,7 +60,7 @@ impl Reader<'_> {
                 }
             }
             "user" => {
-                self.omit(message, &["role", "content"]);
+                self.left_over(message, &["role", "content"]);
                 let content = self.content(&message.need("content")?)?;
                 self.say(Role::User, content);
             }
@@ -69,7 +69,7 @@ impl Reader<'_> {
                 self.say(Role::Assistant, content);
             }
             "tool" => {
-                self.omit(message, &["role", "content", "tool_call_id", "name"]);
+                self.left_over(message, &["role", "content", "tool_call_id", "name"]);
                 let id = message.need("tool_call_id")?.text()?.to_owned();
                 self.result(message, id, was_in_results)?;
             }
@@ -92,7 +92,7 @@ impl Reader<'_> {
     }
 
     /// Members that have no word are lost, and said to be.
-    fn omit(&mut self, node: &Node<'_>, known: &[&str]) {
+    fn left_over(&mut self, node: &Node<'_>, known: &[&str]) {
         for (name, value) in node.others(known) {
             let empty = match &value {
                 Value::Null => true,
@@ -106,11 +106,9 @@ impl Reader<'_> {
             let part = match name.as_str() {
                 "name" => "message.name",
                 "cache_control" => "cache_control",
-                "detail" => "image.detail",
-                "annotations" => "annotations",
-                "reasoning_items" => "reasoning_items",
-                "images" => "images",
-                _ => "unknown_member",
+                "detail" => "media.settings",
+                "annotations" => "citations",
+                _ => "member",
             };
             let loss = Loss::PartOmitted {
                 part: part.into(),
@@ -176,7 +174,7 @@ impl Reader<'_> {
                 });
             }
         };
-        self.omit(part, &known);
+        self.left_over(part, &known);
         let inner = part.need(kind)?;
         match kind {
             "text" => Ok(Block::text(inner.text()?)),
@@ -212,7 +210,7 @@ impl Reader<'_> {
                     .get("detail")
                     .is_some_and(|detail| detail.value() != "auto")
                 {
-                    self.omit(link, &["url"]);
+                    self.left_over(link, &["url"]);
                 }
                 link.need("url")?.text()?
             }
@@ -229,7 +227,7 @@ impl Reader<'_> {
 
     /// What the model said: reasoning, then text, then calls. The dialect knows no other order.
     fn assistant(&mut self, message: &Node<'_>) -> Result<Vec<Block>, Fault> {
-        self.omit(
+        self.left_over(
             message,
             &[
                 "role",

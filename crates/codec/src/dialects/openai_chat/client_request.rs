@@ -172,7 +172,7 @@ fn read_output(root: &Node<'_>, losses: &mut Vec<Loss>) -> Result<Output, Fault>
             inner.object()?;
             if inner.get("description").is_some() {
                 losses.push(Loss::PartOmitted {
-                    part: "response_format.description".into(),
+                    part: "output.description".into(),
                     reason: "no_word",
                 });
             }
@@ -361,7 +361,7 @@ impl Said {
     pub(in crate::dialects) fn setting(self, losses: &mut Vec<Loss>) -> ThinkingSetting {
         if self.budget.is_some() && self.effort.is_some() && self.switch != Some(false) {
             losses.push(Loss::SettingAdapted {
-                setting: "reasoning_effort",
+                setting: "thinking",
                 reason: "budget",
             });
         }

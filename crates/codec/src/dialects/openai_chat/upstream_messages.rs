@@ -109,13 +109,13 @@ impl<'a> Writer<'a> {
             {
                 results += 1;
                 if *is_error {
-                    self.omitted("tool_result.is_error", "dialect");
+                    self.omitted("tool_result.is_error", "no_place");
                 }
                 let known = self.names.get(id.as_str()).copied();
                 if let Some(name) = name
                     && known != Some(name.as_str())
                 {
-                    self.omitted("tool_result.name", "dialect");
+                    self.omitted("tool_result.name", "no_place");
                 }
                 // A result is text; pictures follow it as the user's.
                 let (media, said): (Vec<_>, Vec<_>) = content
@@ -198,14 +198,14 @@ impl<'a> Writer<'a> {
 
     fn text_signature(&mut self, signature: Option<&str>) {
         if signature.is_some() {
-            self.omitted("text.signature", "dialect");
+            self.omitted("text.signature", "no_place");
         }
     }
 
     fn media(&mut self, kind: MediaKind, source: &Source, name: Option<&str>) -> Option<Value> {
         if name.is_some() && (kind != MediaKind::Document || matches!(source, Source::Text { .. }))
         {
-            self.omitted("media.name", "dialect");
+            self.omitted("media.name", "no_place");
         }
         let link = match source {
             Source::Base64 { media_type, data } => Some(format!("data:{media_type};base64,{data}")),
@@ -239,7 +239,7 @@ impl<'a> Writer<'a> {
                 Some(write_file("file_id", id, name))
             }
             _ => {
-                self.omitted("media", "dialect");
+                self.omitted("media", "no_place");
                 None
             }
         }
@@ -373,7 +373,7 @@ impl<'a> Writer<'a> {
 
     fn thinking_signature(&mut self, signature: Option<&str>) {
         if signature.is_some() {
-            self.omitted("thinking.signature", "dialect");
+            self.omitted("thinking.signature", "no_place");
         }
     }
 
@@ -409,7 +409,7 @@ impl<'a> Writer<'a> {
         if let Some(signature) = signature {
             let mark = json!({"thought_signature": signature});
             match self.variant.call_signature {
-                CallSignature::Nowhere => self.omitted("tool_call.signature", "dialect"),
+                CallSignature::Nowhere => self.omitted("tool_call.signature", "no_place"),
                 CallSignature::ExtraContent => call["extra_content"] = json!({"google": mark}),
                 CallSignature::ProviderFields => call["provider_specific_fields"] = mark,
             }

@@ -46,7 +46,13 @@ impl Writer {
         if self.variant.takes(name) {
             self.body.insert(name.to_owned(), value.into());
         } else {
-            self.omitted(name, "dialect");
+            // These have names in all dialects.
+            let part = match name {
+                "prompt_cache_key" => "cache_key",
+                "response_format" => "output",
+                name => name,
+            };
+            self.omitted(part, "no_place");
         }
     }
 
@@ -105,7 +111,7 @@ impl Writer {
             Output::Text => return,
             Output::Json => json!({"type": "json_object"}),
             Output::Schema { .. } if !self.variant.schemas => {
-                self.adapted("response_format", "dialect");
+                self.adapted("output", "no_place");
                 json!({"type": "json_object"})
             }
             Output::Schema {
@@ -151,7 +157,7 @@ impl Writer {
             // Whoever may call nothing is offered nothing.
             Some(ToolChoice::None) => return self.adapted("tool_choice", "no_tools_offered"),
             Some(ToolChoice::Required | ToolChoice::Named { .. }) => {
-                self.omitted("tool_choice", "dialect");
+                self.omitted("tool_choice", "no_place");
             }
             None | Some(ToolChoice::Auto) => {}
         }
@@ -194,14 +200,14 @@ impl Writer {
                     // It is one of the choices above, told more exactly.
                     "tool_choice" if !self.body.contains_key("tools") => {}
                     "tool_choice" if !self.variant.official => {
-                        self.adapted("tool_choice", "dialect");
+                        self.adapted("tool_choice", "no_place");
                     }
                     _ if self.variant.takes(name) => {
                         self.body.insert(name.clone(), value.clone());
                     }
                     _ => {
-                        let part = variants::known_member(name).unwrap_or("unknown_member");
-                        self.omitted(part, "dialect");
+                        let part = variants::known_member(name).unwrap_or("member");
+                        self.omitted(part, "no_place");
                     }
                 }
             }
@@ -244,7 +250,7 @@ impl Writer {
             // Elsewhere the model shows what it shows. OpenAI's shows nothing here.
             (Some(Show::Hidden), _) if self.variant.name == "openai" => {}
             (Some(Show::Full), _) if self.variant.name != "openai" => {}
-            (Some(_), _) => self.adapted("thinking.show", "dialect"),
+            (Some(_), _) => self.adapted("thinking.show", "no_place"),
         }
     }
 
@@ -288,7 +294,7 @@ impl Writer {
                 match amount {
                     Amount::Budget { tokens } => self.put("thinking_budget", tokens),
                     Amount::Effort { .. } | Amount::Adaptive { effort: Some(_) } => {
-                        self.adapted("thinking", "dialect");
+                        self.adapted("thinking", "on_or_off");
                     }
                     _ => {}
                 }
@@ -297,7 +303,7 @@ impl Writer {
                 let on = amount != Amount::Off;
                 self.put("chat_template_kwargs", json!({"enable_thinking": on}));
                 match amount {
-                    Amount::Budget { .. } => self.adapted("thinking", "dialect"),
+                    Amount::Budget { .. } => self.adapted("thinking", "on_or_off"),
                     _ => {
                         let effort = self.effort(amount);
                         self.put_some("reasoning_effort", effort.map(Effort::word));
@@ -328,7 +334,7 @@ impl Writer {
             },
             Setting::Always => {
                 if !matches!(amount, Amount::On | Amount::Adaptive { effort: None }) {
-                    self.adapted("thinking", "dialect");
+                    self.adapted("thinking", "cannot_be_set");
                 }
             }
         }

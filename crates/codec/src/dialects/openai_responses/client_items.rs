@@ -170,7 +170,7 @@ impl<'l> Conversation<'l> {
             ("input_text", Role::User | Role::System) | ("output_text", Role::Assistant) => {
                 let list = |key| part.value().get(key).and_then(|list| list.as_array());
                 if list("annotations").is_some_and(|list| !list.is_empty()) {
-                    self.losses.omit("text.annotations", "no_word");
+                    self.losses.omit("citations", "no_word");
                 }
                 Block::text(part.need("text")?.text()?)
             }
@@ -200,7 +200,7 @@ impl<'l> Conversation<'l> {
         if let Some(detail) = part.get("detail")
             && detail.text()? != "auto"
         {
-            self.losses.omit("image.detail", "no_word");
+            self.losses.omit("media.settings", "no_word");
         }
         let source = match part.get("file_id") {
             Some(id) => file(id.text()?),
@@ -220,8 +220,7 @@ impl<'l> Conversation<'l> {
             if text.is_empty() {
                 text = raw;
             } else if !raw.is_empty() {
-                self.losses
-                    .omit("reasoning.content", "summary_stands_for_it");
+                self.losses.omit("thinking.content", "summaries");
             }
         }
         let signature = match item.get("encrypted_content") {
@@ -229,7 +228,7 @@ impl<'l> Conversation<'l> {
             None => None,
         };
         if text.is_empty() && signature.is_none() {
-            self.losses.omit("reasoning", "empty");
+            self.losses.omit("thinking", "empty");
         } else {
             self.said(Block::Thinking { text, signature });
         }

@@ -85,7 +85,7 @@ impl Items<'_> {
             }
             Block::Refusal { text } => self.part(json!({"type": "input_text", "text": text})),
             Block::Media { .. } if self.role == Role::Assistant => {
-                self.losses.omit("media", "assistant_message");
+                self.losses.omit("media", "role");
             }
             Block::Media { kind, source, name } => {
                 if let Some(part) = media(*kind, source, name.as_deref(), self.losses) {
@@ -210,7 +210,7 @@ fn media(
     if let Source::File { dialect, .. } = source
         && !FILE_DIALECTS.contains(&dialect.as_str())
     {
-        losses.omit("file", "foreign_dialect");
+        losses.omit("media", "foreign_file");
         return None;
     }
     let part = match (kind, source) {
@@ -235,7 +235,7 @@ fn media(
             json!({"type": "input_file", "file_id": id})
         }
         (_, Source::Text { text }) => {
-            losses.adapt("document", "told_as_text");
+            losses.adapt("document", "as_text");
             json!({"type": "input_text", "text": text})
         }
         (MediaKind::Audio, Source::Base64 { media_type, data }) => {
@@ -243,18 +243,18 @@ fn media(
                 "audio/wav" | "audio/x-wav" | "audio/wave" => "wav",
                 "audio/mpeg" | "audio/mp3" => "mp3",
                 _ => {
-                    losses.omit("audio", "unknown_format");
+                    losses.omit("media", "media_type");
                     return None;
                 }
             };
             json!({"type": "input_audio", "input_audio": {"data": data, "format": format}})
         }
         (MediaKind::Audio, _) => {
-            losses.omit("audio", "not_inline");
+            losses.omit("media", "not_inline");
             return None;
         }
         (MediaKind::Video, _) => {
-            losses.omit("video", "no_place");
+            losses.omit("media", "no_place");
             return None;
         }
     };

@@ -62,7 +62,7 @@ pub(super) fn write(request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
     }
     if let Some(most) = request.max_tokens {
         if most < LEAST_TOKENS {
-            losses.adapt("max_tokens", "below_minimum");
+            losses.adapt("max_tokens", "range");
         }
         put("max_output_tokens", most.max(LEAST_TOKENS).into());
     }
@@ -141,7 +141,7 @@ pub(super) fn reasoning(
 ) -> Option<Value> {
     let mut reasoning = Map::new();
     let mut adapted = |effort| {
-        losses.adapt("thinking", "effort_only");
+        losses.adapt("thinking", "effort");
         Some(effort)
     };
     let effort = match setting.amount {

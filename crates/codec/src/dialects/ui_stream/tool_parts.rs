@@ -70,7 +70,7 @@ pub(super) fn read(
 }
 
 fn unanswered(losses: &mut Vec<Loss>) -> (String, bool) {
-    omit(losses, "tool_output", "missing");
+    omit(losses, "tool_result", "missing");
     (NOT_RUN.to_owned(), true)
 }
 

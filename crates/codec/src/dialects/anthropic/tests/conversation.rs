@@ -323,7 +323,7 @@ fn blocks_without_a_place_are_losses() {
     };
     let (user, assistant) = (Role::User, Role::Assistant);
     said(Block::text(""), user, "");
-    said(Block::text(" \n"), user, "part_omitted=text;reason=blank");
+    said(Block::text(" \n"), user, "part_omitted=text;reason=empty");
     said(thinking(None), assistant, "thinking_omitted=1;reason=shape");
     said(
         thinking(Some("")),
@@ -333,42 +333,38 @@ fn blocks_without_a_place_are_losses() {
     said(
         thinking(Some("s")),
         user,
-        "part_omitted=thinking;reason=wrong_role",
+        "part_omitted=thinking;reason=role",
     );
-    said(
-        call("a", ""),
-        user,
-        "part_omitted=tool_call;reason=wrong_role",
-    );
+    said(call("a", ""), user, "part_omitted=tool_call;reason=role");
     said(
         result("a", ""),
         assistant,
-        "part_omitted=tool_result;reason=wrong_role",
+        "part_omitted=tool_result;reason=role",
     );
     said(
         media(MediaKind::Audio, "audio/wav"),
         user,
-        "part_omitted=audio;reason=no_place",
+        "part_omitted=media;reason=no_place",
     );
     said(
         media(MediaKind::Video, "video/mp4"),
         user,
-        "part_omitted=video;reason=no_place",
+        "part_omitted=media;reason=no_place",
     );
     said(
         media(MediaKind::Image, "image/tiff"),
         user,
-        "part_omitted=image;reason=media_type",
+        "part_omitted=media;reason=media_type",
     );
     said(
         media(MediaKind::Document, "text/csv"),
         user,
-        "part_omitted=document;reason=media_type",
+        "part_omitted=media;reason=media_type",
     );
     said(
         media(MediaKind::Image, "image/png"),
         assistant,
-        "part_omitted=media;reason=wrong_role",
+        "part_omitted=media;reason=role",
     );
     let file = Block::Media {
         kind: MediaKind::Image,
@@ -378,12 +374,12 @@ fn blocks_without_a_place_are_losses() {
         },
         name: None,
     };
-    said(file, user, "part_omitted=image;reason=foreign_file");
+    said(file, user, "part_omitted=media;reason=foreign_file");
     let foreign = Block::Opaque {
         dialect: "gemini".to_owned(),
         value: json!({}),
     };
-    said(foreign, user, "part_omitted=opaque;reason=foreign_dialect");
+    said(foreign, user, "part_omitted=block;reason=foreign_dialect");
     // A message that lost all it had is not sent empty, and its neighbours join.
     conversation(
         vec![
@@ -400,7 +396,7 @@ fn blocks_without_a_place_are_losses() {
     conversation(
         vec![message(assistant, vec![refusal])],
         &json!([{"role": "assistant", "content": "no"}]),
-        "setting_adapted=refusal;reason=told_as_text",
+        "setting_adapted=refusal;reason=as_text",
     );
     let signed = Block::ToolCall {
         id: "a".to_owned(),

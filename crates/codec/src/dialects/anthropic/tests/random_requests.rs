@@ -170,7 +170,7 @@ impl Carried {
         request.system.retain(|text| !self.is_blank(text));
         request.stop.retain(|stop| {
             let blank = stop.trim().is_empty();
-            assert!(!blank || self.has("part_omitted=stop;reason=blank"));
+            assert!(!blank || self.has("part_omitted=stop;reason=empty"));
             !blank
         });
         request.max_tokens = request.max_tokens.or(Some(4096));
@@ -267,7 +267,7 @@ impl Carried {
 
     fn is_blank(&self, text: &str) -> bool {
         let blank = text.trim().is_empty();
-        assert!(!blank || text.is_empty() || self.has("part_omitted=text;reason=blank"));
+        assert!(!blank || text.is_empty() || self.has("part_omitted=text;reason=empty"));
         blank
     }
 

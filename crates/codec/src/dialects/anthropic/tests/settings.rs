@@ -159,7 +159,7 @@ fn thinking_settings_of_others_find_a_form() {
     );
     setting(
         json!({"output_config": {"effort": "low"}}),
-        "setting_adapted=effort;reason=not_known",
+        "setting_adapted=thinking;reason=effort",
         effort(Effort::Minimal),
         None,
     );
@@ -177,7 +177,7 @@ fn thinking_settings_of_others_find_a_form() {
     );
     writes(
         &json!({}),
-        "part_omitted=thinking.display;reason=no_mode",
+        "part_omitted=thinking.show;reason=off",
         |request| request.thinking.show = Some(Show::Summary),
     );
     // What was kept beside a setting does not speak for the one that took its place.
@@ -271,7 +271,7 @@ fn settings_without_a_place_are_losses() {
     );
     writes(
         &json!({"stop_sequences": ["x"]}),
-        "part_omitted=stop;reason=blank",
+        "part_omitted=stop;reason=empty",
         |request| request.stop = vec!["\n\n".to_owned(), "x".to_owned(), String::new()],
     );
     writes(

@@ -311,10 +311,7 @@ fn what_has_no_word_is_kept_or_told() {
         part: part.into(),
         reason: "no_word",
     };
-    assert_eq!(
-        read.losses,
-        [omitted("partMetadata"), omitted("mediaResolution")]
-    );
+    assert_eq!(read.losses, [omitted("member"), omitted("media.settings")]);
     assert_eq!(read.value.sampling.top_k, Some(64));
     assert_eq!(read.value.tool_choice, None);
 }
@@ -384,7 +381,7 @@ fn system_words_and_tools_are_read() {
     assert_eq!(
         read.losses,
         [Loss::PartOmitted {
-            part: "functionDeclarations".into(),
+            part: "tool.settings".into(),
             reason: "no_word"
         }]
     );

@@ -98,8 +98,8 @@ fn a_level_goes_before_a_budget() {
     assert_eq!(
         lossy.losses,
         [Loss::SettingAdapted {
-            setting: "thinkingBudget",
-            reason: "thinkingLevel"
+            setting: "thinking",
+            reason: "effort"
         }]
     );
 }
@@ -117,13 +117,13 @@ fn thinking_that_has_no_place_is_adapted_and_told() {
             }),
             None,
             json!({"thinkingLevel": "HIGH"}),
-            adapted("thinking", "highest_level"),
+            adapted("thinking", "effort"),
         ),
         (
             Some(adaptive),
             None,
             json!({"thinkingLevel": "LOW"}),
-            adapted("thinking", "level"),
+            adapted("thinking", "effort"),
         ),
         (
             Some(Amount::On),

@@ -204,7 +204,7 @@ fn what_has_no_word_is_told_as_lost() {
         ]}]}),
     );
     assert_eq!(read.value.messages[0].content, [Block::text("hi")]);
-    let lost = ["unknown_block", "unknown_member"].map(|part| Loss::PartOmitted {
+    let lost = ["block", "member"].map(|part| Loss::PartOmitted {
         part: part.into(),
         reason: "no_word",
     });

@@ -56,7 +56,7 @@ fn how_much_to_think_is_written_as_a_flag_or_the_nearest_level() {
     };
     assert_eq!(
         written(&hidden).1,
-        "setting_adapted=thinking.show;reason=dialect"
+        "setting_adapted=thinking.show;reason=no_place"
     );
 }
 
@@ -136,7 +136,7 @@ fn pictures_go_as_their_bytes_and_what_is_none_is_told() {
     let (_, losses) = written(&request(vec![image, Block::text("a"), Block::text("b")]));
     assert_eq!(
         losses,
-        "setting_adapted=media;reason=moved, setting_adapted=content;reason=joined"
+        "setting_adapted=media;reason=moved, setting_adapted=text;reason=texts_joined"
     );
     let link = media(
         MediaKind::Image,
@@ -146,7 +146,7 @@ fn pictures_go_as_their_bytes_and_what_is_none_is_told() {
         },
     );
     let (_, losses) = written(&request(vec![Block::text("a"), link]));
-    assert_eq!(losses, "part_omitted=media;reason=dialect");
+    assert_eq!(losses, "part_omitted=media;reason=no_place");
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn a_choice_among_tools_is_made_by_what_is_offered() {
         (
             Some(ToolChoice::Required),
             true,
-            "part_omitted=tool_choice;reason=dialect",
+            "part_omitted=tool_choice;reason=no_place",
         ),
     ] {
         let request = Request {

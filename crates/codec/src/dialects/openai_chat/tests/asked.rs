@@ -178,9 +178,9 @@ fn what_has_no_word_in_a_message_is_a_loss() {
         [
             "part_omitted=message.name;reason=no_word",
             "part_omitted=cache_control;reason=no_word",
-            "part_omitted=image.detail;reason=no_word",
-            "part_omitted=unknown_member;reason=no_word",
-            "part_omitted=annotations;reason=no_word",
+            "part_omitted=media.settings;reason=no_word",
+            "part_omitted=member;reason=no_word",
+            "part_omitted=citations;reason=no_word",
         ]
     );
 }

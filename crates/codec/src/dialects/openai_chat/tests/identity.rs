@@ -273,7 +273,7 @@ fn expected(mut request: Request, variant: &str, losses: &[Loss]) -> Request {
                 "top_k" => request.sampling.top_k = None,
                 "verbosity" => request.extra.clear(),
                 "user" => request.user = None,
-                "prompt_cache_key" => request.cache_key = None,
+                "cache_key" => request.cache_key = None,
                 "tool_result.is_error" => {
                     for message in &mut request.messages {
                         for block in &mut message.content {

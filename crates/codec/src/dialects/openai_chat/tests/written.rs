@@ -88,10 +88,10 @@ fn settings_go_under_the_names_each_server_knows() {
     assert_eq!(
         words(&losses),
         [
-            "part_omitted=top_k;reason=dialect",
+            "part_omitted=top_k;reason=no_place",
             "setting_adapted=stop;reason=too_many",
             "part_omitted=extra;reason=foreign_dialect",
-            "part_omitted=unknown_member;reason=dialect"
+            "part_omitted=member;reason=no_place"
         ]
     );
     let (body, losses) = write(&request, "mistral");
@@ -110,17 +110,17 @@ fn settings_go_under_the_names_each_server_knows() {
     assert_eq!(
         words(&losses),
         [
-            "part_omitted=top_k;reason=dialect",
-            "part_omitted=user;reason=dialect",
-            "part_omitted=prompt_cache_key;reason=dialect",
+            "part_omitted=top_k;reason=no_place",
+            "part_omitted=user;reason=no_place",
+            "part_omitted=cache_key;reason=no_place",
             "part_omitted=extra;reason=foreign_dialect",
-            "part_omitted=verbosity;reason=dialect",
-            "part_omitted=unknown_member;reason=dialect",
+            "part_omitted=verbosity;reason=no_place",
+            "part_omitted=member;reason=no_place",
         ]
     );
     let (body, losses) = write(&request, "deepseek-v4");
     assert_eq!(body["response_format"], json!({"type": "json_object"}));
-    assert!(words(&losses).contains(&"setting_adapted=response_format;reason=dialect".to_owned()));
+    assert!(words(&losses).contains(&"setting_adapted=output;reason=no_place".to_owned()));
     let (body, _) = write(&request, "vllm");
     assert_eq!((&body["top_k"], &body["strange"]), (&json!(2), &json!(1)));
 }
@@ -230,7 +230,7 @@ fn results_are_messages_of_their_own() {
     assert_eq!(
         words(&losses),
         [
-            "part_omitted=tool_result.is_error;reason=dialect",
+            "part_omitted=tool_result.is_error;reason=no_place",
             "setting_adapted=tool_result.media;reason=moved"
         ]
     );
@@ -249,7 +249,7 @@ fn calls_carry_their_signature_where_there_is_a_place() {
     let (_, losses) = write(&assistant(vec![call(Some("s"))]), "openai");
     assert_eq!(
         words(&losses),
-        ["part_omitted=tool_call.signature;reason=dialect"]
+        ["part_omitted=tool_call.signature;reason=no_place"]
     );
 }
 
@@ -307,12 +307,12 @@ fn what_has_no_place_is_lost_and_said_to_be() {
     check(
         user(vec![media(MediaKind::Document, url())]),
         "openai",
-        &["part_omitted=media;reason=dialect"],
+        &["part_omitted=media;reason=no_place"],
     );
     check(
         user(vec![media(MediaKind::Video, url())]),
         "openai",
-        &["part_omitted=media;reason=dialect"],
+        &["part_omitted=media;reason=no_place"],
     );
     check(user(vec![media(MediaKind::Video, url())]), "qwen", &[]);
     check(
@@ -324,7 +324,7 @@ fn what_has_no_place_is_lost_and_said_to_be() {
             },
         )]),
         "openai",
-        &["part_omitted=media;reason=dialect"],
+        &["part_omitted=media;reason=no_place"],
     );
     check(
         user(vec![media(
@@ -353,7 +353,7 @@ fn what_has_no_place_is_lost_and_said_to_be() {
             citations: Vec::new(),
         }]),
         "openai",
-        &["part_omitted=text.signature;reason=dialect"],
+        &["part_omitted=text.signature;reason=no_place"],
     );
     let lost = Loss::ThinkingOmitted {
         blocks: 2,
@@ -414,7 +414,7 @@ fn what_only_openai_has_goes_nowhere_else() {
     assert_eq!(body["tool_choice"], "auto");
     assert_eq!(
         words(&losses),
-        ["setting_adapted=tool_choice;reason=dialect"]
+        ["setting_adapted=tool_choice;reason=no_place"]
     );
 }
 

@@ -60,7 +60,7 @@ fn thinking_goes_back_as_each_server_wants_it() {
         signed(),
         json!({"role": "assistant", "content": "a", "reasoning": "hm"}),
         &[
-            "part_omitted=thinking.signature;reason=dialect",
+            "part_omitted=thinking.signature;reason=no_place",
             "thinking_omitted=1;reason=shape",
         ],
     );
@@ -141,7 +141,7 @@ fn the_thinking_setting_is_written_as_each_server_reads_it() {
     };
     let effort = |effort| Amount::Effort { effort };
     let budget = Amount::Budget { tokens: 5000 };
-    let adapted: &[&str] = &["setting_adapted=thinking;reason=dialect"];
+    let adapted: &[&str] = &["setting_adapted=thinking;reason=on_or_off"];
     check(
         "openai",
         Amount::Off,
@@ -198,7 +198,12 @@ fn the_thinking_setting_is_written_as_each_server_reads_it() {
         &[],
     );
     check("deepseek-r1", Amount::On, json!({}), &[]);
-    check("deepseek-r1", Amount::Off, json!({}), adapted);
+    check(
+        "deepseek-r1",
+        Amount::Off,
+        json!({}),
+        &["setting_adapted=thinking;reason=cannot_be_set"],
+    );
     check(
         "deepseek-v4",
         Amount::On,
@@ -312,7 +317,7 @@ fn the_thinking_setting_is_written_as_each_server_reads_it() {
     );
     assert_eq!(
         words(&write(&request, "vllm").1),
-        ["setting_adapted=thinking.show;reason=dialect"]
+        ["setting_adapted=thinking.show;reason=no_place"]
     );
     assert_eq!(write(&request, "openai").1, []);
 }

@@ -451,7 +451,7 @@ fn what_is_left_out_of_an_item_is_told() {
     for (item, loss) in [
         (
             json!({"type": "reasoning", "summary": []}),
-            omitted("reasoning", "empty"),
+            omitted("thinking", "empty"),
         ),
         (
             json!({"role": "user", "content": []}),
@@ -459,15 +459,15 @@ fn what_is_left_out_of_an_item_is_told() {
         ),
         (
             json!({"type": "reasoning", "summary": [{"text": "a"}], "content": [{"text": "b"}]}),
-            omitted("reasoning.content", "summary_stands_for_it"),
+            omitted("thinking.content", "summaries"),
         ),
         (
             json!({"role": "assistant", "content": [{"type": "output_text", "text": "x", "annotations": [{"type": "url_citation"}]}]}),
-            omitted("text.annotations", "no_word"),
+            omitted("citations", "no_word"),
         ),
         (
             json!({"role": "user", "content": [{"type": "input_image", "image_url": "https://x", "detail": "high"}]}),
-            omitted("image.detail", "no_word"),
+            omitted("media.settings", "no_word"),
         ),
         (
             json!({"type": "function_call", "call_id": "c", "name": "f", "arguments": "", "namespace": "n"}),

@@ -142,7 +142,7 @@ fn a_second_turn_is_written_as_the_provider_wants_it() {
 #[test]
 fn the_thinking_setting_is_an_effort_and_a_summary() {
     use Amount::{Adaptive, Budget, Off, On};
-    let short = vec![adapted("thinking", "effort_only")];
+    let short = vec![adapted("thinking", "effort")];
     for (amount, show, expected, losses) in [
         (None, None, Value::Null, vec![]),
         (Some(Off), None, json!({"effort": "none"}), vec![]),
@@ -421,7 +421,7 @@ fn what_has_no_place_is_a_loss() {
                 max_tokens: Some(1),
                 ..Request::default()
             },
-            adapted("max_tokens", "below_minimum"),
+            adapted("max_tokens", "range"),
         ),
         (
             Request {
@@ -469,27 +469,27 @@ fn what_has_no_place_is_a_loss() {
         ),
         (
             asked(Role::User, media(MediaKind::Video, url.clone())),
-            omitted("video", "no_place"),
+            omitted("media", "no_place"),
         ),
         (
             asked(Role::User, media(MediaKind::Audio, url.clone())),
-            omitted("audio", "not_inline"),
+            omitted("media", "not_inline"),
         ),
         (
             asked(Role::User, media(MediaKind::Audio, inline)),
-            omitted("audio", "unknown_format"),
+            omitted("media", "media_type"),
         ),
         (
             asked(Role::User, media(MediaKind::Document, text)),
-            adapted("document", "told_as_text"),
+            adapted("document", "as_text"),
         ),
         (
             asked(Role::User, media(MediaKind::Image, foreign)),
-            omitted("file", "foreign_dialect"),
+            omitted("media", "foreign_file"),
         ),
         (
             asked(Role::Assistant, media(MediaKind::Image, url.clone())),
-            omitted("media", "assistant_message"),
+            omitted("media", "role"),
         ),
         (
             asked(

@@ -107,7 +107,7 @@ fn steps_of_one_message_are_turns_with_their_results_between_them() {
 
 #[test]
 fn a_call_is_answered_in_every_state_it_may_be_in() {
-    let (none, unanswered) = (Vec::new(), vec![omitted("tool_output", "missing")]);
+    let (none, unanswered) = (Vec::new(), vec![omitted("tool_result", "missing")]);
     for (state, more, answer, losses) in [
         (
             "output-available",
