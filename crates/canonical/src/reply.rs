@@ -24,6 +24,10 @@ pub struct Reply {
     /// What its provider said about the end.
     #[serde(skip_serializing_if = "EndDetails::is_empty")]
     pub details: EndDetails,
+    /// Whether its thinking is the provider's own summary of what the model thought. Events do not say
+    /// it: who folds them knows the model.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub summary: bool,
 }
 
 /// Folds the events of a reply.
@@ -226,6 +230,7 @@ mod tests {
                 fault: None,
                 reason: Some(EndReason::ToolCalls),
                 details: EndDetails::default(),
+                summary: false,
             }
         );
     }

@@ -145,6 +145,7 @@ mod tests {
                 ..EndDetails::default()
             },
             reason: Some(EndReason::ToolCalls),
+            summary: false,
         };
         let mut fold = Fold::default();
         reply.tell(&mut |event| fold.push(event));

@@ -19,6 +19,7 @@ use self::in_place::InPlace;
 pub mod ag_ui;
 pub mod anthropic;
 pub mod events;
+mod extensions;
 pub mod gemini;
 pub mod in_place;
 mod losses;
@@ -41,6 +42,9 @@ pub use refusal::{Refusal, RefusalKind};
 /// What is shown in place of reasoning its maker encrypted, where a dialect has nothing but text for
 /// it. Display only: it is never sent on.
 const NOTICE: &str = "[Some reasoning was hidden for safety reasons]";
+
+/// What stands between two pieces of reasoning that share a place.
+const BREAK: &str = "\n\n";
 
 /// The dialects clients may speak.
 pub static CLIENT: &[&dyn ClientDialect] = &[
@@ -359,4 +363,9 @@ pub trait ReplyReader: Send {
     fn push(&mut self, bytes: &[u8], out: &mut dyn FnMut(Event<'_>));
     /// The bytes have ended. Tells the end, if that was not told.
     fn finish(&mut self, out: &mut dyn FnMut(Event<'_>));
+    /// Whether the thinking it told is the provider's summary of it; `None` where the wire does not
+    /// say.
+    fn summarizes(&self) -> Option<bool> {
+        None
+    }
 }

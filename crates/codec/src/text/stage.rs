@@ -137,6 +137,10 @@ impl ReplyReader for RawTextReader {
         let stage = &mut self.stage;
         self.reader.finish(&mut |event| stage.push(event, out));
     }
+
+    fn summarizes(&self) -> Option<bool> {
+        self.reader.summarizes()
+    }
 }
 
 impl Blocks {

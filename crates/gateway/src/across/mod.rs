@@ -267,6 +267,7 @@ impl Gateway {
         let dialect = leg.read.asked.dialect;
         let writer = dialect.reply_writer(&prepared.asked, &stamp(leg.reply_id(&id)));
         let mut reader = prepared.reader(leg, false);
+        let summarizes = prepared.summarizes;
         let mut relay = self.relay(leg, prepared);
         relay.ledger.receive(&body);
         let mut fold = Fold::default();
@@ -282,7 +283,8 @@ impl Gateway {
         };
         read(&mut relay, reader.as_mut(), &body);
         read(&mut relay, reader.as_mut(), b"");
-        let reply = fold.finish();
+        let mut reply = fold.finish();
+        reply.summary = reader.summarizes().unwrap_or(summarizes);
         let losses = relay.losses().to_vec();
         relay.close(false, None);
         if let Some(fault) = &reply.fault {

@@ -22,7 +22,7 @@ use super::replay::{self, Place};
 use super::setting;
 use crate::again::Again;
 use crate::backend::Backend;
-use crate::catalog::{Form, Model};
+use crate::catalog::{Form, Model, Shows};
 use crate::gateway::Gateway;
 use crate::settings::ToolThinking;
 use crate::thinking::guard::Guard;
@@ -45,6 +45,8 @@ pub(crate) struct Prepared {
     pub(crate) blocks: Vec<KeptBlock>,
     pub(crate) losses: Vec<Loss>,
     pub(crate) thinking: ThinkingSetting,
+    /// Whether the model is known to show summaries of its thinking.
+    pub(crate) summarizes: bool,
     pub(crate) session: u64,
     pub(crate) target: Target,
     /// The thinking that goes out, in order.
@@ -224,6 +226,7 @@ impl Gateway {
             blocks: fitted.blocks,
             losses,
             thinking: request.thinking,
+            summarizes: known.shows == Some(Shows::Summary),
             session: answer.session,
             target,
             sent: fitted.sent,

@@ -31,6 +31,7 @@ mod counting;
 mod depth;
 mod empty;
 mod envelopes;
+mod extensions;
 mod fallback;
 mod faults;
 mod front;

@@ -147,4 +147,8 @@ impl ReplyReader for Reader {
         }
         answer.end(self.whole, out);
     }
+
+    fn summarizes(&self) -> Option<bool> {
+        Some(true)
+    }
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use throughline_canonical::{Block, Citation, EndReason, Reply};
 
 use super::client_reply::{Writer, done_word, stop_word};
-use crate::dialects::openai_chat::client_whole::call_chunks;
+use crate::dialects::extensions;
 
 /// A source with an address.
 fn source(citation: &Citation) -> Option<Value> {
@@ -18,7 +18,7 @@ fn source(citation: &Citation) -> Option<Value> {
 /// Writes a whole reply.
 pub(super) fn write(writer: &Writer, reply: &Reply) -> Vec<u8> {
     let (mut content, mut blocks) = (String::new(), Vec::new());
-    let (mut reasoned, mut called) = (Vec::new(), Vec::new());
+    let mut called = false;
     for block in &reply.content {
         blocks.extend(match block {
             Block::Text { text, .. } if text.is_empty() && is_unsigned(block) => None,
@@ -41,9 +41,6 @@ pub(super) fn write(writer: &Writer, reply: &Reply) -> Vec<u8> {
             }
             Block::Thinking { text, signature } => {
                 let text = if writer.hidden { "" } else { text };
-                if !text.is_empty() {
-                    reasoned.push(text);
-                }
                 let block = json!({"type": "thinking", "thinking": text});
                 Some(signed(block, signature.as_deref()))
             }
@@ -58,7 +55,7 @@ pub(super) fn write(writer: &Writer, reply: &Reply) -> Vec<u8> {
                     "" => "{}",
                     _ => arguments,
                 };
-                called.extend(call_chunks(id, name, arguments));
+                called = true;
                 let value = serde_json::from_str(arguments);
                 let value = value.unwrap_or_else(|_| Value::from(arguments));
                 let call = json!({"type": "tool_call", "id": id, "name": name, "arguments": value});
@@ -69,7 +66,7 @@ pub(super) fn write(writer: &Writer, reply: &Reply) -> Vec<u8> {
         });
     }
     let reason = reply.reason.as_ref().unwrap_or(&EndReason::Stop);
-    let answered = !content.is_empty() || !called.is_empty();
+    let answered = !content.is_empty() || called;
     let model = match writer.model.as_str() {
         "" => &reply.model,
         asked => asked,
@@ -85,8 +82,8 @@ pub(super) fn write(writer: &Writer, reply: &Reply) -> Vec<u8> {
     if !reply.details.is_empty() {
         body["details"] = json!(reply.details);
     }
-    if !reasoned.is_empty() || !called.is_empty() {
-        body["extensions"] = json!({"reasoning_chunks": reasoned, "tool_call_chunks": called});
+    if let Some(extensions) = extensions::write(reply, writer.hidden) {
+        body["extensions"] = extensions;
     }
     body.to_string().into_bytes()
 }

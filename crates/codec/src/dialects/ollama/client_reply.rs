@@ -7,7 +7,7 @@ use throughline_canonical::{
 };
 
 use super::{NAME, faults, moment, ours};
-use crate::dialects::{NOTICE, ReplyWriter, Stamp};
+use crate::dialects::{NOTICE, ReplyWriter, Stamp, extensions};
 use crate::json::{Kind, escape, escape_bytes, quote_bytes, validate};
 
 /// Writes one reply.
@@ -321,6 +321,10 @@ impl ReplyWriter for Writer {
                 }
                 out.push(b'}');
             }
+        }
+        if let Some(extensions) = extensions::write(reply, false) {
+            out.extend_from_slice(b",\"extensions\":");
+            out.extend_from_slice(extensions.to_string().as_bytes());
         }
         let reason = reply.reason.as_ref().unwrap_or(&EndReason::Stop);
         done(reason, &reply.usage, &mut out);

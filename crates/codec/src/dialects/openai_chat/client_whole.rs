@@ -5,7 +5,7 @@ use throughline_canonical::{Block, EndReason, Reply, Usage};
 
 use super::client_reply::{Writer, finish_word};
 use super::{BREAK, CUSTOM, NAME, NOTICE, annotations, counts};
-use crate::dialects::openai_annotations;
+use crate::dialects::{extensions, openai_annotations};
 
 /// Writes a whole reply.
 pub(super) fn write(writer: &Writer, reply: &Reply) -> Vec<u8> {
@@ -23,14 +23,6 @@ pub(super) fn write(writer: &Writer, reply: &Reply) -> Vec<u8> {
     if *reason == EndReason::Refusal && said.refusal.is_none() {
         said.refusal.clone_from(&reply.details.explanation);
     }
-    let extensions = (!said.chunks.is_empty() || !said.call_chunks.is_empty()).then(|| {
-        let shown = if writer.form.hidden {
-            Vec::new()
-        } else {
-            std::mem::take(&mut said.chunks)
-        };
-        json!({"reasoning_chunks": shown, "tool_call_chunks": said.call_chunks})
-    });
     let mut body = json!({
         "id": writer.id,
         "object": "chat.completion",
@@ -46,19 +38,10 @@ pub(super) fn write(writer: &Writer, reply: &Reply) -> Vec<u8> {
     if reply.usage != Usage::default() {
         body["usage"] = counts::write(&reply.usage);
     }
-    if let Some(extensions) = extensions {
+    if let Some(extensions) = extensions::write(reply, writer.form.hidden) {
         body["extensions"] = extensions;
     }
     body.to_string().into_bytes()
-}
-
-/// A call as a stream would have told it.
-pub(in crate::dialects) fn call_chunks(id: &str, name: &str, arguments: &str) -> [Value; 3] {
-    [
-        json!({"type": "start", "tool_call_id": id, "tool_name": name}),
-        json!({"type": "args", "tool_call_id": id, "delta": arguments}),
-        json!({"type": "end", "tool_call_id": id}),
-    ]
 }
 
 /// What was said, by where it goes.
@@ -72,8 +55,6 @@ struct Said {
     reasoning: String,
     details: Vec<Value>,
     calls: Vec<Value>,
-    chunks: Vec<String>,
-    call_chunks: Vec<Value>,
 }
 
 impl Said {
@@ -104,9 +85,6 @@ impl Said {
                     self.reasoning.push_str(BREAK);
                 }
                 self.reasoning.push_str(text);
-                if !text.is_empty() {
-                    self.chunks.push(text.clone());
-                }
             }
             Block::Redacted { data } => {
                 let mut detail = self.detail("reasoning.encrypted");
@@ -145,7 +123,6 @@ impl Said {
             call["extra_content"] = json!({"google": {"thought_signature": signature}});
         }
         self.calls.push(call);
-        self.call_chunks.extend(call_chunks(id, name, arguments));
     }
 
     fn message(self, writer: &Writer) -> Value {

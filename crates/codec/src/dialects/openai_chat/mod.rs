@@ -16,8 +16,9 @@ use throughline_canonical::{BlockStart, Delta, Event, Fault, Loss, Lossy, Reques
 
 use super::in_place::InPlace;
 use super::{
-    Asked, ClientDialect, ModelCard, Models, NOTICE, Outgoing, Refusal, ReplyReader, ReplyWriter,
-    Stamp, Target, UpstreamDialect, Wanted, bearer, forget, lost_part, ollama, openai_models,
+    Asked, BREAK, ClientDialect, ModelCard, Models, NOTICE, Outgoing, Refusal, ReplyReader,
+    ReplyWriter, Stamp, Target, UpstreamDialect, Wanted, bearer, forget, lost_part, ollama,
+    openai_models,
 };
 
 mod annotations;
@@ -47,9 +48,6 @@ pub(super) use client_request::read_thinking;
 pub const NAME: &str = "openai_chat";
 
 const PATH: &str = "/v1/chat/completions";
-
-/// What stands between the notice and the reasoning around it.
-const BREAK: &str = "\n\n";
 
 /// Reasoning as its maker wrote it: without the notice, and the breaks around that.
 fn without_notice(shown: &str) -> String {

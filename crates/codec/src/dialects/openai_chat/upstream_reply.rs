@@ -51,6 +51,7 @@ impl Reader {
                 calls: Calls::default(),
                 called: false,
                 refused: false,
+                summed_up: false,
                 reason: None,
                 ended: false,
             },
@@ -102,6 +103,10 @@ impl ReplyReader for Reader {
             None => state.end(EndReason::Cut, out),
         }
     }
+
+    fn summarizes(&self) -> Option<bool> {
+        self.state.summed_up.then_some(true)
+    }
 }
 
 fn is_done(data: &[u8]) -> bool {
@@ -143,6 +148,8 @@ struct State {
     called: bool,
     /// There was a refusal.
     refused: bool,
+    /// Whether a piece of reasoning was marked as a summary.
+    summed_up: bool,
     /// Why it ends, once that is said.
     reason: Option<EndReason>,
     ended: bool,
@@ -437,6 +444,7 @@ impl State {
         out: &mut dyn FnMut(Event<'_>),
     ) {
         let summary = detail.is_some_and(|detail| detail.piece == Piece::Summary);
+        self.summed_up |= summary;
         let asked = detail.and_then(|detail| detail.number);
         let goes_on = match &self.open {
             Open::Thinking { number, mark, .. } => {

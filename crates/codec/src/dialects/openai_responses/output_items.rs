@@ -34,6 +34,7 @@ pub(super) struct Items {
     blocks: u32,
     called: bool,
     refused: bool,
+    in_full: bool,
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -85,6 +86,11 @@ impl Items {
     /// Whether the model declined.
     pub(super) fn refused(&self) -> bool {
         self.refused
+    }
+
+    /// Whether reasoning itself was told, not a summary of it.
+    pub(super) fn in_full(&self) -> bool {
+        self.in_full
     }
 
     /// An item begins. Answers whether there is room for it.
@@ -148,6 +154,7 @@ impl Items {
         if !self.part(at, kind, place.part, out) {
             return;
         }
+        self.in_full |= kind == Kind::Reasoning;
         let Some(block) = &mut self.open[at].block else {
             return;
         };
@@ -254,6 +261,7 @@ impl Items {
         let mut thought = joined(data, parts.summary.as_ref())?;
         if thought.is_empty() {
             thought = joined(data, parts.content.as_ref())?;
+            self.in_full |= !thought.is_empty();
         }
         // Only here it is complete.
         let signature = member(data, parts.encrypted.as_ref());

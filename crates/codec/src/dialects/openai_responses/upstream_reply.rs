@@ -99,6 +99,10 @@ impl ReplyReader for Reader {
         }
         reply.end(EndReason::Cut, out);
     }
+
+    fn summarizes(&self) -> Option<bool> {
+        Some(!self.reply.items.in_full())
+    }
 }
 
 fn too_long(what: &str) -> Fault {

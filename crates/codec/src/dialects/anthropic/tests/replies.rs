@@ -382,6 +382,7 @@ fn a_whole_reply_is_spelled_as_its_clients_read_it() {
         details: EndDetails::default(),
         fault: None,
         reason: Some(EndReason::ToolCalls),
+        summary: false,
     };
     let tool =
         |input: Value| json!({"type": "tool_use", "id": "toolu_1", "name": "f", "input": input});

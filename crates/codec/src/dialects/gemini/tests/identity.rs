@@ -545,6 +545,7 @@ proptest! {
                 EndReason::ToolCalls | EndReason::StopSequence => EndReason::Stop,
                 other => other.clone(),
             }),
+            summary: false,
         };
         let fold = |mut reply: Reply| {
             for block in &mut reply.content {

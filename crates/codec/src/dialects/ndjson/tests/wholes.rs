@@ -33,6 +33,7 @@ fn reply() -> Reply {
         fault: None,
         reason: Some(EndReason::ToolCalls),
         details: EndDetails::default(),
+        summary: false,
     }
 }
 

@@ -344,8 +344,5 @@ fn what_has_no_word_in_a_message_is_told() {
         {"role": "assistant", "content": "ho", "tool_calls": null, "odd": []},
     ]});
     let losses = read_at("/api/chat", &body).unwrap().losses;
-    assert_eq!(
-        Loss::header(&losses),
-        "part_omitted=member;reason=no_word"
-    );
+    assert_eq!(Loss::header(&losses), "part_omitted=member;reason=no_word");
 }

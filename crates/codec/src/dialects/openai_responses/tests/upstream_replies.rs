@@ -117,6 +117,7 @@ fn usual_reply() -> Reply {
         details: EndDetails::default(),
         fault: None,
         reason: Some(EndReason::ToolCalls),
+        summary: false,
     }
 }
 
@@ -216,6 +217,7 @@ fn a_stream_without_numbers_and_names_is_read() {
         details: EndDetails::default(),
         fault: None,
         reason: Some(EndReason::ToolCalls),
+        summary: false,
     };
     assert_eq!(reply(&[&stream(&llama())], true).1, expected);
 }
