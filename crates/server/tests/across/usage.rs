@@ -267,6 +267,34 @@ async fn parts_no_other_dialect_has_a_word_for_are_told_as_lost() {
     }
 }
 
+/// Sources reach every client whose dialect has words for them; the others are told.
+#[tokio::test]
+async fn citations_of_an_answer_cross_or_are_told_as_lost() {
+    let mut body = reply("anthropic", "done");
+    let citation = json!({"type": "web_search_result_location", "url": "https://example.org/a", "title": "A",
+        "encrypted_index": "Eo8B", "cited_text": "so"});
+    let content = body["content"].as_array_mut().expect("content");
+    let text = content.iter_mut().find(|block| block["type"] == "text");
+    text.expect("text")["citations"] = json!([citation]);
+    let url = Upstream::always(whole("application/json", "", body.to_string())).await;
+    let gateway = Gateway::start(BINARY, &upstream(ROWS[0]).backend("a", &url)).await;
+    let quote = "part_omitted=citations.quote;reason=no_word";
+    for (dialect, loss) in [
+        ("gemini", quote),
+        ("openai_chat", ""),
+        ("openai_responses", quote),
+    ] {
+        let mut speaker = client(dialect);
+        speaker.user("hello");
+        let answer = send(&speaker.ask("some-model", false), &gateway.client).await;
+        let answer = answer.good();
+        assert!(answer.text().contains("https://example.org/a"), "{dialect}");
+        let told = answer.header("x-throughline-loss");
+        assert!(told.contains(loss), "{dialect}: {told}");
+        assert_eq!(told.contains("citations"), !loss.is_empty(), "{dialect}");
+    }
+}
+
 /// A model that declines in words is heard to decline, in the client's form.
 #[tokio::test]
 async fn a_refusal_in_words_stays_one() {

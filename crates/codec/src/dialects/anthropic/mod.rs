@@ -4,7 +4,7 @@
 //!
 //! - `client_request`: a client's request;
 //! - `upstream_request`, `upstream_messages`: a request for a provider;
-//! - [`upstream_reply`], `upstream_error`: a provider's reply, or its error;
+//! - [`upstream_reply`], `upstream_parts`, `upstream_error`: a provider's reply, or its error;
 //! - [`client_stream`]: a reply for a client, streamed and whole;
 //! - [`client_reply`]: what we say to a client ourselves: errors and signs of life;
 //! - [`model_card`]: what a server tells of its models.
@@ -39,6 +39,7 @@ pub mod rewrite;
 pub mod settings;
 mod upstream_error;
 mod upstream_messages;
+mod upstream_parts;
 pub mod upstream_reply;
 mod upstream_request;
 

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use throughline_canonical::{Block, BlockStart, Delta, Event, Reply, Request, Show};
 
-use crate::dialects::openai_chat::client_reply::{KEEP_ALIVE, push_number};
+use crate::dialects::openai_chat::client_calls::push_number;
+use crate::dialects::openai_chat::client_reply::KEEP_ALIVE;
 use crate::dialects::{ReplyWriter, Stamp};
 use crate::json::escape_bytes;
 

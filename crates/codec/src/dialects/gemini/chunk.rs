@@ -9,11 +9,13 @@ use throughline_canonical::{
     BlockStart, Delta, EndDetails, EndReason, Event, Fault, FaultKind, Usage,
 };
 
+use super::counts::{Counts, count};
 use super::cumulative::Said;
+use super::finish::{Finish, finish};
 use super::grounding::{self, Grounded};
 use super::partial_arguments::PartialArguments;
 use super::repeats::{Repeats, Whole};
-use super::{NAME, REFUSALS, REFUSED, fault};
+use super::{NAME, REFUSED, fault};
 use crate::json::{Cursor, JsonError, Kind, Span, each_member, number, slice, text};
 
 /// Deeper than any reply; a reply that nests deeper is skipped, not followed.
@@ -54,23 +56,6 @@ enum Open {
     Text(u32),
     Thinking(u32),
     Call(u32, PartialArguments),
-}
-
-/// How an answer ends.
-#[derive(Debug)]
-enum Finish {
-    Reason(EndReason),
-    Fault(Fault),
-}
-
-/// The provider's counts, the latest of each.
-#[derive(Clone, Copy, Debug, Default)]
-struct Counts {
-    prompt: Option<u64>,
-    cached: Option<u64>,
-    candidates: Option<u64>,
-    thoughts: Option<u64>,
-    tool_use: Option<u64>,
 }
 
 /// The parts of a part.
@@ -140,7 +125,7 @@ impl Answer {
             self.tell_usage(out);
         }
         if let Some(usage) = usage {
-            self.read_usage(json, &usage)?;
+            self.counts.read(json, &usage)?;
             if self.told.is_none() {
                 self.tell_usage(out);
             }
@@ -618,48 +603,6 @@ impl Answer {
             out(Event::Usage(usage));
         }
     }
-
-    fn read_usage(&mut self, json: &[u8], usage: &Span) -> Result<(), JsonError> {
-        let counts = &mut self.counts;
-        each_member(json, usage.start, |key, _, span| {
-            let slot = match key {
-                b"promptTokenCount" | b"prompt_token_count" => &mut counts.prompt,
-                b"cachedContentTokenCount" | b"cached_content_token_count" => &mut counts.cached,
-                b"candidatesTokenCount" | b"candidates_token_count" => &mut counts.candidates,
-                b"thoughtsTokenCount" | b"thoughts_token_count" => &mut counts.thoughts,
-                b"toolUsePromptTokenCount" | b"tool_use_prompt_token_count" => &mut counts.tool_use,
-                _ => return,
-            };
-            *slot = count(json, &span).or(*slot);
-        })
-    }
-}
-
-impl Counts {
-    /// In the canonical meaning: the input without what was cached, the output with the thoughts.
-    fn usage(&self) -> Option<Usage> {
-        let sum = |one: Option<u64>, two: Option<u64>| match (one, two) {
-            (None, None) => None,
-            (one, two) => Some(one.unwrap_or(0).saturating_add(two.unwrap_or(0))),
-        };
-        let input = sum(self.prompt, self.tool_use);
-        let usage = Usage {
-            input: input.map(|input| input.saturating_sub(self.cached.unwrap_or(0))),
-            cache_read: self.cached,
-            cache_write: None,
-            output: sum(self.candidates, self.thoughts),
-            thinking: self.thoughts,
-        };
-        (usage != Usage::default()).then_some(usage)
-    }
-}
-
-/// A count, which may be spelled as a string.
-fn count(json: &[u8], span: &Span) -> Option<u64> {
-    match slice(json, span).first() {
-        Some(b'"') => number(json, &(span.start + 1..span.end.saturating_sub(1))),
-        _ => number(json, span),
-    }
 }
 
 fn read_part(json: &[u8], whole: Span) -> Result<Part<'_>, JsonError> {
@@ -684,31 +627,4 @@ fn read_error(json: &[u8]) -> Fault {
         .ok()
         .and_then(|value| fault::read_value(&value, FaultKind::Internal))
         .unwrap_or_else(|| Fault::new(FaultKind::Internal, "the provider failed"))
-}
-
-/// What a finish reason means; nothing where it says nothing.
-fn finish(word: &str, message: Option<&str>) -> Option<Finish> {
-    let failed = |kind, default: &str| {
-        Finish::Fault(Fault::new(kind, message.unwrap_or(default).to_owned()))
-    };
-    Some(match word {
-        "" | "FINISH_REASON_UNSPECIFIED" => return None,
-        "STOP" => Finish::Reason(EndReason::Stop),
-        "MAX_TOKENS" | "CONTINUATION" => Finish::Reason(EndReason::Length),
-        word if word == REFUSED || REFUSALS.contains(&word) => Finish::Reason(EndReason::Refusal),
-        "MALFORMED_FUNCTION_CALL" => failed(
-            FaultKind::ToolCallUnreadable,
-            "the model wrote a function call that cannot be read",
-        ),
-        "UNEXPECTED_TOOL_CALL" => failed(
-            FaultKind::ToolCallUnreadable,
-            "the model called a tool it was not offered",
-        ),
-        "MALFORMED_RESPONSE" => failed(FaultKind::Unreachable, "the model's answer cannot be read"),
-        "MISSING_THOUGHT_SIGNATURE" => failed(
-            FaultKind::Invalid,
-            "a function call of the request lacks its thought signature",
-        ),
-        other => Finish::Reason(EndReason::Other(other.to_owned())),
-    })
 }

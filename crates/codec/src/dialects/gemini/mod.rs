@@ -6,7 +6,9 @@
 //! - [`upstream_request`]: a request to a provider, with [`contents`] for the conversation;
 //! - [`upstream_reply`]: a provider's reply, with [`chunk`] for one piece of it, [`objects`] for
 //!   pieces that come without events around them, [`partial_arguments`] for calls that come in
-//!   pieces and [`cumulative`] for providers that repeat themselves;
+//!   pieces, [`cumulative`] for providers that repeat themselves, `repeats` for calls told twice,
+//!   `counts` and `finish` for what they took and why they end;
+//! - `grounding`: what the answer refers to, both ways;
 //! - [`address`]: the model and the method, which stand in the path;
 //! - [`names`]: members in either spelling;
 //! - [`schema`]: the provider's own kind of schema, as JSON Schema;
@@ -31,8 +33,10 @@ pub mod chunk;
 pub mod client_reply;
 pub mod client_request;
 pub mod contents;
+mod counts;
 pub mod cumulative;
 pub mod fault;
+mod finish;
 mod grounding;
 pub mod model_card;
 pub mod names;

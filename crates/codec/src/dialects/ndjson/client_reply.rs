@@ -8,7 +8,8 @@ use throughline_canonical::{
 
 use super::client_whole;
 use crate::dialects::ReplyWriter;
-use crate::dialects::openai_chat::client_reply::{missing_fault, push_number};
+use crate::dialects::openai_chat::client_calls::push_number;
+use crate::dialects::openai_chat::client_reply::missing_fault;
 use crate::json::{OneLine, escape_bytes, quote_bytes};
 
 /// White space before an object is none to whoever reads it, by lines or as one text.

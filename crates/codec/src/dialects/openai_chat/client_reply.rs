@@ -4,10 +4,12 @@
 use serde_json::Value;
 use throughline_canonical::{
     BlockStart, Citation, Delta, EndDetails, EndReason, Event, Fault, FaultKind, Reply, Request,
-    Show, Usage,
+    Usage,
 };
 
-use super::{BREAK, CUSTOM, NAME, NOTICE, annotations, client_whole, counts, faults, ours};
+use super::client_calls::push_number;
+use super::form::Form;
+use super::{BREAK, CUSTOM, NAME, NOTICE, annotations, client_whole, counts, faults};
 use crate::dialects::{ReplyWriter, Stamp, openai_annotations};
 use crate::json::{escape, escape_bytes};
 
@@ -50,43 +52,7 @@ pub(super) struct Writer {
     failed: bool,
     ended: bool,
     /// Escaped text, kept for its room.
-    escaped: String,
-}
-
-/// What the client wants to see.
-pub(super) struct Form {
-    /// It counts tokens.
-    include_usage: bool,
-    /// It asked with `functions`.
-    pub(super) legacy: bool,
-    /// It wants no reasoning.
-    pub(super) hidden: bool,
-    /// In which members reasoning stands as plain text.
-    pub(super) fields: Vec<String>,
-}
-
-impl Form {
-    fn read(request: &Request) -> Self {
-        let extra = request.extra.get(NAME);
-        let member = |name: &str| extra.and_then(|extra| extra.get(name));
-        let fields = match member(ours::REASONING_FIELDS).and_then(Value::as_array) {
-            Some(list) => list
-                .iter()
-                .filter_map(Value::as_str)
-                .filter(|name| matches!(*name, "reasoning" | "reasoning_content"))
-                .map(str::to_owned)
-                .collect(),
-            None => vec!["reasoning".to_owned(), "reasoning_content".to_owned()],
-        };
-        let options = member(ours::STREAM_OPTIONS);
-        let include_usage = options.and_then(|options| options.get("include_usage"));
-        Self {
-            include_usage: include_usage.and_then(Value::as_bool) == Some(true),
-            legacy: member(ours::LEGACY_FUNCTIONS).is_some(),
-            hidden: request.thinking.show == Some(Show::Hidden),
-            fields,
-        }
-    }
+    pub(super) escaped: String,
 }
 
 /// What reasoning was shown last.
@@ -168,7 +134,7 @@ impl Writer {
         }
     }
 
-    fn open(&mut self, out: &mut Vec<u8>) {
+    pub(super) fn open(&mut self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.head);
         if !self.role_said {
             self.role_said = true;
@@ -176,11 +142,11 @@ impl Writer {
         }
     }
 
-    fn close(&self, out: &mut Vec<u8>) {
+    pub(super) fn close(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.tail);
     }
 
-    fn escape(&mut self, text: &str) {
+    pub(super) fn escape(&mut self, text: &str) {
         self.escaped.clear();
         escape(text, &mut self.escaped);
     }
@@ -443,76 +409,6 @@ impl Writer {
         self.close(out);
     }
 
-    fn call(&mut self, id: &str, name: &str, number: usize, out: &mut Vec<u8>) {
-        self.open(out);
-        if self.form.legacy {
-            out.extend_from_slice(b"\"function_call\":{\"name\":\"");
-            self.escape(name);
-            out.extend_from_slice(self.escaped.as_bytes());
-            out.extend_from_slice(b"\",\"arguments\":\"\"}");
-        } else {
-            out.extend_from_slice(b"\"tool_calls\":[{\"index\":");
-            push_number(number, out);
-            out.extend_from_slice(b",\"id\":\"");
-            self.escape(id);
-            out.extend_from_slice(self.escaped.as_bytes());
-            out.extend_from_slice(b"\",\"type\":\"function\",\"function\":{\"name\":\"");
-            self.escape(name);
-            out.extend_from_slice(self.escaped.as_bytes());
-            out.extend_from_slice(b"\",\"arguments\":\"\"}}]");
-        }
-        self.close(out);
-    }
-
-    fn arguments(&mut self, text: &str, number: usize, out: &mut Vec<u8>) {
-        self.escape(text);
-        self.open(out);
-        if self.form.legacy {
-            out.extend_from_slice(b"\"function_call\":{\"arguments\":\"");
-            out.extend_from_slice(self.escaped.as_bytes());
-            out.extend_from_slice(b"\"}");
-        } else {
-            out.extend_from_slice(b"\"tool_calls\":[{\"index\":");
-            push_number(number, out);
-            out.extend_from_slice(b",\"function\":{\"arguments\":\"");
-            out.extend_from_slice(self.escaped.as_bytes());
-            out.extend_from_slice(b"\"}}]");
-        }
-        self.close(out);
-    }
-
-    /// Writes a call of free text, which is complete.
-    fn custom(&mut self, json: &str, number: usize, out: &mut Vec<u8>) {
-        let Ok(Value::Object(mut call)) = serde_json::from_str(json) else {
-            return;
-        };
-        if self.form.legacy {
-            return;
-        }
-        call.insert("index".to_owned(), number.into());
-        self.open(out);
-        out.extend_from_slice(b"\"tool_calls\":[");
-        out.extend_from_slice(Value::Object(call).to_string().as_bytes());
-        out.extend_from_slice(b"]");
-        self.close(out);
-    }
-
-    fn call_signature(&mut self, mark: &str, number: usize, out: &mut Vec<u8>) {
-        if self.form.legacy {
-            return;
-        }
-        self.escape(mark);
-        self.open(out);
-        out.extend_from_slice(b"\"tool_calls\":[{\"index\":");
-        push_number(number, out);
-        // The official Python client refuses a fragment without a function.
-        out.extend_from_slice(b",\"function\":{\"arguments\":\"\"}");
-        out.extend_from_slice(b",\"extra_content\":{\"google\":{\"thought_signature\":\"");
-        out.extend_from_slice(self.escaped.as_bytes());
-        out.extend_from_slice(b"\"}}}]");
-        self.close(out);
-    }
-
     /// A chunk that says why the reply ends.
     fn finish(&mut self, word: &str, error: Option<&Fault>, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.head);
@@ -611,23 +507,6 @@ pub(super) fn finish_word(
         _ if called => "tool_calls",
         _ => "stop",
     }
-}
-
-pub(in crate::dialects) fn push_number(number: usize, out: &mut Vec<u8>) {
-    let mut digits = [0; 20];
-    let mut rest = number;
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        if let Some(slot) = digits.get_mut(at) {
-            *slot = b'0' + (rest % 10) as u8;
-        }
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(digits.get(at..).unwrap_or_default());
 }
 
 impl ReplyWriter for Writer {

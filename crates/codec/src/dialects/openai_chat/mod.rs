@@ -2,7 +2,9 @@
 //!
 //! - [`variants`]: what those servers do differently, one row each;
 //! - `client_request` and `client_messages`: what a client asks;
-//! - `client_reply`: the reply a client gets, streamed; `client_whole`: in one piece;
+//! - `client_reply`: the reply a client gets, streamed, with `client_calls` for the calls in it;
+//!   `client_whole`: in one piece; `form`: what the client wants to see of it;
+//! - `annotations`: what the answer refers to, both ways;
 //! - `upstream_request` and `upstream_messages`: what we ask a provider;
 //! - `upstream_reply`: a provider's reply, as canonical events; `chunk`: where the parts of one
 //!   chunk stand; `details`: the reasoning in it that is more than plain text; `calls`: the
@@ -25,13 +27,15 @@ mod annotations;
 mod aside;
 mod calls;
 mod chunk;
+pub(super) mod client_calls;
 pub(super) mod client_messages;
 pub(super) mod client_reply;
 pub(super) mod client_request;
-pub(super) mod client_whole;
+mod client_whole;
 mod counts;
 mod details;
 pub(super) mod faults;
+mod form;
 mod mark;
 mod outline;
 mod upstream_messages;

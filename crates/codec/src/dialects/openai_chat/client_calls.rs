@@ -1,0 +1,95 @@
+//! The calls in a streamed reply.
+
+use serde_json::Value;
+
+use super::client_reply::Writer;
+
+impl Writer {
+    pub(super) fn call(&mut self, id: &str, name: &str, number: usize, out: &mut Vec<u8>) {
+        self.open(out);
+        if self.form.legacy {
+            out.extend_from_slice(b"\"function_call\":{\"name\":\"");
+            self.escape(name);
+            out.extend_from_slice(self.escaped.as_bytes());
+            out.extend_from_slice(b"\",\"arguments\":\"\"}");
+        } else {
+            out.extend_from_slice(b"\"tool_calls\":[{\"index\":");
+            push_number(number, out);
+            out.extend_from_slice(b",\"id\":\"");
+            self.escape(id);
+            out.extend_from_slice(self.escaped.as_bytes());
+            out.extend_from_slice(b"\",\"type\":\"function\",\"function\":{\"name\":\"");
+            self.escape(name);
+            out.extend_from_slice(self.escaped.as_bytes());
+            out.extend_from_slice(b"\",\"arguments\":\"\"}}]");
+        }
+        self.close(out);
+    }
+
+    pub(super) fn arguments(&mut self, text: &str, number: usize, out: &mut Vec<u8>) {
+        self.escape(text);
+        self.open(out);
+        if self.form.legacy {
+            out.extend_from_slice(b"\"function_call\":{\"arguments\":\"");
+            out.extend_from_slice(self.escaped.as_bytes());
+            out.extend_from_slice(b"\"}");
+        } else {
+            out.extend_from_slice(b"\"tool_calls\":[{\"index\":");
+            push_number(number, out);
+            out.extend_from_slice(b",\"function\":{\"arguments\":\"");
+            out.extend_from_slice(self.escaped.as_bytes());
+            out.extend_from_slice(b"\"}}]");
+        }
+        self.close(out);
+    }
+
+    /// Writes a call of free text, which is complete.
+    pub(super) fn custom(&mut self, json: &str, number: usize, out: &mut Vec<u8>) {
+        let Ok(Value::Object(mut call)) = serde_json::from_str(json) else {
+            return;
+        };
+        if self.form.legacy {
+            return;
+        }
+        call.insert("index".to_owned(), number.into());
+        self.open(out);
+        out.extend_from_slice(b"\"tool_calls\":[");
+        out.extend_from_slice(Value::Object(call).to_string().as_bytes());
+        out.extend_from_slice(b"]");
+        self.close(out);
+    }
+
+    pub(super) fn call_signature(&mut self, mark: &str, number: usize, out: &mut Vec<u8>) {
+        if self.form.legacy {
+            return;
+        }
+        self.escape(mark);
+        self.open(out);
+        out.extend_from_slice(b"\"tool_calls\":[{\"index\":");
+        push_number(number, out);
+        // The official Python client refuses a fragment without a function.
+        out.extend_from_slice(b",\"function\":{\"arguments\":\"\"}");
+        out.extend_from_slice(b",\"extra_content\":{\"google\":{\"thought_signature\":\"");
+        out.extend_from_slice(self.escaped.as_bytes());
+        out.extend_from_slice(b"\"}}}]");
+        self.close(out);
+    }
+}
+
+/// Writes a number.
+pub(in crate::dialects) fn push_number(number: usize, out: &mut Vec<u8>) {
+    let mut digits = [0; 20];
+    let mut rest = number;
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        if let Some(slot) = digits.get_mut(at) {
+            *slot = b'0' + (rest % 10) as u8;
+        }
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(digits.get(at..).unwrap_or_default());
+}
