@@ -18,6 +18,7 @@ use self::in_place::InPlace;
 
 pub mod ag_ui;
 pub mod anthropic;
+mod codes;
 pub mod events;
 mod extensions;
 pub mod gemini;

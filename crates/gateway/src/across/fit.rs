@@ -43,6 +43,8 @@ pub(crate) struct Fitted {
     /// Whether thinking went out that bears no signature.
     pub(crate) unsigned: bool,
     omitted: Vec<(Reason, usize)>,
+    /// Messages in which there was nothing from the beginning.
+    silent: Vec<usize>,
 }
 
 impl Fitted {
@@ -54,6 +56,9 @@ impl Fitted {
         }
     }
 }
+
+/// What stands where a message was empty, which the target would refuse.
+const NOTHING_SAID: &str = "[nothing was said]";
 
 /// Something that its maker signed, on its way back.
 #[derive(Clone, Copy, Debug)]
@@ -108,6 +113,9 @@ impl Fitting<'_> {
         place: Place,
         fitted: &mut Fitted,
     ) -> Vec<Block> {
+        if past.is_empty() {
+            fitted.silent.push(at);
+        }
         let mut content = Vec::with_capacity(past.len());
         let thinks = |past: &PastBlock| {
             matches!(past.block, Block::Thinking { .. } | Block::Redacted { .. })
@@ -274,9 +282,13 @@ impl Fitting<'_> {
     /// No message is left empty: the target would refuse it.
     pub(crate) fn fill(&self, messages: &mut [Message], fitted: &mut Fitted) {
         let mut filled = 0;
-        for message in messages {
+        for (at, message) in messages.iter_mut().enumerate() {
             if message.role == Role::Assistant && message.content.is_empty() {
-                message.content.push(Block::text(PLACEHOLDER));
+                let filler = match fitted.silent.contains(&at) {
+                    true => NOTHING_SAID,
+                    false => PLACEHOLDER,
+                };
+                message.content.push(Block::text(filler));
                 filled += 1;
             }
         }

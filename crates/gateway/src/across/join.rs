@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use throughline_canonical::{Block, Message, Role};
+use throughline_canonical::{Block, Message, Request, Role};
 
 /// Makes one message of what a model said in one turn, and one block of what was one: some clients
 /// keep every piece of a stream as a message of its own.
@@ -30,6 +30,32 @@ pub(crate) fn join_turns(messages: &mut Vec<Message>) {
         }
     }
     *messages = joined;
+}
+
+/// A conversation of the system's words alone, which only some dialects know: they become the user's.
+/// Answers whether they did.
+pub(crate) fn speak_first(request: &mut Request) -> bool {
+    let only_system = |message: &Message| message.role == Role::System;
+    if !request.messages.iter().all(only_system) {
+        return false;
+    }
+    let system = request.system.drain(..).map(Block::text);
+    let content: Vec<Block> = system
+        .chain(
+            request
+                .messages
+                .drain(..)
+                .flat_map(|message| message.content),
+        )
+        .collect();
+    if content.is_empty() {
+        return false;
+    }
+    request.messages.push(Message {
+        role: Role::User,
+        content,
+    });
+    true
 }
 
 /// Puts results directly behind the calls they answer, before anything else that was said: most servers

@@ -14,7 +14,7 @@ use throughline_codec::text::{Evidence, Options, RawTextReader, Recipe, Stage, T
 
 use super::fit::{Fitted, Fitting, Sent, open_turn, replays_from};
 use super::guard::{Guarding, place};
-use super::join::{join_turns, results_follow_calls, tell_results_once};
+use super::join::{join_turns, results_follow_calls, speak_first, tell_results_once};
 use super::located::Located;
 use super::lost::tell_question;
 use super::past::{Recall, key_of, keys};
@@ -104,6 +104,12 @@ impl Gateway {
             losses.push(Loss::SettingAdapted {
                 setting: "tool_result",
                 reason: "goes_first",
+            });
+        }
+        if in_order && speak_first(&mut request) {
+            losses.push(Loss::SettingAdapted {
+                setting: "system_message",
+                reason: "user_part",
             });
         }
         losses.extend(setting::fit(&mut request, &known, dialect.name(), &variant));

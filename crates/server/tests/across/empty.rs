@@ -52,6 +52,14 @@ fn asked() -> Vec<(&'static str, &'static str, Value)> {
             ]}),
         ));
     }
+    // Nobody but the system has spoken.
+    all.push((
+        "openai_chat",
+        "/v1/chat/completions",
+        json!({"model": "m", "messages": [
+            {"role": "system", "content": "Be plain."}, {"role": "developer", "content": "Say hello, plain."},
+        ]}),
+    ));
     // A tool that answered nothing.
     all.push((
         "openai_chat",
@@ -89,6 +97,9 @@ async fn an_empty_answer_is_taken_back_by_every_upstream() {
             let passed = house.gateway.turns().await[0]["lane"] == "through";
             // What passes in place is between the client and its provider.
             wrong.unless(passed || answer.status == 200, what);
+            // There was no reasoning that could have been left out.
+            let seen = house.last(0).await.body;
+            wrong.unless(!seen.contains("reasoning omitted"), seen);
         }
     }
     wrong.end();

@@ -527,6 +527,9 @@ fn write_block(out: &mut Vec<u8>, block: &Block) -> bool {
     true
 }
 
+/// The one word of this provider's for which the vocabulary has none.
+const COMPACTION: &str = "compaction";
+
 /// Clients run tools because of this word, whatever a provider says of its reasons.
 fn stop_reason(reason: &EndReason, called: bool) -> &str {
     match reason {
@@ -536,7 +539,9 @@ fn stop_reason(reason: &EndReason, called: bool) -> &str {
         EndReason::StopSequence => "stop_sequence",
         EndReason::Pause => "pause_turn",
         EndReason::Refusal => "refusal",
-        EndReason::Other(word) => word,
+        EndReason::Other(word) if word == COMPACTION => word,
+        // Clients know the words of their own provider; of another's they would make nothing.
+        EndReason::Other(_) => "end_turn",
         // A reply with a fault is written as one; this is for none of them.
         EndReason::Failed | EndReason::Cut => "end_turn",
     }

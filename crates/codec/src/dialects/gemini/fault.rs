@@ -4,6 +4,8 @@
 use serde_json::{Value, json};
 use throughline_canonical::{Fault, FaultKind};
 
+use crate::dialects::codes;
+
 const RETRY: &str = "type.googleapis.com/google.rpc.RetryInfo";
 
 /// The status and the body of an error.
@@ -65,7 +67,7 @@ pub(crate) fn read_value(value: &Value, kind: FaultKind) -> Option<Fault> {
             .and_then(Value::as_str)
             .unwrap_or("the provider failed"),
     };
-    let mut fault = Fault::new(kind, message);
+    let mut fault = codes::told(Fault::new(kind, message), None);
     for detail in error
         .get("details")
         .and_then(Value::as_array)

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use throughline_canonical::{Fault, FaultKind};
 
 use crate::dialects::anthropic::refusal;
-use crate::dialects::{RefusalKind, gemini};
+use crate::dialects::{RefusalKind, codes, gemini};
 use crate::json::{Kind, Span, slice};
 
 /// The status and the body of an error.
@@ -17,7 +17,7 @@ pub(super) fn write(fault: &Fault) -> (u16, Vec<u8>) {
 /// The error itself.
 pub(super) fn object(fault: &Fault) -> Value {
     let (_, kind, code) = words(fault.kind);
-    json!({"message": fault.message, "type": kind, "param": fault.place(), "code": code})
+    json!({"message": fault.message, "type": kind, "param": fault.place(), "code": fault.code.as_deref().or(code)})
 }
 
 fn words(kind: FaultKind) -> (u16, &'static str, Option<&'static str>) {
@@ -54,7 +54,7 @@ pub(in crate::dialects) fn read(status: u16, body: &[u8]) -> Fault {
         "" => format!("the provider answered with status {status}"),
         text => text.chars().take(2000).collect(),
     });
-    Fault::new(kind, message)
+    codes::told(Fault::new(kind, message), code_of(told))
 }
 
 /// What an error says of signed reasoning. Servers in between pass on the words of the provider that
@@ -82,10 +82,11 @@ pub(in crate::dialects) fn read_inside(json: &[u8], kind: Kind, error: &Span) ->
     };
     says.then(|| {
         let message = message_of(&value);
-        Fault::new(
+        let fault = Fault::new(
             kind_of(&value),
             message.unwrap_or_else(|| "the provider reported an error".to_owned()),
-        )
+        );
+        codes::told(fault, code_of(&value))
     })
 }
 
@@ -118,6 +119,10 @@ fn message_of(error: &Value) -> Option<String> {
         (Some(message), Some(raw)) if message != raw => Some(format!("{message}: {raw}")),
         (message, raw) => message.or(raw),
     }
+}
+
+fn code_of(error: &Value) -> Option<&str> {
+    error.get("code").and_then(Value::as_str)
 }
 
 fn kind_of(error: &Value) -> FaultKind {

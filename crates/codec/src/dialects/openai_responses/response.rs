@@ -52,7 +52,8 @@ impl Ending {
 }
 
 pub(super) fn error(fault: &Fault) -> String {
-    json!({"code": reply_code(fault.kind), "message": fault.message}).to_string()
+    let code = fault.code.as_deref();
+    json!({"code": code.unwrap_or(reply_code(fault.kind)), "message": fault.message}).to_string()
 }
 
 /// Strict clients want all counts, also where nobody counted.

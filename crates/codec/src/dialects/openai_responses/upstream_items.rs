@@ -103,6 +103,11 @@ impl Items<'_> {
                 if signature.is_some() {
                     self.losses.omit("tool_call.signature", "no_place");
                 }
+                // A call without arguments is one with an empty object.
+                let arguments = match arguments.trim() {
+                    "" => "{}",
+                    _ => arguments,
+                };
                 self.item(json!({
                     "type": "function_call",
                     "call_id": id,

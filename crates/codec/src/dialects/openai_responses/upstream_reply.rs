@@ -8,7 +8,7 @@ use throughline_canonical::{EndReason, Event, Fault, FaultKind, Usage};
 use super::faults::kind_of_code;
 use super::item_parts::Kind as ItemKind;
 use super::output_items::{Deltas, Items};
-use crate::dialects::ReplyReader;
+use crate::dialects::{ReplyReader, codes};
 use crate::framing::sse::{Frame, Framer};
 use crate::json::{
     Cursor, JsonError, Kind, Span, each_member, inside, number, slice, text, validate,
@@ -502,10 +502,13 @@ fn read_error(json: &[u8], error: &Span) -> Result<Fault, JsonError> {
         .or_else(|| known(&kind))
         .unwrap_or(FaultKind::Internal);
     if message.is_empty() {
-        message = match code {
+        message = match &code {
             Some(code) => format!("the provider failed with `{code}`"),
             None => "the provider failed without a reason".to_owned(),
         };
     }
-    Ok(Fault::new(fault_kind, message))
+    Ok(codes::told(
+        Fault::new(fault_kind, message),
+        code.as_deref(),
+    ))
 }

@@ -275,6 +275,7 @@ fn ends_have_their_words() {
             false,
             "compaction",
         ),
+        (EndReason::Other("LANGUAGE".to_owned()), false, "end_turn"),
     ] {
         let mut sent = vec![started()];
         let mut reply = Reply {

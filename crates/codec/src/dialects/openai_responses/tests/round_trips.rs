@@ -322,6 +322,9 @@ fn normal(mut request: Request, adapted: bool) -> Request {
             };
             for block in inner {
                 match block {
+                    Block::ToolCall { arguments, .. } if arguments.trim().is_empty() => {
+                        "{}".clone_into(arguments);
+                    }
                     Block::Redacted { data } => {
                         *block = Block::Thinking {
                             text: String::new(),
