@@ -246,3 +246,30 @@ async fn thinking_is_shown_to_whoever_asks_for_it_without_saying_how_much() {
     }
     wrong.end();
 }
+
+#[tokio::test]
+async fn a_schema_with_bounds_and_open_objects_is_made_fit_for_a_provider_that_refuses_them() {
+    let house = House::over(&["anthropic, adaptive"]).await;
+    let body = json!({"contents": [{"role": "user", "parts": [{"text": "plain, please"}]}], "generationConfig": {
+        "responseMimeType": "application/json",
+        "responseSchema": {"type": "OBJECT", "properties": {"age": {"type": "INTEGER", "minimum": 0}}, "required": ["age"]},
+    }});
+    let headers = [("content-type", "application/json")];
+    let path = "/v1beta/models/m:generateContent";
+    let sent = house
+        .gateway
+        .client
+        .send(http::Method::POST, path, &headers, body.to_string());
+    let answer = sent.await.good();
+    assert_eq!(
+        answer.header("x-throughline-loss"),
+        "setting_adapted=output;reason=schema"
+    );
+    let seen: Value = serde_json::from_str(&house.last(0).await.body).expect("JSON");
+    assert_eq!(
+        seen["output_config"]["format"]["schema"],
+        json!({"type": "object", "properties": {"age": {"type": "integer", "description": "{minimum: 0}"}},
+            "required": ["age"], "additionalProperties": false})
+    );
+    house.end_in_peace().await;
+}

@@ -163,10 +163,52 @@ fn check_effort(body: &Map<String, Value>, terms: &Terms) -> Result<(), Refusal>
                     "output_config.effort: Input should be 'low', 'medium', 'high', 'xhigh' or 'max'",
                 ));
             }
-            ("format", _) => {}
+            ("format", _) => check_schema(&value["schema"])?,
             ("task_budget", _) if !terms.betas.is_empty() => {}
             _ => return Err(Refusal::extra(&format!("output_config.{key}"))),
         }
+    }
+    Ok(())
+}
+
+/// A grammar is made of it, which knows closed objects and no bounds.
+fn check_schema(schema: &Value) -> Result<(), Refusal> {
+    let refuse = |what: String| {
+        Err(Refusal::invalid(format!(
+            "output_config.format.schema: {what}"
+        )))
+    };
+    let Value::Object(members) = schema else {
+        return Ok(());
+    };
+    let kind = members.get("type").and_then(Value::as_str).unwrap_or("any");
+    if kind == "object" && members.get("additionalProperties") != Some(&Value::Bool(false)) {
+        return refuse(
+            "For 'object' type, 'additionalProperties' must be explicitly set to false".to_owned(),
+        );
+    }
+    for bound in [
+        "minimum",
+        "maximum",
+        "multipleOf",
+        "minLength",
+        "maxLength",
+        "maxItems",
+    ] {
+        if members.contains_key(bound) {
+            return refuse(format!(
+                "For '{kind}' type, property '{bound}' is not supported"
+            ));
+        }
+    }
+    let named = |name: &str| members.get(name).and_then(Value::as_object);
+    for schema in [named("properties"), named("$defs")]
+        .into_iter()
+        .flatten()
+        .flat_map(Map::values)
+        .chain(members.get("items"))
+    {
+        check_schema(schema)?;
     }
     Ok(())
 }

@@ -36,6 +36,7 @@ pub mod outline;
 pub mod prefix;
 pub mod refusal;
 pub mod rewrite;
+mod schema;
 pub mod settings;
 mod upstream_error;
 mod upstream_messages;

@@ -10,6 +10,7 @@ use throughline_canonical::{
 };
 
 use super::client_request::KNOWN;
+use super::schema;
 use super::upstream_messages::{write_text, write_turns};
 use super::{BETA_BINDING_CONTROLS, EFFORTS, NAME, VERSION_WITH_SAMPLING, lose};
 use crate::dialects::{Outgoing, Target};
@@ -255,7 +256,11 @@ impl Writing {
                 if *strict == Some(false) {
                     self.adapted("output.strict", "always_strict");
                 }
-                let format = serde_json::json!({"type": "json_schema", "schema": schema});
+                let closed = schema::closed(schema);
+                if closed != *schema {
+                    self.adapted("output", "schema");
+                }
+                let format = serde_json::json!({"type": "json_schema", "schema": closed});
                 config.insert("format".to_owned(), format);
             }
         }
@@ -398,7 +403,15 @@ impl Writing {
                 if let Some(description) = description {
                     tool.text("description", description);
                 }
-                tool.value("input_schema", &self.schema(parameters));
+                let mut input = self.schema(parameters);
+                if *strict == Some(true) {
+                    let closed = schema::closed(&input);
+                    if closed != *input {
+                        self.adapted("tool.parameters", "schema");
+                        input = Cow::Owned(closed);
+                    }
+                }
+                tool.value("input_schema", &input);
                 if let Some(strict) = strict {
                     tool.value("strict", &Value::Bool(*strict));
                 }

@@ -11,6 +11,7 @@ use throughline_canonical::{
 
 use super::values::{object, said, value, word};
 use super::{read_request, write_request};
+use crate::dialects::anthropic::schema;
 
 fn dialect() -> impl Strategy<Value = String> {
     prop_oneof![Just("anthropic".to_owned()), Just("gemini".to_owned())]
@@ -211,7 +212,14 @@ impl Carried {
                 assert!(self.has("setting_adapted=output;reason=json_without_schema"));
                 request.output = Output::Text;
             }
-            Output::Schema { name, strict, .. } => (*name, *strict) = (None, None),
+            Output::Schema {
+                name,
+                schema,
+                strict,
+            } => {
+                (*name, *strict) = (None, None);
+                self.schema(schema, "output");
+            }
             Output::Text => {}
         }
         self.tools(&mut request);
@@ -241,17 +249,32 @@ impl Carried {
         request
     }
 
+    /// Objects are closed, and that is told.
+    fn schema(&self, schema: &mut Value, what: &str) {
+        let closed = schema::closed(schema);
+        if closed != *schema {
+            assert!(self.has(&format!("setting_adapted={what};reason=schema")));
+            *schema = closed;
+        }
+    }
+
     fn tools(&self, request: &mut Request) {
         request
             .tools
             .retain(|tool| !matches!(tool, Tool::Opaque { dialect, .. } if dialect != "anthropic"));
         for tool in &mut request.tools {
-            if let Tool::Function { parameters, .. } = tool {
+            if let Tool::Function {
+                parameters, strict, ..
+            } = tool
+            {
                 match parameters {
                     Value::Object(members) => {
                         members.entry("type").or_insert("object".into());
                     }
                     _ => *parameters = json!({"type": "object"}),
+                }
+                if *strict == Some(true) {
+                    self.schema(parameters, "tool.parameters");
                 }
             }
         }

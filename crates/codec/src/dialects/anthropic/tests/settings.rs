@@ -35,11 +35,12 @@ fn settings_cross_both_ways() {
         request.sampling.top_p = Some(0.9);
         request.sampling.top_k = Some(40);
     });
-    let format = json!({"type": "json_schema", "schema": {"type": "object"}});
+    let format =
+        json!({"type": "json_schema", "schema": {"type": "object", "additionalProperties": false}});
     both_ways(&json!({"output_config": {"format": format}}), |request| {
         request.output = Output::Schema {
             name: None,
-            schema: json!({"type": "object"}),
+            schema: json!({"type": "object", "additionalProperties": false}),
             strict: None,
         };
     });
@@ -65,11 +66,12 @@ fn null_is_absent() {
 
 #[test]
 fn the_beta_place_of_an_output_format_is_read() {
-    let format = json!({"type": "json_schema", "schema": {"type": "object"}});
+    let format =
+        json!({"type": "json_schema", "schema": {"type": "object", "additionalProperties": false}});
     reads(&json!({"output_format": format}), "", |request| {
         request.output = Output::Schema {
             name: None,
-            schema: json!({"type": "object"}),
+            schema: json!({"type": "object", "additionalProperties": false}),
             strict: None,
         };
     });
@@ -322,7 +324,7 @@ fn members_of_a_beta_bring_its_header() {
 
 #[test]
 fn tools_and_choices_cross_both_ways() {
-    let schema = json!({"type": "object", "properties": {"k": {"type": "string"}}});
+    let schema = json!({"type": "object", "properties": {"k": {"type": "string"}}, "additionalProperties": false});
     let function = |description: Option<&str>, strict| Tool::Function {
         name: "lookup".to_owned(),
         description: description.map(str::to_owned),

@@ -1,0 +1,122 @@
+//! Schemas that answers are held to. The provider makes a grammar of them, which knows less than JSON Schema:
+//! objects are closed, and bounds cannot be kept. What it cannot keep is told to the model in words.
+
+use serde_json::{Map, Value};
+
+/// What the provider refuses.
+const BOUNDS: [&str; 12] = [
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "minLength",
+    "maxLength",
+    "minItems",
+    "maxItems",
+    "uniqueItems",
+    "minProperties",
+    "maxProperties",
+];
+
+/// The schema as the provider takes it; the same, if it does so as it is.
+pub(super) fn closed(schema: &Value) -> Value {
+    let Value::Object(members) = schema else {
+        return schema.clone();
+    };
+    let mut written = Map::new();
+    let mut bounds = Vec::new();
+    for (key, value) in members {
+        let value = match (key.as_str(), value) {
+            // Whether there is something at all is all it counts.
+            ("minItems", Value::Number(count)) if count.as_u64() <= Some(1) => value.clone(),
+            (bound, value) if BOUNDS.contains(&bound) => {
+                bounds.push(format!("{bound}: {value}"));
+                continue;
+            }
+            (
+                "properties" | "$defs" | "definitions" | "patternProperties",
+                Value::Object(named),
+            ) => named
+                .iter()
+                .map(|(name, schema)| (name.clone(), closed(schema)))
+                .collect::<Map<_, _>>()
+                .into(),
+            ("anyOf" | "allOf" | "oneOf" | "prefixItems", Value::Array(schemas)) => {
+                schemas.iter().map(closed).collect::<Vec<_>>().into()
+            }
+            ("items" | "not", value) => closed(value),
+            (_, value) => value.clone(),
+        };
+        let key = match key.as_str() {
+            "oneOf" => "anyOf",
+            key => key,
+        };
+        written.insert(key.to_owned(), value);
+    }
+    if is_object(&written) {
+        written.insert("additionalProperties".to_owned(), false.into());
+    }
+    if !bounds.is_empty() {
+        let bounds = format!("{{{}}}", bounds.join(", "));
+        let said = match written.get("description").and_then(Value::as_str) {
+            Some(said) => format!("{said} {bounds}"),
+            None => bounds,
+        };
+        written.insert("description".to_owned(), said.into());
+    }
+    written.into()
+}
+
+fn is_object(schema: &Map<String, Value>) -> bool {
+    match schema.get("type") {
+        Some(Value::String(word)) => word == "object",
+        Some(Value::Array(words)) => words.iter().any(|word| word == "object"),
+        _ => schema.contains_key("properties"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn objects_are_closed_and_bounds_are_told_in_words() {
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "age": {"type": "integer", "minimum": 0, "maximum": 150, "description": "In years."},
+                "names": {"type": "array", "minItems": 1, "maxItems": 3, "items": {"type": "string", "maxLength": 8}},
+                "home": {"oneOf": [{"type": "null"}, {"$ref": "#/$defs/place"}]},
+                "minimum": {"type": ["object", "null"], "additionalProperties": {"type": "string"}},
+            },
+            "required": ["age"],
+            "$defs": {"place": {"properties": {"town": {"type": "string"}}}},
+        });
+        assert_eq!(
+            closed(&schema),
+            json!({
+                "type": "object",
+                "properties": {
+                    "age": {"type": "integer", "description": "In years. {minimum: 0, maximum: 150}"},
+                    "names": {"type": "array", "minItems": 1, "items": {"type": "string", "description": "{maxLength: 8}"},
+                        "description": "{maxItems: 3}"},
+                    "home": {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/place"}]},
+                    "minimum": {"type": ["object", "null"], "additionalProperties": false},
+                },
+                "required": ["age"],
+                "$defs": {"place": {"properties": {"town": {"type": "string"}}, "additionalProperties": false}},
+                "additionalProperties": false,
+            })
+        );
+    }
+
+    #[test]
+    fn a_schema_that_is_taken_stays_as_it_is() {
+        let schema = json!({"type": "object", "properties": {"row": {"type": "integer", "enum": [1, 2]}},
+            "required": ["row"], "additionalProperties": false});
+        assert_eq!(closed(&schema), schema);
+    }
+}
