@@ -267,6 +267,7 @@ pub(super) fn done_word(
     match (failed, reason) {
         (_, EndReason::Cut) => "interrupted",
         (Some(FaultKind::TimedOut), _) => "timeout",
+        (Some(FaultKind::Unreachable), _) => "interrupted",
         (Some(_), _) | (None, EndReason::Failed) => "error",
         (None, EndReason::Length) => "truncated",
         (None, EndReason::Refusal) => "completed",

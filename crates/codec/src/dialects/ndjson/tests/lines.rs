@@ -190,6 +190,15 @@ fn ends_have_their_words() {
         ),
         (vec![said(), done(EndReason::Cut)], "interrupted", "cut"),
         (
+            vec![
+                said(),
+                fault(FaultKind::Unreachable),
+                done(EndReason::Failed),
+            ],
+            "interrupted",
+            "failed",
+        ),
+        (
             vec![fault(FaultKind::TimedOut), done(EndReason::Failed)],
             "timeout",
             "failed",
