@@ -15,6 +15,7 @@ use throughline_codec::dialects::anthropic::{self, Anthropic};
 use throughline_codec::dialects::gemini::Gemini;
 use throughline_codec::dialects::ollama::{Ollama, Page};
 use throughline_codec::dialects::openai_chat::OpenAiChat;
+use throughline_codec::dialects::openai_responses::OpenAiResponses;
 use throughline_codec::dialects::segments::climbs;
 use throughline_codec::dialects::ui_stream;
 use throughline_codec::dialects::{self, CLIENT, ClientDialect, openai_responses};
@@ -139,6 +140,9 @@ fn spoken(path: &str, headers: &HeaderMap) -> &'static dyn ClientDialect {
     }
     if path.starts_with("/api/") {
         return &Ollama;
+    }
+    if Responses::knows(path) {
+        return &OpenAiResponses;
     }
     if path.starts_with("/v1beta/") || path.starts_with("/models") {
         return &Gemini;

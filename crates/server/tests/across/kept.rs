@@ -146,6 +146,8 @@ async fn what_is_not_there_is_told_and_nobody_gets_at_what_others_keep() {
     let path = format!("{PATH}/{id}");
     let stolen = client.send(Method::GET, &path, &eve, "").await;
     assert_eq!(stolen.status, 404);
+    let nobody = client.send(Method::GET, &path, &[], "").await;
+    assert_eq!(nobody.json()["error"]["code"], "not_found");
     let stolen = json!({"previous_response_id": id});
     let answer = client.post(PATH, &eve, &asked("x", stolen)).await;
     assert_eq!(answer.status, 400);
