@@ -4,7 +4,7 @@ use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::response::Response;
 use http::{StatusCode, header};
-use throughline_canonical::Fault;
+use throughline_canonical::{Fault, FaultKind};
 use throughline_conversations::responses::Socket;
 use throughline_gateway::Asked;
 use tokio::sync::mpsc;
@@ -24,12 +24,19 @@ pub(crate) fn is_asked_for(asked: &Asked) -> bool {
             .is_some_and(|upgrade| upgrade.as_bytes().eq_ignore_ascii_case(b"websocket"))
 }
 
-/// Opens the connection. Clients go on with plain requests only after this very status.
+/// Opens the connection. Clients go on with plain requests only after this very status. Browsers ask
+/// nobody before they open one, so pages from elsewhere are turned away here.
 pub(crate) async fn open(
     house: &House,
     asked: Asked,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Response {
+    if house.foreign_page(&asked.headers) {
+        let what =
+            "pages from elsewhere may not open a WebSocket; add their host to `allowed_hosts`";
+        let fault = Fault::new(FaultKind::Forbidden, what);
+        return refuse(house, asked.dialect, &fault);
+    }
     let upgrade = match upgrade {
         Ok(upgrade) => upgrade,
         Err(rejection) => {
@@ -48,13 +55,14 @@ pub(crate) async fn open(
 }
 
 /// Takes messages until the client goes away. One is answered after the other; a client that leaves
-/// stops the one being answered, and one that asks for too much at once is left.
+/// stops the one being answered, of which is kept what had come, and one that asks for too much at once
+/// is left.
 async fn serve(mut connection: WebSocket, mut socket: Socket) {
     let (ask, mut asked) = mpsc::channel::<String>(WAITING);
     let (tell, mut told) = mpsc::channel::<String>(WAITING);
     let answering = async move {
         while let Some(message) = asked.recv().await {
-            if socket.take(&message, &tell).await.is_err() {
+            if tell.is_closed() || socket.take(&message, &tell).await.is_err() {
                 return;
             }
         }
@@ -82,8 +90,5 @@ async fn serve(mut connection: WebSocket, mut socket: Socket) {
             }
         }
     };
-    tokio::select! {
-        () = answering => {}
-        () = carrying => {}
-    }
+    tokio::join!(answering, carrying);
 }

@@ -8,7 +8,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Collected};
 use serde_json::{Map, Value, json};
-use throughline_canonical::Fault;
+use throughline_canonical::{Fault, FaultKind};
 use throughline_codec::dialects::Stamp;
 use throughline_codec::dialects::openai_responses::state::{self, Progress, Stated, output, step};
 use throughline_codec::framing::sse::Framer;
@@ -24,6 +24,9 @@ use super::kept::{Belonging, Kept};
 
 /// How much of a connection's past is remembered, in bytes of JSON.
 const MEMORY: usize = 64 << 20;
+
+/// The member by which a client tells lines of requests apart. All are answered in the order they come.
+const LANE: &str = "stream_id";
 
 /// One connection.
 #[derive(Debug)]
@@ -62,22 +65,33 @@ impl Socket {
         message: &str,
         events: &mpsc::Sender<String>,
     ) -> Result<(), mpsc::error::SendError<String>> {
-        match self.answer(message, events).await {
+        let parsed = serde_json::from_str::<Map<String, Value>>(message);
+        let lane = match &parsed {
+            Ok(body) => body.get(LANE).and_then(Value::as_str).map(str::to_owned),
+            Err(_) => None,
+        };
+        let to = Listener { events, lane };
+        let answered = match parsed {
+            Ok(body) => self.answer(body, &to).await,
+            Err(error) => Err(Fault::invalid(format!(
+                "the message is no JSON object: {error}"
+            ))),
+        };
+        match answered {
             Ok(told) => told,
             Err(fault) => {
                 let (status, body) = self.asked.dialect.write_fault(&fault, "");
-                events.send(refusal(status, &body)).await
+                to.tell(refusal(status, &body)).await
             }
         }
     }
 
     async fn answer(
         &mut self,
-        message: &str,
-        events: &mpsc::Sender<String>,
+        mut body: Map<String, Value>,
+        to: &Listener<'_>,
     ) -> Result<Result<(), mpsc::error::SendError<String>>, Fault> {
-        let mut body: Map<String, Value> = serde_json::from_str(message)
-            .map_err(|error| Fault::invalid(format!("the message is no JSON object: {error}")))?;
+        body.remove(LANE);
         match body.remove("type").as_ref().and_then(Value::as_str) {
             Some("response.create") => {}
             kind => {
@@ -89,7 +103,7 @@ impl Socket {
         }
         let stated = Stated::new(body);
         stated.check()?;
-        let (history, mut belonging) = self.before(&stated).await?;
+        let (history, mut belonging, is_kept) = self.before(&stated).await?;
         let found = self
             .responses
             .items(&self.owner, &stated.references())
@@ -100,6 +114,14 @@ impl Socket {
         make_ours(&mut asked);
         belonging.conversation = stated.conversation().map(str::to_owned);
         let past = history.into_iter().chain(input.iter().cloned());
+        // A response that is kept brings along what nobody keeps of its past.
+        let turn = Turn {
+            belonging,
+            input: match is_kept {
+                true => input.clone(),
+                false => past.clone().collect(),
+            },
+        };
         if !stated.generates() {
             let stamp = Stamp {
                 id: asked.reply_id.unwrap_or_default(),
@@ -113,24 +135,45 @@ impl Socket {
                 .enumerate()
             {
                 let event = json!({"type": kind, "sequence_number": number, "response": response});
-                told = events.send(event.to_string()).await;
+                told = to.tell(event.to_string()).await;
             }
             return Ok(told);
         }
         let place = self.responses.gateway.take_place()?;
-        let reply = self.responses.gateway.turn(asked, body, place).await;
+        let reply = tokio::select! {
+            reply = self.responses.gateway.turn(asked, body, place) => reply,
+            () = to.events.closed() => return Ok(Ok(())),
+        };
         let status = reply.status();
         let mut reply = reply.into_body();
         if !status.is_success() {
             let whole = reply.collect().await.map(Collected::to_bytes);
             let told = refusal(status.as_u16(), &whole.unwrap_or_default());
-            return Ok(events.send(told).await);
+            return Ok(to.tell(told).await);
         }
         let mut framer = Framer::new(LONGEST_EVENT);
         let mut progress = Progress::default();
-        while let Some(Ok(frame)) = reply.frame().await {
-            let Ok(bytes) = frame.into_data() else {
-                continue;
+        loop {
+            let frame = tokio::select! {
+                frame = reply.frame() => frame,
+                // Whoever has gone away stops it.
+                () = to.events.closed() => {
+                    let left = progress.so_far("cancelled", None);
+                    if let Some(response) = left.filter(|_| stated.store()) {
+                        self.responses.keep_response(response, turn, None).await;
+                    }
+                    return Ok(Ok(()));
+                }
+            };
+            let bytes = match frame {
+                Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
+                None if progress.ended().is_some() => return Ok(Ok(())),
+                Some(Err(_)) | None => {
+                    return Err(Fault::new(
+                        FaultKind::Unreachable,
+                        "the reply stopped before its end",
+                    ));
+                }
             };
             let mut told = Vec::new();
             framer.push(&bytes, |frame, _| {
@@ -143,24 +186,19 @@ impl Socket {
                 let response = response.clone();
                 self.remember(&response, items.collect());
                 if stated.store() {
-                    let turn = Turn {
-                        belonging: belonging.clone(),
-                        input: input.clone(),
-                    };
+                    let turn = turn.clone();
                     self.responses.keep_response(response, turn, None).await;
                 }
             }
             for event in told.into_iter().filter(|event| !event.is_empty()) {
-                if let Err(gone) = events.send(event).await {
-                    return Ok(Err(gone));
-                }
+                // Whoever has gone away is noticed at the next look.
+                let _ = to.tell(event).await;
             }
         }
-        Ok(Ok(()))
     }
 
-    /// What came before a request, and where it is kept.
-    async fn before(&self, stated: &Stated) -> Result<(Vec<Value>, Belonging), Fault> {
+    /// What came before a request, where it is kept, and whether it is.
+    async fn before(&self, stated: &Stated) -> Result<(Vec<Value>, Belonging, bool), Fault> {
         let mut belonging = Belonging {
             owner: self.owner.clone(),
             parent: None,
@@ -171,12 +209,13 @@ impl Socket {
             // A response that is kept can follow only one that is.
             let kept = self.responses.find(&self.owner, &past.id).await?;
             belonging.parent = kept.map(|_| past.id.clone());
-            return Ok((past.items.clone(), belonging));
+            let is_kept = belonging.parent.is_some();
+            return Ok((past.items.clone(), belonging, is_kept));
         }
         let (way, head) = self.responses.known_before(&self.owner, stated).await?;
         belonging.parent = head;
         let items = way.iter().flat_map(Kept::items).cloned();
-        Ok((items.collect(), belonging))
+        Ok((items.collect(), belonging, true))
     }
 
     fn remember(&mut self, response: &Value, items: Vec<Value>) {
@@ -211,6 +250,25 @@ impl Socket {
             began: Instant::now(),
             reply_id: None,
         }
+    }
+}
+
+/// Whoever gets the events that answer a message.
+struct Listener<'a> {
+    events: &'a mpsc::Sender<String>,
+    /// What the client calls the line of requests this one stands in.
+    lane: Option<String>,
+}
+
+impl Listener<'_> {
+    async fn tell(&self, mut event: String) -> Result<(), mpsc::error::SendError<String>> {
+        if let Some(lane) = &self.lane
+            && event.ends_with('}')
+        {
+            event.pop();
+            event.push_str(&format!(",\"{LANE}\":{}}}", Value::from(lane.as_str())));
+        }
+        self.events.send(event).await
     }
 }
 

@@ -2,16 +2,17 @@
 
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
+use throughline_testkit::until;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
 use crate::speaker::{list, text};
-use crate::support::{House, thinking_in};
+use crate::support::{House, Plan, thinking_in};
 
 type Connection =
     tokio_tungstenite::WebSocketStream<tokio_tungstenite::MaybeTlsStream<tokio::net::TcpStream>>;
 
-async fn connect(house: &House) -> Connection {
+fn request(house: &House) -> tokio_tungstenite::tungstenite::handshake::client::Request {
     let url = house.gateway.url.replace("http://", "ws://");
     let mut request = format!("{url}/v1/responses")
         .into_client_request()
@@ -20,7 +21,11 @@ async fn connect(house: &House) -> Connection {
     headers.insert("authorization", "Bearer ada".parse().expect("a value"));
     let beta = "responses_websockets=2026-02-06".parse().expect("a value");
     headers.insert("openai-beta", beta);
-    tokio_tungstenite::connect_async(request)
+    request
+}
+
+async fn connect(house: &House) -> Connection {
+    tokio_tungstenite::connect_async(request(house))
         .await
         .expect("a connection")
         .0
@@ -103,6 +108,75 @@ async fn a_connection_keeps_what_its_client_does_not() {
         assert_eq!(thinking_in(&house.last(0).await.json()), 1, "{row}");
         house.end_in_peace().await;
     }
+}
+
+/// Covers: S4-63
+#[tokio::test]
+async fn a_response_that_is_kept_brings_its_unkept_past_along() {
+    let house = House::over(&["gemini 3"]).await;
+    let mut connection = connect(&house).await;
+    let first = ask(&mut connection, create(json!("ponder this"), None)).await;
+    let first = &first.last().expect("events")["response"];
+    let mut kept = create(json!("ponder more"), Some(&first["id"]));
+    kept["store"] = true.into();
+    kept["stream_id"] = "one".into();
+    let kept = ask(&mut connection, kept).await;
+    assert!(kept.iter().all(|event| event["stream_id"] == "one"));
+    let kept = &kept.last().expect("events")["response"];
+    drop(connection);
+    let body =
+        json!({"model": "some-model", "input": "and on", "previous_response_id": kept["id"]});
+    let key = [("authorization", "Bearer ada")];
+    let client = &house.gateway.client;
+    client.post("/v1/responses", &key, &body).await.good();
+    let sent = house.last(0).await.json();
+    assert_eq!(list(&sent["contents"]).count(), 5, "{sent}");
+    house.end_in_peace().await;
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_finds_what_had_come() {
+    let house = House::build(&Plan {
+        upstreams: &["anthropic, budget"],
+        scenario: "[[step]]\nfault = \"stall:event=8,ms=60000\"\n\
+                   say = [{ thinking = \"One.\" }, { text = \"Two, three, four, five.\" }]",
+        ..Plan::default()
+    })
+    .await;
+    let mut connection = connect(&house).await;
+    let mut message = create(json!("ponder this"), None);
+    message["store"] = true.into();
+    let message = Message::Text(message.to_string().into());
+    connection.send(message).await.expect("an open connection");
+    let begun = connection.next().await.expect("an event").expect("one");
+    let begun: Value = serde_json::from_str(begun.to_text().expect("text")).expect("JSON");
+    drop(connection);
+    let path = format!("/v1/responses/{}", text(&begun["response"]["id"]));
+    let key = [("authorization", "Bearer ada")];
+    let client = &house.gateway.client;
+    until("it is kept", async || {
+        let kept = client.send(http::Method::GET, &path, &key, "").await;
+        kept.status == 200 && kept.json()["status"] == "cancelled"
+    })
+    .await;
+    house.end_in_peace().await;
+}
+
+#[tokio::test]
+async fn a_page_from_elsewhere_opens_no_connection() {
+    let house = House::over(&["gemini 3"]).await;
+    for (origin, opens) in [
+        ("https://evil.example", false),
+        ("null", false),
+        ("http://localhost:3000", true),
+    ] {
+        let mut request = request(&house);
+        let value = origin.parse().expect("a value");
+        request.headers_mut().insert("origin", value);
+        let opened = tokio_tungstenite::connect_async(request).await;
+        assert_eq!(opened.is_ok(), opens, "{origin}");
+    }
+    house.end_in_peace().await;
 }
 
 #[tokio::test]
