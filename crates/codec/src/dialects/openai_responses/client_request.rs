@@ -10,7 +10,7 @@ use throughline_canonical::{
 };
 
 use super::client_items::Conversation;
-use super::{Losses, NAME};
+use super::{Losses, NAME, state};
 use crate::json::{Node, read_object};
 
 /// Members that have words of their own. Those that are null say nothing.
@@ -50,7 +50,9 @@ pub(super) fn read(body: &[u8]) -> Result<Lossy<Request>, Fault> {
     // What came before may be stored elsewhere.
     let continued = root.get("previous_response_id").is_some() || root.get("prompt").is_some();
     match root.get("input") {
-        Some(input) => conversation.read(&input)?,
+        Some(input) => conversation
+            .read(&input)
+            .map_err(|fault| state::as_sent(fault, root.value()))?,
         None if continued => {}
         None => conversation.read(&root.need("input")?)?,
     }

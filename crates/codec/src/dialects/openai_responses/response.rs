@@ -5,7 +5,7 @@ use throughline_canonical::{EndReason, Fault, FaultKind, Request, Usage};
 
 use super::NAME;
 use super::faults::reply_code;
-use super::state::KEPT;
+use super::state::{HISTORY, KEPT};
 use super::upstream_request::{reasoning, text, write_choice, write_tool};
 use crate::dialects::losses::Losses;
 
@@ -132,7 +132,7 @@ pub(super) fn settings(request: &Request) -> String {
     }
     // Whoever keeps the conversation knows better.
     if let Some(Value::Object(kept)) = own(KEPT) {
-        members.extend(kept);
+        members.extend(kept.into_iter().filter(|(name, _)| name != HISTORY));
     }
     let json = Value::Object(members).to_string();
     let inside = json

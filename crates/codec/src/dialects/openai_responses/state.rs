@@ -15,6 +15,8 @@ use crate::dialects::{ReplyWriter, Stamp};
 /// The member of a request under which whoever keeps the conversation says what the reply shall tell of
 /// it. It is for our own writer.
 pub const KEPT: &str = "throughline";
+/// The member of [`KEPT`] that says how many items the client did not send itself.
+pub(super) const HISTORY: &str = "history";
 
 /// Members that speak of state.
 const STATE: [&str; 5] = [
@@ -137,6 +139,7 @@ impl Stated {
     pub fn turn(&self, history: &[Value], added: &[Value], streams: bool) -> Vec<u8> {
         let mut body = self.body.clone();
         let mut kept = Map::new();
+        kept.insert(HISTORY.to_owned(), history.len().into());
         kept.insert("store".to_owned(), self.store().into());
         kept.insert("background".to_owned(), self.background().into());
         if let Some(previous) = self.previous() {
@@ -164,6 +167,35 @@ impl Stated {
         body.insert(KEPT.to_owned(), kept.into());
         Value::Object(body).to_string().into_bytes()
     }
+}
+
+/// A fault with the place of an item as the client counts: it did not send those of the history.
+pub(super) fn as_sent(mut fault: Fault, body: &Value) -> Fault {
+    let history = body.get(KEPT).and_then(|kept| kept.get(HISTORY)?.as_u64());
+    let moved = || {
+        let (number, rest) = fault.message.strip_prefix("input[")?.split_once(']')?;
+        let number = number.parse::<u64>().ok()?.checked_sub(history?)?;
+        Some(format!("input[{number}]{rest}"))
+    };
+    if let Some(message) = moved() {
+        fault.message = message;
+    }
+    fault
+}
+
+/// Whether a response holds reasoning that only its maker can go on from: it came neither as text nor
+/// encrypted.
+pub fn needs_its_maker(response: &Value) -> bool {
+    let empty = |value: Option<&Value>| match value {
+        Some(Value::String(text)) => text.is_empty(),
+        Some(Value::Array(parts)) => parts.is_empty(),
+        _ => true,
+    };
+    output(response).iter().any(|item| {
+        item.get("type").is_some_and(|kind| kind == "reasoning")
+            && empty(item.get("encrypted_content"))
+            && empty(item.get("content"))
+    })
 }
 
 /// Whether a member that speaks of state is of its kind.
@@ -423,6 +455,37 @@ mod tests {
         assert_eq!(queued["background"], true);
         assert_eq!(queued["previous_response_id"], "resp_1");
         assert_eq!(queued["output"], json!([]));
+    }
+
+    #[test]
+    fn a_place_is_counted_as_the_client_does() {
+        let asked = stated(json!({"model": "m", "input": [{"role": "user", "content": 5}]}));
+        let history = [
+            json!({"type": "message", "role": "user", "content": "hi"}),
+            json!({"type": "message", "role": "assistant", "content": "ho"}),
+        ];
+        let added = asked.items(&HashMap::new(), &mut || "1".to_owned());
+        let body = asked.turn(&history, &added, true);
+        let fault = client_request::read(&body).unwrap_err();
+        assert_eq!(fault.place(), Some("input[0].content"));
+    }
+
+    #[test]
+    fn reasoning_that_came_without_a_word_of_it_needs_its_maker() {
+        let bare = json!({"type": "reasoning", "id": "rs_1", "summary": [{"text": "in short"}]});
+        let mut whole = bare.clone();
+        whole["encrypted_content"] = "x".into();
+        let mut open = bare.clone();
+        open["content"] = json!([{"type": "reasoning_text", "text": "all"}]);
+        open["encrypted_content"] = "".into();
+        let message = json!({"type": "message", "content": []});
+        for (items, needs) in [
+            (json!([message]), false),
+            (json!([whole, open]), false),
+            (json!([whole, bare]), true),
+        ] {
+            assert_eq!(needs_its_maker(&json!({"output": items})), needs);
+        }
     }
 
     #[test]
