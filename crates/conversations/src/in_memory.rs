@@ -120,8 +120,9 @@ impl Store for InMemory {
         let named = held
             .nodes
             .values()
-            .filter(|node| node.owner == owner && node.names.iter().any(|held| held == name));
-        ready(named.max_by_key(|node| node.created).cloned())
+            .filter(|node| node.names.iter().any(|held| held == name));
+        let newest = named.max_by_key(|node| (node.owner == owner, node.created));
+        ready(newest.cloned())
     }
 
     fn path(&self, id: &str, most: usize) -> StoreFuture<'_, Vec<Node>> {

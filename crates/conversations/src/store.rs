@@ -76,7 +76,7 @@ pub trait Store: Debug + Send + Sync + 'static {
     fn put(&self, node: Node, moves: Option<Move>) -> StoreFuture<'_, bool>;
     /// Reads a node.
     fn node(&self, id: &str) -> StoreFuture<'_, Option<Node>>;
-    /// The newest node of this owner that holds something of this name.
+    /// The newest node of this owner that holds something of this name, or else of anybody.
     fn named(&self, owner: &str, name: &str) -> StoreFuture<'_, Option<Node>>;
     /// A node and those it follows, the oldest first, no more than so many. One that is missing ends the
     /// way: then the first has a parent.

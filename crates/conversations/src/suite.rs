@@ -68,14 +68,21 @@ async fn nodes_hang_on_one_another(store: &dyn Store) {
     };
     assert_eq!(read, Some(whole), "it lives as long as what follows it");
 
-    // The newest of its owner that holds the name.
+    // The newest of its owner that holds the name; where there is none, whoever holds it is told.
+    let others = Node {
+        owner: "bob".to_owned(),
+        ..node("others", None, 9)
+    };
+    assert!(store.put(others, None).await.expect(WORKS));
     let found = |node: Option<Node>| node.map(|node| node.id);
     let named = store.named("ada", "item_b").await.expect(WORKS);
     assert_eq!(found(named).as_deref(), Some("b"));
     let named = store.named("ada", "shared").await.expect(WORKS);
     assert_eq!(found(named).as_deref(), Some("fork"));
-    let named = store.named("eve", "shared").await.expect(WORKS);
-    assert_eq!(found(named), None);
+    let named = store.named("eve", "item_b").await.expect(WORKS);
+    assert_eq!(found(named).as_deref(), Some("b"));
+    assert_eq!(store.named("ada", "nothing").await.expect(WORKS), None);
+    assert!(store.remove("others").await.expect(WORKS));
 
     // What is written again is replaced, with its names.
     let again = Node {

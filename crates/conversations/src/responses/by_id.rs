@@ -16,6 +16,7 @@ use throughline_gateway::headers::callers_key;
 use super::Responses;
 use super::body::{self, Answer, plain};
 use super::kept::{Kept, fault};
+use crate::shelf::Kind;
 
 const RESPONSES: &str = "/v1/responses/";
 /// How many items a list has where nobody says it, and at most.
@@ -48,19 +49,33 @@ impl Responses {
                 let pin = Some(pin);
                 self.passed(Asked { pin, ..asked }, body).await
             }
+            Ok(Found::TheirsToo(pin, id)) => {
+                let pin = Some(pin);
+                let told = self.passed(Asked { pin, ..asked }, body).await;
+                // A backend that kept nothing has nothing to delete.
+                match told.status().is_success() {
+                    true => told,
+                    false => deleted(&id),
+                }
+            }
+            Ok(Found::Hidden) => self.not_here(&asked),
             Ok(Found::Nowhere) => {
                 let backend = self.gateway.backend_for(asked.pin.as_deref(), None);
                 let native = |name: &str| name == openai_responses::NAME;
                 if backend.is_ok_and(|backend| native(backend.dialect.name())) {
                     return self.passed(asked, body).await;
                 }
-                let path = &asked.path;
-                let what = format!("nothing is kept as `{path}`; it may have expired");
-                let fault = Fault::new(FaultKind::NotFound, what);
-                plain(self.gateway.turn_away(&asked, &fault))
+                self.not_here(&asked)
             }
             Err(fault) => plain(self.gateway.turn_away(&asked, &fault)),
         }
+    }
+
+    fn not_here(&self, asked: &Asked) -> Answer {
+        let path = &asked.path;
+        let what = format!("nothing is kept as `{path}`; it may have expired");
+        let fault = Fault::new(FaultKind::NotFound, what);
+        plain(self.gateway.turn_away(asked, &fault))
     }
 
     async fn passed(&self, asked: Asked, body: Bytes) -> Answer {
@@ -78,18 +93,20 @@ impl Responses {
     ) -> Result<Found, Fault> {
         let (id, what) = rest.split_once('/').unwrap_or((rest, ""));
         let Some(kept) = self.find(owner, id).await? else {
-            return Ok(Found::Nowhere);
+            return Ok(match self.is_anothers(owner, id).await? {
+                true => Found::Hidden,
+                false => Found::Nowhere,
+            });
         };
         let query = asked.query.as_deref().unwrap_or_default();
-        let configured = |name: &String| self.gateway.settings().backend(name).is_some();
-        if let Some(backend) = kept.native.as_ref().filter(|name| configured(name)) {
-            if asked.method == Method::DELETE && what.is_empty() {
-                self.shelf.store.remove(id).await.map_err(fault)?;
-            }
-            return Ok(Found::Theirs(backend.clone()));
-        }
+        let configured = |name: &&String| self.gateway.settings().backend(name).is_some();
+        let native = kept.native.as_ref().filter(configured).cloned();
         let answer = match (&asked.method, what) {
             (&Method::GET, "") if parameter(query, "stream") == Some("true") => {
+                // Its events, if anybody has them, have its maker.
+                if let Some(backend) = native {
+                    return Ok(Found::Theirs(backend));
+                }
                 self.events(id, &kept, query).await?
             }
             (&Method::GET, "") => {
@@ -101,13 +118,17 @@ impl Responses {
                     run.stop();
                     run.ended().await;
                 }
-                self.shelf.store.remove(id).await.map_err(fault)?;
-                body::json(&json!({"id": id, "object": "response", "deleted": true}))
+                self.forget(id, kept).await?;
+                if let Some(backend) = native {
+                    return Ok(Found::TheirsToo(backend, id.to_owned()));
+                }
+                deleted(id)
             }
             (&Method::POST, "cancel") => self.cancel(owner, id, kept).await?,
             (&Method::GET, "input_items") => {
-                let way = self.way(owner, id).await?.unwrap_or_default();
-                body::json(&page(&given(&way), query)?)
+                let walked = self.way(owner, id).await?;
+                let turns = walked.map(|walked| walked.turns).unwrap_or_default();
+                body::json(&page(&given(&turns), query)?)
             }
             _ => {
                 return Err(Fault::new(
@@ -117,6 +138,26 @@ impl Responses {
             }
         };
         Ok(Found::Here(answer))
+    }
+
+    /// Forgets a response. What it added to a conversation stays part of that.
+    async fn forget(&self, id: &str, mut kept: Kept) -> Result<(), Fault> {
+        let store = &self.shelf.store;
+        if let Some(conversation) = belongs_to(&kept.response)
+            && store
+                .reference(conversation)
+                .await
+                .map_err(fault)?
+                .is_some()
+            && let Some(mut node) = store.node(id).await.map_err(fault)?
+        {
+            kept.deleted = true;
+            node.sealed = self.shelf.seal(Kind::Node, id, &kept);
+            store.put(node, None).await.map_err(fault)?;
+            return Ok(());
+        }
+        store.remove(id).await.map_err(fault)?;
+        Ok(())
     }
 
     async fn events(&self, id: &str, kept: &Kept, query: &str) -> Result<Answer, Fault> {
@@ -166,8 +207,21 @@ pub(super) enum Found {
     Here(Answer),
     /// At the backend that keeps it.
     Theirs(String),
+    /// It was here and is deleted; the backend that keeps it too is to do the same.
+    TheirsToo(String, String),
     /// Not here.
     Nowhere,
+    /// It is somebody else's.
+    Hidden,
+}
+
+fn deleted(id: &str) -> Answer {
+    body::json(&json!({"id": id, "object": "response", "deleted": true}))
+}
+
+/// The conversation a response is part of.
+pub(super) fn belongs_to(response: &Value) -> Option<&str> {
+    response.get("conversation")?.get("id")?.as_str()
 }
 
 /// What the last response of a way was given: all that was said before it, and what came with it.

@@ -8,7 +8,7 @@ use http::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use throughline_canonical::{Fault, FaultKind};
-use throughline_codec::dialects::openai_responses::{self, state};
+use throughline_codec::dialects::openai_responses::state;
 use throughline_gateway::thinking::dice;
 use throughline_gateway::{Asked, unix_ms};
 
@@ -85,10 +85,6 @@ impl Responses {
             )
         };
         let Some(id) = id else {
-            let backend = self.gateway.backend_for(asked.pin.as_deref(), None)?;
-            if backend.dialect.name() == openai_responses::NAME {
-                return Ok(Found::Nowhere);
-            }
             if asked.method != Method::POST {
                 return Err(wrong_method());
             }
@@ -178,6 +174,7 @@ impl Responses {
             response: Value::Null,
             native: None,
             background: false,
+            deleted: false,
         };
         let id = format!("items_{}", dice::letters());
         let written = self.keep(&id, &belonging, &kept, false).await;
@@ -190,11 +187,12 @@ impl Responses {
         reference: &Reference,
         said: &Said,
     ) -> Result<Vec<Value>, Fault> {
-        let way = match &reference.head {
-            Some(head) => self.way(owner, head).await?.unwrap_or_default(),
-            None => Vec::new(),
+        let walked = match &reference.head {
+            Some(head) => self.way(owner, head).await?,
+            None => None,
         };
-        let way = said.without_removed(way);
+        let turns = walked.map(|walked| walked.turns).unwrap_or_default();
+        let way = said.without_removed(turns);
         Ok(way.iter().flat_map(Kept::items).cloned().collect())
     }
 }

@@ -9,7 +9,9 @@ use http_body::Frame;
 use http_body_util::BodyExt;
 use serde_json::Value;
 use throughline_canonical::{Fault, FaultKind};
-use throughline_codec::dialects::openai_responses::state::{self, Progress, Stated, step};
+use throughline_codec::dialects::openai_responses::state::{
+    self, Progress, Stated, needs_its_maker, step,
+};
 use throughline_codec::dialects::{Stamp, Wanted, openai_responses};
 use throughline_codec::framing::sse::Framer;
 use throughline_gateway::answer::Reply;
@@ -24,7 +26,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use super::Responses;
 use super::body::{Answer, json, live, plain};
-use super::kept::{Belonging, Kept};
+use super::kept::{Belonging, Kept, Walked};
 
 /// Pieces of a reply that may wait for a slow reader.
 const WAITING: usize = 32;
@@ -65,6 +67,7 @@ impl Turn {
             response,
             native,
             background,
+            deleted: false,
         }
     }
 }
@@ -124,9 +127,19 @@ impl Responses {
             .backend_for(asked.pin.as_deref(), stated.model())?;
         let native = backend.dialect.name() == openai_responses::NAME;
         let before = self.before(&owner, &stated).await?;
-        // Many servers of the dialect keep nothing, so what is known here is sent; what is not may be known
-        // to them.
-        let theirs = native && !matches!(before, Before::Known { .. });
+        let references = stated.references();
+        let found = self.items(&owner, &references).await?;
+        let pointed = references.iter().any(|id| found.contains_key(*id));
+        // Many servers of the dialect keep nothing and run nothing for nobody, so what is known here is sent,
+        // and waited for here; what is not known may be known to them.
+        let theirs = native
+            && match &before {
+                Before::Nothing => !stated.background() && !pointed,
+                Before::Unknown(_) => true,
+                Before::Known { way, .. } => {
+                    !stated.background() && !counts && only_there(way, &backend.name)
+                }
+            };
         let mut belonging = Belonging {
             owner: owner.clone(),
             parent: stated.previous().map(str::to_owned),
@@ -141,7 +154,7 @@ impl Responses {
             if let Before::Unknown(_) = before {
                 return Ok(Way::Plain);
             }
-            let input = stated.items(&self.items(&owner, &stated.references()).await?, &mut id);
+            let input = stated.items(&found, &mut id);
             return Ok(Way::Theirs(Turn { belonging, input }));
         }
         let way = match before {
@@ -152,8 +165,6 @@ impl Responses {
                 way
             }
         };
-        let references = stated.references();
-        let found = self.items(&owner, &references).await?;
         let input = stated.items(&found, &mut id);
         let history: Vec<Value> = way.iter().flat_map(Kept::items).cloned().collect();
         let (background, streams) = (stated.background(), stated.streams());
@@ -181,12 +192,31 @@ impl Responses {
                 ))
                 .with_code("previous_response_not_found")
             };
-            return Ok(match self.way(owner, id).await? {
-                Some(way) => Before::Known {
-                    way,
-                    head: Some(id.to_owned()),
-                },
-                None => Before::Unknown(not_found()),
+            if self.run(id).is_some() {
+                return Err(Fault::invalid(format!(
+                    "previous_response_id: `{id}` is still being written; go on once its `status` is \
+                     `completed`"
+                )));
+            }
+            let walked = self.way(owner, id).await?;
+            let walked =
+                walked.filter(|walked| walked.turns.last().is_some_and(|kept| !kept.deleted));
+            let Some(walked) = walked else {
+                return match self.is_anothers(owner, id).await? {
+                    true => Err(not_found()),
+                    false => Ok(Before::Unknown(not_found())),
+                };
+            };
+            if let Some(missing) = walked.missing {
+                return Err(Fault::invalid(format!(
+                    "previous_response_id: `{id}` goes on from `{missing}`, which is not kept any more; \
+                     send the conversation as `input`"
+                ))
+                .with_code("previous_response_not_found"));
+            }
+            return Ok(Before::Known {
+                way: walked.turns,
+                head: Some(id.to_owned()),
             });
         }
         let Some(id) = stated.conversation() else {
@@ -199,8 +229,23 @@ impl Responses {
             )));
         };
         let way = match &reference.head {
-            Some(head) => self.way(owner, head).await?.unwrap_or_default(),
             None => Vec::new(),
+            Some(head) => match self.way(owner, head).await? {
+                Some(Walked {
+                    turns,
+                    missing: None,
+                }) => turns,
+                // To go on with what is left would be another conversation.
+                _ => {
+                    return Err(Fault::new(
+                        FaultKind::NotFound,
+                        format!(
+                            "Conversation with id '{id}' is not kept any more, or only in part; create \
+                             another one."
+                        ),
+                    ));
+                }
+            },
         };
         Ok(Before::Known {
             way: said.without_removed(way),
@@ -346,6 +391,14 @@ impl Responses {
             return;
         };
         let (id, belonging) = (id.to_owned(), turn.belonging.clone());
+        // A backend's ids need not be unlike another's.
+        if native.is_some() && !matches!(self.is_anothers(&belonging.owner, &id).await, Ok(false)) {
+            tracing::warn!(
+                response = id,
+                "a response is not kept, since its id is taken"
+            );
+            return;
+        }
         let kept = turn.kept(response, native, false);
         if let Err(error) = self.keep(&id, &belonging, &kept, false).await {
             tracing::error!(error = &error as &dyn std::error::Error, "{error}");
@@ -391,6 +444,12 @@ enum Before {
     },
     /// Something that is not kept here; the fault says what.
     Unknown(Fault),
+}
+
+/// Whether a backend has reasoning of these turns that it gave to nobody.
+fn only_there(way: &[Kept], backend: &str) -> bool {
+    let last = way.last().and_then(|kept| kept.native.as_deref());
+    last == Some(backend) && way.iter().any(|kept| needs_its_maker(&kept.response))
 }
 
 /// The body is another one now, and the reply bears an id of ours.

@@ -29,6 +29,9 @@ pub(super) struct Kept {
     /// Whether it was written without a client waiting.
     #[serde(default)]
     pub(super) background: bool,
+    /// It was deleted, but the conversation it is part of was not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) deleted: bool,
 }
 
 impl Kept {
@@ -36,6 +39,19 @@ impl Kept {
     pub(super) fn items(&self) -> impl Iterator<Item = &Value> {
         self.input.iter().chain(output(&self.response))
     }
+}
+
+/// A response and those it follows.
+pub(super) struct Walked {
+    /// The turns, the oldest first.
+    pub(super) turns: Vec<Kept>,
+    /// What the oldest follows, if that is gone.
+    pub(super) missing: Option<String>,
+}
+
+/// Whether a node's time has not run out; nobody may have swept since.
+fn is_live(node: &Node) -> bool {
+    node.open || node.expires.is_none_or(|at| at > unix_ms())
 }
 
 /// Where a turn belongs.
@@ -63,8 +79,16 @@ impl Responses {
     /// A response of this owner.
     pub(super) async fn find(&self, owner: &str, id: &str) -> Result<Option<Kept>, Fault> {
         let node = self.shelf.store.node(id).await.map_err(fault)?;
-        let node = node.filter(|node| node.owner == owner);
-        node.map(|node| self.open(&node)).transpose()
+        let node = node.filter(|node| node.owner == owner && is_live(node));
+        let kept = node.map(|node| self.open(&node)).transpose()?;
+        Ok(kept.filter(|kept| !kept.deleted))
+    }
+
+    /// Whether this id is known as somebody else's. Then nobody is asked for it: a backend that is called
+    /// with a key of the operator's does not tell our callers apart.
+    pub(super) async fn is_anothers(&self, owner: &str, id: &str) -> Result<bool, Fault> {
+        let node = self.shelf.store.node(id).await.map_err(fault)?;
+        Ok(node.is_some_and(|node| node.owner != owner))
     }
 
     pub(super) fn open(&self, node: &Node) -> Result<Kept, Fault> {
@@ -72,26 +96,25 @@ impl Responses {
         kept.map_err(fault)
     }
 
-    /// A response and those it follows, the oldest first; none if there is no such response.
-    pub(super) async fn way(&self, owner: &str, id: &str) -> Result<Option<Vec<Kept>>, Fault> {
+    /// A response and those it follows; none if there is no such response.
+    pub(super) async fn way(&self, owner: &str, id: &str) -> Result<Option<Walked>, Fault> {
         let nodes = self
             .shelf
             .store
             .path(id, LONGEST_WAY)
             .await
             .map_err(fault)?;
-        if nodes.last().is_none_or(|node| node.owner != owner) {
+        if nodes
+            .last()
+            .is_none_or(|node| node.owner != owner || !is_live(node))
+        {
             return Ok(None);
         }
-        if let Some(missing) = nodes.first().and_then(|node| node.parent.as_deref()) {
-            return Err(Fault::invalid(format!(
-                "previous_response_id: `{id}` goes on from `{missing}`, which is not kept any more; send \
-                 the conversation as `input`"
-            ))
-            .with_code("previous_response_not_found"));
-        }
-        let way: Result<_, _> = nodes.iter().map(|node| self.open(node)).collect();
-        way.map(Some)
+        let turns: Result<_, _> = nodes.iter().map(|node| self.open(node)).collect();
+        Ok(Some(Walked {
+            turns: turns?,
+            missing: nodes.into_iter().next().and_then(|first| first.parent),
+        }))
     }
 
     /// Items of this owner, by their ids.
@@ -106,6 +129,11 @@ impl Responses {
                 continue;
             }
             let node = self.shelf.store.named(owner, id).await.map_err(fault)?;
+            if node.as_ref().is_some_and(|node| node.owner != owner) {
+                return Err(Fault::invalid(format!(
+                    "input: no item `{id}` is kept; send the item itself"
+                )));
+            }
             // Neighbours are often wanted too.
             for item in node
                 .map(|node| self.open(&node))

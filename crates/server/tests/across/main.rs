@@ -40,6 +40,7 @@ mod ids;
 mod kept;
 mod leaving;
 mod lines;
+mod natives;
 mod paths;
 mod policies;
 mod prefix;

@@ -220,9 +220,9 @@ impl Store for SqliteConversations {
     fn named(&self, owner: &str, name: &str) -> StoreFuture<'_, Option<Node>> {
         let (owner, name) = (owner.to_owned(), name.to_owned());
         Box::pin(async move {
-            let newest = "owner = ? AND id IN (SELECT node FROM node_name WHERE name = ?) \
-                          ORDER BY created DESC LIMIT 1";
-            self.one(newest, &[&owner, &name]).await.map_err(unreadable)
+            let newest = "id IN (SELECT node FROM node_name WHERE name = ?) \
+                          ORDER BY owner = ? DESC, created DESC LIMIT 1";
+            self.one(newest, &[&name, &owner]).await.map_err(unreadable)
         })
     }
 
