@@ -169,6 +169,12 @@ impl Gateway {
             .saturating_sub(self.places.available_permits())
     }
 
+    /// Waits until no request is in progress. None is begun meanwhile.
+    pub async fn idle(&self) {
+        let all = u32::try_from(self.places_of).unwrap_or(u32::MAX);
+        drop(self.places.acquire_many(all).await);
+    }
+
     /// Whether the memory and the vault reach their store.
     pub fn store_works(&self) -> bool {
         !self.changes.failing() && !self.vault.failing()

@@ -54,8 +54,15 @@ pub async fn serve(
     }
     tracing::info!(in_progress = house.gateway.in_progress(), "stopping");
     house.stopping.send_replace(true);
+    let drained = async {
+        let result = (&mut served).await;
+        // Some turns outlive their connections, or have none that is waited for.
+        house.gateway.idle().await;
+        house.responses.runs_ended().await;
+        result
+    };
     tokio::select! {
-        result = &mut served => result?,
+        result = drained => result?,
         () = tokio::time::sleep(DRAIN) => {
             tracing::warn!(in_progress = house.gateway.in_progress(), "streams cut to stop");
         }

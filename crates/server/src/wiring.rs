@@ -123,6 +123,7 @@ impl House {
         };
         let responses = Responses::new(gateway.clone(), Arc::new(conversations), keyring, rules);
         let responses = Arc::new(responses);
+        responses.close_abandoned().await;
         tokio::spawn(responses.clone().keep_house());
         Ok(Self {
             gateway,

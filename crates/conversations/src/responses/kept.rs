@@ -158,6 +158,8 @@ impl Responses {
         open: bool,
     ) -> Result<(), StoreError> {
         let now = unix_ms();
+        let sealed = self.shelf.seal(Kind::Node, id, kept);
+        self.wrote(sealed.len());
         let retention = self.rules.retention.map(|retention| {
             let kept_for = u64::try_from(retention.as_millis()).unwrap_or(u64::MAX);
             now.saturating_add(kept_for)
@@ -171,7 +173,7 @@ impl Responses {
             expires: retention,
             open,
             names: names.map(str::to_owned).collect(),
-            sealed: self.shelf.seal(Kind::Node, id, kept),
+            sealed,
         };
         let store = &self.shelf.store;
         // What is not complete is not yet part of its conversation.

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use throughline_canonical::Fault;
-use throughline_codec::dialects::openai_responses::state::{Progress, Step, step};
+use throughline_codec::dialects::openai_responses::state::{Broken, Progress, Step, step};
 use throughline_codec::framing::sse::Framer;
 use throughline_gateway::Asked;
 use throughline_gateway::thinking::store::StoreError;
@@ -19,10 +19,11 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::Instant;
 
 use super::Responses;
+use super::by_id::belongs_to;
 use super::create::{LONGEST_EVENT, Turn};
-use super::kept::{Belonging, fault};
+use super::kept::{Belonging, Kept, fault};
 use crate::shelf::Kind;
-use crate::store::Piece;
+use crate::store::{Node, Piece};
 
 /// How long events may wait before they are written to the store.
 const FLUSH: Duration = Duration::from_millis(200);
@@ -139,11 +140,12 @@ impl Run {
         fits
     }
 
-    /// Tells whoever listens that it failed, where the reply itself does not.
-    fn fail(&self, message: &str) {
+    /// Tells whoever listens how it ended, where the reply itself does not. The dialect has one event for
+    /// whatever came to no end of its own.
+    fn close(&self, status: &str, broken: Option<&Broken>) {
         let told = {
             let state = self.state.lock();
-            let response = state.progress.so_far("failed", Some(message));
+            let response = state.progress.so_far(status, broken);
             let Some(response) = response.filter(|_| state.progress.ended().is_none()) else {
                 return;
             };
@@ -180,7 +182,7 @@ enum End {
     /// The response says so itself.
     Told,
     Stopped,
-    Failed(String),
+    Failed(Broken),
 }
 
 impl Responses {
@@ -230,9 +232,9 @@ impl Responses {
             reply = self.gateway.turn(asked, body, place) => reply,
             () = &mut stopped => return End::Stopped,
         };
-        let good = reply.status().is_success();
+        let status = reply.status();
         let mut body = reply.into_body();
-        if !good {
+        if !status.is_success() {
             let bytes = body.collect().await.map(Collected::to_bytes);
             let error: Value = bytes
                 .ok()
@@ -240,7 +242,7 @@ impl Responses {
                 .unwrap_or_default();
             let message = error.pointer("/error/message").and_then(Value::as_str);
             let message = message.unwrap_or("the backend refused the request");
-            return End::Failed(message.to_owned());
+            return End::Failed(Broken::refused(status.as_u16(), message));
         }
         let mut framer = Framer::new(LONGEST_EVENT);
         let mut half = Vec::new();
@@ -257,11 +259,11 @@ impl Responses {
             };
             let bytes = match frame {
                 Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
-                Some(Err(error)) => return End::Failed(error.to_string()),
+                Some(Err(error)) => return End::Failed(Broken::here(error.to_string())),
                 None => {
                     return match run.state.lock().progress.ended() {
                         Some(_) => End::Told,
-                        None => End::Failed("the reply stopped before its end".to_owned()),
+                        None => End::Failed(Broken::here("the reply stopped before its end")),
                     };
                 }
             };
@@ -279,7 +281,7 @@ impl Responses {
             });
             half.extend_from_slice(&bytes[from..]);
             if !events.is_empty() && !run.append(events) {
-                return End::Failed("the response is too long to be kept".to_owned());
+                return End::Failed(Broken::here("the response is too long to be kept"));
             }
         }
     }
@@ -302,6 +304,7 @@ impl Responses {
             last: last.number,
             sealed: self.shelf.seal(Kind::Log(first.number), id, &new),
         };
+        self.wrote(piece.sealed.len());
         match self.shelf.store.log(id, piece).await {
             Ok(()) => run.state.lock().written += new.len(),
             Err(error) => {
@@ -311,22 +314,20 @@ impl Responses {
     }
 
     async fn finish(&self, id: &str, run: &Run, turn: Turn, end: End) {
-        if let End::Failed(message) = &end {
-            tracing::warn!(
-                response = id,
-                "a response in the background failed: {message}"
-            );
-            run.fail(message);
+        match &end {
+            End::Told => {}
+            End::Stopped => run.close("cancelled", None),
+            End::Failed(broken) => {
+                let message = &broken.message;
+                tracing::warn!(
+                    response = id,
+                    "a response in the background failed: {message}"
+                );
+                run.close("failed", Some(broken));
+            }
         }
         self.flush(id, run).await;
-        let response = {
-            let state = run.state.lock();
-            match &end {
-                End::Told => state.progress.so_far("completed", None),
-                End::Stopped => state.progress.so_far("cancelled", None),
-                End::Failed(message) => state.progress.so_far("failed", Some(message)),
-            }
-        };
+        let response = run.state.lock().progress.ended().cloned();
         let belonging = turn.belonging.clone();
         let kept = turn.kept(response.unwrap_or_default(), None, true);
         if let Err(error) = self.keep(id, &belonging, &kept, false).await {
@@ -355,35 +356,60 @@ impl Responses {
         self.shelf.open(Kind::Log(piece.first), id, &piece.sealed)
     }
 
-    /// Closes what an earlier process left open, with as much of it as had arrived.
-    pub(super) async fn close_abandoned(&self) -> Result<(), StoreError> {
-        for node in self.shelf.store.open_nodes().await? {
-            // One that was begun since is not abandoned.
-            if self.run(&node.id).is_some() {
-                continue;
+    /// Closes what an earlier process left open, with as much of it as had arrived. To be called before
+    /// anything is begun.
+    pub async fn close_abandoned(&self) {
+        let told = |error: StoreError| {
+            tracing::error!(error = &error as &dyn std::error::Error, "{error}");
+        };
+        let nodes = self.shelf.store.open_nodes().await.map_err(told);
+        for node in nodes.unwrap_or_default() {
+            // One that cannot be read does not keep the others open.
+            if let Err(error) = self.close_one(&node).await {
+                told(error);
             }
-            let mut kept: super::kept::Kept =
-                self.shelf.open(Kind::Node, &node.id, &node.sealed)?;
-            let mut progress = Progress::waiting(kept.response.take());
-            for piece in self.shelf.store.logged(&node.id, None).await? {
-                for logged in self.opened(&node.id, &piece)? {
-                    let mut framer = Framer::new(LONGEST_EVENT);
-                    framer.push(logged.event.as_bytes(), |frame, _| {
-                        progress.take(step(frame.data).1);
-                    });
-                }
-            }
-            kept.response = progress
-                .so_far("failed", Some(ABANDONED))
-                .unwrap_or_default();
-            let belonging = Belonging {
-                owner: node.owner.clone(),
-                parent: node.parent.clone(),
-                conversation: None,
-            };
-            tracing::warn!(response = node.id, "{ABANDONED}");
-            self.keep(&node.id, &belonging, &kept, false).await?;
         }
+    }
+
+    async fn close_one(&self, node: &Node) -> Result<(), StoreError> {
+        let Kept {
+            input, response, ..
+        } = self.shelf.open(Kind::Node, &node.id, &node.sealed)?;
+        let belonging = Belonging {
+            owner: node.owner.clone(),
+            parent: node.parent.clone(),
+            conversation: belongs_to(&response).map(str::to_owned),
+        };
+        let run = Run::new(response);
+        for piece in self.shelf.store.logged(&node.id, None).await? {
+            for logged in self.opened(&node.id, &piece)? {
+                let mut worth = Step::Other;
+                Framer::new(LONGEST_EVENT).push(logged.event.as_bytes(), |frame, _| {
+                    worth = step(frame.data).1;
+                });
+                run.append(vec![(logged, worth)]);
+                run.state.lock().written += 1;
+            }
+        }
+        let end = match run.state.lock().progress.ended() {
+            Some(_) => End::Told,
+            None => End::Failed(Broken::here(ABANDONED)),
+        };
+        self.finish(&node.id, &run, Turn { belonging, input }, end)
+            .await;
         Ok(())
+    }
+
+    /// Waits until nothing is being written any more.
+    pub async fn runs_ended(&self) {
+        loop {
+            let next = self.runs.lock().values().next().cloned();
+            match next {
+                Some(run) => run.ended().await,
+                None => return,
+            }
+            // It is taken out right after its end.
+            tokio::task::yield_now().await;
+        }
     }
 }

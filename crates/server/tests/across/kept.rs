@@ -287,8 +287,19 @@ async fn a_run_can_be_stopped_and_a_dead_process_leaves_what_had_arrived() {
         .await;
     assert_eq!(stopped.good().json()["status"], "cancelled");
     assert_eq!(get(&client, &path).await.1["status"], "cancelled");
+    assert_eq!(told_end(&client, &path).await, "cancelled");
 
-    let run = create(&client, "slowly", background).await;
+    let named = client
+        .post("/v1/conversations", &KEY, &json!({}))
+        .await
+        .good()
+        .json();
+    let id = text(&named["id"]);
+    let named = json!({"background": true, "conversation": id});
+    let run = create(&client, "slowly", named).await;
+    let on = json!({"previous_response_id": run["id"]});
+    let early = client.post(PATH, &KEY, &asked("and?", on)).await;
+    assert_eq!(early.status, 400, "its answer would be missing");
     let path = format!("{PATH}/{}", text(&run["id"]));
     until("the thinking is complete", async || {
         list(&get(&client, &path).await.1["output"]).count() == 1
@@ -307,16 +318,89 @@ async fn a_run_can_be_stopped_and_a_dead_process_leaves_what_had_arrived() {
     house.gateway.kill().await;
     house.gateway.start_again().await;
     let client = house.gateway.client.clone();
-    until("it is closed", async || {
-        get(&client, &path).await.1["status"] == "failed"
-    })
-    .await;
     let (_, left) = get(&client, &path).await;
+    assert_eq!(left["status"], "failed", "from the first moment on");
     assert!(
         text(&left["error"]["message"]).contains("stopped"),
         "{left}"
     );
+    assert_eq!(told_end(&client, &path).await, "failed");
+    let (_, items) = get(&client, &format!("/v1/conversations/{id}/items")).await;
+    assert_eq!(
+        list(&items["data"]).count(),
+        1 + list(&left["output"]).count()
+    );
     house.end_in_peace().await;
+}
+
+/// How the last event of a run says that it ended, to somebody who comes back.
+async fn told_end(client: &Client, path: &str) -> String {
+    let path = format!("{path}?stream=true&starting_after=0");
+    let told = client.send(Method::GET, &path, &KEY, "").await.good();
+    let end = events(&told.text()).last().cloned().unwrap_or_default();
+    assert_eq!(end["type"], "response.failed", "{end}");
+    text(&end["response"]["status"]).to_owned()
+}
+
+#[tokio::test]
+async fn a_run_nobody_waits_for_is_waited_for_at_the_end() {
+    let mut house = slow_house().await;
+    let run = create(&house.gateway.client, "slowly", json!({"background": true})).await;
+    house.stop().await;
+    house.gateway.start_again().await;
+    let path = format!("{PATH}/{}", text(&run["id"]));
+    let (_, ended) = get(&house.gateway.client, &path).await;
+    assert_eq!(ended["status"], "completed");
+    house.end_in_peace().await;
+}
+
+#[tokio::test]
+async fn a_conversation_outlives_its_responses() {
+    let house = House::over(&["anthropic, budget"]).await;
+    let client = &house.gateway.client;
+    let named = client
+        .post("/v1/conversations", &KEY, &json!({}))
+        .await
+        .good()
+        .json();
+    let named = json!({"conversation": named["id"]});
+    let first = create(client, "ponder this", named.clone()).await;
+    let path = format!("{PATH}/{}", text(&first["id"]));
+    client.send(Method::DELETE, &path, &KEY, "").await.good();
+    assert_eq!(get(client, &path).await.0, 404);
+    let on = json!({"previous_response_id": first["id"]});
+    assert_eq!(client.post(PATH, &KEY, &asked("x", on)).await.status, 400);
+    create(client, "ponder more", named).await;
+    assert_eq!(turns_in(&house.last(0).await.json()), 3);
+    house.end_in_peace().await;
+}
+
+#[tokio::test]
+async fn what_has_expired_or_is_too_much_is_gone_without_waiting_for_a_sweep() {
+    for (settings, length) in [
+        ("responses = { retention = \"1s\" }", 10),
+        ("responses = { limit = \"24KiB\" }", 10_000),
+    ] {
+        let house = House::build(&Plan {
+            upstreams: &["anthropic, budget"],
+            settings,
+            ..Plan::default()
+        })
+        .await;
+        let client = &house.gateway.client;
+        let mut first = None;
+        for _ in 0..4 {
+            let text = format!("ponder {}", "x".repeat(length));
+            let kept = create(client, &text, json!({})).await;
+            first = first.or(Some(kept));
+        }
+        let path = format!("{PATH}/{}", text(&first.expect("one")["id"]));
+        until("the first is gone", async || {
+            get(client, &path).await.0 == 404
+        })
+        .await;
+        house.end_in_peace().await;
+    }
 }
 
 #[tokio::test]

@@ -332,6 +332,38 @@ pub fn step(data: &[u8]) -> (Option<u64>, Step) {
     (number, worth(event))
 }
 
+/// Why a response came to no end of its own.
+#[derive(Clone, Debug)]
+pub struct Broken {
+    /// The dialect's word for it.
+    pub code: &'static str,
+    /// A sentence for a person.
+    pub message: String,
+}
+
+impl Broken {
+    /// It is the server's fault.
+    pub fn here(message: impl Into<String>) -> Self {
+        Self {
+            code: "server_error",
+            message: message.into(),
+        }
+    }
+
+    /// Whoever was asked answered with this status.
+    pub fn refused(status: u16, message: impl Into<String>) -> Self {
+        let code = match status {
+            429 => "rate_limit_exceeded",
+            400..=499 => "invalid_prompt",
+            _ => "server_error",
+        };
+        Self {
+            code,
+            message: message.into(),
+        }
+    }
+}
+
 /// A response as far as its events have told it.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
@@ -367,15 +399,15 @@ impl Progress {
     }
 
     /// The response as it stands now; none if nothing of it has come.
-    pub fn so_far(&self, status: &str, error: Option<&str>) -> Option<Value> {
+    pub fn so_far(&self, status: &str, error: Option<&Broken>) -> Option<Value> {
         if let Some(ended) = &self.ended {
             return Some(ended.clone());
         }
         let mut response = self.began.clone()?;
         response["status"] = status.into();
         response["output"] = self.items.values().cloned().collect();
-        if let Some(message) = error {
-            response["error"] = json!({"code": "server_error", "message": message});
+        if let Some(Broken { code, message }) = error {
+            response["error"] = json!({"code": code, "message": message});
         }
         Some(response)
     }
@@ -501,7 +533,8 @@ mod tests {
         let item = r#"{"type":"response.output_item.done","sequence_number":4,"output_index":0,"item":{"id":"rs"}}"#;
         progress.take(event(item).1);
         progress.take(event(r#"{"type":"response.output_text.delta","delta":"x"}"#).1);
-        let cut = progress.so_far("failed", Some("stopped")).unwrap();
+        let stopped = Broken::here("stopped");
+        let cut = progress.so_far("failed", Some(&stopped)).unwrap();
         assert_eq!(cut["output"], json!([{"id": "rs"}]));
         assert_eq!(cut["error"]["message"], "stopped");
         let done = r#"{"type":"response.completed","response":{"id":"r","status":"completed"}}"#;
