@@ -202,6 +202,17 @@ fn read_choice(choice: &Node<'_>) -> Result<ToolChoice, Fault> {
     })
 }
 
+/// The result of a call that nobody answered: no model takes one without.
+pub(super) fn not_run(losses: &mut Vec<Loss>) -> &'static str {
+    omit(losses, "tool_result", "missing");
+    "The tool was not run."
+}
+
+/// Tells that a call is left out, since it broke off before it was whole.
+pub(super) fn unfinished(losses: &mut Vec<Loss>) {
+    omit(losses, "tool_call", "unfinished");
+}
+
 /// Adds a loss that is not told yet.
 pub(super) fn omit(losses: &mut Vec<Loss>, part: &'static str, reason: &'static str) {
     let loss = Loss::of_part(part, reason);

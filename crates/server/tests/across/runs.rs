@@ -196,3 +196,28 @@ async fn probes_go_no_further_than_us() {
     assert!(house.simulators[0].seen().await.is_empty());
     house.end_in_peace().await;
 }
+
+/// Whoever goes on without a tool is not stuck: no provider takes a call without its result.
+#[tokio::test]
+async fn a_conversation_goes_on_behind_a_call_that_nobody_answered() {
+    for row in [
+        "anthropic, budget",
+        "gemini 3",
+        "openai_responses",
+        "deepseek-v4",
+        "ollama",
+    ] {
+        let house = House::over(&[row]).await;
+        let mut speaker = speaker(false);
+        speaker.user("use lookup in parallel");
+        let (said, _) = house.hear(&mut speaker).await;
+        assert_eq!(said.calls.len(), 2, "{row}");
+        speaker.results(&said.calls[..1], "row");
+        speaker.user("never mind the other one");
+        let (_, answer) = house.hear(&mut speaker).await;
+        let losses = answer.header("x-throughline-loss");
+        let told = "part_omitted=tool_result;reason=missing";
+        assert!(losses.contains(told), "{row}: {losses}");
+        house.end_in_peace().await;
+    }
+}

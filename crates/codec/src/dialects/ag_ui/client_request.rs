@@ -6,7 +6,7 @@ use throughline_canonical::{Fault, Loss, Lossy, Request, Tool};
 use super::client_messages::{Conversation, filled};
 use super::content::optional;
 use super::run::{Form, Run};
-use super::{interrupts, pinned};
+use super::{interrupts, pinned, unanswered};
 use crate::dialects::{Asked, openai_chat};
 use crate::json::{Node, read_object};
 
@@ -77,6 +77,7 @@ pub(super) fn read(asked: &Asked<'_>) -> Result<Lossy<Request>, Fault> {
     if modern {
         interrupts::refuse_unanswered(&run.approvals, &conversation.messages)?;
     }
+    unanswered::settle(&mut conversation.messages, &mut conversation.losses);
     if conversation.messages.is_empty() {
         return Err(messages.refuse("holds nothing a model could answer"));
     }

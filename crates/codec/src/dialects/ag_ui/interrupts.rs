@@ -177,7 +177,7 @@ fn places(messages: &[Message]) -> HashMap<String, usize> {
 }
 
 /// The calls that have results.
-fn results(messages: &[Message]) -> HashSet<String> {
+pub(super) fn results(messages: &[Message]) -> HashSet<String> {
     let blocks = messages.iter().flat_map(|message| &message.content);
     let result = |block: &Block| match block {
         Block::ToolResult { id, .. } => Some(id.clone()),
@@ -187,7 +187,7 @@ fn results(messages: &[Message]) -> HashSet<String> {
 }
 
 /// Puts results behind the messages their calls are in, and behind results of other calls there.
-fn put(made: BTreeMap<usize, Vec<Block>>, messages: &mut Vec<Message>) {
+pub(super) fn put(made: BTreeMap<usize, Vec<Block>>, messages: &mut Vec<Message>) {
     let mut rest = std::mem::take(messages).into_iter().enumerate().peekable();
     let mut made = made.into_iter().peekable();
     while let Some((place, message)) = rest.next() {

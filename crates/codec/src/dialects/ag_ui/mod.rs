@@ -2,7 +2,8 @@
 //!
 //! - `client_request`: what a run is given; `client_messages`: its conversation; `content`: the parts
 //!   of a message;
-//! - `interrupts`: calls that wait for a person, and the answers of the run that goes on;
+//! - `interrupts`: calls that wait for a person, and the answers of the run that goes on; `unanswered`:
+//!   calls that nobody waits for any more;
 //! - `client_reply`: the events of a run; `run`: what they say of it, and to whom; `frames`: one event
 //!   as bytes;
 //! - `activity`: what is told while a provider is silent;
@@ -21,6 +22,7 @@ mod faults;
 mod frames;
 mod interrupts;
 mod run;
+mod unanswered;
 
 #[cfg(test)]
 mod tests;

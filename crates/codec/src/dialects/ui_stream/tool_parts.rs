@@ -5,11 +5,9 @@ use throughline_canonical::{Block, Fault, Loss};
 use super::client_messages::as_text;
 use super::metadata;
 use crate::dialects::openai_chat::client_request::string;
-use crate::dialects::wishes::omit;
+use crate::dialects::wishes::{not_run, unfinished};
 use crate::json::Node;
 
-/// What is said of a call that nobody answered: no model takes one without a result.
-const NOT_RUN: &str = "The tool was not run.";
 const DENIED: &str = "The call was denied.";
 
 /// The tool a part is about; none if it is about something else.
@@ -33,7 +31,7 @@ pub(super) fn read(
     let (text, is_error) = match state.text()? {
         // The reply broke off in the middle of it.
         "input-streaming" => {
-            omit(losses, "tool_call", "unfinished");
+            unfinished(losses);
             return Ok(());
         }
         "input-available" | "approval-requested" => unanswered(losses),
@@ -70,8 +68,7 @@ pub(super) fn read(
 }
 
 fn unanswered(losses: &mut Vec<Loss>) -> (String, bool) {
-    omit(losses, "tool_result", "missing");
-    (NOT_RUN.to_owned(), true)
+    (not_run(losses).to_owned(), true)
 }
 
 fn is_approved(part: &Node<'_>) -> Result<bool, Fault> {

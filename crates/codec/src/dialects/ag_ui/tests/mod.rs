@@ -15,6 +15,7 @@ mod replies;
 mod requests;
 mod resumed;
 mod rules;
+mod unanswered;
 
 fn stamp() -> Stamp {
     Stamp {

@@ -292,15 +292,22 @@ proptest! {
         let mut messages = Messages::new(vec![user.clone()]);
         messages.take(&events).map_err(|wrong| TestCaseError::fail(format!("{wrong}\n{stream}")))?;
         let mut sent = messages.sent();
-        sent.as_array_mut().unwrap().push(json!({"id": "next", "role": "user", "content": "Go on."}));
-        let read = read(&body(&sent));
         let content = kept(plan.folded().content);
+        let list = sent.as_array_mut().unwrap();
+        let calls = content.iter().filter_map(|block| match block {
+            Block::ToolCall { id, .. } => Some(json!({"id": id, "role": "tool", "toolCallId": id, "content": ""})),
+            _ => None,
+        });
+        list.extend(calls);
+        list.push(json!({"id": "next", "role": "user", "content": "Go on."}));
+        let read = read(&body(&sent));
         let turns = &read.value.messages;
         prop_assert!(read.losses.is_empty());
         if content.is_empty() {
             prop_assert_eq!(turns.len(), 2);
         } else {
-            prop_assert_eq!(turns.len(), 3);
+            let called = content.iter().any(|block| matches!(block, Block::ToolCall { .. }));
+            prop_assert_eq!(turns.len(), 3 + usize::from(called));
             prop_assert_eq!(turns[1].role, Role::Assistant);
             prop_assert_eq!(&turns[1].content, &content, "{}", stream);
         }

@@ -1,0 +1,54 @@
+//! Calls that nobody answered. A run may be stopped, a person may go on without the tool, a reply may break
+//! off in the middle of a call; no model takes a call without its result.
+
+use std::collections::BTreeMap;
+
+use throughline_canonical::{Block, Loss, Message};
+
+use super::interrupts::{put, results};
+use crate::dialects::wishes::{not_run, unfinished};
+use crate::json::OneLine;
+
+/// Tells of calls without results as not run, and leaves out those that are not whole.
+pub(super) fn settle(messages: &mut Vec<Message>, losses: &mut Vec<Loss>) {
+    let answered = results(messages);
+    let is_open = |block: &Block| match block {
+        Block::ToolCall { id, .. } => !answered.contains(id),
+        _ => false,
+    };
+    messages.retain_mut(|message| {
+        let before = message.content.len();
+        message
+            .content
+            .retain(|block| !is_open(block) || is_whole(block));
+        if message.content.len() < before {
+            unfinished(losses);
+        }
+        before == 0 || !message.content.is_empty()
+    });
+    let mut made: BTreeMap<usize, Vec<Block>> = BTreeMap::new();
+    for (place, message) in messages.iter().enumerate() {
+        for block in message.content.iter().filter(|block| is_open(block)) {
+            if let Block::ToolCall { id, name, .. } = block {
+                made.entry(place).or_default().push(Block::ToolResult {
+                    id: id.clone(),
+                    name: Some(name.clone()),
+                    content: vec![Block::text(not_run(losses))],
+                    is_error: true,
+                });
+            }
+        }
+    }
+    if !made.is_empty() {
+        put(made, messages);
+    }
+}
+
+/// Whether a call's arguments came to their end. One that has none was cut before they began: whole ones
+/// are told with an empty object.
+fn is_whole(block: &Block) -> bool {
+    match block {
+        Block::ToolCall { arguments, .. } => OneLine::of(arguments).is_some(),
+        _ => true,
+    }
+}
