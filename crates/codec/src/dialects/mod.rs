@@ -273,6 +273,14 @@ fn lost_part(event: &Event<'_>, own: &str) -> Option<Loss> {
     }
 }
 
+/// Whether a reply that ended for this reason may have ended in the middle of a call.
+fn may_cut_a_call(reason: &EndReason) -> bool {
+    matches!(
+        reason,
+        EndReason::Length | EndReason::Refusal | EndReason::StopSequence
+    )
+}
+
 /// How most providers take a key.
 fn bearer(key: &str) -> (&'static str, String) {
     ("authorization", format!("Bearer {key}"))

@@ -15,8 +15,8 @@ use super::frames::{About, KEEP_ALIVE, border, delta, event};
 use super::interrupts::Called;
 use super::run::{Form, Run};
 use super::{METADATA, REDACTED, REFUSAL};
-use crate::dialects::{NOTICE, ReplyWriter, Stamp};
-use crate::json::escape;
+use crate::dialects::{NOTICE, ReplyWriter, Stamp, may_cut_a_call};
+use crate::json::{Arrival, escape};
 
 /// Writes one run.
 #[derive(Debug)]
@@ -33,6 +33,8 @@ pub(super) struct Writer {
     /// The message calls belong to.
     assistant: Option<String>,
     calls: Vec<Called>,
+    /// A call that has ended without arguments. What comes next tells whether it was cut before them.
+    held: Option<Open>,
     /// How many blocks are shown in the one reasoning of the old events.
     thinking: usize,
     usage: Usage,
@@ -52,6 +54,10 @@ struct Open {
     begun: bool,
     /// What comes back with it; a later one replaces an earlier one.
     signature: String,
+    /// Of a call: its place among the calls of the run.
+    call: usize,
+    /// Of a call: how much of its arguments has come.
+    arguments: Arrival,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +80,7 @@ impl Writer {
             messages: 0,
             assistant: None,
             calls: Vec::new(),
+            held: None,
             thinking: 0,
             usage: Usage::default(),
             activity: Activity::new(format!("waiting_{}", stamp.id)),
@@ -126,6 +133,8 @@ impl Writer {
             id,
             begun: false,
             signature: signature.to_owned(),
+            call: self.calls.len().saturating_sub(1),
+            arguments: Arrival::default(),
         });
         if let BlockStart::Text { text }
         | BlockStart::Refusal { text }
@@ -151,6 +160,7 @@ impl Writer {
             Some(Kind::Call) => {
                 if let Some(block) = self.open.get_mut(place) {
                     block.begun = true;
+                    block.arguments.push(text.as_bytes());
                     delta("TOOL_CALL_ARGS", About::Call(&block.id), text, out);
                 }
             }
@@ -302,10 +312,32 @@ impl Writer {
             id: id.to_owned(),
             name: name.to_owned(),
             waits: self.run.approvals.contains(name),
+            whole: false,
         });
         let mut quoted = String::new();
         escape(id, &mut quoted);
         quoted
+    }
+
+    /// Ends a call, `cut` if it ended before its arguments began.
+    fn end_call(&mut self, block: &Open, cut: bool, out: &mut Vec<u8>) {
+        let empty = !block.begun && !cut;
+        if empty {
+            // A call without arguments has an empty object.
+            delta("TOOL_CALL_ARGS", About::Call(&block.id), "{}", out);
+        }
+        if let Some(call) = self.calls.get_mut(block.call) {
+            call.whole = empty || block.arguments.is_whole();
+        }
+        border("TOOL_CALL_END", About::Call(&block.id), out);
+        self.seal("tool-call", &block.id, &block.signature, out);
+    }
+
+    /// Ends a call that was held back.
+    fn release(&mut self, reason: Option<&EndReason>, out: &mut Vec<u8>) {
+        if let Some(call) = self.held.take() {
+            self.end_call(&call, reason.is_some_and(may_cut_a_call), out);
+        }
     }
 
     fn delta(&mut self, index: u32, delta: &Delta<'_>, out: &mut Vec<u8>) {
@@ -347,12 +379,12 @@ impl Writer {
             Kind::Thinking if sealed => self.end_reasoning(&block.id, &block.signature, out),
             Kind::Thinking if block.begun => self.end_thinking(out),
             Kind::Call => {
-                if !block.begun {
-                    // A call without arguments has an empty object.
-                    delta("TOOL_CALL_ARGS", About::Call(&block.id), "{}", out);
+                self.release(None, out);
+                if block.begun {
+                    self.end_call(&block, false, out);
+                } else {
+                    self.held = Some(block);
                 }
-                border("TOOL_CALL_END", About::Call(&block.id), out);
-                self.seal("tool-call", &block.id, &block.signature, out);
             }
             _ => {}
         }
@@ -371,7 +403,12 @@ impl Writer {
                 while !self.open.is_empty() {
                     self.stop(0, out);
                 }
+                self.release(Some(reason), out);
                 self.ended = true;
+                if may_cut_a_call(reason) {
+                    // Nobody should run them, or be asked whether they may.
+                    self.calls.retain(|call| call.whole);
+                }
                 let counted = (&self.usage, &*self.model);
                 return self.run.finish(reason, &self.calls, counted, out);
             }
@@ -396,10 +433,16 @@ impl ReplyWriter for Writer {
         if self.ended {
             return;
         }
-        if let Event::Usage(usage) = event {
-            return self.usage.update(*usage);
+        match event {
+            Event::Usage(usage) => return self.usage.update(*usage),
+            Event::EndExplained(_) => return,
+            _ => {}
         }
         self.begin(out);
+        if let Event::Ended { reason } = event {
+            return self.end(reason, out);
+        }
+        self.release(None, out);
         match event {
             Event::MessageStarted { model, .. } if self.model.is_empty() => {
                 model.as_ref().clone_into(&mut self.model);
@@ -412,11 +455,11 @@ impl ReplyWriter for Writer {
                 }
             }
             Event::Fault(fault) => self.fail(fault, out),
-            Event::Ended { reason } => self.end(reason, out),
             Event::MessageStarted { .. }
             | Event::Transformed { .. }
             | Event::Usage(_)
-            | Event::EndExplained(_) => {}
+            | Event::EndExplained(_)
+            | Event::Ended { .. } => {}
         }
     }
 
@@ -448,6 +491,7 @@ impl ReplyWriter for Writer {
             open: Vec::new(),
             assistant: None,
             calls: Vec::new(),
+            held: None,
             ..*self
         };
         let mut out = Vec::new();

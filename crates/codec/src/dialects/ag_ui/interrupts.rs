@@ -23,6 +23,8 @@ pub(super) struct Called {
     pub(super) name: String,
     /// Whether a person has to approve of it.
     pub(super) waits: bool,
+    /// Whether its arguments came to their end.
+    pub(super) whole: bool,
 }
 
 /// An answer that became a result.

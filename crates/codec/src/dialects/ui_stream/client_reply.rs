@@ -12,13 +12,15 @@ use throughline_canonical::{
 use super::step::{Kind, Part};
 use super::{MESSAGE_ID, NAME};
 use crate::dialects::openai_chat::client_reply::{KEEP_ALIVE, missing_fault};
-use crate::dialects::{ReplyWriter, Stamp};
+use crate::dialects::{ReplyWriter, Stamp, may_cut_a_call};
 use crate::json::{ObjectWriter, quote_bytes};
 
 /// Writes one reply.
 pub(super) struct Writer {
     form: Form,
     open: Vec<Part>,
+    /// A call that has ended and may have been cut. What comes next tells.
+    held: Option<Part>,
     /// How many parts there were.
     parts: usize,
     sources: usize,
@@ -86,6 +88,7 @@ impl Writer {
         Self {
             form,
             open: Vec::new(),
+            held: None,
             parts: 0,
             sources: 0,
             called: false,
@@ -195,8 +198,21 @@ impl Writer {
     }
 
     fn stop(&mut self, index: u32, out: &mut Vec<u8>) {
-        if let Some(place) = self.open.iter().rposition(|part| part.index == index) {
-            self.open.remove(place).end(out);
+        let Some(place) = self.open.iter().rposition(|part| part.index == index) else {
+            return;
+        };
+        let mut part = self.open.remove(place);
+        if part.may_be_cut() {
+            self.held = Some(part);
+        } else {
+            part.end(out);
+        }
+    }
+
+    /// Ends a call that was held back; other things were said behind it.
+    fn release(&mut self, out: &mut Vec<u8>) {
+        if let Some(mut call) = self.held.take() {
+            call.end(out);
         }
     }
 
@@ -205,7 +221,8 @@ impl Writer {
             return;
         }
         self.begin("", out);
-        for mut part in std::mem::take(&mut self.open) {
+        let open = std::mem::take(&mut self.open);
+        for mut part in self.held.take().into_iter().chain(open) {
             part.give_up(out);
         }
         self.state = State::Failed;
@@ -219,8 +236,14 @@ impl Writer {
         if let Some(fault) = missing_fault(reason) {
             self.fault(&fault, out);
         }
-        for mut part in std::mem::take(&mut self.open) {
-            part.end(out);
+        let cuts = may_cut_a_call(reason);
+        let open = std::mem::take(&mut self.open);
+        for mut part in self.held.take().into_iter().chain(open) {
+            if cuts && part.may_be_cut() {
+                part.give_up(out);
+            } else {
+                part.end(out);
+            }
         }
         out.extend_from_slice(b"data: {\"type\":\"finish-step\"}\n\ndata: ");
         let failed = self.state == State::Failed;
@@ -287,6 +310,13 @@ fn counts(usage: &Usage) -> Map<String, Value> {
 
 impl ReplyWriter for Writer {
     fn push(&mut self, event: &Event<'_>, out: &mut Vec<u8>) {
+        let waits = matches!(
+            event,
+            Event::Usage(_) | Event::EndExplained(_) | Event::Fault(_) | Event::Ended { .. }
+        );
+        if !waits {
+            self.release(out);
+        }
         match (event, self.state) {
             (_, State::Ended) => {}
             (Event::Usage(usage), _) => self.usage.update(*usage),

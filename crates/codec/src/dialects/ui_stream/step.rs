@@ -137,6 +137,11 @@ impl Part {
         mark.clone_into(&mut self.signature);
     }
 
+    /// Whether it may be a call that was cut: its arguments are none, or no JSON.
+    pub(super) fn may_be_cut(&self) -> bool {
+        self.kind == Kind::Call && OneLine::of(&self.call.arguments).is_none()
+    }
+
     /// Writes the end of the part, with its signature.
     pub(super) fn end(&mut self, out: &mut Vec<u8>) {
         // Text that was none leaves no part behind, unless there is something to keep in it.

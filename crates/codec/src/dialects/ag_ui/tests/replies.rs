@@ -318,6 +318,61 @@ fn why_a_run_ended_is_its_result() {
     }
 }
 
+/// Covers: S2-5
+#[test]
+fn a_call_that_was_cut_is_left_to_nobody() {
+    let tools = json!([{"name": "f"}, {"name": "g", "metadata": {"requiresApproval": true}}]);
+    let call = |index: u32, name: &'static str, arguments: &'static str| {
+        let start = BlockStart::ToolCall {
+            id: format!("c{index}").into(),
+            name: name.into(),
+        };
+        block(index, start, vec![Delta::ToolArguments(arguments.into())])
+    };
+    for (name, half, reason, told) in [
+        ("f", "", EndReason::Length, ""),
+        ("f", "{\"a\":\"}", EndReason::Length, "{\"a\":\"}"),
+        ("f", "{", EndReason::Refusal, "{"),
+        ("g", "{", EndReason::Length, "{"),
+        ("g", "", EndReason::Length, ""),
+    ] {
+        for closed in [true, false] {
+            let mut said = [call(0, "f", ""), call(1, name, half)].concat();
+            said.truncate(said.len() - usize::from(!closed));
+            said.push(Event::Usage(Usage::default()));
+            said.extend(ended(reason.clone()));
+            let request = read(&asked(&json!({"tools": tools}))).value;
+            let events = check(Age::Modern, &written(&request, &said)).unwrap();
+            let outcome = &events.last().unwrap()["outcome"];
+            let expected = json!({"type": "success", "pendingToolCallIds": ["c0"]});
+            assert_eq!(*outcome, expected, "{name} {half} {reason:?}");
+            let arguments = |id: &str| -> String {
+                let pieces = events.iter().filter(|event| event["toolCallId"] == id);
+                pieces.filter_map(|event| event["delta"].as_str()).collect()
+            };
+            assert_eq!((arguments("c0").as_str(), &*arguments("c1")), ("{}", told));
+        }
+    }
+}
+
+/// What a model wrote is to be answered, whatever it is.
+#[test]
+fn a_call_that_is_no_json_waits_for_its_answer() {
+    let start = BlockStart::ToolCall {
+        id: "c".into(),
+        name: "f".into(),
+    };
+    let call = block(0, start, vec![Delta::ToolArguments("{".into())]);
+    let said = [call, ended(EndReason::ToolCalls)].concat();
+    let events = check(
+        Age::Modern,
+        &written(&read(&asked(&json!({}))).value, &said),
+    )
+    .unwrap();
+    let outcome = &events.last().unwrap()["outcome"];
+    assert_eq!(outcome["pendingToolCallIds"], json!(["c"]));
+}
+
 #[test]
 fn counts_are_totals_and_parts_of_them_under_the_model_that_was_asked_for() {
     let usage = Usage {

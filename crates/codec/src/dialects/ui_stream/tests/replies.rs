@@ -133,6 +133,38 @@ fn a_call_that_was_cut_is_none_and_what_was_said_stays() {
     assert_eq!(built.reason, "error");
 }
 
+/// A front end runs calls that look whole, and answers those that failed: with the same limit, for ever.
+#[test]
+fn a_call_that_a_limit_cut_is_none_whoever_closed_it() {
+    let call = |index: u32, id: &'static str| {
+        let (id, name) = (id.into(), "f".into());
+        started(index, BlockStart::ToolCall { id, name })
+    };
+    for (half, reason, state) in [
+        ("", EndReason::Length, "input-streaming"),
+        ("{\"a\":", EndReason::Length, "input-streaming"),
+        ("{\"a\":", EndReason::Refusal, "input-streaming"),
+        ("{\"a\":1}", EndReason::Length, "input-available"),
+        ("", EndReason::ToolCalls, "input-available"),
+        ("{\"a\":", EndReason::ToolCalls, "output-error"),
+    ] {
+        for closed in [true, false] {
+            let mut events = vec![
+                call(0, "c0"),
+                Event::BlockEnded { index: 0 },
+                call(1, "c1"),
+                grew(1, Delta::ToolArguments(half.into())),
+            ];
+            events.extend(closed.then_some(Event::BlockEnded { index: 1 }));
+            events.extend([Event::Usage(Usage::default()), ended(reason.clone())]);
+            let built = build(&chunks(&write(&Request::default(), &events)));
+            let states: Vec<&Value> = built.parts.iter().map(|part| &part["state"]).collect();
+            let expected = json!([null, "input-available", state]);
+            assert_eq!(json!(states), expected, "{half} {reason:?} {closed}");
+        }
+    }
+}
+
 #[test]
 fn ends_have_words_every_major_knows() {
     for (reason, word) in [
