@@ -647,7 +647,7 @@ fn parts_of_another_dialect_are_told_as_losses() {
                     _ => vec![quote.to_owned(), foreign.to_owned()],
                 });
             }
-            let explains = ["anthropic", "events", "ndjson", "ui_stream"];
+            let explains = ["ag_ui", "anthropic", "events", "ndjson", "ui_stream"];
             if capture.name == "refusal-explained" && !explains.contains(&client.name()) {
                 expected.push("part_omitted=stop_details.category;reason=no_word".to_owned());
             }

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use throughline_canonical::{
-    BlockStart, Delta, EndReason, Event, Fault, FaultKind, Reply, Request, Show, Usage,
+    BlockStart, Delta, EndDetails, EndReason, Event, Fault, FaultKind, Reply, Request, Show, Usage,
 };
 
 use super::activity::Activity;
@@ -38,6 +38,7 @@ pub(super) struct Writer {
     /// How many blocks are shown in the one reasoning of the old events.
     thinking: usize,
     usage: Usage,
+    details: EndDetails,
     activity: Activity,
     started: bool,
     ended: bool,
@@ -83,6 +84,7 @@ impl Writer {
             held: None,
             thinking: 0,
             usage: Usage::default(),
+            details: EndDetails::default(),
             activity: Activity::new(format!("waiting_{}", stamp.id)),
             started: false,
             ended: false,
@@ -409,8 +411,9 @@ impl Writer {
                     // Nobody should run them, or be asked whether they may.
                     self.calls.retain(|call| call.whole);
                 }
+                let end = (reason, &self.details);
                 let counted = (&self.usage, &*self.model);
-                return self.run.finish(reason, &self.calls, counted, out);
+                return self.run.finish(end, &self.calls, counted, out);
             }
         };
         // Nobody has said it, and a client takes a plain end for a good one.
@@ -435,7 +438,7 @@ impl ReplyWriter for Writer {
         }
         match event {
             Event::Usage(usage) => return self.usage.update(*usage),
-            Event::EndExplained(_) => return,
+            Event::EndExplained(details) => return self.details.clone_from(details),
             _ => {}
         }
         self.begin(out);
@@ -492,6 +495,7 @@ impl ReplyWriter for Writer {
             assistant: None,
             calls: Vec::new(),
             held: None,
+            details: EndDetails::default(),
             ..*self
         };
         let mut out = Vec::new();

@@ -73,6 +73,7 @@ impl ClientDialect for AgUi {
                 delta: Delta::Citation(_),
                 ..
             } => Some(Loss::of_part("citations", "no_word")),
+            Event::EndExplained(_) => None,
             event => lost_part(event, NAME),
         }
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use throughline_canonical::{EndReason, Fault, Request, Usage};
+use throughline_canonical::{EndDetails, EndReason, Fault, Request, Usage};
 
 use super::frames::event;
 use super::interrupts::{self, Answered, Called};
@@ -120,7 +120,7 @@ impl Run {
     /// Ends the run well.
     pub(super) fn finish(
         &self,
-        reason: &EndReason,
+        (reason, details): (&EndReason, &EndDetails),
         calls: &[Called],
         (usage, model): (&Usage, &str),
         out: &mut Vec<u8>,
@@ -134,6 +134,15 @@ impl Run {
             self.name(event);
             let mut result = event.object("result");
             result.text("finishReason", finish_word(reason, !calls.is_empty()));
+            for (name, said) in [
+                ("sequence", &details.sequence),
+                ("category", &details.category),
+                ("explanation", &details.explanation),
+            ] {
+                if let Some(said) = said {
+                    result.text(name, said);
+                }
+            }
             result.end();
             if !self.modern {
                 return;

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use throughline_canonical::{BlockStart, Delta, EndReason, Event, Fault, FaultKind, Usage};
+use throughline_canonical::{
+    BlockStart, Delta, EndDetails, EndReason, Event, Fault, FaultKind, Usage,
+};
 
 use super::rules::{Age, check};
 use super::{asked, read, read_at, writer, written};
@@ -371,6 +373,26 @@ fn a_call_that_is_no_json_waits_for_its_answer() {
     .unwrap();
     let outcome = &events.last().unwrap()["outcome"];
     assert_eq!(outcome["pendingToolCallIds"], json!(["c"]));
+}
+
+#[test]
+fn why_a_model_declined_stands_beside_that_it_did() {
+    let details = EndDetails {
+        sequence: Some("END".to_owned()),
+        category: Some("cyber".to_owned()),
+        explanation: Some("It may do harm.".to_owned()),
+    };
+    let explained = Event::EndExplained(details);
+    assert_eq!(AgUi.loses(&explained), None);
+    let said = [vec![explained], ended(EndReason::Refusal)].concat();
+    for (age, body) in [(Age::Modern, asked(&json!({}))), (Age::Old, old())] {
+        let events = check(age, &written(&read(&body).value, &said)).unwrap();
+        let expected = json!({
+            "finishReason": "refusal", "sequence": "END", "category": "cyber",
+            "explanation": "It may do harm.",
+        });
+        assert_eq!(events[1]["result"], expected);
+    }
 }
 
 #[test]
