@@ -94,12 +94,16 @@ pub fn upstream(client: &HeaderMap, backend: &Backend, body: Body) -> HeaderMap 
     headers
 }
 
-/// The headers that go to a client.
-pub fn client(upstream: &HeaderMap) -> HeaderMap {
+/// The headers that go to a client. What a backend allows to pages of anyone holds for those that bring a
+/// key of their own; we decide who may spend ours.
+pub fn client(upstream: &HeaderMap, auth: &Auth) -> HeaderMap {
     let named = named_by_connection(upstream);
+    let allows = |name: &HeaderName| {
+        *auth == Auth::Passthrough || !name.as_str().starts_with("access-control-")
+    };
     upstream
         .iter()
-        .filter(|(name, _)| crosses(name, &named))
+        .filter(|(name, _)| crosses(name, &named) && allows(name))
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect()
 }
@@ -230,14 +234,15 @@ mod tests {
 
     #[test]
     fn headers_of_one_connection_do_not_cross() {
-        let down = client(&headers(&[
+        let upstream = headers(&[
             ("connection", "close, x-private"),
             ("x-private", "1"),
             ("transfer-encoding", "chunked"),
             ("x-throughline-turn", "forged"),
             ("request-id", "req_1"),
             ("anthropic-ratelimit-tokens-limit", "5"),
-        ]));
+        ]);
+        let down = client(&upstream, &Auth::None);
         let names: Vec<&str> = down.keys().map(HeaderName::as_str).collect();
         assert_eq!(names, ["request-id", "anthropic-ratelimit-tokens-limit"]);
     }

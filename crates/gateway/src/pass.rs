@@ -67,7 +67,7 @@ impl Gateway {
             }
             Ok(response) => {
                 let (head, upstream) = response.into_parts();
-                let mut reply_headers = headers::client(&head.headers);
+                let mut reply_headers = headers::client(&head.headers, &backend.auth);
                 mark(&mut reply_headers, &id, &backend.name, &[]);
                 let clocks = Clocks {
                     keep_alive: settings.keep_alive,

@@ -221,7 +221,7 @@ impl Gateway {
         let status = head.status.as_u16();
         let mut reply = Response::new(ReplyBody::whole(body));
         *reply.status_mut() = head.status;
-        *reply.headers_mut() = headers::client(&head.headers);
+        *reply.headers_mut() = headers::client(&head.headers, &leg.backend.auth);
         let id = leg.turn.lock().id.clone();
         mark(reply.headers_mut(), &id, &leg.backend.name, losses);
         let mut what = format!("the backend refused the request: {status}");
@@ -303,7 +303,7 @@ impl Gateway {
         };
         let readable = !matches!(encoding, Encoded::Unknown);
         let names = names.filter(|_| readable);
-        let mut reply_headers = headers::client(&head.headers);
+        let mut reply_headers = headers::client(&head.headers, &leg.backend.auth);
         if events || names.is_some() {
             reply_headers.remove(header::CONTENT_LENGTH);
         }

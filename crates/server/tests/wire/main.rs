@@ -7,6 +7,7 @@ mod admin;
 mod bad_requests;
 mod bytes;
 mod compression;
+mod cors;
 mod credentials;
 mod cuts;
 mod fallback;
