@@ -5,6 +5,7 @@ pub mod cli;
 pub mod client_api;
 pub mod commands;
 pub mod config;
+pub mod cors;
 pub mod hosts;
 pub mod keyring;
 pub mod metrics;

@@ -17,7 +17,7 @@ use crate::commands::Failure;
 use crate::config::Config;
 use crate::signals::Signals;
 use crate::wiring::House;
-use crate::{admin_api, client_api};
+use crate::{admin_api, client_api, cors};
 
 /// How long streams in progress may go on after a stop.
 const DRAIN: Duration = Duration::from_secs(25);
@@ -83,6 +83,7 @@ fn routes(house: Arc<House>) -> Router {
         .route("/readyz", get(admin_api::ready))
         .route("/metrics", get(admin_api::numbers))
         .fallback(client_api::any)
+        .layer(middleware::from_fn_with_state(house.clone(), cors::permit))
         .layer(middleware::from_fn_with_state(house.clone(), guard))
         .with_state(house)
 }

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use http::{HeaderMap, Uri};
+use http::{HeaderMap, HeaderValue, Uri};
 use parking_lot::{Mutex, RwLock};
 use throughline_backends::sqlite::{SqliteConversations, SqliteStore};
 
@@ -25,6 +25,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::config::{self, Config};
+use crate::cors::Origins;
 use crate::hosts::Hosts;
 use crate::keyring;
 
@@ -39,6 +40,7 @@ pub struct House {
     /// What is kept for clients that keep no history.
     pub responses: Arc<Responses>,
     hosts: RwLock<Hosts>,
+    pages: RwLock<Origins>,
     /// The configuration it was built with.
     built_with: Config,
     listen: SocketAddr,
@@ -129,6 +131,7 @@ impl House {
             gateway,
             responses,
             hosts: RwLock::new(Hosts::new(listen, &config.allowed_hosts)),
+            pages: RwLock::new(Origins::new(&config.cors_origins)),
             built_with: config.clone(),
             listen,
             stopping: watch::Sender::new(false),
@@ -146,6 +149,7 @@ impl House {
             .configure(settings)
             .map_err(BuildError::Refused)?;
         *self.hosts.write() = Hosts::new(self.listen, &config.allowed_hosts);
+        *self.pages.write() = Origins::new(&config.cors_origins);
         let fixed = fixed_keys(&self.built_with, config);
         if !fixed.is_empty() {
             tracing::warn!(
@@ -159,6 +163,11 @@ impl House {
     /// Whether a request was meant for this server.
     pub fn meant(&self, uri: &Uri, headers: &HeaderMap) -> bool {
         self.hosts.read().meant(uri, headers)
+    }
+
+    /// The origin of the page that sends a request, if it may use this server.
+    pub fn page(&self, headers: &HeaderMap) -> Option<HeaderValue> {
+        self.pages.read().allowed(headers)
     }
 
     /// Whether a request comes from a page that has no business here.

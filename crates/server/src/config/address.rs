@@ -44,6 +44,37 @@ pub(super) fn allowed_host(text: &str) -> Result<String, Trouble> {
         .expected(r#"a host name, with or without a port, as in "gateway.example""#))
 }
 
+/// Checks that a text is the origin of pages, or `*` for all; gives it in lower case.
+pub(super) fn page_origin(text: &str) -> Result<String, Trouble> {
+    let trouble = || {
+        Trouble::new(format!("`cors_origins` has {}", shown(text)))
+            .expected(r#"an origin as browsers send it, as in "https://app.example", or `*`"#)
+    };
+    if text == "*" {
+        return Ok(text.to_owned());
+    }
+    let Some((scheme, host)) = text.split_once("://") else {
+        let hint = format!("did you mean `https://{text}`?");
+        return Err(match allowed_host(text) {
+            Ok(_) => trouble().hint(hint),
+            Err(_) => trouble(),
+        });
+    };
+    // Pages of applications have schemes of their own, as in `vscode-webview://`.
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
+    if scheme.is_empty() || !scheme.bytes().all(plain) {
+        return Err(trouble());
+    }
+    if let Some(host) = host.strip_suffix('/') {
+        let hint = format!("an origin has no path; did you mean `{scheme}://{host}`?");
+        return Err(trouble().hint(hint));
+    }
+    match allowed_host(host) {
+        Ok(_) => Ok(text.to_ascii_lowercase()),
+        Err(_) => Err(trouble()),
+    }
+}
+
 /// A base URL in its parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Base {
@@ -291,6 +322,26 @@ mod tests {
             ("http://127.0.0.1", "http://127.0.0.1", true),
         ] {
             assert_eq!((origin(url), is_local(url)), (start, local), "{url}");
+        }
+    }
+
+    #[test]
+    fn origins_of_pages_are_a_scheme_and_a_host() {
+        for (text, origin) in [
+            ("https://App.example", Some("https://app.example")),
+            ("http://localhost:3000", Some("http://localhost:3000")),
+            ("http://[::1]:3000", Some("http://[::1]:3000")),
+            ("vscode-webview://a1b2", Some("vscode-webview://a1b2")),
+            ("*", Some("*")),
+            ("https://app.example/", None),
+            ("https://app.example/chat", None),
+            ("https://*.example", None),
+            ("app.example", None),
+            ("null", None),
+            ("://x", None),
+            ("", None),
+        ] {
+            assert_eq!(page_origin(text).ok().as_deref(), origin, "{text}");
         }
     }
 

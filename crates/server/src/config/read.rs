@@ -69,7 +69,8 @@ fn read_tree(
             format: log.value("format", report),
         },
         keep_alive: top.value("keep_alive", report),
-        allowed_hosts: allowed_hosts(top, report),
+        allowed_hosts: each(top, "allowed_hosts", address::allowed_host, report),
+        cors_origins: each(top, "cors_origins", address::page_origin, report),
         backends,
         route,
         models: models::read(top, source, env, report),
@@ -145,13 +146,19 @@ fn data_dir(
     })
 }
 
-fn allowed_hosts(top: Section<'_>, report: &mut Report<'_>) -> Vec<String> {
-    let hosts: Vec<Located> = top.value("allowed_hosts", report);
+/// A list of texts, each of which has to pass a check.
+fn each(
+    top: Section<'_>,
+    key: &'static str,
+    check: fn(&str) -> Result<String, Trouble>,
+    report: &mut Report<'_>,
+) -> Vec<String> {
+    let written: Vec<Located> = top.value(key, report);
     let mut accepted = Vec::new();
-    for host in hosts {
-        match address::allowed_host(&host.text) {
-            Ok(host) => accepted.push(host),
-            Err(trouble) => report.add(&host.spot, trouble),
+    for one in written {
+        match check(&one.text) {
+            Ok(text) => accepted.push(text),
+            Err(trouble) => report.add(&one.spot, trouble),
         }
     }
     accepted

@@ -109,6 +109,7 @@ pub(super) const ROWS: &[Row] = &[
     now("log.format", words(Format::WORDS), Value(r#""text""#), "A line for people or a JSON object for machines."),
     now("keep_alive", Duration, Value(r#""15s""#), "Silence from an upstream after which the client gets a sign of life."),
     now("allowed_hosts", Texts, Value("[]"), "`Host` headers accepted besides loopback names and the listen address."),
+    now("cors_origins", Texts, Value("[]"), "Origins whose pages may use this server from a browser, as `https://app.example`; `*` lets in every page there is."),
     now("models_file", Text("path"), Unset, "A TOML file that says what [models](models.md) can do, over what is built in. A relative path is relative to the file it stands in."),
     later("tls", Table, Unset, "Serve TLS."),
     later("tls.cert", Text("path"), Required, "Certificate chain."),

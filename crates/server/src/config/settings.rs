@@ -27,6 +27,8 @@ pub struct Config {
     pub keep_alive: Duration,
     /// `Host` headers accepted besides loopback names and the listen address, in lower case.
     pub allowed_hosts: Vec<String>,
+    /// Origins whose pages may use this server, in lower case; `*` for all.
+    pub cors_origins: Vec<String>,
     /// The upstreams, in the order they are written; at least one, names unique.
     pub backends: Vec<Backend>,
     /// Which backend answers which request.

@@ -1,9 +1,119 @@
 //! Pages on other origins: which of them may use this server, and what their browsers are told.
 
 use http::Method;
+use throughline_testkit::{Answer, Gateway, Simulator, until};
 
-use crate::support::{ask, over_upstream};
+use crate::support::{BINARY, ask, backend, over_upstream};
 use crate::upstream::whole;
+
+const PAGE: &str = "https://app.example";
+
+/// What a browser asks before a page may send JSON.
+async fn asked_beforehand(gateway: &Gateway, path: &str, origin: &str) -> Answer {
+    let headers = [
+        ("origin", origin),
+        ("access-control-request-method", "POST"),
+        (
+            "access-control-request-headers",
+            "authorization,content-type",
+        ),
+        ("access-control-request-private-network", "true"),
+    ];
+    let client = &gateway.client;
+    client.send(Method::OPTIONS, path, &headers, "").await
+}
+
+#[tokio::test]
+async fn a_page_that_is_named_may_use_every_front_door() {
+    let a = Simulator::start("a").await;
+    let config = format!("cors_origins = [\"{PAGE}\"]\n{}", backend("a", &a.url, ""));
+    let gateway = Gateway::start(BINARY, &config).await;
+    let paths = [
+        "/ag-ui",
+        "/ag-ui/a",
+        "/ui/chat",
+        "/ndjson/chat",
+        "/v1/stream",
+        "/v1/messages",
+        "/v1/responses",
+        "/v1/chat/completions",
+        "/v1beta/models/m:generateContent",
+        "/api/chat",
+    ];
+    for path in paths {
+        let told = asked_beforehand(&gateway, path, PAGE).await;
+        assert_eq!(told.status, 204, "{path}");
+        for (name, value) in [
+            ("access-control-allow-origin", PAGE),
+            (
+                "access-control-allow-methods",
+                "GET, HEAD, POST, DELETE, OPTIONS",
+            ),
+            ("access-control-allow-headers", "authorization,content-type"),
+            ("access-control-allow-private-network", "true"),
+            ("access-control-max-age", "7200"),
+            ("vary", "origin"),
+        ] {
+            assert_eq!(told.header(name), value, "{path}: {name}");
+        }
+    }
+    assert!(a.seen().await.is_empty(), "what a browser asks stays here");
+    for path in paths {
+        // A reply, also one that tells of a mistake, may be read with all its headers.
+        let headers = [("origin", PAGE), ("content-type", "application/json")];
+        let client = &gateway.client;
+        let answer = client.send(Method::POST, path, &headers, "{}").await;
+        assert_eq!(answer.header("access-control-allow-origin"), PAGE, "{path}");
+        assert_eq!(answer.header("access-control-expose-headers"), "*");
+        assert!(!answer.header("x-throughline-turn").is_empty(), "{path}");
+    }
+    // The operator's side is for our own pages.
+    let answer = asked_beforehand(&gateway, "/admin/switch", PAGE).await;
+    assert_eq!(answer.status, 403);
+    assert_eq!(answer.header("access-control-allow-origin"), "");
+}
+
+#[tokio::test]
+async fn other_pages_are_told_nothing() {
+    let a = Simulator::start("a").await;
+    let config = backend("a", &a.url, "");
+    for settings in ["", "cors_origins = [\"http://localhost:3000\"]\n"] {
+        let gateway = Gateway::start(BINARY, &format!("{settings}{config}")).await;
+        for origin in [
+            "https://evil.example",
+            "http://localhost:30000",
+            "https://localhost:3000",
+            "null",
+        ] {
+            for path in ["/ag-ui", "/ui/chat", "/healthz"] {
+                let told = asked_beforehand(&gateway, path, origin).await;
+                assert_eq!(told.header("access-control-allow-origin"), "", "{origin}");
+                let headers = [("origin", origin)];
+                let client = &gateway.client;
+                let answer = client.send(Method::POST, path, &headers, "{}").await;
+                assert_eq!(answer.header("access-control-allow-origin"), "", "{origin}");
+            }
+        }
+        let plain = gateway.client.send(Method::POST, "/ag-ui", &[], "{}").await;
+        assert_eq!(plain.header("vary"), "");
+    }
+}
+
+#[tokio::test]
+async fn pages_are_let_in_without_a_restart() {
+    let a = Simulator::start("a").await;
+    let config = backend("a", &a.url, "");
+    let gateway = Gateway::start(BINARY, &config).await;
+    let told = asked_beforehand(&gateway, "/ag-ui", PAGE).await;
+    assert_eq!(told.header("access-control-allow-origin"), "");
+    gateway.configure(&format!("cors_origins = [\"*\"]\n{config}"));
+    gateway.signal("HUP").await;
+    until("the page is let in", async || {
+        let told = asked_beforehand(&gateway, "/ag-ui", PAGE).await;
+        told.header("access-control-allow-origin") == PAGE
+    })
+    .await;
+}
 
 /// With a key of ours a provider would let in every page there is.
 #[tokio::test]

@@ -17,6 +17,7 @@ fn an_empty_file_has_all_defaults() {
         },
         keep_alive: Duration::from_secs(15),
         allowed_hosts: Vec::new(),
+        cors_origins: Vec::new(),
         backends: vec![
             Backend {
                 base_url: Some("https://api.anthropic.com".to_owned()),

@@ -176,6 +176,14 @@ fn each_value_is_checked() {
             "allowed_hosts = ['x', 1]",
             "`allowed_hosts` holds a whole number",
         ),
+        (
+            "cors_origins = ['app.example']",
+            "did you mean `https://app.example`?",
+        ),
+        (
+            "cors_origins = ['http://app.example/']",
+            "did you mean `http://app.example`?",
+        ),
         ("thinking = 1", "expected a table, [thinking]"),
         ("thinking.policy = 'sesion'", "did you mean `session`?"),
         ("thinking.orphan_threshold = '0m'", "longer than nothing"),
