@@ -18,18 +18,45 @@ pub(super) fn read(
     request: &mut Request,
     losses: &mut Vec<Loss>,
 ) -> Result<(), Fault> {
-    // A front end without a choice of models sends an empty one.
-    let said = |name| Ok(string(node, name)?.filter(|text| !text.is_empty()));
-    if let Some(model) = said("model")? {
-        request.model = model;
-    }
-    request.backend = said("backend")?.or(request.backend.take());
     if let Some(system) = node.get("system") {
         request.system = read_texts(&system)?;
     }
     if let Some(tools) = node.get("tools") {
         request.tools = read_tools(&tools)?;
     }
+    settings(node, request, losses)
+}
+
+/// What `settings` reads.
+pub(super) const SETTINGS: [&str; 14] = [
+    "model",
+    "backend",
+    "tool_choice",
+    "parallel_calls",
+    "thinking",
+    "reasoning_effort",
+    "temperature",
+    "top_p",
+    "top_k",
+    "seed",
+    "presence_penalty",
+    "frequency_penalty",
+    "max_tokens",
+    "stop",
+];
+
+/// Reads who should answer, and how.
+pub(super) fn settings(
+    node: &Node<'_>,
+    request: &mut Request,
+    losses: &mut Vec<Loss>,
+) -> Result<(), Fault> {
+    // A front end without a choice of models sends an empty one.
+    let said = |name| Ok(string(node, name)?.filter(|text| !text.is_empty()));
+    if let Some(model) = said("model")? {
+        request.model = model;
+    }
+    request.backend = said("backend")?.or(request.backend.take());
     if let Some(choice) = node.get("tool_choice") {
         request.tool_choice = Some(read_choice(&choice)?);
     }

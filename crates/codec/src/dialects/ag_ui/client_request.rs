@@ -7,17 +7,11 @@ use super::client_messages::{Conversation, filled};
 use super::content::optional;
 use super::run::{Form, Run};
 use super::{interrupts, pinned, unanswered};
-use crate::dialects::{Asked, openai_chat};
+use crate::dialects::{Asked, openai_chat, wishes};
 use crate::json::{Node, read_object};
 
-/// What `forwardedProps`, or the body itself, says to us.
-const SETTINGS: [&str; 11] = [
-    "model",
-    "backend",
-    "reasoning_effort",
-    "thinking",
-    "temperature",
-    "max_tokens",
+/// What `forwardedProps`, or the body itself, says to us besides what all front ends may say.
+const MORE: [&str; 5] = [
     "snapshots",
     // Other words for how much to think.
     "reasoning",
@@ -119,39 +113,29 @@ fn read_settings(
     run: &mut Run,
     losses: &mut Vec<Loss>,
 ) -> Result<(), Fault> {
+    let settings = [&wishes::SETTINGS[..], &MORE[..]].concat();
     let forwarded = root.get("forwardedProps");
     if let Some(forwarded) = &forwarded {
         forwarded.object()?;
-        if !forwarded.others(&SETTINGS).is_empty() {
+        if !forwarded.others(&settings).is_empty() {
             omit("forwardedProps", losses);
         }
     }
-    let others = root.others(&[&KNOWN[..], &SETTINGS[..]].concat());
+    let others = root.others(&[&KNOWN[..], &settings[..]].concat());
     if others.values().any(|value| !value.is_null()) {
         omit("member", losses);
     }
-    // What the application forwards comes before what stands beside it.
-    let places = [forwarded.as_ref(), Some(root)];
-    let places = || places.into_iter().flatten();
-    for place in places() {
-        let text = |name: &str| optional(place, name);
-        if request.model.is_empty() {
-            request.model = text("model")?.unwrap_or_default();
-        }
-        request.backend = request.backend.take().or(text("backend")?);
-        if let Some(temperature) = place.get("temperature") {
-            let wanted = temperature.number()?;
-            let sampling = &mut request.sampling;
-            sampling.temperature = sampling.temperature.or(Some(wanted));
-        }
-        if let Some(limit) = place.get("max_tokens") {
-            request.max_tokens = request.max_tokens.or(Some(limit.count()?));
-        }
+    // What the application forwards counts more than what stands beside it.
+    for place in [Some(root), forwarded.as_ref()].into_iter().flatten() {
+        wishes::settings(place, request, losses)?;
         if let Some(snapshots) = place.get("snapshots") {
             run.snapshots |= snapshots.flag()?;
         }
-        if request.thinking.is_unsaid() {
-            request.thinking = openai_chat::read_thinking(place, &mut Map::new(), losses)?;
+        if place.get("thinking").is_none() {
+            let said = openai_chat::read_thinking(place, &mut Map::new(), losses)?;
+            if !said.is_unsaid() {
+                request.thinking = said;
+            }
         }
     }
     Ok(())

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use throughline_canonical::{
-    Amount, Block, Effort, Loss, MediaKind, Message, Role, Show, Source, Tool,
+    Amount, Block, Effort, Loss, MediaKind, Message, Role, Show, Source, Tool, ToolChoice,
 };
 
 use super::{asked, body, read, read_at};
@@ -272,6 +272,9 @@ fn what_is_forwarded_comes_before_what_stands_beside() {
 
 #[test]
 fn thinking_is_asked_for_in_any_of_the_usual_words() {
+    let high = Amount::Effort {
+        effort: Effort::High,
+    };
     for (props, amount, show) in [
         (json!({"thinking": true}), Some(Amount::On), None),
         (
@@ -285,12 +288,55 @@ fn thinking_is_asked_for_in_any_of_the_usual_words() {
             Some(Show::Hidden),
         ),
         (json!({"reasoning_effort": "none"}), Some(Amount::Off), None),
+        (json!({"thinking": "off"}), Some(Amount::Off), None),
+        (json!({"thinking": "high"}), Some(high), None),
+        (json!({"thinking": {"effort": "high"}}), Some(high), None),
+        (
+            json!({"thinking": 2048}),
+            Some(Amount::Budget { tokens: 2048 }),
+            None,
+        ),
+        (
+            json!({"thinking": {"budget": 2048, "show": "hidden"}}),
+            Some(Amount::Budget { tokens: 2048 }),
+            Some(Show::Hidden),
+        ),
+        // As servers of the chat dialect call it.
+        (json!({"enable_thinking": false}), Some(Amount::Off), None),
+        (
+            json!({"thinking_budget": 2048, "include_reasoning": false}),
+            Some(Amount::Budget { tokens: 2048 }),
+            Some(Show::Hidden),
+        ),
         (json!({}), None, None),
     ] {
         for body in [asked(&json!({"forwardedProps": props})), asked(&props)] {
             let thinking = read(&body).value.thinking;
             assert_eq!((thinking.amount, thinking.show), (amount, show), "{body}");
         }
+    }
+}
+
+/// The words are those of every other front door.
+#[test]
+fn a_run_says_how_it_is_to_be_answered() {
+    let props = json!({
+        "tool_choice": {"type": "named", "name": "f"}, "parallel_calls": false, "stop": ["END"],
+        "top_p": 0.5, "top_k": 4, "seed": 7, "presence_penalty": 0.25, "frequency_penalty": 0.75,
+    });
+    for body in [asked(&json!({"forwardedProps": props})), asked(&props)] {
+        let read = read(&body);
+        assert_eq!(read.losses, [], "{body}");
+        let request = read.value;
+        let name = "f".to_owned();
+        assert_eq!(request.tool_choice, Some(ToolChoice::Named { name }));
+        assert_eq!(request.parallel_calls, Some(false));
+        assert_eq!(request.stop, ["END"]);
+        let sampling = request.sampling;
+        assert_eq!((sampling.top_p, sampling.top_k), (Some(0.5), Some(4)));
+        assert_eq!(sampling.seed, Some(7));
+        let penalties = (sampling.presence_penalty, sampling.frequency_penalty);
+        assert_eq!(penalties, (Some(0.25), Some(0.75)));
     }
 }
 
