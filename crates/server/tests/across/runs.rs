@@ -142,6 +142,8 @@ async fn a_run_names_its_backend_by_path_header_or_body() {
         assert_eq!(answer.header("x-throughline-backend"), answers, "{path}");
         let kind = answer.header("content-type");
         assert!(kind.starts_with("text/event-stream"), "{kind}");
+        // A proxy would hold back events to fill its buffer.
+        assert_eq!(answer.header("x-accel-buffering"), "no");
     }
     let answer = post(&house, "/ag-ui/glm", &run(None)).await;
     assert_eq!(answer.status, 400);

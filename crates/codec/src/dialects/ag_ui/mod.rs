@@ -63,6 +63,10 @@ impl ClientDialect for AgUi {
         request.extra.remove(NAME);
     }
 
+    fn stream_headers(&self) -> &'static [(&'static str, &'static str)] {
+        &[("x-accel-buffering", "no")]
+    }
+
     fn read_request(&self, asked: &Asked<'_>) -> Result<Lossy<Request>, Fault> {
         client_request::read(asked)
     }
