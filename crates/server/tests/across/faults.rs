@@ -10,18 +10,19 @@ use crate::speaker::{Ask, send};
 use crate::support::{BINARY, CLIENTS, House, Plan, Wrong, client, fates, thinking_in, upstream};
 
 /// One upstream of each dialect.
-const ROWS: [&str; 4] = [
+pub(crate) const ROWS: [&str; 4] = [
     "anthropic, budget",
     "gemini 3",
     "openai_responses",
     "deepseek-v4",
 ];
 
-const THOUGHT: &str = "First I look at the left side, then I look at the right side of it.";
-const ANSWER: &str = "It is the left one, since the right one was never there at all.";
+pub(crate) const THOUGHT: &str =
+    "First I look at the left side, then I look at the right side of it.";
+pub(crate) const ANSWER: &str = "It is the left one, since the right one was never there at all.";
 
 /// What breaks a stream: the words that ask for it, the fault, and how the turn is noted.
-const BREAKS: [(&str, &str, &str); 10] = [
+pub(crate) const BREAKS: [(&str, &str, &str); 10] = [
     ("break at once", "cut:event=0", "cut"),
     ("break early", "cut:event=4", "cut"),
     ("break late", "cut:event=12", "cut"),
@@ -34,7 +35,7 @@ const BREAKS: [(&str, &str, &str); 10] = [
     ("fall silent", "stall:event=6,ms=60000", "cut"),
 ];
 
-fn scenario<'a>(faults: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+pub(crate) fn scenario<'a>(faults: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
     let steps = faults.into_iter().map(|(word, fault)| {
         format!(
             "[[step]]\nwhen = {{ contains = \"{word}\" }}\nfault = \"{fault}\"\n\

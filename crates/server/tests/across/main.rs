@@ -35,6 +35,7 @@ mod extensions;
 mod fallback;
 mod faults;
 mod front;
+mod front_faults;
 mod heard;
 mod ids;
 mod kept;
