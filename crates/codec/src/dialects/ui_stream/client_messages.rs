@@ -12,22 +12,36 @@ use crate::dialects::openai_chat::client_request::string;
 use crate::dialects::wishes::omit;
 use crate::json::Node;
 
-/// Reads the messages; `anew` is the one that is to be made again. Answers the id of the message that
-/// the reply goes on with, if it does.
+/// What is to be made again.
+#[derive(Debug)]
+pub(super) enum Anew {
+    Nothing,
+    /// The last answer: nobody says which.
+    Last,
+    /// The message of this id, or the answer to it.
+    Message(String),
+}
+
+/// Reads the messages. Answers the id of the message that the reply goes on with, if it does.
 pub(super) fn read(
     messages: &Node<'_>,
-    anew: Option<&str>,
+    anew: &Anew,
     request: &mut Request,
     losses: &mut Vec<Loss>,
 ) -> Result<Option<String>, Fault> {
     let mut reader = Reader { request, losses };
     let mut last = None;
-    for message in messages.elements()? {
+    let count = messages.elements()?.count();
+    for (place, message) in messages.elements()?.enumerate() {
         message.object()?;
         let id = string(&message, "id")?.filter(|id| !id.is_empty());
         let role = message.need("role")?;
         let assistant = role.text()? == "assistant";
-        let is_meant = anew.is_some() && anew == id.as_deref();
+        let is_meant = match anew {
+            Anew::Nothing => false,
+            Anew::Last => place + 1 == count,
+            Anew::Message(named) => id.as_ref() == Some(named),
+        };
         // An answer is made again from what stands before it, a question from all up to it.
         if is_meant && assistant {
             break;

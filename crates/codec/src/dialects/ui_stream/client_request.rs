@@ -2,7 +2,8 @@
 
 use throughline_canonical::{Fault, Lossy, Request};
 
-use super::{MESSAGE_ID, NAME, client_messages};
+use super::client_messages::{self, Anew};
+use super::{MESSAGE_ID, NAME};
 use crate::dialects::openai_chat::client_request::string;
 use crate::dialects::wishes;
 use crate::json::{Node, read_object};
@@ -25,17 +26,20 @@ pub(super) fn read(body: &[u8]) -> Result<Lossy<Request>, Fault> {
     }
     wishes::read(&root, &mut request, &mut losses)?;
     let anew = match root.get("trigger") {
-        None => None,
+        None => Anew::Nothing,
         Some(trigger) => match trigger.text()? {
-            "submit-message" => None,
-            "regenerate-message" => string(&root, "messageId")?,
+            "submit-message" => Anew::Nothing,
+            "regenerate-message" => match string(&root, "messageId")? {
+                Some(id) => Anew::Message(id),
+                None => Anew::Last,
+            },
             _ => {
                 return Err(trigger.refuse("expected `submit-message` or `regenerate-message`"));
             }
         },
     };
     let messages = root.need("messages")?;
-    let goes_on = client_messages::read(&messages, anew.as_deref(), &mut request, &mut losses)?;
+    let goes_on = client_messages::read(&messages, &anew, &mut request, &mut losses)?;
     if let Some(id) = goes_on {
         let extra = request.extra.entry(NAME.to_owned()).or_default();
         extra.insert(MESSAGE_ID.to_owned(), id.into());

@@ -307,8 +307,13 @@ fn what_is_made_again_starts_from_what_stands_before_it() {
         ("regenerate-message", "u2", 3, None),
         // The front end has taken it out by itself.
         ("regenerate-message", "a3", 4, Some("a2")),
+        // Nobody says which.
+        ("regenerate-message", "", 3, None),
     ] {
-        let body = json!({"messages": messages, "trigger": trigger, "messageId": id});
+        let mut body = json!({"messages": messages, "trigger": trigger});
+        if !id.is_empty() {
+            body["messageId"] = id.into();
+        }
         let read = read(&body).value;
         assert_eq!(read.messages.len(), left, "{trigger} {id}");
         let stream = write(&read, &[]);
