@@ -14,6 +14,7 @@ use throughline_canonical::{
     BlockStart, Delta, EndDetails, EndReason, Event, Fault, Loss, Lossy, Reply, Request,
 };
 
+use self::free_text::FreeText;
 use self::in_place::InPlace;
 
 pub mod ag_ui;
@@ -21,6 +22,7 @@ pub mod anthropic;
 mod codes;
 pub mod events;
 mod extensions;
+pub mod free_text;
 pub mod gemini;
 pub mod in_place;
 mod losses;
@@ -125,6 +127,10 @@ pub trait ClientDialect: Sync {
     /// Whether its clients want the first call of a reply signed, and mend it themselves if it is not.
     fn wants_signed_calls(&self) -> bool {
         false
+    }
+    /// How it writes tools that take free text, if it has any.
+    fn free_text(&self) -> Option<&'static FreeText> {
+        None
     }
     /// Whether its clients want a model to think that can, when they say nothing of it.
     fn thinks_unasked(&self) -> bool {

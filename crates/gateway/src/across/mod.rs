@@ -16,6 +16,7 @@
 #[doc(hidden)]
 pub mod crossing;
 mod fit;
+mod free_text;
 mod guard;
 mod held;
 mod ids;
@@ -342,14 +343,15 @@ impl Gateway {
             prefix: prepared.prefix,
             keeps_ids: leg.read.asked.dialect.keeps_call_ids(),
         };
-        Relay::new(
+        let relay = Relay::new(
             leg.ledger(self, prepared.session, origin),
             marks,
             self.vault.clone(),
             Some(Ids::new(&prepared.asked, &dice::letters())),
             sent,
             leg.read.counts,
-        )
+        );
+        relay.with_free(prepared.free)
     }
 
     /// A count of tokens, by the provider.

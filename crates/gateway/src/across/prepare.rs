@@ -13,6 +13,7 @@ use throughline_codec::dialects::{
 use throughline_codec::text::{Evidence, Options, RawTextReader, Recipe, Stage, Tools};
 
 use super::fit::{Fitted, Fitting, Sent, open_turn, replays_from};
+use super::free_text::FreeTools;
 use super::guard::{Guarding, place};
 use super::join::{join_turns, results_follow_calls, speak_first, tell_results_once};
 use super::located::Located;
@@ -59,6 +60,8 @@ pub(crate) struct Prepared {
     pub(crate) open: usize,
     /// What is to be answered.
     pub(crate) question: String,
+    /// Tools that went as functions.
+    pub(crate) free: FreeTools,
 }
 
 impl Gateway {
@@ -92,6 +95,7 @@ impl Gateway {
                 .await;
         }
         let (dialect, variant) = spoken(leg.backend, &request, &known);
+        let free = FreeTools::carry(&mut request, client, dialect.name(), &mut losses);
         join_turns(&mut request.messages);
         if tell_results_once(&mut request.messages) > 0 {
             losses.push(Loss::PartOmitted {
@@ -240,6 +244,7 @@ impl Gateway {
             drop_bound: guarded.asked,
             open,
             question,
+            free,
         })
     }
 }

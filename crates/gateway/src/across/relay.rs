@@ -11,6 +11,7 @@ use throughline_canonical::{
 use throughline_codec::dialects::ClientDialect;
 use throughline_codec::dialects::in_place::InPlace;
 
+use super::free_text::FreeTools;
 use super::held::{Held, HeldCall};
 use super::ids::{Ids, looks_random};
 use super::lost::names;
@@ -47,6 +48,8 @@ pub(crate) struct Relay {
     running: Option<Prefix>,
     /// Thinking that has ended, which the client is not told before it is known what follows.
     held: Option<Held>,
+    /// Tools that the client knows as others.
+    free: FreeTools,
     sent: Sent,
 }
 
@@ -110,12 +113,28 @@ impl Relay {
             closed: false,
             running: sent.prefix,
             held: None,
+            free: FreeTools::default(),
             sent,
         }
     }
 
+    /// The same, with tools that went as functions.
+    pub(crate) fn with_free(mut self, free: FreeTools) -> Self {
+        self.free = free;
+        self
+    }
+
     /// Takes an event of the provider, gives those of the client.
     pub(crate) fn pass(&mut self, event: Event<'_>, out: &mut dyn FnMut(&Event<'_>)) {
+        if self.free.is_empty() {
+            return self.relay(event, out);
+        }
+        let mut free = std::mem::take(&mut self.free);
+        self.relay(event, &mut |event| free.tell(event, out));
+        self.free = free;
+    }
+
+    fn relay(&mut self, event: Event<'_>, out: &mut dyn FnMut(&Event<'_>)) {
         if self.ended {
             return;
         }

@@ -34,6 +34,7 @@ mod envelopes;
 mod extensions;
 mod fallback;
 mod faults;
+mod free_text;
 mod front;
 mod front_faults;
 mod heard;

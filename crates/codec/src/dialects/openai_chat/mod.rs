@@ -16,6 +16,7 @@
 use serde_json::Value;
 use throughline_canonical::{BlockStart, Delta, Event, Fault, Loss, Lossy, Request};
 
+use super::free_text::FreeText;
 use super::in_place::InPlace;
 use super::{
     Asked, BREAK, ClientDialect, ModelCard, Models, NOTICE, Outgoing, Refusal, ReplyReader,
@@ -33,6 +34,7 @@ pub(super) mod client_reply;
 pub(super) mod client_request;
 mod client_whole;
 mod counts;
+mod custom;
 mod details;
 pub(super) mod faults;
 mod form;
@@ -136,6 +138,10 @@ impl ClientDialect for OpenAiChat {
 
     fn read_request(&self, asked: &Asked<'_>) -> Result<Lossy<Request>, Fault> {
         client_request::read(asked.body)
+    }
+
+    fn free_text(&self) -> Option<&'static FreeText> {
+        Some(&custom::CALLS)
     }
 
     fn reply_writer(&self, request: &Request, stamp: &Stamp) -> Box<dyn ReplyWriter> {

@@ -21,6 +21,7 @@ mod aside;
 mod client_items;
 mod client_reply;
 mod client_request;
+mod custom;
 mod faults;
 mod item_parts;
 mod outline;
@@ -37,6 +38,7 @@ mod upstream_request;
 use serde_json::Value;
 use throughline_canonical::{Fault, Lossy, Request};
 
+use super::free_text::FreeText;
 use super::in_place::InPlace;
 use super::losses::Losses;
 use super::{
@@ -97,6 +99,10 @@ impl ClientDialect for OpenAiResponses {
 
     fn read_request(&self, asked: &Asked<'_>) -> Result<Lossy<Request>, Fault> {
         client_request::read(asked.body)
+    }
+
+    fn free_text(&self) -> Option<&'static FreeText> {
+        Some(&custom::CALLS)
     }
 
     fn reply_writer(&self, request: &Request, stamp: &Stamp) -> Box<dyn ReplyWriter> {

@@ -1,0 +1,22 @@
+//! Custom tools: they take free text.
+
+use serde_json::json;
+
+use super::CUSTOM;
+use crate::dialects::free_text::{FreeCall, FreeText, FreeTool, text};
+
+/// How they are written here. What they give is a message of a tool, like any other.
+pub(super) const CALLS: FreeText = FreeText {
+    name: CUSTOM,
+    tool: |tool| FreeTool::read(tool.get(CUSTOM)?),
+    call: |call| {
+        let custom = call.get(CUSTOM)?;
+        Some(FreeCall {
+            id: text(call, "id"),
+            name: text(custom, "name"),
+            input: text(custom, "input"),
+        })
+    },
+    result: |_| None,
+    write: |call| json!({"id": call.id, "type": CUSTOM, "custom": {"name": call.name, "input": call.input}}),
+};

@@ -1,0 +1,40 @@
+//! Custom tools: they take free text.
+
+use serde_json::{Value, json};
+
+use crate::dialects::free_text::{FreeCall, FreeText, FreeTool, text};
+
+/// How they are written here.
+pub(super) const CALLS: FreeText = FreeText {
+    name: "custom_tool_call",
+    tool: |tool| match tool.get("type")?.as_str()? {
+        "custom" => FreeTool::read(tool),
+        _ => None,
+    },
+    call: |item| {
+        (item["type"] == "custom_tool_call").then(|| FreeCall {
+            id: text(item, "call_id"),
+            name: text(item, "name"),
+            input: text(item, "input"),
+        })
+    },
+    result: |item| {
+        (item["type"] == "custom_tool_call_output").then(|| {
+            let output = item.get("output").cloned();
+            (text(item, "call_id"), output.unwrap_or_default())
+        })
+    },
+    write,
+};
+
+fn write(call: &FreeCall) -> Value {
+    json!({
+        "type": "custom_tool_call",
+        // Items have ids of their own; this one is as rare as the call's.
+        "id": format!("ctc_{}", call.id.trim_start_matches("call_")),
+        "status": "completed",
+        "call_id": call.id,
+        "name": call.name,
+        "input": call.input,
+    })
+}

@@ -1,0 +1,135 @@
+//! Tools that take free text, over providers that only know functions.
+
+use http::Method;
+use serde_json::{Value, json};
+use throughline_testkit::Answer;
+
+use crate::speaker::{list, text};
+use crate::support::{House, Plan, thinking_in};
+
+const PATCH: &str = "*** Begin Patch\n+ \"one\"\n*** End Patch";
+
+const SAYS: &str = r#"
+[[step]]
+when = { contains = "mend it" }
+say = [{ thinking = "A patch is due." }, { tool = { name = "apply_patch", input = { input = "*** Begin Patch\n+ \"one\"\n*** End Patch" } } }]
+[[step]]
+when = { contains = "patched" }
+say = [{ thinking = "It is mended." }, { text = "Done." }]
+"#;
+
+async fn over(row: &str) -> House {
+    House::build(&Plan {
+        upstreams: &[row],
+        scenario: SAYS,
+        ..Plan::default()
+    })
+    .await
+}
+
+async fn post(house: &House, path: &str, body: &Value) -> Answer {
+    let headers = [("content-type", "application/json")];
+    let body = body.to_string();
+    let sent = house
+        .gateway
+        .client
+        .send(Method::POST, path, &headers, body);
+    sent.await.good()
+}
+
+/// The output of a reply, streamed or not.
+fn output(answer: &Answer, streamed: bool) -> Vec<Value> {
+    if !streamed {
+        return list(&answer.json()["output"]).cloned().collect();
+    }
+    let told = answer.text();
+    let data = told.lines().filter_map(|line| line.strip_prefix("data: "));
+    let events = data.map(|data| serde_json::from_str::<Value>(data).expect("JSON"));
+    let done = events.filter(|event| event["type"] == "response.output_item.done");
+    done.map(|event| event["item"].clone()).collect()
+}
+
+#[tokio::test]
+async fn a_custom_tool_is_called_and_answered_whatever_model_is_behind() {
+    let grammar = json!({"type": "grammar", "syntax": "lark", "definition": "start: /.+/"});
+    let tool = json!({"type": "custom", "name": "apply_patch", "description": "Mends files.", "format": grammar});
+    for row in ["anthropic, adaptive", "gemini 3", "vllm", "mistral"] {
+        for streamed in [true, false] {
+            let house = over(row).await;
+            let ask = |input: &[Value]| {
+                json!({"model": "m", "store": false, "stream": streamed, "input": input, "tools": [tool],
+                    "tool_choice": "auto", "reasoning": {"effort": "high", "summary": "auto"},
+                    "include": ["reasoning.encrypted_content"]})
+            };
+            let mut input = vec![json!({"role": "user", "content": "mend it"})];
+            let answer = post(&house, "/v1/responses", &ask(&input)).await;
+            let lost = answer.header("x-throughline-loss");
+            assert!(
+                lost.contains("setting_adapted=tool;reason=as_function"),
+                "{row}: {lost}"
+            );
+            let said = output(&answer, streamed);
+            let call = said.last().expect("an item");
+            assert_eq!(
+                (&call["type"], &call["name"], &call["input"]),
+                (
+                    &json!("custom_tool_call"),
+                    &json!("apply_patch"),
+                    &json!(PATCH)
+                ),
+                "{row}: {said:?}"
+            );
+            let offered = house.last(0).await.body;
+            assert!(
+                offered.contains("start: /.+/") && offered.contains("Mends files."),
+                "{offered}"
+            );
+
+            let id = call["call_id"].clone();
+            input.extend(said);
+            input.push(
+                json!({"type": "custom_tool_call_output", "call_id": id, "output": "patched"}),
+            );
+            let answer = post(&house, "/v1/responses", &ask(&input)).await;
+            let said = output(&answer, streamed);
+            let done = |item: &Value| text(&item["content"][0]["text"]) == "Done.";
+            assert!(said.iter().any(done), "{row}: {said:?}");
+            let seen: Value = serde_json::from_str(&house.last(0).await.body).expect("JSON");
+            assert!(thinking_in(&seen) > 0, "{row}: {seen}");
+            house.end_in_peace().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_chat_clients_custom_tool_may_be_asked_for_by_name() {
+    let house = over("anthropic, adaptive").await;
+    let tool =
+        json!({"type": "custom", "custom": {"name": "apply_patch", "description": "Mends files."}});
+    let mut body = json!({
+        "model": "m", "messages": [{"role": "user", "content": "mend it"}], "tools": [tool],
+        "tool_choice": {"type": "custom", "custom": {"name": "apply_patch"}},
+    });
+    let answer = post(&house, "/v1/chat/completions", &body).await.json();
+    let message = &answer["choices"][0]["message"];
+    let call = &message["tool_calls"][0];
+    assert_eq!(
+        call["custom"],
+        json!({"name": "apply_patch", "input": PATCH}),
+        "{answer}"
+    );
+    assert_eq!(answer["choices"][0]["finish_reason"], "tool_calls");
+    let seen: Value = serde_json::from_str(&house.last(0).await.body).expect("JSON");
+    assert_eq!(
+        seen["tool_choice"],
+        json!({"type": "tool", "name": "apply_patch"})
+    );
+
+    let result = json!({"role": "tool", "tool_call_id": call["id"], "content": "patched"});
+    let messages = body["messages"].as_array_mut().expect("messages");
+    messages.extend([message.clone(), result]);
+    body["tool_choice"] = "auto".into();
+    let answer = post(&house, "/v1/chat/completions", &body).await.json();
+    assert_eq!(answer["choices"][0]["message"]["content"], "Done.");
+    house.end_in_peace().await;
+}
