@@ -281,6 +281,15 @@ impl<'a> Fitting<'a> {
         if tokens != asked && !ours {
             self.adapted(THINKING, "budget_range");
         }
+        // Where thinking is part of the output, thinking of our measure leaves room for the answer.
+        if let Some(limit) = request.max_tokens
+            && ours
+            && (self.dialect.thinks_within_limit() || self.model.budget_below_limit)
+            && tokens >= limit
+            && most_of(limit) >= least
+        {
+            tokens = most_of(limit);
+        }
         if let Some(limit) = request.max_tokens
             && (self.dialect.is_anthropic() || self.model.budget_below_limit)
             && tokens >= limit
@@ -292,9 +301,7 @@ impl<'a> Fitting<'a> {
                 0 => 0,
                 limit => wished.saturating_add(limit).min(highest),
             };
-            if ours && most_of(limit) >= least {
-                tokens = most_of(limit);
-            } else if raised > wished {
+            if raised > wished {
                 tokens = wished;
                 request.max_tokens = Some(raised);
                 self.adapted("max_tokens", "budget");

@@ -62,6 +62,11 @@ impl Dialect {
 
     /// Whether it is Anthropic's, where a request must limit its output, and a budget has a least
     /// and is less than that limit, whatever the model.
+    /// Whether the limit of the output holds for thinking, too.
+    pub(super) fn thinks_within_limit(self) -> bool {
+        matches!(self, Self::Anthropic | Self::Gemini)
+    }
+
     pub(super) fn is_anthropic(self) -> bool {
         matches!(self, Self::Anthropic)
     }

@@ -34,6 +34,7 @@ const ROOM: &[Room] = &[
     (SONNET, "budget 64000", 100, "budget 51200", 64000, "thinking max_tokens, max_tokens budget"),
     // A number of ours bends.
     (SONNET, "on", 10000, "budget 8000", 10000, ""),
+    (FLASH, "effort high", 2000, "budget 1600", 2000, "thinking effort_as_budget"),
     (SONNET, "on", 1280, "budget 1024", 1280, ""),
     (SONNET, "on", 1279, "budget 1024", 2303, "max_tokens budget"),
     (SONNET, "on", 1, "budget 1024", 1025, "max_tokens budget"),
