@@ -4,10 +4,10 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use throughline_canonical::Fault;
+use throughline_canonical::{Fault, Lossy};
 
 use super::Asked;
-use super::places::Places;
+use super::places::{Mark, Places};
 use crate::framing::sse::Frame;
 use crate::json::{Span, complete_object, finish_character, validate};
 
@@ -28,6 +28,15 @@ pub trait InPlace: Sync {
             Some(part) => format!("messages.{message}.content.{part}"),
             None => format!("messages.{message}"),
         }
+    }
+    /// Whether servers of a variant refuse a request for a mark that is their own, where it stands.
+    fn refuses(&self, _: &Mark, _variant: &str) -> bool {
+        false
+    }
+    /// The body with what servers of a variant want to be there in any case, and spelled as they want
+    /// it; none if nothing changes.
+    fn complete(&self, _body: &[u8], _variant: &str) -> Lossy<Option<Vec<u8>>> {
+        Lossy::default()
     }
     /// A signature that was read in a reply, as it stands there: some hold more than that.
     fn as_it_stands<'s>(&self, signature: &'s str) -> Cow<'s, str> {

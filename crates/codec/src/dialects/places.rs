@@ -68,6 +68,8 @@ pub struct Mark {
     pub whole: Vec<Part>,
     /// Of the first call of a message: where a signature may be put.
     pub room: Option<Room>,
+    /// It stands beside what the message says, and not among it.
+    pub beside: bool,
 }
 
 /// What a mark is.
@@ -217,6 +219,7 @@ impl Mark {
             signature: None,
             whole: Vec::new(),
             room: None,
+            beside: false,
         }
     }
 

@@ -56,8 +56,8 @@ fn size(block: &Block) -> usize {
 }
 
 impl Gateway {
-    /// Whether the vault holds something of the model's present turn that the client has lost and the
-    /// backend, who made it, wants back.
+    /// Whether the vault holds something that the client has lost and the backend, who made it, wants
+    /// back: of the model's present turn, or of any where the backend would miss it there too.
     pub(crate) async fn misses(&self, leg: &Leg<'_>, request: &Request) -> bool {
         let (dialect, variant) = (leg.backend.dialect.name(), &leg.backend.variant);
         let wants = |part| {
@@ -65,7 +65,12 @@ impl Gateway {
             matches!(treatment, Treatment::Verbatim | Treatment::Text)
         };
         let (thinking, calls) = (wants(Part::Thinking), wants(Part::CallSignature));
-        let open = open_turn(&request.messages);
+        let first = if replay::misses_earlier(dialect, variant) {
+            0
+        } else {
+            open_turn(&request.messages)
+        };
+        let mut looks = 0;
         let mut question = String::new();
         for (at, message) in request.messages.iter().enumerate() {
             if message.role != Role::Assistant {
@@ -73,7 +78,7 @@ impl Gateway {
                 continue;
             }
             let asked = std::mem::take(&mut question);
-            if at < open {
+            if at < first {
                 continue;
             }
             let content = &message.content;
@@ -81,6 +86,10 @@ impl Gateway {
             let lacks_signature = calls && content.iter().any(is_bare_call);
             if !(lacks_thinking || lacks_signature) {
                 continue;
+            }
+            looks += 1;
+            if looks > MOST_LOOKS {
+                return false;
             }
             let names = names(&leg.read.scope, &asked, content);
             let kept = self.vault.find(&names).await;

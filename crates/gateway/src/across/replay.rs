@@ -162,6 +162,15 @@ pub fn reads_past(dialect: &str, variant: &str) -> bool {
     row(dialect, variant) != NOTHING
 }
 
+/// Whether an upstream may refuse a request for thinking of an earlier turn that is not there.
+pub fn misses_earlier(dialect: &str, variant: &str) -> bool {
+    match dialect {
+        openai_responses::NAME => true,
+        openai_chat::NAME => variants::find(variant).replay == Replay::ReasoningContentAlways,
+        _ => false,
+    }
+}
+
 /// What becomes of a part of the past.
 pub fn treat(dialect: &str, variant: &str, part: Part, maker: Maker, place: Place) -> Treatment {
     let row = row(dialect, variant);

@@ -62,6 +62,8 @@ struct Fated {
     fate: Fate,
     reason: Option<Reason>,
     origin: Option<Arc<Origin>>,
+    /// Whether it stays behind because the upstream never reads it, so that nothing is lost.
+    unneeded: bool,
 }
 
 impl Gateway {
@@ -107,6 +109,7 @@ impl Gateway {
         // A model that has refused a call for want of a signature is one that wants them.
         let skips = marks_foreign_calls(backend)
             && (known.signatures_enforced || without != Without::Nothing);
+        let in_place = backend.dialect.in_place();
         let mut marked = Marked {
             body: body.clone(),
             asked_model: asked
@@ -114,7 +117,7 @@ impl Gateway {
                 .map(ToOwned::to_owned),
             model,
             blocks: Vec::new(),
-            dialect: leg.backend.dialect.in_place(),
+            dialect: in_place,
             left_out: 0,
             losses: Vec::new(),
             session: answer.session,
@@ -128,7 +131,10 @@ impl Gateway {
         for (mark, carried) in places.marks.iter().zip(carried) {
             let edit = match carried {
                 Some((block, key)) => {
-                    let fated = judge(&recall, mark, &block, verdicts.next(), without);
+                    let mut fated = judge(&recall, mark, &block, verdicts.next(), without);
+                    if in_place.refuses(mark, &backend.variant) {
+                        fated.leave_behind(reads_thinking(backend));
+                    }
                     marked.note(mark, key, &fated);
                     fated.edit
                 }
@@ -158,6 +164,11 @@ impl Gateway {
         if let Some(edited) = edited {
             marked.body = edited.into();
         }
+        let completed = in_place.complete(&marked.body, &backend.variant);
+        if let Some(completed) = completed.value {
+            marked.body = completed.into();
+        }
+        marked.losses.extend(completed.losses);
         if filled > 0 {
             marked.losses.push(Loss::MessageFilled { messages: filled });
         }
@@ -191,6 +202,14 @@ pub(super) fn marks_foreign_calls(backend: &Backend) -> bool {
     let (part, place) = (Part::CallSignature, Place::OpenLoop);
     let foreign = replay::treat(dialect, &backend.variant, part, Maker::Foreign, place);
     foreign == Treatment::Skipped
+}
+
+/// Whether a backend reads thinking of its own at all.
+fn reads_thinking(backend: &Backend) -> bool {
+    let dialect = backend.dialect.name();
+    let (part, place) = (Part::Thinking, Place::OpenLoop);
+    let own = replay::treat(dialect, &backend.variant, part, Maker::Same, place);
+    own != Treatment::Unneeded
 }
 
 /// What a mark carries that its maker may want back; none, if that is nothing.
@@ -237,6 +256,7 @@ fn judge(
             fate: Fate::LeftOut,
             reason: Some(reason),
             origin,
+            unneeded: false,
         };
     }
     let native = match block {
@@ -254,6 +274,23 @@ fn judge(
         fate: if tried { Fate::Tried } else { Fate::Sent },
         reason: tried.then_some(Reason::Unknown),
         origin,
+        unneeded: false,
+    }
+}
+
+impl Fated {
+    /// What would go does not, since it would be refused where it stands.
+    fn leave_behind(&mut self, wanted: bool) {
+        if self.fate != Fate::LeftOut {
+            let reason = if wanted {
+                Reason::Shape
+            } else {
+                Reason::Policy
+            };
+            self.edit = MarkEdit::Remove;
+            (self.fate, self.reason) = (Fate::LeftOut, Some(reason));
+            self.unneeded = !wanted;
+        }
     }
 }
 
@@ -268,6 +305,7 @@ impl Marked {
         self.blocks
             .push(KeptBlock::new(at, kind, told, fated.origin.clone()).spelled_by(self.dialect));
         match fated.fate {
+            Fate::LeftOut if fated.unneeded => return,
             Fate::LeftOut => {
                 self.left_out += 1;
                 self.omit(fated.reason.unwrap_or(Reason::Policy));

@@ -16,3 +16,4 @@ mod switching;
 #[allow(dead_code, reason = "shared with `wire`, which needs more of it")]
 #[path = "../wire/upstream.rs"]
 mod upstream;
+mod wants;

@@ -225,7 +225,11 @@ impl Composer<'_> {
             return "call_0".to_owned();
         }
         let index = index + ask.messages().len();
-        format!("call_{}", identifier(seed, "call", index))
+        let id = identifier(seed, "call", index);
+        match id.len().checked_sub(9) {
+            Some(start) if self.variant.nine_letters => id[start..].to_owned(),
+            _ => format!("call_{id}"),
+        }
     }
 
     fn repeats_ids(&self, ask: &Ask) -> bool {

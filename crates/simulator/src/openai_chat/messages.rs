@@ -70,6 +70,7 @@ fn check_message(
     }
     if role == "tool" {
         need_string(message, path, "tool_call_id")?;
+        check_id(&message["tool_call_id"], path, variant)?;
     }
     if role == "assistant" {
         check_calls(
@@ -201,6 +202,7 @@ fn check_calls(calls: &Value, path: &str, variant: &Variant) -> Result<(), Refus
             return Err(wrong_type(&path, "an object", call));
         };
         need_string(call, &path, "id")?;
+        check_id(&call["id"], &path, variant)?;
         let (kind, input) = match call["type"].as_str() {
             Some("custom") if variant.official => ("custom", "input"),
             Some("function") => ("function", "arguments"),
@@ -231,6 +233,19 @@ fn check_calls(calls: &Value, path: &str, variant: &Variant) -> Result<(), Refus
                 return Err(refused(&format!("{inner}.{input}"), None, message));
             }
         }
+    }
+    Ok(())
+}
+
+/// The id of a call, where a server is particular about it.
+fn check_id(id: &Value, path: &str, variant: &Variant) -> Result<(), Refusal> {
+    let id = id.as_str().unwrap_or_default();
+    if variant.nine_letters
+        && !(id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric()))
+    {
+        let message =
+            format!("Tool call id was {id} but must be a-z, A-Z, 0-9, with a length of 9.");
+        return Err(refused(path, None, message));
     }
     Ok(())
 }

@@ -29,6 +29,8 @@ pub struct Variant {
     pub(crate) signs_calls: SignsCalls,
     /// The prompt's template reads the arguments of earlier calls, so they must be JSON.
     pub(crate) reads_arguments: bool,
+    /// Ids of calls have nine letters and digits.
+    pub(crate) nine_letters: bool,
     /// `completion_tokens` is without the reasoning, only `total_tokens` has it.
     pub(crate) counts_apart: bool,
     /// The last chunk counts, whether it was asked to or not.
@@ -125,6 +127,7 @@ const OPENAI: Variant = Variant {
     efforts: EFFORTS,
     signs_calls: SignsCalls::Never,
     reads_arguments: false,
+    nine_letters: false,
     counts_apart: false,
     counts_unasked: false,
     empty_content: false,
@@ -219,6 +222,7 @@ static VARIANTS: &[Variant] = &[
         shows: Shows::Chunks,
         back: Back::InContent,
         switches: &[Effort, PromptMode],
+        nine_letters: true,
         counts_unasked: true,
         ..COMPATIBLE
     },

@@ -460,13 +460,23 @@ async fn each_server_has_its_own_switch() {
 }
 
 #[tokio::test]
-async fn mistral_takes_thoughts_as_chunks_only() {
+async fn mistral_takes_thoughts_as_chunks_only_and_ids_of_nine_letters() {
     let server = Server::strict().await;
     let mut body = asking("magistral-medium", "use a tool");
     let said = message(&server, "mistral", &body).await;
     assert_eq!(said["content"][0]["type"], "thinking");
     append(&mut body, &said);
     accept(&server, "mistral", &body).await;
+    // So it is with the ids of calls.
+    let id = said["tool_calls"][0]["id"].as_str().unwrap();
+    let other = body.to_string().replace(id, "call_1");
+    refuse(
+        &server,
+        "mistral",
+        &serde_json::from_str(&other).unwrap(),
+        "Tool call id was call_1 but must be",
+    )
+    .await;
     let mut wrong = body.clone();
     wrong["messages"][2]["content"][0]["thinking"] = "Hm.".into();
     refuse(

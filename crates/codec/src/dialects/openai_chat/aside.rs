@@ -2,14 +2,14 @@
 
 use std::borrow::Cow;
 
-use throughline_canonical::Fault;
+use throughline_canonical::{Fault, Lossy};
 
 use super::super::Asked;
 use super::super::in_place::{Aside, InPlace, Naming, close_event};
-use super::super::places::Places;
+use super::super::places::{self, Places};
 use super::client_reply::KEEP_ALIVE;
 use super::mark::Mark;
-use super::{OpenAiChat, faults, outline, variants};
+use super::{OpenAiChat, complete, faults, outline, variants};
 use crate::json::{Kind, Span, each_member};
 
 impl InPlace for OpenAiChat {
@@ -19,6 +19,14 @@ impl InPlace for OpenAiChat {
 
     fn path(&self, _: &str, _model: &str, _renamed: bool, variant: &str) -> String {
         variants::find(variant).path.to_owned()
+    }
+
+    fn refuses(&self, mark: &places::Mark, variant: &str) -> bool {
+        mark.beside && variants::find(variant).refuses_reasoning
+    }
+
+    fn complete(&self, body: &[u8], variant: &str) -> Lossy<Option<Vec<u8>>> {
+        complete::write(body, variants::find(variant))
     }
 
     fn place(&self, message: usize, _: Option<usize>) -> String {

@@ -11,7 +11,7 @@
 //!   tool calls in it;
 //! - `mark`: what OpenRouter wants back with a piece of reasoning, as one signature;
 //! - `counts`: token counts, both ways; `faults`: errors, both ways;
-//! - `outline`, `aside`: requests and replies that pass in place.
+//! - `outline`, `complete`, `aside`: requests and replies that pass in place; `ids`: of calls.
 
 use serde_json::Value;
 use throughline_canonical::{BlockStart, Delta, Event, Fault, Loss, Lossy, Request};
@@ -33,11 +33,13 @@ pub(super) mod client_messages;
 pub(super) mod client_reply;
 pub(super) mod client_request;
 mod client_whole;
+mod complete;
 mod counts;
 mod custom;
 mod details;
 pub(super) mod faults;
 mod form;
+mod ids;
 mod mark;
 mod outline;
 mod upstream_messages;

@@ -101,6 +101,9 @@ impl Reader<'_, '_> {
                 self.places.marks[first].whole.push(part);
             }
         }
+        for mark in &mut self.places.marks[first..] {
+            mark.beside = true;
+        }
         Ok(())
     }
 

@@ -1,5 +1,6 @@
 //! The messages of a request to a provider.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
@@ -7,9 +8,9 @@ use throughline_canonical::{
     Amount, Block, Loss, MediaKind, Message, Reason, Request, Role, Source,
 };
 
-use super::NAME;
 use super::mark::Mark;
 use super::variants::{CallSignature, Replay, Variant};
+use super::{NAME, ids};
 
 /// Writes what stands above the conversation, and the conversation.
 pub(super) fn write(
@@ -127,6 +128,7 @@ impl<'a> Writer<'a> {
                     self.adapted("tool_result.media", "moved");
                     moved.extend(self.parts(media.into_iter()));
                 }
+                let id = self.call_id(id);
                 self.out
                     .push(json!({"role": "tool", "tool_call_id": id, "content": content}));
             }
@@ -405,6 +407,7 @@ impl<'a> Writer<'a> {
             _ => arguments.to_owned(),
         };
         let function = json!({"name": name, "arguments": arguments});
+        let id = self.call_id(id);
         let mut call = json!({"id": id, "type": "function", "function": function});
         if let Some(signature) = signature {
             let mark = json!({"thought_signature": signature});
@@ -415,6 +418,17 @@ impl<'a> Writer<'a> {
             }
         }
         call
+    }
+
+    fn call_id<'i>(&mut self, id: &'i str) -> Cow<'i, str> {
+        if !self.variant.nine_letters {
+            return Cow::Borrowed(id);
+        }
+        let spelled = ids::nine_letters(id);
+        if spelled != id && !self.losses.contains(&ids::SPELLED) {
+            self.losses.push(ids::SPELLED);
+        }
+        spelled
     }
 
     fn assemble(&self, said: Said) -> Value {

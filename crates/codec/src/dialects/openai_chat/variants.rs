@@ -21,6 +21,8 @@ pub struct Variant {
     pub seed: &'static str,
     /// How thinking goes back.
     pub replay: Replay,
+    /// It refuses messages that have reasoning beside their content.
+    pub refuses_reasoning: bool,
     /// How the thinking setting is written.
     pub setting: Setting,
     /// The efforts it knows.
@@ -41,6 +43,8 @@ pub struct Variant {
     pub parses_arguments: bool,
     /// A tool must have a schema for its parameters.
     pub needs_parameters: bool,
+    /// The ids of calls have nine letters and digits.
+    pub nine_letters: bool,
     /// It counts thinking beside the output, not in it.
     pub counts_thinking_apart: bool,
     /// Its text may be what the model wrote, with reasoning and tool calls still inside.
@@ -277,6 +281,7 @@ const OPENAI: Variant = Variant {
     limit: "max_completion_tokens",
     seed: "seed",
     replay: Replay::Nothing,
+    refuses_reasoning: true,
     setting: Setting::Effort,
     efforts: &Effort::ALL,
     usual: Medium,
@@ -287,6 +292,7 @@ const OPENAI: Variant = Variant {
     video: false,
     parses_arguments: false,
     needs_parameters: false,
+    nine_letters: false,
     counts_thinking_apart: false,
     raw_text: false,
     stops: 4,
@@ -299,6 +305,7 @@ const OPENAI: Variant = Variant {
 const COMPATIBLE: Variant = Variant {
     system_role: "system",
     limit: "max_tokens",
+    refuses_reasoning: false,
     members: None,
     official: false,
     parses_arguments: true,
@@ -331,6 +338,7 @@ pub static VARIANTS: &[Variant] = &[
     OPENAI,
     Variant {
         name: "deepseek-r1",
+        refuses_reasoning: true,
         setting: Setting::Always,
         ..DEEPSEEK
     },
@@ -391,6 +399,8 @@ pub static VARIANTS: &[Variant] = &[
         joins_system: true,
         seed: "random_seed",
         replay: Replay::Chunks,
+        refuses_reasoning: true,
+        nine_letters: true,
         usual: High,
         members: Some(MISTRAL_MEMBERS),
         ..COMPATIBLE

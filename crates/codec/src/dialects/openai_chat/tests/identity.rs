@@ -12,6 +12,7 @@ use throughline_canonical::{
 };
 
 use super::*;
+use crate::dialects::openai_chat::ids::nine_letters;
 use crate::dialects::openai_chat::variants::{Replay, Setting, find};
 
 fn text() -> impl Strategy<Value = String> {
@@ -269,6 +270,18 @@ fn expected(mut request: Request, variant: &str, losses: &[Loss]) -> Request {
                 setting: "thinking",
                 ..
             } => request.thinking.amount = None,
+            Loss::SettingAdapted {
+                setting: "tool_call.id",
+                ..
+            } => {
+                for message in &mut request.messages {
+                    for block in &mut message.content {
+                        if let Block::ToolCall { id, .. } | Block::ToolResult { id, .. } = block {
+                            *id = nine_letters(id).into_owned();
+                        }
+                    }
+                }
+            }
             Loss::PartOmitted { part, .. } => match part.as_ref() {
                 "top_k" => request.sampling.top_k = None,
                 "verbosity" => request.extra.clear(),
