@@ -204,8 +204,8 @@ impl<'a> Fitting<'a> {
         if self.words.on {
             return Some(Amount::On);
         }
-        let unasked = self.model.unasked && !self.words.modes && !self.dialect.hands_on();
-        if self.words.always || unasked {
+        let silent = !(self.words.modes || self.words.says_effort || self.dialect.hands_on());
+        if self.words.always || self.model.unasked && silent {
             return None;
         }
         if let Some(usual) = Effort::Medium.nearest(&self.words.efforts) {
@@ -284,7 +284,9 @@ impl<'a> Fitting<'a> {
         // Where thinking is part of the output, thinking of our measure leaves room for the answer.
         if let Some(limit) = request.max_tokens
             && ours
-            && (self.dialect.thinks_within_limit() || self.model.budget_below_limit)
+            && (self.dialect.is_anthropic()
+                || self.dialect.shares_limit()
+                || self.model.budget_below_limit)
             && tokens >= limit
             && most_of(limit) >= least
         {

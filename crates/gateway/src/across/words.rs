@@ -41,6 +41,8 @@ pub(super) struct Words {
     pub(super) efforts: Vec<Effort>,
     /// A budget.
     pub(super) budget: bool,
+    /// An effort is said also of a model that thinks unasked: other words go by it.
+    pub(super) says_effort: bool,
     /// Something is said in any case: a server that hears nothing decides by itself.
     pub(super) said: bool,
     /// The dialect says a mode: an effort goes with adaptive thinking, and where no mode is said
@@ -62,11 +64,6 @@ impl Dialect {
 
     /// Whether it is Anthropic's, where a request must limit its output, and a budget has a least
     /// and is less than that limit, whatever the model.
-    /// Whether the limit of the output holds for thinking, too.
-    pub(super) fn thinks_within_limit(self) -> bool {
-        matches!(self, Self::Anthropic | Self::Gemini)
-    }
-
     pub(super) fn is_anthropic(self) -> bool {
         matches!(self, Self::Anthropic)
     }
@@ -79,6 +76,15 @@ impl Dialect {
     /// The least budget, of whatever model.
     pub(super) fn least_budget(self) -> u64 {
         if self.is_anthropic() { LEAST_BUDGET } else { 1 }
+    }
+
+    /// Whether thinking uses up the limit of the output, though a budget beyond that is taken.
+    pub(super) fn shares_limit(self) -> bool {
+        match self {
+            Self::Gemini => true,
+            Self::Chat(server) => server.setting == Setting::Config,
+            _ => false,
+        }
     }
 
     /// Whether it has a word for all there is to show besides that for a summary.
@@ -143,6 +149,7 @@ impl Dialect {
                 Setting::Format => Words {
                     on: on && matches!(form, Some(Budget | Switch)),
                     efforts: efforts(graded, server.efforts),
+                    says_effort: true,
                     ..told
                 },
                 Setting::Config => Words {

@@ -52,6 +52,10 @@ const ROOM: &[Room] = &[
     (("claude-sonnet-4-5", "openai_chat", "litellm"), "budget 5000", 5000, "budget 5000", 10000, "max_tokens budget"),
     (("qwen3-32b", "openai_chat", "qwen"), "budget 5000", 100, "budget 5000", 100, ""),
     (FLASH, "budget 5000", 100, "budget 5000", 100, ""),
+    // But a number of ours leaves room for the answer, where both come out of one limit.
+    (FLASH, "effort high", 2000, "budget 1600", 2000, "thinking effort_as_budget"),
+    (FLASH, "effort high", 1, "budget 24576", 1, "thinking effort_as_budget"),
+    (("gemini-2.5-pro", "openai_chat", "google"), "effort high", 2000, "budget 1600", 2000, "thinking effort_as_budget"),
     (FLASH, "budget 24577", 100, "budget 24576", 100, "thinking budget_range"),
     (("gemini-2.5-pro", "gemini", ""), "budget 127", 100, "budget 128", 100, "thinking budget_range"),
 ];

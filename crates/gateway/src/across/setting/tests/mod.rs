@@ -104,9 +104,9 @@ const TABLE: &[Row] = &[
         "on !on_or_off", "on", "on !on_or_off",
     ]),
     (("openai/gpt-oss-120b", "openai_chat", "groq"), [
-        "-", "effort low !always_thinks", "-",
+        "-", "effort low !always_thinks", "effort medium",
         "effort low !effort", "effort high", "effort high !effort",
-        "effort medium !budget_as_effort", "-", "effort low",
+        "effort medium !budget_as_effort", "effort medium", "effort low",
     ]),
     (("qwen3-32b", "openai_chat", "qwen"), [
         "-", "off", "on",
