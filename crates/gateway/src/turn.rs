@@ -16,7 +16,7 @@ use crate::across::spoken;
 use crate::answer::{Reply, Unanswered, pretty, tell};
 use crate::asked::{Asked, Read, read};
 use crate::backend::{Auth, Backend, credential_mark};
-use crate::catalog::Model;
+use crate::catalog::{Form, Model};
 use crate::gateway::{Gateway, may_have_key};
 use crate::headers;
 use crate::ledger::{Ledger, Seen};
@@ -162,8 +162,10 @@ impl Gateway {
         let events = read.asked.dialect.stream_type(request);
         // In a stream that is no stream of events, the model's name is found by reading all of it.
         let named_late = read.stream && renamed && !events.starts_with("text/event-stream");
-        // A client spells its settings for the model it named; for another one they are made to fit.
-        let refitted = renamed && !request.thinking.is_unsaid();
+        // A client spells its settings for the model it named; for another one, or one that does not
+        // think, they are made to fit.
+        let thinks = known.thinking != Some(Form::None) || !request.thinking.is_wanted();
+        let refitted = (renamed || !thinks) && !request.thinking.is_unsaid();
         !raw && !named_late
             && !refitted
             && spoken.name() == backend.dialect.name()

@@ -260,7 +260,8 @@ pub(crate) fn spoken(
         && openai_chat::variants::find(&backend.variant).official;
     // A client with wishes only the older dialect has words for gets those.
     let bound = request.extra.contains_key(openai_chat::NAME);
-    let thinks = request.thinking.is_wanted() && !bound;
+    // Of a model that does not think there is nothing to see there.
+    let thinks = request.thinking.is_wanted() && !bound && model.thinking != Some(Form::None);
     if official && (thinks || setting::wants_responses(request, model)) {
         return (&OpenAiResponses, String::new());
     }

@@ -62,6 +62,29 @@ async fn what_openai_takes_in_its_newer_dialect_alone_goes_across() {
     }
 }
 
+/// A model that does not reason stays where all its settings have a word.
+#[tokio::test]
+async fn what_a_model_does_not_think_about_does_not_need_the_newer_dialect() {
+    let official = Spoken {
+        more: "variant = \"openai\"",
+        ..CHAT
+    };
+    let (upstream, gateway) = official.over("", "").await;
+    let mut request = official.begin();
+    request["model"] = "gpt-4o".into();
+    request["reasoning_effort"] = "high".into();
+    request["stop"] = "END".into();
+    let answer = whole("application/json", "", official.whole);
+    let body = request.to_string();
+    let (exchange, got) = answered(&upstream, &gateway, official.whole_path, &body, &answer).await;
+    assert_eq!(exchange.target, "/v1/chat/completions");
+    let sent: Value = serde_json::from_slice(&exchange.body).unwrap();
+    assert_eq!(sent["stop"], json!(["END"]), "{sent}");
+    assert_eq!(sent.get("reasoning_effort"), None, "{sent}");
+    let loss = got.header("x-throughline-loss");
+    assert_eq!(loss, "setting_adapted=thinking;reason=model_does_not_think");
+}
+
 #[tokio::test]
 async fn a_list_that_grows_passes_unless_its_model_is_mapped() {
     let path = "/v1beta/models/gemini-3-pro:streamGenerateContent";
