@@ -128,6 +128,7 @@ async fn a_stream_that_breaks_ends_in_one_error_at_every_front_door() {
                 let failed = match (door, word) {
                     ("/v1/stream", _) => "failed",
                     ("/ndjson/chat", "fall silent") => "timeout",
+                    ("/ndjson/chat", _) if end == "cut" => "interrupted",
                     _ => "error",
                 };
                 wrong.unless_equal(&what, heard.end.as_str(), failed);
