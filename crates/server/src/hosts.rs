@@ -34,7 +34,7 @@ impl Hosts {
         }
     }
 
-    /// Whether a request comes from a page that has no business here.
+    /// Whether a request comes from a page that is not our own.
     pub fn foreign_page(&self, headers: &HeaderMap) -> bool {
         let Some(origin) = headers.get(header::ORIGIN) else {
             return false;

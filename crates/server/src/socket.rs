@@ -31,9 +31,9 @@ pub(crate) async fn open(
     asked: Asked,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Response {
-    if house.foreign_page(&asked.headers) {
+    if house.uninvited_page(&asked.headers) {
         let what =
-            "pages from elsewhere may not open a WebSocket; add their host to `allowed_hosts`";
+            "pages from elsewhere may not open a WebSocket; add their origin to `cors_origins`";
         let fault = Fault::new(FaultKind::Forbidden, what);
         return refuse(house, asked.dialect, &fault);
     }

@@ -170,7 +170,13 @@ impl House {
         self.pages.read().allowed(headers)
     }
 
-    /// Whether a request comes from a page that has no business here.
+    /// Whether a request comes from a page that may not use this server. Browsers see to it where they
+    /// ask beforehand; where they do not, we do.
+    pub fn uninvited_page(&self, headers: &HeaderMap) -> bool {
+        self.foreign_page(headers) && self.page(headers).is_none()
+    }
+
+    /// Whether a request comes from a page that is not our own.
     pub fn foreign_page(&self, headers: &HeaderMap) -> bool {
         self.hosts.read().foreign_page(headers)
     }

@@ -163,12 +163,19 @@ async fn a_client_that_leaves_finds_what_had_come() {
 }
 
 #[tokio::test]
-async fn a_page_from_elsewhere_opens_no_connection() {
-    let house = House::over(&["gemini 3"]).await;
+async fn a_page_from_elsewhere_opens_no_connection_unless_it_is_named() {
+    let house = House::build(&Plan {
+        upstreams: &["gemini 3"],
+        settings: "cors_origins = [\"https://app.example\"]",
+        ..Plan::default()
+    })
+    .await;
     for (origin, opens) in [
         ("https://evil.example", false),
         ("null", false),
         ("http://localhost:3000", true),
+        ("https://app.example", true),
+        ("http://app.example", false),
     ] {
         let mut request = request(&house);
         let value = origin.parse().expect("a value");
