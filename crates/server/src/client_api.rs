@@ -240,12 +240,7 @@ pub(crate) async fn whole(mut body: Body, limit: usize) -> Result<Bytes, Fault> 
             }
             Some(Err(error)) if error.downcast_ref::<LengthLimitError>().is_some() => {
                 throw_away(body).await;
-                return Err(Fault::new(
-                    FaultKind::TooLarge,
-                    format!(
-                        "the request body is larger than {limit} bytes; `limits.body` sets the limit"
-                    ),
-                ));
+                return Err(too_large(limit));
             }
             Some(Err(error)) => {
                 return Err(Fault::invalid(format!(
@@ -254,6 +249,13 @@ pub(crate) async fn whole(mut body: Body, limit: usize) -> Result<Bytes, Fault> 
             }
         }
     }
+}
+
+/// What is said of a request that is larger than this.
+pub(crate) fn too_large(limit: usize) -> Fault {
+    let what =
+        format!("the request body is larger than {limit} bytes; `limits.body` sets the limit");
+    Fault::new(FaultKind::TooLarge, what)
 }
 
 /// Reads what is left of a body, within bounds: a sender that is cut off while it sends gets a

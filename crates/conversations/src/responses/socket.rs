@@ -59,13 +59,17 @@ impl Socket {
         }
     }
 
-    /// Answers a message of the client with events. Fails only if nobody takes them any more.
+    /// Answers a message of the client, or what is wrong with it, with events. Fails only if nobody
+    /// takes them any more.
     pub async fn take(
         &mut self,
-        message: &str,
+        message: Result<String, Fault>,
         events: &mpsc::Sender<String>,
     ) -> Result<(), mpsc::error::SendError<String>> {
-        let parsed = serde_json::from_str::<Map<String, Value>>(message);
+        let parsed = message.and_then(|message| {
+            serde_json::from_str::<Map<String, Value>>(&message)
+                .map_err(|error| Fault::invalid(format!("the message is no JSON object: {error}")))
+        });
         let lane = match &parsed {
             Ok(body) => body.get(LANE).and_then(Value::as_str).map(str::to_owned),
             Err(_) => None,
@@ -73,9 +77,7 @@ impl Socket {
         let to = Listener { events, lane };
         let answered = match parsed {
             Ok(body) => self.answer(body, &to).await,
-            Err(error) => Err(Fault::invalid(format!(
-                "the message is no JSON object: {error}"
-            ))),
+            Err(fault) => Err(fault),
         };
         match answered {
             Ok(told) => told,

@@ -218,3 +218,60 @@ async fn a_mistake_is_told_and_the_connection_goes_on() {
     assert_eq!(answer.status, 426);
     house.end_in_peace().await;
 }
+
+#[tokio::test]
+async fn a_message_that_is_too_large_is_told_after_what_came_before_it() {
+    let house = House::build(&Plan {
+        upstreams: &["gemini 3"],
+        settings: "limits.body = \"4KiB\"",
+        ..Plan::default()
+    })
+    .await;
+    let mut connection = connect(&house).await;
+    let large = create(json!("x".repeat(5000)), None);
+    for message in [create(json!("ponder this"), None), large] {
+        let message = Message::Text(message.to_string().into());
+        connection.send(message).await.expect("an open connection");
+    }
+    let mut told = Vec::new();
+    let closed = loop {
+        match connection.next().await.expect("an end").expect("a message") {
+            Message::Text(event) => told.push(serde_json::from_str::<Value>(&event).expect("JSON")),
+            Message::Close(frame) => break frame.expect("a reason"),
+            _ => {}
+        }
+    };
+    assert_eq!(u16::from(closed.code), 1009);
+    let [.., answered, error] = told.as_slice() else {
+        panic!("{told:?}");
+    };
+    assert_eq!(answered["type"], "response.completed");
+    assert_eq!(
+        (&error["type"], &error["status"]),
+        (&json!("error"), &json!(413))
+    );
+    assert!(
+        text(&error["error"]["message"]).contains("limits.body"),
+        "{error}"
+    );
+    house.end_in_peace().await;
+}
+
+/// Nothing of it is read, however much of it comes.
+#[tokio::test]
+async fn a_message_beyond_all_measure_closes_the_connection() {
+    let house = House::build(&Plan {
+        upstreams: &["gemini 3"],
+        settings: "limits.body = \"4KiB\"",
+        ..Plan::default()
+    })
+    .await;
+    let (mut ask, mut told) = connect(&house).await.split();
+    let huge = Message::Text("x".repeat(32 << 20).into());
+    let (_, closed) = tokio::join!(ask.send(huge), told.next());
+    let Message::Close(Some(frame)) = closed.expect("an end").expect("a message") else {
+        panic!("no close");
+    };
+    assert_eq!(u16::from(frame.code), 1009);
+    house.end_in_peace().await;
+}
