@@ -18,7 +18,7 @@ use throughline_codec::dialects::{ModelCard, Models};
 use crate::answer::{Reply, mark, tell};
 use crate::asked::Asked;
 use crate::backend::{Backend, credential_mark};
-use crate::catalog::{Form, Off};
+use crate::catalog::{Form, Model, Off};
 use crate::gateway::Gateway;
 use crate::headers;
 use crate::reply::ReplyBody;
@@ -106,6 +106,10 @@ impl Gateway {
             asked.pin = Some(backend.name.clone());
             return self.pass(asked, whole(body.into())).await;
         }
+        if !self.may_be_served(&settings, &asked, &name).await {
+            let fault = Fault::new(FaultKind::NotFound, model_card::not_found(&name));
+            return tell(asked.dialect, &fault, &id, &backend.name);
+        }
         let known = settings.catalog.find_at(&backend.name, theirs);
         let told = model_card::show(Abilities {
             thinks: known.thinking.is_some_and(|form| form != Form::None),
@@ -113,6 +117,30 @@ impl Gateway {
             context: known.context,
         });
         told_as_json(&told, &id, &backend.name)
+    }
+
+    /// Whether a backend has a model of this name, or it cannot be told: some list none, and most
+    /// serve names besides those they list, which the catalog knows.
+    async fn may_be_served(&self, settings: &Settings, asked: &Asked, name: &str) -> bool {
+        let Ok(backends) = self.asked_for(settings, asked, Some(name)) else {
+            return true;
+        };
+        let by_name = |backend: &Arc<Backend>| {
+            let theirs = backend.model_for(Some(name));
+            theirs != name
+                || backend.names().any(|own| own == name)
+                || settings.catalog.find_at(&backend.name, name) != Model::default()
+        };
+        if backends.iter().any(by_name) {
+            return true;
+        }
+        let lists = backends
+            .iter()
+            .map(|backend| self.listed(settings, asked, backend));
+        join_all(lists).await.into_iter().any(|list| match list {
+            Ok(list) => list.is_empty() || list.iter().any(|card| card.name == name),
+            Err(_) => true,
+        })
     }
 
     /// The backends that are asked: the pinned one, the one a rule gives the model to, or all.

@@ -318,6 +318,12 @@ async fn models_are_told_as_ollama_tells_them() {
     let shown = show("small").await;
     assert_eq!(shown["details"]["family"], "qwen3");
     assert_eq!(simulator.last().await.json(), json!({"model": "qwen3:8b"}));
+    // Nobody lists it, nobody knows it.
+    let unknown = post(&gateway, "/api/show", &json!({"model": "nonesuch:1b"})).await;
+    assert_eq!(
+        (unknown.status, unknown.json()),
+        (404, json!({"error": "model 'nonesuch:1b' not found"}))
+    );
     let refused = post(&gateway, "/api/show", &json!({})).await;
     assert_eq!(
         (refused.status, refused.json()),
@@ -334,4 +340,25 @@ async fn models_are_told_as_ollama_tells_them() {
     let nothing = post(&gateway, "/api/embed", &json!({})).await;
     assert_eq!(nothing.status, 404);
     assert!(nothing.json()["error"].is_string());
+}
+
+#[tokio::test]
+async fn a_model_is_shown_where_nobody_can_tell_that_there_is_none() {
+    let simulator = throughline_testkit::Simulator::start("a").await;
+    let url = &simulator.url;
+    for backend in [
+        // Any name is one of its models.
+        format!("base_url = \"{url}\"\nmodels = {{ \"*\" = \"claude-opus-5\" }}"),
+        format!("base_url = \"{url}\"\ndefault_model = \"nonesuch\""),
+        // It lists none.
+        format!("base_url = \"{url}/nowhere\""),
+        // It does not answer.
+        "base_url = \"http://127.0.0.1:9\"".to_owned(),
+    ] {
+        let config = format!("[[backend]]\nname = \"a\"\ndialect = \"anthropic\"\n{backend}\n");
+        let gateway = Gateway::start(BINARY, &config).await;
+        post(&gateway, "/api/show", &json!({"model": "nonesuch"}))
+            .await
+            .good();
+    }
 }

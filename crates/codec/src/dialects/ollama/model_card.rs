@@ -94,6 +94,11 @@ pub fn asked_for(body: &[u8]) -> Result<String, Fault> {
     }
 }
 
+/// What is said of a model that nobody has. Clients look for these words before they offer to fetch it.
+pub fn not_found(name: &str) -> String {
+    format!("model '{name}' not found")
+}
+
 /// Shows a model.
 pub fn show(abilities: Abilities) -> Value {
     let mut can = vec!["completion", "tools"];
