@@ -84,6 +84,10 @@ impl Gateway {
                  name the model in the request"
             )));
         }
+        // Whoever leaves the choice to us is told what was chosen.
+        if asked.model.is_empty() {
+            asked.model.clone_from(&model);
+        }
         let known = leg.settings.catalog.find_at(&leg.backend.name, &model);
         client.forget_own_members(&mut request);
         let thinks = known.thinking.is_some_and(|form| form != Form::None);

@@ -48,6 +48,49 @@ async fn a_front_end_may_leave_the_choice_of_the_model_to_the_gateway() {
     }
 }
 
+/// The reply names the model that answered, in whichever words.
+#[tokio::test]
+async fn a_client_that_names_no_model_is_told_which_one_answered() {
+    let house = House::build(&Plan {
+        upstreams: &["gemini 3"],
+        backend: "default_model = \"chosen-here\"",
+        ..Plan::default()
+    })
+    .await;
+    let words = json!([{"role": "user", "content": "ponder this"}]);
+    let ag_ui = json!({"threadId": "t", "runId": "r", "messages":
+        [{"id": "m", "role": "user", "content": "ponder this"}]});
+    let mut asked = Vec::from(questions());
+    asked.push(("/ag-ui", ag_ui));
+    for stream in [true, false] {
+        let said = json!({"messages": words, "stream": stream, "max_tokens": 4000});
+        asked.push(("/v1/messages", said.clone()));
+        asked.push(("/v1/chat/completions", said.clone()));
+        asked.push(("/api/chat", said));
+        asked.push((
+            "/v1/responses",
+            json!({"input": "ponder this", "stream": stream}),
+        ));
+        asked.push((
+            "/api/generate",
+            json!({"prompt": "ponder this", "stream": stream}),
+        ));
+    }
+    for (path, body) in asked {
+        let client = &house.gateway.client;
+        let answer = client
+            .send(Method::POST, path, &[JSON], body.to_string())
+            .await
+            .good();
+        let text = answer.text();
+        // Runs have no place for it.
+        let named = text.contains("\"chosen-here\"");
+        assert!(named || path == "/ag-ui", "{path}: {text}");
+        assert!(!text.contains("\"model\":\"\""), "{path}: {text}");
+    }
+    house.end_in_peace().await;
+}
+
 #[tokio::test]
 async fn replies_are_what_their_headers_say() {
     let house = House::over(&["anthropic, budget"]).await;
