@@ -4,6 +4,9 @@
 use serde_json::json;
 use throughline_canonical::{Fault, FaultKind};
 
+use crate::dialects::openai_chat;
+use crate::json::{Kind, Span};
+
 /// The status and the body of an error.
 pub(super) fn write(fault: &Fault) -> (u16, Vec<u8>) {
     (status(fault.kind), body(fault))
@@ -12,6 +15,16 @@ pub(super) fn write(fault: &Fault) -> (u16, Vec<u8>) {
 /// The error itself.
 pub(super) fn body(fault: &Fault) -> Vec<u8> {
     json!({"error": fault.message}).to_string().into_bytes()
+}
+
+/// Reads an error inside a reply. Nothing but its words tells what kind it is.
+pub(super) fn read_inside(json: &[u8], kind: Kind, error: &Span) -> Option<Fault> {
+    let mut fault = openai_chat::faults::read_inside(json, kind, error)?;
+    let says = |words: &str| fault.message.contains(words);
+    if fault.kind == FaultKind::Internal && (says("server busy") || says("overloaded")) {
+        fault.kind = FaultKind::Overloaded;
+    }
+    Some(fault)
 }
 
 fn status(kind: FaultKind) -> u16 {

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 
 use throughline_canonical::{BlockStart, Delta, EndReason, Event, Fault, FaultKind, Usage};
 
+use super::faults;
 use crate::dialects::ReplyReader;
-use crate::dialects::openai_chat::faults;
 use crate::framing::ndjson::Lines;
 use crate::json::{Cursor, JsonError, Kind, Span, each_element, each_member, number, slice, text};
 

@@ -286,6 +286,11 @@ fn what_is_wrong_with_a_stream_is_a_fault() {
             "out of memory",
         ),
         (
+            "{\"error\":\"server busy, please try again.  maximum pending requests exceeded\"}\n",
+            FaultKind::Overloaded,
+            "server busy, please try again.  maximum pending requests exceeded",
+        ),
+        (
             "<html>\n",
             FaultKind::Unreachable,
             "the provider sent a line that is not JSON",
