@@ -3,6 +3,8 @@
 
 use std::borrow::Cow;
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use serde_json::Value;
 use throughline_canonical::{Block, Loss, MediaKind, Message, Reason, Role, Source};
 
@@ -256,6 +258,8 @@ impl Writing {
             MediaKind::Audio => return self.omitted("media", "no_place"),
             MediaKind::Video => return self.omitted("media", "no_place"),
         };
+        let read = read_text(kind, source);
+        let source = read.as_ref().unwrap_or(source);
         match source {
             Source::Base64 { media_type, .. } if !types.contains(&media_type.as_str()) => {
                 return self.omitted("media", "media_type");
@@ -383,6 +387,19 @@ pub(super) fn write_turns(turns: &[Turn<'_>], out: &mut Vec<u8>) {
         }
         message.end();
     });
+}
+
+/// A document of text, which the provider takes as text alone. None where its bytes are none.
+fn read_text(kind: MediaKind, source: &Source) -> Option<Source> {
+    match source {
+        Source::Base64 { media_type, data }
+            if kind == MediaKind::Document && media_type.starts_with("text/") =>
+        {
+            let text = String::from_utf8(BASE64_STANDARD.decode(data).ok()?).ok()?;
+            Some(Source::Text { text })
+        }
+        _ => None,
+    }
 }
 
 /// Writes a text block.

@@ -301,6 +301,32 @@ fn ids_of_others_are_spelled_in_letters_alike_in_call_and_result() {
 }
 
 #[test]
+fn a_document_of_text_goes_as_text() {
+    for (media_type, data, text) in [
+        ("text/plain", "aMOp", "h\u{e9}"),
+        ("text/csv;charset=utf-8", "YSxiCg==", "a,b\n"),
+    ] {
+        let document = Block::Media {
+            kind: MediaKind::Document,
+            source: Source::Base64 {
+                media_type: media_type.to_owned(),
+                data: data.to_owned(),
+            },
+            name: Some("notes".to_owned()),
+        };
+        conversation(
+            vec![message(Role::User, vec![document])],
+            &json!([{"role": "user", "content": [{
+                "type": "document",
+                "source": {"type": "text", "media_type": "text/plain", "data": text},
+                "title": "notes",
+            }]}]),
+            "",
+        );
+    }
+}
+
+#[test]
 fn blocks_without_a_place_are_losses() {
     let said = |block: Block, role, losses: &str| {
         conversation(
@@ -313,7 +339,8 @@ fn blocks_without_a_place_are_losses() {
         kind,
         source: Source::Base64 {
             media_type: media_type.to_owned(),
-            data: "AA==".to_owned(),
+            // No letters of any text.
+            data: "/w==".to_owned(),
         },
         name: None,
     };
