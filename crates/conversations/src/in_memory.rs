@@ -41,6 +41,7 @@ impl Held {
                 return false;
             }
             reference.head = Some(node.id.clone());
+            reference.expires = later(reference.expires, node.expires);
         }
         // A node that follows itself would end no walk.
         let mut next = node.parent.clone();
@@ -48,10 +49,7 @@ impl Held {
             let Some(above) = self.nodes.get_mut(&id) else {
                 break;
             };
-            above.expires = match (above.expires, node.expires) {
-                (Some(above), Some(below)) => Some(above.max(below)),
-                _ => None,
-            };
+            above.expires = later(above.expires, node.expires);
             next = above.parent.clone();
         }
         self.nodes.insert(node.id.clone(), node);
@@ -82,7 +80,11 @@ impl Held {
         closed.sort();
         let all = self.nodes.iter();
         let mut total: u64 = all.map(|(id, node)| self.size(id, node)).sum();
-        let mut gone = 0;
+        let before = self.references.len();
+        let lives = |expires: Option<u64>| expires.is_none_or(|at| at > now);
+        self.references
+            .retain(|_, reference| lives(reference.expires));
+        let mut gone = (before - self.references.len()) as u64;
         for expired_only in [true, false] {
             closed.retain(|(_, id, expired, size)| {
                 let goes = if expired_only {
@@ -100,6 +102,11 @@ impl Held {
         }
         gone
     }
+}
+
+/// The later of two ends; what has none lasts for ever.
+fn later(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    Some(one?.max(other?))
 }
 
 fn ready<T: Send + 'static>(value: T) -> StoreFuture<'static, T> {

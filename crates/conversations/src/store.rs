@@ -44,6 +44,8 @@ pub struct Reference {
     pub head: Option<String>,
     /// When it was made, in milliseconds since 1970.
     pub created: u64,
+    /// When it may be forgotten, in milliseconds since 1970, if it does not move on before.
+    pub expires: Option<u64>,
     /// What is said of it, sealed.
     pub sealed: Vec<u8>,
 }
@@ -71,8 +73,8 @@ pub struct Piece {
 /// A durable store of conversations.
 pub trait Store: Debug + Send + Sync + 'static {
     /// Writes a node, over one of the same id if there is one. With a move, the reference comes to
-    /// stand at the node, both or neither. Answers whether it was written. What the node follows lives as
-    /// long as the node itself.
+    /// stand at the node, both or neither. Answers whether it was written. What the node follows, and the
+    /// reference, live as long as the node itself.
     fn put(&self, node: Node, moves: Option<Move>) -> StoreFuture<'_, bool>;
     /// Reads a node.
     fn node(&self, id: &str) -> StoreFuture<'_, Option<Node>>;
@@ -85,7 +87,8 @@ pub trait Store: Debug + Send + Sync + 'static {
     fn remove(&self, id: &str) -> StoreFuture<'_, bool>;
     /// The nodes that are still being written.
     fn open_nodes(&self) -> StoreFuture<'_, Vec<Node>>;
-    /// Writes a reference, over one of the same id if there is one; where it stands is left alone then.
+    /// Writes a reference, over one of the same id if there is one; where it stands and how long it
+    /// lives are left alone then.
     fn put_reference(&self, reference: Reference) -> StoreFuture<'_, ()>;
     /// Reads a reference.
     fn reference(&self, id: &str) -> StoreFuture<'_, Option<Reference>>;
@@ -95,7 +98,7 @@ pub trait Store: Debug + Send + Sync + 'static {
     fn log(&self, node: &str, piece: Piece) -> StoreFuture<'_, ()>;
     /// The pieces of a node's log that hold anything behind this number, in order.
     fn logged(&self, node: &str, after: Option<u64>) -> StoreFuture<'_, Vec<Piece>>;
-    /// Forgets what has expired by now, then the oldest nodes until no more than so many bytes are
+    /// Forgets nodes and references that have expired by now, then the oldest nodes until no more than so many bytes are
     /// sealed in nodes and logs. Nodes still being written stay. Answers how many went.
     fn trim(&self, now: u64, bytes: u64) -> StoreFuture<'_, u64>;
 }

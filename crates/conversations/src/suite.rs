@@ -23,6 +23,7 @@ fn reference(id: &str, said: &str) -> Reference {
         owner: "ada".to_owned(),
         head: None,
         created: 5,
+        expires: Some(50),
         sealed: said.as_bytes().to_vec(),
     }
 }
@@ -41,6 +42,7 @@ pub async fn keeps_its_promise(store: &dyn Store) {
     references_move_only_from_where_they_stand(store).await;
     logs_keep_their_order(store).await;
     the_oldest_goes_first(store).await;
+    references_go_when_nothing_has_moved_them_on(store).await;
 }
 
 async fn nodes_hang_on_one_another(store: &dyn Store) {
@@ -140,10 +142,11 @@ async fn references_move_only_from_where_they_stand(store: &dyn Store) {
         .expect(WORKS);
     let expected = Reference {
         head: Some("m2".to_owned()),
+        expires: Some(110),
         ..reference("main", "second")
     };
     let read = store.reference("main").await.expect(WORKS);
-    assert_eq!(read, Some(expected));
+    assert_eq!(read, Some(expected), "it lives as long as its newest node");
     assert!(store.remove_reference("main").await.expect(WORKS));
     assert!(!store.remove_reference("main").await.expect(WORKS));
     assert_eq!(path(store, "m2", 10).await, ["m1", "m2"]);
@@ -166,6 +169,36 @@ async fn logs_keep_their_order(store: &dyn Store) {
     assert_eq!(store.logged("m2", None).await.expect(WORKS), []);
     store.remove("m1").await.expect(WORKS);
     assert_eq!(store.logged("m1", None).await.expect(WORKS), []);
+}
+
+async fn references_go_when_nothing_has_moved_them_on(store: &dyn Store) {
+    let kept = Reference {
+        expires: None,
+        ..reference("kept", "for ever")
+    };
+    for made in [reference("empty", "x"), reference("moved", "x"), kept] {
+        store.put_reference(made).await.expect(WORKS);
+    }
+    for (id, conversation) in [("r1", "moved"), ("r2", "kept")] {
+        let moves = Move {
+            reference: conversation.to_owned(),
+            from: None,
+        };
+        let put = store.put(node(id, None, 10), Some(moves)).await;
+        assert!(put.expect(WORKS));
+    }
+    for (now, gone, left) in [
+        (49, 0, ["empty", "moved", "kept"].as_slice()),
+        (50, 1, &["moved", "kept"]),
+        // With its node, and with that of the one that stays.
+        (110, 3, &["kept"]),
+    ] {
+        assert_eq!(store.trim(now, u64::MAX).await.expect(WORKS), gone, "{now}");
+        for id in ["empty", "moved", "kept"] {
+            let found = store.reference(id).await.expect(WORKS);
+            assert_eq!(found.is_some(), left.contains(&id), "{id} at {now}");
+        }
+    }
 }
 
 async fn the_oldest_goes_first(store: &dyn Store) {

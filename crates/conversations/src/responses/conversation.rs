@@ -15,7 +15,7 @@ use throughline_gateway::{Asked, unix_ms};
 use super::Responses;
 use super::body;
 use super::by_id::{Found, page};
-use super::kept::{Belonging, Kept, fault};
+use super::kept::{Belonging, Kept, fault, lasts};
 use crate::shelf::Kind;
 use crate::store::Reference;
 
@@ -59,7 +59,9 @@ impl Responses {
         id: &str,
     ) -> Result<Option<(Reference, Said)>, Fault> {
         let reference = self.shelf.store.reference(id).await.map_err(fault)?;
-        let Some(reference) = reference.filter(|reference| reference.owner == owner) else {
+        let is_theirs =
+            |reference: &Reference| reference.owner == owner && lasts(reference.expires);
+        let Some(reference) = reference.filter(is_theirs) else {
             return Ok(None);
         };
         let said = self.shelf.open(Kind::Reference, id, &reference.sealed);
@@ -142,11 +144,13 @@ impl Responses {
             removed: Vec::new(),
         };
         let added = added(&asked)?;
+        let now = unix_ms();
         let reference = Reference {
             id: format!("conv_{}", dice::letters()),
             owner: owner.to_owned(),
             head: None,
-            created: unix_ms(),
+            created: now,
+            expires: self.rules.expires(now),
             sealed: Vec::new(),
         };
         self.say(reference.clone(), &said).await?;

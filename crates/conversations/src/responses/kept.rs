@@ -49,9 +49,13 @@ pub(super) struct Walked {
     pub(super) missing: Option<String>,
 }
 
-/// Whether a node's time has not run out; nobody may have swept since.
+/// Whether a time has not run out; nobody may have swept since.
+pub(super) fn lasts(expires: Option<u64>) -> bool {
+    expires.is_none_or(|at| at > unix_ms())
+}
+
 fn is_live(node: &Node) -> bool {
-    node.open || node.expires.is_none_or(|at| at > unix_ms())
+    node.open || lasts(node.expires)
 }
 
 /// Where a turn belongs.
@@ -160,17 +164,13 @@ impl Responses {
         let now = unix_ms();
         let sealed = self.shelf.seal(Kind::Node, id, kept);
         self.wrote(sealed.len());
-        let retention = self.rules.retention.map(|retention| {
-            let kept_for = u64::try_from(retention.as_millis()).unwrap_or(u64::MAX);
-            now.saturating_add(kept_for)
-        });
         let names = ids(&kept.input).chain(ids(output(&kept.response)));
         let mut node = Node {
             id: id.to_owned(),
             parent: belonging.parent.clone(),
             owner: belonging.owner.clone(),
             created: now,
-            expires: retention,
+            expires: self.rules.expires(now),
             open,
             names: names.map(str::to_owned).collect(),
             sealed,

@@ -46,6 +46,14 @@ pub struct Rules {
     pub limit: u64,
 }
 
+impl Rules {
+    /// When what is made now may be forgotten, in milliseconds since 1970.
+    fn expires(&self, now: u64) -> Option<u64> {
+        let retention = self.retention?.as_millis();
+        Some(now.saturating_add(u64::try_from(retention).unwrap_or(u64::MAX)))
+    }
+}
+
 /// Responses that are kept, and those being written.
 #[derive(Debug)]
 pub struct Responses {

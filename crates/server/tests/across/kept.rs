@@ -404,6 +404,35 @@ async fn what_has_expired_or_is_too_much_is_gone_without_waiting_for_a_sweep() {
 }
 
 #[tokio::test]
+async fn a_conversation_is_forgotten_with_its_last_turn() {
+    let house = House::build(&Plan {
+        upstreams: &["anthropic, budget"],
+        settings: "responses = { retention = \"2s\" }",
+        ..Plan::default()
+    })
+    .await;
+    let client = &house.gateway.client;
+    let make = async || {
+        let made = client.post("/v1/conversations", &KEY, &json!({})).await;
+        made.good().json()["id"].clone()
+    };
+    let (empty, used) = (make().await, make().await);
+    let path = |id: &Value| format!("/v1/conversations/{}", text(id));
+    until("it is gone", async || {
+        // Every turn keeps its conversation for as long again.
+        create(client, "ponder this", json!({"conversation": used})).await;
+        get(client, &path(&empty)).await.0 == 404
+    })
+    .await;
+    assert_eq!(get(client, &path(&used)).await.0, 200);
+    until("the other is gone too", async || {
+        get(client, &path(&used)).await.0 == 404
+    })
+    .await;
+    house.end_in_peace().await;
+}
+
+#[tokio::test]
 async fn nothing_that_is_kept_can_be_read_at_rest_and_nothing_is_kept_without_room() {
     let mut house = House::over(&["gemini 3"]).await;
     let kept = create(

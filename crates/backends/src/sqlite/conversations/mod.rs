@@ -35,12 +35,16 @@ impl SqliteConversations {
     async fn write(&self, node: Node, moves: Option<Move>) -> Result<bool, sqlx::Error> {
         let mut transaction = self.pool.begin_with(BEGIN).await?;
         if let Some(moves) = moves {
-            let moved = sqlx::query("UPDATE reference SET head = ? WHERE id = ? AND head IS ?")
-                .bind(&node.id)
-                .bind(moves.reference)
-                .bind(moves.from)
-                .execute(&mut *transaction)
-                .await?;
+            // An end that is not set stays so: it is later than any.
+            let moved = sqlx::query(
+                "UPDATE reference SET head = ?, expires = max(expires, ?) WHERE id = ? AND head IS ?",
+            )
+            .bind(&node.id)
+            .bind(node.expires.map(signed))
+            .bind(moves.reference)
+            .bind(moves.from)
+            .execute(&mut *transaction)
+            .await?;
             if moved.rows_affected() == 0 {
                 return Ok(false);
             }
@@ -94,7 +98,11 @@ impl SqliteConversations {
             .bind(signed(now))
             .execute(&mut *transaction)
             .await?;
-        let mut gone = expired.rows_affected();
+        let unmoved = sqlx::query("DELETE FROM reference WHERE expires <= ?")
+            .bind(signed(now))
+            .execute(&mut *transaction)
+            .await?;
+        let mut gone = expired.rows_affected() + unmoved.rows_affected();
         let total = sqlx::query("SELECT bytes FROM total")
             .fetch_one(&mut *transaction)
             .await?;
@@ -182,11 +190,13 @@ fn node(row: &SqliteRow) -> Result<Node, sqlx::Error> {
 }
 
 fn reference(row: &SqliteRow) -> Result<Reference, sqlx::Error> {
+    let expires: Option<i64> = row.try_get("expires")?;
     Ok(Reference {
         id: row.try_get("id")?,
         owner: row.try_get("owner")?,
         head: row.try_get("head")?,
         created: unsigned(row.try_get("created")?),
+        expires: expires.map(unsigned),
         sealed: row.try_get("sealed")?,
     })
 }
@@ -254,13 +264,15 @@ impl Store for SqliteConversations {
     fn put_reference(&self, reference: Reference) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             sqlx::query(
-                "INSERT INTO reference (id, owner, head, created, sealed) VALUES (?1, ?2, ?3, ?4, ?5)
-                 ON CONFLICT (id) DO UPDATE SET sealed = ?5",
+                "INSERT INTO reference (id, owner, head, created, expires, sealed)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+                 ON CONFLICT (id) DO UPDATE SET sealed = ?6",
             )
             .bind(reference.id)
             .bind(reference.owner)
             .bind(reference.head)
             .bind(signed(reference.created))
+            .bind(reference.expires.map(signed))
             .bind(reference.sealed)
             .execute(&self.pool)
             .await
@@ -272,12 +284,13 @@ impl Store for SqliteConversations {
     fn reference(&self, id: &str) -> StoreFuture<'_, Option<Reference>> {
         let id = id.to_owned();
         Box::pin(async move {
-            let row =
-                sqlx::query("SELECT id, owner, head, created, sealed FROM reference WHERE id = ?")
-                    .bind(&id)
-                    .fetch_optional(&self.pool)
-                    .await
-                    .map_err(unreadable)?;
+            let row = sqlx::query(
+                "SELECT id, owner, head, created, expires, sealed FROM reference WHERE id = ?",
+            )
+            .bind(&id)
+            .fetch_optional(&self.pool)
+            .await
+            .map_err(unreadable)?;
             row.as_ref().map(reference).transpose().map_err(unreadable)
         })
     }
