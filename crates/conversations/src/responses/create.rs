@@ -192,11 +192,14 @@ impl Responses {
                 ))
                 .with_code("previous_response_not_found")
             };
-            if self.run(id).is_some() {
-                return Err(Fault::invalid(format!(
-                    "previous_response_id: `{id}` is still being written; go on once its `status` is \
-                     `completed`"
-                )));
+            if let Some(run) = self.run(id) {
+                if !run.told_its_end() {
+                    return Err(Fault::invalid(format!(
+                        "previous_response_id: `{id}` is still being written; go on once its `status` is \
+                         `completed`"
+                    )));
+                }
+                run.ended().await;
             }
             let walked = self.way(owner, id).await?;
             let walked =

@@ -83,12 +83,17 @@ impl Run {
         state.progress.so_far(status, None)
     }
 
+    /// Whether it has told its end. It is kept a moment later: see [`Run::ended`].
+    pub(super) fn told_its_end(&self) -> bool {
+        self.state.lock().progress.ended().is_some()
+    }
+
     /// Stops it.
     pub(super) fn stop(&self) {
         self.stop.send_replace(true);
     }
 
-    /// Waits until it has ended.
+    /// Waits until it has ended and is kept.
     pub(super) async fn ended(&self) {
         let mut grown = self.grown.subscribe();
         let ended = |_: &usize| self.state.lock().ended;
