@@ -279,6 +279,17 @@ fn lost_part(event: &Event<'_>, own: &str) -> Option<Loss> {
     }
 }
 
+/// Tells what went wrong with a reply, which is its end, unless that was told.
+fn fail_once(ended: &mut bool, fault: Fault, out: &mut dyn FnMut(Event<'_>)) {
+    if std::mem::replace(ended, true) {
+        return;
+    }
+    out(Event::Fault(fault));
+    out(Event::Ended {
+        reason: EndReason::Failed,
+    });
+}
+
 /// Whether a reply that ended for this reason may have ended in the middle of a call.
 fn may_cut_a_call(reason: &EndReason) -> bool {
     matches!(

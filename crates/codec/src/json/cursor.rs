@@ -72,6 +72,17 @@ pub fn text<'a>(bytes: &'a [u8], string: &Span) -> Cow<'a, str> {
     decode(inside(bytes, string))
 }
 
+/// What a value is and where it stands, if it was found.
+pub(crate) type Found = Option<(Kind, Span)>;
+
+/// The text of a value; empty where it is no string or was not found.
+pub(crate) fn found_text<'a>(bytes: &'a [u8], found: &Found) -> Cow<'a, str> {
+    match found {
+        Some((Kind::String, span)) => text(bytes, span),
+        _ => "".into(),
+    }
+}
+
 /// A value that is a whole number.
 pub fn number(bytes: &[u8], span: &Span) -> Option<u64> {
     std::str::from_utf8(slice(bytes, span)).ok()?.parse().ok()

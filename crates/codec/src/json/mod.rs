@@ -16,10 +16,10 @@ mod tree;
 
 pub use arrival::Arrival;
 pub(crate) use complete::{complete_object, finish_character};
-pub(crate) use cursor::Levels;
 pub use cursor::{
     Cursor, JsonError, Kind, Span, each_element, each_member, inside, number, slice, text, validate,
 };
+pub(crate) use cursor::{Found, Levels, found_text};
 pub use deep::DEEPEST;
 pub use edit::{Edits, append_member, quote, remove_elements};
 pub(crate) use line::OneLine;

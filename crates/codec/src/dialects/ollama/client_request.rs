@@ -9,6 +9,7 @@ use throughline_canonical::{
 use super::client_messages::{self, images};
 use super::{LATEST, NAME, PATH_GENERATE, ours};
 use crate::dialects::Asked;
+use crate::dialects::openai_chat::client_request::read_function;
 use crate::json::{Node, read_object};
 
 /// Members of either request that have a word in the vocabulary. All others are kept as they are.
@@ -211,24 +212,6 @@ fn read_tools(root: &Node<'_>, request: &mut Request) -> Result<(), Fault> {
         });
     }
     Ok(())
-}
-
-fn read_function(function: &Node<'_>) -> Result<Tool, Fault> {
-    function.object()?;
-    let name = function.need("name")?;
-    let parameters = function.get("parameters");
-    if let Some(parameters) = &parameters {
-        parameters.object()?;
-    }
-    Ok(Tool::Function {
-        name: match name.text()? {
-            "" => return Err(name.refuse("is empty")),
-            text => text.to_owned(),
-        },
-        description: string(function, "description")?,
-        parameters: parameters.map_or(Value::Null, |parameters| parameters.value().clone()),
-        strict: None,
-    })
 }
 
 /// Reads a single question. Answers whether there is none.

@@ -4,12 +4,12 @@
 use serde_json::json;
 use throughline_canonical::{Fault, FaultKind};
 
-use crate::dialects::openai_chat;
+use crate::dialects::{openai_chat, wishes};
 use crate::json::{Kind, Span};
 
 /// The status and the body of an error.
 pub(super) fn write(fault: &Fault) -> (u16, Vec<u8>) {
-    (status(fault.kind), body(fault))
+    (wishes::status(fault.kind), body(fault))
 }
 
 /// The error itself.
@@ -25,21 +25,4 @@ pub(super) fn read_inside(json: &[u8], kind: Kind, error: &Span) -> Option<Fault
         fault.kind = FaultKind::Overloaded;
     }
     Some(fault)
-}
-
-fn status(kind: FaultKind) -> u16 {
-    match kind {
-        FaultKind::Invalid => 400,
-        FaultKind::Unauthenticated => 401,
-        FaultKind::Forbidden => 403,
-        FaultKind::NotFound => 404,
-        FaultKind::WrongMethod => 405,
-        FaultKind::Conflict => 409,
-        FaultKind::TooLarge => 413,
-        FaultKind::RateLimited => 429,
-        FaultKind::Internal => 500,
-        FaultKind::Unreachable | FaultKind::ToolCallUnreadable => 502,
-        FaultKind::Overloaded => 503,
-        FaultKind::TimedOut => 504,
-    }
 }

@@ -6,9 +6,12 @@ use std::borrow::Cow;
 use throughline_canonical::{BlockStart, Delta, EndReason, Event, Fault, FaultKind, Usage};
 
 use super::faults;
-use crate::dialects::ReplyReader;
+use crate::dialects::{ReplyReader, fail_once};
 use crate::framing::ndjson::Lines;
-use crate::json::{Cursor, JsonError, Kind, Span, each_element, each_member, number, slice, text};
+use crate::json::{
+    Cursor, Found, JsonError, Kind, Span, each_element, each_member, found_text, number, slice,
+    text,
+};
 
 /// The longest line of a stream, and the longest reply in one piece.
 const LINE_LIMIT: usize = 16 << 20;
@@ -104,8 +107,6 @@ struct State {
     ended: bool,
 }
 
-type Found = Option<(Kind, Span)>;
-
 /// Where the parts of a line stand.
 #[derive(Debug, Default)]
 struct Line {
@@ -170,13 +171,6 @@ impl Line {
     }
 }
 
-fn string<'a>(json: &'a [u8], found: &Found) -> Cow<'a, str> {
-    match found {
-        Some((Kind::String, span)) => text(json, span),
-        _ => "".into(),
-    }
-}
-
 impl State {
     fn line(&mut self, json: &[u8], out: &mut dyn FnMut(Event<'_>)) {
         if self.ended {
@@ -200,11 +194,11 @@ impl State {
             self.started = true;
             out(Event::MessageStarted {
                 id: "".into(),
-                model: string(json, &line.model),
+                model: found_text(json, &line.model),
             });
         }
-        self.grow(string(json, &line.thinking), true, out);
-        self.grow(string(json, &line.content), false, out);
+        self.grow(found_text(json, &line.thinking), true, out);
+        self.grow(found_text(json, &line.content), false, out);
         if let Some((_, calls)) = &line.tool_calls {
             self.calls(json, calls, out)?;
         }
@@ -215,7 +209,7 @@ impl State {
                 output: Some(line.output),
                 ..Usage::default()
             }));
-            let reason = match &*string(json, &line.reason) {
+            let reason = match &*found_text(json, &line.reason) {
                 "length" => EndReason::Length,
                 "" | "stop" if self.called > 0 => EndReason::ToolCalls,
                 "" | "stop" => EndReason::Stop,
@@ -333,14 +327,7 @@ impl State {
     }
 
     fn fail(&mut self, fault: Fault, out: &mut dyn FnMut(Event<'_>)) {
-        if self.ended {
-            return;
-        }
-        self.ended = true;
-        out(Event::Fault(fault));
-        out(Event::Ended {
-            reason: EndReason::Failed,
-        });
+        fail_once(&mut self.ended, fault, out);
     }
 
     fn end(&mut self, reason: EndReason, out: &mut dyn FnMut(Event<'_>)) {

@@ -1,10 +1,7 @@
 //! Where the parts of one chunk stand. A whole reply is read as one chunk: its `message` has the
 //! members of a `delta`.
 
-use crate::json::{Cursor, JsonError, Kind, Span, number};
-
-/// A value and what it is.
-pub(super) type Found = Option<(Kind, Span)>;
+use crate::json::{Cursor, Found, JsonError, Kind, Span, number};
 
 /// One chunk, or a whole reply.
 #[derive(Debug, Default)]

@@ -223,7 +223,8 @@ fn read_tools(
     Ok(())
 }
 
-fn read_function(function: &Node<'_>) -> Result<Tool, Fault> {
+/// A function a model may call.
+pub(in crate::dialects) fn read_function(function: &Node<'_>) -> Result<Tool, Fault> {
     function.object()?;
     let name = function.need("name")?;
     let parameters = function.get("parameters");

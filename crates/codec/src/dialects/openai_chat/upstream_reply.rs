@@ -5,14 +5,14 @@ use std::borrow::Cow;
 use throughline_canonical::{BlockStart, Delta, EndReason, Event, Fault, FaultKind};
 
 use super::calls::Calls;
-use super::chunk::{Choice, Chunk, Found, Frame};
+use super::chunk::{Choice, Chunk, Frame};
 use super::details::{self, Detail, Piece};
 use super::mark::Mark;
 use super::variants::{Replay, Variant};
 use super::{NAME, NOTICE, annotations, counts, faults, without_notice};
-use crate::dialects::{ReplyReader, openai_annotations};
+use crate::dialects::{ReplyReader, fail_once, openai_annotations};
 use crate::framing::sse::Framer;
-use crate::json::{JsonError, Kind, each_element, slice, text};
+use crate::json::{Found, JsonError, Kind, each_element, found_text, slice, text};
 
 /// The longest event of a stream.
 const EVENT_LIMIT: usize = 16 << 20;
@@ -213,8 +213,8 @@ impl State {
         if !self.started && chunk.choice.is_some() {
             self.started = true;
             out(Event::MessageStarted {
-                id: string(json, &chunk.id),
-                model: string(json, &chunk.model),
+                id: found_text(json, &chunk.id),
+                model: found_text(json, &chunk.model),
             });
         }
         if let Some(choice) = &chunk.choice {
@@ -551,14 +551,7 @@ impl State {
     }
 
     fn fail(&mut self, fault: Fault, out: &mut dyn FnMut(Event<'_>)) {
-        if self.ended {
-            return;
-        }
-        self.ended = true;
-        out(Event::Fault(fault));
-        out(Event::Ended {
-            reason: EndReason::Failed,
-        });
+        fail_once(&mut self.ended, fault, out);
     }
 
     fn end(&mut self, reason: EndReason, out: &mut dyn FnMut(Event<'_>)) {
@@ -572,13 +565,6 @@ impl State {
             self.calls.end(&mut self.next, out);
         }
         out(Event::Ended { reason });
-    }
-}
-
-fn string<'a>(json: &'a [u8], found: &Found) -> Cow<'a, str> {
-    match found {
-        Some((Kind::String, span)) => text(json, span),
-        _ => "".into(),
     }
 }
 
