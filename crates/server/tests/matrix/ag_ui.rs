@@ -4,15 +4,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 
-use crate::speaker::{Ask, Call, Said, Speaker, events, list, parameters, text};
+use crate::speaker::{Ask, Call, Said, Speaker, Talk, events, list, parameters, text};
 
 /// How many threads there were: no two conversations share one.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
 pub(crate) struct AgUi {
-    messages: Vec<Value>,
-    thinks: bool,
-    tools: bool,
+    talk: Talk,
     runs: usize,
     thread: String,
     /// Whether it is a client of before version 1.0, which keeps no reasoning.
@@ -22,9 +20,7 @@ pub(crate) struct AgUi {
 impl AgUi {
     pub(crate) fn new(old: bool) -> Self {
         Self {
-            messages: Vec::new(),
-            thinks: false,
-            tools: false,
+            talk: Talk::default(),
             runs: 0,
             thread: format!("thread-{}", THREADS.fetch_add(1, Ordering::Relaxed)),
             old,
@@ -33,13 +29,13 @@ impl AgUi {
 
     fn message(&mut self, id: &Value) -> &mut Value {
         let known = |message: &Value| &message["id"] == id;
-        let place = self.messages.iter().position(known);
+        let place = self.talk.messages.iter().position(known);
         let place = place.unwrap_or_else(|| panic!("no message {id}"));
-        &mut self.messages[place]
+        &mut self.talk.messages[place]
     }
 
     fn call(&mut self, id: &Value) -> &mut Value {
-        let mut calls = self.messages.iter_mut().filter_map(|message| {
+        let mut calls = self.talk.messages.iter_mut().filter_map(|message| {
             let calls = message.get_mut("toolCalls")?.as_array_mut()?;
             calls.iter_mut().find(|call| &call["id"] == id)
         });
@@ -52,14 +48,14 @@ impl AgUi {
         match text(&event["type"]) {
             "REASONING_MESSAGE_START" => {
                 let message = json!({"id": id, "role": event["role"], "content": ""});
-                self.messages.push(message);
+                self.talk.messages.push(message);
             }
             "TEXT_MESSAGE_START" => {
                 let mut message = json!({"id": id, "role": "assistant", "content": ""});
                 if event["metadata"].is_object() {
                     message["metadata"] = event["metadata"].clone();
                 }
-                self.messages.push(message);
+                self.talk.messages.push(message);
             }
             "REASONING_MESSAGE_CONTENT" | "TEXT_MESSAGE_CONTENT" => {
                 let content = &mut self.message(id)["content"];
@@ -67,8 +63,14 @@ impl AgUi {
             }
             "TOOL_CALL_START" => {
                 let parent = &event["parentMessageId"];
-                if !self.messages.iter().any(|message| &message["id"] == parent) {
-                    self.messages
+                if !self
+                    .talk
+                    .messages
+                    .iter()
+                    .any(|message| &message["id"] == parent)
+                {
+                    self.talk
+                        .messages
                         .push(json!({"id": parent, "role": "assistant"}));
                 }
                 let parent = self.message(parent);
@@ -102,35 +104,33 @@ impl AgUi {
 }
 
 impl Speaker for AgUi {
-    fn think(&mut self, wanted: bool) {
-        self.thinks = wanted;
-    }
-
-    fn offer_tool(&mut self) {
-        self.tools = true;
+    fn talk(&mut self) -> &mut Talk {
+        &mut self.talk
     }
 
     fn user(&mut self, text: &str) {
-        let id = format!("user-{}", self.messages.len());
-        self.messages
+        let id = format!("user-{}", self.talk.messages.len());
+        self.talk
+            .messages
             .push(json!({"id": id, "role": "user", "content": text}));
     }
 
     fn results(&mut self, calls: &[Call], result: &str) {
         for call in calls {
-            let id = format!("result-{}", self.messages.len());
-            self.messages
+            let id = format!("result-{}", self.talk.messages.len());
+            self.talk
+                .messages
                 .push(json!({"id": id, "role": "tool", "toolCallId": call.id, "content": result}));
         }
     }
 
     fn ask(&self, model: &str, _: bool) -> Ask {
-        let effort = if self.thinks { "medium" } else { "none" };
+        let effort = if self.talk.thinks { "medium" } else { "none" };
         let mut body = json!({
             "threadId": self.thread,
             "runId": format!("run-{}", self.runs),
             "state": {},
-            "messages": self.messages,
+            "messages": self.talk.messages,
             "tools": [],
             "context": [],
             "forwardedProps": {"model": model, "reasoning_effort": effort},
@@ -138,7 +138,7 @@ impl Speaker for AgUi {
         if !self.old {
             body["protocolVersion"] = "1.0".into();
         }
-        if self.tools {
+        if self.talk.tools {
             let tool = json!({"name": "lookup", "description": "", "parameters": parameters()});
             body["tools"] = json!([tool]);
         }
@@ -151,7 +151,7 @@ impl Speaker for AgUi {
 
     fn read(&mut self, body: &str, _: bool) -> Said {
         self.runs += 1;
-        let known = self.messages.len();
+        let known = self.talk.messages.len();
         let mut said = Said::default();
         let events = events(body);
         for event in &events {
@@ -165,7 +165,7 @@ impl Speaker for AgUi {
         }
         let last = events.last().map_or("", |event| text(&event["type"]));
         assert_eq!(last, "RUN_FINISHED", "{body}");
-        for message in &self.messages[known..] {
+        for message in &self.talk.messages[known..] {
             let shown = match text(&message["role"]) {
                 "reasoning" => &mut said.reasoning,
                 _ => &mut said.text,

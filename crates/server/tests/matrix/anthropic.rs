@@ -3,26 +3,16 @@
 use serde_json::{Value, json};
 use throughline_testkit::fold;
 
-use crate::speaker::{Ask, Call, Said, Speaker, list, parameters, text};
+use crate::speaker::{Ask, Call, Said, Speaker, Talk, list, parameters, text};
 
 #[derive(Default)]
 pub(crate) struct Anthropic {
-    messages: Vec<Value>,
-    thinks: bool,
-    tools: bool,
+    talk: Talk,
 }
 
 impl Speaker for Anthropic {
-    fn think(&mut self, wanted: bool) {
-        self.thinks = wanted;
-    }
-
-    fn offer_tool(&mut self) {
-        self.tools = true;
-    }
-
-    fn user(&mut self, text: &str) {
-        self.messages.push(json!({"role": "user", "content": text}));
+    fn talk(&mut self) -> &mut Talk {
+        &mut self.talk
     }
 
     fn results(&mut self, calls: &[Call], result: &str) {
@@ -30,7 +20,8 @@ impl Speaker for Anthropic {
             .iter()
             .map(|call| json!({"type": "tool_result", "tool_use_id": call.id, "content": result}))
             .collect();
-        self.messages
+        self.talk
+            .messages
             .push(json!({"role": "user", "content": results}));
     }
 
@@ -38,13 +29,13 @@ impl Speaker for Anthropic {
         let mut body = json!({
             "model": model,
             "max_tokens": 8192,
-            "messages": self.messages,
+            "messages": self.talk.messages,
             "stream": stream,
         });
-        if self.thinks {
+        if self.talk.thinks {
             body["thinking"] = json!({"type": "enabled", "budget_tokens": 4096});
         }
-        if self.tools {
+        if self.talk.tools {
             body["tools"] = json!([{"name": "lookup", "input_schema": parameters()}]);
         }
         Ask {
@@ -77,7 +68,8 @@ impl Speaker for Anthropic {
                 _ => {}
             }
         }
-        self.messages
+        self.talk
+            .messages
             .push(json!({"role": "assistant", "content": message["content"]}));
         said
     }

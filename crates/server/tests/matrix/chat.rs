@@ -2,12 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::speaker::{Ask, Call, Said, Speaker, events, list, parameters, text};
+use crate::speaker::{Ask, Call, Said, Speaker, Talk, events, list, parameters, text};
 
 pub(crate) struct Chat {
-    messages: Vec<Value>,
-    thinks: bool,
-    tools: bool,
+    talk: Talk,
     /// Whether it sends `reasoning_content` back; many clients know no such thing.
     pub(crate) returns_reasoning: bool,
 }
@@ -15,38 +13,28 @@ pub(crate) struct Chat {
 impl Chat {
     pub(crate) fn new(returns_reasoning: bool) -> Self {
         Self {
-            messages: Vec::new(),
-            thinks: false,
-            tools: false,
+            talk: Talk::default(),
             returns_reasoning,
         }
     }
 }
 
 impl Speaker for Chat {
-    fn think(&mut self, wanted: bool) {
-        self.thinks = wanted;
-    }
-
-    fn offer_tool(&mut self) {
-        self.tools = true;
-    }
-
-    fn user(&mut self, text: &str) {
-        self.messages.push(json!({"role": "user", "content": text}));
+    fn talk(&mut self) -> &mut Talk {
+        &mut self.talk
     }
 
     fn results(&mut self, calls: &[Call], result: &str) {
         let results = calls
             .iter()
             .map(|call| json!({"role": "tool", "tool_call_id": call.id, "content": result}));
-        self.messages.extend(results);
+        self.talk.messages.extend(results);
     }
 
     fn ask(&self, model: &str, stream: bool) -> Ask {
-        let mut body = json!({"model": model, "messages": self.messages, "stream": stream});
-        body["reasoning_effort"] = if self.thinks { "medium" } else { "none" }.into();
-        if self.tools {
+        let mut body = json!({"model": model, "messages": self.talk.messages, "stream": stream});
+        body["reasoning_effort"] = if self.talk.thinks { "medium" } else { "none" }.into();
+        if self.talk.tools {
             body["tools"] = json!([{
                 "type": "function",
                 "function": {"name": "lookup", "parameters": parameters()},
@@ -98,7 +86,7 @@ impl Speaker for Chat {
                 })
                 .collect();
         }
-        self.messages.push(message);
+        self.talk.messages.push(message);
         said.calls = calls
             .into_iter()
             .map(|(id, name, arguments)| Call {

@@ -3,26 +3,21 @@
 
 use serde_json::{Value, json};
 
-use crate::speaker::{Ask, Call, Said, Speaker, events, list, parameters, text};
+use crate::speaker::{Ask, Call, Said, Speaker, Talk, events, list, parameters, text};
 
 #[derive(Default)]
 pub(crate) struct Gemini {
-    contents: Vec<Value>,
-    thinks: bool,
-    tools: bool,
+    talk: Talk,
 }
 
 impl Speaker for Gemini {
-    fn think(&mut self, wanted: bool) {
-        self.thinks = wanted;
-    }
-
-    fn offer_tool(&mut self) {
-        self.tools = true;
+    fn talk(&mut self) -> &mut Talk {
+        &mut self.talk
     }
 
     fn user(&mut self, text: &str) {
-        self.contents
+        self.talk
+            .messages
             .push(json!({"role": "user", "parts": [{"text": text}]}));
     }
 
@@ -33,16 +28,18 @@ impl Speaker for Gemini {
                 json!({"functionResponse": {"id": call.id, "name": call.name, "response": {"output": result}}})
             })
             .collect();
-        self.contents.push(json!({"role": "user", "parts": parts}));
+        self.talk
+            .messages
+            .push(json!({"role": "user", "parts": parts}));
     }
 
     fn ask(&self, model: &str, stream: bool) -> Ask {
-        let mut body = json!({"contents": self.contents});
-        if self.thinks {
+        let mut body = json!({"contents": self.talk.messages});
+        if self.talk.thinks {
             body["generationConfig"] =
                 json!({"thinkingConfig": {"include_thoughts": true, "thinking_level": "MEDIUM"}});
         }
-        if self.tools {
+        if self.talk.tools {
             body["tools"] = json!([{"functionDeclarations": [
                 {"name": "lookup", "parametersJsonSchema": parameters()},
             ]}]);
@@ -89,7 +86,9 @@ impl Speaker for Gemini {
             }
             join(&mut kept, part);
         }
-        self.contents.push(json!({"role": "model", "parts": kept}));
+        self.talk
+            .messages
+            .push(json!({"role": "model", "parts": kept}));
         said
     }
 }

@@ -4,12 +4,10 @@
 use serde_json::{Value, json};
 use throughline_canonical::{Event, Fold};
 
-use crate::speaker::{Ask, Call, Said, Speaker, list, parameters, text};
+use crate::speaker::{Ask, Call, Said, Speaker, Talk, list, parameters, text};
 
 pub(crate) struct Lines {
-    messages: Vec<Value>,
-    thinks: bool,
-    tools: bool,
+    talk: Talk,
     /// Where it asks.
     path: &'static str,
 }
@@ -17,25 +15,15 @@ pub(crate) struct Lines {
 impl Lines {
     pub(crate) fn new(path: &'static str) -> Self {
         Self {
-            messages: Vec::new(),
-            thinks: false,
-            tools: false,
+            talk: Talk::default(),
             path,
         }
     }
 }
 
 impl Speaker for Lines {
-    fn think(&mut self, wanted: bool) {
-        self.thinks = wanted;
-    }
-
-    fn offer_tool(&mut self) {
-        self.tools = true;
-    }
-
-    fn user(&mut self, text: &str) {
-        self.messages.push(json!({"role": "user", "content": text}));
+    fn talk(&mut self) -> &mut Talk {
+        &mut self.talk
     }
 
     fn results(&mut self, calls: &[Call], result: &str) {
@@ -43,20 +31,21 @@ impl Speaker for Lines {
             .iter()
             .map(|call| json!({"type": "tool_result", "id": call.id, "content": result}));
         let results: Vec<Value> = results.collect();
-        self.messages
+        self.talk
+            .messages
             .push(json!({"role": "user", "content": results}));
     }
 
     fn ask(&self, model: &str, stream: bool) -> Ask {
         let mut body = json!({
             "model": model,
-            "messages": self.messages,
-            "thinking": if self.thinks { "medium" } else { "off" },
+            "messages": self.talk.messages,
+            "thinking": if self.talk.thinks { "medium" } else { "off" },
         });
         if !stream {
             body["stream"] = false.into();
         }
-        if self.tools {
+        if self.talk.tools {
             body["tools"] = json!([{"name": "lookup", "parameters": parameters()}]);
         }
         Ask {
@@ -78,7 +67,8 @@ impl Speaker for Lines {
             }
         };
         let said = said(&content);
-        self.messages
+        self.talk
+            .messages
             .push(json!({"role": "assistant", "content": content}));
         said
     }

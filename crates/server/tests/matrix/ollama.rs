@@ -3,12 +3,10 @@
 
 use serde_json::{Value, json};
 
-use crate::speaker::{Ask, Call, Said, Speaker, list, parameters, text};
+use crate::speaker::{Ask, Call, Said, Speaker, Talk, list, parameters, text};
 
 pub(crate) struct Ollama {
-    messages: Vec<Value>,
-    thinks: bool,
-    tools: bool,
+    talk: Talk,
     /// Whether it sends the ids of calls back.
     keeps_ids: bool,
 }
@@ -21,25 +19,18 @@ impl Ollama {
             false => vec![json!({"role": "system", "content": "Ids are forgotten here."})],
         };
         Self {
-            messages,
-            thinks: false,
-            tools: false,
+            talk: Talk {
+                messages,
+                ..Talk::default()
+            },
             keeps_ids,
         }
     }
 }
 
 impl Speaker for Ollama {
-    fn think(&mut self, wanted: bool) {
-        self.thinks = wanted;
-    }
-
-    fn offer_tool(&mut self) {
-        self.tools = true;
-    }
-
-    fn user(&mut self, text: &str) {
-        self.messages.push(json!({"role": "user", "content": text}));
+    fn talk(&mut self) -> &mut Talk {
+        &mut self.talk
     }
 
     fn results(&mut self, calls: &[Call], result: &str) {
@@ -48,15 +39,15 @@ impl Speaker for Ollama {
             if self.keeps_ids {
                 message["tool_call_id"] = call.id.as_str().into();
             }
-            self.messages.push(message);
+            self.talk.messages.push(message);
         }
     }
 
     fn ask(&self, model: &str, stream: bool) -> Ask {
         let mut body = json!({
-            "model": model, "messages": self.messages, "stream": stream, "think": self.thinks,
+            "model": model, "messages": self.talk.messages, "stream": stream, "think": self.talk.thinks,
         });
-        if self.tools {
+        if self.talk.tools {
             body["tools"] = json!([{
                 "type": "function",
                 "function": {"name": "lookup", "description": "", "parameters": parameters()},
@@ -106,7 +97,7 @@ impl Speaker for Ollama {
             }
             message["tool_calls"] = calls.into();
         }
-        self.messages.push(message);
+        self.talk.messages.push(message);
         said
     }
 }

@@ -3,13 +3,11 @@
 
 use serde_json::{Value, json};
 
-use crate::speaker::{Ask, Call, Said, Speaker, events, list, parameters, text};
+use crate::speaker::{Ask, Call, Said, Speaker, Talk, events, list, parameters, text};
 
 #[derive(Default)]
 pub(crate) struct Responses {
-    input: Vec<Value>,
-    thinks: bool,
-    tools: bool,
+    talk: Talk,
     /// The server keeps the conversation.
     stateful: bool,
     previous: Option<String>,
@@ -26,34 +24,26 @@ impl Responses {
 }
 
 impl Speaker for Responses {
-    fn think(&mut self, wanted: bool) {
-        self.thinks = wanted;
-    }
-
-    fn offer_tool(&mut self) {
-        self.tools = true;
-    }
-
-    fn user(&mut self, text: &str) {
-        self.input.push(json!({"role": "user", "content": text}));
+    fn talk(&mut self) -> &mut Talk {
+        &mut self.talk
     }
 
     fn results(&mut self, calls: &[Call], result: &str) {
         let results = calls.iter().map(
             |call| json!({"type": "function_call_output", "call_id": call.id, "output": result}),
         );
-        self.input.extend(results);
+        self.talk.messages.extend(results);
     }
 
     fn ask(&self, model: &str, stream: bool) -> Ask {
-        let reasoning = if self.thinks {
+        let reasoning = if self.talk.thinks {
             json!({"effort": "medium", "summary": "auto"})
         } else {
             json!({"effort": "none"})
         };
         let mut body = json!({
             "model": model,
-            "input": self.input,
+            "input": self.talk.messages,
             "stream": stream,
             "store": self.stateful,
             "include": ["reasoning.encrypted_content"],
@@ -62,7 +52,7 @@ impl Speaker for Responses {
         if let Some(previous) = &self.previous {
             body["previous_response_id"] = previous.as_str().into();
         }
-        if self.tools {
+        if self.talk.tools {
             body["tools"] = json!([{
                 "type": "function",
                 "name": "lookup",
@@ -108,10 +98,10 @@ impl Speaker for Responses {
                 }),
                 other => panic!("an item of type {other}"),
             }
-            self.input.push(item.clone());
+            self.talk.messages.push(item.clone());
         }
         if self.stateful {
-            self.input.clear();
+            self.talk.messages.clear();
             self.previous = Some(text(&response["id"]).to_owned());
         }
         said

@@ -1,7 +1,7 @@
 //! A client of one dialect, with its conversation: it sends back what real clients of it send back.
 
 use http::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 use throughline_testkit::{Answer, Client};
 
 /// What a client sees of an answer.
@@ -27,14 +27,32 @@ pub(crate) struct Ask {
     pub(crate) body: Value,
 }
 
+/// What clients of all dialects keep of a conversation.
+#[derive(Default)]
+pub(crate) struct Talk {
+    /// In the dialect's words.
+    pub(crate) messages: Vec<Value>,
+    pub(crate) thinks: bool,
+    pub(crate) tools: bool,
+}
+
 /// A client with its conversation.
 pub(crate) trait Speaker: Send {
+    /// Its conversation so far.
+    fn talk(&mut self) -> &mut Talk;
     /// Asks the model for thinking, or not.
-    fn think(&mut self, wanted: bool);
+    fn think(&mut self, wanted: bool) {
+        self.talk().thinks = wanted;
+    }
     /// Offers the tool `lookup`.
-    fn offer_tool(&mut self);
+    fn offer_tool(&mut self) {
+        self.talk().tools = true;
+    }
     /// Says something.
-    fn user(&mut self, text: &str);
+    fn user(&mut self, text: &str) {
+        let said = json!({"role": "user", "content": text});
+        self.talk().messages.push(said);
+    }
     /// Answers calls.
     fn results(&mut self, calls: &[Call], result: &str);
     /// The next request.
@@ -66,7 +84,7 @@ pub(crate) async fn send(ask: &Ask, client: &Client) -> Answer {
 
 /// The tool's parameters.
 pub(crate) fn parameters() -> Value {
-    serde_json::json!({
+    json!({
         "type": "object",
         "properties": {"key": {"type": "string"}},
         "required": ["key"],

@@ -3,45 +3,42 @@
 
 use serde_json::{Value, json};
 
-use crate::speaker::{Ask, Call, Said, Speaker, events, parameters, text};
+use crate::speaker::{Ask, Call, Said, Speaker, Talk, events, parameters, text};
 
 #[derive(Default)]
 pub(crate) struct UiStream {
-    messages: Vec<Value>,
-    thinks: bool,
-    tools: bool,
+    talk: Talk,
 }
 
 impl UiStream {
     /// The parts of the assistant's message: a reply that follows results goes on with it.
     fn parts(&mut self) -> &mut Vec<Value> {
         let goes_on = self
+            .talk
             .messages
             .last()
             .is_some_and(|message| message["role"] == "assistant");
         if !goes_on {
-            let id = format!("m{}", self.messages.len());
-            self.messages
+            let id = format!("m{}", self.talk.messages.len());
+            self.talk
+                .messages
                 .push(json!({"id": id, "role": "assistant", "parts": []}));
         }
-        let message = self.messages.last_mut().expect("a message");
+        let message = self.talk.messages.last_mut().expect("a message");
         message["parts"].as_array_mut().expect("parts")
     }
 }
 
 impl Speaker for UiStream {
-    fn think(&mut self, wanted: bool) {
-        self.thinks = wanted;
-    }
-
-    fn offer_tool(&mut self) {
-        self.tools = true;
+    fn talk(&mut self) -> &mut Talk {
+        &mut self.talk
     }
 
     fn user(&mut self, text: &str) {
-        let id = format!("m{}", self.messages.len());
+        let id = format!("m{}", self.talk.messages.len());
         let parts = json!([{"type": "text", "text": text}]);
-        self.messages
+        self.talk
+            .messages
             .push(json!({"id": id, "role": "user", "parts": parts}));
     }
 
@@ -58,11 +55,11 @@ impl Speaker for UiStream {
         let mut body = json!({
             "id": "chat-1",
             "trigger": "submit-message",
-            "messages": self.messages,
+            "messages": self.talk.messages,
             "model": model,
-            "reasoning_effort": if self.thinks { "medium" } else { "none" },
+            "reasoning_effort": if self.talk.thinks { "medium" } else { "none" },
         });
-        if self.tools {
+        if self.talk.tools {
             body["tools"] = json!({"lookup": {"inputSchema": parameters()}});
         }
         Ask {
