@@ -6,22 +6,12 @@ use serde_json::{Value, json};
 use throughline_testkit::Answer;
 
 use crate::ag_ui::AgUi;
+use crate::silence::{ANSWER, PAUSES, THOUGHT};
 use crate::speaker::{Speaker, events, list, text};
 use crate::support::{House, Plan, Wrong, fates};
 
-const SAYS: &str = r#"
+const BREAKS: &str = r#"
 [[step]]
-when = { contains = "think slowly" }
-fault = "stall:event=0,ms=160;stall:event=5,ms=160;stall:event=9,ms=160"
-say = [
-  { thinking = "One by one they come in, and one by one they go out again." },
-  { tool = { name = "lookup", input = { key = "7" } } },
-]
-[[step]]
-when = { contains = "row" }
-say = [{ thinking = "They are all there." }, { text = "All of them are there." }]
-[[step]]
-when = { contains = "break off" }
 fault = "cut:event=6"
 say = [{ thinking = "One by one they come in." }, { text = "All of them are there." }]
 "#;
@@ -55,7 +45,7 @@ async fn a_silent_upstream_is_told_as_an_activity_and_nothing_is_lost() {
     for row in ["anthropic, budget", "openai_responses", "deepseek-v4"] {
         let house = House::build(&Plan {
             upstreams: &[row],
-            scenario: SAYS,
+            scenario: PAUSES,
             settings: "keep_alive = \"40ms\"",
             ..Plan::default()
         })
@@ -65,8 +55,7 @@ async fn a_silent_upstream_is_told_as_an_activity_and_nothing_is_lost() {
             let mut speaker = speaker(old);
             speaker.user("think slowly");
             let (said, answer) = house.hear(&mut speaker).await;
-            let thought = "One by one they come in, and one by one they go out again.";
-            wrong.unless_equal(&what, said.reasoning.as_str(), thought);
+            wrong.unless_equal(&what, said.reasoning.as_str(), THOUGHT);
             let told = |kind: &str| kinds(&answer).iter().filter(|it| *it == kind).count();
             let comments = answer.text().matches(": keep-alive\n\n").count();
             let signs = told("ACTIVITY_DELTA");
@@ -78,7 +67,7 @@ async fn a_silent_upstream_is_told_as_an_activity_and_nothing_is_lost() {
             );
             speaker.results(&said.calls, "row");
             let (said, _) = house.hear(&mut speaker).await;
-            wrong.unless_equal(&what, said.text.trim(), "All of them are there.");
+            wrong.unless_equal(&what, said.text.trim(), ANSWER);
             let turn = house.gateway.turns().await.swap_remove(0);
             let fate = if old { "restored" } else { "sent" };
             wrong.unless_equal(&what, fates(&turn), [fate]);
@@ -98,7 +87,7 @@ async fn an_upstream_that_breaks_off_ends_the_run_with_an_error() {
     ] {
         let house = House::build(&Plan {
             upstreams: &[row],
-            scenario: SAYS,
+            scenario: BREAKS,
             ..Plan::default()
         })
         .await;

@@ -4,8 +4,12 @@ use crate::heard::hear;
 use crate::speaker::send;
 use crate::support::{CLIENTS, House, Plan, Wrong, client, fates, upstream};
 
+/// What is thought where it is silent in between, and what is said at the end.
+pub(crate) const THOUGHT: &str = "One by one they come in, and one by one they go out again.";
+pub(crate) const ANSWER: &str = "All of them are there, and they have been since the morning.";
+
 /// Silence before the first event, within the thinking, and within the text; then a call.
-const PAUSES: &str = r#"
+pub(crate) const PAUSES: &str = r#"
 [[step]]
 when = { contains = "think slowly" }
 fault = "stall:event=0,ms=160;stall:event=5,ms=160;stall:event=9,ms=160"
@@ -65,13 +69,11 @@ async fn a_silent_upstream_gets_its_client_a_sign_of_life_and_loses_nothing() {
                 format!("{what}: {}", answer.text()),
             );
             let said = speaker.read(&answer.text(), true);
-            let thought = "One by one they come in, and one by one they go out again.";
-            wrong.unless_equal(&what, said.reasoning.as_str(), thought);
+            wrong.unless_equal(&what, said.reasoning.as_str(), THOUGHT);
             // What was silent in between is one block all the same.
             speaker.results(&said.calls, "row");
             let (said, answer) = house.hear(speaker.as_mut()).await;
-            let text = "All of them are there, and they have been since the morning.";
-            wrong.unless_equal(&what, said.text.trim(), text);
+            wrong.unless_equal(&what, said.text.trim(), ANSWER);
             let turn = house.gateway.turns().await.swap_remove(0);
             let fate = match (dialect, row) {
                 (_, "gemini 3") => "left_out policy",
