@@ -1,7 +1,7 @@
 //! Clients of the Responses dialect: one sends every item back as it came and stores nothing, one sends
 //! what is new and names the response before it.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::speaker::{Ask, Call, Said, Speaker, Talk, events, list, parameters, text};
 
