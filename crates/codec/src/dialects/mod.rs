@@ -49,6 +49,9 @@ const NOTICE: &str = "[Some reasoning was hidden for safety reasons]";
 /// What stands between two pieces of reasoning that share a place.
 const BREAK: &str = "\n\n";
 
+/// The longest name of a tool that OpenAI takes.
+const OPENAI_LONGEST_NAME: usize = 64;
+
 /// The dialects clients may speak.
 pub static CLIENT: &[&dyn ClientDialect] = &[
     &ag_ui::AgUi,
@@ -241,6 +244,10 @@ pub trait UpstreamDialect: Sync {
     fn signs_calls(&self, _variant: &str) -> bool {
         false
     }
+    /// How long the name of a tool may be that the provider would refuse; none for one it takes.
+    fn longest_name(&self, _variant: &str, _name: &str) -> Option<usize> {
+        None
+    }
     /// The tags between which thoughts stand in the text of a reply, where they were asked to be shown.
     fn thoughts_between(&self, _variant: &str) -> Option<&'static str> {
         None
@@ -359,6 +366,12 @@ pub trait ReplyWriter: Send {
     }
     /// Writes a whole reply. One with a fault is for [`ClientDialect::write_fault`].
     fn whole(&self, reply: &Reply) -> Vec<u8>;
+}
+
+/// Whether the name of a tool has only letters, digits, `_` and `-`, and not too many.
+fn is_plain_name(name: &str, longest: usize) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
+    (1..=longest).contains(&name.len()) && name.bytes().all(plain)
 }
 
 /// Where a request goes.

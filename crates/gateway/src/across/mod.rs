@@ -32,6 +32,7 @@ pub mod replay;
 mod restore;
 pub mod setting;
 mod settled;
+mod tool_names;
 mod unnamed;
 mod words;
 
@@ -351,7 +352,7 @@ impl Gateway {
             sent,
             leg.read.counts,
         );
-        relay.with_free(prepared.free)
+        relay.with_tools(prepared.free, prepared.names)
     }
 
     /// A count of tokens, by the provider.

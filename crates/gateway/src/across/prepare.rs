@@ -21,6 +21,7 @@ use super::lost::tell_question;
 use super::past::{Recall, key_of, keys};
 use super::replay::{self, Place};
 use super::setting;
+use super::tool_names::ToolNames;
 use crate::again::Again;
 use crate::backend::Backend;
 use crate::catalog::{Form, Model, Shows};
@@ -62,6 +63,8 @@ pub(crate) struct Prepared {
     pub(crate) question: String,
     /// Tools that went as functions.
     pub(crate) free: FreeTools,
+    /// Tools that went under other names.
+    pub(crate) names: ToolNames,
 }
 
 impl Gateway {
@@ -180,6 +183,8 @@ impl Gateway {
             message.content = fitting.message(at, past, place, &mut fitted);
             located.tell(fitted.blocks.get_mut(told..).unwrap_or_default(), sent);
         }
+        // What is kept of the past has the client's names, too.
+        let names = ToolNames::bend(&mut request, dialect, &variant, &mut losses);
         fitting.fill(&mut request.messages, &mut fitted);
         fitting.mend_open_loop(&mut request, &mut fitted);
         if leg.read.counts && first {
@@ -249,6 +254,7 @@ impl Gateway {
             open,
             question,
             free,
+            names,
         })
     }
 }

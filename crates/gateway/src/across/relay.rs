@@ -17,6 +17,7 @@ use super::ids::{Ids, looks_random};
 use super::lost::names;
 use super::past::{key_of, pass_block, signature_block};
 use super::settled::Past;
+use super::tool_names::ToolNames;
 use super::unnamed;
 use crate::ledger::Ledger;
 use crate::thinking::capture::Captured;
@@ -50,6 +51,8 @@ pub(crate) struct Relay {
     held: Option<Held>,
     /// Tools that the client knows as others.
     free: FreeTools,
+    /// And by other names.
+    names: ToolNames,
     sent: Sent,
 }
 
@@ -114,13 +117,14 @@ impl Relay {
             running: sent.prefix,
             held: None,
             free: FreeTools::default(),
+            names: ToolNames::default(),
             sent,
         }
     }
 
-    /// The same, with tools that went as functions.
-    pub(crate) fn with_free(mut self, free: FreeTools) -> Self {
-        self.free = free;
+    /// The same, with tools that went as functions, and under other names.
+    pub(crate) fn with_tools(mut self, free: FreeTools, names: ToolNames) -> Self {
+        (self.free, self.names) = (free, names);
         self
     }
 
@@ -197,7 +201,7 @@ impl Relay {
                     Some(ids) => ids.unique(id),
                     None => id,
                 },
-                name,
+                name: self.names.theirs(name),
             },
             other => other,
         };

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::speaker::{Ask, list, parameters, send, text};
-use crate::support::{CLIENTS, House, Wrong, client, upstream};
+use crate::support::{CLIENTS, House, Plan, Wrong, client, upstream};
 
 const ROWS: [&str; 4] = [
     "anthropic, adaptive",
@@ -272,4 +272,58 @@ async fn a_schema_with_bounds_and_open_objects_is_made_fit_for_a_provider_that_r
             "required": ["age"], "additionalProperties": false})
     );
     house.end_in_peace().await;
+}
+
+#[tokio::test]
+async fn a_tool_by_a_name_the_provider_refuses_is_called_by_the_clients() {
+    let says = r#"
+[[step]]
+when = { contains = "look" }
+say = [{ thinking = "I need a row." }, { tool = { name = "rows_lookup_2", input = { key = "7" } } }]
+[[step]]
+when = { contains = "blue" }
+say = [{ text = "It is blue." }]
+"#;
+    for row in ["anthropic, adaptive", "openai_responses", "openai"] {
+        let house = House::build(&Plan {
+            upstreams: &[row],
+            scenario: says,
+            ..Plan::default()
+        })
+        .await;
+        let declare = |name: &str| json!({"name": name, "parametersJsonSchema": parameters()});
+        let mut body = json!({
+            "contents": [{"role": "user", "parts": [{"text": "look"}]}],
+            "tools": [{"functionDeclarations": [declare("rows_lookup"), declare("rows.lookup")]}],
+        });
+        let headers = [("content-type", "application/json")];
+        let send = |body: &Value| {
+            let path = "/v1beta/models/m:generateContent";
+            let body = body.to_string();
+            house
+                .gateway
+                .client
+                .send(http::Method::POST, path, &headers, body)
+        };
+        let answer = send(&body).await.good();
+        let lost = answer.header("x-throughline-loss");
+        assert!(
+            lost.contains("setting_adapted=tool.name;reason=characters"),
+            "{lost}"
+        );
+        let answer = answer.json();
+        let said = answer["candidates"][0]["content"].clone();
+        let call = list(&said["parts"]).find(|part| part.get("functionCall").is_some());
+        let call = call.expect("a call")["functionCall"].clone();
+        assert_eq!(call["name"], "rows.lookup", "{row}: {answer}");
+
+        let given = json!({"functionResponse": {"id": call["id"], "name": "rows.lookup", "response": {"row": "blue"}}});
+        let contents = body["contents"].as_array_mut().expect("contents");
+        contents.extend([said, json!({"role": "user", "parts": [given]})]);
+        let answer = send(&body).await.good().text();
+        assert!(answer.contains("It is blue."), "{row}: {answer}");
+        let seen = house.last(0).await.body;
+        assert!(!seen.contains("rows.lookup"), "{row}: {seen}");
+        house.end_in_peace().await;
+    }
 }

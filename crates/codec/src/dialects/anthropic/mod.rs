@@ -24,7 +24,7 @@ use throughline_canonical::{Amount, Delta, Effort, Event, Fault, Loss, Lossy, Re
 use super::in_place::InPlace;
 use super::{
     Asked, ClientDialect, ModelCard, Models, Outgoing, Refusal, ReplyReader, ReplyWriter, Stamp,
-    Target, UpstreamDialect, Wanted, lost_part, only_members, read_member,
+    Target, UpstreamDialect, Wanted, is_plain_name, lost_part, only_members, read_member,
 };
 
 mod aside;
@@ -55,6 +55,8 @@ pub const VERSION_WITH_SAMPLING: &str = "2023-06-01";
 pub const NAME: &str = "anthropic";
 
 const PATH: &str = "/v1/messages";
+/// The longest name of a tool.
+const LONGEST_NAME: usize = 128;
 const PATH_COUNT: &str = "/v1/messages/count_tokens";
 /// What a request for a count may hold.
 const COUNTED: &[&str] = &[
@@ -152,6 +154,10 @@ impl UpstreamDialect for Anthropic {
 
     fn read_fault(&self, status: u16, body: &[u8]) -> Fault {
         upstream_error::read_fault(status, body)
+    }
+
+    fn longest_name(&self, _: &str, name: &str) -> Option<usize> {
+        (!is_plain_name(name, LONGEST_NAME)).then_some(LONGEST_NAME)
     }
 
     fn refusal(&self, status: u16, body: &[u8]) -> Option<Refusal> {

@@ -70,6 +70,9 @@ const REFUSALS: [&str; 7] = [
 /// The dialect's name, also of what only it has a word for.
 pub const NAME: &str = "gemini";
 
+/// The longest name of a tool.
+const LONGEST_NAME: usize = 64;
+
 /// In `extra`: how a streamed reply is framed. Absent for events, `"json"` for one growing list.
 pub const EXTRA_FRAMING: &str = "alt";
 
@@ -179,6 +182,14 @@ impl UpstreamDialect for Gemini {
 
     fn signs_calls(&self, _: &str) -> bool {
         true
+    }
+
+    fn longest_name(&self, _: &str, name: &str) -> Option<usize> {
+        let takes = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:".contains(&byte);
+        let begins = |first: char| first.is_ascii_alphabetic() || first == '_';
+        let good =
+            name.len() <= LONGEST_NAME && name.starts_with(begins) && name.bytes().all(takes);
+        (!good).then_some(LONGEST_NAME)
     }
 
     fn refusal(&self, status: u16, body: &[u8]) -> Option<Refusal> {

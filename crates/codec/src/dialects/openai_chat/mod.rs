@@ -19,9 +19,9 @@ use throughline_canonical::{BlockStart, Delta, Event, Fault, Loss, Lossy, Reques
 use super::free_text::FreeText;
 use super::in_place::InPlace;
 use super::{
-    Asked, BREAK, ClientDialect, ModelCard, Models, NOTICE, Outgoing, Refusal, ReplyReader,
-    ReplyWriter, Stamp, Target, UpstreamDialect, Wanted, bearer, forget, lost_part, ollama,
-    openai_models,
+    Asked, BREAK, ClientDialect, ModelCard, Models, NOTICE, OPENAI_LONGEST_NAME, Outgoing, Refusal,
+    ReplyReader, ReplyWriter, Stamp, Target, UpstreamDialect, Wanted, bearer, forget,
+    is_plain_name, lost_part, ollama, openai_models,
 };
 
 mod annotations;
@@ -189,6 +189,11 @@ impl UpstreamDialect for OpenAiChat {
 
     fn signs_calls(&self, variant: &str) -> bool {
         variants::find(variant).call_signature != variants::CallSignature::Nowhere
+    }
+
+    fn longest_name(&self, variant: &str, name: &str) -> Option<usize> {
+        let judges = variants::find(variant).official;
+        (judges && !is_plain_name(name, OPENAI_LONGEST_NAME)).then_some(OPENAI_LONGEST_NAME)
     }
 
     fn refusal(&self, status: u16, body: &[u8]) -> Option<Refusal> {

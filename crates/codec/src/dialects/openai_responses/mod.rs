@@ -42,8 +42,9 @@ use super::free_text::FreeText;
 use super::in_place::InPlace;
 use super::losses::Losses;
 use super::{
-    Asked, ClientDialect, ModelCard, Models, Outgoing, Refusal, ReplyReader, ReplyWriter, Stamp,
-    Target, UpstreamDialect, Wanted, bearer, forget, only_members, openai_models, read_member,
+    Asked, ClientDialect, ModelCard, Models, OPENAI_LONGEST_NAME, Outgoing, Refusal, ReplyReader,
+    ReplyWriter, Stamp, Target, UpstreamDialect, Wanted, bearer, forget, is_plain_name,
+    only_members, openai_models, read_member,
 };
 
 /// The dialect's name.
@@ -141,6 +142,10 @@ impl UpstreamDialect for OpenAiResponses {
 
     fn read_fault(&self, status: u16, body: &[u8]) -> Fault {
         faults::read(status, body)
+    }
+
+    fn longest_name(&self, _: &str, name: &str) -> Option<usize> {
+        (!is_plain_name(name, OPENAI_LONGEST_NAME)).then_some(OPENAI_LONGEST_NAME)
     }
 
     fn refusal(&self, status: u16, body: &[u8]) -> Option<Refusal> {

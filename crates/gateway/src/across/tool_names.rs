@@ -1,0 +1,123 @@
+//! Names of tools that the provider would refuse: they go out bent, and come back as the client wrote them.
+
+use std::borrow::Cow;
+
+use throughline_canonical::{Block, Loss, Request, Tool, ToolChoice};
+use throughline_codec::dialects::UpstreamDialect;
+
+/// The names that went out bent: as they went, and as the client knows them.
+#[derive(Debug, Default)]
+pub(crate) struct ToolNames {
+    pairs: Vec<(String, String)>,
+}
+
+impl ToolNames {
+    /// Bends the names of a request, wherever they stand in it.
+    pub(crate) fn bend(
+        request: &mut Request,
+        upstream: &dyn UpstreamDialect,
+        variant: &str,
+        losses: &mut Vec<Loss>,
+    ) -> Self {
+        let mut names = Self::default();
+        // Names that are offered come first: of two that bend alike, those stay.
+        let taken: Vec<String> = request
+            .tools
+            .iter()
+            .filter_map(|tool| match tool {
+                Tool::Function { name, .. } => Some(name.clone()),
+                Tool::Opaque { .. } => None,
+            })
+            .collect();
+        let mut bend = |name: &mut String| {
+            if let Some(longest) = upstream.longest_name(variant, name) {
+                *name = names.of(name, longest, &taken);
+            }
+        };
+        for tool in &mut request.tools {
+            if let Tool::Function { name, .. } = tool {
+                bend(name);
+            }
+        }
+        if let Some(ToolChoice::Named { name }) = &mut request.tool_choice {
+            bend(name);
+        }
+        for message in &mut request.messages {
+            for block in &mut message.content {
+                match block {
+                    Block::ToolCall { name, .. }
+                    | Block::ToolResult {
+                        name: Some(name), ..
+                    } => bend(name),
+                    _ => {}
+                }
+            }
+        }
+        if !names.pairs.is_empty() {
+            losses.push(Loss::SettingAdapted {
+                setting: "tool.name",
+                reason: "characters",
+            });
+        }
+        names
+    }
+
+    /// The name that a client gave a tool.
+    pub(crate) fn theirs<'a>(&self, name: Cow<'a, str>) -> Cow<'a, str> {
+        match self.pairs.iter().find(|(sent, _)| *sent == name) {
+            Some((_, theirs)) => Cow::Owned(theirs.clone()),
+            None => name,
+        }
+    }
+
+    /// The name that one goes by: letters, digits, `_` and `-`, and no other tool's.
+    fn of(&mut self, name: &str, longest: usize, taken: &[String]) -> String {
+        if let Some((sent, _)) = self.pairs.iter().find(|(_, theirs)| theirs == name) {
+            return sent.clone();
+        }
+        let plain = |letter: char| match letter {
+            '-' => letter,
+            letter if letter.is_ascii_alphanumeric() => letter,
+            _ => '_',
+        };
+        // Some want a letter at the beginning.
+        let begins = |first: char| first.is_ascii_alphabetic() || first == '_';
+        let start = if name.starts_with(begins) { "" } else { "_" };
+        let letters = start.chars().chain(name.chars().map(plain));
+        let bent: String = letters.take(longest).collect();
+        let is_taken = |sent: &str| {
+            taken.iter().any(|other| other == sent)
+                || self.pairs.iter().any(|(other, _)| other == sent)
+        };
+        let mut sent = bent.clone();
+        let mut number = 2;
+        while is_taken(&sent) {
+            let end = format!("_{number}");
+            let kept = longest.saturating_sub(end.len());
+            sent = format!("{}{end}", &bent[..bent.len().min(kept)]);
+            number += 1;
+        }
+        self.pairs.push((sent.clone(), name.to_owned()));
+        sent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_bent_once_and_told_apart() {
+        let mut names = ToolNames::default();
+        let taken = ["a_b".to_owned(), "a.b".to_owned(), "a:b".to_owned()];
+        assert_eq!(names.of("a.b", 64, &taken), "a_b_2");
+        assert_eq!(names.of("a:b", 64, &taken), "a_b_3");
+        assert_eq!(names.of("a.b", 64, &taken), "a_b_2");
+        assert_eq!(names.of("", 64, &taken), "_");
+        assert_eq!(names.of("9 lives", 64, &taken), "_9_lives");
+        assert_eq!(names.of("größe", 4, &taken), "gr__");
+        assert_eq!(names.of("größer", 4, &taken), "gr_2");
+        assert_eq!(names.theirs("a_b_3".into()), "a:b");
+        assert_eq!(names.theirs("a_b".into()), "a_b");
+    }
+}
