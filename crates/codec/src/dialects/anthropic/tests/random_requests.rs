@@ -1,5 +1,7 @@
 //! Random requests: what was written reads as it was, up to the losses that were told.
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -387,6 +389,10 @@ fn media_carried(kind: MediaKind, source: Source, name: Option<String>) -> Optio
         _ => return None,
     };
     let source = match source {
+        Source::Base64 { media_type, data } if document && media_type == "text/csv" => {
+            let text = String::from_utf8(BASE64_STANDARD.decode(data).ok()?).ok()?;
+            Source::Text { text }
+        }
         Source::Base64 { ref media_type, .. } => {
             let fits = if document {
                 "application/pdf"
