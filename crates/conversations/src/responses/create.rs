@@ -192,7 +192,9 @@ impl Responses {
                 ))
                 .with_code("previous_response_not_found")
             };
-            if let Some(run) = self.run(id) {
+            if let Some(run) = self.run(id)
+                && !self.is_anothers(owner, id).await?
+            {
                 if !run.told_its_end() {
                     return Err(Fault::invalid(format!(
                         "previous_response_id: `{id}` is still being written; go on once its `status` is \

@@ -298,6 +298,13 @@ async fn a_run_can_be_stopped_and_a_dead_process_leaves_what_had_arrived() {
     let named = json!({"background": true, "conversation": id});
     let run = create(&client, "slowly", named).await;
     let on = json!({"previous_response_id": run["id"]});
+    // Whoever may not read it does not learn that it runs.
+    let eve = [("authorization", "Bearer eve")];
+    let stolen = client
+        .post(PATH, &eve, &asked("x", on.clone()))
+        .await
+        .json();
+    assert_eq!(stolen["error"]["code"], "previous_response_not_found");
     let early = client.post(PATH, &KEY, &asked("and?", on)).await;
     assert_eq!(early.status, 400, "its answer would be missing");
     let path = format!("{PATH}/{}", text(&run["id"]));
