@@ -100,7 +100,7 @@ fn nanoseconds(time: &str) -> f64 {
 }
 
 fn by_pair(cases: &Cases, writes: &str) -> String {
-    let mut table = "| upstream | client | ns per delta | codec alone | lane : codec | deltas/s | allocations per delta |\n|---|---|---:|---:|---:|---:|---:|\n".to_owned();
+    let mut table = "| upstream | client | ns per delta | client : openai_chat | codec alone | lane : codec | deltas/s | allocations per delta |\n|---|---|---:|---:|---:|---:|---:|---:|\n".to_owned();
     let (lane, codec) = (format!("lane_{writes}"), format!("codec_{writes}"));
     for ((bench, pair), whole) in cases {
         let Some(alone) = cases.get(&(codec.clone(), pair.clone())) else {
@@ -110,8 +110,11 @@ fn by_pair(cases: &Cases, writes: &str) -> String {
             continue;
         }
         let (upstream, client) = pair.split_once(" to ").unwrap_or_default();
+        // Every client dialect is held against this one.
+        let chat = cases.get(&(lane.clone(), format!("{upstream} to openai_chat")));
+        let beside = chat.map_or(f64::NAN, |chat| whole.nanoseconds / chat.nanoseconds);
         table.push_str(&format!(
-            "| {upstream} | {client} | {:.0} | {:.0} | {:.2} | {:.1} million | {:.2} |\n",
+            "| {upstream} | {client} | {:.0} | {beside:.2} | {:.0} | {:.2} | {:.1} million | {:.2} |\n",
             whole.nanoseconds / DELTAS,
             alone.nanoseconds / DELTAS,
             whole.nanoseconds / alone.nanoseconds,
@@ -148,7 +151,8 @@ mod tests {
 across                     fastest       │ slowest       │ median
 ├─ codec_x                               │               │
 │  ├─ gemini to gemini     1 s           │ 1.068 ms      │ 1.007 ms
-│  ╰─ anthropic to gemini  500 µs        │ 1.068 ms      │ 1.007 ms
+│  ├─ gemini to openai_chat  1 s         │ 1.068 ms      │ 1.007 ms
+│  ╰─ anthropic to openai_chat  500 µs   │ 1.068 ms      │ 1.007 ms
 │                          10 Mitem/s    │ 9.359 Mitem/s │ 9.929 Mitem/s
 ╰─ lane_x                                │               │
    ├─ gemini to gemini     1 s           │ 1.068 ms      │ 1.007 ms
@@ -156,7 +160,8 @@ across                     fastest       │ slowest       │ median
    │                         10          │ 10            │ 10
    │                       alloc:        │               │
    │                         5000        │ 36            │ 36
-   ╰─ anthropic to gemini  1.5 ms        │ 1.068 ms      │ 1.007 ms
+   ├─ gemini to openai_chat  2 s         │ 1.068 ms      │ 1.007 ms
+   ╰─ anthropic to openai_chat  1.5 ms   │ 1.068 ms      │ 1.007 ms
                            10 Mitem/s    │ 9.359 Mitem/s │ 9.929 Mitem/s
                            max alloc:    │               │
                              10          │ 10            │ 10
@@ -172,8 +177,9 @@ across                     fastest       │ slowest       │ median
     fn what_the_bench_prints_becomes_a_table() {
         let table = by_pair(&read(PRINTED), "x");
         let rows = [
-            "| anthropic | gemini | 150 | 50 | 3.00 | 6.7 million | 1.25 |",
-            "| gemini | gemini | 100000 | 100000 | 1.00 | 0.0 million | 0.50 |",
+            "| anthropic | openai_chat | 150 | 1.00 | 50 | 3.00 | 6.7 million | 1.25 |",
+            "| gemini | gemini | 100000 | 0.50 | 100000 | 1.00 | 0.0 million | 0.50 |",
+            "| gemini | openai_chat | 200000 | 1.00 | 100000 | 2.00 | 0.0 million | 0.00 |",
         ];
         assert_eq!(table.lines().skip(2).collect::<Vec<_>>(), rows);
     }
