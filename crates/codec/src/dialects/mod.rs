@@ -139,6 +139,10 @@ pub trait ClientDialect: Sync {
     fn thinks_unasked(&self) -> bool {
         false
     }
+    /// Whether its clients are shown what a model thinks anyway, when they say nothing of it.
+    fn shows_unasked(&self) -> bool {
+        false
+    }
     /// Whether its clients send the ids of calls back.
     fn keeps_call_ids(&self) -> bool {
         true

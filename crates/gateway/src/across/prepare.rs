@@ -97,6 +97,10 @@ impl Gateway {
         if thinks && client.thinks_unasked() && request.thinking.is_unsaid() {
             request.thinking.amount = Some(Amount::On);
         }
+        let shows = known.shows.is_some_and(|shows| shows != Shows::Nothing);
+        if known.unasked && shows && client.shows_unasked() && request.thinking.is_unsaid() {
+            request.thinking.show = Some(Show::Summary);
+        }
         if !client.keeps_call_ids() {
             self.name_calls(&leg.read.scope, &mut request.messages)
                 .await;

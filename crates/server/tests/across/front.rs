@@ -127,3 +127,41 @@ async fn probes_of_a_front_door_go_nowhere() {
     assert_eq!((resumed.status, resumed.text().as_str()), (204, ""));
     assert!(house.simulators[0].seen().await.is_empty());
 }
+
+#[tokio::test]
+async fn what_a_model_thinks_anyway_is_shown_at_every_front_door() {
+    // Both think when nobody asks, and show it only to whoever asks for that.
+    for row in ["anthropic, adaptive", "gemini 3"] {
+        let house = House::over(&[row]).await;
+        for (path, body) in [
+            (
+                "/ag-ui",
+                json!({"threadId": "t", "runId": "r", "messages": [{"id": "1", "role": "user", "content": "ponder"}], "tools": [], "context": []}),
+            ),
+            (
+                "/ui/chat",
+                json!({"id": "c", "messages": [{"id": "1", "role": "user", "parts": [{"type": "text", "text": "ponder"}]}]}),
+            ),
+            (
+                "/ndjson/chat",
+                json!({"stream": false, "messages": [{"role": "user", "content": "ponder"}]}),
+            ),
+            (
+                "/v1/stream",
+                json!({"stream": false, "messages": [{"role": "user", "content": "ponder"}]}),
+            ),
+        ] {
+            let mut body = body;
+            body["model"] = "m".into();
+            let headers = [("content-type", "application/json")];
+            let sent = house
+                .gateway
+                .client
+                .send(Method::POST, path, &headers, body.to_string());
+            let answer = sent.await.good().text();
+            // In whichever pieces it comes.
+            assert!(answer.contains("Firs"), "{path} over {row}: {answer}");
+        }
+        house.end_in_peace().await;
+    }
+}

@@ -37,6 +37,10 @@ impl ClientDialect for Events {
         ndjson::client_request::read(asked.body)
     }
 
+    fn shows_unasked(&self) -> bool {
+        true
+    }
+
     fn reply_writer(&self, request: &Request, stamp: &Stamp) -> Box<dyn ReplyWriter> {
         Box::new(client_reply::Writer::new(request, stamp))
     }

@@ -58,6 +58,10 @@ impl ClientDialect for NdJson {
         }
     }
 
+    fn shows_unasked(&self) -> bool {
+        true
+    }
+
     fn reply_writer(&self, request: &Request, _: &Stamp) -> Box<dyn ReplyWriter> {
         Box::new(client_reply::Writer::new(request))
     }

@@ -77,6 +77,10 @@ impl ClientDialect for UiStream {
         }
     }
 
+    fn shows_unasked(&self) -> bool {
+        true
+    }
+
     fn reply_writer(&self, request: &Request, stamp: &Stamp) -> Box<dyn ReplyWriter> {
         Box::new(client_reply::Writer::new(request, stamp))
     }
