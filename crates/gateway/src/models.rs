@@ -138,7 +138,7 @@ impl Gateway {
             .iter()
             .map(|backend| self.listed(settings, asked, backend));
         join_all(lists).await.into_iter().any(|list| match list {
-            Ok(list) => list.is_empty() || list.iter().any(|card| card.name == name),
+            Ok(list) => list.is_empty() || list.iter().any(|card| is_same(&card.name, name)),
             Err(_) => true,
         })
     }
@@ -326,6 +326,11 @@ pub fn is_about_models(path: &str) -> bool {
 fn named(path: &str) -> Option<&str> {
     let (_, name) = path.split_once("/models/")?;
     Some(name).filter(|name| !name.is_empty())
+}
+
+/// Whether a listed name is the one that was asked for, which Ollama's clients may end in `:latest`.
+fn is_same(listed: &str, asked: &str) -> bool {
+    listed.strip_suffix(":latest").unwrap_or(listed) == asked
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! a single text.
 
 use serde_json::{Value, json};
+use throughline_canonical::{Block, Lossy};
 
 /// How a dialect writes such tools, their calls and what they gave.
 #[derive(Clone, Copy, Debug)]
@@ -12,8 +13,8 @@ pub struct FreeText {
     pub tool: fn(&Value) -> Option<FreeTool>,
     /// Reads a call.
     pub call: fn(&Value) -> Option<FreeCall>,
-    /// Reads what a call gave: its id, and the text or the parts.
-    pub result: fn(&Value) -> Option<(String, Value)>,
+    /// Reads what a call gave, and what of that is lost.
+    pub result: fn(&Value) -> Option<Lossy<Block>>,
     /// Writes a call.
     pub write: fn(&FreeCall) -> Value,
 }
@@ -83,23 +84,78 @@ impl FreeCall {
         json!({"input": self.input}).to_string()
     }
 
-    /// The text in the arguments of a function; none where they were cut. A model may forget that they are an
-    /// object.
+    /// The text in the arguments of a function; none where they are no JSON. A model may forget that they
+    /// are an object, or how texts are written in one.
     pub fn input_of(arguments: &str) -> Option<String> {
-        match serde_json::from_str(arguments) {
-            Ok(Value::String(text)) => Some(text),
-            Ok(value) => Some(match value.get("input") {
-                Some(Value::String(text)) => text.clone(),
-                _ => arguments.to_owned(),
-            }),
-            Err(_) if arguments.trim_start().starts_with(['{', '"']) => None,
-            Err(_) => Some(arguments.to_owned()),
-        }
+        let read = serde_json::from_str(arguments);
+        Some(
+            match read
+                .or_else(|_| serde_json::from_str(&spelled(arguments)))
+                .ok()?
+            {
+                Value::String(text) => text,
+                value => match value.get("input") {
+                    Some(Value::String(text)) => text.clone(),
+                    _ => arguments.to_owned(),
+                },
+            },
+        )
     }
+}
+
+/// JSON in whose texts lines break as they are, and backslashes stand for themselves.
+fn spelled(json: &str) -> String {
+    let mut spelled = String::with_capacity(json.len());
+    let mut inside = false;
+    let mut letters = json.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '"' => inside = !inside,
+            '\\' if inside => match letters.peek() {
+                Some('"' | '\\' | '/' | 'b' | 'f' | 'n' | 'r' | 't' | 'u') => {
+                    spelled.push(letter);
+                    spelled.extend(letters.next());
+                    continue;
+                }
+                _ => spelled.push(letter),
+            },
+            letter if inside && letter.is_ascii_control() => {
+                spelled.push_str(&format!("\\u{:04x}", u32::from(letter)));
+                continue;
+            }
+            _ => {}
+        }
+        spelled.push(letter);
+    }
+    spelled
 }
 
 /// A text of an object; empty where there is none.
 pub(super) fn text(object: &Value, name: &str) -> String {
     let text = object.get(name).and_then(Value::as_str);
     text.unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_is_found_however_a_model_writes_it() {
+        for (arguments, input) in [
+            (r#"{"input":"a \"b\"\n"}"#, Some("a \"b\"\n")),
+            ("{\"input\":\"one\n\ttwo\"}", Some("one\n\ttwo")),
+            (r#"{"input":"\d+\\w"}"#, Some(r"\d+\w")),
+            (r#""only text""#, Some("only text")),
+            (r#"{"patch":"x"}"#, Some(r#"{"patch":"x"}"#)),
+            (r#"{"input":"cut"#, None),
+            ("*** Begin Patch", None),
+        ] {
+            assert_eq!(
+                FreeCall::input_of(arguments).as_deref(),
+                input,
+                "{arguments}"
+            );
+        }
+    }
 }

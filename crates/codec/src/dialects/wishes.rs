@@ -213,9 +213,13 @@ fn read_choice(choice: &Node<'_>) -> Result<ToolChoice, Fault> {
         "required" => ToolChoice::Required,
         "named" | "tool" | "function" if kind.is_some() => {
             // The second is the AI SDK's word.
+            let function = choice.get("function");
+            let inside = function
+                .as_ref()
+                .filter(|function| function.value().is_object());
             let name = match choice.get("toolName") {
                 Some(name) => name,
-                None => choice.need("name")?,
+                None => inside.unwrap_or(choice).need("name")?,
             };
             ToolChoice::Named {
                 name: name.text()?.to_owned(),

@@ -43,7 +43,7 @@ pub(crate) struct Fitted {
     /// Whether thinking went out that bears no signature.
     pub(crate) unsigned: bool,
     omitted: Vec<(Reason, usize)>,
-    /// Messages in which there was nothing from the beginning.
+    /// Messages in which there was nothing from the beginning, in their order.
     silent: Vec<usize>,
 }
 
@@ -284,7 +284,7 @@ impl Fitting<'_> {
         let mut filled = 0;
         for (at, message) in messages.iter_mut().enumerate() {
             if message.role == Role::Assistant && message.content.is_empty() {
-                let filler = match fitted.silent.contains(&at) {
+                let filler = match fitted.silent.binary_search(&at).is_ok() {
                     true => NOTHING_SAID,
                     false => PLACEHOLDER,
                 };

@@ -1,9 +1,8 @@
 //! Tools that take free text, over a provider that has none: they go as functions of one text, and their
 //! calls come back as the client knows them.
 
-use serde_json::Value;
 use throughline_canonical::{
-    Block, BlockStart, Delta, Event, Loss, Message, Request, Tool, ToolChoice,
+    Block, BlockStart, Delta, EndReason, Event, Loss, Message, Request, Tool, ToolChoice,
 };
 use throughline_codec::dialects::ClientDialect;
 use throughline_codec::dialects::free_text::{FreeCall, FreeText, FreeTool};
@@ -16,6 +15,8 @@ pub(crate) struct FreeTools {
     names: Vec<String>,
     /// Calls that have begun, with their arguments so far.
     open: Vec<(u32, FreeCall)>,
+    /// Calls that have ended, but are no JSON: cut, if the reply ends so.
+    doubtful: Vec<(u32, FreeCall)>,
 }
 
 impl FreeTools {
@@ -45,7 +46,7 @@ impl FreeTools {
         }
         let mut called = false;
         for message in &mut request.messages {
-            called |= carry_calls(message, client.name(), spelling);
+            called |= carry_calls(message, client.name(), spelling, losses);
         }
         if !tools.names.is_empty() || called {
             losses.push(Loss::SettingAdapted {
@@ -64,6 +65,9 @@ impl FreeTools {
             request.tool_choice = Some(ToolChoice::Named { name });
             if let Some(members) = request.extra.get_mut(client.name()) {
                 members.shift_remove("tool_choice");
+                if members.is_empty() {
+                    request.extra.remove(client.name());
+                }
             }
         }
         (tools.dialect, tools.spelling) = (client.name(), Some(spelling));
@@ -77,6 +81,12 @@ impl FreeTools {
 
     /// Hands an event on. A call of such a tool is told when it is complete.
     pub(crate) fn tell(&mut self, event: &Event<'_>, out: &mut dyn FnMut(&Event<'_>)) {
+        if let Event::BlockStarted { .. } | Event::Ended { .. } = event {
+            let cut = matches!(event, Event::Ended { reason } if reason_cuts(reason));
+            for (index, call) in self.doubtful.drain(..).filter(|_| !cut) {
+                write(self.dialect, self.spelling, index, &call, out);
+            }
+        }
         match event {
             Event::BlockStarted {
                 index,
@@ -104,6 +114,7 @@ impl FreeTools {
             // A call that was cut is nobody's to run.
             Event::Ended { .. } | Event::Fault(_) => {
                 self.open.clear();
+                self.doubtful.clear();
                 out(event);
             }
             _ => out(event),
@@ -116,26 +127,55 @@ impl FreeTools {
 
     fn end(&mut self, place: usize, out: &mut dyn FnMut(&Event<'_>)) {
         let (index, mut call) = self.open.remove(place);
-        let (Some(spelling), Some(input)) = (self.spelling, FreeCall::input_of(&call.input)) else {
-            return;
-        };
-        call.input = input;
-        let block = BlockStart::Opaque {
-            dialect: self.dialect.into(),
-            name: spelling.name.into(),
-        };
-        let written = (spelling.write)(&call).to_string();
-        out(&Event::BlockStarted { index, block });
-        out(&Event::BlockDelta {
-            index,
-            delta: Delta::Opaque(written.into()),
-        });
-        out(&Event::BlockEnded { index });
+        match FreeCall::input_of(&call.input) {
+            Some(input) => {
+                call.input = input;
+                write(self.dialect, self.spelling, index, &call, out);
+            }
+            // What comes next tells whether it is all there is.
+            None => self.doubtful.push((index, call)),
+        }
     }
 }
 
+fn reason_cuts(reason: &EndReason) -> bool {
+    matches!(
+        reason,
+        EndReason::Length | EndReason::Cut | EndReason::Failed
+    )
+}
+
+/// Tells a call as the client knows it.
+fn write(
+    dialect: &'static str,
+    spelling: Option<&'static FreeText>,
+    index: u32,
+    call: &FreeCall,
+    out: &mut dyn FnMut(&Event<'_>),
+) {
+    let Some(spelling) = spelling else {
+        return;
+    };
+    let block = BlockStart::Opaque {
+        dialect: dialect.into(),
+        name: spelling.name.into(),
+    };
+    let written = (spelling.write)(call).to_string();
+    out(&Event::BlockStarted { index, block });
+    out(&Event::BlockDelta {
+        index,
+        delta: Delta::Opaque(written.into()),
+    });
+    out(&Event::BlockEnded { index });
+}
+
 /// Makes calls and results of functions of those in a message. Answers whether there were any.
-fn carry_calls(message: &mut Message, dialect: &str, spelling: &FreeText) -> bool {
+fn carry_calls(
+    message: &mut Message,
+    dialect: &str,
+    spelling: &FreeText,
+    losses: &mut Vec<Loss>,
+) -> bool {
     let mut carried = false;
     for block in &mut message.content {
         let Block::Opaque {
@@ -156,28 +196,11 @@ fn carry_calls(message: &mut Message, dialect: &str, spelling: &FreeText) -> boo
                 signature: None,
             };
             carried = true;
-        } else if let Some((id, output)) = (spelling.result)(value) {
-            *block = Block::ToolResult {
-                id,
-                content: vec![Block::text(words(&output))],
-                is_error: false,
-                name: None,
-            };
+        } else if let Some(result) = (spelling.result)(value) {
+            *block = result.value;
+            losses.extend(result.losses);
             carried = true;
         }
     }
     carried
-}
-
-/// What a tool gave, in words: a text, or parts that hold some.
-fn words(output: &Value) -> String {
-    match output {
-        Value::String(text) => text.clone(),
-        Value::Array(parts) => parts
-            .iter()
-            .filter_map(|part| part.get("text")?.as_str())
-            .collect::<Vec<_>>()
-            .join("\n"),
-        _ => String::new(),
-    }
 }

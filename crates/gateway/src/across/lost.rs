@@ -15,6 +15,9 @@ use crate::turn::Leg;
 /// So many turns of one request are looked for, and so much of them is put back: more than any
 /// conversation has, and a bound on what a request can make of the vault.
 pub(super) const MOST_LOOKS: usize = 4096;
+/// How many messages are looked up to learn whether a client loses what it gets: most of those that
+/// lack something never had it.
+const RECENT_LOOKS: usize = 64;
 const MOST_BYTES: usize = 32 << 20;
 const MOST_NAMES: usize = 4;
 
@@ -70,8 +73,8 @@ impl Gateway {
         } else {
             open_turn(&request.messages)
         };
-        let mut looks = 0;
         let mut question = String::new();
+        let mut lacking = Vec::new();
         for (at, message) in request.messages.iter().enumerate() {
             if message.role != Role::Assistant {
                 tell_question(message, &mut question);
@@ -84,13 +87,14 @@ impl Gateway {
             let content = &message.content;
             let lacks_thinking = thinking && !content.iter().any(|block| key_of(block).is_some());
             let lacks_signature = calls && content.iter().any(is_bare_call);
-            if !(lacks_thinking || lacks_signature) {
-                continue;
+            if lacks_thinking || lacks_signature {
+                lacking.push((content, asked, lacks_thinking, lacks_signature));
             }
-            looks += 1;
-            if looks > MOST_LOOKS {
-                return false;
-            }
+        }
+        // What the model needs most is what it said last.
+        for (content, asked, lacks_thinking, lacks_signature) in
+            lacking.into_iter().rev().take(RECENT_LOOKS)
+        {
             let names = names(&leg.read.scope, &asked, content);
             let kept = self.vault.find(&names).await;
             let kept = kept.filter(|kept| kept.origin.domain == leg.backend.domain);

@@ -47,7 +47,6 @@ use throughline_codec::dialects::{ReplyReader, Stamp, UpstreamDialect, Wanted};
 use throughline_codec::framing::encoding::{Decoder, Encoding};
 use tokio::sync::OwnedSemaphorePermit;
 
-use self::ids::Ids;
 use self::passage::Across;
 use self::prepare::Prepared;
 pub(crate) use self::prepare::spoken;
@@ -61,7 +60,6 @@ use crate::headers;
 use crate::ledger::milliseconds;
 use crate::reply::ReplyBody;
 use crate::send::{Back, LONGEST_ERROR, Parcel, error_text, read_plain, worth_another};
-use crate::thinking::dice;
 use crate::turn::Leg;
 use crate::unix_ms;
 
@@ -348,7 +346,7 @@ impl Gateway {
             leg.ledger(self, prepared.session, origin),
             marks,
             self.vault.clone(),
-            Some(Ids::new(&prepared.asked, &dice::letters())),
+            Some(prepared.ids),
             sent,
             leg.read.counts,
         );

@@ -15,6 +15,7 @@ use throughline_codec::text::{Evidence, Options, RawTextReader, Recipe, Stage, T
 use super::fit::{Fitted, Fitting, Sent, open_turn, replays_from};
 use super::free_text::FreeTools;
 use super::guard::{Guarding, place};
+use super::ids::Ids;
 use super::join::{join_turns, results_follow_calls, speak_first, tell_results_once};
 use super::located::Located;
 use super::lost::tell_question;
@@ -27,6 +28,7 @@ use crate::backend::Backend;
 use crate::catalog::{Form, Model, Shows};
 use crate::gateway::Gateway;
 use crate::settings::ToolThinking;
+use crate::thinking::dice;
 use crate::thinking::guard::Guard;
 use crate::thinking::memory::{Question, Target};
 use crate::turn::Leg;
@@ -61,6 +63,8 @@ pub(crate) struct Prepared {
     pub(crate) open: usize,
     /// What is to be answered.
     pub(crate) question: String,
+    /// Ids that a call of the reply must not have.
+    pub(crate) ids: Ids,
     /// Tools that went as functions.
     pub(crate) free: FreeTools,
     /// Tools that went under other names.
@@ -107,6 +111,7 @@ impl Gateway {
         }
         let (dialect, variant) = spoken(leg.backend, &request, &known);
         let free = FreeTools::carry(&mut request, client, dialect.name(), &mut losses);
+        let ids = Ids::new(&request, &dice::letters());
         join_turns(&mut request.messages);
         if tell_results_once(&mut request.messages) > 0 {
             losses.push(Loss::PartOmitted {
@@ -121,7 +126,8 @@ impl Gateway {
                 reason: "goes_first",
             });
         }
-        if in_order && speak_first(&mut request) {
+        let elsewhere = request.messages.is_empty() && client.name() == dialect.name();
+        if in_order && !elsewhere && speak_first(&mut request) {
             losses.push(Loss::SettingAdapted {
                 setting: "system_message",
                 reason: "user_part",
@@ -257,6 +263,7 @@ impl Gateway {
             drop_bound: guarded.asked,
             open,
             question,
+            ids,
             free,
             names,
         })

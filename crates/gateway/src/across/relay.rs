@@ -447,6 +447,10 @@ impl Relay {
         if std::mem::replace(&mut self.ended, true) {
             return;
         }
+        // A call that has only begun is nobody's to know.
+        if let Some(held) = &mut self.held {
+            held.call = None;
+        }
         self.release(out);
         self.give_up_open();
         out(&Event::Fault(fault.clone()));

@@ -1,14 +1,18 @@
 //! Names of tools that the provider would refuse: they go out bent, and come back as the client wrote them.
 
 use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 
 use throughline_canonical::{Block, Loss, Request, Tool, ToolChoice};
 use throughline_codec::dialects::UpstreamDialect;
 
-/// The names that went out bent: as they went, and as the client knows them.
+/// The names that went out bent: as the client knows them, and as they went.
 #[derive(Debug, Default)]
 pub(crate) struct ToolNames {
-    pairs: Vec<(String, String)>,
+    sent: HashMap<String, String>,
+    theirs: HashMap<String, String>,
+    /// How often names were bent to the same.
+    alike: HashMap<String, usize>,
 }
 
 impl ToolNames {
@@ -21,7 +25,7 @@ impl ToolNames {
     ) -> Self {
         let mut names = Self::default();
         // Names that are offered come first: of two that bend alike, those stay.
-        let taken: Vec<String> = request
+        let taken: HashSet<String> = request
             .tools
             .iter()
             .filter_map(|tool| match tool {
@@ -53,7 +57,7 @@ impl ToolNames {
                 }
             }
         }
-        if !names.pairs.is_empty() {
+        if !names.sent.is_empty() {
             losses.push(Loss::SettingAdapted {
                 setting: "tool.name",
                 reason: "characters",
@@ -64,15 +68,15 @@ impl ToolNames {
 
     /// The name that a client gave a tool.
     pub(crate) fn theirs<'a>(&self, name: Cow<'a, str>) -> Cow<'a, str> {
-        match self.pairs.iter().find(|(sent, _)| *sent == name) {
-            Some((_, theirs)) => Cow::Owned(theirs.clone()),
+        match self.theirs.get(&*name) {
+            Some(theirs) => Cow::Owned(theirs.clone()),
             None => name,
         }
     }
 
     /// The name that one goes by: letters, digits, `_` and `-`, and no other tool's.
-    fn of(&mut self, name: &str, longest: usize, taken: &[String]) -> String {
-        if let Some((sent, _)) = self.pairs.iter().find(|(_, theirs)| theirs == name) {
+    fn of(&mut self, name: &str, longest: usize, taken: &HashSet<String>) -> String {
+        if let Some(sent) = self.sent.get(name) {
             return sent.clone();
         }
         let plain = |letter: char| match letter {
@@ -85,19 +89,16 @@ impl ToolNames {
         let start = if name.starts_with(begins) { "" } else { "_" };
         let letters = start.chars().chain(name.chars().map(plain));
         let bent: String = letters.take(longest).collect();
-        let is_taken = |sent: &str| {
-            taken.iter().any(|other| other == sent)
-                || self.pairs.iter().any(|(other, _)| other == sent)
-        };
         let mut sent = bent.clone();
-        let mut number = 2;
-        while is_taken(&sent) {
+        let number = self.alike.entry(bent.clone()).or_insert(1);
+        while taken.contains(&sent) || self.theirs.contains_key(&sent) {
+            *number += 1;
             let end = format!("_{number}");
             let kept = longest.saturating_sub(end.len());
             sent = format!("{}{end}", &bent[..bent.len().min(kept)]);
-            number += 1;
         }
-        self.pairs.push((sent.clone(), name.to_owned()));
+        self.sent.insert(name.to_owned(), sent.clone());
+        self.theirs.insert(sent.clone(), name.to_owned());
         sent
     }
 }
@@ -109,7 +110,7 @@ mod tests {
     #[test]
     fn names_are_bent_once_and_told_apart() {
         let mut names = ToolNames::default();
-        let taken = ["a_b".to_owned(), "a.b".to_owned(), "a:b".to_owned()];
+        let taken = ["a_b", "a.b", "a:b"].map(ToOwned::to_owned).into();
         assert_eq!(names.of("a.b", 64, &taken), "a_b_2");
         assert_eq!(names.of("a:b", 64, &taken), "a_b_3");
         assert_eq!(names.of("a.b", 64, &taken), "a_b_2");
@@ -119,5 +120,17 @@ mod tests {
         assert_eq!(names.of("größer", 4, &taken), "gr_2");
         assert_eq!(names.theirs("a_b_3".into()), "a:b");
         assert_eq!(names.theirs("a_b".into()), "a_b");
+        // However many there are.
+        for number in 0..20_000 {
+            names.of(&format!("{}名", "名".repeat(number % 3)), 64, &taken);
+            names.of(
+                &format!(
+                    "名{}",
+                    char::from_u32(0x4e00 + number as u32).unwrap_or('x')
+                ),
+                64,
+                &taken,
+            );
+        }
     }
 }

@@ -21,7 +21,7 @@ const UNSIGNED: &str = "unsigned";
 const CUMULATIVE: &str = "cumulative";
 /// Most of what people run themselves understands what vLLM does.
 const NEAR: &str = "vllm";
-const ELSEWHERE: &str = "openai";
+const ELSEWHERE: &str = "compatible";
 /// What Ollama is called, and where it listens unless it is told otherwise.
 const OLLAMA: &str = "ollama";
 const OLLAMA_PORT: &str = ":11434";
@@ -48,6 +48,7 @@ const fn chat(host: &'static str, variant: &'static str, prefix: &'static str) -
 /// The rows; docs/backends.md shows them.
 pub(super) const PROVIDERS: &[Provider] = &[
     chat("api.openai.com", "openai", ""),
+    chat("*.openai.azure.com", "openai", "/openai"),
     chat("api.deepseek.com", "deepseek-v4", ""),
     chat("openrouter.ai", "openrouter", "/api"),
     chat("api.x.ai", "xai", ""),

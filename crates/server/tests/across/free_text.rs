@@ -88,13 +88,18 @@ async fn a_custom_tool_is_called_and_answered_whatever_model_is_behind() {
             let id = call["call_id"].clone();
             input.extend(said);
             input.push(
-                json!({"type": "custom_tool_call_output", "call_id": id, "output": "patched"}),
+                json!({"type": "custom_tool_call_output", "call_id": id, "output": [
+                    {"type": "input_text", "text": "patched"},
+                    {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo="},
+                ]}),
             );
             let answer = post(&house, "/v1/responses", &ask(&input)).await;
             let said = output(&answer, streamed);
             let done = |item: &Value| text(&item["content"][0]["text"]) == "Done.";
             assert!(said.iter().any(done), "{row}: {said:?}");
-            let seen: Value = serde_json::from_str(&house.last(0).await.body).expect("JSON");
+            let seen = house.last(0).await.body;
+            assert!(seen.contains("iVBORw0KGgo="), "{row}: {seen}");
+            let seen: Value = serde_json::from_str(&seen).expect("JSON");
             assert!(thinking_in(&seen) > 0, "{row}: {seen}");
             house.end_in_peace().await;
         }

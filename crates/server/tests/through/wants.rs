@@ -130,3 +130,22 @@ async fn ids_of_calls_made_elsewhere_are_spelled_as_the_server_wants_them() {
     let loss = answer.header("x-throughline-loss");
     assert_eq!(loss, "setting_adapted=tool_call.id;reason=characters");
 }
+
+/// Of a server that nobody knows it is not known what it refuses; its own reasoning it may well want back.
+#[tokio::test]
+async fn an_unknown_servers_reasoning_goes_back_as_it_came() {
+    let spoken = Spoken {
+        more: "variant = \"compatible\"",
+        ..CHAT
+    };
+    let (upstream, gateway) = spoken.over("", "").await;
+    let at = ("a", &upstream);
+    let mut request = spoken.begin();
+    ask(&spoken, &gateway, at, &request, PLAIN).await;
+    let messages = request["messages"].as_array_mut().unwrap();
+    messages.push(json!({"role": "assistant", "content": "Yes.", "reasoning_content": "Hm."}));
+    messages.push(json!({"role": "user", "content": "And?"}));
+    let (body, answer) = ask(&spoken, &gateway, at, &request, PLAIN).await;
+    assert_eq!(body, request.to_string());
+    assert_eq!(answer.header("x-throughline-loss"), "");
+}

@@ -24,12 +24,18 @@ pub(super) fn closed(schema: &Value) -> Value {
     let Value::Object(members) = schema else {
         return schema.clone();
     };
+    let merged = merged(members);
+    let members = merged.as_ref().unwrap_or(members);
     let mut written = Map::new();
     let mut bounds = Vec::new();
     for (key, value) in members {
         let value = match (key.as_str(), value) {
             // Whether there is something at all is all it counts.
-            ("minItems", Value::Number(count)) if count.as_u64() <= Some(1) => value.clone(),
+            ("minItems", Value::Number(count))
+                if count.as_u64().is_some_and(|count| count <= 1) =>
+            {
+                value.clone()
+            }
             (bound, value) if BOUNDS.contains(&bound) => {
                 bounds.push(format!("{bound}: {value}"));
                 continue;
@@ -45,11 +51,16 @@ pub(super) fn closed(schema: &Value) -> Value {
             ("anyOf" | "allOf" | "oneOf" | "prefixItems", Value::Array(schemas)) => {
                 schemas.iter().map(closed).collect::<Vec<_>>().into()
             }
-            ("items" | "not", value) => closed(value),
+            ("items", Value::Array(schemas)) => {
+                schemas.iter().map(closed).collect::<Vec<_>>().into()
+            }
+            ("items" | "not" | "if" | "then" | "else" | "contains" | "additionalItems", value) => {
+                closed(value)
+            }
             (_, value) => value.clone(),
         };
         let key = match key.as_str() {
-            "oneOf" => "anyOf",
+            "oneOf" if !members.contains_key("anyOf") => "anyOf",
             key => key,
         };
         written.insert(key.to_owned(), value);
@@ -66,6 +77,36 @@ pub(super) fn closed(schema: &Value) -> Value {
         written.insert("description".to_owned(), said.into());
     }
     written.into()
+}
+
+/// An object that is told in several parts, as one: closed, each part would refuse the others. None if it
+/// is not told so.
+fn merged(members: &Map<String, Value>) -> Option<Map<String, Value>> {
+    let parts = members.get("allOf")?.as_array()?;
+    let mut whole = members.clone();
+    whole.shift_remove("allOf");
+    for part in parts {
+        let part = part.as_object().filter(|part| is_object(part))?;
+        for (key, value) in part {
+            match (key.as_str(), whole.get_mut(key), value) {
+                ("properties", Some(Value::Object(all)), Value::Object(more)) => {
+                    all.extend(more.clone());
+                }
+                ("required", Some(Value::Array(all)), Value::Array(more)) => {
+                    let new = more.iter().filter(|name| !all.contains(name));
+                    let new: Vec<Value> = new.cloned().collect();
+                    all.extend(new);
+                }
+                (_, Some(_), _) if matches!(key.as_str(), "type" | "description" | "title") => {}
+                ("additionalProperties", ..) => {}
+                (_, Some(_), _) => return None,
+                (_, None, value) => {
+                    whole.insert(key.clone(), value.clone());
+                }
+            }
+        }
+    }
+    Some(whole)
 }
 
 fn is_object(schema: &Map<String, Value>) -> bool {
@@ -110,6 +151,22 @@ mod tests {
                 "$defs": {"place": {"properties": {"town": {"type": "string"}}, "additionalProperties": false}},
                 "additionalProperties": false,
             })
+        );
+    }
+
+    #[test]
+    fn parts_of_an_object_are_one_and_choices_stay_apart() {
+        let part = |name: &str| json!({"type": "object", "properties": {name: {"type": "string"}}, "required": [name]});
+        assert_eq!(
+            closed(&json!({"allOf": [part("a"), part("b")]})),
+            json!({"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}},
+                "required": ["a", "b"], "additionalProperties": false})
+        );
+        let both = json!({"anyOf": [{"type": "string"}], "oneOf": [{"type": "string"}]});
+        assert_eq!(closed(&both), both);
+        assert_eq!(
+            closed(&json!({"type": "array", "minItems": 2.0})),
+            json!({"type": "array", "description": "{minItems: 2.0}"})
         );
     }
 

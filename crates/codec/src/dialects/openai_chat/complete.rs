@@ -5,10 +5,13 @@ use throughline_canonical::{Loss, Lossy};
 use super::super::places::{Member, find, find_text, members};
 use super::ids;
 use super::variants::{Replay, Variant};
-use crate::json::{Edits, JsonError, Kind, Span, append_member, quote, text};
+use crate::json::{Edits, JsonError, Kind, Span, append_member, quote, slice, text};
 
 /// The member that must be there while the model thinks, empty where nothing is known.
 const REASONING: &str = "reasoning_content";
+
+/// What other servers call it.
+const OTHER_REASONING: &str = "reasoning";
 
 /// The body with what is missing; none if nothing is.
 pub(super) fn write(body: &[u8], variant: &Variant) -> Lossy<Option<Vec<u8>>> {
@@ -79,7 +82,12 @@ impl Writer<'_> {
         match message.iter().find(|member| member.key == REASONING) {
             Some(member) if member.kind == Kind::String => {}
             Some(member) => self.edits.replace(member.value.clone(), "\"\""),
-            None => append_member(&mut self.edits, self.body, object, REASONING, b"\"\""),
+            // Some clients keep it under its other name.
+            None => {
+                let other = find_text(message, OTHER_REASONING);
+                let said = other.map_or(&b"\"\""[..], |(_, it)| slice(self.body, &it.value));
+                append_member(&mut self.edits, self.body, object, REASONING, said);
+            }
         }
     }
 
@@ -142,6 +150,11 @@ mod tests {
             "",
         );
         assert_eq!(completed(&said, "deepseek-v4"), None);
+        let other = r#"{"messages":[{"role":"assistant","reasoning":"r \"1\"","content":"b"}]}"#;
+        assert_eq!(
+            completed(other, "deepseek-v4").unwrap(),
+            r#"{"messages":[{"role":"assistant","reasoning":"r \"1\"","content":"b","reasoning_content":"r \"1\""}]}"#
+        );
         let off = body("", "", r#","thinking":{"type":"disabled"}"#);
         assert_eq!(completed(&off, "deepseek-v4"), None);
         for other in ["openai", "deepseek-r1", "vllm", "openrouter"] {

@@ -336,6 +336,12 @@ const DEEPSEEK: Variant = Variant {
 /// The rows.
 pub static VARIANTS: &[Variant] = &[
     OPENAI,
+    // Some server somewhere, of which nothing is known.
+    Variant {
+        name: "compatible",
+        replay: Replay::ReasoningContent,
+        ..COMPATIBLE
+    },
     Variant {
         name: "deepseek-r1",
         refuses_reasoning: true,

@@ -3,7 +3,8 @@
 //! What the model wrote in one turn are several items here and one message there. Results of tools
 //! that follow each other are one message, as the calls they answer were.
 
-use throughline_canonical::{Block, Fault, MediaKind, Message, Role, Source};
+use serde_json::Value;
+use throughline_canonical::{Block, Fault, Lossy, MediaKind, Message, Role, Source};
 
 use super::{Losses, NAME, PHASE};
 use crate::json::Node;
@@ -272,6 +273,22 @@ impl<'l> Conversation<'l> {
         });
         Ok(())
     }
+}
+
+/// Reads what any kind of tool gave: it is written alike.
+pub(super) fn read_result(item: &Value) -> Option<Lossy<Block>> {
+    let mut losses = Losses::default();
+    let mut conversation = Conversation::new(&mut losses);
+    conversation.read_output(&Node::root(item)).ok()?;
+    let (_, messages) = conversation.finish();
+    let value = messages
+        .into_iter()
+        .flat_map(|message| message.content)
+        .next()?;
+    Some(Lossy {
+        value,
+        losses: losses.0,
+    })
 }
 
 /// Who speaks an item this vocabulary has no word for.

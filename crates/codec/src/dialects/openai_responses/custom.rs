@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::client_items;
 use crate::dialects::free_text::{FreeCall, FreeText, FreeTool, text};
 
 /// How they are written here.
@@ -18,11 +19,9 @@ pub(super) const CALLS: FreeText = FreeText {
             input: text(item, "input"),
         })
     },
-    result: |item| {
-        (item["type"] == "custom_tool_call_output").then(|| {
-            let output = item.get("output").cloned();
-            (text(item, "call_id"), output.unwrap_or_default())
-        })
+    result: |item| match item["type"] == "custom_tool_call_output" {
+        true => client_items::read_result(item),
+        false => None,
     },
     write,
 };
