@@ -57,6 +57,16 @@ pub async fn any(State(house): State<Arc<House>>, request: Request) -> Response 
         let fault = Fault::invalid("path: `.` and `..` cannot be parts of it");
         return refuse(&house, spoken(&path, &head.headers), &fault);
     }
+    // Backends differ in what they make of such a path, and some would tell of what is somebody else's.
+    let versioned = path.starts_with("/v1/") || path.starts_with("/v1beta/");
+    if versioned && path.contains("//") || Responses::is_misspelled(&path) {
+        let what = format!(
+            "there is nothing at `{path}`; write it without empty or encoded parts, and responses and \
+             conversations under `/v1/`"
+        );
+        let fault = Fault::new(FaultKind::NotFound, what);
+        return refuse(&house, spoken(&path, &head.headers), &fault);
+    }
     let served = PROVIDERS.iter().any(|start| path.starts_with(start));
     let page = Page::at(&path);
     if !served && page.is_none() && CLIENT.iter().all(|row| row.wanted(&path).is_none()) {

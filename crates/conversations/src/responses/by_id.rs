@@ -9,13 +9,14 @@ use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
 use throughline_canonical::{Fault, FaultKind};
 use throughline_codec::dialects::openai_responses;
+use throughline_codec::dialects::segments::decode;
 use throughline_gateway::Asked;
 use throughline_gateway::backend::credential_mark;
 use throughline_gateway::headers::callers_key;
 
 use super::Responses;
 use super::body::{self, Answer, plain};
-use super::kept::{Kept, fault};
+use super::kept::{Kept, fault, is_plain};
 use crate::shelf::Kind;
 
 const RESPONSES: &str = "/v1/responses/";
@@ -30,7 +31,37 @@ pub(super) fn is_about_state(path: &str) -> bool {
     of_response || path == "/v1/conversations" || path.starts_with("/v1/conversations/")
 }
 
+/// Whether every segment of a path can be read in one way only.
+fn is_plainly_spelled(path: &str) -> bool {
+    let steps = path.trim_start_matches('/').trim_end_matches('/');
+    steps.split('/').all(is_plain)
+}
+
+/// Whether a path is another spelling of one about responses or conversations: under another version, with
+/// empty segments, in capitals, encoded. A backend may read it as that one, and then nobody would have
+/// asked whose it is.
+fn is_misspelled(path: &str) -> bool {
+    let read = decode(path).to_ascii_lowercase();
+    let mut steps = read.split(['/', '\\']).filter(|step| !step.is_empty());
+    let what = steps.nth(1).map(str::trim);
+    let Some(what @ ("responses" | "conversations")) = what else {
+        return false;
+    };
+    let rest = path
+        .strip_prefix("/v1/")
+        .and_then(|path| path.strip_prefix(what));
+    // What is asked for at the end of a path of responses decides who answers.
+    let ends_well = what == "conversations" || !path.ends_with('/');
+    !rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/') && !rest.contains("//"))
+        || !ends_well
+}
+
 impl Responses {
+    /// Whether a path only looks as if it were not about what is kept. It is not to be passed on.
+    pub fn is_misspelled(path: &str) -> bool {
+        is_misspelled(path)
+    }
+
     /// Whether a path is answered by [`Responses::state`].
     pub fn knows(path: &str) -> bool {
         is_about_state(path)
@@ -59,6 +90,7 @@ impl Responses {
                 }
             }
             Ok(Found::Hidden) => self.not_here(&asked),
+            Ok(Found::Nowhere) if !is_plainly_spelled(&asked.path) => self.not_here(&asked),
             Ok(Found::Nowhere) => {
                 let backend = self.gateway.backend_for(asked.pin.as_deref(), None);
                 let native = |name: &str| name == openai_responses::NAME;
@@ -296,6 +328,38 @@ mod tests {
             "/v1/conversationsx",
         ] {
             assert!(!is_about_state(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn another_spelling_of_a_path_about_state_is_seen() {
+        for path in [
+            "/v1/responses/",
+            "/v1/responses/compact/",
+            "/v1//responses/resp_1",
+            "/v1/responses//resp_1",
+            "/v1beta/responses/resp_1",
+            "/v1beta/responses",
+            "/v1/%72esponses/resp_1",
+            "/v1%2Fresponses/resp_1",
+            "/v1/Responses/resp_1",
+            "/v1/responses%2Fresp_1",
+            "/v1beta/conversations/conv_1",
+            "/v1/conversations//conv_1",
+        ] {
+            assert!(is_misspelled(path), "{path}");
+        }
+        for path in [
+            "/v1/responses",
+            "/v1/responses/input_tokens",
+            "/v1/responses/resp_1/input_items",
+            "/v1/conversations/",
+            "/v1/conversations/conv_1/items",
+            "/v1/messages",
+            "/v1/models/responses",
+            "/v1",
+        ] {
+            assert!(!is_misspelled(path), "{path}");
         }
     }
 

@@ -26,7 +26,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use super::Responses;
 use super::body::{Answer, json, live, plain};
-use super::kept::{Belonging, Kept, Walked};
+use super::kept::{Belonging, Kept, Walked, is_plain};
 
 /// Pieces of a reply that may wait for a slow reader.
 const WAITING: usize = 32;
@@ -207,7 +207,7 @@ impl Responses {
             let walked =
                 walked.filter(|walked| walked.turns.last().is_some_and(|kept| !kept.deleted));
             let Some(walked) = walked else {
-                return match self.is_anothers(owner, id).await? {
+                return match !is_plain(id) || self.is_anothers(owner, id).await? {
                     true => Err(not_found()),
                     false => Ok(Before::Unknown(not_found())),
                 };
@@ -228,10 +228,12 @@ impl Responses {
             return Ok(Before::Nothing);
         };
         let Some((reference, said)) = self.conversation(owner, id).await? else {
-            return Ok(Before::Unknown(Fault::new(
-                FaultKind::NotFound,
-                format!("Conversation with id '{id}' not found."),
-            )));
+            let what = format!("Conversation with id '{id}' not found.");
+            let fault = Fault::new(FaultKind::NotFound, what);
+            return match is_plain(id) {
+                true => Ok(Before::Unknown(fault)),
+                false => Err(fault),
+            };
         };
         let way = match &reference.head {
             None => Vec::new(),

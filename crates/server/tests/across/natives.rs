@@ -54,6 +54,33 @@ async fn what_a_backend_keeps_too_is_its_callers_alone() {
     ] {
         assert_eq!(status(client, method, path, &EVE).await, 404);
     }
+    let id = text(&kept["id"]);
+    let (start, rest) = id.split_at(5);
+    let (letter, rest) = rest.split_at(1);
+    let encoded = format!("{start}%{:02X}{rest}", letter.as_bytes()[0]);
+    for path in [
+        format!("{PATH}/{encoded}"),
+        format!("{PATH}/{encoded}/input_items"),
+        format!("{PATH}//{id}"),
+        format!("/v1//responses/{id}"),
+        format!("/v1beta/responses/{id}"),
+        format!("/v1/%72esponses/{id}"),
+        format!("/b/a/v1/%72esponses/{id}"),
+    ] {
+        for method in [Method::GET, Method::DELETE] {
+            assert_eq!(status(client, method, &path, &EVE).await, 404, "{path}");
+        }
+    }
+    let spelled = asked(
+        "x".into(),
+        json!({"previous_response_id": format!("{id} ")}),
+    );
+    assert_eq!(client.post(PATH, &EVE, &spelled).await.status, 400);
+    let spelled = asked("x".into(), json!({"conversation": "conv%5f1"}));
+    assert_eq!(client.post(PATH, &EVE, &spelled).await.status, 404);
+    let spelled = json!([{"type": "item_reference", "id": "rs%5f1"}]);
+    let spelled = asked(spelled, json!({}));
+    assert_eq!(client.post(PATH, &EVE, &spelled).await.status, 400);
     let on = asked("x".into(), json!({"previous_response_id": kept["id"]}));
     let pointing = json!([{"type": "item_reference", "id": kept["output"][0]["id"]}]);
     for stolen in [on, asked(pointing, json!({}))] {
