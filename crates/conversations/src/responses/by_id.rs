@@ -124,6 +124,18 @@ impl Responses {
         rest: &str,
     ) -> Result<Found, Fault> {
         let (id, what) = rest.split_once('/').unwrap_or((rest, ""));
+        // Taken before the store is read: one that ends in between is written there before it goes.
+        let run = self.run(id);
+        let stops = matches!(
+            (&asked.method, what),
+            (&Method::DELETE, "") | (&Method::POST, "cancel")
+        );
+        if let Some(run) = run.as_ref().filter(|_| stops)
+            && !self.is_anothers(owner, id).await?
+        {
+            run.stop();
+            run.ended().await;
+        }
         let Some(kept) = self.find(owner, id).await? else {
             return Ok(match self.is_anothers(owner, id).await? {
                 true => Found::Hidden,
@@ -142,21 +154,17 @@ impl Responses {
                 self.events(id, &kept, query).await?
             }
             (&Method::GET, "") => {
-                let running = self.run(id).and_then(|run| run.response());
+                let running = run.and_then(|run| run.response());
                 body::json(&running.unwrap_or(kept.response))
             }
             (&Method::DELETE, "") => {
-                if let Some(run) = self.run(id) {
-                    run.stop();
-                    run.ended().await;
-                }
-                self.forget(id, kept).await?;
+                self.forget(id).await?;
                 if let Some(backend) = native {
                     return Ok(Found::TheirsToo(backend, id.to_owned()));
                 }
                 deleted(id)
             }
-            (&Method::POST, "cancel") => self.cancel(owner, id, kept).await?,
+            (&Method::POST, "cancel") => cancelled(kept)?,
             (&Method::GET, "input_items") => {
                 let walked = self.way(owner, id).await?;
                 let turns = walked.map(|walked| walked.turns).unwrap_or_default();
@@ -173,15 +181,18 @@ impl Responses {
     }
 
     /// Forgets a response. What it added to a conversation stays part of that.
-    async fn forget(&self, id: &str, mut kept: Kept) -> Result<(), Fault> {
+    async fn forget(&self, id: &str) -> Result<(), Fault> {
         let store = &self.shelf.store;
+        let Some(mut node) = store.node(id).await.map_err(fault)? else {
+            return Ok(());
+        };
+        let mut kept = self.open(&node)?;
         if let Some(conversation) = belongs_to(&kept.response)
             && store
                 .reference(conversation)
                 .await
                 .map_err(fault)?
                 .is_some()
-            && let Some(mut node) = store.node(id).await.map_err(fault)?
         {
             kept.deleted = true;
             node.sealed = self.shelf.seal(Kind::Node, id, &kept);
@@ -212,25 +223,17 @@ impl Responses {
         let events = self.told(id, after).await?;
         Ok(body::events(futures_util::stream::iter(events)))
     }
+}
 
-    async fn cancel(&self, owner: &str, id: &str, kept: Kept) -> Result<Answer, Fault> {
-        if !kept.background {
-            return Err(Fault::invalid(
-                "Cannot cancel a synchronous response; it was not created with `background: true`.",
-            ));
-        }
-        // Twice does no harm, and neither does it to one that has ended.
-        let response = match self.run(id) {
-            None => kept.response,
-            Some(run) => {
-                run.stop();
-                run.ended().await;
-                let ended = self.find(owner, id).await?;
-                ended.map_or(Value::Null, |kept| kept.response)
-            }
-        };
-        Ok(body::json(&response))
+/// What is told of a response that was to be stopped. Twice does no harm, and neither does it to one that
+/// has ended.
+fn cancelled(kept: Kept) -> Result<Answer, Fault> {
+    if !kept.background {
+        return Err(Fault::invalid(
+            "Cannot cancel a synchronous response; it was not created with `background: true`.",
+        ));
     }
+    Ok(body::json(&kept.response))
 }
 
 /// Where the answer is.

@@ -383,6 +383,30 @@ async fn a_conversation_outlives_its_responses() {
 }
 
 #[tokio::test]
+async fn a_run_that_is_deleted_leaves_its_conversation_what_had_come() {
+    let house = slow_house().await;
+    let client = &house.gateway.client;
+    let named = client.post("/v1/conversations", &KEY, &json!({})).await;
+    let id = named.good().json()["id"].clone();
+    let more = json!({"background": true, "conversation": id});
+    let run = create(client, "slowly", more).await;
+    let path = format!("{PATH}/{}", text(&run["id"]));
+    until("the thinking is complete", async || {
+        list(&get(client, &path).await.1["output"]).count() == 1
+    })
+    .await;
+    client.send(Method::DELETE, &path, &KEY, "").await.good();
+    assert_eq!(get(client, &path).await.0, 404);
+    let items = format!("/v1/conversations/{}/items", text(&id));
+    let (_, items) = get(client, &items).await;
+    let kinds: Vec<&str> = list(&items["data"])
+        .map(|item| text(&item["type"]))
+        .collect();
+    assert_eq!(kinds, ["reasoning", "message"], "the newest first");
+    house.end_in_peace().await;
+}
+
+#[tokio::test]
 async fn what_has_expired_or_is_too_much_is_gone_without_waiting_for_a_sweep() {
     for (settings, length) in [
         ("responses = { retention = \"1s\" }", 10),
