@@ -4,15 +4,16 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::Method;
+use http::{Method, StatusCode};
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
 use throughline_canonical::{Fault, FaultKind};
-use throughline_codec::dialects::openai_responses;
+use throughline_codec::dialects::openai_responses::{self, OpenAiResponses};
 use throughline_codec::dialects::segments::decode;
-use throughline_gateway::Asked;
+use throughline_gateway::answer::tell;
 use throughline_gateway::backend::credential_mark;
 use throughline_gateway::headers::callers_key;
+use throughline_gateway::{Asked, unix_ms};
 
 use super::Responses;
 use super::body::{self, Answer, plain};
@@ -22,6 +23,13 @@ use crate::shelf::Kind;
 const RESPONSES: &str = "/v1/responses/";
 /// How many items a list has where nobody says it, and at most.
 const PAGE: (usize, usize) = (20, 100);
+
+/// How a backend says that it kept nothing, or never keeps anything.
+const HAD_NOTHING: [StatusCode; 3] = [
+    StatusCode::NOT_FOUND,
+    StatusCode::METHOD_NOT_ALLOWED,
+    StatusCode::NOT_IMPLEMENTED,
+];
 
 /// Whether a path is about a response, or about conversations.
 pub(super) fn is_about_state(path: &str) -> bool {
@@ -83,10 +91,14 @@ impl Responses {
             Ok(Found::TheirsToo(pin, id)) => {
                 let pin = Some(pin);
                 let told = self.passed(Asked { pin, ..asked }, body).await;
-                // A backend that kept nothing has nothing to delete.
-                match told.status().is_success() {
-                    true => told,
-                    false => deleted(&id),
+                let agreed = told.status().is_success();
+                if !agreed && !HAD_NOTHING.contains(&told.status()) {
+                    return told;
+                }
+                match self.forget(&id).await {
+                    Ok(()) if agreed => told,
+                    Ok(()) => deleted(&id),
+                    Err(fault) => self.failed(&fault),
                 }
             }
             Ok(Found::Hidden) => self.not_here(&asked),
@@ -101,6 +113,12 @@ impl Responses {
             }
             Err(fault) => plain(self.gateway.turn_away(&asked, &fault)),
         }
+    }
+
+    /// Tells what went wrong here after a backend was asked already.
+    fn failed(&self, fault: &Fault) -> Answer {
+        let id = self.gateway.turns.id(unix_ms());
+        plain(tell(&OpenAiResponses, fault, &id, ""))
     }
 
     fn not_here(&self, asked: &Asked) -> Answer {
@@ -158,10 +176,10 @@ impl Responses {
                 body::json(&running.unwrap_or(kept.response))
             }
             (&Method::DELETE, "") => {
-                self.forget(id).await?;
                 if let Some(backend) = native {
                     return Ok(Found::TheirsToo(backend, id.to_owned()));
                 }
+                self.forget(id).await?;
                 deleted(id)
             }
             (&Method::POST, "cancel") => cancelled(kept)?,
@@ -242,7 +260,7 @@ pub(super) enum Found {
     Here(Answer),
     /// At the backend that keeps it.
     Theirs(String),
-    /// It was here and is deleted; the backend that keeps it too is to do the same.
+    /// It is to be deleted, first by the backend that keeps it too: one that refuses is believed.
     TheirsToo(String, String),
     /// Not here.
     Nowhere,

@@ -3,10 +3,11 @@
 
 use http::Method;
 use serde_json::{Value, json};
-use throughline_testkit::{Client, until};
+use throughline_testkit::{Client, Gateway, until};
 
+use crate::bare::{Upstream, whole};
 use crate::speaker::{list, text};
-use crate::support::{House, thinking_in};
+use crate::support::{BINARY, House, thinking_in, upstream};
 
 const ADA: [(&str, &str); 1] = [("authorization", "Bearer ada")];
 const EVE: [(&str, &str); 1] = [("authorization", "Bearer eve")];
@@ -137,6 +138,63 @@ async fn reasoning_nobody_was_given_is_gone_on_from_where_it_is() {
         assert_eq!(list(&sent["messages"]).count(), 5);
     }
     house.end_in_peace().await;
+}
+
+#[tokio::test]
+async fn what_a_backend_does_not_delete_is_not_told_as_deleted() {
+    let provider = Upstream::start().await;
+    let config = upstream("openai_responses").backend("a", &provider.url);
+    let gateway = Gateway::start(BINARY, &config).await;
+    let answer = |status: &str, body: &Value| {
+        let answer = whole("application/json", "", body.to_string());
+        String::from_utf8_lossy(&answer).replacen("200 OK", status, 1)
+    };
+    let nothing = json!({});
+    let client = &gateway.client;
+    let told = json!({"id": "resp_1", "object": "response", "status": "completed", "output": []});
+    let (_, kept) = tokio::join!(
+        async {
+            let asked = provider.next().await;
+            asked.answer(answer("200 OK", &told).as_bytes()).await;
+        },
+        create(client, "ponder this", json!({}))
+    );
+    let path = format!("{PATH}/{}", text(&kept["id"]));
+    for (said, deleted, left) in [
+        ("401 Unauthorized", 401, 200),
+        ("429 Too Many Requests", 429, 200),
+        ("404 Not Found", 200, 404),
+    ] {
+        let (_, answered) = tokio::join!(
+            async {
+                let asked = provider.next().await;
+                assert_eq!((&*asked.method, &*asked.target), ("DELETE", &*path));
+                asked.answer(answer(said, &nothing).as_bytes()).await;
+            },
+            status(client, Method::DELETE, &path, &ADA)
+        );
+        assert_eq!(answered, deleted, "{said}");
+        if left == 200 {
+            assert_eq!(
+                status(client, Method::GET, &path, &ADA).await,
+                left,
+                "{said}"
+            );
+        }
+    }
+    // Nobody would be asked if it were still here.
+    let (asked, _) = tokio::join!(
+        async {
+            let asked = provider.next().await;
+            let target = asked.target.clone();
+            asked
+                .answer(answer("404 Not Found", &nothing).as_bytes())
+                .await;
+            target
+        },
+        status(client, Method::GET, &path, &ADA)
+    );
+    assert_eq!(asked, path);
 }
 
 /// Few servers of the dialect can do either, and after a switch it would be gone.
