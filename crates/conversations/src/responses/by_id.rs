@@ -21,6 +21,8 @@ use super::kept::{Kept, fault, is_plain};
 use crate::shelf::Kind;
 
 const RESPONSES: &str = "/v1/responses/";
+/// Whoever makes a conversation shorter is asked so; that is for the backend, whatever it is.
+const COMPACT: &str = "compact";
 /// How many items a list has where nobody says it, and at most.
 const PAGE: (usize, usize) = (20, 100);
 
@@ -35,7 +37,7 @@ const HAD_NOTHING: [StatusCode; 3] = [
 pub(super) fn is_about_state(path: &str) -> bool {
     let of_response = path
         .strip_prefix(RESPONSES)
-        .is_some_and(|rest| !rest.is_empty() && !["input_tokens", "compact"].contains(&rest));
+        .is_some_and(|rest| !["", "input_tokens"].contains(&rest));
     of_response || path == "/v1/conversations" || path.starts_with("/v1/conversations/")
 }
 
@@ -79,6 +81,10 @@ impl Responses {
     pub async fn state(self: &Arc<Self>, asked: Asked, body: Bytes) -> Answer {
         let owner = credential_mark(&callers_key(&asked));
         let found = match asked.path.strip_prefix(RESPONSES) {
+            Some(COMPACT) => match self.may_point(&owner, &asked, &body).await {
+                Ok(()) => return self.passed(asked, body).await,
+                Err(fault) => Err(fault),
+            },
             Some(rest) => self.response(&owner, &asked, rest).await,
             None => self.conversations(&owner, &asked, &body).await,
         };
@@ -336,6 +342,7 @@ mod tests {
         for path in [
             "/v1/responses/resp_1",
             "/v1/responses/resp_1/cancel",
+            "/v1/responses/compact",
             "/v1/conversations",
             "/v1/conversations/conv_1/items",
         ] {
@@ -345,7 +352,6 @@ mod tests {
             "/v1/responses",
             "/v1/responses/",
             "/v1/responses/input_tokens",
-            "/v1/responses/compact",
             "/v1/conversationsx",
         ] {
             assert!(!is_about_state(path), "{path}");

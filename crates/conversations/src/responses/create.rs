@@ -273,6 +273,24 @@ impl Responses {
         }
     }
 
+    /// Finds out whether a request that is passed on points at nothing of somebody else's.
+    pub(super) async fn may_point(
+        &self,
+        owner: &str,
+        asked: &Asked,
+        raw: &Bytes,
+    ) -> Result<(), Fault> {
+        let body = readable(&self.gateway.settings(), &asked.headers, raw)?;
+        if body.is_empty() {
+            return Ok(());
+        }
+        let stated = Stated::read(&body)
+            .ok_or_else(|| Fault::invalid("the body is no JSON object; send one"))?;
+        self.before(owner, &stated).await?;
+        self.items(owner, &stated.references()).await?;
+        Ok(())
+    }
+
     /// Passes a reply on, and keeps what it says.
     async fn watched(self: &Arc<Self>, reply: Reply, turn: Turn, native: bool) -> Answer {
         if !reply.status().is_success() {

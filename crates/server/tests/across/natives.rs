@@ -84,8 +84,11 @@ async fn what_a_backend_keeps_too_is_its_callers_alone() {
     assert_eq!(client.post(PATH, &EVE, &spelled).await.status, 400);
     let on = asked("x".into(), json!({"previous_response_id": kept["id"]}));
     let pointing = json!([{"type": "item_reference", "id": kept["output"][0]["id"]}]);
+    let compact = format!("{PATH}/compact");
     for stolen in [on, asked(pointing, json!({}))] {
-        assert_eq!(client.post(PATH, &EVE, &stolen).await.status, 400);
+        for path in [PATH, &compact] {
+            assert_eq!(client.post(path, &EVE, &stolen).await.status, 400);
+        }
     }
     let after = house.simulators[0].seen().await.len();
     assert_eq!(before, after, "nobody was asked");
