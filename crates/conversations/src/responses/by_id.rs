@@ -17,7 +17,8 @@ use throughline_gateway::{Asked, unix_ms};
 
 use super::Responses;
 use super::body::{self, Answer, plain};
-use super::kept::{Kept, fault, is_plain};
+use super::conversation::CONVERSATIONS;
+use super::kept::{Kept, fault, is_plain, nothing_kept};
 use crate::shelf::Kind;
 
 const RESPONSES: &str = "/v1/responses/";
@@ -114,6 +115,10 @@ impl Responses {
                 let native = |name: &str| name == openai_responses::NAME;
                 if backend.is_ok_and(|backend| native(backend.dialect.name())) {
                     return self.passed(asked, body).await;
+                }
+                if asked.path.trim_end_matches('/') == CONVERSATIONS {
+                    let fault = nothing_kept("conversation");
+                    return plain(self.gateway.turn_away(&asked, &fault));
                 }
                 self.not_here(&asked)
             }

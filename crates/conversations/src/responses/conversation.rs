@@ -19,7 +19,7 @@ use super::kept::{Belonging, Kept, fault, lasts};
 use crate::shelf::Kind;
 use crate::store::Reference;
 
-const CONVERSATIONS: &str = "/v1/conversations";
+pub(super) const CONVERSATIONS: &str = "/v1/conversations";
 
 /// What is said of a conversation.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -89,6 +89,10 @@ impl Responses {
         let Some(id) = id else {
             if asked.method != Method::POST {
                 return Err(wrong_method());
+            }
+            // A backend of the dialect may keep what is not kept here.
+            if !self.keeps() {
+                return Ok(Found::Nowhere);
             }
             let made = self.create_conversation(owner, body).await?;
             return Ok(here(&made));

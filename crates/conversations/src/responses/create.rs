@@ -26,7 +26,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use super::Responses;
 use super::body::{Answer, json, live, plain};
-use super::kept::{Belonging, Kept, Walked, is_plain};
+use super::kept::{Belonging, Kept, Walked, is_plain, nothing_kept};
 
 /// Pieces of a reply that may wait for a slow reader.
 const WAITING: usize = 32;
@@ -132,12 +132,13 @@ impl Responses {
         let pointed = references.iter().any(|id| found.contains_key(*id));
         // Many servers of the dialect keep nothing and run nothing for nobody, so what is known here is sent,
         // and waited for here; what is not known may be known to them.
+        let waits_here = stated.background() && self.keeps();
         let theirs = native
             && match &before {
-                Before::Nothing => !stated.background() && !pointed,
+                Before::Nothing => !waits_here && !pointed,
                 Before::Unknown(_) => true,
                 Before::Known { way, .. } => {
-                    !stated.background() && !counts && only_there(way, &backend.name)
+                    !waits_here && !counts && only_there(way, &backend.name)
                 }
             };
         let mut belonging = Belonging {
@@ -156,6 +157,9 @@ impl Responses {
             }
             let input = stated.items(&found, &mut id);
             return Ok(Way::Theirs(Turn { belonging, input }));
+        }
+        if stated.background() && !waits_here {
+            return Err(nothing_kept("background"));
         }
         let way = match before {
             Before::Nothing => Vec::new(),
@@ -179,7 +183,7 @@ impl Responses {
     }
 
     /// Whether anything is kept at all.
-    fn keeps(&self) -> bool {
+    pub(super) fn keeps(&self) -> bool {
         self.rules.retention.is_none_or(|time| !time.is_zero()) && self.rules.limit > 0
     }
 

@@ -76,6 +76,14 @@ pub(super) fn is_plain(id: &str) -> bool {
     !id.is_empty() && id.bytes().all(plain)
 }
 
+/// What is said of a wish that needs what is kept, where the operator wants nothing kept.
+pub(super) fn nothing_kept(wish: &str) -> Fault {
+    Fault::invalid(format!(
+        "{wish}: nothing is kept here, since `responses.limit` is zero; send the \
+         conversation as `input` and wait for the reply"
+    ))
+}
+
 /// A store's failure, for the person who asked.
 #[allow(clippy::needless_pass_by_value, reason = "it stands behind map_err")]
 pub(super) fn fault(error: StoreError) -> Fault {

@@ -105,6 +105,7 @@ impl Socket {
         }
         let stated = Stated::new(body);
         stated.check()?;
+        let store = stated.store() && self.responses.keeps();
         let (history, mut belonging, is_kept) = self.before(&stated).await?;
         let found = self
             .responses
@@ -161,7 +162,7 @@ impl Socket {
                 // Whoever has gone away stops it.
                 () = to.events.closed() => {
                     let left = progress.so_far("cancelled", None);
-                    if let Some(response) = left.filter(|_| stated.store()) {
+                    if let Some(response) = left.filter(|_| store) {
                         self.responses.keep_response(response, turn, None).await;
                     }
                     return Ok(Ok(()));
@@ -187,7 +188,7 @@ impl Socket {
                 let items = past.clone().chain(output(response).iter().cloned());
                 let response = response.clone();
                 self.remember(&response, items.collect());
-                if stated.store() {
+                if store {
                     let turn = turn.clone();
                     self.responses.keep_response(response, turn, None).await;
                 }

@@ -7,7 +7,7 @@ use throughline_testkit::{Client, Gateway, until};
 
 use crate::bare::{Upstream, whole};
 use crate::speaker::{list, text};
-use crate::support::{BINARY, House, thinking_in, upstream};
+use crate::support::{BINARY, House, Plan, thinking_in, upstream};
 
 const ADA: [(&str, &str); 1] = [("authorization", "Bearer ada")];
 const EVE: [(&str, &str); 1] = [("authorization", "Bearer eve")];
@@ -230,4 +230,32 @@ async fn what_runs_for_nobody_and_what_has_a_name_is_kept_here() {
         assert_eq!(list(&sent["input"]).count(), items);
     }
     house.end_in_peace().await;
+}
+
+#[tokio::test]
+async fn where_nothing_is_kept_nothing_is_promised() {
+    for (row, native) in [("anthropic, budget", false), ("openai_responses", true)] {
+        let house = House::build(&Plan {
+            upstreams: &[row],
+            settings: "responses = { limit = \"0B\" }",
+            ..Plan::default()
+        })
+        .await;
+        let client = &house.gateway.client;
+        let wish = asked("ponder this".into(), json!({"background": true}));
+        for (path, wish) in [(PATH, wish), ("/v1/conversations", json!({}))] {
+            let answer = client.post(path, &ADA, &wish).await;
+            let what = format!("{row}, {path}: {}", answer.text());
+            let seen = house.simulators[0].seen().await.pop();
+            if native {
+                let seen = seen.expect("a request");
+                assert_eq!((&*seen.path, seen.json()), (path, wish), "{what}");
+            } else {
+                assert_eq!(answer.status, 400, "{what}");
+                assert!(answer.text().contains("responses.limit"), "{what}");
+                assert!(seen.is_none(), "{what}");
+            }
+        }
+        house.end().await;
+    }
 }
