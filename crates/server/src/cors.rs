@@ -20,6 +20,12 @@ const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, DELETE, 
 const ALL: HeaderValue = HeaderValue::from_static("*");
 /// How many seconds browsers may remember what they were told; most take no more.
 const REMEMBERED: HeaderValue = HeaderValue::from_static("7200");
+/// What a form can send, and therefore every page.
+const FORM_TYPES: [&str; 3] = [
+    "text/plain",
+    "application/x-www-form-urlencoded",
+    "multipart/form-data",
+];
 
 /// The pages that may use this server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,6 +45,21 @@ impl Origins {
         };
         self.0.iter().any(named).then(|| origin.clone())
     }
+}
+
+/// Whether a browser lets any page send such a request without asking us first. The page cannot read the
+/// answer, but whatever the request does is done.
+pub fn comes_unasked(method: &Method, headers: &HeaderMap) -> bool {
+    let Some(content_type) = headers.get(header::CONTENT_TYPE) else {
+        return method == Method::POST;
+    };
+    let bytes = content_type.as_bytes();
+    let kind = bytes.split(|byte| *byte == b';').next().unwrap_or(bytes);
+    let kind = kind.trim_ascii();
+    let is_a_forms = FORM_TYPES
+        .iter()
+        .any(|form| form.as_bytes().eq_ignore_ascii_case(kind));
+    method == Method::POST && (kind.is_empty() || is_a_forms)
 }
 
 /// Answers what browsers ask beforehand, and tells them which replies a page may read. The operator's

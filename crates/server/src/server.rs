@@ -101,6 +101,13 @@ async fn guard(State(house): State<Arc<House>>, request: Request, next: Next) ->
         )
             .into_response();
     }
+    if cors::comes_unasked(request.method(), request.headers())
+        && house.uninvited_page(request.headers())
+    {
+        let hint = "pages from elsewhere may not ask this way; send `content-type: application/json`, \
+                    or add their origin to `cors_origins`\n";
+        return (StatusCode::FORBIDDEN, hint).into_response();
+    }
     next.run(request).await
 }
 

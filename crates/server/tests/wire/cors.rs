@@ -142,3 +142,55 @@ async fn what_a_provider_allows_holds_for_the_callers_own_key_alone() {
         }
     }
 }
+
+/// A form needs no leave of ours to be sent, so it is looked at when it comes.
+#[tokio::test]
+async fn a_page_cannot_ask_blindly_as_forms_do() {
+    let a = Simulator::start("a").await;
+    let config = format!("cors_origins = [\"{PAGE}\"]\n{}", backend("a", &a.url, ""));
+    let gateway = Gateway::start(BINARY, &config).await;
+    let client = &gateway.client;
+    let body = ask("Hello.", false).to_string();
+    let version = ("anthropic-version", "2023-06-01");
+    for kind in [
+        None,
+        Some(""),
+        Some("text/plain"),
+        Some("Text/Plain; charset=UTF-8"),
+        Some("application/x-www-form-urlencoded"),
+        Some("multipart/form-data; boundary=b"),
+    ] {
+        for origin in ["https://evil.example", "null"] {
+            for path in ["/v1/messages", "/b/a/v1/messages", "/v1/files"] {
+                let mut headers = vec![("origin", origin), version];
+                headers.extend(kind.map(|kind| ("content-type", kind)));
+                let answer = client
+                    .send(Method::POST, path, &headers, body.clone())
+                    .await;
+                assert_eq!(answer.status, 403, "{path} {kind:?} {origin}");
+                assert!(answer.text().contains("cors_origins"));
+            }
+        }
+        // Whoever is no page, or one that is let in, may send what it likes.
+        for origin in [None, Some(PAGE), Some("http://localhost:3000")] {
+            let mut headers = vec![version];
+            headers.extend(kind.map(|kind| ("content-type", kind)));
+            headers.extend(origin.map(|origin| ("origin", origin)));
+            let path = "/v1/messages";
+            let answer = client
+                .send(Method::POST, path, &headers, body.clone())
+                .await;
+            assert_eq!(answer.status, 200, "{kind:?} {origin:?} {}", answer.text());
+        }
+    }
+    assert_eq!(a.seen().await.len(), 18, "nothing else was sent on");
+    // Browsers ask beforehand, and applications that are no browsers may call themselves anything.
+    for kind in ["application/json", "application/json; charset=utf-8"] {
+        let headers = [("origin", "app://desktop"), ("content-type", kind), version];
+        let path = "/v1/messages";
+        client
+            .send(Method::POST, path, &headers, body.clone())
+            .await
+            .good();
+    }
+}
