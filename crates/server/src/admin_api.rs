@@ -19,6 +19,11 @@ use crate::wiring::House;
 
 type TheHouse = State<Arc<House>>;
 
+/// Whether a path is the operator's. Pages from elsewhere have no business there.
+pub fn is_operators(path: &str) -> bool {
+    path.starts_with("/admin/") || ["/healthz", "/readyz", "/metrics"].contains(&path)
+}
+
 /// `GET /admin/backends`
 pub async fn backends(State(house): TheHouse) -> Response {
     let gateway = &house.gateway;

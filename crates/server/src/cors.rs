@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
 
+use crate::admin_api::is_operators;
 use crate::wiring::House;
 
 /// What a browser wants to know of a server at home before a public page may call it.
@@ -65,7 +66,7 @@ pub fn comes_unasked(method: &Method, headers: &HeaderMap) -> bool {
 /// Answers what browsers ask beforehand, and tells them which replies a page may read. The operator's
 /// paths are for our own pages.
 pub async fn permit(State(house): State<Arc<House>>, request: Request, next: Next) -> Response {
-    let operators = request.uri().path().starts_with("/admin/");
+    let operators = is_operators(request.uri().path());
     let origin = house.page(request.headers()).filter(|_| !operators);
     let asks_beforehand = request.method() == Method::OPTIONS
         && request

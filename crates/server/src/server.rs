@@ -94,7 +94,7 @@ async fn guard(State(house): State<Arc<House>>, request: Request, next: Next) ->
         let hint = "this server does not answer to that Host; add it to `allowed_hosts`\n";
         return (StatusCode::MISDIRECTED_REQUEST, hint).into_response();
     }
-    if request.uri().path().starts_with("/admin/") && house.foreign_page(request.headers()) {
+    if admin_api::is_operators(request.uri().path()) && house.foreign_page(request.headers()) {
         return (
             StatusCode::FORBIDDEN,
             "pages from elsewhere may not do this\n",

@@ -68,9 +68,11 @@ async fn a_page_that_is_named_may_use_every_front_door() {
         assert!(!answer.header("x-throughline-turn").is_empty(), "{path}");
     }
     // The operator's side is for our own pages.
-    let answer = asked_beforehand(&gateway, "/admin/switch", PAGE).await;
-    assert_eq!(answer.status, 403);
-    assert_eq!(answer.header("access-control-allow-origin"), "");
+    for path in ["/admin/switch", "/metrics", "/healthz", "/readyz"] {
+        let answer = asked_beforehand(&gateway, path, PAGE).await;
+        assert_eq!(answer.status, 403, "{path}");
+        assert_eq!(answer.header("access-control-allow-origin"), "", "{path}");
+    }
 }
 
 #[tokio::test]

@@ -84,6 +84,9 @@ async fn a_page_from_elsewhere_may_not_use_the_operators_side() {
             (Method::GET, "/admin/turns", ""),
             (Method::GET, "/admin/turns/stream", ""),
             (Method::GET, "/admin/backends", ""),
+            (Method::GET, "/metrics", ""),
+            (Method::GET, "/healthz", ""),
+            (Method::GET, "/readyz", ""),
         ] {
             let answer = client.send(method, path, &headers, body).await;
             assert_eq!(answer.status, 403, "{path} {origin}");
