@@ -69,9 +69,23 @@ pub(super) fn page_origin(text: &str) -> Result<String, Trouble> {
         let hint = format!("an origin has no path; did you mean `{scheme}://{host}`?");
         return Err(trouble().hint(hint));
     }
-    match allowed_host(host) {
-        Ok(_) => Ok(text.to_ascii_lowercase()),
-        Err(_) => Err(trouble()),
+    let Ok(host) = allowed_host(host) else {
+        return Err(trouble());
+    };
+    // Browsers leave out a port that needs no mention.
+    let scheme = scheme.to_ascii_lowercase();
+    let host = default_port(&scheme)
+        .and_then(|port| host.strip_suffix(port)?.strip_suffix(':'))
+        .unwrap_or(&host);
+    Ok(format!("{scheme}://{host}"))
+}
+
+/// The port that goes without saying.
+fn default_port(scheme: &str) -> Option<&'static str> {
+    match scheme {
+        "https" => Some("443"),
+        "http" => Some("80"),
+        _ => None,
     }
 }
 
@@ -104,10 +118,8 @@ pub(super) fn base_url(text: &str) -> Result<Base, Trouble> {
         });
     };
     let scheme = scheme.to_ascii_lowercase();
-    let default_port = match scheme.as_str() {
-        "https" => "443",
-        "http" => "80",
-        _ => return Err(trouble().expected("a URL that starts with `https://` or `http://`")),
+    let Some(default_port) = default_port(&scheme) else {
+        return Err(trouble().expected("a URL that starts with `https://` or `http://`"));
     };
     if rest.contains(['?', '#']) {
         return Err(trouble().expected("a URL without `?` and `#`"));
@@ -331,6 +343,12 @@ mod tests {
             ("https://App.example", Some("https://app.example")),
             ("http://localhost:3000", Some("http://localhost:3000")),
             ("http://[::1]:3000", Some("http://[::1]:3000")),
+            ("https://app.example:443", Some("https://app.example")),
+            ("HTTP://App.example:80", Some("http://app.example")),
+            ("http://[::1]:80", Some("http://[::1]")),
+            ("https://[::443]", Some("https://[::443]")),
+            ("https://app.example:80", Some("https://app.example:80")),
+            ("app://x:443", Some("app://x:443")),
             ("vscode-webview://a1b2", Some("vscode-webview://a1b2")),
             ("*", Some("*")),
             ("https://app.example/", None),
