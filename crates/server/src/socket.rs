@@ -5,11 +5,13 @@ use std::time::Duration;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
 use axum::response::Response;
+use bytes::Bytes;
 use http::{StatusCode, header};
 use throughline_canonical::{Fault, FaultKind};
 use throughline_conversations::responses::Socket;
 use throughline_gateway::Asked;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use crate::client_api::{refuse, too_large};
 use crate::wiring::House;
@@ -19,6 +21,9 @@ const WAITING: usize = 32;
 /// How far beyond the limit a message is read to its end: a sender that is cut off while it sends
 /// hears nothing of the reason.
 const READ_BEYOND: usize = 16 << 20;
+/// How many signs of life may stay unanswered. A client that is in the middle of a large message can
+/// answer none before its end, and some look at the connection only when they ask.
+const UNANSWERED: u32 = 20;
 /// How long a client may take to answer that the connection is closed.
 const LONGEST_GOODBYE: Duration = Duration::from_secs(10);
 
@@ -48,24 +53,40 @@ pub(crate) async fn open(
         Ok(upgrade) => upgrade,
         Err(rejection) => {
             let what = format!("this is no request for a WebSocket: {rejection}; ask over HTTP");
-            let mut told = refuse(house, asked.dialect, &Fault::invalid(what));
-            *told.status_mut() = StatusCode::UPGRADE_REQUIRED;
-            return told;
+            return refuse_upgrade(house, &asked, &Fault::invalid(what));
         }
     };
-    let limit = house.gateway.settings().limits.body;
+    let Ok(place) = house.sockets.clone().try_acquire_owned() else {
+        let what =
+            "all WebSockets are taken; `limits.streams` says how many there are; ask over HTTP";
+        return refuse_upgrade(house, &asked, &Fault::new(FaultKind::Overloaded, what));
+    };
+    let settings = house.gateway.settings();
+    let (limit, pace) = (settings.limits.body, settings.keep_alive);
     let socket = Socket::new(house.responses.clone(), asked);
     let read = limit.saturating_add(READ_BEYOND);
     upgrade
         .max_message_size(read)
         .max_frame_size(read)
-        .on_upgrade(move |connection| serve(connection, socket, limit))
+        .on_upgrade(async move |connection| {
+            serve(connection, socket, limit, pace).await;
+            drop(place);
+        })
+}
+
+/// Sends a client on to plain requests.
+fn refuse_upgrade(house: &House, asked: &Asked, fault: &Fault) -> Response {
+    let mut told = refuse(house, asked.dialect, fault);
+    *told.status_mut() = StatusCode::UPGRADE_REQUIRED;
+    told
 }
 
 /// Takes messages until the client goes away. One is answered after the other; a client that leaves
 /// stops the one being answered, of which is kept what had come, and one that asks for too much at once
 /// is left. After a message that is too large nothing more is heard: what came before it is answered.
-async fn serve(mut connection: WebSocket, mut socket: Socket, limit: usize) {
+/// A client that is silent is asked for a sign of life at this pace, and left if it gives none, or if it
+/// does not take what it is sent.
+async fn serve(mut connection: WebSocket, mut socket: Socket, limit: usize, pace: Duration) {
     let (ask, mut asked) = mpsc::channel::<Result<String, Fault>>(WAITING);
     let (tell, mut told) = mpsc::channel::<String>(WAITING);
     let answering = async move {
@@ -77,9 +98,15 @@ async fn serve(mut connection: WebSocket, mut socket: Socket, limit: usize) {
     };
     let carrying = async move {
         let mut ask = Some(ask);
+        let patience = pace.saturating_mul(UNANSWERED);
+        let mut unanswered = 0;
+        let silence = tokio::time::sleep(pace);
+        tokio::pin!(silence);
         loop {
             tokio::select! {
                 message = connection.recv(), if ask.is_some() => {
+                    unanswered = 0;
+                    silence.as_mut().reset(Instant::now() + pace);
                     let text = match message {
                         Some(Ok(Message::Text(text))) => text.to_string(),
                         Some(Ok(Message::Binary(bytes))) => String::from_utf8_lossy(&bytes).into_owned(),
@@ -96,9 +123,18 @@ async fn serve(mut connection: WebSocket, mut socket: Socket, limit: usize) {
                     }
                     ask = ask.filter(|_| fits);
                 }
+                () = &mut silence, if ask.is_some() => {
+                    let ping = Message::Ping(Bytes::new());
+                    if unanswered == UNANSWERED || !is_sent(&mut connection, ping, patience).await {
+                        return;
+                    }
+                    unanswered += 1;
+                    silence.as_mut().reset(Instant::now() + pace);
+                }
                 event = told.recv() => match event {
                     Some(event) => {
-                        if connection.send(Message::Text(event.into())).await.is_err() {
+                        let event = Message::Text(event.into());
+                        if !is_sent(&mut connection, event, patience).await {
                             return;
                         }
                     }
@@ -111,13 +147,21 @@ async fn serve(mut connection: WebSocket, mut socket: Socket, limit: usize) {
     tokio::join!(answering, carrying);
 }
 
+/// Sends a message to a client that takes it within this time.
+async fn is_sent(connection: &mut WebSocket, message: Message, patience: Duration) -> bool {
+    let sent = tokio::time::timeout(patience, connection.send(message)).await;
+    matches!(sent, Ok(Ok(())))
+}
+
 async fn close_as_too_large(mut connection: WebSocket) {
     let close = CloseFrame {
         code: close_code::SIZE,
         reason: "the message is larger than `limits.body`".into(),
     };
-    if connection.send(Message::Close(Some(close))).await.is_ok() {
-        let goodbye = async { while let Some(Ok(_)) = connection.recv().await {} };
-        let _ = tokio::time::timeout(LONGEST_GOODBYE, goodbye).await;
-    }
+    let goodbye = async {
+        if connection.send(Message::Close(Some(close))).await.is_ok() {
+            while let Some(Ok(_)) = connection.recv().await {}
+        }
+    };
+    let _ = tokio::time::timeout(LONGEST_GOODBYE, goodbye).await;
 }

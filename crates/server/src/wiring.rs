@@ -22,7 +22,7 @@ use throughline_gateway::thinking::store::Store;
 use throughline_gateway::thinking::writer::Changes;
 use throughline_gateway::upstream::Client;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use crate::config::{self, Config};
 use crate::cors::Origins;
@@ -39,6 +39,8 @@ pub struct House {
     pub gateway: Arc<Gateway>,
     /// What is kept for clients that keep no history.
     pub responses: Arc<Responses>,
+    /// Places for WebSockets.
+    pub sockets: Arc<Semaphore>,
     hosts: RwLock<Hosts>,
     pages: RwLock<Origins>,
     /// The configuration it was built with.
@@ -130,6 +132,7 @@ impl House {
         Ok(Self {
             gateway,
             responses,
+            sockets: Arc::new(Semaphore::new(config.limits.streams)),
             hosts: RwLock::new(Hosts::new(listen, &config.allowed_hosts)),
             pages: RwLock::new(Origins::new(&config.cors_origins)),
             built_with: config.clone(),

@@ -242,7 +242,7 @@ pub struct Limits {
     pub body: u64,
     /// Levels of nesting in a request's JSON.
     pub json_depth: usize,
-    /// Requests under way at one time.
+    /// Requests under way at one time; as many WebSockets may be open besides.
     pub streams: usize,
 }
 

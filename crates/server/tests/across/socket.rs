@@ -2,12 +2,14 @@
 
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
-use throughline_testkit::until;
+use throughline_testkit::{Gateway, until};
+use tokio::io::AsyncReadExt;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
+use crate::bare::{self, head};
 use crate::speaker::{list, text};
-use crate::support::{House, Plan, thinking_in};
+use crate::support::{BINARY, House, Plan, thinking_in, upstream};
 
 type Connection =
     tokio_tungstenite::WebSocketStream<tokio_tungstenite::MaybeTlsStream<tokio::net::TcpStream>>;
@@ -274,4 +276,86 @@ async fn a_message_beyond_all_measure_closes_the_connection() {
     };
     assert_eq!(u16::from(frame.code), 1009);
     house.end_in_peace().await;
+}
+
+/// A house whose clients are often asked for a sign of life.
+async fn impatient(settings: &str) -> House {
+    House::build(&Plan {
+        upstreams: &["gemini 3"],
+        settings: &format!("keep_alive = \"50ms\"\n{settings}"),
+        ..Plan::default()
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_client_that_gives_signs_of_life_is_kept_however_long_it_is_silent() {
+    let house = impatient("").await;
+    let mut connection = connect(&house).await;
+    // More than may stay unanswered.
+    for _ in 0..25 {
+        let message = connection.next().await.expect("a sign").expect("a message");
+        assert!(matches!(message, Message::Ping(_)), "{message:?}");
+    }
+    let told = ask(&mut connection, create(json!("ponder this"), None)).await;
+    assert_eq!(told.last().expect("events")["type"], "response.completed");
+    house.end_in_peace().await;
+}
+
+#[tokio::test]
+async fn a_client_that_gives_no_sign_of_life_is_left() {
+    let house = impatient("").await;
+    let mut connection = connect(&house).await;
+    let mut heard = Vec::new();
+    // Below the protocol nobody answers.
+    let read = connection.get_mut().read_to_end(&mut heard).await;
+    read.expect("an end");
+    assert_eq!(heard, [0x89, 0].repeat(20), "pings alone");
+    house.end_in_peace().await;
+}
+
+#[tokio::test]
+async fn only_so_many_connections_are_open_and_others_are_sent_to_plain_requests() {
+    let house = impatient("limits.streams = 1").await;
+    let mut connection = connect(&house).await;
+    let refused = tokio_tungstenite::connect_async(request(&house)).await;
+    let Err(tokio_tungstenite::tungstenite::Error::Http(refused)) = refused else {
+        panic!("{refused:?}");
+    };
+    assert_eq!(refused.status(), 426);
+    // Whoever has one can ask: it takes no place of a request.
+    let told = ask(&mut connection, create(json!("ponder this"), None)).await;
+    assert_eq!(told.last().expect("events")["type"], "response.completed");
+    drop(connection);
+    until("another connection opens", async || {
+        let opened = tokio_tungstenite::connect_async(request(&house)).await;
+        opened.is_ok()
+    })
+    .await;
+    house.end_in_peace().await;
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_take_its_answer_is_left() {
+    let server = bare::Upstream::start().await;
+    let backend = upstream("gemini 3").backend("a", &server.url);
+    let settings = "keep_alive = \"50ms\"\nlimits.streams = 1\n";
+    let house = House {
+        gateway: Gateway::start(BINARY, &format!("{settings}{backend}")).await,
+        simulators: Vec::new(),
+    };
+    let mut connection = connect(&house).await;
+    let message = Message::Text(create(json!("go on"), None).to_string().into());
+    connection.send(message).await.expect("an open connection");
+    // Said several times over in the events, it is more than what lies between two programs takes.
+    let words = json!({"candidates": [{"finishReason": "STOP",
+        "content": {"role": "model", "parts": [{"text": "x".repeat(6 << 20)}]}}]});
+    let reply = format!("{}data: {words}\n\n", head("text/event-stream", ""));
+    server.next().await.answer(reply.as_bytes()).await;
+    until("its connection is free", async || {
+        let opened = tokio_tungstenite::connect_async(request(&house)).await;
+        opened.is_ok()
+    })
+    .await;
+    drop(connection);
 }
