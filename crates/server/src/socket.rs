@@ -27,6 +27,23 @@ const UNANSWERED: u32 = 20;
 /// How long a client may take to answer that the connection is closed.
 const LONGEST_GOODBYE: Duration = Duration::from_secs(10);
 
+/// How the connection words what is wrong with what it reads, and the code by which a client is told.
+/// Its errors have no type that could be looked at here.
+const FLAWS: [(&str, u16, &str); 3] = [
+    ("Space limit exceeded", close_code::SIZE, TOO_LARGE),
+    (
+        "UTF-8 encoding error",
+        close_code::INVALID,
+        "a text has to be UTF-8",
+    ),
+    (
+        "WebSocket protocol error",
+        close_code::PROTOCOL,
+        "this is no frame of a WebSocket",
+    ),
+];
+const TOO_LARGE: &str = "the message is larger than `limits.body`";
+
 /// Whether a request asks for such a connection.
 pub(crate) fn is_asked_for(asked: &Asked) -> bool {
     asked.path == "/v1/responses"
@@ -107,17 +124,23 @@ async fn serve(mut connection: WebSocket, mut socket: Socket, limit: usize, pace
                 message = connection.recv(), if ask.is_some() => {
                     unanswered = 0;
                     silence.as_mut().reset(Instant::now() + pace);
-                    let text = match message {
-                        Some(Ok(Message::Text(text))) => text.to_string(),
-                        Some(Ok(Message::Binary(bytes))) => String::from_utf8_lossy(&bytes).into_owned(),
+                    let heard = match message {
+                        Some(Ok(Message::Text(text))) => Some(text.to_string()),
+                        Some(Ok(Message::Binary(bytes))) => Some(String::from_utf8_lossy(&bytes).into_owned()),
                         // Signs of life are answered by the connection itself.
                         Some(Ok(Message::Ping(_) | Message::Pong(_))) => continue,
                         Some(Ok(Message::Close(_))) | None => return,
-                        // Too large to be read to its end, or nobody is there any more to hear it.
-                        Some(Err(_)) => return close_as_too_large(connection).await,
+                        Some(Err(error)) => match flaw(&error) {
+                            // Too large to be read to its end.
+                            Some((close_code::SIZE, _)) => None,
+                            Some((code, reason)) => return close(connection, code, reason).await,
+                            // Nobody is there any more to hear it.
+                            None => return,
+                        },
                     };
-                    let fits = text.len() <= limit;
-                    let heard = fits.then_some(text).ok_or_else(|| too_large(limit));
+                    let heard = heard.filter(|text| text.len() <= limit);
+                    let fits = heard.is_some();
+                    let heard = heard.ok_or_else(|| too_large(limit));
                     if ask.as_ref().is_some_and(|ask| ask.try_send(heard).is_err()) {
                         return;
                     }
@@ -139,7 +162,7 @@ async fn serve(mut connection: WebSocket, mut socket: Socket, limit: usize, pace
                         }
                     }
                     // All is answered, and nothing more is heard.
-                    None => return close_as_too_large(connection).await,
+                    None => return close(connection, close_code::SIZE, TOO_LARGE).await,
                 },
             }
         }
@@ -153,10 +176,17 @@ async fn is_sent(connection: &mut WebSocket, message: Message, patience: Duratio
     matches!(sent, Ok(Ok(())))
 }
 
-async fn close_as_too_large(mut connection: WebSocket) {
+/// What a client is told of an error, if it is still there.
+fn flaw(error: &axum::Error) -> Option<(u16, &'static str)> {
+    let told = error.to_string();
+    let row = FLAWS.iter().find(|(words, ..)| told.starts_with(words));
+    row.map(|(_, code, reason)| (*code, *reason))
+}
+
+async fn close(mut connection: WebSocket, code: u16, reason: &'static str) {
     let close = CloseFrame {
-        code: close_code::SIZE,
-        reason: "the message is larger than `limits.body`".into(),
+        code,
+        reason: reason.into(),
     };
     let goodbye = async {
         if connection.send(Message::Close(Some(close))).await.is_ok() {

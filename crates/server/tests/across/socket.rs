@@ -3,9 +3,9 @@
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use throughline_testkit::{Gateway, until};
-use tokio::io::AsyncReadExt;
-use tokio_tungstenite::tungstenite::Message;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::{self, Message};
 
 use crate::bare::{self, head};
 use crate::speaker::{list, text};
@@ -14,7 +14,7 @@ use crate::support::{BINARY, House, Plan, thinking_in, upstream};
 type Connection =
     tokio_tungstenite::WebSocketStream<tokio_tungstenite::MaybeTlsStream<tokio::net::TcpStream>>;
 
-fn request(house: &House) -> tokio_tungstenite::tungstenite::handshake::client::Request {
+fn request(house: &House) -> tungstenite::handshake::client::Request {
     let url = house.gateway.url.replace("http://", "ws://");
     let mut request = format!("{url}/v1/responses")
         .into_client_request()
@@ -52,6 +52,20 @@ async fn ask(connection: &mut Connection, message: Value) -> Vec<Value> {
         let kind = text(&events[events.len() - 1]["type"]);
         if ["response.completed", "response.failed", "error"].contains(&kind) {
             return events;
+        }
+    }
+}
+
+/// Hears all events up to the end, and the code the connection is closed with.
+async fn until_closed(
+    told: &mut (impl StreamExt<Item = Result<Message, tungstenite::Error>> + Unpin),
+) -> (Vec<Value>, u16) {
+    let mut events = Vec::new();
+    loop {
+        match told.next().await.expect("an end").expect("a message") {
+            Message::Text(event) => events.push(serde_json::from_str(&event).expect("JSON")),
+            Message::Close(frame) => return (events, frame.expect("a reason").code.into()),
+            _ => {}
         }
     }
 }
@@ -235,15 +249,8 @@ async fn a_message_that_is_too_large_is_told_after_what_came_before_it() {
         let message = Message::Text(message.to_string().into());
         connection.send(message).await.expect("an open connection");
     }
-    let mut told = Vec::new();
-    let closed = loop {
-        match connection.next().await.expect("an end").expect("a message") {
-            Message::Text(event) => told.push(serde_json::from_str::<Value>(&event).expect("JSON")),
-            Message::Close(frame) => break frame.expect("a reason"),
-            _ => {}
-        }
-    };
-    assert_eq!(u16::from(closed.code), 1009);
+    let (told, code) = until_closed(&mut connection).await;
+    assert_eq!(code, 1009);
     let [.., answered, error] = told.as_slice() else {
         panic!("{told:?}");
     };
@@ -270,11 +277,57 @@ async fn a_message_beyond_all_measure_closes_the_connection() {
     .await;
     let (mut ask, mut told) = connect(&house).await.split();
     let huge = Message::Text("x".repeat(32 << 20).into());
-    let (_, closed) = tokio::join!(ask.send(huge), told.next());
-    let Message::Close(Some(frame)) = closed.expect("an end").expect("a message") else {
-        panic!("no close");
+    let (_, (events, code)) = tokio::join!(ask.send(huge), until_closed(&mut told));
+    assert_eq!((events.len(), code), (1, 1009), "{events:?}");
+    assert_eq!(events[0]["status"], 413);
+    house.end_in_peace().await;
+}
+
+#[tokio::test]
+async fn a_message_beyond_all_measure_lets_the_answer_in_progress_end() {
+    let server = bare::Upstream::start().await;
+    let backend = upstream("gemini 3").backend("a", &server.url);
+    let house = House {
+        gateway: Gateway::start(BINARY, &backend).await,
+        simulators: Vec::new(),
     };
-    assert_eq!(u16::from(frame.code), 1009);
+    let mut connection = connect(&house).await;
+    let message = Message::Text(create(json!("go on"), None).to_string().into());
+    connection.send(message).await.expect("an open connection");
+    let exchange = server.next().await;
+    // A text of a terabyte begins.
+    let length = (1_u64 << 40).to_be_bytes();
+    let frame = [&[0x81, 0xff], &length[..], &[0; 4]].concat();
+    let sent = connection.get_mut().write_all(&frame).await;
+    sent.expect("an open connection");
+    let words = json!({"candidates": [{"finishReason": "STOP",
+        "content": {"role": "model", "parts": [{"text": "Yes."}]}}]});
+    let reply = format!("{}data: {words}\n\n", head("text/event-stream", ""));
+    exchange.answer(reply.as_bytes()).await;
+    let (events, code) = until_closed(&mut connection).await;
+    assert_eq!(code, 1009);
+    let [.., answered, error] = events.as_slice() else {
+        panic!("{events:?}");
+    };
+    assert_eq!(answered["type"], "response.completed", "{events:?}");
+    assert_eq!(error["status"], 413, "{events:?}");
+}
+
+#[tokio::test]
+async fn what_is_no_message_is_closed_by_its_own_name() {
+    let house = House::over(&["gemini 3"]).await;
+    for (frame, named) in [
+        // A text that is none, a kind that does not exist, and one that a client may not send so.
+        (&[0x81, 0x81, 0, 0, 0, 0, 0xff][..], 1007),
+        (&[0x83, 0x80, 0, 0, 0, 0], 1002),
+        (&[0x81, 0x01, b'x'], 1002),
+    ] {
+        let mut connection = connect(&house).await;
+        let sent = connection.get_mut().write_all(frame).await;
+        sent.expect("an open connection");
+        let (events, code) = until_closed(&mut connection).await;
+        assert_eq!((events.len(), code), (0, named), "{events:?}");
+    }
     house.end_in_peace().await;
 }
 
@@ -319,7 +372,7 @@ async fn only_so_many_connections_are_open_and_others_are_sent_to_plain_requests
     let house = impatient("limits.streams = 1").await;
     let mut connection = connect(&house).await;
     let refused = tokio_tungstenite::connect_async(request(&house)).await;
-    let Err(tokio_tungstenite::tungstenite::Error::Http(refused)) = refused else {
+    let Err(tungstenite::Error::Http(refused)) = refused else {
         panic!("{refused:?}");
     };
     assert_eq!(refused.status(), 426);
