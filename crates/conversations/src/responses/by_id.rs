@@ -126,8 +126,8 @@ impl Responses {
         }
     }
 
-    /// Tells what went wrong here after a backend was asked already.
-    fn failed(&self, fault: &Fault) -> Answer {
+    /// Tells what went wrong here where the request itself is gone.
+    pub(super) fn failed(&self, fault: &Fault) -> Answer {
         let id = self.gateway.turns.id(unix_ms());
         plain(tell(&OpenAiResponses, fault, &id, ""))
     }

@@ -453,7 +453,7 @@ impl Responses {
         };
         let run = match self.start(asked, body, place, turn, queued.clone()).await {
             Ok(run) => run,
-            Err((asked, fault)) => return plain(self.gateway.turn_away(&asked, &fault)),
+            Err(told) => return told,
         };
         match streams {
             true => super::body::events(run.follow(None)),

@@ -10,15 +10,16 @@ use http_body_util::{BodyExt, Collected};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use throughline_canonical::Fault;
+use throughline_canonical::{Fault, FaultKind};
 use throughline_codec::dialects::openai_responses::state::{Broken, Progress, Step, step};
 use throughline_codec::framing::sse::Framer;
 use throughline_gateway::Asked;
 use throughline_gateway::thinking::store::StoreError;
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 use tokio::time::Instant;
 
 use super::Responses;
+use super::body::{Answer, plain};
 use super::by_id::belongs_to;
 use super::create::{LONGEST_EVENT, Turn};
 use super::kept::{Belonging, Kept, fault};
@@ -182,6 +183,33 @@ impl Run {
     }
 }
 
+/// A run among those that can be asked for, for as long as its task lasts.
+struct Going {
+    responses: Arc<Responses>,
+    id: String,
+    run: Arc<Run>,
+}
+
+impl Going {
+    fn new(responses: &Arc<Responses>, id: &str, queued: Value) -> Self {
+        let run = Arc::new(Run::new(queued));
+        responses.runs.lock().insert(id.to_owned(), run.clone());
+        Self {
+            responses: responses.clone(),
+            id: id.to_owned(),
+            run,
+        }
+    }
+}
+
+impl Drop for Going {
+    fn drop(&mut self) {
+        // Only now nobody needs it any more: whoever asks finds the response in the store.
+        self.run.end();
+        self.responses.runs.lock().remove(&self.id);
+    }
+}
+
 /// How a run came to its end.
 enum End {
     /// The response says so itself.
@@ -196,7 +224,8 @@ impl Responses {
         self.runs.lock().get(id).cloned()
     }
 
-    /// Starts a run.
+    /// Starts a run. It goes on whether its client waits for that or not: one that was begun and forgotten
+    /// would be waiting for ever.
     pub(super) async fn start(
         self: &Arc<Self>,
         asked: Asked,
@@ -204,22 +233,36 @@ impl Responses {
         place: OwnedSemaphorePermit,
         turn: Turn,
         queued: Value,
-    ) -> Result<Arc<Run>, (Asked, Fault)> {
-        let id = queued["id"].as_str().unwrap_or_default().to_owned();
-        let kept = turn.clone().kept(queued.clone(), None, true);
-        // It can be asked for from now on, whatever happens.
-        if let Err(error) = self.keep(&id, &turn.belonging, &kept, true).await {
-            return Err((asked, fault(error)));
-        }
-        let run = Arc::new(Run::new(queued));
-        self.runs.lock().insert(id.clone(), run.clone());
+    ) -> Result<Arc<Run>, Answer> {
+        let (tell, told) = oneshot::channel();
         let this = Arc::clone(self);
-        let going = run.clone();
         tokio::spawn(async move {
-            let end = this.drive(&id, &going, asked, body, place).await;
-            this.finish(&id, &going, turn, end).await;
+            let id = queued["id"].as_str().unwrap_or_default().to_owned();
+            let kept = turn.clone().kept(queued.clone(), None, true);
+            // It can be asked for from now on, whatever happens.
+            if let Err(error) = this.keep(&id, &turn.belonging, &kept, true).await {
+                let _ = tell.send(Err(this.gateway.turn_away(&asked, &fault(error))));
+                return;
+            }
+            let going = Going::new(&this, &id, queued);
+            let run = going.run.clone();
+            let _ = tell.send(Ok(run.clone()));
+            let driven = {
+                let (this, id, run) = (this.clone(), id.clone(), run.clone());
+                tokio::spawn(async move { this.drive(&id, &run, asked, body, place).await })
+            };
+            // One that breaks down has an end too.
+            let broken = |_| End::Failed(Broken::here("the server could not go on with it"));
+            let end = driven.await.unwrap_or_else(broken);
+            this.finish(&id, &run, turn, end).await;
         });
-        Ok(run)
+        match told.await {
+            Ok(begun) => begun.map_err(plain),
+            Err(_) => {
+                let what = "the response could not be begun; the server's log says why";
+                Err(self.failed(&Fault::new(FaultKind::Internal, what)))
+            }
+        }
     }
 
     async fn drive(
@@ -338,9 +381,6 @@ impl Responses {
         if let Err(error) = self.keep(id, &belonging, &kept, false).await {
             tracing::error!(error = &error as &dyn std::error::Error, "{error}");
         }
-        // Only now nobody needs it any more: whoever asks finds the response in the store.
-        run.end();
-        self.runs.lock().remove(id);
     }
 
     /// The events of a run that has ended, behind this number.
