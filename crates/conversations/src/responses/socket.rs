@@ -156,13 +156,16 @@ impl Socket {
         }
         let mut framer = Framer::new(LONGEST_EVENT);
         let mut progress = Progress::default();
+        let mut turn = Some(turn);
         loop {
             let frame = tokio::select! {
                 frame = reply.frame() => frame,
                 // Whoever has gone away stops it.
                 () = to.events.closed() => {
                     let left = progress.so_far("cancelled", None);
-                    if let Some(response) = left.filter(|_| store) {
+                    if let Some(response) = left.filter(|_| store)
+                        && let Some(turn) = turn
+                    {
                         self.responses.keep_response(response, turn, None).await;
                     }
                     return Ok(Ok(()));
@@ -183,13 +186,14 @@ impl Socket {
                 progress.take(step(frame.data).1);
                 told.push(String::from_utf8_lossy(frame.data).into_owned());
             });
-            if let Some(response) = progress.ended() {
+            if let Some(response) = progress.ended()
+                && let Some(turn) = turn.take()
+            {
                 // Kept before the client learns that it is complete: its next message may name it.
                 let items = past.clone().chain(output(response).iter().cloned());
-                let response = response.clone();
-                self.remember(&response, items.collect());
+                self.remember(response, items.collect());
                 if store {
-                    let turn = turn.clone();
+                    let response = response.clone();
                     self.responses.keep_response(response, turn, None).await;
                 }
             }

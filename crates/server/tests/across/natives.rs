@@ -144,6 +144,22 @@ async fn reasoning_nobody_was_given_is_gone_on_from_where_it_is() {
 }
 
 #[tokio::test]
+async fn an_id_a_backend_uses_twice_leads_nobody_in_circles() {
+    let told = json!({"id": "resp_1", "object": "response", "status": "completed",
+        "output": [{"type": "reasoning", "id": "rs_1", "summary": []}]});
+    let url = Upstream::always(whole("application/json", "", told.to_string())).await;
+    let config = upstream("openai_responses").backend("a", &url);
+    let gateway = Gateway::start(BINARY, &config).await;
+    let client = &gateway.client;
+    create(client, "ponder this", json!({})).await;
+    let more = json!({"previous_response_id": "resp_1"});
+    create(client, "ponder more", more).await;
+    let path = format!("{PATH}/resp_1/input_items");
+    let given = client.send(Method::GET, &path, &ADA, "").await.good();
+    assert_eq!(list(&given.json()["data"]).count(), 1);
+}
+
+#[tokio::test]
 async fn what_a_backend_does_not_delete_is_not_told_as_deleted() {
     let provider = Upstream::start().await;
     let config = upstream("openai_responses").backend("a", &provider.url);
