@@ -123,10 +123,8 @@ impl Responses {
             .path(id, LONGEST_WAY)
             .await
             .map_err(fault)?;
-        if nodes
-            .last()
-            .is_none_or(|node| node.owner != owner || !is_live(node))
-        {
+        let theirs = nodes.iter().all(|node| node.owner == owner);
+        if !theirs || !nodes.last().is_some_and(is_live) {
             return Ok(None);
         }
         let turns: Result<_, _> = nodes.iter().map(|node| self.open(node)).collect();
