@@ -300,11 +300,16 @@ impl Responses {
         if !reply.status().is_success() {
             return plain(reply);
         }
-        let native = native.then(|| {
-            let named = reply.headers().get(BACKEND);
-            let named = named.and_then(|name| name.to_str().ok());
-            named.unwrap_or_default().to_owned()
-        });
+        // Another backend may have stepped in, and one of another dialect keeps nothing.
+        let named = reply.headers().get(BACKEND).filter(|_| native);
+        let named = named.and_then(|name| name.to_str().ok());
+        let settings = self.gateway.settings();
+        let native = named
+            .filter(|name| {
+                let backend = settings.backend(name);
+                backend.is_some_and(|backend| backend.dialect.name() == openai_responses::NAME)
+            })
+            .map(str::to_owned);
         let kind = reply.headers().get(CONTENT_TYPE);
         let streamed = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
         let (head, body) = reply.into_parts();

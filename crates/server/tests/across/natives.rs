@@ -144,6 +144,27 @@ async fn reasoning_nobody_was_given_is_gone_on_from_where_it_is() {
 }
 
 #[tokio::test]
+async fn a_backend_of_another_dialect_that_stepped_in_keeps_nothing() {
+    let house = House::build(&Plan {
+        upstreams: &["openai_responses", "anthropic, budget"],
+        scenario: "[[step]]\nwhen = { contains = \"ponder\", model = \"gpt-*\" }\n\
+                   fault = \"status:500\"\nsay = [{ text = \"No.\" }]\n\
+                   [[step]]\nwhen = { contains = \"ponder\" }\nsay = [{ text = \"Yes.\" }]\n",
+        settings: "[route]\nfallback = [\"b\"]\n",
+        ..Plan::default()
+    })
+    .await;
+    let client = &house.gateway.client;
+    let kept = create(client, "ponder this", json!({})).await;
+    let path = format!("{PATH}/{}", text(&kept["id"]));
+    let gone = client.send(Method::DELETE, &path, &ADA, "").await;
+    assert_eq!(gone.good().json()["deleted"], true);
+    let seen = house.simulators[1].seen().await.len();
+    assert_eq!(seen, 1, "it is asked for the reply alone");
+    house.end().await;
+}
+
+#[tokio::test]
 async fn an_id_a_backend_uses_twice_leads_nobody_in_circles() {
     let told = json!({"id": "resp_1", "object": "response", "status": "completed",
         "output": [{"type": "reasoning", "id": "rs_1", "summary": []}]});
