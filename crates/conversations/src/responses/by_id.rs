@@ -193,7 +193,7 @@ impl Responses {
                 self.forget(id).await?;
                 deleted(id)
             }
-            (&Method::POST, "cancel") => cancelled(kept)?,
+            (&Method::POST, "cancel") => cancelled(&kept)?,
             (&Method::GET, "input_items") => {
                 let walked = self.way(owner, id).await?;
                 let turns = walked.map(|walked| walked.turns).unwrap_or_default();
@@ -256,7 +256,7 @@ impl Responses {
 
 /// What is told of a response that was to be stopped. Twice does no harm, and neither does it to one that
 /// has ended.
-fn cancelled(kept: Kept) -> Result<Answer, Fault> {
+fn cancelled(kept: &Kept) -> Result<Answer, Fault> {
     if !kept.background {
         return Err(Fault::invalid(
             "Cannot cancel a synchronous response; it was not created with `background: true`.",
