@@ -409,9 +409,15 @@ impl Responses {
         };
         let nodes = self.shelf.store.open_nodes().await.map_err(told);
         for node in nodes.unwrap_or_default() {
-            // One that cannot be read does not keep the others open.
+            // One that cannot be read does not keep the others open, and goes when its time has come.
             if let Err(error) = self.close_one(&node).await {
                 told(error);
+                let shut = Node {
+                    open: false,
+                    ..node
+                };
+                let written = self.shelf.store.put(shut, None).await;
+                written.map_err(told).ok();
             }
         }
     }

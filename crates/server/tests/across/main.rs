@@ -27,6 +27,7 @@ mod speaker;
 #[path = "../matrix/upstreams.rs"]
 mod upstreams;
 
+mod abandoned;
 mod counting;
 mod depth;
 mod empty;
