@@ -290,6 +290,7 @@ impl Responses {
         }
         let stated = Stated::read(&body)
             .ok_or_else(|| Fault::invalid("the body is no JSON object; send one"))?;
+        stated.check()?;
         self.before(owner, &stated).await?;
         self.items(owner, &stated.references()).await?;
         Ok(())

@@ -164,6 +164,14 @@ async fn what_is_not_there_is_told_and_nobody_gets_at_what_others_keep() {
     let gone = client.send(Method::DELETE, &path, &KEY, "").await;
     assert_eq!(gone.good().json()["deleted"], true);
     assert_eq!(get(client, &path).await.0, 404);
+    // Whoever gets the bytes might read the other one.
+    let twice = r#"{"model":"m","input":"x","store":false,"previous_response_id":"resp_a","previous_response_id":null}"#;
+    let json = ("content-type", "application/json");
+    let twice = client
+        .send(Method::POST, PATH, &[KEY[0], json], twice)
+        .await;
+    assert_eq!(twice.status, 400);
+    assert_eq!(twice.json()["error"]["param"], "previous_response_id");
     let both = json!({"previous_response_id": "a", "conversation": "b"});
     assert_eq!(client.post(PATH, &KEY, &asked("x", both)).await.status, 400);
     let unkept = create(client, "ponder this", json!({"store": false})).await;

@@ -26,6 +26,7 @@ mod faults;
 mod item_parts;
 mod outline;
 mod output_items;
+mod repeated;
 mod reply_items;
 mod response;
 pub mod state;

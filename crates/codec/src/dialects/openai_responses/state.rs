@@ -10,6 +10,7 @@ use throughline_canonical::{Event, Fault, Request};
 
 use super::client_reply::Writer;
 use super::client_request;
+use super::repeated;
 use crate::dialects::{ReplyWriter, Stamp};
 
 /// The member of a request under which whoever keeps the conversation says what the reply shall tell of
@@ -31,18 +32,24 @@ const STATE: [&str; 5] = [
 #[derive(Clone, Debug)]
 pub struct Stated {
     body: Map<String, Value>,
+    /// What is said of state more than once.
+    repeated: Option<&'static str>,
 }
 
 impl Stated {
     /// Reads a request. None if it is no object; what else is wrong with it is said by whoever answers.
     pub fn read(body: &[u8]) -> Option<Self> {
+        let repeated = repeated::find(body, &[&STATE[..], &["input"]].concat());
         let body = serde_json::from_slice(body).ok()?;
-        Some(Self { body })
+        Some(Self { body, repeated })
     }
 
     /// A request that came as a value.
     pub fn new(body: Map<String, Value>) -> Self {
-        Self { body }
+        Self {
+            body,
+            repeated: None,
+        }
     }
 
     fn text(&self, member: &str) -> Option<&str> {
@@ -93,7 +100,8 @@ impl Stated {
 
     /// Whether it says anything that cannot be answered without state.
     pub fn needs_state(&self) -> bool {
-        self.previous().is_some()
+        self.repeated.is_some()
+            || self.previous().is_some()
             || self.conversation().is_some()
             || self.background()
             || !self.references().is_empty()
@@ -101,6 +109,11 @@ impl Stated {
 
     /// Finds what contradicts itself.
     pub fn check(&self) -> Result<(), Fault> {
+        if let Some(member) = self.repeated {
+            return Err(Fault::invalid(format!(
+                "{member}: stands more than once in the request"
+            )));
+        }
         if self.previous().is_some() && self.conversation().is_some() {
             return Err(Fault::invalid(
                 "previous_response_id: cannot be used together with `conversation`",
