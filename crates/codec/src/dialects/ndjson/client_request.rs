@@ -9,26 +9,12 @@ use crate::dialects::openai_chat::client_request::{flag, string};
 use crate::dialects::wishes::{self, omit};
 use crate::json::{Node, read_object};
 
-/// Members that are read.
-const KNOWN: &[&str] = &[
-    "model",
-    "backend",
+/// Members that are read, besides the settings of all front doors.
+const OWN: &[&str] = &[
     "system",
     "messages",
     "tools",
-    "tool_choice",
-    "parallel_calls",
-    "thinking",
-    "reasoning_effort",
     "sampling",
-    "temperature",
-    "top_p",
-    "top_k",
-    "seed",
-    "presence_penalty",
-    "frequency_penalty",
-    "max_tokens",
-    "stop",
     "output",
     "stream",
     "user",
@@ -81,7 +67,8 @@ pub(in crate::dialects) fn read(body: &[u8]) -> Result<Lossy<Request>, Fault> {
     if request.messages.is_empty() {
         return Err(messages.refuse("is empty"));
     }
-    if !root.others(KNOWN).is_empty() {
+    let known = [OWN, &wishes::SETTINGS[..]].concat();
+    if !root.others(&known).is_empty() {
         omit(&mut losses, "member", "no_word");
     }
     Ok(Lossy {
