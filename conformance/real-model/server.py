@@ -60,7 +60,8 @@ def weights():
 def parameters(port, inline):
     params = xllamacpp.CommonParams()
     params.model.path = str(weights())
-    params.model_alias = {"smollm2"}
+    # A name of a family whose template opens the reasoning, as the one above does.
+    params.model_alias = {"qwq-smollm2"}
     params.hostnames = ["127.0.0.1"]
     params.port = port
     params.n_ctx = 4096

@@ -46,6 +46,9 @@ pub enum Loss {
         /// How many times an id came again.
         ids: usize,
     },
+    /// The model's template opens a reasoning block, and the model stopped without closing it. Its text
+    /// was delivered as the answer.
+    ReasoningUnclosed,
 }
 
 /// A value that crossed a border, and what could not cross with it.
@@ -102,6 +105,7 @@ impl Loss {
                 Some("open_tool_loop"),
             ),
             Self::ToolIdRepeated { ids } => ("tool_id_repeated", ids.to_string(), None),
+            Self::ReasoningUnclosed => ("reasoning_unclosed", "1".to_owned(), None),
         }
     }
 

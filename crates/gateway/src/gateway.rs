@@ -13,6 +13,7 @@ use tokio::sync::Semaphore;
 use crate::backend::{Auth, Backend};
 use crate::counters::Counters;
 use crate::models::Lists;
+use crate::separating::SeparatingModels;
 use crate::settings::Settings;
 use crate::thinking::store::{Change, Snapshot};
 use crate::thinking::writer::Changes;
@@ -34,6 +35,7 @@ pub struct Gateway {
     /// Where the last active backend was that got the callers' own keys.
     key_site: RwLock<Option<String>>,
     pub(crate) binding: RwLock<HashSet<String>>,
+    pub(crate) separating: Arc<SeparatingModels>,
     /// Backends that could not be reached the last time.
     pub(crate) unreachable: RwLock<HashSet<String>>,
     /// The memory.
@@ -79,6 +81,7 @@ impl Gateway {
             active: RwLock::new(active),
             key_site: RwLock::new(key_site),
             binding: RwLock::new(binding),
+            separating: Arc::new(SeparatingModels::new(&snapshot, changes.clone())),
             unreachable: RwLock::default(),
             memory: Arc::new(Memory::new(snapshot, changes.clone())),
             envelopes: Envelopes::new(keyring.clone()),

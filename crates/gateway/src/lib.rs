@@ -18,6 +18,7 @@ mod pass;
 pub mod reply;
 pub mod route;
 pub mod send;
+mod separating;
 pub mod settings;
 mod settle;
 pub mod thinking;

@@ -411,4 +411,12 @@ pub trait ReplyReader: Send {
     fn summarizes(&self) -> Option<bool> {
         None
     }
+    /// Whether the reply had reasoning in a field of its own, although its text may be a model's raw text.
+    fn separates_reasoning(&self) -> bool {
+        false
+    }
+    /// Losses found while reading.
+    fn losses(&self) -> &[Loss] {
+        &[]
+    }
 }

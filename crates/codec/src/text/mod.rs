@@ -86,4 +86,4 @@ pub use reader::Reader;
 pub use reasoning::{TAG_SETS, TagSet};
 pub use recipe::{OnError, Options, ReasoningFormat, Recipe, UnknownName};
 pub use schema::{Tools, ToolsError};
-pub use stage::{RawTextReader, Stage};
+pub use stage::{Delivery, RawTextReader, Stage};

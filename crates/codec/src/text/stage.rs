@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use throughline_canonical::{BlockStart, Delta, EndReason, Event, Fault, FaultKind};
+use throughline_canonical::{BlockStart, Delta, EndReason, Event, Fault, FaultKind, Loss};
 
 use super::event::{EndReason as TextEnd, Event as TextEvent};
 use super::reader::Reader;
@@ -18,6 +18,17 @@ use crate::dialects::ReplyReader;
 pub struct Stage {
     reader: Reader,
     blocks: Blocks,
+    /// The dialect has sent reasoning of its own.
+    separates_reasoning: bool,
+}
+
+/// How the reply arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// Piece by piece. What was emitted cannot be taken back.
+    Streamed,
+    /// As one body. Doubtful text can wait until the end.
+    Whole,
 }
 
 /// The blocks that go out.
@@ -31,6 +42,19 @@ struct Blocks {
     /// The numbers of the dialect's other blocks, and ours for them.
     others: HashMap<u32, u32>,
     calls: bool,
+    /// Reasoning that the prompt opened and the model has not closed yet.
+    unclosed: Option<Unclosed>,
+    /// Losses found in the text.
+    losses: Vec<Loss>,
+}
+
+/// Text that counts as reasoning only because the model's template opens the block. If the model stops
+/// without closing it, the text was the answer.
+#[derive(Debug)]
+struct Unclosed {
+    text: String,
+    /// The text has not been emitted as reasoning yet.
+    held: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,10 +66,46 @@ enum Kind {
 
 impl Stage {
     /// For one reply.
-    pub fn new(recipe: &Recipe, options: Options) -> Self {
+    pub fn new(recipe: &Recipe, options: Options, delivery: Delivery) -> Self {
+        let reader = Reader::new(recipe, options);
+        let unclosed = reader.begins_in_reasoning().then(|| Unclosed {
+            text: String::new(),
+            held: delivery == Delivery::Whole,
+        });
         Self {
-            reader: Reader::new(recipe, options),
-            blocks: Blocks::default(),
+            reader,
+            blocks: Blocks {
+                unclosed,
+                ..Blocks::default()
+            },
+            separates_reasoning: false,
+        }
+    }
+
+    /// For a reply of a server that has sent reasoning of its own before, with the same model: the text is
+    /// the answer from its first character.
+    pub fn expecting_answer(mut self) -> Self {
+        self.reader.begin_answer(|_| {});
+        self.blocks.unclosed = None;
+        self
+    }
+
+    /// Losses found in the text so far.
+    pub fn losses(&self) -> &[Loss] {
+        &self.blocks.losses
+    }
+
+    /// Whether the dialect has sent reasoning of its own, apart from the text.
+    pub fn separates_reasoning(&self) -> bool {
+        self.separates_reasoning
+    }
+
+    /// The server separates reasoning itself, so the text is the answer, whatever the model's family.
+    fn expect_answer(&mut self, out: &mut dyn FnMut(Event<'_>)) {
+        if !std::mem::replace(&mut self.separates_reasoning, true) {
+            let blocks = &mut self.blocks;
+            self.reader.begin_answer(|event| blocks.tell(event, out));
+            blocks.resolve_unclosed(out);
         }
     }
 
@@ -80,7 +140,15 @@ impl Stage {
                 blocks.text.retain(|open| *open != index);
             }
             Event::BlockStarted { index, block } => {
+                if matches!(
+                    block,
+                    BlockStart::Thinking { .. } | BlockStart::Redacted { .. }
+                ) {
+                    self.expect_answer(out);
+                }
+                let (reader, blocks) = (&mut self.reader, &mut self.blocks);
                 reader.flush(|event| blocks.tell(event, out));
+                blocks.resolve_unclosed(out);
                 blocks.close(out);
                 blocks.calls |= matches!(block, BlockStart::ToolCall { .. });
                 let ours = blocks.number();
@@ -101,6 +169,10 @@ impl Stage {
                     TextEvent::Ended(reason) => end = reason,
                     event => blocks.tell(event, out),
                 });
+                if reason == EndReason::Stop && end == TextEnd::UnclosedReasoning {
+                    blocks.repeat_as_answer(out);
+                }
+                blocks.resolve_unclosed(out);
                 blocks.close(out);
                 let reason = match (reason, end) {
                     (EndReason::Stop, TextEnd::Error) => EndReason::Failed,
@@ -141,6 +213,14 @@ impl ReplyReader for RawTextReader {
     fn summarizes(&self) -> Option<bool> {
         self.reader.summarizes()
     }
+
+    fn separates_reasoning(&self) -> bool {
+        self.stage.separates_reasoning()
+    }
+
+    fn losses(&self) -> &[Loss] {
+        self.stage.losses()
+    }
 }
 
 impl Blocks {
@@ -177,18 +257,52 @@ impl Blocks {
         index
     }
 
+    fn think(&mut self, text: &str, out: &mut dyn FnMut(Event<'_>)) {
+        let index = self.of(Kind::Thinking, out);
+        let delta = Delta::Thinking(Cow::Borrowed(text));
+        out(Event::BlockDelta { index, delta });
+    }
+
+    fn say(&mut self, text: &str, out: &mut dyn FnMut(Event<'_>)) {
+        let index = self.of(Kind::Text, out);
+        let delta = Delta::Text(Cow::Borrowed(text));
+        out(Event::BlockDelta { index, delta });
+    }
+
+    /// The block that the prompt opened was closed, so its text was reasoning.
+    fn resolve_unclosed(&mut self, out: &mut dyn FnMut(Event<'_>)) {
+        if let Some(unclosed) = self.unclosed.take()
+            && unclosed.held
+            && !unclosed.text.is_empty()
+        {
+            self.think(&unclosed.text, out);
+        }
+    }
+
+    /// The block that the prompt opened was never closed, so its text was the answer.
+    fn repeat_as_answer(&mut self, out: &mut dyn FnMut(Event<'_>)) {
+        if let Some(unclosed) = self.unclosed.take()
+            && !unclosed.text.is_empty()
+        {
+            self.say(&unclosed.text, out);
+            self.losses.push(Loss::ReasoningUnclosed);
+        }
+    }
+
     fn tell(&mut self, event: TextEvent<'_>, out: &mut dyn FnMut(Event<'_>)) {
+        match (&event, &mut self.unclosed) {
+            (TextEvent::Reasoning(text), Some(unclosed)) => {
+                unclosed.text.push_str(text);
+                if unclosed.held {
+                    return;
+                }
+            }
+            (TextEvent::Ended(_), _) | (_, None) => {}
+            (_, Some(_)) => self.resolve_unclosed(out),
+        }
         match event {
-            TextEvent::Reasoning(text) => {
-                let index = self.of(Kind::Thinking, out);
-                let delta = Delta::Thinking(Cow::Borrowed(text));
-                out(Event::BlockDelta { index, delta });
-            }
-            TextEvent::Content(text) => {
-                let index = self.of(Kind::Text, out);
-                let delta = Delta::Text(Cow::Borrowed(text));
-                out(Event::BlockDelta { index, delta });
-            }
+            TextEvent::Reasoning(text) => self.think(text, out),
+            TextEvent::Content(text) => self.say(text, out),
             TextEvent::CallStarted { id, name, .. } => {
                 self.close(out);
                 self.calls = true;
@@ -232,7 +346,22 @@ mod tests {
     /// The events a dialect reads, as lines.
     fn through(options: Options, events: Vec<Event<'_>>) -> Vec<String> {
         let recipe = Recipe::family("qwen3").unwrap();
-        let mut stage = Stage::new(&recipe, options);
+        lines(
+            &mut Stage::new(&recipe, options, Delivery::Streamed),
+            events,
+        )
+    }
+
+    /// A stage for a family whose template opens the reasoning.
+    fn opened_by_template(delivery: Delivery) -> Stage {
+        Stage::new(
+            &Recipe::family("qwq").unwrap(),
+            Options::default(),
+            delivery,
+        )
+    }
+
+    fn lines(stage: &mut Stage, events: Vec<Event<'_>>) -> Vec<String> {
         let mut lines = Vec::new();
         for event in events {
             stage.push(event, &mut |event| {
@@ -357,6 +486,119 @@ mod tests {
         );
     }
 
+    /// Covers: S2-16
+    #[test]
+    fn text_is_the_answer_once_the_server_has_sent_reasoning_of_its_own() {
+        let block = BlockStart::Thinking {
+            text: text("given"),
+            signature: text(""),
+        };
+        let mut events = vec![
+            Event::BlockStarted { index: 0, block },
+            Event::BlockEnded { index: 0 },
+        ];
+        for event in model_text(&["The ans", "wer."]) {
+            events.push(match event {
+                Event::BlockStarted { block, .. } => Event::BlockStarted { index: 1, block },
+                Event::BlockDelta { delta, .. } => Event::BlockDelta { index: 1, delta },
+                Event::BlockEnded { .. } => Event::BlockEnded { index: 1 },
+                event => event,
+            });
+        }
+        let mut stage = opened_by_template(Delivery::Streamed);
+        let answer = [
+            "0 thinking",
+            "0 ended",
+            "1 text",
+            "1 + The ans",
+            "1 + wer.",
+            "1 ended",
+            "ended Stop",
+        ];
+        assert_eq!(lines(&mut stage, events), answer);
+        assert!(stage.separates_reasoning());
+        assert!(stage.losses().is_empty());
+    }
+
+    /// Covers: S2-16
+    #[test]
+    fn text_is_the_answer_where_the_server_is_known_to_separate_reasoning() {
+        let mut stage = opened_by_template(Delivery::Streamed).expecting_answer();
+        let answer = ["0 text", "0 + Hello.", "0 ended", "ended Stop"];
+        assert_eq!(lines(&mut stage, model_text(&["Hello."])), answer);
+        assert!(!stage.separates_reasoning());
+    }
+
+    #[test]
+    fn unclosed_reasoning_of_a_stream_is_repeated_as_the_answer() {
+        let mut stage = opened_by_template(Delivery::Streamed);
+        let repeated = [
+            "0 thinking",
+            "0 + The ans",
+            "0 + wer.",
+            "0 ended",
+            "1 text",
+            "1 + The answer.",
+            "1 ended",
+            "ended Stop",
+        ];
+        assert_eq!(
+            lines(&mut stage, model_text(&["The ans", "wer."])),
+            repeated
+        );
+        assert_eq!(stage.losses(), [Loss::ReasoningUnclosed]);
+    }
+
+    #[test]
+    fn unclosed_reasoning_of_a_whole_reply_is_the_answer() {
+        let mut stage = opened_by_template(Delivery::Whole);
+        let answer = ["0 text", "0 + The answer.", "0 ended", "ended Stop"];
+        assert_eq!(lines(&mut stage, model_text(&["The answer."])), answer);
+        assert_eq!(stage.losses(), [Loss::ReasoningUnclosed]);
+    }
+
+    #[test]
+    fn unclosed_reasoning_that_a_limit_cut_stays_reasoning() {
+        for delivery in [Delivery::Streamed, Delivery::Whole] {
+            let mut events = model_text(&["A long thought"]);
+            events.pop();
+            events.push(Event::Ended {
+                reason: EndReason::Length,
+            });
+            let mut stage = opened_by_template(delivery);
+            let thought = [
+                "0 thinking",
+                "0 + A long thought",
+                "0 ended",
+                "ended Length",
+            ];
+            assert_eq!(lines(&mut stage, events), thought, "{delivery:?}");
+            assert!(stage.losses().is_empty());
+        }
+    }
+
+    #[test]
+    fn reasoning_that_the_template_opens_ends_at_its_closing_tag() {
+        for delivery in [Delivery::Streamed, Delivery::Whole] {
+            let mut stage = opened_by_template(delivery);
+            let apart = [
+                "0 thinking",
+                "0 + plan",
+                "0 ended",
+                "1 text",
+                "1 + Yes.",
+                "1 ended",
+                "ended Stop",
+            ];
+            assert_eq!(
+                lines(&mut stage, model_text(&["plan</think>\n\nYes."])),
+                apart,
+                "{delivery:?}"
+            );
+            assert!(stage.losses().is_empty());
+        }
+    }
+
     /// What a dialect's bytes say, read in pieces of this size with the stage behind.
     fn behind(upstream: &dyn UpstreamDialect, bytes: &[u8], size: usize) -> Reply {
         let recipe = Recipe::family("qwen3").unwrap();
@@ -364,7 +606,7 @@ mod tests {
             model: "qwen3-8b",
             variant: "",
         };
-        let stage = Stage::new(&recipe, Options::default());
+        let stage = Stage::new(&recipe, Options::default(), Delivery::Streamed);
         let mut reader = RawTextReader::new(upstream.reply_reader(&target, true), stage);
         let mut fold = Fold::default();
         for piece in bytes.chunks(size) {

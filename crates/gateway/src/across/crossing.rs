@@ -69,6 +69,7 @@ impl Crossing {
             past: None,
             prefix: None,
             keeps_ids: client.keeps_call_ids(),
+            separating: std::sync::Arc::default(),
         };
         let target = Target {
             model: "m",

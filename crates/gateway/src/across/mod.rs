@@ -230,7 +230,7 @@ impl Gateway {
         };
         let kind = leg.read.asked.dialect.stream_type(&prepared.asked);
         let losses = prepared.losses.clone();
-        let reader = prepared.reader(leg, true);
+        let reader = prepared.reader(self, leg, true);
         let relay = self.relay(leg, prepared);
         let passage = Across::new(decoder, reader, relay, writer);
         let body = ReplyBody::live(
@@ -266,7 +266,7 @@ impl Gateway {
         let id = self.begun(leg, status);
         let dialect = leg.read.asked.dialect;
         let writer = dialect.reply_writer(&prepared.asked, &stamp(leg.reply_id(&id)));
-        let mut reader = prepared.reader(leg, false);
+        let mut reader = prepared.reader(self, leg, false);
         let summarizes = prepared.summarizes;
         let mut relay = self.relay(leg, prepared);
         relay.ledger.receive(&body);
@@ -285,6 +285,7 @@ impl Gateway {
         read(&mut relay, reader.as_mut(), b"");
         let mut reply = fold.finish();
         reply.summary = reader.summarizes().unwrap_or(summarizes);
+        relay.finish_reading(reader.as_ref());
         let losses = relay.losses().to_vec();
         relay.close(false, None);
         if let Some(fault) = &reply.fault {
@@ -341,6 +342,7 @@ impl Gateway {
             }),
             prefix: prepared.prefix,
             keeps_ids: leg.read.asked.dialect.keeps_call_ids(),
+            separating: self.separating.clone(),
         };
         let relay = Relay::new(
             leg.ledger(self, prepared.session, origin),

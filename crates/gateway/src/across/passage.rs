@@ -73,6 +73,7 @@ impl Passage for Across {
         });
         // A client that has the last byte may come back at once; by then the turn must be known.
         if last && self.relay.has_ended() {
+            self.relay.finish_reading(self.reader.as_ref());
             self.relay.close(false, None);
         }
         Ok(self.written())
@@ -83,6 +84,7 @@ impl Passage for Across {
         self.reader.finish(&mut |event| {
             relay.pass(event, &mut |event| writer.push(event, out));
         });
+        self.relay.finish_reading(self.reader.as_ref());
         self.relay.close(false, None);
         Some(self.written())
     }

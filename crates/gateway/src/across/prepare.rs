@@ -10,7 +10,7 @@ use throughline_codec::dialects::openai_responses::OpenAiResponses;
 use throughline_codec::dialects::{
     self, Outgoing, ReplyReader, UpstreamDialect, Wanted, anthropic, ollama, openai_chat,
 };
-use throughline_codec::text::{Evidence, Options, RawTextReader, Recipe, Stage, Tools};
+use throughline_codec::text::{Delivery, Evidence, Options, RawTextReader, Recipe, Stage, Tools};
 
 use super::fit::{Fitted, Fitting, Sent, open_turn, replays_from};
 use super::free_text::FreeTools;
@@ -291,18 +291,27 @@ pub(crate) fn spoken(
 
 impl Prepared {
     /// Reads the reply to it.
-    pub(crate) fn reader(&self, leg: &Leg<'_>, streamed: bool) -> Box<dyn ReplyReader> {
+    pub(crate) fn reader(
+        &self,
+        gateway: &Gateway,
+        leg: &Leg<'_>,
+        streamed: bool,
+    ) -> Box<dyn ReplyReader> {
         let target = dialects::Target {
             model: &self.model,
             variant: &self.variant,
         };
         let reader = self.dialect.reply_reader(&target, streamed);
+        let delivery = match streamed {
+            true => Delivery::Streamed,
+            false => Delivery::Whole,
+        };
         let shown = matches!(self.thinking.show, Some(Show::Full | Show::Summary));
         let tags = self.dialect.thoughts_between(&self.variant);
         if let Some(tags) = tags.filter(|_| shown)
             && let Ok(recipe) = Recipe::named(Some(tags), &[])
         {
-            let stage = Stage::new(&recipe, Options::default());
+            let stage = Stage::new(&recipe, Options::default(), delivery);
             return Box::new(RawTextReader::new(reader, stage));
         }
         if !self.dialect.has_raw_text(&self.variant) {
@@ -324,7 +333,11 @@ impl Prepared {
             reasoning_format: raw.reasoning_format,
             ..Options::default()
         };
-        Box::new(RawTextReader::new(reader, Stage::new(&recipe, options)))
+        let mut stage = Stage::new(&recipe, options, delivery);
+        if gateway.separating.contains(&leg.backend.name, &self.model) {
+            stage = stage.expecting_answer();
+        }
+        Box::new(RawTextReader::new(reader, stage))
     }
 }
 

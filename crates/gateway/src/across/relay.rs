@@ -6,10 +6,11 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use throughline_canonical::{
-    Block, BlockStart, Delta, EndReason, Event, Fault, FaultKind, Fold, Loss, Prefix, ThinkingKind,
+    Block, BlockStart, Delta, EndReason, Event, Fault, FaultKind, Fold, Loss, Origin, Prefix,
+    ThinkingKind,
 };
-use throughline_codec::dialects::ClientDialect;
 use throughline_codec::dialects::in_place::InPlace;
+use throughline_codec::dialects::{ClientDialect, ReplyReader};
 
 use super::free_text::FreeTools;
 use super::held::{Held, HeldCall};
@@ -20,6 +21,7 @@ use super::settled::Past;
 use super::tool_names::ToolNames;
 use super::unnamed;
 use crate::ledger::Ledger;
+use crate::separating::SeparatingModels;
 use crate::thinking::capture::Captured;
 use crate::thinking::envelope::{Carried, Envelope, Envelopes, SignedCall};
 use crate::thinking::vault::{Kept, Scope, Vault};
@@ -73,6 +75,8 @@ pub(crate) struct Sent {
     pub(crate) prefix: Option<Prefix>,
     /// Whether the client sends the ids of calls back.
     pub(crate) keeps_ids: bool,
+    /// The models that are known to separate reasoning.
+    pub(crate) separating: Arc<SeparatingModels>,
 }
 
 /// What clients get as signatures.
@@ -126,6 +130,22 @@ impl Relay {
     pub(crate) fn with_tools(mut self, free: FreeTools, names: ToolNames) -> Self {
         (self.free, self.names) = (free, names);
         self
+    }
+
+    /// Records what only the reader knows about the reply. Call it before [`Relay::close`].
+    pub(crate) fn finish_reading(&mut self, reader: &dyn ReplyReader) {
+        if self.closed {
+            return;
+        }
+        for loss in reader.losses() {
+            if !self.sent.losses.contains(loss) {
+                self.sent.losses.push(loss.clone());
+            }
+        }
+        if reader.separates_reasoning() {
+            let Origin { backend, model, .. } = &*self.ledger.origin;
+            self.sent.separating.learn(backend, model);
+        }
     }
 
     /// Takes an event of the provider, gives those of the client.

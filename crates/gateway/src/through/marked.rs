@@ -172,6 +172,7 @@ impl Gateway {
             past: None,
             prefix: None,
             keeps_ids: true,
+            separating: self.separating.clone(),
         };
         let in_place = leg.backend.dialect.in_place();
         let relay = Relay::new(

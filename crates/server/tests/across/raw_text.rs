@@ -187,3 +187,101 @@ async fn a_call_that_does_not_parse_is_an_error_or_text_as_configured() {
     }
     wrong.end();
 }
+
+/// A model whose template opens the reasoning, and a server that separates it.
+#[tokio::test]
+async fn separated_reasoning_makes_text_the_answer_for_every_client() {
+    const SAYS: &str = r#"
+[[step]]
+when = { contains = "ponder" }
+say = [{ thinking = "I ponder." }, { text = "Green." }]
+[[step]]
+when = { contains = "plain" }
+say = [{ text = "Just green." }]
+"#;
+    let mut wrong = Wrong::default();
+    for variant in ["vllm", "sglang", "llamacpp", "groq"] {
+        let backend = format!("variant = \"{variant}\"");
+        for dialect in CLIENTS {
+            for stream in [true, false] {
+                let house = House::of_server(variant, "qwq-32b", SAYS, &backend).await;
+                let what = format!("{dialect} over {variant}, stream {stream}");
+                for (asked, reasoning, text) in [
+                    ("ponder", "I ponder.", "Green."),
+                    ("plain", "", "Just green."),
+                ] {
+                    let mut speaker = client(dialect);
+                    speaker.user(asked);
+                    let sent = &house.gateway.client;
+                    let (said, _) = go_on(speaker.as_mut(), sent, "some-model", stream).await;
+                    wrong.unless_equal(&what, said.reasoning.as_str(), reasoning);
+                    wrong.unless_equal(&what, said.text.as_str(), text);
+                }
+                house.end_in_peace().await;
+            }
+        }
+    }
+    wrong.end();
+}
+
+/// The model's template opens the reasoning, and the model answers without closing it.
+#[tokio::test]
+async fn unclosed_reasoning_is_delivered_as_the_answer_and_reported() {
+    const SAYS: &str = r#"
+[[step]]
+when = { contains = "green" }
+say = [{ text = "Just green." }]
+"#;
+    let mut wrong = Wrong::default();
+    let backend = "variant = \"think-tags\"\nfamily = \"qwen3-thinking\"";
+    let house = House::of_model("qwen3-think-tags", SAYS, backend).await;
+    for dialect in CLIENTS {
+        for stream in [true, false] {
+            let what = format!("{dialect}, stream {stream}");
+            let mut speaker = client(dialect);
+            speaker.user("what is green");
+            let sent = &house.gateway.client;
+            let (said, answer) = go_on(speaker.as_mut(), sent, "some-model", stream).await;
+            wrong.unless_equal(&what, said.text.as_str(), "Just green.");
+            let turn = house.gateway.turns().await.swap_remove(0);
+            wrong.unless_equal(
+                &what,
+                turn["losses"].to_string().contains("reasoning_unclosed"),
+                true,
+            );
+            let header = answer.header("x-throughline-loss");
+            wrong.unless_equal(&what, header.contains("reasoning_unclosed=1"), !stream);
+        }
+    }
+    house.end_in_peace().await;
+    wrong.end();
+}
+
+/// Covers: S2-16
+#[tokio::test]
+async fn a_restart_remembers_that_a_server_separates_reasoning() {
+    const SAYS: &str = r#"
+[[step]]
+when = { contains = "ponder" }
+say = [{ thinking = "I ponder." }, { text = "Green." }]
+[[step]]
+when = { contains = "plain" }
+say = [{ text = "Just green." }]
+"#;
+    let mut house = House::of_server("vllm", "qwq-32b", SAYS, "variant = \"vllm\"").await;
+    for (asked, reasoning, text) in [
+        ("ponder", "I ponder.", "Green."),
+        ("plain", "", "Just green."),
+    ] {
+        let mut speaker = client("openai_chat");
+        speaker.user(asked);
+        let (said, _) = house.hear(speaker.as_mut()).await;
+        assert_eq!(
+            (said.reasoning.as_str(), said.text.as_str()),
+            (reasoning, text)
+        );
+        house.stop().await;
+        house.gateway.start_again().await;
+    }
+    house.end_in_peace().await;
+}

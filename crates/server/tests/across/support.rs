@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use serde_json::Value;
-use throughline_simulator::{Options, Scenario};
+use throughline_simulator::{Options, Scenario, Variant};
 use throughline_testkit::{Answer, Gateway, Seen, Simulator};
 
 use crate::anthropic::Anthropic;
@@ -113,6 +113,26 @@ impl House {
             ..Options::default()
         })
         .await;
+        Self::over_chat_server(simulator, model, backend).await
+    }
+
+    /// Over one chat server of this variant. `backend` is the rest of its table.
+    pub(crate) async fn of_server(
+        variant: &str,
+        model: &str,
+        scenario: &str,
+        backend: &str,
+    ) -> Self {
+        let simulator = Simulator::with(Options {
+            scenario: Some(Scenario::from_toml(scenario).expect("a scenario")),
+            variant: Some(Variant::named(variant).expect("a variant of the simulator")),
+            ..Options::default()
+        })
+        .await;
+        Self::over_chat_server(simulator, model, backend).await
+    }
+
+    async fn over_chat_server(simulator: Simulator, model: &str, backend: &str) -> Self {
         let config = format!(
             "[[backend]]\nname = \"a\"\ndialect = \"openai_chat\"\nbase_url = \"{}\"\n\
              models = {{ \"*\" = \"{model}\" }}\n{backend}\n",

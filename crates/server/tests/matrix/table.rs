@@ -26,6 +26,11 @@ async fn every_client_hears_every_upstream_alike_and_nothing_is_refused() {
     let mut tables: Vec<String> = CLIENTS.iter().map(|client| head(client)).collect();
     for upstream in UPSTREAMS {
         let stage = Stage::set(*upstream, other(upstream)).await;
+        if upstream.template_opens {
+            // Such a model always thinks. The gateway learns from the first reply that its server separates
+            // the reasoning.
+            stage.play(CLIENTS[0], "thinking", true).await;
+        }
         for (client, table) in CLIENTS.iter().zip(&mut tables) {
             let mut line = format!("| {} |", upstream.name);
             let to = other(upstream).name;

@@ -12,6 +12,8 @@ pub(crate) struct Upstream {
     pub(crate) model: &'static str,
     /// Whether it shows reasoning to clients.
     pub(crate) shows: bool,
+    /// Whether the model's template opens the reasoning block.
+    pub(crate) template_opens: bool,
 }
 
 const fn row(
@@ -26,6 +28,7 @@ const fn row(
         variant,
         model,
         shows: true,
+        template_opens: false,
     }
 }
 
@@ -34,7 +37,21 @@ const fn chat(variant: &'static str, model: &'static str) -> Upstream {
     row(variant, "openai_chat", variant, model)
 }
 
-/// The rows of the matrix.
+/// The same upstream under another name.
+const fn named(name: &'static str, upstream: Upstream) -> Upstream {
+    Upstream { name, ..upstream }
+}
+
+/// An upstream with a model whose template opens the reasoning block.
+const fn opened(name: &'static str, upstream: Upstream) -> Upstream {
+    Upstream {
+        template_opens: true,
+        ..named(name, upstream)
+    }
+}
+
+/// The rows of the matrix. "template opens": the model's template opens the reasoning block, and the server
+/// sends reasoning in a field of its own.
 pub(crate) const UPSTREAMS: &[Upstream] = &[
     row("anthropic, budget", "anthropic", "", "claude-sonnet-4-5"),
     row("anthropic, adaptive", "anthropic", "", "claude-opus-5"),
@@ -58,10 +75,16 @@ pub(crate) const UPSTREAMS: &[Upstream] = &[
     chat("litellm", "claude-sonnet-4-5"),
     chat("google", "gemini-3-pro-preview"),
     row("ollama", "ollama", "", "qwen3:8b"),
-    Upstream {
-        name: "ollama, chat",
-        ..chat("ollama", "gpt-oss:20b")
-    },
+    named("ollama, chat", chat("ollama", "gpt-oss:20b")),
+    opened("vllm, template opens", chat("vllm", "qwq-32b")),
+    opened(
+        "llamacpp, template opens",
+        chat("llamacpp", "deepseek-r1-distill-qwen-32b"),
+    ),
+    opened(
+        "ollama, template opens",
+        row("", "ollama", "", "deepseek-r1:8b"),
+    ),
 ];
 
 /// What every upstream says, by a word in what the user said last.

@@ -77,6 +77,17 @@ impl Reader {
         self.core.flagged(text, &mut out);
     }
 
+    /// Whether the prompt has opened the reasoning, so that the text begins inside it.
+    pub fn begins_in_reasoning(&self) -> bool {
+        self.core.begins_in_reasoning()
+    }
+
+    /// The server separates reasoning itself: text from here on is the answer.
+    pub fn begin_answer(&mut self, mut out: impl FnMut(Event<'_>)) {
+        self.flush(&mut out);
+        self.core.begin_answer();
+    }
+
     /// Lets go of what waits for its rest, since something other than text comes between.
     pub fn flush(&mut self, mut out: impl FnMut(Event<'_>)) {
         let (held, core) = (&mut self.held, &mut self.core);

@@ -165,6 +165,19 @@ impl Core {
         }
     }
 
+    pub(super) fn begins_in_reasoning(&self) -> bool {
+        matches!(self.state, State::Reasoning(_))
+    }
+
+    /// Leaves reasoning, if it is open.
+    pub(super) fn begin_answer(&mut self) {
+        if let State::Reasoning(_) = self.state {
+            self.state = State::Content;
+            self.white.clear();
+            self.gap = Gap::Drop;
+        }
+    }
+
     /// Throws away the rest of a block.
     fn skip(&mut self, text: &str, at: usize, last: bool) -> Flow {
         let State::Skip { closers, found } = &mut self.state else {
