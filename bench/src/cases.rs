@@ -27,10 +27,8 @@ enum Feed {
 
 /// Prints the table.
 pub(crate) fn table() {
-    let names: Vec<&str> = Subject::READERS
-        .iter()
-        .map(|subject| subject.name(Format::Hermes))
-        .collect();
+    let names: Vec<&str> =
+        Subject::READERS.iter().map(|subject| subject.name(Format::Hermes)).collect();
     println!(
         "\n## Cases\n\nEach text is read three times: whole, in pieces of 4 to 16 bytes, and letter \
          by letter. Where only some of these go wrong, the cell names them.\n"
@@ -38,10 +36,8 @@ pub(crate) fn table() {
     println!("| case | {} |", names.join(" | "));
     println!("|---|{}", "---|".repeat(names.len()));
     for case in cases() {
-        let cells: Vec<String> = Subject::READERS
-            .iter()
-            .map(|subject| verdict(&case, *subject))
-            .collect();
+        let cells: Vec<String> =
+            Subject::READERS.iter().map(|subject| verdict(&case, *subject)).collect();
         println!("| {} | {} |", case.name, cells.join(" | "));
     }
     println!(
@@ -67,11 +63,8 @@ fn verdict(case: &Case, subject: Subject) -> String {
             ("letters", right(&inputs::letters(text))),
         ],
     };
-    let wrong: Vec<&str> = outcomes
-        .iter()
-        .filter(|(_, right)| !right)
-        .map(|(name, _)| *name)
-        .collect();
+    let wrong: Vec<&str> =
+        outcomes.iter().filter(|(_, right)| !right).map(|(name, _)| *name).collect();
     match wrong.len() {
         0 => "yes".to_owned(),
         all if all == outcomes.len() => "no".to_owned(),
@@ -106,11 +99,7 @@ fn cases() -> Vec<Case> {
     let around = |write: &dyn Fn(&str) -> String, truth: &dyn Fn(&str) -> Truth| {
         vec![
             each(Format::Hermes, &write(&json), truth(&write(&json))),
-            each(
-                Format::Qwen3Coder,
-                &write(&element),
-                truth(&write(&element)),
-            ),
+            each(Format::Qwen3Coder, &write(&element), truth(&write(&element))),
         ]
     };
     let case = |name, writings| Case { name, writings };
@@ -165,55 +154,33 @@ fn cases() -> Vec<Case> {
         ),
         case(
             "end marker inside a JSON string",
-            vec![each(
-                Format::Hermes,
-                &hermes(closing),
-                truth("", "", &[closing]),
-            )],
+            vec![each(Format::Hermes, &hermes(closing), truth("", "", &[closing]))],
         ),
         case(
             "end marker inside a JSON string (kimi_k2)",
-            vec![each(
-                Format::KimiK2,
-                &kimi(kimi_closing),
-                truth("", "", &[kimi_closing]),
-            )],
+            vec![each(Format::KimiK2, &kimi(kimi_closing), truth("", "", &[kimi_closing]))],
         ),
         case(
             "reasoning tags inside arguments",
             vec![
-                each(
-                    Format::Hermes,
-                    &hermes(thinking),
-                    truth("", "", &[thinking]),
-                ),
+                each(Format::Hermes, &hermes(thinking), truth("", "", &[thinking])),
                 each(Format::KimiK2, &kimi(thinking), truth("", "", &[thinking])),
             ],
         ),
         case(
             "a call after a block that is none (only calls compared)",
-            around(&|call| format!("{}\n{call}", block("not a call")), &|_| {
-                Truth {
-                    content: None,
-                    ..truth("", "", &[oslo])
-                }
+            around(&|call| format!("{}\n{call}", block("not a call")), &|_| Truth {
+                content: None,
+                ..truth("", "", &[oslo])
             }),
         ),
         case(
             "arguments before name",
-            vec![each(
-                Format::Hermes,
-                &block(&late_name),
-                truth("", "", &[oslo]),
-            )],
+            vec![each(Format::Hermes, &block(&late_name), truth("", "", &[oslo]))],
         ),
         case(
             "`parameters` for `arguments`",
-            vec![each(
-                Format::Hermes,
-                &block(&parameters),
-                truth("", "", &[oslo]),
-            )],
+            vec![each(Format::Hermes, &block(&parameters), truth("", "", &[oslo]))],
         ),
         case(
             "spaces at the start of a text value",
@@ -233,10 +200,9 @@ fn cases() -> Vec<Case> {
         ),
         case(
             "a call in a code fence is text",
-            around(
-                &|call| format!("Like this:\n```\n{call}\n```\nDone."),
-                &|text| truth("", text, &[]),
-            ),
+            around(&|call| format!("Like this:\n```\n{call}\n```\nDone."), &|text| {
+                truth("", text, &[])
+            }),
         ),
     ]
 }
@@ -250,19 +216,11 @@ fn call_in_tags(city: &str) -> String {
 }
 
 fn each(format: Format, text: &str, truth: Truth) -> Writing {
-    Writing {
-        format,
-        feed: Feed::Each(text.to_owned()),
-        truth,
-    }
+    Writing { format, feed: Feed::Each(text.to_owned()), truth }
 }
 
 fn cut(format: Format, pieces: &'static [&'static str], truth: Truth) -> Writing {
-    Writing {
-        format,
-        feed: Feed::Cut(pieces),
-        truth,
-    }
+    Writing { format, feed: Feed::Cut(pieces), truth }
 }
 
 fn truth(reasoning: &str, content: &str, calls: &[&str]) -> Truth {

@@ -20,11 +20,7 @@ pub(crate) fn reply(bytes: usize, format: Format, calls: usize) -> Input {
     let mut dice = Dice::new(1);
     let reasoning = prose(bytes / 2, &mut dice);
     let mut text = format!("<think>\n{reasoning}\n</think>\n\n");
-    let mut truth = Truth {
-        reasoning,
-        content: Some(String::new()),
-        calls: Vec::new(),
-    };
+    let mut truth = Truth { reasoning, content: Some(String::new()), calls: Vec::new() };
     for place in 0..=calls {
         let answer = prose(bytes / 2 / (calls + 1), &mut dice);
         text.push_str(&answer);
@@ -53,13 +49,7 @@ pub(crate) fn reasoning(bytes: usize) -> String {
 /// An answer only.
 pub(crate) fn answer(bytes: usize) -> Input {
     let text = prose(bytes, &mut Dice::new(4));
-    Input {
-        truth: Truth {
-            content: Some(text.clone()),
-            ..Truth::default()
-        },
-        text,
-    }
+    Input { truth: Truth { content: Some(text.clone()), ..Truth::default() }, text }
 }
 
 /// Pieces of 4 to 16 bytes, never cut inside a code point: no peer would take that.
@@ -124,10 +114,7 @@ pub(crate) fn tools(format: Format) -> Vec<(&'static str, Value)> {
                 "path": text(), "content": text(), "edits": {"type": "array"},
             }}),
         ),
-        (
-            "get_weather",
-            json!({"type": "object", "properties": {"city": text()}}),
-        ),
+        ("get_weather", json!({"type": "object", "properties": {"city": text()}})),
     ]
 }
 
@@ -157,17 +144,10 @@ fn call(bytes: usize, format: Format, place: usize, dice: &mut Dice) -> Input {
             (text, json!({"path": path, "content": content}).to_string())
         }
     };
-    let call = Call {
-        name: "write_file".to_owned(),
-        arguments,
-    };
+    let call = Call { name: "write_file".to_owned(), arguments };
     Input {
         text,
-        truth: Truth {
-            content: Some(String::new()),
-            calls: vec![call],
-            ..Truth::default()
-        },
+        truth: Truth { content: Some(String::new()), calls: vec![call], ..Truth::default() },
     }
 }
 

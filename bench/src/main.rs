@@ -16,24 +16,15 @@ use inputs::Input;
 use measure::{Effort, Entry};
 use subjects::{Format, Subject};
 
-const FULL: Effort = Effort {
-    rounds: 9,
-    cap: Duration::from_secs(4),
-};
-const QUICK: Effort = Effort {
-    rounds: 2,
-    cap: Duration::from_secs(1),
-};
+const FULL: Effort = Effort { rounds: 9, cap: Duration::from_secs(4) };
+const QUICK: Effort = Effort { rounds: 2, cap: Duration::from_secs(1) };
 
 const MEGABYTE: usize = 1_000_000;
 
 /// Markers that `reasoning-parser` and `tool-parser` miss when they are cut.
 const TAGS: [&str; 2] = ["<think>", "</think>"];
-const KIMI_K2: [&str; 3] = [
-    "<|tool_calls_section_begin|>",
-    "<|tool_call_begin|>",
-    "<|tool_call_argument_begin|>",
-];
+const KIMI_K2: [&str; 3] =
+    ["<|tool_calls_section_begin|>", "<|tool_call_begin|>", "<|tool_call_argument_begin|>"];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -73,12 +64,7 @@ fn tags_and_calls(effort: Effort) {
         .map(|format| (format, inputs::reply(MEGABYTE, format, 20)));
     let cut = inputs.each_ref().map(|(format, input)| {
         let pieces = inputs::ragged(&input.text);
-        (
-            *format,
-            input,
-            pieces,
-            inputs::around(&TAGS, &input.text, inputs::ragged),
-        )
+        (*format, input, pieces, inputs::around(&TAGS, &input.text, inputs::ragged))
     });
     let mut all = Vec::new();
     for (format, input, pieces, around_tags) in &cut {
@@ -97,9 +83,8 @@ fn arguments_of_a_call(effort: Effort) {
         }
         println!();
         let inputs = Format::WITH_CALLS.map(|format| (format, inputs::long_call(bytes, format)));
-        let cut = inputs
-            .each_ref()
-            .map(|(format, input)| (*format, input, inputs::eights(&input.text)));
+        let cut =
+            inputs.each_ref().map(|(format, input)| (*format, input, inputs::eights(&input.text)));
         let kimi = inputs.iter().find(|(format, _)| *format == Format::KimiK2);
         let kimi = kimi.map_or("", |(_, input)| &input.text);
         let around_markers = inputs::around(&KIMI_K2, kimi, inputs::eights);
@@ -123,26 +108,14 @@ fn entries<'a>(format: Format, input: &'a Input, pieces: &'a [&'a str]) -> Vec<E
     let subjects = [Subject::Floor].into_iter().chain(Subject::READERS);
     subjects
         .filter(|subject| subject.reads(format))
-        .map(|subject| Entry {
-            subject,
-            format,
-            input,
-            pieces,
-            note: "",
-        })
+        .map(|subject| Entry { subject, format, input, pieces, note: "" })
         .collect()
 }
 
 /// A reader that misses a marker which was cut takes all that follows for something else, and does
 /// less than it should; this is what it does when none was.
 fn spared<'a>(format: Format, input: &'a Input, pieces: &'a [&'a str]) -> Entry<'a> {
-    Entry {
-        subject: Subject::Smg,
-        format,
-        input,
-        pieces,
-        note: ", no marker cut",
-    }
+    Entry { subject: Subject::Smg, format, input, pieces, note: ", no marker cut" }
 }
 
 fn whole(effort: Effort) {

@@ -92,15 +92,8 @@ pub(crate) struct Run {
 fn timed(entry: &Entry<'_>, cap: Duration) -> (Collected, Run) {
     let calls = entry.input.truth.calls.len().max(1);
     let mut found = Collected::with_room(entry.input.text.len() + 1024, calls);
-    let run = opened(
-        entry.subject,
-        entry.format,
-        Drive {
-            pieces: entry.pieces,
-            sink: &mut found,
-            cap,
-        },
-    );
+    let run =
+        opened(entry.subject, entry.format, Drive { pieces: entry.pieces, sink: &mut found, cap });
     (found, run)
 }
 
@@ -155,11 +148,7 @@ impl<S: Sink> Work for Drive<'_, S> {
         if complete {
             reading.finish(self.sink);
         }
-        Run {
-            time: start.elapsed(),
-            pieces,
-            complete,
-        }
+        Run { time: start.elapsed(), pieces, complete }
     }
 }
 

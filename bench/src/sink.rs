@@ -65,10 +65,7 @@ impl Collected {
             calls: Vec::with_capacity(calls),
             deltas: 0,
             spare: (0..calls)
-                .map(|_| Call {
-                    name: room(64),
-                    arguments: room(2 * bytes / calls),
-                })
+                .map(|_| Call { name: room(64), arguments: room(2 * bytes / calls) })
                 .collect(),
         }
     }

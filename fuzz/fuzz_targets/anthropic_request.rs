@@ -29,10 +29,7 @@ fuzz_target!(|body: &[u8]| {
         ThinkingEdit::Disabled,
     ] {
         // Asking twice for a binding is the gateway's to avoid.
-        let bound = outline
-            .thinking
-            .as_ref()
-            .is_some_and(|thinking| thinking.binding.is_some());
+        let bound = outline.thinking.as_ref().is_some_and(|thinking| thinking.binding.is_some());
         for drop_bound in [false, !bound] {
             with_settings(body, &outline, &edit, drop_bound);
         }
@@ -68,11 +65,7 @@ fn with_settings(body: &[u8], outline: &Outline, edit: &ThinkingEdit, drop_bound
     let mut edits = Edits::default();
     set_model(&mut edits, body, outline, "an \"other\" \u{1F9E0}\n");
     let after = again(&edits.apply(body));
-    assert!(
-        after
-            .model
-            .is_some_and(|model| model.name == "an \"other\" \u{1F9E0}\n")
-    );
+    assert!(after.model.is_some_and(|model| model.name == "an \"other\" \u{1F9E0}\n"));
 
     if outline.effort.is_none() && outline.thinking.is_some() {
         let mut edits = Edits::default();
@@ -100,11 +93,8 @@ fn again(body: &[u8]) -> Outline {
 }
 
 fn keep(outline: &Outline, wanted: fn(&BlockKind) -> bool) -> Vec<(usize, Vec<bool>)> {
-    let assistant = outline
-        .messages
-        .iter()
-        .enumerate()
-        .filter(|(_, message)| message.role == Role::Assistant);
+    let assistant =
+        outline.messages.iter().enumerate().filter(|(_, message)| message.role == Role::Assistant);
     assistant
         .map(|(at, message)| {
             let blocks = message.blocks().iter();
@@ -114,9 +104,5 @@ fn keep(outline: &Outline, wanted: fn(&BlockKind) -> bool) -> Vec<(usize, Vec<bo
 }
 
 fn roles(outline: &Outline) -> Vec<Role> {
-    outline
-        .messages
-        .iter()
-        .map(|message| message.role)
-        .collect()
+    outline.messages.iter().map(|message| message.role).collect()
 }

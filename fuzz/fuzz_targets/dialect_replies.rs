@@ -22,19 +22,11 @@ fuzz_target!(|input: &[u8]| {
 /// The events as text, deltas of one block joined, once it is known that exactly the last of them is
 /// an end. Each goes to every client on the way.
 fn read(upstream: &dyn UpstreamDialect, pieces: &[&[u8]], streamed: bool) -> Vec<String> {
-    let target = Target {
-        model: "m",
-        variant: "",
-    };
+    let target = Target { model: "m", variant: "" };
     let request = Request::default();
-    let stamp = Stamp {
-        id: "0".to_owned(),
-        created: 0,
-    };
-    let mut writers: Vec<_> = CLIENT
-        .iter()
-        .map(|client| client.reply_writer(&request, &stamp))
-        .collect();
+    let stamp = Stamp { id: "0".to_owned(), created: 0 };
+    let mut writers: Vec<_> =
+        CLIENT.iter().map(|client| client.reply_writer(&request, &stamp)).collect();
     let (mut events, mut ends) = (Vec::new(), 0);
     let (mut fold, mut written) = (Fold::default(), Vec::new());
     let mut take = |event: Event<'_>| {

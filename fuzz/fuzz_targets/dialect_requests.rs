@@ -7,19 +7,13 @@ use throughline_codec::dialects::{Asked, CLIENT, Target, UPSTREAM};
 
 fuzz_target!(|input: &[u8]| {
     for client in CLIENT {
-        let asked = Asked {
-            path: "/v1beta/models/m:streamGenerateContent",
-            query: "alt=sse",
-            body: input,
-        };
+        let asked =
+            Asked { path: "/v1beta/models/m:streamGenerateContent", query: "alt=sse", body: input };
         let Ok(read) = client.read_request(&asked) else {
             continue;
         };
         for upstream in UPSTREAM {
-            let target = Target {
-                model: "m",
-                variant: "",
-            };
+            let target = Target { model: "m", variant: "" };
             let written = upstream.write_request(&read.value, &target).value;
             let body: serde_json::Value =
                 serde_json::from_slice(&written.body).expect("what we write is JSON");
@@ -27,11 +21,7 @@ fuzz_target!(|input: &[u8]| {
             let Some(back) = CLIENT.iter().find(|back| back.name() == upstream.name()) else {
                 continue;
             };
-            let asked = Asked {
-                path: &written.path,
-                query: &written.query,
-                body: &written.body,
-            };
+            let asked = Asked { path: &written.path, query: &written.query, body: &written.body };
             // What a provider would refuse may be refused; it must not do harm.
             let _ = back.read_request(&asked);
         }

@@ -21,9 +21,8 @@ fuzz_target!(|input: &[u8]| {
     let line = input.iter().position(|byte| *byte == b'\n').unwrap_or(0);
     let (name, text) = (String::from_utf8_lossy(&input[..line]), &input[line..]);
     let text = text.get(1..).unwrap_or_default();
-    let sum = text.iter().fold(0usize, |sum, byte| {
-        sum.wrapping_mul(31).wrapping_add(usize::from(*byte))
-    });
+    let sum =
+        text.iter().fold(0usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(usize::from(*byte)));
     let offered = name.contains('+') || sum.is_multiple_of(5);
     let recipe = recipe(name.trim_end_matches('+'), sum);
     let options = Options {
@@ -56,9 +55,7 @@ fn recipe(name: &str, sum: usize) -> Recipe {
         }
     }
     let chance = FAMILIES[sum % FAMILIES.len()].name;
-    Recipe::family(name)
-        .or_else(|_| Recipe::family(chance))
-        .unwrap_or_default()
+    Recipe::family(name).or_else(|_| Recipe::family(chance)).unwrap_or_default()
 }
 
 /// The events as text, neighbouring deltas joined, once it is known that exactly the last of them

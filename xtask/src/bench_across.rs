@@ -32,10 +32,9 @@ pub(crate) fn run() -> Result<(), Failure> {
         bench.args(["--bench", "across"]);
         keep_best(&mut cases, read(&command::output(&mut bench)?));
     }
-    for (title, writes) in [
-        ("One event a write", "one_event_a_write"),
-        ("16 KB a write", "16_kb_a_write"),
-    ] {
+    for (title, writes) in
+        [("One event a write", "one_event_a_write"), ("16 KB a write", "16_kb_a_write")]
+    {
         println!("{title}:\n\n{}", by_pair(&cases, writes));
     }
     println!("By length:\n\n{}", by_length(&cases));
@@ -58,9 +57,7 @@ fn read(printed: &str) -> Cases {
     let mut counts = false;
     for line in printed.lines() {
         let words = line.trim_start_matches(['│', ' ', '├', '╰', '─']);
-        let branches = line
-            .strip_suffix(words)
-            .is_some_and(|tree| tree.ends_with("─ "));
+        let branches = line.strip_suffix(words).is_some_and(|tree| tree.ends_with("─ "));
         let words = words.split(" │").next().unwrap_or_default().trim_end();
         if let Some(name) = line.strip_prefix("├─ ").or(line.strip_prefix("╰─ ")) {
             let name = name.split_whitespace().next().unwrap_or_default();
@@ -70,10 +67,7 @@ fn read(printed: &str) -> Cases {
                 continue;
             };
             name.clone_into(&mut case);
-            let measured = Measured {
-                nanoseconds: nanoseconds(time.trim()),
-                allocations: 0.0,
-            };
+            let measured = Measured { nanoseconds: nanoseconds(time.trim()), allocations: 0.0 };
             cases.insert((bench.clone(), case.clone()), measured);
         } else if words.ends_with(':') {
             counts = words == "alloc:";

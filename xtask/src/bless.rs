@@ -14,9 +14,7 @@ pub(crate) fn run() -> Result<(), Failure> {
             .env("BLESS", "1"),
     )?;
     let changed = command::output(
-        Command::new("git")
-            .current_dir(workspace::root())
-            .args(["status", "--short", "corpus"]),
+        Command::new("git").current_dir(workspace::root()).args(["status", "--short", "corpus"]),
     )?;
     if changed.is_empty() {
         println!("no golden changed");

@@ -21,17 +21,9 @@ impl Guard {
         let cannot = |error: std::io::Error| format!("cannot start {name}: {error}");
         let output = File::create(&log).map_err(cannot)?;
         let errors = output.try_clone().map_err(cannot)?;
-        let child = command
-            .stdin(Stdio::null())
-            .stdout(output)
-            .stderr(errors)
-            .spawn()
-            .map_err(cannot)?;
-        Ok(Self {
-            name: name.to_owned(),
-            child,
-            log,
-        })
+        let child =
+            command.stdin(Stdio::null()).stdout(output).stderr(errors).spawn().map_err(cannot)?;
+        Ok(Self { name: name.to_owned(), child, log })
     }
 
     /// The process id.

@@ -19,11 +19,7 @@ struct Step {
 
 /// Cheap steps come first, so that a slip is told within seconds.
 const STEPS: &[Step] = &[
-    Step {
-        name: "fmt",
-        about: "cargo fmt --all --check",
-        run: format,
-    },
+    Step { name: "fmt", about: "cargo fmt --all --check", run: format },
     Step {
         name: "tidy",
         about: "borders between crates, file shape, requirement coverage",
@@ -54,11 +50,7 @@ const STEPS: &[Step] = &[
         about: "unit, corpus and whole-server tests, then documentation examples",
         run: tests,
     },
-    Step {
-        name: "docs",
-        about: "cargo doc --workspace --no-deps, without warnings",
-        run: docs,
-    },
+    Step { name: "docs", about: "cargo doc --workspace --no-deps, without warnings", run: docs },
     Step {
         name: "conformance",
         about: "official Python and Node SDKs through the gateway, over every other dialect",
@@ -102,16 +94,11 @@ fn choose(arguments: &[&str]) -> Result<Vec<&'static Step>, Failure> {
             continue;
         }
         if !STEPS.iter().any(|step| step.name == *argument) {
-            return Err(format!(
-                "no step `{argument}`; `cargo xtask ci --list` shows them"
-            ));
+            return Err(format!("no step `{argument}`; `cargo xtask ci --list` shows them"));
         }
         names.push(argument);
     }
-    Ok(STEPS
-        .iter()
-        .filter(|step| names.is_empty() || names.contains(&step.name))
-        .collect())
+    Ok(STEPS.iter().filter(|step| names.is_empty() || names.contains(&step.name)).collect())
 }
 
 fn summary(chosen: &[&Step], results: &[(&str, Duration, bool)]) -> Result<(), Failure> {
@@ -127,18 +114,12 @@ fn summary(chosen: &[&Step], results: &[(&str, Duration, bool)]) -> Result<(), F
     }
     let total: Duration = results.iter().map(|(_, took, _)| *took).sum();
     println!("{:<12} {:<8} {:>8}", "all", "", seconds(total));
-    let failed: Vec<&str> = results
-        .iter()
-        .filter(|(.., failed)| *failed)
-        .map(|(name, ..)| *name)
-        .collect();
+    let failed: Vec<&str> =
+        results.iter().filter(|(.., failed)| *failed).map(|(name, ..)| *name).collect();
     if failed.is_empty() {
         Ok(())
     } else {
-        Err(format!(
-            "failed: {0}; run one alone with `cargo xtask ci {0}`",
-            failed.join(" ")
-        ))
+        Err(format!("failed: {0}; run one alone with `cargo xtask ci {0}`", failed.join(" ")))
     }
 }
 
@@ -195,11 +176,8 @@ mod tests {
 
     #[test]
     fn named_steps_run_in_the_order_of_the_list() {
-        let names: Vec<&str> = choose(&["clippy", "fmt"])
-            .unwrap()
-            .iter()
-            .map(|step| step.name)
-            .collect();
+        let names: Vec<&str> =
+            choose(&["clippy", "fmt"]).unwrap().iter().map(|step| step.name).collect();
         assert_eq!(names, ["fmt", "clippy"]);
     }
 

@@ -14,11 +14,7 @@ pub(crate) fn run(command: &mut Command) -> Result<(), Failure> {
         .stdin(Stdio::null())
         .status()
         .map_err(|error| format!("cannot start `{shown}`: {error}"))?;
-    if status.success() {
-        Ok(())
-    } else {
-        Err(format!("`{shown}` failed ({status})"))
-    }
+    if status.success() { Ok(()) } else { Err(format!("`{shown}` failed ({status})")) }
 }
 
 /// As `run`, but ends the command when `limit` has passed.
@@ -30,11 +26,7 @@ pub(crate) fn run_within(command: &mut Command, limit: Duration) -> Result<(), F
         .spawn()
         .map_err(|error| format!("cannot start `{shown}`: {error}"))?;
     let status = wait(child, limit, &shown)?;
-    if status.success() {
-        Ok(())
-    } else {
-        Err(format!("`{shown}` failed ({status})"))
-    }
+    if status.success() { Ok(()) } else { Err(format!("`{shown}` failed ({status})")) }
 }
 
 /// Runs a command without showing what it prints unless it fails, and ends it
@@ -50,11 +42,7 @@ pub(crate) fn quietly(command: &mut Command, limit: Duration) -> Result<(), Fail
         .spawn()
         .map_err(cannot)?;
     let outcome = wait(child, limit, &shown).and_then(|status| {
-        if status.success() {
-            Ok(())
-        } else {
-            Err(format!("`{shown}` failed ({status})"))
-        }
+        if status.success() { Ok(()) } else { Err(format!("`{shown}` failed ({status})")) }
     });
     outcome.map_err(|failure| {
         let mut text = Vec::new();
@@ -68,9 +56,8 @@ pub(crate) fn quietly(command: &mut Command, limit: Duration) -> Result<(), Fail
 fn wait(mut child: Child, limit: Duration, shown: &str) -> Result<ExitStatus, Failure> {
     let started = Instant::now();
     loop {
-        let ended = child
-            .try_wait()
-            .map_err(|error| format!("cannot wait for `{shown}`: {error}"))?;
+        let ended =
+            child.try_wait().map_err(|error| format!("cannot wait for `{shown}`: {error}"))?;
         if let Some(status) = ended {
             return Ok(status);
         }
@@ -112,11 +99,7 @@ pub(crate) fn answers(command: &mut Command) -> bool {
 /// The command as a person would type it.
 fn shown(command: &Command) -> String {
     let mut words = vec![command.get_program().to_string_lossy().into_owned()];
-    words.extend(
-        command
-            .get_args()
-            .map(|word| word.to_string_lossy().into_owned()),
-    );
+    words.extend(command.get_args().map(|word| word.to_string_lossy().into_owned()));
     words.join(" ")
 }
 

@@ -33,16 +33,8 @@ struct Scripts {
     shared: PathBuf,
 }
 
-const LANGUAGES: &[Language] = &[
-    Language {
-        name: "Python",
-        prepare: python,
-    },
-    Language {
-        name: "Node",
-        prepare: node,
-    },
-];
+const LANGUAGES: &[Language] =
+    &[Language { name: "Python", prepare: python }, Language { name: "Node", prepare: node }];
 
 /// Starts two simulators and a gateway, then lets each library talk through them.
 pub(crate) fn run() -> Result<(), Failure> {
@@ -52,10 +44,7 @@ pub(crate) fn run() -> Result<(), Failure> {
         match (language.prepare)() {
             Ok(scripts) => ready.push(scripts),
             Err(Missing::Unreachable(reason)) => {
-                println!(
-                    "conformance of {} libraries NOT CHECKED: {reason}",
-                    language.name
-                );
+                println!("conformance of {} libraries NOT CHECKED: {reason}", language.name);
             }
             Err(Missing::Failed(failure)) => return Err(failure),
         }
@@ -95,11 +84,7 @@ fn run_all(ready: &[Scripts], gateway: SocketAddr) -> Result<(), Failure> {
         failures.len(),
         started.elapsed().as_secs_f64()
     );
-    if failures.is_empty() {
-        Ok(())
-    } else {
-        Err(failures.join("\n"))
-    }
+    if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
 }
 
 /// A library must find neither a real key nor another address by itself, and

@@ -11,9 +11,10 @@ const VERSION: &str = "0.20.2";
 /// Checks versions, licences and sources, and advisories where their database can be had.
 pub(crate) fn run() -> Result<(), Failure> {
     have_cargo_deny()?;
-    command::run(workspace::cargo().args([
-        "deny", "--color", "never", "--locked", "check", "bans", "licenses", "sources",
-    ]))?;
+    command::run(
+        workspace::cargo()
+            .args(["deny", "--color", "never", "--locked", "check", "bans", "licenses", "sources"]),
+    )?;
     advisories()
 }
 

@@ -11,19 +11,10 @@ const VERSION: &str = "0.13.2";
 
 /// Corpus files seed the targets that read the same bytes.
 const SEEDS: &[(&str, &[&str])] = &[
-    (
-        "anthropic_reply",
-        &[
-            "corpus/anthropic/upstream_reply",
-            "corpus/anthropic/client_reply",
-        ],
-    ),
+    ("anthropic_reply", &["corpus/anthropic/upstream_reply", "corpus/anthropic/client_reply"]),
     (
         "anthropic_request",
-        &[
-            "corpus/anthropic/client_request",
-            "corpus/anthropic/upstream_request",
-        ],
+        &["corpus/anthropic/client_request", "corpus/anthropic/upstream_request"],
     ),
     (
         "dialect_replies",
@@ -57,16 +48,10 @@ pub(crate) fn run(arguments: &[&str]) -> Result<(), Failure> {
     if let Some(name) = chosen
         && !targets.iter().any(|target| target == name)
     {
-        return Err(format!(
-            "no fuzz target `{name}`; there are: {}",
-            targets.join(", ")
-        ));
+        return Err(format!("no fuzz target `{name}`; there are: {}", targets.join(", ")));
     }
     have_cargo_fuzz()?;
-    for target in targets
-        .iter()
-        .filter(|target| chosen.is_none_or(|name| name == *target))
-    {
+    for target in targets.iter().filter(|target| chosen.is_none_or(|name| name == *target)) {
         println!("\n=== fuzz {target} for {seconds} s");
         let mut fuzz = workspace::cargo();
         // Without a sanitizer the coverage flags are stable ones, so no nightly is needed.

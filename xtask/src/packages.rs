@@ -56,10 +56,7 @@ pub(crate) fn python(name: &str, requirements: &Path) -> Result<PathBuf, Missing
     if is_installed(&folder, &pins) {
         return Ok(python);
     }
-    println!(
-        "installing Python packages into {} (first time only)",
-        folder.display()
-    );
+    println!("installing Python packages into {} (first time only)", folder.display());
     have("python3", "install Python 3.11 or newer")?;
     let mut environment = Command::new("python3");
     environment.args(["-m", "venv", "--clear"]).arg(&folder);
@@ -80,10 +77,7 @@ pub(crate) fn node(name: &str, source: &Path) -> Result<PathBuf, Missing> {
     let lock = source.join("package-lock.json");
     let pins = read(&lock)?;
     if !is_installed(&folder, &pins) {
-        println!(
-            "installing Node packages into {} (first time only)",
-            folder.display()
-        );
+        println!("installing Node packages into {} (first time only)", folder.display());
         have("node", "install Node 20 or newer")?;
         have("npm", "install Node with npm")?;
         copy(&source.join("package.json"), &folder)?;
@@ -165,15 +159,9 @@ fn copy(file: &Path, folder: &Path) -> Result<(), Failure> {
     let Some(name) = file.file_name() else {
         return Err(format!("`{}` is no file", file.display()));
     };
-    std::fs::copy(file, folder.join(name))
-        .map(drop)
-        .map_err(|error| {
-            format!(
-                "cannot copy `{}` to `{}`: {error}",
-                file.display(),
-                folder.display()
-            )
-        })
+    std::fs::copy(file, folder.join(name)).map(drop).map_err(|error| {
+        format!("cannot copy `{}` to `{}`: {error}", file.display(), folder.display())
+    })
 }
 
 #[cfg(test)]

@@ -27,25 +27,17 @@ const WAYS: &[&str] = &["inline", "field"];
 pub(crate) fn run() -> Result<(), Failure> {
     let binary = workspace::release_binary()?;
     let source = workspace::root().join("conformance");
-    let clients = installed(packages::python(
-        "conformance-python",
-        &source.join("python/requirements.txt"),
-    ))?;
-    let server = installed(packages::python(
-        "real-model",
-        &source.join("real-model/requirements.txt"),
-    ))?;
+    let clients =
+        installed(packages::python("conformance-python", &source.join("python/requirements.txt")))?;
+    let server =
+        installed(packages::python("real-model", &source.join("real-model/requirements.txt")))?;
     let mut failures = Vec::new();
     for way in WAYS {
         if let Err(failure) = talk(&binary, &source, &clients, &server, way) {
             failures.push(failure);
         }
     }
-    if failures.is_empty() {
-        Ok(())
-    } else {
-        Err(failures.join("\n"))
-    }
+    if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
 }
 
 fn installed(outcome: Result<PathBuf, Missing>) -> Result<PathBuf, Failure> {

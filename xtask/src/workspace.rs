@@ -14,9 +14,7 @@ pub(crate) fn root() -> PathBuf {
     // Cargo sets the variable when it runs us; the compiled-in value serves a binary started by hand.
     let manifest = std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
-    manifest
-        .parent()
-        .map_or_else(|| PathBuf::from("."), PathBuf::from)
+    manifest.parent().map_or_else(|| PathBuf::from("."), PathBuf::from)
 }
 
 /// `cargo` with the repository as its working directory.

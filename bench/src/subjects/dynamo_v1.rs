@@ -49,9 +49,7 @@ fn name(format: Format) -> Option<&'static str> {
 
 impl Reading for DynamoV1 {
     fn push(&mut self, piece: &str, sink: &mut impl Sink) {
-        let result = self
-            .reasoning
-            .parse_reasoning_streaming_incremental(piece, &[]);
+        let result = self.reasoning.parse_reasoning_streaming_incremental(piece, &[]);
         match &mut self.calls {
             None => {
                 sink.reasoning(&result.reasoning_text);
@@ -99,10 +97,7 @@ impl Jail {
             .collect();
         let queue = Queue::default();
         let input = queue.clone();
-        let jail = JailedStream::builder()
-            .tool_call_parser(parser)
-            .tool_definitions(tools)
-            .build();
+        let jail = JailedStream::builder().tool_call_parser(parser).tool_definitions(tools).build();
         Self {
             queue,
             output: Box::pin(jail.apply(futures::stream::poll_fn(move |_| input.lock().next()))),

@@ -36,13 +36,8 @@ pub(crate) fn open(format: Format) -> Option<DynamoV2> {
         })
         .collect();
     let mut parser = create_unified_parser_for_family(family(format)?, &tools).ok()?;
-    parser
-        .initialize_request(UnifiedParserInit::default())
-        .ok()?;
-    Some(DynamoV2 {
-        parser,
-        output: UnifiedParserOutput::default(),
-    })
+    parser.initialize_request(UnifiedParserInit::default()).ok()?;
+    Some(DynamoV2 { parser, output: UnifiedParserOutput::default() })
 }
 
 impl Reading for DynamoV2 {

@@ -51,13 +51,8 @@ pub(crate) enum Format {
 
 impl Format {
     /// All that have calls.
-    pub(crate) const WITH_CALLS: [Self; 5] = [
-        Self::Hermes,
-        Self::Mistral,
-        Self::KimiK2,
-        Self::Qwen3Coder,
-        Self::Pythonic,
-    ];
+    pub(crate) const WITH_CALLS: [Self; 5] =
+        [Self::Hermes, Self::Mistral, Self::KimiK2, Self::Qwen3Coder, Self::Pythonic];
 }
 
 impl Subject {

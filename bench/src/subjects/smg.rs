@@ -41,11 +41,7 @@ pub(crate) fn open(format: Format) -> Smg {
             },
         })
         .collect();
-    Smg {
-        reasoning: Qwen3Parser::new(),
-        calls,
-        tools,
-    }
+    Smg { reasoning: Qwen3Parser::new(), calls, tools }
 }
 
 impl Smg {

@@ -6,9 +6,7 @@ use throughline_gateway::thinking::store::{Change, Store, suite};
 #[tokio::test]
 async fn the_sqlite_store_keeps_its_promise() {
     let folder = tempfile::tempdir().unwrap();
-    let store = SqliteStore::open(&folder.path().join("memory.db"))
-        .await
-        .unwrap();
+    let store = SqliteStore::open(&folder.path().join("memory.db")).await.unwrap();
     suite::keeps_its_promise(&store).await;
 }
 
@@ -28,11 +26,7 @@ async fn a_second_opening_finds_what_was_written() {
 async fn a_file_that_is_no_database_is_refused_with_its_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("memory.db");
-    std::fs::write(
-        &path,
-        "this is no database, it is a text of some length ".repeat(50),
-    )
-    .unwrap();
+    std::fs::write(&path, "this is no database, it is a text of some length ".repeat(50)).unwrap();
     let error = SqliteStore::open(&path).await.unwrap_err();
     assert!(error.to_string().contains("memory.db"), "{error}");
 }
@@ -40,18 +34,10 @@ async fn a_file_that_is_no_database_is_refused_with_its_name() {
 #[tokio::test]
 async fn names_with_odd_characters_survive() {
     let folder = tempfile::tempdir().unwrap();
-    let store = SqliteStore::open(&folder.path().join("memory.db"))
-        .await
-        .unwrap();
+    let store = SqliteStore::open(&folder.path().join("memory.db")).await.unwrap();
     let value = "ünï'; DROP TABLE fact; --".to_owned();
-    store
-        .write(vec![Change::Fact("active".into(), Some(value.clone()))])
-        .await
-        .unwrap();
-    assert_eq!(
-        store.load().await.unwrap().facts.get("active"),
-        Some(&value)
-    );
+    store.write(vec![Change::Fact("active".into(), Some(value.clone()))]).await.unwrap();
+    assert_eq!(store.load().await.unwrap().facts.get("active"), Some(&value));
 }
 
 #[tokio::test]

@@ -36,10 +36,7 @@ fn kept(text: &str) -> Kept {
         },
         session: 1,
         blocks: vec![
-            Block::Thinking {
-                text: text.into(),
-                signature: Some("EqQBCkYI".into()),
-            },
+            Block::Thinking { text: text.into(), signature: Some("EqQBCkYI".into()) },
             Block::text("Eleven."),
         ],
     }
@@ -52,9 +49,7 @@ fn holding(folder: &Path, words: &str) -> Vec<String> {
         .map(|entry| entry.unwrap().path())
         .filter(|path| {
             let bytes = std::fs::read(path).unwrap();
-            bytes
-                .windows(words.len())
-                .any(|window| window == words.as_bytes())
+            bytes.windows(words.len()).any(|window| window == words.as_bytes())
         })
         .map(|path| path.file_name().unwrap().to_string_lossy().into_owned())
         .collect()
@@ -99,9 +94,7 @@ async fn a_marked_sentence_is_nowhere_in_the_data_directory() {
         names: vec![VaultKey::of_call("bare")],
         sealed: serde_json::to_vec(&kept(MARKED)).unwrap(),
     };
-    VaultStore::write(&*store, vec![Arc::new(bare)])
-        .await
-        .unwrap();
+    VaultStore::write(&*store, vec![Arc::new(bare)]).await.unwrap();
     assert_eq!(holding(folder.path(), MARKED), ["memory.db-wal"]);
 }
 
@@ -109,15 +102,10 @@ async fn a_marked_sentence_is_nowhere_in_the_data_directory() {
 async fn the_bounds_hold_while_both_writers_write() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path()).await;
-    let limits = VaultLimits {
-        memory: 0,
-        stored: 1 << 20,
-        records: 150,
-    };
+    let limits = VaultLimits { memory: 0, stored: 1 << 20, records: 150 };
     let vault = vault(store.clone(), limits);
-    let names: Vec<VaultKey> = (0..400)
-        .map(|number| VaultKey::of_call(&number.to_string()))
-        .collect();
+    let names: Vec<VaultKey> =
+        (0..400).map(|number| VaultKey::of_call(&number.to_string())).collect();
     for (number, name) in names.iter().enumerate() {
         vault.keep(&[*name], &kept(MARKED));
         if number % 50 == 49 {
@@ -145,10 +133,7 @@ async fn trimming_and_writing_do_not_stop_each_other() {
         }
     });
     for number in 0u8..150 {
-        let record = Record {
-            names: vec![VaultKey([number; 16])],
-            sealed: vec![number; 100],
-        };
+        let record = Record { names: vec![VaultKey([number; 16])], sealed: vec![number; 100] };
         let record = Arc::new(record);
         VaultStore::write(&*store, vec![record]).await.unwrap();
         store.trim(usize::MAX, 1).await.unwrap();

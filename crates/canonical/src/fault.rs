@@ -22,12 +22,7 @@ pub struct Fault {
 impl Fault {
     /// A fault of this kind with this sentence.
     pub fn new(kind: FaultKind, message: impl Into<String>) -> Self {
-        Self {
-            kind,
-            message: message.into(),
-            retry_after: None,
-            code: None,
-        }
+        Self { kind, message: message.into(), retry_after: None, code: None }
     }
 
     /// The same with a word for programs.

@@ -63,10 +63,7 @@ pub struct Lossy<T> {
 impl<T> Lossy<T> {
     /// A value that lost nothing.
     pub fn whole(value: T) -> Self {
-        Self {
-            value,
-            losses: Vec::new(),
-        }
+        Self { value, losses: Vec::new() }
     }
 }
 
@@ -99,11 +96,9 @@ impl Loss {
             Self::PartOmitted { part, reason } => {
                 ("part_omitted", part.clone().into_owned(), Some(reason))
             }
-            Self::ToolLoopClosed { calls } => (
-                "tool_loop_closed",
-                calls.to_string(),
-                Some("open_tool_loop"),
-            ),
+            Self::ToolLoopClosed { calls } => {
+                ("tool_loop_closed", calls.to_string(), Some("open_tool_loop"))
+            }
             Self::ToolIdRepeated { ids } => ("tool_id_repeated", ids.to_string(), None),
             Self::ReasoningUnclosed => ("reasoning_unclosed", "1".to_owned(), None),
         }
@@ -111,11 +106,7 @@ impl Loss {
 
     /// The losses as one header value: `thinking_omitted=2;reason=origin, ...`.
     pub fn header(losses: &[Self]) -> String {
-        losses
-            .iter()
-            .map(ToString::to_string)
-            .collect::<Vec<_>>()
-            .join(", ")
+        losses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -158,14 +149,8 @@ mod tests {
     #[test]
     fn losses_read_as_one_header() {
         let losses = [
-            Loss::ThinkingOmitted {
-                blocks: 2,
-                reason: Reason::Origin,
-            },
-            Loss::SettingAdapted {
-                setting: "thinking",
-                reason: "open_tool_loop",
-            },
+            Loss::ThinkingOmitted { blocks: 2, reason: Reason::Origin },
+            Loss::SettingAdapted { setting: "thinking", reason: "open_tool_loop" },
         ];
         assert_eq!(
             Loss::header(&losses),

@@ -101,10 +101,9 @@ fn begun(block: &BlockStart<'_>) -> Block {
             arguments: String::new(),
             signature: None,
         },
-        BlockStart::Opaque { dialect, .. } => Block::Opaque {
-            dialect: owned(dialect),
-            value: Value::String(String::new()),
-        },
+        BlockStart::Opaque { dialect, .. } => {
+            Block::Opaque { dialect: owned(dialect), value: Value::String(String::new()) }
+        }
     }
 }
 
@@ -157,16 +156,10 @@ mod tests {
         let text = |text: &'static str| Cow::Borrowed(text);
         let delta = |index, delta| Event::BlockDelta { index, delta };
         let events = [
-            Event::MessageStarted {
-                id: text("m1"),
-                model: text("x"),
-            },
+            Event::MessageStarted { id: text("m1"), model: text("x") },
             Event::BlockStarted {
                 index: 0,
-                block: BlockStart::Thinking {
-                    text: text("a"),
-                    signature: text(""),
-                },
+                block: BlockStart::Thinking { text: text("a"), signature: text("") },
             },
             delta(0, Delta::Thinking(text("b"))),
             delta(0, Delta::Signature(text("s1"))),
@@ -175,29 +168,18 @@ mod tests {
             // Two calls at once, in turns.
             Event::BlockStarted {
                 index: 1,
-                block: BlockStart::ToolCall {
-                    id: text("c1"),
-                    name: text("f"),
-                },
+                block: BlockStart::ToolCall { id: text("c1"), name: text("f") },
             },
             Event::BlockStarted {
                 index: 2,
-                block: BlockStart::ToolCall {
-                    id: text("c2"),
-                    name: text("g"),
-                },
+                block: BlockStart::ToolCall { id: text("c2"), name: text("g") },
             },
             delta(1, Delta::ToolArguments(text("{\"a\""))),
             delta(2, Delta::ToolArguments(text("{}"))),
             delta(1, Delta::ToolArguments(text(":1}"))),
             delta(2, Delta::Signature(text("on the call"))),
-            Event::Usage(Usage {
-                output: Some(7),
-                ..Usage::default()
-            }),
-            Event::Ended {
-                reason: EndReason::ToolCalls,
-            },
+            Event::Usage(Usage { output: Some(7), ..Usage::default() }),
+            Event::Ended { reason: EndReason::ToolCalls },
         ];
         let mut fold = Fold::default();
         for event in &events {
@@ -216,17 +198,11 @@ mod tests {
                 id: "m1".to_owned(),
                 model: "x".to_owned(),
                 content: vec![
-                    Block::Thinking {
-                        text: "ab".to_owned(),
-                        signature: Some("s2".to_owned()),
-                    },
+                    Block::Thinking { text: "ab".to_owned(), signature: Some("s2".to_owned()) },
                     call("c1", "f", "{\"a\":1}", None),
                     call("c2", "g", "{}", Some("on the call")),
                 ],
-                usage: Usage {
-                    output: Some(7),
-                    ..Usage::default()
-                },
+                usage: Usage { output: Some(7), ..Usage::default() },
                 fault: None,
                 reason: Some(EndReason::ToolCalls),
                 details: EndDetails::default(),
@@ -241,14 +217,12 @@ mod tests {
         let of = |index, json: &[&'static str]| {
             let dialect = text("theirs");
             let name = text("search");
-            let mut events = vec![Event::BlockStarted {
-                index,
-                block: BlockStart::Opaque { dialect, name },
-            }];
-            events.extend(json.iter().map(|piece| Event::BlockDelta {
-                index,
-                delta: Delta::Opaque(text(piece)),
-            }));
+            let mut events =
+                vec![Event::BlockStarted { index, block: BlockStart::Opaque { dialect, name } }];
+            events.extend(
+                json.iter()
+                    .map(|piece| Event::BlockDelta { index, delta: Delta::Opaque(text(piece)) }),
+            );
             events.push(Event::BlockEnded { index });
             events
         };
@@ -258,16 +232,10 @@ mod tests {
         for event in grown.iter().chain(&broken) {
             fold.push(event);
         }
-        let block = |value| Block::Opaque {
-            dialect: "theirs".to_owned(),
-            value,
-        };
+        let block = |value| Block::Opaque { dialect: "theirs".to_owned(), value };
         assert_eq!(
             fold.finish().content,
-            [
-                block(serde_json::json!({"a": 1, "b": {"c": 2}})),
-                block(Value::Null)
-            ]
+            [block(serde_json::json!({"a": 1, "b": {"c": 2}})), block(Value::Null)]
         );
     }
 }

@@ -163,11 +163,7 @@ pub enum Block {
 impl Block {
     /// Text without a signature.
     pub fn text(text: impl Into<String>) -> Self {
-        Self::Text {
-            text: text.into(),
-            signature: None,
-            citations: Vec::new(),
-        }
+        Self::Text { text: text.into(), signature: None, citations: Vec::new() }
     }
 }
 

@@ -7,10 +7,7 @@ use crate::{Block, BlockStart, Delta, EndDetails, EndReason, Event, Reply};
 impl Reply {
     /// Tells the reply, one event for each part of a block.
     pub fn tell(&self, out: &mut dyn FnMut(&Event<'_>)) {
-        out(&Event::MessageStarted {
-            id: (&*self.id).into(),
-            model: (&*self.model).into(),
-        });
+        out(&Event::MessageStarted { id: (&*self.id).into(), model: (&*self.model).into() });
         for (index, block) in (0..).zip(&self.content) {
             let Some((block, deltas)) = parts(block) else {
                 continue;
@@ -40,37 +37,22 @@ fn parts(block: &Block) -> Option<(BlockStart<'_>, Vec<Delta<'_>>)> {
         signature.map(|mark| Delta::Signature(mark.into()))
     }
     let (start, first, signature) = match block {
-        Block::Text {
-            text, signature, ..
-        } => (
+        Block::Text { text, signature, .. } => (
             BlockStart::Text { text: EMPTY },
             Some(Delta::Text(text.into())),
             signed(signature.as_ref()),
         ),
         Block::Thinking { text, signature } => (
-            BlockStart::Thinking {
-                text: EMPTY,
-                signature: EMPTY,
-            },
+            BlockStart::Thinking { text: EMPTY, signature: EMPTY },
             Some(Delta::Thinking(text.into())),
             signed(signature.as_ref()),
         ),
-        Block::Refusal { text } => (
-            BlockStart::Refusal { text: EMPTY },
-            Some(Delta::Text(text.into())),
-            None,
-        ),
+        Block::Refusal { text } => {
+            (BlockStart::Refusal { text: EMPTY }, Some(Delta::Text(text.into())), None)
+        }
         Block::Redacted { data } => (BlockStart::Redacted { data: data.into() }, None, None),
-        Block::ToolCall {
-            id,
-            name,
-            arguments,
-            signature,
-        } => (
-            BlockStart::ToolCall {
-                id: id.into(),
-                name: name.into(),
-            },
+        Block::ToolCall { id, name, arguments, signature } => (
+            BlockStart::ToolCall { id: id.into(), name: name.into() },
             Some(Delta::ToolArguments(arguments.into())),
             signed(signature.as_ref()),
         ),
@@ -89,10 +71,7 @@ fn parts(block: &Block) -> Option<(BlockStart<'_>, Vec<Delta<'_>>)> {
         _ => &[],
     };
     let cited = cited.iter().cloned().map(Box::new).map(Delta::Citation);
-    Some((
-        start,
-        first.into_iter().chain(cited).chain(signature).collect(),
-    ))
+    Some((start, first.into_iter().chain(cited).chain(signature).collect()))
 }
 
 #[cfg(test)]
@@ -112,17 +91,10 @@ mod tests {
             id: "m1".to_owned(),
             model: "x".to_owned(),
             content: vec![
-                Block::Thinking {
-                    text: "hm".to_owned(),
-                    signature: Some("s".to_owned()),
-                },
-                Block::Redacted {
-                    data: "d".to_owned(),
-                },
+                Block::Thinking { text: "hm".to_owned(), signature: Some("s".to_owned()) },
+                Block::Redacted { data: "d".to_owned() },
                 Block::text("yes"),
-                Block::Refusal {
-                    text: "no".to_owned(),
-                },
+                Block::Refusal { text: "no".to_owned() },
                 call("c1", None),
                 call("c2", Some("on the call")),
                 Block::Opaque {
@@ -135,15 +107,9 @@ mod tests {
                     citations: vec![Citation::default()],
                 },
             ],
-            usage: Usage {
-                output: Some(7),
-                ..Usage::default()
-            },
+            usage: Usage { output: Some(7), ..Usage::default() },
             fault: None,
-            details: EndDetails {
-                sequence: Some("stop".to_owned()),
-                ..EndDetails::default()
-            },
+            details: EndDetails { sequence: Some("stop".to_owned()), ..EndDetails::default() },
             reason: Some(EndReason::ToolCalls),
             summary: false,
         };

@@ -72,14 +72,8 @@ pub enum Effort {
 
 impl Effort {
     /// All of them, in their order.
-    pub const ALL: [Self; 6] = [
-        Self::Minimal,
-        Self::Low,
-        Self::Medium,
-        Self::High,
-        Self::XHigh,
-        Self::Max,
-    ];
+    pub const ALL: [Self; 6] =
+        [Self::Minimal, Self::Low, Self::Medium, Self::High, Self::XHigh, Self::Max];
 
     /// The word for it, which most dialects share.
     pub fn word(self) -> &'static str {
@@ -95,9 +89,7 @@ impl Effort {
 
     /// The effort of this word, in any letter case.
     pub fn read(word: &str) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|effort| effort.word().eq_ignore_ascii_case(word))
+        Self::ALL.into_iter().find(|effort| effort.word().eq_ignore_ascii_case(word))
     }
 
     /// The tokens that stand for it where only a budget can be said. The one table of budgets and
@@ -120,19 +112,13 @@ impl Effort {
     /// The effort that stands for a budget where only an effort can be said: the least whose tokens
     /// suffice.
     pub fn of_budget(tokens: u64) -> Self {
-        Self::ALL
-            .into_iter()
-            .find(|effort| tokens <= effort.budget())
-            .unwrap_or(Self::Max)
+        Self::ALL.into_iter().find(|effort| tokens <= effort.budget()).unwrap_or(Self::Max)
     }
 
     /// The nearest of those a model knows; of two that are equally near, the lower.
     pub fn nearest(self, known: &[Self]) -> Option<Self> {
         let distance = |effort: &Self| (self as u8).abs_diff(*effort as u8);
-        known
-            .iter()
-            .copied()
-            .min_by_key(|effort| (distance(effort), *effort))
+        known.iter().copied().min_by_key(|effort| (distance(effort), *effort))
     }
 }
 

@@ -135,12 +135,10 @@ pub struct Origin {
 /// Lower-case hex.
 pub fn hex(bytes: &[u8]) -> String {
     use fmt::Write;
-    bytes
-        .iter()
-        .fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 #[cfg(test)]
@@ -160,10 +158,7 @@ mod tests {
             hasher.push(piece.as_bytes());
         }
         assert_eq!(hasher.length(), 12);
-        assert_eq!(
-            hasher.finish("sig"),
-            key(ThinkingKind::Thinking, "Let me think", "sig")
-        );
+        assert_eq!(hasher.finish("sig"), key(ThinkingKind::Thinking, "Let me think", "sig"));
     }
 
     /// Covers: C-6

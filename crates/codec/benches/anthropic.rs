@@ -106,22 +106,20 @@ fn request_read_thinking(bencher: Bencher<'_, '_>, size: usize) {
 #[divan::bench(args = SIZES)]
 fn request_without_thinking(bencher: Bencher<'_, '_>, size: usize) {
     let body = request(size, true);
-    bencher
-        .counter(BytesCount::of_slice(&body))
-        .bench_local(|| {
-            let body = black_box(&body[..]);
-            let outline = Outline::read(body, DEPTH).ok()?;
-            let keep: Vec<(usize, Vec<bool>)> = outline
-                .thinking_blocks()
-                .map(|(at, index, ..)| {
-                    let blocks = outline.messages[at].blocks().len();
-                    (at, (0..blocks).map(|block| block != index).collect())
-                })
-                .collect();
-            let mut edits = Edits::default();
-            leave_out(&mut edits, &outline, &keep);
-            Some(edits.apply(body))
-        });
+    bencher.counter(BytesCount::of_slice(&body)).bench_local(|| {
+        let body = black_box(&body[..]);
+        let outline = Outline::read(body, DEPTH).ok()?;
+        let keep: Vec<(usize, Vec<bool>)> = outline
+            .thinking_blocks()
+            .map(|(at, index, ..)| {
+                let blocks = outline.messages[at].blocks().len();
+                (at, (0..blocks).map(|block| block != index).collect())
+            })
+            .collect();
+        let mut edits = Edits::default();
+        leave_out(&mut edits, &outline, &keep);
+        Some(edits.apply(body))
+    });
 }
 
 /// A stream whose only block is of this kind and grows in small deltas.
@@ -142,10 +140,8 @@ fn reply(kind: &str, piece: &str) -> Vec<u8> {
 }
 
 fn tap(bencher: Bencher<'_, '_>, stream: &[u8], read: usize) {
-    bencher
-        .counter(BytesCount::of_slice(stream))
-        .counter(ItemsCount::new(DELTAS))
-        .bench_local(|| {
+    bencher.counter(BytesCount::of_slice(stream)).counter(ItemsCount::new(DELTAS)).bench_local(
+        || {
             let mut events = 0;
             let mut reader = ReplyReader::events(LIMIT);
             for piece in stream.chunks(read) {
@@ -156,7 +152,8 @@ fn tap(bencher: Bencher<'_, '_>, stream: &[u8], read: usize) {
             }
             reader.finish(|_| events += 1);
             events
-        });
+        },
+    );
 }
 
 /// The floor: every line end of the stream.

@@ -26,10 +26,7 @@ fn main() {
 }
 
 fn stamp() -> Stamp {
-    Stamp {
-        id: "0123456789abcdef".to_owned(),
-        created: 1_800_000_000,
-    }
+    Stamp { id: "0123456789abcdef".to_owned(), created: 1_800_000_000 }
 }
 
 fn write(client: &dyn ClientDialect, events: &[Event<'_>]) -> Vec<u8> {
@@ -69,10 +66,7 @@ fn across(bencher: Bencher<'_, '_>, name: &str) {
     let own = CLIENT.iter().find(|own| own.name() == upstream.name());
     let Some(own) = own else { return };
     let reply = write(*own, &events(DELTAS));
-    let target = Target {
-        model: "m",
-        variant: "",
-    };
+    let target = Target { model: "m", variant: "" };
     let mut out = Vec::with_capacity(16 << 20);
     bencher.counter(ItemsCount::new(DELTAS)).bench_local(|| {
         let mut reader = upstream.reply_reader(&target, true);

@@ -10,10 +10,7 @@ use throughline_canonical::{
 use throughline_codec::dialects::{self, Stamp, Target};
 
 fn read(dialect: &str, bytes: &[u8], streamed: bool) -> Reply {
-    let target = Target {
-        model: "m",
-        variant: "",
-    };
+    let target = Target { model: "m", variant: "" };
     let upstream = dialects::upstream(dialect).expect("a dialect");
     let mut reader = upstream.reply_reader(&target, streamed);
     let mut fold = Fold::default();
@@ -27,9 +24,7 @@ fn cited(reply: &Reply) -> Vec<(&str, Vec<Citation>)> {
     let blocks = reply.content.iter();
     blocks
         .filter_map(|block| match block {
-            Block::Text {
-                text, citations, ..
-            } => Some((text.as_str(), citations.clone())),
+            Block::Text { text, citations, .. } => Some((text.as_str(), citations.clone())),
             _ => None,
         })
         .collect()
@@ -53,10 +48,7 @@ fn of_the_web(url: &str, title: &str, span: Option<(u64, u64)>) -> Citation {
 }
 
 fn verbatim(dialect: &str, value: &Value) -> Option<Verbatim> {
-    Some(Verbatim {
-        dialect: dialect.to_owned(),
-        value: value.clone(),
-    })
+    Some(Verbatim { dialect: dialect.to_owned(), value: value.clone() })
 }
 
 #[test]
@@ -136,9 +128,7 @@ fn sources_of_a_responses_part_are_told_once_wherever_they_stand() {
             at(json!({"type": "response.output_text.delta", "delta": "Yes."})),
         ];
         stream.extend(announced);
-        stream.push(at(
-            json!({"type": "response.output_item.done", "item": item}),
-        ));
+        stream.push(at(json!({"type": "response.output_item.done", "item": item})));
         stream.push(json!({"type": "response.completed", "response": response}));
         let reply = read("openai_responses", &events(&stream), true);
         assert_eq!(cited(&reply), [("Yes.", told.to_vec())]);
@@ -196,10 +186,7 @@ fn sources_of_a_gemini_answer_are_those_of_the_text_before_its_signature() {
         }
         json!({"candidates": [candidate]})
     };
-    let end = [
-        ("finishReason", json!("STOP")),
-        ("groundingMetadata", metadata),
-    ];
+    let end = [("finishReason", json!("STOP")), ("groundingMetadata", metadata)];
     let signed = json!([{"text": "", "thoughtSignature": "s"}]);
     let stream = events(&[
         piece(json!([{"text": "Über."}]), &[]),
@@ -212,10 +199,7 @@ fn sources_of_a_gemini_answer_are_those_of_the_text_before_its_signature() {
     assert_eq!(cited(&reply)[0], ("Über. Yes.", told.clone()));
     assert_eq!(cited(&reply)[1], ("", vec![]));
     assert_eq!(reply.content.len(), 2);
-    let whole = piece(
-        json!([{"text": "Über. Yes.", "thoughtSignature": "s"}]),
-        &end,
-    );
+    let whole = piece(json!([{"text": "Über. Yes.", "thoughtSignature": "s"}]), &end);
     let reply = read("gemini", whole.to_string().as_bytes(), false);
     assert_eq!(cited(&reply), [("Über. Yes.", told)]);
 }

@@ -45,25 +45,17 @@ fn owned(event: &Event<'_>) -> Event<'static> {
         (_, Event::Usage(usage)) => Event::Usage(*usage),
         (_, Event::BlockEnded { index }) => Event::BlockEnded { index: *index },
         (_, Event::BlockDelta { index, .. }) => signature(*index),
-        (_, Event::Ended { reason }) => Event::Ended {
-            reason: reason.clone(),
-        },
+        (_, Event::Ended { reason }) => Event::Ended { reason: reason.clone() },
         (_, other) => panic!("{other:?} was not sent"),
     }
 }
 
 fn signature(index: u32) -> Event<'static> {
-    Event::BlockDelta {
-        index,
-        delta: Delta::Signature("s".into()),
-    }
+    Event::BlockDelta { index, delta: Delta::Signature("s".into()) }
 }
 
 fn window(milliseconds: u64, bytes: usize) -> Pace {
-    Pace::Window {
-        after: Duration::from_millis(milliseconds),
-        bytes,
-    }
+    Pace::Window { after: Duration::from_millis(milliseconds), bytes }
 }
 
 fn any_pace() -> impl Strategy<Value = Pace> {
@@ -77,11 +69,7 @@ fn any_pace() -> impl Strategy<Value = Pace> {
 }
 
 fn any_event() -> impl Strategy<Value = Event<'static>> {
-    let kind = prop_oneof![
-        Just(Kind::Text),
-        Just(Kind::Thinking),
-        Just(Kind::ToolArguments)
-    ];
+    let kind = prop_oneof![Just(Kind::Text), Just(Kind::Thinking), Just(Kind::ToolArguments)];
     prop_oneof![
         12 => (0u32..2, kind, "[a1 .?。…\n\r)\"{}\\\\ä€]{0,8}")
             .prop_map(|(index, kind, text)| delta(index, kind, &text)),
@@ -142,10 +130,7 @@ fn ends_well(pace: Pace, piece: &str) -> bool {
 fn paced(pace: Pace, pieces: &[&str]) -> Vec<String> {
     let mut out = Vec::new();
     let mut gather = |event: Event<'_>| out.push(parts(&event).unwrap().2.to_owned());
-    let mut pacer = Pacer::new(Pacing {
-        thinking: pace,
-        ..Pacing::IMMEDIATE
-    });
+    let mut pacer = Pacer::new(Pacing { thinking: pace, ..Pacing::IMMEDIATE });
     for piece in pieces {
         let event = delta(0, Kind::Thinking, piece);
         pacer.push(event, Duration::ZERO, &mut gather);

@@ -46,9 +46,7 @@ fn read(recipe: &Recipe, options: Options, text: &[u8], sizes: &[usize]) -> Vec<
     };
     let (mut rest, mut sizes) = (text, sizes.iter().cycle());
     while !rest.is_empty() {
-        let size = sizes
-            .next()
-            .map_or(rest.len(), |size| (*size).min(rest.len()));
+        let size = sizes.next().map_or(rest.len(), |size| (*size).min(rest.len()));
         let (piece, after) = rest.split_at(size);
         reader.push(piece, &mut out);
         rest = after;
@@ -67,12 +65,8 @@ const FORMATS: &[(&str, Render)] = &[
     ("mistral", |name, arguments| {
         format!("[TOOL_CALLS] [{{\"name\": \"{name}\", \"arguments\": {arguments}}}]")
     }),
-    ("mistral", |name, arguments| {
-        format!("[TOOL_CALLS]{name}[ARGS]{arguments}")
-    }),
-    ("llama_function", |name, arguments| {
-        format!("<function={name}>{arguments}</function>")
-    }),
+    ("mistral", |name, arguments| format!("[TOOL_CALLS]{name}[ARGS]{arguments}")),
+    ("llama_function", |name, arguments| format!("<function={name}>{arguments}</function>")),
     ("deepseek_v31", |name, arguments| {
         format!(
             "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>{name}<｜tool▁sep｜>{arguments}<｜tool▁call▁end｜><｜tool▁calls▁end｜>"
@@ -133,10 +127,7 @@ fn sayings() -> impl Strategy<Value = Vec<Said>> {
     let one = prop_oneof![
         text.prop_map(Said::Reasoning),
         text.prop_map(Said::Content),
-        (
-            "[a-z_]{1,8}",
-            proptest::collection::btree_map("[a-z]{1,3}", values(), 0..4)
-        )
+        ("[a-z_]{1,8}", proptest::collection::btree_map("[a-z]{1,3}", values(), 0..4))
             .prop_map(|(name, map)| Said::Call(name, Value::Object(map.into_iter().collect()))),
     ];
     proptest::collection::vec(one, 0..8).prop_map(|list| {
@@ -192,10 +183,9 @@ fn bare(text: &str, tags: &[&str]) -> String {
     let mut bare = String::new();
     let mut rest = text;
     while let Some(character) = rest.chars().next() {
-        let tag = tags.iter().find(|tag| {
-            rest.get(..tag.len())
-                .is_some_and(|start| start.eq_ignore_ascii_case(tag))
-        });
+        let tag = tags
+            .iter()
+            .find(|tag| rest.get(..tag.len()).is_some_and(|start| start.eq_ignore_ascii_case(tag)));
         match tag {
             Some(tag) => {
                 bare.push('\0');

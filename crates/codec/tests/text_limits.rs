@@ -8,10 +8,7 @@ use throughline_codec::text::{Event, OnError, Options, Reader, Recipe};
 
 /// The events as lines, neighbouring deltas joined.
 fn read(recipe: &Recipe, on_error: OnError, text: &str, size: usize) -> Vec<(String, String)> {
-    let options = Options {
-        on_error,
-        ..Options::default()
-    };
+    let options = Options { on_error, ..Options::default() };
     let mut reader = Reader::new(recipe, options);
     let mut told: Vec<(String, String)> = Vec::new();
     let mut out = |event: Event<'_>| {
@@ -49,55 +46,13 @@ fn limits_fall_at_the_same_byte_however_the_text_arrives() {
         ("think", "mistral", "[TOOL_CALLS]", "g", "{} x"),
         ("think", "qwen3_coder", "<function=", "a", "></function>x"),
         ("think", "qwen3_coder", "<function=e", "\n", "</think>"),
-        (
-            "think",
-            "qwen3_coder",
-            "<function=e><parameter=",
-            "a",
-            ">b</parameter></function>x",
-        ),
-        (
-            "think",
-            "hermes",
-            "<tool_call>{\"name\":\"",
-            "a",
-            "\"}</tool_call>x",
-        ),
-        (
-            "think",
-            "hermes",
-            "<tool_call>{\"",
-            "a",
-            "\":1,\"name\":\"f\"}</tool_call>x",
-        ),
-        (
-            "think",
-            "hermes",
-            "<tool_call>{\"name\":\"f\"}",
-            " ",
-            "</tool_call>x",
-        ),
-        (
-            "think",
-            "hermes",
-            "<tool_call>{\"name\":\"f\",\"arguments\":{",
-            " ",
-            "x}}</tool_call>x",
-        ),
-        (
-            "think",
-            "minicpm5",
-            "<function",
-            "\n",
-            " name=\"f\"></function>x",
-        ),
-        (
-            "think",
-            "minimax_m2",
-            "<minimax:tool_call><invoke name=\"",
-            "a",
-            "\"></invoke>x",
-        ),
+        ("think", "qwen3_coder", "<function=e><parameter=", "a", ">b</parameter></function>x"),
+        ("think", "hermes", "<tool_call>{\"name\":\"", "a", "\"}</tool_call>x"),
+        ("think", "hermes", "<tool_call>{\"", "a", "\":1,\"name\":\"f\"}</tool_call>x"),
+        ("think", "hermes", "<tool_call>{\"name\":\"f\"}", " ", "</tool_call>x"),
+        ("think", "hermes", "<tool_call>{\"name\":\"f\",\"arguments\":{", " ", "x}}</tool_call>x"),
+        ("think", "minicpm5", "<function", "\n", " name=\"f\"></function>x"),
+        ("think", "minimax_m2", "<minimax:tool_call><invoke name=\"", "a", "\"></invoke>x"),
         (
             "think",
             "deepseek_v32",
@@ -112,30 +67,12 @@ fn limits_fall_at_the_same_byte_however_the_text_arrives() {
             "k",
             "</arg_key><arg_value>1</arg_value></tool_call>",
         ),
-        (
-            "think",
-            "json",
-            "",
-            " ",
-            "{\"name\":\"f\",\"arguments\":{}}",
-        ),
-        (
-            "think",
-            "hermes",
-            "<tool_call>{\"name\":\"f\"}</tool_call>",
-            "\n",
-            "x",
-        ),
+        ("think", "json", "", " ", "{\"name\":\"f\",\"arguments\":{}}"),
+        ("think", "hermes", "<tool_call>{\"name\":\"f\"}</tool_call>", "\n", "x"),
         ("think", "hermes", "<think>", " ", "</think>x"),
         ("think", "hermes", "<think>", "\n", "a</think>x"),
         ("hy_v3", "hy_v3", "<think:", "a", ">r</think>x"),
-        (
-            "gpt_oss",
-            "gpt_oss",
-            "<|channel|>",
-            "a",
-            "<|message|>x<|end|>",
-        ),
+        ("gpt_oss", "gpt_oss", "<|channel|>", "a", "<|message|>x<|end|>"),
         (
             "minimax_m3",
             "minimax_m3",
@@ -151,13 +88,7 @@ fn limits_fall_at_the_same_byte_however_the_text_arrives() {
             "]<]minimax[>[</k>]<]minimax[>[</invoke>",
         ),
         ("plain", "pythonic", "[", "f", "(a=1)]"),
-        (
-            "plain",
-            "gemma4",
-            "<|tool_call>call:f{",
-            "k",
-            ":1}<tool_call|>",
-        ),
+        ("plain", "gemma4", "<|tool_call>call:f{", "k", ":1}<tool_call|>"),
     ];
     let lengths = [0usize, 1, 31, 32, 33, 63, 64, 65, 66, 255, 256, 257, 258]
         .into_iter()
@@ -195,10 +126,7 @@ fn a_block_that_is_too_long_to_be_held_goes_back_and_the_next_call_is_read() {
     for size in [4096, usize::MAX] {
         let told = read(&recipe, OnError::Text, &text, size);
         let kinds: Vec<&str> = told.iter().map(|(kind, _)| kind.as_str()).collect();
-        assert_eq!(
-            kinds,
-            ["content", "call", "arguments", "call ended", "ended"]
-        );
+        assert_eq!(kinds, ["content", "call", "arguments", "call ended", "ended"]);
         assert!(told[0].1.ends_with("}</tool_call>\n"));
     }
 }
@@ -257,18 +185,12 @@ fn time(recipe: &Recipe, text: &str, size: usize) -> Duration {
 #[test]
 fn forty_times_the_text_takes_about_forty_times_as_long() {
     let rows = [
-        (
-            "qwen3",
-            "Some text.\n```html\n<div><p>x</p><a>y</a></div>\n```\n",
-        ),
+        ("qwen3", "Some text.\n```html\n<div><p>x</p><a>y</a></div>\n```\n"),
         ("qwen3", "<tool_call>"),
         ("qwen3", "`<think>` < \" "),
         ("xlam", "```\n[\n"),
         ("gpt-oss", "<|channel|>"),
-        (
-            "inkling",
-            "<|message_model|>f<|content_text|>a<|end_message|>",
-        ),
+        ("inkling", "<|message_model|>f<|content_text|>a<|end_message|>"),
         ("minicpm5", "<function a="),
         ("deepseek-v3.2", "<｜DSML｜invoke a="),
         ("olmo-3", "<function_calls>f()\n"),

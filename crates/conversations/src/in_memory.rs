@@ -82,16 +82,11 @@ impl Held {
         let mut total: u64 = all.map(|(id, node)| self.size(id, node)).sum();
         let before = self.references.len();
         let lives = |expires: Option<u64>| expires.is_none_or(|at| at > now);
-        self.references
-            .retain(|_, reference| lives(reference.expires));
+        self.references.retain(|_, reference| lives(reference.expires));
         let mut gone = (before - self.references.len()) as u64;
         for expired_only in [true, false] {
             closed.retain(|(_, id, expired, size)| {
-                let goes = if expired_only {
-                    *expired
-                } else {
-                    total > bytes
-                };
+                let goes = if expired_only { *expired } else { total > bytes };
                 if goes {
                     self.remove(id);
                     total -= size;
@@ -124,10 +119,7 @@ impl Store for InMemory {
 
     fn named(&self, owner: &str, name: &str) -> StoreFuture<'_, Option<Node>> {
         let held = self.held.lock();
-        let named = held
-            .nodes
-            .values()
-            .filter(|node| node.names.iter().any(|held| held == name));
+        let named = held.nodes.values().filter(|node| node.names.iter().any(|held| held == name));
         let newest = named.max_by_key(|node| (node.owner == owner, node.created));
         ready(newest.cloned())
     }

@@ -39,8 +39,7 @@ impl Shelf {
     pub fn seal(&self, kind: Kind, id: &str, what: &impl Serialize) -> Vec<u8> {
         let bytes = serde_json::to_vec(what).unwrap_or_default();
         let place = place(kind, id);
-        self.keyring
-            .seal(Purpose::Conversation, &dice::nonce(), &place, &bytes)
+        self.keyring.seal(Purpose::Conversation, &dice::nonce(), &place, &bytes)
     }
 
     /// Opens what belongs to this id.

@@ -46,35 +46,21 @@ pub async fn keeps_its_promise(store: &dyn Store) {
 }
 
 async fn nodes_hang_on_one_another(store: &dyn Store) {
-    for (id, parent, created) in [
-        ("a", None, 1),
-        ("b", Some("a"), 2),
-        ("c", Some("b"), 3),
-        ("fork", Some("a"), 4),
-    ] {
-        assert!(
-            store
-                .put(node(id, parent, created), None)
-                .await
-                .expect(WORKS)
-        );
+    for (id, parent, created) in
+        [("a", None, 1), ("b", Some("a"), 2), ("c", Some("b"), 3), ("fork", Some("a"), 4)]
+    {
+        assert!(store.put(node(id, parent, created), None).await.expect(WORKS));
     }
     assert_eq!(path(store, "c", 10).await, ["a", "b", "c"]);
     assert_eq!(path(store, "fork", 10).await, ["a", "fork"]);
     assert_eq!(path(store, "c", 2).await, ["b", "c"]);
     assert_eq!(path(store, "nobody", 10).await, [""; 0]);
     let read = store.node("b").await.expect(WORKS);
-    let whole = Node {
-        expires: Some(103),
-        ..node("b", Some("a"), 2)
-    };
+    let whole = Node { expires: Some(103), ..node("b", Some("a"), 2) };
     assert_eq!(read, Some(whole), "it lives as long as what follows it");
 
     // The newest of its owner that holds the name; where there is none, whoever holds it is told.
-    let others = Node {
-        owner: "bob".to_owned(),
-        ..node("others", None, 9)
-    };
+    let others = Node { owner: "bob".to_owned(), ..node("others", None, 9) };
     assert!(store.put(others, None).await.expect(WORKS));
     let found = |node: Option<Node>| node.map(|node| node.id);
     let named = store.named("ada", "item_b").await.expect(WORKS);
@@ -98,12 +84,7 @@ async fn nodes_hang_on_one_another(store: &dyn Store) {
     assert_eq!(store.open_nodes().await.expect(WORKS), [again]);
     let named = store.named("ada", "item_fork").await.expect(WORKS);
     assert_eq!(found(named), None);
-    assert!(
-        store
-            .put(node("fork", Some("a"), 4), None)
-            .await
-            .expect(WORKS)
-    );
+    assert!(store.put(node("fork", Some("a"), 4), None).await.expect(WORKS));
 
     // What is gone ends the way.
     assert!(store.remove("b").await.expect(WORKS));
@@ -114,32 +95,19 @@ async fn nodes_hang_on_one_another(store: &dyn Store) {
 
 async fn references_move_only_from_where_they_stand(store: &dyn Store) {
     assert_eq!(store.reference("main").await.expect(WORKS), None);
-    store
-        .put_reference(reference("main", "first"))
-        .await
-        .expect(WORKS);
+    store.put_reference(reference("main", "first")).await.expect(WORKS);
     let to = |reference: &str, from: Option<&str>| {
-        Some(Move {
-            reference: reference.to_owned(),
-            from: from.map(str::to_owned),
-        })
+        Some(Move { reference: reference.to_owned(), from: from.map(str::to_owned) })
     };
     let put = |id, parent, moves| store.put(node(id, parent, 10), moves);
     assert!(put("m1", None, to("main", None)).await.expect(WORKS));
     assert!(!put("m2", None, to("main", None)).await.expect(WORKS));
     assert!(!put("m2", None, to("other", None)).await.expect(WORKS));
     assert_eq!(store.node("m2").await.expect(WORKS), None);
-    assert!(
-        put("m2", Some("m1"), to("main", Some("m1")))
-            .await
-            .expect(WORKS)
-    );
+    assert!(put("m2", Some("m1"), to("main", Some("m1"))).await.expect(WORKS));
 
     // What is said of it changes, where it stands does not.
-    store
-        .put_reference(reference("main", "second"))
-        .await
-        .expect(WORKS);
+    store.put_reference(reference("main", "second")).await.expect(WORKS);
     let expected = Reference {
         head: Some("m2".to_owned()),
         expires: Some(110),
@@ -172,18 +140,12 @@ async fn logs_keep_their_order(store: &dyn Store) {
 }
 
 async fn references_go_when_nothing_has_moved_them_on(store: &dyn Store) {
-    let kept = Reference {
-        expires: None,
-        ..reference("kept", "for ever")
-    };
+    let kept = Reference { expires: None, ..reference("kept", "for ever") };
     for made in [reference("empty", "x"), reference("moved", "x"), kept] {
         store.put_reference(made).await.expect(WORKS);
     }
     for (id, conversation) in [("r1", "moved"), ("r2", "kept")] {
-        let moves = Move {
-            reference: conversation.to_owned(),
-            from: None,
-        };
+        let moves = Move { reference: conversation.to_owned(), from: None };
         let put = store.put(node(id, None, 10), Some(moves)).await;
         assert!(put.expect(WORKS));
     }
@@ -214,11 +176,7 @@ async fn the_oldest_goes_first(store: &dyn Store) {
         };
         store.put(kept, None).await.expect(WORKS);
     }
-    let log = Piece {
-        first: 0,
-        last: 0,
-        sealed: vec![1; 100],
-    };
+    let log = Piece { first: 0, last: 0, sealed: vec![1; 100] };
     store.log("n3", log).await.expect(WORKS);
     assert_eq!(store.trim(u64::MAX, 1100).await.expect(WORKS), 0);
     assert_eq!(store.trim(u64::MAX, 1000).await.expect(WORKS), 1);

@@ -48,19 +48,13 @@ fn asked() -> Request {
     Request {
         model: "m".to_owned(),
         stream: true,
-        messages: vec![Message {
-            role: Role::User,
-            content: vec![Block::text("Which row?")],
-        }],
+        messages: vec![Message { role: Role::User, content: vec![Block::text("Which row?")] }],
         ..Request::default()
     }
 }
 
 fn stamp() -> Stamp {
-    Stamp {
-        id: "0123456789abcdef".to_owned(),
-        created: 1_800_000_000,
-    }
+    Stamp { id: "0123456789abcdef".to_owned(), created: 1_800_000_000 }
 }
 
 /// One pair, and a reply in the provider's words.
@@ -94,11 +88,7 @@ impl Pair {
         for event in events(deltas) {
             writer.push(&event, &mut reply);
         }
-        Self {
-            client: *client,
-            upstream: *upstream,
-            reply: reply.into(),
-        }
+        Self { client: *client, upstream: *upstream, reply: reply.into() }
     }
 
     /// The reply as a provider sends it that keeps up with its model.
@@ -124,9 +114,7 @@ impl Pair {
     /// The reply as it comes when the reader is behind.
     fn at_once(&self) -> Vec<Bytes> {
         let starts = (0..self.reply.len()).step_by(WRITE);
-        starts
-            .map(|at| self.reply.slice(at..self.reply.len().min(at + WRITE)))
-            .collect()
+        starts.map(|at| self.reply.slice(at..self.reply.len().min(at + WRITE))).collect()
     }
 
     /// The whole lane.
@@ -146,10 +134,7 @@ impl Pair {
 
     /// Reader and writer, and nothing between them.
     fn codec(&self, bencher: Bencher<'_, '_>, deltas: usize, pieces: &[Bytes]) {
-        let target = Target {
-            model: "m",
-            variant: "",
-        };
+        let target = Target { model: "m", variant: "" };
         let mut out = Vec::with_capacity(1 << 20);
         bencher.counter(ItemsCount::new(deltas)).bench_local(|| {
             let mut reader = self.upstream.reply_reader(&target, true);
@@ -196,11 +181,7 @@ impl House {
                 tool_thinking: ToolThinking::Auto,
             },
             reasoning_fields: vec!["reasoning".to_owned(), "reasoning_content".to_owned()],
-            limits: Limits {
-                body: 1 << 20,
-                json_depth: 128,
-                streams: 1,
-            },
+            limits: Limits { body: 1 << 20, json_depth: 128, streams: 1 },
             keep_alive: Duration::from_secs(15),
             full_body: false,
             pretty_print: false,
@@ -213,10 +194,7 @@ impl House {
             Arc::new(InMemoryVault::default()),
         );
         drop(entered);
-        Self {
-            gateway,
-            _runtime: runtime,
-        }
+        Self { gateway, _runtime: runtime }
     }
 }
 

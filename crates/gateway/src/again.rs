@@ -91,13 +91,7 @@ mod tests {
     fn a_refused_try_takes_all_tries_along_and_no_block_that_is_known() {
         for kind in [RefusalKind::Signature, RefusalKind::Bound] {
             for named in [None, Some(Fate::Tried)] {
-                let refused = Refused {
-                    kind,
-                    named,
-                    tried: true,
-                    old: true,
-                    ..NOTHING
-                };
+                let refused = Refused { kind, named, tried: true, old: true, ..NOTHING };
                 let mended = Some((Again::WithoutTried, Guilty::Tried));
                 assert_eq!(refused.mend(), mended);
             }
@@ -108,11 +102,7 @@ mod tests {
     fn a_refused_known_block_takes_all_older_thinking_along() {
         let (named, old) = (Some(Fate::Sent), true);
         for refused in [
-            Refused {
-                named,
-                tried: true,
-                ..NOTHING
-            },
+            Refused { named, tried: true, ..NOTHING },
             Refused { named, ..NOTHING },
             Refused { old, ..NOTHING },
         ] {
@@ -129,17 +119,9 @@ mod tests {
             (RefusalKind::Bound, Again::DropBound),
             (RefusalKind::MissingThinking, Again::ThinkingOff),
         ] {
-            let refused = Refused {
-                kind,
-                old: true,
-                ..NOTHING
-            };
+            let refused = Refused { kind, old: true, ..NOTHING };
             assert_eq!(refused.mend(), Some((again, Guilty::Nobody)));
-            let hopeless = Refused {
-                can_ask: false,
-                ours: false,
-                ..refused
-            };
+            let hopeless = Refused { can_ask: false, ours: false, ..refused };
             assert_eq!(hopeless.mend(), None);
         }
     }

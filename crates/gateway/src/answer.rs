@@ -30,19 +30,14 @@ pub(crate) struct Unanswered<'a> {
 impl<'a> Unanswered<'a> {
     /// From here until a status is known.
     pub(crate) fn new(gateway: &'a Gateway, turn: &'a SharedTurn, began: Instant) -> Self {
-        Self {
-            gateway,
-            turn,
-            began,
-        }
+        Self { gateway, turn, began }
     }
 }
 
 impl Drop for Unanswered<'_> {
     fn drop(&mut self) {
         if self.turn.lock().status == 0 {
-            self.gateway
-                .ended_early(self.turn, self.began, 0, "client_gone", None);
+            self.gateway.ended_early(self.turn, self.began, 0, "client_gone", None);
         }
     }
 }
@@ -140,10 +135,7 @@ pub fn tell(dialect: &dyn ClientDialect, fault: &Fault, id: &str, backend: &str)
     let mut reply = Response::new(ReplyBody::whole(body));
     *reply.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = reply.headers_mut();
-    headers.insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static(dialect.fault_type()),
-    );
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(dialect.fault_type()));
     if let Ok(id) = HeaderValue::from_str(id) {
         headers.insert("x-request-id", id.clone());
         headers.insert("request-id", id);

@@ -43,11 +43,7 @@ pub struct Asked {
 impl Asked {
     /// What its dialect reads of it.
     fn words<'a>(&'a self, body: &'a [u8]) -> dialects::Asked<'a> {
-        dialects::Asked {
-            path: &self.path,
-            query: self.query.as_deref().unwrap_or_default(),
-            body,
-        }
+        dialects::Asked { path: &self.path, query: self.query.as_deref().unwrap_or_default(), body }
     }
 }
 
@@ -81,9 +77,7 @@ pub(crate) struct Read {
 impl Read {
     /// What the request says.
     pub(crate) fn request(&self) -> Result<&Lossy<Request>, Fault> {
-        let read = self
-            .request
-            .get_or_init(|| canonical(&self.asked, &self.body));
+        let read = self.request.get_or_init(|| canonical(&self.asked, &self.body));
         read.as_ref().map_err(Clone::clone)
     }
 }
@@ -140,10 +134,7 @@ pub(crate) fn read(settings: &Settings, asked: Asked, raw: Bytes) -> Result<Read
     let places = dialects::in_place(asked.dialect.name())
         .and_then(|dialect| dialect.places(&asked.words(&body)));
     // What has no word here may still pass to a provider of the same dialect; to any other, it is a fault.
-    let (empty, stream) = (
-        Request::default(),
-        places.as_ref().map(|places| places.stream),
-    );
+    let (empty, stream) = (Request::default(), places.as_ref().map(|places| places.stream));
     let known = match (&said, &places) {
         (Ok(said), _) => &said.value,
         (Err(_), Some(_)) => &empty,

@@ -117,24 +117,15 @@ pub struct Timeouts {
 impl Timeouts {
     /// How long to wait for the head of a reply.
     pub fn head(&self, streamed: bool) -> Duration {
-        if streamed || self.first_byte_for_whole {
-            self.first_byte
-        } else {
-            self.total
-        }
+        if streamed || self.first_byte_for_whole { self.first_byte } else { self.total }
     }
 }
 
 impl Backend {
     /// What this backend calls a model; none if the name goes as it is.
     pub fn map_model(&self, asked: &str) -> Option<&str> {
-        longest_match(
-            self.models
-                .iter()
-                .map(|(pattern, name)| (pattern.as_str(), name)),
-            asked,
-        )
-        .map(String::as_str)
+        longest_match(self.models.iter().map(|(pattern, name)| (pattern.as_str(), name)), asked)
+            .map(String::as_str)
     }
 
     /// The model a request goes to, as this backend calls it; empty if nobody names one.
@@ -148,9 +139,7 @@ impl Backend {
     /// The names of models the operator wrote down.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         let mapped = self.models.iter().map(|(pattern, _)| pattern.as_str());
-        mapped
-            .filter(|pattern| !pattern.contains('*'))
-            .chain(self.default_model.as_deref())
+        mapped.filter(|pattern| !pattern.contains('*')).chain(self.default_model.as_deref())
     }
 
     /// The address of a path of the dialect, such as `/v1/messages`.
@@ -169,9 +158,7 @@ impl Backend {
         format!(
             "{}://{}",
             uri.scheme_str().unwrap_or_default(),
-            uri.authority()
-                .map(http::uri::Authority::as_str)
-                .unwrap_or_default()
+            uri.authority().map(http::uri::Authority::as_str).unwrap_or_default()
         )
     }
 }
@@ -196,14 +183,9 @@ pub fn is_version(segment: &str) -> bool {
     let Some(number) = segment.strip_prefix('v') else {
         return false;
     };
-    let end = number
-        .find(|letter: char| !letter.is_ascii_digit())
-        .unwrap_or(number.len());
+    let end = number.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(number.len());
     let (number, stage) = number.split_at(end);
-    let stage = ["alpha", "beta"]
-        .iter()
-        .find_map(|word| stage.strip_prefix(word))
-        .unwrap_or(stage);
+    let stage = ["alpha", "beta"].iter().find_map(|word| stage.strip_prefix(word)).unwrap_or(stage);
     !number.is_empty() && digits(stage)
 }
 
@@ -235,12 +217,7 @@ mod tests {
 
     #[test]
     fn the_longest_literal_prefix_wins() {
-        let rows = [
-            ("*", 1),
-            ("claude-*", 2),
-            ("claude-opus-*", 3),
-            ("claude-opus-5", 4),
-        ];
+        let rows = [("*", 1), ("claude-*", 2), ("claude-opus-*", 3), ("claude-opus-5", 4)];
         let find = |name| longest_match(rows.iter().copied(), name);
         assert_eq!(find("gpt"), Some(1));
         assert_eq!(find("claude-haiku"), Some(2));
@@ -252,44 +229,24 @@ mod tests {
     #[test]
     fn a_version_in_the_address_takes_the_place_of_the_dialects() {
         for (base, path, address) in [
-            (
-                "https://h/api/v3",
-                "/v1/chat/completions",
-                "https://h/api/v3/chat/completions",
-            ),
+            ("https://h/api/v3", "/v1/chat/completions", "https://h/api/v3/chat/completions"),
             ("https://h/v1", "/v4/models", "https://h/v1/models"),
             (
                 "https://h/v2alpha",
                 "/v1beta/models/m:generateContent",
                 "https://h/v2alpha/models/m:generateContent",
             ),
-            (
-                "https://h/v1beta1",
-                "/v1/messages",
-                "https://h/v1beta1/messages",
-            ),
+            ("https://h/v1beta1", "/v1/messages", "https://h/v1beta1/messages"),
             ("https://h", "/v1/messages", "https://h/v1/messages"),
             ("https://v1", "/v1/messages", "https://v1/v1/messages"),
-            (
-                "https://h/vast",
-                "/v1/messages",
-                "https://h/vast/v1/messages",
-            ),
-            (
-                "https://h/v1/account",
-                "/v1/messages",
-                "https://h/v1/account/v1/messages",
-            ),
+            ("https://h/vast", "/v1/messages", "https://h/vast/v1/messages"),
+            ("https://h/v1/account", "/v1/messages", "https://h/v1/account/v1/messages"),
             (
                 "https://h/v1",
                 "/publishers/google/models/m",
                 "https://h/v1/publishers/google/models/m",
             ),
-            (
-                "https://h/v8-engine",
-                "/v1/messages",
-                "https://h/v8-engine/v1/messages",
-            ),
+            ("https://h/v8-engine", "/v1/messages", "https://h/v8-engine/v1/messages"),
         ] {
             assert_eq!(behind(base, path), address);
         }
@@ -297,10 +254,7 @@ mod tests {
 
     #[test]
     fn keys_do_not_show_in_debug_output() {
-        assert_eq!(
-            format!("{:?}", Auth::Key("sk-secret".into())),
-            "Key(hidden)"
-        );
+        assert_eq!(format!("{:?}", Auth::Key("sk-secret".into())), "Key(hidden)");
         assert_eq!(credential_mark("sk-secret").len(), 16);
     }
 }

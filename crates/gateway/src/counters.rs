@@ -43,9 +43,7 @@ impl Durations {
 
     /// Bound and count for each bucket, then the count and the sum in milliseconds of all.
     pub fn read(&self) -> (Vec<(u64, u64)>, u64, u64) {
-        let buckets = Self::BOUNDS
-            .into_iter()
-            .zip(self.buckets.iter().map(Counter::get));
+        let buckets = Self::BOUNDS.into_iter().zip(self.buckets.iter().map(Counter::get));
         (buckets.collect(), self.count.get(), self.sum_ms.get())
     }
 }

@@ -137,8 +137,7 @@ impl Gateway {
         }
         if next.auth == Auth::Passthrough && key_site.as_deref() != Some(&next.site()) {
             let site = next.site();
-            self.changes
-                .push(Change::Fact(KEY_SITE.into(), Some(site.clone())));
+            self.changes.push(Change::Fact(KEY_SITE.into(), Some(site.clone())));
             *key_site = Some(site);
         }
         Ok(())
@@ -168,8 +167,7 @@ impl Gateway {
 
     /// Requests in progress.
     pub fn in_progress(&self) -> usize {
-        self.places_of
-            .saturating_sub(self.places.available_permits())
+        self.places_of.saturating_sub(self.places.available_permits())
     }
 
     /// Waits until no request is in progress. None is begun meanwhile.
@@ -204,13 +202,8 @@ impl Gateway {
         };
         self.lead_keys_to(next)?;
         let previous = std::mem::replace(&mut *active, name.into());
-        self.changes
-            .push(Change::Fact(ACTIVE.into(), Some(name.into())));
-        tracing::info!(
-            old_backend = &*previous,
-            new_backend = name,
-            "Active backend changed"
-        );
+        self.changes.push(Change::Fact(ACTIVE.into(), Some(name.into())));
+        tracing::info!(old_backend = &*previous, new_backend = name, "Active backend changed");
         Ok(previous)
     }
 
@@ -273,29 +266,17 @@ mod tests {
                 tool_thinking: ToolThinking::Auto,
             },
             reasoning_fields: Vec::new(),
-            limits: Limits {
-                body: 1 << 20,
-                json_depth: 128,
-                streams: 1,
-            },
+            limits: Limits { body: 1 << 20, json_depth: 128, streams: 1 },
             keep_alive: Duration::from_secs(15),
             full_body: false,
             pretty_print: false,
         };
-        let (memory, vault) = (
-            Arc::new(InMemory::default()),
-            Arc::new(InMemoryVault::default()),
-        );
+        let (memory, vault) = (Arc::new(InMemory::default()), Arc::new(InMemoryVault::default()));
         let changes = Changes::default();
         let writer = tokio::spawn(changes.clone().write_to(memory.clone()));
         let keyring = Arc::new(Keyring::new([1; 32]));
-        let gateway = Gateway::new(
-            settings,
-            Snapshot::default(),
-            changes.clone(),
-            keyring,
-            vault.clone(),
-        );
+        let gateway =
+            Gateway::new(settings, Snapshot::default(), changes.clone(), keyring, vault.clone());
         changes.push(Change::Fact("name".into(), Some("value".into())));
         let kept = Kept {
             origin: Origin {

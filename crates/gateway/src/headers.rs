@@ -18,11 +18,8 @@ pub const LOSS: HeaderName = HeaderName::from_static("x-throughline-loss");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const IDENTITY: HeaderValue = HeaderValue::from_static("identity");
 /// Where callers put their keys.
-const KEYS: [HeaderName; 3] = [
-    API_KEY,
-    HeaderName::from_static("x-goog-api-key"),
-    header::AUTHORIZATION,
-];
+const KEYS: [HeaderName; 3] =
+    [API_KEY, HeaderName::from_static("x-goog-api-key"), header::AUTHORIZATION];
 const BETA: HeaderName = HeaderName::from_static("anthropic-beta");
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
@@ -159,9 +156,7 @@ fn without_scheme(value: &str) -> &str {
 
 /// What stands behind the path's `?`, without a key there.
 pub fn without_key(query: &str) -> String {
-    let others = query
-        .split('&')
-        .filter(|pair| *pair != "key" && !pair.starts_with("key="));
+    let others = query.split('&').filter(|pair| *pair != "key" && !pair.starts_with("key="));
     others.collect::<Vec<_>>().join("&")
 }
 
@@ -176,22 +171,15 @@ pub fn patch_betas(headers: &mut HeaderMap, added: &[&str], without_adaptive: bo
         .map(|entry| entry.trim().to_owned())
         .filter(|entry| !entry.is_empty())
         .collect();
-    let missing: Vec<&&str> = added
-        .iter()
-        .filter(|added| !entries.iter().any(|entry| entry == **added))
-        .collect();
+    let missing: Vec<&&str> =
+        added.iter().filter(|added| !entries.iter().any(|entry| entry == **added)).collect();
     let surplus = without_adaptive && entries.iter().any(|entry| adaptive(entry));
     if missing.is_empty() && !surplus {
         return;
     }
-    let kept = entries
-        .iter()
-        .map(String::as_str)
-        .filter(|entry| !(without_adaptive && adaptive(entry)));
-    let value = kept
-        .chain(missing.into_iter().copied())
-        .collect::<Vec<_>>()
-        .join(",");
+    let kept =
+        entries.iter().map(String::as_str).filter(|entry| !(without_adaptive && adaptive(entry)));
+    let value = kept.chain(missing.into_iter().copied()).collect::<Vec<_>>().join(",");
     headers.remove(BETA);
     if let Ok(value) = HeaderValue::from_str(&value)
         && !value.is_empty()
@@ -206,21 +194,14 @@ mod tests {
 
     fn headers(rows: &[(&'static str, &'static str)]) -> HeaderMap {
         rows.iter()
-            .map(|(name, value)| {
-                (
-                    HeaderName::from_static(name),
-                    HeaderValue::from_static(value),
-                )
-            })
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
             .collect()
     }
 
     fn betas(before: &'static str, added: &[&str], without_adaptive: bool) -> String {
         let mut map = headers(&[("anthropic-beta", before)]);
         patch_betas(&mut map, added, without_adaptive);
-        map.get(BETA)
-            .map(|value| value.to_str().unwrap().to_owned())
-            .unwrap_or_default()
+        map.get(BETA).map(|value| value.to_str().unwrap().to_owned()).unwrap_or_default()
     }
 
     #[test]

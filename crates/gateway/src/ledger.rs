@@ -70,8 +70,7 @@ impl Ledger {
                 seen.begun = true;
                 match block {
                     BlockStart::Thinking { .. } | BlockStart::Redacted { .. } => {
-                        seen.thinking
-                            .get_or_insert_with(|| milliseconds(self.began));
+                        seen.thinking.get_or_insert_with(|| milliseconds(self.began));
                     }
                     BlockStart::Text { text } if !text.is_empty() => {
                         seen.text.get_or_insert_with(|| milliseconds(self.began));
@@ -79,10 +78,9 @@ impl Ledger {
                     _ => {}
                 }
             }
-            Event::BlockDelta {
-                delta: Delta::Text(_),
-                ..
-            } if seen.text.is_none() => seen.text = Some(milliseconds(self.began)),
+            Event::BlockDelta { delta: Delta::Text(_), .. } if seen.text.is_none() => {
+                seen.text = Some(milliseconds(self.began))
+            }
             Event::Usage(usage) => seen.usage.update(*usage),
             Event::Transformed { transformations } => {
                 seen.transformations.clone_from(transformations);
@@ -148,13 +146,10 @@ impl Ledger {
         }
         let tokens = |count: Option<u64>| count.unwrap_or_default() as usize;
         counters.output_tokens.add(tokens(self.seen.usage.output));
-        counters
-            .thinking_tokens
-            .add(tokens(self.seen.usage.thinking));
-        for (time, histogram) in [
-            (self.seen.thinking, &counters.first_thinking),
-            (self.seen.text, &counters.first_text),
-        ] {
+        counters.thinking_tokens.add(tokens(self.seen.usage.thinking));
+        for (time, histogram) in
+            [(self.seen.thinking, &counters.first_thinking), (self.seen.text, &counters.first_text)]
+        {
             if let Some(time) = time {
                 histogram.observe(time);
             }

@@ -100,9 +100,7 @@ impl Gateway {
         let theirs = backend.model_for(Some(&name));
         if backend.dialect.name() == asked.dialect.name() {
             let body = json!({"model": theirs}).to_string();
-            asked
-                .headers
-                .insert(header::CONTENT_LENGTH, body.len().into());
+            asked.headers.insert(header::CONTENT_LENGTH, body.len().into());
             asked.pin = Some(backend.name.clone());
             return self.pass(asked, whole(body.into())).await;
         }
@@ -134,9 +132,7 @@ impl Gateway {
         if backends.iter().any(by_name) {
             return true;
         }
-        let lists = backends
-            .iter()
-            .map(|backend| self.listed(settings, asked, backend));
+        let lists = backends.iter().map(|backend| self.listed(settings, asked, backend));
         join_all(lists).await.into_iter().any(|list| match list {
             Ok(list) => list.is_empty() || list.iter().any(|card| is_same(&card.name, name)),
             Err(_) => true,
@@ -151,9 +147,7 @@ impl Gateway {
         name: Option<&str>,
     ) -> Result<Vec<Arc<Backend>>, Fault> {
         let pin = asked.pin.as_deref();
-        let chosen = settings
-            .routes
-            .choose(settings, pin, name, &self.active())?;
+        let chosen = settings.routes.choose(settings, pin, name, &self.active())?;
         if pin.is_some() || name.is_some() && !chosen.by_active {
             return Ok(chosen.chain.into_iter().take(1).collect());
         }
@@ -161,15 +155,10 @@ impl Gateway {
         let mut all = settings.backends.clone();
         let active = self.active();
         all.sort_by_key(|backend| backend.name != *active);
-        let may: HashSet<String> = without_strangers(&all)
-            .into_iter()
-            .map(|backend| backend.name.clone())
-            .collect();
+        let may: HashSet<String> =
+            without_strangers(&all).into_iter().map(|backend| backend.name.clone()).collect();
         let backends = settings.backends.iter();
-        Ok(backends
-            .filter(|backend| may.contains(&backend.name))
-            .cloned()
-            .collect())
+        Ok(backends.filter(|backend| may.contains(&backend.name)).cloned().collect())
     }
 
     /// All models of these backends, each once. An error only if none of them answers.
@@ -179,17 +168,14 @@ impl Gateway {
         asked: &Asked,
         backends: &[Arc<Backend>],
     ) -> Result<Vec<ModelCard>, SendError> {
-        let lists = backends
-            .iter()
-            .map(|backend| self.listed(settings, asked, backend));
+        let lists = backends.iter().map(|backend| self.listed(settings, asked, backend));
         let mut cards = Vec::new();
         let mut failed = None;
         for (backend, list) in backends.iter().zip(join_all(lists).await) {
             let complete = |card| complete(card, settings, backend);
-            let names = backend.names().map(|name| ModelCard {
-                name: name.to_owned(),
-                ..ModelCard::default()
-            });
+            let names = backend
+                .names()
+                .map(|name| ModelCard { name: name.to_owned(), ..ModelCard::default() });
             cards.extend(names.map(complete));
             match list {
                 Ok(list) => cards.extend(list.iter().cloned().map(complete)),
@@ -276,9 +262,7 @@ fn complete(card: ModelCard, settings: &Settings, backend: &Backend) -> ModelCar
     let name = backend.model_for(Some(&card.name));
     let known = settings.catalog.find_at(&backend.name, name);
     let by_form = |is: fn(Form) -> Option<bool>| known.thinking.and_then(is);
-    let thinks = card
-        .thinks
-        .or_else(|| by_form(|form| Some(form != Form::None)));
+    let thinks = card.thinks.or_else(|| by_form(|form| Some(form != Form::None)));
     let adaptive = card.adaptive.or_else(|| {
         by_form(|form| match form {
             Form::Adaptive => Some(true),
@@ -303,9 +287,7 @@ fn complete(card: ModelCard, settings: &Settings, backend: &Backend) -> ModelCar
         adaptive,
         budget: card.budget.or(budget),
         off: card.off.or(thinking.then_some(known.off == Off::Disabled)),
-        between_tools: card
-            .between_tools
-            .or((known.off == Off::BetweenTools).then_some(true)),
+        between_tools: card.between_tools.or((known.off == Off::BetweenTools).then_some(true)),
         efforts,
         name: card.name,
     }
@@ -348,11 +330,7 @@ mod tests {
             ("/api/tags", true, None),
             ("/api/tag", false, None),
             ("/v1/models/openai/gpt-6", true, Some("openai/gpt-6")),
-            (
-                "/v1beta/models/gemini-3:countTokens",
-                false,
-                Some("gemini-3:countTokens"),
-            ),
+            ("/v1beta/models/gemini-3:countTokens", false, Some("gemini-3:countTokens")),
             ("/v1/modelsx", false, None),
         ] {
             assert_eq!(is_about_models(path), about, "{path}");

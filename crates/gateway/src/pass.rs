@@ -37,9 +37,7 @@ impl Gateway {
     pub async fn pass(&self, asked: Asked, body: RequestBody) -> Reply {
         let settings = self.settings();
         let id = self.turns.id(unix_ms());
-        let chosen = settings
-            .routes
-            .choose(&settings, asked.pin.as_deref(), None, &self.active());
+        let chosen = settings.routes.choose(&settings, asked.pin.as_deref(), None, &self.active());
         let backend = match chosen {
             Ok(chosen) => chosen.chain[0].clone(),
             Err(fault) => return tell(asked.dialect, &fault, &id, ""),
@@ -52,11 +50,7 @@ impl Gateway {
         // A key that is not for this backend does not go there, wherever it stands.
         let query = match backend.auth {
             Auth::Passthrough => asked.query.clone(),
-            _ => asked
-                .query
-                .as_deref()
-                .map(headers::without_key)
-                .filter(|query| !query.is_empty()),
+            _ => asked.query.as_deref().map(headers::without_key).filter(|query| !query.is_empty()),
         };
         let place = (asked.path.as_str(), query.as_deref());
         let sent = self.request(&backend, &asked.method, place, head, body, patience);

@@ -124,8 +124,7 @@ impl Watch {
     fn next(&self) -> Instant {
         let silence = self.last_byte + self.idle;
         let sign = self.keep_alive.map(|after| self.last_out + after);
-        sign.map_or(silence, |sign| sign.min(silence))
-            .min(self.ends)
+        sign.map_or(silence, |sign| sign.min(silence)).min(self.ends)
     }
 }
 
@@ -250,10 +249,7 @@ impl Live {
         while self.watch.timer.as_mut().poll(context).is_ready() {
             let now = Instant::now();
             if now >= self.watch.ends {
-                let what = format!(
-                    "backend `{}` took too long to finish its reply",
-                    self.backend
-                );
+                let what = format!("backend `{}` took too long to finish its reply", self.backend);
                 return self.give_up(FaultKind::TimedOut, what, Some("total time-out".into()));
             }
             if now >= self.watch.last_byte + self.watch.idle {
@@ -264,10 +260,7 @@ impl Live {
                 );
                 return self.give_up(FaultKind::TimedOut, what, Some("idle time-out".into()));
             }
-            let due = self
-                .watch
-                .keep_alive
-                .is_some_and(|after| now >= self.watch.last_out + after);
+            let due = self.watch.keep_alive.is_some_and(|after| now >= self.watch.last_out + after);
             if due {
                 // Counted as said even where nothing could be said, so that the clock goes on.
                 self.watch.last_out = now;

@@ -79,9 +79,7 @@ impl Gateway {
             .await?;
         if response.status().is_success() {
             if response.body().is_end_stream() {
-                return Err(SendError::Empty {
-                    backend: backend.name.clone(),
-                });
+                return Err(SendError::Empty { backend: backend.name.clone() });
             }
             return Ok(Back::Good(response));
         }
@@ -100,13 +98,9 @@ impl Gateway {
         body: RequestBody,
         patience: Duration,
     ) -> Result<Response<Incoming>, SendError> {
-        let unreachable = |cause: BoxError| SendError::Unreachable {
-            backend: backend.name.clone(),
-            cause,
-        };
-        let address = backend
-            .address(path, query)
-            .map_err(|error| unreachable(error.into()))?;
+        let unreachable =
+            |cause: BoxError| SendError::Unreachable { backend: backend.name.clone(), cause };
+        let address = backend.address(path, query).map_err(|error| unreachable(error.into()))?;
         let mut request = Request::builder()
             .method(method.clone())
             .uri(address)
@@ -130,14 +124,9 @@ pub(crate) async fn read_whole(
 ) -> Result<Bytes, SendError> {
     let read = tokio::time::timeout(patience, Limited::new(body, limit).collect())
         .await
-        .map_err(|_| SendError::TimedOut {
-            backend: backend.name.clone(),
-            waited: patience,
-        })?;
-    let read = read.map_err(|cause| SendError::Unreachable {
-        backend: backend.name.clone(),
-        cause,
-    })?;
+        .map_err(|_| SendError::TimedOut { backend: backend.name.clone(), waited: patience })?;
+    let read =
+        read.map_err(|cause| SendError::Unreachable { backend: backend.name.clone(), cause })?;
     Ok(read.to_bytes())
 }
 
@@ -152,12 +141,9 @@ pub(crate) async fn read_plain(
     let body = read_whole(backend, body, limit, patience).await?;
     match content_encoding(&head.headers) {
         Some(Encoding::Identity) | None => Ok(body),
-        Some(packed) => unpack(packed, &body, limit)
-            .map(Bytes::from)
-            .map_err(|error| SendError::Unreachable {
-                backend: backend.name.clone(),
-                cause: error.into(),
-            }),
+        Some(packed) => unpack(packed, &body, limit).map(Bytes::from).map_err(|error| {
+            SendError::Unreachable { backend: backend.name.clone(), cause: error.into() }
+        }),
     }
 }
 

@@ -27,14 +27,8 @@ pub(crate) struct SeparatingModels {
 impl SeparatingModels {
     /// Loads what is stored.
     pub(crate) fn new(snapshot: &Snapshot, changes: Changes) -> Self {
-        let stored = snapshot
-            .facts
-            .keys()
-            .filter_map(|fact| fact.strip_prefix(FACT));
-        Self {
-            known: RwLock::new(stored.map(ToOwned::to_owned).collect()),
-            changes,
-        }
+        let stored = snapshot.facts.keys().filter_map(|fact| fact.strip_prefix(FACT));
+        Self { known: RwLock::new(stored.map(ToOwned::to_owned).collect()), changes }
     }
 
     /// Whether this model has separated its reasoning before.
@@ -50,13 +44,8 @@ impl SeparatingModels {
         let key = key(backend, model);
         let mut known = self.known.write();
         if known.len() < MAX_MODELS && known.insert(key.clone()) {
-            tracing::info!(
-                backend,
-                model,
-                "this server separates the model's reasoning"
-            );
-            self.changes
-                .push(Change::Fact(format!("{FACT}{key}"), Some("yes".into())));
+            tracing::info!(backend, model, "this server separates the model's reasoning");
+            self.changes.push(Change::Fact(format!("{FACT}{key}"), Some("yes".into())));
         }
     }
 }

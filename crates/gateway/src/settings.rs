@@ -38,11 +38,8 @@ impl Settings {
 
     /// The names of all backends, for messages.
     pub fn names(&self) -> String {
-        let names: Vec<String> = self
-            .backends
-            .iter()
-            .map(|backend| format!("`{}`", backend.name))
-            .collect();
+        let names: Vec<String> =
+            self.backends.iter().map(|backend| format!("`{}`", backend.name)).collect();
         names.join(", ")
     }
 }

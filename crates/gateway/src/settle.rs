@@ -74,8 +74,7 @@ pub(crate) fn count_omitted(
         }
     }
     losses.retain(|loss| !matches!(loss, Loss::ThinkingOmitted { .. }));
-    let omitted = omitted
-        .into_iter()
-        .map(|(reason, blocks)| Loss::ThinkingOmitted { blocks, reason });
+    let omitted =
+        omitted.into_iter().map(|(reason, blocks)| Loss::ThinkingOmitted { blocks, reason });
     losses.splice(0..0, omitted);
 }

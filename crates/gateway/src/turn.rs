@@ -80,9 +80,7 @@ impl Gateway {
     ) -> Result<Reply, Fault> {
         let read = read(settings, asked, body)?;
         let (pin, model) = (read.pin.as_deref(), read.model.as_deref());
-        let chosen = settings
-            .routes
-            .choose(settings, pin, model, &self.active())?;
+        let chosen = settings.routes.choose(settings, pin, model, &self.active())?;
         let chain = without_strangers(&chosen.chain);
         let mut place = Some(place);
         for (at, backend) in chain.iter().enumerate() {
@@ -269,11 +267,7 @@ impl Leg<'_> {
     pub(crate) fn no_reply(&self, error: &SendError) -> Result<(), Fault> {
         let cause = error as &dyn std::error::Error;
         tracing::warn!(backend = self.backend.name, error = cause, "no reply");
-        if self.last {
-            Err(error.fault())
-        } else {
-            Ok(())
-        }
+        if self.last { Err(error.fault()) } else { Ok(()) }
     }
 }
 
@@ -285,9 +279,7 @@ pub(crate) fn without_strangers(chain: &[Arc<Backend>]) -> Vec<&Arc<Backend>> {
         .find(|backend| backend.auth == Auth::Passthrough)
         .map(|backend| backend.site());
     let may = |backend: &&Arc<Backend>| {
-        let may = key_site
-            .as_ref()
-            .is_none_or(|site| may_have_key(backend, site));
+        let may = key_site.as_ref().is_none_or(|site| may_have_key(backend, site));
         if !may {
             tracing::warn!(
                 backend = backend.name,

@@ -109,14 +109,7 @@ impl KeptBlock {
         (fate, reason): (Fate, Option<Reason>),
         origin: Option<Arc<Origin>>,
     ) -> Self {
-        Self {
-            at,
-            dialect: Anthropic.in_place(),
-            kind,
-            fate,
-            reason,
-            origin,
-        }
+        Self { at, dialect: Anthropic.in_place(), kind, fate, reason, origin }
     }
 
     /// What became of it, as far as is known.
@@ -190,14 +183,8 @@ impl Turn {
 
     /// About how many bytes it takes.
     fn weight(&self) -> usize {
-        let texts = [
-            &self.id,
-            &self.lineage,
-            &self.path,
-            &self.backend,
-            &self.model,
-            &self.upstream_model,
-        ];
+        let texts =
+            [&self.id, &self.lineage, &self.path, &self.backend, &self.model, &self.upstream_model];
         let more = [&self.error, &self.sent, &self.received];
         let texts = texts.into_iter().chain(more.into_iter().flatten());
         let mut last = std::ptr::null();
@@ -209,12 +196,7 @@ impl Turn {
                 std::mem::replace(&mut last, Arc::as_ptr(origin)) != Arc::as_ptr(origin)
             })
             .map(|origin| {
-                let texts = [
-                    &origin.domain,
-                    &origin.backend,
-                    &origin.model,
-                    &origin.credential,
-                ];
+                let texts = [&origin.domain, &origin.backend, &origin.model, &origin.credential];
                 size_of::<Origin>() + texts.map(String::len).iter().sum::<usize>()
             })
             .sum();
@@ -282,11 +264,7 @@ impl Ring {
 
 impl Default for Turns {
     fn default() -> Self {
-        Self {
-            ring: Mutex::default(),
-            news: broadcast::channel(256).0,
-            count: AtomicU64::new(0),
-        }
+        Self { ring: Mutex::default(), news: broadcast::channel(256).0, count: AtomicU64::new(0) }
     }
 }
 
@@ -424,11 +402,7 @@ mod tests {
         turn.keep_sent(&format!("x{}", "\u{e9}".repeat(KEPT_BODY)));
         let sent = turn.sent.unwrap();
         assert!(sent.len() < KEPT_BODY + 100);
-        assert!(
-            sent.ends_with("\n[cut here, 1048578 more bytes]"),
-            "{}",
-            &sent[sent.len() - 40..]
-        );
+        assert!(sent.ends_with("\n[cut here, 1048578 more bytes]"), "{}", &sent[sent.len() - 40..]);
     }
 
     #[test]
@@ -442,10 +416,7 @@ mod tests {
         }
         let kept = share_origins(&[Made("m"), Made("m"), Made("n"), Made("m")]);
         let same = |one: usize, other: usize| {
-            Arc::ptr_eq(
-                kept[one].origin.as_ref().unwrap(),
-                kept[other].origin.as_ref().unwrap(),
-            )
+            Arc::ptr_eq(kept[one].origin.as_ref().unwrap(), kept[other].origin.as_ref().unwrap())
         };
         assert!(same(0, 1));
         assert!(!same(1, 2));

@@ -98,11 +98,7 @@ impl Client {
         let tls = HttpsConnectorBuilder::new()
             .with_native_roots()
             .unwrap_or_else(|_| HttpsConnectorBuilder::new().with_webpki_roots());
-        let connector = tls
-            .https_or_http()
-            .enable_http1()
-            .enable_http2()
-            .wrap_connector(http);
+        let connector = tls.https_or_http().enable_http1().enable_http2().wrap_connector(http);
         Self {
             inner: hyper_util::client::legacy::Client::builder(TokioExecutor::new())
                 .pool_timer(TokioTimer::new())
@@ -134,21 +130,15 @@ impl Client {
             Ok(Err(error)) if caller_broke_off.load(Ordering::Relaxed) => {
                 Err(SendError::Caller(error.into()))
             }
-            Ok(Err(error)) => Err(SendError::Unreachable {
-                backend: backend.to_owned(),
-                cause: error.into(),
-            }),
-            Err(_) => Err(SendError::TimedOut {
-                backend: backend.to_owned(),
-                waited: first_byte,
-            }),
+            Ok(Err(error)) => {
+                Err(SendError::Unreachable { backend: backend.to_owned(), cause: error.into() })
+            }
+            Err(_) => Err(SendError::TimedOut { backend: backend.to_owned(), waited: first_byte }),
         }
     }
 }
 
 /// A whole body.
 pub fn whole(bytes: Bytes) -> RequestBody {
-    http_body_util::Full::new(bytes)
-        .map_err(|never| match never {})
-        .boxed_unsync()
+    http_body_util::Full::new(bytes).map_err(|never| match never {}).boxed_unsync()
 }

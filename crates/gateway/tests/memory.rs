@@ -23,10 +23,7 @@ struct Bench {
 }
 
 fn lineage(mark: u8, id: u8) -> Lineage {
-    Lineage {
-        mark: MarkId([mark; 16]),
-        id: LineageId([id; 16]),
-    }
+    Lineage { mark: MarkId([mark; 16]), id: LineageId([id; 16]) }
 }
 
 fn key(number: u16) -> BlockKey {
@@ -102,14 +99,8 @@ impl Bench {
 
     /// A target takes a block that nobody knew.
     fn accepted(&self, target: &Target, block: u16) {
-        let outcome = Outcome {
-            key: key(block),
-            tried: true,
-            stands_under: None,
-            dropped: None,
-        };
-        self.memory
-            .outcome(self.lineage, 1, target, &[outcome], self.now);
+        let outcome = Outcome { key: key(block), tried: true, stands_under: None, dropped: None };
+        self.memory.outcome(self.lineage, 1, target, &[outcome], self.now);
     }
 
     fn statistics(&self) -> Statistics {
@@ -120,12 +111,7 @@ impl Bench {
     fn counts(&self) -> [usize; 4] {
         let found = self.statistics();
         assert_eq!(found.total, found.confirmed + found.unconfirmed);
-        [
-            found.total,
-            found.confirmed,
-            found.current_session,
-            found.old_session,
-        ]
+        [found.total, found.confirmed, found.current_session, found.old_session]
     }
 }
 
@@ -166,11 +152,7 @@ fn an_orphan_goes_after_the_threshold_and_not_before() {
     bench.ask("a", &[2]);
     assert_eq!(bench.counts()[0], 2, "young blocks stay");
     bench.now += 2 * MINUTE;
-    assert_eq!(
-        bench.ask("a", &[1, 2]).0,
-        ["send", "send"],
-        "confirmed before the clean-up"
-    );
+    assert_eq!(bench.ask("a", &[1, 2]).0, ["send", "send"], "confirmed before the clean-up");
     bench.make("a", 1, 3);
     bench.now += 6 * MINUTE;
     bench.ask("a", &[1, 2]);
@@ -232,15 +214,9 @@ fn pinned_requests_and_counts_do_not_move_the_session() {
     bench.ask("a", &[]);
     bench.make("a", 1, 1);
     let (b, blocks) = (target("b"), [Some(key(1))]);
-    let pinned = bench.memory.ask(&Question {
-        by_active: false,
-        ..bench.question(&b, &blocks)
-    });
+    let pinned = bench.memory.ask(&Question { by_active: false, ..bench.question(&b, &blocks) });
     assert_eq!((pinned.session, word(&pinned.verdicts[0])), (1, "origin"));
-    let counted = bench.memory.ask(&Question {
-        counts: false,
-        ..bench.question(&b, &blocks)
-    });
+    let counted = bench.memory.ask(&Question { counts: false, ..bench.question(&b, &blocks) });
     assert_eq!(counted.session, 2, "it answers as the next request would");
     assert_eq!(bench.ask("a", &[1]), (vec!["send"], 1));
     assert_eq!(bench.statistics().session, 1);
@@ -258,11 +234,7 @@ fn the_session_hangs_on_the_mark_and_eviction_on_the_lineage() {
     bench.make("a", 1, 2);
     bench.ask("a", &[2]);
     bench.lineage = lineage(1, 1);
-    assert_eq!(
-        bench.ask("a", &[1]).0,
-        ["send"],
-        "a sub-agent evicts nothing here"
-    );
+    assert_eq!(bench.ask("a", &[1]).0, ["send"], "a sub-agent evicts nothing here");
     bench.lineage = lineage(1, 2);
     assert_eq!(bench.ask("b", &[]).1, 2);
     bench.lineage = lineage(1, 1);
@@ -293,9 +265,7 @@ fn unknown_blocks_are_tried_and_the_outcome_is_kept() {
     assert_eq!(bench.ask("a", &[1, 2]).0, ["try", "try"]);
     let a = target("a");
     bench.accepted(&a, 1);
-    bench
-        .memory
-        .refused(bench.lineage, 1, &a, &[key(2)], bench.now);
+    bench.memory.refused(bench.lineage, 1, &a, &[key(2)], bench.now);
     assert_eq!(bench.ask("a", &[1, 2]).0, ["send", "origin"]);
     // A backend that takes anything proves nothing about another one.
     assert_eq!(bench.ask("b", &[1, 2]).0, ["try", "try"]);
@@ -317,16 +287,11 @@ fn a_domain_set_too_wide_does_not_cost_the_maker_its_blocks() {
     let bench = Bench::new(Policy::Origin, Unknown::Try);
     bench.ask("a", &[]);
     bench.make("a", 1, 1);
-    let twin = Target {
-        domain: "a".into(),
-        ..target("b")
-    };
+    let twin = Target { domain: "a".into(), ..target("b") };
     let blocks = [Some(key(1))];
     let ask = |to: &Target| word(&bench.memory.ask(&bench.question(to, &blocks)).verdicts[0]);
     assert_eq!(ask(&twin), "send");
-    bench
-        .memory
-        .refused(bench.lineage, 2, &twin, &[key(1)], bench.now);
+    bench.memory.refused(bench.lineage, 2, &twin, &[key(1)], bench.now);
     assert_eq!(ask(&twin), "origin");
     assert_eq!(ask(&target("a")), "send");
 }
@@ -358,11 +323,7 @@ fn a_cut_block_is_never_sent() {
     bench.memory.register(&made(false));
     assert_eq!(bench.ask("a", &[1]).0, ["send"]);
     bench.memory.register(&made(true));
-    assert_eq!(
-        bench.ask("a", &[1]).0,
-        ["send"],
-        "a later cut takes nothing back"
-    );
+    assert_eq!(bench.ask("a", &[1]).0, ["send"], "a later cut takes nothing back");
 }
 
 #[test]
@@ -371,22 +332,12 @@ fn account_bound_blocks_stay_with_their_credential() {
     bench.ask("a", &[]);
     bench.make("a", 1, 1);
     let blocks = [Some(key(1))];
-    for (credential, account_bound, expected) in [
-        ("", true, "send"),
-        ("other", true, "origin"),
-        ("other", false, "send"),
-    ] {
-        let to = Target {
-            credential: credential.into(),
-            account_bound,
-            ..target("a")
-        };
+    for (credential, account_bound, expected) in
+        [("", true, "send"), ("other", true, "origin"), ("other", false, "send")]
+    {
+        let to = Target { credential: credential.into(), account_bound, ..target("a") };
         let answer = bench.memory.ask(&bench.question(&to, &blocks));
-        assert_eq!(
-            word(&answer.verdicts[0]),
-            expected,
-            "{credential} {account_bound}"
-        );
+        assert_eq!(word(&answer.verdicts[0]), expected, "{credential} {account_bound}");
     }
 }
 
@@ -481,8 +432,5 @@ fn a_decision_costs_the_same_in_a_full_memory() {
     let (small, large) = (fill(10), fill(10_000));
     assert_eq!(large.statistics().total, 10_000);
     let (few, many) = (best(&small), best(&large));
-    assert!(
-        many < few * 20 + Duration::from_micros(50),
-        "{few:?} became {many:?}"
-    );
+    assert!(many < few * 20 + Duration::from_micros(50), "{few:?} became {many:?}");
 }

@@ -61,9 +61,7 @@ impl std::fmt::Debug for Keyring {
 impl Keyring {
     /// A keyring of one key, made of bytes nobody can guess.
     pub fn new(secret: [u8; SECRET]) -> Self {
-        Self {
-            secrets: vec![Zeroizing::new(secret)],
-        }
+        Self { secrets: vec![Zeroizing::new(secret)] }
     }
 
     /// Reads keys in base64, one a line or separated by commas, the newest first. Empty lines and what
@@ -78,11 +76,8 @@ impl Keyring {
         let mut secrets = Vec::new();
         for (place, word) in words.enumerate() {
             let malformed = KeyringError::Malformed(place + 1);
-            let bytes = Zeroizing::new(
-                BASE64_STANDARD
-                    .decode(word)
-                    .map_err(|_| malformed.clone())?,
-            );
+            let bytes =
+                Zeroizing::new(BASE64_STANDARD.decode(word).map_err(|_| malformed.clone())?);
             let secret: [u8; SECRET] = bytes.as_slice().try_into().map_err(|_| malformed)?;
             secrets.push(Zeroizing::new(secret));
         }
@@ -144,11 +139,7 @@ mod tests {
         let ring = Keyring::new([7; SECRET]);
         let text = ring.write();
         assert_eq!(Keyring::read(&text).unwrap().write(), text);
-        let two = format!(
-            "# the newest\n{}, {}",
-            text.trim(),
-            BASE64_STANDARD.encode([8; 32])
-        );
+        let two = format!("# the newest\n{}, {}", text.trim(), BASE64_STANDARD.encode([8; 32]));
         assert_eq!(Keyring::read(&two).unwrap().secrets.len(), 2);
         assert_eq!(format!("{ring:?}"), "Keyring(1 keys)");
     }
@@ -160,10 +151,7 @@ mod tests {
             ("", KeyringError::Empty),
             ("# nothing\n\n", KeyringError::Empty),
             ("abc", KeyringError::Malformed(1)),
-            (
-                &*format!("{good}\n{}", &good[..40]),
-                KeyringError::Malformed(2),
-            ),
+            (&*format!("{good}\n{}", &good[..40]), KeyringError::Malformed(2)),
         ] {
             assert_eq!(Keyring::read(text).unwrap_err(), error, "{text}");
         }

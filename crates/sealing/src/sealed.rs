@@ -35,10 +35,7 @@ impl Keyring {
         sealed.push(VERSION);
         sealed.extend_from_slice(&mark);
         sealed.extend_from_slice(nonce);
-        let payload = Payload {
-            msg: bytes,
-            aad: place,
-        };
+        let payload = Payload { msg: bytes, aad: place };
         let cipher = XChaCha20Poly1305::new(key.as_slice().into());
         // Fails only for more bytes than any machine has.
         if let Ok(hidden) = cipher.encrypt(nonce.into(), payload) {
@@ -62,10 +59,7 @@ impl Keyring {
         let mark = mark.try_into().map_err(|_| SealError::Foreign)?;
         let nonce: &Nonce = nonce.try_into().map_err(|_| SealError::Foreign)?;
         let key = self.find(mark, purpose).ok_or(SealError::UnknownKey)?;
-        let payload = Payload {
-            msg: hidden,
-            aad: place,
-        };
+        let payload = Payload { msg: hidden, aad: place };
         XChaCha20Poly1305::new(key.as_slice().into())
             .decrypt(nonce.into(), payload)
             .map_err(|_| SealError::Altered)
@@ -83,29 +77,14 @@ mod tests {
     fn older_keys_still_open_and_foreign_ones_do_not() {
         let old = Keyring::new([1; SECRET]);
         let sealed = old.seal(Purpose::Vault, &[9; 24], b"here", b"secret");
-        let both = Keyring::read(&format!(
-            "{}{}",
-            *Keyring::new([2; SECRET]).write(),
-            *old.write()
-        ));
-        assert_eq!(
-            both.unwrap().open(Purpose::Vault, b"here", &sealed),
-            Ok(b"secret".to_vec())
-        );
+        let both =
+            Keyring::read(&format!("{}{}", *Keyring::new([2; SECRET]).write(), *old.write()));
+        assert_eq!(both.unwrap().open(Purpose::Vault, b"here", &sealed), Ok(b"secret".to_vec()));
         let open = |ring: &Keyring, purpose, place: &[u8]| ring.open(purpose, place, &sealed);
         let other = Keyring::new([2; SECRET]);
-        assert_eq!(
-            open(&other, Purpose::Vault, b"here"),
-            Err(SealError::UnknownKey)
-        );
-        assert_eq!(
-            open(&old, Purpose::Envelope, b"here"),
-            Err(SealError::Altered)
-        );
-        assert_eq!(
-            open(&old, Purpose::Vault, b"there"),
-            Err(SealError::Altered)
-        );
+        assert_eq!(open(&other, Purpose::Vault, b"here"), Err(SealError::UnknownKey));
+        assert_eq!(open(&old, Purpose::Envelope, b"here"), Err(SealError::Altered));
+        assert_eq!(open(&old, Purpose::Vault, b"there"), Err(SealError::Altered));
         assert!(!sealed.windows(6).any(|bytes| bytes == b"secret"));
     }
 

@@ -49,13 +49,9 @@ mod tests {
 
     #[test]
     fn what_is_not_ours_is_none() {
-        for text in [
-            "",
-            "EqQBCkYIBxgCKkD",
-            "TLine1",
-            "TLine1AA!",
-            "skip_thought_signature_validator",
-        ] {
+        for text in
+            ["", "EqQBCkYIBxgCKkD", "TLine1", "TLine1AA!", "skip_thought_signature_validator"]
+        {
             assert_eq!(read(text), None, "{text}");
         }
         assert!(HEAD.starts_with(BEGINNING));

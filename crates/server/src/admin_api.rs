@@ -96,10 +96,7 @@ pub struct Page {
 
 /// `GET /admin/turns`
 pub async fn turns(State(house): TheHouse, Query(page): Query<Page>) -> Response {
-    let turns = house
-        .gateway
-        .turns
-        .list(page.limit.unwrap_or(50), page.after.as_deref());
+    let turns = house.gateway.turns.list(page.limit.unwrap_or(50), page.after.as_deref());
     Json(json!({ "turns": turns })).into_response()
 }
 
@@ -148,16 +145,8 @@ pub async fn ready(State(house): TheHouse) -> Response {
     if house.gateway.settings().backend(&active).is_none() {
         reasons.push(format!("the active backend `{active}` is not configured"));
     }
-    let status = if reasons.is_empty() {
-        StatusCode::OK
-    } else {
-        StatusCode::SERVICE_UNAVAILABLE
-    };
-    (
-        status,
-        Json(json!({"ready": reasons.is_empty(), "reasons": reasons})),
-    )
-        .into_response()
+    let status = if reasons.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, Json(json!({"ready": reasons.is_empty(), "reasons": reasons}))).into_response()
 }
 
 /// `GET /metrics`
@@ -169,9 +158,5 @@ pub async fn numbers(State(house): TheHouse) -> Response {
 fn refuse(fault: &Fault) -> Response {
     let (status, _) = throughline_codec::dialects::anthropic::client_reply::error(fault, "");
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
-    (
-        status,
-        Json(json!({"error": {"kind": fault.kind, "message": fault.message}})),
-    )
-        .into_response()
+    (status, Json(json!({"error": {"kind": fault.kind, "message": fault.message}}))).into_response()
 }

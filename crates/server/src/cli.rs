@@ -13,12 +13,7 @@ use throughline_simulator::{Dialect, Variant};
 ///   ANTHROPIC_BASE_URL=http://127.0.0.1:8484 claude
 ///   throughline switch glm
 #[derive(Debug, Parser)]
-#[command(
-    name = "throughline",
-    version,
-    verbatim_doc_comment,
-    arg_required_else_help = true
-)]
+#[command(name = "throughline", version, verbatim_doc_comment, arg_required_else_help = true)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -194,12 +189,7 @@ pub struct Parse {
     #[arg(long, value_name = "FORM", default_value = "split", ignore_case = true)]
     pub reasoning_format: ReasoningForm,
     /// A call that cannot be read: an error line, or its text.
-    #[arg(
-        long,
-        value_name = "POLICY",
-        default_value = "text",
-        ignore_case = true
-    )]
+    #[arg(long, value_name = "POLICY", default_value = "text", ignore_case = true)]
     pub on_error: OnError,
     /// Read pieces of so many bytes; 0 for all of the text at once. Default: as it arrives.
     #[arg(long, value_name = "BYTES", allow_negative_numbers = true)]

@@ -174,11 +174,7 @@ fn marked(headers: &HeaderMap) -> &'static dyn ClientDialect {
         return &Anthropic;
     }
     // A bearer's key says nothing: clients of two dialects send one.
-    if headers.contains_key(header::AUTHORIZATION) {
-        &OpenAiChat
-    } else {
-        &Anthropic
-    }
+    if headers.contains_key(header::AUTHORIZATION) { &OpenAiChat } else { &Anthropic }
 }
 
 fn refuse_method(house: &House, asked: &Asked) -> Response {
@@ -189,11 +185,7 @@ fn refuse_method(house: &House, asked: &Asked) -> Response {
 pub(crate) fn refuse_all_but(house: &House, asked: &Asked, taken: &'static str) -> Response {
     let (method, path) = (&asked.method, &asked.path);
     let what = format!("`{path}` does not take {method}; ask with {taken}");
-    let mut told = refuse(
-        house,
-        asked.dialect,
-        &Fault::new(FaultKind::WrongMethod, what),
-    );
+    let mut told = refuse(house, asked.dialect, &Fault::new(FaultKind::WrongMethod, what));
     let allowed = HeaderValue::from_static(taken);
     told.headers_mut().insert(header::ALLOW, allowed);
     told
@@ -253,9 +245,7 @@ pub(crate) async fn whole(mut body: Body, limit: usize) -> Result<Bytes, Fault> 
                 return Err(too_large(limit));
             }
             Some(Err(error)) => {
-                return Err(Fault::invalid(format!(
-                    "the request body broke off: {error}"
-                )));
+                return Err(Fault::invalid(format!("the request body broke off: {error}")));
             }
         }
     }
@@ -323,10 +313,7 @@ mod tests {
 
     #[test]
     fn a_path_can_name_its_backend() {
-        assert_eq!(
-            pinned_path("/b/glm/v1/messages"),
-            Some(("glm", "/v1/messages"))
-        );
+        assert_eq!(pinned_path("/b/glm/v1/messages"), Some(("glm", "/v1/messages")));
         assert_eq!(pinned_path("/v1/messages"), None);
         assert_eq!(pinned_path("/b/glm"), None);
     }

@@ -22,11 +22,8 @@ const ALL: HeaderValue = HeaderValue::from_static("*");
 /// How many seconds browsers may remember what they were told; most take no more.
 const REMEMBERED: HeaderValue = HeaderValue::from_static("7200");
 /// What a form can send, and therefore every page.
-const FORM_TYPES: [&str; 3] = [
-    "text/plain",
-    "application/x-www-form-urlencoded",
-    "multipart/form-data",
-];
+const FORM_TYPES: [&str; 3] =
+    ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"];
 
 /// The pages that may use this server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,9 +54,7 @@ pub fn comes_unasked(method: &Method, headers: &HeaderMap) -> bool {
     let bytes = content_type.as_bytes();
     let kind = bytes.split(|byte| *byte == b';').next().unwrap_or(bytes);
     let kind = kind.trim_ascii();
-    let is_a_forms = FORM_TYPES
-        .iter()
-        .any(|form| form.as_bytes().eq_ignore_ascii_case(kind));
+    let is_a_forms = FORM_TYPES.iter().any(|form| form.as_bytes().eq_ignore_ascii_case(kind));
     method == Method::POST && (kind.is_empty() || is_a_forms)
 }
 
@@ -69,17 +64,12 @@ pub async fn permit(State(house): State<Arc<House>>, request: Request, next: Nex
     let operators = is_operators(request.uri().path());
     let origin = house.page(request.headers()).filter(|_| !operators);
     let asks_beforehand = request.method() == Method::OPTIONS
-        && request
-            .headers()
-            .contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
+        && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
     let Some(origin) = origin else {
         return next.run(request).await;
     };
-    let mut response = if asks_beforehand {
-        promised(request.headers())
-    } else {
-        next.run(request).await
-    };
+    let mut response =
+        if asks_beforehand { promised(request.headers()) } else { next.run(request).await };
     let headers = response.headers_mut();
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, ALL);

@@ -15,10 +15,7 @@ pub struct Hosts {
 impl Hosts {
     /// Loopback names, the address it listens on, and these.
     pub fn new(listen: SocketAddr, allowed: &[String]) -> Self {
-        Self {
-            listen,
-            allowed: allowed.to_vec(),
-        }
+        Self { listen, allowed: allowed.to_vec() }
     }
 
     /// Whether a request was meant for this server.
@@ -50,18 +47,12 @@ impl Hosts {
     fn is_ours(&self, host: &str) -> bool {
         let host = host.to_ascii_lowercase();
         let name = without_port(&host);
-        let address = name
-            .trim_start_matches('[')
-            .trim_end_matches(']')
-            .parse::<IpAddr>();
+        let address = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
         match address {
             Ok(address) if address.is_loopback() || address == self.listen.ip() => true,
             _ => {
                 name == "localhost"
-                    || self
-                        .allowed
-                        .iter()
-                        .any(|allowed| *allowed == name || *allowed == host)
+                    || self.allowed.iter().any(|allowed| *allowed == name || *allowed == host)
             }
         }
     }
@@ -83,10 +74,7 @@ mod tests {
     use super::*;
 
     fn meant(host: Option<&'static str>) -> bool {
-        let hosts = Hosts::new(
-            "127.0.0.1:8484".parse().unwrap(),
-            &["gateway.lan".to_owned()],
-        );
+        let hosts = Hosts::new("127.0.0.1:8484".parse().unwrap(), &["gateway.lan".to_owned()]);
         let mut headers = HeaderMap::new();
         if let Some(host) = host {
             headers.insert(header::HOST, http::HeaderValue::from_static(host));

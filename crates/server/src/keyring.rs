@@ -79,11 +79,7 @@ pub fn take(data_dir: &Path, variable: Option<&OsStr>) -> Result<Keyring, Troubl
             tracing::debug!("keyring read from {VARIABLE}");
             Ok(keyring)
         }
-        Found::InFile {
-            keyring,
-            path,
-            open_to_others,
-        } => {
+        Found::InFile { keyring, path, open_to_others } => {
             if open_to_others {
                 let path = path.display();
                 tracing::warn!(
@@ -94,10 +90,8 @@ pub fn take(data_dir: &Path, variable: Option<&OsStr>) -> Result<Keyring, Troubl
         }
         Found::Nowhere => {
             let path = data_dir.join(FILE);
-            let keyring = make(&path).map_err(|cause| Trouble::NotMade {
-                path: path.display().to_string(),
-                cause,
-            })?;
+            let keyring = make(&path)
+                .map_err(|cause| Trouble::NotMade { path: path.display().to_string(), cause })?;
             tracing::info!(
                 "keyring made: `{}`; a backup of the data directory needs it",
                 path.display()
@@ -121,28 +115,16 @@ pub fn look(data_dir: &Path, variable: Option<&OsStr>) -> Result<Found, Trouble>
         Err(cause) => match cause.kind() {
             ErrorKind::NotFound | ErrorKind::NotADirectory => return Ok(Found::Nowhere),
             ErrorKind::InvalidData => {
-                return Err(Trouble::Malformed {
-                    path: shown(),
-                    cause: "it is not text".into(),
-                });
+                return Err(Trouble::Malformed { path: shown(), cause: "it is not text".into() });
             }
             _ => {
-                return Err(Trouble::Unreadable {
-                    path: shown(),
-                    cause,
-                });
+                return Err(Trouble::Unreadable { path: shown(), cause });
             }
         },
     };
-    let keyring = Keyring::read(&text).map_err(|cause| Trouble::Malformed {
-        path: shown(),
-        cause: cause.to_string(),
-    })?;
-    Ok(Found::InFile {
-        keyring,
-        open_to_others: open_to_others(&path),
-        path,
-    })
+    let keyring = Keyring::read(&text)
+        .map_err(|cause| Trouble::Malformed { path: shown(), cause: cause.to_string() })?;
+    Ok(Found::InFile { keyring, open_to_others: open_to_others(&path), path })
 }
 
 /// Makes a file that was not there, for its owner alone. It is whole and on the disk before
@@ -159,9 +141,7 @@ fn make(path: &Path) -> std::io::Result<Keyring> {
         options.mode(0o600);
     }
     let mut file = options.open(path)?;
-    let written = file
-        .write_all(keyring.write().as_bytes())
-        .and_then(|()| file.sync_all());
+    let written = file.write_all(keyring.write().as_bytes()).and_then(|()| file.sync_all());
     if let Err(error) = written {
         // Nothing was sealed with it yet, so the next start may begin anew.
         let _ = std::fs::remove_file(path);

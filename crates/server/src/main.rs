@@ -22,10 +22,7 @@ use clap::Parser;
 
 fn main() -> ExitCode {
     let command = cli::Cli::parse().command;
-    let runtime = match tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-    {
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
             commands::say(&format!("throughline: cannot start: {error}"));

@@ -95,11 +95,7 @@ async fn guard(State(house): State<Arc<House>>, request: Request, next: Next) ->
         return (StatusCode::MISDIRECTED_REQUEST, hint).into_response();
     }
     if admin_api::is_operators(request.uri().path()) && house.foreign_page(request.headers()) {
-        return (
-            StatusCode::FORBIDDEN,
-            "pages from elsewhere may not do this\n",
-        )
-            .into_response();
+        return (StatusCode::FORBIDDEN, "pages from elsewhere may not do this\n").into_response();
     }
     if cors::comes_unasked(request.method(), request.headers())
         && house.uninvited_page(request.headers())

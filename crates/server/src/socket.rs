@@ -31,16 +31,8 @@ const LONGEST_GOODBYE: Duration = Duration::from_secs(10);
 /// Its errors have no type that could be looked at here.
 const FLAWS: [(&str, u16, &str); 3] = [
     ("Space limit exceeded", close_code::SIZE, TOO_LARGE),
-    (
-        "UTF-8 encoding error",
-        close_code::INVALID,
-        "a text has to be UTF-8",
-    ),
-    (
-        "WebSocket protocol error",
-        close_code::PROTOCOL,
-        "this is no frame of a WebSocket",
-    ),
+    ("UTF-8 encoding error", close_code::INVALID, "a text has to be UTF-8"),
+    ("WebSocket protocol error", close_code::PROTOCOL, "this is no frame of a WebSocket"),
 ];
 const TOO_LARGE: &str = "the message is larger than `limits.body`";
 
@@ -82,13 +74,10 @@ pub(crate) async fn open(
     let (limit, pace) = (settings.limits.body, settings.keep_alive);
     let socket = Socket::new(house.responses.clone(), asked);
     let read = limit.saturating_add(READ_BEYOND);
-    upgrade
-        .max_message_size(read)
-        .max_frame_size(read)
-        .on_upgrade(async move |connection| {
-            serve(connection, socket, limit, pace).await;
-            drop(place);
-        })
+    upgrade.max_message_size(read).max_frame_size(read).on_upgrade(async move |connection| {
+        serve(connection, socket, limit, pace).await;
+        drop(place);
+    })
 }
 
 /// Sends a client on to plain requests.
@@ -184,10 +173,7 @@ fn flaw(error: &axum::Error) -> Option<(u16, &'static str)> {
 }
 
 async fn close(mut connection: WebSocket, code: u16, reason: &'static str) {
-    let close = CloseFrame {
-        code,
-        reason: reason.into(),
-    };
+    let close = CloseFrame { code, reason: reason.into() };
     let goodbye = async {
         if connection.send(Message::Close(Some(close))).await.is_ok() {
             while let Some(Ok(_)) = connection.recv().await {}

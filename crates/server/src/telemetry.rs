@@ -9,11 +9,7 @@ use crate::config::{Config, Format};
 /// Starts logging to standard error. `RUST_LOG` wins over the configuration.
 pub fn start(config: &Config) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| {
-        let level = if config.debug_log.enabled {
-            "trace"
-        } else {
-            config.log.level.word()
-        };
+        let level = if config.debug_log.enabled { "trace" } else { config.log.level.word() };
         // Other crates speak up only when something is wrong.
         EnvFilter::new(format!("warn,throughline={level}"))
     });

@@ -105,9 +105,7 @@ impl House {
             cause: error.cause.to_string(),
             what: error.what,
         };
-        let store = SqliteStore::open(&config.data_dir.join("memory.db"))
-            .await
-            .map_err(failed)?;
+        let store = SqliteStore::open(&config.data_dir.join("memory.db")).await.map_err(failed)?;
         let snapshot = store.load().await.map_err(failed)?;
         tracing::debug!(blocks = snapshot.blocks.len(), "thinking memory read");
         let simulators = Mutex::default();
@@ -121,10 +119,8 @@ impl House {
         let conversations = SqliteConversations::open(&config.data_dir.join("throughline.db"))
             .await
             .map_err(failed)?;
-        let rules = Rules {
-            retention: Some(config.responses.retention),
-            limit: config.responses.limit,
-        };
+        let rules =
+            Rules { retention: Some(config.responses.retention), limit: config.responses.limit };
         let responses = Responses::new(gateway.clone(), Arc::new(conversations), keyring, rules);
         let responses = Arc::new(responses);
         responses.close_abandoned().await;
@@ -148,9 +144,7 @@ impl House {
         // What servers told of their models stays known.
         let catalog = catalog(config)?.sharing(&self.gateway.settings().catalog);
         let settings = settings(config, catalog, &self.simulators).await?;
-        self.gateway
-            .configure(settings)
-            .map_err(BuildError::Refused)?;
+        self.gateway.configure(settings).map_err(BuildError::Refused)?;
         *self.hosts.write() = Hosts::new(self.listen, &config.allowed_hosts);
         *self.pages.write() = Origins::new(&config.cors_origins);
         let fixed = fixed_keys(&self.built_with, config);
@@ -192,10 +186,7 @@ fn fixed_keys(before: &Config, after: &Config) -> Vec<&'static str> {
         ("data_dir", before.data_dir != after.data_dir),
         ("log", before.log != after.log),
         ("responses", before.responses != after.responses),
-        (
-            "limits.streams",
-            before.limits.streams != after.limits.streams,
-        ),
+        ("limits.streams", before.limits.streams != after.limits.streams),
     ]
     .into_iter()
     .filter_map(|(key, differs)| differs.then_some(key))
@@ -204,10 +195,7 @@ fn fixed_keys(before: &Config, after: &Config) -> Vec<&'static str> {
 
 fn take_data_dir(path: &Path) -> Result<File, BuildError> {
     let shown = path.display().to_string();
-    let failed = |cause| BuildError::DataDir {
-        path: shown.clone(),
-        cause,
-    };
+    let failed = |cause| BuildError::DataDir { path: shown.clone(), cause };
     std::fs::create_dir_all(path).map_err(failed)?;
     #[cfg(unix)]
     {
@@ -358,20 +346,14 @@ async fn simulator(
     if let Some(url) = running.lock().get(name) {
         return Ok(url.clone());
     }
-    let listener = TcpListener::bind("127.0.0.1:0")
-        .await
-        .map_err(BuildError::Simulator)?;
+    let listener = TcpListener::bind("127.0.0.1:0").await.map_err(BuildError::Simulator)?;
     let address = listener.local_addr().map_err(BuildError::Simulator)?;
     let options = throughline_simulator::Options {
         identity: name.to_owned(),
         tokens_per_second: SIMULATED_SPEED,
         ..throughline_simulator::Options::default()
     };
-    tokio::spawn(throughline_simulator::serve(
-        listener,
-        options,
-        std::future::pending(),
-    ));
+    tokio::spawn(throughline_simulator::serve(listener, options, std::future::pending()));
     let url = format!("http://{address}");
     running.lock().insert(name.to_owned(), url.clone());
     Ok(url)
@@ -387,15 +369,10 @@ mod tests {
     use crate::config::{Overrides, Source, read};
 
     async fn settings_of(text: &str) -> Settings {
-        let source = Source {
-            name: "throughline.toml".to_owned(),
-            text: text.to_owned(),
-        };
+        let source = Source { name: "throughline.toml".to_owned(), text: text.to_owned() };
         let env = [("HOME".to_owned(), "/h".to_owned())];
         let config = read(Some(&source), env, Overrides::default()).unwrap();
-        settings(&config, Catalog::embedded(), &Mutex::default())
-            .await
-            .unwrap()
+        settings(&config, Catalog::embedded(), &Mutex::default()).await.unwrap()
     }
 
     #[tokio::test]
@@ -443,45 +420,25 @@ mod tests {
             })
             .collect();
         let expected = [
-            (
-                "openai_chat",
-                "vllm",
-                raw_text(Some("qwen3"), ReasoningFormat::Raw, OnError::Text),
-            ),
+            ("openai_chat", "vllm", raw_text(Some("qwen3"), ReasoningFormat::Raw, OnError::Text)),
             (
                 "gemini",
                 "vertex cumulative",
                 raw_text(Some("none"), ReasoningFormat::Split, OnError::Error),
             ),
-            (
-                "openai_responses",
-                "",
-                raw_text(None, ReasoningFormat::Split, OnError::Error),
-            ),
+            ("openai_responses", "", raw_text(None, ReasoningFormat::Split, OnError::Error)),
         ];
         assert_eq!(found, expected);
         assert_eq!(settings.reasoning_fields, ["reasoning_content"]);
-        assert_eq!(
-            settings.thinking.tool_thinking,
-            settings::ToolThinking::Sequential
-        );
+        assert_eq!(settings.thinking.tool_thinking, settings::ToolThinking::Sequential);
         let address = settings.backends[0].address("/v1/chat/completions", None);
-        assert_eq!(
-            address.unwrap().to_string(),
-            "http://127.0.0.1:8000/v1/chat/completions"
-        );
+        assert_eq!(address.unwrap().to_string(), "http://127.0.0.1:8000/v1/chat/completions");
     }
 
     #[tokio::test]
     async fn unset_settings_are_those_of_a_proxy() {
         let settings = settings_of("").await;
-        assert_eq!(
-            settings.reasoning_fields,
-            ["reasoning", "reasoning_content"]
-        );
-        assert_eq!(
-            settings.thinking.tool_thinking,
-            settings::ToolThinking::Auto
-        );
+        assert_eq!(settings.reasoning_fields, ["reasoning", "reasoning_content"]);
+        assert_eq!(settings.thinking.tool_thinking, settings::ToolThinking::Auto);
     }
 }

@@ -121,10 +121,7 @@ mod tests {
     use super::*;
 
     fn whose_words(asked: &[&str], path: &str, header: Option<&'static str>) -> &'static str {
-        let asked: Vec<_> = asked
-            .iter()
-            .map(|name| Dialect::named(name).unwrap())
-            .collect();
+        let asked: Vec<_> = asked.iter().map(|name| Dialect::named(name).unwrap()).collect();
         let headers = header.map(|name| (name.parse().unwrap(), "x".parse().unwrap()));
         let headers = headers.into_iter().collect();
         let spoken = Spoken::new(&asked);
@@ -157,14 +154,8 @@ mod tests {
     fn a_dialect_that_is_not_spoken_gives_no_words() {
         let only = ["openai_responses", "gemini"];
         assert_eq!(whose_words(&only, "/v1/messages", None), "gemini");
-        assert_eq!(
-            whose_words(&only, "/v1/responses", None),
-            "openai_responses"
-        );
-        assert_eq!(
-            whose_words(&["anthropic"], "/v1beta/models", None),
-            "anthropic"
-        );
+        assert_eq!(whose_words(&only, "/v1/responses", None), "openai_responses");
+        assert_eq!(whose_words(&["anthropic"], "/v1beta/models", None), "anthropic");
     }
 
     #[test]

@@ -42,20 +42,14 @@ impl Draft {
     ) -> Self {
         let told = exchange.step().and_then(|step| step.say.clone());
         let script = match told {
-            Some(pieces) => Script {
-                pieces,
-                scripted: true,
-            },
+            Some(pieces) => Script { pieces, scripted: true },
             None => script::write(&situation(), &mut Random::new(seed)),
         };
         Self::cut(script, limits)
     }
 
     fn cut(script: Script, limits: Limits<'_>) -> Self {
-        let Script {
-            mut pieces,
-            scripted,
-        } = script;
+        let Script { mut pieces, scripted } = script;
         let stopped = stop_at(&mut pieces, limits.stop_sequences);
         let most = match limits.tokens {
             Some(most) if most == 0 || !scripted => most,
@@ -149,16 +143,10 @@ mod tests {
 
     fn cut(text: &str, scripted: bool, tokens: Option<u64>) -> Draft {
         let script = Script {
-            pieces: vec![
-                Piece::Thinking("abcd".to_owned()),
-                Piece::Text(text.to_owned()),
-            ],
+            pieces: vec![Piece::Thinking("abcd".to_owned()), Piece::Text(text.to_owned())],
             scripted,
         };
-        let limits = Limits {
-            stop_sequences: &["END".to_owned()],
-            tokens,
-        };
+        let limits = Limits { stop_sequences: &["END".to_owned()], tokens };
         Draft::cut(script, limits)
     }
 

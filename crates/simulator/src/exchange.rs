@@ -56,12 +56,7 @@ impl<'a> Exchange<'a> {
         dialect: &'static Dialect,
         headers: &HeaderMap,
     ) -> Result<Self, Refusal> {
-        Ok(Self {
-            simulator,
-            dialect,
-            wishes: Wishes::read(headers)?,
-            step: None,
-        })
+        Ok(Self { simulator, dialect, wishes: Wishes::read(headers)?, step: None })
     }
 
     /// Takes the scenario's step, waits where a fault says so, and refuses where one does.
@@ -177,10 +172,7 @@ impl<'a> Exchange<'a> {
         };
         let steps = fault::steps(frames, faults, &error);
         let body = delivery::body(steps, self.simulator.options.tokens_per_second);
-        let headers = [
-            (header::CONTENT_TYPE, content_type),
-            (header::CACHE_CONTROL, "no-cache"),
-        ];
+        let headers = [(header::CONTENT_TYPE, content_type), (header::CACHE_CONTROL, "no-cache")];
         Ok((status, headers, body).into_response())
     }
 }
@@ -223,9 +215,7 @@ impl Wishes {
             faults.extend(fault::read(&value).map_err(|error| wrong("x-simulator-fault", &error))?);
         }
         let style = text("x-simulator-signature").map(str::parse).transpose();
-        let deltas = text("x-simulator-deltas")
-            .map(|count| count.trim().parse())
-            .transpose();
+        let deltas = text("x-simulator-deltas").map(|count| count.trim().parse()).transpose();
         Ok(Self {
             faults,
             style: style.map_err(|error| wrong("x-simulator-signature", &error))?,

@@ -68,11 +68,7 @@ pub enum FaultError {
 
 /// Reads a list of faults separated by `;`.
 pub(crate) fn read(text: &str) -> Result<Vec<Fault>, FaultError> {
-    text.split(';')
-        .map(str::trim)
-        .filter(|fault| !fault.is_empty())
-        .map(read_one)
-        .collect()
+    text.split(';').map(str::trim).filter(|fault| !fault.is_empty()).map(read_one).collect()
 }
 
 fn read_one(text: &str) -> Result<Fault, FaultError> {
@@ -82,16 +78,10 @@ fn read_one(text: &str) -> Result<Fault, FaultError> {
     let mut milliseconds = None;
     let mut retry_after = None;
     let mut bare = None;
-    for part in rest
-        .split(',')
-        .map(str::trim)
-        .filter(|part| !part.is_empty())
-    {
+    for part in rest.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         let (key, value) = part.split_once('=').unwrap_or(("", part));
-        let refused = || FaultError::Parameter {
-            fault: text.to_owned(),
-            parameter: part.to_owned(),
-        };
+        let refused =
+            || FaultError::Parameter { fault: text.to_owned(), parameter: part.to_owned() };
         let number: u32 = value.trim().parse().map_err(|_| refused())?;
         let slot = match (name, key.trim()) {
             ("cut" | "chunk", "bytes") => &mut bytes,
@@ -104,10 +94,7 @@ fn read_one(text: &str) -> Result<Fault, FaultError> {
         *slot = Some(number);
     }
     let need = |value: Option<u32>, parameter: &'static str| {
-        value.ok_or(FaultError::Missing {
-            fault: text.to_owned(),
-            parameter,
-        })
+        value.ok_or(FaultError::Missing { fault: text.to_owned(), parameter })
     };
     let index = |value: Option<u32>| need(value, "event=N").map(|number| number as usize);
     let time = |value: Option<u32>| {
@@ -119,10 +106,7 @@ fn read_one(text: &str) -> Result<Fault, FaultError> {
             None => Fault::CutEvent(index(event)?),
         },
         "end" => Fault::End(index(event)?),
-        "stall" => Fault::Stall {
-            event: index(event)?,
-            time: time(milliseconds)?,
-        },
+        "stall" => Fault::Stall { event: index(event)?, time: time(milliseconds)? },
         "head-delay" => Fault::HeadDelay(time(milliseconds)?),
         "status" => {
             let code = need(bare, "a status code")?;
@@ -159,10 +143,7 @@ impl Frame {
             Some(name) => format!("event: {name}\ndata: {data}\n\n"),
             None => format!("data: {data}\n\n"),
         };
-        Self {
-            bytes: bytes.into(),
-            tokens: 0,
-        }
+        Self { bytes: bytes.into(), tokens: 0 }
     }
 }
 
@@ -316,31 +297,10 @@ mod tests {
             ("cut:bytes=10", Fault::CutBytes(10)),
             ("cut:event=3", Fault::CutEvent(3)),
             ("end:event=2", Fault::End(2)),
-            (
-                "stall:event=4,ms=50",
-                Fault::Stall {
-                    event: 4,
-                    time: Duration::from_millis(50),
-                },
-            ),
-            (
-                "head-delay:ms=7",
-                Fault::HeadDelay(Duration::from_millis(7)),
-            ),
-            (
-                "status:429,retry-after=2",
-                Fault::Status {
-                    code: 429,
-                    retry_after: Some(2),
-                },
-            ),
-            (
-                "status:529",
-                Fault::Status {
-                    code: 529,
-                    retry_after: None,
-                },
-            ),
+            ("stall:event=4,ms=50", Fault::Stall { event: 4, time: Duration::from_millis(50) }),
+            ("head-delay:ms=7", Fault::HeadDelay(Duration::from_millis(7))),
+            ("status:429,retry-after=2", Fault::Status { code: 429, retry_after: Some(2) }),
+            ("status:529", Fault::Status { code: 529, retry_after: None }),
             ("garbage", Fault::Garbage(None)),
             ("garbage:event=1", Fault::Garbage(Some(1))),
             ("error:event=6", Fault::Error(6)),
@@ -351,10 +311,7 @@ mod tests {
         for (text, fault) in table {
             assert_eq!(read(text), Ok(vec![fault]), "{text}");
         }
-        assert_eq!(
-            read("crlf; chunk:bytes=1"),
-            Ok(vec![Fault::Crlf, Fault::Chunk(1)])
-        );
+        assert_eq!(read("crlf; chunk:bytes=1"), Ok(vec![Fault::Crlf, Fault::Chunk(1)]));
     }
 
     #[test]
@@ -375,16 +332,9 @@ mod tests {
 
     fn run(faults: &str) -> Vec<Step> {
         let frames = ["one\n", "two\n", "six\n"]
-            .map(|text| Frame {
-                bytes: Bytes::from_static(text.as_bytes()),
-                tokens: 0,
-            })
+            .map(|text| Frame { bytes: Bytes::from_static(text.as_bytes()), tokens: 0 })
             .to_vec();
-        steps(
-            frames,
-            &read(faults).unwrap(),
-            &Bytes::from_static(b"bad\n"),
-        )
+        steps(frames, &read(faults).unwrap(), &Bytes::from_static(b"bad\n"))
     }
 
     fn send(text: &'static str) -> Step {
@@ -398,21 +348,12 @@ mod tests {
         let table: [(&str, Vec<Step>); 9] = [
             ("cut:bytes=5", vec![send("one\n"), send("t"), Step::Abort]),
             ("cut:event=1", vec![send("one\n"), Step::Abort]),
-            (
-                "cut:event=3",
-                vec![send("one\n"), send("two\n"), send("six\n"), Step::Abort],
-            ),
+            ("cut:event=3", vec![send("one\n"), send("two\n"), send("six\n"), Step::Abort]),
             ("end:event=2", vec![send("one\n"), send("two\n")]),
-            (
-                "stall:event=1,ms=9",
-                vec![send("one\n"), wait, send("two\n"), send("six\n")],
-            ),
+            ("stall:event=1,ms=9", vec![send("one\n"), wait, send("two\n"), send("six\n")]),
             ("error:event=1", vec![send("one\n"), send("bad\n")]),
             ("garbage", vec![garbage()]),
-            (
-                "garbage:event=2",
-                vec![send("one\n"), send("two\n"), garbage(), send("six\n")],
-            ),
+            ("garbage:event=2", vec![send("one\n"), send("two\n"), garbage(), send("six\n")]),
             ("crlf;end:event=1", vec![send("one\r\n")]),
         ];
         for (text, expected) in table {

@@ -103,9 +103,7 @@ pub fn router(options: Options) -> Router {
     let spoken = Spoken::new(&options.dialects);
     let handlers = spoken
         .iter()
-        .fold(models_list::routes(&spoken), |router, dialect| {
-            router.merge((dialect.routes)())
-        });
+        .fold(models_list::routes(&spoken), |router, dialect| router.merge((dialect.routes)()));
     let simulator = Arc::new(Simulator {
         spoken,
         signer: Signer::new(&options.identity),
@@ -121,10 +119,7 @@ pub fn router(options: Options) -> Router {
         .layer(DefaultBodyLimit::disable())
         .layer(middleware::from_fn_with_state(simulator.clone(), record));
     Router::new()
-        .route(
-            "/simulator/requests",
-            get(list_requests).delete(forget_requests),
-        )
+        .route("/simulator/requests", get(list_requests).delete(forget_requests))
         .fallback_service(recorded.with_state(simulator.clone()))
         .with_state(simulator)
 }
@@ -192,9 +187,7 @@ async fn record(
     let (method, uri) = (request.method().clone(), request.uri().clone());
     let dialect = simulator.spoken.of(&uri, request.headers());
     let kept = read.as_ref().cloned().unwrap_or_default();
-    let entry = simulator
-        .recording
-        .begin(method, uri, request.headers().clone(), kept);
+    let entry = simulator.recording.begin(method, uri, request.headers().clone(), kept);
     let id = request_id(simulator.options.seed, entry);
     let mut response = match read {
         Ok(bytes) => {
@@ -209,9 +202,7 @@ async fn record(
     };
     let refusal = response.extensions_mut().remove::<RefusalText>();
     let refusal = refusal.map(|RefusalText(text)| text);
-    simulator
-        .recording
-        .answered(entry, response.status(), refusal);
+    simulator.recording.answered(entry, response.status(), refusal);
     if let Ok(value) = HeaderValue::try_from(id.0) {
         let name = HeaderName::from_static("request-id");
         response.headers_mut().insert(name, value);
@@ -241,11 +232,7 @@ async fn refuse_method(
 
 fn request_id(seed: u64, entry: u64) -> RequestId {
     let digest = hash(&[&seed.to_be_bytes(), &entry.to_be_bytes()]);
-    let hex: String = digest
-        .iter()
-        .take(12)
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let hex: String = digest.iter().take(12).map(|byte| format!("{byte:02x}")).collect();
     RequestId(format!("req_{hex}"))
 }
 

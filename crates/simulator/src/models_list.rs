@@ -32,13 +32,7 @@ async fn list(
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
-    answer(
-        &simulator,
-        &id,
-        &uri,
-        &headers,
-        |models| Ok((models.list)()),
-    )
+    answer(&simulator, &id, &uri, &headers, |models| Ok((models.list)()))
 }
 
 async fn describe(
@@ -48,9 +42,7 @@ async fn describe(
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
-    answer(&simulator, &id, &uri, &headers, |models| {
-        (models.describe)(&name)
-    })
+    answer(&simulator, &id, &uri, &headers, |models| (models.describe)(&name))
 }
 
 fn answer(
@@ -78,8 +70,7 @@ fn answer(
 }
 
 fn is_below(path: &str, list: &str) -> bool {
-    path.strip_prefix(list)
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    path.strip_prefix(list).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 #[cfg(test)]

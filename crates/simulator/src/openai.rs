@@ -98,11 +98,7 @@ pub(crate) fn refused(
     code: Option<&'static str>,
     message: impl Into<String>,
 ) -> Refusal {
-    Refusal {
-        parameter: Some(parameter.to_owned()),
-        code,
-        ..Refusal::invalid(message)
-    }
+    Refusal { parameter: Some(parameter.to_owned()), code, ..Refusal::invalid(message) }
 }
 
 /// A request without a key.

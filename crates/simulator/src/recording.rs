@@ -48,14 +48,7 @@ impl Recording {
         kept.last += 1;
         let id = kept.last;
         kept.body_bytes += body.len();
-        kept.entries.push_back(Entry {
-            id,
-            method,
-            uri,
-            headers,
-            body,
-            answer: None,
-        });
+        kept.entries.push_back(Entry { id, method, uri, headers, body, answer: None });
         while kept.entries.len() > REQUESTS || kept.body_bytes > BODY_BYTES {
             let Some(oldest) = kept.entries.pop_front() else {
                 break;
@@ -83,12 +76,8 @@ impl Recording {
     /// The requests with an id above `after`, oldest first.
     pub(crate) fn after(&self, after: u64) -> Value {
         let kept = self.kept.lock();
-        let requests: Vec<Value> = kept
-            .entries
-            .iter()
-            .filter(|entry| entry.id > after)
-            .map(Entry::json)
-            .collect();
+        let requests: Vec<Value> =
+            kept.entries.iter().filter(|entry| entry.id > after).map(Entry::json).collect();
         json!({ "requests": requests, "last": kept.last })
     }
 }
@@ -121,21 +110,13 @@ mod tests {
 
     fn begin(recording: &Recording, size: usize) -> u64 {
         let body = Bytes::from(vec![b'x'; size]);
-        recording.begin(
-            Method::POST,
-            Uri::from_static("/a?b=c"),
-            HeaderMap::new(),
-            body,
-        )
+        recording.begin(Method::POST, Uri::from_static("/a?b=c"), HeaderMap::new(), body)
     }
 
     fn ids(recording: &Recording, after: u64) -> Vec<u64> {
         let listed = recording.after(after);
         let requests = listed["requests"].as_array().unwrap();
-        requests
-            .iter()
-            .map(|entry| entry["id"].as_u64().unwrap())
-            .collect()
+        requests.iter().map(|entry| entry["id"].as_u64().unwrap()).collect()
     }
 
     #[test]

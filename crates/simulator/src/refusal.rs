@@ -27,22 +27,13 @@ impl Refusal {
     }
 
     pub(crate) fn new(status: StatusCode, message: impl Into<String>) -> Self {
-        Self {
-            status,
-            message: message.into(),
-            parameter: None,
-            code: None,
-            retry_after: None,
-        }
+        Self { status, message: message.into(), parameter: None, code: None, retry_after: None }
     }
 
     /// What a status fault answers, in the dialect's words.
     pub(crate) fn on_demand(dialect: &Dialect, code: u16, retry_after: Option<u32>) -> Self {
         let status = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        Self {
-            retry_after,
-            ..Self::new(status, (dialect.words)(status))
-        }
+        Self { retry_after, ..Self::new(status, (dialect.words)(status)) }
     }
 
     /// The response, in the dialect's envelope.

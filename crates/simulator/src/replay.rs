@@ -49,11 +49,7 @@ impl Replay {
         if read.map_err(unreadable)? as u64 > limit {
             return Err(format!("`{name}` is longer than {limit} bytes"));
         }
-        Ok(Self {
-            kind,
-            status,
-            bytes: bytes.into(),
-        })
+        Ok(Self { kind, status, bytes: bytes.into() })
     }
 }
 
@@ -61,10 +57,7 @@ impl Replay {
 pub(crate) fn events(stream: &Bytes) -> Vec<Frame> {
     let mut frames = Vec::new();
     let (mut event, mut line, mut blank) = (0, 0, true);
-    while let Some(length) = stream[line..]
-        .iter()
-        .position(|byte| b"\r\n".contains(byte))
-    {
+    while let Some(length) = stream[line..].iter().position(|byte| b"\r\n".contains(byte)) {
         let end = line + length;
         blank &= length == 0;
         line = end + 1;
@@ -96,14 +89,8 @@ mod tests {
         for (stream, expected) in [
             ("", &[][..]),
             ("data: 1\n\n", &["data: 1\n\n"]),
-            (
-                "event: a\ndata: 1\n\ndata: 2\n\n",
-                &["event: a\ndata: 1\n\n", "data: 2\n\n"],
-            ),
-            (
-                "a: 1\r\n\r\nb: 2\r\n\r\n",
-                &["a: 1\r\n\r\n", "b: 2\r\n\r\n"],
-            ),
+            ("event: a\ndata: 1\n\ndata: 2\n\n", &["event: a\ndata: 1\n\n", "data: 2\n\n"]),
+            ("a: 1\r\n\r\nb: 2\r\n\r\n", &["a: 1\r\n\r\n", "b: 2\r\n\r\n"]),
             ("a: 1\r\rb: 2\r\r", &["a: 1\r\r", "b: 2\r\r"]),
             ("a: 1\n\r\nb: 2", &["a: 1\n\r\n", "b: 2"]),
             ("\n\na: 1\n\n\nb: 2\n\n", &["\n\na: 1\n\n", "\nb: 2\n\n"]),
@@ -123,10 +110,7 @@ mod tests {
         let path = folder.path().join("a.sse");
         std::fs::write(&path, b"\xff four").unwrap();
         let replay = Replay::load_within(&path, StatusCode::OK, 6).unwrap();
-        assert_eq!(
-            (replay.kind, replay.bytes.as_ref()),
-            (Kind::Events, &b"\xff four"[..])
-        );
+        assert_eq!((replay.kind, replay.bytes.as_ref()), (Kind::Events, &b"\xff four"[..]));
         let refused = Replay::load_within(&path, StatusCode::OK, 5).unwrap_err();
         assert!(refused.contains("longer than 5 bytes"), "{refused}");
     }

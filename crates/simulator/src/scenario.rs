@@ -52,8 +52,7 @@ pub enum ScenarioError {
 }
 
 fn name(file: Option<&Path>) -> String {
-    file.map(|file| format!("{}: ", file.display()))
-        .unwrap_or_default()
+    file.map(|file| format!("{}: ", file.display())).unwrap_or_default()
 }
 
 /// What a step makes of a request.
@@ -89,10 +88,7 @@ impl Scenario {
             file: path.to_owned(),
             message: error.to_string(),
         })?;
-        Self::read(&Source {
-            text: &text,
-            path: Some(path),
-        })
+        Self::read(&Source { text: &text, path: Some(path) })
     }
 
     fn read(source: &Source<'_>) -> Result<Self, ScenarioError> {
@@ -100,10 +96,7 @@ impl Scenario {
             .map_err(|error| source.wrong(error.span().unwrap_or(0..0), error.message()))?;
         let signature = file.signature.map(|style| read_style(source, &style));
         let steps = file.step.into_iter().map(|step| read_step(source, step));
-        Ok(Self {
-            signature: signature.transpose()?,
-            steps: steps.collect::<Result<_, _>>()?,
-        })
+        Ok(Self { signature: signature.transpose()?, steps: steps.collect::<Result<_, _>>()? })
     }
 
     pub(crate) fn signature(&self) -> Option<SignatureStyle> {
@@ -125,10 +118,7 @@ struct State {
 impl Progress {
     pub(crate) fn new(scenario: Scenario) -> Self {
         let used = vec![0; scenario.steps.len()];
-        Self {
-            scenario,
-            state: Mutex::new(State { requests: 0, used }),
-        }
+        Self { scenario, state: Mutex::new(State { requests: 0, used }) }
     }
 
     /// The step for the next request, if one fits.
@@ -149,14 +139,8 @@ impl Progress {
 impl Step {
     fn fits(&self, nth: u64, model: &str, text: &str) -> bool {
         self.nth.is_none_or(|wanted| wanted == nth)
-            && self
-                .contains
-                .as_ref()
-                .is_none_or(|part| text.contains(part))
-            && self
-                .model
-                .as_ref()
-                .is_none_or(|glob| matches_glob(glob, model))
+            && self.contains.as_ref().is_none_or(|part| text.contains(part))
+            && self.model.as_ref().is_none_or(|glob| matches_glob(glob, model))
     }
 }
 
@@ -219,9 +203,7 @@ fn read_step(source: &Source<'_>, raw: RawStep) -> Result<Step, ScenarioError> {
     });
     let say = raw.say.map(|pieces| {
         let pieces = pieces.into_inner().into_iter();
-        pieces
-            .map(|piece| read_piece(source, piece))
-            .collect::<Result<Vec<_>, _>>()
+        pieces.map(|piece| read_piece(source, piece)).collect::<Result<Vec<_>, _>>()
     });
     let signature = raw.signature.map(|style| read_style(source, &style));
     Ok(Step {
@@ -250,9 +232,7 @@ fn read_replay(source: &Source<'_>, raw: &RawStep) -> Result<Option<Replay>, Sce
     };
     let in_the_way = [
         raw.say.as_ref().map(|say| (say.span(), "say")),
-        raw.answer_model
-            .as_ref()
-            .map(|model| (model.span(), "answer_model")),
+        raw.answer_model.as_ref().map(|model| (model.span(), "answer_model")),
     ];
     if let Some((span, key)) = in_the_way.into_iter().flatten().next() {
         let message = format!("a `replay` is sent as it stands and takes no `{key}`");
@@ -271,42 +251,24 @@ fn read_replay(source: &Source<'_>, raw: &RawStep) -> Result<Option<Replay>, Sce
     };
     let capture = path.with_file_name(replay.get_ref());
     let read = Replay::load(&capture, status);
-    read.map(Some)
-        .map_err(|message| source.wrong(replay.span(), &message))
+    read.map(Some).map_err(|message| source.wrong(replay.span(), &message))
 }
 
 fn read_piece(source: &Source<'_>, raw: Spanned<RawPiece>) -> Result<Piece, ScenarioError> {
     let span = raw.span();
     match raw.into_inner() {
-        RawPiece {
-            thinking: Some(text),
-            redacted: None,
-            text: None,
-            tool: None,
-        } => Ok(Piece::Thinking(text)),
-        RawPiece {
-            thinking: None,
-            redacted: Some(true),
-            text: None,
-            tool: None,
-        } => Ok(Piece::Redacted(
-            "Kept from view by the scenario.".to_owned(),
-        )),
-        RawPiece {
-            thinking: None,
-            redacted: None,
-            text: Some(text),
-            tool: None,
-        } => Ok(Piece::Text(text)),
-        RawPiece {
-            thinking: None,
-            redacted: None,
-            text: None,
-            tool: Some(tool),
-        } => Ok(Piece::Tool {
-            name: tool.name,
-            input: tool.input,
-        }),
+        RawPiece { thinking: Some(text), redacted: None, text: None, tool: None } => {
+            Ok(Piece::Thinking(text))
+        }
+        RawPiece { thinking: None, redacted: Some(true), text: None, tool: None } => {
+            Ok(Piece::Redacted("Kept from view by the scenario.".to_owned()))
+        }
+        RawPiece { thinking: None, redacted: None, text: Some(text), tool: None } => {
+            Ok(Piece::Text(text))
+        }
+        RawPiece { thinking: None, redacted: None, text: None, tool: Some(tool) } => {
+            Ok(Piece::Tool { name: tool.name, input: tool.input })
+        }
         _ => Err(source.wrong(
             span,
             "a piece has exactly one of `thinking`, `redacted = true`, `text`, `tool`",
@@ -407,10 +369,7 @@ signature = "empty"
         assert_eq!(first.say.as_ref().unwrap().len(), 4);
         assert_eq!(
             first.say.as_ref().unwrap()[3],
-            Piece::Tool {
-                name: "look".to_owned(),
-                input: json!({"where": "out", "n": 1})
-            }
+            Piece::Tool { name: "look".to_owned(), input: json!({"where": "out", "n": 1}) }
         );
         assert_eq!(second.signature, Some(SignatureStyle::Empty));
         assert_eq!(second.times, Some(1));
@@ -419,18 +378,8 @@ signature = "empty"
     #[test]
     fn errors_name_line_and_key() {
         for (text, line, key, part) in [
-            (
-                "[[step]]\nfualt = \"cut\"",
-                2,
-                "fualt",
-                "unknown field `fualt`",
-            ),
-            (
-                "[[step]]\ntimes = 1\nfault = \"cat\"",
-                3,
-                "fault",
-                "no fault is called `cat`",
-            ),
+            ("[[step]]\nfualt = \"cut\"", 2, "fualt", "unknown field `fualt`"),
+            ("[[step]]\ntimes = 1\nfault = \"cat\"", 3, "fault", "no fault is called `cat`"),
             ("signature = \"loud\"", 1, "signature", "`loud`"),
             (
                 "[[step]]\nsay = [\n  { text = \"a\", thinking = \"b\" },\n]",
@@ -438,12 +387,7 @@ signature = "empty"
                 "say",
                 "exactly one",
             ),
-            (
-                "[[step]]\nwhen = { nht = 1 }",
-                2,
-                "when",
-                "unknown field `nht`",
-            ),
+            ("[[step]]\nwhen = { nht = 1 }", 2, "when", "unknown field `nht`"),
             ("[[step]]\ntimes = \"x\"", 2, "times", "invalid type"),
             ("[[step]\n", 1, "step", ""),
         ] {

@@ -91,11 +91,7 @@ pub(crate) fn write(situation: &Situation, random: &mut Random) -> Script {
         if twice {
             think(&mut pieces, random);
         }
-        let calls = if situation.parallel && asked.contains("in parallel") {
-            2
-        } else {
-            1
-        };
+        let calls = if situation.parallel && asked.contains("in parallel") { 2 } else { 1 };
         for _ in 0..calls {
             pieces.push(Piece::Tool {
                 name: tool.name.clone(),
@@ -111,17 +107,12 @@ pub(crate) fn write(situation: &Situation, random: &mut Random) -> Script {
         }
         pieces.push(Piece::Text(answer(situation, random)));
     }
-    Script {
-        pieces,
-        scripted: false,
-    }
+    Script { pieces, scripted: false }
 }
 
 /// Cuts pieces to so many tokens; says whether anything was lost.
 pub(crate) fn limit(pieces: &mut Vec<Piece>, tokens: u64) -> bool {
-    let mut left = usize::try_from(tokens)
-        .unwrap_or(usize::MAX)
-        .saturating_mul(4);
+    let mut left = usize::try_from(tokens).unwrap_or(usize::MAX).saturating_mul(4);
     for index in 0..pieces.len() {
         let Some(piece) = pieces.get_mut(index) else {
             break;
@@ -186,19 +177,12 @@ fn bench(asked: &str) -> Option<usize> {
 
 fn tool_to_call<'a>(situation: &'a Situation, asked: &str) -> Option<&'a Tool> {
     let named = |name: &str| situation.tools.iter().find(|tool| tool.name == name);
-    let mentioned = situation
-        .tools
-        .iter()
-        .find(|tool| has_word(asked, &tool.name.to_lowercase()));
+    let mentioned = situation.tools.iter().find(|tool| has_word(asked, &tool.name.to_lowercase()));
     let first = || mentioned.or(situation.tools.first());
     if !situation.results.is_empty() {
         // "think twice" is about thinking, not about calls.
         let rest = asked.replace("think twice", "");
-        let wanted = if rest.contains("twice") || rest.contains("two tools") {
-            2
-        } else {
-            1
-        };
+        let wanted = if rest.contains("twice") || rest.contains("two tools") { 2 } else { 1 };
         let again = situation.rounds < wanted && situation.choice != Choice::Never;
         return again.then(first).flatten();
     }
@@ -220,9 +204,7 @@ fn has_word(text: &str, word: &str) -> bool {
                 letter.is_none_or(|letter| !letter.is_alphanumeric() && letter != '_')
             };
             let before = text.get(..at).and_then(|part| part.chars().next_back());
-            let after = text
-                .get(at + found.len()..)
-                .and_then(|part| part.chars().next());
+            let after = text.get(at + found.len()..).and_then(|part| part.chars().next());
             outside(before) && outside(after)
         })
 }
@@ -248,15 +230,9 @@ fn thought(situation: &Situation, random: &mut Random) -> String {
             " So I know what to say.",
         ])
     } else {
-        random.pick(&[
-            " The result settles it.",
-            " With the result in hand I can go on.",
-        ])
+        random.pick(&[" The result settles it.", " With the result in hand I can go on."])
     };
-    format!(
-        "{opening} It is about {}.{odd}{closing}",
-        quote(&situation.user_text)
-    )
+    format!("{opening} It is about {}.{odd}{closing}", quote(&situation.user_text))
 }
 
 fn answer(situation: &Situation, random: &mut Random) -> String {
@@ -272,10 +248,7 @@ fn answer(situation: &Situation, random: &mut Random) -> String {
         }
         results => {
             let told: Vec<String> = results.iter().map(|result| quote(result)).collect();
-            format!(
-                "The tool says {}. That answers {asked}.",
-                told.join(" and ")
-            )
+            format!("The tool says {}. That answers {asked}.", told.join(" and "))
         }
     }
 }
@@ -351,14 +324,8 @@ mod tests {
             results: Vec::new(),
             rounds: 0,
             tools: vec![
-                Tool {
-                    name: "lookup".to_owned(),
-                    schema: json!({"type": "object"}),
-                },
-                Tool {
-                    name: "get_weather".to_owned(),
-                    schema: json!({"type": "object"}),
-                },
+                Tool { name: "lookup".to_owned(), schema: json!({"type": "object"}) },
+                Tool { name: "get_weather".to_owned(), schema: json!({"type": "object"}) },
             ],
             choice: Choice::Auto,
             parallel: true,
@@ -449,10 +416,7 @@ mod tests {
     #[test]
     fn a_limit_cuts_text_at_a_character_and_drops_calls_whole() {
         let text = |text: &str| Piece::Text(text.to_owned());
-        let call = Piece::Tool {
-            name: "lookup".to_owned(),
-            input: json!({}),
-        };
+        let call = Piece::Tool { name: "lookup".to_owned(), input: json!({}) };
         let mut pieces = vec![text("éééé"), call.clone()];
         assert!(limit(&mut pieces, 2));
         assert_eq!(pieces, [text("éééé")]);

@@ -40,15 +40,9 @@ pub(crate) fn hmac(key: &[u8], message: &[u8]) -> Hash {
     } else {
         padded[..key.len()].copy_from_slice(key);
     }
-    let inner = Sha256::new()
-        .chain_update(padded.map(|byte| byte ^ 0x36))
-        .chain_update(message)
-        .finalize();
-    Sha256::new()
-        .chain_update(padded.map(|byte| byte ^ 0x5c))
-        .chain_update(inner)
-        .finalize()
-        .into()
+    let inner =
+        Sha256::new().chain_update(padded.map(|byte| byte ^ 0x36)).chain_update(message).finalize();
+    Sha256::new().chain_update(padded.map(|byte| byte ^ 0x5c)).chain_update(inner).finalize().into()
 }
 
 /// Which kind of block a payload belongs to; one cannot pass as the other.
@@ -108,9 +102,7 @@ impl Signer {
     /// The key comes from the name alone, so that two processes of one identity
     /// read each other's blocks, as two hosts of one provider do.
     pub(crate) fn new(identity: &str) -> Self {
-        Self {
-            key: hash(&[b"throughline simulator", identity.as_bytes()]),
-        }
+        Self { key: hash(&[b"throughline simulator", identity.as_bytes()]) }
     }
 
     /// Signs a block.
@@ -156,11 +148,7 @@ impl Signer {
         let (&prefix, rest) = rest.split_first_chunk::<32>()?;
         let (&length, rest) = rest.split_first()?;
         let family = rest.get(..usize::from(length))?;
-        Some(Opened {
-            family: String::from_utf8(family.to_vec()).ok()?,
-            shown,
-            prefix,
-        })
+        Some(Opened { family: String::from_utf8(family.to_vec()).ok()?, shown, prefix })
     }
 }
 
@@ -193,10 +181,7 @@ mod tests {
             "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7"
         );
         assert_eq!(
-            hex(&hmac(
-                &[0xaa; 131],
-                b"Test Using Larger Than Block-Size Key - Hash Key First"
-            )),
+            hex(&hmac(&[0xaa; 131], b"Test Using Larger Than Block-Size Key - Hash Key First")),
             "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54"
         );
     }
@@ -247,11 +232,7 @@ mod tests {
         let signature = signer.sign(Kind::Thinking, &claim("text"));
         for position in 0..signature.len() {
             let mut changed = signature.clone().into_bytes();
-            changed[position] = if changed[position] == b'A' {
-                b'B'
-            } else {
-                b'A'
-            };
+            changed[position] = if changed[position] == b'A' { b'B' } else { b'A' };
             let changed = String::from_utf8(changed).unwrap();
             assert_eq!(signer.open(Kind::Thinking, &changed), None, "{position}");
         }

@@ -8,34 +8,20 @@ use throughline_simulator::{Dialect, Options};
 
 async fn speaking(names: &[&str]) -> Server {
     let dialects = names.iter().map(|name| Dialect::named(name).unwrap());
-    Server::start(Options {
-        dialects: dialects.collect(),
-        ..Options::default()
-    })
-    .await
+    Server::start(Options { dialects: dialects.collect(), ..Options::default() }).await
 }
 
 #[tokio::test]
 async fn an_unknown_path_is_refused_in_the_envelope_of_the_callers_dialect() {
     let server = Server::strict().await;
-    let anthropic = server
-        .send(
-            "GET",
-            "/nowhere",
-            &[("anthropic-version", "2023-06-01")],
-            b"",
-        )
-        .await;
+    let anthropic =
+        server.send("GET", "/nowhere", &[("anthropic-version", "2023-06-01")], b"").await;
     anthropic.assert_refused(404, "not_found_error", "Not found");
-    let gemini = server
-        .send("GET", "/nowhere", &[("x-goog-api-key", "k")], b"")
-        .await;
+    let gemini = server.send("GET", "/nowhere", &[("x-goog-api-key", "k")], b"").await;
     assert_eq!(gemini.status, 404);
     assert_eq!(gemini.json()["error"]["code"], 404);
     assert_eq!(gemini.json()["error"]["status"], "NOT_FOUND");
-    let openai = server
-        .send("GET", "/nowhere", &[("authorization", "Bearer k")], b"")
-        .await;
+    let openai = server.send("GET", "/nowhere", &[("authorization", "Bearer k")], b"").await;
     assert_eq!(openai.status, 404);
     assert_eq!(openai.json()["error"]["type"], "invalid_request_error");
     assert!(openai.json()["error"]["param"].is_null());

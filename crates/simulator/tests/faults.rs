@@ -24,16 +24,12 @@ async fn a_cut_breaks_the_connection() {
     let server = Server::strict().await;
     let whole = server.post(&streamed(), &[]).await;
     for bytes in [0, 1, 100, whole.body.len() - 1] {
-        let cut = server
-            .post(&streamed(), &fault(&format!("cut:bytes={bytes}")))
-            .await;
+        let cut = server.post(&streamed(), &fault(&format!("cut:bytes={bytes}"))).await;
         assert_eq!((cut.status, cut.complete), (200, false));
         assert_eq!(cut.body, whole.body[..bytes]);
     }
     for events in [0, 1, 7] {
-        let cut = server
-            .post(&streamed(), &fault(&format!("cut:event={events}")))
-            .await;
+        let cut = server.post(&streamed(), &fault(&format!("cut:event={events}"))).await;
         assert!(!cut.complete);
         assert_eq!(cut.events(), whole.events()[..events]);
     }
@@ -45,9 +41,7 @@ async fn an_early_end_is_clean() {
     let whole = server.post(&streamed(), &[]).await.events();
     let last = whole.len() - 1;
     for events in [0, 4, last] {
-        let ended = server
-            .post(&streamed(), &fault(&format!("end:event={events}")))
-            .await;
+        let ended = server.post(&streamed(), &fault(&format!("end:event={events}"))).await;
         assert!(ended.complete);
         assert_eq!(ended.events(), whole[..events]);
     }
@@ -57,16 +51,9 @@ async fn an_early_end_is_clean() {
 async fn a_stall_is_silence_and_then_the_rest() {
     let server = Server::strict().await;
     let whole = server.post(&streamed(), &[]).await.body;
-    let stalled = server
-        .post(&streamed(), &fault("stall:event=3,ms=150"))
-        .await;
+    let stalled = server.post(&streamed(), &fault("stall:event=3,ms=150")).await;
     assert_eq!(stalled.body, whole);
-    let gap = stalled
-        .arrivals
-        .windows(2)
-        .map(|pair| pair[1].0 - pair[0].0)
-        .max()
-        .unwrap();
+    let gap = stalled.arrivals.windows(2).map(|pair| pair[1].0 - pair[0].0).max().unwrap();
     assert!(gap.as_millis() >= 120, "{gap:?}");
 }
 
@@ -96,10 +83,7 @@ async fn statuses_come_in_the_dialects_envelope() {
         answer.assert_refused(status, kind, "");
         assert_eq!(answer.header("retry-after"), (status == 429).then_some("2"));
         let path = "/v1/messages/count_tokens";
-        assert_eq!(
-            server.post_to(path, &streamed(), &fault(text)).await.status,
-            status
-        );
+        assert_eq!(server.post_to(path, &streamed(), &fault(text)).await.status, status);
     }
 }
 
@@ -110,26 +94,16 @@ async fn garbage_is_no_event() {
     assert_eq!(garbage.status, 200);
     assert!(garbage.complete && std::str::from_utf8(&garbage.body).is_err());
     let whole = server.post(&streamed(), &[]).await.body;
-    let mixed = server
-        .post(&streamed(), &fault("garbage:event=2"))
-        .await
-        .body;
+    let mixed = server.post(&streamed(), &fault("garbage:event=2")).await.body;
     assert!(mixed.len() > whole.len());
-    let same = mixed
-        .iter()
-        .zip(&whole)
-        .take_while(|(one, other)| one == other)
-        .count();
+    let same = mixed.iter().zip(&whole).take_while(|(one, other)| one == other).count();
     assert!(same > 100 && mixed.ends_with(&whole[same..]));
 }
 
 #[tokio::test]
 async fn an_error_event_ends_the_stream() {
     let server = Server::strict().await;
-    let events = server
-        .post(&streamed(), &fault("error:event=5"))
-        .await
-        .events();
+    let events = server.post(&streamed(), &fault("error:event=5")).await.events();
     assert_eq!(events.len(), 6);
     assert_eq!(
         events[5],
@@ -146,21 +120,12 @@ async fn pings_line_ends_and_chunks_are_a_matter_of_form() {
     assert!(silent.iter().all(|event| event["type"] != "ping"));
     assert_eq!(assemble(&silent), message);
     let crlf = server.post(&streamed(), &fault("crlf")).await;
-    assert!(
-        crlf.text()
-            .contains("event: ping\r\ndata: {\"type\":\"ping\"}\r\n\r\n")
-    );
+    assert!(crlf.text().contains("event: ping\r\ndata: {\"type\":\"ping\"}\r\n\r\n"));
     assert_eq!(assemble(&crlf.events()), message);
     let chunked = server.post(&streamed(), &fault("chunk:bytes=7")).await;
     assert_eq!(chunked.body, whole.body);
-    assert!(
-        chunked.arrivals.len() > whole.arrivals.len() + 20,
-        "{}",
-        chunked.arrivals.len()
-    );
-    let all = server
-        .post(&streamed(), &fault("crlf; chunk:bytes=1; no-ping"))
-        .await;
+    assert!(chunked.arrivals.len() > whole.arrivals.len() + 20, "{}", chunked.arrivals.len());
+    let all = server.post(&streamed(), &fault("crlf; chunk:bytes=1; no-ping")).await;
     assert_eq!(assemble(&all.events()), message);
 }
 
@@ -170,21 +135,12 @@ async fn faults_strike_replies_that_are_no_streams_too() {
     let body = adaptive("claude-opus-5-5", "use a tool");
     let whole = server.post(&body, &[]).await;
     let cut = server.post(&body, &fault("cut:bytes=50")).await;
-    assert_eq!(
-        (cut.body.as_slice(), cut.complete),
-        (&whole.body[..50], false)
-    );
+    assert_eq!((cut.body.as_slice(), cut.complete), (&whole.body[..50], false));
     let ended = server.post(&body, &fault("end:event=1")).await;
-    assert_eq!(
-        (ended.body.as_slice(), ended.complete),
-        (&whole.body[..32], true)
-    );
+    assert_eq!((ended.body.as_slice(), ended.complete), (&whole.body[..32], true));
     let stalled = server.post(&body, &fault("stall:event=1,ms=60")).await;
     assert_eq!(stalled.body, whole.body);
-    assert_eq!(
-        server.post(&body, &fault("error:event=1")).await.status,
-        529
-    );
+    assert_eq!(server.post(&body, &fault("error:event=1")).await.status, 529);
 }
 
 #[tokio::test]
@@ -232,21 +188,11 @@ answer_model = "renamed"
     assert_eq!(content[4]["input"], json!({"k": "seven"}));
     assert_eq!(message["stop_reason"], "tool_use");
     append(&mut body, &message);
-    server
-        .post(&body, &[])
-        .await
-        .assert_refused(529, "overloaded_error", "Overloaded");
+    server.post(&body, &[]).await.assert_refused(529, "overloaded_error", "Overloaded");
     let events = server.post(&body, &[]).await.events();
-    assert!(
-        events
-            .iter()
-            .all(|event| event["delta"]["type"] != "signature_delta")
-    );
+    assert!(events.iter().all(|event| event["delta"]["type"] != "signature_delta"));
     assert_eq!(assemble(&events)["model"], "renamed");
-    assert_eq!(
-        assemble(&server.post(&streamed(), &[]).await.events())["model"],
-        "claude-opus-5-5"
-    );
+    assert_eq!(assemble(&server.post(&streamed(), &[]).await.events())["model"], "claude-opus-5-5");
 }
 
 #[tokio::test]
@@ -266,37 +212,18 @@ async fn the_recording_keeps_exact_bytes_and_answers() {
         ("x-twice", "a"),
         ("x-twice", "b"),
     ];
-    server
-        .send("POST", "/v1/messages?beta=true", &headers, raw)
-        .await;
-    server
-        .send("POST", "/v1/messages", &headers, b"\xff\xfe")
-        .await;
+    server.send("POST", "/v1/messages?beta=true", &headers, raw).await;
+    server.send("POST", "/v1/messages", &headers, b"\xff\xfe").await;
     server.post(&streamed(), &[]).await;
     let listed = server.get("/simulator/requests").await.json();
     let requests = listed["requests"].as_array().unwrap();
     assert_eq!((requests.len(), &listed["last"]), (3, &json!(3)));
     let first = &requests[0];
-    assert_eq!(
-        STANDARD
-            .decode(first["body_base64"].as_str().unwrap())
-            .unwrap(),
-        raw
-    );
+    assert_eq!(STANDARD.decode(first["body_base64"].as_str().unwrap()).unwrap(), raw);
     assert_eq!(first["body_text"].as_str().unwrap().as_bytes(), raw);
     assert_eq!(
-        (
-            &first["method"],
-            &first["path"],
-            &first["query"],
-            &first["status"]
-        ),
-        (
-            &json!("POST"),
-            &json!("/v1/messages"),
-            &json!("beta=true"),
-            &json!(400)
-        )
+        (&first["method"], &first["path"], &first["query"], &first["status"]),
+        (&json!("POST"), &json!("/v1/messages"), &json!("beta=true"), &json!(400))
     );
     assert_eq!(first["refusal"], "x: Extra inputs are not permitted");
     let kept = first["headers"].as_array().unwrap();
@@ -305,23 +232,11 @@ async fn the_recording_keeps_exact_bytes_and_answers() {
     }
     assert_eq!(requests[1]["body_text"], Value::Null);
     assert_eq!(requests[1]["body_base64"], "//4=");
-    assert_eq!(
-        (&requests[2]["status"], &requests[2]["refusal"]),
-        (&json!(200), &Value::Null)
-    );
+    assert_eq!((&requests[2]["status"], &requests[2]["refusal"]), (&json!(200), &Value::Null));
     let newer = server.get("/simulator/requests?after=2").await.json();
     assert_eq!(newer["requests"][0]["id"], 3);
-    assert_eq!(
-        server
-            .send("DELETE", "/simulator/requests", &[], b"")
-            .await
-            .status,
-        204
-    );
-    assert_eq!(
-        server.get("/simulator/requests").await.json(),
-        json!({"requests": [], "last": 3})
-    );
+    assert_eq!(server.send("DELETE", "/simulator/requests", &[], b"").await.status, 204);
+    assert_eq!(server.get("/simulator/requests").await.json(), json!({"requests": [], "last": 3}));
 }
 
 #[tokio::test]
@@ -329,25 +244,16 @@ async fn a_shutdown_does_not_wait_for_a_stalled_stream() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let server = Server::at(listener.local_addr().unwrap());
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let serving = tokio::spawn(throughline_simulator::serve(
-        listener,
-        Options::default(),
-        async {
-            stopped.await.unwrap();
-        },
-    ));
-    let stalled = tokio::spawn(async move {
-        server
-            .post(&streamed(), &fault("stall:event=1,ms=60000"))
-            .await
-    });
+    let serving = tokio::spawn(throughline_simulator::serve(listener, Options::default(), async {
+        stopped.await.unwrap();
+    }));
+    let stalled =
+        tokio::spawn(
+            async move { server.post(&streamed(), &fault("stall:event=1,ms=60000")).await },
+        );
     tokio::task::yield_now().await;
     stop.send(()).unwrap();
     let limit = std::time::Duration::from_secs(10);
-    tokio::time::timeout(limit, serving)
-        .await
-        .unwrap()
-        .unwrap()
-        .unwrap();
+    tokio::time::timeout(limit, serving).await.unwrap().unwrap().unwrap();
     stalled.abort();
 }

@@ -21,18 +21,13 @@ async fn replaying(name: &str, bytes: &[u8], step: &str, options: Options) -> (S
     let scenario = folder.path().join("scenario.toml");
     let text = format!("[[step]]\ntimes = 99\nreplay = \"{name}\"\n{step}");
     std::fs::write(&scenario, text).unwrap();
-    let options = Options {
-        scenario: Some(Scenario::load(&scenario).unwrap()),
-        ..options
-    };
+    let options = Options { scenario: Some(Scenario::load(&scenario).unwrap()), ..options };
     (Server::start(options).await, folder)
 }
 
 async fn asked(name: &str, bytes: &[u8], step: &str) -> Answer {
     let (server, _folder) = replaying(name, bytes, step, Options::default()).await;
-    server
-        .post(&adaptive("claude-opus-5-5", "hello"), &[])
-        .await
+    server.post(&adaptive("claude-opus-5-5", "hello"), &[]).await
 }
 
 fn streamed(text: &str) -> Value {
@@ -47,10 +42,7 @@ async fn a_capture_is_sent_as_it_stands() {
     let answer = asked("odd.sse", ODD, "").await;
     assert_eq!((answer.status, answer.complete), (200, true));
     assert_eq!(answer.body, ODD);
-    assert_eq!(
-        answer.header("content-type"),
-        Some("text/event-stream; charset=utf-8")
-    );
+    assert_eq!(answer.header("content-type"), Some("text/event-stream; charset=utf-8"));
     let error = b"{ \"type\":\"error\" }\n";
     let answer = asked("error.json", error, "status = 529").await;
     assert_eq!((answer.status, answer.body.as_slice()), (529, &error[..]));
@@ -59,10 +51,7 @@ async fn a_capture_is_sent_as_it_stands() {
 
 #[tokio::test]
 async fn faults_strike_a_capture_as_any_reply() {
-    let second = ODD
-        .windows(8)
-        .position(|part| part == b"data: \xff\n")
-        .unwrap();
+    let second = ODD.windows(8).position(|part| part == b"data: \xff\n").unwrap();
     for (fault, whole, expected) in [
         ("cut:event=2", false, ODD[..second].to_vec()),
         ("cut:bytes=5", false, ODD[..5].to_vec()),
@@ -76,11 +65,7 @@ async fn faults_strike_a_capture_as_any_reply() {
     }
     let stalled = asked("odd.sse", ODD, "fault = \"stall:event=1,ms=300\"").await;
     assert_eq!(stalled.body, ODD);
-    let silence = stalled
-        .arrivals
-        .windows(2)
-        .map(|pair| pair[1].0 - pair[0].0)
-        .max();
+    let silence = stalled.arrivals.windows(2).map(|pair| pair[1].0 - pair[0].0).max();
     assert!(silence >= Some(Duration::from_millis(200)), "{silence:?}");
     let ended = asked("odd.sse", ODD, "fault = \"crlf; end:event=2\"").await;
     assert_eq!(
@@ -94,16 +79,9 @@ async fn faults_strike_a_capture_as_any_reply() {
 /// Its thinking carries another's signature, so only who does not verify takes it back.
 #[tokio::test]
 async fn replayed_thinking_is_not_ours_to_accept() {
-    let other = Server::start(Options {
-        identity: "other".to_owned(),
-        ..Options::default()
-    })
-    .await;
+    let other = Server::start(Options { identity: "other".to_owned(), ..Options::default() }).await;
     let capture = other.post(&streamed("hello"), &[]).await.body;
-    let lenient = Options {
-        strict: false,
-        ..Options::default()
-    };
+    let lenient = Options { strict: false, ..Options::default() };
     for (step, options, status) in [
         ("", Options::default(), 400),
         ("signature = \"empty\"", Options::default(), 200),

@@ -11,10 +11,7 @@ const OPUS: &str = "claude-opus-5-5";
 
 fn kinds(message: &Value) -> Vec<&str> {
     let content = message["content"].as_array().unwrap();
-    content
-        .iter()
-        .map(|block| block["type"].as_str().unwrap())
-        .collect()
+    content.iter().map(|block| block["type"].as_str().unwrap()).collect()
 }
 
 fn streamed(body: &Value) -> Value {
@@ -28,22 +25,13 @@ async fn every_trigger_streams_by_the_grammar_and_equals_its_json() {
     let server = Server::strict().await;
     let table: [(&str, &[&str]); 9] = [
         ("hello", &["thinking", "text"]),
-        (
-            "something redacted",
-            &["redacted_thinking", "thinking", "text"],
-        ),
+        ("something redacted", &["redacted_thinking", "thinking", "text"]),
         ("think twice", &["thinking", "text", "thinking", "text"]),
         ("only think", &["thinking", "text"]),
         ("use a tool", &["thinking", "text", "tool_use"]),
         ("LOOKUP row 7", &["thinking", "text", "tool_use"]),
-        (
-            "use a tool in parallel",
-            &["thinking", "text", "tool_use", "tool_use"],
-        ),
-        (
-            "use a tool, think twice",
-            &["thinking", "text", "thinking", "tool_use"],
-        ),
+        ("use a tool in parallel", &["thinking", "text", "tool_use", "tool_use"]),
+        ("use a tool, think twice", &["thinking", "text", "thinking", "tool_use"]),
         ("bench 25", &["text"]),
     ];
     for (text, expected) in table {
@@ -53,10 +41,7 @@ async fn every_trigger_streams_by_the_grammar_and_equals_its_json() {
             let whole = server.accept_with(&body, &header).await;
             assert_eq!(kinds(&whole), expected, "{text}");
             let answer = server.post(&streamed(&body), &header).await;
-            assert_eq!(
-                answer.header("content-type"),
-                Some("text/event-stream; charset=utf-8")
-            );
+            assert_eq!(answer.header("content-type"), Some("text/event-stream; charset=utf-8"));
             assert!(answer.complete);
             let events = answer.events();
             assert_eq!(events[1], json!({"type": "ping"}));
@@ -66,11 +51,7 @@ async fn every_trigger_streams_by_the_grammar_and_equals_its_json() {
                 usage["output_tokens"].as_u64()
                     > usage["output_tokens_details"]["thinking_tokens"].as_u64()
             );
-            let stop = if expected.contains(&"tool_use") {
-                "tool_use"
-            } else {
-                "end_turn"
-            };
+            let stop = if expected.contains(&"tool_use") { "tool_use" } else { "end_turn" };
             assert_eq!(whole["stop_reason"], stop);
         }
     }
@@ -80,34 +61,20 @@ async fn every_trigger_streams_by_the_grammar_and_equals_its_json() {
 async fn signature_styles_put_the_signature_where_they_say() {
     let server = Server::strict().await;
     let body = streamed(&adaptive(OPUS, "hello"));
-    for (style, at_start, deltas) in [
-        ("delta", false, 1),
-        ("start", true, 0),
-        ("empty", false, 1),
-        ("late", false, 1),
-    ] {
-        let events = server
-            .post(&body, &[("x-simulator-signature", style)])
-            .await
-            .events();
-        let start = events
-            .iter()
-            .find(|event| event["type"] == "content_block_start")
-            .unwrap();
+    for (style, at_start, deltas) in
+        [("delta", false, 1), ("start", true, 0), ("empty", false, 1), ("late", false, 1)]
+    {
+        let events = server.post(&body, &[("x-simulator-signature", style)]).await.events();
+        let start = events.iter().find(|event| event["type"] == "content_block_start").unwrap();
         let early = start["content_block"]["signature"].as_str().unwrap();
         assert_eq!(!early.is_empty(), at_start, "{style}");
-        let signatures: Vec<&Value> = events
-            .iter()
-            .filter(|event| event["delta"]["type"] == "signature_delta")
-            .collect();
+        let signatures: Vec<&Value> =
+            events.iter().filter(|event| event["delta"]["type"] == "signature_delta").collect();
         assert_eq!(signatures.len(), deltas, "{style}");
         if style == "empty" {
             assert_eq!(signatures[0]["delta"]["signature"], "");
         }
-        let pings = events
-            .iter()
-            .filter(|event| event["type"] == "ping")
-            .count();
+        let pings = events.iter().filter(|event| event["type"] == "ping").count();
         assert_eq!(pings, if style == "late" { 2 } else { 1 });
     }
 }
@@ -116,11 +83,7 @@ async fn signature_styles_put_the_signature_where_they_say() {
 async fn omitted_thinking_is_empty_text_with_a_signature() {
     let server = Server::strict().await;
     let mut body = adaptive(OPUS, "hello");
-    for (display, shown) in [
-        (Some("summarized"), true),
-        (Some("omitted"), false),
-        (None, false),
-    ] {
+    for (display, shown) in [(Some("summarized"), true), (Some("omitted"), false), (None, false)] {
         body["thinking"] = match display {
             Some(display) => json!({"type": "adaptive", "display": display}),
             None => json!({"type": "adaptive"}),
@@ -134,27 +97,19 @@ async fn omitted_thinking_is_empty_text_with_a_signature() {
         assert_eq!(assemble(&events), message);
     }
     let old = server.accept(&manual("claude-sonnet-4-5", "hello")).await;
-    assert_ne!(
-        old["content"][0]["thinking"], "",
-        "older models show their thinking"
-    );
+    assert_ne!(old["content"][0]["thinking"], "", "older models show their thinking");
 }
 
 #[tokio::test]
 async fn a_tool_loop_thinks_in_every_round_and_never_repeats_an_id() {
     let server = Server::binding().await;
-    for body in [
-        adaptive(OPUS, "use a tool twice"),
-        manual("claude-sonnet-4-5", "use two tools"),
-    ] {
+    for body in [adaptive(OPUS, "use a tool twice"), manual("claude-sonnet-4-5", "use two tools")] {
         let mut body = server.play(body).await;
         say(&mut body, "use a tool in parallel");
         let body = server.play(body).await;
         let messages = body["messages"].as_array().unwrap();
-        let answers: Vec<&Value> = messages
-            .iter()
-            .filter(|message| message["role"] == "assistant")
-            .collect();
+        let answers: Vec<&Value> =
+            messages.iter().filter(|message| message["role"] == "assistant").collect();
         let shapes: Vec<Vec<&str>> = answers.iter().map(|answer| kinds(answer)).collect();
         assert_eq!(
             shapes,
@@ -166,40 +121,28 @@ async fn a_tool_loop_thinks_in_every_round_and_never_repeats_an_id() {
                 vec!["thinking", "text"],
             ]
         );
-        let blocks = answers
-            .iter()
-            .flat_map(|answer| answer["content"].as_array().unwrap());
+        let blocks = answers.iter().flat_map(|answer| answer["content"].as_array().unwrap());
         let mut ids: Vec<&str> = blocks.filter_map(|block| block["id"].as_str()).collect();
         assert!(ids.iter().all(|id| id.starts_with("toolu_")));
         let count = ids.len();
         ids.sort_unstable();
         ids.dedup();
         assert_eq!((ids.len(), count), (4, 4));
-        let last = answers.last().unwrap()["content"][1]["text"]
-            .as_str()
-            .unwrap();
+        let last = answers.last().unwrap()["content"][1]["text"].as_str().unwrap();
         assert!(last.contains("21 degrees"), "{last}");
     }
 }
 
 #[tokio::test]
 async fn the_same_seed_says_the_same_and_another_seed_something_else() {
-    let seeded = |seed| {
-        Server::start(Options {
-            seed,
-            ..Options::default()
-        })
-    };
+    let seeded = |seed| Server::start(Options { seed, ..Options::default() });
     let (one, same, other) = (seeded(1).await, seeded(1).await, seeded(2).await);
     let body = adaptive(OPUS, "use a tool in parallel, redacted");
     let said = one.accept(&body).await;
     assert_eq!(said, one.accept(&body).await);
     assert_eq!(said, same.accept(&body).await);
     assert_ne!(said, other.accept(&body).await);
-    assert_ne!(
-        said["id"],
-        one.accept(&adaptive(OPUS, "use a tool, redacted!")).await["id"]
-    );
+    assert_ne!(said["id"], one.accept(&adaptive(OPUS, "use a tool, redacted!")).await["id"]);
 }
 
 #[tokio::test]
@@ -252,19 +195,11 @@ async fn tool_choice_forces_and_forbids_calls() {
     ] {
         body["tool_choice"] = choice;
         let message = server.accept(&body).await;
-        assert_eq!(
-            kinds(&message).contains(&"tool_use"),
-            called,
-            "{}",
-            body["tool_choice"]
-        );
+        assert_eq!(kinds(&message).contains(&"tool_use"), called, "{}", body["tool_choice"]);
     }
     let mut body = adaptive("claude-opus-5", "use a tool in parallel");
     body["tool_choice"] = json!({"type": "auto", "disable_parallel_tool_use": true});
-    assert_eq!(
-        kinds(&server.accept(&body).await),
-        ["thinking", "text", "tool_use"]
-    );
+    assert_eq!(kinds(&server.accept(&body).await), ["thinking", "text", "tool_use"]);
 }
 
 #[tokio::test]
@@ -273,14 +208,8 @@ async fn max_tokens_and_stop_sequences_end_a_reply() {
     let mut body = adaptive(OPUS, "hello");
     body["max_tokens"] = 0.into();
     let message = server.accept(&body).await;
-    assert_eq!(
-        (&message["content"], &message["stop_reason"]),
-        (&json!([]), &json!("max_tokens"))
-    );
-    assert_eq!(
-        assemble(&server.post(&streamed(&body), &[]).await.events())["content"],
-        json!([])
-    );
+    assert_eq!((&message["content"], &message["stop_reason"]), (&json!([]), &json!("max_tokens")));
+    assert_eq!(assemble(&server.post(&streamed(&body), &[]).await.events())["content"], json!([]));
     body["max_tokens"] = 5.into();
     let message = server.accept(&body).await;
     assert_eq!(message["usage"]["output_tokens"], 5);
@@ -290,59 +219,32 @@ async fn max_tokens_and_stop_sequences_end_a_reply() {
     let message = server.accept(&body).await;
     assert_eq!(message["stop_reason"], "stop_sequence");
     assert_eq!(message["stop_sequence"], "hello");
-    assert!(
-        !message["content"][1]["text"]
-            .as_str()
-            .unwrap()
-            .contains("hello")
-    );
+    assert!(!message["content"][1]["text"].as_str().unwrap().contains("hello"));
 }
 
 #[tokio::test]
 async fn deltas_and_model_name_come_by_header() {
     let server = Server::strict().await;
     let body = streamed(&adaptive(OPUS, "hello"));
-    let more = [
-        ("x-simulator-deltas", "5000"),
-        ("x-simulator-model", "backend-name"),
-    ];
+    let more = [("x-simulator-deltas", "5000"), ("x-simulator-model", "backend-name")];
     let events = server.post(&body, &more).await.events();
-    let deltas = events
-        .iter()
-        .filter(|event| event["type"] == "content_block_delta")
-        .count();
+    let deltas = events.iter().filter(|event| event["type"] == "content_block_delta").count();
     assert_eq!(deltas, 5000);
     assert_eq!(assemble(&events)["model"], "backend-name");
-    server
-        .refuse_with(
-            &body,
-            &[("x-simulator-deltas", "many")],
-            "x-simulator-deltas",
-        )
-        .await;
+    server.refuse_with(&body, &[("x-simulator-deltas", "many")], "x-simulator-deltas").await;
 }
 
 #[tokio::test]
 async fn a_pace_spreads_the_stream_over_time() {
-    let options = Options {
-        tokens_per_second: 100,
-        ..Options::default()
-    };
+    let options = Options { tokens_per_second: 100, ..Options::default() };
     let server = Server::start(options).await;
     let mut body = json!({"model": "glm-5", "max_tokens": 99, "messages": [{"role": "user", "content": "bench 20"}]});
     body["stream"] = true.into();
     let answer = server.post(&body, &[]).await;
     assemble(&answer.events());
-    let (first, last) = (
-        answer.arrivals.first().unwrap(),
-        answer.arrivals.last().unwrap(),
-    );
+    let (first, last) = (answer.arrivals.first().unwrap(), answer.arrivals.last().unwrap());
     assert!(answer.arrivals.len() > 10, "{}", answer.arrivals.len());
-    assert!(
-        (last.0 - first.0).as_millis() >= 150,
-        "{:?}",
-        last.0 - first.0
-    );
+    assert!((last.0 - first.0).as_millis() >= 150, "{:?}", last.0 - first.0);
 }
 
 #[tokio::test]
@@ -386,18 +288,13 @@ async fn every_answer_has_a_request_id() {
         assert_eq!(answer.status, status, "{method} {path}");
         assert!(answer.header("request-id").unwrap().starts_with("req_"));
     }
-    server
-        .get("/api/hello")
-        .await
-        .assert_refused(404, "not_found_error", "Not found");
+    server.get("/api/hello").await.assert_refused(404, "not_found_error", "Not found");
 }
 
 #[tokio::test]
 async fn token_counting_counts() {
     let server = Server::strict().await;
     let body = json!({"model": OPUS, "messages": [{"role": "user", "content": "foo"}], "tools": [lookup()]});
-    let counted = server
-        .post_to("/v1/messages/count_tokens?beta=true", &body, &[])
-        .await;
+    let counted = server.post_to("/v1/messages/count_tokens?beta=true", &body, &[]).await;
     assert!(counted.json()["input_tokens"].as_u64().unwrap() > 20);
 }

@@ -38,26 +38,19 @@ fn text(body: &Value, pointer: &str) -> String {
 
 fn without(body: &Value, message: usize, block: usize) -> Value {
     let mut body = body.clone();
-    body["messages"][message]["content"]
-        .as_array_mut()
-        .unwrap()
-        .remove(block);
+    body["messages"][message]["content"].as_array_mut().unwrap().remove(block);
     body
 }
 
 #[tokio::test]
 async fn a_foreign_identity_is_refused() {
     let named = |identity: &str| {
-        Server::start(Options {
-            identity: identity.to_owned(),
-            ..Options::default()
-        })
+        Server::start(Options { identity: identity.to_owned(), ..Options::default() })
     };
     let (one, twin, two) = (named("one").await, named("one").await, named("two").await);
     let body = history(&one, adaptive(OPUS, "use a tool")).await;
     twin.accept(&body).await;
-    two.refuse(&body, &format!("messages.1.content.0: {INVALID}"))
-        .await;
+    two.refuse(&body, &format!("messages.1.content.0: {INVALID}")).await;
     let answer = two
         .post_to(
             "/v1/messages/count_tokens",
@@ -77,37 +70,18 @@ async fn a_missing_empty_or_altered_signature_is_refused() {
     let other = text(&body, "/messages/5/content/0/signature");
     let middle = signature.len() / 2;
     let mut altered = signature.clone();
-    let letter = if &altered[middle..=middle] == "A" {
-        "B"
-    } else {
-        "A"
-    };
+    let letter = if &altered[middle..=middle] == "A" { "B" } else { "A" };
     altered.replace_range(middle..=middle, letter);
-    for bad in [
-        "",
-        "nonsense",
-        &url_safe,
-        &altered,
-        &signature[..signature.len() - 4],
-    ] {
+    for bad in ["", "nonsense", &url_safe, &altered, &signature[..signature.len() - 4]] {
         let bad = with(&body, "/messages/3/content/0/signature", bad.into());
-        server
-            .refuse(&bad, &format!("messages.3.content.0: {INVALID}"))
-            .await;
+        server.refuse(&bad, &format!("messages.3.content.0: {INVALID}")).await;
     }
     // A good signature on another block's text is an altered text.
     let swapped = with(&body, "/messages/3/content/0/signature", other.into());
-    server
-        .refuse(&swapped, &format!("messages.3.content.0: {INVALID}"))
-        .await;
+    server.refuse(&swapped, &format!("messages.3.content.0: {INVALID}")).await;
     let mut missing = body.clone();
-    missing["messages"][3]["content"][0]
-        .as_object_mut()
-        .unwrap()
-        .remove("signature");
-    server
-        .refuse(&missing, &format!("messages.3.content.0: {INVALID}"))
-        .await;
+    missing["messages"][3]["content"][0].as_object_mut().unwrap().remove("signature");
+    server.refuse(&missing, &format!("messages.3.content.0: {INVALID}")).await;
 }
 
 #[tokio::test]
@@ -118,9 +92,7 @@ async fn altered_text_is_refused_and_named_in_the_latest_message() {
         let pointer = format!("/messages/{message}/content/0/thinking");
         let changed = text(&body, &pointer) + " ";
         let bad = with(&body, &pointer, changed.into());
-        server
-            .refuse(&bad, &format!("messages.{message}.content.0: {expected}"))
-            .await;
+        server.refuse(&bad, &format!("messages.{message}.content.0: {expected}")).await;
         let emptied = with(&body, &pointer, "".into());
         server.refuse(&emptied, expected).await;
     }
@@ -139,10 +111,7 @@ async fn altered_redacted_data_is_refused() {
     for bad in [&data[..data.len() - 4], "enc", "", &signature] {
         let bad = with(&body, "/messages/1/content/0/data", bad.into());
         server
-            .refuse(
-                &bad,
-                "messages.1.content.0: Invalid `data` in `redacted_thinking` block",
-            )
+            .refuse(&bad, "messages.1.content.0: Invalid `data` in `redacted_thinking` block")
             .await;
     }
 }
@@ -154,11 +123,7 @@ async fn omitted_thinking_comes_back_like_any_other() {
     body["thinking"] = json!({"type": "adaptive"});
     let body = history(&server, body).await;
     assert_eq!(body["messages"][1]["content"][0]["thinking"], "");
-    let swapped = with(
-        &body,
-        "/messages/1/content/0",
-        body["messages"][3]["content"][0].clone(),
-    );
+    let swapped = with(&body, "/messages/1/content/0", body["messages"][3]["content"][0].clone());
     server.refuse(&swapped, BOUND).await;
     let filled = with(&body, "/messages/5/content/0/thinking", "text".into());
     server.refuse(&filled, MODIFIED).await;
@@ -167,55 +132,28 @@ async fn omitted_thinking_comes_back_like_any_other() {
 #[tokio::test]
 async fn a_changed_prefix_is_refused_where_prefixes_bind() {
     let (free, binding) = (Server::strict().await, Server::binding().await);
-    for start in [
-        adaptive(OPUS, "use a tool"),
-        adaptive("glm-5", "use a tool"),
-    ] {
+    for start in [adaptive(OPUS, "use a tool"), adaptive("glm-5", "use a tool")] {
         let body = history(&binding, start).await;
         let mut moved = body.clone();
         let tools = moved["tools"].as_array_mut().unwrap();
         tools.push(json!({"name": "another", "input_schema": {"type": "object"}}));
         let changes = [
-            (
-                "system",
-                with(&body, "/system", "You are verbose.".into()),
-                1,
-            ),
-            (
-                "tools",
-                with(&body, "/tools/0/description", "Finds two rows".into()),
-                1,
-            ),
+            ("system", with(&body, "/system", "You are verbose.".into()), 1),
+            ("tools", with(&body, "/tools/0/description", "Finds two rows".into()), 1),
             ("one more tool", moved, 1),
-            (
-                "first message",
-                with(&body, "/messages/0/content", "use a tool!".into()),
-                1,
-            ),
-            (
-                "tool result",
-                with(&body, "/messages/2/content/0/content", "22 degrees".into()),
-                3,
-            ),
-            (
-                "answer",
-                with(&body, "/messages/3/content/1/text", "Other words.".into()),
-                5,
-            ),
+            ("first message", with(&body, "/messages/0/content", "use a tool!".into()), 1),
+            ("tool result", with(&body, "/messages/2/content/0/content", "22 degrees".into()), 3),
+            ("answer", with(&body, "/messages/3/content/1/text", "Other words.".into()), 5),
             ("thinking removed from the middle", without(&body, 3, 0), 5),
         ];
         for (what, changed, at) in changes {
-            binding
-                .refuse(&changed, &format!("messages.{at}.content.0: {BOUND}"))
-                .await;
+            binding.refuse(&changed, &format!("messages.{at}.content.0: {BOUND}")).await;
             let answer = free.post(&changed, &[]).await;
             assert_eq!(answer.status, 200, "{what} is refused without binding");
         }
         // The last block has nothing bound behind it, and all may go at once.
         binding.accept(&without(&body, 5, 0)).await;
-        binding
-            .accept(&without(&without(&without(&body, 5, 0), 3, 0), 1, 0))
-            .await;
+        binding.accept(&without(&without(&without(&body, 5, 0), 3, 0), 1, 0)).await;
     }
 }
 
@@ -227,12 +165,7 @@ async fn thinking_of_one_response_binds_the_next_of_it() {
     append(&mut body, &message);
     say(&mut body, "next");
     server.accept(&body).await;
-    server
-        .refuse(
-            &without(&body, 1, 0),
-            &format!("messages.1.content.1: {BOUND}"),
-        )
-        .await;
+    server.refuse(&without(&body, 1, 0), &format!("messages.1.content.1: {BOUND}")).await;
     server.accept(&without(&body, 1, 2)).await;
 }
 
@@ -242,10 +175,7 @@ async fn the_form_of_the_prefix_does_not_matter() {
     let mut body = adaptive(OPUS, "use a tool");
     let note = json!({"role": "system", "content": "note", "output_config": {"effort": "low"}});
     body["messages"].as_array_mut().unwrap().push(note);
-    let beta = [(
-        "anthropic-beta",
-        "mid-conversation-output-config-2026-07-01",
-    )];
+    let beta = [("anthropic-beta", "mid-conversation-output-config-2026-07-01")];
     let message = server.accept_with(&body, &beta).await;
     append(&mut body, &message);
     server.accept_with(&body, &beta).await;
@@ -259,14 +189,9 @@ async fn the_form_of_the_prefix_does_not_matter() {
     other["messages"][3]["content"][0]["content"] = json!([{"type": "text", "text": "21 degrees"}]);
     other["messages"][3]["content"][0]["cache_control"] = mark;
     server.accept_with(&other, &beta).await;
-    let escaped = other
-        .to_string()
-        .replace("terse", "\\u0074erse")
-        .replace("\":", "\" :\n");
+    let escaped = other.to_string().replace("terse", "\\u0074erse").replace("\":", "\" :\n");
     let headers = [("anthropic-version", "2023-06-01"), beta[0]];
-    let answer = server
-        .send("POST", "/v1/messages", &headers, escaped.as_bytes())
-        .await;
+    let answer = server.send("POST", "/v1/messages", &headers, escaped.as_bytes()).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     // The same history with one change is refused, so the above means something.
     let changed = with(&other, "/messages/1/output_config/effort", "high".into());
@@ -285,11 +210,8 @@ async fn drop_block_drops_what_mismatches_and_reports_it() {
     ]);
     let message = server.accept_with(&changed, &[BINDING]).await;
     assert_eq!(message["input_transformations"], dropped);
-    let streamed = with(
-        &changed,
-        "/thinking/block_binding/prefix_mismatch_behavior",
-        "drop_block".into(),
-    );
+    let streamed =
+        with(&changed, "/thinking/block_binding/prefix_mismatch_behavior", "drop_block".into());
     let mut streamed = streamed;
     streamed["stream"] = true.into();
     let events = server.post(&streamed, &[BINDING]).await.events();
@@ -303,11 +225,7 @@ async fn drop_block_drops_what_mismatches_and_reports_it() {
     let cleaned = without(&without(&changed, 5, 0), 3, 0);
     let again = server.accept_with(&cleaned, &[BINDING]).await;
     assert_eq!(again["input_transformations"], json!([]));
-    let error = with(
-        &changed,
-        "/thinking/block_binding/prefix_mismatch_behavior",
-        "error".into(),
-    );
+    let error = with(&changed, "/thinking/block_binding/prefix_mismatch_behavior", "error".into());
     server.refuse_with(&error, &[BINDING], BOUND).await;
 }
 
@@ -318,28 +236,13 @@ async fn binding_controls_need_their_beta_and_bind_preserved_models() {
     let mut changed = with(&body, "/system", "Other.".into());
     server.accept(&changed).await;
     changed["thinking"]["block_binding"] = json!({"prefix_mismatch_behavior": "error"});
-    server
-        .refuse(&changed, "block_binding: Extra inputs are not permitted")
-        .await;
+    server.refuse(&changed, "block_binding: Extra inputs are not permitted").await;
     server.refuse_with(&changed, &[BINDING], BOUND).await;
-    let wrong = with(
-        &changed,
-        "/thinking/block_binding/prefix_mismatch_behavior",
-        "ignore".into(),
-    );
-    server
-        .refuse_with(
-            &wrong,
-            &[BINDING],
-            "prefix_mismatch_behavior: Input should be",
-        )
-        .await;
+    let wrong = with(&changed, "/thinking/block_binding/prefix_mismatch_behavior", "ignore".into());
+    server.refuse_with(&wrong, &[BINDING], "prefix_mismatch_behavior: Input should be").await;
     let plain = server.accept_with(&body, &[BINDING]).await;
     assert_eq!(plain["input_transformations"], json!([]));
-    assert_eq!(
-        server.accept(&body).await.get("input_transformations"),
-        None
-    );
+    assert_eq!(server.accept(&body).await.get("input_transformations"), None);
 }
 
 #[tokio::test]
@@ -352,12 +255,8 @@ async fn thinking_of_an_unreadable_model_is_dropped_in_silence() {
     assert_eq!(reasons.len(), 3);
     assert_eq!(reasons[0]["reason"], "model_binding_mismatch");
     let opus = history(&server, adaptive(OPUS, "use a tool")).await;
-    let on_fable = server
-        .accept_with(
-            &with(&opus, "/model", "claude-fable-5-1".into()),
-            &[BINDING],
-        )
-        .await;
+    let on_fable =
+        server.accept_with(&with(&opus, "/model", "claude-fable-5-1".into()), &[BINDING]).await;
     assert_eq!(on_fable["input_transformations"], json!([]));
 }
 
@@ -426,34 +325,20 @@ async fn thinking_blocks_take_no_other_members() {
         )
         .await;
     let mut textless = body.clone();
-    textless["messages"][1]["content"][0]
-        .as_object_mut()
-        .unwrap()
-        .remove("thinking");
-    server
-        .refuse(
-            &textless,
-            "messages.1.content.0.thinking.thinking: Field required",
-        )
-        .await;
+    textless["messages"][1]["content"][0].as_object_mut().unwrap().remove("thinking");
+    server.refuse(&textless, "messages.1.content.0.thinking.thinking: Field required").await;
 }
 
 #[tokio::test]
 async fn the_empty_style_neither_signs_nor_verifies() {
     let style = throughline_simulator::SignatureStyle::Empty;
-    let server = Server::start(Options {
-        signature_style: style,
-        ..Options::default()
-    })
-    .await;
+    let server = Server::start(Options { signature_style: style, ..Options::default() }).await;
     let mut body = server.play(manual("glm-5", "use a tool")).await;
     assert_eq!(body["messages"][1]["content"][0]["signature"], "");
     body["messages"][1]["content"][0]["signature"] = "foreign".into();
     say(&mut body, "next");
     server.accept(&body).await;
-    server
-        .refuse_with(&body, &[("x-simulator-signature", "delta")], INVALID)
-        .await;
+    server.refuse_with(&body, &[("x-simulator-signature", "delta")], INVALID).await;
 }
 
 #[tokio::test]

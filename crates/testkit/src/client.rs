@@ -57,9 +57,7 @@ impl Client {
         headers: &[(&str, &str)],
         body: impl Into<Bytes>,
     ) -> Streamed {
-        let mut request = Request::builder()
-            .method(method)
-            .uri(format!("{}{path}", self.base));
+        let mut request = Request::builder().method(method).uri(format!("{}{path}", self.base));
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
@@ -69,11 +67,7 @@ impl Client {
             .expect("an answer in time")
             .expect("an answer");
         let (head, body) = response.into_parts();
-        Streamed {
-            status: head.status.as_u16(),
-            headers: head.headers,
-            body,
-        }
+        Streamed { status: head.status.as_u16(), headers: head.headers, body }
     }
 
     /// Sends a request and waits for the whole answer.
@@ -104,10 +98,8 @@ impl Client {
         headers: &[(&str, &str)],
         body: impl Into<Bytes>,
     ) -> Answer {
-        let mut all = vec![
-            ("content-type", "application/json"),
-            ("anthropic-version", "2023-06-01"),
-        ];
+        let mut all =
+            vec![("content-type", "application/json"), ("anthropic-version", "2023-06-01")];
         all.extend_from_slice(headers);
         self.send(Method::POST, path, &all, body).await
     }
@@ -119,9 +111,7 @@ impl Streamed {
     /// # Panics
     /// If the connection breaks.
     pub async fn next(&mut self) -> Option<Bytes> {
-        self.try_next()
-            .await
-            .map(|piece| piece.expect("the answer goes on"))
+        self.try_next().await.map(|piece| piece.expect("the answer goes on"))
     }
 
     /// The next bytes, or why there are none.
@@ -144,11 +134,7 @@ impl Streamed {
         while let Some(piece) = self.next().await {
             body.extend_from_slice(&piece);
         }
-        Answer {
-            status: self.status,
-            headers: self.headers,
-            body: body.into(),
-        }
+        Answer { status: self.status, headers: self.headers, body: body.into() }
     }
 }
 

@@ -47,11 +47,8 @@ impl Conversation {
         if self.stream {
             body["stream"] = true.into();
         }
-        let headers: Vec<(&str, &str)> = self
-            .headers
-            .iter()
-            .map(|(name, value)| (name.as_str(), value.as_str()))
-            .collect();
+        let headers: Vec<(&str, &str)> =
+            self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         client.post("/v1/messages", &headers, &body).await
     }
 
@@ -85,11 +82,7 @@ impl Conversation {
 
     async fn go_on(&mut self, client: &Client) -> (Value, Answer) {
         let answer = self.send(client).await.good();
-        let message = if self.stream {
-            fold(&answer.text())
-        } else {
-            answer.json()
-        };
+        let message = if self.stream { fold(&answer.text()) } else { answer.json() };
         self.push("assistant", &message["content"]);
         (message, answer)
     }

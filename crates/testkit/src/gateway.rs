@@ -57,15 +57,7 @@ impl Gateway {
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
             .collect();
         let (child, url) = spawn(&binary, log_level, &environment, &folder).await;
-        Self {
-            client: Client::new(&url),
-            url,
-            binary,
-            log_level,
-            environment,
-            child,
-            folder,
-        }
+        Self { client: Client::new(&url), url, binary, log_level, environment, child, folder }
     }
 
     /// Starts the binary in front of simulators, each a backend of the given name, the first one
@@ -104,13 +96,8 @@ impl Gateway {
 
     /// Starts it again on the same directory.
     pub async fn start_again(&mut self) {
-        let (child, url) = spawn(
-            &self.binary,
-            self.log_level,
-            &self.environment,
-            &self.folder,
-        )
-        .await;
+        let (child, url) =
+            spawn(&self.binary, self.log_level, &self.environment, &self.folder).await;
         self.child = child;
         self.client = Client::new(&url);
         self.url = url;
@@ -134,11 +121,7 @@ impl Gateway {
     /// Makes another backend the active one.
     pub async fn switch(&self, backend: &str) -> Value {
         let body = json!({ "backend": backend });
-        self.client
-            .post("/admin/switch", &[], &body)
-            .await
-            .good()
-            .json()
+        self.client.post("/admin/switch", &[], &body).await.good().json()
     }
 
     /// `GET /admin/thinking`
@@ -148,12 +131,7 @@ impl Gateway {
 
     /// The recent turns, newest first.
     pub async fn turns(&self) -> Vec<Value> {
-        let answer = self
-            .client
-            .get("/admin/turns?limit=1000")
-            .await
-            .good()
-            .json();
+        let answer = self.client.get("/admin/turns?limit=1000").await.good().json();
         answer["turns"].as_array().cloned().expect("a list")
     }
 }
@@ -171,13 +149,7 @@ async fn spawn(
         .expect("a log");
     let mut command = Command::new(binary);
     command
-        .args([
-            "serve",
-            "--config",
-            "throughline.toml",
-            "--listen",
-            "127.0.0.1:0",
-        ])
+        .args(["serve", "--config", "throughline.toml", "--listen", "127.0.0.1:0"])
         .args(["--data-dir", "data"])
         .current_dir(folder.path())
         .env_remove("RUST_LOG")
@@ -200,10 +172,7 @@ async fn spawn(
         .await
         .expect("the gateway says in time where it listens")
         .expect("a line");
-    let Some(url) = first
-        .as_deref()
-        .and_then(|line| line.split("listening on ").nth(1))
-    else {
+    let Some(url) = first.as_deref().and_then(|line| line.split("listening on ").nth(1)) else {
         let log = std::fs::read_to_string(folder.path().join("log")).unwrap_or_default();
         panic!("the gateway did not start: {first:?}\n{log}");
     };

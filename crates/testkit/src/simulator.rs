@@ -44,10 +44,7 @@ impl Seen {
 
     /// A header, none if it was not there.
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers
-            .iter()
-            .find(|(found, _)| found == name)
-            .map(|(_, value)| value.as_str())
+        self.headers.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
     }
 
     /// The thinking blocks in the body, in order.
@@ -65,11 +62,7 @@ impl Seen {
 impl Simulator {
     /// A strict simulator of this identity.
     pub async fn start(identity: &str) -> Self {
-        Self::with(Options {
-            identity: identity.to_owned(),
-            ..Options::default()
-        })
-        .await
+        Self::with(Options { identity: identity.to_owned(), ..Options::default() }).await
     }
 
     /// A simulator with these options.
@@ -81,11 +74,7 @@ impl Simulator {
                 .await
                 .expect("the simulator runs");
         });
-        Self {
-            client: Client::new(&url),
-            url,
-            task,
-        }
+        Self { client: Client::new(&url), url, task }
     }
 
     /// Everything it received, oldest first.

@@ -56,9 +56,7 @@ pub(super) fn runtime() -> Result<Runtime, Failure> {
 pub(super) async fn warm_up(address: SocketAddr) -> Result<(), Failure> {
     let mut connection = Connection::open(address).await?;
     for events in [12, 2000, 12] {
-        connection
-            .ask(&request(address, events, Writes::Blocks), events)
-            .await?;
+        connection.ask(&request(address, events, Writes::Blocks), events).await?;
     }
     Ok(())
 }
@@ -126,9 +124,7 @@ async fn ask_until_end(
     let request = request(address, load.events, load.writes);
     let mut replies = Vec::new();
     let width = u32::try_from(load.connections).unwrap_or(u32::MAX);
-    let pause = load
-        .pace
-        .map(|pace| Duration::from_secs(1) * width / pace.max(1));
+    let pause = load.pace.map(|pace| Duration::from_secs(1) * width / pace.max(1));
     if let Some(pause) = pause {
         // Spread over the first pause, so that connections do not march in step.
         let place = u32::try_from(place).unwrap_or_default();
@@ -174,10 +170,7 @@ impl Connection {
         let cannot = |error| format!("cannot connect to {address}: {error}");
         let stream = TcpStream::connect(address).await.map_err(cannot)?;
         stream.set_nodelay(true).map_err(cannot)?;
-        Ok(Self {
-            stream,
-            buffer: vec![0; 64 * 1024],
-        })
+        Ok(Self { stream, buffer: vec![0; 64 * 1024] })
     }
 
     /// Sends a request and waits for the first bytes of its reply.
@@ -216,10 +209,7 @@ impl Connection {
         if reader.events != events {
             return Err(format!("{} events arrived of {events}", reader.events));
         }
-        Ok(Reply {
-            first_byte,
-            whole: asked.elapsed(),
-        })
+        Ok(Reply { first_byte, whole: asked.elapsed() })
     }
 }
 
@@ -277,29 +267,18 @@ impl Reader {
                         .and_then(|text| usize::from_str_radix(text.trim(), 16).ok())
                         .ok_or("a chunk size that is no number")?;
                     self.pending.clear();
-                    self.state = if size == 0 {
-                        State::Last(2)
-                    } else {
-                        State::Data(size)
-                    };
+                    self.state = if size == 0 { State::Last(2) } else { State::Data(size) };
                 }
                 State::Data(left) => {
                     let take = left.min(bytes.len());
                     self.count(&bytes[..take]);
                     bytes = &bytes[take..];
-                    self.state = if take == left {
-                        State::DataEnd(2)
-                    } else {
-                        State::Data(left - take)
-                    };
+                    self.state =
+                        if take == left { State::DataEnd(2) } else { State::Data(left - take) };
                 }
                 State::DataEnd(left) => {
                     bytes = &bytes[1..];
-                    self.state = if left == 1 {
-                        State::Size
-                    } else {
-                        State::DataEnd(left - 1)
-                    };
+                    self.state = if left == 1 { State::Size } else { State::DataEnd(left - 1) };
                 }
                 State::Last(left) => {
                     bytes = &bytes[1..];
@@ -337,10 +316,8 @@ mod tests {
             9\r\ndata: 1\n\n\r\n8\r\ndata: 2\n\r\na\r\n\ndata: 3\n\n\r\n0\r\n\r\n";
         for size in 1..reply.len() {
             let mut reader = Reader::default();
-            let pieces: Vec<bool> = reply
-                .chunks(size)
-                .map(|piece| reader.push(piece).unwrap())
-                .collect();
+            let pieces: Vec<bool> =
+                reply.chunks(size).map(|piece| reader.push(piece).unwrap()).collect();
             assert_eq!(reader.events, 3, "pieces of {size}");
             assert_eq!(pieces.iter().filter(|end| **end).count(), 1);
         }
@@ -349,9 +326,8 @@ mod tests {
     #[test]
     fn refusal_is_shown() {
         let mut reader = Reader::default();
-        let failure = reader
-            .push(b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 0\r\n\r\n")
-            .unwrap_err();
+        let failure =
+            reader.push(b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 0\r\n\r\n").unwrap_err();
         assert!(failure.contains("502"), "{failure}");
     }
 }

@@ -28,14 +28,8 @@ struct Effort {
     stretch: Duration,
 }
 
-const FULL: Effort = Effort {
-    rounds: 4,
-    stretch: Duration::from_millis(1200),
-};
-const QUICK: Effort = Effort {
-    rounds: 1,
-    stretch: Duration::from_millis(700),
-};
+const FULL: Effort = Effort { rounds: 4, stretch: Duration::from_millis(1200) };
+const QUICK: Effort = Effort { rounds: 1, stretch: Duration::from_millis(700) };
 
 /// Events of one long reply, and of one short one.
 const LONG: u32 = 2000;
@@ -77,21 +71,9 @@ pub(crate) fn run(arguments: &[&str]) -> Result<(), Failure> {
     wait("throughline", &gateway, gateway_address, "/readyz", limit)?;
 
     let ways = [
-        Way {
-            name: "direct",
-            address: upstream,
-            process: None,
-        },
-        Way {
-            name: "nginx",
-            address: nginx_address,
-            process: Some(nginx.id()),
-        },
-        Way {
-            name: "throughline",
-            address: gateway_address,
-            process: Some(gateway.id()),
-        },
+        Way { name: "direct", address: upstream, process: None },
+        Way { name: "nginx", address: nginx_address, process: Some(nginx.id()) },
+        Way { name: "throughline", address: gateway_address, process: Some(gateway.id()) },
     ];
     let outcome = measure(&ways, effort, placing);
     outcome.map_err(|failure| {
@@ -115,23 +97,14 @@ fn measure(ways: &[Way], effort: Effort, placing: process::Placing) -> Result<()
         let streams = runtime.block_on(load::open_idle(way.address, IDLE_STREAMS))?;
         let after = process::resident_bytes(process)?;
         drop(streams);
-        memory.push(report::Memory {
-            name: way.name,
-            before,
-            after,
-        });
+        memory.push(report::Memory { name: way.name, before, after });
     }
 
     let mut streaming = Vec::new();
     for writes in [Writes::Blocks, Writes::SingleEvents] {
         for connections in CONNECTIONS {
-            let load = Load {
-                connections,
-                events: LONG,
-                writes,
-                pace: None,
-                stretch: effort.stretch,
-            };
+            let load =
+                Load { connections, events: LONG, writes, pace: None, stretch: effort.stretch };
             let samples = alternate(&runtime, ways, load, effort.rounds)?;
             streaming.push(report::Row { load, samples });
         }
@@ -207,10 +180,7 @@ default = "upstream"
     std::fs::write(&config, text)
         .map_err(|error| format!("cannot write the gateway's configuration: {error}"))?;
     let mut serve: Command = placing.proxy(binary);
-    serve
-        .args(["serve", "--config"])
-        .arg(&config)
-        .env_remove("RUST_LOG");
+    serve.args(["serve", "--config"]).arg(&config).env_remove("RUST_LOG");
     Guard::start("throughline", &mut serve, folder)
 }
 

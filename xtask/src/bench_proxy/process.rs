@@ -97,9 +97,6 @@ mod tests {
 
     #[test]
     fn memory_is_in_bytes() {
-        assert_eq!(
-            resident("VmPeak:  9 kB\nVmRSS:\t    2048 kB\n"),
-            Some(2 << 20)
-        );
+        assert_eq!(resident("VmPeak:  9 kB\nVmRSS:\t    2048 kB\n"), Some(2 << 20));
     }
 }

@@ -72,15 +72,10 @@ pub(super) fn latency(rows: &[Row]) {
         "| connections | requests/s | measure | direct | nginx | throughline | nginx adds | throughline adds |\n|---:|---|---|---:|---:|---:|---:|---:|"
     );
     for row in rows {
-        let pace = row
-            .load
-            .pace
-            .map_or("one after another".to_owned(), |pace| pace.to_string());
+        let pace = row.load.pace.map_or("one after another".to_owned(), |pace| pace.to_string());
         type Pick = fn(&Round) -> &[Duration];
-        let picks: [(&str, Pick); 2] = [
-            ("first byte", |round| &round.first_byte),
-            ("whole reply", |round| &round.whole),
-        ];
+        let picks: [(&str, Pick); 2] =
+            [("first byte", |round| &round.first_byte), ("whole reply", |round| &round.whole)];
         for (name, pick) in picks {
             for share in [50, 99] {
                 let times: Vec<Duration> = row
@@ -114,12 +109,7 @@ pub(super) fn latency(rows: &[Row]) {
 pub(super) fn memory(proxies: &[Memory], streams: usize) {
     println!("| proxy | memory at rest | with {streams} idle streams | per stream |");
     println!("|---|---:|---:|---:|");
-    for Memory {
-        name,
-        before,
-        after,
-    } in proxies
-    {
+    for Memory { name, before, after } in proxies {
         let each = after.saturating_sub(*before) as f64 / streams.max(1) as f64;
         println!(
             "| {name} | {} KB | {} KB | {:.1} KB |",

@@ -58,10 +58,7 @@ fn read_model_name(body: &[u8]) -> Option<(u32, Writes)> {
 pub(super) fn start() -> Result<SocketAddr, Failure> {
     let (tell, told) = mpsc::channel();
     std::thread::spawn(move || {
-        let Ok(runtime) = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-        else {
+        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
             return;
         };
         let local = tokio::task::LocalSet::new();
@@ -85,8 +82,7 @@ pub(super) fn start() -> Result<SocketAddr, Failure> {
             }
         });
     });
-    told.recv()
-        .map_err(|_| "the upstream could not listen on a loopback port".to_owned())
+    told.recv().map_err(|_| "the upstream could not listen on a loopback port".to_owned())
 }
 
 /// A reply as the pieces that are written one by one.
@@ -99,9 +95,7 @@ async fn serve(mut stream: TcpStream, replies: &Replies) -> std::io::Result<()> 
     while let Some(request) = read_request(&mut stream, &mut buffer).await? {
         let Some((events, writes)) = read_model_name(&request) else {
             // Questions that are not the bench's own: readiness, health.
-            stream
-                .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
-                .await?;
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").await?;
             continue;
         };
         let pieces = Rc::clone(
@@ -143,11 +137,7 @@ async fn read_request(
 fn request_length(buffer: &[u8]) -> Option<usize> {
     let head = memchr::memmem::find(buffer, b"\r\n\r\n")? + 4;
     let text = String::from_utf8_lossy(&buffer[..head]).to_ascii_lowercase();
-    let value = |name: &str| {
-        text.lines()
-            .find_map(|line| line.strip_prefix(name))
-            .map(str::trim)
-    };
+    let value = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
     if value("transfer-encoding:").is_some() {
         // Bodies of the bench never hold these bytes otherwise.
         let end = memchr::memmem::find(&buffer[head..], b"\r\n0\r\n\r\n")?;
@@ -216,10 +206,7 @@ fn reply_events(count: u32) -> Vec<Vec<u8>> {
         "content_block_delta",
         r#"{"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"YmVuY2ggc2lnbmF0dXJlIG9mIG5vYm9keQ=="}}"#,
     ));
-    events.push(event(
-        "content_block_stop",
-        r#"{"type":"content_block_stop","index":0}"#,
-    ));
+    events.push(event("content_block_stop", r#"{"type":"content_block_stop","index":0}"#));
     events.push(event(
         "content_block_start",
         r#"{"type":"content_block_start","index":1,"content_block":{"type":"text","text":""}}"#,
@@ -230,10 +217,7 @@ fn reply_events(count: u32) -> Vec<Vec<u8>> {
             r#"{"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"the answer in words, "}}"#,
         ));
     }
-    events.push(event(
-        "content_block_stop",
-        r#"{"type":"content_block_stop","index":1}"#,
-    ));
+    events.push(event("content_block_stop", r#"{"type":"content_block_stop","index":1}"#));
     events.push(event(
         "message_delta",
         r#"{"type":"message_delta","delta":{"stop_reason":"end_turn","stop_sequence":null},"usage":{"output_tokens":2000}}"#,

@@ -13,14 +13,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("throughline-codec", &["throughline-canonical"]),
     // It will be built for browsers as well.
     ("throughline-sealing", &[]),
-    (
-        "throughline-gateway",
-        &[
-            "throughline-canonical",
-            "throughline-codec",
-            "throughline-sealing",
-        ],
-    ),
+    ("throughline-gateway", &["throughline-canonical", "throughline-codec", "throughline-sealing"]),
     (
         "throughline-conversations",
         &[
@@ -52,10 +45,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     // The simulator judges the gateway, so it must not share its decisions.
-    (
-        "throughline-simulator",
-        &["throughline-canonical", "throughline-codec"],
-    ),
+    ("throughline-simulator", &["throughline-canonical", "throughline-codec"]),
     (
         "throughline-testkit",
         &[
@@ -71,41 +61,26 @@ const ARROWS: &[(&str, &[&str])] = &[
 ];
 
 /// What tests may use besides: the harness, the provider it talks to, and keys to seal with.
-const TEST_ONLY: &[&str] = &[
-    "throughline-testkit",
-    "throughline-simulator",
-    "throughline-sealing",
-];
+const TEST_ONLY: &[&str] = &["throughline-testkit", "throughline-simulator", "throughline-sealing"];
 
 /// Crates that stay free of a runtime, a server and a database, at any depth.
-const PURE: &[&str] = &[
-    "throughline-canonical",
-    "throughline-codec",
-    "throughline-sealing",
-];
+const PURE: &[&str] = &["throughline-canonical", "throughline-codec", "throughline-sealing"];
 const IMPURE: &[&str] = &["tokio", "hyper", "axum", "sqlx"];
 
 /// Checks every arrow between workspace members, and the purity of the inner crates.
 pub(super) fn check(metadata: &Value) -> Vec<Finding> {
     let packages = list(&metadata["packages"]);
-    let members: BTreeSet<&str> = list(&metadata["workspace_members"])
-        .iter()
-        .filter_map(Value::as_str)
-        .collect();
-    let ours: Vec<&Value> = packages
-        .iter()
-        .filter(|package| members.contains(text(&package["id"])))
-        .collect();
+    let members: BTreeSet<&str> =
+        list(&metadata["workspace_members"]).iter().filter_map(Value::as_str).collect();
+    let ours: Vec<&Value> =
+        packages.iter().filter(|package| members.contains(text(&package["id"]))).collect();
     let names: BTreeSet<&str> = ours.iter().map(|package| text(&package["name"])).collect();
 
     let mut findings = Vec::new();
     for package in &ours {
         findings.extend(check_arrows(package, &names));
     }
-    for package in ours
-        .iter()
-        .filter(|package| PURE.contains(&text(&package["name"])))
-    {
+    for package in ours.iter().filter(|package| PURE.contains(&text(&package["name"]))) {
         findings.extend(check_purity(package, metadata));
     }
     findings
@@ -158,10 +133,8 @@ fn check_purity(package: &Value, metadata: &Value) -> Vec<Finding> {
         .iter()
         .map(|package| (text(&package["id"]), text(&package["name"])))
         .collect();
-    let nodes: BTreeMap<&str, &Value> = list(&metadata["resolve"]["nodes"])
-        .iter()
-        .map(|node| (text(&node["id"]), node))
-        .collect();
+    let nodes: BTreeMap<&str, &Value> =
+        list(&metadata["resolve"]["nodes"]).iter().map(|node| (text(&node["id"]), node)).collect();
     let start = text(&package["id"]);
     let mut came_from: BTreeMap<&str, &str> = BTreeMap::new();
     let mut open = vec![start];
@@ -170,9 +143,7 @@ fn check_purity(package: &Value, metadata: &Value) -> Vec<Finding> {
         let Some(node) = nodes.get(id) else { continue };
         for dependency in list(&node["deps"]) {
             let to = text(&dependency["pkg"]);
-            let normal = list(&dependency["dep_kinds"])
-                .iter()
-                .any(|kind| kind["kind"].is_null());
+            let normal = list(&dependency["dep_kinds"]).iter().any(|kind| kind["kind"].is_null());
             if !normal || to == start || came_from.contains_key(to) {
                 continue;
             }
@@ -207,11 +178,8 @@ fn way(
             break;
         }
     }
-    let words: Vec<&str> = steps
-        .iter()
-        .rev()
-        .map(|id| names.get(id).copied().unwrap_or(id))
-        .collect();
+    let words: Vec<&str> =
+        steps.iter().rev().map(|id| names.get(id).copied().unwrap_or(id)).collect();
     words.join(" > ")
 }
 
@@ -279,11 +247,7 @@ mod tests {
             ("throughline-codec", "throughline-canonical", Value::Null),
             ("throughline-codec", "throughline-testkit", json!("dev")),
         ];
-        let members = [
-            "throughline-codec",
-            "throughline-canonical",
-            "throughline-testkit",
-        ];
+        let members = ["throughline-codec", "throughline-canonical", "throughline-testkit"];
         assert!(check_edges(&members, &edges).is_empty());
     }
 
@@ -313,10 +277,8 @@ mod tests {
 
     #[test]
     fn runtime_behind_a_dependency_is_found_with_its_way() {
-        let edges = [
-            ("throughline-codec", "helper", Value::Null),
-            ("helper", "tokio", Value::Null),
-        ];
+        let edges =
+            [("throughline-codec", "helper", Value::Null), ("helper", "tokio", Value::Null)];
         assert_eq!(
             check_edges(&["throughline-codec"], &edges),
             ["`tokio` comes in: throughline-codec > helper > tokio"]

@@ -34,11 +34,7 @@ fn requirements() -> Vec<Requirement> {
                 (id.to_owned(), reminder)
             }
         };
-        Some(Requirement {
-            id,
-            reminder: reminder.to_owned(),
-            line: index + 1,
-        })
+        Some(Requirement { id, reminder: reminder.to_owned(), line: index + 1 })
     };
     REQUIREMENTS.lines().enumerate().filter_map(read).collect()
 }
@@ -75,10 +71,8 @@ fn check_against(requirements: &[Requirement], files: &[File]) -> Vec<Finding> {
             }
         }
     }
-    let missing = requirements
-        .iter()
-        .filter(|requirement| !covered.contains(&requirement.id))
-        .map(|requirement| {
+    let missing = requirements.iter().filter(|requirement| !covered.contains(&requirement.id)).map(
+        |requirement| {
             let Requirement { id, reminder, line } = requirement;
             Finding::new(
                 REQUIREMENTS_PATH,
@@ -86,7 +80,8 @@ fn check_against(requirements: &[Requirement], files: &[File]) -> Vec<Finding> {
                 format!("no test covers {id} ({reminder})"),
                 format!("write the test, or add `{MARK} {id}` above the one that shows it"),
             )
-        });
+        },
+    );
     findings.extend(missing);
     findings
 }
@@ -111,10 +106,7 @@ fn named(lines: &[&str], index: usize) -> Vec<String> {
     let mut text = lines[index].trim().trim_start_matches(MARK).to_owned();
     let mut following = lines[index + 1..].iter();
     while text.trim_end().ends_with(',') {
-        let Some(next) = following
-            .next()
-            .and_then(|line| line.trim().strip_prefix("///"))
-        else {
+        let Some(next) = following.next().and_then(|line| line.trim().strip_prefix("///")) else {
             break;
         };
         text.push_str(next);
@@ -138,9 +130,8 @@ fn stands_on_a_test(lines: &[&str], index: usize) -> bool {
     };
     // Between the mark and its function stand only attributes, which may span lines, and comments.
     let between = &after[..function];
-    let whole = between
-        .iter()
-        .all(|line| !line.trim().is_empty() && !line.trim_start().starts_with('}'));
+    let whole =
+        between.iter().all(|line| !line.trim().is_empty() && !line.trim_start().starts_with('}'));
     whole && before.chain(between).any(|line| is_test_attribute(line))
 }
 
@@ -154,14 +145,8 @@ mod tests {
             reminder: "a reminder".to_owned(),
             line: 1,
         });
-        let file = File {
-            path: "a.rs".to_owned(),
-            text: text.replace("MARK", MARK),
-        };
-        check_against(&wanted, &[file])
-            .into_iter()
-            .map(|finding| finding.what)
-            .collect()
+        let file = File { path: "a.rs".to_owned(), text: text.replace("MARK", MARK) };
+        check_against(&wanted, &[file]).into_iter().map(|finding| finding.what).collect()
     }
 
     #[test]

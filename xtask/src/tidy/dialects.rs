@@ -18,10 +18,8 @@ pub(super) fn check(sources: &BTreeSet<String>, corpus: &BTreeSet<String>) -> Ve
             format!("add captures in `corpus/{name}/`, then run `cargo xtask bless`"),
         )
     });
-    let without_source = corpus
-        .difference(sources)
-        .filter(|name| !SHARED.contains(&name.as_str()))
-        .map(|name| {
+    let without_source =
+        corpus.difference(sources).filter(|name| !SHARED.contains(&name.as_str())).map(|name| {
             Finding::new(
                 format!("corpus/{name}"),
                 1,
@@ -38,10 +36,7 @@ mod tests {
 
     fn check_names(sources: &[&str], corpus: &[&str]) -> Vec<String> {
         let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-        check(&set(sources), &set(corpus))
-            .into_iter()
-            .map(|finding| finding.path)
-            .collect()
+        check(&set(sources), &set(corpus)).into_iter().map(|finding| finding.path).collect()
     }
 
     #[test]

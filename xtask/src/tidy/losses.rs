@@ -95,10 +95,7 @@ fn said(source: &str) -> Vec<(usize, Word<'_>)> {
             if !code[..at].chars().next_back().is_none_or(begins) {
                 continue;
             }
-            let arguments = code[at + call.len()..]
-                .split(')')
-                .next()
-                .unwrap_or_default();
+            let arguments = code[at + call.len()..].split(')').next().unwrap_or_default();
             if arguments.contains(['[', '(']) {
                 continue;
             }
@@ -139,10 +136,7 @@ mod tests {
     use super::*;
 
     fn file(path: &str, text: &str) -> File {
-        File {
-            path: path.to_owned(),
-            text: text.to_owned(),
-        }
+        File { path: path.to_owned(), text: text.to_owned() }
     }
 
     const LIST: &str = "<!-- losses -->\n| part | what |\n|---|---|\n| `user`, `seed` | x |\n\n\
@@ -172,10 +166,8 @@ mod tests {
             "crates/gateway/src/x.rs",
             "adapted(\"user\", \"no_place\"); adapted(\"usr\", \"no_room\");",
         );
-        let found: Vec<String> = check(&[docs, source])
-            .into_iter()
-            .map(|finding| finding.what)
-            .collect();
+        let found: Vec<String> =
+            check(&[docs, source]).into_iter().map(|finding| finding.what).collect();
         assert_eq!(
             found,
             [

@@ -16,10 +16,7 @@ pub(super) fn check(files: &[File]) -> Vec<Finding> {
 
 fn check_against(listed: &str, files: &[File]) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let rows: Vec<(&str, &str)> = listed
-        .lines()
-        .filter_map(|line| line.split_once(' '))
-        .collect();
+    let rows: Vec<(&str, &str)> = listed.lines().filter_map(|line| line.split_once(' ')).collect();
     for file in files.iter().filter(|file| is_migration(&file.path)) {
         let hash = hash(&file.text);
         match rows.iter().find(|(path, _)| *path == file.path) {
@@ -77,10 +74,7 @@ mod tests {
     fn check_files(files: &[(&str, &str)]) -> Vec<(String, String)> {
         let files: Vec<File> = files
             .iter()
-            .map(|(path, text)| File {
-                path: (*path).to_owned(),
-                text: (*text).to_owned(),
-            })
+            .map(|(path, text)| File { path: (*path).to_owned(), text: (*text).to_owned() })
             .collect();
         check_against(&format!("{ONE} {ABC}\n"), &files)
             .into_iter()

@@ -33,23 +33,13 @@ impl Finding {
         what: impl Into<String>,
         remedy: impl Into<String>,
     ) -> Self {
-        Self {
-            path: path.into(),
-            line,
-            what: what.into(),
-            remedy: remedy.into(),
-        }
+        Self { path: path.into(), line, what: what.into(), remedy: remedy.into() }
     }
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            path,
-            line,
-            what,
-            remedy,
-        } = self;
+        let Self { path, line, what, remedy } = self;
         write!(formatter, "{path}:{line}: {what}\n    {remedy}")
     }
 }
@@ -64,10 +54,7 @@ struct File {
 pub(crate) fn run() -> Result<(), Failure> {
     let files = files()?;
     let mut findings = borders::check(&workspace::metadata()?);
-    findings.extend(dialects::check(
-        &folders("crates/codec/src/dialects"),
-        &folders("corpus"),
-    ));
+    findings.extend(dialects::check(&folders("crates/codec/src/dialects"), &folders("corpus")));
     for file in &files {
         findings.extend(sources::check(&file.path, &file.text));
     }
@@ -99,10 +86,7 @@ fn files() -> Result<Vec<File>, Failure> {
     for path in listed.lines().collect::<BTreeSet<_>>() {
         // Gone from the work tree but not yet from the index, or not text: not ours to judge.
         if let Ok(text) = std::fs::read_to_string(root.join(path)) {
-            files.push(File {
-                path: path.to_owned(),
-                text,
-            });
+            files.push(File { path: path.to_owned(), text });
         }
     }
     Ok(files)

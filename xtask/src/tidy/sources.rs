@@ -102,8 +102,7 @@ fn check_line(path: &str, number: usize, line: &str, source: bool) -> Vec<Findin
 
 /// Whether `needle` occurs where the character before it passes `border`.
 fn has(line: &str, needle: &str, border: fn(char) -> bool) -> bool {
-    line.match_indices(needle)
-        .any(|(at, _)| line[..at].chars().next_back().is_none_or(border))
+    line.match_indices(needle).any(|(at, _)| line[..at].chars().next_back().is_none_or(border))
 }
 
 /// After `docs` in `docs/home/…` a slash continues a path; after a quote or a space it starts one.
@@ -156,9 +155,7 @@ pub(super) fn function_name(line: &str) -> Option<&str> {
         rest = rest.strip_prefix(word).unwrap_or(rest);
     }
     let name = rest.strip_prefix("fn ")?;
-    let end = name
-        .find(|character| !is_word(character))
-        .unwrap_or(name.len());
+    let end = name.find(|character| !is_word(character)).unwrap_or(name.len());
     Some(&name[..end])
 }
 
@@ -172,13 +169,7 @@ mod tests {
 
     #[test]
     fn plain_file_has_no_finding() {
-        assert!(
-            lines(
-                "crates/codec/src/lib.rs",
-                "//! Translation.\n\nfn main() {}\n"
-            )
-            .is_empty()
-        );
+        assert!(lines("crates/codec/src/lib.rs", "//! Translation.\n\nfn main() {}\n").is_empty());
     }
 
     #[test]

@@ -88,34 +88,23 @@ impl SqliteStore {
                 standing,
             ));
         }
-        for row in sqlx::query("SELECT id, mark, used FROM lineage")
-            .fetch_all(&self.pool)
-            .await?
-        {
+        for row in sqlx::query("SELECT id, mark, used FROM lineage").fetch_all(&self.pool).await? {
             snapshot.lineages.push((
                 LineageId(bytes(&row, "id")?),
                 MarkId(bytes(&row, "mark")?),
                 unsigned(row.try_get("used")?),
             ));
         }
-        for row in sqlx::query("SELECT id, session, backend FROM mark")
-            .fetch_all(&self.pool)
-            .await?
+        for row in
+            sqlx::query("SELECT id, session, backend FROM mark").fetch_all(&self.pool).await?
         {
             let backend: String = row.try_get("backend")?;
-            let mark = StoredMark {
-                session: unsigned(row.try_get("session")?),
-                backend: backend.into(),
-            };
+            let mark =
+                StoredMark { session: unsigned(row.try_get("session")?), backend: backend.into() };
             snapshot.marks.push((MarkId(bytes(&row, "id")?), mark));
         }
-        for row in sqlx::query("SELECT name, value FROM fact")
-            .fetch_all(&self.pool)
-            .await?
-        {
-            snapshot
-                .facts
-                .insert(row.try_get("name")?, row.try_get("value")?);
+        for row in sqlx::query("SELECT name, value FROM fact").fetch_all(&self.pool).await? {
+            snapshot.facts.insert(row.try_get("name")?, row.try_get("value")?);
         }
         Ok(snapshot)
     }
@@ -132,9 +121,7 @@ impl SqliteStore {
 impl Store for SqliteStore {
     fn load(&self) -> StoreFuture<'_, Snapshot> {
         Box::pin(async {
-            self.read()
-                .await
-                .map_err(|cause| error("cannot read the thinking memory", cause))
+            self.read().await.map_err(|cause| error("cannot read the thinking memory", cause))
         })
     }
 
@@ -280,8 +267,5 @@ fn error(
     what: impl Into<String>,
     cause: impl std::error::Error + Send + Sync + 'static,
 ) -> StoreError {
-    StoreError {
-        what: what.into(),
-        cause: Box::new(cause),
-    }
+    StoreError { what: what.into(), cause: Box::new(cause) }
 }

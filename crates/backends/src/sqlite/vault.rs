@@ -30,9 +30,7 @@ impl SqliteStore {
         let Some(row) = row else { return Ok(None) };
         let (names, rest) = row.try_get::<&[u8], _>("names")?.as_chunks::<NAME>();
         if !rest.is_empty() {
-            return Err(sqlx::Error::Decode(
-                "`names` is not made of whole names".into(),
-            ));
+            return Err(sqlx::Error::Decode("`names` is not made of whole names".into()));
         }
         Ok(Some(Record {
             names: names.iter().copied().map(VaultKey).collect(),
@@ -73,17 +71,13 @@ impl SqliteStore {
 impl VaultStore for SqliteStore {
     fn write(&self, records: Vec<Arc<Record>>) -> StoreFuture<'_, ()> {
         Box::pin(async {
-            self.insert(records)
-                .await
-                .map_err(|cause| error("cannot write the vault", cause))
+            self.insert(records).await.map_err(|cause| error("cannot write the vault", cause))
         })
     }
 
     fn read(&self, name: VaultKey) -> StoreFuture<'_, Option<Record>> {
         Box::pin(async move {
-            self.find(name)
-                .await
-                .map_err(|cause| error("cannot read the vault", cause))
+            self.find(name).await.map_err(|cause| error("cannot read the vault", cause))
         })
     }
 

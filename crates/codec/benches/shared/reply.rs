@@ -13,28 +13,15 @@ type Grow = fn(&'static str) -> Delta<'static>;
 /// A reply of so many deltas.
 pub(crate) fn events(deltas: usize) -> Vec<Event<'static>> {
     let text = Cow::Borrowed;
-    let mut events = vec![Event::MessageStarted {
-        id: text("r1"),
-        model: text("m"),
-    }];
+    let mut events = vec![Event::MessageStarted { id: text("r1"), model: text("m") }];
     let blocks: [(BlockStart<'_>, Grow); 3] = [
-        (
-            BlockStart::Thinking {
-                text: text(""),
-                signature: text(""),
-            },
-            |piece| Delta::Thinking(Cow::Borrowed(piece)),
-        ),
-        (BlockStart::Text { text: text("") }, |piece| {
-            Delta::Text(Cow::Borrowed(piece))
+        (BlockStart::Thinking { text: text(""), signature: text("") }, |piece| {
+            Delta::Thinking(Cow::Borrowed(piece))
         }),
-        (
-            BlockStart::ToolCall {
-                id: text("toolu_01A2b3C4d5"),
-                name: text("lookup"),
-            },
-            |piece| Delta::ToolArguments(Cow::Borrowed(piece)),
-        ),
+        (BlockStart::Text { text: text("") }, |piece| Delta::Text(Cow::Borrowed(piece))),
+        (BlockStart::ToolCall { id: text("toolu_01A2b3C4d5"), name: text("lookup") }, |piece| {
+            Delta::ToolArguments(Cow::Borrowed(piece))
+        }),
     ];
     for (index, (block, delta)) in (0..).zip(blocks) {
         let call = matches!(block, BlockStart::ToolCall { .. });
@@ -55,8 +42,6 @@ pub(crate) fn events(deltas: usize) -> Vec<Event<'static>> {
         }
         events.push(Event::BlockEnded { index });
     }
-    events.push(Event::Ended {
-        reason: EndReason::ToolCalls,
-    });
+    events.push(Event::Ended { reason: EndReason::ToolCalls });
     events
 }

@@ -7,12 +7,8 @@ use throughline_canonical::Fault;
 const TOO_LONG: &str = "context_length_exceeded";
 
 /// The words of OpenAI's dialects that say more than the kind of the error.
-const KNOWN: [&str; 4] = [
-    TOO_LONG,
-    "insufficient_quota",
-    "model_not_found",
-    "content_policy_violation",
-];
+const KNOWN: [&str; 4] =
+    [TOO_LONG, "insufficient_quota", "model_not_found", "content_policy_violation"];
 
 /// How providers without such words say it, in lower case.
 const SENTENCES: [&str; 5] = [
@@ -91,17 +87,11 @@ mod tests {
             let fault = fault_of(dialect, &body);
             for client in ["openai_chat", "openai_responses"] {
                 let told = told_to(client, &fault);
-                assert_eq!(
-                    told["error"]["code"], "context_length_exceeded",
-                    "{dialect} {client}"
-                );
+                assert_eq!(told["error"]["code"], "context_length_exceeded", "{dialect} {client}");
             }
             let told = told_to("anthropic", &fault);
             let message = told["error"]["message"].as_str().expect("a sentence");
-            assert!(
-                message.starts_with("prompt is too long: "),
-                "{dialect}: {message}"
-            );
+            assert!(message.starts_with("prompt is too long: "), "{dialect}: {message}");
             assert_eq!(message.matches("too long").count(), 1, "{message}");
         }
     }

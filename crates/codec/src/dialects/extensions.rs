@@ -11,12 +11,7 @@ pub(super) fn write(reply: &Reply, hidden: bool) -> Option<Value> {
     for block in &reply.content {
         match block {
             Block::Thinking { text, .. } if !text.is_empty() => reasoned.push(text.as_str()),
-            Block::ToolCall {
-                id,
-                name,
-                arguments,
-                ..
-            } => called.extend(call(id, name, arguments)),
+            Block::ToolCall { id, name, arguments, .. } => called.extend(call(id, name, arguments)),
             _ => {}
         }
     }

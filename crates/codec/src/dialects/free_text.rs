@@ -88,18 +88,13 @@ impl FreeCall {
     /// are an object, or how texts are written in one.
     pub fn input_of(arguments: &str) -> Option<String> {
         let read = serde_json::from_str(arguments);
-        Some(
-            match read
-                .or_else(|_| serde_json::from_str(&spelled(arguments)))
-                .ok()?
-            {
-                Value::String(text) => text,
-                value => match value.get("input") {
-                    Some(Value::String(text)) => text.clone(),
-                    _ => arguments.to_owned(),
-                },
+        Some(match read.or_else(|_| serde_json::from_str(&spelled(arguments))).ok()? {
+            Value::String(text) => text,
+            value => match value.get("input") {
+                Some(Value::String(text)) => text.clone(),
+                _ => arguments.to_owned(),
             },
-        )
+        })
     }
 }
 
@@ -151,11 +146,7 @@ mod tests {
             (r#"{"input":"cut"#, None),
             ("*** Begin Patch", None),
         ] {
-            assert_eq!(
-                FreeCall::input_of(arguments).as_deref(),
-                input,
-                "{arguments}"
-            );
+            assert_eq!(FreeCall::input_of(arguments).as_deref(), input, "{arguments}");
         }
     }
 }

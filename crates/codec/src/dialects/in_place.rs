@@ -114,9 +114,8 @@ pub(super) fn close_event(half: Option<&[u8]>, error: &str, out: &mut Vec<u8>) {
     };
     let line_at = memchr::memrchr2(b'\n', b'\r', half).map_or(0, |at| at + 1);
     let (before, line) = half.split_at(line_at);
-    let told = before
-        .split(|byte| matches!(byte, b'\n' | b'\r'))
-        .any(|line| line.starts_with(b"data:"));
+    let told =
+        before.split(|byte| matches!(byte, b'\n' | b'\r')).any(|line| line.starts_with(b"data:"));
     let data = match line {
         b"data" => Some(&b""[..]),
         line => line.strip_prefix(b"data:"),

@@ -75,18 +75,12 @@ pub static UPSTREAM: &[&dyn UpstreamDialect] = &[
 
 /// The dialect clients speak of this name.
 pub fn client(name: &str) -> Option<&'static dyn ClientDialect> {
-    CLIENT
-        .iter()
-        .copied()
-        .find(|dialect| dialect.name() == name)
+    CLIENT.iter().copied().find(|dialect| dialect.name() == name)
 }
 
 /// The dialect we speak to providers of this name.
 pub fn upstream(name: &str) -> Option<&'static dyn UpstreamDialect> {
-    UPSTREAM
-        .iter()
-        .copied()
-        .find(|dialect| dialect.name() == name)
+    UPSTREAM.iter().copied().find(|dialect| dialect.name() == name)
 }
 
 /// How requests and replies of this dialect pass in place; `None` where no provider speaks it.
@@ -271,21 +265,23 @@ impl fmt::Debug for dyn UpstreamDialect {
 /// What of an event most writers leave out: what has a word in another dialect alone.
 fn lost_part(event: &Event<'_>, own: &str) -> Option<Loss> {
     match event {
-        Event::BlockStarted {
-            block: BlockStart::Opaque { dialect, name },
-            ..
-        } if dialect != own => Some(Loss::of_part(name, "foreign_dialect")),
-        Event::BlockDelta {
-            delta: Delta::Citation(citation),
-            ..
-        } if citation.written_by(own).is_none() => match (&citation.url, &citation.quote) {
-            (None, _) => Some(Loss::of_part("citations", "foreign_dialect")),
-            (Some(_), Some(_)) => Some(Loss::of_part("citations.quote", "no_word")),
-            (Some(_), None) => None,
-        },
-        Event::EndExplained(EndDetails {
-            category: Some(_), ..
-        }) => Some(Loss::of_part("stop_details.category", "no_word")),
+        Event::BlockStarted { block: BlockStart::Opaque { dialect, name }, .. }
+            if dialect != own =>
+        {
+            Some(Loss::of_part(name, "foreign_dialect"))
+        }
+        Event::BlockDelta { delta: Delta::Citation(citation), .. }
+            if citation.written_by(own).is_none() =>
+        {
+            match (&citation.url, &citation.quote) {
+                (None, _) => Some(Loss::of_part("citations", "foreign_dialect")),
+                (Some(_), Some(_)) => Some(Loss::of_part("citations.quote", "no_word")),
+                (Some(_), None) => None,
+            }
+        }
+        Event::EndExplained(EndDetails { category: Some(_), .. }) => {
+            Some(Loss::of_part("stop_details.category", "no_word"))
+        }
         _ => None,
     }
 }
@@ -296,17 +292,12 @@ fn fail_once(ended: &mut bool, fault: Fault, out: &mut dyn FnMut(Event<'_>)) {
         return;
     }
     out(Event::Fault(fault));
-    out(Event::Ended {
-        reason: EndReason::Failed,
-    });
+    out(Event::Ended { reason: EndReason::Failed });
 }
 
 /// Whether a reply that ended for this reason may have ended in the middle of a call.
 fn may_cut_a_call(reason: &EndReason) -> bool {
-    matches!(
-        reason,
-        EndReason::Length | EndReason::Refusal | EndReason::StopSequence
-    )
+    matches!(reason, EndReason::Length | EndReason::Refusal | EndReason::StopSequence)
 }
 
 /// How most providers take a key.

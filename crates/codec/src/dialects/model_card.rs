@@ -54,8 +54,6 @@ pub(super) fn place_of(
     };
     match cards.iter().position(|card| card.name == value) {
         Some(place) => Ok(Some(place)),
-        None => Err(Fault::invalid(format!(
-            "{name}: `{value}` is not in the list of models"
-        ))),
+        None => Err(Fault::invalid(format!("{name}: `{value}` is not in the list of models"))),
     }
 }

@@ -13,9 +13,7 @@ pub(super) fn read(answer: &Value) -> Vec<ModelCard> {
         Some(ModelCard {
             name: model.get("id")?.as_str()?.to_owned(),
             // Those who serve other people's models say more than OpenAI does.
-            context: model["context_length"]
-                .as_u64()
-                .or(model["max_model_len"].as_u64()),
+            context: model["context_length"].as_u64().or(model["max_model_len"].as_u64()),
             ..ModelCard::default()
         })
     };
@@ -42,10 +40,7 @@ mod tests {
 
     #[test]
     fn a_list_that_was_written_is_read() {
-        let card = |name: &str| ModelCard {
-            name: name.to_owned(),
-            ..ModelCard::default()
-        };
+        let card = |name: &str| ModelCard { name: name.to_owned(), ..ModelCard::default() };
         let cards = [card("one"), card("two")];
         assert_eq!(read(&write(Models::All(&cards))), cards);
         assert_eq!(read(&write(Models::One(&cards[1]))), cards[1..]);

@@ -168,10 +168,7 @@ pub(super) fn find<'m, 'a>(
     members: &'m [Member<'a>],
     name: &str,
 ) -> Option<(usize, &'m Member<'a>)> {
-    members
-        .iter()
-        .enumerate()
-        .find(|(_, member)| member.key == name && member.kind != Kind::Null)
+    members.iter().enumerate().find(|(_, member)| member.key == name && member.kind != Kind::Null)
 }
 
 /// A member that is a string and not empty.
@@ -227,13 +224,10 @@ impl Mark {
     pub fn block(&self, body: &[u8]) -> Block {
         let signature = self.signature(body).map(Cow::into_owned);
         match self.kind {
-            MarkKind::Redacted => Block::Redacted {
-                data: signature.unwrap_or_default(),
-            },
-            MarkKind::Thinking | MarkKind::Call | MarkKind::Text => Block::Thinking {
-                text: self.text(body),
-                signature,
-            },
+            MarkKind::Redacted => Block::Redacted { data: signature.unwrap_or_default() },
+            MarkKind::Thinking | MarkKind::Call | MarkKind::Text => {
+                Block::Thinking { text: self.text(body), signature }
+            }
         }
     }
 
@@ -259,10 +253,7 @@ impl Places {
     /// Nothing yet, in a body that is one object.
     pub(super) fn of(body: &[u8]) -> Self {
         let start = body.len() - body.trim_ascii_start().len();
-        Self {
-            body: start..body.trim_ascii_end().len(),
-            ..Self::default()
-        }
+        Self { body: start..body.trim_ascii_end().len(), ..Self::default() }
     }
 
     /// The model that is asked for.
@@ -279,11 +270,7 @@ impl Places {
         within: Option<Part>,
         filler: Option<&'static str>,
     ) -> usize {
-        self.holders.push(Holder {
-            parts,
-            within,
-            filler,
-        });
+        self.holders.push(Holder { parts, within, filler });
         self.holders.len() - 1
     }
 
@@ -379,11 +366,8 @@ impl Places {
         if gone.is_empty() {
             return 0;
         }
-        let mut keep: Vec<Vec<bool>> = self
-            .holders
-            .iter()
-            .map(|holder| vec![true; holder.parts.len()])
-            .collect();
+        let mut keep: Vec<Vec<bool>> =
+            self.holders.iter().map(|holder| vec![true; holder.parts.len()]).collect();
         for part in gone {
             keep[part.holder][part.at] = false;
         }

@@ -88,10 +88,7 @@ pub(super) fn sample(node: &Node<'_>, request: &mut Request) -> Result<(), Fault
 pub(super) fn read_texts(node: &Node<'_>) -> Result<Vec<String>, Fault> {
     match node.value() {
         Value::String(text) => Ok(vec![text.clone()]),
-        Value::Array(_) => node
-            .elements()?
-            .map(|text| text.text().map(str::to_owned))
-            .collect(),
+        Value::Array(_) => node.elements()?.map(|text| text.text().map(str::to_owned)).collect(),
         _ => Err(node.wrong("a string or a list of strings")),
     }
 }
@@ -152,10 +149,7 @@ fn read_tools(tools: &Node<'_>) -> Result<Vec<Tool>, Fault> {
         };
         return list.map(|tool| read_tool(&tool, None)).collect();
     };
-    by_name
-        .keys()
-        .filter_map(|name| Some(read_tool(&tools.get(name)?, Some(name))))
-        .collect()
+    by_name.keys().filter_map(|name| Some(read_tool(&tools.get(name)?, Some(name)))).collect()
 }
 
 fn read_tool(tool: &Node<'_>, name: Option<&str>) -> Result<Tool, Fault> {
@@ -214,16 +208,12 @@ fn read_choice(choice: &Node<'_>) -> Result<ToolChoice, Fault> {
         "named" | "tool" | "function" if kind.is_some() => {
             // The second is the AI SDK's word.
             let function = choice.get("function");
-            let inside = function
-                .as_ref()
-                .filter(|function| function.value().is_object());
+            let inside = function.as_ref().filter(|function| function.value().is_object());
             let name = match choice.get("toolName") {
                 Some(name) => name,
                 None => inside.unwrap_or(choice).need("name")?,
             };
-            ToolChoice::Named {
-                name: name.text()?.to_owned(),
-            }
+            ToolChoice::Named { name: name.text()?.to_owned() }
         }
         _ => {
             return Err(word.refuse(

@@ -88,17 +88,14 @@ impl std::fmt::Debug for Decoder {
 impl Decoder {
     /// A decoder that holds at most `limit` unpacked bytes at a time.
     pub fn new(encoding: Encoding, limit: usize) -> Result<Self, EncodingError> {
-        let sink = Sink {
-            bytes: Vec::new(),
-            limit,
-        };
+        let sink = Sink { bytes: Vec::new(), limit };
         let inner = match encoding {
             Encoding::Identity => Inner::Identity(sink),
             Encoding::Gzip => Inner::Gzip(Box::new(flate2::write::MultiGzDecoder::new(sink))),
             Encoding::Deflate => Inner::Deflate(Box::new(flate2::write::ZlibDecoder::new(sink))),
-            Encoding::Brotli => Inner::Brotli(Box::new(
-                brotli_decompressor::DecompressorWriter::new(sink, 4096),
-            )),
+            Encoding::Brotli => {
+                Inner::Brotli(Box::new(brotli_decompressor::DecompressorWriter::new(sink, 4096)))
+            }
             Encoding::Zstd => Inner::Zstd(Box::new(
                 zstd::stream::write::Decoder::new(sink).map_err(EncodingError::Broken)?,
             )),

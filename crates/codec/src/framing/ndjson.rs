@@ -16,11 +16,7 @@ pub struct Lines {
 impl Lines {
     /// A cutter that skips lines longer than `limit` bytes.
     pub fn new(limit: usize) -> Self {
-        Self {
-            carry: Vec::new(),
-            limit,
-            skipping: false,
-        }
+        Self { carry: Vec::new(), limit, skipping: false }
     }
 
     /// Whether the stream stands in a line that is too long to be kept.

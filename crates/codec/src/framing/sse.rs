@@ -30,13 +30,7 @@ pub struct Frame<'a> {
 impl Framer {
     /// A framer that skips events longer than `limit` bytes.
     pub fn new(limit: usize) -> Self {
-        Self {
-            carry: Vec::new(),
-            line: 0,
-            after_return: false,
-            limit,
-            skipping: false,
-        }
+        Self { carry: Vec::new(), line: 0, after_return: false, limit, skipping: false }
     }
 
     /// Whether the stream stands between two events.
@@ -131,10 +125,8 @@ fn hand_over(lines: &[u8], end: usize, frame: &mut impl FnMut(Frame<'_>, usize))
         }
     }
     if event.is_some() || data.is_some() {
-        let frame_found = Frame {
-            event: event.unwrap_or_default(),
-            data: data.unwrap_or_default(),
-        };
+        let frame_found =
+            Frame { event: event.unwrap_or_default(), data: data.unwrap_or_default() };
         frame(frame_found, end);
     }
 }

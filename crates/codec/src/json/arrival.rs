@@ -76,10 +76,7 @@ mod tests {
 
     #[test]
     fn a_text_is_whole_at_its_last_bracket_and_not_before() {
-        for text in [
-            " {\"a\":[1,{\"b\\\"}\":\"]}\\\\\"}],\"c\":{}}",
-            "\r\n[{},[\"{\"]]",
-        ] {
+        for text in [" {\"a\":[1,{\"b\\\"}\":\"]}\\\\\"}],\"c\":{}}", "\r\n[{},[\"{\"]]"] {
             let text = text.as_bytes();
             for cut in 0..=text.len() {
                 let expected = cut == text.len();

@@ -114,11 +114,7 @@ fn finish_string(text: &[u8], out: &mut Vec<u8>) {
             break None;
         };
         let from = at + found;
-        let length = if text.get(from + 1) == Some(&b'u') {
-            6
-        } else {
-            2
-        };
+        let length = if text.get(from + 1) == Some(&b'u') { 6 } else { 2 };
         let Some(escape) = text.get(from..from + length) else {
             break Some(from);
         };
@@ -146,10 +142,7 @@ fn finish_string(text: &[u8], out: &mut Vec<u8>) {
 
 /// Whether an escape is the first half of a pair.
 fn is_high(digits: &[u8]) -> bool {
-    matches!(
-        digits,
-        [b'd' | b'D', b'8' | b'9' | b'a' | b'b' | b'A' | b'B', ..]
-    )
+    matches!(digits, [b'd' | b'D', b'8' | b'9' | b'a' | b'b' | b'A' | b'B', ..])
 }
 
 fn finish_scalar(text: &[u8], out: &mut Vec<u8>) {
@@ -195,14 +188,7 @@ mod tests {
 
     #[test]
     fn a_cut_character_is_filled_up() {
-        for character in [
-            "\u{80}",
-            "\u{800}",
-            "\u{d7ff}",
-            "\u{ffff}",
-            "\u{10000}",
-            "\u{10ffff}",
-        ] {
+        for character in ["\u{80}", "\u{800}", "\u{d7ff}", "\u{ffff}", "\u{10000}", "\u{10ffff}"] {
             for cut in 1..character.len() {
                 let mut bytes = [b"abc", &character.as_bytes()[..cut]].concat();
                 finish_character(&bytes.clone(), &mut bytes);

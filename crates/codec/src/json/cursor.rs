@@ -145,23 +145,13 @@ pub struct Cursor<'a> {
 impl<'a> Cursor<'a> {
     /// A reader at the beginning of a text, which may nest `limit` levels deep.
     pub fn new(bytes: &'a [u8], limit: usize) -> Self {
-        Self {
-            bytes,
-            at: 0,
-            depth: 0,
-            limit,
-        }
+        Self { bytes, at: 0, depth: 0, limit }
     }
 
     /// A reader at the beginning of a value somewhere in the text. Spans it gives are places in
     /// the whole text.
     pub fn at(bytes: &'a [u8], at: usize, limit: usize) -> Self {
-        Self {
-            bytes,
-            at,
-            depth: 0,
-            limit,
-        }
+        Self { bytes, at, depth: 0, limit }
     }
 
     fn byte(&self) -> Option<u8> {
@@ -509,10 +499,7 @@ mod tests {
         let nested = |levels: usize| [vec![b'['; levels], vec![b']'; levels]].concat();
         assert_eq!(validate(&nested(128), 128), Ok(Kind::Array));
         assert_eq!(validate(&nested(129), 128), Err(JsonError::TooDeep(128)));
-        assert_eq!(
-            validate(&vec![b'['; 5_000_000], 128),
-            Err(JsonError::TooDeep(128))
-        );
+        assert_eq!(validate(&vec![b'['; 5_000_000], 128), Err(JsonError::TooDeep(128)));
     }
 
     #[test]

@@ -17,10 +17,7 @@ struct Open {
 }
 
 enum Container {
-    Object {
-        members: Map<String, Value>,
-        key: String,
-    },
+    Object { members: Map<String, Value>, key: String },
     List(Vec<Value>),
 }
 
@@ -78,10 +75,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Value, JsonError> {
         };
         let mut value = None;
         match container {
-            Some(container) => open.push(Open {
-                container,
-                first: true,
-            }),
+            Some(container) => open.push(Open { container, first: true }),
             None => {
                 let at = cursor.start();
                 let scalar = cursor.skip()?;
@@ -123,16 +117,7 @@ mod tests {
             let usual: Value = serde_json::from_str(text).unwrap();
             assert_eq!(read(text.as_bytes()), Ok(usual), "{text}");
         }
-        for text in [
-            "",
-            "[",
-            "[1,]",
-            "{\"a\"}",
-            "{\"a\":1,}",
-            "1 2",
-            "nul",
-            "[1}",
-        ] {
+        for text in ["", "[", "[1,]", "{\"a\"}", "{\"a\":1,}", "1 2", "nul", "[1}"] {
             assert!(read(text.as_bytes()).is_err(), "{text}");
         }
         assert!(read(b"\"\xff\"").is_err());
@@ -143,9 +128,6 @@ mod tests {
         let nested = |levels: usize| [vec![b'['; levels], vec![b']'; levels]].concat();
         assert!(read(&nested(DEEPEST)).is_ok());
         assert_eq!(read(&nested(DEEPEST + 1)), Err(JsonError::TooDeep(DEEPEST)));
-        assert_eq!(
-            read(&vec![b'['; 5_000_000]),
-            Err(JsonError::TooDeep(DEEPEST))
-        );
+        assert_eq!(read(&vec![b'['; 5_000_000]), Err(JsonError::TooDeep(DEEPEST)));
     }
 }

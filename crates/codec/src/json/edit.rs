@@ -69,14 +69,8 @@ pub fn remove_elements(edits: &mut Edits, elements: &[Span], keep: &[bool]) -> b
 
 /// Adds a member at the end of an object, whose span includes its braces.
 pub fn append_member(edits: &mut Edits, text: &[u8], object: &Span, key: &str, value: &[u8]) {
-    let inside = text
-        .get(object.start + 1..object.end - 1)
-        .unwrap_or_default();
-    let trailing = inside
-        .iter()
-        .rev()
-        .take_while(|byte| byte.is_ascii_whitespace())
-        .count();
+    let inside = text.get(object.start + 1..object.end - 1).unwrap_or_default();
+    let trailing = inside.iter().rev().take_while(|byte| byte.is_ascii_whitespace()).count();
     let at = object.end - 1 - trailing;
     let mut member = Vec::with_capacity(key.len() + value.len() + 4);
     if trailing < inside.len() {

@@ -73,14 +73,8 @@ mod tests {
         let mut object = ObjectWriter::new(&mut out);
         object.text("a\"b", "c\nd").count("n", 7);
         object.object("empty").end();
-        object
-            .value("v", &json!({"x": [1.0]}))
-            .raw("r", b"[ 1 ]")
-            .end();
+        object.value("v", &json!({"x": [1.0]})).raw("r", b"[ 1 ]").end();
         let text = String::from_utf8(out).unwrap();
-        assert_eq!(
-            text,
-            r#"{"a\"b":"c\nd","n":7,"empty":{},"v":{"x":[1.0]},"r":[ 1 ]}"#
-        );
+        assert_eq!(text, r#"{"a\"b":"c\nd","n":7,"empty":{},"v":{"x":[1.0]},"r":[ 1 ]}"#);
     }
 }

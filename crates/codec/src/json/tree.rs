@@ -32,18 +32,12 @@ enum Places {
 impl<'a> Node<'a> {
     /// The outermost value.
     pub fn root(value: &'a Value) -> Self {
-        Self {
-            value,
-            way: Way::Root(Places::Bracketed),
-        }
+        Self { value, way: Way::Root(Places::Bracketed) }
     }
 
     /// The outermost value, for a dialect that spells places as `messages.2.content.0`.
     pub fn dotted(value: &'a Value) -> Self {
-        Self {
-            value,
-            way: Way::Root(Places::Dotted),
-        }
+        Self { value, way: Way::Root(Places::Dotted) }
     }
 
     /// The value itself.
@@ -105,18 +99,13 @@ impl<'a> Node<'a> {
 
     /// The members of an object.
     pub fn object(&self) -> Result<&'a Map<String, Value>, Fault> {
-        self.value
-            .as_object()
-            .ok_or_else(|| self.wrong("an object"))
+        self.value.as_object().ok_or_else(|| self.wrong("an object"))
     }
 
     /// A member of an object. One that is null is not there.
     pub fn get(&'a self, key: &'a str) -> Option<Node<'a>> {
         let value = self.value.get(key).filter(|value| !value.is_null())?;
-        Some(Node {
-            value,
-            way: Way::Member(self, key),
-        })
+        Some(Node { value, way: Way::Member(self, key) })
     }
 
     /// Whether a member is there and null: whoever writes that says that there is nothing.
@@ -128,10 +117,7 @@ impl<'a> Node<'a> {
     pub fn need(&'a self, key: &'a str) -> Result<Node<'a>, Fault> {
         self.get(key).ok_or_else(|| {
             let way = Way::Member(self, key);
-            let missing = Node {
-                value: &Value::Null,
-                way,
-            };
+            let missing = Node { value: &Value::Null, way };
             missing.refuse("is required")
         })
     }
@@ -139,10 +125,10 @@ impl<'a> Node<'a> {
     /// The elements of a list.
     pub fn elements(&'a self) -> Result<impl Iterator<Item = Node<'a>>, Fault> {
         let list = self.value.as_array().ok_or_else(|| self.wrong("a list"))?;
-        Ok(list.iter().enumerate().map(move |(place, value)| Node {
-            value,
-            way: Way::Element(self, place),
-        }))
+        Ok(list
+            .iter()
+            .enumerate()
+            .map(move |(place, value)| Node { value, way: Way::Element(self, place) }))
     }
 
     /// A string.
@@ -172,9 +158,7 @@ impl<'a> Node<'a> {
 
     /// True or false.
     pub fn flag(&self) -> Result<bool, Fault> {
-        self.value
-            .as_bool()
-            .ok_or_else(|| self.wrong("true or false"))
+        self.value.as_bool().ok_or_else(|| self.wrong("true or false"))
     }
 
     /// Members that are none of these.
@@ -232,10 +216,7 @@ mod tests {
             text.text().unwrap_err(),
             "messages[1].content[0].text: expected a string, found a number",
         );
-        check(
-            block.need("type").unwrap_err(),
-            "messages[1].content[0].type: is required",
-        );
+        check(block.need("type").unwrap_err(), "messages[1].content[0].type: is required");
         let list = json!([[7]]);
         for (root, path) in [(Node::root(&list), "[0][0]"), (Node::dotted(&list), "0.0")] {
             let outer = root.elements().unwrap().next().unwrap();
@@ -246,20 +227,9 @@ mod tests {
             root.need("n").unwrap().count().unwrap_err(),
             "n: expected a whole number, found a number",
         );
-        check(
-            root.elements().map(|_| ()).unwrap_err(),
-            "expected a list, found an object",
-        );
-        check(
-            read_object(b"[]").unwrap_err(),
-            "expected a JSON object as the body, found a list",
-        );
-        assert!(
-            read_object(b"{")
-                .unwrap_err()
-                .message
-                .starts_with("the body is not JSON")
-        );
+        check(root.elements().map(|_| ()).unwrap_err(), "expected a list, found an object");
+        check(read_object(b"[]").unwrap_err(), "expected a JSON object as the body, found a list");
+        assert!(read_object(b"{").unwrap_err().message.starts_with("the body is not JSON"));
     }
 
     #[test]

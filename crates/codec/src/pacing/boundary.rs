@@ -291,11 +291,7 @@ mod tests {
             for letters in 1..=text.len() {
                 let parts = cut(json.clone(), text, letters);
                 let behind = &text[end.len()..];
-                let held = if behind.is_empty() {
-                    ""
-                } else {
-                    parts.last().unwrap()
-                };
+                let held = if behind.is_empty() { "" } else { parts.last().unwrap() };
                 assert_eq!(held, behind, "{text} in pieces of {letters}");
             }
             let whole = cut(json.clone(), text, text.len());

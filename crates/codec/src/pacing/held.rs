@@ -82,10 +82,7 @@ impl Held {
         if let Some((index, kind)) = self.place
             && !text.is_empty()
         {
-            out(Event::BlockDelta {
-                index,
-                delta: kind.delta(text),
-            });
+            out(Event::BlockDelta { index, delta: kind.delta(text) });
         }
     }
 }

@@ -92,11 +92,8 @@ pub struct Pacing {
 
 impl Pacing {
     /// Everything at once.
-    pub const IMMEDIATE: Self = Self {
-        text: Pace::Immediate,
-        thinking: Pace::Immediate,
-        tool_args: Pace::Immediate,
-    };
+    pub const IMMEDIATE: Self =
+        Self { text: Pace::Immediate, thinking: Pace::Immediate, tool_args: Pace::Immediate };
 
     fn of(&self, kind: Kind) -> Pace {
         match kind {
@@ -110,11 +107,7 @@ impl Pacing {
 impl Default for Pacing {
     /// Text at once, reasoning in sentences, arguments in pieces that end at brackets and quotes.
     fn default() -> Self {
-        Self {
-            text: Pace::Immediate,
-            thinking: Pace::Sentence,
-            tool_args: Pace::JsonBoundary,
-        }
+        Self { text: Pace::Immediate, thinking: Pace::Sentence, tool_args: Pace::JsonBoundary }
     }
 }
 
@@ -149,11 +142,7 @@ pub struct Pacer {
 impl Pacer {
     /// A stage for one reply.
     pub fn new(pacing: Pacing) -> Self {
-        Self {
-            pacing,
-            held: Held::default(),
-            boundaries: None,
-        }
+        Self { pacing, held: Held::default(), boundaries: None }
     }
 
     /// Takes the next event and gives what may go on by now. A delta without text is left out.
@@ -252,25 +241,15 @@ mod tests {
     const START: Duration = Duration::ZERO;
 
     fn every(pace: Pace) -> Pacing {
-        Pacing {
-            text: pace,
-            thinking: pace,
-            tool_args: pace,
-        }
+        Pacing { text: pace, thinking: pace, tool_args: pace }
     }
 
     fn window(milliseconds: u64, bytes: usize) -> Pace {
-        Pace::Window {
-            after: Duration::from_millis(milliseconds),
-            bytes,
-        }
+        Pace::Window { after: Duration::from_millis(milliseconds), bytes }
     }
 
     fn delta(index: u32, kind: Kind, text: &str) -> Event<'_> {
-        Event::BlockDelta {
-            index,
-            delta: kind.delta(text),
-        }
+        Event::BlockDelta { index, delta: kind.delta(text) }
     }
 
     fn owned(event: Event<'_>) -> Event<'static> {
@@ -279,10 +258,9 @@ mod tests {
                 Event::BlockEnded { index } => Event::BlockEnded { index },
                 Event::Usage(usage) => Event::Usage(usage),
                 Event::Ended { reason } => Event::Ended { reason },
-                Event::BlockStarted { index, .. } => Event::BlockStarted {
-                    index,
-                    block: BlockStart::Text { text: "".into() },
-                },
+                Event::BlockStarted { index, .. } => {
+                    Event::BlockStarted { index, block: BlockStart::Text { text: "".into() } }
+                }
                 other => panic!("{other:?}"),
             };
         };
@@ -326,9 +304,8 @@ mod tests {
     /// Covers: case 45, X-12
     #[test]
     fn ten_deltas_in_a_window_become_three() {
-        let pieces = [
-            "one ", "two ", "thre", "e fo", "ur f", "ive ", "six ", "seve", "n ei", "ght ",
-        ];
+        let pieces =
+            ["one ", "two ", "thre", "e fo", "ur f", "ive ", "six ", "seve", "n ei", "ght "];
         let gathered = paced(window(1000, 16), Kind::Thinking, &pieces);
         let lengths: Vec<usize> = gathered.iter().map(String::len).collect();
         assert_eq!(lengths, [16, 16, 8]);
@@ -380,10 +357,7 @@ mod tests {
         assert_eq!(push(&mut pacer, "k", 300), 1);
         assert_eq!(pacer.deadline(), None);
         // A window for ever, and one that does not wait.
-        let for_ever = Pace::Window {
-            after: Duration::MAX,
-            bytes: 8,
-        };
+        let for_ever = Pace::Window { after: Duration::MAX, bytes: 8 };
         let mut pacer = Pacer::new(every(for_ever));
         assert_eq!(push(&mut pacer, "a", 1), 0);
         assert_eq!(pacer.deadline(), None);
@@ -441,13 +415,8 @@ mod tests {
         for other in [
             Event::Usage(Usage::default()),
             Event::BlockEnded { index: 0 },
-            Event::Ended {
-                reason: EndReason::Cut,
-            },
-            Event::BlockDelta {
-                index: 0,
-                delta: Delta::Signature("".into()),
-            },
+            Event::Ended { reason: EndReason::Cut },
+            Event::BlockDelta { index: 0, delta: Delta::Signature("".into()) },
             delta(1, Kind::Thinking, "x. y"),
         ] {
             let mut out = Vec::new();
@@ -459,11 +428,7 @@ mod tests {
             pacer.push(other.clone(), START, &mut gather);
             pacer.finish(&mut gather);
             assert_eq!(out[0], delta(0, Kind::Thinking, "held."));
-            let rest: String = out[1..]
-                .iter()
-                .filter_map(text)
-                .map(|text| text.2)
-                .collect();
+            let rest: String = out[1..].iter().filter_map(text).map(|text| text.2).collect();
             assert_eq!(rest, text(&other).map_or(String::new(), |text| text.2));
         }
     }
@@ -471,16 +436,8 @@ mod tests {
     #[test]
     fn a_sentence_begins_anew_and_a_string_goes_on_behind_another_event() {
         for (kind, pieces, expected) in [
-            (
-                Kind::Thinking,
-                ["Held.", " More. X"],
-                &["Held.", " More. ", "X"][..],
-            ),
-            (
-                Kind::ToolArguments,
-                [r#"{"a{"#, r#"b{c": 1}"#],
-                &[r#"{""#, "a{", r#"b{c": 1}"#],
-            ),
+            (Kind::Thinking, ["Held.", " More. X"], &["Held.", " More. ", "X"][..]),
+            (Kind::ToolArguments, [r#"{"a{"#, r#"b{c": 1}"#], &[r#"{""#, "a{", r#"b{c": 1}"#]),
         ] {
             let mut out = Vec::new();
             let mut gather = |event: Event<'_>| out.extend(text(&event).map(|text| text.2));
@@ -504,12 +461,8 @@ mod tests {
     #[test]
     fn what_never_ends_is_held_to_a_bound() {
         let word = "word ";
-        for pace in [
-            Pace::Sentence,
-            Pace::Paragraph,
-            Pace::JsonBoundary,
-            window(1000, usize::MAX),
-        ] {
+        for pace in [Pace::Sentence, Pace::Paragraph, Pace::JsonBoundary, window(1000, usize::MAX)]
+        {
             let (mut gone, mut pushed) = (0, 0);
             let mut pacer = Pacer::new(every(pace));
             for _ in 0..100_000 {
@@ -518,11 +471,7 @@ mod tests {
                     gone += text(&event).unwrap().2.len();
                 });
                 pushed += word.len();
-                assert!(
-                    pushed - gone <= HELD_MOST,
-                    "{pace:?} holds {}",
-                    pushed - gone
-                );
+                assert!(pushed - gone <= HELD_MOST, "{pace:?} holds {}", pushed - gone);
             }
             assert!(pushed - gone > 0);
             let long = word.repeat(HELD_MOST);
@@ -534,17 +483,10 @@ mod tests {
     #[test]
     fn what_goes_at_once_is_not_copied() {
         let text = String::from("Whole. Sentence. ");
-        for pacing in [
-            Pacing::IMMEDIATE,
-            every(Pace::JsonBoundary),
-            every(window(9, 3)),
-        ] {
+        for pacing in [Pacing::IMMEDIATE, every(Pace::JsonBoundary), every(window(9, 3))] {
             let inside = text.as_bytes().as_ptr_range();
             Pacer::new(pacing).push(delta(0, Kind::Text, &text), START, &mut |event| {
-                let Event::BlockDelta {
-                    delta: Delta::Text(Cow::Borrowed(part)),
-                    ..
-                } = event
+                let Event::BlockDelta { delta: Delta::Text(Cow::Borrowed(part)), .. } = event
                 else {
                     panic!("{event:?}");
                 };

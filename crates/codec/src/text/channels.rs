@@ -49,25 +49,14 @@ pub(crate) static HARMONY: Channels = Channels {
 };
 
 /// Beam.
-pub(crate) static BEAM: Channels = Channels {
-    calls: &formats::BEAM_CALL,
-    implicit: true,
-    ..HARMONY
-};
+pub(crate) static BEAM: Channels =
+    Channels { calls: &formats::BEAM_CALL, implicit: true, ..HARMONY };
 
 /// Inkling.
 pub(crate) static INKLING: Channels = Channels {
     headers: &["<|message_model|>"],
-    first: &[
-        "<|content_thinking|>",
-        "<|content_text|>",
-        "<|content_invoke_tool_json|>",
-    ],
-    messages: &[
-        "<|content_thinking|>",
-        "<|content_text|>",
-        "<|content_invoke_tool_json|>",
-    ],
+    first: &["<|content_thinking|>", "<|content_text|>", "<|content_invoke_tool_json|>"],
+    messages: &["<|content_thinking|>", "<|content_text|>", "<|content_invoke_tool_json|>"],
     ends: &["<|end_message|>", "<|content_model_end_sampling|>"],
     read: inkling,
     calls: &formats::INKLING_CALL,
@@ -96,9 +85,7 @@ fn recipient(header: &str) -> Option<&str> {
 
 /// The first word behind `<|channel|>`.
 fn channel(header: &str) -> &str {
-    let behind = header
-        .rsplit_once("<|channel|>")
-        .map_or("", |(_, rest)| rest);
+    let behind = header.rsplit_once("<|channel|>").map_or("", |(_, rest)| rest);
     let end = behind
         .find(|character: char| !character.is_alphanumeric() && character != '_')
         .unwrap_or(behind.len());
@@ -122,11 +109,7 @@ fn harmony(header: &str, _: &str) -> Channel {
 }
 
 fn inkling(header: &str, end: &str) -> Channel {
-    let name = header
-        .trim()
-        .strip_prefix("<|message_model|>")
-        .unwrap_or(header)
-        .trim();
+    let name = header.trim().strip_prefix("<|message_model|>").unwrap_or(header).trim();
     match end {
         "<|content_thinking|>" => Channel::Reasoning,
         "<|content_text|>" => Channel::Content,

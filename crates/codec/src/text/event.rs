@@ -103,30 +103,17 @@ mod tests {
     #[test]
     fn events_are_lines_with_a_type() {
         let lines = [
-            (
-                Event::Reasoning("a\n"),
-                r#"{"type":"reasoning","delta":"a\n"}"#,
-            ),
+            (Event::Reasoning("a\n"), r#"{"type":"reasoning","delta":"a\n"}"#),
             (Event::Content("é"), r#"{"type":"content","delta":"é"}"#),
             (
-                Event::CallStarted {
-                    index: 1,
-                    id: "call_1",
-                    name: "f",
-                },
+                Event::CallStarted { index: 1, id: "call_1", name: "f" },
                 r#"{"type":"tool_call_start","index":1,"id":"call_1","name":"f"}"#,
             ),
             (
-                Event::CallArguments {
-                    index: 1,
-                    delta: "{\"",
-                },
+                Event::CallArguments { index: 1, delta: "{\"" },
                 r#"{"type":"tool_call_args","index":1,"delta":"{\""}"#,
             ),
-            (
-                Event::CallEnded { index: 1 },
-                r#"{"type":"tool_call_end","index":1}"#,
-            ),
+            (Event::CallEnded { index: 1 }, r#"{"type":"tool_call_end","index":1}"#),
             (
                 Event::Fault { message: "m" },
                 r#"{"type":"error","kind":"tool_call_parse_error","message":"m"}"#,

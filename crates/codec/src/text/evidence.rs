@@ -75,13 +75,7 @@ mod tests {
         for model in reasons {
             assert!(promises_reasoning(model), "{model}");
         }
-        for model in [
-            "gpt-4o",
-            "llama-3.3-70b",
-            "deepseek-v3",
-            "mistral-large",
-            "",
-        ] {
+        for model in ["gpt-4o", "llama-3.3-70b", "deepseek-v3", "mistral-large", ""] {
             assert!(!promises_reasoning(model), "{model}");
         }
     }
@@ -90,35 +84,17 @@ mod tests {
     #[test]
     fn evidence_counts_in_its_order() {
         // family, model, thinking: tag set, whether the text begins inside reasoning
-        type Row = (
-            Option<&'static str>,
-            &'static str,
-            Option<bool>,
-            Option<&'static str>,
-            bool,
-        );
+        type Row = (Option<&'static str>, &'static str, Option<bool>, Option<&'static str>, bool);
         let rows: &[Row] = &[
             // What was configured counts before the model's name.
             (Some("none"), "deepseek-r1", Some(true), None, false),
             (Some("deepseek-r1"), "llama-3-8b", None, Some("think"), true),
-            (
-                Some("mistral"),
-                "deepseek-r1",
-                Some(false),
-                Some("plain"),
-                false,
-            ),
+            (Some("mistral"), "deepseek-r1", Some(false), Some("plain"), false),
             // The name counts before the request's flag.
             (None, "deepseek-r1", None, Some("think"), true),
             (Some("auto"), "deepseek-r1", Some(true), Some("think"), true),
             (None, "Qwen3-8B", Some(true), Some("think"), false),
-            (
-                None,
-                "ministral-3-8b-reasoning",
-                None,
-                Some("mistral"),
-                false,
-            ),
+            (None, "ministral-3-8b-reasoning", None, Some("mistral"), false),
             // The flag says no: the template did not open the tag.
             (None, "deepseek-r1", Some(false), Some("think"), false),
             // The flag says yes, or the name promises: tags are looked for in any family.
@@ -130,19 +106,12 @@ mod tests {
             (None, "", Some(false), Some("plain"), false),
         ];
         for &(family, model, thinking, tags, implicit) in rows {
-            let evidence = Evidence {
-                family,
-                model,
-                thinking,
-            };
+            let evidence = Evidence { family, model, thinking };
             let recipe = evidence.recipe().unwrap();
             let told = (recipe.reasoning.map(|tags| tags.name), recipe.implicit);
             assert_eq!(told, (tags, implicit), "{evidence:?}");
         }
-        let unknown = Evidence {
-            family: Some("qwen-3"),
-            ..Evidence::default()
-        };
+        let unknown = Evidence { family: Some("qwen-3"), ..Evidence::default() };
         let message = unknown.recipe().unwrap_err().to_string();
         assert!(message.contains("did you mean `qwen3`"), "{message}");
         assert!(message.contains("gpt-oss"), "{message}");

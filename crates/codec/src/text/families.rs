@@ -126,8 +126,8 @@ pub(crate) fn of_model(model: &str) -> Option<&'static Family> {
 fn fits(model: &str, part: &str) -> bool {
     match part.split_once('*') {
         None => model.contains(part),
-        Some((first, then)) => model
-            .find(first)
-            .is_some_and(|at| model[at + first.len()..].contains(then)),
+        Some((first, then)) => {
+            model.find(first).is_some_and(|at| model[at + first.len()..].contains(then))
+        }
     }
 }

@@ -27,10 +27,7 @@ enum Line {
 
 impl Default for Fence {
     fn default() -> Self {
-        Self {
-            open: None,
-            line: Line::Start(0),
-        }
+        Self { open: None, line: Line::Start(0) }
     }
 }
 
@@ -141,10 +138,7 @@ impl Fence {
 
 /// Where a run of one character ends, and how many there were with those before.
 fn run(bytes: &[u8], from: usize, mark: u8, before: usize) -> (usize, usize) {
-    let more = bytes[from..]
-        .iter()
-        .take_while(|byte| **byte == mark)
-        .count();
+    let more = bytes[from..].iter().take_while(|byte| **byte == mark).count();
     (from + more, before + more)
 }
 
@@ -152,17 +146,8 @@ impl Line {
     /// The line after some text without fence characters.
     fn after(self, bytes: &[u8]) -> Self {
         let indents = |byte: &&u8| matches!(byte, b' ' | b'\t' | b'>');
-        let indent = bytes
-            .iter()
-            .rev()
-            .take(INDENT + 1)
-            .take_while(indents)
-            .count();
-        match bytes
-            .len()
-            .checked_sub(indent + 1)
-            .map(|before| bytes[before])
-        {
+        let indent = bytes.iter().rev().take(INDENT + 1).take_while(indents).count();
+        match bytes.len().checked_sub(indent + 1).map(|before| bytes[before]) {
             _ if indent > INDENT => Self::Middle,
             Some(b'\n' | b'\r') => Self::Start(indent as u8),
             Some(_) => Self::Middle,

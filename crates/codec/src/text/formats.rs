@@ -19,22 +19,13 @@ const EMPTY: ToolFormat = ToolFormat {
 };
 
 /// Calls without a marker.
-const BARE: Keys = Keys {
-    bare: true,
-    ..USUAL
-};
+const BARE: Keys = Keys { bare: true, ..USUAL };
 
 /// A list of calls, never one alone.
-const LIST: Keys = Keys {
-    alone: false,
-    ..USUAL
-};
+const LIST: Keys = Keys { alone: false, ..USUAL };
 
 /// The model gives ids.
-const WITH_ID: Keys = Keys {
-    id: Some("id"),
-    ..USUAL
-};
+const WITH_ID: Keys = Keys { id: Some("id"), ..USUAL };
 
 /// `<function=NAME>` and a tag for each parameter, maybe in an outer tag.
 const QWEN3_CODER: ToolFormat = ToolFormat {
@@ -81,11 +72,7 @@ macro_rules! dsml {
             openers: &[($open, 0), ($invoke, 1)],
             steps: &[
                 Step::Expect(&[$invoke]),
-                Step::Attributes {
-                    name: "name",
-                    id: None,
-                    end: ">",
-                },
+                Step::Attributes { name: "name", id: None, end: ">" },
                 Step::Tags(&$row),
                 Step::Repeat(&[$invoke], 0),
                 Step::Maybe(&[$close]),
@@ -120,19 +107,11 @@ const HUNYUAN: ToolFormat = ToolFormat {
 };
 
 const fn until(marker: &'static str, to: usize) -> Until {
-    Until {
-        marker,
-        kept: false,
-        to,
-    }
+    Until { marker, kept: false, to }
 }
 
 const fn before(marker: &'static str, to: usize) -> Until {
-    Until {
-        marker,
-        kept: true,
-        to,
-    }
+    Until { marker, kept: true, to }
 }
 
 /// One marker, calls that name themselves, and maybe an end marker.
@@ -149,18 +128,14 @@ macro_rules! block {
 }
 
 /// A list of Python calls behind a marker.
-const MARKED_LIST: Shape = Shape::List {
-    declared_only: false,
-};
+const MARKED_LIST: Shape = Shape::List { declared_only: false };
 
 const PYTHONIC: ToolFormat = ToolFormat {
     name: "pythonic",
     openers: &[("<|python_tag|>", 2)],
     starts: &[(Start::NameList, 0)],
     steps: &[
-        Step::Python(Shape::List {
-            declared_only: true,
-        }),
+        Step::Python(Shape::List { declared_only: true }),
         Step::Done,
         Step::If(Start::NameList, 5),
         Step::Calls(&USUAL),
@@ -195,10 +170,7 @@ pub static TOOL_FORMATS: &[ToolFormat] = &[
             Step::Calls(&WITH_ID),
             Step::Done,
             // The server took the marker out.
-            Step::Calls(&Keys {
-                bare: true,
-                ..WITH_ID
-            }),
+            Step::Calls(&Keys { bare: true, ..WITH_ID }),
         ],
         ..EMPTY
     },
@@ -233,10 +205,7 @@ pub static TOOL_FORMATS: &[ToolFormat] = &[
         name: "json",
         openers: &[("<|python_tag|>", 0)],
         starts: &[(Start::Object, 0), (Start::ObjectList, 0)],
-        steps: &[
-            Step::Calls(&BARE),
-            Step::Another(&[";", ","], Start::Object, 0),
-        ],
+        steps: &[Step::Calls(&BARE), Step::Another(&[";", ","], Start::Object, 0)],
         ..EMPTY
     },
     ToolFormat {
@@ -247,12 +216,7 @@ pub static TOOL_FORMATS: &[ToolFormat] = &[
             Step::Ignore(&[until("<｜tool▁sep｜>", 2)]),
             Step::Name(
                 Spelling::Word,
-                &[
-                    until("\n", 3),
-                    until("\r\n", 3),
-                    before("```", 3),
-                    before("{", 3),
-                ],
+                &[until("\n", 3), until("\r\n", 3), before("```", 3), before("{", 3)],
             ),
             Step::Maybe(&["```json", "```"]),
             Step::Arguments,
@@ -287,28 +251,16 @@ pub static TOOL_FORMATS: &[ToolFormat] = &[
         ],
         steps: &[
             Step::Expect(&["<|tool_call_begin|>"]),
-            Step::Name(
-                Spelling::Numbered,
-                &[until("<|tool_call_argument_begin|>", 2)],
-            ),
+            Step::Name(Spelling::Numbered, &[until("<|tool_call_argument_begin|>", 2)]),
             Step::Arguments,
             Step::Maybe(&["<|tool_call_end|>"]),
             Step::Repeat(&["<|tool_call_begin|>"], 0),
             Step::Maybe(&["<|tool_calls_section_end|>", "<|tool_call_section_end|>"]),
         ],
-        closers: &[
-            "<|tool_calls_section_end|>",
-            "<|tool_call_section_end|>",
-            "<|tool_call_end|>",
-        ],
+        closers: &["<|tool_calls_section_end|>", "<|tool_call_section_end|>", "<|tool_call_end|>"],
         ..EMPTY
     },
-    block!(
-        "granite",
-        ["<|tool_call|>", "<tool_call>"],
-        USUAL,
-        ["</tool_call>"]
-    ),
+    block!("granite", ["<|tool_call|>", "<tool_call>"], USUAL, ["</tool_call>"]),
     block!("granite_20b_fc", ["<function_call>"], USUAL, []),
     block!("granite4", ["<tool_call>"], USUAL, ["</tool_call>"]),
     ToolFormat {
@@ -329,11 +281,7 @@ pub static TOOL_FORMATS: &[ToolFormat] = &[
     ToolFormat {
         name: "xlam",
         openers: &[("[TOOL_CALLS]", 6)],
-        starts: &[
-            (Start::ObjectList, 0),
-            (Start::Text("```json"), 2),
-            (Start::Text("```\n["), 2),
-        ],
+        starts: &[(Start::ObjectList, 0), (Start::Text("```json"), 2), (Start::Text("```\n["), 2)],
         steps: &[
             Step::Calls(&BARE),
             Step::Done,
@@ -345,62 +293,34 @@ pub static TOOL_FORMATS: &[ToolFormat] = &[
         ],
         ..EMPTY
     },
-    block!(
-        "longcat",
-        ["<longcat_tool_call>"],
-        USUAL,
-        ["</longcat_tool_call>"]
-    ),
+    block!("longcat", ["<longcat_tool_call>"], USUAL, ["</longcat_tool_call>"]),
     block!(
         "gigachat3",
-        [
-            "<|message_sep|>\n\nfunction call<|role_sep|>\n",
-            "<|function_call|>"
-        ],
+        ["<|message_sep|>\n\nfunction call<|role_sep|>\n", "<|function_call|>"],
         USUAL,
         []
     ),
     block!(
         "apertus",
         ["<|tools_prefix|>"],
-        Keys {
-            key_is_name: true,
-            ..USUAL
-        },
+        Keys { key_is_name: true, ..USUAL },
         ["<|tools_suffix|>"]
     ),
     block!(
         "cohere_command",
         ["<|START_ACTION|>"],
-        Keys {
-            name: &["tool_name"],
-            id: Some("tool_call_id"),
-            ..USUAL
-        },
+        Keys { name: &["tool_name"], id: Some("tool_call_id"), ..USUAL },
         ["<|END_ACTION|>"]
     ),
-    ToolFormat {
-        name: "gpt_oss",
-        channels: Some(&channels::HARMONY),
-        ..EMPTY
-    },
-    ToolFormat {
-        name: "inkling",
-        channels: Some(&channels::INKLING),
-        ..EMPTY
-    },
+    ToolFormat { name: "gpt_oss", channels: Some(&channels::HARMONY), ..EMPTY },
+    ToolFormat { name: "inkling", channels: Some(&channels::INKLING), ..EMPTY },
     PYTHONIC,
-    ToolFormat {
-        name: "llama4_pythonic",
-        ..PYTHONIC
-    },
+    ToolFormat { name: "llama4_pythonic", ..PYTHONIC },
     ToolFormat {
         name: "olmo3",
         openers: &[("<function_calls>", 0)],
         steps: &[
-            Step::Python(Shape::Lines {
-                end: "</function_calls>",
-            }),
+            Step::Python(Shape::Lines { end: "</function_calls>" }),
             Step::Maybe(&["</function_calls>"]),
         ],
         closers: &["</function_calls>"],
@@ -448,26 +368,13 @@ pub static TOOL_FORMATS: &[ToolFormat] = &[
         name: "sarashina",
         openers: &[("<|tool_calls|>", 2)],
         starts: &[(Start::DictList, 0)],
-        steps: &[
-            Step::Dicts { bare: true },
-            Step::Done,
-            Step::Dicts { bare: false },
-        ],
+        steps: &[Step::Dicts { bare: true }, Step::Done, Step::Dicts { bare: false }],
         ..EMPTY
     },
     QWEN3_CODER,
-    ToolFormat {
-        name: "step3p5",
-        ..QWEN3_CODER
-    },
-    ToolFormat {
-        name: "mimo",
-        ..QWEN3_CODER
-    },
-    ToolFormat {
-        name: "nemotron_v3",
-        ..QWEN3_CODER
-    },
+    ToolFormat { name: "step3p5", ..QWEN3_CODER },
+    ToolFormat { name: "mimo", ..QWEN3_CODER },
+    ToolFormat { name: "nemotron_v3", ..QWEN3_CODER },
     ToolFormat {
         name: "seed_oss",
         openers: &[("<seed:tool_call>", 0), ("<function=", 1)],
@@ -482,24 +389,14 @@ pub static TOOL_FORMATS: &[ToolFormat] = &[
         ..EMPTY
     },
     GLM,
-    ToolFormat {
-        name: "glm47",
-        ..GLM
-    },
-    ToolFormat {
-        name: "poolside_v1",
-        ..GLM
-    },
+    ToolFormat { name: "glm47", ..GLM },
+    ToolFormat { name: "poolside_v1", ..GLM },
     ToolFormat {
         name: "minimax_m2",
         openers: &[("<minimax:tool_call>", 0)],
         steps: &[
             Step::Expect(&["<invoke"]),
-            Step::Attributes {
-                name: "name",
-                id: None,
-                end: ">",
-            },
+            Step::Attributes { name: "name", id: None, end: ">" },
             Step::Tags(&rows::MINIMAX_M2),
             Step::Repeat(&["<invoke"], 0),
             Step::Maybe(&["</minimax:tool_call>"]),
@@ -512,11 +409,7 @@ pub static TOOL_FORMATS: &[ToolFormat] = &[
         openers: &[("]<]minimax[>[<tool_call>", 0)],
         steps: &[
             Step::Expect(&["]<]minimax[>[<invoke"]),
-            Step::Attributes {
-                name: "name",
-                id: None,
-                end: ">",
-            },
+            Step::Attributes { name: "name", id: None, end: ">" },
             Step::Nested,
             Step::Repeat(&["]<]minimax[>[<invoke"], 0),
             Step::Maybe(&["]<]minimax[>[</tool_call>"]),
@@ -540,30 +433,18 @@ pub static TOOL_FORMATS: &[ToolFormat] = &[
     ),
     ToolFormat {
         name: "deepseek_v41",
-        openers: &[
-            ("<｜DSML｜ calls>", 0),
-            ("<｜DSML｜ invoke", 2),
-            ("<｜DSML｜invoke", 8),
-        ],
+        openers: &[("<｜DSML｜ calls>", 0), ("<｜DSML｜ invoke", 2), ("<｜DSML｜invoke", 8)],
         steps: &[
             Step::If(Start::Text("<｜DSML｜invoke"), 7),
             Step::Expect(&["<｜DSML｜ invoke"]),
-            Step::Attributes {
-                name: "name",
-                id: None,
-                end: ">",
-            },
+            Step::Attributes { name: "name", id: None, end: ">" },
             Step::Tags(&rows::DSML_SPACED),
             Step::Repeat(&["<｜DSML｜ invoke", "<｜DSML｜invoke"], 0),
             Step::Maybe(&["</｜DSML｜ calls>"]),
             Step::Done,
             // The older spelling inside the newer section.
             Step::Expect(&["<｜DSML｜invoke"]),
-            Step::Attributes {
-                name: "name",
-                id: None,
-                end: ">",
-            },
+            Step::Attributes { name: "name", id: None, end: ">" },
             Step::Tags(&rows::DSML),
             Step::Repeat(&["<｜DSML｜ invoke", "<｜DSML｜invoke"], 0),
             Step::Maybe(&["</｜DSML｜ calls>"]),
@@ -572,20 +453,13 @@ pub static TOOL_FORMATS: &[ToolFormat] = &[
         ..EMPTY
     },
     HUNYUAN,
-    ToolFormat {
-        name: "hy_v4",
-        ..HUNYUAN
-    },
+    ToolFormat { name: "hy_v4", ..HUNYUAN },
     ToolFormat {
         name: "kimi_k3",
         openers: &[("<|open|>tools<|sep|>", 0)],
         steps: &[
             Step::Expect(&["<|open|>call"]),
-            Step::Attributes {
-                name: "tool",
-                id: Some("index"),
-                end: "<|sep|>",
-            },
+            Step::Attributes { name: "tool", id: Some("index"), end: "<|sep|>" },
             Step::Tags(&rows::KIMI_K3),
             Step::Repeat(&["<|open|>call"], 0),
             Step::Maybe(&["<|close|>tools<|sep|>"]),
@@ -600,11 +474,7 @@ pub static TOOL_FORMATS: &[ToolFormat] = &[
             Step::Expect(&["<｜tool_call_begin｜>"]),
             Step::Ignore(&[until("<｜tool_sep｜>", 2)]),
             Step::Expect(&["<steptml:invoke"]),
-            Step::Attributes {
-                name: "name",
-                id: None,
-                end: ">",
-            },
+            Step::Attributes { name: "name", id: None, end: ">" },
             Step::Tags(&rows::STEP3),
             Step::Maybe(&["<｜tool_call_end｜>"]),
             Step::Repeat(&["<｜tool_call_begin｜>"], 0),
@@ -619,11 +489,7 @@ pub static TOOL_FORMATS: &[ToolFormat] = &[
         steps: &[
             Step::If(Start::Object, 7),
             Step::Expect(&["<invoke"]),
-            Step::Attributes {
-                name: "name",
-                id: None,
-                end: ">",
-            },
+            Step::Attributes { name: "name", id: None, end: ">" },
             Step::Tags(&rows::DOTS),
             Step::Repeat(&["<invoke"], 1),
             Step::Maybe(&["</dots_function_call>"]),
@@ -638,40 +504,21 @@ pub static TOOL_FORMATS: &[ToolFormat] = &[
         name: "minicpm5",
         openers: &[("<function", 0)],
         steps: &[
-            Step::Attributes {
-                name: "name",
-                id: None,
-                end: ">",
-            },
+            Step::Attributes { name: "name", id: None, end: ">" },
             Step::Tags(&rows::MINICPM5),
         ],
         closers: &["</function>"],
         ..EMPTY
     },
-    ToolFormat {
-        name: "muse_glimmer",
-        channels: Some(&channels::MUSE),
-        ..EMPTY
-    },
-    ToolFormat {
-        name: "muse_spark",
-        channels: Some(&channels::MUSE),
-        ..EMPTY
-    },
-    ToolFormat {
-        name: "beam",
-        channels: Some(&channels::BEAM),
-        ..EMPTY
-    },
+    ToolFormat { name: "muse_glimmer", channels: Some(&channels::MUSE), ..EMPTY },
+    ToolFormat { name: "muse_spark", channels: Some(&channels::MUSE), ..EMPTY },
+    ToolFormat { name: "beam", channels: Some(&channels::BEAM), ..EMPTY },
 ];
 
 /// The body of a harmony call: its name stands in the header.
 pub(crate) static HARMONY_CALL: ToolFormat = ToolFormat {
     name: "gpt_oss",
-    steps: &[
-        Step::Arguments,
-        Step::Maybe(&["<|call|>", "<|end|>", "<|return|>"]),
-    ],
+    steps: &[Step::Arguments, Step::Maybe(&["<|call|>", "<|end|>", "<|return|>"])],
     closers: &["<|call|>", "<|end|>", "<|return|>"],
     ..EMPTY
 };
@@ -680,10 +527,7 @@ pub(crate) static HARMONY_CALL: ToolFormat = ToolFormat {
 pub(crate) static INKLING_CALL: ToolFormat = ToolFormat {
     name: "inkling",
     steps: &[
-        Step::Calls(&Keys {
-            arguments: &["args", "arguments", "parameters"],
-            ..USUAL
-        }),
+        Step::Calls(&Keys { arguments: &["args", "arguments", "parameters"], ..USUAL }),
         Step::Maybe(&["<|end_message|>", "<|content_model_end_sampling|>"]),
     ],
     closers: &["<|end_message|>", "<|content_model_end_sampling|>"],
@@ -704,11 +548,7 @@ pub(crate) static MUSE_CALLS: ToolFormat = ToolFormat {
     steps: &[
         Step::Maybe(&["<atem:function_calls>"]),
         Step::Expect(&["<atem:invoke"]),
-        Step::Attributes {
-            name: "name",
-            id: None,
-            end: ">",
-        },
+        Step::Attributes { name: "name", id: None, end: ">" },
         Step::Tags(&rows::MUSE),
         Step::Repeat(&["<atem:invoke"], 1),
         Step::Maybe(&["</atem:function_calls>"]),

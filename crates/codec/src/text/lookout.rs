@@ -101,9 +101,7 @@ impl Lookouts {
         let headers = channels.map_or(&[][..], |channels| channels.headers);
         let ends = channels.map_or(&[][..], |channels| channels.ends);
         let all = |markers: &'static [&'static str], role: Role| {
-            markers
-                .iter()
-                .map(move |marker| (Marker::exact(marker), role))
+            markers.iter().map(move |marker| (Marker::exact(marker), role))
         };
         content.extend(all(headers, Role::Header));
         content.extend(all(ends, Role::MessageEnd));
@@ -129,19 +127,15 @@ impl Lookouts {
             }
             Lookout::new(rows)
         };
-        let mut reasoning: Vec<Lookout> = pairs
-            .iter()
-            .map(|pair| inside(std::slice::from_ref(pair)))
-            .collect();
+        let mut reasoning: Vec<Lookout> =
+            pairs.iter().map(|pair| inside(std::slice::from_ref(pair))).collect();
         reasoning.push(inside(pairs));
         Self {
             content: Lookout::new(content),
             reasoning,
             openers: Lookout::new(openers),
             channels,
-            wrapped: recipe
-                .reasoning
-                .is_some_and(|tags| !tags.wrappers.is_empty()),
+            wrapped: recipe.reasoning.is_some_and(|tags| !tags.wrappers.is_empty()),
         }
     }
 

@@ -15,18 +15,12 @@ pub(crate) struct Marker {
 impl Marker {
     /// A marker that is spelled just so.
     pub(crate) const fn exact(text: &'static str) -> Self {
-        Self {
-            text,
-            any_case: false,
-        }
+        Self { text, any_case: false }
     }
 
     /// A marker whose letters match in either case.
     pub(crate) const fn any_case(text: &'static str) -> Self {
-        Self {
-            text,
-            any_case: true,
-        }
+        Self { text, any_case: true }
     }
 
     /// Whether the text begins with it: wholly, not at all, or as far as the text goes.
@@ -191,10 +185,8 @@ impl FirstBytes {
 impl Markers {
     /// A set. Where several fit at one place, the longest counts.
     pub(crate) fn new(markers: impl IntoIterator<Item = Marker>) -> Self {
-        let markers: Vec<Marker> = markers
-            .into_iter()
-            .filter(|marker| !marker.text.is_empty())
-            .collect();
+        let markers: Vec<Marker> =
+            markers.into_iter().filter(|marker| !marker.text.is_empty()).collect();
         let first = FirstBytes::of(&markers);
         Self { markers, first }
     }
@@ -209,11 +201,7 @@ impl Markers {
                 Found::Nothing => from = at + 1,
                 Found::Begun { .. } => return Found::Begun { at },
                 Found::Marker { end, which, .. } => {
-                    return Found::Marker {
-                        at,
-                        end: at + end,
-                        which,
-                    };
+                    return Found::Marker { at, end: at + end, which };
                 }
             }
         }
@@ -236,11 +224,7 @@ impl Markers {
                 }
             }
         }
-        whole.map_or(Found::Nothing, |(end, which)| Found::Marker {
-            at: 0,
-            end,
-            which,
-        })
+        whole.map_or(Found::Nothing, |(end, which)| Found::Marker { at: 0, end, which })
     }
 }
 
@@ -278,30 +262,9 @@ mod tests {
     fn the_longest_marker_counts() {
         let set = Markers::new([Marker::exact("<a>"), Marker::exact("<a>b")]);
         assert_eq!(set.find(b"<a>", false), Found::Begun { at: 0 });
-        assert_eq!(
-            set.find(b"<a>", true),
-            Found::Marker {
-                at: 0,
-                end: 3,
-                which: 0
-            }
-        );
-        assert_eq!(
-            set.find(b"<a>b", false),
-            Found::Marker {
-                at: 0,
-                end: 4,
-                which: 1
-            }
-        );
-        assert_eq!(
-            set.find(b"<a>c", false),
-            Found::Marker {
-                at: 0,
-                end: 3,
-                which: 0
-            }
-        );
+        assert_eq!(set.find(b"<a>", true), Found::Marker { at: 0, end: 3, which: 0 });
+        assert_eq!(set.find(b"<a>b", false), Found::Marker { at: 0, end: 4, which: 1 });
+        assert_eq!(set.find(b"<a>c", false), Found::Marker { at: 0, end: 3, which: 0 });
     }
 
     #[test]

@@ -46,16 +46,10 @@ const fn tags(name: &'static str, pairs: &'static [Pair]) -> TagSet {
 
 macro_rules! pair {
     ($open:literal, $close:literal) => {
-        Pair {
-            open: &[Marker::exact($open)],
-            close: &[Marker::exact($close)],
-        }
+        Pair { open: &[Marker::exact($open)], close: &[Marker::exact($close)] }
     };
     (any case $open:literal, $close:literal) => {
-        Pair {
-            open: &[Marker::any_case($open)],
-            close: &[Marker::any_case($close)],
-        }
+        Pair { open: &[Marker::any_case($open)], close: &[Marker::any_case($close)] }
     };
 }
 
@@ -80,40 +74,21 @@ pub static TAG_SETS: &[TagSet] = &[
             "<|open|>message<|sep|>",
             "<|close|>message<|sep|>",
         ],
-        ..tags(
-            "kimi_k3",
-            &[pair!("<|open|>think<|sep|>", "<|close|>think<|sep|>")],
-        )
+        ..tags("kimi_k3", &[pair!("<|open|>think<|sep|>", "<|close|>think<|sep|>")])
     },
-    TagSet {
-        call_ends: true,
-        ..tags("minimax_m3", &[pair!("<mm:think>", "</mm:think>")])
-    },
+    TagSet { call_ends: true, ..tags("minimax_m3", &[pair!("<mm:think>", "</mm:think>")]) },
     tags("seed_oss", &[pair!("<seed:think>", "</seed:think>")]),
     tags("pipe_think", &[pair!("<|think|>", "<|/think|>")]),
     // All of it stays content, with the opener that the prompt held.
-    TagSet {
-        lead: "<think>",
-        ..tags("minimax_m2_append", &[])
-    },
-    TagSet {
-        implicit: true,
-        ..tags("step3p5", &[THINK])
-    },
-    TagSet {
-        implicit: true,
-        call_ends: true,
-        ..tags("nemotron_v3", &[THINK])
-    },
+    TagSet { lead: "<think>", ..tags("minimax_m2_append", &[]) },
+    TagSet { implicit: true, ..tags("step3p5", &[THINK]) },
+    TagSet { implicit: true, call_ends: true, ..tags("nemotron_v3", &[THINK]) },
     TagSet {
         wrappers: &[("<response>", "</response>")],
         implicit: true,
         ..tags("ernie45", &[THINK])
     },
-    TagSet {
-        wrappers: &[("<answer>", "</answer>")],
-        ..tags("hunyuan_a13b", &[THINK])
-    },
+    TagSet { wrappers: &[("<answer>", "</answer>")], ..tags("hunyuan_a13b", &[THINK]) },
     tags("hy_v3", HY),
     tags("hy_v4", HY),
     tags(
@@ -123,49 +98,20 @@ pub static TAG_SETS: &[TagSet] = &[
                 Marker::exact("Here is my thought process:"),
                 Marker::exact("Here's my thought process:"),
             ],
-            close: &[
-                Marker::exact("Here is my response:"),
-                Marker::exact("Here's my response:"),
-            ],
+            close: &[Marker::exact("Here is my response:"), Marker::exact("Here's my response:")],
         }],
     ),
+    TagSet { call_ends: true, ..tags("gemma4", &[pair!("<|channel>thought\n", "<channel|>")]) },
     TagSet {
-        call_ends: true,
-        ..tags("gemma4", &[pair!("<|channel>thought\n", "<channel|>")])
-    },
-    TagSet {
-        noise: &[
-            "<|START_RESPONSE|>",
-            "<|END_RESPONSE|>",
-            "<|START_TEXT|>",
-            "<|END_TEXT|>",
-        ],
-        ..tags(
-            "cohere_command",
-            &[pair!("<|START_THINKING|>", "<|END_THINKING|>")],
-        )
+        noise: &["<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"],
+        ..tags("cohere_command", &[pair!("<|START_THINKING|>", "<|END_THINKING|>")])
     },
     tags("apertus", &[pair!("<|inner_prefix|>", "<|inner_suffix|>")]),
-    TagSet {
-        channels: Some(&channels::HARMONY),
-        ..tags("gpt_oss", &[])
-    },
-    TagSet {
-        channels: Some(&channels::BEAM),
-        ..tags("beam", &[])
-    },
-    TagSet {
-        channels: Some(&channels::INKLING),
-        ..tags("inkling", &[])
-    },
-    TagSet {
-        channels: Some(&channels::MUSE),
-        ..tags("muse_glimmer", &[])
-    },
-    TagSet {
-        channels: Some(&channels::MUSE),
-        ..tags("muse_spark", &[])
-    },
+    TagSet { channels: Some(&channels::HARMONY), ..tags("gpt_oss", &[]) },
+    TagSet { channels: Some(&channels::BEAM), ..tags("beam", &[]) },
+    TagSet { channels: Some(&channels::INKLING), ..tags("inkling", &[]) },
+    TagSet { channels: Some(&channels::MUSE), ..tags("muse_glimmer", &[]) },
+    TagSet { channels: Some(&channels::MUSE), ..tags("muse_spark", &[]) },
 ];
 
 /// Behind the name of each tag a suffix may tell the checkpoint.

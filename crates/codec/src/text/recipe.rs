@@ -87,9 +87,8 @@ impl Recipe {
     /// The recipe of a family, by its name in [`FAMILIES`].
     pub fn family(name: &str) -> Result<Self, UnknownName> {
         // A name of one of its models is as good.
-        let alias = FAMILIES
-            .iter()
-            .find(|family| family.models.iter().any(|model| same(model, name)));
+        let alias =
+            FAMILIES.iter().find(|family| family.models.iter().any(|model| same(model, name)));
         match (find("family", name, FAMILIES, |family| family.name), alias) {
             (Ok(family), _) | (Err(_), Some(family)) => Self::of(family),
             (Err(unknown), None) => Err(unknown),
@@ -158,17 +157,10 @@ fn find<T>(
     rows: &'static [T],
     name_of: fn(&T) -> &'static str,
 ) -> Result<&'static T, UnknownName> {
-    rows.iter()
-        .find(|row| same(name_of(row), name))
-        .ok_or_else(|| {
-            let known: Vec<&str> = rows.iter().map(name_of).collect();
-            UnknownName {
-                what,
-                name: name.to_owned(),
-                nearest: nearest(name, &known),
-                known,
-            }
-        })
+    rows.iter().find(|row| same(name_of(row), name)).ok_or_else(|| {
+        let known: Vec<&str> = rows.iter().map(name_of).collect();
+        UnknownName { what, name: name.to_owned(), nearest: nearest(name, &known), known }
+    })
 }
 
 /// Names are the same in any letter case, and with `_` for `-`, `.` or a space.
@@ -195,9 +187,5 @@ fn nearest(name: &str, known: &[&'static str]) -> Option<&'static str> {
         let common = asked.iter().filter(|pair| known.contains(pair)).count();
         2 * common * 100 / (asked.len() + known.len()).max(1)
     };
-    known
-        .iter()
-        .copied()
-        .max_by_key(|known| likeness(known))
-        .filter(|known| likeness(known) >= 50)
+    known.iter().copied().max_by_key(|known| likeness(known)).filter(|known| likeness(known) >= 50)
 }

@@ -167,10 +167,7 @@ const STEPS: usize = 200;
 impl<'a> Schema<'a> {
     /// The schema that says nothing.
     pub(crate) fn nothing() -> Self {
-        Self {
-            root: &NOTHING,
-            node: &NOTHING,
-        }
+        Self { root: &NOTHING, node: &NOTHING }
     }
 
     /// What a value may be.
@@ -195,12 +192,10 @@ impl<'a> Schema<'a> {
     pub(crate) fn element(self, place: usize) -> Self {
         self.part(|node| {
             let at = |list: &'a Value| list.as_array()?.get(place);
-            node.get("prefixItems")
-                .and_then(at)
-                .or_else(|| match node.get("items")? {
-                    items @ Value::Array(_) => at(items),
-                    items => Some(items),
-                })
+            node.get("prefixItems").and_then(at).or_else(|| match node.get("items")? {
+                items @ Value::Array(_) => at(items),
+                items => Some(items),
+            })
         })
         .unwrap_or(Self::nothing())
     }
@@ -242,11 +237,9 @@ impl<'a> Schema<'a> {
         *steps -= 1;
         let mut kinds = match node.get("type") {
             Some(Value::String(name)) => Kinds::named(name),
-            Some(Value::Array(names)) => Kinds::any(
-                names
-                    .iter()
-                    .map(|name| Kinds::named(name.as_str().unwrap_or_default())),
-            ),
+            Some(Value::Array(names)) => {
+                Kinds::any(names.iter().map(|name| Kinds::named(name.as_str().unwrap_or_default())))
+            }
             _ => Kinds::UNKNOWN,
         };
         if let Some(Value::Array(values)) = node.get("enum") {
@@ -311,15 +304,9 @@ mod tests {
         check(r#"{"enum":["a","b",null]}"#, nullable);
         check(r#"{"const":true}"#, Kinds::BOOLEAN);
         check(r#"{"type":"string","enum":[1]}"#, Kinds::STRING);
-        check(
-            r#"{"type":"string","anyOf":[{"minLength":1}]}"#,
-            Kinds::STRING,
-        );
+        check(r#"{"type":"string","anyOf":[{"minLength":1}]}"#, Kinds::STRING);
         check(r#"{"anyOf":[{"type":"string"},{"type":"null"}]}"#, nullable);
-        check(
-            r#"{"oneOf":[{"type":"object"},{"items":{}}]}"#,
-            Kinds::OBJECT.or(Kinds::ARRAY),
-        );
+        check(r#"{"oneOf":[{"type":"object"},{"items":{}}]}"#, Kinds::OBJECT.or(Kinds::ARRAY));
         check(
             r#"{"allOf":[{"description":"x"},{"type":["string","integer"]},{"type":"integer"}]}"#,
             Kinds::INTEGER,

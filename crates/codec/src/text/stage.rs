@@ -68,16 +68,12 @@ impl Stage {
     /// For one reply.
     pub fn new(recipe: &Recipe, options: Options, delivery: Delivery) -> Self {
         let reader = Reader::new(recipe, options);
-        let unclosed = reader.begins_in_reasoning().then(|| Unclosed {
-            text: String::new(),
-            held: delivery == Delivery::Whole,
-        });
+        let unclosed = reader
+            .begins_in_reasoning()
+            .then(|| Unclosed { text: String::new(), held: delivery == Delivery::Whole });
         Self {
             reader,
-            blocks: Blocks {
-                unclosed,
-                ..Blocks::default()
-            },
+            blocks: Blocks { unclosed, ..Blocks::default() },
             separates_reasoning: false,
         }
     }
@@ -113,23 +109,18 @@ impl Stage {
     pub fn push(&mut self, event: Event<'_>, out: &mut dyn FnMut(Event<'_>)) {
         let (reader, blocks) = (&mut self.reader, &mut self.blocks);
         match event {
-            Event::BlockStarted {
-                index,
-                block: BlockStart::Text { text },
-            } => {
+            Event::BlockStarted { index, block: BlockStart::Text { text } } => {
                 blocks.text.push(index);
                 reader.push_str(&text, |event| blocks.tell(event, out));
             }
-            Event::BlockDelta {
-                index,
-                delta: Delta::Text(text),
-            } if blocks.text.contains(&index) => {
+            Event::BlockDelta { index, delta: Delta::Text(text) }
+                if blocks.text.contains(&index) =>
+            {
                 reader.push_str(&text, |event| blocks.tell(event, out));
             }
-            Event::BlockDelta {
-                index,
-                delta: Delta::Citation(mut citation),
-            } if blocks.text.contains(&index) => {
+            Event::BlockDelta { index, delta: Delta::Citation(mut citation) }
+                if blocks.text.contains(&index) =>
+            {
                 // The text is cut otherwise here: where in it the citation stood is not known.
                 citation.span = None;
                 let index = blocks.of(Kind::Text, out);
@@ -140,10 +131,7 @@ impl Stage {
                 blocks.text.retain(|open| *open != index);
             }
             Event::BlockStarted { index, block } => {
-                if matches!(
-                    block,
-                    BlockStart::Thinking { .. } | BlockStart::Redacted { .. }
-                ) {
+                if matches!(block, BlockStart::Thinking { .. } | BlockStart::Redacted { .. }) {
                     self.expect_answer(out);
                 }
                 let (reader, blocks) = (&mut self.reader, &mut self.blocks);
@@ -246,10 +234,7 @@ impl Blocks {
         let index = self.number();
         let text = Cow::Borrowed("");
         let block = match kind {
-            Kind::Thinking => BlockStart::Thinking {
-                text,
-                signature: Cow::Borrowed(""),
-            },
+            Kind::Thinking => BlockStart::Thinking { text, signature: Cow::Borrowed("") },
             Kind::Text | Kind::Call => BlockStart::Text { text },
         };
         out(Event::BlockStarted { index, block });
@@ -307,10 +292,8 @@ impl Blocks {
                 self.close(out);
                 self.calls = true;
                 let index = self.number();
-                let block = BlockStart::ToolCall {
-                    id: Cow::Borrowed(id),
-                    name: Cow::Borrowed(name),
-                };
+                let block =
+                    BlockStart::ToolCall { id: Cow::Borrowed(id), name: Cow::Borrowed(name) };
                 out(Event::BlockStarted { index, block });
                 self.open = Some((Kind::Call, index));
             }
@@ -346,19 +329,12 @@ mod tests {
     /// The events a dialect reads, as lines.
     fn through(options: Options, events: Vec<Event<'_>>) -> Vec<String> {
         let recipe = Recipe::family("qwen3").unwrap();
-        lines(
-            &mut Stage::new(&recipe, options, Delivery::Streamed),
-            events,
-        )
+        lines(&mut Stage::new(&recipe, options, Delivery::Streamed), events)
     }
 
     /// A stage for a family whose template opens the reasoning.
     fn opened_by_template(delivery: Delivery) -> Stage {
-        Stage::new(
-            &Recipe::family("qwq").unwrap(),
-            Options::default(),
-            delivery,
-        )
+        Stage::new(&Recipe::family("qwq").unwrap(), Options::default(), delivery)
     }
 
     fn lines(stage: &mut Stage, events: Vec<Event<'_>>) -> Vec<String> {
@@ -389,18 +365,15 @@ mod tests {
     }
 
     fn model_text(pieces: &[&'static str]) -> Vec<Event<'static>> {
-        let mut events = vec![Event::BlockStarted {
-            index: 0,
-            block: BlockStart::Text { text: text("") },
-        }];
-        events.extend(pieces.iter().map(|piece| Event::BlockDelta {
-            index: 0,
-            delta: Delta::Text(text(piece)),
-        }));
+        let mut events =
+            vec![Event::BlockStarted { index: 0, block: BlockStart::Text { text: text("") } }];
+        events.extend(
+            pieces
+                .iter()
+                .map(|piece| Event::BlockDelta { index: 0, delta: Delta::Text(text(piece)) }),
+        );
         events.push(Event::BlockEnded { index: 0 });
-        events.push(Event::Ended {
-            reason: EndReason::Stop,
-        });
+        events.push(Event::Ended { reason: EndReason::Stop });
         events
     }
 
@@ -435,16 +408,10 @@ mod tests {
     /// Covers: S2-29, case 27
     #[test]
     fn a_call_that_cannot_be_read_is_a_fault_and_a_failed_end() {
-        let options = Options {
-            on_error: OnError::Error,
-            ..Options::default()
-        };
+        let options = Options { on_error: OnError::Error, ..Options::default() };
         let pieces = ["<tool_call>{\"name\":\"get_weather\",\"arguments\":{\"location\":\"NYC\"}"];
         let lines = through(options, model_text(&pieces));
-        assert_eq!(
-            lines[lines.len() - 2..],
-            ["fault ToolCallUnreadable", "ended Failed"]
-        );
+        assert_eq!(lines[lines.len() - 2..], ["fault ToolCallUnreadable", "ended Failed"]);
     }
 
     /// Covers: case 22, X-23
@@ -453,23 +420,16 @@ mod tests {
         let mut events = vec![
             Event::BlockStarted {
                 index: 0,
-                block: BlockStart::Thinking {
-                    text: text("given"),
-                    signature: text(""),
-                },
+                block: BlockStart::Thinking { text: text("given"), signature: text("") },
             },
             Event::BlockEnded { index: 0 },
             Event::BlockStarted {
                 index: 1,
-                block: BlockStart::Text {
-                    text: text("<think>leaked</think>clean"),
-                },
+                block: BlockStart::Text { text: text("<think>leaked</think>clean") },
             },
         ];
         events.push(Event::BlockEnded { index: 1 });
-        events.push(Event::Ended {
-            reason: EndReason::Length,
-        });
+        events.push(Event::Ended { reason: EndReason::Length });
         assert_eq!(
             through(Options::default(), events),
             [
@@ -489,14 +449,9 @@ mod tests {
     /// Covers: S2-16
     #[test]
     fn text_is_the_answer_once_the_server_has_sent_reasoning_of_its_own() {
-        let block = BlockStart::Thinking {
-            text: text("given"),
-            signature: text(""),
-        };
-        let mut events = vec![
-            Event::BlockStarted { index: 0, block },
-            Event::BlockEnded { index: 0 },
-        ];
+        let block = BlockStart::Thinking { text: text("given"), signature: text("") };
+        let mut events =
+            vec![Event::BlockStarted { index: 0, block }, Event::BlockEnded { index: 0 }];
         for event in model_text(&["The ans", "wer."]) {
             events.push(match event {
                 Event::BlockStarted { block, .. } => Event::BlockStarted { index: 1, block },
@@ -506,15 +461,8 @@ mod tests {
             });
         }
         let mut stage = opened_by_template(Delivery::Streamed);
-        let answer = [
-            "0 thinking",
-            "0 ended",
-            "1 text",
-            "1 + The ans",
-            "1 + wer.",
-            "1 ended",
-            "ended Stop",
-        ];
+        let answer =
+            ["0 thinking", "0 ended", "1 text", "1 + The ans", "1 + wer.", "1 ended", "ended Stop"];
         assert_eq!(lines(&mut stage, events), answer);
         assert!(stage.separates_reasoning());
         assert!(stage.losses().is_empty());
@@ -542,10 +490,7 @@ mod tests {
             "1 ended",
             "ended Stop",
         ];
-        assert_eq!(
-            lines(&mut stage, model_text(&["The ans", "wer."])),
-            repeated
-        );
+        assert_eq!(lines(&mut stage, model_text(&["The ans", "wer."])), repeated);
         assert_eq!(stage.losses(), [Loss::ReasoningUnclosed]);
     }
 
@@ -562,16 +507,9 @@ mod tests {
         for delivery in [Delivery::Streamed, Delivery::Whole] {
             let mut events = model_text(&["A long thought"]);
             events.pop();
-            events.push(Event::Ended {
-                reason: EndReason::Length,
-            });
+            events.push(Event::Ended { reason: EndReason::Length });
             let mut stage = opened_by_template(delivery);
-            let thought = [
-                "0 thinking",
-                "0 + A long thought",
-                "0 ended",
-                "ended Length",
-            ];
+            let thought = ["0 thinking", "0 + A long thought", "0 ended", "ended Length"];
             assert_eq!(lines(&mut stage, events), thought, "{delivery:?}");
             assert!(stage.losses().is_empty());
         }
@@ -602,10 +540,7 @@ mod tests {
     /// What a dialect's bytes say, read in pieces of this size with the stage behind.
     fn behind(upstream: &dyn UpstreamDialect, bytes: &[u8], size: usize) -> Reply {
         let recipe = Recipe::family("qwen3").unwrap();
-        let target = Target {
-            model: "qwen3-8b",
-            variant: "",
-        };
+        let target = Target { model: "qwen3-8b", variant: "" };
         let stage = Stage::new(&recipe, Options::default(), Delivery::Streamed);
         let mut reader = RawTextReader::new(upstream.reply_reader(&target, true), stage);
         let mut fold = Fold::default();
@@ -625,14 +560,9 @@ mod tests {
             "ments\":{\"a\":1}}</tool",
             "_call>",
         ];
-        let stamp = Stamp {
-            id: "0".to_owned(),
-            created: 0,
-        };
+        let stamp = Stamp { id: "0".to_owned(), created: 0 };
         for upstream in UPSTREAM {
-            let client = CLIENT
-                .iter()
-                .find(|client| client.name() == upstream.name());
+            let client = CLIENT.iter().find(|client| client.name() == upstream.name());
             let mut writer = client.unwrap().reply_writer(&Request::default(), &stamp);
             let mut bytes = Vec::new();
             for event in model_text(&pieces) {
@@ -644,10 +574,7 @@ mod tests {
                 let [thinking, text, call] = &reply.content[..] else {
                     panic!("{at}");
                 };
-                assert!(
-                    matches!(thinking, Block::Thinking { text, .. } if text == "plan"),
-                    "{at}"
-                );
+                assert!(matches!(thinking, Block::Thinking { text, .. } if text == "plan"), "{at}");
                 assert_eq!(text, &Block::text("Look."), "{at}");
                 assert!(
                     matches!(call, Block::ToolCall { name, arguments, .. }
@@ -662,27 +589,14 @@ mod tests {
     #[test]
     fn a_block_of_the_dialect_lets_go_of_what_waits() {
         let events = vec![
-            Event::BlockStarted {
-                index: 0,
-                block: BlockStart::Text {
-                    text: text("a <thi"),
-                },
-            },
+            Event::BlockStarted { index: 0, block: BlockStart::Text { text: text("a <thi") } },
             Event::BlockStarted {
                 index: 1,
-                block: BlockStart::ToolCall {
-                    id: text("x"),
-                    name: text("f"),
-                },
+                block: BlockStart::ToolCall { id: text("x"), name: text("f") },
             },
-            Event::BlockDelta {
-                index: 1,
-                delta: Delta::ToolArguments(text("{}")),
-            },
+            Event::BlockDelta { index: 1, delta: Delta::ToolArguments(text("{}")) },
             Event::BlockEnded { index: 1 },
-            Event::Ended {
-                reason: EndReason::Stop,
-            },
+            Event::Ended { reason: EndReason::Stop },
         ];
         assert_eq!(
             through(Options::default(), events),

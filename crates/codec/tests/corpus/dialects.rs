@@ -50,26 +50,12 @@ fn replies() -> Vec<(Capture, Vec<Event<'static>>)> {
 fn shared_values_are_spelled_as_we_spell_them() {
     for (capture, request) in requests() {
         let spelled: Value = serde_json::from_slice(&capture.bytes).unwrap();
-        assert_eq!(
-            serde_json::to_value(&request).unwrap(),
-            spelled,
-            "{}",
-            capture.name
-        );
+        assert_eq!(serde_json::to_value(&request).unwrap(), spelled, "{}", capture.name);
     }
     for (capture, events) in replies() {
-        for (line, event) in std::str::from_utf8(&capture.bytes)
-            .unwrap()
-            .lines()
-            .zip(events)
-        {
+        for (line, event) in std::str::from_utf8(&capture.bytes).unwrap().lines().zip(events) {
             let spelled: Value = serde_json::from_str(line).unwrap();
-            assert_eq!(
-                serde_json::to_value(&event).unwrap(),
-                spelled,
-                "{}",
-                capture.name
-            );
+            assert_eq!(serde_json::to_value(&event).unwrap(), spelled, "{}", capture.name);
         }
     }
 }
@@ -81,12 +67,8 @@ fn every_golden_of_a_dialect_belongs_to_a_shared_value() {
     let replies = replies().into_iter().map(|(capture, _)| capture.name);
     let requests: BTreeSet<String> = requests.chain(["heads".to_owned()]).collect();
     let replies: BTreeSet<String> = replies.collect();
-    let upstream = UPSTREAM
-        .iter()
-        .map(|dialect| (dialect.name(), REQUESTS, &requests));
-    let client = CLIENT
-        .iter()
-        .map(|dialect| (dialect.name(), REPLIES, &replies));
+    let upstream = UPSTREAM.iter().map(|dialect| (dialect.name(), REQUESTS, &requests));
+    let client = CLIENT.iter().map(|dialect| (dialect.name(), REPLIES, &replies));
     for (dialect, folder, known) in upstream.chain(client) {
         // Without a folder all its goldens differ, which is told elsewhere.
         let folder_of = fs::read_dir(root().join(dialect).join(folder));
@@ -104,10 +86,7 @@ fn pretty(json: &[u8]) -> String {
 }
 
 fn target(request: &Request) -> Target<'_> {
-    Target {
-        model: &request.model,
-        variant: "",
-    }
+    Target { model: &request.model, variant: "" }
 }
 
 #[test]
@@ -139,21 +118,14 @@ fn shared_requests_are_written_as_their_goldens_say() {
 }
 
 fn read_back(dialect: &dyn ClientDialect, outgoing: &Outgoing) -> Request {
-    let asked = Asked {
-        path: &outgoing.path,
-        query: &outgoing.query,
-        body: &outgoing.body,
-    };
+    let asked = Asked { path: &outgoing.path, query: &outgoing.query, body: &outgoing.body };
     let read = dialect.read_request(&asked);
-    read.unwrap_or_else(|fault| panic!("{}: {fault}", dialect.name()))
-        .value
+    read.unwrap_or_else(|fault| panic!("{}: {fault}", dialect.name())).value
 }
 
 fn pairs() -> impl Iterator<Item = (&'static dyn UpstreamDialect, &'static dyn ClientDialect)> {
     UPSTREAM.iter().flat_map(|upstream| {
-        let client = CLIENT
-            .iter()
-            .filter(|client| client.name() == upstream.name());
+        let client = CLIENT.iter().filter(|client| client.name() == upstream.name());
         client.map(|client| (*upstream, *client))
     })
 }
@@ -169,11 +141,8 @@ fn a_shared_request_that_was_written_reads_as_it_was_but_for_its_losses() {
             let read = read_back(client, &first.value);
             let again = upstream.write_request(&read, &target(&read));
             assert_eq!(pretty(&again.value.body), pretty(&first.value.body), "{at}");
-            let new: Vec<&Loss> = again
-                .losses
-                .iter()
-                .filter(|loss| !first.losses.contains(loss))
-                .collect();
+            let new: Vec<&Loss> =
+                again.losses.iter().filter(|loss| !first.losses.contains(loss)).collect();
             assert!(new.is_empty(), "{at}: {new:?}");
             if first.losses.is_empty() {
                 assert_eq!(said(&read), said(&request), "{at}");
@@ -190,11 +159,7 @@ fn a_shared_request_that_was_written_reads_as_it_was_but_for_its_losses() {
 fn a_shared_request_is_read_as_it_is_spelled() {
     for dialect in ["ndjson", "events"].map(|name| client(name).unwrap()) {
         for (capture, request) in requests() {
-            let asked = Asked {
-                path: &dialect.path_for(""),
-                query: "",
-                body: &capture.bytes,
-            };
+            let asked = Asked { path: &dialect.path_for(""), query: "", body: &capture.bytes };
             let read = dialect.read_request(&asked);
             let read = read.unwrap_or_else(|fault| panic!("{}: {fault}", capture.name));
             assert_eq!(read, Lossy::whole(request), "{}", capture.name);
@@ -217,11 +182,7 @@ fn requests_of_real_clients_settle_once_they_were_read() {
             // The captures' long schemas were cut to a placeholder.
             let text = String::from_utf8(capture.bytes).unwrap();
             let body = text.replace("\"<input_schema cut>\"", r#"{"type":"object"}"#);
-            let asked = Asked {
-                path: "",
-                query: "",
-                body: body.as_bytes(),
-            };
+            let asked = Asked { path: "", query: "", body: body.as_bytes() };
             let request = match client.read_request(&asked) {
                 Ok(read) => read.value,
                 Err(fault) => {
@@ -255,13 +216,8 @@ fn said(request: &Request) -> Vec<(Role, Value)> {
         let told = message.content.iter().map(told);
         told.map(|told| (message.role, told))
     });
-    let system = request
-        .system
-        .iter()
-        .map(|text| (Role::System, json!(text)));
-    system
-        .chain(blocks.filter(|(_, told)| !told.is_null()))
-        .collect()
+    let system = request.system.iter().map(|text| (Role::System, json!(text)));
+    system.chain(blocks.filter(|(_, told)| !told.is_null())).collect()
 }
 
 fn told(block: &Block) -> Value {
@@ -270,17 +226,10 @@ fn told(block: &Block) -> Value {
         Block::Text { text, .. } | Block::Refusal { text } => json!(text),
         Block::Thinking { text, signature } => json!({"thinking": text, "signature": signature}),
         Block::Redacted { data } => json!({"redacted": data}),
-        Block::ToolCall {
-            name, arguments, ..
-        } => json!({"call": name, "with": value(arguments)}),
-        Block::ToolResult {
-            content, is_error, ..
-        } => {
-            let content: Vec<Value> = content
-                .iter()
-                .map(told)
-                .filter(|told| !told.is_null())
-                .collect();
+        Block::ToolCall { name, arguments, .. } => json!({"call": name, "with": value(arguments)}),
+        Block::ToolResult { content, is_error, .. } => {
+            let content: Vec<Value> =
+                content.iter().map(told).filter(|told| !told.is_null()).collect();
             json!({"result": content, "is_error": is_error})
         }
         Block::Media { kind, source, .. } => {
@@ -301,18 +250,11 @@ fn value(arguments: &str) -> Value {
 const MODEL: &str = "asked-for";
 
 fn stamp() -> Stamp {
-    Stamp {
-        id: "0123456789abcdef".to_owned(),
-        created: 1_800_000_000,
-    }
+    Stamp { id: "0123456789abcdef".to_owned(), created: 1_800_000_000 }
 }
 
 fn asked(stream: bool) -> Request {
-    Request {
-        model: MODEL.to_owned(),
-        stream,
-        ..Request::default()
-    }
+    Request { model: MODEL.to_owned(), stream, ..Request::default() }
 }
 
 fn folded(events: &[Event<'_>]) -> Reply {
@@ -377,10 +319,7 @@ fn read<'a>(
     pieces: impl IntoIterator<Item = &'a [u8]>,
     streamed: bool,
 ) -> Vec<String> {
-    let target = Target {
-        model: MODEL,
-        variant: "",
-    };
+    let target = Target { model: MODEL, variant: "" };
     let mut reader = dialect.reply_reader(&target, streamed);
     let mut lines = Vec::new();
     let mut line = |event: Event<'_>| lines.push(serde_json::to_string(&event).unwrap());
@@ -392,19 +331,11 @@ fn read<'a>(
 }
 
 fn fold_lines(lines: &[String]) -> Reply {
-    let events: Vec<Event<'_>> = lines
-        .iter()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
-    let ends = events
-        .iter()
-        .filter(|event| matches!(event, Event::Ended { .. }))
-        .count();
+    let events: Vec<Event<'_>> =
+        lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let ends = events.iter().filter(|event| matches!(event, Event::Ended { .. })).count();
     assert_eq!(ends, 1, "{lines:?}");
-    assert!(
-        matches!(events.last(), Some(Event::Ended { .. })),
-        "{lines:?}"
-    );
+    assert!(matches!(events.last(), Some(Event::Ended { .. })), "{lines:?}");
     folded(&events)
 }
 
@@ -430,20 +361,15 @@ fn seen(reply: &Reply, by: &dyn ClientDialect) -> Seen {
     };
     for block in &reply.content {
         match block {
-            Block::Text {
-                text, citations, ..
-            } => {
+            Block::Text { text, citations, .. } => {
                 let before = seen.text.chars().count() as u64;
                 seen.text.push_str(text);
                 let after = seen.text.chars().count() as u64;
                 let cited = citations.iter();
-                seen.citations
-                    .extend(cited.filter_map(|one| referred(one, (before, after), by)));
+                seen.citations.extend(cited.filter_map(|one| referred(one, (before, after), by)));
             }
             Block::Refusal { text } => seen.text.push_str(text),
-            Block::ToolCall {
-                name, arguments, ..
-            } => {
+            Block::ToolCall { name, arguments, .. } => {
                 // A dialect that wants an object wraps arguments that are none.
                 let value = match value(arguments) {
                     Value::Object(members) if members.len() == 1 => {
@@ -507,17 +433,9 @@ fn as_told(mut reply: Reply, dialect: &dyn ClientDialect) -> Reply {
 fn counts(reply: &Reply, apart: bool) -> [u64; 4] {
     let usage = reply.usage;
     let count = Option::unwrap_or_default;
-    let (input, output) = (
-        count(usage.input) + count(usage.cache_write),
-        count(usage.output),
-    );
+    let (input, output) = (count(usage.input) + count(usage.cache_write), count(usage.output));
     match apart {
-        true => [
-            input,
-            count(usage.cache_read),
-            output,
-            count(usage.thinking),
-        ],
+        true => [input, count(usage.cache_read), output, count(usage.thinking)],
         false => [input + count(usage.cache_read), 0, output, 0],
     }
 }
@@ -537,15 +455,13 @@ fn thinking(reply: &Reply) -> Vec<&str> {
 fn shows_thinking(shown: &Reply, original: &Reply) -> bool {
     let shown = thinking(shown).concat();
     let mut rest = shown.as_str();
-    thinking(original)
-        .into_iter()
-        .all(|span| match rest.find(span) {
-            Some(at) => {
-                rest = &rest[at + span.len()..];
-                true
-            }
-            None => false,
-        })
+    thinking(original).into_iter().all(|span| match rest.find(span) {
+        Some(at) => {
+            rest = &rest[at + span.len()..];
+            true
+        }
+        None => false,
+    })
 }
 
 #[test]
@@ -560,11 +476,7 @@ fn a_shared_reply_that_was_written_shows_all_that_was_said() {
             if failed {
                 assert!(shown.fault.is_some(), "{at}");
                 assert_eq!(shown.reason, Some(EndReason::Failed), "{at}");
-                assert_eq!(
-                    seen(&shown, client).text,
-                    seen(&original, client).text,
-                    "{at}"
-                );
+                assert_eq!(seen(&shown, client).text, seen(&original, client).text, "{at}");
                 continue;
             }
             assert_eq!(seen(&shown, client), seen(&original, client), "{at}");
@@ -582,11 +494,7 @@ fn a_shared_reply_that_was_written_shows_all_that_was_said() {
             assert_eq!(shown_whole.citations, told.citations, "{at}, whole");
             assert_eq!(reason(&shown), reason(&original), "{at}, whole");
             let apart = tells_apart(client);
-            assert_eq!(
-                counts(&shown, apart),
-                counts(&original, apart),
-                "{at}, whole"
-            );
+            assert_eq!(counts(&shown, apart), counts(&original, apart), "{at}, whole");
         }
     }
 }
@@ -624,15 +532,15 @@ fn parts_of_another_dialect_are_told_as_losses() {
         for client in CLIENT {
             let at = format!("{} by {}", capture.name, client.name());
             let foreign = events.iter().filter_map(|event| match event {
-                Event::BlockStarted {
-                    block: BlockStart::Opaque { dialect, name },
-                    ..
-                } if dialect != client.name() => Some(name.as_ref()),
+                Event::BlockStarted { block: BlockStart::Opaque { dialect, name }, .. }
+                    if dialect != client.name() =>
+                {
+                    Some(name.as_ref())
+                }
                 _ => None,
             });
-            let mut expected: Vec<String> = foreign
-                .map(|name| format!("part_omitted={name};reason=foreign_dialect"))
-                .collect();
+            let mut expected: Vec<String> =
+                foreign.map(|name| format!("part_omitted={name};reason=foreign_dialect")).collect();
             if capture.name == "citations" {
                 let foreign = "part_omitted=citations;reason=foreign_dialect";
                 let quote = "part_omitted=citations.quote;reason=no_word";

@@ -155,9 +155,6 @@ fn check_folder(folder: &Path, name: &str) {
     for entry in fs::read_dir(folder).unwrap() {
         let file = entry.unwrap().file_name().into_string().unwrap();
         let (name, _) = file.split_once('.').unwrap();
-        assert!(
-            known.iter().any(|capture| capture.name == name),
-            "{file} belongs to no capture"
-        );
+        assert!(known.iter().any(|capture| capture.name == name), "{file} belongs to no capture");
     }
 }

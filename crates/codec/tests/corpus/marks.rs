@@ -18,15 +18,11 @@ fn variants(dialect: &str) -> &'static [&'static str] {
 /// Thinking, and signatures of calls and texts, in order.
 fn marks_of(request: &Request, dialect: &str) -> Vec<Block> {
     let signed = |signature: &Option<String>| {
-        signature.clone().map(|signature| Block::Thinking {
-            text: String::new(),
-            signature: Some(signature),
-        })
+        signature
+            .clone()
+            .map(|signature| Block::Thinking { text: String::new(), signature: Some(signature) })
     };
-    let assistant = request
-        .messages
-        .iter()
-        .filter(|message| message.role == Role::Assistant);
+    let assistant = request.messages.iter().filter(|message| message.role == Role::Assistant);
     let blocks = assistant.flat_map(|message| &message.content);
     blocks
         .filter_map(|block| match block {
@@ -59,22 +55,14 @@ fn outlines_find_what_is_read_and_take_out_nothing_else() {
     for upstream in UPSTREAM {
         let name = upstream.name();
         let client = CLIENT.iter().find(|client| client.name() == name).unwrap();
-        for (variant, (capture, request)) in variants(name).iter().flat_map(|variant| {
-            requests()
-                .into_iter()
-                .map(move |request| (*variant, request))
-        }) {
-            let target = Target {
-                model: &request.model,
-                variant,
-            };
+        for (variant, (capture, request)) in variants(name)
+            .iter()
+            .flat_map(|variant| requests().into_iter().map(move |request| (*variant, request)))
+        {
+            let target = Target { model: &request.model, variant };
             let written = upstream.write_request(&request, &target).value;
             let read = |body: &[u8]| {
-                let asked = Asked {
-                    path: &written.path,
-                    query: &written.query,
-                    body,
-                };
+                let asked = Asked { path: &written.path, query: &written.query, body };
                 let places = upstream.in_place().places(&asked);
                 (client.read_request(&asked).map(|read| read.value), places)
             };
@@ -88,11 +76,7 @@ fn outlines_find_what_is_read_and_take_out_nothing_else() {
                 .filter(|mark| mark.kind != MarkKind::Call || mark.signature.is_some());
             let blocks: Vec<_> = carried.map(|mark| mark.block(&written.body)).collect();
             assert_eq!(blocks, marks_of(&said, name), "{at}");
-            assert_eq!(
-                places.model_name(&written.body).as_deref(),
-                Some(&*said.model),
-                "{at}"
-            );
+            assert_eq!(places.model_name(&written.body).as_deref(), Some(&*said.model), "{at}");
             assert_eq!(places.stream, said.stream, "{at}");
             found += blocks.len();
 

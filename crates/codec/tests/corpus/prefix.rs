@@ -16,11 +16,8 @@ fn read(body: &[u8]) -> (Outline, Prefixes) {
 fn a_longer_conversation_keeps_its_earlier_prefixes() {
     for capture in requests() {
         let (outline, long) = read(&capture.bytes);
-        let spans: Vec<Span> = outline
-            .messages
-            .iter()
-            .map(|message| message.span.clone())
-            .collect();
+        let spans: Vec<Span> =
+            outline.messages.iter().map(|message| message.span.clone()).collect();
         for length in 1..=spans.len() {
             let keep: Vec<bool> = (0..spans.len()).map(|at| at < length).collect();
             let mut edits = Edits::default();

@@ -7,21 +7,17 @@ use super::folder::{captures, report};
 
 #[test]
 fn refusals_are_told_as_their_goldens_say() {
-    report(
-        captures("anthropic/refusal", &["json"])
-            .iter()
-            .map(|capture| {
-                let status = capture.about("status").unwrap().parse().unwrap();
-                let told = match classify(status, &capture.bytes) {
-                    Some(refusal) => json!({
-                        "kind": format!("{:?}", refusal.kind),
-                        "at": refusal.at,
-                    }),
-                    None => json!(null),
-                };
-                capture.golden("refusal.json", &format!("{told}\n"))
+    report(captures("anthropic/refusal", &["json"]).iter().map(|capture| {
+        let status = capture.about("status").unwrap().parse().unwrap();
+        let told = match classify(status, &capture.bytes) {
+            Some(refusal) => json!({
+                "kind": format!("{:?}", refusal.kind),
+                "at": refusal.at,
             }),
-    );
+            None => json!(null),
+        };
+        capture.golden("refusal.json", &format!("{told}\n"))
+    }));
 }
 
 #[test]

@@ -48,8 +48,7 @@ impl Folded {
                 if let Some(open) = self.open.remove(index) {
                     if let Some((kind, hasher)) = open.hasher {
                         let signature = open.block["signature"].as_str().unwrap_or_default();
-                        self.names
-                            .insert(*index, (kind, Some(hasher.finish(signature))));
+                        self.names.insert(*index, (kind, Some(hasher.finish(signature))));
                     }
                     self.content.insert(*index, open.block);
                 }
@@ -101,10 +100,7 @@ impl Open {
     }
 
     fn other(block: Value) -> Self {
-        Self {
-            hasher: None,
-            block,
-        }
+        Self { hasher: None, block }
     }
 
     fn grow(&mut self, delta: &Delta<'_>) {
@@ -148,10 +144,8 @@ fn a_block_sent_back_is_the_block_that_was_read() {
             ascii(&request.to_string()).into_bytes(),
         ] {
             let outline = Outline::read(&body, 64).unwrap();
-            let names: Vec<Name> = outline
-                .thinking_blocks()
-                .map(|(_, _, kind, key)| (kind, key))
-                .collect();
+            let names: Vec<Name> =
+                outline.thinking_blocks().map(|(_, _, kind, key)| (kind, key)).collect();
             assert_eq!(names, folded.names(), "{}", capture.name);
         }
         found += folded.names.len();

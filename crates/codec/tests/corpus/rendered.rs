@@ -76,15 +76,8 @@ fn render(value: &Value, dice: &mut Dice<'_>, text: &mut String) {
 }
 
 /// Values that are compared as they are spelled.
-const MARKS: &[&str] = &[
-    "user",
-    "assistant",
-    "thinking",
-    "redacted_thinking",
-    "text",
-    "tool_use",
-    "tool_result",
-];
+const MARKS: &[&str] =
+    &["user", "assistant", "thinking", "redacted_thinking", "text", "tool_use", "tool_result"];
 
 fn white_space(dice: &mut Dice<'_>, text: &mut String) {
     text.push_str(["", "", "", " ", "\n  ", "\t", "\r\n"][dice.throw(7)]);
@@ -109,11 +102,7 @@ fn quote(string: &str, dice: &mut Dice<'_>, text: &mut String) {
 }
 
 fn words() -> impl Strategy<Value = String> {
-    prop_oneof![
-        r#"[a-z"\\/{}\[\],: \n]{0,20}"#,
-        "\\PC{0,12}",
-        any::<String>(),
-    ]
+    prop_oneof![r#"[a-z"\\/{}\[\],: \n]{0,20}"#, "\\PC{0,12}", any::<String>(),]
 }
 
 fn anything() -> impl Strategy<Value = Value> {
@@ -125,9 +114,7 @@ fn anything() -> impl Strategy<Value = Value> {
         Just(Value::Null),
     ];
     leaf.prop_recursive(3, 12, 4, |inner| {
-        let key = select(vec![
-            "type", "thinking", "messages", "model", "a", "content",
-        ]);
+        let key = select(vec!["type", "thinking", "messages", "model", "a", "content"]);
         prop_oneof![
             vec(inner.clone(), 0..4).prop_map(Value::from),
             vec((key, inner), 0..4).prop_map(|members| members
@@ -187,13 +174,7 @@ fn request() -> impl Strategy<Value = Value> {
 
 fn spelled() -> impl Strategy<Value = (Value, String)> {
     (request(), vec(any::<u8>(), 1..60)).prop_map(|(request, throws)| {
-        let (mut text, mut dice) = (
-            String::new(),
-            Dice {
-                throws: &throws,
-                at: 0,
-            },
-        );
+        let (mut text, mut dice) = (String::new(), Dice { throws: &throws, at: 0 });
         render(&request, &mut dice, &mut text);
         (request, text)
     })

@@ -62,18 +62,10 @@ fn any_split_gives_the_same_events() {
         let expected = lines(&capture, [bytes]);
         for cut in 0..=bytes.len() {
             let (head, tail) = bytes.split_at(cut);
-            assert_eq!(
-                lines(&capture, [head, tail]),
-                expected,
-                "{name} split at {cut}"
-            );
+            assert_eq!(lines(&capture, [head, tail]), expected, "{name} split at {cut}");
         }
         for size in (1..=16).chain([64]) {
-            assert_eq!(
-                lines(&capture, bytes.chunks(size)),
-                expected,
-                "{name} by {size}"
-            );
+            assert_eq!(lines(&capture, bytes.chunks(size)), expected, "{name} by {size}");
         }
         let with_empty_reads = bytes.chunks(3).flat_map(|chunk| [&[][..], chunk, &[]]);
         assert_eq!(lines(&capture, with_empty_reads), expected, "{name}");
@@ -163,18 +155,9 @@ fn events_keep_their_names_whatever_ends_a_line() {
             for size in [1, 2, 3, 7, 64, LIMIT] {
                 let with_empty_reads = bytes.chunks(size).flat_map(|chunk| [chunk, &[]]);
                 let name = &capture.name;
-                assert_eq!(
-                    frames(with_empty_reads),
-                    expected,
-                    "{name} with {end:?} by {size}"
-                );
+                assert_eq!(frames(with_empty_reads), expected, "{name} with {end:?} by {size}");
             }
         }
-        assert_eq!(
-            frames([&capture.bytes[..]]).0,
-            expected.0,
-            "{}",
-            capture.name
-        );
+        assert_eq!(frames([&capture.bytes[..]]).0, expected.0, "{}", capture.name);
     }
 }

@@ -45,10 +45,7 @@ impl<'a> Request<'a> {
 
     /// The places of all thinking blocks.
     pub(crate) fn places(&self) -> Vec<(usize, usize)> {
-        self.outline
-            .thinking_blocks()
-            .map(|(at, index, ..)| (at, index))
-            .collect()
+        self.outline.thinking_blocks().map(|(at, index, ..)| (at, index)).collect()
     }
 
     /// What stays if these blocks go.
@@ -133,9 +130,7 @@ fn gaps(elements: &[Span], keep: &[bool]) -> Vec<Span> {
                 0 => elements[0].start,
                 _ => elements[first - 1].end,
             };
-            let end = elements
-                .get(at)
-                .map_or(elements[at - 1].end, |next| next.start);
+            let end = elements.get(at).map_or(elements[at - 1].end, |next| next.start);
             gaps.push(start..end);
         }
         at += 1;
@@ -231,9 +226,7 @@ fn outline_lines(outline: &Outline) -> String {
     });
     // One line for each member, so that a difference is seen at once.
     let members = told.as_object().unwrap().iter();
-    let lines: Vec<String> = members
-        .map(|(key, value)| format!("  \"{key}\": {value}"))
-        .collect();
+    let lines: Vec<String> = members.map(|(key, value)| format!("  \"{key}\": {value}")).collect();
     format!("{{\n{}\n}}\n", lines.join(",\n"))
 }
 
@@ -266,27 +259,16 @@ fn any_thinking_can_be_left_out_and_nothing_else_changes() {
         // All subsets of six; of more, some that are spread over all of them, and each single one.
         let step = (subsets / 64).max(1);
         let singles = (0..places.len()).map(|at| 1 << at);
-        for subset in (0..subsets)
-            .step_by(step)
-            .chain([subsets - 1])
-            .chain(singles)
-        {
+        for subset in (0..subsets).step_by(step).chain([subsets - 1]).chain(singles) {
             // The bits of a sample are mixed, else the low ones would never be set.
-            let subset = if step > 1 {
-                subset ^ subset >> 4
-            } else {
-                subset
-            };
+            let subset = if step > 1 { subset ^ subset >> 4 } else { subset };
             let gone: Vec<_> = places
                 .iter()
                 .enumerate()
                 .filter(|(at, _)| subset >> at & 1 == 1)
                 .map(|(_, place)| *place)
                 .collect();
-            request.check(&Change {
-                keep: request.without(&gone),
-                ..Change::default()
-            });
+            request.check(&Change { keep: request.without(&gone), ..Change::default() });
         }
     }
 }

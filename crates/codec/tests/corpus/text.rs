@@ -79,12 +79,7 @@ impl Case {
             },
             ..Options::default()
         };
-        Self {
-            name: format!("{folder}/{}", capture.name),
-            capture,
-            recipe,
-            options,
-        }
+        Self { name: format!("{folder}/{}", capture.name), capture, recipe, options }
     }
 
     fn read<'a>(&self, pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<Value> {
@@ -180,11 +175,7 @@ fn any_cut_ends_in_one_end_that_tells_of_open_calls() {
             let reason = &events.last().unwrap()["reason"];
             if count("tool_call_start") > count("tool_call_end") {
                 let told = [json!(EndReason::UnclosedToolCall), json!(EndReason::Error)];
-                assert!(
-                    told.contains(reason),
-                    "{}, cut at {cut}: {reason}",
-                    case.name
-                );
+                assert!(told.contains(reason), "{}, cut at {cut}: {reason}", case.name);
             }
         }
     }

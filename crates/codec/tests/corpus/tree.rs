@@ -18,12 +18,7 @@ pub(crate) struct Change {
 
 impl Default for Change {
     fn default() -> Self {
-        Self {
-            keep: Vec::new(),
-            model: None,
-            thinking: ThinkingEdit::Keep,
-            drop_bound: false,
-        }
+        Self { keep: Vec::new(), model: None, thinking: ThinkingEdit::Keep, drop_bound: false }
     }
 }
 

@@ -30,10 +30,7 @@ pub(super) fn live(
 /// A JSON value.
 pub(super) fn json(value: &Value) -> Answer {
     let body = Full::new(Bytes::from(value.to_string()));
-    let mut reply = Response::new(
-        body.map_err(|never: Infallible| match never {})
-            .boxed_unsync(),
-    );
+    let mut reply = Response::new(body.map_err(|never: Infallible| match never {}).boxed_unsync());
     *reply.status_mut() = StatusCode::OK;
     let kind = HeaderValue::from_static("application/json");
     reply.headers_mut().insert(header::CONTENT_TYPE, kind);

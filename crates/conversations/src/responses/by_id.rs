@@ -28,17 +28,13 @@ const COMPACT: &str = "compact";
 const PAGE: (usize, usize) = (20, 100);
 
 /// How a backend says that it kept nothing, or never keeps anything.
-const HAD_NOTHING: [StatusCode; 3] = [
-    StatusCode::NOT_FOUND,
-    StatusCode::METHOD_NOT_ALLOWED,
-    StatusCode::NOT_IMPLEMENTED,
-];
+const HAD_NOTHING: [StatusCode; 3] =
+    [StatusCode::NOT_FOUND, StatusCode::METHOD_NOT_ALLOWED, StatusCode::NOT_IMPLEMENTED];
 
 /// Whether a path is about a response, or about conversations.
 pub(super) fn is_about_state(path: &str) -> bool {
-    let of_response = path
-        .strip_prefix(RESPONSES)
-        .is_some_and(|rest| !["", "input_tokens"].contains(&rest));
+    let of_response =
+        path.strip_prefix(RESPONSES).is_some_and(|rest| !["", "input_tokens"].contains(&rest));
     of_response || path == "/v1/conversations" || path.starts_with("/v1/conversations/")
 }
 
@@ -58,9 +54,7 @@ fn is_misspelled(path: &str) -> bool {
     let Some(what @ ("responses" | "conversations")) = what else {
         return false;
     };
-    let rest = path
-        .strip_prefix("/v1/")
-        .and_then(|path| path.strip_prefix(what));
+    let rest = path.strip_prefix("/v1/").and_then(|path| path.strip_prefix(what));
     // What is asked for at the end of a path of responses decides who answers.
     let ends_well = what == "conversations" || !path.ends_with('/');
     !rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/') && !rest.contains("//"))
@@ -140,9 +134,7 @@ impl Responses {
     }
 
     async fn passed(&self, asked: Asked, body: Bytes) -> Answer {
-        let body = Full::new(body)
-            .map_err(|never| match never {})
-            .boxed_unsync();
+        let body = Full::new(body).map_err(|never| match never {}).boxed_unsync();
         plain(self.gateway.pass(asked, body).await)
     }
 
@@ -155,10 +147,8 @@ impl Responses {
         let (id, what) = rest.split_once('/').unwrap_or((rest, ""));
         // Taken before the store is read: one that ends in between is written there before it goes.
         let run = self.run(id);
-        let stops = matches!(
-            (&asked.method, what),
-            (&Method::DELETE, "") | (&Method::POST, "cancel")
-        );
+        let stops =
+            matches!((&asked.method, what), (&Method::DELETE, "") | (&Method::POST, "cancel"));
         if let Some(run) = run.as_ref().filter(|_| stops)
             && !self.is_anothers(owner, id).await?
         {
@@ -217,11 +207,7 @@ impl Responses {
         };
         let mut kept = self.open(&node)?;
         if let Some(conversation) = belongs_to(&kept.response)
-            && store
-                .reference(conversation)
-                .await
-                .map_err(fault)?
-                .is_some()
+            && store.reference(conversation).await.map_err(fault)?.is_some()
         {
             kept.deleted = true;
             node.sealed = self.shelf.seal(Kind::Node, id, &kept);
@@ -317,9 +303,7 @@ pub(super) fn page(items: &[Value], query: &str) -> Result<Value, Fault> {
     let from = match parameter(query, "after") {
         None => 0,
         Some(after) => {
-            let at = ordered
-                .iter()
-                .position(|item| id(item).as_deref() == Some(after));
+            let at = ordered.iter().position(|item| id(item).as_deref() == Some(after));
             at.ok_or_else(|| Fault::invalid(format!("after: there is no item `{after}`")))? + 1
         }
     };
@@ -353,12 +337,9 @@ mod tests {
         ] {
             assert!(is_about_state(path), "{path}");
         }
-        for path in [
-            "/v1/responses",
-            "/v1/responses/",
-            "/v1/responses/input_tokens",
-            "/v1/conversationsx",
-        ] {
+        for path in
+            ["/v1/responses", "/v1/responses/", "/v1/responses/input_tokens", "/v1/conversationsx"]
+        {
             assert!(!is_about_state(path), "{path}");
         }
     }
@@ -397,9 +378,7 @@ mod tests {
 
     #[test]
     fn a_list_is_told_in_pages() {
-        let items: Vec<Value> = (0..5)
-            .map(|number| json!({"id": format!("i{number}")}))
-            .collect();
+        let items: Vec<Value> = (0..5).map(|number| json!({"id": format!("i{number}")})).collect();
         let ids = |page: &Value| -> Vec<String> {
             let data = page["data"].as_array().cloned().unwrap_or_default();
             let id = |item: &Value| item["id"].as_str().unwrap_or_default().to_owned();
@@ -410,10 +389,7 @@ mod tests {
         assert_eq!(all["has_more"], false);
         let next = page(&items, "order=asc&limit=2&after=i1").expect("a page");
         assert_eq!(ids(&next), ["i2", "i3"]);
-        assert_eq!(
-            (&next["first_id"], &next["has_more"]),
-            (&json!("i2"), &json!(true))
-        );
+        assert_eq!((&next["first_id"], &next["has_more"]), (&json!("i2"), &json!(true)));
         for wrong in ["limit=0", "limit=101", "order=up", "after=nobody"] {
             let (name, _) = wrong.split_once('=').expect("a pair");
             assert_eq!(page(&items, wrong).unwrap_err().place(), Some(name));

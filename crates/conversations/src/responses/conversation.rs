@@ -39,11 +39,7 @@ impl Said {
         };
         for kept in way.iter_mut().filter(|_| !self.removed.is_empty()) {
             kept.input.retain(stays);
-            if let Some(output) = kept
-                .response
-                .get_mut("output")
-                .and_then(Value::as_array_mut)
-            {
+            if let Some(output) = kept.response.get_mut("output").and_then(Value::as_array_mut) {
                 output.retain(stays);
             }
         }
@@ -75,10 +71,7 @@ impl Responses {
         body: &Bytes,
     ) -> Result<Found, Fault> {
         let rest = asked.path.strip_prefix(CONVERSATIONS).unwrap_or_default();
-        let mut steps = rest
-            .trim_matches('/')
-            .split('/')
-            .filter(|step| !step.is_empty());
+        let mut steps = rest.trim_matches('/').split('/').filter(|step| !step.is_empty());
         let (id, list, item) = (steps.next(), steps.next(), steps.next());
         let wrong_method = || {
             Fault::new(
@@ -143,10 +136,7 @@ impl Responses {
 
     async fn create_conversation(&self, owner: &str, body: &Bytes) -> Result<Value, Fault> {
         let asked = object(body)?;
-        let said = Said {
-            metadata: metadata(&asked)?,
-            removed: Vec::new(),
-        };
+        let said = Said { metadata: metadata(&asked)?, removed: Vec::new() };
         let added = added(&asked)?;
         let now = unix_ms();
         let reference = Reference {

@@ -62,13 +62,7 @@ pub(super) struct Turn {
 
 impl Turn {
     pub(super) fn kept(self, response: Value, native: Option<String>, background: bool) -> Kept {
-        Kept {
-            input: self.input,
-            response,
-            native,
-            background,
-            deleted: false,
-        }
+        Kept { input: self.input, response, native, background, deleted: false }
     }
 }
 
@@ -86,13 +80,9 @@ impl Responses {
                 let reply = self.gateway.turn(asked, raw, place).await;
                 return self.watched(reply, turn, true).await;
             }
-            Ok(Way::Ours {
-                turn,
-                body,
-                background,
-                streams,
-                store,
-            }) => (turn, body, background, streams, store),
+            Ok(Way::Ours { turn, body, background, streams, store }) => {
+                (turn, body, background, streams, store)
+            }
             Err(fault) => return plain(self.gateway.turn_away(&asked, &fault)),
         };
         make_ours(&mut asked);
@@ -122,9 +112,7 @@ impl Responses {
         }
         stated.check()?;
         let owner = credential_mark(&callers_key(asked));
-        let backend = self
-            .gateway
-            .backend_for(asked.pin.as_deref(), stated.model())?;
+        let backend = self.gateway.backend_for(asked.pin.as_deref(), stated.model())?;
         let native = backend.dialect.name() == openai_responses::NAME;
         let before = self.before(&owner, &stated).await?;
         let references = stated.references();
@@ -223,10 +211,7 @@ impl Responses {
                 ))
                 .with_code("previous_response_not_found"));
             }
-            return Ok(Before::Known {
-                way: walked.turns,
-                head: Some(id.to_owned()),
-            });
+            return Ok(Before::Known { way: walked.turns, head: Some(id.to_owned()) });
         }
         let Some(id) = stated.conversation() else {
             return Ok(Before::Nothing);
@@ -242,10 +227,7 @@ impl Responses {
         let way = match &reference.head {
             None => Vec::new(),
             Some(head) => match self.way(owner, head).await? {
-                Some(Walked {
-                    turns,
-                    missing: None,
-                }) => turns,
+                Some(Walked { turns, missing: None }) => turns,
                 // To go on with what is left would be another conversation.
                 _ => {
                     return Err(Fault::new(
@@ -258,10 +240,7 @@ impl Responses {
                 }
             },
         };
-        Ok(Before::Known {
-            way: said.without_removed(way),
-            head: reference.head,
-        })
+        Ok(Before::Known { way: said.without_removed(way), head: reference.head })
     }
 
     /// What came before a request, where only what is kept here counts: the turns, and the last of them.
@@ -400,11 +379,7 @@ impl Responses {
             }
             let gone = frame.is_none() || matches!(frame, Some(Err(_)));
             if gone || progress.ended().is_some() {
-                let status = if send.is_closed() {
-                    "cancelled"
-                } else {
-                    "failed"
-                };
+                let status = if send.is_closed() { "cancelled" } else { "failed" };
                 if let Some(turn) = turn.take()
                     && let Some(response) = progress.so_far(status, None)
                 {
@@ -428,10 +403,7 @@ impl Responses {
         let (id, belonging) = (id.to_owned(), turn.belonging.clone());
         // A backend's ids need not be unlike another's.
         if native.is_some() && !matches!(self.is_anothers(&belonging.owner, &id).await, Ok(false)) {
-            tracing::warn!(
-                response = id,
-                "a response is not kept, since its id is taken"
-            );
+            tracing::warn!(response = id, "a response is not kept, since its id is taken");
             return;
         }
         let kept = turn.kept(response, native, false);
@@ -449,10 +421,8 @@ impl Responses {
         turn: Turn,
         streams: bool,
     ) -> Answer {
-        let stamp = Stamp {
-            id: asked.reply_id.clone().unwrap_or_default(),
-            created: unix_ms() / 1000,
-        };
+        let stamp =
+            Stamp { id: asked.reply_id.clone().unwrap_or_default(), created: unix_ms() / 1000 };
         let queued = match state::waiting(&body, &stamp, "queued") {
             Ok(queued) => queued,
             Err(fault) => return plain(self.gateway.turn_away(&asked, &fault)),
@@ -473,10 +443,7 @@ enum Before {
     /// Nothing did.
     Nothing,
     /// This did.
-    Known {
-        way: Vec<Kept>,
-        head: Option<String>,
-    },
+    Known { way: Vec<Kept>, head: Option<String> },
     /// Something that is not kept here; the fault says what.
     Unknown(Fault),
 }

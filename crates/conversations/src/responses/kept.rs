@@ -88,10 +88,7 @@ pub(super) fn nothing_kept(wish: &str) -> Fault {
 #[allow(clippy::needless_pass_by_value, reason = "it stands behind map_err")]
 pub(super) fn fault(error: StoreError) -> Fault {
     tracing::error!(error = &error as &dyn std::error::Error, "{error}");
-    Fault::new(
-        FaultKind::Internal,
-        "what is kept cannot be reached; the server's log says why",
-    )
+    Fault::new(FaultKind::Internal, "what is kept cannot be reached; the server's log says why")
 }
 
 impl Responses {
@@ -117,12 +114,7 @@ impl Responses {
 
     /// A response and those it follows; none if there is no such response.
     pub(super) async fn way(&self, owner: &str, id: &str) -> Result<Option<Walked>, Fault> {
-        let nodes = self
-            .shelf
-            .store
-            .path(id, LONGEST_WAY)
-            .await
-            .map_err(fault)?;
+        let nodes = self.shelf.store.path(id, LONGEST_WAY).await.map_err(fault)?;
         let theirs = nodes.iter().all(|node| node.owner == owner);
         if !theirs || !nodes.last().is_some_and(is_live) {
             return Ok(None);
@@ -156,11 +148,7 @@ impl Responses {
                 )));
             }
             // Neighbours are often wanted too.
-            for item in node
-                .map(|node| self.open(&node))
-                .transpose()?
-                .iter()
-                .flat_map(Kept::items)
+            for item in node.map(|node| self.open(&node)).transpose()?.iter().flat_map(Kept::items)
             {
                 if let Some(id) = item.get("id").and_then(Value::as_str) {
                     found.insert(id.to_owned(), item.clone());
@@ -180,10 +168,7 @@ impl Responses {
     ) -> Result<(), StoreError> {
         // A backend may use an id twice. What followed itself would have no beginning.
         if belonging.parent.as_deref() == Some(id) {
-            tracing::warn!(
-                response = id,
-                "a response is not kept, since it follows itself"
-            );
+            tracing::warn!(response = id, "a response is not kept, since it follows itself");
             return Ok(());
         }
         let now = unix_ms();
@@ -212,10 +197,7 @@ impl Responses {
                 return Ok(());
             }
             node.parent.clone_from(&known.head);
-            let moves = Move {
-                reference: reference.clone(),
-                from: known.head,
-            };
+            let moves = Move { reference: reference.clone(), from: known.head };
             if store.put(node.clone(), Some(moves)).await? {
                 return Ok(());
             }

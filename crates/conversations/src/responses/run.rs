@@ -163,10 +163,7 @@ impl Run {
             let event = |(number, kind): (u64, &&str)| {
                 let data = json!({"type": kind, "sequence_number": number, "response": response});
                 let event = format!("event: {kind}\ndata: {data}\n\n");
-                (
-                    Logged { number, event },
-                    step(data.to_string().as_bytes()).1,
-                )
+                (Logged { number, event }, step(data.to_string().as_bytes()).1)
             };
             (next..).zip(kinds).map(event).collect()
         };
@@ -194,11 +191,7 @@ impl Going {
     fn new(responses: &Arc<Responses>, id: &str, queued: Value) -> Self {
         let run = Arc::new(Run::new(queued));
         responses.runs.lock().insert(id.to_owned(), run.clone());
-        Self {
-            responses: responses.clone(),
-            id: id.to_owned(),
-            run,
-        }
+        Self { responses: responses.clone(), id: id.to_owned(), run }
     }
 }
 
@@ -338,11 +331,7 @@ impl Responses {
     async fn flush(&self, id: &str, run: &Run) {
         let new: Vec<Logged> = {
             let state = run.state.lock();
-            state
-                .events
-                .get(state.written..)
-                .unwrap_or_default()
-                .to_vec()
+            state.events.get(state.written..).unwrap_or_default().to_vec()
         };
         let (Some(first), Some(last)) = (new.first(), new.last()) else {
             return;
@@ -367,10 +356,7 @@ impl Responses {
             End::Stopped => run.close("cancelled", None),
             End::Failed(broken) => {
                 let message = &broken.message;
-                tracing::warn!(
-                    response = id,
-                    "a response in the background failed: {message}"
-                );
+                tracing::warn!(response = id, "a response in the background failed: {message}");
                 run.close("failed", Some(broken));
             }
         }
@@ -389,9 +375,8 @@ impl Responses {
         let mut events = Vec::new();
         for piece in pieces {
             let logged = self.opened(id, &piece).map_err(fault)?;
-            let behind = logged
-                .into_iter()
-                .filter(|logged| after.is_none_or(|after| logged.number > after));
+            let behind =
+                logged.into_iter().filter(|logged| after.is_none_or(|after| logged.number > after));
             events.extend(behind.map(|logged| Bytes::from(logged.event)));
         }
         Ok(events)
@@ -412,10 +397,7 @@ impl Responses {
             // One that cannot be read does not keep the others open, and goes when its time has come.
             if let Err(error) = self.close_one(&node).await {
                 told(error);
-                let shut = Node {
-                    open: false,
-                    ..node
-                };
+                let shut = Node { open: false, ..node };
                 let written = self.shelf.store.put(shut, None).await;
                 written.map_err(told).ok();
             }
@@ -423,9 +405,7 @@ impl Responses {
     }
 
     async fn close_one(&self, node: &Node) -> Result<(), StoreError> {
-        let Kept {
-            input, response, ..
-        } = self.shelf.open(Kind::Node, &node.id, &node.sealed)?;
+        let Kept { input, response, .. } = self.shelf.open(Kind::Node, &node.id, &node.sealed)?;
         let belonging = Belonging {
             owner: node.owner.clone(),
             parent: node.parent.clone(),
@@ -446,8 +426,7 @@ impl Responses {
             Some(_) => End::Told,
             None => End::Failed(Broken::here(ABANDONED)),
         };
-        self.finish(&node.id, &run, Turn { belonging, input }, end)
-            .await;
+        self.finish(&node.id, &run, Turn { belonging, input }, end).await;
         Ok(())
     }
 

@@ -107,10 +107,7 @@ impl Socket {
         stated.check()?;
         let store = stated.store() && self.responses.keeps();
         let (history, mut belonging, is_kept) = self.before(&stated).await?;
-        let found = self
-            .responses
-            .items(&self.owner, &stated.references())
-            .await?;
+        let found = self.responses.items(&self.owner, &stated.references()).await?;
         let input = stated.items(&found, &mut dice::letters);
         let body = Bytes::from(stated.turn(&history, &input, true));
         let mut asked = self.again();
@@ -126,17 +123,11 @@ impl Socket {
             },
         };
         if !stated.generates() {
-            let stamp = Stamp {
-                id: asked.reply_id.unwrap_or_default(),
-                created: unix_ms() / 1000,
-            };
+            let stamp = Stamp { id: asked.reply_id.unwrap_or_default(), created: unix_ms() / 1000 };
             let response = state::waiting(&body, &stamp, "completed")?;
             self.remember(&response, past.collect());
             let mut told = Ok(());
-            for (number, kind) in ["response.created", "response.completed"]
-                .iter()
-                .enumerate()
-            {
+            for (number, kind) in ["response.created", "response.completed"].iter().enumerate() {
                 let event = json!({"type": kind, "sequence_number": number, "response": response});
                 told = to.tell(event.to_string()).await;
             }
@@ -206,11 +197,8 @@ impl Socket {
 
     /// What came before a request, where it is kept, and whether it is.
     async fn before(&self, stated: &Stated) -> Result<(Vec<Value>, Belonging, bool), Fault> {
-        let mut belonging = Belonging {
-            owner: self.owner.clone(),
-            parent: None,
-            conversation: None,
-        };
+        let mut belonging =
+            Belonging { owner: self.owner.clone(), parent: None, conversation: None };
         let here = |past: &&Past| stated.previous() == Some(past.id.as_str());
         if let Some(past) = self.recent.iter().rev().find(here) {
             // A response that is kept can follow only one that is.
@@ -234,11 +222,7 @@ impl Socket {
             return;
         }
         self.bytes += bytes;
-        self.recent.push_back(Past {
-            id: id.to_owned(),
-            items,
-            bytes,
-        });
+        self.recent.push_back(Past { id: id.to_owned(), items, bytes });
         while self.bytes > MEMORY && self.recent.len() > 1 {
             let oldest = self.recent.pop_front();
             self.bytes -= oldest.map_or(0, |past| past.bytes);

@@ -71,10 +71,7 @@ impl Crossing {
             keeps_ids: client.keeps_call_ids(),
             separating: std::sync::Arc::default(),
         };
-        let target = Target {
-            model: "m",
-            variant: "",
-        };
+        let target = Target { model: "m", variant: "" };
         let vault = gateway.vault.clone();
         Self(Across::new(
             None,

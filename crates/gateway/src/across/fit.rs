@@ -83,10 +83,7 @@ pub(crate) struct Sent {
 pub(crate) fn open_turn(messages: &[Message]) -> usize {
     let speaks = |message: &Message| {
         message.role == Role::User
-            && message
-                .content
-                .iter()
-                .any(|block| !matches!(block, Block::ToolResult { .. }))
+            && message.content.iter().any(|block| !matches!(block, Block::ToolResult { .. }))
     };
     messages.iter().rposition(speaks).map_or(0, |at| at + 1)
 }
@@ -188,26 +185,16 @@ impl Fitting<'_> {
         };
         let (block, (fate, reason)) = match (treatment, past.block) {
             (Treatment::Verbatim, block) => (Some(block), going),
-            (Treatment::Text, Block::Thinking { text, .. }) => (
-                Some(Block::Thinking {
-                    text,
-                    signature: None,
-                }),
-                going,
-            ),
+            (Treatment::Text, Block::Thinking { text, .. }) => {
+                (Some(Block::Thinking { text, signature: None }), going)
+            }
             (Treatment::Unneeded, _) => (None, (Fate::LeftOut, Some(Reason::Policy))),
             _ => {
                 fitted.omit(reason);
                 (None, (Fate::LeftOut, Some(reason)))
             }
         };
-        fitted.unsigned |= matches!(
-            block,
-            Some(Block::Thinking {
-                signature: None,
-                ..
-            })
-        );
+        fitted.unsigned |= matches!(block, Some(Block::Thinking { signature: None, .. }));
         if block.is_some() {
             fitted.sent.push(Sent {
                 key: past.key,
@@ -221,12 +208,7 @@ impl Fitting<'_> {
         }
         fitted.restored += usize::from(fate == Fate::Restored);
         let place = (!past.restored).then_some(index);
-        fitted.blocks.push(KeptBlock::new(
-            (message, place),
-            kind,
-            (fate, reason),
-            past.origin,
-        ));
+        fitted.blocks.push(KeptBlock::new((message, place), kind, (fate, reason), past.origin));
         block
     }
 
@@ -301,10 +283,9 @@ impl Fitting<'_> {
     /// stay behind, this one request goes without thinking, or the loop is told as text.
     pub(crate) fn mend_open_loop(&self, request: &mut Request, fitted: &mut Fitted) {
         let manual = match self.dialect {
-            anthropic::NAME => matches!(
-                request.thinking.amount,
-                Some(Amount::Budget { .. } | Amount::On)
-            ),
+            anthropic::NAME => {
+                matches!(request.thinking.amount, Some(Amount::Budget { .. } | Amount::On))
+            }
             // Whoever hands blocks on to that provider is judged by it.
             _ => {
                 replay::hands_on_blocks(self.dialect, self.variant) && request.thinking.is_wanted()
@@ -318,10 +299,7 @@ impl Fitting<'_> {
         let turn = request.messages.get(start..).unwrap_or_default();
         let calls = |message: &&Message| {
             message.role == Role::Assistant
-                && message
-                    .content
-                    .iter()
-                    .any(|block| matches!(block, Block::ToolCall { .. }))
+                && message.content.iter().any(|block| matches!(block, Block::ToolCall { .. }))
         };
         let bare = turn.iter().filter(calls).any(|message| {
             !matches!(
@@ -334,10 +312,9 @@ impl Fitting<'_> {
         }
         if self.model.off == Off::Disabled {
             request.thinking.amount = Some(Amount::Off);
-            fitted.losses.push(Loss::SettingAdapted {
-                setting: "thinking",
-                reason: "open_tool_loop",
-            });
+            fitted
+                .losses
+                .push(Loss::SettingAdapted { setting: "thinking", reason: "open_tool_loop" });
         } else {
             let calls = tell_loop(&mut request.messages[start..]);
             fitted.losses.push(Loss::ToolLoopClosed { calls });
@@ -355,10 +332,8 @@ impl Fitted {
 
     /// All losses, those of thinking first.
     pub(crate) fn tell(&mut self) {
-        let omitted = self
-            .omitted
-            .drain(..)
-            .map(|(reason, blocks)| Loss::ThinkingOmitted { blocks, reason });
+        let omitted =
+            self.omitted.drain(..).map(|(reason, blocks)| Loss::ThinkingOmitted { blocks, reason });
         self.losses.splice(0..0, omitted);
     }
 }
@@ -382,9 +357,7 @@ fn tell_loop(messages: &mut [Message]) -> usize {
     for message in messages {
         for block in &mut message.content {
             let told = match block {
-                Block::ToolCall {
-                    name, arguments, ..
-                } => {
+                Block::ToolCall { name, arguments, .. } => {
                     calls += 1;
                     format!("[called {name} with {arguments}]")
                 }

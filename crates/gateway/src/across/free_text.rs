@@ -49,10 +49,7 @@ impl FreeTools {
             called |= carry_calls(message, client.name(), spelling, losses);
         }
         if !tools.names.is_empty() || called {
-            losses.push(Loss::SettingAdapted {
-                setting: "tool",
-                reason: "as_function",
-            });
+            losses.push(Loss::SettingAdapted { setting: "tool", reason: "as_function" });
         }
         // One that must be called is named where only its dialect could say it.
         let members = request.extra.get(client.name());
@@ -88,10 +85,9 @@ impl FreeTools {
             }
         }
         match event {
-            Event::BlockStarted {
-                index,
-                block: BlockStart::ToolCall { id, name },
-            } if self.names.iter().any(|known| known == name) => {
+            Event::BlockStarted { index, block: BlockStart::ToolCall { id, name } }
+                if self.names.iter().any(|known| known == name) =>
+            {
                 let call = FreeCall {
                     id: id.clone().into_owned(),
                     name: name.clone().into_owned(),
@@ -139,10 +135,7 @@ impl FreeTools {
 }
 
 fn reason_cuts(reason: &EndReason) -> bool {
-    matches!(
-        reason,
-        EndReason::Length | EndReason::Cut | EndReason::Failed
-    )
+    matches!(reason, EndReason::Length | EndReason::Cut | EndReason::Failed)
 }
 
 /// Tells a call as the client knows it.
@@ -156,16 +149,10 @@ fn write(
     let Some(spelling) = spelling else {
         return;
     };
-    let block = BlockStart::Opaque {
-        dialect: dialect.into(),
-        name: spelling.name.into(),
-    };
+    let block = BlockStart::Opaque { dialect: dialect.into(), name: spelling.name.into() };
     let written = (spelling.write)(call).to_string();
     out(&Event::BlockStarted { index, block });
-    out(&Event::BlockDelta {
-        index,
-        delta: Delta::Opaque(written.into()),
-    });
+    out(&Event::BlockDelta { index, delta: Delta::Opaque(written.into()) });
     out(&Event::BlockEnded { index });
 }
 
@@ -178,11 +165,7 @@ fn carry_calls(
 ) -> bool {
     let mut carried = false;
     for block in &mut message.content {
-        let Block::Opaque {
-            dialect: theirs,
-            value,
-        } = block
-        else {
+        let Block::Opaque { dialect: theirs, value } = block else {
             continue;
         };
         if theirs != dialect {

@@ -43,10 +43,7 @@ impl Guarding {
         Guarded {
             prefix,
             asked: false,
-            doubtful: sent
-                .filter(|(_, sent)| doubts(sent))
-                .map(|(at, _)| at)
-                .collect(),
+            doubtful: sent.filter(|(_, sent)| doubts(sent)).map(|(at, _)| at).collect(),
         }
     }
 
@@ -91,9 +88,7 @@ fn leave_out(request: &mut Request, gone: &[usize], fitted: &mut Fitted) {
         }
     }
     let mut number = 0..;
-    fitted
-        .sent
-        .retain(|_| number.next().is_some_and(|number| !gone.contains(&number)));
+    fitted.sent.retain(|_| number.next().is_some_and(|number| !gone.contains(&number)));
 }
 
 /// Notes of each block where it stands in a body, and under what. Answers what the reply will be made

@@ -28,25 +28,17 @@ pub(super) struct HeldCall {
 
 impl Held {
     pub(super) fn new(index: u32, place: usize) -> Self {
-        Self {
-            index,
-            place,
-            call: None,
-        }
+        Self { index, place, call: None }
     }
 
     /// Whether it is not known yet what follows, even with this event.
     pub(super) fn waits(&self, event: &Event<'_>) -> bool {
         match event {
             Event::Usage(_) | Event::Transformed { .. } => true,
-            Event::BlockStarted {
-                block: BlockStart::ToolCall { .. },
-                ..
-            } => self.call.is_none(),
-            Event::BlockDelta {
-                index,
-                delta: Delta::Signature(_),
-            } => self.call.as_ref().is_some_and(|call| call.index == *index),
+            Event::BlockStarted { block: BlockStart::ToolCall { .. }, .. } => self.call.is_none(),
+            Event::BlockDelta { index, delta: Delta::Signature(_) } => {
+                self.call.as_ref().is_some_and(|call| call.index == *index)
+            }
             _ => false,
         }
     }
@@ -56,10 +48,9 @@ impl HeldCall {
     /// What its maker signed it with, if that was told.
     pub(super) fn signed(&self, turn: &Fold) -> Option<SignedCall> {
         match turn.reply().content.get(self.place)? {
-            Block::ToolCall { signature, .. } => Some(SignedCall {
-                id: self.id.clone(),
-                signature: signature.clone()?,
-            }),
+            Block::ToolCall { signature, .. } => {
+                Some(SignedCall { id: self.id.clone(), signature: signature.clone()? })
+            }
             _ => None,
         }
     }

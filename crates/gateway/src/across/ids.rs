@@ -21,11 +21,7 @@ impl Ids {
             Block::ToolCall { id, .. } => Some(id.clone()),
             _ => None,
         });
-        Self {
-            used: used.collect(),
-            stamp: stamp.to_owned(),
-            minted: 0,
-        }
+        Self { used: used.collect(), stamp: stamp.to_owned(), minted: 0 }
     }
 
     /// The provider's id, or one of ours if that is none, or no other reply's.
@@ -44,10 +40,7 @@ impl Ids {
 /// Whether an id ends in letters and digits nobody counts with. Servers without ids, and those that
 /// count their calls from nought in every reply, give others.
 pub(super) fn looks_random(id: &str) -> bool {
-    let tail = id
-        .rsplit(|letter: char| !letter.is_ascii_alphanumeric())
-        .next()
-        .unwrap_or_default();
+    let tail = id.rsplit(|letter: char| !letter.is_ascii_alphanumeric()).next().unwrap_or_default();
     tail.len() >= 8
         && tail.bytes().any(|byte| byte.is_ascii_digit())
         && tail.bytes().any(|byte| byte.is_ascii_alphabetic())

@@ -20,9 +20,7 @@ pub(crate) fn join_turns(messages: &mut Vec<Message>) {
     }
     for message in &mut joined {
         let says = |block: &Block| match block {
-            Block::Text {
-                text, signature, ..
-            } => !text.is_empty() || signature.is_some(),
+            Block::Text { text, signature, .. } => !text.is_empty() || signature.is_some(),
             _ => true,
         };
         if message.role == Role::Assistant {
@@ -40,21 +38,12 @@ pub(crate) fn speak_first(request: &mut Request) -> bool {
         return false;
     }
     let system = request.system.drain(..).map(Block::text);
-    let content: Vec<Block> = system
-        .chain(
-            request
-                .messages
-                .drain(..)
-                .flat_map(|message| message.content),
-        )
-        .collect();
+    let content: Vec<Block> =
+        system.chain(request.messages.drain(..).flat_map(|message| message.content)).collect();
     if content.is_empty() {
         return false;
     }
-    request.messages.push(Message {
-        role: Role::User,
-        content,
-    });
+    request.messages.push(Message { role: Role::User, content });
     true
 }
 
@@ -77,11 +66,7 @@ pub(crate) fn results_follow_calls(messages: &mut Vec<Message>) -> bool {
         let said = ordered.get_mut(first..).unwrap_or_default();
         let is_result = |block: &Block| matches!(block, Block::ToolResult { .. });
         let blocks = said.iter().flat_map(|message| &message.content);
-        if blocks
-            .clone()
-            .skip_while(|block| is_result(block))
-            .all(|block| !is_result(block))
-        {
+        if blocks.clone().skip_while(|block| is_result(block)).all(|block| !is_result(block)) {
             continue;
         }
         moved = true;
@@ -93,10 +78,7 @@ pub(crate) fn results_follow_calls(messages: &mut Vec<Message>) -> bool {
             results.extend::<Vec<Block>>(told);
             message.content = rest;
         }
-        let results = Message {
-            role: Role::User,
-            content: results,
-        };
+        let results = Message { role: Role::User, content: results };
         ordered.insert(first, results);
     }
     drop(waiting);
@@ -138,26 +120,12 @@ pub(crate) fn tell_results_once(messages: &mut Vec<Message>) -> usize {
 fn append(content: &mut Vec<Block>, block: Block) {
     match (content.last_mut(), &block) {
         (
-            Some(Block::Thinking {
-                text,
-                signature: mark @ None,
-            }),
-            Block::Thinking {
-                text: more,
-                signature,
-            },
+            Some(Block::Thinking { text, signature: mark @ None }),
+            Block::Thinking { text: more, signature },
         )
         | (
-            Some(Block::Text {
-                text,
-                signature: mark @ None,
-                ..
-            }),
-            Block::Text {
-                text: more,
-                signature,
-                ..
-            },
+            Some(Block::Text { text, signature: mark @ None, .. }),
+            Block::Text { text: more, signature, .. },
         ) => {
             text.push_str(more);
             mark.clone_from(signature);
@@ -189,11 +157,7 @@ mod tests {
             said(Role::User, vec![Block::text("and?")]),
         ];
         join_turns(&mut messages);
-        let turn = vec![
-            thinking("AB", Some("s")),
-            thinking("C", None),
-            Block::text("Yes"),
-        ];
+        let turn = vec![thinking("AB", Some("s")), thinking("C", None), Block::text("Yes")];
         assert_eq!(
             messages,
             [

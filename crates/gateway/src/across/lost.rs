@@ -68,11 +68,8 @@ impl Gateway {
             matches!(treatment, Treatment::Verbatim | Treatment::Text)
         };
         let (thinking, calls) = (wants(Part::Thinking), wants(Part::CallSignature));
-        let first = if replay::misses_earlier(dialect, variant) {
-            0
-        } else {
-            open_turn(&request.messages)
-        };
+        let first =
+            if replay::misses_earlier(dialect, variant) { 0 } else { open_turn(&request.messages) };
         let mut question = String::new();
         let mut lacking = Vec::new();
         for (at, message) in request.messages.iter().enumerate() {
@@ -106,9 +103,7 @@ impl Gateway {
                 }
                 _ => false,
             };
-            let lost_call = content
-                .iter()
-                .any(|block| is_bare_call(block) && signed(block));
+            let lost_call = content.iter().any(|block| is_bare_call(block) && signed(block));
             if lacks_thinking && !lost.thinking.is_empty() || lacks_signature && lost_call {
                 return true;
             }
@@ -118,13 +113,7 @@ impl Gateway {
 }
 
 fn is_bare_call(block: &Block) -> bool {
-    matches!(
-        block,
-        Block::ToolCall {
-            signature: None,
-            ..
-        }
-    )
+    matches!(block, Block::ToolCall { signature: None, .. })
 }
 
 /// What a request asks of the model: all that was said since it spoke.
@@ -226,29 +215,16 @@ impl Signed {
     /// A call, by its id; none of what is none.
     pub(super) fn of(block: Block) -> Option<(String, Self)> {
         match block {
-            Block::ToolCall {
-                id,
-                name,
-                arguments,
-                signature,
-            } => Some((
-                id,
-                Self {
-                    name,
-                    arguments,
-                    signature,
-                },
-            )),
+            Block::ToolCall { id, name, arguments, signature } => {
+                Some((id, Self { name, arguments, signature }))
+            }
             _ => None,
         }
     }
 
     /// Whether a client's call is this one still.
     pub(super) fn is(&self, block: &Block) -> bool {
-        let Block::ToolCall {
-            name, arguments, ..
-        } = block
-        else {
+        let Block::ToolCall { name, arguments, .. } = block else {
             return false;
         };
         *name == self.name && are_equal(arguments, &self.arguments)
@@ -278,12 +254,7 @@ impl Lost {
             }
             match block {
                 block @ (Block::Thinking { .. } | Block::Redacted { .. }) => {
-                    lost.thinking.push(Thought {
-                        block,
-                        texts,
-                        leads_to_text: false,
-                        call: None,
-                    });
+                    lost.thinking.push(Thought { block, texts, leads_to_text: false, call: None });
                 }
                 block => lost.calls.extend(Signed::of(block)),
             }

@@ -73,11 +73,8 @@ impl Gateway {
         if !cannot || !prepared.thinking.is_wanted() {
             return false;
         }
-        let card = ModelCard {
-            name: prepared.model.clone(),
-            thinks: Some(false),
-            ..ModelCard::default()
-        };
+        let card =
+            ModelCard { name: prepared.model.clone(), thinks: Some(false), ..ModelCard::default() };
         leg.settings.catalog.learn_at(&leg.backend.name, &card);
         true
     }
@@ -104,9 +101,7 @@ impl Gateway {
                 false => Fate::Sent,
             }),
             tried: sent.iter().any(|sent| sent.tried),
-            old: sent
-                .iter()
-                .any(|sent| !sent.tried && sent.message < prepared.open),
+            old: sent.iter().any(|sent| !sent.tried && sent.message < prepared.open),
             can_ask: prepared.dialect.name() == anthropic::NAME && !prepared.drop_bound,
             // What a client of another dialect cannot say is not its to miss.
             ours: true,
@@ -126,8 +121,7 @@ impl Gateway {
     fn learn_guilty(&self, leg: &Leg<'_>, prepared: &Prepared, guilty: &[BlockKey]) {
         if leg.read.counts && !guilty.is_empty() {
             let (lineage, session) = (leg.read.lineage, prepared.session);
-            self.memory
-                .refused(lineage, session, &prepared.target, guilty, unix_ms());
+            self.memory.refused(lineage, session, &prepared.target, guilty, unix_ms());
         }
     }
 }

@@ -141,18 +141,9 @@ impl Gateway {
 
     fn note_prepared(&self, leg: &Leg<'_>, prepared: &Prepared) {
         let mut turn = leg.turn.lock();
-        leg.note(
-            &mut turn,
-            "across",
-            prepared.dialect.name(),
-            prepared.session,
-        );
+        leg.note(&mut turn, "across", prepared.dialect.name(), prepared.session);
         turn.upstream_model.clone_from(&prepared.model);
-        turn.model = leg
-            .read
-            .model
-            .clone()
-            .unwrap_or_else(|| prepared.model.clone());
+        turn.model = leg.read.model.clone().unwrap_or_else(|| prepared.model.clone());
         turn.keep_reports(&prepared.blocks);
         turn.losses.clone_from(&prepared.losses);
         leg.log_body(&mut turn, &prepared.outgoing.body);
@@ -174,11 +165,7 @@ impl Gateway {
             reason: Some(reason),
             ..throughline_canonical::Reply::default()
         };
-        let writer = leg
-            .read
-            .asked
-            .dialect
-            .reply_writer(&prepared.asked, &stamp(&id));
+        let writer = leg.read.asked.dialect.reply_writer(&prepared.asked, &stamp(&id));
         self.ended_well(leg);
         let whole = Response::new(ReplyBody::whole(writer.whole(&told)));
         let kind = "application/json";
@@ -197,12 +184,7 @@ impl Gateway {
                 reply.headers_mut().insert(name, value.clone());
             }
         }
-        mark(
-            reply.headers_mut(),
-            &id,
-            &leg.backend.name,
-            &prepared.losses,
-        );
+        mark(reply.headers_mut(), &id, &leg.backend.name, &prepared.losses);
         let what = format!("the backend refused the request: {status} {:?}", fault.kind);
         let began = leg.read.asked.began;
         self.failed(leg.turn, began, reply.status().as_u16(), &what);
@@ -219,11 +201,8 @@ impl Gateway {
     ) -> Reply {
         let (head, upstream) = response.into_parts();
         let id = self.begun(leg, head.status);
-        let writer = leg
-            .read
-            .asked
-            .dialect
-            .reply_writer(&prepared.asked, &stamp(leg.reply_id(&id)));
+        let writer =
+            leg.read.asked.dialect.reply_writer(&prepared.asked, &stamp(leg.reply_id(&id)));
         let decoder = match content_encoding(&head.headers) {
             Some(Encoding::Identity) | None => None,
             Some(packed) => Decoder::new(packed, LONGEST_REPLY).ok(),
@@ -256,10 +235,7 @@ impl Gateway {
         response: Response<Incoming>,
     ) -> Result<Reply, Fault> {
         let status = response.status();
-        let patience = leg
-            .clocks()
-            .ends
-            .saturating_duration_since(tokio::time::Instant::now());
+        let patience = leg.clocks().ends.saturating_duration_since(tokio::time::Instant::now());
         let body = read_plain(leg.backend, response, LONGEST_REPLY, patience)
             .await
             .map_err(|error| error.fault())?;
@@ -336,10 +312,7 @@ impl Gateway {
             client: leg.read.asked.dialect,
             question: prepared.question,
             scope: leg.read.scope.clone(),
-            past: Some(Past {
-                sent: prepared.sent,
-                target: prepared.target,
-            }),
+            past: Some(Past { sent: prepared.sent, target: prepared.target }),
             prefix: prepared.prefix,
             keeps_ids: leg.read.asked.dialect.keeps_call_ids(),
             separating: self.separating.clone(),
@@ -376,10 +349,7 @@ impl Gateway {
     fn estimated(&self, leg: &Leg<'_>, prepared: &Prepared) -> Reply {
         let tokens = (prepared.outgoing.body.len() / 4).max(1) as u64;
         let mut losses = prepared.losses.clone();
-        losses.push(Loss::SettingAdapted {
-            setting: "count_tokens",
-            reason: "estimated",
-        });
+        losses.push(Loss::SettingAdapted { setting: "count_tokens", reason: "estimated" });
         self.note_prepared(leg, prepared);
         self.count(leg, tokens, &losses)
     }
@@ -405,10 +375,7 @@ impl Gateway {
 
 /// What a reply of ours bears.
 fn stamp(id: &str) -> Stamp {
-    Stamp {
-        id: id.strip_prefix("turn_").unwrap_or(id).to_owned(),
-        created: unix_ms() / 1000,
-    }
+    Stamp { id: id.strip_prefix("turn_").unwrap_or(id).to_owned(), created: unix_ms() / 1000 }
 }
 
 fn dress(mut reply: Reply, kind: &'static str, id: &str, backend: &str, losses: &[Loss]) -> Reply {

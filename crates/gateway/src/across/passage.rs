@@ -33,13 +33,7 @@ impl Across {
         relay: Relay,
         writer: Box<dyn ReplyWriter>,
     ) -> Self {
-        Self {
-            decoder,
-            reader,
-            relay,
-            writer,
-            out: Vec::new(),
-        }
+        Self { decoder, reader, relay, writer, out: Vec::new() }
     }
 
     /// What was written. A little is copied out of its room, which stays; much goes as it is.

@@ -50,20 +50,14 @@ pub(crate) fn key_of(block: &Block) -> Option<BlockKey> {
         hasher.finish(signature)
     };
     match block {
-        Block::Thinking {
-            signature: Some(mark),
-            ..
-        }
-        | Block::Redacted { data: mark }
+        Block::Thinking { signature: Some(mark), .. } | Block::Redacted { data: mark }
             if Envelopes::looks_ours(mark) =>
         {
             Some(name(ThinkingKind::Thinking, "", mark))
         }
-        Block::Thinking { text, signature } => Some(name(
-            ThinkingKind::Thinking,
-            text,
-            signature.as_deref().unwrap_or_default(),
-        )),
+        Block::Thinking { text, signature } => {
+            Some(name(ThinkingKind::Thinking, text, signature.as_deref().unwrap_or_default()))
+        }
         Block::Redacted { data } => Some(name(ThinkingKind::Redacted, data, "")),
         _ => None,
     }
@@ -71,18 +65,12 @@ pub(crate) fn key_of(block: &Block) -> Option<BlockKey> {
 
 /// The signature of a call or a text, as a block that it can be remembered by.
 pub(crate) fn signature_block(mark: &str) -> Block {
-    Block::Thinking {
-        text: String::new(),
-        signature: Some(mark.to_owned()),
-    }
+    Block::Thinking { text: String::new(), signature: Some(mark.to_owned()) }
 }
 
 /// The names of all thinking blocks of a request, in order.
 pub(crate) fn keys(request: &Request) -> Vec<Option<BlockKey>> {
-    assistant_blocks(request)
-        .filter_map(key_of)
-        .map(Some)
-        .collect()
+    assistant_blocks(request).filter_map(key_of).map(Some).collect()
 }
 
 fn assistant_blocks(request: &Request) -> impl Iterator<Item = &Block> {
@@ -137,10 +125,7 @@ impl Recall<'_> {
     pub(crate) fn signature(&self, mark: &str, verdict: Option<&Verdict>) -> PastBlock {
         match self.gateway.envelopes.open(mark) {
             Opened::Ours(envelope) => {
-                let native = Block::Thinking {
-                    text: String::new(),
-                    signature: envelope.signature,
-                };
+                let native = Block::Thinking { text: String::new(), signature: envelope.signature };
                 self.known(native, &Arc::new(envelope.origin), verdict)
             }
             Opened::Altered | Opened::NotOurs => self.thinking(&signature_block(mark), verdict),
@@ -181,10 +166,7 @@ impl Recall<'_> {
                 if is_changed(text, &envelope) {
                     return foreign(block.clone(), Reason::Shape, Some(origin));
                 }
-                Block::Thinking {
-                    text: text.clone(),
-                    signature: envelope.signature,
-                }
+                Block::Thinking { text: text.clone(), signature: envelope.signature }
             }
             _ => return foreign(block.clone(), Reason::Shape, Some(origin)),
         };
@@ -273,16 +255,8 @@ impl Recall<'_> {
 /// What the memory knows of where a block stood.
 fn stood(verdict: &Verdict) -> Stood {
     match verdict {
-        Verdict::Send {
-            prefix, dropped, ..
-        } => Stood {
-            made: *prefix,
-            dropped: *dropped,
-        },
-        Verdict::Try { dropped } => Stood {
-            made: None,
-            dropped: *dropped,
-        },
+        Verdict::Send { prefix, dropped, .. } => Stood { made: *prefix, dropped: *dropped },
+        Verdict::Try { dropped } => Stood { made: None, dropped: *dropped },
         Verdict::LeaveOut { .. } => Stood::default(),
     }
 }
@@ -315,14 +289,8 @@ fn own_key(block: &Block) -> Option<BlockKey> {
 
 /// A verdict, unless the memory has nothing to say: the vault knows more then.
 pub(super) fn known_verdict(verdict: &Verdict) -> Option<&Verdict> {
-    let unknown = matches!(
-        verdict,
-        Verdict::Try { .. }
-            | Verdict::LeaveOut {
-                reason: Reason::Unknown,
-                ..
-            }
-    );
+    let unknown =
+        matches!(verdict, Verdict::Try { .. } | Verdict::LeaveOut { reason: Reason::Unknown, .. });
     (!unknown).then_some(verdict)
 }
 
@@ -359,10 +327,5 @@ fn same(block: Block) -> PastBlock {
 }
 
 pub(super) fn foreign(block: Block, reason: Reason, origin: Option<Arc<Origin>>) -> PastBlock {
-    PastBlock {
-        maker: Maker::Foreign,
-        reason,
-        origin,
-        ..same(block)
-    }
+    PastBlock { maker: Maker::Foreign, reason, origin, ..same(block) }
 }

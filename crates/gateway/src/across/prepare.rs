@@ -106,32 +106,22 @@ impl Gateway {
             request.thinking.show = Some(Show::Summary);
         }
         if !client.keeps_call_ids() {
-            self.name_calls(&leg.read.scope, &mut request.messages)
-                .await;
+            self.name_calls(&leg.read.scope, &mut request.messages).await;
         }
         let (dialect, variant) = spoken(leg.backend, &request, &known);
         let free = FreeTools::carry(&mut request, client, dialect.name(), &mut losses);
         let ids = Ids::new(&request, &dice::letters());
         join_turns(&mut request.messages);
         if tell_results_once(&mut request.messages) > 0 {
-            losses.push(Loss::PartOmitted {
-                part: "tool_result".into(),
-                reason: "repeated",
-            });
+            losses.push(Loss::PartOmitted { part: "tool_result".into(), reason: "repeated" });
         }
         let in_order = ![openai_chat::NAME, ollama::NAME].contains(&dialect.name());
         if !in_order && results_follow_calls(&mut request.messages) {
-            losses.push(Loss::SettingAdapted {
-                setting: "tool_result",
-                reason: "goes_first",
-            });
+            losses.push(Loss::SettingAdapted { setting: "tool_result", reason: "goes_first" });
         }
         let elsewhere = request.messages.is_empty() && client.name() == dialect.name();
         if in_order && !elsewhere && speak_first(&mut request) {
-            losses.push(Loss::SettingAdapted {
-                setting: "system_message",
-                reason: "user_part",
-            });
+            losses.push(Loss::SettingAdapted { setting: "system_message", reason: "user_part" });
         }
         losses.extend(setting::fit(&mut request, &known, dialect.name(), &variant));
 
@@ -175,20 +165,13 @@ impl Gateway {
                 tell_question(message, &mut question);
                 continue;
             }
-            let blocks = message
-                .content
-                .iter()
-                .filter(|block| key_of(block).is_some());
+            let blocks = message.content.iter().filter(|block| key_of(block).is_some());
             let sent = blocks.count();
             let (own, rest) = verdicts.split_at(sent.min(verdicts.len()));
             verdicts = rest;
             let past = recall.message(message, &question, own).await;
             question.clear();
-            let place = if at >= open {
-                Place::OpenLoop
-            } else {
-                Place::Earlier
-            };
+            let place = if at >= open { Place::OpenLoop } else { Place::Earlier };
             let told = fitted.blocks.len();
             message.content = fitting.message(at, past, place, &mut fitted);
             located.tell(fitted.blocks.get_mut(told..).unwrap_or_default(), sent);
@@ -205,15 +188,10 @@ impl Gateway {
             "unsigned".clone_into(&mut spoken);
         }
 
-        let to = dialects::Target {
-            model: &model,
-            variant: &spoken,
-        };
+        let to = dialects::Target { model: &model, variant: &spoken };
         let counting = leg.read.wanted == Wanted::Count;
         let write = |request: &Request| {
-            let count = counting
-                .then(|| dialect.write_count(request, &to))
-                .flatten();
+            let count = counting.then(|| dialect.write_count(request, &to)).flatten();
             let counted = count.is_some();
             let written = count.unwrap_or_else(|| dialect.write_request(request, &to));
             (written, counted)
@@ -223,10 +201,7 @@ impl Gateway {
             anthropic::NAME => self.guard(leg.backend, &known),
             _ => Guard::Off,
         };
-        let guarding = Guarding {
-            guard,
-            asks: again == Again::DropBound,
-        };
+        let guarding = Guarding { guard, asks: again == Again::DropBound };
         let mut guarded = guarding.look(&written.value.body, &mut fitted);
         if guarding.mend(&mut guarded, &mut request, &mut fitted) {
             fitting.fill(&mut request.messages, &mut fitted);
@@ -297,10 +272,7 @@ impl Prepared {
         leg: &Leg<'_>,
         streamed: bool,
     ) -> Box<dyn ReplyReader> {
-        let target = dialects::Target {
-            model: &self.model,
-            variant: &self.variant,
-        };
+        let target = dialects::Target { model: &self.model, variant: &self.variant };
         let reader = self.dialect.reply_reader(&target, streamed);
         let delivery = match streamed {
             true => Delivery::Streamed,
@@ -346,9 +318,9 @@ fn tools(tools: &[Tool]) -> Option<Tools> {
     let functions: Vec<_> = tools
         .iter()
         .filter_map(|tool| match tool {
-            Tool::Function {
-                name, parameters, ..
-            } => Some(serde_json::json!({"name": name, "parameters": parameters})),
+            Tool::Function { name, parameters, .. } => {
+                Some(serde_json::json!({"name": name, "parameters": parameters}))
+            }
             Tool::Opaque { .. } => None,
         })
         .collect();

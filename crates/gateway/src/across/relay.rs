@@ -173,14 +173,10 @@ impl Relay {
                 self.fold.push(&event);
                 match &event {
                     // A signature is told when the block ends: only the last one counts.
-                    Event::BlockDelta {
-                        delta: Delta::Signature(_),
-                        ..
-                    } => return self.release(out),
-                    Event::BlockDelta {
-                        delta: Delta::Citation(_),
-                        ..
-                    } => self.lose(&event),
+                    Event::BlockDelta { delta: Delta::Signature(_), .. } => {
+                        return self.release(out);
+                    }
+                    Event::BlockDelta { delta: Delta::Citation(_), .. } => self.lose(&event),
                     _ => {}
                 }
                 out(&event);
@@ -207,9 +203,7 @@ impl Relay {
             && !outcomes.is_empty()
         {
             let (lineage, session) = (self.ledger.lineage, self.ledger.session);
-            self.ledger
-                .memory
-                .outcome(lineage, session, &target, &outcomes, unix_ms());
+            self.ledger.memory.outcome(lineage, session, &target, &outcomes, unix_ms());
         }
     }
 
@@ -230,28 +224,17 @@ impl Relay {
         self.open.push((index, self.fold.reply().content.len()));
         self.fold.push(&event);
         let block = match event {
-            Event::BlockStarted {
-                block: BlockStart::Thinking { text, .. },
-                ..
-            } => BlockStart::Thinking {
-                text,
-                signature: Cow::Borrowed(""),
-            },
-            Event::BlockStarted {
-                block: BlockStart::Redacted { data },
-                ..
-            } => {
+            Event::BlockStarted { block: BlockStart::Thinking { text, .. }, .. } => {
+                BlockStart::Thinking { text, signature: Cow::Borrowed("") }
+            }
+            Event::BlockStarted { block: BlockStart::Redacted { data }, .. } => {
                 let mark = self.mark(
-                    Carried::Redacted {
-                        data: data.clone().into_owned(),
-                    },
+                    Carried::Redacted { data: data.clone().into_owned() },
                     None,
                     &data,
                     None,
                 );
-                BlockStart::Redacted {
-                    data: mark.map_or(data, Cow::Owned),
-                }
+                BlockStart::Redacted { data: mark.map_or(data, Cow::Owned) }
             }
             Event::BlockStarted { block, .. } => block,
             _ => return,
@@ -304,13 +287,7 @@ impl Relay {
     fn waits_for_call(&self, place: usize) -> bool {
         let block = self.fold.reply().content.get(place);
         let thinks = matches!(block, Some(Block::Thinking { .. }));
-        let rides = matches!(
-            self.marks,
-            Marks::Enveloped {
-                calls_ride: true,
-                ..
-            }
-        );
+        let rides = matches!(self.marks, Marks::Enveloped { calls_ride: true, .. });
         thinks && rides
     }
 
@@ -343,22 +320,16 @@ impl Relay {
             Block::ToolCall { signature, .. } if signature.is_some() || self.marks_call(place) => {
                 (Carried::Call, signature, "")
             }
-            Block::Text {
-                signature: signature @ Some(_),
-                text,
-                ..
-            } => (Carried::Text, signature, text.as_str()),
+            Block::Text { signature: signature @ Some(_), text, .. } => {
+                (Carried::Text, signature, text.as_str())
+            }
             _ => return,
         };
         let thinks = kind == Carried::Thinking;
-        let mark = self
-            .mark(kind, signature.as_deref(), content, call)
-            .or_else(|| signature.clone());
+        let mark =
+            self.mark(kind, signature.as_deref(), content, call).or_else(|| signature.clone());
         if thinks {
-            let seen = Block::Thinking {
-                text: content.to_owned(),
-                signature: mark.clone(),
-            };
+            let seen = Block::Thinking { text: content.to_owned(), signature: mark.clone() };
             let made = self.pass_block(place);
             self.remember(&seen, made, false);
         } else if let (Marks::Passed(_), Some(mark)) = (&self.marks, &mark) {
@@ -366,10 +337,7 @@ impl Relay {
             self.remember(&signature_block(mark), None, false);
         }
         if let Some(mark) = mark {
-            out(&Event::BlockDelta {
-                index,
-                delta: Delta::Signature(mark.into()),
-            });
+            out(&Event::BlockDelta { index, delta: Delta::Signature(mark.into()) });
         }
     }
 
@@ -474,9 +442,7 @@ impl Relay {
         self.release(out);
         self.give_up_open();
         out(&Event::Fault(fault.clone()));
-        out(&Event::Ended {
-            reason: EndReason::Failed,
-        });
+        out(&Event::Ended { reason: EndReason::Failed });
     }
 
     /// Remembers thinking that was cut, so that it is never sent.

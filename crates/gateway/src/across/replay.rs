@@ -107,18 +107,11 @@ const NOTHING: Row = Row {
 };
 
 /// Reasoning in a member of its own, as text.
-const FIELD: Row = Row {
-    thinking: Text,
-    earlier: Text,
-    ..NOTHING
-};
+const FIELD: Row = Row { thinking: Text, earlier: Text, ..NOTHING };
 
 /// Reasoning between tags, or in a member that becomes such, as the model wrote it, as long as it is in
 /// the middle of something.
-const TAGS: Row = Row {
-    thinking: Text,
-    ..NOTHING
-};
+const TAGS: Row = Row { thinking: Text, ..NOTHING };
 
 fn row(dialect: &str, variant: &str) -> Row {
     match dialect {
@@ -144,11 +137,9 @@ fn chat(variant: &variants::Variant) -> Row {
     };
     match variant.call_signature {
         CallSignature::Nowhere => row,
-        CallSignature::ExtraContent | CallSignature::ProviderFields => Row {
-            call: Verbatim,
-            foreign_call: Skipped,
-            ..row
-        },
+        CallSignature::ExtraContent | CallSignature::ProviderFields => {
+            Row { call: Verbatim, foreign_call: Skipped, ..row }
+        }
     }
 }
 

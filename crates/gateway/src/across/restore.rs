@@ -25,10 +25,9 @@ enum Identity {
 impl Identity {
     fn of(block: &Block) -> Option<Self> {
         match block {
-            Block::Thinking { text, signature } => Some(Self::Readable(
-                Envelopes::content_hash(text),
-                signature.clone(),
-            )),
+            Block::Thinking { text, signature } => {
+                Some(Self::Readable(Envelopes::content_hash(text), signature.clone()))
+            }
             Block::Redacted { data } => Some(Self::Encrypted(data.clone())),
             _ => None,
         }
@@ -39,12 +38,8 @@ impl Identity {
 /// none of them stands for the next.
 fn align(theirs: &[Option<Identity>], kept: &[Identity]) -> Vec<Option<usize>> {
     // Of two that are the same, the first.
-    let places: HashMap<&Identity, usize> = kept
-        .iter()
-        .enumerate()
-        .rev()
-        .map(|(at, identity)| (identity, at))
-        .collect();
+    let places: HashMap<&Identity, usize> =
+        kept.iter().enumerate().rev().map(|(at, identity)| (identity, at)).collect();
     let mut next = 0;
     kept.iter()
         .enumerate()
@@ -89,18 +84,16 @@ impl Recall<'_> {
                 let sent = thinks.then(|| aligned.next().flatten()).flatten();
                 let mut past = match sent.and_then(|at| theirs.get(at)) {
                     // The vault makes good what a client lost, and nothing else.
-                    Some((theirs, verdict)) if !self.is_lost(theirs) => PastBlock {
-                        key: key_of(theirs),
-                        ..self.thinking(theirs, *verdict)
-                    },
+                    Some((theirs, verdict)) if !self.is_lost(theirs) => {
+                        PastBlock { key: key_of(theirs), ..self.thinking(theirs, *verdict) }
+                    }
                     Some((theirs, verdict)) => PastBlock {
                         key: key_of(theirs),
                         ..self.known(block, &origin, verdict.and_then(known_verdict))
                     },
-                    None => PastBlock {
-                        restored: thinks,
-                        ..self.kept(block, &origin, kept.session)
-                    },
+                    None => {
+                        PastBlock { restored: thinks, ..self.kept(block, &origin, kept.session) }
+                    }
                 };
                 past.stood.made = past.stood.made.or(made);
                 past
@@ -139,11 +132,8 @@ impl Recall<'_> {
         };
         let led_here = lost.calls.is_empty() || message.content.iter().all(agrees);
         let theirs = self.thoughts(message, verdicts);
-        let identities: Vec<_> = lost
-            .thinking
-            .iter()
-            .filter_map(|thought| Identity::of(&thought.block))
-            .collect();
+        let identities: Vec<_> =
+            lost.thinking.iter().filter_map(|thought| Identity::of(&thought.block)).collect();
         let aligned = align(&self.identities(&theirs), &identities);
         let mut restored = match &origin {
             Some(origin) => self.restored(&lost, &aligned, (origin, session, prefix), led_here),
@@ -179,10 +169,7 @@ impl Recall<'_> {
                         }
                         _ => self.thinking(block, verdict),
                     };
-                    PastBlock {
-                        key: key_of(block),
-                        ..past
-                    }
+                    PastBlock { key: key_of(block), ..past }
                 }
                 Block::ToolCall { id, .. } => {
                     let kept = lost.calls.get(id).zip(origin.as_ref());
@@ -210,25 +197,21 @@ impl Recall<'_> {
         (origin, session, mut prefix): (&Arc<Origin>, u64, Option<Prefix>),
         led_here: bool,
     ) -> Vec<(&'a Thought, PastBlock)> {
-        let missing = lost
-            .thinking
-            .iter()
-            .zip(aligned)
-            .filter_map(|(thought, theirs)| {
-                let made = pass_block(&mut prefix, &thought.block);
-                let block = thought.block.clone();
-                let past = match (theirs, led_here) {
-                    (Some(_), _) => return None,
-                    (None, true) => {
-                        let mut past = self.kept(block, origin, session);
-                        past.restored = true;
-                        past.stood.made = made;
-                        past
-                    }
-                    (None, false) => foreign(block, Reason::Shape, Some(origin.clone())),
-                };
-                Some((thought, past))
-            });
+        let missing = lost.thinking.iter().zip(aligned).filter_map(|(thought, theirs)| {
+            let made = pass_block(&mut prefix, &thought.block);
+            let block = thought.block.clone();
+            let past = match (theirs, led_here) {
+                (Some(_), _) => return None,
+                (None, true) => {
+                    let mut past = self.kept(block, origin, session);
+                    past.restored = true;
+                    past.stood.made = made;
+                    past
+                }
+                (None, false) => foreign(block, Reason::Shape, Some(origin.clone())),
+            };
+            Some((thought, past))
+        });
         missing.collect()
     }
 
@@ -238,22 +221,14 @@ impl Recall<'_> {
         message: &'a Message,
         verdicts: &'a [Verdict],
     ) -> Vec<(&'a Block, Option<&'a Verdict>)> {
-        let theirs = message
-            .content
-            .iter()
-            .filter(|block| key_of(block).is_some());
+        let theirs = message.content.iter().filter(|block| key_of(block).is_some());
         let verdicts = verdicts.iter().map(Some);
-        theirs
-            .zip(verdicts.chain(std::iter::repeat(None)))
-            .collect()
+        theirs.zip(verdicts.chain(std::iter::repeat(None))).collect()
     }
 
     /// What tells them apart; none of one that has lost it.
     fn identities(&self, theirs: &[(&Block, Option<&Verdict>)]) -> Vec<Option<Identity>> {
-        theirs
-            .iter()
-            .map(|(block, _)| self.identity(block))
-            .collect()
+        theirs.iter().map(|(block, _)| self.identity(block)).collect()
     }
 
     fn identity(&self, block: &Block) -> Option<Identity> {
@@ -285,12 +260,7 @@ impl Recall<'_> {
 
     /// A call whose signature rode with the thinking before it. Only the call it was made with gets it.
     fn ridden(&self, block: &Block, before: &[Block]) -> Option<PastBlock> {
-        let Block::ToolCall {
-            id,
-            signature: None,
-            ..
-        } = block
-        else {
+        let Block::ToolCall { id, signature: None, .. } = block else {
             return None;
         };
         let carrier = before
@@ -316,11 +286,8 @@ struct Places<'a> {
 
 impl<'a> Places<'a> {
     fn of(message: &'a Message) -> Self {
-        let mut places = Self {
-            calls: HashMap::new(),
-            texts: Vec::new(),
-            end: message.content.len(),
-        };
+        let mut places =
+            Self { calls: HashMap::new(), texts: Vec::new(), end: message.content.len() };
         for (at, block) in message.content.iter().enumerate() {
             match block {
                 Block::ToolCall { id, .. } => {
@@ -369,11 +336,7 @@ mod tests {
             let named = |letter: char| (letter != '?').then(|| identity(&letter.to_string()));
             let theirs_named: Vec<_> = theirs.chars().map(named).collect();
             let kept_named: Vec<_> = kept.chars().filter_map(named).collect();
-            assert_eq!(
-                align(&theirs_named, &kept_named),
-                expected,
-                "{theirs} {kept}"
-            );
+            assert_eq!(align(&theirs_named, &kept_named), expected, "{theirs} {kept}");
         }
     }
 }

@@ -82,12 +82,7 @@ struct Fitting<'a> {
 impl<'a> Fitting<'a> {
     fn new(model: &'a Model, upstream: &str, variant: &str) -> Self {
         let dialect = Dialect::find(upstream, variant);
-        Self {
-            model,
-            words: dialect.words(model),
-            dialect,
-            losses: Vec::new(),
-        }
+        Self { model, words: dialect.words(model), dialect, losses: Vec::new() }
     }
 
     /// What follows from how much is thought.
@@ -148,10 +143,9 @@ impl<'a> Fitting<'a> {
             Amount::Off => self.off(request),
             Amount::On => self.usual(false),
             Amount::Adaptive { effort: None } => self.usual(true),
-            Amount::Effort { effort }
-            | Amount::Adaptive {
-                effort: Some(effort),
-            } => self.effort(effort),
+            Amount::Effort { effort } | Amount::Adaptive { effort: Some(effort) } => {
+                self.effort(effort)
+            }
             Amount::Budget { tokens } => self.budget(tokens),
         };
         if let Some(Amount::Budget { tokens }) = request.thinking.amount {
@@ -189,9 +183,7 @@ impl<'a> Fitting<'a> {
         self.adapted(THINKING, "always_thinks");
         match self.words.efforts.first() {
             Some(least) => Some(self.spelled(*least)),
-            None if self.words.budget => Some(Amount::Budget {
-                tokens: self.least_budget(),
-            }),
+            None if self.words.budget => Some(Amount::Budget { tokens: self.least_budget() }),
             None => None,
         }
     }
@@ -218,9 +210,7 @@ impl<'a> Fitting<'a> {
         if adaptive {
             self.adapted(THINKING, "adaptive_as_budget");
         }
-        Some(Amount::Budget {
-            tokens: Effort::Medium.budget(),
-        })
+        Some(Amount::Budget { tokens: Effort::Medium.budget() })
     }
 
     fn effort(&mut self, asked: Effort) -> Option<Amount> {
@@ -232,9 +222,7 @@ impl<'a> Fitting<'a> {
         }
         if self.words.budget {
             self.adapted(THINKING, "effort_as_budget");
-            return Some(Amount::Budget {
-                tokens: asked.budget(),
-            });
+            return Some(Amount::Budget { tokens: asked.budget() });
         }
         self.only_on()
     }
@@ -261,9 +249,7 @@ impl<'a> Fitting<'a> {
     /// An effort, in the dialect's way.
     fn spelled(&self, effort: Effort) -> Amount {
         match self.words.modes {
-            true => Amount::Adaptive {
-                effort: Some(effort),
-            },
+            true => Amount::Adaptive { effort: Some(effort) },
             false => Amount::Effort { effort },
         }
     }

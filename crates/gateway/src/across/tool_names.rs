@@ -49,19 +49,15 @@ impl ToolNames {
         for message in &mut request.messages {
             for block in &mut message.content {
                 match block {
-                    Block::ToolCall { name, .. }
-                    | Block::ToolResult {
-                        name: Some(name), ..
-                    } => bend(name),
+                    Block::ToolCall { name, .. } | Block::ToolResult { name: Some(name), .. } => {
+                        bend(name)
+                    }
                     _ => {}
                 }
             }
         }
         if !names.sent.is_empty() {
-            losses.push(Loss::SettingAdapted {
-                setting: "tool.name",
-                reason: "characters",
-            });
+            losses.push(Loss::SettingAdapted { setting: "tool.name", reason: "characters" });
         }
         names
     }
@@ -124,10 +120,7 @@ mod tests {
         for number in 0..20_000 {
             names.of(&format!("{}名", "名".repeat(number % 3)), 64, &taken);
             names.of(
-                &format!(
-                    "名{}",
-                    char::from_u32(0x4e00 + number as u32).unwrap_or('x')
-                ),
+                &format!("名{}", char::from_u32(0x4e00 + number as u32).unwrap_or('x')),
                 64,
                 &taken,
             );

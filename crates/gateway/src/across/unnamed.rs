@@ -16,10 +16,7 @@ pub(super) fn names(scope: &Scope, question: &str, content: &[Block]) -> Vec<Vau
     let mut told = text_of(content).trim().to_owned();
     let mut calls = 0;
     for block in content {
-        if let Block::ToolCall {
-            name, arguments, ..
-        } = block
-        {
+        if let Block::ToolCall { name, arguments, .. } = block {
             calls += 1;
             // Clients write the arguments anew.
             let mut arguments: Value = serde_json::from_str(arguments).unwrap_or_default();

@@ -109,10 +109,7 @@ impl Dialect {
             true => shared(known, &model.efforts),
             false => Vec::new(),
         };
-        let told = Words {
-            off,
-            ..Words::default()
-        };
+        let told = Words { off, ..Words::default() };
         match self {
             Self::Anthropic => Words {
                 between_tools: true,
@@ -129,22 +126,17 @@ impl Dialect {
                 budget,
                 ..told
             },
-            Self::Ollama => Words {
-                on: true,
-                efforts: efforts(graded, &ollama::LEVELS),
-                said: true,
-                ..told
-            },
-            Self::Responses => Words {
-                efforts: efforts(form != Some(Switch), &Effort::ALL),
-                ..told
-            },
+            Self::Ollama => {
+                Words { on: true, efforts: efforts(graded, &ollama::LEVELS), said: true, ..told }
+            }
+            Self::Responses => {
+                Words { efforts: efforts(form != Some(Switch), &Effort::ALL), ..told }
+            }
             Self::Chat(server) => match server.setting {
                 // A server in between knows what an effort is for a model that takes budgets.
-                Setting::Effort => Words {
-                    efforts: efforts(form != Some(Switch), server.efforts),
-                    ..told
-                },
+                Setting::Effort => {
+                    Words { efforts: efforts(form != Some(Switch), server.efforts), ..told }
+                }
                 // Models with efforts are told those, all others that they think.
                 Setting::Format => Words {
                     on: on && matches!(form, Some(Budget | Switch)),
@@ -152,17 +144,12 @@ impl Dialect {
                     says_effort: true,
                     ..told
                 },
-                Setting::Config => Words {
-                    on,
-                    efforts: efforts(graded, server.efforts),
-                    budget,
-                    ..told
-                },
-                Setting::Switch | Setting::Template => Words {
-                    on,
-                    efforts: efforts(graded, server.efforts),
-                    ..told
-                },
+                Setting::Config => {
+                    Words { on, efforts: efforts(graded, server.efforts), budget, ..told }
+                }
+                Setting::Switch | Setting::Template => {
+                    Words { on, efforts: efforts(graded, server.efforts), ..told }
+                }
                 Setting::Enable => Words { on, budget, ..told },
                 Setting::Object => Words {
                     on,
@@ -170,15 +157,10 @@ impl Dialect {
                     budget,
                     ..told
                 },
-                Setting::Blocks => Words {
-                    efforts: efforts(form != Some(Switch), server.efforts),
-                    budget,
-                    ..told
-                },
-                Setting::Always => Words {
-                    always: true,
-                    ..Words::default()
-                },
+                Setting::Blocks => {
+                    Words { efforts: efforts(form != Some(Switch), server.efforts), budget, ..told }
+                }
+                Setting::Always => Words { always: true, ..Words::default() },
             },
         }
     }
@@ -204,11 +186,8 @@ impl Dialect {
 
 /// The efforts that dialect and model share; the dialect's, where nothing is known of the model.
 fn shared(dialect: &[Effort], model: &[Effort]) -> Vec<Effort> {
-    let both: Vec<Effort> = dialect
-        .iter()
-        .copied()
-        .filter(|effort| model.contains(effort))
-        .collect();
+    let both: Vec<Effort> =
+        dialect.iter().copied().filter(|effort| model.contains(effort)).collect();
     match both.is_empty() {
         true => dialect.to_vec(),
         false => both,

@@ -42,18 +42,12 @@ impl Catalog {
 
     /// The same, with the rows of an operator's table over it.
     pub fn with(text: &str) -> Result<Self, CatalogError> {
-        Ok(Self {
-            own: rows::read(text)?,
-            ..Self::default()
-        })
+        Ok(Self { own: rows::read(text)?, ..Self::default() })
     }
 
     /// Takes over what another catalog has learnt and will learn.
     pub fn sharing(self, other: &Self) -> Self {
-        Self {
-            learnt: other.learnt.clone(),
-            ..self
-        }
+        Self { learnt: other.learnt.clone(), ..self }
     }
 
     /// What is known of the model of this name; of many, nothing.
@@ -109,10 +103,8 @@ fn at(backend: &str, name: &str) -> String {
 
 /// Lets all rows that fit a name speak, those with the longest patterns last.
 fn tell(rows: &[Row], name: &str, model: &mut Model) {
-    let mut fitting: Vec<(usize, &Row)> = rows
-        .iter()
-        .filter_map(|row| row.weight(name).map(|weight| (weight, row)))
-        .collect();
+    let mut fitting: Vec<(usize, &Row)> =
+        rows.iter().filter_map(|row| row.weight(name).map(|weight| (weight, row))).collect();
     fitting.sort_by_key(|(weight, _)| *weight);
     for (_, row) in fitting {
         row.tell(model);

@@ -16,10 +16,8 @@ fn fits_whole(pattern: &str, name: &str) -> bool {
         return pattern == name;
     };
     let (middle, end) = rest.rsplit_once('*').unwrap_or(("", rest));
-    let Some(mut inner) = name
-        .strip_prefix(start)
-        .and_then(|name| name.strip_suffix(end))
-        .map(str::as_bytes)
+    let Some(mut inner) =
+        name.strip_prefix(start).and_then(|name| name.strip_suffix(end)).map(str::as_bytes)
     else {
         return false;
     };

@@ -108,10 +108,7 @@ impl Row {
 
 /// Reads a table, or tells everything that is wrong with it.
 pub(super) fn read(text: &str) -> Result<Vec<Row>, CatalogError> {
-    let mut reading = Reading {
-        text,
-        mistakes: Vec::new(),
-    };
+    let mut reading = Reading { text, mistakes: Vec::new() };
     let rows = match DeTable::parse(text) {
         Ok(table) => reading.table(table.into_inner()),
         Err(error) => {
@@ -156,10 +153,7 @@ impl Reading<'_> {
             }
             let span = value.span();
             let DeValue::Array(elements) = value.into_inner() else {
-                self.wrong(
-                    Some(span),
-                    "`model` is not a list: write `[[model]]`".to_owned(),
-                );
+                self.wrong(Some(span), "`model` is not a list: write `[[model]]`".to_owned());
                 continue;
             };
             for element in elements {
@@ -326,10 +320,7 @@ context = 40
             assert!(KEYS.contains(&format!("`{key}`")), "{key}");
             assert!(page.contains(&format!("`{key}`")), "{key} is not told");
         }
-        let example = page
-            .split("```")
-            .nth(1)
-            .and_then(|it| it.strip_prefix("toml\n"));
+        let example = page.split("```").nth(1).and_then(|it| it.strip_prefix("toml\n"));
         assert_eq!(read(example.unwrap()).unwrap().len(), 2);
         // A row that says nothing changes nothing.
         Row::default().tell(&mut model);

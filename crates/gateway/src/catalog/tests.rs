@@ -154,11 +154,9 @@ fn the_longest_pattern_speaks_for_a_model() {
     ] {
         assert_eq!(find(name).responses_for_tools, when, "{name}");
     }
-    for (name, enforced) in [
-        ("gemini-2.5-pro", false),
-        ("gemini-3-pro", true),
-        ("gemini-4-carbon", true),
-    ] {
+    for (name, enforced) in
+        [("gemini-2.5-pro", false), ("gemini-3-pro", true), ("gemini-4-carbon", true)]
+    {
         assert_eq!(find(name).signatures_enforced, enforced, "{name}");
     }
 }
@@ -194,10 +192,7 @@ fn the_operator_has_the_last_word_and_says_only_what_differs() {
     assert_eq!(model.forced_tools, ForcedTools::NotWithBudget);
 
     let error = Catalog::with("[[model]]\npattern = 'a'\nthinking = 'much'").unwrap_err();
-    assert!(
-        error.to_string().starts_with("line 3: `thinking`: "),
-        "{error}"
-    );
+    assert!(error.to_string().starts_with("line 3: `thinking`: "), "{error}");
 }
 
 #[test]
@@ -238,10 +233,7 @@ fn what_servers_tell_is_learnt() {
 
 #[test]
 fn what_was_learnt_outlives_a_new_file() {
-    let card = ModelCard {
-        max_output: Some(10),
-        ..ModelCard::default()
-    };
+    let card = ModelCard { max_output: Some(10), ..ModelCard::default() };
     let before = Catalog::embedded();
     before.learn("house", &card);
     let after = Catalog::with("[[model]]\npattern = 'house'\ncontext = 5").unwrap();
@@ -254,14 +246,8 @@ fn what_was_learnt_outlives_a_new_file() {
 #[test]
 fn a_list_that_only_names_its_models_takes_nothing_back() {
     let catalog = Catalog::embedded();
-    let named = ModelCard {
-        name: "house".to_owned(),
-        ..ModelCard::default()
-    };
-    let told = ModelCard {
-        thinks: Some(false),
-        ..named.clone()
-    };
+    let named = ModelCard { name: "house".to_owned(), ..ModelCard::default() };
+    let told = ModelCard { thinks: Some(false), ..named.clone() };
     for card in [&told, &named] {
         catalog.learn_at("b", card);
     }
@@ -272,10 +258,7 @@ fn a_list_that_only_names_its_models_takes_nothing_back() {
 #[test]
 fn what_is_learnt_has_a_bound() {
     let catalog = Catalog::embedded();
-    let card = ModelCard {
-        max_output: Some(10),
-        ..ModelCard::default()
-    };
+    let card = ModelCard { max_output: Some(10), ..ModelCard::default() };
     for model in 0..5000 {
         catalog.learn(&format!("house-{model}"), &card);
     }

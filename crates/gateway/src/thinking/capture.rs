@@ -37,11 +37,7 @@ struct Open {
 impl Capture {
     /// A reply made under this prefix. `preview` characters of each block are kept.
     pub fn new(prefix: Option<Prefix>, preview: usize) -> Self {
-        Self {
-            open: Vec::new(),
-            prefix,
-            preview,
-        }
+        Self { open: Vec::new(), prefix, preview }
     }
 
     /// Takes an event; gives a block where one was closed.
@@ -95,10 +91,7 @@ impl Capture {
 
     /// The blocks that were begun and never closed.
     pub fn cut(&mut self) -> Vec<Captured> {
-        self.open
-            .drain(..)
-            .map(|(_, open)| open.close(None))
-            .collect()
+        self.open.drain(..).map(|(_, open)| open.close(None)).collect()
     }
 }
 

@@ -89,11 +89,7 @@ impl Envelopes {
     /// Seals an envelope. Two of the same content differ.
     pub fn mint(&self, envelope: &Envelope) -> String {
         let bytes = write(envelope);
-        text::write(
-            &self
-                .keyring
-                .seal(Purpose::Envelope, &dice::nonce(), &[], &bytes),
-        )
+        text::write(&self.keyring.seal(Purpose::Envelope, &dice::nonce(), &[], &bytes))
     }
 
     /// Opens what a client sent in an opaque field.
@@ -146,12 +142,7 @@ fn write(envelope: &Envelope) -> Vec<u8> {
     let mut bytes = vec![version, kind | signed | cut];
     bytes.extend_from_slice(&envelope.content);
     let origin = &envelope.origin;
-    let names = [
-        &origin.domain,
-        &origin.backend,
-        &origin.model,
-        &origin.credential,
-    ];
+    let names = [&origin.domain, &origin.backend, &origin.model, &origin.credential];
     let call = envelope.call.iter();
     let call = call.flat_map(|call| [&call.id, &call.signature]);
     let fields = names.into_iter().chain(&envelope.signature).chain(data);
@@ -169,12 +160,8 @@ fn read(bytes: &[u8]) -> Option<Envelope> {
     }
     let (content, mut rest) = rest.split_first_chunk::<16>()?;
     let mut field = || read_field(&mut rest);
-    let origin = Origin {
-        domain: field()?,
-        backend: field()?,
-        model: field()?,
-        credential: field()?,
-    };
+    let origin =
+        Origin { domain: field()?, backend: field()?, model: field()?, credential: field()? };
     let signature = match bits & SIGNED {
         0 => None,
         _ => Some(field()?),
@@ -186,10 +173,7 @@ fn read(bytes: &[u8]) -> Option<Envelope> {
         _ => Carried::Text,
     };
     let call = match version {
-        VERSION_WITH_CALL => Some(SignedCall {
-            id: field()?,
-            signature: field()?,
-        }),
+        VERSION_WITH_CALL => Some(SignedCall { id: field()?, signature: field()? }),
         _ => None,
     };
     rest.is_empty().then_some(Envelope {
@@ -269,23 +253,11 @@ mod tests {
     fn what_was_minted_opens_whole() {
         let envelopes = envelopes(1);
         let data = "x".repeat(70_000);
-        for kind in [
-            Carried::Thinking,
-            Carried::Redacted { data },
-            Carried::Call,
-            Carried::Text,
-        ] {
+        for kind in [Carried::Thinking, Carried::Redacted { data }, Carried::Call, Carried::Text] {
             for signature in [None, Some(""), Some("EqQBCkYIBxgC+/=")] {
-                let call = SignedCall {
-                    id: "call_1".into(),
-                    signature: "c2lnbmVk".into(),
-                };
+                let call = SignedCall { id: "call_1".into(), signature: "c2lnbmVk".into() };
                 for (cut, call) in [(false, None), (true, None), (false, Some(call))] {
-                    let envelope = Envelope {
-                        cut,
-                        call,
-                        ..envelope(kind.clone(), signature)
-                    };
+                    let envelope = Envelope { cut, call, ..envelope(kind.clone(), signature) };
                     let text = envelopes.mint(&envelope);
                     assert!(Envelopes::looks_ours(&text));
                     assert_eq!(ours(envelopes.open(&text)), envelope);
@@ -318,11 +290,7 @@ mod tests {
     #[test]
     fn an_older_key_of_the_keyring_still_opens() {
         let text = envelopes(1).mint(&envelope(Carried::Call, None));
-        let both = format!(
-            "{}{}",
-            *Keyring::new([2; 32]).write(),
-            *Keyring::new([1; 32]).write()
-        );
+        let both = format!("{}{}", *Keyring::new([2; 32]).write(), *Keyring::new([1; 32]).write());
         let both = Envelopes::new(Arc::new(Keyring::read(&both).unwrap()));
         assert_eq!(ours(both.open(&text)), envelope(Carried::Call, None));
         let newest = both.mint(&envelope(Carried::Call, None));
@@ -366,13 +334,7 @@ mod tests {
     fn an_envelope_without_a_call_is_laid_out_as_ever() {
         let mut bytes = vec![1, 0b0100];
         bytes.extend(Envelopes::content_hash("a thought"));
-        for field in [
-            "anthropic",
-            "anthropic",
-            "claude-sonnet-4-5",
-            "0123456789abcdef",
-            "sig",
-        ] {
+        for field in ["anthropic", "anthropic", "claude-sonnet-4-5", "0123456789abcdef", "sig"] {
             bytes.push(field.len() as u8);
             bytes.extend(field.bytes());
         }

@@ -47,11 +47,7 @@ const MARKS: [&str; 5] = [
 impl Lineage {
     /// Finds where a request belongs.
     pub fn find(headers: &HeaderMap, body: &[u8], outline: &Outline) -> Self {
-        Self::from(
-            headers,
-            outline.user_id.as_deref(),
-            beginning(body, outline),
-        )
+        Self::from(headers, outline.user_id.as_deref(), beginning(body, outline))
     }
 
     /// Finds where a request belongs that was read to the last word.
@@ -78,10 +74,7 @@ impl Lineage {
             (None, Some(user)) => digest(&[b"user", session_of(user).as_bytes()]),
             (None, None) => digest(&[b"beginning", &beginning]),
         };
-        Self {
-            mark: MarkId(mark),
-            id: LineageId(digest(&[&mark, &beginning])),
-        }
+        Self { mark: MarkId(mark), id: LineageId(digest(&[&mark, &beginning])) }
     }
 }
 
@@ -92,10 +85,7 @@ fn beginning(body: &[u8], outline: &Outline) -> [u8; 16] {
         prefix::normalise_system(&body[system.clone()], &mut parts);
     }
     parts.push(0xff);
-    let first = outline
-        .messages
-        .iter()
-        .find(|message| message.role == outline::Role::User);
+    let first = outline.messages.iter().find(|message| message.role == outline::Role::User);
     if let Some(first) = first {
         prefix::normalise_message(body, first, &mut parts);
     }
@@ -156,14 +146,8 @@ mod tests {
     #[test]
     fn side_requests_share_the_mark_and_not_the_lineage() {
         let session = Some(("x-claude-code-session-id", "s1"));
-        let main = find(
-            r#"{"system":"s","messages":[{"role":"user","content":"hi"}]}"#,
-            session,
-        );
-        let title = find(
-            r#"{"messages":[{"role":"user","content":"title?"}]}"#,
-            session,
-        );
+        let main = find(r#"{"system":"s","messages":[{"role":"user","content":"hi"}]}"#, session);
+        let title = find(r#"{"messages":[{"role":"user","content":"title?"}]}"#, session);
         assert_eq!(main.mark, title.mark);
         assert_ne!(main.id, title.id);
         let other = find(

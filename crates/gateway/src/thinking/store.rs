@@ -170,16 +170,8 @@ impl Store for InMemory {
                 .iter()
                 .map(|((lineage, key), standing)| (*lineage, *key, *standing))
                 .collect(),
-            lineages: held
-                .lineages
-                .iter()
-                .map(|(id, (mark, used))| (*id, *mark, *used))
-                .collect(),
-            marks: held
-                .marks
-                .iter()
-                .map(|(id, mark)| (*id, mark.clone()))
-                .collect(),
+            lineages: held.lineages.iter().map(|(id, (mark, used))| (*id, *mark, *used)).collect(),
+            marks: held.marks.iter().map(|(id, mark)| (*id, mark.clone())).collect(),
             facts: held.facts.clone(),
         };
         Box::pin(std::future::ready(Ok(snapshot)))
@@ -217,9 +209,7 @@ pub mod suite {
 
     fn sorted(mut snapshot: Snapshot) -> Snapshot {
         snapshot.blocks.sort_by_key(|block| block.key);
-        snapshot
-            .standings
-            .sort_by_key(|(lineage, key, _)| (*lineage, *key));
+        snapshot.standings.sort_by_key(|(lineage, key, _)| (*lineage, *key));
         snapshot.lineages.sort_unstable();
         snapshot.marks.sort_by_key(|(id, _)| *id);
         snapshot
@@ -232,16 +222,9 @@ pub mod suite {
     pub async fn keeps_its_promise(store: &impl Store) {
         let (one, two) = (LineageId([1; 16]), LineageId([2; 16]));
         let mark = MarkId([9; 16]);
-        let standing = Standing {
-            session: 3,
-            confirmed: true,
-            registered: 1_700_000_000_000,
-            gone: false,
-        };
-        let stored_mark = StoredMark {
-            session: 3,
-            backend: "glm".into(),
-        };
+        let standing =
+            Standing { session: 3, confirmed: true, registered: 1_700_000_000_000, gone: false };
+        let stored_mark = StoredMark { session: 3, backend: "glm".into() };
         let unknown = StoredBlock {
             origin: None,
             cut: true,
@@ -271,14 +254,7 @@ pub mod suite {
         store
             .write(vec![
                 Change::Lineage(one, mark, 7),
-                Change::Standing(
-                    one,
-                    block(1).key,
-                    Standing {
-                        gone: true,
-                        ..standing
-                    },
-                ),
+                Change::Standing(one, block(1).key, Standing { gone: true, ..standing }),
                 Change::ForgetLineage(two),
                 Change::ForgetMark(MarkId([8; 16])),
                 Change::ForgetBlock(block(2).key),
@@ -289,14 +265,7 @@ pub mod suite {
             .expect("the store writes");
         let expected = Snapshot {
             blocks: vec![block(1), unknown],
-            standings: vec![(
-                one,
-                block(1).key,
-                Standing {
-                    gone: true,
-                    ..standing
-                },
-            )],
+            standings: vec![(one, block(1).key, Standing { gone: true, ..standing })],
             lineages: vec![(one, mark, 7)],
             marks: vec![(mark, stored_mark)],
             facts: HashMap::from([("active".into(), "glm".into())]),

@@ -70,11 +70,7 @@ struct Waiting<T> {
 
 impl<T> Default for Queue<T> {
     fn default() -> Self {
-        let waiting = Waiting {
-            items: Vec::new(),
-            weight: 0,
-            flushes: Vec::new(),
-        };
+        let waiting = Waiting { items: Vec::new(), weight: 0, flushes: Vec::new() };
         Self {
             shared: Arc::new(Shared {
                 waiting: Mutex::new(waiting),
@@ -87,9 +83,7 @@ impl<T> Default for Queue<T> {
 
 impl<T> Clone for Queue<T> {
     fn clone(&self) -> Self {
-        Self {
-            shared: self.shared.clone(),
-        }
+        Self { shared: self.shared.clone() }
     }
 }
 
@@ -137,10 +131,7 @@ impl<T: Item> Queue<T> {
             let (items, flushes) = {
                 let mut waiting = self.shared.waiting.lock();
                 waiting.weight = 0;
-                (
-                    std::mem::take(&mut waiting.items),
-                    std::mem::take(&mut waiting.flushes),
-                )
+                (std::mem::take(&mut waiting.items), std::mem::take(&mut waiting.flushes))
             };
             kept.extend(items);
             if !kept.is_empty() {
@@ -292,10 +283,7 @@ mod tests {
             seen.lock().push(items);
             let first = seen.lock().len() == 1;
             std::future::ready(if first {
-                Err(StoreError {
-                    what: "no".into(),
-                    cause: "the disk is full".into(),
-                })
+                Err(StoreError { what: "no".into(), cause: "the disk is full".into() })
             } else {
                 Ok(())
             })
@@ -308,10 +296,7 @@ mod tests {
         assert!(!queue.failing());
         queue.push(Heavy(3));
         queue.flush().await;
-        assert_eq!(
-            *tries.lock(),
-            [vec![Heavy(1)], vec![Heavy(1), Heavy(2)], vec![Heavy(3)]]
-        );
+        assert_eq!(*tries.lock(), [vec![Heavy(1)], vec![Heavy(1), Heavy(2)], vec![Heavy(3)]]);
         task.abort();
     }
 }

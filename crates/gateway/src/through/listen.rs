@@ -75,12 +75,7 @@ impl Tap for Listener {
             let relay = &mut self.relay;
             match &mut self.reader {
                 Some(reader) => reader.finish(&mut |event| look(event, relay)),
-                None => look(
-                    Event::Ended {
-                        reason: EndReason::Stop,
-                    },
-                    relay,
-                ),
+                None => look(Event::Ended { reason: EndReason::Stop }, relay),
             }
         }
         self.ended()
@@ -126,9 +121,7 @@ impl Tap for Listener {
 
 /// An end that is none is told by whoever sees the bytes end.
 fn look(event: Event<'_>, relay: &mut Relay) {
-    let cut = Event::Ended {
-        reason: EndReason::Cut,
-    };
+    let cut = Event::Ended { reason: EndReason::Cut };
     if event != cut {
         relay.pass(event, &mut |_| {});
     }

@@ -34,9 +34,7 @@ impl Gateway {
     ) -> Result<Option<Reply>, Fault> {
         let mut marked = self.mark(leg, places, Without::Nothing);
         self.note_marked(leg, &marked);
-        let mut back = self
-            .send_patiently(leg.backend, &parcel(leg, &marked))
-            .await;
+        let mut back = self.send_patiently(leg.backend, &parcel(leg, &marked)).await;
         if let Ok(Back::Refused(error)) = &back
             && let Some(without) = self.learn_refusal(leg, &marked, error)
         {
@@ -51,9 +49,7 @@ impl Gateway {
                 second.session = marked.session;
                 marked = second;
                 self.note_marked(leg, &marked);
-                back = self
-                    .send_patiently(leg.backend, &parcel(leg, &marked))
-                    .await;
+                back = self.send_patiently(leg.backend, &parcel(leg, &marked)).await;
             }
         }
         match back {
@@ -66,10 +62,8 @@ impl Gateway {
             }
             Ok(Back::Refused(error)) => {
                 // Its kind, but not its message: that may quote what was sent.
-                let fault = leg
-                    .backend
-                    .dialect
-                    .read_fault(error.status().as_u16(), &error_text(&error));
+                let fault =
+                    leg.backend.dialect.read_fault(error.status().as_u16(), &error_text(&error));
                 let kind = format!("{:?}", fault.kind);
                 Ok(Some(self.refused(leg, error, &marked.losses, Some(kind))))
             }
@@ -80,11 +74,7 @@ impl Gateway {
     /// What would go to a backend, without sending it.
     pub(crate) fn report_marked(&self, leg: &Leg<'_>, places: &Places) -> Value {
         let marked = self.mark(leg, places, Without::Nothing);
-        let thinking = leg
-            .read
-            .request()
-            .map(|request| &request.value.thinking)
-            .ok();
+        let thinking = leg.read.request().map(|request| &request.value.thinking).ok();
         json!({
             "backend": leg.backend.name,
             "model": marked.model,
@@ -100,10 +90,7 @@ impl Gateway {
         let dialect = leg.backend.dialect.name();
         leg.note(&mut turn, "through", dialect, marked.session);
         turn.upstream_model.clone_from(&marked.model);
-        turn.model = marked
-            .asked_model
-            .clone()
-            .unwrap_or_else(|| marked.model.clone());
+        turn.model = marked.asked_model.clone().unwrap_or_else(|| marked.model.clone());
         turn.keep_reports(&marked.blocks);
         turn.losses.clone_from(&marked.losses);
         leg.log_body(&mut turn, &marked.body);
@@ -130,8 +117,7 @@ impl Gateway {
         };
         if leg.read.counts && !refused.is_empty() {
             let (lineage, target) = (leg.read.lineage, &marked.target);
-            self.memory
-                .refused(lineage, marked.session, target, refused, unix_ms());
+            self.memory.refused(lineage, marked.session, target, refused, unix_ms());
         }
         Some(without)
     }
@@ -146,17 +132,11 @@ impl Gateway {
     ) -> Reply {
         let read = leg.read;
         self.counters.filtered.add(marked.left_out);
-        let taken = |key: &_| Outcome {
-            key: *key,
-            tried: true,
-            stands_under: None,
-            dropped: None,
-        };
+        let taken = |key: &_| Outcome { key: *key, tried: true, stands_under: None, dropped: None };
         let outcomes: Vec<_> = marked.tried.iter().map(taken).collect();
         if read.counts && !outcomes.is_empty() {
             let (session, target) = (marked.session, &marked.target);
-            self.memory
-                .outcome(read.lineage, session, target, &outcomes, unix_ms());
+            self.memory.outcome(read.lineage, session, target, &outcomes, unix_ms());
         }
         let origin = leg.origin(&marked.model, &marked.target);
         let names = leg.names(&marked.model, marked.asked_model);
@@ -165,9 +145,7 @@ impl Gateway {
             blocks: marked.blocks,
             losses: marked.losses,
             client: read.asked.dialect,
-            question: read
-                .request()
-                .map_or_else(|_| String::new(), |said| question(&said.value)),
+            question: read.request().map_or_else(|_| String::new(), |said| question(&said.value)),
             scope: read.scope.clone(),
             past: None,
             prefix: None,
@@ -185,10 +163,7 @@ impl Gateway {
         );
         let aside = in_place.aside();
         self.forward(leg, response, permit, names, &losses, |events| {
-            let target = dialects::Target {
-                model: &marked.model,
-                variant: &leg.backend.variant,
-            };
+            let target = dialects::Target { model: &marked.model, variant: &leg.backend.variant };
             // As it comes, whatever was asked for.
             let reader = (read.wanted == Wanted::Answer)
                 .then(|| leg.backend.dialect.reply_reader(&target, events));

@@ -112,9 +112,7 @@ impl Gateway {
         let in_place = backend.dialect.in_place();
         let mut marked = Marked {
             body: body.clone(),
-            asked_model: asked
-                .filter(|asked| **asked != model)
-                .map(ToOwned::to_owned),
+            asked_model: asked.filter(|asked| **asked != model).map(ToOwned::to_owned),
             model,
             blocks: Vec::new(),
             dialect: in_place,
@@ -173,9 +171,7 @@ impl Gateway {
             marked.losses.push(Loss::MessageFilled { messages: filled });
         }
         if places.repeated_tool_ids > 0 {
-            marked.losses.push(Loss::ToolIdRepeated {
-                ids: places.repeated_tool_ids,
-            });
+            marked.losses.push(Loss::ToolIdRepeated { ids: places.repeated_tool_ids });
         }
         marked
     }
@@ -237,14 +233,7 @@ fn judge(
         (MarkKind::Call | MarkKind::Text, Some(signature)) => recall.signature(signature, verdict),
         _ => recall.thinking(block, verdict),
     };
-    let PastBlock {
-        block,
-        maker,
-        reason,
-        origin,
-        tried,
-        ..
-    } = past;
+    let PastBlock { block, maker, reason, origin, tried, .. } = past;
     let refused = without == Without::Thinking || without == Without::Tried && tried;
     let left_out = match maker {
         Maker::Foreign => Some(reason),
@@ -282,11 +271,7 @@ impl Fated {
     /// What would go does not, since it would be refused where it stands.
     fn leave_behind(&mut self, wanted: bool) {
         if self.fate != Fate::LeftOut {
-            let reason = if wanted {
-                Reason::Shape
-            } else {
-                Reason::Policy
-            };
+            let reason = if wanted { Reason::Shape } else { Reason::Policy };
             self.edit = MarkEdit::Remove;
             (self.fate, self.reason) = (Fate::LeftOut, Some(reason));
             self.unneeded = !wanted;
@@ -324,10 +309,7 @@ impl Marked {
         });
         match counted {
             Some(blocks) => *blocks += 1,
-            None => self.losses.push(Loss::ThinkingOmitted {
-                blocks: 1,
-                reason: why,
-            }),
+            None => self.losses.push(Loss::ThinkingOmitted { blocks: 1, reason: why }),
         }
     }
 }

@@ -110,15 +110,9 @@ impl Gateway {
 
     pub(crate) async fn plan(&self, leg: &Leg<'_>, outline: &Outline, again: Again) -> Planned {
         let made_elsewhere = self.made_elsewhere(leg, outline).await;
-        let Leg {
-            settings,
-            read,
-            backend,
-            ..
-        } = *leg;
-        let known = settings
-            .catalog
-            .find_at(&backend.name, backend.model_for(read.model.as_deref()));
+        let Leg { settings, read, backend, .. } = *leg;
+        let known =
+            settings.catalog.find_at(&backend.name, backend.model_for(read.model.as_deref()));
         let target = leg.target(&known);
         let sealed: Vec<_> = outline
             .thinking_blocks()
@@ -162,11 +156,7 @@ impl Gateway {
             again,
         }
         .plan();
-        Planned {
-            plan,
-            answer,
-            target,
-        }
+        Planned { plan, answer, target }
     }
 
     /// Whether the open tool loop was begun by a backend whose thinking, if there was any, this one
@@ -193,17 +183,9 @@ impl Gateway {
     pub(crate) fn note_plan(&self, leg: &Leg<'_>, planned: &Planned) {
         let plan = &planned.plan;
         let mut turn = leg.turn.lock();
-        leg.note(
-            &mut turn,
-            "through",
-            leg.backend.dialect.name(),
-            planned.answer.session,
-        );
+        leg.note(&mut turn, "through", leg.backend.dialect.name(), planned.answer.session);
         turn.upstream_model.clone_from(&plan.model);
-        turn.model = plan
-            .asked_model
-            .clone()
-            .unwrap_or_else(|| plan.model.clone());
+        turn.model = plan.asked_model.clone().unwrap_or_else(|| plan.model.clone());
         turn.keep_blocks(&plan.blocks);
         turn.losses.clone_from(&plan.losses);
         leg.log_body(&mut turn, &plan.body);
@@ -241,26 +223,15 @@ impl Gateway {
         response: Response<Incoming>,
         permit: Option<OwnedSemaphorePermit>,
     ) -> Reply {
-        let Planned {
-            mut plan,
-            answer,
-            target,
-        } = planned;
+        let Planned { mut plan, answer, target } = planned;
         // A stream may last for minutes; the request it answers need not.
         plan.body = Bytes::new();
-        let left_out = plan
-            .blocks
-            .iter()
-            .filter(|block| block.fate == Fate::LeftOut);
+        let left_out = plan.blocks.iter().filter(|block| block.fate == Fate::LeftOut);
         self.counters.filtered.add(left_out.count());
         let ledger = leg.ledger(self, answer.session, leg.origin(&plan.model, &target));
         let names = leg.names(&plan.model, plan.asked_model.clone());
         let losses = plan.losses.clone();
-        let sent = Sent {
-            target,
-            plan,
-            counts: leg.read.counts,
-        };
+        let sent = Sent { target, plan, counts: leg.read.counts };
         self.forward(leg, response, permit, names, &losses, |events| {
             Box::new(BlockTap::new(ledger, sent, events))
         })
@@ -314,13 +285,8 @@ impl Gateway {
         mark(&mut reply_headers, &id, backend, losses);
 
         let passage = Through::new(Some(tap(events)), shape, encoding, names);
-        let body = ReplyBody::live(
-            upstream,
-            Box::new(passage),
-            &leg.clocks(),
-            backend.clone(),
-            permit,
-        );
+        let body =
+            ReplyBody::live(upstream, Box::new(passage), &leg.clocks(), backend.clone(), permit);
         let mut reply = Response::new(body);
         *reply.status_mut() = head.status;
         *reply.headers_mut() = reply_headers;

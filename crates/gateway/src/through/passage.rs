@@ -93,10 +93,7 @@ impl Through {
         let readable = !matches!(encoding, Encoded::Unknown);
         let names = names.filter(|_| readable);
         let packed = match encoding {
-            Encoded::Known(decoder) => Some(Packed {
-                decoder,
-                for_client: names.is_some(),
-            }),
+            Encoded::Known(decoder) => Some(Packed { decoder, for_client: names.is_some() }),
             Encoded::Plain | Encoded::Unknown => None,
         };
         let may_add = match &packed {

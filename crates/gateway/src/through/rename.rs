@@ -55,10 +55,7 @@ impl Rename {
                 framer: Framer::new(LONGEST_EVENT),
                 held: BytesMut::new(),
             }),
-            Some(names) => Self::InWhole {
-                names,
-                held: BytesMut::new(),
-            },
+            Some(names) => Self::InWhole { names, held: BytesMut::new() },
         }
     }
 
@@ -248,10 +245,7 @@ mod tests {
         let mut rename = Rename::new(Some(names()), true);
         assert_eq!(pushed(&mut rename, ping), ping);
         assert!(!rename.holds());
-        assert_eq!(
-            pushed(&mut rename, &ping[..ping.len() - 1]),
-            ping[..ping.len() - 1]
-        );
+        assert_eq!(pushed(&mut rename, &ping[..ping.len() - 1]), ping[..ping.len() - 1]);
         assert!(!rename.holds());
         assert_eq!(pushed(&mut rename, "\n"), "\n");
         assert!(!rename.holds());
@@ -289,9 +283,6 @@ mod tests {
         let json = br#"{"model":"glm-5-turbo"}"#;
         assert_eq!(names().apply(json), json);
         assert_eq!(names().apply(b"not json"), b"not json");
-        assert_eq!(
-            names().apply(br#"{"model":"glm-5"}"#),
-            br#"{"model":"claude-opus-5"}"#
-        );
+        assert_eq!(names().apply(br#"{"model":"glm-5"}"#), br#"{"model":"claude-opus-5"}"#);
     }
 }

@@ -92,15 +92,8 @@ impl Sealed {
         match mark {
             _ if envelope.cut => leave_out(Reason::Cut, Some(origin)),
             Some(mark) if readable => (
-                Verdict::Send {
-                    origin: Some(origin),
-                    prefix: None,
-                    dropped: None,
-                },
-                Some(Native {
-                    place: self.place,
-                    mark,
-                }),
+                Verdict::Send { origin: Some(origin), prefix: None, dropped: None },
+                Some(Native { place: self.place, mark }),
             ),
             _ => leave_out(Reason::Origin, Some(origin)),
         }

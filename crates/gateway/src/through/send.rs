@@ -30,9 +30,7 @@ impl Gateway {
         planned: Planned,
     ) -> Result<(Back, Planned), SendError> {
         let Leg { read, backend, .. } = *leg;
-        let back = self
-            .send_patiently(backend, &parcel(read, backend, &planned.plan))
-            .await?;
+        let back = self.send_patiently(backend, &parcel(read, backend, &planned.plan)).await?;
         let Back::Refused(error) = &back else {
             return Ok((back, planned));
         };
@@ -51,9 +49,7 @@ impl Gateway {
         );
         self.counters.retried.add(1);
         self.note_plan(leg, &second);
-        let back = self
-            .send_patiently(backend, &parcel(read, backend, &second.plan))
-            .await?;
+        let back = self.send_patiently(backend, &parcel(read, backend, &second.plan)).await?;
         match &back {
             Back::Good(_) => self.learn_left_out(leg, &planned, &second),
             // It is passed on, but what it tells is kept, so that the next request gets further.
@@ -76,10 +72,7 @@ impl Gateway {
         let encoding = content_encoding(error.headers())?;
         let text = unpack(encoding, error.body(), LONGEST_ERROR).ok()?;
         let Refusal { kind, at } = classify(error.status().as_u16(), &text)?;
-        let caller = outline
-            .thinking
-            .as_ref()
-            .and_then(|thinking| thinking.binding.as_deref());
+        let caller = outline.thinking.as_ref().and_then(|thinking| thinking.binding.as_deref());
         if caller == Some("error") {
             return None;
         }
@@ -96,9 +89,7 @@ impl Gateway {
             kind,
             named: named.map(|block| block.fate),
             tried: blocks.clone().any(|block| block.fate == Fate::Tried),
-            old: blocks
-                .clone()
-                .any(|block| block.fate == Fate::Sent && !present(block)),
+            old: blocks.clone().any(|block| block.fate == Fate::Sent && !present(block)),
             can_ask: caller.is_none() && !plan.drop_bound,
             // If thinking stayed behind now, or in an earlier round of a loop that began with it. A
             // loop the caller sent without any is the caller's.
@@ -120,13 +111,7 @@ impl Gateway {
     fn learn_refused(&self, leg: &Leg<'_>, planned: &Planned, refused: &[BlockKey]) {
         if leg.read.counts && !refused.is_empty() {
             let session = planned.answer.session;
-            self.memory.refused(
-                leg.read.lineage,
-                session,
-                &planned.target,
-                refused,
-                unix_ms(),
-            );
+            self.memory.refused(leg.read.lineage, session, &planned.target, refused, unix_ms());
         }
     }
 

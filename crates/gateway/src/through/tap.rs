@@ -44,11 +44,7 @@ impl BlockTap {
     pub(crate) fn new(ledger: Ledger, sent: Sent, events: bool) -> Self {
         let preview = if ledger.full_body { 48 } else { 0 };
         Self {
-            reader: if events {
-                ReplyReader::events(LONGEST)
-            } else {
-                ReplyReader::whole(LONGEST)
-            },
+            reader: if events { ReplyReader::events(LONGEST) } else { ReplyReader::whole(LONGEST) },
             capture: Capture::new(sent.plan.prefix, preview),
             ledger,
             sent,
@@ -80,8 +76,7 @@ impl Tap for BlockTap {
     fn push(&mut self, bytes: &[u8]) {
         self.ledger.receive(bytes);
         let (capture, ledger) = (&mut self.capture, &mut self.ledger);
-        self.reader
-            .push(bytes, |event| see(&event, capture, ledger));
+        self.reader.push(bytes, |event| see(&event, capture, ledger));
         if self.ledger.seen.begun || self.ledger.seen.end.is_some() {
             self.learn();
         }

@@ -28,19 +28,10 @@ pub async fn run(options: Capture) -> Result<(), Failure> {
         }
         None => format!("limit={RECENT}"),
     };
-    let remote = Remote {
-        url: options.url,
-        config: options.config,
-        json: false,
-    };
+    let remote = Remote { url: options.url, config: options.config, json: false };
     let path = format!("/admin/turns?{query}");
     let answer = ask(&remote, Method::GET, &path, None).await?;
-    let turns: Vec<Turn<'_>> = answer["turns"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .map(Turn)
-        .collect();
+    let turns: Vec<Turn<'_>> = answer["turns"].as_array().into_iter().flatten().map(Turn).collect();
     let turn = choose(&turns, options.turn.as_deref())?;
     let reply = turn.reply()?;
     let name = Names::of(&options.out, reply);
@@ -99,10 +90,7 @@ impl Turn<'_> {
                 "was kept without its contents; set `enabled = true` and `full_body = true` in `[debug_log]` of the gateway's configuration, restart it, and ask the model again",
             ),
             None if self.text("end").is_empty() => failed("is still under way"),
-            None => failed(&format!(
-                "has no reply that was kept: {}",
-                self.text("error")
-            )),
+            None => failed(&format!("has no reply that was kept: {}", self.text("error"))),
         }
     }
 
@@ -141,15 +129,8 @@ impl Names {
         let kinds = [".sse", ".json"];
         let bare = kinds.iter().find_map(|kind| out.strip_suffix(kind));
         let bare = bare.unwrap_or(out);
-        let kind = if reply.trim_start().starts_with('{') {
-            "json"
-        } else {
-            "sse"
-        };
-        Self {
-            reply: format!("{bare}.{kind}").into(),
-            about: format!("{bare}.about.toml").into(),
-        }
+        let kind = if reply.trim_start().starts_with('{') { "json" } else { "sse" };
+        Self { reply: format!("{bare}.{kind}").into(), about: format!("{bare}.about.toml").into() }
     }
 
     fn write(&self, reply: &str, about: &str, force: bool) -> Result<(), Failure> {
@@ -163,11 +144,9 @@ impl Names {
             )));
         }
         for (path, text) in files {
-            create(path, force)
-                .and_then(|mut file| file.write_all(text.as_bytes()))
-                .map_err(|error| {
-                    Failure::Failed(format!("cannot write `{}`: {error}", path.display()))
-                })?;
+            create(path, force).and_then(|mut file| file.write_all(text.as_bytes())).map_err(
+                |error| Failure::Failed(format!("cannot write `{}`: {error}", path.display())),
+            )?;
         }
         Ok(())
     }
@@ -197,19 +176,7 @@ fn moment(milliseconds: u64) -> String {
         year += 1;
     }
     let mut month = 1;
-    for length in [
-        31,
-        28 + u64::from(leap(year)),
-        31,
-        30,
-        31,
-        30,
-        31,
-        31,
-        30,
-        31,
-        30,
-    ] {
+    for length in [31, 28 + u64::from(leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30] {
         if days < length {
             break;
         }

@@ -19,19 +19,11 @@ struct Finding {
 }
 
 fn good(what: impl Into<String>) -> Finding {
-    Finding {
-        good: true,
-        what: what.into(),
-        advice: None,
-    }
+    Finding { good: true, what: what.into(), advice: None }
 }
 
 fn bad(what: impl Into<String>, advice: impl Into<String>) -> Finding {
-    Finding {
-        good: false,
-        what: what.into(),
-        advice: Some(advice.into()),
-    }
+    Finding { good: false, what: what.into(), advice: Some(advice.into()) }
 }
 
 /// Checks everything and reports; fails if anything is wrong.
@@ -89,11 +81,7 @@ fn keys(config: &Config) -> Finding {
         Ok(Found::InEnvironment(_)) => {
             good(format!("keyring: from the variable {}", keyring::VARIABLE))
         }
-        Ok(Found::InFile {
-            path,
-            open_to_others: true,
-            ..
-        }) => bad(
+        Ok(Found::InFile { path, open_to_others: true, .. }) => bad(
             format!("keyring `{}` is open to other users", path.display()),
             format!("close it with `chmod 600 {}`", path.display()),
         ),
@@ -101,11 +89,7 @@ fn keys(config: &Config) -> Finding {
             good(format!("keyring `{}` is yours alone", path.display()))
         }
         Ok(Found::Nowhere) => good("keyring: none yet, the first start makes it"),
-        Err(trouble) => Finding {
-            good: false,
-            what: trouble.to_string(),
-            advice: None,
-        },
+        Err(trouble) => Finding { good: false, what: trouble.to_string(), advice: None },
     }
 }
 
@@ -152,9 +136,9 @@ async fn reach(backend: &Backend) -> Finding {
             format!("backend `{name}` at {base} refuses the key"),
             "check the key, or the variable that `api_key_env` names",
         ),
-        Ok(401 | 403) => good(format!(
-            "backend `{name}` at {base} answers; the key comes from the caller"
-        )),
+        Ok(401 | 403) => {
+            good(format!("backend `{name}` at {base} answers; the key comes from the caller"))
+        }
         Ok(status) if status >= 500 => bad(
             format!("backend `{name}` at {base} answers with {status}"),
             "it can be reached but does not work now; try again later",
@@ -172,19 +156,15 @@ async fn get(url: &str, headers: &[(&str, String)]) -> Result<u16, String> {
     for (name, value) in headers {
         request = request.header(*name, value);
     }
-    let request = request
-        .body(whole(Bytes::new()))
-        .map_err(|error| error.to_string())?;
+    let request = request.body(whole(Bytes::new())).map_err(|error| error.to_string())?;
     Client::new(Duration::from_secs(3))
         .send("", request, Duration::from_secs(10))
         .await
         .map(|response| response.status().as_u16())
         .map_err(|error| match error {
-            throughline_gateway::upstream::SendError::Unreachable { .. } => error
-                .fault()
-                .message
-                .trim_start_matches("cannot reach backend ``: ")
-                .to_owned(),
+            throughline_gateway::upstream::SendError::Unreachable { .. } => {
+                error.fault().message.trim_start_matches("cannot reach backend ``: ").to_owned()
+            }
             other => other.to_string(),
         })
 }

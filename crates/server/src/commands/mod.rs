@@ -80,10 +80,7 @@ fn only_listen(explicit: Option<&Path>) -> Option<String> {
     let path = config::locate(explicit, std::env::vars()).ok()?;
     let mut source = match path {
         Some(path) => Source::load(&path).ok()?,
-        None => Source {
-            name: String::new(),
-            text: String::new(),
-        },
+        None => Source { name: String::new(), text: String::new() },
     };
     let written: toml_edit::DocumentMut = source.text.parse().ok()?;
     let mut alone = toml_edit::DocumentMut::new();

@@ -102,12 +102,7 @@ fn families(as_json: bool) -> String {
             words(family.models),
         ]
     });
-    let head = [
-        "family",
-        "reasoning",
-        "tool formats",
-        "models whose name has",
-    ];
+    let head = ["family", "reasoning", "tool formats", "models whose name has"];
     table(&head, rows)
 }
 
@@ -131,11 +126,7 @@ fn uses<'a>(
 }
 
 fn words(words: &[&str]) -> String {
-    if words.is_empty() {
-        "-".to_owned()
-    } else {
-        words.join(", ")
-    }
+    if words.is_empty() { "-".to_owned() } else { words.join(", ") }
 }
 
 /// What to look for: the family's or the model's recipe, with the parts that flags name in its
@@ -175,29 +166,19 @@ fn is_same(written: &str, word: &str) -> bool {
 fn read_tools(path: &Path) -> Result<Tools, Failure> {
     let name = path.display();
     let bytes = std::fs::read(path).map_err(|error| {
-        Failure::Usage(format!(
-            "cannot read the tools in `{name}`: {error}; {EXPECTED}"
-        ))
+        Failure::Usage(format!("cannot read the tools in `{name}`: {error}; {EXPECTED}"))
     })?;
     Tools::read(&bytes).map_err(|error| {
         let (line, column, what) = match error {
             ToolsError::Json(error) => {
                 let told = error.to_string();
                 // The place stands in front, as in all our messages.
-                let what = told
-                    .split(" at line ")
-                    .next()
-                    .unwrap_or_default()
-                    .to_owned();
+                let what = told.split(" at line ").next().unwrap_or_default().to_owned();
                 (error.line(), error.column().max(1), what)
             }
             ToolsError::Shape(tool) => {
                 let (line, column) = place_of(&bytes, tool);
-                (
-                    line,
-                    column,
-                    format!("tool {} of the list has no name", tool + 1),
-                )
+                (line, column, format!("tool {} of the list has no name", tool + 1))
             }
         };
         Failure::Usage(format!("{name}:{line}:{column}: {what}\n  {EXPECTED}"))
@@ -214,9 +195,7 @@ fn place_of(list: &[u8], element: usize) -> (usize, usize) {
         .unwrap_or_default();
     let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
     let start = before.iter().rposition(|byte| *byte == b'\n');
-    let column = String::from_utf8_lossy(&before[start.map_or(0, |at| at + 1)..])
-        .chars()
-        .count();
+    let column = String::from_utf8_lossy(&before[start.map_or(0, |at| at + 1)..]).chars().count();
     (line, column + 1)
 }
 
@@ -248,9 +227,7 @@ fn read(
         input.consume(length);
         if let Some(size @ 1..) = chunk {
             let whole = waiting.len() - waiting.len() % size;
-            waiting[..whole]
-                .chunks(size)
-                .for_each(|piece| lines.push(piece));
+            waiting[..whole].chunks(size).for_each(|piece| lines.push(piece));
             waiting.drain(..whole);
         }
         // A reader at the other end sees each line when its text has come.
@@ -272,28 +249,16 @@ struct Lines<W: Write> {
 
 impl<W: Write> Lines<W> {
     fn new(reader: Reader, out: W) -> Self {
-        Self {
-            reader,
-            out: BufWriter::new(out),
-            failed: Ok(()),
-        }
+        Self { reader, out: BufWriter::new(out), failed: Ok(()) }
     }
 
     fn push(&mut self, bytes: &[u8]) {
-        let Self {
-            reader,
-            out,
-            failed,
-        } = self;
+        let Self { reader, out, failed } = self;
         reader.push(bytes, |event| write(out, failed, event));
     }
 
     fn finish(&mut self) -> Result<(), Trouble> {
-        let Self {
-            reader,
-            out,
-            failed,
-        } = self;
+        let Self { reader, out, failed } = self;
         reader.finish(|event| write(out, failed, event));
         self.flush()
     }

@@ -26,20 +26,12 @@ pub async fn backends(remote: &Remote) -> Result<(), Failure> {
                     None | Some("") => text(&backend["dialect"]),
                     Some(variant) => format!("{} ({variant})", text(&backend["dialect"])),
                 },
-                if backend["healthy"] == true {
-                    "yes"
-                } else {
-                    "no"
-                }
-                .to_owned(),
+                if backend["healthy"] == true { "yes" } else { "no" }.to_owned(),
                 text(&backend["domain"]),
                 text(&backend["base_url"]),
             ]
         });
-        table(
-            &["", "name", "dialect", "reached", "domain", "base url"],
-            rows,
-        )
+        table(&["", "name", "dialect", "reached", "domain", "base url"], rows)
     });
     Ok(())
 }
@@ -49,11 +41,7 @@ pub async fn switch(remote: &Remote, name: &str) -> Result<(), Failure> {
     let body = serde_json::json!({ "backend": name });
     let answer = ask(remote, Method::POST, "/admin/switch", Some(body)).await?;
     show(remote, &answer, |answer| {
-        format!(
-            "active: {} (was {})",
-            text(&answer["active"]),
-            text(&answer["previous"])
-        )
+        format!("active: {} (was {})", text(&answer["active"]), text(&answer["previous"]))
     });
     Ok(())
 }
@@ -79,9 +67,7 @@ pub async fn stats(remote: &Remote, lineage: Option<&str>) -> Result<(), Failure
             ("tried", "unknown blocks tried"),
             ("refused", "blocks refused"),
         ];
-        let rows = names
-            .iter()
-            .map(|(name, what)| vec![(*what).to_owned(), text(&answer[*name])]);
+        let rows = names.iter().map(|(name, what)| vec![(*what).to_owned(), text(&answer[*name])]);
         table(&["thinking memory", ""], rows)
     });
     Ok(())
@@ -95,11 +81,8 @@ pub async fn turns(remote: &Remote, limit: usize) -> Result<(), Failure> {
         let rows = list(&answer["turns"]).map(|turn| {
             let losses: Vec<String> = list(&turn["losses"])
                 .map(|loss| {
-                    let amount = if loss["count"].is_null() {
-                        &loss["setting"]
-                    } else {
-                        &loss["count"]
-                    };
+                    let amount =
+                        if loss["count"].is_null() { &loss["setting"] } else { &loss["count"] };
                     format!("{}={}", text(&loss["kind"]), text(amount))
                 })
                 .collect();
@@ -153,9 +136,7 @@ pub async fn ask(
         .method(method)
         .uri(format!("{base}{path}"))
         .header("content-type", "application/json")
-        .body(whole(
-            body.map_or_else(Bytes::new, |body| body.to_string().into()),
-        ))
+        .body(whole(body.map_or_else(Bytes::new, |body| body.to_string().into())))
         .map_err(|error| Failure::Usage(format!("`{base}` is not an address: {error}")))?;
     let response = Client::new(Duration::from_secs(3))
         .send("gateway", request, WAIT)
@@ -245,11 +226,8 @@ pub fn table(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
     lines
         .iter()
         .map(|line| {
-            let cells: Vec<String> = line
-                .iter()
-                .zip(&widths)
-                .map(|(cell, width)| format!("{cell:<width$}"))
-                .collect();
+            let cells: Vec<String> =
+                line.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
             cells.join("  ").trim_end().to_owned()
         })
         .collect::<Vec<_>>()

@@ -12,10 +12,8 @@ use crate::wiring::House;
 
 /// Runs it until it is stopped.
 pub async fn run(options: Serve) -> Result<(), Failure> {
-    let overrides = || Overrides {
-        listen: options.listen.clone(),
-        data_dir: options.data_dir.clone(),
-    };
+    let overrides =
+        || Overrides { listen: options.listen.clone(), data_dir: options.data_dir.clone() };
     let config = load(options.config.as_deref(), overrides())?;
     telemetry::start(&config);
     let listener = TcpListener::bind(&config.listen).await.map_err(|error| {
@@ -24,12 +22,9 @@ pub async fn run(options: Serve) -> Result<(), Failure> {
             config.listen
         ))
     })?;
-    let address = listener
-        .local_addr()
-        .map_err(|error| Failure::Failed(error.to_string()))?;
-    let house = House::build(&config, address)
-        .await
-        .map_err(|error| Failure::Failed(error.to_string()))?;
+    let address = listener.local_addr().map_err(|error| Failure::Failed(error.to_string()))?;
+    let house =
+        House::build(&config, address).await.map_err(|error| Failure::Failed(error.to_string()))?;
     let signals = Signals::catch().map_err(|error| Failure::Failed(error.to_string()))?;
     for note in &config.notes {
         tracing::warn!("{note}");

@@ -10,20 +10,13 @@ use crate::signals::Signals;
 /// Runs it until it is stopped.
 pub async fn run(options: Simulate) -> Result<(), Failure> {
     let scenario = options.scenario.as_deref().map(Scenario::load);
-    let scenario = scenario
-        .transpose()
-        .map_err(|error| Failure::Usage(error.to_string()))?;
+    let scenario = scenario.transpose().map_err(|error| Failure::Usage(error.to_string()))?;
     let listener = TcpListener::bind(&options.listen).await.map_err(|error| {
         Failure::Failed(format!("cannot listen on `{}`: {error}", options.listen))
     })?;
-    let address = listener
-        .local_addr()
-        .map_err(|error| Failure::Failed(error.to_string()))?;
+    let address = listener.local_addr().map_err(|error| Failure::Failed(error.to_string()))?;
     let signals = Signals::catch().map_err(|error| Failure::Failed(error.to_string()))?;
-    print(&format!(
-        "simulator `{}` listening on http://{address}",
-        options.identity
-    ));
+    print(&format!("simulator `{}` listening on http://{address}", options.identity));
     let simulator = Options {
         dialects: options.dialect,
         variant: options.variant,

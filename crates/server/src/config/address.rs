@@ -20,22 +20,18 @@ pub(super) fn listen(text: &str) -> Result<(), Trouble> {
         return Ok(());
     }
     // Whoever reaches the gateway spends its keys, so a public address needs keys of its own.
-    Err(Trouble::new(format!(
-        "`listen` is {}, which is not a loopback address",
-        shown(text)
-    ))
-    .expected("`localhost`, `127.0.0.1` or `[::1]`")
-    .hint(
-        "gateway keys are not available yet, so only loopback addresses can be served; \
+    Err(Trouble::new(format!("`listen` is {}, which is not a loopback address", shown(text)))
+        .expected("`localhost`, `127.0.0.1` or `[::1]`")
+        .hint(
+            "gateway keys are not available yet, so only loopback addresses can be served; \
              put a reverse proxy in front",
-    ))
+        ))
 }
 
 /// Checks that a text is a host, with or without a port; gives it in lower case.
 pub(super) fn allowed_host(text: &str) -> Result<String, Trouble> {
-    let with_port = text
-        .rsplit_once(':')
-        .filter(|(host, _)| !host.contains(':') || host.ends_with(']'));
+    let with_port =
+        text.rsplit_once(':').filter(|(host, _)| !host.contains(':') || host.ends_with(']'));
     let (host, port) = with_port.map_or((text, None), |(host, port)| (host, Some(port)));
     if is_host(host) && port.is_none_or(|port| port.parse::<u16>().is_ok()) {
         return Ok(text.to_ascii_lowercase());
@@ -111,11 +107,7 @@ pub(super) fn base_url(text: &str) -> Result<Base, Trouble> {
         let host = text.split('/').next().unwrap_or_default();
         let looks_like_host = allowed_host(host).is_ok() && host.contains(['.', ':']);
         let trouble = trouble().expected(expected);
-        return Err(if looks_like_host {
-            trouble.hint(hint)
-        } else {
-            trouble
-        });
+        return Err(if looks_like_host { trouble.hint(hint) } else { trouble });
     };
     let scheme = scheme.to_ascii_lowercase();
     let Some(default_port) = default_port(&scheme) else {
@@ -130,9 +122,7 @@ pub(super) fn base_url(text: &str) -> Result<Base, Trouble> {
             .expected("a URL without `@` before the path")
             .hint("keys go into `api_key_env`"));
     }
-    let with_port = authority
-        .rsplit_once(':')
-        .filter(|_| !authority.ends_with(']'));
+    let with_port = authority.rsplit_once(':').filter(|_| !authority.ends_with(']'));
     let (host, port) = with_port.map_or((authority, None), |(host, port)| (host, Some(port)));
     let port_fits = port.is_none_or(|port| port.parse::<u16>().is_ok_and(|port| port > 0));
     if !is_host(host) || !port_fits {
@@ -160,12 +150,8 @@ pub(super) fn origin(url: &str) -> &str {
 
 /// Does a URL that came from [`base_url`] stay on this machine?
 pub(super) fn is_local(url: &str) -> bool {
-    let authority = origin(url)
-        .split_once("://")
-        .map_or("", |(_, authority)| authority);
-    let with_port = authority
-        .rsplit_once(':')
-        .filter(|_| !authority.ends_with(']'));
+    let authority = origin(url).split_once("://").map_or("", |(_, authority)| authority);
+    let with_port = authority.rsplit_once(':').filter(|_| !authority.ends_with(']'));
     is_loopback(with_port.map_or(authority, |(host, _)| host))
 }
 
@@ -195,13 +181,8 @@ fn is_loopback(host: &str) -> bool {
 
 /// The address that a host is written as, if it is no name.
 fn ip(host: &str) -> Option<IpAddr> {
-    let bare = host
-        .strip_prefix('[')
-        .and_then(|host| host.strip_suffix(']'))
-        .unwrap_or(host);
-    bare.parse::<IpAddr>()
-        .ok()
-        .map(|address| address.to_canonical())
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    bare.parse::<IpAddr>().ok().map(|address| address.to_canonical())
 }
 
 /// A name, an IPv4 address, or an IPv6 address in brackets.
@@ -266,18 +247,9 @@ mod tests {
                 "HTTPS://API.z.ai:443/api/Anthropic/v1//",
                 Some(("https://api.z.ai", "api.z.ai", "/api/Anthropic/v1")),
             ),
-            (
-                "http://localhost:80",
-                Some(("http://localhost", "localhost", "")),
-            ),
-            (
-                "http://localhost:443/",
-                Some(("http://localhost:443", "localhost", "")),
-            ),
-            (
-                "http://[::1]:9000/x",
-                Some(("http://[::1]:9000", "[::1]", "/x")),
-            ),
+            ("http://localhost:80", Some(("http://localhost", "localhost", ""))),
+            ("http://localhost:443/", Some(("http://localhost:443", "localhost", ""))),
+            ("http://[::1]:9000/x", Some(("http://[::1]:9000", "[::1]", "/x"))),
             ("http://[::1]", Some(("http://[::1]", "[::1]", ""))),
             ("api.anthropic.com", None),
             ("ftp://api.anthropic.com", None),

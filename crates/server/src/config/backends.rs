@@ -45,10 +45,7 @@ pub(super) fn read(top: Section<'_>, env: &Environment, report: &mut Report<'_>)
 /// Legal settings that may surprise.
 pub(super) fn notes(backends: &[Backend]) -> Vec<String> {
     let keyless = backends.iter().filter(|backend| {
-        let remote = backend
-            .base_url
-            .as_deref()
-            .is_some_and(|url| !address::is_local(url));
+        let remote = backend.base_url.as_deref().is_some_and(|url| !address::is_local(url));
         remote && backend.auth == Auth::None
     });
     let structured = backends.iter().filter(|backend| !backend.has_raw_text());
@@ -149,12 +146,7 @@ fn check_name(name: &Located, earlier: &[Located], report: &mut Report<'_>) {
     if let Some(first) = earlier.iter().find(|other| other.text == name.text) {
         let message = format!("there are two backends {}", shown(&name.text));
         let hint = format!("the first is at {}", report.refer(&first.spot));
-        report.add(
-            &name.spot,
-            Trouble::new(message)
-                .expected("a name of its own")
-                .hint(hint),
-        );
+        report.add(&name.spot, Trouble::new(message).expected("a name of its own").hint(hint));
     }
 }
 
@@ -176,8 +168,7 @@ fn address(
             return None;
         }
         let base = address::base_url(&written.text);
-        base.map_err(|trouble| report.add(&written.spot, trouble))
-            .ok()
+        base.map_err(|trouble| report.add(&written.spot, trouble)).ok()
     });
     let spoken = upstream::spoken(section, dialect, base.as_ref(), report);
     // Without a dialect nobody knows what would be appended.
@@ -185,9 +176,7 @@ fn address(
         return (spoken, None);
     };
     let trimmed = upstream::trim(&base, &spoken);
-    let base_url = trimmed
-        .map_err(|trouble| report.add(&written.spot, trouble))
-        .ok();
+    let base_url = trimmed.map_err(|trouble| report.add(&written.spot, trouble)).ok();
     (spoken, base_url)
 }
 
@@ -226,10 +215,7 @@ fn key_from(variable: &Located, env: &Environment, report: &mut Report<'_>) -> O
         return None;
     }
     let Some(value) = env.get(name) else {
-        let known = env
-            .keys()
-            .map(String::as_str)
-            .filter(|name| name.contains("KEY"));
+        let known = env.keys().map(String::as_str).filter(|name| name.contains("KEY"));
         let trouble = Trouble::new(format!("environment variable `{name}` is not set"));
         let trouble = match suggest::nearest(name, known) {
             Some(word) => trouble.meant(Some(word)),
@@ -251,16 +237,10 @@ fn models(section: Section<'_>, report: &mut Report<'_>) -> Vec<(String, String)
         routes::check_pattern(pattern, report);
         if name.text.contains('*') {
             let message = format!("{} is no model's name", shown(&name.text));
-            report.add(
-                &name.spot,
-                Trouble::new(message).expected("a name without `*`"),
-            );
+            report.add(&name.spot, Trouble::new(message).expected("a name without `*`"));
         }
     }
-    pairs
-        .into_iter()
-        .map(|(pattern, name)| (pattern.text, name.text))
-        .collect()
+    pairs.into_iter().map(|(pattern, name)| (pattern.text, name.text)).collect()
 }
 
 fn family(section: Section<'_>, report: &mut Report<'_>) -> Family {

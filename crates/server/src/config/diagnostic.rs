@@ -64,11 +64,7 @@ pub(super) struct Trouble {
 
 impl Trouble {
     pub(super) fn new(message: impl Into<String>) -> Self {
-        Self {
-            message: message.into(),
-            expected: None,
-            hint: None,
-        }
+        Self { message: message.into(), expected: None, hint: None }
     }
 
     pub(super) fn expected(mut self, expected: impl Into<String>) -> Self {
@@ -101,10 +97,7 @@ pub(super) struct Report<'a> {
 
 impl<'a> Report<'a> {
     pub(super) fn new(source: Option<&'a Source>) -> Self {
-        Self {
-            source,
-            mistakes: Vec::new(),
-        }
+        Self { source, mistakes: Vec::new() }
     }
 
     pub(super) fn add(&mut self, spot: &Spot, trouble: Trouble) {
@@ -113,18 +106,8 @@ impl<'a> Report<'a> {
             Spot::Variable(name) => (Place::Variable(name.clone()), None),
             Spot::Flag(name) => (Place::Flag(name), None),
         };
-        let Trouble {
-            message,
-            expected,
-            hint,
-        } = trouble;
-        self.mistakes.push(Mistake {
-            place,
-            message,
-            expected,
-            hint,
-            excerpt,
-        });
+        let Trouble { message, expected, hint } = trouble;
+        self.mistakes.push(Mistake { place, message, expected, hint, excerpt });
     }
 
     /// Takes over what is wrong with a file that this one names.
@@ -147,8 +130,7 @@ impl<'a> Report<'a> {
 
     /// The value if there is one and nothing is wrong with it, else everything that is.
     pub(super) fn finish<T>(mut self, value: Option<T>) -> Result<T, Mistakes> {
-        self.mistakes
-            .sort_by(|left, right| left.place.cmp(&right.place));
+        self.mistakes.sort_by(|left, right| left.place.cmp(&right.place));
         match value {
             Some(value) if self.mistakes.is_empty() => Ok(value),
             _ => Err(Mistakes(self.mistakes)),
@@ -167,30 +149,12 @@ impl<'a> Report<'a> {
         let line_end = text[start..].find('\n').map_or(text.len(), |at| start + at);
         let line = text[line_start..line_end].trim_end_matches('\r');
         let line = line.strip_prefix('\u{feff}').unwrap_or(line);
-        let column = text[line_start..start]
-            .trim_start_matches('\u{feff}')
-            .chars()
-            .count()
-            + 1;
-        let place = Place::File {
-            name,
-            line: text[..start].matches('\n').count() + 1,
-            column,
-        };
-        let width = text[start..end.min(line_end)]
-            .trim_end_matches('\r')
-            .chars()
-            .count()
-            .max(1);
+        let column = text[line_start..start].trim_start_matches('\u{feff}').chars().count() + 1;
+        let place = Place::File { name, line: text[..start].matches('\n').count() + 1, column };
+        let width = text[start..end.min(line_end)].trim_end_matches('\r').chars().count().max(1);
         let mut shown: String = mask::line(line)
             .chars()
-            .map(|letter| {
-                if letter.is_control() && letter != '\t' {
-                    '\u{b7}'
-                } else {
-                    letter
-                }
-            })
+            .map(|letter| if letter.is_control() && letter != '\t' { '\u{b7}' } else { letter })
             .collect();
         let longest = LONGEST_LINE.max(column + width);
         if let Some((cut, _)) = shown.char_indices().nth(longest) {
@@ -213,11 +177,7 @@ pub(super) fn shown(value: &str) -> String {
             false => escaped.push(letter),
         }
     }
-    let more = if value.chars().count() > LONGEST_VALUE {
-        "…"
-    } else {
-        ""
-    };
+    let more = if value.chars().count() > LONGEST_VALUE { "…" } else { "" };
     format!("`{escaped}{more}`")
 }
 
@@ -249,19 +209,14 @@ impl fmt::Display for Place {
 impl fmt::Display for Mistake {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}: {}", self.place, self.message)?;
-        let expected = self
-            .expected
-            .as_ref()
-            .map(|expected| format!("expected {expected}"));
+        let expected = self.expected.as_ref().map(|expected| format!("expected {expected}"));
         let mut remarks = expected.iter().chain(&self.hint);
         if let (Place::File { line, column, .. }, Some(excerpt)) = (&self.place, &self.excerpt) {
             // A tab under a tab keeps the caret in step whatever the terminal makes of it.
             let before = excerpt.text.chars().take(column - 1);
             let gap: String = before.map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
             let carets = "^".repeat(excerpt.width);
-            let remark = remarks
-                .next()
-                .map_or(String::new(), |remark| format!(" {remark}"));
+            let remark = remarks.next().map_or(String::new(), |remark| format!(" {remark}"));
             write!(formatter, "\n{line:>5} | {}", excerpt.text)?;
             write!(formatter, "\n      | {gap}{carets}{remark}")?;
         }
@@ -285,11 +240,7 @@ impl fmt::Display for Mistakes {
         }
         let count = self.0.len();
         let noun = if count == 1 { "mistake" } else { "mistakes" };
-        write!(
-            formatter,
-            "{count} {noun} in {}; nothing was started",
-            sources.join(" and ")
-        )
+        write!(formatter, "{count} {noun} in {}; nothing was started", sources.join(" and "))
     }
 }
 

@@ -53,10 +53,8 @@ impl Node {
             Ok(document) => Some(Self::of_table(document.as_table(), &Origin::File(0..0))),
             Err(error) => {
                 let span = error.span().unwrap_or(0..0);
-                let named = source
-                    .text
-                    .get(span.clone())
-                    .filter(|_| error.message() == "duplicate key");
+                let named =
+                    source.text.get(span.clone()).filter(|_| error.message() == "duplicate key");
                 let message = match named {
                     Some(key) => format!("duplicate key `{key}`"),
                     None => format!("not TOML: {}", error.message()),
@@ -75,26 +73,17 @@ impl Node {
 
     /// A table that holds nothing yet.
     pub(super) fn empty(spot: Spot) -> Self {
-        Self {
-            value: Value::Table(Vec::new()),
-            spot,
-        }
+        Self { value: Value::Table(Vec::new()), spot }
     }
 
     pub(super) fn text(text: impl Into<String>, spot: Spot) -> Self {
-        Self {
-            value: Value::Text(text.into()),
-            spot,
-        }
+        Self { value: Value::Text(text.into()), spot }
     }
 
     /// What a table holds under a key; nothing for other values.
     pub(super) fn get(&self, key: &str) -> Option<&Self> {
         let entries = self.entries();
-        entries
-            .iter()
-            .find(|entry| entry.key == key)
-            .map(|entry| &entry.node)
+        entries.iter().find(|entry| entry.key == key).map(|entry| &entry.node)
     }
 
     /// A table's entries; none for other values.
@@ -133,11 +122,7 @@ impl Node {
             None => {
                 let spot = node.spot.clone();
                 let empty = Self::empty(spot.clone());
-                entries.push(Entry {
-                    key: (*key).to_owned(),
-                    spot,
-                    node: empty,
-                });
+                entries.push(Entry { key: (*key).to_owned(), spot, node: empty });
                 entries.len() - 1
             }
         };
@@ -156,10 +141,7 @@ impl Node {
             Item::Table(table) => Self::of_table(table, origin),
             Item::ArrayOfTables(tables) => {
                 let elements = tables.iter().map(|table| Self::of_table(table, origin));
-                Self {
-                    value: Value::List(elements.collect()),
-                    spot: origin.spot(tables.span()),
-                }
+                Self { value: Value::List(elements.collect()), spot: origin.spot(tables.span()) }
             }
             Item::Value(value) => Self::of_toml(value, origin),
         }
@@ -168,10 +150,7 @@ impl Node {
     fn of_table(table: &Table, origin: &Origin) -> Self {
         let spot = origin.spot(table.span());
         let key_span = |key: &str| table.get_key_value(key)?.0.span();
-        Self {
-            value: entries(table, &origin.within(&spot), key_span),
-            spot,
-        }
+        Self { value: entries(table, &origin.within(&spot), key_span), spot }
     }
 
     fn of_toml(value: &toml_edit::Value, origin: &Origin) -> Self {
@@ -183,12 +162,9 @@ impl Node {
             toml_edit::Value::Boolean(flag) => Value::Flag(*flag.value()),
             toml_edit::Value::Float(_) => Value::Other("a number with a fraction"),
             toml_edit::Value::Datetime(_) => Value::Other("a date or time"),
-            toml_edit::Value::Array(values) => Value::List(
-                values
-                    .iter()
-                    .map(|value| Self::of_toml(value, &origin))
-                    .collect(),
-            ),
+            toml_edit::Value::Array(values) => {
+                Value::List(values.iter().map(|value| Self::of_toml(value, &origin)).collect())
+            }
             toml_edit::Value::InlineTable(table) => {
                 entries(table, &origin, |key| table.get_key_value(key)?.0.span())
             }

@@ -42,13 +42,7 @@ pub(super) fn apply_to_backends(root: &mut Node, env: &Environment, report: &mut
         .get("backend")
         .map_or(&[][..], Node::elements)
         .iter()
-        .map(|backend| {
-            backend
-                .get("name")
-                .and_then(Node::as_text)
-                .unwrap_or_default()
-                .to_owned()
-        })
+        .map(|backend| backend.get("name").and_then(Node::as_text).unwrap_or_default().to_owned())
         .collect();
     for (name, text) in ours(env).filter(|(name, _)| name.starts_with(BACKEND_PREFIX)) {
         let spot = Spot::Variable(name.clone());
@@ -57,10 +51,7 @@ pub(super) fn apply_to_backends(root: &mut Node, env: &Environment, report: &mut
             .enumerate()
             .filter_map(|(at, backend)| {
                 let mut rows = backend_settings();
-                Some((
-                    at,
-                    rows.find(|row| backend_variable(backend, row) == *name)?,
-                ))
+                Some((at, rows.find(|row| backend_variable(backend, row) == *name)?))
             })
             .collect();
         match targets.as_slice() {
@@ -82,39 +73,27 @@ pub(super) fn apply_to_backends(root: &mut Node, env: &Environment, report: &mut
             several => {
                 let backends = list(several.iter().map(|(at, _)| names[*at].as_str()));
                 let message = format!("the name fits several backends: {backends}");
-                report.add(
-                    &spot,
-                    Trouble::new(message).hint("set the key in the file instead"),
-                );
+                report.add(&spot, Trouble::new(message).hint("set the key in the file instead"));
             }
         }
     }
 }
 
 fn ours(env: &Environment) -> impl Iterator<Item = (&String, &String)> {
-    env.iter()
-        .filter(|(name, _)| name.starts_with(PREFIX) && !RESERVED.contains(&name.as_str()))
+    env.iter().filter(|(name, _)| name.starts_with(PREFIX) && !RESERVED.contains(&name.as_str()))
 }
 
 /// Rows that have a variable of their own. Elements of a list have none: they have no name.
 fn settings() -> impl Iterator<Item = &'static Row> {
     let nested = |row: &Row| {
-        let mut lists = schema::ROWS
-            .iter()
-            .filter(|list| matches!(list.kind, Kind::Tables));
-        lists.any(|list| {
-            row.path
-                .strip_prefix(list.path)
-                .is_some_and(|rest| rest.starts_with('.'))
-        })
+        let mut lists = schema::ROWS.iter().filter(|list| matches!(list.kind, Kind::Tables));
+        lists.any(|list| row.path.strip_prefix(list.path).is_some_and(|rest| rest.starts_with('.')))
     };
     schema::ROWS.iter().filter(move |row| !nested(row))
 }
 
 fn backend_settings() -> impl Iterator<Item = &'static Row> {
-    schema::ROWS
-        .iter()
-        .filter(|row| row.path.starts_with("backend."))
+    schema::ROWS.iter().filter(|row| row.path.starts_with("backend."))
 }
 
 fn variable(path: &str) -> String {
@@ -122,15 +101,8 @@ fn variable(path: &str) -> String {
 }
 
 fn backend_variable(backend: &str, row: &Row) -> String {
-    let key = row
-        .path
-        .trim_start_matches("backend.")
-        .to_ascii_uppercase()
-        .replace('.', "__");
-    format!(
-        "{BACKEND_PREFIX}{}__{key}",
-        backend.to_ascii_uppercase().replace('-', "_")
-    )
+    let key = row.path.trim_start_matches("backend.").to_ascii_uppercase().replace('.', "__");
+    format!("{BACKEND_PREFIX}{}__{key}", backend.to_ascii_uppercase().replace('-', "_"))
 }
 
 fn parts(path: &str) -> Vec<&str> {

@@ -27,10 +27,8 @@ fn check_nested(node: &Node, row: &'static Row, report: &mut Report<'_>) {
         (Kind::Table, Value::Table(_)) => check_table(node, row.path, report),
         (Kind::Table, other) => {
             let message = format!("`{}` is {}", row.key(), other.kind());
-            report.add(
-                &node.spot,
-                Trouble::new(message).expected(format!("a table, {}", header())),
-            );
+            report
+                .add(&node.spot, Trouble::new(message).expected(format!("a table, {}", header())));
         }
         (Kind::Tables, Value::List(elements)) => {
             for element in elements {
@@ -60,16 +58,10 @@ fn not_yet(row: &Row) -> Trouble {
 fn unknown(section: &str, entry: &Entry) -> Trouble {
     let key = entry.key.as_str();
     let place = schema::header(section);
-    let place = place.map_or_else(
-        || "at the top level".to_owned(),
-        |header| format!("in {header}"),
-    );
+    let place =
+        place.map_or_else(|| "at the top level".to_owned(), |header| format!("in {header}"));
     let trouble = Trouble::new(format!("unknown key `{key}` {place}"));
-    let here = || {
-        schema::rows_of(section)
-            .filter(|row| row.available)
-            .map(Row::key)
-    };
+    let here = || schema::rows_of(section).filter(|row| row.available).map(Row::key);
     // A known key under the wrong header is commoner than a slip that makes another key's name:
     // in TOML every line after a header belongs to it.
     let elsewhere: Vec<&Row> = schema::ROWS

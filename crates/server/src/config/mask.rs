@@ -19,9 +19,8 @@ pub(super) fn line(text: &str) -> String {
         let (before, found) = rest.split_at(start);
         shown.push_str(before);
         // A quoted key was noted when it was passed; only a bare one stands right here.
-        if let Some(word) = before
-            .split([' ', '\t', ',', '.', '{', '[', '}', ']'])
-            .rfind(|word| !word.is_empty())
+        if let Some(word) =
+            before.split([' ', '\t', ',', '.', '{', '[', '}', ']']).rfind(|word| !word.is_empty())
         {
             key = word;
         }
@@ -63,11 +62,8 @@ pub(super) fn line(text: &str) -> String {
 /// Is this value, wherever it stands, more likely a key than anything else?
 pub(super) fn looks_secret(value: &str) -> bool {
     const STARTS: [&str; 7] = ["sk-", "sk_", "gsk_", "xai-", "AIza", "Bearer ", "Basic "];
-    let credentials_in_url = |(_, rest): (&str, &str)| {
-        rest.split('/')
-            .next()
-            .is_some_and(|host| host.contains('@'))
-    };
+    let credentials_in_url =
+        |(_, rest): (&str, &str)| rest.split('/').next().is_some_and(|host| host.contains('@'));
     STARTS.iter().any(|start| value.starts_with(start))
         || value.split_once("://").is_some_and(credentials_in_url)
 }
@@ -76,9 +72,7 @@ pub(super) fn looks_secret(value: &str) -> bool {
 pub(super) fn is_variable_name(text: &str) -> bool {
     !text.is_empty()
         && !text.starts_with(|letter: char| letter.is_ascii_digit())
-        && text
-            .chars()
-            .all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
+        && text.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
 }
 
 fn hides(key: &str, value: &str) -> bool {
@@ -139,10 +133,7 @@ mod tests {
             (r#"auth = "sk-ant-1""#, r#"auth = "********""#),
             (r#"auth = sk-ant-1"#, r#"auth = ********"#),
             (r#"api_key_env = "ant-1""#, r#"api_key_env = "*****""#),
-            (
-                r#"base_url = "http://u:p@h/""#,
-                r#"base_url = "*************""#,
-            ),
+            (r#"base_url = "http://u:p@h/""#, r#"base_url = "*************""#),
         ] {
             assert_eq!(line(text), shown, "{text}");
         }

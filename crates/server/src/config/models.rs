@@ -44,10 +44,9 @@ fn unreadable(error: &FileError) -> Trouble {
             Trouble::new(format!("there is no models file `{}`", path.display()))
                 .hint("a relative path is relative to the file it stands in")
         }
-        FileError::Unreadable { path, cause } => Trouble::new(format!(
-            "cannot read the models file `{}`: {cause}",
-            path.display()
-        )),
+        FileError::Unreadable { path, cause } => {
+            Trouble::new(format!("cannot read the models file `{}`: {cause}", path.display()))
+        }
     }
 }
 

@@ -42,10 +42,7 @@ impl Source {
     /// Reads a file; its path is its name.
     pub fn load(path: &Path) -> Result<Self, FileError> {
         let text = std::fs::read_to_string(path).map_err(|cause| unreadable(path, cause))?;
-        Ok(Self {
-            name: path.display().to_string(),
-            text,
-        })
+        Ok(Self { name: path.display().to_string(), text })
     }
 }
 
@@ -104,35 +101,25 @@ pub(super) fn expand(key: &str, path: &Path, env: &Environment) -> Result<PathBu
     };
     match home(env) {
         Some(home) => Ok(home.join(rest)),
-        None => Err(
-            Trouble::new(format!("`{key}` starts with `~`, but HOME is not set"))
-                .hint("write the path out"),
-        ),
+        None => Err(Trouble::new(format!("`{key}` starts with `~`, but HOME is not set"))
+            .hint("write the path out")),
     }
 }
 
 fn base(env: &Environment, variable: &str, under_home: &str) -> Option<PathBuf> {
     // The XDG rules: a relative path is as good as none.
-    let named = env
-        .get(variable)
-        .map(PathBuf::from)
-        .filter(|path| path.is_absolute());
+    let named = env.get(variable).map(PathBuf::from).filter(|path| path.is_absolute());
     named.or_else(|| home(env).map(|home| home.join(under_home)))
 }
 
 fn home(env: &Environment) -> Option<PathBuf> {
-    env.get("HOME")
-        .filter(|home| !home.is_empty())
-        .map(PathBuf::from)
+    env.get("HOME").filter(|home| !home.is_empty()).map(PathBuf::from)
 }
 
 fn unreadable(path: &Path, cause: std::io::Error) -> FileError {
     match cause.kind() {
         std::io::ErrorKind::NotFound => FileError::Missing(path.to_owned()),
-        _ => FileError::Unreadable {
-            path: path.to_owned(),
-            cause,
-        },
+        _ => FileError::Unreadable { path: path.to_owned(), cause },
     }
 }
 
@@ -141,10 +128,7 @@ mod tests {
     use super::*;
 
     fn environment(pairs: &[(&str, &str)]) -> Environment {
-        pairs
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-            .collect()
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     }
 
     /// A directory of its own that goes away with the test.
@@ -175,46 +159,28 @@ mod tests {
 
         let personal = home.join(".config/throughline/config.toml");
         std::fs::write(&personal, "").unwrap();
-        assert_eq!(
-            locate_in(&here, None, &env).unwrap(),
-            Some(personal.clone())
-        );
+        assert_eq!(locate_in(&here, None, &env).unwrap(), Some(personal.clone()));
 
         let local = here.join("throughline.toml");
         std::fs::write(&local, "").unwrap();
         assert_eq!(locate_in(&here, None, &env).unwrap(), Some(local));
-        assert_eq!(
-            locate_in(&here, Some(&personal), &env).unwrap(),
-            Some(personal)
-        );
+        assert_eq!(locate_in(&here, Some(&personal), &env).unwrap(), Some(personal));
     }
 
     #[test]
     fn a_file_asked_for_must_exist() {
         let path = Path::new("/nowhere/throughline.toml");
         let error = locate(Some(path), []).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "there is no configuration file `/nowhere/throughline.toml`"
-        );
+        assert_eq!(error.to_string(), "there is no configuration file `/nowhere/throughline.toml`");
         let error = Source::load(path).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "there is no configuration file `/nowhere/throughline.toml`"
-        );
+        assert_eq!(error.to_string(), "there is no configuration file `/nowhere/throughline.toml`");
     }
 
     #[test]
     fn base_directories_come_from_the_environment() {
         for (env, path) in [
-            (
-                environment(&[("HOME", "/h")]),
-                Some("/h/.local/share/throughline"),
-            ),
-            (
-                environment(&[("HOME", "/h"), ("XDG_DATA_HOME", "/d")]),
-                Some("/d/throughline"),
-            ),
+            (environment(&[("HOME", "/h")]), Some("/h/.local/share/throughline")),
+            (environment(&[("HOME", "/h"), ("XDG_DATA_HOME", "/d")]), Some("/d/throughline")),
             (
                 environment(&[("HOME", "/h"), ("XDG_DATA_HOME", "d")]),
                 Some("/h/.local/share/throughline"),
@@ -228,13 +194,9 @@ mod tests {
     #[test]
     fn only_a_leading_tilde_is_home() {
         let env = environment(&[("HOME", "/h")]);
-        for (written, path) in [
-            ("~", "/h"),
-            ("~/x", "/h/x"),
-            ("x/~", "x/~"),
-            ("state", "state"),
-            ("/a", "/a"),
-        ] {
+        for (written, path) in
+            [("~", "/h"), ("~/x", "/h/x"), ("x/~", "x/~"), ("state", "state"), ("/a", "/a")]
+        {
             assert_eq!(
                 expand("data_dir", Path::new(written), &env).unwrap(),
                 Path::new(path),

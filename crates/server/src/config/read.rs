@@ -64,10 +64,7 @@ fn read_tree(
     Config {
         listen: listen(top, report),
         data_dir: data_dir(top, overrides.data_dir.as_deref(), env, report),
-        log: Log {
-            level: log.value("level", report),
-            format: log.value("format", report),
-        },
+        log: Log { level: log.value("level", report), format: log.value("format", report) },
         keep_alive: top.value("keep_alive", report),
         allowed_hosts: each(top, "allowed_hosts", address::allowed_host, report),
         cors_origins: each(top, "cors_origins", address::page_origin, report),
@@ -123,14 +120,10 @@ fn data_dir(
 ) -> PathBuf {
     let written: Option<Located> = top.optional("data_dir", report);
     let (expanded, spot) = match (flag, written) {
-        (Some(path), _) => (
-            paths::expand("data_dir", path, env),
-            Spot::Flag("--data-dir"),
-        ),
-        (None, Some(written)) => (
-            paths::expand("data_dir", Path::new(&written.text), env),
-            written.spot,
-        ),
+        (Some(path), _) => (paths::expand("data_dir", path, env), Spot::Flag("--data-dir")),
+        (None, Some(written)) => {
+            (paths::expand("data_dir", Path::new(&written.text), env), written.spot)
+        }
         // A mistake of its own, reported already.
         (None, None) if top.node("data_dir").is_some() => return PathBuf::new(),
         (None, None) => {

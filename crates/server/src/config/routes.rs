@@ -23,10 +23,7 @@ pub(super) fn read(top: Section<'_>, report: &mut Report<'_>) -> Route {
     let default: Option<Located> = section.optional("default", report);
     let default = default.map(|written| known(written, report));
     let fallback: Vec<Located> = section.value("fallback", report);
-    let fallback = fallback
-        .into_iter()
-        .map(|written| known(written, report))
-        .collect();
+    let fallback = fallback.into_iter().map(|written| known(written, report)).collect();
     let mut patterns: Vec<Located> = Vec::new();
     let mut rules = Vec::new();
     for rule in section.tables("rules") {
@@ -40,42 +37,24 @@ pub(super) fn read(top: Section<'_>, report: &mut Report<'_>) -> Route {
                 let hint = format!("the first is at {}", report.refer(&first.spot));
                 report.add(
                     &model.spot,
-                    Trouble::new(message)
-                        .expected("one rule per model")
-                        .hint(hint),
+                    Trouble::new(message).expected("one rule per model").hint(hint),
                 );
             }
             patterns.push(model.clone());
         }
         rules.push(Rule {
             model: model.map(|model| model.text).unwrap_or_default(),
-            backend: backend
-                .map(|written| known(written, report))
-                .unwrap_or_default(),
-            fallback: fallback
-                .into_iter()
-                .map(|written| known(written, report))
-                .collect(),
+            backend: backend.map(|written| known(written, report)).unwrap_or_default(),
+            fallback: fallback.into_iter().map(|written| known(written, report)).collect(),
         });
     }
-    let first = || {
-        names
-            .first()
-            .map_or(String::new(), |name| (*name).to_owned())
-    };
-    Route {
-        default: default.unwrap_or_else(first),
-        rules,
-        fallback,
-    }
+    let first = || names.first().map_or(String::new(), |name| (*name).to_owned());
+    Route { default: default.unwrap_or_else(first), rules, fallback }
 }
 
 /// Fallbacks that will be refused: a caller's key does not go to another origin by itself.
 pub(super) fn notes(route: &Route, backends: &[Backend]) -> Vec<String> {
-    let rules = route
-        .rules
-        .iter()
-        .map(|rule| (&rule.backend, &rule.fallback));
+    let rules = route.rules.iter().map(|rule| (&rule.backend, &rule.fallback));
     let mut notes = Vec::new();
     for (from, targets) in std::iter::once((&route.default, &route.fallback)).chain(rules) {
         for to in targets {
@@ -84,15 +63,10 @@ pub(super) fn notes(route: &Route, backends: &[Backend]) -> Vec<String> {
                 continue;
             };
             let origin = |backend: &Backend| {
-                backend
-                    .base_url
-                    .as_deref()
-                    .map(address::origin)
-                    .map(str::to_owned)
+                backend.base_url.as_deref().map(address::origin).map(str::to_owned)
             };
-            let passed_on = [source, target]
-                .iter()
-                .all(|backend| backend.auth == Auth::Passthrough);
+            let passed_on =
+                [source, target].iter().all(|backend| backend.auth == Auth::Passthrough);
             let note = format!(
                 "fallback from `{from}` to `{to}` is refused: a caller's key goes to another origin \
                  only with `share_caller_key = true` on `{to}`"

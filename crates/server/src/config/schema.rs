@@ -75,23 +75,11 @@ use Initial::{Derived, Required, Unset, Value};
 use Kind::{Duration, Flag, Secret, Size, Table, Tables, Text, TextMap, Texts, Whole};
 
 const fn now(path: &'static str, kind: Kind, initial: Initial, about: &'static str) -> Row {
-    Row {
-        path,
-        kind,
-        initial,
-        available: true,
-        about,
-    }
+    Row { path, kind, initial, available: true, about }
 }
 
 const fn later(path: &'static str, kind: Kind, initial: Initial, about: &'static str) -> Row {
-    Row {
-        path,
-        kind,
-        initial,
-        available: false,
-        about,
-    }
+    Row { path, kind, initial, available: false, about }
 }
 
 const fn words(now: &'static [&'static str]) -> Kind {
@@ -237,9 +225,7 @@ impl Row {
 
     /// The path without its last part.
     pub(super) fn section(&self) -> &'static str {
-        self.path
-            .rsplit_once('.')
-            .map_or("", |(section, _)| section)
+        self.path.rsplit_once('.').map_or("", |(section, _)| section)
     }
 
     /// What the key holds, in words.
@@ -256,10 +242,7 @@ impl Row {
                 of_dialects.collect::<Vec<_>>().join("; ")
             }
             Flag => "`true` or `false`".to_owned(),
-            Whole {
-                least,
-                most: i64::MAX,
-            } => format!("whole number from {least}"),
+            Whole { least, most: i64::MAX } => format!("whole number from {least}"),
             Whole { least, most } => format!("whole number {least} to {most}"),
             Duration => "duration".to_owned(),
             Size { least } => format!("size from {}", units::show_size(least)),
@@ -273,18 +256,12 @@ impl Row {
 
 /// Words as they are written in a file.
 fn quoted<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
-    let words: Vec<String> = words
-        .into_iter()
-        .map(|word| format!("`\"{word}\"`"))
-        .collect();
+    let words: Vec<String> = words.into_iter().map(|word| format!("`\"{word}\"`")).collect();
     words.join(", ")
 }
 
 /// The keys as Markdown, for `docs/configuration.md`.
-#[allow(
-    dead_code,
-    reason = "its reader is the test that keeps the page in step"
-)]
+#[allow(dead_code, reason = "its reader is the test that keeps the page in step")]
 pub fn reference() -> String {
     let mut page = String::new();
     let mut missing = Vec::new();
@@ -297,15 +274,8 @@ pub fn reference() -> String {
         let rows = rows_of(section).filter(|row| row.available && !matches!(row.kind, Table));
         let rows: Vec<&Row> = rows.filter(|row| !matches!(row.kind, Tables)).collect();
         if !rows.is_empty() {
-            let about = ROWS
-                .iter()
-                .find(|row| row.path == section)
-                .map_or("", |row| row.about);
-            let about = if about.is_empty() {
-                String::new()
-            } else {
-                format!("{about}\n\n")
-            };
+            let about = ROWS.iter().find(|row| row.path == section).map_or("", |row| row.about);
+            let about = if about.is_empty() { String::new() } else { format!("{about}\n\n") };
             // Writing to a string cannot fail.
             let _ = write!(
                 page,
@@ -329,20 +299,14 @@ pub fn reference() -> String {
             page.push('\n');
         }
         // A section that is missing as a whole is one entry, not one per key.
-        missing.extend(
-            rows_of(section)
-                .filter(|row| !row.available)
-                .filter_map(|row| {
-                    let whole = ROWS
-                        .iter()
-                        .any(|parent| parent.path == section && !parent.available);
-                    match header(row.path) {
-                        _ if whole => None,
-                        Some(header) => Some(format!("`{header}`")),
-                        None => Some(format!("`{}`", row.path)),
-                    }
-                }),
-        );
+        missing.extend(rows_of(section).filter(|row| !row.available).filter_map(|row| {
+            let whole = ROWS.iter().any(|parent| parent.path == section && !parent.available);
+            match header(row.path) {
+                _ if whole => None,
+                Some(header) => Some(format!("`{header}`")),
+                None => Some(format!("`{}`", row.path)),
+            }
+        }));
     }
     let _ = write!(
         page,
@@ -367,15 +331,8 @@ mod tests {
             let section = row.section();
             if !section.is_empty() {
                 let parent = ROWS.iter().find(|parent| parent.path == section).unwrap();
-                assert!(
-                    matches!(parent.kind, Table | Tables),
-                    "{section} holds no keys"
-                );
-                assert!(
-                    parent.available || !row.available,
-                    "{} in a later section",
-                    row.path
-                );
+                assert!(matches!(parent.kind, Table | Tables), "{section} holds no keys");
+                assert!(parent.available || !row.available, "{} in a later section", row.path);
             }
         }
     }
@@ -385,11 +342,7 @@ mod tests {
         for row in ROWS {
             if let Value(toml) = row.initial {
                 let spot = Spot::Flag("default");
-                assert!(
-                    Node::of_value(toml, &spot).is_some(),
-                    "{}: {toml}",
-                    row.path
-                );
+                assert!(Node::of_value(toml, &spot).is_some(), "{}: {toml}", row.path);
             }
         }
     }

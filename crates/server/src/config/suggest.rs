@@ -73,11 +73,7 @@ mod tests {
             ("kitten", "sitting", 3),
             ("same", "same", 0),
         ] {
-            assert_eq!(
-                distance(&letters(left), &letters(right)),
-                slips,
-                "{left} {right}"
-            );
+            assert_eq!(distance(&letters(left), &letters(right)), slips, "{left} {right}");
         }
     }
 }

@@ -77,11 +77,7 @@ mod tests {
             ("99999999999999999999s", None),
             ("18446744073709551615h", None),
         ] {
-            assert_eq!(
-                duration(text),
-                milliseconds.map(Duration::from_millis),
-                "{text}"
-            );
+            assert_eq!(duration(text), milliseconds.map(Duration::from_millis), "{text}");
         }
     }
 

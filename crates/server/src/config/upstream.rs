@@ -37,12 +37,7 @@ pub(super) struct Provider {
 }
 
 const fn chat(host: &'static str, variant: &'static str, prefix: &'static str) -> Provider {
-    Provider {
-        dialect: Dialect::OpenAiChat,
-        host,
-        variant,
-        prefix,
-    }
+    Provider { dialect: Dialect::OpenAiChat, host, variant, prefix }
 }
 
 /// The rows; docs/backends.md shows them.
@@ -80,14 +75,11 @@ pub(super) fn variants(dialect: Dialect) -> Vec<&'static str> {
         Dialect::OpenAiChat => VARIANTS.iter().map(|variant| variant.name).collect(),
         Dialect::OpenAiResponses | Dialect::Ollama => Vec::new(),
         Dialect::Gemini => vec![VERTEX],
-        Dialect::Simulator => [
-            Dialect::OpenAiChat,
-            Dialect::OpenAiResponses,
-            Dialect::Gemini,
-            Dialect::Ollama,
-        ]
-        .map(Dialect::word)
-        .to_vec(),
+        Dialect::Simulator => {
+            [Dialect::OpenAiChat, Dialect::OpenAiResponses, Dialect::Gemini, Dialect::Ollama]
+                .map(Dialect::word)
+                .to_vec()
+        }
     }
 }
 
@@ -111,22 +103,13 @@ impl Spoken {
             },
             (_, None) => "",
         };
-        Self {
-            dialect,
-            variant: variant.to_owned(),
-        }
+        Self { dialect, variant: variant.to_owned() }
     }
 
     /// The path the dialect appends to an address.
     fn path(&self) -> String {
-        let target = Target {
-            model: "m",
-            variant: &self.variant,
-        };
-        let written = self
-            .dialect
-            .upstream()
-            .write_request(&Request::default(), &target);
+        let target = Target { model: "m", variant: &self.variant };
+        let written = self.dialect.upstream().write_request(&Request::default(), &target);
         written.value.path
     }
 
@@ -169,10 +152,7 @@ pub(super) fn spoken(
         // The words of the simulator are dialects; one of them is a server of another, too.
         Some(written) => match Dialect::of(&written.text) {
             Some(simulated) if dialect == Dialect::Simulator => Spoken::told_by(simulated, None),
-            _ => Spoken {
-                dialect,
-                variant: written.text,
-            },
+            _ => Spoken { dialect, variant: written.text },
         },
         None if dialect == Dialect::Simulator => Spoken::told_by(Dialect::Anthropic, None),
         None => Spoken::told_by(dialect, base),
@@ -243,12 +223,8 @@ pub(super) fn trim(base: &Base, spoken: &Spoken) -> Result<String, Trouble> {
 /// What to say of an address that another dialect has.
 fn other_dialect(found: &str, base: &Base, path: &str, dialect: Dialect) -> Trouble {
     let url = join(base, without(path, &Spoken::told_by(dialect, Some(base))));
-    Trouble::new(format!(
-        "{found}, which is where the dialect `{dialect}` is spoken"
-    ))
-    .hint(format!(
-        "write `dialect = \"{dialect}\"` and `base_url = \"{url}\"`"
-    ))
+    Trouble::new(format!("{found}, which is where the dialect `{dialect}` is spoken"))
+        .hint(format!("write `dialect = \"{dialect}\"` and `base_url = \"{url}\"`"))
 }
 
 fn join(base: &Base, path: &str) -> String {
@@ -298,9 +274,7 @@ fn endpoint(client: &dyn ClientDialect) -> String {
 fn provider(dialect: Dialect, host: &str) -> Option<&'static Provider> {
     PROVIDERS.iter().find(|provider| {
         let fits = match provider.host.split_once('*') {
-            Some((start, end)) => host
-                .strip_prefix(start)
-                .is_some_and(|rest| rest.ends_with(end)),
+            Some((start, end)) => host.strip_prefix(start).is_some_and(|rest| rest.ends_with(end)),
             None => host == provider.host,
         };
         fits && provider.dialect == dialect

@@ -21,36 +21,21 @@ pub(super) struct Section<'a> {
 
 impl<'a> Section<'a> {
     pub(super) fn root(node: &'a Node) -> Self {
-        Self {
-            path: "",
-            node: Some(node),
-        }
+        Self { path: "", node: Some(node) }
     }
 
     /// The table under a key; if there is none, a section where everything is unset.
     pub(super) fn table(self, key: &str) -> Self {
         let path = schema::row(self.path, key).map_or("", |row| row.path);
-        Self {
-            path,
-            node: self
-                .node(key)
-                .filter(|node| matches!(node.value, Value::Table(_))),
-        }
+        Self { path, node: self.node(key).filter(|node| matches!(node.value, Value::Table(_))) }
     }
 
     /// The tables of the list under a key.
     pub(super) fn tables(self, key: &str) -> Vec<Self> {
         let path = schema::row(self.path, key).map_or("", |row| row.path);
         let elements = self.node(key).map_or(&[][..], Node::elements);
-        let tables = elements
-            .iter()
-            .filter(|node| matches!(node.value, Value::Table(_)));
-        tables
-            .map(|node| Self {
-                path,
-                node: Some(node),
-            })
-            .collect()
+        let tables = elements.iter().filter(|node| matches!(node.value, Value::Table(_)));
+        tables.map(|node| Self { path, node: Some(node) }).collect()
     }
 
     /// What stands under a key, unread.
@@ -120,10 +105,7 @@ pub(super) struct Size(pub(super) u64);
 impl Readable for Located {
     fn read(node: &Node, row: &Row, report: &mut Report<'_>) -> Option<Self> {
         let text = String::read(node, row, report)?;
-        Some(Self {
-            text,
-            spot: node.spot.clone(),
-        })
+        Some(Self { text, spot: node.spot.clone() })
     }
 }
 
@@ -197,19 +179,11 @@ impl Readable for Duration {
             Value::Whole(number) => {
                 let message = format!("`{}` is `{number}`, without a unit", row.key());
                 let hint = format!(r#"if seconds are meant, write "{number}s""#);
-                return fail(
-                    report,
-                    node,
-                    Trouble::new(message).expected(expected).hint(hint),
-                );
+                return fail(report, node, Trouble::new(message).expected(expected).hint(hint));
             }
             _ => return wrong_type(report, node, row, expected),
         };
-        fail(
-            report,
-            node,
-            Trouble::new(format!("`{}` is {found}", row.key())).expected(expected),
-        )
+        fail(report, node, Trouble::new(format!("`{}` is {found}", row.key())).expected(expected))
     }
 }
 
@@ -242,12 +216,7 @@ impl Readable for Vec<Located> {
         let Value::List(elements) = &node.value else {
             return wrong_type(report, node, row, LIST);
         };
-        Some(
-            elements
-                .iter()
-                .filter_map(|element| Located::read(element, row, report))
-                .collect(),
-        )
+        Some(elements.iter().filter_map(|element| Located::read(element, row, report)).collect())
     }
 }
 
@@ -255,18 +224,10 @@ impl Readable for Vec<Located> {
 impl Readable for Vec<(Located, Located)> {
     fn read(node: &Node, row: &Row, report: &mut Report<'_>) -> Option<Self> {
         let Value::Table(entries) = &node.value else {
-            return wrong_type(
-                report,
-                node,
-                row,
-                r#"a table of texts, as in { "a" = "b" }"#,
-            );
+            return wrong_type(report, node, row, r#"a table of texts, as in { "a" = "b" }"#);
         };
         let pairs = entries.iter().filter_map(|entry| {
-            let key = Located {
-                text: entry.key.clone(),
-                spot: entry.spot.clone(),
-            };
+            let key = Located { text: entry.key.clone(), spot: entry.spot.clone() };
             Some((key, Located::read(&entry.node, row, report)?))
         });
         Some(pairs.collect())
@@ -293,11 +254,7 @@ impl<T: Word> Readable for T {
         }
         let meant = suggest::nearest(word, now.iter().copied());
         let message = format!("`{}` {verb} {}", row.key(), shown(word));
-        fail(
-            report,
-            node,
-            Trouble::new(message).expected(expected).meant(meant),
-        )
+        fail(report, node, Trouble::new(message).expected(expected).meant(meant))
     }
 }
 
@@ -322,19 +279,14 @@ impl<T: Word + PartialEq> Readable for Vec<T> {
 /// A key that can go into a header; white space around it came with copying.
 pub(super) fn secret(text: &str) -> Option<Secret> {
     let text = text.trim();
-    let fits = !text.is_empty()
-        && text
-            .bytes()
-            .all(|byte| byte.is_ascii_graphic() || byte == b' ');
+    let fits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ');
     fits.then(|| Secret::new(text))
 }
 
 /// What to say of a key that cannot; never the key itself.
 pub(super) fn unusable_key(holder: &str) -> Trouble {
-    Trouble::new(format!(
-        "the key in {holder} is blank or has characters that no header can carry"
-    ))
-    .hint("copy it again, on one line")
+    Trouble::new(format!("the key in {holder} is blank or has characters that no header can carry"))
+        .hint("copy it again, on one line")
 }
 
 fn whole<T: TryFrom<i64>>(node: &Node, row: &Row, report: &mut Report<'_>) -> Option<T> {
@@ -349,11 +301,7 @@ fn whole<T: TryFrom<i64>>(node: &Node, row: &Row, report: &mut Report<'_>) -> Op
         Ok(value) if bounds.contains(&number) => Some(value),
         _ => {
             let message = format!("`{}` is `{number}`", row.key());
-            fail(
-                report,
-                node,
-                Trouble::new(message).expected(format!("a {}", row.holds())),
-            )
+            fail(report, node, Trouble::new(message).expected(format!("a {}", row.holds())))
         }
     }
 }

@@ -67,10 +67,7 @@ const OLLAMA_MODELS: [&str; 6] = ["gpt-oss*", "qwen*", "llama*", "gemma*", "mist
 /// Puts backends into a tree that has none; the notes name what was found but cannot be used.
 pub(super) fn add_backends(root: &mut Node, env: &Environment) -> Vec<String> {
     // An empty list in the file is no wish for a gateway without backends.
-    if root
-        .get("backend")
-        .is_some_and(|node| node.value != Value::List(Vec::new()))
-    {
+    if root.get("backend").is_some_and(|node| node.value != Value::List(Vec::new())) {
         return Vec::new();
     }
     let found: Vec<(&Provider, &str)> = PROVIDERS
@@ -104,11 +101,7 @@ pub(super) fn add_backends(root: &mut Node, env: &Environment) -> Vec<String> {
             table(&settings, OLLAMA_HOST)
         }))
         .chain([table(
-            &[
-                ("name", simulator),
-                ("dialect", simulator),
-                ("default_model", "claude-sonnet-5"),
-            ],
+            &[("name", simulator), ("dialect", simulator), ("default_model", "claude-sonnet-5")],
             "THROUGHLINE_BACKEND__SIMULATOR",
         )]);
     root.set(&["backend"], list(backends.collect()));
@@ -127,10 +120,7 @@ pub(super) fn add_backends(root: &mut Node, env: &Environment) -> Vec<String> {
             .iter()
             .filter(|_| ollama.is_some())
             .map(|model| rule(model, Dialect::Ollama.word(), OLLAMA_HOST));
-        root.set(
-            &["route", "rules"],
-            list(of_keys.chain(of_server).collect()),
-        );
+        root.set(&["route", "rules"], list(of_keys.chain(of_server).collect()));
     }
     note.into_iter().collect()
 }
@@ -138,10 +128,7 @@ pub(super) fn add_backends(root: &mut Node, env: &Environment) -> Vec<String> {
 /// The address of the Ollama server that the environment names. Its clients read the same variable,
 /// and find this gateway by it: then there is a note instead.
 fn own_server(env: &Environment, root: &Node) -> Result<Option<String>, String> {
-    let Some(host) = env
-        .get(OLLAMA_HOST)
-        .map(|host| host.trim())
-        .filter(|host| !host.is_empty())
+    let Some(host) = env.get(OLLAMA_HOST).map(|host| host.trim()).filter(|host| !host.is_empty())
     else {
         return Ok(None);
     };
@@ -188,10 +175,7 @@ fn is_there(env: &Environment, name: &str) -> bool {
 }
 
 fn list(elements: Vec<Node>) -> Node {
-    Node {
-        value: Value::List(elements),
-        spot: Spot::File(0..0),
-    }
+    Node { value: Value::List(elements), spot: Spot::File(0..0) }
 }
 
 /// What can be wrong with such a table is the key, so that is where it stands.
@@ -202,8 +186,5 @@ fn table(settings: &[(&str, &str)], variable: &str) -> Node {
         spot: spot(),
         node: Node::text(*text, spot()),
     });
-    Node {
-        value: Value::Table(entries.collect()),
-        spot: spot(),
-    }
+    Node { value: Value::Table(entries.collect()), spot: spot() }
 }

@@ -13,12 +13,7 @@ use crate::bare::{Upstream, whole};
 use crate::speaker::{Ask, Speaker, list, send, text};
 use crate::support::{BINARY, CLIENTS, House, Wrong, client, fates, upstream};
 
-const ROWS: [&str; 4] = [
-    "anthropic, budget",
-    "gemini 3",
-    "openai_responses",
-    "deepseek-v4",
-];
+const ROWS: [&str; 4] = ["anthropic, budget", "gemini 3", "openai_responses", "deepseek-v4"];
 
 /// A conversation with one turn behind it.
 async fn begun(house: &House, dialect: &str) -> Box<dyn Speaker> {
@@ -70,9 +65,7 @@ async fn tokens_are_counted_for_every_pair_or_estimated() {
             let mut headers = vec![("content-type", "application/json")];
             headers.extend(&ask.headers);
             let sent = &house.gateway.client;
-            let answer = sent
-                .send(Method::POST, &path, &headers, body.to_string())
-                .await;
+            let answer = sent.send(Method::POST, &path, &headers, body.to_string()).await;
             wrong.unless_equal(&what, answer.status, 200);
             let tokens = answer.json()[place].as_u64().unwrap_or_default();
             wrong.unless(tokens > 5, format!("{what}: {}", answer.text()));
@@ -83,10 +76,7 @@ async fn tokens_are_counted_for_every_pair_or_estimated() {
             let after = house.simulators[0].seen().await;
             wrong.unless_equal(&what, after.len(), asked + usize::from(!estimated));
             if !estimated {
-                let path = after
-                    .last()
-                    .map(|seen| seen.path.as_str())
-                    .unwrap_or_default();
+                let path = after.last().map(|seen| seen.path.as_str()).unwrap_or_default();
                 let counts = path.contains("ount") || path.ends_with("input_tokens");
                 wrong.unless(counts, format!("{what}: {path}"));
             }
@@ -132,29 +122,17 @@ async fn a_compressed_count_and_list_are_read() {
         let list = packed(r#"{"models":[{"name":"models/gemini-9"}]}"#);
         upstream.next().await.answer(&list).await;
     });
-    assert_eq!(
-        answer.json()["data"][0]["id"],
-        "gemini-9",
-        "{}",
-        answer.text()
-    );
+    assert_eq!(answer.json()["data"][0]["id"], "gemini-9", "{}", answer.text());
 }
 
 #[tokio::test]
 async fn a_plan_says_for_every_pair_what_would_go_and_changes_nothing() {
     let mut wrong = Wrong::default();
     for row in ROWS {
-        let other = if row == "anthropic, budget" {
-            "deepseek-v4"
-        } else {
-            "anthropic, budget"
-        };
+        let other = if row == "anthropic, budget" { "deepseek-v4" } else { "anthropic, budget" };
         let house = House::over(&[row, other]).await;
         for dialect in CLIENTS {
-            if [row, other]
-                .map(|row| upstream(row).dialect)
-                .contains(&dialect)
-            {
+            if [row, other].map(|row| upstream(row).dialect).contains(&dialect) {
                 continue;
             }
             let speaker = begun(&house, dialect).await;
@@ -309,25 +287,16 @@ async fn a_report_counts_as_the_client_does() {
     let house = House::over(&["anthropic, budget", "gemini 3", "openai_responses"]).await;
     for (dialect, body, places) in [
         ("openai_chat", chat, &["messages.3", "messages.7"][..]),
-        (
-            "openai_responses",
-            responses,
-            &["input.2", "input.4", "input.7"],
-        ),
-        (
-            "gemini",
-            gemini,
-            &["contents.1.parts.0", "contents.4.parts.1"],
-        ),
+        ("openai_responses", responses, &["input.2", "input.4", "input.7"]),
+        ("gemini", gemini, &["contents.1.parts.0", "contents.4.parts.1"]),
         ("anthropic", anthropic, &["messages.2.content.1"]),
     ] {
         for backend in ["a", "b", "c"] {
             let path = format!("/v1/plan?dialect={dialect}&backend={backend}&model=m");
             let client = &house.gateway.client;
             let plan = client.post(&path, &[], &body).await.good().json();
-            let found: Vec<&str> = list(&plan["blocks"])
-                .map(|block| text(&block["path"]))
-                .collect();
+            let found: Vec<&str> =
+                list(&plan["blocks"]).map(|block| text(&block["path"])).collect();
             assert_eq!(found, places, "{dialect} over {backend}: {plan}");
         }
     }

@@ -60,18 +60,12 @@ async fn a_body_crosses_as_deep_as_it_may_and_no_deeper() {
     let gateway = Gateway::start(BINARY, &config).await;
     for client in DIALECTS {
         for backend in DIALECTS {
-            for (levels, status) in [
-                (100, 403),
-                (140, 403),
-                (1016, 403),
-                (1100, 400),
-                (10_000, 400),
-            ] {
+            for (levels, status) in
+                [(100, 403), (140, 403), (1016, 403), (1100, 400), (10_000, 400)]
+            {
                 let (path, body) = request(client, levels);
-                let headers = [
-                    ("content-type", "application/json"),
-                    ("x-throughline-backend", backend),
-                ];
+                let headers =
+                    [("content-type", "application/json"), ("x-throughline-backend", backend)];
                 let answer = gateway.client.send(Method::POST, path, &headers, body);
                 let answer = answer.await;
                 let what = format!("{client} over {backend}, {levels}: {}", answer.text());

@@ -80,13 +80,7 @@ fn asked() -> Vec<(&'static str, &'static str, Value)> {
 #[tokio::test]
 async fn an_empty_answer_is_taken_back_by_every_upstream() {
     let mut wrong = Wrong::default();
-    for upstream in [
-        "anthropic, budget",
-        "gemini 3",
-        "openai_responses",
-        "vllm",
-        "deepseek-v4",
-    ] {
+    for upstream in ["anthropic, budget", "gemini 3", "openai_responses", "vllm", "deepseek-v4"] {
         let house = House::over(&[upstream]).await;
         for (dialect, path, body) in asked() {
             let headers = [("content-type", "application/json")];

@@ -43,11 +43,7 @@ fn changed(speaker: &dyn Speaker, mut change: impl FnMut(&mut String)) -> Ask {
 
 fn alter(envelope: &mut String) {
     let middle = envelope.len() / 2;
-    let other = if envelope.as_bytes()[middle] == b'A' {
-        "B"
-    } else {
-        "A"
-    };
+    let other = if envelope.as_bytes()[middle] == b'A' { "B" } else { "A" };
     envelope.replace_range(middle..=middle, other);
 }
 
@@ -69,10 +65,7 @@ async fn envelopes_bring_thinking_back_where_nothing_else_is_kept() {
         wrong.unless_equal(&what, said.text.trim(), "Blue, then green.");
         wrong.unless_equal(&what, thinking_in(&house.last(0).await.json()), 1);
         let losses = answer.header("x-throughline-loss");
-        wrong.unless(
-            !losses.contains("thinking_omitted"),
-            format!("{what}: {losses}"),
-        );
+        wrong.unless(!losses.contains("thinking_omitted"), format!("{what}: {losses}"));
         house.end_in_peace().await;
     }
     wrong.end();

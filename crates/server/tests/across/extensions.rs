@@ -42,30 +42,17 @@ async fn a_summary_is_the_providers_own_or_absent() {
         for (path, more) in clients {
             // Where both speak the same, the answer is the provider's, byte for byte.
             if path == "/v1/chat/completions"
-                && ![
-                    "anthropic, adaptive",
-                    "gemini 3",
-                    "openai_responses",
-                    "ollama",
-                ]
-                .contains(&row)
+                && !["anthropic, adaptive", "gemini 3", "openai_responses", "ollama"].contains(&row)
             {
                 continue;
             }
             let headers = [("content-type", "application/json")];
             let send = |body: Value| {
-                house
-                    .gateway
-                    .client
-                    .send(Method::POST, path, &headers, body.to_string())
+                house.gateway.client.send(Method::POST, path, &headers, body.to_string())
             };
             let answer = send(ask("ponder", more.clone())).await.good().json();
             let extensions = &answer["extensions"];
-            assert_eq!(
-                extensions["reasoning_chunks"],
-                json!([THOUGHT]),
-                "{row} {path}: {answer}"
-            );
+            assert_eq!(extensions["reasoning_chunks"], json!([THOUGHT]), "{row} {path}: {answer}");
             assert_eq!(
                 extensions.get("reasoning_summary"),
                 sums_up.then(|| json!(THOUGHT)).as_ref(),

@@ -33,16 +33,8 @@ async fn a_backend_of_another_dialect_steps_in_with_the_thinking_made_fit() {
         ("anthropic", ["gemini 3", "anthropic, budget"], "gemini-*"),
         ("gemini", ["openai_responses", "gemini 3"], "gpt-*"),
         ("openai_responses", ["gemini 3", "vllm"], "gemini-*"),
-        (
-            "gemini",
-            ["deepseek-v4", "anthropic, adaptive"],
-            "deepseek-*",
-        ),
-        (
-            "gemini",
-            ["anthropic, budget", "openai_responses"],
-            "claude-*",
-        ),
+        ("gemini", ["deepseek-v4", "anthropic, adaptive"], "deepseek-*"),
+        ("gemini", ["anthropic, budget", "openai_responses"], "claude-*"),
     ] {
         for fault in ["status:529", "status:429,retry-after=3", "status:500"] {
             let house = House::build(&Plan {
@@ -82,11 +74,7 @@ async fn nobody_steps_in_after_the_first_byte_or_for_a_request_that_is_wrong() {
     for (dialect, rows, model) in [
         ("openai_chat", ["anthropic, budget", "gemini 3"], "claude-*"),
         ("anthropic", ["gemini 3", "deepseek-v4"], "gemini-*"),
-        (
-            "openai_responses",
-            ["deepseek-v4", "anthropic, budget"],
-            "deepseek-*",
-        ),
+        ("openai_responses", ["deepseek-v4", "anthropic, budget"], "deepseek-*"),
         ("gemini", ["openai_responses", "deepseek-v4"], "gpt-*"),
     ] {
         for (fault, begins) in [
@@ -146,9 +134,7 @@ async fn a_chain_of_three_dialects_ends_with_the_one_that_answers() {
     assert_eq!(turns.len(), 1, "one turn, however many were asked");
     assert_eq!(turns[0]["upstream_dialect"], "openai_chat");
     assert_eq!(text(&turns[0]["upstream_model"]), "deepseek-v4");
-    let losses: Vec<&str> = list(&turns[0]["losses"])
-        .map(|loss| text(&loss["reason"]))
-        .collect();
+    let losses: Vec<&str> = list(&turns[0]["losses"]).map(|loss| text(&loss["reason"])).collect();
     let told = answer.header("x-throughline-loss");
     assert!(losses.iter().all(|loss| told.contains(loss)), "{told}");
     assert!(!told.contains("as_budget"), "a loss of the first: {told}");

@@ -10,12 +10,8 @@ use crate::speaker::{Ask, send};
 use crate::support::{BINARY, CLIENTS, House, Plan, Wrong, client, fates, thinking_in, upstream};
 
 /// One upstream of each dialect.
-pub(crate) const ROWS: [&str; 4] = [
-    "anthropic, budget",
-    "gemini 3",
-    "openai_responses",
-    "deepseek-v4",
-];
+pub(crate) const ROWS: [&str; 4] =
+    ["anthropic, budget", "gemini 3", "openai_responses", "deepseek-v4"];
 
 pub(crate) const THOUGHT: &str =
     "First I look at the left side, then I look at the right side of it.";
@@ -118,10 +114,7 @@ async fn a_list_that_breaks_is_a_list_that_ends_in_an_error() {
             let answer = send(&ask, &house.gateway.client).await;
             let chunks = answer.json();
             let chunks = chunks.as_array().cloned().unwrap_or_default();
-            let stream: String = chunks
-                .iter()
-                .map(|chunk| format!("data: {chunk}\n\n"))
-                .collect();
+            let stream: String = chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect();
             let heard = hear("gemini", &stream);
             let ends = heard.errors == 1 && heard.ends_in_error && !heard.complete;
             wrong.unless(ends, format!("{row}: {word}: {}", answer.text()));
@@ -182,12 +175,8 @@ async fn a_refusal_before_the_first_byte_keeps_its_status_and_its_patience() {
     ];
     let scenario = scenario(refusals.map(|(word, fault, _)| (word, fault)));
     for (row, clients) in pairs() {
-        let house = House::build(&Plan {
-            upstreams: &[row],
-            scenario: &scenario,
-            ..Plan::default()
-        })
-        .await;
+        let house =
+            House::build(&Plan { upstreams: &[row], scenario: &scenario, ..Plan::default() }).await;
         for dialect in clients {
             for (word, fault, statuses) in refusals {
                 for stream in [true, false] {
@@ -285,20 +274,13 @@ async fn thinking_that_was_cut_is_never_sent_back() {
         ("gemini", "anthropic, budget"),
         ("gemini", "deepseek-v4"),
     ] {
-        let house = House::build(&Plan {
-            upstreams: &[row],
-            scenario: &scenario,
-            ..Plan::default()
-        })
-        .await;
+        let house =
+            House::build(&Plan { upstreams: &[row], scenario: &scenario, ..Plan::default() }).await;
         let what = format!("{dialect} over {row}");
         let answer = send(&asking(dialect, "break off", true), &house.gateway.client).await;
         let heard = hear(dialect, &answer.text());
         let part = heard.reasoning;
-        wrong.unless(
-            !part.is_empty() && part != THOUGHT,
-            format!("{what}: {part:?} was not cut"),
-        );
+        wrong.unless(!part.is_empty() && part != THOUGHT, format!("{what}: {part:?} was not cut"));
         let mut ask = asking(dialect, "break off", true);
         remember(dialect, &mut ask.body, &part);
         let answer = send(&ask, &house.gateway.client).await;

@@ -19,21 +19,13 @@ say = [{ thinking = "It is mended." }, { text = "Done." }]
 "#;
 
 async fn over(row: &str) -> House {
-    House::build(&Plan {
-        upstreams: &[row],
-        scenario: SAYS,
-        ..Plan::default()
-    })
-    .await
+    House::build(&Plan { upstreams: &[row], scenario: SAYS, ..Plan::default() }).await
 }
 
 async fn post(house: &House, path: &str, body: &Value) -> Answer {
     let headers = [("content-type", "application/json")];
     let body = body.to_string();
-    let sent = house
-        .gateway
-        .client
-        .send(Method::POST, path, &headers, body);
+    let sent = house.gateway.client.send(Method::POST, path, &headers, body);
     sent.await.good()
 }
 
@@ -64,19 +56,12 @@ async fn a_custom_tool_is_called_and_answered_whatever_model_is_behind() {
             let mut input = vec![json!({"role": "user", "content": "mend it"})];
             let answer = post(&house, "/v1/responses", &ask(&input)).await;
             let lost = answer.header("x-throughline-loss");
-            assert!(
-                lost.contains("setting_adapted=tool;reason=as_function"),
-                "{row}: {lost}"
-            );
+            assert!(lost.contains("setting_adapted=tool;reason=as_function"), "{row}: {lost}");
             let said = output(&answer, streamed);
             let call = said.last().expect("an item");
             assert_eq!(
                 (&call["type"], &call["name"], &call["input"]),
-                (
-                    &json!("custom_tool_call"),
-                    &json!("apply_patch"),
-                    &json!(PATCH)
-                ),
+                (&json!("custom_tool_call"), &json!("apply_patch"), &json!(PATCH)),
                 "{row}: {said:?}"
             );
             let offered = house.last(0).await.body;
@@ -87,12 +72,10 @@ async fn a_custom_tool_is_called_and_answered_whatever_model_is_behind() {
 
             let id = call["call_id"].clone();
             input.extend(said);
-            input.push(
-                json!({"type": "custom_tool_call_output", "call_id": id, "output": [
-                    {"type": "input_text", "text": "patched"},
-                    {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo="},
-                ]}),
-            );
+            input.push(json!({"type": "custom_tool_call_output", "call_id": id, "output": [
+                {"type": "input_text", "text": "patched"},
+                {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo="},
+            ]}));
             let answer = post(&house, "/v1/responses", &ask(&input)).await;
             let said = output(&answer, streamed);
             let done = |item: &Value| text(&item["content"][0]["text"]) == "Done.";
@@ -118,17 +101,10 @@ async fn a_chat_clients_custom_tool_may_be_asked_for_by_name() {
     let answer = post(&house, "/v1/chat/completions", &body).await.json();
     let message = &answer["choices"][0]["message"];
     let call = &message["tool_calls"][0];
-    assert_eq!(
-        call["custom"],
-        json!({"name": "apply_patch", "input": PATCH}),
-        "{answer}"
-    );
+    assert_eq!(call["custom"], json!({"name": "apply_patch", "input": PATCH}), "{answer}");
     assert_eq!(answer["choices"][0]["finish_reason"], "tool_calls");
     let seen: Value = serde_json::from_str(&house.last(0).await.body).expect("JSON");
-    assert_eq!(
-        seen["tool_choice"],
-        json!({"type": "tool", "name": "apply_patch"})
-    );
+    assert_eq!(seen["tool_choice"], json!({"type": "tool", "name": "apply_patch"}));
 
     let result = json!({"role": "tool", "tool_call_id": call["id"], "content": "patched"});
     let messages = body["messages"].as_array_mut().expect("messages");

@@ -25,23 +25,15 @@ async fn a_front_end_may_leave_the_choice_of_the_model_to_the_gateway() {
     for (path, mut body) in questions() {
         body["backend"] = "b".into();
         let client = &house.gateway.client;
-        let answer = client
-            .send(Method::POST, path, &[JSON], body.to_string())
-            .await
-            .good();
+        let answer = client.send(Method::POST, path, &[JSON], body.to_string()).await.good();
         assert_eq!(answer.header("x-throughline-backend"), "b", "{path}");
         let text = answer.text();
         // As it is written: in pieces.
         assert!(text.contains("\"houg\""), "{path}: {text}");
         let turn = &house.gateway.turns().await[0];
-        assert_eq!(
-            (&turn["lane"], &turn["status"]),
-            (&json!("across"), &json!(200))
-        );
+        assert_eq!((&turn["lane"], &turn["status"]), (&json!("across"), &json!(200)));
         body["backend"] = "nobody".into();
-        let answer = client
-            .send(Method::POST, path, &[JSON], body.to_string())
-            .await;
+        let answer = client.send(Method::POST, path, &[JSON], body.to_string()).await;
         assert_eq!(answer.status, 400, "{path}");
         let text = answer.text();
         assert!(text.contains("there is no backend `nobody`"), "{text}");
@@ -70,10 +62,7 @@ async fn a_client_that_names_no_model_is_told_which_one_answered() {
     }
     for (path, body) in asked {
         let client = &house.gateway.client;
-        let answer = client
-            .send(Method::POST, path, &[JSON], body.to_string())
-            .await
-            .good();
+        let answer = client.send(Method::POST, path, &[JSON], body.to_string()).await.good();
         let text = answer.text();
         // Runs have no place for it.
         let named = text.contains("\"chosen-here\"");
@@ -89,10 +78,7 @@ async fn replies_are_what_their_headers_say() {
     for (path, mut body) in questions() {
         body["model"] = "some-model".into();
         let client = &house.gateway.client;
-        let answer = client
-            .send(Method::POST, path, &[JSON], body.to_string())
-            .await
-            .good();
+        let answer = client.send(Method::POST, path, &[JSON], body.to_string()).await.good();
         let (kind, marked) = match path {
             "/ndjson/chat" => ("application/x-ndjson", ""),
             "/ui/chat" => ("text/event-stream; charset=utf-8", "v1"),
@@ -110,20 +96,14 @@ async fn replies_are_what_their_headers_say() {
 async fn probes_of_a_front_door_go_nowhere() {
     let house = House::over(&["anthropic, budget"]).await;
     for (path, _) in questions() {
-        for (method, status) in [
-            (Method::OPTIONS, 204),
-            (Method::HEAD, 405),
-            (Method::GET, 405),
-        ] {
+        for (method, status) in [(Method::OPTIONS, 204), (Method::HEAD, 405), (Method::GET, 405)] {
             let client = &house.gateway.client;
             let answer = client.send(method.clone(), path, &[], "").await;
             assert_eq!(answer.status, status, "{method} {path}");
         }
     }
     let client = &house.gateway.client;
-    let resumed = client
-        .send(Method::GET, "/ui/chat/chat-1/stream", &[], "")
-        .await;
+    let resumed = client.send(Method::GET, "/ui/chat/chat-1/stream", &[], "").await;
     assert_eq!((resumed.status, resumed.text().as_str()), (204, ""));
     assert!(house.simulators[0].seen().await.is_empty());
 }
@@ -154,10 +134,7 @@ async fn what_a_model_thinks_anyway_is_shown_at_every_front_door() {
             let mut body = body;
             body["model"] = "m".into();
             let headers = [("content-type", "application/json")];
-            let sent = house
-                .gateway
-                .client
-                .send(Method::POST, path, &headers, body.to_string());
+            let sent = house.gateway.client.send(Method::POST, path, &headers, body.to_string());
             let answer = sent.await.good().text();
             // In whichever pieces it comes.
             assert!(answer.contains("Firs"), "{path} over {row}: {answer}");

@@ -166,12 +166,8 @@ async fn a_refusal_before_the_first_byte_is_a_status_at_every_front_door() {
     ];
     let scenario = scenario(refusals.map(|(word, fault, _)| (word, fault)));
     for row in ROWS {
-        let house = House::build(&Plan {
-            upstreams: &[row],
-            scenario: &scenario,
-            ..Plan::default()
-        })
-        .await;
+        let house =
+            House::build(&Plan { upstreams: &[row], scenario: &scenario, ..Plan::default() }).await;
         for door in DOORS.into_iter().chain(["/ag-ui"]) {
             for (word, fault, status) in refusals {
                 let what = format!("{door} over {row}: {word}");

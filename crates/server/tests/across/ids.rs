@@ -34,13 +34,8 @@ async fn ids_that_a_backend_repeats_are_unique_over_a_conversation() {
                 ids.extend(said.calls.iter().map(|call| call.id.clone()));
                 speaker.results(&said.calls, result);
             }
-            let (said, _) = go_on(
-                speaker.as_mut(),
-                &house.gateway.client,
-                "some-model",
-                stream,
-            )
-            .await;
+            let (said, _) =
+                go_on(speaker.as_mut(), &house.gateway.client, "some-model", stream).await;
             wrong.unless_equal(&what, said.text.as_str(), "Then I am done.");
             let unique: HashSet<&String> = ids.iter().collect();
             wrong.unless_equal(&what, unique.len(), 6);

@@ -22,10 +22,7 @@ say = [
 ]
 "#;
 
-#[allow(
-    clippy::needless_pass_by_value,
-    reason = "it is made where it is given"
-)]
+#[allow(clippy::needless_pass_by_value, reason = "it is made where it is given")]
 fn asked(text: &str, more: Value) -> Value {
     let mut body = json!({
         "model": "some-model",
@@ -50,10 +47,7 @@ async fn get(client: &Client, path: &str) -> (u16, Value) {
 
 /// What a recorded request holds of the conversation, in whichever dialect.
 fn turns_in(body: &Value) -> usize {
-    ["messages", "contents", "input"]
-        .iter()
-        .map(|member| list(&body[*member]).count())
-        .sum()
+    ["messages", "contents", "input"].iter().map(|member| list(&body[*member]).count()).sum()
 }
 
 /// Covers: S4-61, S4-63
@@ -136,10 +130,7 @@ async fn what_is_not_there_is_told_and_nobody_gets_at_what_others_keep() {
     let lost = json!({"previous_response_id": "resp_nobody"});
     let answer = client.post(PATH, &KEY, &asked("x", lost)).await;
     assert_eq!(answer.status, 400);
-    assert_eq!(
-        answer.json()["error"]["code"],
-        "previous_response_not_found"
-    );
+    assert_eq!(answer.json()["error"]["code"], "previous_response_not_found");
     assert_eq!(answer.json()["error"]["param"], "previous_response_id");
 
     let eve = [("authorization", "Bearer eve")];
@@ -152,13 +143,7 @@ async fn what_is_not_there_is_told_and_nobody_gets_at_what_others_keep() {
     let answer = client.post(PATH, &eve, &asked("x", stolen)).await;
     assert_eq!(answer.status, 400);
     let item = json!({"input": [{"type": "item_reference", "id": kept["output"][0]["id"]}]});
-    assert_eq!(
-        client
-            .post(PATH, &eve, &asked("x", item.clone()))
-            .await
-            .status,
-        400
-    );
+    assert_eq!(client.post(PATH, &eve, &asked("x", item.clone())).await.status, 400);
     client.post(PATH, &KEY, &asked("x", item)).await.good();
 
     let gone = client.send(Method::DELETE, &path, &KEY, "").await;
@@ -167,9 +152,7 @@ async fn what_is_not_there_is_told_and_nobody_gets_at_what_others_keep() {
     // Whoever gets the bytes might read the other one.
     let twice = r#"{"model":"m","input":"x","store":false,"previous_response_id":"resp_a","previous_response_id":null}"#;
     let json = ("content-type", "application/json");
-    let twice = client
-        .send(Method::POST, PATH, &[KEY[0], json], twice)
-        .await;
+    let twice = client.send(Method::POST, PATH, &[KEY[0], json], twice).await;
     assert_eq!(twice.status, 400);
     assert_eq!(twice.json()["error"]["param"], "previous_response_id");
     let both = json!({"previous_response_id": "a", "conversation": "b"});
@@ -186,11 +169,7 @@ async fn a_conversation_is_named_and_grows_by_itself() {
     let client = &house.gateway.client;
     let made =
         json!({"metadata": {"of": "ada"}, "items": [{"role": "user", "content": "I am Ada."}]});
-    let made = client
-        .post("/v1/conversations", &KEY, &made)
-        .await
-        .good()
-        .json();
+    let made = client.post("/v1/conversations", &KEY, &made).await.good().json();
     let id = text(&made["id"]);
     for (text, turns) in [("ponder this", 1), ("ponder more", 3)] {
         let said = create(client, text, json!({"conversation": id})).await;
@@ -209,9 +188,7 @@ async fn a_conversation_is_named_and_grows_by_itself() {
     assert_eq!(list(&items["data"]).count(), 6);
     assert_eq!(get(client, &path).await.1["metadata"], json!({"of": "ada"}));
     client.send(Method::DELETE, &path, &KEY, "").await.good();
-    let answer = client
-        .post(PATH, &KEY, &asked("x", json!({"conversation": id})))
-        .await;
+    let answer = client.post(PATH, &KEY, &asked("x", json!({"conversation": id}))).await;
     assert_eq!(answer.status, 404);
     house.end_in_peace().await;
 }
@@ -227,10 +204,7 @@ async fn slow_house() -> House {
     })
     .await;
     let config = row.backend("a", &simulator.url);
-    House {
-        gateway: Gateway::start(BINARY, &config).await,
-        simulators: vec![simulator],
-    }
+    House { gateway: Gateway::start(BINARY, &config).await, simulators: vec![simulator] }
 }
 
 /// The numbers of events.
@@ -245,9 +219,7 @@ async fn a_stream_is_resumed_where_it_was_left() {
     let mut house = slow_house().await;
     let client = house.gateway.client.clone();
     let body = asked("slowly", json!({"background": true, "stream": true}));
-    let mut stream = client
-        .open(Method::POST, PATH, &KEY, body.to_string())
-        .await;
+    let mut stream = client.open(Method::POST, PATH, &KEY, body.to_string()).await;
     let mut heard = String::new();
     while numbers(&heard).len() < 5 {
         let piece = stream.next().await.expect("more of it");
@@ -268,11 +240,7 @@ async fn a_stream_is_resumed_where_it_was_left() {
 
     // The same after the end, and after the process.
     for _ in 0..2 {
-        let again = house
-            .gateway
-            .client
-            .send(Method::GET, &path, &KEY, "")
-            .await;
+        let again = house.gateway.client.send(Method::GET, &path, &KEY, "").await;
         assert_eq!(again.good().text(), told);
         house.stop().await;
         house.gateway.start_again().await;
@@ -290,28 +258,19 @@ async fn a_run_can_be_stopped_and_a_dead_process_leaves_what_had_arrived() {
     let run = create(&client, "slowly", background.clone()).await;
     assert_eq!(run["status"], "queued");
     let path = format!("{PATH}/{}", text(&run["id"]));
-    let stopped = client
-        .post(&format!("{path}/cancel"), &KEY, &json!({}))
-        .await;
+    let stopped = client.post(&format!("{path}/cancel"), &KEY, &json!({})).await;
     assert_eq!(stopped.good().json()["status"], "cancelled");
     assert_eq!(get(&client, &path).await.1["status"], "cancelled");
     assert_eq!(told_end(&client, &path).await, "cancelled");
 
-    let named = client
-        .post("/v1/conversations", &KEY, &json!({}))
-        .await
-        .good()
-        .json();
+    let named = client.post("/v1/conversations", &KEY, &json!({})).await.good().json();
     let id = text(&named["id"]);
     let named = json!({"background": true, "conversation": id});
     let run = create(&client, "slowly", named).await;
     let on = json!({"previous_response_id": run["id"]});
     // Whoever may not read it does not learn that it runs.
     let eve = [("authorization", "Bearer eve")];
-    let stolen = client
-        .post(PATH, &eve, &asked("x", on.clone()))
-        .await
-        .json();
+    let stolen = client.post(PATH, &eve, &asked("x", on.clone())).await.json();
     assert_eq!(stolen["error"]["code"], "previous_response_not_found");
     let early = client.post(PATH, &KEY, &asked("and?", on)).await;
     assert_eq!(early.status, 400, "its answer would be missing");
@@ -323,9 +282,7 @@ async fn a_run_can_be_stopped_and_a_dead_process_leaves_what_had_arrived() {
     // What is told to somebody is written within a moment; the file shows when.
     let size = || {
         let files = files(&house.gateway.folder().join("data"));
-        let of_store = files
-            .iter()
-            .filter(|(path, _)| path.contains("throughline.db-wal"));
+        let of_store = files.iter().filter(|(path, _)| path.contains("throughline.db-wal"));
         of_store.map(|(_, bytes)| bytes.len()).sum::<usize>()
     };
     let before = size();
@@ -335,16 +292,10 @@ async fn a_run_can_be_stopped_and_a_dead_process_leaves_what_had_arrived() {
     let client = house.gateway.client.clone();
     let (_, left) = get(&client, &path).await;
     assert_eq!(left["status"], "failed", "from the first moment on");
-    assert!(
-        text(&left["error"]["message"]).contains("stopped"),
-        "{left}"
-    );
+    assert!(text(&left["error"]["message"]).contains("stopped"), "{left}");
     assert_eq!(told_end(&client, &path).await, "failed");
     let (_, items) = get(&client, &format!("/v1/conversations/{id}/items")).await;
-    assert_eq!(
-        list(&items["data"]).count(),
-        1 + list(&left["output"]).count()
-    );
+    assert_eq!(list(&items["data"]).count(), 1 + list(&left["output"]).count());
     house.end_in_peace().await;
 }
 
@@ -373,11 +324,7 @@ async fn a_run_nobody_waits_for_is_waited_for_at_the_end() {
 async fn a_conversation_outlives_its_responses() {
     let house = House::over(&["anthropic, budget"]).await;
     let client = &house.gateway.client;
-    let named = client
-        .post("/v1/conversations", &KEY, &json!({}))
-        .await
-        .good()
-        .json();
+    let named = client.post("/v1/conversations", &KEY, &json!({})).await.good().json();
     let named = json!({"conversation": named["id"]});
     let first = create(client, "ponder this", named.clone()).await;
     let path = format!("{PATH}/{}", text(&first["id"]));
@@ -407,25 +354,19 @@ async fn a_run_that_is_deleted_leaves_its_conversation_what_had_come() {
     assert_eq!(get(client, &path).await.0, 404);
     let items = format!("/v1/conversations/{}/items", text(&id));
     let (_, items) = get(client, &items).await;
-    let kinds: Vec<&str> = list(&items["data"])
-        .map(|item| text(&item["type"]))
-        .collect();
+    let kinds: Vec<&str> = list(&items["data"]).map(|item| text(&item["type"])).collect();
     assert_eq!(kinds, ["reasoning", "message"], "the newest first");
     house.end_in_peace().await;
 }
 
 #[tokio::test]
 async fn what_has_expired_or_is_too_much_is_gone_without_waiting_for_a_sweep() {
-    for (settings, length) in [
-        ("responses = { retention = \"1s\" }", 10),
-        ("responses = { limit = \"24KiB\" }", 10_000),
-    ] {
-        let house = House::build(&Plan {
-            upstreams: &["anthropic, budget"],
-            settings,
-            ..Plan::default()
-        })
-        .await;
+    for (settings, length) in
+        [("responses = { retention = \"1s\" }", 10), ("responses = { limit = \"24KiB\" }", 10_000)]
+    {
+        let house =
+            House::build(&Plan { upstreams: &["anthropic, budget"], settings, ..Plan::default() })
+                .await;
         let client = &house.gateway.client;
         let mut first = None;
         for _ in 0..4 {
@@ -434,10 +375,7 @@ async fn what_has_expired_or_is_too_much_is_gone_without_waiting_for_a_sweep() {
             first = first.or(Some(kept));
         }
         let path = format!("{PATH}/{}", text(&first.expect("one")["id"]));
-        until("the first is gone", async || {
-            get(client, &path).await.0 == 404
-        })
-        .await;
+        until("the first is gone", async || get(client, &path).await.0 == 404).await;
         house.end_in_peace().await;
     }
 }
@@ -464,22 +402,14 @@ async fn a_conversation_is_forgotten_with_its_last_turn() {
     })
     .await;
     assert_eq!(get(client, &path(&used)).await.0, 200);
-    until("the other is gone too", async || {
-        get(client, &path(&used)).await.0 == 404
-    })
-    .await;
+    until("the other is gone too", async || get(client, &path(&used)).await.0 == 404).await;
     house.end_in_peace().await;
 }
 
 #[tokio::test]
 async fn nothing_that_is_kept_can_be_read_at_rest_and_nothing_is_kept_without_room() {
     let mut house = House::over(&["gemini 3"]).await;
-    let kept = create(
-        &house.gateway.client,
-        "ponder the marked sentence",
-        json!({}),
-    )
-    .await;
+    let kept = create(&house.gateway.client, "ponder the marked sentence", json!({})).await;
     house.stop().await;
     let said = kept["output"].to_string();
     assert!(said.len() > 100);

@@ -50,9 +50,7 @@ async fn a_client_that_leaves_takes_the_upstream_along() {
                 let mut headers = vec![("content-type", "application/json")];
                 headers.extend(&ask.headers);
                 let opened =
-                    gateway
-                        .client
-                        .open(Method::POST, &ask.path, &headers, ask.body.to_string());
+                    gateway.client.open(Method::POST, &ask.path, &headers, ask.body.to_string());
                 let exchange = if begun {
                     let (mut streamed, exchange) = tokio::join!(opened, async {
                         let mut exchange = bare.next().await;

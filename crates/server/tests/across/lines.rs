@@ -42,10 +42,7 @@ async fn over(row: &str) -> House {
 async fn post(gateway: &Gateway, path: &str, body: &Value) -> Answer {
     let headers = [("content-type", "application/json")];
     let body = body.to_string();
-    gateway
-        .client
-        .send(Method::POST, path, &headers, body)
-        .await
+    gateway.client.send(Method::POST, path, &headers, body).await
 }
 
 fn asking(text: &str) -> Value {
@@ -55,9 +52,7 @@ fn asking(text: &str) -> Value {
 fn lines(answer: &Answer) -> Vec<Value> {
     let text = answer.text();
     let lines = text.split_terminator('\n');
-    lines
-        .map(|line| serde_json::from_str(line).expect("a line of JSON"))
-        .collect()
+    lines.map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
 }
 
 #[tokio::test]
@@ -65,9 +60,7 @@ async fn a_reply_that_fails_ends_in_a_line_that_says_so() {
     for row in ["anthropic, adaptive", "ollama"] {
         let house = over(row).await;
         for word in ["break off", "fail"] {
-            let answer = post(&house.gateway, "/api/chat", &asking(word))
-                .await
-                .good();
+            let answer = post(&house.gateway, "/api/chat", &asking(word)).await.good();
             assert_eq!(answer.header("content-type"), "application/x-ndjson");
             let lines = lines(&answer);
             let (last, said) = lines.split_last().expect("lines");
@@ -93,9 +86,7 @@ async fn a_silent_upstream_gets_its_client_lines_that_say_nothing() {
         let lines = lines(&answer);
         let text = |line: &Value| {
             let said = line["message"]["content"].as_str();
-            said.or(line["response"].as_str())
-                .unwrap_or_default()
-                .to_owned()
+            said.or(line["response"].as_str()).unwrap_or_default().to_owned()
         };
         let empty = |line: &&Value| text(line).is_empty() && line["done"] == false;
         assert!(lines.iter().filter(empty).count() >= 2, "{}", answer.text());
@@ -110,11 +101,7 @@ async fn whoever_asks_nothing_is_told_that_the_model_is_there() {
     let house = over("anthropic, adaptive").await;
     for (path, body, reason) in [
         ("/api/chat", json!({"model": "m"}), "load"),
-        (
-            "/api/chat",
-            json!({"model": "m", "messages": [], "keep_alive": 0}),
-            "unload",
-        ),
+        ("/api/chat", json!({"model": "m", "messages": [], "keep_alive": 0}), "unload"),
         ("/api/generate", json!({"model": "m", "prompt": ""}), "load"),
     ] {
         let answer = post(&house.gateway, path, &body).await.good();
@@ -167,10 +154,7 @@ async fn a_client_that_says_nothing_of_thinking_gets_it_of_models_that_can() {
 async fn a_model_that_does_not_think_is_asked_once_more_and_then_known() {
     for (dialect, think) in [
         ("dialect = \"ollama\"", "think"),
-        (
-            "dialect = \"openai_chat\"\nvariant = \"ollama\"",
-            "reasoning_effort",
-        ),
+        ("dialect = \"openai_chat\"\nvariant = \"ollama\"", "reasoning_effort"),
     ] {
         let chat = dialect.contains("openai_chat");
         let simulator = throughline_testkit::Simulator::with(throughline_simulator::Options {
@@ -178,10 +162,8 @@ async fn a_model_that_does_not_think_is_asked_once_more_and_then_known() {
             ..Default::default()
         })
         .await;
-        let config = format!(
-            "[[backend]]\nname = \"a\"\n{dialect}\nbase_url = \"{}\"\n",
-            simulator.url
-        );
+        let config =
+            format!("[[backend]]\nname = \"a\"\n{dialect}\nbase_url = \"{}\"\n", simulator.url);
         let gateway = Gateway::start(BINARY, &config).await;
         let ask = json!({
             "model": "house-model", "max_tokens": 999,
@@ -190,11 +172,7 @@ async fn a_model_that_does_not_think_is_asked_once_more_and_then_known() {
         });
         let answer = gateway.client.post("/v1/messages", &[], &ask).await.good();
         let loss = "setting_adapted=thinking;reason=model_does_not_think";
-        assert!(
-            answer.header("x-throughline-loss").contains(loss),
-            "{:?}",
-            answer.headers
-        );
+        assert!(answer.header("x-throughline-loss").contains(loss), "{:?}", answer.headers);
         let seen = simulator.seen().await;
         assert_eq!(seen.len(), 2);
         assert_eq!(seen[0].refusal, "\"house-model\" does not support thinking");
@@ -306,14 +284,8 @@ async fn models_are_told_as_ollama_tells_them() {
         answer.good().json()
     };
     let shown = show("claude-opus-5:latest").await;
-    assert_eq!(
-        shown["capabilities"],
-        json!(["completion", "tools", "vision", "thinking"])
-    );
-    assert_eq!(
-        show("claude-3-5-haiku-latest").await["capabilities"][2],
-        "vision"
-    );
+    assert_eq!(shown["capabilities"], json!(["completion", "tools", "vision", "thinking"]));
+    assert_eq!(show("claude-3-5-haiku-latest").await["capabilities"][2], "vision");
     // A backend of the dialect answers itself, under its own name of the model.
     let shown = show("small").await;
     assert_eq!(shown["details"]["family"], "qwen3");
@@ -325,14 +297,8 @@ async fn models_are_told_as_ollama_tells_them() {
         (404, json!({"error": "model 'nonesuch:1b' not found"}))
     );
     let refused = post(&gateway, "/api/show", &json!({})).await;
-    assert_eq!(
-        (refused.status, refused.json()),
-        (400, json!({"error": "model: is required"}))
-    );
-    assert_eq!(
-        gateway.client.get("/api/ps").await.good().json(),
-        json!({"models": []})
-    );
+    assert_eq!((refused.status, refused.json()), (400, json!({"error": "model: is required"})));
+    assert_eq!(gateway.client.get("/api/ps").await.good().json(), json!({"models": []}));
     let version = gateway.client.get("/api/version").await.good().json();
     assert!(version["version"].is_string());
     let wrong = post(&gateway, "/api/tags", &json!({})).await;
@@ -357,8 +323,6 @@ async fn a_model_is_shown_where_nobody_can_tell_that_there_is_none() {
     ] {
         let config = format!("[[backend]]\nname = \"a\"\ndialect = \"anthropic\"\n{backend}\n");
         let gateway = Gateway::start(BINARY, &config).await;
-        post(&gateway, "/api/show", &json!({"model": "nonesuch"}))
-            .await
-            .good();
+        post(&gateway, "/api/show", &json!({"model": "nonesuch"})).await.good();
     }
 }

@@ -14,10 +14,7 @@ const EVE: [(&str, &str); 1] = [("authorization", "Bearer eve")];
 const PATH: &str = "/v1/responses";
 
 /// A request under the model's own name, so that nothing of it has to change.
-#[allow(
-    clippy::needless_pass_by_value,
-    reason = "it is made where it is given"
-)]
+#[allow(clippy::needless_pass_by_value, reason = "it is made where it is given")]
 fn asked(input: Value, more: Value) -> Value {
     let mut body = json!({
         "model": "gpt-6.1-sol",
@@ -48,11 +45,7 @@ async fn what_a_backend_keeps_too_is_its_callers_alone() {
     let path = format!("{PATH}/{}", text(&kept["id"]));
     let given = format!("{path}/input_items");
     let before = house.simulators[0].seen().await.len();
-    for (method, path) in [
-        (Method::GET, &path),
-        (Method::GET, &given),
-        (Method::DELETE, &path),
-    ] {
+    for (method, path) in [(Method::GET, &path), (Method::GET, &given), (Method::DELETE, &path)] {
         assert_eq!(status(client, method, path, &EVE).await, 404);
     }
     let id = text(&kept["id"]);
@@ -72,10 +65,7 @@ async fn what_a_backend_keeps_too_is_its_callers_alone() {
             assert_eq!(status(client, method, &path, &EVE).await, 404, "{path}");
         }
     }
-    let spelled = asked(
-        "x".into(),
-        json!({"previous_response_id": format!("{id} ")}),
-    );
+    let spelled = asked("x".into(), json!({"previous_response_id": format!("{id} ")}));
     assert_eq!(client.post(PATH, &EVE, &spelled).await.status, 400);
     let spelled = asked("x".into(), json!({"conversation": "conv%5f1"}));
     assert_eq!(client.post(PATH, &EVE, &spelled).await.status, 404);
@@ -116,10 +106,8 @@ async fn reasoning_nobody_was_given_is_gone_on_from_where_it_is() {
         let call = &call.expect("a call")["call_id"];
         json!([{"type": "function_call_output", "call_id": call, "output": "row green"}])
     };
-    for (include, is_there) in [
-        (json!([]), true),
-        (json!(["reasoning.encrypted_content"]), false),
-    ] {
+    for (include, is_there) in [(json!([]), true), (json!(["reasoning.encrypted_content"]), false)]
+    {
         let more = json!({"tools": tools, "include": include});
         let called = create(client, "use one tool", more).await;
         let more = json!({"previous_response_id": called["id"], "tools": tools});
@@ -133,9 +121,7 @@ async fn reasoning_nobody_was_given_is_gone_on_from_where_it_is() {
         }
         // There is a copy all the same, and it is whole but for that.
         let more = json!({"previous_response_id": answer.json()["id"], "tools": tools});
-        let answer = client
-            .post("/b/b/v1/responses", &ADA, &asked("and?".into(), more))
-            .await;
+        let answer = client.post("/b/b/v1/responses", &ADA, &asked("and?".into(), more)).await;
         answer.good();
         let sent = house.last(1).await.json();
         assert_eq!(list(&sent["messages"]).count(), 5);
@@ -215,11 +201,7 @@ async fn what_a_backend_does_not_delete_is_not_told_as_deleted() {
         );
         assert_eq!(answered, deleted, "{said}");
         if left == 200 {
-            assert_eq!(
-                status(client, Method::GET, &path, &ADA).await,
-                left,
-                "{said}"
-            );
+            assert_eq!(status(client, Method::GET, &path, &ADA).await, left, "{said}");
         }
     }
     // Nobody would be asked if it were still here.
@@ -227,9 +209,7 @@ async fn what_a_backend_does_not_delete_is_not_told_as_deleted() {
         async {
             let asked = provider.next().await;
             let target = asked.target.clone();
-            asked
-                .answer(answer("404 Not Found", &nothing).as_bytes())
-                .await;
+            asked.answer(answer("404 Not Found", &nothing).as_bytes()).await;
             target
         },
         status(client, Method::GET, &path, &ADA)
@@ -250,12 +230,7 @@ async fn what_runs_for_nobody_and_what_has_a_name_is_kept_here() {
         read.json()["status"] == "completed"
     })
     .await;
-    create(
-        client,
-        "ponder more",
-        json!({"previous_response_id": run["id"]}),
-    )
-    .await;
+    create(client, "ponder more", json!({"previous_response_id": run["id"]})).await;
     let sent = house.last(0).await.json();
     assert_eq!((list(&sent["input"]).count(), thinking_in(&sent)), (4, 1));
 

@@ -9,12 +9,7 @@ use crate::bare::{Upstream, whole};
 use crate::speaker::{Ask, send};
 use crate::support::{BINARY, CLIENTS, House, Plan, Wrong, client, upstream};
 
-const ROWS: [&str; 4] = [
-    "anthropic, budget",
-    "gemini 3",
-    "openai_responses",
-    "deepseek-v4",
-];
+const ROWS: [&str; 4] = ["anthropic, budget", "gemini 3", "openai_responses", "deepseek-v4"];
 
 fn asking(dialect: &str) -> Ask {
     let mut speaker = client(dialect);
@@ -36,10 +31,7 @@ async fn gemini_is_served_under_all_of_its_paths_and_pins() {
     let mut wrong = Wrong::default();
     let house = House::over(&["anthropic, budget", "deepseek-v4"]).await;
     let body = json!({"contents": [{"role": "user", "parts": [{"text": "ponder this"}]}]});
-    let headers = [
-        ("content-type", "application/json"),
-        ("x-goog-api-key", "k"),
-    ];
+    let headers = [("content-type", "application/json"), ("x-goog-api-key", "k")];
     for version in ["/v1beta", "/v1", ""] {
         for method in [
             "generateContent",
@@ -50,17 +42,11 @@ async fn gemini_is_served_under_all_of_its_paths_and_pins() {
             for (pin, backend) in [("", "a"), ("/b/b", "b"), ("/b/a", "a")] {
                 let path = format!("{pin}{version}/models/some-model:{method}");
                 let client = &house.gateway.client;
-                let answer = client
-                    .send(Method::POST, &path, &headers, body.to_string())
-                    .await;
+                let answer = client.send(Method::POST, &path, &headers, body.to_string()).await;
                 wrong.unless_equal(&path, answer.status, 200);
                 wrong.unless_equal(&path, answer.header("x-throughline-backend"), backend);
                 let json = method != "streamGenerateContent?alt=sse";
-                let kind = if json {
-                    "application/json"
-                } else {
-                    "text/event-stream"
-                };
+                let kind = if json { "application/json" } else { "text/event-stream" };
                 let told = answer.header("content-type").starts_with(kind);
                 wrong.unless(told, format!("{path}: {:?}", answer.headers));
                 if json {
@@ -107,10 +93,7 @@ async fn a_backends_own_key_goes_out_in_its_form_and_the_callers_stays_here() {
             let seen = house.last(0).await;
             let (name, key) = key_header(row, "of-the-house");
             wrong.unless_equal(&what, seen.header(name), Some(key.as_str()));
-            let whole = format!(
-                "{:?} {} {} {}",
-                seen.headers, seen.path, seen.query, seen.body
-            );
+            let whole = format!("{:?} {} {} {}", seen.headers, seen.path, seen.query, seen.body);
             wrong.unless(!whole.contains("caller-secret"), format!("{what}: {whole}"));
             wrong.unless(!whole.contains("x-throughline"), format!("{what}: {whole}"));
         }
@@ -137,15 +120,11 @@ async fn a_callers_key_is_put_into_the_form_of_the_backend_it_goes_to() {
                 continue;
             }
             let forms: &[(&str, &str)] = match dialect {
-                "anthropic" => &[
-                    ("x-api-key", "sk-1+2/3="),
-                    ("authorization", "Bearer sk-1+2/3="),
-                ],
+                "anthropic" => &[("x-api-key", "sk-1+2/3="), ("authorization", "Bearer sk-1+2/3=")],
                 "gemini" => &[("x-goog-api-key", "sk-1+2/3="), ("?key", "sk-1%2B2%2F3%3D")],
-                _ => &[
-                    ("authorization", "Bearer sk-1+2/3="),
-                    ("authorization", "bearer sk-1+2/3="),
-                ],
+                _ => {
+                    &[("authorization", "Bearer sk-1+2/3="), ("authorization", "bearer sk-1+2/3=")]
+                }
             };
             for (name, value) in forms {
                 let what = format!("{dialect} over {row}: {name} {value}");
@@ -163,10 +142,7 @@ async fn a_callers_key_is_put_into_the_form_of_the_backend_it_goes_to() {
                 let keys = ["x-api-key", "authorization", "x-goog-api-key"];
                 let count = keys.iter().filter(|name| seen.header(name).is_some());
                 wrong.unless_equal(&what, count.count(), 1);
-                wrong.unless(
-                    !seen.query.contains("sk-"),
-                    format!("{what}: {}", seen.query),
-                );
+                wrong.unless(!seen.query.contains("sk-"), format!("{what}: {}", seen.query));
             }
         }
         house.end_in_peace().await;
@@ -187,21 +163,12 @@ async fn a_models_name_stays_in_its_place_of_the_path() {
         let client = &gateway.client;
         async move {
             let headers = [("content-type", "application/json")];
-            client
-                .send(Method::POST, &path, &headers, body.to_string())
-                .await
+            client.send(Method::POST, &path, &headers, body.to_string()).await
         }
     };
     let contents = json!({"contents": [{"role": "user", "parts": [{"text": "hi"}]}]});
-    let refused = [
-        "..",
-        "../../other",
-        "a/../../../other",
-        "./g",
-        "%2e%2e/x",
-        "..%2fx",
-        "a\\..\\b",
-    ];
+    let refused =
+        ["..", "../../other", "a/../../../other", "./g", "%2e%2e/x", "..%2fx", "a\\..\\b"];
     for model in refused {
         let body = json!({"model": model, "messages": [{"role": "user", "content": "hi"}]});
         let answer = ask("/v1/chat/completions".into(), body).await;

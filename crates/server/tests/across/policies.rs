@@ -42,10 +42,7 @@ async fn there_and_back(policy: &str, come_back: bool) {
         wrong.unless_equal(&what, fates.len(), 2);
         let came = fates[0] == "sent" || fates[0] == "restored";
         wrong.unless(came == come_back, format!("{what}: {fates:?}"));
-        wrong.unless(
-            fates[1].starts_with("left_out"),
-            format!("{what}: {fates:?}"),
-        );
+        wrong.unless(fates[1].starts_with("left_out"), format!("{what}: {fates:?}"));
         if !come_back {
             wrong.unless_equal(&what, fates[0].as_str(), "left_out session");
         }

@@ -20,10 +20,7 @@ async fn bound(row: &str) -> House {
     })
     .await;
     let config = upstream(row).backend("a", &simulator.url);
-    House {
-        gateway: Gateway::start(BINARY, &config).await,
-        simulators: vec![simulator],
-    }
+    House { gateway: Gateway::start(BINARY, &config).await, simulators: vec![simulator] }
 }
 
 /// Sends the conversation under another beginning, and keeps the answer.
@@ -60,11 +57,7 @@ fn asked(body: &Value) -> &str {
 #[tokio::test]
 async fn thinking_that_is_bound_to_its_beginning_holds_over_a_tool_loop() {
     let mut wrong = Wrong::default();
-    for row in [
-        "anthropic, budget",
-        "anthropic, adaptive",
-        "anthropic, bound",
-    ] {
+    for row in ["anthropic, budget", "anthropic, adaptive", "anthropic, bound"] {
         for dialect in CLIENTS {
             let house = bound(row).await;
             let what = format!("{dialect} over {row}");
@@ -75,10 +68,7 @@ async fn thinking_that_is_bound_to_its_beginning_holds_over_a_tool_loop() {
                 let (said, answer) = house.hear(speaker.as_mut()).await;
                 sent.push(thinking_in(&house.last(0).await.json()));
                 let losses = answer.header("x-throughline-loss").to_owned();
-                wrong.unless(
-                    !losses.contains("thinking_omitted"),
-                    format!("{what}: {losses}"),
-                );
+                wrong.unless(!losses.contains("thinking_omitted"), format!("{what}: {losses}"));
                 if !result.is_empty() {
                     speaker.results(&said.calls, result);
                 }

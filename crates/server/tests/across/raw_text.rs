@@ -30,18 +30,12 @@ const MODELS: [(&str, &str); 6] = [
     ("qwen3-think-tags", "variant = \"think-tags\""),
     ("qwen3-think-tags-raw-tools", "variant = \"think-tags\""),
     ("qwen3-think-tags-raw-tools", "variant = \"vllm\""),
-    (
-        "house-think-tags-raw-tools",
-        "variant = \"vllm\"\nfamily = \"qwen3\"",
-    ),
+    ("house-think-tags-raw-tools", "variant = \"vllm\"\nfamily = \"qwen3\""),
     (
         "qwen3-think-tags-implicit-raw-tools",
         "variant = \"think-tags\"\nfamily = \"qwen3-thinking\"",
     ),
-    (
-        "qwen3-think-tags-implicit-raw-tools",
-        "variant = \"vllm\"\nfamily = \"qwen3-thinking\"",
-    ),
+    ("qwen3-think-tags-implicit-raw-tools", "variant = \"vllm\"\nfamily = \"qwen3-thinking\""),
 ];
 
 /// Covers: X-10
@@ -77,11 +71,7 @@ async fn reasoning_text_and_calls_in_raw_text_come_apart_for_every_client() {
                 let seen = house.last(0).await;
                 wrong.unless_equal(&what, thinking_in(&seen.json()), 1);
                 let turn = house.gateway.turns().await.swap_remove(0);
-                let fate = if dialect == "openai_chat" {
-                    "restored"
-                } else {
-                    "sent"
-                };
+                let fate = if dialect == "openai_chat" { "restored" } else { "sent" };
                 wrong.unless_equal(&what, fates(&turn), [fate]);
             }
         }
@@ -97,27 +87,12 @@ async fn the_keys_for_raw_text_have_their_effect() {
     let whole = "<think>\nI need a row.\n</think>";
     for (key, asked, reasoning, text) in [
         ("", "use one tool", "I need a row.", "I look."),
-        (
-            "reasoning_format = \"split\"",
-            "use one tool",
-            "I need a row.",
-            "I look.",
-        ),
-        (
-            "reasoning_format = \"raw\"",
-            "use one tool",
-            whole,
-            "I look.",
-        ),
+        ("reasoning_format = \"split\"", "use one tool", "I need a row.", "I look."),
+        ("reasoning_format = \"raw\"", "use one tool", whole, "I look."),
         ("reasoning_format = \"none\"", "use one tool", "", "<think>"),
         ("family = \"none\"", "use one tool", "", "<think>"),
         ("", "strange tags", "", "[THINK]It is odd.[/THINK]Yes."),
-        (
-            "family = \"magistral\"",
-            "strange tags",
-            "It is odd.",
-            "Yes.",
-        ),
+        ("family = \"magistral\"", "strange tags", "It is odd.", "Yes."),
     ] {
         let backend = format!("variant = \"vllm\"\n{key}");
         let house = House::of_model("qwen3-think-tags", SAYS, &backend).await;
@@ -164,15 +139,10 @@ async fn a_call_that_does_not_parse_is_an_error_or_text_as_configured() {
                 named == (fails && dialect == "openai_chat"),
                 format!("{what}: {}", answer.text()),
             );
-            wrong.unless(
-                heard.complete != fails,
-                format!("{what}: {}", answer.text()),
-            );
+            wrong.unless(heard.complete != fails, format!("{what}: {}", answer.text()));
             let said = match fails {
                 true => heard.text.trim() == "I look.",
-                false => heard
-                    .text
-                    .contains("<tool_call>{\"key\": 7]</tool_call> So."),
+                false => heard.text.contains("<tool_call>{\"key\": 7]</tool_call> So."),
             };
             wrong.unless(said, format!("{what}: {heard:?}"));
             let ask = speaker.ask("some-model", false);
@@ -206,10 +176,9 @@ say = [{ text = "Just green." }]
             for stream in [true, false] {
                 let house = House::of_server(variant, "qwq-32b", SAYS, &backend).await;
                 let what = format!("{dialect} over {variant}, stream {stream}");
-                for (asked, reasoning, text) in [
-                    ("ponder", "I ponder.", "Green."),
-                    ("plain", "", "Just green."),
-                ] {
+                for (asked, reasoning, text) in
+                    [("ponder", "I ponder.", "Green."), ("plain", "", "Just green.")]
+                {
                     let mut speaker = client(dialect);
                     speaker.user(asked);
                     let sent = &house.gateway.client;
@@ -269,17 +238,13 @@ when = { contains = "plain" }
 say = [{ text = "Just green." }]
 "#;
     let mut house = House::of_server("vllm", "qwq-32b", SAYS, "variant = \"vllm\"").await;
-    for (asked, reasoning, text) in [
-        ("ponder", "I ponder.", "Green."),
-        ("plain", "", "Just green."),
-    ] {
+    for (asked, reasoning, text) in
+        [("ponder", "I ponder.", "Green."), ("plain", "", "Just green.")]
+    {
         let mut speaker = client("openai_chat");
         speaker.user(asked);
         let (said, _) = house.hear(speaker.as_mut()).await;
-        assert_eq!(
-            (said.reasoning.as_str(), said.text.as_str()),
-            (reasoning, text)
-        );
+        assert_eq!((said.reasoning.as_str(), said.text.as_str()), (reasoning, text));
         house.stop().await;
         house.gateway.start_again().await;
     }

@@ -27,12 +27,8 @@ async fn thinking_that_is_refused_is_taken_out_once_and_for_all() {
         ("openai_responses", "litellm"),
         ("anthropic", "google"),
     ] {
-        let house = House::build(&Plan {
-            upstreams: &[row, row],
-            backend: LIE,
-            ..Plan::default()
-        })
-        .await;
+        let house =
+            House::build(&Plan { upstreams: &[row, row], backend: LIE, ..Plan::default() }).await;
         let what = format!("{dialect} over {row}");
         let mut speaker = client(dialect);
         speaker.user("use one tool");
@@ -126,12 +122,7 @@ async fn thinking_that_is_missed_condemns_none_that_is_there() {
         {"type": "tool_use", "id": "toolu_01abcdefgh", "name": "lookup", "input": {"key": "7"}},
     ]));
     let said = message(json!([{"type": "text", "text": "Done."}]));
-    let answers = [
-        good(called),
-        missing.into_bytes(),
-        good(said.clone()),
-        good(said),
-    ];
+    let answers = [good(called), missing.into_bytes(), good(said.clone()), good(said)];
     let served = tokio::spawn(async move {
         let mut bodies = Vec::new();
         for answer in answers {

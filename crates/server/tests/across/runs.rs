@@ -33,9 +33,7 @@ fn speaker(old: bool) -> AgUi {
 async fn post(house: &House, path: &str, body: &Value) -> Answer {
     let headers = [("content-type", "application/json")];
     let client = &house.gateway.client;
-    client
-        .send(Method::POST, path, &headers, body.to_string())
-        .await
+    client.send(Method::POST, path, &headers, body.to_string()).await
 }
 
 /// Covers: S2-47
@@ -61,10 +59,7 @@ async fn a_silent_upstream_is_told_as_an_activity_and_nothing_is_lost() {
             let signs = told("ACTIVITY_DELTA");
             wrong.unless_equal(&what, told("ACTIVITY_SNAPSHOT"), usize::from(!old));
             wrong.unless((signs >= 4) != old, format!("{what}: {signs} deltas"));
-            wrong.unless(
-                (comments >= 4) == old,
-                format!("{what}: {comments} comments"),
-            );
+            wrong.unless((comments >= 4) == old, format!("{what}: {comments} comments"));
             speaker.results(&said.calls, "row");
             let (said, _) = house.hear(&mut speaker).await;
             wrong.unless_equal(&what, said.text.trim(), ANSWER);
@@ -79,28 +74,15 @@ async fn a_silent_upstream_is_told_as_an_activity_and_nothing_is_lost() {
 
 #[tokio::test]
 async fn an_upstream_that_breaks_off_ends_the_run_with_an_error() {
-    for row in [
-        "anthropic, budget",
-        "gemini 3",
-        "openai_responses",
-        "deepseek-v4",
-    ] {
-        let house = House::build(&Plan {
-            upstreams: &[row],
-            scenario: BREAKS,
-            ..Plan::default()
-        })
-        .await;
+    for row in ["anthropic, budget", "gemini 3", "openai_responses", "deepseek-v4"] {
+        let house =
+            House::build(&Plan { upstreams: &[row], scenario: BREAKS, ..Plan::default() }).await;
         let mut speaker = speaker(false);
         speaker.user("break off");
         let ask = speaker.ask("some-model", true);
         let answer = post(&house, &ask.path, &ask.body).await.good();
         let told = kinds(&answer);
-        assert_eq!(
-            told.first().map(String::as_str),
-            Some("RUN_STARTED"),
-            "{row}"
-        );
+        assert_eq!(told.first().map(String::as_str), Some("RUN_STARTED"), "{row}");
         assert_eq!(told.last().map(String::as_str), Some("RUN_ERROR"), "{row}");
         let ends = told.iter().filter(|kind| kind.starts_with("RUN_")).count();
         assert_eq!(ends, 2, "{row}: {told:?}");
@@ -164,9 +146,7 @@ async fn a_thread_is_a_session_and_context_is_told_above_the_conversation() {
     let seen = house.last(0).await.json();
     let system = match seen["system"].as_str() {
         Some(system) => system.to_owned(),
-        None => list(&seen["system"])
-            .map(|part| text(&part["text"]))
-            .collect(),
+        None => list(&seen["system"]).map(|part| text(&part["text"])).collect(),
     };
     assert!(system.contains("The page: /rows/7"), "{seen}");
     house.end_in_peace().await;
@@ -176,11 +156,7 @@ async fn a_thread_is_a_session_and_context_is_told_above_the_conversation() {
 #[tokio::test]
 async fn probes_go_no_further_than_us() {
     let house = House::over(&["anthropic, budget"]).await;
-    for (method, status) in [
-        (Method::OPTIONS, 204),
-        (Method::HEAD, 405),
-        (Method::GET, 405),
-    ] {
+    for (method, status) in [(Method::OPTIONS, 204), (Method::HEAD, 405), (Method::GET, 405)] {
         let answer = house.gateway.client.send(method, "/ag-ui", &[], "").await;
         assert_eq!(answer.status, status);
     }
@@ -191,13 +167,7 @@ async fn probes_go_no_further_than_us() {
 /// Whoever goes on without a tool is not stuck: no provider takes a call without its result.
 #[tokio::test]
 async fn a_conversation_goes_on_behind_a_call_that_nobody_answered() {
-    for row in [
-        "anthropic, budget",
-        "gemini 3",
-        "openai_responses",
-        "deepseek-v4",
-        "ollama",
-    ] {
+    for row in ["anthropic, budget", "gemini 3", "openai_responses", "deepseek-v4", "ollama"] {
         let house = House::over(&[row]).await;
         let mut speaker = speaker(false);
         speaker.user("use lookup in parallel");

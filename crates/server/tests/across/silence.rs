@@ -28,12 +28,7 @@ say = [
 #[tokio::test]
 async fn a_silent_upstream_gets_its_client_a_sign_of_life_and_loses_nothing() {
     let mut wrong = Wrong::default();
-    for row in [
-        "anthropic, budget",
-        "gemini 3",
-        "openai_responses",
-        "deepseek-v4",
-    ] {
+    for row in ["anthropic, budget", "gemini 3", "openai_responses", "deepseek-v4"] {
         let house = House::build(&Plan {
             upstreams: &[row],
             scenario: PAUSES,
@@ -52,10 +47,7 @@ async fn a_silent_upstream_gets_its_client_a_sign_of_life_and_loses_nothing() {
             let answer = send(&ask, &house.gateway.client).await.good();
             let heard = hear(dialect, &answer.text());
             wrong.unless(heard.signs_of_life >= 4, format!("{what}: {heard:?}"));
-            wrong.unless(
-                heard.complete && heard.errors == 0,
-                format!("{what}: {heard:?}"),
-            );
+            wrong.unless(heard.complete && heard.errors == 0, format!("{what}: {heard:?}"));
             let form = match dialect {
                 "anthropic" => "event: ping\ndata: {\"type\": \"ping\"}\n\n",
                 "openai_chat" => ": ",
@@ -64,10 +56,7 @@ async fn a_silent_upstream_gets_its_client_a_sign_of_life_and_loses_nothing() {
                 }
                 _ => "}\n\n\n\n",
             };
-            wrong.unless(
-                answer.text().contains(form),
-                format!("{what}: {}", answer.text()),
-            );
+            wrong.unless(answer.text().contains(form), format!("{what}: {}", answer.text()));
             let said = speaker.read(&answer.text(), true);
             wrong.unless_equal(&what, said.reasoning.as_str(), THOUGHT);
             // What was silent in between is one block all the same.

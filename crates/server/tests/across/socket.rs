@@ -16,9 +16,7 @@ type Connection =
 
 fn request(house: &House) -> tungstenite::handshake::client::Request {
     let url = house.gateway.url.replace("http://", "ws://");
-    let mut request = format!("{url}/v1/responses")
-        .into_client_request()
-        .expect("a request");
+    let mut request = format!("{url}/v1/responses").into_client_request().expect("a request");
     let headers = request.headers_mut();
     headers.insert("authorization", "Bearer ada".parse().expect("a value"));
     let beta = "responses_websockets=2026-02-06".parse().expect("a value");
@@ -27,10 +25,7 @@ fn request(house: &House) -> tungstenite::handshake::client::Request {
 }
 
 async fn connect(house: &House) -> Connection {
-    tokio_tungstenite::connect_async(request(house))
-        .await
-        .expect("a connection")
-        .0
+    tokio_tungstenite::connect_async(request(house)).await.expect("a connection").0
 }
 
 /// Asks, and hears all events up to the last.
@@ -39,11 +34,7 @@ async fn ask(connection: &mut Connection, message: Value) -> Vec<Value> {
     connection.send(message).await.expect("an open connection");
     let mut events = Vec::new();
     loop {
-        let message = connection
-            .next()
-            .await
-            .expect("an answer")
-            .expect("a message");
+        let message = connection.next().await.expect("an answer").expect("a message");
         let Message::Text(event) = message else {
             continue;
         };
@@ -70,10 +61,7 @@ async fn until_closed(
     }
 }
 
-#[allow(
-    clippy::needless_pass_by_value,
-    reason = "it is made where it is given"
-)]
+#[allow(clippy::needless_pass_by_value, reason = "it is made where it is given")]
 fn create(input: Value, previous: Option<&Value>) -> Value {
     let mut message = json!({
         "type": "response.create",
@@ -102,11 +90,7 @@ async fn a_connection_keeps_what_its_client_does_not() {
         warm["generate"] = false.into();
         let warmed = ask(&mut connection, warm).await;
         assert_eq!(warmed.len(), 2, "{warmed:?}");
-        assert_eq!(
-            house.simulators[0].seen().await.len(),
-            0,
-            "nobody was asked"
-        );
+        assert_eq!(house.simulators[0].seen().await.len(), 0, "nobody was asked");
 
         let id = &warmed[1]["response"]["id"];
         let called = ask(&mut connection, create(json!([]), Some(id))).await;
@@ -224,12 +208,7 @@ async fn a_mistake_is_told_and_the_connection_goes_on() {
     let answer = house
         .gateway
         .client
-        .send(
-            http::Method::GET,
-            "/v1/responses",
-            &[("upgrade", "websocket")],
-            "",
-        )
+        .send(http::Method::GET, "/v1/responses", &[("upgrade", "websocket")], "")
         .await;
     assert_eq!(answer.status, 426);
     house.end_in_peace().await;
@@ -255,14 +234,8 @@ async fn a_message_that_is_too_large_is_told_after_what_came_before_it() {
         panic!("{told:?}");
     };
     assert_eq!(answered["type"], "response.completed");
-    assert_eq!(
-        (&error["type"], &error["status"]),
-        (&json!("error"), &json!(413))
-    );
-    assert!(
-        text(&error["error"]["message"]).contains("limits.body"),
-        "{error}"
-    );
+    assert_eq!((&error["type"], &error["status"]), (&json!("error"), &json!(413)));
+    assert!(text(&error["error"]["message"]).contains("limits.body"), "{error}");
     house.end_in_peace().await;
 }
 
@@ -287,10 +260,7 @@ async fn a_message_beyond_all_measure_closes_the_connection() {
 async fn a_message_beyond_all_measure_lets_the_answer_in_progress_end() {
     let server = bare::Upstream::start().await;
     let backend = upstream("gemini 3").backend("a", &server.url);
-    let house = House {
-        gateway: Gateway::start(BINARY, &backend).await,
-        simulators: Vec::new(),
-    };
+    let house = House { gateway: Gateway::start(BINARY, &backend).await, simulators: Vec::new() };
     let mut connection = connect(&house).await;
     let message = Message::Text(create(json!("go on"), None).to_string().into());
     connection.send(message).await.expect("an open connection");

@@ -64,13 +64,7 @@ pub(crate) struct Plan<'a> {
 
 impl Default for Plan<'_> {
     fn default() -> Self {
-        Self {
-            upstreams: &[],
-            scenario: SAYS,
-            settings: "",
-            backend: "",
-            environment: &[],
-        }
+        Self { upstreams: &[], scenario: SAYS, settings: "", backend: "", environment: &[] }
     }
 }
 
@@ -82,11 +76,7 @@ pub(crate) struct House {
 
 impl House {
     pub(crate) async fn over(upstreams: &[&str]) -> Self {
-        Self::build(&Plan {
-            upstreams,
-            ..Plan::default()
-        })
-        .await
+        Self::build(&Plan { upstreams, ..Plan::default() }).await
     }
 
     pub(crate) async fn build(plan: &Plan<'_>) -> Self {
@@ -99,10 +89,7 @@ impl House {
             config.push_str(&format!("{}\n", plan.backend));
             simulators.push(simulator);
         }
-        Self {
-            gateway: Gateway::start_in(BINARY, &config, plan.environment).await,
-            simulators,
-        }
+        Self { gateway: Gateway::start_in(BINARY, &config, plan.environment).await, simulators }
     }
 
     /// Over one server of the chat dialect that behaves as this model's name says. `backend` is the
@@ -138,10 +125,7 @@ impl House {
              models = {{ \"*\" = \"{model}\" }}\n{backend}\n",
             simulator.url
         );
-        Self {
-            gateway: Gateway::start(BINARY, &config).await,
-            simulators: vec![simulator],
-        }
+        Self { gateway: Gateway::start(BINARY, &config).await, simulators: vec![simulator] }
     }
 
     /// Sends the conversation, and keeps the answer.
@@ -222,9 +206,7 @@ pub(crate) fn thinking_in(body: &Value) -> usize {
             found += signs(&call["extra_content"]["google"]["thought_signature"]);
         }
     }
-    found += list(&body["input"])
-        .filter(|item| item["type"] == "reasoning")
-        .count();
+    found += list(&body["input"]).filter(|item| item["type"] == "reasoning").count();
     for part in list(&body["contents"]).flat_map(|content| list(&content["parts"])) {
         found += signs(&part["thoughtSignature"]);
     }
@@ -236,9 +218,7 @@ pub(crate) fn envelopes(value: &mut Value, change: &mut dyn FnMut(&mut String)) 
     match value {
         Value::String(text) if text.starts_with(ENVELOPE) => change(text),
         Value::Array(list) => list.iter_mut().for_each(|value| envelopes(value, change)),
-        Value::Object(members) => members
-            .values_mut()
-            .for_each(|value| envelopes(value, change)),
+        Value::Object(members) => members.values_mut().for_each(|value| envelopes(value, change)),
         _ => {}
     }
 }
@@ -266,8 +246,7 @@ impl Wrong {
         U: std::fmt::Debug,
     {
         if found != expected {
-            self.0
-                .push(format!("{what}: {found:?} and not {expected:?}"));
+            self.0.push(format!("{what}: {found:?} and not {expected:?}"));
         }
     }
 

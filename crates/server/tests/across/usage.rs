@@ -7,12 +7,7 @@ use crate::bare::{Upstream, whole};
 use crate::speaker::send;
 use crate::support::{BINARY, CLIENTS, House, Wrong, client, upstream};
 
-const ROWS: [&str; 4] = [
-    "anthropic, adaptive",
-    "gemini 3",
-    "openai_responses",
-    "vllm",
-];
+const ROWS: [&str; 4] = ["anthropic, adaptive", "gemini 3", "openai_responses", "vllm"];
 
 /// Why an answer ends.
 const REASONS: [&str; 4] = ["done", "length", "call", "filtered"];
@@ -112,10 +107,7 @@ fn expected(dialect: &str, reason: &str) -> Vec<(&'static str, Value)> {
             ("/usage/input_tokens", json!(100)),
             ("/usage/cache_read_input_tokens", json!(30)),
             ("/usage/output_tokens", json!(50)),
-            (
-                "/stop_reason",
-                word(["end_turn", "max_tokens", "tool_use", "refusal"]),
-            ),
+            ("/stop_reason", word(["end_turn", "max_tokens", "tool_use", "refusal"])),
         ],
         "gemini" => vec![
             ("/usageMetadata/promptTokenCount", json!(130)),
@@ -123,10 +115,7 @@ fn expected(dialect: &str, reason: &str) -> Vec<(&'static str, Value)> {
             ("/usageMetadata/candidatesTokenCount", json!(30)),
             ("/usageMetadata/thoughtsTokenCount", json!(20)),
             ("/usageMetadata/totalTokenCount", json!(180)),
-            (
-                "/candidates/0/finishReason",
-                word(["STOP", "MAX_TOKENS", "STOP", "SAFETY"]),
-            ),
+            ("/candidates/0/finishReason", word(["STOP", "MAX_TOKENS", "STOP", "SAFETY"])),
         ],
         "openai_responses" => vec![
             ("/usage/input_tokens", json!(130)),
@@ -134,10 +123,7 @@ fn expected(dialect: &str, reason: &str) -> Vec<(&'static str, Value)> {
             ("/usage/output_tokens", json!(50)),
             ("/usage/output_tokens_details/reasoning_tokens", json!(20)),
             ("/usage/total_tokens", json!(180)),
-            (
-                "/status",
-                word(["completed", "incomplete", "completed", "incomplete"]),
-            ),
+            ("/status", word(["completed", "incomplete", "completed", "incomplete"])),
             (
                 "/incomplete_details",
                 match reason {
@@ -151,15 +137,9 @@ fn expected(dialect: &str, reason: &str) -> Vec<(&'static str, Value)> {
             ("/usage/prompt_tokens", json!(130)),
             ("/usage/prompt_tokens_details/cached_tokens", json!(30)),
             ("/usage/completion_tokens", json!(50)),
-            (
-                "/usage/completion_tokens_details/reasoning_tokens",
-                json!(20),
-            ),
+            ("/usage/completion_tokens_details/reasoning_tokens", json!(20)),
             ("/usage/total_tokens", json!(180)),
-            (
-                "/choices/0/finish_reason",
-                word(["stop", "length", "tool_calls", "content_filter"]),
-            ),
+            ("/choices/0/finish_reason", word(["stop", "length", "tool_calls", "content_filter"])),
         ],
     }
 }
@@ -216,20 +196,15 @@ async fn a_stream_tells_the_same_counts_as_the_whole_reply() {
             let mut streamed = speaker.ask("some-model", true);
             if dialect == "openai_chat" {
                 let silent = send(&streamed, &house.gateway.client).await.good().text();
-                wrong.unless(
-                    !silent.contains("prompt_tokens"),
-                    format!("{what}: {silent}"),
-                );
+                wrong.unless(!silent.contains("prompt_tokens"), format!("{what}: {silent}"));
                 streamed.body["stream_options"] = json!({"include_usage": true});
             }
             let streamed = send(&streamed, &house.gateway.client).await.good().text();
-            let mut counts = sse_events(&streamed)
-                .into_iter()
-                .map(|(_, event)| match dialect {
-                    "openai_responses" => event["response"]["usage"].clone(),
-                    "gemini" => event["usageMetadata"].clone(),
-                    _ => event["usage"].clone(),
-                });
+            let mut counts = sse_events(&streamed).into_iter().map(|(_, event)| match dialect {
+                "openai_responses" => event["response"]["usage"].clone(),
+                "gemini" => event["usageMetadata"].clone(),
+                _ => event["usage"].clone(),
+            });
             let last = counts.rfind(|usage| !usage.is_null());
             let counted = match dialect {
                 "gemini" => &whole["usageMetadata"],
@@ -249,10 +224,7 @@ async fn parts_no_other_dialect_has_a_word_for_are_told_as_lost() {
     let mut body = reply("anthropic", "done");
     let search =
         json!({"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}});
-    body["content"]
-        .as_array_mut()
-        .expect("content")
-        .insert(0, search);
+    body["content"].as_array_mut().expect("content").insert(0, search);
     let url = Upstream::always(whole("application/json", "", body.to_string())).await;
     let gateway = Gateway::start(BINARY, &upstream(ROWS[0]).backend("a", &url)).await;
     for dialect in ["gemini", "openai_chat", "openai_responses"] {
@@ -279,11 +251,7 @@ async fn citations_of_an_answer_cross_or_are_told_as_lost() {
     let url = Upstream::always(whole("application/json", "", body.to_string())).await;
     let gateway = Gateway::start(BINARY, &upstream(ROWS[0]).backend("a", &url)).await;
     let quote = "part_omitted=citations.quote;reason=no_word";
-    for (dialect, loss) in [
-        ("gemini", quote),
-        ("openai_chat", ""),
-        ("openai_responses", quote),
-    ] {
+    for (dialect, loss) in [("gemini", quote), ("openai_chat", ""), ("openai_responses", quote)] {
         let mut speaker = client(dialect);
         speaker.user("hello");
         let answer = send(&speaker.ask("some-model", false), &gateway.client).await;
@@ -306,32 +274,16 @@ async fn a_refusal_in_words_stays_one() {
     let url = Upstream::always(whole("application/json", "", chat.to_string())).await;
     let gateway = Gateway::start(BINARY, &upstream("vllm").backend("a", &url)).await;
     for (dialect, place, end) in [
-        (
-            "openai_responses",
-            "/output/0/content/0/refusal",
-            "/status=completed",
-        ),
+        ("openai_responses", "/output/0/content/0/refusal", "/status=completed"),
         ("anthropic", "/content/0/text", "/stop_reason=refusal"),
-        (
-            "gemini",
-            "/candidates/0/content/parts/0/text",
-            "/candidates/0/finishReason=SAFETY",
-        ),
-        (
-            "openai_chat",
-            "/choices/0/message/refusal",
-            "/choices/0/finish_reason=stop",
-        ),
+        ("gemini", "/candidates/0/content/parts/0/text", "/candidates/0/finishReason=SAFETY"),
+        ("openai_chat", "/choices/0/message/refusal", "/choices/0/finish_reason=stop"),
     ] {
         let mut speaker = client(dialect);
         speaker.user("hello");
         let answer = send(&speaker.ask("some-model", false), &gateway.client).await;
         let answer = answer.good().json();
-        assert_eq!(
-            answer.pointer(place),
-            Some(&json!("I will not.")),
-            "{answer}"
-        );
+        assert_eq!(answer.pointer(place), Some(&json!("I will not.")), "{answer}");
         let (place, word) = end.split_once('=').expect("a place and a word");
         assert_eq!(answer.pointer(place), Some(&json!(word)), "{answer}");
     }

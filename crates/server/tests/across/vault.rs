@@ -11,12 +11,8 @@ use crate::speaker::{Said, Speaker, go_on, list, send, text};
 use crate::support::{House, Plan, Wrong, client, fates, files, thinking_in};
 
 /// Upstreams that want reasoning back which a plain chat client drops.
-const UPSTREAMS: [&str; 4] = [
-    "anthropic, budget",
-    "openai_responses",
-    "gemini 3",
-    "anthropic, bound",
-];
+const UPSTREAMS: [&str; 4] =
+    ["anthropic, budget", "openai_responses", "gemini 3", "anthropic, bound"];
 
 /// A chat client in the middle of a tool loop.
 async fn in_a_loop(house: &House) -> (Box<dyn Speaker>, Said) {
@@ -39,11 +35,7 @@ async fn a_client_that_drops_reasoning_gets_it_back_after_a_restart() {
         wrong.unless_equal(row, said.text.trim(), "Blue, then green.");
         wrong.unless_equal(row, thinking_in(&house.last(0).await.json()), 1);
         // What a signature on a call brings back is no block.
-        let fate = if row == "gemini 3" {
-            "left_out policy"
-        } else {
-            "restored"
-        };
+        let fate = if row == "gemini 3" { "left_out policy" } else { "restored" };
         wrong.unless_equal(row, fates(&house.gateway.turns().await[0]), [fate]);
         // The plain answer is found by its text, as the call was by its id.
         speaker.user("ponder this");
@@ -90,10 +82,7 @@ say = [{{ thinking = "{thought}" }}, {{ tool = {{ name = "lookup", input = {{ ke
         let before = length();
         let (said, _) = go_on(speaker.as_mut(), sent, "some-model", false).await;
         let heard = Instant::now();
-        until("the turn is in the store", async || {
-            length() >= before + thought.len() as u64
-        })
-        .await;
+        until("the turn is in the store", async || length() >= before + thought.len() as u64).await;
         quickest = quickest.min(heard.elapsed());
         house.gateway.kill().await;
         house.gateway.start_again().await;
@@ -197,10 +186,7 @@ async fn a_call_that_the_client_changed_stays_as_the_client_has_it() {
             let call = &seen["contents"][1]["parts"];
             let call = list(call).find(|part| part.get("functionCall").is_some());
             let call = call.expect("a call");
-            assert_eq!(
-                call["functionCall"]["args"]["key"], key,
-                "{dialect}: {seen}"
-            );
+            assert_eq!(call["functionCall"]["args"]["key"], key, "{dialect}: {seen}");
             assert_eq!(thinking_in(&seen), signed, "{dialect}: {seen}");
         }
         house.end_in_peace().await;
@@ -268,12 +254,8 @@ async fn nothing_at_rest_and_no_log_holds_what_was_thought() {
         ("openai_responses", "deepseek-v4"),
         ("gemini", "think-tags"),
     ] {
-        let mut house = House::build(&Plan {
-            upstreams: &[row],
-            scenario: &scenario,
-            ..Plan::default()
-        })
-        .await;
+        let mut house =
+            House::build(&Plan { upstreams: &[row], scenario: &scenario, ..Plan::default() }).await;
         let mut speaker = client(dialect);
         speaker.user("go on");
         let (said, _) = house.hear(speaker.as_mut()).await;
@@ -394,9 +376,6 @@ async fn thinking_that_led_elsewhere_is_told_as_lost() {
     let answer = send(&ask, &house.gateway.client).await.good();
     assert_eq!(turn_of(&house).await, ["text", "tool_use"]);
     let losses = answer.header("x-throughline-loss").to_owned();
-    assert!(
-        losses.contains("thinking_omitted=2;reason=shape"),
-        "{losses}"
-    );
+    assert!(losses.contains("thinking_omitted=2;reason=shape"), "{losses}");
     house.end_in_peace().await;
 }

@@ -5,12 +5,7 @@ use serde_json::{Value, json};
 use crate::speaker::{Ask, list, parameters, send, text};
 use crate::support::{CLIENTS, House, Plan, Wrong, client, upstream};
 
-const ROWS: [&str; 4] = [
-    "anthropic, adaptive",
-    "gemini 3",
-    "openai_responses",
-    "vllm",
-];
+const ROWS: [&str; 4] = ["anthropic, adaptive", "gemini 3", "openai_responses", "vllm"];
 
 const PIXEL: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
@@ -41,9 +36,7 @@ fn wishing(dialect: &str) -> (Value, &'static [&'static str]) {
                     {"role": "system", "content": "In French now."},
                 ],
             }),
-            &[
-                "system", "limit", "stop", "schema", "image", "error", "single", "aside",
-            ],
+            &["system", "limit", "stop", "schema", "image", "error", "single", "aside"],
         ),
         "openai_chat" => (
             json!({
@@ -65,9 +58,7 @@ fn wishing(dialect: &str) -> (Value, &'static [&'static str]) {
                     {"role": "developer", "content": "In French now."},
                 ],
             }),
-            &[
-                "system", "limit", "stop", "schema", "image", "single", "aside",
-            ],
+            &["system", "limit", "stop", "schema", "image", "single", "aside"],
         ),
         "openai_responses" => (
             json!({
@@ -171,11 +162,7 @@ async fn every_wish_reaches_every_upstream_or_is_told_as_lost() {
             speaker.user("plain");
             let (body, wishes) = wishing(dialect);
             let Ask { path, headers, .. } = speaker.ask("some-model", false);
-            let ask = Ask {
-                path,
-                headers,
-                body,
-            };
+            let ask = Ask { path, headers, body };
             let answer = send(&ask, &house.gateway.client).await;
             let what = format!("{dialect} over {row}");
             wrong.unless(answer.status == 200, format!("{what}: {}", answer.text()));
@@ -209,16 +196,8 @@ async fn thinking_is_shown_to_whoever_asks_for_it_without_saying_how_much() {
     for (row, tools, expected) in [
         ("google", true, json!({"extra_body": thoughts})),
         ("google", false, json!({"extra_body": thoughts})),
-        (
-            "groq",
-            true,
-            json!({"reasoning_effort": "default", "reasoning_format": "parsed"}),
-        ),
-        (
-            "groq",
-            false,
-            json!({"reasoning_effort": "default", "reasoning_format": "parsed"}),
-        ),
+        ("groq", true, json!({"reasoning_effort": "default", "reasoning_format": "parsed"})),
+        ("groq", false, json!({"reasoning_effort": "default", "reasoning_format": "parsed"})),
     ] {
         for stream in [true, false] {
             let house = House::over(&[row]).await;
@@ -256,15 +235,9 @@ async fn a_schema_with_bounds_and_open_objects_is_made_fit_for_a_provider_that_r
     }});
     let headers = [("content-type", "application/json")];
     let path = "/v1beta/models/m:generateContent";
-    let sent = house
-        .gateway
-        .client
-        .send(http::Method::POST, path, &headers, body.to_string());
+    let sent = house.gateway.client.send(http::Method::POST, path, &headers, body.to_string());
     let answer = sent.await.good();
-    assert_eq!(
-        answer.header("x-throughline-loss"),
-        "setting_adapted=output;reason=schema"
-    );
+    assert_eq!(answer.header("x-throughline-loss"), "setting_adapted=output;reason=schema");
     let seen: Value = serde_json::from_str(&house.last(0).await.body).expect("JSON");
     assert_eq!(
         seen["output_config"]["format"]["schema"],
@@ -285,12 +258,8 @@ when = { contains = "blue" }
 say = [{ text = "It is blue." }]
 "#;
     for row in ["anthropic, adaptive", "openai_responses", "openai"] {
-        let house = House::build(&Plan {
-            upstreams: &[row],
-            scenario: says,
-            ..Plan::default()
-        })
-        .await;
+        let house =
+            House::build(&Plan { upstreams: &[row], scenario: says, ..Plan::default() }).await;
         let declare = |name: &str| json!({"name": name, "parametersJsonSchema": parameters()});
         let mut body = json!({
             "contents": [{"role": "user", "parts": [{"text": "look"}]}],
@@ -300,17 +269,11 @@ say = [{ text = "It is blue." }]
         let send = |body: &Value| {
             let path = "/v1beta/models/m:generateContent";
             let body = body.to_string();
-            house
-                .gateway
-                .client
-                .send(http::Method::POST, path, &headers, body)
+            house.gateway.client.send(http::Method::POST, path, &headers, body)
         };
         let answer = send(&body).await.good();
         let lost = answer.header("x-throughline-loss");
-        assert!(
-            lost.contains("setting_adapted=tool.name;reason=characters"),
-            "{lost}"
-        );
+        assert!(lost.contains("setting_adapted=tool.name;reason=characters"), "{lost}");
         let answer = answer.json();
         let said = answer["candidates"][0]["content"].clone();
         let call = list(&said["parts"]).find(|part| part.get("functionCall").is_some());

@@ -24,11 +24,7 @@ impl Served {
              auth = \"passthrough\"\nbase_url = \"{}\"\n",
             simulator.url
         );
-        Self {
-            gateway: Gateway::start(BINARY, &config).await,
-            simulator,
-            folder: folder(),
-        }
+        Self { gateway: Gateway::start(BINARY, &config).await, simulator, folder: folder() }
     }
 
     async fn say(&self, text: &str, stream: bool) -> Answer {
@@ -75,30 +71,17 @@ async fn a_captured_reply_is_replayed_byte_for_byte() {
     let id = served.gateway.turns().await[0]["id"].clone();
     let by_id = ["--turn", id.as_str().unwrap(), "--out", "whole"];
     let said = served.capture(&by_id).await.good();
-    assert!(
-        said.contains("whole.json") && said.contains("whole.about.toml"),
-        "{said}"
-    );
+    assert!(said.contains("whole.json") && said.contains("whole.about.toml"), "{said}");
     assert_eq!(served.file("stream.sse"), streamed);
     assert_eq!(served.file("whole.json"), whole);
 
     let scenario = "[[step]]\nreplay = \"stream.sse\"\n[[step]]\nreplay = \"whole.json\"\n";
     std::fs::write(served.folder.path().join("scenario.toml"), scenario).unwrap();
-    let arguments = [
-        "simulate",
-        "--listen",
-        "127.0.0.1:0",
-        "--scenario",
-        "scenario.toml",
-    ];
+    let arguments = ["simulate", "--listen", "127.0.0.1:0", "--scenario", "scenario.toml"];
     let replaying = start(served.folder.path(), &arguments, &[]).await;
-    let again = asking("Something else.", true)
-        .send(&replaying.client)
-        .await;
+    let again = asking("Something else.", true).send(&replaying.client).await;
     assert_eq!(again.good().body, streamed);
-    let again = asking("Something else.", false)
-        .send(&replaying.client)
-        .await;
+    let again = asking("Something else.", false).send(&replaying.client).await;
     assert_eq!(again.good().body, whole);
 }
 
@@ -118,10 +101,7 @@ async fn what_is_known_about_it_stands_beside_it_and_no_key_does() {
         "status = 200",
         "end = \"completed\"",
     ] {
-        assert!(
-            about.lines().any(|found| found == line),
-            "{about}\nlacks {line}"
-        );
+        assert!(about.lines().any(|found| found == line), "{about}\nlacks {line}");
     }
     assert!(about.contains("time = \"20"), "{about}");
     for name in ["a.b.sse", "a.b.about.toml"] {
@@ -173,18 +153,11 @@ async fn a_reply_that_is_not_whole_is_refused() {
 
 #[tokio::test]
 async fn without_contents_it_says_what_to_set() {
-    for settings in [
-        "",
-        "[debug_log]\nenabled = true\n",
-        "[debug_log]\nfull_body = true\n",
-    ] {
+    for settings in ["", "[debug_log]\nenabled = true\n", "[debug_log]\nfull_body = true\n"] {
         let served = Served::start(settings).await;
         served.say("Hello.", true).await.good();
         let told = served.capture(&["--last", "--out", "a"]).await;
-        told.bad(
-            1,
-            &["`[debug_log]`", "`enabled = true`", "`full_body = true`"],
-        );
+        told.bad(1, &["`[debug_log]`", "`enabled = true`", "`full_body = true`"]);
     }
     let nobody = ["capture", "--out", "a", "--url", "http://127.0.0.1:1"];
     let told = run(folder().path(), &nobody, &[]).await;
@@ -193,9 +166,7 @@ async fn without_contents_it_says_what_to_set() {
 
 #[tokio::test]
 async fn the_help_teaches_the_round_trip() {
-    let help = run(folder().path(), &["capture", "--help"], &[])
-        .await
-        .good();
+    let help = run(folder().path(), &["capture", "--help"], &[]).await.good();
     for words in [
         "--turn",
         "--last",
@@ -210,7 +181,5 @@ async fn the_help_teaches_the_round_trip() {
     }
     let both = ["capture", "--turn", "x", "--last", "--out", "a"];
     run(folder().path(), &both, &[]).await.bad(2, &["--last"]);
-    run(folder().path(), &["capture"], &[])
-        .await
-        .bad(2, &["--out"]);
+    run(folder().path(), &["capture"], &[]).await.bad(2, &["--out"]);
 }

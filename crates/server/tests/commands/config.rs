@@ -69,9 +69,7 @@ async fn a_mistake_opens_no_port() {
 #[tokio::test]
 async fn a_file_that_is_no_toml_is_told_with_its_place() {
     let folder = configured("listen = \"127.0.0.1:0\"\n[[backend]\nname = 1\n");
-    run(folder.path(), &["serve"], &[])
-        .await
-        .bad(2, &["throughline.toml:2:"]);
+    run(folder.path(), &["serve"], &[]).await.bad(2, &["throughline.toml:2:"]);
 }
 
 #[tokio::test]
@@ -82,36 +80,30 @@ async fn variables_and_flags_are_checked_as_well() {
         ("THROUGHLINE_LIMITS__BODI", "1MiB"),
         ("THROUGHLINE_LIMITS__STREAMS", "0"),
     ];
-    run(folder.path(), &["serve", "--listen", "0.0.0.0:1"], &told)
-        .await
-        .bad(
-            2,
-            &[
-                "THROUGHLINE_KEEP_ALIVE",
-                "did you mean `THROUGHLINE_LIMITS__BODY`?",
-                "THROUGHLINE_LIMITS__STREAMS",
-                "--listen",
-                "loopback",
-                "4 mistakes",
-            ],
-        );
+    run(folder.path(), &["serve", "--listen", "0.0.0.0:1"], &told).await.bad(
+        2,
+        &[
+            "THROUGHLINE_KEEP_ALIVE",
+            "did you mean `THROUGHLINE_LIMITS__BODY`?",
+            "THROUGHLINE_LIMITS__STREAMS",
+            "--listen",
+            "loopback",
+            "4 mistakes",
+        ],
+    );
 }
 
 #[tokio::test]
 async fn a_key_of_later_work_is_not_available_yet() {
     let folder = configured("[redis]\nurl = \"redis://x\"\n");
-    run(folder.path(), &["serve"], &[])
-        .await
-        .bad(2, &["throughline.toml:1:", "not available yet"]);
+    run(folder.path(), &["serve"], &[]).await.bad(2, &["throughline.toml:1:", "not available yet"]);
 }
 
 #[tokio::test]
 async fn a_key_variable_that_is_not_set_is_told() {
     let config = "[[backend]]\nname = \"a\"\ndialect = \"anthropic\"\nbase_url = \"https://a.example\"\napi_key_env = \"MY_KEY\"\n";
     let folder = configured(config);
-    run(folder.path(), &["serve"], &[])
-        .await
-        .bad(2, &["throughline.toml:5:", "MY_KEY"]);
+    run(folder.path(), &["serve"], &[]).await.bad(2, &["throughline.toml:5:", "MY_KEY"]);
 }
 
 /// Covers: S1-33
@@ -125,7 +117,5 @@ async fn the_example_file_is_right() {
     let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let arguments = ["serve", "--config", "mine.toml", "--listen", &address];
-    run(folder.path(), &arguments, &keys)
-        .await
-        .bad(1, &["cannot listen"]);
+    run(folder.path(), &arguments, &keys).await.bad(1, &["cannot listen"]);
 }

@@ -23,11 +23,7 @@ async fn check_fails(config: &str, words: &[&str]) {
     let ended = run(folder.path(), &["doctor"], &[]).await;
     assert_eq!(ended.code, 1, "{ended:?}");
     assert_eq!(ended.err.trim(), "one thing needs attention");
-    let failed: Vec<&str> = ended
-        .out
-        .lines()
-        .filter(|line| line.starts_with("FAIL  "))
-        .collect();
+    let failed: Vec<&str> = ended.out.lines().filter(|line| line.starts_with("FAIL  ")).collect();
     assert_eq!(failed.len(), 1, "{}", ended.out);
     for words in words {
         assert!(failed[0].contains(words), "{}\nlacks: {words}", failed[0]);
@@ -41,10 +37,7 @@ async fn check_fails(config: &str, words: &[&str]) {
 async fn all_is_well() {
     let simulator = Simulator::start("a").await;
     let config = [
-        format!(
-            "listen = \"{}\"\ndata_dir = \"data\"\n",
-            free_address().await
-        ),
+        format!("listen = \"{}\"\ndata_dir = \"data\"\n", free_address().await),
         backend("a", &simulator.url, "api_key = \"sk-secret\""),
         "[[backend]]\nname = \"s\"\ndialect = \"simulator\"\n".to_owned(),
     ];
@@ -75,39 +68,22 @@ async fn all_is_well() {
 async fn every_dialect_is_asked_in_its_own_way() {
     let simulator = Simulator::start("a").await;
     for (lines, path, header, value) in [
-        (
-            "dialect = \"openai_chat\"",
-            "/v1/models",
-            "authorization",
-            "Bearer sk-secret",
-        ),
+        ("dialect = \"openai_chat\"", "/v1/models", "authorization", "Bearer sk-secret"),
         (
             "dialect = \"openai_chat\"\nvariant = \"glm\"",
             "/v4/models",
             "authorization",
             "Bearer sk-secret",
         ),
-        (
-            "dialect = \"openai_responses\"",
-            "/v1/models",
-            "authorization",
-            "Bearer sk-secret",
-        ),
-        (
-            "dialect = \"gemini\"",
-            "/v1beta/models",
-            "x-goog-api-key",
-            "sk-secret",
-        ),
+        ("dialect = \"openai_responses\"", "/v1/models", "authorization", "Bearer sk-secret"),
+        ("dialect = \"gemini\"", "/v1beta/models", "x-goog-api-key", "sk-secret"),
     ] {
         let config = format!(
             "listen = \"{}\"\ndata_dir = \"data\"\n[[backend]]\nname = \"a\"\n{lines}\nbase_url = \"{}\"\napi_key = \"sk-secret\"\n",
             free_address().await,
             simulator.url,
         );
-        let said = run(configured(&config).path(), &["doctor"], &[])
-            .await
-            .good();
+        let said = run(configured(&config).path(), &["doctor"], &[]).await.good();
         assert!(said.contains("backend `a` at"), "{said}");
         let seen = simulator.last().await;
         assert_eq!(seen.path, path);
@@ -119,10 +95,7 @@ async fn every_dialect_is_asked_in_its_own_way() {
 #[tokio::test]
 async fn nothing_configured_is_well_too() {
     let address = free_address().await;
-    let variables = [
-        ("THROUGHLINE_LISTEN", address.as_str()),
-        ("OLLAMA_HOST", address.as_str()),
-    ];
+    let variables = [("THROUGHLINE_LISTEN", address.as_str()), ("OLLAMA_HOST", address.as_str())];
     let said = run(folder().path(), &["doctor"], &variables).await.good();
     assert!(said.contains("built-in simulator"), "{said}");
     // What was found and cannot be used is told.
@@ -133,10 +106,7 @@ async fn nothing_configured_is_well_too() {
 async fn settings_without_effect_are_told_and_stop_nothing() {
     let simulator = Simulator::start("a").await;
     let config = [
-        format!(
-            "listen = \"{}\"\ndata_dir = \"data\"\n",
-            free_address().await
-        ),
+        format!("listen = \"{}\"\ndata_dir = \"data\"\n", free_address().await),
         backend(
             "a",
             &simulator.url,
@@ -178,22 +148,12 @@ async fn a_refused_key_is_found() {
     // A provider that takes no key at all refuses every one.
     let refusing = refusing_all(401).await;
     let listen = format!("listen = \"{}\"\n", free_address().await);
-    let config = [
-        listen.clone(),
-        backend("a", &refusing, "api_key = \"sk-secret\""),
-    ]
-    .concat();
+    let config = [listen.clone(), backend("a", &refusing, "api_key = \"sk-secret\"")].concat();
     check_fails(&config, &["backend `a`", "refuses the key", "api_key_env"]).await;
     // Without a key of its own there is none to refuse.
-    let strict = Simulator::with(Options {
-        require_key: true,
-        ..Options::default()
-    })
-    .await;
+    let strict = Simulator::with(Options { require_key: true, ..Options::default() }).await;
     let config = [listen, backend("a", &strict.url, "auth = \"passthrough\"")].concat();
-    run(configured(&config).path(), &["doctor"], &[])
-        .await
-        .good();
+    run(configured(&config).path(), &["doctor"], &[]).await.good();
 }
 
 #[tokio::test]
@@ -248,11 +208,7 @@ async fn an_address_of_a_running_gateway_is_well() {
 async fn a_data_directory_that_cannot_be_written_is_found() {
     let listen = format!("listen = \"{}\"\n", free_address().await);
     let config = format!("{listen}data_dir = \"throughline.toml/data\"\n");
-    check_fails(
-        &config,
-        &["data directory", "cannot be written", "give another one"],
-    )
-    .await;
+    check_fails(&config, &["data directory", "cannot be written", "give another one"]).await;
 }
 
 #[tokio::test]

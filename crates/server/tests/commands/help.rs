@@ -5,10 +5,7 @@ use crate::support::{folder, run};
 #[tokio::test]
 async fn every_command_says_what_it_does() {
     for (command, words) in [
-        (
-            "serve",
-            &["Run the gateway", "--config", "--listen", "--data-dir"][..],
-        ),
+        ("serve", &["Run the gateway", "--config", "--listen", "--data-dir"][..]),
         (
             "simulate",
             &[
@@ -24,19 +21,8 @@ async fn every_command_says_what_it_does() {
             ],
         ),
         ("backends", &["Show the backends", "--url", "--json"]),
-        (
-            "switch",
-            &[
-                "Make another backend the active one",
-                "<NAME>",
-                "--url",
-                "--json",
-            ],
-        ),
-        (
-            "stats",
-            &["thinking memory", "--url", "--json", "--lineage"],
-        ),
+        ("switch", &["Make another backend the active one", "<NAME>", "--url", "--json"]),
+        ("stats", &["thinking memory", "--url", "--json", "--lineage"]),
         ("turns", &["recent turns", "--url", "--json", "--limit"]),
         (
             "parse",
@@ -71,23 +57,13 @@ async fn every_command_says_what_it_does() {
 async fn the_help_fits_a_screen() {
     let help = run(folder().path(), &["--help"], &[]).await.good();
     assert!(help.lines().count() <= 40, "{help}");
-    assert!(
-        help.lines().all(|line| line.chars().count() <= 100),
-        "{help}"
-    );
+    assert!(help.lines().all(|line| line.chars().count() <= 100), "{help}");
     // Enough to begin with.
-    for words in [
-        "throughline serve",
-        "ANTHROPIC_BASE_URL=",
-        "throughline switch",
-    ] {
+    for words in ["throughline serve", "ANTHROPIC_BASE_URL=", "throughline switch"] {
         assert!(help.contains(words), "{help}");
     }
     let version = run(folder().path(), &["--version"], &[]).await.good();
-    assert_eq!(
-        version,
-        format!("throughline {}\n", env!("CARGO_PKG_VERSION"))
-    );
+    assert_eq!(version, format!("throughline {}\n", env!("CARGO_PKG_VERSION")));
 }
 
 #[tokio::test]

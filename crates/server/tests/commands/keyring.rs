@@ -30,10 +30,7 @@ async fn doctor(folder: &Path, environment: &[(&str, &str)]) -> Ended {
     let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = free.local_addr().unwrap().to_string();
     drop(free);
-    let ours = [
-        ("THROUGHLINE_LISTEN", address.as_str()),
-        ("THROUGHLINE_DATA_DIR", "data"),
-    ];
+    let ours = [("THROUGHLINE_LISTEN", address.as_str()), ("THROUGHLINE_DATA_DIR", "data")];
     run(folder, &["doctor"], &[&ours[..], environment].concat()).await
 }
 
@@ -69,24 +66,13 @@ async fn the_first_start_makes_it_and_later_ones_keep_it() {
 async fn one_that_is_broken_is_told_and_never_replaced() {
     for (text, words) in [
         (&b""[..], "the keyring is empty"),
-        (
-            &KEY.as_bytes()[..20],
-            "key 1 of the keyring is not 32 bytes",
-        ),
+        (&KEY.as_bytes()[..20], "key 1 of the keyring is not 32 bytes"),
         (b"\xff\xfe\x00", "it is not text"),
-        (
-            format!("{KEY}\n{}", &OTHER[1..]).as_bytes(),
-            "key 2 of the keyring is not 32 bytes",
-        ),
+        (format!("{KEY}\n{}", &OTHER[1..]).as_bytes(), "key 2 of the keyring is not 32 bytes"),
     ] {
         let folder = folder();
         write(folder.path(), text, 0o600);
-        let words = [
-            "data/keyring` holds no keyring",
-            words,
-            "backup",
-            "move the file away",
-        ];
+        let words = ["data/keyring` holds no keyring", words, "backup", "move the file away"];
         let told = run(folder.path(), &SERVE, &[]).await.bad(1, &words);
         assert!(!told.contains(&KEY[..20]), "{told}");
         assert_eq!(read(folder.path()), text);

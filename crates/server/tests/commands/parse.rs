@@ -81,12 +81,7 @@ async fn events(arguments: &[&str], text: impl AsRef<[u8]>) -> Vec<String> {
 
 /// The same events, however the text is cut.
 async fn check(arguments: &[&str], text: &str, expected: &[&str]) {
-    for chunk in [
-        &[][..],
-        &["--chunk", "0"],
-        &["--chunk", "1"],
-        &["--chunk", "7"],
-    ] {
+    for chunk in [&[][..], &["--chunk", "0"], &["--chunk", "1"], &["--chunk", "7"]] {
         let found = events(&[arguments, chunk].concat(), text).await;
         assert_eq!(found, expected, "{arguments:?} {chunk:?} {text}");
     }
@@ -147,12 +142,7 @@ async fn reasoning_answer_and_calls_are_told_apart() {
     check(
         &HERMES,
         cut,
-        &[
-            "start 0: get_weather",
-            "args 0: {\"location\":\"NYC\"}",
-            "end 0",
-            "end: tool_calls",
-        ],
+        &["start 0: get_weather", "args 0: {\"location\":\"NYC\"}", "end 0", "end: tool_calls"],
     )
     .await;
     let told = events(&[&HERMES[..], &["--on-error", "error"]].concat(), cut).await;
@@ -184,12 +174,7 @@ async fn reasoning_answer_and_calls_are_told_apart() {
     ] {
         check(&["--tool-format", format], text, &two).await;
     }
-    let bare = [
-        "start 0: a",
-        "args 0: {\"x\":1}",
-        "end 0",
-        "end: tool_calls",
-    ];
+    let bare = ["start 0: a", "args 0: {\"x\":1}", "end 0", "end: tool_calls"];
     let text = r#"{"name": "a", "arguments": {"x":1}}"#;
     check(&["--tool-format", "json"], text, &bare).await;
     let shown = "Write:\n```json\n{\"name\": \"a\", \"arguments\": {\"x\":1}}\n```\nThat is all.";
@@ -207,15 +192,9 @@ async fn each_event_is_a_line() {
         r#"{"type":"tool_call_start","index":0,"id":"call_0","name":"f"}"#,
         r#"{"type":"tool_call_end","index":0}"#,
     ] {
-        assert!(
-            out.lines().any(|found| found == line),
-            "{out}\nlacks {line}"
-        );
+        assert!(out.lines().any(|found| found == line), "{out}\nlacks {line}");
     }
-    assert!(
-        out.ends_with("{\"type\":\"end\",\"reason\":\"tool_calls\"}\n"),
-        "{out}"
-    );
+    assert!(out.ends_with("{\"type\":\"end\",\"reason\":\"tool_calls\"}\n"), "{out}");
 }
 
 #[tokio::test]
@@ -240,10 +219,8 @@ async fn broken_text_is_told_in_the_lines() {
         }
     }
     // All of it comes back, and what follows is read.
-    let (broken, good) = (
-        "<tool_call>not JSON</tool_call>",
-        "<tool_call>{\"name\":\"a\"}</tool_call>",
-    );
+    let (broken, good) =
+        ("<tool_call>not JSON</tool_call>", "<tool_call>{\"name\":\"a\"}</tool_call>");
     let calls = ["start 0: a", "args 0: {}", "end 0", "end: tool_calls"];
     let text = format!("{broken}{good}");
     let mut expected = vec![format!("content: {broken}")];
@@ -261,72 +238,32 @@ async fn flags_take_the_place_of_a_familys_parts() {
     let call = ["start 0: f", "args 0: {}", "end 0", "end: tool_calls"];
     let call_as_text = "b<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>";
     let with = |first: &[&str]| {
-        [first, &call]
-            .concat()
-            .iter()
-            .map(ToString::to_string)
-            .collect::<Vec<_>>()
+        [first, &call].concat().iter().map(ToString::to_string).collect::<Vec<_>>()
     };
     for (arguments, expected) in [
-        (
-            &["--family", "qwen3"][..],
-            with(&["reasoning: a", "content: b"]),
-        ),
-        (
-            &["--family", "QWEN3"],
-            with(&["reasoning: a", "content: b"]),
-        ),
-        (
-            &["--model", "Qwen/Qwen3-8B"],
-            with(&["reasoning: a", "content: b"]),
-        ),
-        (
-            &["--family", "auto", "--model", "Qwen/Qwen3-8B"],
-            with(&["reasoning: a", "content: b"]),
-        ),
-        (
-            &["--family", "qwen3", "--reasoning", "none"],
-            with(&["content: <think>a</think>b"]),
-        ),
-        (
-            &["--tool-format", "Hermes"],
-            with(&["content: <think>a</think>b"]),
-        ),
-        (
-            &["--tool-format", "mistral,hermes"],
-            with(&["content: <think>a</think>b"]),
-        ),
+        (&["--family", "qwen3"][..], with(&["reasoning: a", "content: b"])),
+        (&["--family", "QWEN3"], with(&["reasoning: a", "content: b"])),
+        (&["--model", "Qwen/Qwen3-8B"], with(&["reasoning: a", "content: b"])),
+        (&["--family", "auto", "--model", "Qwen/Qwen3-8B"], with(&["reasoning: a", "content: b"])),
+        (&["--family", "qwen3", "--reasoning", "none"], with(&["content: <think>a</think>b"])),
+        (&["--tool-format", "Hermes"], with(&["content: <think>a</think>b"])),
+        (&["--tool-format", "mistral,hermes"], with(&["content: <think>a</think>b"])),
         (
             &["--tool-format", "mistral", "--tool-format", "hermes"],
             with(&["content: <think>a</think>b"]),
         ),
         (
             &["--family", "qwen3", "--tool-format", "none"],
-            vec![
-                "reasoning: a".into(),
-                format!("content: {call_as_text}"),
-                "end: stop".into(),
-            ],
+            vec!["reasoning: a".into(), format!("content: {call_as_text}"), "end: stop".into()],
         ),
         (
             &["--model", "nobody/knows-it"],
-            vec![
-                "reasoning: a".into(),
-                format!("content: {call_as_text}"),
-                "end: stop".into(),
-            ],
+            vec!["reasoning: a".into(), format!("content: {call_as_text}"), "end: stop".into()],
         ),
-        (
-            &["--family", "none"],
-            vec![format!("content: {text}"), "end: stop".into()],
-        ),
+        (&["--family", "none"], vec![format!("content: {text}"), "end: stop".into()]),
         (
             &["--family", "none", "--reasoning", "think"],
-            vec![
-                "reasoning: a".into(),
-                format!("content: {call_as_text}"),
-                "end: stop".into(),
-            ],
+            vec!["reasoning: a".into(), format!("content: {call_as_text}"), "end: stop".into()],
         ),
     ] {
         assert_eq!(events(arguments, text).await, expected, "{arguments:?}");
@@ -336,13 +273,7 @@ async fn flags_take_the_place_of_a_familys_parts() {
         &["--implicit-reasoning"][..],
         &["--implicit-reasoning", "--tool-format", "hermes"],
         &["--reasoning", "think", "--implicit-reasoning"],
-        &[
-            "--family",
-            "mistral",
-            "--reasoning",
-            "think",
-            "--implicit-reasoning",
-        ],
+        &["--family", "mistral", "--reasoning", "think", "--implicit-reasoning"],
     ] {
         check(arguments, "a</think>b", &implicit).await;
     }
@@ -353,10 +284,7 @@ async fn flags_take_the_place_of_a_familys_parts() {
 async fn reasoning_keeps_its_tags_where_that_is_asked() {
     for (form, expected) in [
         ("split", &["reasoning: a", "content: b", "end: stop"][..]),
-        (
-            "raw",
-            &["reasoning: <think>a</think>", "content: b", "end: stop"],
-        ),
+        ("raw", &["reasoning: <think>a</think>", "content: b", "end: stop"]),
         ("none", &["content: <think>a</think>b", "end: stop"]),
     ] {
         check(&["--reasoning-format", form], "<think>a</think>b", expected).await;
@@ -378,10 +306,7 @@ async fn names_that_can_be_given_are_listed() {
             assert!(table.contains(&line), "{table}\nlacks {name}");
             let read = events(&[flag, &name, "--reasoning-format", "none"], "hi").await;
             let content = read[0].strip_prefix("content: ");
-            assert!(
-                content.is_some_and(|said| said.ends_with("hi")),
-                "{flag} {name}: {read:?}"
-            );
+            assert!(content.is_some_and(|said| said.ends_with("hi")), "{flag} {name}: {read:?}");
         }
         listed.push(rows);
     }
@@ -389,35 +314,17 @@ async fn names_that_can_be_given_are_listed() {
     assert_eq!(qwen["reasoning"], "think");
     assert!(qwen["tools"].as_array().unwrap().contains(&"hermes".into()));
     assert_eq!(qwen["implicit"], false);
-    assert!(
-        qwen["models"]
-            .as_array()
-            .is_some_and(|models| !models.is_empty())
-    );
-    let hermes = listed[2]
-        .iter()
-        .find(|row| row["name"] == "hermes")
-        .unwrap();
-    assert!(
-        hermes["families"]
-            .as_array()
-            .unwrap()
-            .contains(&"qwen3".into())
-    );
+    assert!(qwen["models"].as_array().is_some_and(|models| !models.is_empty()));
+    let hermes = listed[2].iter().find(|row| row["name"] == "hermes").unwrap();
+    assert!(hermes["families"].as_array().unwrap().contains(&"qwen3".into()));
 }
 
 #[tokio::test]
 async fn a_name_nobody_knows_is_refused_with_those_that_are() {
     for (arguments, words) in [
-        (
-            ["--family", "qwen33"],
-            &["`qwen33`", "qwen3", "mistral"][..],
-        ),
+        (["--family", "qwen33"], &["`qwen33`", "qwen3", "mistral"][..]),
         (["--reasoning", "thinkk"], &["`thinkk`", "think", "plain"]),
-        (
-            ["--tool-format", "hermez"],
-            &["`hermez`", "hermes", "llama_function"],
-        ),
+        (["--tool-format", "hermez"], &["`hermez`", "hermes", "llama_function"]),
         (["--tool-format", "hermes,hermez"], &["`hermez`", "mistral"]),
     ] {
         parse(&arguments, b"text").await.bad(2, words);
@@ -434,14 +341,9 @@ async fn a_file_of_tools_is_read_or_refused_with_its_place() {
     let path = folder.path().join("tools.json");
     let path = path.to_str().unwrap();
     let arguments = ["--tool-format", "json", "--tools", path];
-    parse(&arguments, b"")
-        .await
-        .bad(2, &["tools.json", "cannot read", "a JSON list of tools"]);
+    parse(&arguments, b"").await.bad(2, &["tools.json", "cannot read", "a JSON list of tools"]);
     for (tools, words) in [
-        (
-            "[\n  {\"name\": \"a\"},\n  {\"name\" \"b\"}\n]",
-            "tools.json:3:11: expected `:`",
-        ),
+        ("[\n  {\"name\": \"a\"},\n  {\"name\" \"b\"}\n]", "tools.json:3:11: expected `:`"),
         ("[{\"name\": \"a\"", "tools.json:1:13: EOF"),
         ("", "tools.json:1:1: EOF"),
         ("{\"name\": \"a\"}", "tools.json:1:1: invalid type: map"),
@@ -449,17 +351,10 @@ async fn a_file_of_tools_is_read_or_refused_with_its_place() {
             "[\n  {\"name\": \"a\"},\n  {\"nom\": \"b\"}]",
             "tools.json:3:3: tool 2 of the list has no name",
         ),
-        (
-            "[\"ä\", 3]",
-            "tools.json:1:2: tool 1 of the list has no name",
-        ),
+        ("[\"ä\", 3]", "tools.json:1:2: tool 1 of the list has no name"),
     ] {
         std::fs::write(path, tools).unwrap();
-        let words = [
-            words,
-            "expected a JSON list of tools",
-            "`{name, description?, parameters}`",
-        ];
+        let words = [words, "expected a JSON list of tools", "`{name, description?, parameters}`"];
         parse(&arguments, b"").await.bad(2, &words);
     }
     // Bare JSON is a call only where its tool was offered.
@@ -468,11 +363,7 @@ async fn a_file_of_tools_is_read_or_refused_with_its_place() {
     for (name, calls) in [("a", true), ("b", false), ("c", true)] {
         let text = format!("{{\"name\":\"{name}\",\"arguments\":{{}}}}");
         let found = events(&arguments, &text).await;
-        let expected = if calls {
-            format!("start 0: {name}")
-        } else {
-            format!("content: {text}")
-        };
+        let expected = if calls { format!("start 0: {name}") } else { format!("content: {text}") };
         assert_eq!(found[0], expected);
     }
 }
@@ -494,11 +385,7 @@ async fn lines_come_while_the_text_is_written() {
         ("<think>Let me", "reasoning", "Let me"),
         (" see.\n</think>\n\nHello", "reasoning", " see."),
         ("", "content", "Hello"),
-        (
-            "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a",
-            "tool_call_start",
-            "",
-        ),
+        ("<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a", "tool_call_start", ""),
         ("", "tool_call_args", "{\"a"),
         ("\": 1", "tool_call_args", "\": 1"),
     ] {
@@ -516,10 +403,7 @@ async fn lines_come_while_the_text_is_written() {
     drop(input);
     assert_eq!(next(&mut lines).await["reason"], "unclosed_tool_call");
     let ended = child.wait_with_output().await.unwrap();
-    assert!(
-        ended.status.success() && ended.stderr.is_empty(),
-        "{ended:?}"
-    );
+    assert!(ended.status.success() && ended.stderr.is_empty(), "{ended:?}");
 }
 
 #[tokio::test]
@@ -536,18 +420,13 @@ async fn a_reader_that_goes_away_is_no_failure() {
     let stopped = tokio::time::timeout(Duration::from_secs(20), write).await;
     stopped.expect("it stops in time");
     let ended = child.wait_with_output().await.unwrap();
-    assert!(
-        ended.status.success() && ended.stderr.is_empty(),
-        "{ended:?}"
-    );
+    assert!(ended.status.success() && ended.stderr.is_empty(), "{ended:?}");
 }
 
 /// Nothing else is needed: no configuration, no key, no folder of its own.
 #[tokio::test]
 async fn it_leaves_nothing_behind() {
     let folder = folder();
-    run(folder.path(), &["parse", "--family", "qwen3"], &[])
-        .await
-        .good();
+    run(folder.path(), &["parse", "--family", "qwen3"], &[]).await.good();
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }

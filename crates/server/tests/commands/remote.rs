@@ -18,10 +18,7 @@ async fn served() -> Served {
     talk.say(&gateway.client, "Hello.").await;
     gateway.switch("b").await;
     talk.say(&gateway.client, "Again.").await;
-    Served {
-        gateway,
-        _simulators: [a, b],
-    }
+    Served { gateway, _simulators: [a, b] }
 }
 
 impl Served {
@@ -40,10 +37,7 @@ impl Served {
 
 /// The cells of a table's line.
 fn cells(line: &str) -> Vec<&str> {
-    line.split("  ")
-        .map(str::trim)
-        .filter(|cell| !cell.is_empty())
-        .collect()
+    line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect()
 }
 
 #[tokio::test]
@@ -64,11 +58,7 @@ async fn backends_are_shown_with_the_active_one_marked() {
 async fn the_kind_of_server_stands_beside_its_dialect() {
     let config = [
         ("own", "openai_chat", "base_url = \"http://127.0.0.1:1/v1\""),
-        (
-            "gpt",
-            "openai_responses",
-            "base_url = \"http://127.0.0.1:2/v1\"",
-        ),
+        ("gpt", "openai_responses", "base_url = \"http://127.0.0.1:2/v1\""),
         ("pretended", "simulator", "variant = \"gemini\""),
     ]
     .map(|(name, dialect, line)| {
@@ -76,14 +66,9 @@ async fn the_kind_of_server_stands_beside_its_dialect() {
     });
     let gateway = Gateway::start(BINARY, &config.concat()).await;
     let url = gateway.url.as_str();
-    let said = run(folder().path(), &["backends", "--url", url], &[])
-        .await
-        .good();
-    let shown: Vec<&str> = said
-        .lines()
-        .skip(1)
-        .map(|line| cells(line.trim_start_matches('*'))[1])
-        .collect();
+    let said = run(folder().path(), &["backends", "--url", url], &[]).await.good();
+    let shown: Vec<&str> =
+        said.lines().skip(1).map(|line| cells(line.trim_start_matches('*'))[1]).collect();
     assert_eq!(shown, ["openai_chat (vllm)", "openai_responses", "gemini"]);
 }
 
@@ -123,9 +108,7 @@ async fn statistics_are_shown() {
     let url = served.gateway.url.as_str();
     for unknown in ["nobody", "a b", "a&b=c", "é"] {
         let arguments = ["stats", "--lineage", unknown, "--url", url];
-        run(folder().path(), &arguments, &[])
-            .await
-            .bad(1, &["no such lineage"]);
+        run(folder().path(), &arguments, &[]).await.bad(1, &["no such lineage"]);
     }
 }
 
@@ -158,12 +141,7 @@ async fn the_address_comes_from_where_it_is_configured() {
     let by_variable = run(crate::support::folder().path(), &["backends"], &by_variable).await;
     let slashed = format!("{}/", served.gateway.url);
     assert_eq!(by_file, by_variable.good());
-    assert_eq!(
-        by_file,
-        run(folder.path(), &["backends", "--url", &slashed], &[])
-            .await
-            .good()
-    );
+    assert_eq!(by_file, run(folder.path(), &["backends", "--url", &slashed], &[]).await.good());
 }
 
 /// Whoever asks need not be able to serve.
@@ -174,34 +152,20 @@ async fn the_address_is_found_in_a_configuration_with_mistakes_elsewhere() {
     let backend = "[[backend]]\nname = \"a\"\ndialect = \"anthropic\"\nbase_url = \"http://127.0.0.1:1\"\napi_key_env = \"NOT_SET_HERE\"\n";
     let asked = ["switch", "a"];
     let by_file = configured(&format!("listen = \"{listen}\"\n{backend}"));
-    run(by_file.path(), &["serve"], &[])
-        .await
-        .bad(2, &["NOT_SET_HERE"]);
+    run(by_file.path(), &["serve"], &[]).await.bad(2, &["NOT_SET_HERE"]);
     run(by_file.path(), &asked, &[]).await.good();
     // The variable wins, as it does for `serve`.
     let wrong = configured(&format!("listen = \"127.0.0.1:1\"\n{backend}"));
     let variable = [("THROUGHLINE_LISTEN", listen)];
     run(wrong.path(), &asked, &variable).await.good();
-    run(wrong.path(), &asked, &[])
-        .await
-        .bad(1, &["http://127.0.0.1:1:", "throughline doctor"]);
-    run(
-        configured(backend).path(),
-        &asked,
-        &[("THROUGHLINE_LISTEN", listen)],
-    )
-    .await
-    .good();
+    run(wrong.path(), &asked, &[]).await.bad(1, &["http://127.0.0.1:1:", "throughline doctor"]);
+    run(configured(backend).path(), &asked, &[("THROUGHLINE_LISTEN", listen)]).await.good();
     // Where the address itself cannot be found, the mistakes are told.
     for broken in [format!("listen = 5\n{backend}"), "listen = = 5".to_owned()] {
-        run(configured(&broken).path(), &asked, &[])
-            .await
-            .bad(2, &["throughline.toml:1:"]);
+        run(configured(&broken).path(), &asked, &[]).await.bad(2, &["throughline.toml:1:"]);
     }
     let missing = [&asked[..], &["--config", "nowhere.toml"]].concat();
-    run(folder().path(), &missing, &[])
-        .await
-        .bad(2, &["nowhere.toml"]);
+    run(folder().path(), &missing, &[]).await.bad(2, &["nowhere.toml"]);
 }
 
 #[tokio::test]
@@ -224,7 +188,5 @@ async fn without_a_gateway_they_say_so() {
 #[tokio::test]
 async fn an_answer_of_something_else_is_told() {
     let other = Simulator::start("a").await;
-    run(folder().path(), &["stats", "--url", &other.url], &[])
-        .await
-        .bad(1, &[]);
+    run(folder().path(), &["stats", "--url", &other.url], &[]).await.bad(1, &[]);
 }

@@ -15,9 +15,7 @@ async fn nothing_at_all_is_enough_to_be_answered() {
     let arguments = [&ANYWHERE[..], &["--data-dir", data.to_str().unwrap()]].concat();
     let gateway = start(folder.path(), &arguments, &[]).await;
     assert!(
-        gateway
-            .first_line
-            .starts_with("throughline listening on http://127.0.0.1:"),
+        gateway.first_line.starts_with("throughline listening on http://127.0.0.1:"),
         "{}",
         gateway.first_line
     );
@@ -78,10 +76,9 @@ async fn a_second_server_on_the_same_data_is_refused() {
     let folder = folder();
     let arguments = [&ANYWHERE[..], &["--data-dir", "data"]].concat();
     let first = start(folder.path(), &arguments, &[]).await;
-    run(folder.path(), &arguments, &[]).await.bad(
-        1,
-        &["data`", "is used by another throughline", "--data-dir"],
-    );
+    run(folder.path(), &arguments, &[])
+        .await
+        .bad(1, &["data`", "is used by another throughline", "--data-dir"]);
     first.client.get("/healthz").await.good();
     first.stop().await;
     // Once it has gone, its place is free.
@@ -94,9 +91,7 @@ async fn an_address_in_use_is_told() {
     let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let arguments = ["serve", "--listen", &address, "--data-dir", "data"];
-    run(folder().path(), &arguments, &[])
-        .await
-        .bad(1, &["cannot listen on", &address, "--listen"]);
+    run(folder().path(), &arguments, &[]).await.bad(1, &["cannot listen on", &address, "--listen"]);
 }
 
 #[tokio::test]
@@ -117,9 +112,7 @@ async fn a_new_address_or_directory_needs_a_restart() {
         [[backend]]\nname = \"new\"\ndialect = \"simulator\"\n";
     std::fs::write(folder.path().join("throughline.toml"), changed).unwrap();
     let id = gateway.child.id().unwrap().to_string();
-    let kill = tokio::process::Command::new("kill")
-        .args(["-HUP", &id])
-        .status();
+    let kill = tokio::process::Command::new("kill").args(["-HUP", &id]).status();
     assert!(kill.await.unwrap().success());
     let mut active = String::new();
     for _ in 0..500 {
@@ -133,10 +126,7 @@ async fn a_new_address_or_directory_needs_a_restart() {
     assert_eq!(active, "new");
     let (_, told) = gateway.stop().await;
     let line = told.lines().find(|line| line.contains("until a restart"));
-    assert!(
-        line.is_some_and(|line| line.ends_with(": listen, data_dir")),
-        "{told}"
-    );
+    assert!(line.is_some_and(|line| line.ends_with(": listen, data_dir")), "{told}");
 }
 
 #[tokio::test]

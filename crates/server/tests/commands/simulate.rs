@@ -15,9 +15,7 @@ async fn it_answers_as_it_is_told() {
     let more = ["--identity", "glm", "--scenario", "s.toml", "--require-key"];
     let simulator = start(folder.path(), &[&ANYWHERE[..], &more].concat(), &[]).await;
     assert!(
-        simulator
-            .first_line
-            .starts_with("simulator `glm` listening on http://127.0.0.1:"),
+        simulator.first_line.starts_with("simulator `glm` listening on http://127.0.0.1:"),
         "{}",
         simulator.first_line
     );
@@ -38,31 +36,21 @@ async fn it_answers_as_it_is_told() {
 async fn a_bad_scenario_is_told_with_its_line_and_key() {
     let folder = folder();
     for (scenario, words) in [
-        (
-            "[[step]]\nsay = [{ thinkin = \"x\" }]\n",
-            &["line 2", "`say`", "thinkin"][..],
-        ),
-        (
-            "[[step]]\nfault = \"cot:event=1\"\n",
-            &["line 2", "fault", "cot"],
-        ),
+        ("[[step]]\nsay = [{ thinkin = \"x\" }]\n", &["line 2", "`say`", "thinkin"][..]),
+        ("[[step]]\nfault = \"cot:event=1\"\n", &["line 2", "fault", "cot"]),
         ("[[step]]\nsay = []\n\n[[stp]]\n", &["line 4", "stp"]),
         ("signature = \"wavy\"\n", &["line 1", "signature", "wavy"]),
         ("not toml", &["line 1"]),
     ] {
         std::fs::write(folder.path().join("s.toml"), scenario).unwrap();
         let arguments = [&ANYWHERE[..], &["--scenario", "s.toml"]].concat();
-        let told = run(folder.path(), &arguments, &[])
-            .await
-            .bad(2, &["s.toml"]);
+        let told = run(folder.path(), &arguments, &[]).await.bad(2, &["s.toml"]);
         for words in words {
             assert!(told.contains(words), "{scenario}\n{told}\nlacks: {words}");
         }
     }
     let arguments = [&ANYWHERE[..], &["--scenario", "nowhere.toml"]].concat();
-    run(folder.path(), &arguments, &[])
-        .await
-        .bad(2, &["nowhere.toml"]);
+    run(folder.path(), &arguments, &[]).await.bad(2, &["nowhere.toml"]);
 }
 
 #[tokio::test]

@@ -91,12 +91,7 @@ pub(crate) async fn start(
     let line = line.await.expect("a line in time").unwrap();
     let first_line = line.expect("it starts");
     let (_, url) = first_line.split_once("listening on ").unwrap();
-    Running {
-        url: url.to_owned(),
-        client: Client::new(url),
-        first_line,
-        child,
-    }
+    Running { url: url.to_owned(), client: Client::new(url), first_line, child }
 }
 
 impl Running {

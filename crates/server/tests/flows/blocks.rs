@@ -17,8 +17,7 @@ async fn a_block_is_recognised_whatever_its_signature() {
         let pair = Pair::start(&strictly(policy)).await;
         for style in ["delta", "start", "empty", "late"] {
             let mut talk = talk(style, stream);
-            talk.headers
-                .push(("x-simulator-signature".into(), style.into()));
+            talk.headers.push(("x-simulator-signature".into(), style.into()));
             let (one, _) = talk.say(pair.client(), "hello").await;
             let signature = one["content"][0]["signature"].as_str().unwrap();
             assert_eq!(signature.is_empty(), style == "empty");
@@ -58,15 +57,12 @@ async fn a_block_that_was_cut_is_never_sent() {
     for policy in POLICIES {
         let pair = Pair::under(policy).await;
         let mut talk = talk("cut", true);
-        talk.headers
-            .push(("x-simulator-fault".into(), "cut:event=6".into()));
+        talk.headers.push(("x-simulator-fault".into(), "cut:event=6".into()));
         talk.user("hello");
         let answer = talk.send(pair.client()).await.good();
         let events = sse_events(&answer.text());
-        let partial: String = events
-            .iter()
-            .filter_map(|(_, data)| data["delta"]["thinking"].as_str())
-            .collect();
+        let partial: String =
+            events.iter().filter_map(|(_, data)| data["delta"]["thinking"].as_str()).collect();
         assert!(!partial.is_empty(), "{events:?}");
         assert_eq!(events.last().unwrap().0, "error", "{events:?}");
         let turn = pair.turn(&answer).await;
@@ -91,10 +87,7 @@ async fn a_block_that_was_cut_is_never_sent() {
 #[tokio::test]
 async fn content_that_is_no_list_is_left_alone_and_malformed_thinking_goes() {
     // Nothing but JSON is asked of the request here, since the provider would refuse a null.
-    let lenient = Options {
-        strict: false,
-        ..Options::default()
-    };
+    let lenient = Options { strict: false, ..Options::default() };
     let a = Simulator::with(lenient.clone()).await;
     let b = Simulator::with(lenient).await;
     let pair = Pair::of(a, b, "", ["", ""]).await;
@@ -232,12 +225,8 @@ async fn several_blocks_of_one_message_keep_their_places() {
         let pair = Pair::start(&strictly(policy)).await;
         let mut talk = talk("two of them", stream);
         let (one, _) = talk.say(pair.client(), "please think twice").await;
-        let kinds: Vec<&Value> = one["content"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|block| &block["type"])
-            .collect();
+        let kinds: Vec<&Value> =
+            one["content"].as_array().unwrap().iter().map(|block| &block["type"]).collect();
         assert_eq!(kinds, ["thinking", "text", "thinking", "text"]);
         talk.say(pair.client(), "bench 1").await;
         let sent = pair.a.last().await.json();

@@ -16,8 +16,7 @@ async fn pair(a: &str, b: &str) -> Pair {
 
 fn pinned(backend: &str) -> Conversation {
     let mut talk = talk("compat", false);
-    talk.headers
-        .push(("x-throughline-backend".into(), backend.into()));
+    talk.headers.push(("x-throughline-backend".into(), backend.into()));
     talk.headers.push(("anthropic-beta".into(), BETAS.into()));
     talk
 }
@@ -58,16 +57,8 @@ async fn adaptive_thinking_becomes_a_budget_that_fits() {
             None => drop(expected.as_object_mut().unwrap().remove("thinking")),
         }
         assert_eq!(seen.json(), expected, "{backend} {max_tokens}");
-        let betas = if budget.is_some() {
-            MANUAL_BETAS
-        } else {
-            "context-1m-2025-08-07"
-        };
-        assert_eq!(
-            seen.header("anthropic-beta"),
-            Some(betas),
-            "{backend} {max_tokens}"
-        );
+        let betas = if budget.is_some() { MANUAL_BETAS } else { "context-1m-2025-08-07" };
+        assert_eq!(seen.header("anthropic-beta"), Some(betas), "{backend} {max_tokens}");
         assert_eq!(loss(&answer), lost, "{backend} {max_tokens}");
     }
     assert_eq!(pair.refusals().await, [""; 0]);
@@ -83,41 +74,11 @@ async fn each_way_to_adapt_thinking_changes_only_what_it_must() {
     .await;
     let manual = |budget: u64| json!({"type": "enabled", "budget_tokens": budget});
     for (backend, asked, sent, effort, lost) in [
-        (
-            "a",
-            manual(2048),
-            json!({"type": "adaptive"}),
-            json!("low"),
-            true,
-        ),
-        (
-            "a",
-            manual(8192),
-            json!({"type": "adaptive"}),
-            json!("medium"),
-            true,
-        ),
-        (
-            "a",
-            manual(20_000),
-            json!({"type": "adaptive"}),
-            json!("high"),
-            true,
-        ),
-        (
-            "a",
-            json!({"type": "adaptive"}),
-            json!({"type": "adaptive"}),
-            Value::Null,
-            false,
-        ),
-        (
-            "a",
-            json!({"type": "disabled"}),
-            json!({"type": "disabled"}),
-            Value::Null,
-            false,
-        ),
+        ("a", manual(2048), json!({"type": "adaptive"}), json!("low"), true),
+        ("a", manual(8192), json!({"type": "adaptive"}), json!("medium"), true),
+        ("a", manual(20_000), json!({"type": "adaptive"}), json!("high"), true),
+        ("a", json!({"type": "adaptive"}), json!({"type": "adaptive"}), Value::Null, false),
+        ("a", json!({"type": "disabled"}), json!({"type": "disabled"}), Value::Null, false),
         ("b", manual(2048), Value::Null, Value::Null, true),
     ] {
         let mut talk = pinned(backend);
@@ -132,11 +93,7 @@ async fn each_way_to_adapt_thinking_changes_only_what_it_must() {
         assert_eq!(body["output_config"]["effort"], effort, "{backend} {asked}");
         assert_eq!(seen.header("anthropic-beta"), Some(BETAS));
         let told = "setting_adapted=thinking;reason=thinking_compat";
-        assert_eq!(
-            loss(&answer),
-            if lost { told } else { "" },
-            "{backend} {asked}"
-        );
+        assert_eq!(loss(&answer), if lost { told } else { "" }, "{backend} {asked}");
     }
     assert_eq!(pair.refusals().await, [""; 0]);
 }
@@ -154,10 +111,7 @@ async fn settings_are_made_to_fit_a_model_that_another_name_stands_for() {
     .await;
     let manual = json!({"type": "enabled", "budget_tokens": 2048});
     let adaptive = json!({"type": "adaptive"});
-    let (off, notes) = (
-        json!({"type": "disabled"}),
-        json!({"type": "between_tools"}),
-    );
+    let (off, notes) = (json!({"type": "disabled"}), json!({"type": "between_tools"}));
     let forced = json!({"type": "any", "disable_parallel_tool_use": true});
     let free = json!({"type": "auto", "disable_parallel_tool_use": true});
     let shown = json!({"type": "adaptive", "display": "summarized"});
@@ -178,13 +132,7 @@ async fn settings_are_made_to_fit_a_model_that_another_name_stands_for() {
             json!({"thinking": notes, "output_config": {"effort": "high"}}),
             "thinking;reason=between_tools",
         ),
-        (
-            "a",
-            "notes",
-            json!({"thinking": notes}),
-            json!({"thinking": notes}),
-            "",
-        ),
+        ("a", "notes", json!({"thinking": notes}), json!({"thinking": notes}), ""),
         (
             "a",
             "budget",
@@ -192,13 +140,7 @@ async fn settings_are_made_to_fit_a_model_that_another_name_stands_for() {
             json!({"thinking": off}),
             "thinking;reason=disabled",
         ),
-        (
-            "a",
-            "house",
-            json!({"thinking": notes}),
-            json!({"thinking": notes}),
-            "",
-        ),
+        ("a", "house", json!({"thinking": notes}), json!({"thinking": notes}), ""),
         (
             "a",
             "never-off",
@@ -241,13 +183,7 @@ async fn settings_are_made_to_fit_a_model_that_another_name_stands_for() {
             json!({"thinking": adaptive, "temperature": nothing}),
             "temperature;reason=thinking",
         ),
-        (
-            "a",
-            "both",
-            json!({"temperature": 0.2}),
-            json!({"temperature": 0.2}),
-            "",
-        ),
+        ("a", "both", json!({"temperature": 0.2}), json!({"temperature": 0.2}), ""),
         (
             "a",
             "adaptive",
@@ -299,8 +235,7 @@ async fn settings_are_made_to_fit_a_model_that_another_name_stands_for() {
         ),
     ] {
         let mut talk = talk(name, false);
-        talk.headers
-            .push(("x-throughline-backend".into(), backend.into()));
+        talk.headers.push(("x-throughline-backend".into(), backend.into()));
         talk.offer_tool();
         talk.body["model"] = name.into();
         talk.body["max_tokens"] = 32_000.into();
@@ -346,9 +281,7 @@ async fn the_client_sees_the_model_name_it_asked_for() {
 
         // A name we did not put there is not ours to change.
         let mut other = talk.clone();
-        other
-            .headers
-            .push(("x-simulator-model".into(), "glm-5-turbo".into()));
+        other.headers.push(("x-simulator-model".into(), "glm-5-turbo".into()));
         let (two, _) = other.say(pair.client(), "hello").await;
         assert_eq!(two["model"], "glm-5-turbo");
         // Nor is one on a backend without a map.
@@ -375,10 +308,7 @@ async fn how_much_is_replayed_is_the_operators_choice() {
         assert_eq!(pair.a.last().await.thinking(), thinking(&[&two, &three]));
         assert_eq!(loss(&answer), "thinking_omitted=1;reason=policy");
         let turn = pair.turn(&answer).await;
-        assert_eq!(
-            fates(&turn),
-            ["1.0 left_out policy", "3.0 sent", "5.0 sent"]
-        );
+        assert_eq!(fates(&turn), ["1.0 left_out policy", "3.0 sent", "5.0 sent"]);
     }
     pair.gateway.switch("b").await;
     for stream in [true, false] {

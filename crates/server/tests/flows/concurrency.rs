@@ -28,9 +28,7 @@ async fn each_block_is_filed_under_the_session_its_request_began_with() {
             talk.user("hello");
             talk.body["stream"] = true.into();
             let body = talk.body.to_string();
-            let open = pair
-                .client()
-                .open(Method::POST, "/v1/messages", &headers, body);
+            let open = pair.client().open(Method::POST, "/v1/messages", &headers, body);
             replies.push(open.await);
         }
         let mut answers = Vec::new();
@@ -42,10 +40,7 @@ async fn each_block_is_filed_under_the_session_its_request_began_with() {
             .iter()
             .map(|answer| {
                 let turn = find(&turns, answer);
-                (
-                    turn["session"].as_u64().unwrap(),
-                    turn["backend"].as_str().unwrap(),
-                )
+                (turn["session"].as_u64().unwrap(), turn["backend"].as_str().unwrap())
             })
             .collect();
         let expected = [[(1, "a"); 10], [(2, "b"); 10]].concat();
@@ -61,11 +56,7 @@ async fn each_block_is_filed_under_the_session_its_request_began_with() {
             let messages = talk.body["messages"].as_array_mut().unwrap();
             messages.push(serde_json::json!({"role": "assistant", "content": message["content"]}));
             talk.say(pair.client(), "bench 1").await;
-            let own = if at < 10 {
-                vec![]
-            } else {
-                thinking(&[&message])
-            };
+            let own = if at < 10 { vec![] } else { thinking(&[&message]) };
             assert_eq!(pair.b.last().await.thinking(), own, "{policy} {at}");
         }
         assert_eq!(pair.held().await, held(10, 0, 2), "{policy}");
@@ -99,9 +90,8 @@ struct Made {
 async fn a_crowd_with_switches_and_pins_never_meets_a_refusal() {
     for policy in POLICIES {
         let pair = Pair::under(policy).await;
-        let mut crowd: Vec<Conversation> = (0..CROWD)
-            .map(|number| talk(&format!("crowd {number}"), number % 3 > 0))
-            .collect();
+        let mut crowd: Vec<Conversation> =
+            (0..CROWD).map(|number| talk(&format!("crowd {number}"), number % 3 > 0)).collect();
         let mut made: Vec<Vec<Made>> = (0..CROWD).map(|_| Vec::new()).collect();
         for round in 0..ROUNDS {
             let answered = speak(&pair, crowd, round).await;
@@ -117,28 +107,15 @@ async fn a_crowd_with_switches_and_pins_never_meets_a_refusal() {
                 let may_go = |made: &&Made| {
                     made.backend == backend && (policy == "origin" || made.session == session)
                 };
-                let expected: Vec<Value> = made[number]
-                    .iter()
-                    .filter(may_go)
-                    .map(|made| made.block.clone())
-                    .collect();
+                let expected: Vec<Value> =
+                    made[number].iter().filter(may_go).map(|made| made.block.clone()).collect();
                 assert_eq!(sent.thinking(), expected, "{policy} {number} {round}");
-                made[number].push(Made {
-                    block: message["content"][0].clone(),
-                    backend,
-                    session,
-                });
+                made[number].push(Made { block: message["content"][0].clone(), backend, session });
                 crowd.push(talk);
             }
         }
-        let sessions: Vec<u64> = made
-            .iter()
-            .map(|blocks| blocks.last().unwrap().session)
-            .collect();
-        assert!(
-            sessions.iter().any(|session| *session > 1),
-            "nobody was switched"
-        );
+        let sessions: Vec<u64> = made.iter().map(|blocks| blocks.last().unwrap().session).collect();
+        assert!(sessions.iter().any(|session| *session > 1), "nobody was switched");
     }
 }
 
@@ -151,11 +128,7 @@ async fn speak(
     let mut speakers = Vec::new();
     for (number, mut talk) in crowd.into_iter().enumerate() {
         if number % 50 == 25 {
-            let to = if (number / 50 + round).is_multiple_of(2) {
-                "b"
-            } else {
-                "a"
-            };
+            let to = if (number / 50 + round).is_multiple_of(2) { "b" } else { "a" };
             pair.gateway.switch(to).await;
         }
         let client = pair.client().clone();
@@ -163,8 +136,7 @@ async fn speak(
             let plain = talk.headers.clone();
             if (number + round).is_multiple_of(7) {
                 let pin = if number.is_multiple_of(2) { "a" } else { "b" };
-                talk.headers
-                    .push(("x-throughline-backend".into(), pin.into()));
+                talk.headers.push(("x-throughline-backend".into(), pin.into()));
             }
             let (message, answer) = talk.say(&client, &format!("I am number {number}.")).await;
             talk.headers = plain;

@@ -25,10 +25,7 @@ async fn a_normal_conversation_keeps_every_block() {
         let all = thinking(&[&one, &two, &three]);
         assert_eq!(pair.a.last().await.thinking(), all);
         assert_eq!(pair.held().await, held(3, 0, 1), "{policy} {stream}");
-        assert_eq!(
-            (loss(&answer), answer.header("x-throughline-backend")),
-            ("", "a")
-        );
+        assert_eq!((loss(&answer), answer.header("x-throughline-backend")), ("", "a"));
         assert_eq!(pair.refusals().await, [""; 0]);
     }
 }
@@ -83,9 +80,7 @@ async fn a_switch_strips_the_old_backends_block() {
         // The old block is gone, the new one belongs to the new session.
         assert_eq!(pair.held().await, held(0, 1, 2), "{policy} {stream}");
         let log = pair.gateway.log();
-        let summary = log
-            .lines()
-            .rfind(|line| line.contains("Request processing"));
+        let summary = log.lines().rfind(|line| line.contains("Request processing"));
         let summary = summary.unwrap();
         assert!(
             summary.contains("confirmed=0 cleanup_old_session=1 cleanup_confirmed_unused=0 cleanup_orphaned=0 filtered_from_request=1 cache_size_after=0"),

@@ -17,10 +17,7 @@ const BLOCKS_EACH: u32 = 10;
 fn lineage(number: u32) -> Lineage {
     let mut id = [0; 16];
     id[..4].copy_from_slice(&number.to_be_bytes());
-    Lineage {
-        mark: MarkId(id),
-        id: LineageId(id),
-    }
+    Lineage { mark: MarkId(id), id: LineageId(id) }
 }
 
 fn key(number: u32) -> BlockKey {
@@ -136,11 +133,7 @@ async fn the_memory_stays_within_its_limit() {
         let mut last = talk("the last", true);
         let (one, _) = last.say(pair.client(), "hello").await;
         last.say(pair.client(), "bench 1").await;
-        assert_eq!(
-            pair.a.last().await.thinking(),
-            thinking(&[&one]),
-            "{policy}"
-        );
+        assert_eq!(pair.a.last().await.thinking(), thinking(&[&one]), "{policy}");
         assert_eq!(pair.refusals().await, [""; 0]);
     }
 }

@@ -46,19 +46,13 @@ async fn the_registry_can_be_looked_at() {
     });
     assert_eq!(statistics, expected);
 
-    assert_eq!(
-        pair.gateway.switch("b").await,
-        json!({"active": "b", "previous": "a"})
-    );
+    assert_eq!(pair.gateway.switch("b").await, json!({"active": "b", "previous": "a"}));
     let backends = pair.client().get("/admin/backends").await.good().json();
     assert_eq!(backends["active"], "b");
     let none = pair.client().get("/admin/thinking?lineage=none").await;
     assert_eq!(none.status, 404);
     let metrics = pair.client().get("/metrics").await.good().text();
-    assert!(
-        metrics.contains("\nthroughline_memory_blocks 2\n"),
-        "{metrics}"
-    );
+    assert!(metrics.contains("\nthroughline_memory_blocks 2\n"), "{metrics}");
 }
 
 /// Covers: S1-29

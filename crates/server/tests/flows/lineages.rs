@@ -57,10 +57,7 @@ async fn token_counts_are_filtered_and_touch_nothing() {
         let answer = pair.client().post(path, &headers, &body).await.good();
         assert!(answer.json()["input_tokens"].as_u64() > Some(0));
         let seen = pair.a.last().await;
-        assert_eq!(
-            (seen.path.as_str(), seen.thinking()),
-            (path, thinking(&[&one]))
-        );
+        assert_eq!((seen.path.as_str(), seen.thinking()), (path, thinking(&[&one])));
         assert_eq!(seen.body, body.to_string());
 
         // Without its block, the block is not given up; on another backend, it does not go.
@@ -90,9 +87,7 @@ async fn a_pinned_request_never_raises_the_session() {
         let (one, _) = talk.say(pair.client(), "hello").await;
 
         let mut by_header = talk.clone();
-        by_header
-            .headers
-            .push(("x-throughline-backend".into(), "b".into()));
+        by_header.headers.push(("x-throughline-backend".into(), "b".into()));
         let (pinned, answer) = by_header.say(pair.client(), "by header").await;
         assert_eq!(answer.header("x-throughline-backend"), "b");
         assert_eq!(loss(&answer), "thinking_omitted=1;reason=origin");

@@ -44,10 +44,7 @@ async fn a_switch_and_each_request_are_told_at_level_info() {
     let switch = json!({
         "level": "INFO", "old_backend": "a", "new_backend": "b", "old_session": 1, "new_session": 2,
     });
-    let told = lines(
-        &pair.gateway,
-        "Backend switch: incremented thinking session",
-    );
+    let told = lines(&pair.gateway, "Backend switch: incremented thinking session");
     assert_eq!(told, [switch]);
     let summary = |session, [confirmed, old, unused, orphaned, filtered, after]: [u64; 6]| {
         json!({
@@ -64,10 +61,7 @@ async fn a_switch_and_each_request_are_told_at_level_info() {
         summary(1, [0, 0, 1, 1, 0, 1]),
         summary(2, [0, 1, 0, 0, 2, 0]),
     ];
-    assert_eq!(
-        lines(&pair.gateway, "Request processing complete"),
-        expected
-    );
+    assert_eq!(lines(&pair.gateway, "Request processing complete"), expected);
 }
 
 /// Covers: S1-35, S1-36, S1-39, C-33
@@ -101,10 +95,7 @@ async fn what_happens_to_a_block_is_told_at_levels_debug_and_trace() {
         (&decision["level"], &decision["hash"], &decision["session"]),
         (&json!("TRACE"), hash, &json!(1))
     );
-    assert!(
-        decision["verdict"].as_str().unwrap().starts_with("Send"),
-        "{decision}"
-    );
+    assert!(decision["verdict"].as_str().unwrap().starts_with("Send"), "{decision}");
 
     talk.say(pair.client(), "two").await;
     talk.say(pair.client(), "three").await;
@@ -141,19 +132,13 @@ async fn contents_are_logged_only_where_the_operator_asks() {
         let key = "api_key = \"sk-quite-private\"";
         let pair = Pair::of(a, b, &format!("{JSON}\n{debug_log}"), [key, key]).await;
         let mut talk = talk("whispered", true);
-        talk.headers
-            .push(("x-api-key".into(), "sk-of-the-caller".into()));
-        let (one, answer) = talk
-            .say(pair.client(), &format!("why is it that {SECRET}?"))
-            .await;
+        talk.headers.push(("x-api-key".into(), "sk-of-the-caller".into()));
+        let (one, answer) = talk.say(pair.client(), &format!("why is it that {SECRET}?")).await;
         assert!(thinking(&[&one])[0].to_string().contains(SECRET));
         talk.say(pair.client(), "think twice").await;
         pair.gateway.switch("b").await;
         talk.say(pair.client(), "bench 1").await;
-        assert_eq!(
-            pair.a.last().await.header("x-api-key"),
-            Some("sk-quite-private")
-        );
+        assert_eq!(pair.a.last().await.header("x-api-key"), Some("sk-quite-private"));
 
         let log = pair.gateway.log();
         assert_eq!(log.contains(SECRET), shown, "{debug_log}");
@@ -187,11 +172,7 @@ async fn the_debug_log_decides_how_much_is_said() {
         ("", false, 0),
         ("[debug_log]\nenabled = true", true, 0),
         ("[debug_log]\nenabled = true\nfull_body = true", true, 1),
-        (
-            "[debug_log]\nenabled = true\nfull_body = true\npretty_print = true",
-            true,
-            1,
-        ),
+        ("[debug_log]\nenabled = true\nfull_body = true\npretty_print = true", true, 1),
     ] {
         let gateway =
             Gateway::start_as_configured(BINARY, &format!("{settings}\n{backends}")).await;

@@ -8,11 +8,8 @@ use crate::support::{POLICIES, Pair, binding, fates, talk};
 /// Asks for a plan, then takes the turn: both tell the same, and the plan changed nothing.
 async fn check(pair: &Pair, talk: &mut Conversation, expected: &[&str], name: &str) -> Value {
     talk.user("bench 1");
-    let headers: Vec<(&str, &str)> = talk
-        .headers
-        .iter()
-        .map(|(name, value)| (name.as_str(), value.as_str()))
-        .collect();
+    let headers: Vec<(&str, &str)> =
+        talk.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let before = pair.gateway.statistics().await;
     let plan = pair.client().post("/v1/plan", &headers, &talk.body).await;
     let plan = plan.good().json();
@@ -25,11 +22,7 @@ async fn check(pair: &Pair, talk: &mut Conversation, expected: &[&str], name: &s
         assert_eq!(plan[same], turn[same], "{name}: {same}");
     }
     assert_eq!(plan["model"], turn["upstream_model"], "{name}");
-    let simulator = if plan["backend"] == "a" {
-        &pair.a
-    } else {
-        &pair.b
-    };
+    let simulator = if plan["backend"] == "a" { &pair.a } else { &pair.b };
     let seen = simulator.last().await.json();
     let asked = json!({"asked": talk.body["thinking"], "sent": seen["thinking"]});
     assert_eq!(plan["thinking"], asked, "{name}");
@@ -60,8 +53,7 @@ async fn a_plan_is_what_then_happens() {
             _ => "1.0 sent",
         };
         check(&pair, &mut talk, &[back], "back again").await;
-        talk.headers
-            .push(("x-throughline-backend".into(), "b".into()));
+        talk.headers.push(("x-throughline-backend".into(), "b".into()));
         check(&pair, &mut talk, &left_out, "pinned").await;
 
         let mut outside = crate::support::talk("made outside", true);

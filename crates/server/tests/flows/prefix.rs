@@ -43,11 +43,7 @@ async fn going_away_and_coming_back_keeps_every_bound_block() {
         let (_, answer) = talk.say(pair.client(), "seven").await;
         let seen = pair.b.last().await;
         assert_eq!(seen.thinking(), thinking(&[&b1, &b2]), "{stream}");
-        assert!(
-            loss(&answer).ends_with(";reason=origin"),
-            "{}",
-            loss(&answer)
-        );
+        assert!(loss(&answer).ends_with(";reason=origin"), "{}", loss(&answer));
 
         // Nothing had to be asked of either: no field, no beta, no refusal.
         for seen in [pair.a.seen().await, pair.b.seen().await].concat() {
@@ -84,10 +80,7 @@ async fn a_changed_system_text_asks_for_the_bound_blocks_to_be_dropped() {
                 .map(|told| (told["type"].clone(), told["path"].clone()))
                 .collect();
             let told = |path: &str| (json!("thinking_dropped"), json!(path));
-            assert_eq!(
-                dropped,
-                [told("messages.1.content.0"), told("messages.3.content.0")]
-            );
+            assert_eq!(dropped, [told("messages.1.content.0"), told("messages.3.content.0")]);
             assert_eq!(loss(&answer), "thinking_omitted=2;reason=prefix");
             let turn = pair.turn(&answer).await;
             assert_eq!(fates(&turn), ["1.0 left_out prefix", "3.0 left_out prefix"]);
@@ -108,8 +101,7 @@ async fn the_callers_own_word_on_binding_is_left_alone() {
         let pair = bound("").await;
         let mut talk = bound_talk("own word", false);
         talk.body["thinking"]["block_binding"] = json!({"prefix_mismatch_behavior": behaviour});
-        talk.headers
-            .push(("anthropic-beta".into(), CONTROLS.into()));
+        talk.headers.push(("anthropic-beta".into(), CONTROLS.into()));
         talk.say(pair.client(), "one").await;
         talk.body["system"] = "You are verbose.".into();
         talk.user("two");
@@ -146,11 +138,7 @@ async fn a_backend_that_binds_unmarked_models_is_learnt_from_its_first_refusal()
     let seen = pair.a.seen().await;
     let statuses: Vec<u64> = seen.iter().map(|seen| seen.status).collect();
     assert_eq!(statuses, [200, 400, 200]);
-    assert!(
-        seen[1]
-            .refusal
-            .contains("bound to a different conversation")
-    );
+    assert!(seen[1].refusal.contains("bound to a different conversation"));
     let asked = json!({"prefix_mismatch_behavior": "drop_block"});
     assert_eq!(binding_asked(&seen[1].json()), &Value::Null);
     assert_eq!(binding_asked(&seen[2].json()), &asked);
@@ -177,13 +165,7 @@ async fn a_backend_that_binds_unmarked_models_is_learnt_from_its_first_refusal()
 
 #[tokio::test]
 async fn a_body_whose_blocks_hold_is_byte_identical() {
-    let pair = Pair::of(
-        binding("a").await,
-        Simulator::start("b").await,
-        "",
-        ["", ""],
-    )
-    .await;
+    let pair = Pair::of(binding("a").await, Simulator::start("b").await, "", ["", ""]).await;
     let mut talk = bound_talk("identical", false);
     talk.offer_tool();
     talk.say(pair.client(), "use a tool").await;
@@ -191,14 +173,9 @@ async fn a_body_whose_blocks_hold_is_byte_identical() {
     talk.user("thanks");
     // The same values in another dress: the provider compares values, and so does the gateway.
     let body = serde_json::to_string_pretty(&talk.body).unwrap();
-    let body = body.replace(
-        "\"thanks\"",
-        "[{\"type\": \"text\", \"text\": \"th\\u0061nks\"}]",
-    );
+    let body = body.replace("\"thanks\"", "[{\"type\": \"text\", \"text\": \"th\\u0061nks\"}]");
     let headers = [("x-claude-code-session-id", "identical")];
-    let send = pair
-        .client()
-        .post_bytes("/v1/messages", &headers, body.clone());
+    let send = pair.client().post_bytes("/v1/messages", &headers, body.clone());
     let answer = send.await.good();
     assert_eq!(pair.a.last().await.body, body);
     assert_eq!(loss(&answer), "");

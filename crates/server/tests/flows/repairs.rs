@@ -38,10 +38,7 @@ async fn an_open_tool_loop_goes_on_elsewhere_without_thinking() {
         assert_eq!(loss(&answer), off(policy), "{policy} {stream}");
         let (four, answer) = talk.say(pair.client(), "use a tool again").await;
         assert_eq!(loss(&answer), format!("thinking_omitted=1;reason={policy}"));
-        assert_eq!(
-            pair.b.last().await.json()["thinking"],
-            talk.body["thinking"]
-        );
+        assert_eq!(pair.b.last().await.json()["thinking"], talk.body["thinking"]);
         let (five, _) = talk.answer_tools(pair.client(), "43").await;
         assert_eq!(pair.b.last().await.thinking(), thinking(&[&four]));
 
@@ -75,10 +72,7 @@ async fn a_loop_that_comes_back_in_its_middle_does_not_stick() {
         let off = "setting_adapted=thinking;reason=open_tool_loop";
         assert!(loss(&answer).ends_with(off), "{policy} {}", loss(&answer));
         let (_, answer) = talk.say(pair.client(), "thanks").await;
-        assert_eq!(
-            pair.a.last().await.json()["thinking"],
-            talk.body["thinking"]
-        );
+        assert_eq!(pair.a.last().await.json()["thinking"], talk.body["thinking"]);
         assert!(!loss(&answer).contains("setting_adapted"), "{policy}");
     }
 }
@@ -112,10 +106,7 @@ async fn parallel_calls_stay_together_across_a_switch() {
         let (_, answer) = talk.answer_tools(pair.client(), "42").await;
         assert_eq!(loss(&answer), off(policy), "{policy} {stream}");
         let seen = pair.b.last().await.json();
-        assert_eq!(
-            seen["messages"][1]["content"].as_array().unwrap()[1..],
-            calls
-        );
+        assert_eq!(seen["messages"][1]["content"].as_array().unwrap()[1..], calls);
         assert_eq!(seen["messages"][2], talk.body["messages"][2]);
         assert_eq!(pair.refusals().await, [""; 0]);
     }
@@ -133,10 +124,7 @@ async fn an_adaptive_loop_needs_no_repair() {
         pair.gateway.switch("b").await;
         let (two, answer) = talk.answer_tools(pair.client(), "42").await;
         assert_eq!(loss(&answer), format!("thinking_omitted=1;reason={policy}"));
-        assert_eq!(
-            pair.b.last().await.json()["thinking"],
-            json!({"type": "adaptive"})
-        );
+        assert_eq!(pair.b.last().await.json()["thinking"], json!({"type": "adaptive"}));
         assert_eq!(thinking(&[&two]).len(), 1, "{policy}");
         assert_eq!(pair.refusals().await, [""; 0]);
     }
@@ -156,11 +144,7 @@ async fn a_loop_with_its_own_block_keeps_thinking() {
         let (_, answer) = talk.answer_tools(pair.client(), "42").await;
         assert_eq!(loss(&answer), format!("thinking_omitted=1;reason={policy}"));
         let seen = pair.b.last().await;
-        assert_eq!(
-            seen.thinking(),
-            thinking(&[&one, &two]),
-            "{policy} {stream}"
-        );
+        assert_eq!(seen.thinking(), thinking(&[&one, &two]), "{policy} {stream}");
         assert_eq!(seen.json()["thinking"], talk.body["thinking"]);
         assert_eq!(pair.refusals().await, [""; 0]);
     }
@@ -193,10 +177,7 @@ async fn a_message_of_nothing_but_foreign_thinking_is_filled() {
         let turn = pair.turn(&answer).await;
         assert_eq!(
             fates(&turn),
-            [
-                &*format!("1.0 left_out {policy}"),
-                &*format!("1.1 left_out {policy}")
-            ]
+            [&*format!("1.0 left_out {policy}"), &*format!("1.1 left_out {policy}")]
         );
         assert_eq!(pair.refusals().await, [""; 0]);
     }

@@ -53,10 +53,7 @@ async fn a_killed_gateway_still_knows_its_blocks_sessions_and_backend() {
         assert_eq!(b.last().await.thinking(), thinking(&[&b1, &b2]), "{policy}");
         let report = turn(&gateway, &answer).await;
         assert_eq!(report["session"], 2);
-        assert_eq!(
-            fates(&report),
-            [&*format!("1.0 left_out {policy}"), "3.0 sent", "5.0 sent"]
-        );
+        assert_eq!(fates(&report), [&*format!("1.0 left_out {policy}"), "3.0 sent", "5.0 sent"]);
 
         // Where a block came from is known as well.
         gateway.switch("a").await;

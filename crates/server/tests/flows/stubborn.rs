@@ -40,19 +40,12 @@ async fn tried_blocks_that_are_bound_elsewhere_all_go_at_once() {
         let mut talk = strange_history(&pair, model).await;
         let (_, answer) = talk.say(pair.client(), "three").await;
         assert_eq!(loss(&answer), "thinking_omitted=2;reason=origin", "{model}");
-        assert_eq!(
-            pair.a.seen().await.len(),
-            2,
-            "{model}: one refusal, one answer"
-        );
+        assert_eq!(pair.a.seen().await.len(), 2, "{model}: one refusal, one answer");
         // What was refused is remembered: the next turn costs one request.
         let (_, answer) = talk.say(pair.client(), "four").await;
         assert_eq!(pair.a.seen().await.len(), 3, "{model}");
         let fates = fates(&pair.turn(&answer).await);
-        assert_eq!(
-            fates,
-            ["1.0 left_out origin", "3.0 left_out origin", "5.0 sent"]
-        );
+        assert_eq!(fates, ["1.0 left_out origin", "3.0 left_out origin", "5.0 sent"]);
     }
 }
 
@@ -66,10 +59,7 @@ async fn a_foreign_block_before_a_bound_one_does_not_kill_the_conversation() {
     let (made_by_b, _) = foreign.say(&pair.b.client, "zero").await;
     let messages = talk.body["messages"].as_array_mut().unwrap();
     messages.insert(0, json!({"role": "user", "content": "zero"}));
-    messages.insert(
-        1,
-        json!({"role": "assistant", "content": made_by_b["content"]}),
-    );
+    messages.insert(1, json!({"role": "assistant", "content": made_by_b["content"]}));
     talk.user("two");
     // Both refusals are met, one after the other; the second one is passed on.
     let first = talk.send(pair.client()).await;
@@ -90,10 +80,7 @@ async fn a_block_the_provider_dropped_is_predicted_from_then_on() {
     // The caller asks for the drop itself, so the strange block is dropped and not refused.
     talk.body["thinking"] =
         json!({"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}});
-    talk.headers.push((
-        "anthropic-beta".into(),
-        "thinking-binding-controls-2026-08-01".into(),
-    ));
+    talk.headers.push(("anthropic-beta".into(), "thinking-binding-controls-2026-08-01".into()));
     let (_, answer) = talk.say(pair.client(), "two").await;
     assert_eq!(fates(&pair.turn(&answer).await), ["1.0 left_out prefix"]);
     let (_, answer) = talk.say(pair.client(), "three").await;
@@ -164,8 +151,7 @@ async fn a_callers_key_goes_to_one_operator_only() {
     let gateway = Gateway::start(crate::support::BINARY, &config("own")).await;
     let mut talk = talk("key", true);
     talk.headers.push(("x-api-key".into(), "sk-caller".into()));
-    talk.headers
-        .push(("x-simulator-fault".into(), "status:500".into()));
+    talk.headers.push(("x-simulator-fault".into(), "status:500".into()));
     talk.user("hello");
     assert_eq!(talk.send(&gateway.client).await.status, 500);
     assert_eq!(own.last().await.header("x-api-key"), Some("sk-own"));

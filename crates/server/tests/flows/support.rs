@@ -12,12 +12,8 @@ pub(crate) const NOTHING: [Value; 0] = [];
 pub(crate) const POLICIES: [&str; 2] = ["origin", "session"];
 
 /// Each policy, with streams and without.
-pub(crate) const WAYS: [(&str, bool); 4] = [
-    ("origin", true),
-    ("origin", false),
-    ("session", true),
-    ("session", false),
-];
+pub(crate) const WAYS: [(&str, bool); 4] =
+    [("origin", true), ("origin", false), ("session", true), ("session", false)];
 
 /// Two simulators `a` and `b` of different identity behind one gateway; `a` is active.
 pub(crate) struct Pair {
@@ -62,10 +58,7 @@ impl Pair {
     pub(crate) async fn refusals(&self) -> Vec<String> {
         let mut all = self.a.seen().await;
         all.extend(self.b.seen().await);
-        all.into_iter()
-            .map(|seen| seen.refusal)
-            .filter(|refusal| !refusal.is_empty())
-            .collect()
+        all.into_iter().map(|seen| seen.refusal).filter(|refusal| !refusal.is_empty()).collect()
     }
 
     /// How many blocks are held, as [`held`] says it.

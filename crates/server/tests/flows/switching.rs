@@ -28,10 +28,7 @@ async fn the_first_backends_blocks_come_back_with_it() {
         // The letter of the rules: a switch makes everything older invalid, for good.
         let (sent, lost) = match policy {
             "session" => (vec![], "thinking_omitted=4;reason=session".to_owned()),
-            _ => (
-                thinking(&[&a1, &a2]),
-                format!("thinking_omitted=2;reason={policy}"),
-            ),
+            _ => (thinking(&[&a1, &a2]), format!("thinking_omitted=2;reason={policy}")),
         };
         assert_eq!(pair.a.last().await.thinking(), sent, "{policy} {stream}");
         assert_eq!(loss(&answer), lost, "{policy} {stream}");
@@ -72,8 +69,7 @@ async fn the_memory_hears_of_the_backend_before_the_request_goes_out() {
         talk.say(pair.client(), "hello").await;
         pair.gateway.switch("b").await;
         // A reply that does not come yet: what the memory says now, it said before sending.
-        talk.headers
-            .push(("x-simulator-fault".into(), "head-delay:ms=3000".into()));
+        talk.headers.push(("x-simulator-fault".into(), "head-delay:ms=3000".into()));
         talk.user("more");
         let client = pair.client().clone();
         let request = tokio::spawn(async move { talk.send(&client).await });
@@ -83,18 +79,12 @@ async fn the_memory_hears_of_the_backend_before_the_request_goes_out() {
         assert_eq!(pair.held().await, held(0, 0, 2), "{policy}");
         assert!(!request.is_finished());
         let log = pair.gateway.log();
-        let places: Vec<_> = [
-            "Active backend changed",
-            "Backend switch",
-            "filtered_from_request=1",
-        ]
-        .iter()
-        .map(|line| log.find(line))
-        .collect();
-        assert!(
-            places.iter().all(Option::is_some) && places.is_sorted(),
-            "{places:?}"
-        );
+        let places: Vec<_> =
+            ["Active backend changed", "Backend switch", "filtered_from_request=1"]
+                .iter()
+                .map(|line| log.find(line))
+                .collect();
+        assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?}");
         request.abort();
     }
 }
@@ -104,14 +94,11 @@ async fn the_memory_hears_of_the_backend_before_the_request_goes_out() {
 async fn a_backend_nobody_configured_is_refused_with_the_names_of_the_others() {
     let pair = Pair::start("").await;
     let client = pair.client();
-    let answer = client
-        .post("/admin/switch", &[], &json!({"backend": "c"}))
-        .await;
+    let answer = client.post("/admin/switch", &[], &json!({"backend": "c"})).await;
     assert_eq!(answer.status, 404);
     assert!(answer.text().contains("`a`, `b`"), "{}", answer.text());
     let mut talk = talk("nowhere", true);
-    talk.headers
-        .push(("x-throughline-backend".into(), "c".into()));
+    talk.headers.push(("x-throughline-backend".into(), "c".into()));
     talk.user("hello");
     let answer = talk.send(client).await;
     assert_eq!(answer.status, 400);
@@ -126,9 +113,7 @@ async fn nothing_is_stripped_that_the_operator_did_not_ask_for() {
     // back.
     let pair = Pair::start("").await;
     let mut unsigned = talk("unsigned", true);
-    unsigned
-        .headers
-        .push(("x-simulator-signature".into(), "empty".into()));
+    unsigned.headers.push(("x-simulator-signature".into(), "empty".into()));
     let (one, _) = unsigned.say(pair.client(), "hello").await;
     pair.gateway.switch("b").await;
     pair.gateway.switch("a").await;
@@ -198,18 +183,10 @@ async fn no_backend_needs_a_setting() {
         let (two, _) = talk.say(pair.client(), "two").await;
         assert_eq!(pair.b.last().await.thinking(), NOTHING, "{styles:?}");
         talk.say(pair.client(), "bench 1").await;
-        assert_eq!(
-            pair.b.last().await.thinking(),
-            thinking(&[&two]),
-            "{styles:?}"
-        );
+        assert_eq!(pair.b.last().await.thinking(), thinking(&[&two]), "{styles:?}");
         pair.gateway.switch("a").await;
         talk.say(pair.client(), "bench 1").await;
-        assert_eq!(
-            pair.a.last().await.thinking(),
-            thinking(&[&one]),
-            "{styles:?}"
-        );
+        assert_eq!(pair.a.last().await.thinking(), thinking(&[&one]), "{styles:?}");
         assert_eq!(pair.refusals().await, [""; 0]);
     }
 }
@@ -234,17 +211,9 @@ async fn a_fallback_is_no_switch_and_gets_no_foreign_block() {
 
         let (_, answer) = talk.say(pair.client(), "bench 1").await;
         assert_eq!(answer.header("x-throughline-backend"), "a");
-        assert_eq!(
-            pair.a.last().await.thinking(),
-            thinking(&[&one]),
-            "{policy}"
-        );
+        assert_eq!(pair.a.last().await.thinking(), thinking(&[&one]), "{policy}");
         talk.say(pair.client(), "more trouble").await;
-        assert_eq!(
-            pair.b.last().await.thinking(),
-            thinking(&[&two]),
-            "{policy}"
-        );
+        assert_eq!(pair.b.last().await.thinking(), thinking(&[&two]), "{policy}");
         assert_eq!(pair.gateway.statistics().await["session"], 1, "{policy}");
         for seen in pair.b.seen().await {
             assert_eq!(seen.refusal, "");
@@ -260,10 +229,7 @@ async fn another_model_on_the_same_backend_keeps_the_thinking() {
         let (one, _) = talk.say(pair.client(), "hello").await;
         talk.body["model"] = "claude-opus-4-5".into();
         let (_, answer) = talk.say(pair.client(), "bench 1").await;
-        assert_eq!(
-            (loss(&answer), pair.a.last().await.thinking()),
-            ("", thinking(&[&one]))
-        );
+        assert_eq!((loss(&answer), pair.a.last().await.thinking()), ("", thinking(&[&one])));
         assert_eq!(pair.held().await, held(1, 0, 1), "{policy}");
     }
 }
@@ -288,11 +254,7 @@ async fn thinking_that_is_bound_to_an_account_stays_with_its_key() {
         assert_eq!(loss(&answer), "thinking_omitted=1;reason=origin");
         talk.headers[1] = key("one");
         talk.say(pair.client(), "bench 1").await;
-        assert_eq!(
-            pair.a.last().await.thinking(),
-            thinking(&[&one]),
-            "{policy}"
-        );
+        assert_eq!(pair.a.last().await.thinking(), thinking(&[&one]), "{policy}");
         assert_eq!(pair.refusals().await, [""; 0]);
     }
 }

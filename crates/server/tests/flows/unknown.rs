@@ -49,17 +49,11 @@ async fn an_unknown_block_that_is_refused_goes_once_and_never_again() {
         let turn = pair.turn(&answer).await;
         assert_eq!(fates(&turn), ["1.0 left_out origin", "3.0 left_out origin"]);
         let seen = pair.a.seen().await;
-        let sent: Vec<_> = seen
-            .iter()
-            .map(|seen| (seen.status, seen.thinking()))
-            .collect();
+        let sent: Vec<_> = seen.iter().map(|seen| (seen.status, seen.thinking())).collect();
         assert_eq!(sent, [(400, blocks), (200, vec![])], "{policy} {stream}");
         assert!(seen[0].refusal.contains("Invalid `signature`"));
         let statistics = pair.gateway.statistics().await;
-        assert_eq!(
-            (&statistics["tried"], &statistics["refused"]),
-            (&json!(2), &json!(2))
-        );
+        assert_eq!((&statistics["tried"], &statistics["refused"]), (&json!(2), &json!(2)));
 
         pair.a.forget().await;
         let (_, answer) = talk.say(pair.client(), "bench 1").await;
@@ -90,11 +84,7 @@ async fn a_refused_stranger_takes_no_known_block_with_it() {
         assert_eq!(loss(&answer), "thinking_omitted=1;reason=origin");
         let turn = pair.turn(&answer).await;
         assert_eq!(fates(&turn), ["1.0 sent", "3.0 left_out origin"]);
-        assert_eq!(
-            pair.a.last().await.thinking(),
-            thinking(&[&own]),
-            "{policy} {stream}"
-        );
+        assert_eq!(pair.a.last().await.thinking(), thinking(&[&own]), "{policy} {stream}");
     }
 }
 
@@ -128,10 +118,7 @@ async fn a_caller_that_wants_the_error_gets_it() {
         talk.body["thinking"] = json!({
             "type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "error"},
         });
-        talk.headers.push((
-            "anthropic-beta".into(),
-            "thinking-binding-controls-2026-08-01".into(),
-        ));
+        talk.headers.push(("anthropic-beta".into(), "thinking-binding-controls-2026-08-01".into()));
         talk.user("and you?");
         let answer = talk.send(pair.client()).await;
         assert_eq!(answer.status, 400, "{policy}");
@@ -156,13 +143,8 @@ async fn a_refusal_of_a_known_block_takes_all_older_thinking_out_once() {
         let (two, _) = talk.say(pair.client(), "two").await;
         pair.gateway.switch("b").await;
         let (own, answer) = talk.say(pair.client(), "three").await;
-        let sent: Vec<_> = pair
-            .b
-            .seen()
-            .await
-            .iter()
-            .map(|seen| (seen.status, seen.thinking()))
-            .collect();
+        let sent: Vec<_> =
+            pair.b.seen().await.iter().map(|seen| (seen.status, seen.thinking())).collect();
         let (expected, lost) = match policy {
             // The session ended, so nothing was tried.
             "session" => (vec![(200, vec![])], "thinking_omitted=2;reason=session"),

@@ -63,15 +63,8 @@ impl AgUi {
             }
             "TOOL_CALL_START" => {
                 let parent = &event["parentMessageId"];
-                if !self
-                    .talk
-                    .messages
-                    .iter()
-                    .any(|message| &message["id"] == parent)
-                {
-                    self.talk
-                        .messages
-                        .push(json!({"id": parent, "role": "assistant"}));
+                if !self.talk.messages.iter().any(|message| &message["id"] == parent) {
+                    self.talk.messages.push(json!({"id": parent, "role": "assistant"}));
                 }
                 let parent = self.message(parent);
                 if parent["toolCalls"].is_null() {
@@ -82,10 +75,7 @@ impl AgUi {
                     "type": "function",
                     "function": {"name": event["toolCallName"], "arguments": ""},
                 });
-                parent["toolCalls"]
-                    .as_array_mut()
-                    .expect("a list")
-                    .push(call);
+                parent["toolCalls"].as_array_mut().expect("a list").push(call);
             }
             "TOOL_CALL_ARGS" => {
                 let arguments = &mut self.call(&event["toolCallId"])["function"]["arguments"];
@@ -110,9 +100,7 @@ impl Speaker for AgUi {
 
     fn user(&mut self, text: &str) {
         let id = format!("user-{}", self.talk.messages.len());
-        self.talk
-            .messages
-            .push(json!({"id": id, "role": "user", "content": text}));
+        self.talk.messages.push(json!({"id": id, "role": "user", "content": text}));
     }
 
     fn results(&mut self, calls: &[Call], result: &str) {
@@ -142,11 +130,7 @@ impl Speaker for AgUi {
             let tool = json!({"name": "lookup", "description": "", "parameters": parameters()});
             body["tools"] = json!([tool]);
         }
-        Ask {
-            path: "/ag-ui".to_owned(),
-            headers: vec![("accept", "text/event-stream")],
-            body,
-        }
+        Ask { path: "/ag-ui".to_owned(), headers: vec![("accept", "text/event-stream")], body }
     }
 
     fn read(&mut self, body: &str, _: bool) -> Said {
@@ -171,15 +155,12 @@ impl Speaker for AgUi {
                 _ => &mut said.text,
             };
             shown.push_str(text(&message["content"]));
-            said.calls
-                .extend(list(&message["toolCalls"]).map(|call| {
-                    Call {
-                        id: text(&call["id"]).to_owned(),
-                        name: text(&call["function"]["name"]).to_owned(),
-                        arguments: serde_json::from_str(text(&call["function"]["arguments"]))
-                            .expect("arguments"),
-                    }
-                }));
+            said.calls.extend(list(&message["toolCalls"]).map(|call| Call {
+                id: text(&call["id"]).to_owned(),
+                name: text(&call["function"]["name"]).to_owned(),
+                arguments:
+                    serde_json::from_str(text(&call["function"]["arguments"])).expect("arguments"),
+            }));
         }
         said
     }

@@ -20,9 +20,7 @@ impl Speaker for Anthropic {
             .iter()
             .map(|call| json!({"type": "tool_result", "tool_use_id": call.id, "content": result}))
             .collect();
-        self.talk
-            .messages
-            .push(json!({"role": "user", "content": results}));
+        self.talk.messages.push(json!({"role": "user", "content": results}));
     }
 
     fn ask(&self, model: &str, stream: bool) -> Ask {
@@ -46,11 +44,7 @@ impl Speaker for Anthropic {
     }
 
     fn read(&mut self, body: &str, stream: bool) -> Said {
-        let message = if stream {
-            fold(body)
-        } else {
-            serde_json::from_str(body).expect("JSON")
-        };
+        let message = if stream { fold(body) } else { serde_json::from_str(body).expect("JSON") };
         let mut said = Said::default();
         for block in list(&message["content"]) {
             match text(&block["type"]) {
@@ -68,9 +62,7 @@ impl Speaker for Anthropic {
                 _ => {}
             }
         }
-        self.talk
-            .messages
-            .push(json!({"role": "assistant", "content": message["content"]}));
+        self.talk.messages.push(json!({"role": "assistant", "content": message["content"]}));
         said
     }
 }

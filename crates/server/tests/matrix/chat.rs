@@ -12,10 +12,7 @@ pub(crate) struct Chat {
 
 impl Chat {
     pub(crate) fn new(returns_reasoning: bool) -> Self {
-        Self {
-            talk: Talk::default(),
-            returns_reasoning,
-        }
+        Self { talk: Talk::default(), returns_reasoning }
     }
 }
 
@@ -65,9 +62,7 @@ impl Speaker for Chat {
         };
         if stream {
             let chunks = events(body);
-            chunks
-                .iter()
-                .for_each(|chunk| take(&chunk["choices"][0]["delta"]));
+            chunks.iter().for_each(|chunk| take(&chunk["choices"][0]["delta"]));
             let ended = |chunk: &Value| chunk["choices"][0]["finish_reason"].is_string();
             assert!(chunks.iter().any(ended), "no finish_reason: {body}");
         } else {

@@ -16,9 +16,7 @@ impl Speaker for Gemini {
     }
 
     fn user(&mut self, text: &str) {
-        self.talk
-            .messages
-            .push(json!({"role": "user", "parts": [{"text": text}]}));
+        self.talk.messages.push(json!({"role": "user", "parts": [{"text": text}]}));
     }
 
     fn results(&mut self, calls: &[Call], result: &str) {
@@ -28,9 +26,7 @@ impl Speaker for Gemini {
                 json!({"functionResponse": {"id": call.id, "name": call.name, "response": {"output": result}}})
             })
             .collect();
-        self.talk
-            .messages
-            .push(json!({"role": "user", "parts": parts}));
+        self.talk.messages.push(json!({"role": "user", "parts": parts}));
     }
 
     fn ask(&self, model: &str, stream: bool) -> Ask {
@@ -44,11 +40,7 @@ impl Speaker for Gemini {
                 {"name": "lookup", "parametersJsonSchema": parameters()},
             ]}]);
         }
-        let method = if stream {
-            "streamGenerateContent?alt=sse"
-        } else {
-            "generateContent"
-        };
+        let method = if stream { "streamGenerateContent?alt=sse" } else { "generateContent" };
         Ask {
             path: format!("/v1beta/models/{model}:{method}"),
             headers: vec![("x-goog-api-key", "key")],
@@ -57,16 +49,12 @@ impl Speaker for Gemini {
     }
 
     fn read(&mut self, body: &str, stream: bool) -> Said {
-        let chunks = if stream {
-            events(body)
-        } else {
-            vec![serde_json::from_str(body).expect("JSON")]
-        };
+        let chunks =
+            if stream { events(body) } else { vec![serde_json::from_str(body).expect("JSON")] };
         let mut said = Said::default();
         let mut kept = Vec::new();
-        for part in chunks
-            .iter()
-            .flat_map(|chunk| list(&chunk["candidates"][0]["content"]["parts"]))
+        for part in
+            chunks.iter().flat_map(|chunk| list(&chunk["candidates"][0]["content"]["parts"]))
         {
             if let Some(call) = part.get("functionCall") {
                 said.calls.push(Call {
@@ -86,9 +74,7 @@ impl Speaker for Gemini {
             }
             join(&mut kept, part);
         }
-        self.talk
-            .messages
-            .push(json!({"role": "model", "parts": kept}));
+        self.talk.messages.push(json!({"role": "model", "parts": kept}));
         said
     }
 }

@@ -14,10 +14,7 @@ pub(crate) struct Lines {
 
 impl Lines {
     pub(crate) fn new(path: &'static str) -> Self {
-        Self {
-            talk: Talk::default(),
-            path,
-        }
+        Self { talk: Talk::default(), path }
     }
 }
 
@@ -31,9 +28,7 @@ impl Speaker for Lines {
             .iter()
             .map(|call| json!({"type": "tool_result", "id": call.id, "content": result}));
         let results: Vec<Value> = results.collect();
-        self.talk
-            .messages
-            .push(json!({"role": "user", "content": results}));
+        self.talk.messages.push(json!({"role": "user", "content": results}));
     }
 
     fn ask(&self, model: &str, stream: bool) -> Ask {
@@ -48,11 +43,7 @@ impl Speaker for Lines {
         if self.talk.tools {
             body["tools"] = json!([{"name": "lookup", "parameters": parameters()}]);
         }
-        Ask {
-            path: self.path.to_owned(),
-            headers: Vec::new(),
-            body,
-        }
+        Ask { path: self.path.to_owned(), headers: Vec::new(), body }
     }
 
     fn read(&mut self, body: &str, stream: bool) -> Said {
@@ -67,9 +58,7 @@ impl Speaker for Lines {
             }
         };
         let said = said(&content);
-        self.talk
-            .messages
-            .push(json!({"role": "assistant", "content": content}));
+        self.talk.messages.push(json!({"role": "assistant", "content": content}));
         said
     }
 }
@@ -82,10 +71,7 @@ fn lines(body: &str) -> Value {
         assert_eq!(line["seq"], number, "{line}");
     }
     let last = lines.last().expect("a line");
-    assert_eq!(
-        (text(&last["type"]), text(&last["reason"])),
-        ("done", "completed")
-    );
+    assert_eq!((text(&last["type"]), text(&last["reason"])), ("done", "completed"));
     lines.into()
 }
 

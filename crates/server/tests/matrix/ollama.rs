@@ -18,13 +18,7 @@ impl Ollama {
             true => Vec::new(),
             false => vec![json!({"role": "system", "content": "Ids are forgotten here."})],
         };
-        Self {
-            talk: Talk {
-                messages,
-                ..Talk::default()
-            },
-            keeps_ids,
-        }
+        Self { talk: Talk { messages, ..Talk::default() }, keeps_ids }
     }
 }
 
@@ -53,11 +47,7 @@ impl Speaker for Ollama {
                 "function": {"name": "lookup", "description": "", "parameters": parameters()},
             }]);
         }
-        Ask {
-            path: "/api/chat".to_owned(),
-            headers: Vec::new(),
-            body,
-        }
+        Ask { path: "/api/chat".to_owned(), headers: Vec::new(), body }
     }
 
     fn read(&mut self, body: &str, stream: bool) -> Said {

@@ -16,10 +16,7 @@ pub(crate) struct Responses {
 impl Responses {
     /// A client that keeps nothing but the id of the last response.
     pub(crate) fn stateful() -> Self {
-        Self {
-            stateful: true,
-            ..Self::default()
-        }
+        Self { stateful: true, ..Self::default() }
     }
 }
 

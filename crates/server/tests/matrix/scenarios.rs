@@ -36,15 +36,8 @@ pub(crate) const CLIENTS: &[&str] = &[
 ];
 
 /// The scenarios.
-pub(crate) const SCENARIOS: &[&str] = &[
-    "plain",
-    "thinking",
-    "one tool",
-    "parallel tools",
-    "redacted",
-    "tool loop",
-    "switch",
-];
+pub(crate) const SCENARIOS: &[&str] =
+    &["plain", "thinking", "one tool", "parallel tools", "redacted", "tool loop", "switch"];
 
 /// What came of one cell.
 #[derive(Debug, Default)]
@@ -66,11 +59,8 @@ pub(crate) struct Stage {
 impl Stage {
     pub(crate) async fn set(upstream: Upstream, other: Upstream) -> Self {
         let (one, two) = (upstream.start("one").await, other.start("two").await);
-        let config = format!(
-            "{}{}",
-            upstream.backend("one", &one.url),
-            other.backend("two", &two.url)
-        );
+        let config =
+            format!("{}{}", upstream.backend("one", &one.url), other.backend("two", &two.url));
         Self {
             upstreams: [upstream, other],
             gateway: Gateway::start(BINARY, &config).await,
@@ -90,10 +80,7 @@ impl Stage {
             }
             "gemini" => self.with(Gemini::default(), scenario, stream).await,
             "ui_stream" => self.with(UiStream::default(), scenario, stream).await,
-            "ndjson" => {
-                self.with(Lines::new("/ndjson/chat"), scenario, stream)
-                    .await
-            }
+            "ndjson" => self.with(Lines::new("/ndjson/chat"), scenario, stream).await,
             "events" => self.with(Lines::new("/v1/stream"), scenario, stream).await,
             "ag_ui" => self.with(AgUi::new(false), scenario, stream).await,
             "ag_ui, before 1.0" => self.with(AgUi::new(true), scenario, stream).await,
@@ -155,11 +142,9 @@ impl<S: Speaker> Play<'_, S> {
             }
             "thinking" => {
                 self.speaker.user("ponder this");
-                self.hear("First this, then that.", "I have thought.", &[])
-                    .await;
+                self.hear("First this, then that.", "I have thought.", &[]).await;
                 self.speaker.user("ponder that");
-                self.hear("First this, then that.", "I have thought.", &[])
-                    .await;
+                self.hear("First this, then that.", "I have thought.", &[]).await;
             }
             "one tool" => {
                 self.speaker.offer_tool();
@@ -179,8 +164,7 @@ impl<S: Speaker> Play<'_, S> {
                 self.speaker.user("keep it hidden");
                 self.hear_redacted().await;
                 self.speaker.user("ponder this");
-                self.hear("First this, then that.", "I have thought.", &[])
-                    .await;
+                self.hear("First this, then that.", "I have thought.", &[]).await;
             }
             "tool loop" | "switch" => {
                 self.speaker.offer_tool();
@@ -195,8 +179,7 @@ impl<S: Speaker> Play<'_, S> {
                 self.speaker.results(&said.calls, "row green");
                 self.hear("That is all.", "Blue, then green.", &[]).await;
                 self.speaker.user("ponder this");
-                self.hear("First this, then that.", "I have thought.", &[])
-                    .await;
+                self.hear("First this, then that.", "I have thought.", &[]).await;
             }
             other => panic!("no scenario {other}"),
         }
@@ -211,9 +194,7 @@ impl<S: Speaker> Play<'_, S> {
 
     fn note(&mut self, answer: &Answer) {
         let losses = answer.headers.get("x-throughline-loss");
-        let losses = losses
-            .and_then(|value| value.to_str().ok())
-            .unwrap_or_default();
+        let losses = losses.and_then(|value| value.to_str().ok()).unwrap_or_default();
         for loss in losses.split(", ").filter(|loss| !loss.is_empty()) {
             if !self.outcome.losses.iter().any(|known| known == loss) {
                 self.outcome.losses.push(loss.to_owned());
@@ -231,9 +212,7 @@ impl<S: Speaker> Play<'_, S> {
             .collect();
         let reasoning = if self.shows { reasoning } else { "" };
         if said.reasoning != reasoning || said.text.trim() != text || calls != keys {
-            self.outcome.wrong.push(format!(
-                "heard {said:?}, not {reasoning:?} {text:?} {keys:?}"
-            ));
+            self.outcome.wrong.push(format!("heard {said:?}, not {reasoning:?} {text:?} {keys:?}"));
         }
         said
     }

@@ -89,11 +89,7 @@ fn other(upstream: &Upstream) -> Upstream {
 fn told(outcome: &Outcome) -> String {
     match outcome.losses.as_slice() {
         [] => "whole".to_owned(),
-        losses => losses
-            .iter()
-            .map(|loss| format!("`{loss}`"))
-            .collect::<Vec<_>>()
-            .join("<br>"),
+        losses => losses.iter().map(|loss| format!("`{loss}`")).collect::<Vec<_>>().join("<br>"),
     }
 }
 

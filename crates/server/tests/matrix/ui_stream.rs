@@ -13,16 +13,11 @@ pub(crate) struct UiStream {
 impl UiStream {
     /// The parts of the assistant's message: a reply that follows results goes on with it.
     fn parts(&mut self) -> &mut Vec<Value> {
-        let goes_on = self
-            .talk
-            .messages
-            .last()
-            .is_some_and(|message| message["role"] == "assistant");
+        let goes_on =
+            self.talk.messages.last().is_some_and(|message| message["role"] == "assistant");
         if !goes_on {
             let id = format!("m{}", self.talk.messages.len());
-            self.talk
-                .messages
-                .push(json!({"id": id, "role": "assistant", "parts": []}));
+            self.talk.messages.push(json!({"id": id, "role": "assistant", "parts": []}));
         }
         let message = self.talk.messages.last_mut().expect("a message");
         message["parts"].as_array_mut().expect("parts")
@@ -37,9 +32,7 @@ impl Speaker for UiStream {
     fn user(&mut self, text: &str) {
         let id = format!("m{}", self.talk.messages.len());
         let parts = json!([{"type": "text", "text": text}]);
-        self.talk
-            .messages
-            .push(json!({"id": id, "role": "user", "parts": parts}));
+        self.talk.messages.push(json!({"id": id, "role": "user", "parts": parts}));
     }
 
     fn results(&mut self, calls: &[Call], result: &str) {
@@ -62,11 +55,7 @@ impl Speaker for UiStream {
         if self.talk.tools {
             body["tools"] = json!({"lookup": {"inputSchema": parameters()}});
         }
-        Ask {
-            path: "/ui/chat".to_owned(),
-            headers: Vec::new(),
-            body,
-        }
+        Ask { path: "/ui/chat".to_owned(), headers: Vec::new(), body }
     }
 
     fn read(&mut self, body: &str, _: bool) -> Said {
@@ -117,11 +106,7 @@ impl Speaker for UiStream {
                     });
                 }
                 "finish" => {
-                    let reason = if said.calls.is_empty() {
-                        "stop"
-                    } else {
-                        "tool-calls"
-                    };
+                    let reason = if said.calls.is_empty() { "stop" } else { "tool-calls" };
                     assert_eq!(chunk["finishReason"], reason, "{chunk}");
                 }
                 other => panic!("a chunk of type {other}"),

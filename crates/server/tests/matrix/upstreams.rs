@@ -22,14 +22,7 @@ const fn row(
     variant: &'static str,
     model: &'static str,
 ) -> Upstream {
-    Upstream {
-        name,
-        dialect,
-        variant,
-        model,
-        shows: true,
-        template_opens: false,
-    }
+    Upstream { name, dialect, variant, model, shows: true, template_opens: false }
 }
 
 /// A server of the chat dialect.
@@ -44,10 +37,7 @@ const fn named(name: &'static str, upstream: Upstream) -> Upstream {
 
 /// An upstream with a model whose template opens the reasoning block.
 const fn opened(name: &'static str, upstream: Upstream) -> Upstream {
-    Upstream {
-        template_opens: true,
-        ..named(name, upstream)
-    }
+    Upstream { template_opens: true, ..named(name, upstream) }
 }
 
 /// The rows of the matrix. "template opens": the model's template opens the reasoning block, and the server
@@ -77,14 +67,8 @@ pub(crate) const UPSTREAMS: &[Upstream] = &[
     row("ollama", "ollama", "", "qwen3:8b"),
     named("ollama, chat", chat("ollama", "gpt-oss:20b")),
     opened("vllm, template opens", chat("vllm", "qwq-32b")),
-    opened(
-        "llamacpp, template opens",
-        chat("llamacpp", "deepseek-r1-distill-qwen-32b"),
-    ),
-    opened(
-        "ollama, template opens",
-        row("", "ollama", "", "deepseek-r1:8b"),
-    ),
+    opened("llamacpp, template opens", chat("llamacpp", "deepseek-r1-distill-qwen-32b")),
+    opened("ollama, template opens", row("", "ollama", "", "deepseek-r1:8b")),
 ];
 
 /// What every upstream says, by a word in what the user said last.

@@ -59,10 +59,7 @@ async fn an_unedited_body_goes_on_compressed_as_it_came() {
         let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
         packer.write_all(spoken.request.as_bytes()).unwrap();
         let packed = packer.finish().unwrap();
-        let headers = [
-            ("content-type", "application/json"),
-            ("content-encoding", "gzip"),
-        ];
+        let headers = [("content-type", "application/json"), ("content-encoding", "gzip")];
         let client = &gateway.client;
         let sent = client.send(Method::POST, spoken.whole_path, &headers, packed.clone());
         let (_, exchange) = tokio::join!(sent, async {
@@ -109,11 +106,7 @@ async fn a_key_behind_the_path_goes_on_where_the_callers_key_does() {
 #[tokio::test]
 async fn a_count_of_tokens_passes_too() {
     for (spoken, path, reply) in [
-        (
-            GEMINI,
-            "/v1beta/models/gemini-3-pro:countTokens",
-            r#"{"totalTokens": 31}"#,
-        ),
+        (GEMINI, "/v1beta/models/gemini-3-pro:countTokens", r#"{"totalTokens": 31}"#),
         (
             RESPONSES,
             "/v1/responses/input_tokens",
@@ -144,14 +137,9 @@ async fn a_providers_error_passes_as_it_is() {
             "HTTP/1.1 422 Unprocessable\r\ncontent-type: application/json\r\nx-odd: yes\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
             body.len()
         );
-        let (_, answer) = answered(
-            &upstream,
-            &gateway,
-            spoken.whole_path,
-            spoken.request,
-            error.as_bytes(),
-        )
-        .await;
+        let (_, answer) =
+            answered(&upstream, &gateway, spoken.whole_path, spoken.request, error.as_bytes())
+                .await;
         assert_eq!((answer.status, answer.text()), (422, body.to_owned()));
         assert_eq!(answer.header("x-odd"), "yes");
         assert_eq!(last_turn(&gateway).await["status"], 422);

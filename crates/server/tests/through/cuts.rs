@@ -41,14 +41,7 @@ async fn an_end_before_the_last_event_is_an_error_wherever_it_falls() {
         let character = stream.find('\u{1F914}').unwrap();
         cuts.extend([character, character + 1, character + 3]);
         let second = stream.match_indices("data: ").nth(1).unwrap().0;
-        cuts.extend([
-            second - 1,
-            second,
-            second + 3,
-            second + 4,
-            second + 5,
-            second + 6,
-        ]);
+        cuts.extend([second - 1, second, second + 3, second + 4, second + 5, second + 6]);
         for cut in cuts.into_iter().filter(|cut| *cut < ends) {
             let what = format!("{} cut at {cut}", spoken.dialect);
             let (mut streamed, mut exchange) = spoken.open(&upstream, &gateway).await;
@@ -69,10 +62,9 @@ async fn an_end_before_the_last_event_is_an_error_wherever_it_falls() {
 
 #[tokio::test]
 async fn an_end_without_the_last_word_is_good_where_the_reason_was_told() {
-    for (spoken, end) in [
-        (CHAT, CHAT.stream.find("data: [DONE]").unwrap()),
-        (GEMINI, GEMINI.stream.len()),
-    ] {
+    for (spoken, end) in
+        [(CHAT, CHAT.stream.find("data: [DONE]").unwrap()), (GEMINI, GEMINI.stream.len())]
+    {
         let (upstream, gateway) = spoken.over("", "").await;
         let at = (&upstream, &gateway);
         let reply = &spoken.stream[..end];
@@ -103,11 +95,7 @@ async fn silence_that_is_too_long_is_told_in_the_dialect() {
 async fn an_error_the_provider_tells_itself_is_told_once() {
     for spoken in ALL {
         let (upstream, gateway) = spoken.over("", "").await;
-        let first = spoken
-            .stream
-            .find("\n\n")
-            .or(spoken.stream.find("\r\n\r\n"))
-            .unwrap();
+        let first = spoken.stream.find("\n\n").or(spoken.stream.find("\r\n\r\n")).unwrap();
         let mut reply = spoken.stream[..first].to_owned();
         reply.push_str(match spoken.dialect {
             "openai_responses" => {
@@ -120,10 +108,7 @@ async fn an_error_the_provider_tells_itself_is_told_once() {
         let (_, answer) = spoken.stream(at, spoken.request, &reply).await;
         assert_eq!(answer.text(), reply, "{}", spoken.dialect);
         let turn = last_turn(&gateway).await;
-        assert_eq!(
-            (&turn["end"], &turn["error"]),
-            (&Value::from("failed"), &"own".into())
-        );
+        assert_eq!((&turn["end"], &turn["error"]), (&Value::from("failed"), &"own".into()));
     }
 }
 

@@ -8,11 +8,7 @@ use crate::upstream::Upstream;
 /// A backend `a` of a dialect, and `b` of Anthropic's, whose signatures `a` reads or does not.
 async fn pair(spoken: &Spoken, shared: bool) -> (Upstream, Upstream, Gateway) {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
-    let domain = if shared {
-        "signature_domain = \"one\""
-    } else {
-        ""
-    };
+    let domain = if shared { "signature_domain = \"one\"" } else { "" };
     let config = format!(
         "{}\n[[backend]]\nname = \"b\"\ndialect = \"anthropic\"\nbase_url = \"{}\"\n{domain}\n",
         spoken.backend("a", &a.url, domain),
@@ -38,10 +34,7 @@ async fn a_foreign_envelope_never_reaches_the_upstream() {
         assert!(!body.contains("Elsewhere."), "{body}");
         assert!(body.contains("I look.") && body.contains("look"), "{body}");
         serde_json::from_str::<serde_json::Value>(&body).unwrap();
-        assert_eq!(
-            answer.header("x-throughline-loss"),
-            "thinking_omitted=1;reason=origin"
-        );
+        assert_eq!(answer.header("x-throughline-loss"), "thinking_omitted=1;reason=origin");
         let turn = last_turn(&gateway).await;
         assert_eq!(turn["lane"], "through");
         assert_eq!(fates(&turn), ["left_out origin"]);
@@ -58,10 +51,7 @@ async fn an_envelope_of_the_targets_domain_becomes_the_makers_signature() {
         let request = spoken.go_on(begun, &reply);
         let (body, answer) = ask(&spoken, &gateway, ("a", &a), &request, spoken.whole).await;
         assert!(!body.contains(ENVELOPE), "{body}");
-        assert!(
-            body.contains("\"ZWxzZXdoZXJl\"") && body.contains("Elsewhere."),
-            "{body}"
-        );
+        assert!(body.contains("\"ZWxzZXdoZXJl\"") && body.contains("Elsewhere."), "{body}");
         assert_eq!(answer.header("x-throughline-loss"), "");
         assert_eq!(fates(&last_turn(&gateway).await), ["sent"]);
         // But for the signature, it is what the client sent.
@@ -102,12 +92,7 @@ async fn a_plan_tells_what_would_go() {
         let request = spoken.go_on(begun, &reply);
         let model = "model=gemini-3-pro";
         let path = format!("/v1/plan?dialect={}&backend=a&{model}", spoken.dialect);
-        let plan = gateway
-            .client
-            .post(&path, &[], &request)
-            .await
-            .good()
-            .json();
+        let plan = gateway.client.post(&path, &[], &request).await.good().json();
         assert_eq!(plan["lane"], "through", "{plan}");
         assert_eq!(fates(&plan), ["left_out origin"], "{plan}");
         assert_eq!(plan["losses"].as_array().unwrap().len(), 1);

@@ -13,10 +13,7 @@ async fn way(gateway: &throughline_testkit::Gateway) -> (Value, Value) {
 
 #[tokio::test]
 async fn raw_text_has_to_be_read_and_so_goes_across() {
-    let raw = Spoken {
-        more: "variant = \"vllm\"",
-        ..CHAT
-    };
+    let raw = Spoken { more: "variant = \"vllm\"", ..CHAT };
     for (more, lane) in [("", "across"), ("family = \"none\"", "through")] {
         let (upstream, gateway) = raw.over("", more).await;
         let at = (&upstream, &gateway);
@@ -29,23 +26,14 @@ async fn raw_text_has_to_be_read_and_so_goes_across() {
 
 #[tokio::test]
 async fn what_openai_takes_in_its_newer_dialect_alone_goes_across() {
-    let official = Spoken {
-        more: "variant = \"openai\"",
-        ..CHAT
-    };
+    let official = Spoken { more: "variant = \"openai\"", ..CHAT };
     let (upstream, gateway) = official.over("", "").await;
     let tool =
         json!({"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}});
     for (members, path) in [
-        (
-            json!({"reasoning_effort": "high", "tools": [tool]}),
-            "/v1/responses",
-        ),
+        (json!({"reasoning_effort": "high", "tools": [tool]}), "/v1/responses"),
         (json!({"reasoning_effort": "high"}), "/v1/responses"),
-        (
-            json!({"reasoning_effort": "high", "logprobs": true}),
-            "/v1/chat/completions",
-        ),
+        (json!({"reasoning_effort": "high", "logprobs": true}), "/v1/chat/completions"),
         (json!({"tools": [tool]}), "/v1/chat/completions"),
     ] {
         let mut request = official.begin();
@@ -65,10 +53,7 @@ async fn what_openai_takes_in_its_newer_dialect_alone_goes_across() {
 /// A model that does not reason stays where all its settings have a word.
 #[tokio::test]
 async fn what_a_model_does_not_think_about_does_not_need_the_newer_dialect() {
-    let official = Spoken {
-        more: "variant = \"openai\"",
-        ..CHAT
-    };
+    let official = Spoken { more: "variant = \"openai\"", ..CHAT };
     let (upstream, gateway) = official.over("", "").await;
     let mut request = official.begin();
     request["model"] = "gpt-4o".into();
@@ -106,10 +91,9 @@ async fn thinking_that_the_client_lost_is_put_back_before_its_maker_misses_it() 
     let (upstream, gateway) = CHAT.over("", "").await;
     let call = json!([{"id": "call_9f8e7d6c5b", "type": "function",
         "function": {"name": "look", "arguments": "{}"}}]);
-    let reply = CHAT.whole.replace(
-        "\"content\":\"Yes.\"",
-        &format!("\"content\":null,\"tool_calls\":{call}"),
-    );
+    let reply = CHAT
+        .whole
+        .replace("\"content\":\"Yes.\"", &format!("\"content\":null,\"tool_calls\":{call}"));
     let begun = CHAT.begin();
     let at = ("a", &upstream);
     let (_, answer) = ask(&CHAT, &gateway, at, &begun, &reply).await;
@@ -136,12 +120,7 @@ async fn every_dialect_passes_by_default() {
     for spoken in ALL {
         let (upstream, gateway) = spoken.over("", "").await;
         let at = (&upstream, &gateway);
-        spoken
-            .whole(at, &spoken.begin().to_string(), spoken.whole)
-            .await;
-        assert_eq!(
-            way(&gateway).await,
-            ("through".into(), spoken.dialect.into())
-        );
+        spoken.whole(at, &spoken.begin().to_string(), spoken.whole).await;
+        assert_eq!(way(&gateway).await, ("through".into(), spoken.dialect.into()));
     }
 }

@@ -9,24 +9,12 @@ async fn a_mapped_model_is_named_there_and_named_back_in_every_event() {
     for spoken in ALL {
         let (upstream, gateway) = spoken.over("", MAPPED).await;
         let at = (&upstream, &gateway);
-        let asked = if spoken.dialect == GEMINI.dialect {
-            "gemini-3-pro"
-        } else {
-            "gpt-5"
-        };
+        let asked = if spoken.dialect == GEMINI.dialect { "gemini-3-pro" } else { "gpt-5" };
         let theirs = |reply: &str| reply.replace(asked, "big/one");
         for stream in [true, false] {
             let (exchange, answer) = match stream {
-                true => {
-                    spoken
-                        .stream(at, spoken.request, &theirs(spoken.stream))
-                        .await
-                }
-                false => {
-                    spoken
-                        .whole(at, spoken.request, &theirs(spoken.whole))
-                        .await
-                }
+                true => spoken.stream(at, spoken.request, &theirs(spoken.stream)).await,
+                false => spoken.whole(at, spoken.request, &theirs(spoken.whole)).await,
             };
             let reply = if stream { spoken.stream } else { spoken.whole };
             assert_eq!(answer.text(), reply, "{}", spoken.dialect);
@@ -56,10 +44,8 @@ async fn a_mapped_model_is_named_there_and_named_back_in_every_event() {
 async fn a_name_the_backend_made_up_itself_stays() {
     for spoken in ALL {
         let (upstream, gateway) = spoken.over("", MAPPED).await;
-        let reply = spoken
-            .stream
-            .replace("gpt-5", "big/one-0301")
-            .replace("gemini-3-pro", "big/one-0301");
+        let reply =
+            spoken.stream.replace("gpt-5", "big/one-0301").replace("gemini-3-pro", "big/one-0301");
         let at = (&upstream, &gateway);
         let (_, answer) = spoken.stream(at, spoken.request, &reply).await;
         assert_eq!(answer.text(), reply, "{}", spoken.dialect);

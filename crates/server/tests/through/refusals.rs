@@ -46,15 +46,8 @@ async fn refused_thinking_stays_behind_and_is_not_sent_again() {
         assert_eq!(answer.status, 200);
         let turn = last_turn(&gateway).await;
         let told = fates(&turn);
-        assert!(
-            told.iter().all(|fate| fate == "left_out origin"),
-            "{told:?}"
-        );
-        assert!(
-            answer
-                .header("x-throughline-loss")
-                .starts_with("thinking_omitted=")
-        );
+        assert!(told.iter().all(|fate| fate == "left_out origin"), "{told:?}");
+        assert!(answer.header("x-throughline-loss").starts_with("thinking_omitted="));
         // It is known now, and not tried again.
         let sent = client.send(Method::POST, spoken.whole_path, &[JSON], request.clone());
         let (_, third) = tokio::join!(sent, next(&upstream, &good));
@@ -65,9 +58,7 @@ async fn refused_thinking_stays_behind_and_is_not_sent_again() {
 #[tokio::test]
 async fn a_second_refusal_passes_on() {
     let (upstream, gateway) = RESPONSES.over("", "").await;
-    let request = RESPONSES
-        .go_on(RESPONSES.begin(), &RESPONSES.unseen())
-        .to_string();
+    let request = RESPONSES.go_on(RESPONSES.begin(), &RESPONSES.unseen()).to_string();
     let body = r#"{"error":{"message":"no","code":"invalid_encrypted_content"}}"#;
     let refusal = refusal(body);
     let client = &gateway.client;
@@ -110,9 +101,7 @@ async fn an_unsigned_call_that_nobody_knows_is_marked_as_made_elsewhere() {
 /// What a model misses says nothing of what it got.
 #[tokio::test]
 async fn a_signature_that_is_missed_condemns_none_that_is_there() {
-    let (upstream, gateway) = GEMINI
-        .over("", "models = { \"*\" = \"house-model\" }")
-        .await;
+    let (upstream, gateway) = GEMINI.over("", "models = { \"*\" = \"house-model\" }").await;
     let error = r#"{"error":{"code":400,"message":"Function call is missing a thought_signature in functionCall parts.","status":"INVALID_ARGUMENT"}}"#;
     let request = GEMINI.go_on(GEMINI.begin(), &GEMINI.unseen()).to_string();
     let client = &gateway.client;

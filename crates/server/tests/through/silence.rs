@@ -30,12 +30,7 @@ async fn a_silent_upstream_gets_its_client_signs_of_life_between_events() {
             bytes.extend_from_slice(&piece);
         }
         let text = String::from_utf8(bytes).unwrap();
-        assert_eq!(
-            text.replace(spoken.sign, ""),
-            spoken.stream,
-            "{}",
-            spoken.dialect
-        );
+        assert_eq!(text.replace(spoken.sign, ""), spoken.stream, "{}", spoken.dialect);
     }
 }
 

@@ -26,12 +26,7 @@ fn begin() -> Value {
 /// calls there were.
 async fn step(gateway: &Gateway, backend: &str, body: &mut Value) -> usize {
     let headers = [JSON, ("x-throughline-backend", backend)];
-    let sent = gateway.client.send(
-        Method::POST,
-        RESPONSES.whole_path,
-        &headers,
-        body.to_string(),
-    );
+    let sent = gateway.client.send(Method::POST, RESPONSES.whole_path, &headers, body.to_string());
     let reply = sent.await.good().json();
     let output = reply["output"].as_array().unwrap();
     let calls = output.iter().filter(|item| item["type"] == "function_call");
@@ -56,9 +51,7 @@ fn say(body: &mut Value) {
 
 async fn refusals(simulator: &Simulator) -> Vec<String> {
     let seen = simulator.seen().await.into_iter();
-    seen.map(|seen| seen.refusal)
-        .filter(|refusal| !refusal.is_empty())
-        .collect()
+    seen.map(|seen| seen.refusal).filter(|refusal| !refusal.is_empty()).collect()
 }
 
 fn reasoning(body: &str) -> usize {
@@ -98,16 +91,9 @@ async fn a_tool_loop_goes_on_where_its_reasoning_had_to_stay_behind() {
         let simulator = if at == "a" { &a } else { &b };
         let before = refusals(simulator).await.len();
         step(&gateway, at, &mut body.clone()).await;
-        assert_eq!(
-            refusals(simulator).await.len() - before,
-            tries,
-            "{settings} {at}"
-        );
+        assert_eq!(refusals(simulator).await.len() - before, tries, "{settings} {at}");
         let told = fates(&last_turn(&gateway).await);
-        assert!(
-            told.iter().all(|fate| fate.starts_with("left_out")),
-            "{told:?}"
-        );
+        assert!(told.iter().all(|fate| fate.starts_with("left_out")), "{told:?}");
         let seen = simulator.seen().await;
         assert_eq!(reasoning(&seen.last().unwrap().body), 0);
     }

@@ -109,11 +109,8 @@ impl Spoken {
         body: &str,
         events: &str,
     ) -> (Exchange, Answer) {
-        let answer = [
-            head("text/event-stream; charset=utf-8", "").as_bytes(),
-            events.as_bytes(),
-        ]
-        .concat();
+        let answer =
+            [head("text/event-stream; charset=utf-8", "").as_bytes(), events.as_bytes()].concat();
         answered(upstream, gateway, self.stream_path, body, &answer).await
     }
 
@@ -134,9 +131,7 @@ impl Spoken {
         upstream: &Upstream,
         gateway: &Gateway,
     ) -> (Streamed, Exchange) {
-        let opened = gateway
-            .client
-            .open(Method::POST, self.stream_path, &[JSON], self.request);
+        let opened = gateway.client.open(Method::POST, self.stream_path, &[JSON], self.request);
         let (streamed, exchange) = tokio::join!(opened, async {
             let mut exchange = upstream.next().await;
             exchange.begin_events().await;
@@ -169,9 +164,7 @@ pub(crate) async fn answered(
     body: &str,
     answer: &[u8],
 ) -> (Exchange, Answer) {
-    let sent = gateway
-        .client
-        .send(Method::POST, path, &[JSON], body.to_owned());
+    let sent = gateway.client.send(Method::POST, path, &[JSON], body.to_owned());
     let (answered, exchange) = tokio::join!(sent, async {
         let mut exchange = upstream.next().await;
         exchange.write(answer).await;
@@ -193,9 +186,7 @@ pub(crate) fn fates(turn: &Value) -> Vec<String> {
     blocks
         .iter()
         .map(|block| {
-            format!("{} {}", word(&block["fate"]), word(&block["reason"]))
-                .trim()
-                .to_owned()
+            format!("{} {}", word(&block["fate"]), word(&block["reason"])).trim().to_owned()
         })
         .collect()
 }
@@ -216,11 +207,7 @@ impl Spoken {
 
     /// A whole reply that no gateway has seen.
     pub(crate) fn unseen(&self) -> Answer {
-        Answer {
-            status: 200,
-            headers: http::HeaderMap::new(),
-            body: self.whole.into(),
-        }
+        Answer { status: 200, headers: http::HeaderMap::new(), body: self.whole.into() }
     }
 
     /// A first request.
@@ -251,9 +238,7 @@ impl Spoken {
             "gemini" => {
                 let content = reply["candidates"][0]["content"].clone();
                 let parts = content["parts"].as_array().unwrap();
-                let calls = parts
-                    .iter()
-                    .filter(|part| part.get("functionCall").is_some());
+                let calls = parts.iter().filter(|part| part.get("functionCall").is_some());
                 let answers: Vec<_> = calls
                     .map(|_| json!({"functionResponse": {"name": "look", "response": {"output": "7"}}}))
                     .collect();
@@ -287,12 +272,7 @@ pub(crate) async fn ask(
 ) -> (String, Answer) {
     let headers = [JSON, ("x-throughline-backend", name)];
     let client = &gateway.client;
-    let sent = client.send(
-        Method::POST,
-        spoken.whole_path,
-        &headers,
-        request.to_string(),
-    );
+    let sent = client.send(Method::POST, spoken.whole_path, &headers, request.to_string());
     let (answer, body) = tokio::join!(sent, async {
         let mut exchange = upstream.next().await;
         exchange.write(whole("application/json", "", reply)).await;

@@ -9,11 +9,8 @@ use crate::upstream::Upstream;
 
 async fn pair(spoken: &Spoken, settings: &str) -> (Upstream, Upstream, Gateway) {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
-    let config = format!(
-        "{settings}{}{}",
-        spoken.backend("a", &a.url, ""),
-        spoken.backend("b", &b.url, "")
-    );
+    let config =
+        format!("{settings}{}{}", spoken.backend("a", &a.url, ""), spoken.backend("b", &b.url, ""));
     (a, b, Gateway::start(BINARY, &config).await)
 }
 
@@ -27,15 +24,9 @@ async fn thinking_goes_back_to_its_maker_and_to_nobody_else() {
         let (body, _) = ask(&spoken, &gateway, ("a", &a), &request, spoken.whole).await;
         assert_eq!(body, request.to_string(), "its own, to the byte");
         let sent = fates(&last_turn(&gateway).await);
-        assert!(
-            !sent.is_empty() && sent.iter().all(|fate| fate == "sent"),
-            "{sent:?}"
-        );
+        assert!(!sent.is_empty() && sent.iter().all(|fate| fate == "sent"), "{sent:?}");
         let (body, answer) = ask(&spoken, &gateway, ("b", &b), &request, &spoken.another()).await;
-        assert!(
-            !body.contains("Z2VudWluZQ==") && !body.contains("Hm."),
-            "{body}"
-        );
+        assert!(!body.contains("Z2VudWluZQ==") && !body.contains("Hm."), "{body}");
         assert!(body.contains("Yes."), "{body}");
         let count = sent.len();
         assert_eq!(
@@ -95,10 +86,9 @@ async fn a_foreign_call_is_marked_as_such_where_the_model_wants_signatures() {
 #[tokio::test]
 async fn what_nobody_knows_is_tried_or_dropped_as_configured() {
     for spoken in ALL {
-        for (setting, kept, fate) in [
-            ("try", true, "tried unknown"),
-            ("drop", false, "left_out unknown"),
-        ] {
+        for (setting, kept, fate) in
+            [("try", true, "tried unknown"), ("drop", false, "left_out unknown")]
+        {
             let settings = format!("[thinking]\nunknown = \"{setting}\"\n");
             let (a, _b, gateway) = pair(&spoken, &settings).await;
             let request = spoken.go_on(spoken.begin(), &spoken.unseen());

@@ -7,10 +7,7 @@ use throughline_testkit::Gateway;
 use crate::support::{BINARY, CHAT, ELSEWHERE, Spoken, ask, fates, last_turn};
 use crate::upstream::Upstream;
 
-const DEEPSEEK: Spoken = Spoken {
-    more: "variant = \"deepseek-v4\"",
-    ..CHAT
-};
+const DEEPSEEK: Spoken = Spoken { more: "variant = \"deepseek-v4\"", ..CHAT };
 
 /// The usual reply, as servers give it that have reasoning in one plain member.
 const PLAIN: &str = r#"{"id":"1","object":"chat.completion","model":"gpt-5","choices":[{"index":0,"message":{"role":"assistant","content":"Yes.","reasoning_content":"Hm."},"finish_reason":"stop"}],"usage":{"prompt_tokens":11,"completion_tokens":7}}"#;
@@ -84,10 +81,7 @@ async fn reasoning_of_an_earlier_turn_that_the_client_lost_comes_back_where_it_i
 async fn reasoning_stays_behind_where_it_would_be_refused() {
     for variant in ["openai", "deepseek-r1"] {
         let more = format!("variant = \"{variant}\"");
-        let spoken = Spoken {
-            more: more.leak(),
-            ..CHAT
-        };
+        let spoken = Spoken { more: more.leak(), ..CHAT };
         let (upstream, gateway) = spoken.over("", "").await;
         let at = ("a", &upstream);
         let mut request = spoken.begin();
@@ -107,10 +101,7 @@ async fn reasoning_stays_behind_where_it_would_be_refused() {
 
 #[tokio::test]
 async fn ids_of_calls_made_elsewhere_are_spelled_as_the_server_wants_them() {
-    let spoken = Spoken {
-        more: "variant = \"mistral\"",
-        ..CHAT
-    };
+    let spoken = Spoken { more: "variant = \"mistral\"", ..CHAT };
     let (upstream, gateway) = spoken.over("", "").await;
     let mut request = spoken.begin();
     let messages = request["messages"].as_array_mut().unwrap();
@@ -134,10 +125,7 @@ async fn ids_of_calls_made_elsewhere_are_spelled_as_the_server_wants_them() {
 /// Of a server that nobody knows it is not known what it refuses; its own reasoning it may well want back.
 #[tokio::test]
 async fn an_unknown_servers_reasoning_goes_back_as_it_came() {
-    let spoken = Spoken {
-        more: "variant = \"compatible\"",
-        ..CHAT
-    };
+    let spoken = Spoken { more: "variant = \"compatible\"", ..CHAT };
     let (upstream, gateway) = spoken.over("", "").await;
     let at = ("a", &upstream);
     let mut request = spoken.begin();

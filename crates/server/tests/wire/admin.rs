@@ -8,12 +8,7 @@ use crate::support::{BINARY, STREAM, ask, backend, open_stream, over_upstream, r
 use crate::upstream::Upstream;
 
 fn keys(value: &Value) -> Vec<&str> {
-    let mut keys: Vec<&str> = value
-        .as_object()
-        .unwrap()
-        .keys()
-        .map(String::as_str)
-        .collect();
+    let mut keys: Vec<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
     keys.sort_unstable();
     keys
 }
@@ -49,29 +44,13 @@ async fn a_switch_names_both_or_says_what_is_wrong() {
     let (a, b) = (Simulator::start("a").await, Simulator::start("b").await);
     let gateway = Gateway::over(BINARY, &[("a", &a), ("b", &b)], "").await;
     let client = &gateway.client;
-    assert_eq!(
-        gateway.switch("b").await,
-        json!({"active": "b", "previous": "a"})
-    );
-    assert_eq!(
-        gateway.switch("b").await,
-        json!({"active": "b", "previous": "b"})
-    );
-    let unknown = client
-        .post("/admin/switch", &[], &json!({"backend": "glm"}))
-        .await;
+    assert_eq!(gateway.switch("b").await, json!({"active": "b", "previous": "a"}));
+    assert_eq!(gateway.switch("b").await, json!({"active": "b", "previous": "b"}));
+    let unknown = client.post("/admin/switch", &[], &json!({"backend": "glm"})).await;
     assert_eq!(unknown.status, 404);
     let message = unknown.json()["error"]["message"].to_string();
     assert!(message.contains("`a`, `b`"), "{message}");
-    for body in [
-        "",
-        "{",
-        "{}",
-        "[]",
-        "{\"backend\":7}",
-        "{\"backend\":null}",
-        "b",
-    ] {
+    for body in ["", "{", "{}", "[]", "{\"backend\":7}", "{\"backend\":null}", "b"] {
         let answer = client.post_bytes("/admin/switch", &[], body).await;
         assert_eq!(answer.status, 400, "{body}: {}", answer.text());
         assert!(answer.text().contains("expected"), "{}", answer.text());
@@ -183,10 +162,7 @@ async fn a_turn_is_reported_in_full() {
     }
     assert_eq!(turn["blocks"][0]["origin"]["backend"], "a");
     let times = &turn["ms"];
-    assert_eq!(
-        keys(times),
-        ["first_byte", "first_text", "first_thinking", "total"]
-    );
+    assert_eq!(keys(times), ["first_byte", "first_text", "first_thinking", "total"]);
     let order = ["first_byte", "first_thinking", "first_text", "total"]
         .map(|name| times[name].as_u64().unwrap());
     assert!(order.is_sorted(), "{times}");
@@ -237,18 +213,13 @@ async fn a_client_that_leaves_before_the_reply_leaves_a_turn() {
     let (upstream, gateway) = over_upstream("", "").await;
     let headers = [("content-type", "application/json")];
     let body = ask("Hello.", true).to_string();
-    let asked = gateway
-        .client
-        .open(Method::POST, "/v1/messages", &headers, body);
+    let asked = gateway.client.open(Method::POST, "/v1/messages", &headers, body);
     let exchange = tokio::select! {
         _ = asked => unreachable!("nobody answers"),
         exchange = upstream.next() => exchange,
     };
     exchange.closed().await;
-    crate::support::until("the turn is there", async || {
-        !gateway.turns().await.is_empty()
-    })
-    .await;
+    crate::support::until("the turn is there", async || !gateway.turns().await.is_empty()).await;
     let turn = &gateway.turns().await[0];
     assert_eq!(turn["end"], "client_gone");
     assert_eq!(turn["backend"], "a");
@@ -256,10 +227,7 @@ async fn a_client_that_leaves_before_the_reply_leaves_a_turn() {
     assert!(turn["ms"]["total"].is_u64());
     let log = gateway.log();
     let line = log.lines().find(|line| line.contains("Turn ended"));
-    assert!(
-        line.is_some_and(|line| line.contains("client_gone")),
-        "{log}"
-    );
+    assert!(line.is_some_and(|line| line.contains("client_gone")), "{log}");
     let backends = gateway.client.get("/admin/backends").await.json();
     assert_eq!(backends["backends"][0]["healthy"], true);
 }
@@ -297,10 +265,7 @@ async fn turns_are_paged() {
     let gateway = crate::support::gateway_over(&url, "", "").await;
     let mut ids = Vec::new();
     for _ in 0..5 {
-        let answer = gateway
-            .client
-            .post("/v1/messages", &[], &ask("Hello.", false))
-            .await;
+        let answer = gateway.client.post("/v1/messages", &[], &ask("Hello.", false)).await;
         ids.push(answer.header("x-throughline-turn").to_owned());
     }
     ids.reverse();
@@ -308,9 +273,7 @@ async fn turns_are_paged() {
         let answer = gateway.client.get(&format!("/admin/turns{query}")).await;
         let answer = answer.good().json();
         let turns = answer["turns"].as_array().unwrap().iter();
-        turns
-            .map(|turn| turn["id"].as_str().unwrap().to_owned())
-            .collect()
+        turns.map(|turn| turn["id"].as_str().unwrap().to_owned()).collect()
     };
     assert_eq!(listed("").await, ids);
     assert_eq!(listed("?limit=2").await, ids[..2]);
@@ -350,10 +313,7 @@ async fn a_slow_turn_does_not_hide_the_ones_after_it() {
 #[tokio::test]
 async fn turns_are_told_as_they_end() {
     let (upstream, gateway) = over_upstream("", "").await;
-    let mut watching = gateway
-        .client
-        .open(Method::GET, "/admin/turns/stream", &[], "")
-        .await;
+    let mut watching = gateway.client.open(Method::GET, "/admin/turns/stream", &[], "").await;
     assert_eq!(watching.headers["content-type"], "text/event-stream");
     let (mut streamed, mut exchange) = open_stream(&upstream, &gateway.client).await;
     exchange.write(STREAM).await;
@@ -366,10 +326,7 @@ async fn turns_are_told_as_they_end() {
     let (name, turn) = &sse_events(&text)[0];
     assert_eq!(name, "turn");
     assert_eq!(turn["end"], "completed");
-    assert_eq!(
-        turn["id"].as_str().unwrap(),
-        streamed.headers["x-throughline-turn"]
-    );
+    assert_eq!(turn["id"].as_str().unwrap(), streamed.headers["x-throughline-turn"]);
     assert!(text.contains(&format!("id: {}", turn["id"].as_str().unwrap())));
     assert_eq!(*turn, gateway.turns().await[0]);
 }
@@ -414,10 +371,7 @@ async fn numbers_are_valid_prometheus_text() {
         assert!(name.starts_with("throughline_"), "{line}");
         let family = ["_bucket", "_sum", "_count"]
             .iter()
-            .find_map(|ending| {
-                name.strip_suffix(ending)
-                    .filter(|name| typed.contains(name))
-            })
+            .find_map(|ending| name.strip_suffix(ending).filter(|name| typed.contains(name)))
             .unwrap_or(name);
         assert_eq!(Some(&family), typed.last(), "{line} stands with its type");
         assert_eq!(Some(&family), helped.last(), "{line} stands with its help");
@@ -433,13 +387,9 @@ async fn numbers_are_valid_prometheus_text() {
         "throughline_first_thinking_seconds_count 2",
         "throughline_first_text_seconds_bucket{le=\"+Inf\"} 2",
     ] {
-        assert!(
-            text.contains(&format!("{wanted}\n")),
-            "{wanted} not in\n{text}"
-        );
+        assert!(text.contains(&format!("{wanted}\n")), "{wanted} not in\n{text}");
     }
-    let tokens = text
-        .lines()
-        .find_map(|line| line.strip_prefix("throughline_thinking_tokens_total "));
+    let tokens =
+        text.lines().find_map(|line| line.strip_prefix("throughline_thinking_tokens_total "));
     assert!(tokens.unwrap().parse::<u64>().unwrap() > 0);
 }

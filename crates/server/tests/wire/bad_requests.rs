@@ -38,10 +38,7 @@ impl Served {
         assert_eq!(statistics["total"], 0);
         assert_eq!(statistics["lineages"], 0);
         let client = &self.gateway.client;
-        client
-            .post("/v1/messages", &[], &ask("Hello.", false))
-            .await
-            .good();
+        client.post("/v1/messages", &[], &ask("Hello.", false)).await.good();
     }
 }
 
@@ -67,9 +64,7 @@ async fn a_body_that_is_not_json_is_refused() {
         &whole[..whole.len() / 2],
         "\u{feff}{}",
     ] {
-        served
-            .check(broken.to_owned(), 400, "invalid_request_error", "")
-            .await;
+        served.check(broken.to_owned(), 400, "invalid_request_error", "").await;
     }
     served.check_unharmed().await;
 }
@@ -83,9 +78,7 @@ async fn bytes_that_are_not_utf8_are_refused() {
         b"\xff\xfe{\x00}\x00",
         b"{\"model\":\"x\",\"messages\":[{\"role\":\"user\",\"content\":\"\xc3\"}]}",
     ] {
-        served
-            .check(broken.to_vec(), 400, "invalid_request_error", "UTF-8")
-            .await;
+        served.check(broken.to_vec(), 400, "invalid_request_error", "UTF-8").await;
     }
     served.check_unharmed().await;
 }
@@ -102,30 +95,16 @@ async fn wrong_types_are_refused_with_their_place() {
         (r#"{"model":"x","messages":"Hi"}"#, "messages"),
         (r#"{"model":"x","messages":{}}"#, "messages"),
         (r#"{"model":"x","messages":["Hi"]}"#, "messages.0"),
-        (
-            r#"{"model":"x","messages":[{"role":"user"},[]]}"#,
-            "messages.1",
-        ),
-        (
-            r#"{"model":"x","messages":[{"role":7}]}"#,
-            "messages.0.role",
-        ),
+        (r#"{"model":"x","messages":[{"role":"user"},[]]}"#, "messages.1"),
+        (r#"{"model":"x","messages":[{"role":7}]}"#, "messages.0.role"),
         (r#"{"model":"x","stream":"yes","messages":[]}"#, "stream"),
-        (
-            r#"{"model":"x","max_tokens":"9","messages":[]}"#,
-            "max_tokens",
-        ),
+        (r#"{"model":"x","max_tokens":"9","messages":[]}"#, "max_tokens"),
         (r#"{"model":"x","thinking":"on","messages":[]}"#, "thinking"),
         (r#"{"model":"x","model":"y","messages":[]}"#, "model"),
-        (
-            r#"{"messages":[{"role":"user"}],"messages":[]}"#,
-            "messages",
-        ),
+        (r#"{"messages":[{"role":"user"}],"messages":[]}"#, "messages"),
         (r#"{"thinking":{},"thinking":{}}"#, "thinking"),
     ] {
-        served
-            .check(body, 400, "invalid_request_error", words)
-            .await;
+        served.check(body, 400, "invalid_request_error", words).await;
     }
     served.check_unharmed().await;
 }
@@ -139,13 +118,9 @@ async fn deep_nesting_is_refused() {
             open.repeat(100_000),
             close.repeat(100_000)
         );
-        served
-            .check(deep, 400, "invalid_request_error", "deep")
-            .await;
+        served.check(deep, 400, "invalid_request_error", "deep").await;
         let unclosed = open.repeat(100_000);
-        served
-            .check(unclosed, 400, "invalid_request_error", "")
-            .await;
+        served.check(unclosed, 400, "invalid_request_error", "").await;
     }
     served.check_unharmed().await;
 }
@@ -158,19 +133,11 @@ async fn a_body_over_the_limit_is_too_large() {
         body.push_str(&" ".repeat(size - body.len()));
         body
     };
-    served
-        .check(sized(2049), 413, "request_too_large", "limits.body")
-        .await;
-    served
-        .check(sized(1_000_000), 413, "request_too_large", "2048 bytes")
-        .await;
+    served.check(sized(2049), 413, "request_too_large", "limits.body").await;
+    served.check(sized(1_000_000), 413, "request_too_large", "2048 bytes").await;
     assert!(served.simulator.seen().await.is_empty());
     // The limit itself is no mistake: the provider sees it (and wants some text).
-    let answer = served
-        .gateway
-        .client
-        .post_bytes("/v1/messages", &[], sized(2048))
-        .await;
+    let answer = served.gateway.client.post_bytes("/v1/messages", &[], sized(2048)).await;
     assert_eq!(served.simulator.seen().await.len(), 1, "{}", answer.text());
 }
 
@@ -210,11 +177,7 @@ async fn what_the_gateway_need_not_understand_goes_up() {
         r#"{"model":null,"messages":null}"#,
         "{}",
     ] {
-        let answer = served
-            .gateway
-            .client
-            .post_bytes("/v1/messages", &[], body)
-            .await;
+        let answer = served.gateway.client.post_bytes("/v1/messages", &[], body).await;
         assert_eq!(answer.status, 400, "{body}\n{}", answer.text());
         assert_eq!(answer.json()["type"], "error");
         assert_eq!(answer.json()["error"]["type"], "invalid_request_error");
@@ -240,12 +203,7 @@ async fn a_body_that_breaks_off_is_forgotten() {
     crate::support::until_metric(&served.gateway, "throughline_streams_active", 1).await;
     drop(connection);
     crate::support::until_metric(&served.gateway, "throughline_streams_active", 0).await;
-    served
-        .gateway
-        .client
-        .post("/v1/messages", &[], &ask("Hello.", false))
-        .await
-        .good();
+    served.gateway.client.post("/v1/messages", &[], &ask("Hello.", false)).await.good();
 }
 
 #[tokio::test]

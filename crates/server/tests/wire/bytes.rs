@@ -6,10 +6,8 @@ use throughline_testkit::{Conversation, Gateway, Simulator};
 use crate::support::{BINARY, REPLY, STREAM, ask, exchange, over_upstream};
 use crate::upstream::whole;
 
-const JSON: [(&str, &str); 2] = [
-    ("content-type", "application/json"),
-    ("anthropic-version", "2023-06-01"),
-];
+const JSON: [(&str, &str); 2] =
+    [("content-type", "application/json"), ("anthropic-version", "2023-06-01")];
 
 /// Each body reaches the upstream as it is.
 async fn check_up(bodies: &[Vec<u8>], path: &str) {
@@ -28,10 +26,7 @@ async fn check_up(bodies: &[Vec<u8>], path: &str) {
             "changed: {}",
             String::from_utf8_lossy(&body[..body.len().min(400)])
         );
-        assert_eq!(
-            seen.header("content-length"),
-            Some(&*body.len().to_string())
-        );
+        assert_eq!(seen.header("content-length"), Some(&*body.len().to_string()));
         seen.close().await;
     }
 }
@@ -81,15 +76,8 @@ async fn check_down(content_type: &str, more: &str, body: &[u8]) {
     let (upstream, gateway) = over_upstream("", "").await;
     let reply = whole(content_type, more, body);
     let asked = ask("Hello.", content_type.starts_with("text/event-stream"));
-    let answer = exchange(&upstream, &gateway.client, &asked, &reply)
-        .await
-        .good();
-    assert!(
-        answer.body == body,
-        "{}\nis not\n{}",
-        answer.text(),
-        String::from_utf8_lossy(body)
-    );
+    let answer = exchange(&upstream, &gateway.client, &asked, &reply).await.good();
+    assert!(answer.body == body, "{}\nis not\n{}", answer.text(), String::from_utf8_lossy(body));
     assert_eq!(answer.header("content-type"), content_type);
 }
 
@@ -183,15 +171,8 @@ async fn an_edited_request_differs_in_the_edited_span_only() {
         )
     };
     let asked = body(&format!("{block} , "));
-    let answer = gateway
-        .client
-        .post_bytes("/v1/messages", &[], asked)
-        .await
-        .good();
-    assert_eq!(
-        answer.header("x-throughline-loss"),
-        "thinking_omitted=1;reason=origin"
-    );
+    let answer = gateway.client.post_bytes("/v1/messages", &[], asked).await.good();
+    assert_eq!(answer.header("x-throughline-loss"), "thinking_omitted=1;reason=origin");
     let sent = b.last().await.body;
     assert_eq!(sent, body(""));
 }

@@ -39,9 +39,7 @@ async fn post(client: &Client, encoding: &str, body: Vec<u8>) -> Answer {
         ("anthropic-version", "2023-06-01"),
         ("content-encoding", encoding),
     ];
-    client
-        .send(Method::POST, "/v1/messages", &headers, body)
-        .await
+    client.send(Method::POST, "/v1/messages", &headers, body).await
 }
 
 #[tokio::test]
@@ -66,12 +64,7 @@ async fn an_unedited_compressed_request_goes_up_as_it_came() {
 async fn a_compressed_request_is_filtered() {
     let (a, b) = (Simulator::start("a").await, Simulator::start("b").await);
     let gateway = Gateway::over(BINARY, &[("a", &a), ("b", &b)], "").await;
-    let first = gateway
-        .client
-        .post("/v1/messages", &[], &ask("First.", false))
-        .await
-        .good()
-        .json();
+    let first = gateway.client.post("/v1/messages", &[], &ask("First.", false)).await.good().json();
     gateway.switch("b").await;
     for (encoding, pack) in FORMS {
         let body = ask_after(&first["content"][0], false).to_string();
@@ -85,10 +78,7 @@ async fn a_compressed_request_is_filtered() {
         assert!(seen.thinking().is_empty());
         // The edited body is plain, and says so.
         assert_eq!(seen.header("content-encoding"), None, "{encoding}");
-        assert_eq!(
-            seen.header("content-length"),
-            Some(&*seen.body.len().to_string())
-        );
+        assert_eq!(seen.header("content-length"), Some(&*seen.body.len().to_string()));
     }
 }
 
@@ -131,13 +121,7 @@ async fn a_body_that_is_not_what_its_encoding_says_is_refused() {
         let answer = post(&gateway.client, encoding, sent).await;
         own_error(&answer, 400, "invalid_request_error");
     }
-    assert!(
-        gateway
-            .turns()
-            .await
-            .iter()
-            .all(|turn| turn["status"] == 400)
-    );
+    assert!(gateway.turns().await.iter().all(|turn| turn["status"] == 400));
 }
 
 /// An upstream may compress although it was asked not to; the client gets it as it is, and the
@@ -169,10 +153,9 @@ async fn a_compressed_reply_comes_down_as_it_is_and_is_remembered() {
 #[tokio::test]
 async fn a_compressed_reply_gets_the_clients_name_and_comes_down_plain() {
     let more = "models = { \"claude-sonnet-4-5\" = \"glm-5\", \"other\" = \"x\" }";
-    for (content_type, body, stream) in [
-        ("application/json", REPLY, false),
-        ("text/event-stream", STREAM, true),
-    ] {
+    for (content_type, body, stream) in
+        [("application/json", REPLY, false), ("text/event-stream", STREAM, true)]
+    {
         for (encoding, pack) in FORMS {
             let (upstream, gateway) = over_upstream("", more).await;
             let packed = pack(body.replacen("claude-sonnet-4-5", "glm-5", 1).as_bytes());
@@ -208,9 +191,7 @@ async fn a_compressed_stream_that_ends_early_does_not_end_well() {
         let reply = whole("text/event-stream", &more, pack(&STREAM.as_bytes()[..cut]));
         let headers = [("content-type", "application/json")];
         let body = ask("Hello.", true).to_string();
-        let opened = gateway
-            .client
-            .open(Method::POST, "/v1/messages", &headers, body);
+        let opened = gateway.client.open(Method::POST, "/v1/messages", &headers, body);
         let (mut streamed, ()) = tokio::join!(opened, async {
             upstream.next().await.answer(&reply).await;
         });
@@ -248,20 +229,12 @@ async fn a_compressed_stream_that_is_undone_ends_early_in_an_error_event() {
 #[tokio::test]
 async fn a_block_from_a_compressed_reply_is_known_when_it_comes_back() {
     let (upstream, gateway) = over_upstream("[thinking]\nunknown = \"drop\"\n", "").await;
-    let reply = whole(
-        "application/json",
-        "content-encoding: gzip\r\n",
-        gzip(REPLY.as_bytes()),
-    );
-    exchange(&upstream, &gateway.client, &ask("First.", false), &reply)
-        .await
-        .good();
+    let reply = whole("application/json", "content-encoding: gzip\r\n", gzip(REPLY.as_bytes()));
+    exchange(&upstream, &gateway.client, &ask("First.", false), &reply).await.good();
     let block: Value = json!({"type": "thinking", "thinking": "Hm \u{e9}.", "signature": "c2ln"});
     let body = ask_after(&block, false);
     let plain = whole("application/json", "", REPLY);
-    let answer = exchange(&upstream, &gateway.client, &body, &plain)
-        .await
-        .good();
+    let answer = exchange(&upstream, &gateway.client, &body, &plain).await.good();
     assert_eq!(answer.header("x-throughline-loss"), "");
     assert_eq!(gateway.turns().await[0]["blocks"][0]["fate"], "sent");
 }

@@ -13,10 +13,7 @@ async fn asked_beforehand(gateway: &Gateway, path: &str, origin: &str) -> Answer
     let headers = [
         ("origin", origin),
         ("access-control-request-method", "POST"),
-        (
-            "access-control-request-headers",
-            "authorization,content-type",
-        ),
+        ("access-control-request-headers", "authorization,content-type"),
         ("access-control-request-private-network", "true"),
     ];
     let client = &gateway.client;
@@ -45,10 +42,7 @@ async fn a_page_that_is_named_may_use_every_front_door() {
         assert_eq!(told.status, 204, "{path}");
         for (name, value) in [
             ("access-control-allow-origin", PAGE),
-            (
-                "access-control-allow-methods",
-                "GET, HEAD, POST, DELETE, OPTIONS",
-            ),
+            ("access-control-allow-methods", "GET, HEAD, POST, DELETE, OPTIONS"),
             ("access-control-allow-headers", "authorization,content-type"),
             ("access-control-allow-private-network", "true"),
             ("access-control-max-age", "7200"),
@@ -81,12 +75,9 @@ async fn other_pages_are_told_nothing() {
     let config = backend("a", &a.url, "");
     for settings in ["", "cors_origins = [\"http://localhost:3000\"]\n"] {
         let gateway = Gateway::start(BINARY, &format!("{settings}{config}")).await;
-        for origin in [
-            "https://evil.example",
-            "http://localhost:30000",
-            "https://localhost:3000",
-            "null",
-        ] {
+        for origin in
+            ["https://evil.example", "http://localhost:30000", "https://localhost:3000", "null"]
+        {
             for path in ["/ag-ui", "/ui/chat", "/healthz"] {
                 let told = asked_beforehand(&gateway, path, origin).await;
                 assert_eq!(told.header("access-control-allow-origin"), "", "{origin}");
@@ -129,10 +120,8 @@ async fn what_a_provider_allows_holds_for_the_callers_own_key_alone() {
             (Method::POST, "/v1/messages"),
             (Method::POST, "/v1/files"),
         ] {
-            let headers = [
-                ("origin", "https://evil.example"),
-                ("content-type", "application/json"),
-            ];
+            let headers =
+                [("origin", "https://evil.example"), ("content-type", "application/json")];
             let body = ask("Hello.", false).to_string();
             let client = &gateway.client;
             let sent = client.send(method.clone(), path, &headers, body);
@@ -166,9 +155,7 @@ async fn a_page_cannot_ask_blindly_as_forms_do() {
             for path in ["/v1/messages", "/b/a/v1/messages", "/v1/files"] {
                 let mut headers = vec![("origin", origin), version];
                 headers.extend(kind.map(|kind| ("content-type", kind)));
-                let answer = client
-                    .send(Method::POST, path, &headers, body.clone())
-                    .await;
+                let answer = client.send(Method::POST, path, &headers, body.clone()).await;
                 assert_eq!(answer.status, 403, "{path} {kind:?} {origin}");
                 assert!(answer.text().contains("cors_origins"));
             }
@@ -179,9 +166,7 @@ async fn a_page_cannot_ask_blindly_as_forms_do() {
             headers.extend(kind.map(|kind| ("content-type", kind)));
             headers.extend(origin.map(|origin| ("origin", origin)));
             let path = "/v1/messages";
-            let answer = client
-                .send(Method::POST, path, &headers, body.clone())
-                .await;
+            let answer = client.send(Method::POST, path, &headers, body.clone()).await;
             assert_eq!(answer.status, 200, "{kind:?} {origin:?} {}", answer.text());
         }
     }
@@ -190,9 +175,6 @@ async fn a_page_cannot_ask_blindly_as_forms_do() {
     for kind in ["application/json", "application/json; charset=utf-8"] {
         let headers = [("origin", "app://desktop"), ("content-type", kind), version];
         let path = "/v1/messages";
-        client
-            .send(Method::POST, path, &headers, body.clone())
-            .await
-            .good();
+        client.send(Method::POST, path, &headers, body.clone()).await.good();
     }
 }

@@ -12,19 +12,11 @@ async fn check(auth: &str, sent: &[(&str, &str)], expected: &[(&str, &str)]) {
     let simulator = Simulator::start("a").await;
     let gateway = Gateway::start(BINARY, &backend("a", &simulator.url, auth)).await;
     let client = &gateway.client;
-    client
-        .post("/v1/messages", sent, &ask("Hello.", false))
-        .await
-        .good();
-    client
-        .post("/v1/messages/count_tokens", sent, &ask("Hello.", false))
-        .await;
+    client.post("/v1/messages", sent, &ask("Hello.", false)).await.good();
+    client.post("/v1/messages/count_tokens", sent, &ask("Hello.", false)).await;
     let mut models = vec![("anthropic-version", "2023-06-01")];
     models.extend_from_slice(sent);
-    client
-        .send(Method::GET, "/v1/models", &models, "")
-        .await
-        .good();
+    client.send(Method::GET, "/v1/models", &models, "").await.good();
     let all = simulator.seen().await;
     assert_eq!(all.len(), 3);
     for seen in &all {
@@ -80,11 +72,7 @@ async fn a_backend_without_auth_gets_no_key() {
 /// Covers: X-26
 #[tokio::test]
 async fn keys_of_two_callers_never_mix() {
-    let simulator = Simulator::with(Options {
-        require_key: true,
-        ..Options::default()
-    })
-    .await;
+    let simulator = Simulator::with(Options { require_key: true, ..Options::default() }).await;
     let auth = "auth = \"passthrough\"";
     let gateway = Gateway::start(BINARY, &backend("a", &simulator.url, auth)).await;
     let turns = (0..60).map(|turn| {
@@ -99,18 +87,12 @@ async fn keys_of_two_callers_never_mix() {
                 ("authorization", format!("Bearer {key}"))
             };
             let headers = [(form.0, form.1.as_str())];
-            client
-                .post("/v1/messages", &headers, &ask(&text, true))
-                .await
-                .good();
+            client.post("/v1/messages", &headers, &ask(&text, true)).await.good();
         }
     });
     join_all(turns).await;
     // A caller without a key does not get another's.
-    let without = gateway
-        .client
-        .post("/v1/messages", &[], &ask("I am nobody.", true))
-        .await;
+    let without = gateway.client.post("/v1/messages", &[], &ask("I am nobody.", true)).await;
     assert_eq!(without.status, 401, "{}", without.text());
     let all = simulator.seen().await;
     assert_eq!(all.len(), 61);
@@ -152,11 +134,7 @@ async fn a_callers_key_is_not_switched_to_another_place() {
 
     let gateway = Gateway::start(BINARY, &config("share_caller_key = true")).await;
     assert_eq!(gateway.switch("b").await["active"], "b");
-    gateway
-        .client
-        .post("/v1/messages", &[KEY], &ask("Hello.", false))
-        .await
-        .good();
+    gateway.client.post("/v1/messages", &[KEY], &ask("Hello.", false)).await.good();
     assert_eq!(credentials(&b.last().await), [KEY]);
 }
 
@@ -209,10 +187,7 @@ async fn keys_prompts_and_thinking_are_in_no_log_and_no_report() {
             thought = answer.json()["content"][0]["thinking"].to_string();
         }
     }
-    gateway
-        .client
-        .post_bytes("/v1/messages", &sent, "{\"model\": xyzzy-prompt")
-        .await;
+    gateway.client.post_bytes("/v1/messages", &sent, "{\"model\": xyzzy-prompt").await;
     let thought = thought.trim_matches('"');
     assert!(thought.len() > 20, "{thought}");
     let mut reports = vec![

@@ -64,10 +64,7 @@ async fn check_end_at(stream: &[u8], cut: usize) {
     let (rest, broken) = read_to_end(&mut streamed).await;
     assert!(!broken);
     bytes.extend_from_slice(&rest);
-    assert!(
-        bytes.starts_with(&stream[..cut]),
-        "the bytes that came stay"
-    );
+    assert!(bytes.starts_with(&stream[..cut]), "the bytes that came stay");
     check_cut(&bytes, &format!("cut at {cut}"));
     assert_eq!(gateway.turns().await[0]["end"], "cut");
 }
@@ -128,9 +125,7 @@ async fn open(gateway: &Gateway, fault: &str, stream: bool) -> Streamed {
     ];
     let body = ask("Hello.", stream).to_string();
     let client = &gateway.client;
-    client
-        .open(Method::POST, "/v1/messages", &headers, body)
-        .await
+    client.open(Method::POST, "/v1/messages", &headers, body).await
 }
 
 /// The connection breaks, or the body ends cleanly but early.

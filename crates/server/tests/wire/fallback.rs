@@ -10,12 +10,7 @@ use crate::upstream::Upstream;
 const CHAIN: &str = "[route]\nfallback = [\"b\", \"c\"]\n";
 
 async fn chain(a: &str, b: &str, c: &str) -> Gateway {
-    let config = [
-        CHAIN.to_owned(),
-        backend("a", a, ""),
-        backend("b", b, ""),
-        backend("c", c, ""),
-    ];
+    let config = [CHAIN.to_owned(), backend("a", a, ""), backend("b", b, ""), backend("c", c, "")];
     Gateway::start(BINARY, &config.concat()).await
 }
 
@@ -35,11 +30,7 @@ async fn the_next_backend_answers_when_one_is_down_or_overloaded() {
     for status in ["429", "500", "503", "529"] {
         let overloaded = Upstream::always(refusing(status)).await;
         let gateway = chain(NOBODY, &overloaded, &c.url).await;
-        let answer = gateway
-            .client
-            .post("/v1/messages", &[], &ask("Hello.", true))
-            .await
-            .good();
+        let answer = gateway.client.post("/v1/messages", &[], &ask("Hello.", true)).await.good();
         assert_eq!(answer.header("x-throughline-backend"), "c");
         assert_eq!(gateway.turns().await[0]["backend"], "c");
         // What was chosen stays chosen.
@@ -55,10 +46,7 @@ async fn a_request_that_is_wrong_is_wrong_everywhere() {
     for status in ["400", "401", "403", "404", "413"] {
         let refusing_all = Upstream::always(refusing(status)).await;
         let gateway = chain(&refusing_all, &c.url, &c.url).await;
-        let answer = gateway
-            .client
-            .post("/v1/messages", &[], &ask("Hello.", true))
-            .await;
+        let answer = gateway.client.post("/v1/messages", &[], &ask("Hello.", true)).await;
         assert_eq!(answer.status.to_string(), status);
         assert_eq!(answer.header("x-throughline-backend"), "a");
     }
@@ -88,10 +76,7 @@ async fn when_all_fail_the_last_answer_passes() {
 async fn a_pinned_request_does_not_fall_back() {
     let c = Simulator::start("c").await;
     let gateway = chain(NOBODY, &c.url, &c.url).await;
-    let answer = gateway
-        .client
-        .post("/b/a/v1/messages", &[], &ask("Hello.", true))
-        .await;
+    let answer = gateway.client.post("/b/a/v1/messages", &[], &ask("Hello.", true)).await;
     own_error(&answer, 502, "api_error");
     assert!(c.seen().await.is_empty());
 }
@@ -102,25 +87,17 @@ async fn thinking_is_made_fit_for_the_backend_that_steps_in() {
     let (a, b) = (Upstream::start().await, Simulator::start("b").await);
     let gateway = chain(&a.url, &b.url, NOBODY).await;
     let reply = crate::upstream::whole("application/json", "", crate::support::REPLY);
-    let first = crate::support::exchange(&a, &gateway.client, &ask("First.", false), &reply)
-        .await
-        .good();
+    let first =
+        crate::support::exchange(&a, &gateway.client, &ask("First.", false), &reply).await.good();
     let body = ask_after(&first.json()["content"][0], false);
     let refusal = refusing("529").into_bytes();
-    let answer = crate::support::exchange(&a, &gateway.client, &body, &refusal)
-        .await
-        .good();
+    let answer = crate::support::exchange(&a, &gateway.client, &body, &refusal).await.good();
     assert_eq!(answer.header("x-throughline-backend"), "b");
-    assert_eq!(
-        answer.header("x-throughline-loss"),
-        "thinking_omitted=1;reason=origin"
-    );
+    assert_eq!(answer.header("x-throughline-loss"), "thinking_omitted=1;reason=origin");
     assert!(b.last().await.thinking().is_empty());
     // The conversation has not moved: back at `a` its block goes along.
     assert_eq!(gateway.turns().await[0]["session"], 1);
-    let plain = crate::support::exchange(&a, &gateway.client, &body, &reply)
-        .await
-        .good();
+    let plain = crate::support::exchange(&a, &gateway.client, &body, &reply).await.good();
     assert_eq!(plain.header("x-throughline-loss"), "");
 }
 
@@ -146,16 +123,8 @@ async fn a_rule_has_a_chain_of_its_own() {
     let b = Simulator::start("b").await;
     let rules =
         "[route]\nrules = [{ model = \"claude-*\", backend = \"a\", fallback = [\"b\"] }]\n";
-    let config = [
-        rules.to_owned(),
-        backend("a", NOBODY, ""),
-        backend("b", &b.url, ""),
-    ];
+    let config = [rules.to_owned(), backend("a", NOBODY, ""), backend("b", &b.url, "")];
     let gateway = Gateway::start(BINARY, &config.concat()).await;
-    let answer = gateway
-        .client
-        .post("/v1/messages", &[], &ask("Hello.", false))
-        .await
-        .good();
+    let answer = gateway.client.post("/v1/messages", &[], &ask("Hello.", false)).await.good();
     assert_eq!(answer.header("x-throughline-backend"), "b");
 }

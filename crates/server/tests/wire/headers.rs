@@ -9,9 +9,7 @@ use crate::upstream::{Exchange, whole};
 async fn seen(headers: &[(&str, &str)]) -> Exchange {
     let (upstream, gateway) = over_upstream("", "").await;
     let body = ask("Hello.", false).to_string();
-    let sent = gateway
-        .client
-        .send(Method::POST, "/v1/messages", headers, body);
+    let sent = gateway.client.send(Method::POST, "/v1/messages", headers, body);
     let (answer, seen) = tokio::join!(sent, async {
         let mut seen = upstream.next().await;
         seen.write(whole("application/json", "", REPLY)).await;
@@ -26,10 +24,7 @@ async fn headers_of_the_dialect_and_unknown_ones_go_up() {
     let sent = [
         ("content-type", "application/json; charset=utf-8"),
         ("anthropic-version", "2026-10-21"),
-        (
-            "anthropic-beta",
-            "interleaved-thinking-2025-05-14, of-tomorrow-2027-01-01",
-        ),
+        ("anthropic-beta", "interleaved-thinking-2025-05-14, of-tomorrow-2027-01-01"),
         ("anthropic-beta", "context-management-2025-06-27"),
         ("anthropic-dangerous-direct-browser-access", "true"),
         ("x-claude-code-session-id", "s"),
@@ -40,11 +35,7 @@ async fn headers_of_the_dialect_and_unknown_ones_go_up() {
     ];
     let seen = seen(&sent).await;
     for (name, value) in sent {
-        assert!(
-            seen.all(name).contains(&value),
-            "{name}: {:?}",
-            seen.headers
-        );
+        assert!(seen.all(name).contains(&value), "{name}: {:?}", seen.headers);
     }
     assert_eq!(seen.all("anthropic-beta").len(), 2);
     assert_eq!(seen.all("host").len(), 1);
@@ -71,14 +62,8 @@ async fn headers_of_one_connection_and_our_own_do_not_go_up() {
     for (name, _) in &seen.headers {
         assert!(!name.starts_with("x-throughline-"), "{name}");
         assert!(
-            ![
-                "keep-alive",
-                "x-private",
-                "te",
-                "proxy-authorization",
-                "proxy-connection"
-            ]
-            .contains(&name.as_str()),
+            !["keep-alive", "x-private", "te", "proxy-authorization", "proxy-connection"]
+                .contains(&name.as_str()),
             "{name}"
         );
     }
@@ -94,9 +79,7 @@ async fn headers_of_the_reply_come_down_but_for_the_connections_own() {
         x-throughline-turn: forged\r\nx-throughline-backend: forged\r\nx-throughline-loss: forged\r\n\
         x-throughline-anything: forged\r\n";
     let reply = whole("application/json", more, REPLY);
-    let answer = exchange(&upstream, &gateway.client, &ask("Hello.", false), &reply)
-        .await
-        .good();
+    let answer = exchange(&upstream, &gateway.client, &ask("Hello.", false), &reply).await.good();
     assert_eq!(answer.header("request-id"), "req_1");
     assert_eq!(answer.header("anthropic-ratelimit-tokens-limit"), "5");
     assert_eq!(answer.header("x-of-somebody"), "yes");
@@ -119,30 +102,13 @@ async fn every_reply_names_its_turn_and_its_backend() {
     let gateway =
         throughline_testkit::Gateway::start(crate::support::BINARY, &config.concat()).await;
     let client = &gateway.client;
-    let good = client
-        .post("/v1/messages", &[], &ask("Hello.", false))
-        .await
-        .good();
-    let own = [
-        ("x-throughline-backend", "a"),
-        ("anthropic-version", "2023-06-01"),
-    ];
-    let models = client
-        .send(Method::GET, "/v1/models", &own, "")
-        .await
-        .good();
-    let plan = client
-        .post("/v1/plan", &[], &ask("Hello.", false))
-        .await
-        .good();
-    let elsewhere = client
-        .post("/v1/plan?backend=gone", &[], &ask("Hello.", false))
-        .await
-        .good();
+    let good = client.post("/v1/messages", &[], &ask("Hello.", false)).await.good();
+    let own = [("x-throughline-backend", "a"), ("anthropic-version", "2023-06-01")];
+    let models = client.send(Method::GET, "/v1/models", &own, "").await.good();
+    let plan = client.post("/v1/plan", &[], &ask("Hello.", false)).await.good();
+    let elsewhere = client.post("/v1/plan?backend=gone", &[], &ask("Hello.", false)).await.good();
     let pinned = [("x-throughline-backend", "gone")];
-    let gone = client
-        .post("/v1/messages", &pinned, &ask("Hello.", false))
-        .await;
+    let gone = client.post("/v1/messages", &pinned, &ask("Hello.", false)).await;
     own_error(&gone, 502, "api_error");
     let pinned = [pinned[0], own[1]];
     let gone_models = client.send(Method::GET, "/v1/models", &pinned, "").await;

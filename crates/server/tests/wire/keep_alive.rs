@@ -16,10 +16,7 @@ async fn a_silent_upstream_gets_its_client_a_ping_between_events() {
     let (upstream, gateway) = over_upstream(OFTEN, "").await;
     let (mut streamed, mut exchange) = open_stream(&upstream, &gateway.client).await;
     // The head is here, no event yet.
-    assert_eq!(
-        read_exactly(&mut streamed, PING.len()).await,
-        PING.as_bytes()
-    );
+    assert_eq!(read_exactly(&mut streamed, PING.len()).await, PING.as_bytes());
     let first = STREAM.find("event: content_block_start").unwrap();
     exchange.write(&STREAM[..first]).await;
     let mut bytes = Vec::new();
@@ -46,14 +43,8 @@ async fn no_ping_stands_inside_an_event() {
     let (upstream, gateway) = over_upstream(OFTEN, "").await;
     let (mut streamed, mut exchange) = open_stream(&upstream, &gateway.client).await;
     let start = STREAM.find("event: content_block_start").unwrap();
-    let mut places = vec![
-        5,
-        "event: message_start\n".len(),
-        100,
-        start - 1,
-        start + 30,
-        start + 60,
-    ];
+    let mut places =
+        vec![5, "event: message_start\n".len(), 100, start - 1, start + 30, start + 60];
     places.push(STREAM.len() - 1);
     let (mut sent, mut received) = (0, Vec::new());
     for place in places {
@@ -102,10 +93,7 @@ async fn a_whole_reply_gets_no_ping() {
         exchange
     });
     exchange.write(&REPLY[..40]).await;
-    assert_eq!(
-        read_exactly(&mut streamed, 40).await,
-        &REPLY.as_bytes()[..40]
-    );
+    assert_eq!(read_exactly(&mut streamed, 40).await, &REPLY.as_bytes()[..40]);
     // Several times the keep-alive.
     tokio::time::sleep(std::time::Duration::from_millis(200)).await;
     exchange.write(&REPLY[40..]).await;

@@ -16,10 +16,7 @@ async fn a_request_too_many_is_told_to_come_back() {
     let (mut streamed, mut exchange) = open_stream(&upstream, &gateway.client).await;
     assert_eq!(metric(&gateway, ACTIVE).await, 1);
     for stream in [false, true] {
-        let answer = gateway
-            .client
-            .post("/v1/messages", &[], &ask("Too many.", stream))
-            .await;
+        let answer = gateway.client.post("/v1/messages", &[], &ask("Too many.", stream)).await;
         let message = own_error(&answer, 529, "overloaded_error");
         assert!(message.contains("limits.streams"), "{message}");
         assert_eq!(answer.header("retry-after"), "1");
@@ -46,17 +43,11 @@ async fn a_place_comes_before_the_body() {
     slow.write_all(head.as_bytes()).await.unwrap();
     until_metric(&gateway, ACTIVE, 1).await;
     for path in ["/v1/messages", "/v1/messages/count_tokens", "/v1/plan"] {
-        let answer = gateway
-            .client
-            .post(path, &[], &ask(&"x".repeat(1 << 20), false))
-            .await;
+        let answer = gateway.client.post(path, &[], &ask(&"x".repeat(1 << 20), false)).await;
         own_error(&answer, 529, "overloaded_error");
         let turn = &gateway.turns().await[0];
         assert_eq!(turn["id"], answer.header("x-throughline-turn"));
-        assert_eq!(
-            (&turn["status"], &turn["path"]),
-            (&529.into(), &path.into())
-        );
+        assert_eq!((&turn["status"], &turn["path"]), (&529.into(), &path.into()));
     }
     drop(slow);
     until_metric(&gateway, ACTIVE, 0).await;

@@ -40,24 +40,12 @@ fn marks(dialect: &str) -> &'static [(&'static str, &'static str)] {
 
 /// The whole body of a refusal: every member the dialect's own clients read.
 fn envelope(dialect: &str, refused: &Refused<'_>, turn: &str) -> Value {
-    let Refused {
-        status,
-        message,
-        at,
-    } = *refused;
+    let Refused { status, message, at } = *refused;
     let (anthropic, code, google) = match status {
         400 => ("invalid_request_error", None, "INVALID_ARGUMENT"),
         404 => ("not_found_error", Some("not_found"), "NOT_FOUND"),
-        405 => (
-            "invalid_request_error",
-            Some("method_not_allowed"),
-            "INVALID_ARGUMENT",
-        ),
-        413 => (
-            "request_too_large",
-            Some("request_too_large"),
-            "INVALID_ARGUMENT",
-        ),
+        405 => ("invalid_request_error", Some("method_not_allowed"), "INVALID_ARGUMENT"),
+        413 => ("request_too_large", Some("request_too_large"), "INVALID_ARGUMENT"),
         _ => panic!("no words for {status}"),
     };
     let param = (!at.is_empty()).then_some(at);
@@ -103,12 +91,7 @@ fn body(answer: &Answer) -> Value {
 
 fn message(answer: &Answer) -> String {
     let body = body(answer);
-    let places = [
-        &body["error"]["message"],
-        &body["error"],
-        &body["message"],
-        &body,
-    ];
+    let places = [&body["error"]["message"], &body["error"], &body["message"], &body];
     let message = places.into_iter().find_map(Value::as_str);
     message.unwrap_or_else(|| panic!("{body}")).to_owned()
 }
@@ -126,11 +109,7 @@ async fn doors(settings: &str) -> Vec<Door> {
         let config = format!(
             "{settings}\n[[backend]]\nname = \"a\"\ndialect = \"{other}\"\nbase_url = \"{url}\"\napi_key = \"k\"\nmodels = {{ \"*\" = \"{model}\" }}\n"
         );
-        doors.push(Door {
-            dialect,
-            gateway: Gateway::start(BINARY, &config).await,
-            simulator,
-        });
+        doors.push(Door { dialect, gateway: Gateway::start(BINARY, &config).await, simulator });
     }
     doors
 }
@@ -176,11 +155,7 @@ impl Door {
         let message = message(answer);
         let name = self.dialect.name();
         assert!(message.contains(words), "{name}: {message}\nlacks: {words}");
-        let refused = Refused {
-            status,
-            at: "",
-            message: &message,
-        };
+        let refused = Refused { status, at: "", message: &message };
         self.check(answer, &refused);
     }
 
@@ -234,11 +209,7 @@ async fn a_wrong_request_gets_its_dialects_envelope_with_the_path_and_goes_nowhe
                 _ => format!("{at}: {says}"),
             };
             let answer = door.post(&[], case["body"].to_string()).await;
-            let refused = Refused {
-                status: 400,
-                at,
-                message: &message,
-            };
+            let refused = Refused { status: 400, at, message: &message };
             let turn = door.check(&answer, &refused);
             noted.push(json!([turn, 400, name, "failed", message]));
         }
@@ -267,10 +238,7 @@ async fn what_is_no_request_at_all_is_refused_in_every_dialect() {
             (b"{\"model\":\"\xff\xfe\"}", "UTF-8"),
             (b"null", "expected a JSON object as the body, found null"),
             (b"7", "expected a JSON object as the body, found a number"),
-            (
-                b"\"text\"",
-                "expected a JSON object as the body, found a string",
-            ),
+            (b"\"text\"", "expected a JSON object as the body, found a string"),
             (deep.as_bytes(), "nested too deeply"),
         ];
         for (body, words) in rows {
@@ -285,9 +253,7 @@ async fn what_is_no_request_at_all_is_refused_in_every_dialect() {
             ("zstd", "not valid for its content encoding"),
             ("sdch", "gzip, deflate, br and zstd are"),
         ] {
-            let answer = door
-                .post(&[("content-encoding", encoding)], right.clone())
-                .await;
+            let answer = door.post(&[("content-encoding", encoding)], right.clone()).await;
             door.check_words(&answer, 400, words);
         }
         // Each of them is a turn that can be looked up.
@@ -305,8 +271,7 @@ async fn a_pin_to_no_backend_is_refused_with_those_there_are() {
         let right = door.right().to_string();
         let path = format!("/b/glm{}", door.path());
         for answer in [
-            door.post(&[("x-throughline-backend", "glm")], right.clone())
-                .await,
+            door.post(&[("x-throughline-backend", "glm")], right.clone()).await,
             door.send(Method::POST, &path, &[], right.clone()).await,
         ] {
             let message = "there is no backend `glm`; the configured ones are `a`";
@@ -339,10 +304,7 @@ async fn a_path_nobody_serves_and_a_wrong_method_are_told_in_every_dialect() {
             door.check_words(&answer, 405, &words);
             assert_eq!(answer.header("allow"), "POST");
         }
-        if let Some(bare) = path
-            .strip_prefix("/v1")
-            .filter(|bare| bare.starts_with('/'))
-        {
+        if let Some(bare) = path.strip_prefix("/v1").filter(|bare| bare.starts_with('/')) {
             let answer = door.send(Method::POST, bare, &[], "{}").await;
             let words = format!("nothing at `{bare}`; `{path}` is served");
             door.check_words(&answer, 404, &words);

@@ -45,9 +45,7 @@ const BEARER: (&str, &str) = ("authorization", "Bearer k");
 
 fn names(list: &Value, member: &str) -> Vec<String> {
     let models = list.as_array().expect("a list").iter();
-    models
-        .map(|model| model[member].as_str().expect("a name").to_owned())
-        .collect()
+    models.map(|model| model[member].as_str().expect("a name").to_owned()).collect()
 }
 
 #[tokio::test]
@@ -83,23 +81,16 @@ async fn all_models_are_listed_once_in_three_shapes() {
         .map(|seen| {
             let key = |name: &str| {
                 let mut headers = seen.headers.iter();
-                headers
-                    .find(|(key, _)| key == name)
-                    .map(|(_, value)| value.clone())
+                headers.find(|(key, _)| key == name).map(|(_, value)| value.clone())
             };
-            let key = key("x-api-key")
-                .or(key("x-goog-api-key"))
-                .unwrap_or_default();
+            let key = key("x-api-key").or(key("x-goog-api-key")).unwrap_or_default();
             (seen.path, key)
         })
         .collect();
     let expected = [("/v1/models", "key-a"), ("/v1beta/models", "key-g")];
     assert_eq!(asked.len(), 2, "{asked:?}");
     for (path, key) in expected {
-        assert!(
-            asked.contains(&(path.to_owned(), key.to_owned())),
-            "{asked:?}"
-        );
+        assert!(asked.contains(&(path.to_owned(), key.to_owned())), "{asked:?}");
     }
 }
 
@@ -196,10 +187,7 @@ async fn a_model_tells_clients_what_is_known_of_it() {
     let path = "/v1/models/house-model";
     let model = get(&gateway, path, ANTHROPIC).await.good().json();
     assert!(model["max_tokens"].as_u64() > Some(10_000), "{model}");
-    assert!(
-        model["max_input_tokens"].as_u64() > Some(100_000),
-        "{model}"
-    );
+    assert!(model["max_input_tokens"].as_u64() > Some(100_000), "{model}");
     let thinking = &model["capabilities"]["thinking"];
     assert_eq!(thinking["supported"], true, "{model}");
     assert_eq!(thinking["types"]["adaptive"]["supported"], true, "{model}");

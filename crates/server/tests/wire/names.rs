@@ -20,16 +20,10 @@ async fn events_before_the_name_are_not_held() {
     let (mut streamed, mut exchange) = open_stream(&upstream, &gateway.client).await;
     let before = ": hello\n\nevent: ping\ndata: {\"type\":\"ping\",\"x\":\"message_start\"}\n\n";
     exchange.write(before).await;
-    assert_eq!(
-        read_exactly(&mut streamed, before.len()).await,
-        before.as_bytes()
-    );
+    assert_eq!(read_exactly(&mut streamed, before.len()).await, before.as_bytes());
     let start = STREAM.find("\n\n").unwrap() + 2;
     exchange.write(theirs(&STREAM[..start])).await;
-    assert_eq!(
-        read_exactly(&mut streamed, start).await,
-        &STREAM.as_bytes()[..start]
-    );
+    assert_eq!(read_exactly(&mut streamed, start).await, &STREAM.as_bytes()[..start]);
     exchange.write(&STREAM[start..]).await;
     exchange.close().await;
     let rest = read_to_end(&mut streamed).await;
@@ -40,10 +34,7 @@ async fn events_before_the_name_are_not_held() {
 async fn a_sign_of_life_comes_before_and_after_an_event_that_is_held() {
     let (upstream, gateway) = over_upstream("keep_alive = \"50ms\"\n", MAP).await;
     let (mut streamed, mut exchange) = open_stream(&upstream, &gateway.client).await;
-    assert_eq!(
-        read_exactly(&mut streamed, PING.len()).await,
-        PING.as_bytes()
-    );
+    assert_eq!(read_exactly(&mut streamed, PING.len()).await, PING.as_bytes());
     let before = "event: ping\ndata: {\"type\":\"ping\",\"of\":\"theirs\"}\n\n";
     exchange.write(before).await;
     let mut bytes = Vec::new();
@@ -59,10 +50,7 @@ async fn a_sign_of_life_comes_before_and_after_an_event_that_is_held() {
     exchange.close().await;
     bytes.extend(read_to_end(&mut streamed).await.0);
     let text = String::from_utf8(bytes).unwrap();
-    assert_eq!(
-        text.replace(PING, ""),
-        format!("{before}{STREAM}").replace(PING, "")
-    );
+    assert_eq!(text.replace(PING, ""), format!("{before}{STREAM}").replace(PING, ""));
 }
 
 /// What is held is told before the error.

@@ -14,11 +14,7 @@ async fn other_paths_of_the_dialect_pass_as_they_are() {
         (Method::GET, "/v1/models", b""),
         (Method::GET, "/v1/models?limit=1000&after_id=%20x", b""),
         (Method::GET, "/v1/models/claude-sonnet-5", b""),
-        (
-            Method::POST,
-            "/v1/messages/batches",
-            br#"{ "requests":[ ] }"#,
-        ),
+        (Method::POST, "/v1/messages/batches", br#"{ "requests":[ ] }"#),
         (Method::GET, "/v1/messages/batches/b_1/results", b""),
         (Method::DELETE, "/v1/files/file_1", b""),
         (Method::POST, "/v1/files", &file),
@@ -32,20 +28,14 @@ async fn other_paths_of_the_dialect_pass_as_they_are() {
             ("content-type", "multipart/form-data; boundary=x"),
             ("accept-encoding", "gzip"),
         ];
-        let asked = gateway
-            .client
-            .send(method.clone(), path, &headers, sent.to_vec());
+        let asked = gateway.client.send(method.clone(), path, &headers, sent.to_vec());
         let (answer, seen) = tokio::join!(asked, async {
             let mut seen = upstream.next().await;
-            seen.write(whole("application/json", "request-id: r\r\n", body))
-                .await;
+            seen.write(whole("application/json", "request-id: r\r\n", body)).await;
             seen
         });
         assert_eq!(answer.good().text(), body, "{path}");
-        assert_eq!(
-            (seen.method.as_str(), seen.target.as_str()),
-            (method.as_str(), path)
-        );
+        assert_eq!((seen.method.as_str(), seen.target.as_str()), (method.as_str(), path));
         assert!(seen.body == sent, "{path}");
         for (name, value) in headers {
             assert_eq!(seen.all(name), [value], "{path}");
@@ -81,9 +71,7 @@ async fn a_head_request_passes_with_the_length_and_without_a_body() {
 async fn a_passed_body_is_not_held_to_the_limit_of_messages() {
     let (upstream, gateway) = over_upstream("[limits]\nbody = \"1KiB\"\n", "").await;
     let file = vec![b'x'; 100_000];
-    let asked = gateway
-        .client
-        .send(Method::POST, "/v1/files", &[], file.clone());
+    let asked = gateway.client.send(Method::POST, "/v1/files", &[], file.clone());
     let (answer, ()) = tokio::join!(asked, async {
         let seen = upstream.next().await;
         assert!(seen.body == file);

@@ -9,21 +9,14 @@ use crate::upstream::Upstream;
 async fn names(gateway: &Gateway) -> Vec<String> {
     let answer = gateway.client.get("/admin/backends").await.good().json();
     let backends = answer["backends"].as_array().unwrap();
-    backends
-        .iter()
-        .map(|backend| backend["name"].as_str().unwrap().to_owned())
-        .collect()
+    backends.iter().map(|backend| backend["name"].as_str().unwrap().to_owned()).collect()
 }
 
 #[tokio::test]
 async fn a_new_backend_appears_without_a_restart() {
     let (a, b) = (Simulator::start("a").await, Simulator::start("b").await);
     let gateway = Gateway::start(BINARY, &backend("a", &a.url, "")).await;
-    let first = gateway
-        .client
-        .post("/v1/messages", &[], &ask("First.", false))
-        .await
-        .good();
+    let first = gateway.client.post("/v1/messages", &[], &ask("First.", false)).await.good();
     gateway.configure(&[backend("a", &a.url, ""), backend("b", &b.url, "")].concat());
     gateway.signal("HUP").await;
     until("`b` is there", async || names(&gateway).await == ["a", "b"]).await;
@@ -32,10 +25,7 @@ async fn a_new_backend_appears_without_a_restart() {
     let answer = gateway.client.post("/v1/messages", &[], &body).await.good();
     assert_eq!(answer.header("x-throughline-backend"), "b");
     // What was remembered under the old configuration is known under the new one.
-    assert_eq!(
-        answer.header("x-throughline-loss"),
-        "thinking_omitted=1;reason=origin"
-    );
+    assert_eq!(answer.header("x-throughline-loss"), "thinking_omitted=1;reason=origin");
 }
 
 #[tokio::test]
@@ -56,11 +46,7 @@ async fn a_broken_file_leaves_the_old_configuration() {
         .await;
         assert!(gateway.log().contains("throughline.toml:1:"), "{broken}");
         assert_eq!(names(&gateway).await, ["a"]);
-        gateway
-            .client
-            .post("/v1/messages", &[], &ask("Hello.", false))
-            .await
-            .good();
+        gateway.client.post("/v1/messages", &[], &ask("Hello.", false)).await.good();
     }
 }
 
@@ -74,16 +60,10 @@ async fn new_names_are_answered_to_without_a_restart() {
         let answer = gateway.client.send(Method::GET, "/healthz", &headers, "");
         answer.await.status
     };
-    assert_eq!(
-        (status("old.lan").await, status("new.lan").await),
-        (200, 421)
-    );
+    assert_eq!((status("old.lan").await, status("new.lan").await), (200, 421));
     gateway.configure(&format!("allowed_hosts = [\"new.lan\"]\n{config}"));
     gateway.signal("HUP").await;
-    until("the new name is answered", async || {
-        status("new.lan").await == 200
-    })
-    .await;
+    until("the new name is answered", async || status("new.lan").await == 200).await;
     assert_eq!(status("old.lan").await, 421);
     assert!(!gateway.log().contains("until a restart"));
 }
@@ -127,11 +107,7 @@ async fn a_stream_in_progress_goes_on_over_a_reload() {
     exchange.write(second).await;
     exchange.close().await;
     assert_eq!(read_to_end(&mut streamed).await, (second.to_vec(), false));
-    let next = gateway
-        .client
-        .post("/v1/messages", &[], &ask("Hello.", false))
-        .await
-        .good();
+    let next = gateway.client.post("/v1/messages", &[], &ask("Hello.", false)).await.good();
     assert_eq!(next.header("x-throughline-backend"), "b");
 }
 
@@ -154,10 +130,8 @@ async fn a_reload_takes_no_callers_key_to_another_place() {
         let stays = gateway.log().matches("the old one stays").count();
         gateway.configure(&after);
         gateway.signal("HUP").await;
-        until("it is told", async || {
-            gateway.log().matches("the old one stays").count() > stays
-        })
-        .await;
+        until("it is told", async || gateway.log().matches("the old one stays").count() > stays)
+            .await;
         assert!(gateway.log().contains("share_caller_key = true"));
         assert_eq!(answered_by().await, "a");
     }
@@ -175,8 +149,5 @@ async fn a_reload_takes_no_callers_key_to_another_place() {
     let stays = gateway.log().matches("the old one stays").count();
     gateway.configure(&before);
     gateway.signal("HUP").await;
-    until("it is told", async || {
-        gateway.log().matches("the old one stays").count() > stays
-    })
-    .await;
+    until("it is told", async || gateway.log().matches("the old one stays").count() > stays).await;
 }

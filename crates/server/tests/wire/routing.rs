@@ -12,17 +12,11 @@ struct Three {
 }
 
 async fn three(settings: &str) -> Three {
-    let simulators = [
-        Simulator::start("a").await,
-        Simulator::start("b").await,
-        Simulator::start("c").await,
-    ];
+    let simulators =
+        [Simulator::start("a").await, Simulator::start("b").await, Simulator::start("c").await];
     let [a, b, c] = &simulators;
     let gateway = Gateway::over(BINARY, &[("a", a), ("b", b), ("c", c)], settings).await;
-    Three {
-        gateway,
-        _simulators: simulators,
-    }
+    Three { gateway, _simulators: simulators }
 }
 
 impl Three {
@@ -96,9 +90,7 @@ async fn an_unknown_backend_is_refused_with_the_known_ones() {
     }
     let version = [("anthropic-version", "2023-06-01")];
     let client = &three.gateway.client;
-    let answer = client
-        .send(Method::GET, "/b/glm/v1/models", &version, "")
-        .await;
+    let answer = client.send(Method::GET, "/b/glm/v1/models", &version, "").await;
     let message = own_error(&answer, 400, "invalid_request_error");
     assert!(message.contains("`glm`"), "{message}");
 }
@@ -128,9 +120,7 @@ async fn an_active_backend_that_is_gone_gives_way_to_the_default() {
     three.gateway.signal("TERM").await;
     three.gateway.ended().await;
     let [a, _, c] = &three._simulators;
-    three
-        .gateway
-        .configure(&[backend("c", &c.url, ""), backend("a", &a.url, "")].concat());
+    three.gateway.configure(&[backend("c", &c.url, ""), backend("a", &a.url, "")].concat());
     three.gateway.start_again().await;
     assert_eq!(three.goes_to("/v1/messages", &[], MODEL).await, "c");
 }

@@ -45,9 +45,7 @@ async fn an_idle_gateway_stops_at_once() {
     let (upstream, mut gateway) = over_upstream("", "").await;
     // A connection that is kept but not used holds up nothing.
     let reply = whole("application/json", "", crate::support::REPLY);
-    exchange(&upstream, &gateway.client, &ask("Hello.", false), &reply)
-        .await
-        .good();
+    exchange(&upstream, &gateway.client, &ask("Hello.", false), &reply).await.good();
     gateway.signal("TERM").await;
     assert_eq!(gateway.ended().await, Some(0));
     assert!(!gateway.log().contains("streams cut to stop"));
@@ -57,18 +55,11 @@ async fn an_idle_gateway_stops_at_once() {
 #[tokio::test]
 async fn a_watcher_of_turns_does_not_hold_up_a_stop() {
     let (_upstream, mut gateway) = over_upstream("", "").await;
-    let mut watching = gateway
-        .client
-        .open(http::Method::GET, "/admin/turns/stream", &[], "")
-        .await;
+    let mut watching = gateway.client.open(http::Method::GET, "/admin/turns/stream", &[], "").await;
     gateway.signal("TERM").await;
     read_to_end(&mut watching).await;
     assert_eq!(gateway.ended().await, Some(0));
-    assert!(
-        !gateway.log().contains("streams cut to stop"),
-        "{}",
-        gateway.log()
-    );
+    assert!(!gateway.log().contains("streams cut to stop"), "{}", gateway.log());
 }
 
 #[tokio::test]
@@ -76,10 +67,7 @@ async fn a_second_signal_stops_at_once() {
     let (upstream, mut gateway) = over_upstream("", "").await;
     let (streamed, going) = open_stream(&upstream, &gateway.client).await;
     gateway.signal("TERM").await;
-    until("the first is heard", async || {
-        gateway.log().contains("stopping")
-    })
-    .await;
+    until("the first is heard", async || gateway.log().contains("stopping")).await;
     gateway.signal("TERM").await;
     assert_eq!(gateway.ended().await, Some(0));
     assert!(gateway.log().contains("stopped at once"));
@@ -100,7 +88,5 @@ async fn a_killed_gateway_starts_again_on_its_data() {
     assert!(read_to_end(&mut streamed).await.1, "the connection breaks");
     gateway.start_again().await;
     let reply = whole("application/json", "", crate::support::REPLY);
-    exchange(&upstream, &gateway.client, &ask("Hello.", false), &reply)
-        .await
-        .good();
+    exchange(&upstream, &gateway.client, &ask("Hello.", false), &reply).await.good();
 }

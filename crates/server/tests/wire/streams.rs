@@ -44,9 +44,7 @@ async fn a_whole_reply_passes_as_it_arrives() {
     let (upstream, gateway) = over_upstream("", "").await;
     let headers = [("content-type", "application/json")];
     let body = ask("Hello.", false).to_string();
-    let opened = gateway
-        .client
-        .open(Method::POST, "/v1/messages", &headers, body);
+    let opened = gateway.client.open(Method::POST, "/v1/messages", &headers, body);
     let (mut streamed, mut exchange) = tokio::join!(opened, async {
         let mut exchange = upstream.next().await;
         let length = format!("content-length: {}\r\n", REPLY.len());
@@ -60,10 +58,7 @@ async fn a_whole_reply_passes_as_it_arrives() {
     exchange.close().await;
     assert_eq!(read_to_end(&mut streamed).await, (second.to_vec(), false));
     // Its length was known, so it stays known.
-    assert_eq!(
-        streamed.headers["content-length"].to_str().unwrap(),
-        REPLY.len().to_string()
-    );
+    assert_eq!(streamed.headers["content-length"].to_str().unwrap(), REPLY.len().to_string());
 }
 
 #[tokio::test]
@@ -96,25 +91,16 @@ async fn a_client_that_leaves_before_the_head_ends_the_request_upstream() {
 /// A switch is for what comes next.
 #[tokio::test]
 async fn a_switch_leaves_a_stream_in_progress_alone() {
-    let (upstream, b) = (
-        crate::upstream::Upstream::start().await,
-        Simulator::start("b").await,
-    );
-    let config = [
-        crate::support::backend("a", &upstream.url, ""),
-        crate::support::backend("b", &b.url, ""),
-    ];
+    let (upstream, b) = (crate::upstream::Upstream::start().await, Simulator::start("b").await);
+    let config =
+        [crate::support::backend("a", &upstream.url, ""), crate::support::backend("b", &b.url, "")];
     let gateway = Gateway::start(BINARY, &config.concat()).await;
     let (mut streamed, mut exchange) = open_stream(&upstream, &gateway.client).await;
     let (first, second) = STREAM.as_bytes().split_at(500);
     exchange.write(first).await;
     assert_eq!(read_exactly(&mut streamed, first.len()).await, first);
     gateway.switch("b").await;
-    let other = gateway
-        .client
-        .post("/v1/messages", &[], &ask("Other.", true))
-        .await
-        .good();
+    let other = gateway.client.post("/v1/messages", &[], &ask("Other.", true)).await.good();
     assert_eq!(other.header("x-throughline-backend"), "b");
     exchange.write(second).await;
     exchange.close().await;

@@ -93,10 +93,7 @@ pub(crate) async fn exchange(
 
 /// Opens a stream through a gateway to a bare upstream that has sent its head.
 pub(crate) async fn open_stream(upstream: &Upstream, client: &Client) -> (Streamed, Exchange) {
-    let headers = [
-        ("content-type", "application/json"),
-        ("anthropic-version", "2023-06-01"),
-    ];
+    let headers = [("content-type", "application/json"), ("anthropic-version", "2023-06-01")];
     let body = ask("Hello.", true).to_string();
     let opened = client.open(Method::POST, "/v1/messages", &headers, body);
     let (streamed, exchange) = tokio::join!(opened, async {
@@ -123,17 +120,12 @@ pub(crate) async fn metric(gateway: &Gateway, name: &str) -> u64 {
     let text = gateway.client.get("/metrics").await.good().text();
     let mut lines = text.lines();
     let line = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    line.unwrap_or_else(|| panic!("no {name} in\n{text}"))
-        .parse()
-        .unwrap()
+    line.unwrap_or_else(|| panic!("no {name} in\n{text}")).parse().unwrap()
 }
 
 /// Asks for a number of `/metrics` until it has this value.
 pub(crate) async fn until_metric(gateway: &Gateway, name: &str, wanted: u64) {
-    until(&format!("{name} is {wanted}"), async || {
-        metric(gateway, name).await == wanted
-    })
-    .await;
+    until(&format!("{name} is {wanted}"), async || metric(gateway, name).await == wanted).await;
 }
 
 /// Checks an error of our own in the dialect's shape, and gives its message.

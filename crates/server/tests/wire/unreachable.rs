@@ -14,10 +14,7 @@ async fn check(url: &str, timeouts: &str, status: u16, kind: &str) {
     let more = format!("timeouts = {{ {timeouts} }}");
     let gateway = gateway_over(url, "", &more).await;
     for stream in [false, true] {
-        let answer = gateway
-            .client
-            .post("/v1/messages", &[], &ask("Hello.", stream))
-            .await;
+        let answer = gateway.client.post("/v1/messages", &[], &ask("Hello.", stream)).await;
         let message = own_error(&answer, status, kind);
         assert!(message.contains("backend `a`"), "{message}");
         assert_eq!(answer.header("x-throughline-backend"), "a");
@@ -32,10 +29,7 @@ async fn check(url: &str, timeouts: &str, status: u16, kind: &str) {
     assert_eq!(metric(&gateway, "throughline_streams_active").await, 0);
     // Other paths tell it in the same way.
     let version = [("anthropic-version", "2023-06-01")];
-    let answer = gateway
-        .client
-        .send(Method::GET, "/v1/models", &version, "")
-        .await;
+    let answer = gateway.client.send(Method::GET, "/v1/models", &version, "").await;
     own_error(&answer, status, kind);
 }
 
@@ -46,13 +40,7 @@ async fn a_closed_port_is_a_bad_gateway() {
 
 #[tokio::test]
 async fn a_name_that_does_not_resolve_is_a_bad_gateway() {
-    check(
-        "http://nobody.invalid",
-        "connect = \"5s\"",
-        502,
-        "api_error",
-    )
-    .await;
+    check("http://nobody.invalid", "connect = \"5s\"", 502, "api_error").await;
 }
 
 #[tokio::test]
@@ -95,9 +83,7 @@ async fn an_error_that_does_not_end_is_not_waited_for() {
     let body = ask("Hello.", true);
     let (answer, ()) = tokio::join!(gateway.client.post("/v1/messages", &[], &body), async {
         let mut exchange = upstream.next().await;
-        exchange
-            .write("HTTP/1.1 500 Oops\r\ncontent-length: 100\r\n\r\n{\"type\":")
-            .await;
+        exchange.write("HTTP/1.1 500 Oops\r\ncontent-length: 100\r\n\r\n{\"type\":").await;
         exchange.closed().await;
     });
     let message = own_error(&answer, 504, "timeout_error");

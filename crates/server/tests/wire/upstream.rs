@@ -121,16 +121,13 @@ impl Exchange {
     /// The first header of a name.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let mut all = self.headers.iter();
-        all.find(|(found, _)| found == name)
-            .map(|(_, value)| value.as_str())
+        all.find(|(found, _)| found == name).map(|(_, value)| value.as_str())
     }
 
     /// All headers of a name.
     pub(crate) fn all(&self, name: &str) -> Vec<&str> {
         let all = self.headers.iter();
-        all.filter(|(found, _)| found == name)
-            .map(|(_, value)| value.as_str())
-            .collect()
+        all.filter(|(found, _)| found == name).map(|(_, value)| value.as_str()).collect()
     }
 
     /// Writes these bytes and nothing else.
@@ -141,8 +138,7 @@ impl Exchange {
 
     /// Writes the head of a stream of events that ends where the connection does.
     pub(crate) async fn begin_events(&mut self) {
-        self.write(head("text/event-stream; charset=utf-8", ""))
-            .await;
+        self.write(head("text/event-stream; charset=utf-8", "")).await;
     }
 
     /// Writes these bytes and closes, as a server that is done.
@@ -197,10 +193,7 @@ pub(crate) fn framings(half: &[u8], length: usize) -> [(&'static str, Vec<u8>); 
     };
     let own = format!("content-length: {}\r\n", half.len());
     [
-        (
-            "length",
-            framed(&format!("content-length: {length}\r\n"), half),
-        ),
+        ("length", framed(&format!("content-length: {length}\r\n"), half)),
         ("chunks", framed("transfer-encoding: chunked\r\n", &chunk)),
         ("end", framed("", half)),
         ("own length", framed(&own, half)),
@@ -225,7 +218,5 @@ async fn read_more(connection: &mut TcpStream, bytes: &mut Vec<u8>) {
 }
 
 fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
-    bytes
-        .windows(wanted.len())
-        .position(|window| window == wanted)
+    bytes.windows(wanted.len()).position(|window| window == wanted)
 }

@@ -78,26 +78,18 @@ impl Ask {
             stream: take("stream") == Value::Bool(true),
             stop_sequences: items(take("stop_sequences")).iter().map(text_of).collect(),
             thinking: take("thinking"),
-            effort: output_config
-                .get("effort")
-                .and_then(Value::as_str)
-                .map(str::to_owned),
+            effort: output_config.get("effort").and_then(Value::as_str).map(str::to_owned),
             tool_choice: take("tool_choice"),
             system: blocks(take("system")),
             tools: items(take("tools")),
-            turns: items(take("messages"))
-                .into_iter()
-                .map(Turn::read)
-                .collect(),
+            turns: items(take("messages")).into_iter().map(Turn::read).collect(),
         }
     }
 
     /// The tools the model can call; the provider's own come last.
     pub(crate) fn callable(&self) -> Vec<Tool> {
-        let (own, provided): (Vec<&Value>, Vec<&Value>) = self
-            .tools
-            .iter()
-            .partition(|tool| tool.get("input_schema").is_some());
+        let (own, provided): (Vec<&Value>, Vec<&Value>) =
+            self.tools.iter().partition(|tool| tool.get("input_schema").is_some());
         let tool = |tool: &Value| Tool {
             name: text_of(&tool["name"]),
             schema: tool["input_schema"].clone(),
@@ -130,10 +122,7 @@ impl Ask {
     pub(crate) fn last_user_turns(&self) -> impl Iterator<Item = &Turn> {
         let start = self.turns.iter().rposition(Turn::is_assistant);
         let turns = self.turns.get(start.map_or(0, |last| last + 1)..);
-        turns
-            .unwrap_or_default()
-            .iter()
-            .filter(|turn| turn.role == "user")
+        turns.unwrap_or_default().iter().filter(|turn| turn.role == "user")
     }
 }
 

@@ -26,10 +26,7 @@ impl Composer<'_> {
     /// Makes the reply.
     pub(crate) fn compose(&self, ask: &Ask, verified: Verified) -> Reply {
         let seed = self.exchange.seed(&ask.model, &verified.prefix.whole());
-        let limits = Limits {
-            stop_sequences: &ask.stop_sequences,
-            tokens: ask.max_tokens,
-        };
+        let limits = Limits { stop_sequences: &ask.stop_sequences, tokens: ask.max_tokens };
         let draft = Draft::write(self.exchange, &seed, limits, || self.situation(ask));
         let usage = Usage {
             input: self.input_tokens,
@@ -91,19 +88,12 @@ impl Composer<'_> {
             };
             let block = match piece {
                 Piece::Thinking(text) => {
-                    let shown = if self.plan.shows_text {
-                        text.as_str()
-                    } else {
-                        ""
-                    };
+                    let shown = if self.plan.shows_text { text.as_str() } else { "" };
                     let signature = match style {
                         SignatureStyle::Empty => String::new(),
                         _ => signer.sign(Kind::Thinking, &claim(shown, &text, nonces.next())),
                     };
-                    Block::Thinking {
-                        text: shown.to_owned(),
-                        signature,
-                    }
+                    Block::Thinking { text: shown.to_owned(), signature }
                 }
                 Piece::Redacted(text) => Block::Redacted {
                     data: signer.sign(Kind::Redacted, &claim("", &text, nonces.next())),
@@ -111,10 +101,7 @@ impl Composer<'_> {
                 Piece::Text(text) => Block::Text { text },
                 // The seed holds the whole conversation, so no later call gets this id.
                 Piece::Tool { name, input } => Block::ToolUse {
-                    id: format!(
-                        "toolu_{}",
-                        identifier(seed, "tool", index + ask.turns.len())
-                    ),
+                    id: format!("toolu_{}", identifier(seed, "tool", index + ask.turns.len())),
                     name,
                     input,
                 },
@@ -147,13 +134,7 @@ fn user_text(ask: &Ask) -> String {
         .iter()
         .rev()
         .filter(asking)
-        .map(|turn| {
-            turn.blocks
-                .iter()
-                .filter_map(text)
-                .collect::<Vec<_>>()
-                .join("\n")
-        })
+        .map(|turn| turn.blocks.iter().filter_map(text).collect::<Vec<_>>().join("\n"))
         .find(|text| !text.is_empty())
         .unwrap_or_default()
 }

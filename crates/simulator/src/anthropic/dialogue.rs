@@ -48,10 +48,7 @@ fn check_calls(ask: &Ask) -> Result<(), Refusal> {
                     if !all.insert(id) {
                         return Err(Refusal::invalid("messages: `tool_use` ids must be unique"));
                     }
-                    open.push(Open {
-                        turn: index,
-                        id: id.to_owned(),
-                    });
+                    open.push(Open { turn: index, id: id.to_owned() });
                 }
                 "tool_result" => {
                     let id = block["tool_use_id"].as_str().unwrap_or_default();

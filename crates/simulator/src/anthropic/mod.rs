@@ -166,13 +166,7 @@ fn judge(
     } else {
         verify::trust(&ask)
     };
-    Ok(Accepted {
-        ask,
-        plan,
-        model,
-        terms,
-        verified,
-    })
+    Ok(Accepted { ask, plan, model, terms, verified })
 }
 
 fn check_key(simulator: &Simulator, headers: &HeaderMap) -> Result<(), Refusal> {
@@ -197,18 +191,13 @@ fn read(body: &Bytes) -> Result<Map<String, Value>, Refusal> {
     match serde_json::from_slice(body) {
         Ok(Value::Object(body)) => Ok(body),
         Ok(_) => Err(Refusal::invalid("Input should be a valid dictionary")),
-        Err(error) => Err(Refusal::invalid(format!(
-            "The request body is not valid JSON: {error}"
-        ))),
+        Err(error) => Err(Refusal::invalid(format!("The request body is not valid JSON: {error}"))),
     }
 }
 
 fn said(body: &Map<String, Value>) -> Said {
     let ask = Ask::read(body.clone());
-    Said {
-        text: compose::last_said(&ask),
-        model: ask.model,
-    }
+    Said { text: compose::last_said(&ask), model: ask.model }
 }
 
 /// What the model reads, whatever else the body says.

@@ -88,12 +88,7 @@ static MODELS: &[Model] = &[
         forced_tool: ForcedTool::Never,
         preserved: true,
         reads: &["opus-5", "opus-5-5"],
-        listed: &[
-            "claude-fable-5-2",
-            "claude-fable-5-1",
-            "claude-mythos-5-2",
-            "claude-mythos-5-1",
-        ],
+        listed: &["claude-fable-5-2", "claude-fable-5-1", "claude-mythos-5-2", "claude-mythos-5-1"],
         ..CURRENT
     },
     Model {
@@ -137,12 +132,7 @@ static MODELS: &[Model] = &[
         listed: &["claude-opus-5"],
         ..CURRENT
     },
-    Model {
-        family: "sonnet-5",
-        names: &["sonnet-5"],
-        listed: &["claude-sonnet-5"],
-        ..CURRENT
-    },
+    Model { family: "sonnet-5", names: &["sonnet-5"], listed: &["claude-sonnet-5"], ..CURRENT },
     Model {
         family: "opus-4-7",
         names: &["opus-4-7", "opus-4-8"],
@@ -265,9 +255,7 @@ fn holds(name: &str, part: &str) -> bool {
 fn display_name(name: &str) -> String {
     let words = name.split('-').map(|word| {
         let mut letters = word.chars();
-        let first = letters
-            .next()
-            .map(|letter| letter.to_uppercase().to_string());
+        let first = letters.next().map(|letter| letter.to_uppercase().to_string());
         first.unwrap_or_default() + letters.as_str()
     });
     words.collect::<Vec<_>>().join(" ")

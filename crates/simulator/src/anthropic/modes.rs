@@ -85,9 +85,7 @@ fn check_members(thinking: &Value, terms: &Terms) -> Result<(), Refusal> {
         Value::Null => return Ok(()),
         Value::Object(members) => members,
         _ => {
-            return Err(Refusal::invalid(
-                "thinking: Input should be a valid dictionary",
-            ));
+            return Err(Refusal::invalid("thinking: Input should be a valid dictionary"));
         }
     };
     let kind = thinking["type"].as_str();
@@ -190,9 +188,9 @@ fn check_budget(ask: &Ask) -> Result<(), Refusal> {
     }
     // Token counting has no max_tokens to compare with.
     match ask.max_tokens {
-        Some(most) if budget.unsigned_abs() >= most => Err(Refusal::invalid(
-            "`max_tokens` must be greater than `thinking.budget_tokens`.",
-        )),
+        Some(most) if budget.unsigned_abs() >= most => {
+            Err(Refusal::invalid("`max_tokens` must be greater than `thinking.budget_tokens`."))
+        }
         _ => Ok(()),
     }
 }
@@ -231,9 +229,7 @@ pub(crate) fn check_sampling(
         }
         match model.sampling {
             Sampling::Deprecated => {
-                return Err(Refusal::invalid(format!(
-                    "`{key}` is deprecated for this model."
-                )));
+                return Err(Refusal::invalid(format!("`{key}` is deprecated for this model.")));
             }
             Sampling::WithoutThinking if plan.mode != Mode::Off => {
                 let refused = match key {

@@ -28,10 +28,7 @@ impl Prefix {
             hasher.update((list.len() as u64).to_be_bytes());
             list.iter().for_each(|item| feed(&mut hasher, item));
         }
-        Self {
-            whole: hasher.finalize().into(),
-            response: None,
-        }
+        Self { whole: hasher.finalize().into(), response: None }
     }
 
     /// Comes to the next turn.
@@ -96,10 +93,8 @@ fn feed(hasher: &mut Sha256, value: &Value) {
             items.iter().for_each(|item| feed(hasher, item));
         }
         Value::Object(members) => {
-            let mut members: Vec<(&String, &Value)> = members
-                .iter()
-                .filter(|(key, _)| *key != "cache_control")
-                .collect();
+            let mut members: Vec<(&String, &Value)> =
+                members.iter().filter(|(key, _)| *key != "cache_control").collect();
             members.sort_unstable_by_key(|(key, _)| *key);
             leaf(b'o', &(members.len() as u64).to_be_bytes());
             for (key, member) in members {
@@ -138,10 +133,8 @@ mod tests {
 
     #[test]
     fn forms_of_the_same_conversation_agree() {
-        let plain = whole(
-            json!({"system": "s", "messages": [{"role": "user", "content": "a"},
-            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "r"}]}]}),
-        );
+        let plain = whole(json!({"system": "s", "messages": [{"role": "user", "content": "a"},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "r"}]}]}));
         let blocks = whole(json!({
             "system": [{"text": "s", "type": "text", "cache_control": {"type": "ephemeral"}}], "tools": [],
             "messages": [{"content": [{"text": "a", "cache_control": {}, "type": "text"},

@@ -24,21 +24,10 @@ pub(crate) struct Reply {
 /// One content block.
 #[derive(Debug)]
 pub(crate) enum Block {
-    Thinking {
-        text: String,
-        signature: String,
-    },
-    Redacted {
-        data: String,
-    },
-    Text {
-        text: String,
-    },
-    ToolUse {
-        id: String,
-        name: String,
-        input: Value,
-    },
+    Thinking { text: String, signature: String },
+    Redacted { data: String },
+    Text { text: String },
+    ToolUse { id: String, name: String, input: Value },
 }
 
 /// What the reply is said to have cost.
@@ -175,18 +164,10 @@ impl Reply {
             Block::Text { text } => deltas(frames, index, "text_delta", "text", text),
             Block::ToolUse { input, .. } => {
                 frames.push(delta(index, "input_json_delta", "partial_json", ""));
-                deltas(
-                    frames,
-                    index,
-                    "input_json_delta",
-                    "partial_json",
-                    &input.to_string(),
-                );
+                deltas(frames, index, "input_json_delta", "partial_json", &input.to_string());
             }
         }
-        frames.push(event(
-            &json!({"type": "content_block_stop", "index": index}),
-        ));
+        frames.push(event(&json!({"type": "content_block_stop", "index": index})));
     }
 }
 
@@ -201,10 +182,7 @@ fn ping() -> Frame {
 
 fn deltas(frames: &mut Vec<Frame>, index: usize, kind: &str, member: &str, text: &str) {
     for piece in draft::deltas(text) {
-        frames.push(Frame {
-            tokens: 1,
-            ..delta(index, kind, member, piece)
-        });
+        frames.push(Frame { tokens: 1, ..delta(index, kind, member, piece) });
     }
 }
 

@@ -91,9 +91,7 @@ pub(crate) fn check(
     match body.get("model") {
         Some(Value::String(name)) if !name.is_empty() => {}
         Some(Value::String(_)) => {
-            return Err(Refusal::invalid(
-                "model: String should have at least 1 character",
-            ));
+            return Err(Refusal::invalid("model: String should have at least 1 character"));
         }
         Some(_) => return Err(Refusal::invalid("model: Input should be a valid string")),
         None => return Err(Refusal::invalid("model: Field required")),
@@ -108,16 +106,11 @@ pub(crate) fn check(
                 ));
             }
             Some(_) => {
-                return Err(Refusal::invalid(
-                    "max_tokens: Input should be a valid integer",
-                ));
+                return Err(Refusal::invalid("max_tokens: Input should be a valid integer"));
             }
             None => return Err(Refusal::invalid("max_tokens: Field required")),
         }
-        if body
-            .get("stream")
-            .is_some_and(|stream| !stream.is_boolean())
-        {
+        if body.get("stream").is_some_and(|stream| !stream.is_boolean()) {
             return Err(Refusal::invalid("stream: Input should be a valid boolean"));
         }
     }
@@ -150,9 +143,7 @@ fn check_effort(body: &Map<String, Value>, terms: &Terms) -> Result<(), Refusal>
         None => return Ok(()),
         Some(Value::Object(config)) => config,
         Some(_) => {
-            return Err(Refusal::invalid(
-                "output_config: Input should be a valid dictionary",
-            ));
+            return Err(Refusal::invalid("output_config: Input should be a valid dictionary"));
         }
     };
     for (key, value) in config {
@@ -173,11 +164,8 @@ fn check_effort(body: &Map<String, Value>, terms: &Terms) -> Result<(), Refusal>
 
 /// A grammar is made of it, which knows closed objects and no bounds.
 fn check_schema(schema: &Value) -> Result<(), Refusal> {
-    let refuse = |what: String| {
-        Err(Refusal::invalid(format!(
-            "output_config.format.schema: {what}"
-        )))
-    };
+    let refuse =
+        |what: String| Err(Refusal::invalid(format!("output_config.format.schema: {what}")));
     let Value::Object(members) = schema else {
         return Ok(());
     };
@@ -187,18 +175,9 @@ fn check_schema(schema: &Value) -> Result<(), Refusal> {
             "For 'object' type, 'additionalProperties' must be explicitly set to false".to_owned(),
         );
     }
-    for bound in [
-        "minimum",
-        "maximum",
-        "multipleOf",
-        "minLength",
-        "maxLength",
-        "maxItems",
-    ] {
+    for bound in ["minimum", "maximum", "multipleOf", "minLength", "maxLength", "maxItems"] {
         if members.contains_key(bound) {
-            return refuse(format!(
-                "For '{kind}' type, property '{bound}' is not supported"
-            ));
+            return refuse(format!("For '{kind}' type, property '{bound}' is not supported"));
         }
     }
     let named = |name: &str| members.get(name).and_then(Value::as_object);
@@ -247,9 +226,7 @@ fn check_tools(body: &Map<String, Value>) -> Result<(), Refusal> {
             (Some(name), _) => names.push(name),
             (None, Some(_)) => {}
             (None, None) => {
-                return Err(Refusal::invalid(format!(
-                    "tools.{index}.custom.name: Field required"
-                )));
+                return Err(Refusal::invalid(format!("tools.{index}.custom.name: Field required")));
             }
         }
     }
@@ -285,9 +262,7 @@ fn check_messages(body: &Map<String, Value>, terms: &Terms) -> Result<(), Refusa
         None => return Err(Refusal::invalid("messages: Field required")),
     };
     if messages.is_empty() {
-        return Err(Refusal::invalid(
-            "messages: at least one message is required",
-        ));
+        return Err(Refusal::invalid("messages: at least one message is required"));
     }
     if messages.len() > MOST_MESSAGES {
         return Err(Refusal::invalid(format!(
@@ -303,9 +278,7 @@ fn check_messages(body: &Map<String, Value>, terms: &Terms) -> Result<(), Refusa
 fn check_message(message: &Value, index: usize, last: bool, terms: &Terms) -> Result<(), Refusal> {
     let path = format!("messages.{index}");
     let Value::Object(members) = message else {
-        return Err(Refusal::invalid(format!(
-            "{path}: Input should be a valid dictionary"
-        )));
+        return Err(Refusal::invalid(format!("{path}: Input should be a valid dictionary")));
     };
     let role = message["role"].as_str().unwrap_or_default();
     if !matches!(role, "user" | "assistant" | "system") {
@@ -333,9 +306,7 @@ fn check_message(message: &Value, index: usize, last: bool, terms: &Terms) -> Re
             blocks.is_empty()
         }
         Some(_) => {
-            return Err(Refusal::invalid(format!(
-                "{path}.content: Input should be a valid list"
-            )));
+            return Err(Refusal::invalid(format!("{path}.content: Input should be a valid list")));
         }
     };
     if empty && !(last && role == "assistant") {
@@ -360,10 +331,7 @@ fn check_block(block: &Value, role: &str, path: &str, terms: &Terms) -> Result<(
             matches!(kind, "tool_result" | "image") || kind == "document" && terms.is_new_version()
         }
         "system" => !matches!(kind, "text" | "tool_addition" | "tool_removal"),
-        _ => matches!(
-            kind,
-            "thinking" | "redacted_thinking" | "tool_use" | "server_tool_use"
-        ),
+        _ => matches!(kind, "thinking" | "redacted_thinking" | "tool_use" | "server_tool_use"),
     };
     if misplaced {
         return Err(Refusal::invalid(format!(
@@ -398,16 +366,16 @@ fn check_block(block: &Value, role: &str, path: &str, terms: &Terms) -> Result<(
 
 fn check_text(block: &Value, field: &str) -> Result<(), Refusal> {
     match block["text"].as_str() {
-        Some("") => Err(Refusal::invalid(format!(
-            "{field}: text content blocks must be non-empty"
-        ))),
+        Some("") => {
+            Err(Refusal::invalid(format!("{field}: text content blocks must be non-empty")))
+        }
         Some(text) if text.trim().is_empty() => Err(Refusal::invalid(format!(
             "{field}: text content blocks must contain non-whitespace text"
         ))),
         Some(_) => Ok(()),
-        None => Err(Refusal::invalid(format!(
-            "{field}: text content blocks must have a `text` string"
-        ))),
+        None => {
+            Err(Refusal::invalid(format!("{field}: text content blocks must have a `text` string")))
+        }
     }
 }
 
@@ -425,20 +393,16 @@ fn check_strings(
             return Err(Refusal::extra(&format!("{path}.{kind}.{key}")));
         }
     }
-    needed
-        .iter()
-        .try_for_each(|key| need_string(block, path, key))
+    needed.iter().try_for_each(|key| need_string(block, path, key))
 }
 
 fn need_string(block: &Value, path: &str, key: &str) -> Result<(), Refusal> {
     let kind = block["type"].as_str().unwrap_or_default();
     match block.get(key) {
         Some(Value::String(_)) => Ok(()),
-        Some(_) => Err(Refusal::invalid(format!(
-            "{path}.{kind}.{key}: Input should be a valid string"
-        ))),
-        None => Err(Refusal::invalid(format!(
-            "{path}.{kind}.{key}: Field required"
-        ))),
+        Some(_) => {
+            Err(Refusal::invalid(format!("{path}.{kind}.{key}: Input should be a valid string")))
+        }
+        None => Err(Refusal::invalid(format!("{path}.{kind}.{key}: Field required"))),
     }
 }

@@ -41,10 +41,7 @@ pub(crate) fn trust(ask: &Ask) -> Verified {
             prefix.pass(&turn.role, block);
         }
     }
-    Verified {
-        prefix,
-        dropped: Vec::new(),
-    }
+    Verified { prefix, dropped: Vec::new() }
 }
 
 impl Verifier<'_> {

@@ -35,22 +35,14 @@ impl Ask {
             tools: items(take("tools")),
             calling: member(take("toolConfig"), "functionCallingConfig"),
             config: take("generationConfig"),
-            contents: items(take("contents"))
-                .into_iter()
-                .map(Content::read)
-                .collect(),
+            contents: items(take("contents")).into_iter().map(Content::read).collect(),
         }
     }
 
     /// All declarations of functions; the provider's own tools are not called by name.
     pub(crate) fn declarations(&self) -> impl Iterator<Item = &Value> {
         let lists = self.tools.iter();
-        lists.flat_map(|tool| {
-            tool["functionDeclarations"]
-                .as_array()
-                .into_iter()
-                .flatten()
-        })
+        lists.flat_map(|tool| tool["functionDeclarations"].as_array().into_iter().flatten())
     }
 
     /// The functions the model may call.
@@ -107,17 +99,11 @@ impl Ask {
     pub(crate) fn user_text(&self) -> String {
         let asking = |content: &&Content| !content.is_model() && !content.holds("functionResponse");
         let text = |content: &Content| {
-            let texts = content
-                .parts
-                .iter()
-                .filter_map(|part| part["text"].as_str());
+            let texts = content.parts.iter().filter_map(|part| part["text"].as_str());
             texts.filter_map(written).collect::<Vec<_>>().join("\n")
         };
         let entries = self.contents.iter().rev().filter(asking).map(text);
-        entries
-            .into_iter()
-            .find(|text| !text.is_empty())
-            .unwrap_or_default()
+        entries.into_iter().find(|text| !text.is_empty()).unwrap_or_default()
     }
 
     /// How many steps with calls there were since the user wrote. Neighbouring entries of the model
@@ -126,8 +112,7 @@ impl Ask {
         let since = self.contents.get(self.current_turn()..).unwrap_or_default();
         let steps = since.chunk_by(|one, next| one.is_model() == next.is_model());
         let calls = |step: &&[Content]| {
-            step.iter()
-                .any(|content| content.is_model() && content.holds("functionCall"))
+            step.iter().any(|content| content.is_model() && content.holds("functionCall"))
         };
         steps.filter(calls).count()
     }
@@ -136,10 +121,7 @@ impl Ask {
 impl Content {
     fn read(content: Value) -> Self {
         let role = text_of(&content["role"]);
-        Self {
-            role,
-            parts: items(member(content, "parts")),
-        }
+        Self { role, parts: items(member(content, "parts")) }
     }
 
     pub(crate) fn is_model(&self) -> bool {

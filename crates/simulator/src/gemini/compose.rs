@@ -84,17 +84,12 @@ impl Composer<'_> {
                 }
                 Piece::Text(text) => say(&mut parts, Data::Text(text)),
                 Piece::Tool { name, input } => {
-                    let signature = (!called)
-                        .then(|| signing.sign(&bound_to(&name, &input)))
-                        .flatten();
+                    let signature =
+                        (!called).then(|| signing.sign(&bound_to(&name, &input))).flatten();
                     called = true;
                     let id = format!("fc_{}", identifier(seed, "call", index));
                     parts.push(Part {
-                        data: Data::Call {
-                            id: self.model.ids.then_some(id),
-                            name,
-                            args: input,
-                        },
+                        data: Data::Call { id: self.model.ids.then_some(id), name, args: input },
                         signature,
                     });
                 }
@@ -116,10 +111,7 @@ impl Composer<'_> {
             Some(last) if self.exchange.style() == SignatureStyle::Start => {
                 last.signature = signature;
             }
-            _ => parts.push(Part {
-                data: Data::Text(String::new()),
-                signature,
-            }),
+            _ => parts.push(Part { data: Data::Text(String::new()), signature }),
         }
     }
 }
@@ -134,12 +126,7 @@ struct Signing<'a> {
 
 impl Signing<'_> {
     fn sign(&mut self, bound_to: &str) -> Option<String> {
-        let Composer {
-            exchange,
-            model,
-            plan,
-            ..
-        } = self.composer;
+        let Composer { exchange, model, plan, .. } = self.composer;
         let thinks = plan.thinks || !self.thoughts.is_empty();
         if !thinks || exchange.style() == SignatureStyle::Empty {
             return None;
@@ -160,10 +147,7 @@ fn say(parts: &mut Vec<Part>, data: Data) {
     match (parts.last_mut().map(|part| &mut part.data), &data) {
         (Some(Data::Thought(before)), Data::Thought(text))
         | (Some(Data::Text(before)), Data::Text(text)) => before.push_str(text),
-        _ => parts.push(Part {
-            data,
-            signature: None,
-        }),
+        _ => parts.push(Part { data, signature: None }),
     }
 }
 

@@ -61,10 +61,7 @@ fn check_contents(ask: &Ask) -> Result<(), Refusal> {
 
 fn check_parts(parts: &[Value], path: &str) -> Result<(), Refusal> {
     if parts.is_empty() {
-        return wrong(
-            &format!("{path}.parts"),
-            "contents.parts must not be empty.",
-        );
+        return wrong(&format!("{path}.parts"), "contents.parts must not be empty.");
     }
     for (at, part) in parts.iter().enumerate() {
         let path = format!("{path}.parts[{at}]");
@@ -135,10 +132,8 @@ fn is_function_name(name: &str) -> bool {
 }
 
 fn check_calling(ask: &Ask) -> Result<(), Refusal> {
-    let names: HashSet<&str> = ask
-        .declarations()
-        .filter_map(|declaration| declaration["name"].as_str())
-        .collect();
+    let names: HashSet<&str> =
+        ask.declarations().filter_map(|declaration| declaration["name"].as_str()).collect();
     let forced = matches!(ask.calling["mode"].as_str(), Some("ANY" | "VALIDATED"));
     let path = "tool_config.function_calling_config";
     if forced && names.is_empty() {
@@ -175,13 +170,8 @@ fn check_config(config: &Value) -> Result<(), Refusal> {
             return wrong(&path(key), &message);
         }
     }
-    if config["candidateCount"]
-        .as_i64()
-        .is_some_and(|count| count != 1)
-    {
-        return Err(Refusal::invalid(
-            "Multiple candidates is not enabled for this model",
-        ));
+    if config["candidateCount"].as_i64().is_some_and(|count| count != 1) {
+        return Err(Refusal::invalid("Multiple candidates is not enabled for this model"));
     }
     let sequences = config["stopSequences"].as_array().map_or(0, Vec::len);
     if sequences > MOST_STOP_SEQUENCES {

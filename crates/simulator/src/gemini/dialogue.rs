@@ -77,10 +77,6 @@ impl<'a> Step<'a> {
     }
 
     fn close(&self) -> Result<(), Refusal> {
-        if self.open.is_empty() {
-            Ok(())
-        } else {
-            Err(Refusal::invalid(COUNT))
-        }
+        if self.open.is_empty() { Ok(()) } else { Err(Refusal::invalid(COUNT)) }
     }
 }

@@ -53,9 +53,9 @@ pub(crate) static DIALECT: Dialect = Dialect {
 };
 
 fn routes() -> Router<Arc<Simulator>> {
-    MODELS.iter().fold(Router::new(), |router, path| {
-        router.route(&format!("{path}/{{name}}"), post(call))
-    })
+    MODELS
+        .iter()
+        .fold(Router::new(), |router, path| router.route(&format!("{path}/{{name}}"), post(call)))
 }
 
 fn recognises(uri: &Uri, headers: &HeaderMap) -> bool {
@@ -85,9 +85,9 @@ impl Method {
             ("countTokens", _) => Ok(Self::Count),
             ("streamGenerateContent", Some("sse")) => Ok(Self::Stream),
             ("streamGenerateContent", None | Some("json" | "")) => Ok(Self::StreamArray),
-            ("streamGenerateContent", Some(alt)) => Err(Refusal::invalid(format!(
-                "Invalid value \"{alt}\" for query parameter alt"
-            ))),
+            ("streamGenerateContent", Some(alt)) => {
+                Err(Refusal::invalid(format!("Invalid value \"{alt}\" for query parameter alt")))
+            }
             _ => Err(Refusal::new(StatusCode::NOT_FOUND, "Not found")),
         }
     }
@@ -115,13 +115,7 @@ async fn call(
         Ok(method) => method,
         Err(refusal) => return refusal.respond(&DIALECT, &id),
     };
-    let received = Received {
-        model,
-        method,
-        uri: &uri,
-        headers: &headers,
-        body: &body,
-    };
+    let received = Received { model, method, uri: &uri, headers: &headers, body: &body };
     let answered = match method {
         Method::Count => count(&simulator, &received),
         _ => answer(&simulator, &received).await,
@@ -161,10 +155,9 @@ async fn answer(simulator: &Simulator, received: &Received<'_>) -> Result<Respon
         let reply = composer.compose(&accepted.ask);
         match received.method {
             Method::Stream => Content::Events(reply.events()),
-            Method::StreamArray => Content::JsonInParts {
-                parts: reply.array(),
-                error: refusal::in_array(),
-            },
+            Method::StreamArray => {
+                Content::JsonInParts { parts: reply.array(), error: refusal::in_array() }
+            }
             Method::Generate | Method::Count => Content::Json(reply.json()),
         }
     })
@@ -213,9 +206,9 @@ fn counted(body: Map<String, Value>, strict: bool) -> Result<Map<String, Value>,
     let mut body = shape::read(body, &schema::COUNT, strict)?;
     match body.remove("generateContentRequest") {
         Some(Value::Object(whole)) if body.is_empty() || !strict => Ok(whole),
-        Some(_) => Err(Refusal::invalid(
-            "Only one of contents and generate_content_request can be set.",
-        )),
+        Some(_) => {
+            Err(Refusal::invalid("Only one of contents and generate_content_request can be set."))
+        }
         None => Ok(body),
     }
 }
@@ -237,9 +230,7 @@ fn read(body: &Bytes) -> Result<Map<String, Value>, Refusal> {
         Ok(_) => Err(Refusal::invalid(
             "Invalid JSON payload received. Unknown name \"\": Root element must be a message.",
         )),
-        Err(error) => Err(Refusal::invalid(format!(
-            "Invalid JSON payload received. {error}"
-        ))),
+        Err(error) => Err(Refusal::invalid(format!("Invalid JSON payload received. {error}"))),
     }
 }
 
@@ -247,10 +238,7 @@ fn said(model: &str, body: &Map<String, Value>) -> Said {
     // A lenient reading refuses nothing.
     let body = shape::read(body.clone(), &schema::GENERATE, false).unwrap_or_default();
     let ask = Ask::read(model, body);
-    Said {
-        text: compose::last_said(&ask),
-        model: ask.model,
-    }
+    Said { text: compose::last_said(&ask), model: ask.model }
 }
 
 /// What the model reads, whatever else the body says.

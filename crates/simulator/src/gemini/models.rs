@@ -82,17 +82,9 @@ impl Model {
             Some((2, 5..)) => Self {
                 family: "gemini-2.5",
                 control: if has("pro") {
-                    Control::Budgets {
-                        least: 128,
-                        most: 32_768,
-                        off: false,
-                    }
+                    Control::Budgets { least: 128, most: 32_768, off: false }
                 } else {
-                    Control::Budgets {
-                        least: 0,
-                        most: 24_576,
-                        off: true,
-                    }
+                    Control::Budgets { least: 0, most: 24_576, off: true }
                 },
                 thinks_by_default: !lite,
                 enforces: false,

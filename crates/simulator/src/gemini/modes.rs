@@ -45,10 +45,7 @@ impl Plan {
             (_, Some(budget)) => budget != 0,
             (_, None) => model.thinks_by_default || asked,
         };
-        Self {
-            thinks,
-            shows: thinks && wanted.shows,
-        }
+        Self { thinks, shows: thinks && wanted.shows }
     }
 }
 
@@ -86,9 +83,9 @@ fn check_budget(budget: Option<i64>, least: i64, most: i64, off: bool) -> Result
     match budget {
         None | Some(-1) => Ok(()),
         Some(0) if off => Ok(()),
-        Some(0) => Err(Refusal::invalid(
-            "Budget 0 is invalid. This model only works in thinking mode.",
-        )),
+        Some(0) => {
+            Err(Refusal::invalid("Budget 0 is invalid. This model only works in thinking mode."))
+        }
         Some(budget) if (least..=most).contains(&budget) => Ok(()),
         Some(budget) => Err(Refusal::invalid(format!(
             "The thinking budget {budget} is invalid. Please choose a value between {least} and {most}."

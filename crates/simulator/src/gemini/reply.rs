@@ -32,11 +32,7 @@ pub(crate) struct Part {
 pub(crate) enum Data {
     Thought(String),
     Text(String),
-    Call {
-        id: Option<String>,
-        name: String,
-        args: Value,
-    },
+    Call { id: Option<String>, name: String, args: Value },
 }
 
 /// What the reply is said to have cost, so far or in all.
@@ -77,11 +73,7 @@ impl Part {
 
 impl Usage {
     fn json(self) -> String {
-        let Self {
-            prompt,
-            candidates,
-            thoughts,
-        } = self;
+        let Self { prompt, candidates, thoughts } = self;
         let total = prompt + candidates + thoughts;
         let mut json = format!("{{\"promptTokenCount\":{prompt}");
         // What is not there yet is left out, as the provider does.
@@ -100,14 +92,9 @@ impl Usage {
 impl Reply {
     /// The whole reply as one document.
     pub(crate) fn json(&self) -> Bytes {
-        let parts: Vec<String> = self
-            .parts
-            .iter()
-            .map(|part| part.json().to_string())
-            .collect();
+        let parts: Vec<String> = self.parts.iter().map(|part| part.json().to_string()).collect();
         let parts = (!parts.is_empty()).then(|| parts.join(","));
-        self.response(parts.as_deref(), Some(self.finish_reason), self.usage)
-            .into()
+        self.response(parts.as_deref(), Some(self.finish_reason), self.usage).into()
     }
 
     /// The reply as events.
@@ -124,15 +111,9 @@ impl Reply {
         let mut frames: Vec<Frame> = Vec::new();
         for (response, tokens) in self.responses() {
             let before = if frames.is_empty() { "[" } else { ",\r\n" };
-            frames.push(Frame {
-                bytes: format!("{before}{response}").into(),
-                tokens,
-            });
+            frames.push(Frame { bytes: format!("{before}{response}").into(), tokens });
         }
-        frames.push(Frame {
-            bytes: Bytes::from_static(b"\n]"),
-            tokens: 0,
-        });
+        frames.push(Frame { bytes: Bytes::from_static(b"\n]"), tokens: 0 });
         frames
     }
 
@@ -190,11 +171,7 @@ impl Reply {
             }
         }
         if chunks.is_empty() {
-            chunks.push(Chunk {
-                part: None,
-                usage: self.usage,
-                tokens: 1,
-            });
+            chunks.push(Chunk { part: None, usage: self.usage, tokens: 1 });
         }
         chunks
     }
@@ -217,9 +194,5 @@ impl Reply {
 fn text_part(text: &str, thought: bool, signature: Option<&str>) -> String {
     let thought = if thought { ",\"thought\":true" } else { "" };
     let signature = signature.map(|signature| format!(",\"thoughtSignature\":\"{signature}\""));
-    format!(
-        "{{\"text\":{}{thought}{}}}",
-        Value::from(text),
-        signature.unwrap_or_default()
-    )
+    format!("{{\"text\":{}{thought}{}}}", Value::from(text), signature.unwrap_or_default())
 }

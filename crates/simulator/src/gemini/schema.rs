@@ -55,10 +55,7 @@ pub(crate) static GENERATE: Message = Message {
 /// A request for the count of its tokens.
 pub(crate) static COUNT: Message = Message {
     name: "CountTokensRequest",
-    members: &[
-        ("contents", CONTENTS),
-        ("generateContentRequest", Shape::Message(&COUNTED)),
-    ],
+    members: &[("contents", CONTENTS), ("generateContentRequest", Shape::Message(&COUNTED))],
 };
 
 /// As `GENERATE`, but outside of its path it has to name its model.
@@ -116,10 +113,8 @@ static FILE: Message = Message {
     members: &[("mimeType", Text), ("fileUri", Text), ("displayName", Text)],
 };
 
-static FUNCTION_CALL: Message = Message {
-    name: "FunctionCall",
-    members: &[("id", Text), ("name", Text), ("args", Struct)],
-};
+static FUNCTION_CALL: Message =
+    Message { name: "FunctionCall", members: &[("id", Text), ("name", Text), ("args", Struct)] };
 
 static FUNCTION_RESPONSE: Message = Message {
     name: "FunctionResponse",
@@ -141,10 +136,7 @@ static FUNCTION_RESPONSE: Message = Message {
 
 static RESPONSE_PART: Message = Message {
     name: "FunctionResponsePart",
-    members: &[
-        ("inlineData", Shape::Message(&BLOB)),
-        ("fileData", Shape::Message(&FILE)),
-    ],
+    members: &[("inlineData", Shape::Message(&BLOB)), ("fileData", Shape::Message(&FILE))],
 };
 
 static CODE: Message = Message {
@@ -157,10 +149,8 @@ static CODE_RESULT: Message = Message {
     members: &[("id", Text), ("outcome", Text), ("output", Text)],
 };
 
-static TOOL_CALL: Message = Message {
-    name: "ToolCall",
-    members: &[("id", Text), ("toolType", Text), ("args", Struct)],
-};
+static TOOL_CALL: Message =
+    Message { name: "ToolCall", members: &[("id", Text), ("toolType", Text), ("args", Struct)] };
 
 static TOOL_RESPONSE: Message = Message {
     name: "ToolResponse",
@@ -193,10 +183,7 @@ static DECLARATION: Message = Message {
         ("responseJsonSchema", Any),
         (
             "behavior",
-            Word(
-                "FunctionDeclaration.Behavior",
-                &["UNSPECIFIED", "BLOCKING", "NON_BLOCKING"],
-            ),
+            Word("FunctionDeclaration.Behavior", &["UNSPECIFIED", "BLOCKING", "NON_BLOCKING"]),
         ),
     ],
 };
@@ -224,10 +211,8 @@ static CALLING: Message = Message {
     ],
 };
 
-static SAFETY: Message = Message {
-    name: "SafetySetting",
-    members: &[("category", Text), ("threshold", Text)],
-};
+static SAFETY: Message =
+    Message { name: "SafetySetting", members: &[("category", Text), ("threshold", Text)] };
 
 static GENERATION: Message = Message {
     name: "GenerationConfig",
@@ -262,16 +247,7 @@ static THINKING: Message = Message {
         ("thinkingBudget", Integer),
         (
             "thinkingLevel",
-            Word(
-                LEVEL,
-                &[
-                    "THINKING_LEVEL_UNSPECIFIED",
-                    "MINIMAL",
-                    "LOW",
-                    "MEDIUM",
-                    "HIGH",
-                ],
-            ),
+            Word(LEVEL, &["THINKING_LEVEL_UNSPECIFIED", "MINIMAL", "LOW", "MEDIUM", "HIGH"]),
         ),
     ],
 };

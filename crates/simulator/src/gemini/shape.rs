@@ -47,10 +47,7 @@ impl Reader {
     ) -> Result<Map<String, Value>, Refusal> {
         let mut read = Map::new();
         for (key, value) in body {
-            let found = message
-                .members
-                .iter()
-                .find(|(name, _)| *name == key || snake(name) == key);
+            let found = message.members.iter().find(|(name, _)| *name == key || snake(name) == key);
             let Some((name, shape)) = found else {
                 if self.strict {
                     return Err(unknown(&key, path));
@@ -153,10 +150,7 @@ fn unknown(key: &str, path: &str) -> Refusal {
 }
 
 fn wrong(value: &Value, shape: &Shape, path: &str) -> Refusal {
-    Refusal::invalid(format!(
-        "Invalid value at '{path}' ({}), {value}",
-        type_name(shape)
-    ))
+    Refusal::invalid(format!("Invalid value at '{path}' ({}), {value}", type_name(shape)))
 }
 
 fn type_name(shape: &Shape) -> String {
@@ -204,11 +198,7 @@ fn check_schema(schema: &Value, path: &str) -> Result<(), Refusal> {
 }
 
 fn below(path: &str, name: &str) -> String {
-    if path.is_empty() {
-        name.to_owned()
-    } else {
-        format!("{path}.{name}")
-    }
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
 /// `thinkingConfig` as `thinking_config`.

@@ -62,11 +62,7 @@ fn check_signature(text: &str, call: Option<&Value>, signer: &Signer) -> Result<
         }),
         None => skips(),
     };
-    if valid {
-        Ok(())
-    } else {
-        Err(Refusal::invalid("Invalid thought signature."))
-    }
+    if valid { Ok(()) } else { Err(Refusal::invalid("Invalid thought signature.")) }
 }
 
 fn missing(call: &Value, index: usize) -> Refusal {
@@ -128,14 +124,8 @@ mod tests {
         let one = bound_to("f", &json!({"a": 1, "b": [{"c": null, "d": "x"}]}));
         let other = bound_to("f", &json!({"b": [{"d": "x", "c": null}], "a": 1.0}));
         assert_eq!(one, other);
-        assert_ne!(
-            one,
-            bound_to("g", &json!({"a": 1, "b": [{"c": null, "d": "x"}]}))
-        );
-        assert_ne!(
-            bound_to("f", &json!({"a": 1})),
-            bound_to("f", &json!({"a": "1"}))
-        );
+        assert_ne!(one, bound_to("g", &json!({"a": 1, "b": [{"c": null, "d": "x"}]})));
+        assert_ne!(bound_to("f", &json!({"a": 1})), bound_to("f", &json!({"a": "1"})));
         assert_eq!(bound_to("f", &json!(null)), bound_to("f", &json!({})));
     }
 

@@ -42,11 +42,7 @@ impl Ask {
                 said.then_some(message).into_iter().collect()
             }
         };
-        Self {
-            body,
-            path,
-            messages,
-        }
+        Self { body, path, messages }
     }
 
     pub(super) fn path(&self) -> Path {
@@ -87,10 +83,7 @@ impl Ask {
 
     pub(super) fn stop_sequences(&self) -> Vec<String> {
         let sequences = list(self.option("stop")).iter();
-        sequences
-            .filter_map(Value::as_str)
-            .map(str::to_owned)
-            .collect()
+        sequences.filter_map(Value::as_str).map(str::to_owned).collect()
     }
 
     /// Whether the model thinks now: as it is told, else if it can.
@@ -106,10 +99,7 @@ impl Ask {
 
     /// All that was said, whatever the settings are.
     pub(super) fn conversation(&self) -> Hash {
-        let said = [
-            Value::from(self.messages.clone()).to_string(),
-            self.get("tools").to_string(),
-        ];
+        let said = [Value::from(self.messages.clone()).to_string(), self.get("tools").to_string()];
         hash(&said.each_ref().map(String::as_bytes))
     }
 
@@ -122,10 +112,7 @@ impl Ask {
     /// What a scenario looks at.
     pub(super) fn said(&self) -> Said {
         let texts: Vec<&str> = self.last_entries().map(text).collect();
-        Said {
-            model: self.model().to_owned(),
-            text: texts.join("\n"),
-        }
+        Said { model: self.model().to_owned(), text: texts.join("\n") }
     }
 
     /// What the model has before it.
@@ -154,10 +141,7 @@ impl Ask {
 
     fn tools(&self) -> Vec<Tool> {
         let tool = |tool: &Value| Tool {
-            name: tool["function"]["name"]
-                .as_str()
-                .unwrap_or_default()
-                .to_owned(),
+            name: tool["function"]["name"].as_str().unwrap_or_default().to_owned(),
             schema: tool["function"]["parameters"].clone(),
         };
         list(self.get("tools")).iter().map(tool).collect()
@@ -174,9 +158,7 @@ impl Ask {
 
 /// Whether a message has this role, in any letter case.
 pub(super) fn is(message: &Value, role: &str) -> bool {
-    message["role"]
-        .as_str()
-        .is_some_and(|said| said.eq_ignore_ascii_case(role))
+    message["role"].as_str().is_some_and(|said| said.eq_ignore_ascii_case(role))
 }
 
 /// The text of a message.

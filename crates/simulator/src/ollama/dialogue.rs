@@ -22,10 +22,7 @@ pub(super) fn check(ask: &Ask) -> Result<(), Refusal> {
 
 /// A call's id, which may be missing, and its tool.
 fn named(call: &Value) -> (&str, &str) {
-    (
-        call["id"].as_str().unwrap_or_default(),
-        call["function"]["name"].as_str().unwrap_or_default(),
-    )
+    (call["id"].as_str().unwrap_or_default(), call["function"]["name"].as_str().unwrap_or_default())
 }
 
 fn answer(open: &mut Vec<(&str, &str)>, message: &Value, index: usize) -> Result<(), Refusal> {

@@ -50,17 +50,13 @@ fn routes() -> Router<Arc<Simulator>> {
         .route("/api/generate", post(generate))
         .route("/api/show", post(show))
         .route("/api/ps", get(|| async { Json(json!({ "models": [] })) }))
-        .route(
-            "/api/version",
-            get(|| async { Json(json!({ "version": "0.13.0" })) }),
-        )
+        .route("/api/version", get(|| async { Json(json!({ "version": "0.13.0" })) }))
 }
 
 /// Others have paths below `/api/` too.
 fn recognises(uri: &Uri, _: &HeaderMap) -> bool {
-    const OURS: [&str; 9] = [
-        "chat", "generate", "show", "tags", "ps", "version", "embed", "pull", "push",
-    ];
+    const OURS: [&str; 9] =
+        ["chat", "generate", "show", "tags", "ps", "version", "embed", "pull", "push"];
     let below = uri.path().strip_prefix("/api/");
     below.is_some_and(|rest| OURS.contains(&rest))
 }
@@ -89,10 +85,7 @@ async fn generate(
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
-    told(
-        answer(&simulator, &headers, &body, Path::Generate).await,
-        &id,
-    )
+    told(answer(&simulator, &headers, &body, Path::Generate).await, &id)
 }
 
 async fn show(Extension(id): Extension<RequestId>, body: Bytes) -> Response {

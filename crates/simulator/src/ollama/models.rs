@@ -25,13 +25,7 @@ impl Kind {
         let has = |words: &[&str]| words.iter().any(|word| model.contains(word));
         if has(&["gpt-oss"]) {
             Self::Levels
-        } else if has(&[
-            "qwen3",
-            "deepseek-r1",
-            "deepseek-v3.1",
-            "magistral",
-            "think",
-        ]) {
+        } else if has(&["qwen3", "deepseek-r1", "deepseek-v3.1", "magistral", "think"]) {
             Self::Thinks
         } else {
             Self::Plain

@@ -33,10 +33,7 @@ impl Reply {
     pub(super) fn compose(exchange: &Exchange<'_>, ask: &Ask) -> Self {
         let seed = exchange.seed(ask.model(), &ask.conversation());
         let stop_sequences = ask.stop_sequences();
-        let limits = Limits {
-            stop_sequences: &stop_sequences,
-            tokens: ask.limit(),
-        };
+        let limits = Limits { stop_sequences: &stop_sequences, tokens: ask.limit() };
         let situation = || ask.situation(exchange.deltas());
         let draft = Draft::write(exchange, &seed, limits, situation);
         let output = draft.tokens();
@@ -126,14 +123,9 @@ impl Reply {
             }
         }
         lines.extend(held.take());
-        let frame = |line: Value, tokens: u32| Frame {
-            bytes: format!("{line}\n").into(),
-            tokens,
-        };
+        let frame = |line: Value, tokens: u32| Frame { bytes: format!("{line}\n").into(), tokens };
         let last = frame(self.line(Said::default(), true), 0);
-        let lines = lines
-            .into_iter()
-            .map(|said| frame(self.line(said, false), 1));
+        let lines = lines.into_iter().map(|said| frame(self.line(said, false), 1));
         lines.chain([last]).collect()
     }
 

@@ -149,26 +149,16 @@ fn check_message(message: &Value) -> Result<(), Refusal> {
     for image in list(&message["images"]) {
         let read = image.as_str().and_then(|text| STANDARD.decode(text).ok());
         if read.is_none_or(|bytes| bytes.is_empty()) {
-            return Err(Refusal::invalid(
-                "illegal base64 data in messages.images: invalid image",
-            ));
+            return Err(Refusal::invalid("illegal base64 data in messages.images: invalid image"));
         }
     }
     for call in list(&message["tool_calls"]) {
         let function = &call["function"];
         member("messages.tool_calls.id", &call["id"], Type::String)?;
         member("messages.tool_calls.function", function, Type::Object)?;
-        member(
-            "messages.tool_calls.function.name",
-            &function["name"],
-            Type::String,
-        )?;
+        member("messages.tool_calls.function.name", &function["name"], Type::String)?;
         // An object, never its text.
-        member(
-            "messages.tool_calls.function.arguments",
-            &function["arguments"],
-            Type::Object,
-        )?;
+        member("messages.tool_calls.function.arguments", &function["arguments"], Type::Object)?;
         if function["name"].as_str().unwrap_or_default().is_empty() {
             return Err(Refusal::invalid("tool call without a function name"));
         }
@@ -224,7 +214,5 @@ fn cannot(value: &Value, path: &str, kind: &str) -> Refusal {
         "" => "value".to_owned(),
         path => format!("struct field ChatRequest.{path}"),
     };
-    Refusal::invalid(format!(
-        "json: cannot unmarshal {found} into Go {place} of type {kind}"
-    ))
+    Refusal::invalid(format!("json: cannot unmarshal {found} into Go {place} of type {kind}"))
 }

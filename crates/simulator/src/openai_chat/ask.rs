@@ -63,11 +63,7 @@ impl Ask {
     pub(crate) fn stop_sequences(&self) -> Vec<String> {
         match self.get("stop") {
             Value::String(only) => vec![only.clone()],
-            several => list(several)
-                .iter()
-                .filter_map(Value::as_str)
-                .map(str::to_owned)
-                .collect(),
+            several => list(several).iter().filter_map(Value::as_str).map(str::to_owned).collect(),
         }
     }
 
@@ -97,11 +93,8 @@ impl Ask {
     }
 
     pub(crate) fn choice(&self) -> Choice {
-        let choice = if self.is_legacy() {
-            self.get("function_call")
-        } else {
-            self.get("tool_choice")
-        };
+        let choice =
+            if self.is_legacy() { self.get("function_call") } else { self.get("tool_choice") };
         match choice {
             Value::String(word) => match word.as_str() {
                 "none" => Choice::Never,
@@ -140,10 +133,7 @@ impl Ask {
     /// What a scenario looks at.
     pub(crate) fn said(&self) -> Said {
         let texts: Vec<String> = self.last_entries().map(text).collect();
-        Said {
-            model: self.model().to_owned(),
-            text: texts.join("\n"),
-        }
+        Said { model: self.model().to_owned(), text: texts.join("\n") }
     }
 
     /// The last thing the user wrote.
@@ -158,10 +148,7 @@ impl Ask {
 
     /// The texts of the tool results that came last.
     pub(crate) fn results(&self) -> Vec<String> {
-        self.last_entries()
-            .filter(|entry| is_result(entry))
-            .map(text)
-            .collect()
+        self.last_entries().filter(|entry| is_result(entry)).map(text).collect()
     }
 
     /// How many assistant messages with calls there were since the user wrote.

@@ -25,10 +25,7 @@ impl Composer<'_> {
     /// Makes the reply.
     pub(crate) fn compose(&self, ask: &Ask) -> Reply {
         let seed = self.exchange.seed(ask.model(), &ask.conversation());
-        let mut counts = Counts {
-            input: ask.tokens(),
-            ..Counts::default()
-        };
+        let mut counts = Counts { input: ask.tokens(), ..Counts::default() };
         let choice = |index: u64| {
             let seed = match index {
                 0 => seed,
@@ -61,10 +58,7 @@ impl Composer<'_> {
 
     fn choice(&self, ask: &Ask, seed: &Hash, counts: &mut Counts) -> Choice {
         let stop_sequences = ask.stop_sequences();
-        let limits = Limits {
-            stop_sequences: &stop_sequences,
-            tokens: ask.limit(),
-        };
+        let limits = Limits { stop_sequences: &stop_sequences, tokens: ask.limit() };
         let draft = Draft::write(self.exchange, seed, limits, || self.situation(ask));
         counts.output += draft.tokens();
         counts.reasoning += draft.thinking_tokens();
@@ -80,10 +74,7 @@ impl Composer<'_> {
             Shows::Tags => self.tagged(ask, draft.pieces, cut, seed),
             _ => self.parts(ask, draft.pieces, cut, seed),
         };
-        Choice {
-            parts,
-            finish_reason,
-        }
+        Choice { parts, finish_reason }
     }
 
     fn situation(&self, ask: &Ask) -> Situation {
@@ -135,12 +126,7 @@ impl Composer<'_> {
                         id = format!("{id}{IN_ID}{signature}");
                     }
                     calls += 1;
-                    parts.push(Part::Call {
-                        id,
-                        name,
-                        arguments,
-                        signature,
-                    });
+                    parts.push(Part::Call { id, name, arguments, signature });
                 }
                 Piece::Thinking(text) | Piece::Redacted(text) if !self.plan.shown => {
                     thoughts.push_str(&text);
@@ -165,11 +151,7 @@ impl Composer<'_> {
                     signing.pass(format.kind, &text, mark);
                     let sealed = (signs && self.plan.shows == Shows::Details && !readable)
                         .then(|| signing.sign("", &text));
-                    parts.push(Part::Thought {
-                        text,
-                        signature,
-                        closed: !(cut && index == last),
-                    });
+                    parts.push(Part::Thought { text, signature, closed: !(cut && index == last) });
                     if let Some(data) = sealed {
                         signing.pass("reasoning.encrypted", "", &data);
                         let id = format!("rs_{}", identifier(seed, "reasoning", index));
@@ -237,16 +219,9 @@ impl Composer<'_> {
     }
 
     fn usage(&self, counts: Counts) -> Value {
-        let Counts {
-            input,
-            output,
-            reasoning,
-        } = counts;
-        let completion = if self.variant.counts_apart {
-            output.saturating_sub(reasoning)
-        } else {
-            output
-        };
+        let Counts { input, output, reasoning } = counts;
+        let completion =
+            if self.variant.counts_apart { output.saturating_sub(reasoning) } else { output };
         let mut usage = json!({
             "prompt_tokens": input,
             "completion_tokens": completion,
@@ -290,9 +265,7 @@ struct Signing<'a> {
 
 impl Signing<'_> {
     fn sign(&mut self, shown: &str, hidden: &str) -> String {
-        let Composer {
-            exchange, variant, ..
-        } = self.composer;
+        let Composer { exchange, variant, .. } = self.composer;
         let nonce = self.nonces.next();
         marks::sign(exchange.signer(), variant, shown, hidden, self.place, nonce)
     }

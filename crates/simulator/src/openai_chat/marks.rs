@@ -20,13 +20,7 @@ pub(crate) fn sign(
     place: Hash,
     nonce: u64,
 ) -> String {
-    let claim = Claim {
-        family: variant.name,
-        shown,
-        hidden,
-        prefix: place,
-        nonce,
-    };
+    let claim = Claim { family: variant.name, shown, hidden, prefix: place, nonce };
     signer.sign(Kind::Detail, &claim)
 }
 

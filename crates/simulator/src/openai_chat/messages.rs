@@ -9,14 +9,7 @@ use super::variants::{Back, Shows, Variant};
 use crate::openai::{empty_list, missing, refused, unknown, wrong_type, wrong_value};
 use crate::refusal::Refusal;
 
-const ROLES: &[&str] = &[
-    "system",
-    "assistant",
-    "user",
-    "function",
-    "tool",
-    "developer",
-];
+const ROLES: &[&str] = &["system", "assistant", "user", "function", "tool", "developer"];
 
 /// Members that one server or another has for reasoning.
 const REASONING: &[&str] = &[
@@ -73,11 +66,7 @@ fn check_message(
         check_id(&message["tool_call_id"], path, variant)?;
     }
     if role == "assistant" {
-        check_calls(
-            &message["tool_calls"],
-            &format!("{path}.tool_calls"),
-            variant,
-        )?;
+        check_calls(&message["tool_calls"], &format!("{path}.tool_calls"), variant)?;
     }
     check_content(message, role, &format!("{path}.content"), variant)
 }
@@ -120,11 +109,9 @@ fn check_content(
         Value::Null if role == "assistant" && instead.iter().any(|key| !message[key].is_null()) => {
             Ok(())
         }
-        Value::Null => Err(refused(
-            path,
-            None,
-            "Invalid value for 'content': expected a string, got null.",
-        )),
+        Value::Null => {
+            Err(refused(path, None, "Invalid value for 'content': expected a string, got null."))
+        }
         other => Err(wrong_type(path, "a string or an array of objects", other)),
     }
 }
@@ -157,11 +144,7 @@ fn check_part(part: &Value, role: &str, path: &str, variant: &Variant) -> Result
 fn check_chunk(chunk: &Value, path: &str) -> Result<(), Refusal> {
     let inner = format!("{path}.thinking");
     let Value::Array(parts) = &chunk["thinking"] else {
-        return Err(wrong_type(
-            &inner,
-            "an array of objects",
-            &chunk["thinking"],
-        ));
+        return Err(wrong_type(&inner, "an array of objects", &chunk["thinking"]));
     };
     for (index, part) in parts.iter().enumerate() {
         let path = format!("{inner}[{index}]");
@@ -214,9 +197,8 @@ fn check_calls(calls: &Value, path: &str, variant: &Variant) -> Result<(), Refus
             }
         };
         if variant.official
-            && let Some(other) = members
-                .keys()
-                .find(|key| !["id", "type", kind].contains(&key.as_str()))
+            && let Some(other) =
+                members.keys().find(|key| !["id", "type", kind].contains(&key.as_str()))
         {
             return Err(unknown(&format!("{path}.{other}")));
         }

@@ -60,9 +60,7 @@ const PATHS: &[&str] = &[
 ];
 
 fn routes() -> Router<Arc<Simulator>> {
-    PATHS.iter().fold(Router::new(), |router, path| {
-        router.route(path, post(completions))
-    })
+    PATHS.iter().fold(Router::new(), |router, path| router.route(path, post(completions)))
 }
 
 /// Of the two dialects of OpenAI, this one speaks where only the key tells.
@@ -108,11 +106,7 @@ async fn answer(
     exchange.meet(|| ask.said()).await?;
     let plan = judge(&exchange, headers, ask, variant)?;
     exchange.deliver(|exchange| {
-        let composer = Composer {
-            exchange,
-            variant,
-            plan,
-        };
+        let composer = Composer { exchange, variant, plan };
         let reply = composer.compose(ask);
         if ask.streams() {
             Content::Events(reply.frames())
@@ -141,11 +135,7 @@ fn judge(
         dialogue::check(ask, variant)?;
         // A server that does not sign does not verify either.
         let signs = exchange.style() != SignatureStyle::Empty;
-        let verifier = Verifier {
-            signer: signs.then(|| exchange.signer()),
-            variant,
-            plan,
-        };
+        let verifier = Verifier { signer: signs.then(|| exchange.signer()), variant, plan };
         verifier.check(ask)?;
     }
     Ok(plan)

@@ -20,10 +20,7 @@ pub(crate) struct Plan {
 
 impl Plan {
     pub(crate) fn read(ask: &Ask, variant: &Variant) -> Self {
-        let told = variant
-            .switches
-            .iter()
-            .find_map(|switch| told(ask, *switch));
+        let told = variant.switches.iter().find_map(|switch| told(ask, *switch));
         let usual = match Rules::of(ask.model()) {
             rules if variant.official => rules.thinks,
             _ => variant.thinks,
@@ -45,11 +42,7 @@ impl Plan {
             }
             shows => shows,
         };
-        Self {
-            thinks: always || told.unwrap_or(usual) && !never,
-            shows,
-            shown: !hidden,
-        }
+        Self { thinks: always || told.unwrap_or(usual) && !never, shows, shown: !hidden }
     }
 }
 
@@ -115,10 +108,8 @@ impl Rules {
         };
         let version = rest.split('-').next().unwrap_or_default();
         let (major, minor) = version.split_once('.').unwrap_or((version, "0"));
-        let version: (u32, u32) = (
-            major.parse().unwrap_or_default(),
-            minor.parse().unwrap_or_default(),
-        );
+        let version: (u32, u32) =
+            (major.parse().unwrap_or_default(), minor.parse().unwrap_or_default());
         let tools = match version {
             (6, 0) if rest.contains("astra") => Tools::Never,
             (6, 1) if rest.contains("sol") => Tools::Never,
@@ -215,11 +206,7 @@ fn check_google(ask: &Ask) -> Result<(), Refusal> {
 
 fn check_switch(ask: &Ask, switch: Switch, variant: &Variant) -> Result<(), Refusal> {
     match switch {
-        Switch::Effort => one_of(
-            "reasoning_effort",
-            ask.get("reasoning_effort"),
-            variant.efforts,
-        ),
+        Switch::Effort => one_of("reasoning_effort", ask.get("reasoning_effort"), variant.efforts),
         Switch::Thinking => {
             let thinking = ask.get("thinking");
             object("thinking", thinking)?;
@@ -287,10 +274,7 @@ fn check_official(ask: &Ask, plan: &Plan) -> Result<(), Refusal> {
         }
     }
     if !rules.max_tokens && given("max_tokens") {
-        return Err(unsupported(
-            "max_tokens",
-            " Use 'max_completion_tokens' instead.",
-        ));
+        return Err(unsupported("max_tokens", " Use 'max_completion_tokens' instead."));
     }
     if given("max_tokens") && given("max_completion_tokens") {
         return Err(refused(

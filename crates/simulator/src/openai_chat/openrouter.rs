@@ -11,11 +11,7 @@ use crate::openai;
 use crate::refusal::Refusal;
 
 /// The chat dialect in this envelope; it is no row of its own.
-pub(crate) static DIALECT: Dialect = Dialect {
-    envelope,
-    error_event,
-    ..super::ROW
-};
+pub(crate) static DIALECT: Dialect = Dialect { envelope, error_event, ..super::ROW };
 
 /// How a model's details are written.
 #[derive(Clone, Copy, Debug)]
@@ -29,12 +25,8 @@ pub(crate) struct Format {
     pub(crate) signs: bool,
 }
 
-const CLAUDE: Format = Format {
-    name: "anthropic-claude-v1",
-    kind: "reasoning.text",
-    member: "text",
-    signs: true,
-};
+const CLAUDE: Format =
+    Format { name: "anthropic-claude-v1", kind: "reasoning.text", member: "text", signs: true };
 
 const RESPONSES: Format = Format {
     name: "openai-responses-v1",
@@ -47,11 +39,7 @@ impl Format {
     /// The format of a model's own provider; that of Claude where the name does not tell.
     pub(crate) fn of(model: &str) -> Self {
         let model = model.to_lowercase();
-        if model.contains("gpt-") || model.starts_with("openai/") {
-            RESPONSES
-        } else {
-            CLAUDE
-        }
+        if model.contains("gpt-") || model.starts_with("openai/") { RESPONSES } else { CLAUDE }
     }
 }
 

@@ -112,10 +112,7 @@ impl Reply {
             let tail = format!("\"choices\":[],\"usage\":{}}}\n\n", self.usage);
             frames.push(self.frame(&tail, 0));
         }
-        frames.push(Frame {
-            bytes: Bytes::from_static(b"data: [DONE]\n\n"),
-            tokens: 0,
-        });
+        frames.push(Frame { bytes: Bytes::from_static(b"data: [DONE]\n\n"), tokens: 0 });
         frames
     }
 
@@ -177,9 +174,7 @@ impl Form {
             message.insert(member.to_owned(), thoughts.into());
         }
         let marks: Vec<Value> = match self.shows {
-            Shows::Details => numbered(parts)
-                .map(|(at, part)| self.detail(part, at))
-                .collect(),
+            Shows::Details => numbered(parts).map(|(at, part)| self.detail(part, at)).collect(),
             Shows::Blocks => numbered(parts).map(|(_, part)| block(part)).collect(),
             _ => Vec::new(),
         };
@@ -221,11 +216,7 @@ impl Form {
         });
         let text: String = texts.collect();
         let calls = parts.iter().any(|part| matches!(part, Part::Call { .. }));
-        if text.is_empty() && calls {
-            Value::Null
-        } else {
-            text.into()
-        }
+        if text.is_empty() && calls { Value::Null } else { text.into() }
     }
 
     /// The member that has the reasoning as a string.
@@ -261,11 +252,7 @@ impl Form {
             part => {
                 let mut detail = json!({"type": format.kind});
                 detail[format.member] = part.thought().unwrap_or_default().into();
-                if let Part::Thought {
-                    signature: Some(signature),
-                    ..
-                } = part
-                {
+                if let Part::Thought { signature: Some(signature), .. } = part {
                     detail["signature"] = signature.as_str().into();
                 }
                 detail["format"] = format.name.into();
@@ -277,13 +264,7 @@ impl Form {
 
     /// A call as it stands in a message.
     fn call(&self, part: &Part) -> Option<Value> {
-        let Part::Call {
-            id,
-            name,
-            arguments,
-            signature,
-        } = part
-        else {
+        let Part::Call { id, name, arguments, signature } = part else {
             return None;
         };
         let function = json!({"name": name, "arguments": arguments});
@@ -342,12 +323,7 @@ impl Form {
     }
 
     fn thought_deltas(&self, part: &Part, index: usize, deltas: &mut Vec<Delta>) {
-        let Part::Thought {
-            text,
-            signature,
-            closed,
-        } = part
-        else {
+        let Part::Thought { text, signature, closed } = part else {
             deltas.extend(self.mark(part, index));
             return;
         };
@@ -385,10 +361,7 @@ impl Form {
             && let Some(mark) = self.mark(&signed("", Some(signature)), index)
         {
             let late = self.style == SignatureStyle::Late;
-            deltas.push(Delta {
-                tokens: if late { 10 } else { 0 },
-                ..mark
-            });
+            deltas.push(Delta { tokens: if late { 10 } else { 0 }, ..mark });
         }
     }
 
@@ -408,10 +381,7 @@ impl Form {
         {
             members.shift_remove(self.format.member);
         }
-        Some(Delta {
-            members: format!("\"{}\":[{mark}]", self.marks()),
-            tokens: 0,
-        })
+        Some(Delta { members: format!("\"{}\":[{mark}]", self.marks()), tokens: 0 })
     }
 
     fn call_deltas(&self, part: &Part, index: usize, deltas: &mut Vec<Delta>) {
@@ -469,9 +439,8 @@ impl Delta {
 
 /// The thoughts of a reply, numbered.
 fn numbered(parts: &[Part]) -> impl Iterator<Item = (usize, &Part)> {
-    let thoughts = parts
-        .iter()
-        .filter(|part| matches!(part, Part::Thought { .. } | Part::Sealed { .. }));
+    let thoughts =
+        parts.iter().filter(|part| matches!(part, Part::Thought { .. } | Part::Sealed { .. }));
     thoughts.enumerate()
 }
 
@@ -479,9 +448,7 @@ fn numbered(parts: &[Part]) -> impl Iterator<Item = (usize, &Part)> {
 fn block(part: &Part) -> Value {
     match part {
         Part::Sealed { data, .. } => json!({"type": "redacted_thinking", "data": data}),
-        Part::Thought {
-            text, signature, ..
-        } => {
+        Part::Thought { text, signature, .. } => {
             let signature = signature.as_deref().unwrap_or_default();
             json!({"type": "thinking", "thinking": text, "signature": signature})
         }

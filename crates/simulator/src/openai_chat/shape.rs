@@ -161,11 +161,7 @@ fn check_official(ask: &Ask) -> Result<(), Refusal> {
             "The 'stream_options' parameter is only allowed when 'stream' is enabled.",
         ));
     }
-    if ask
-        .get("n")
-        .as_u64()
-        .is_some_and(|most| most > MOST_CHOICES)
-    {
+    if ask.get("n").as_u64().is_some_and(|most| most > MOST_CHOICES) {
         let message = format!(
             "Invalid 'n': integer above maximum value. Expected a value <= {MOST_CHOICES}, but got {} instead.",
             ask.get("n")
@@ -250,11 +246,7 @@ fn check_tools(ask: &Ask, variant: &Variant) -> Result<(), Refusal> {
             };
             let path = format!("{path}{inner}");
             check_name(&function["name"], &format!("{path}.name"))?;
-            check_type(
-                &format!("{path}.parameters"),
-                &function["parameters"],
-                Type::Object,
-            )?;
+            check_type(&format!("{path}.parameters"), &function["parameters"], Type::Object)?;
         }
     }
     Ok(())

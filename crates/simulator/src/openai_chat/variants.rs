@@ -148,10 +148,7 @@ const COMPATIBLE: Variant = Variant {
 };
 
 /// Servers people run themselves.
-const SELF_HOSTED: Variant = Variant {
-    switches: &[Template, Effort],
-    ..COMPATIBLE
-};
+const SELF_HOSTED: Variant = Variant { switches: &[Template, Effort], ..COMPATIBLE };
 
 /// The rows.
 static VARIANTS: &[Variant] = &[
@@ -164,53 +161,23 @@ static VARIANTS: &[Variant] = &[
         efforts: &["low", "medium", "high", "xhigh", "max"],
         ..COMPATIBLE
     },
-    Variant {
-        name: "deepseek-r1",
-        back: Back::Forbidden,
-        switches: &[],
-        ..COMPATIBLE
-    },
-    Variant {
-        name: "think-tags",
-        shows: Shows::Tags,
-        back: Back::InContent,
-        ..SELF_HOSTED
-    },
-    Variant {
-        name: "reasoning-field",
-        shows: Shows::Field("reasoning"),
-        ..SELF_HOSTED
-    },
-    Variant {
-        name: "vllm",
-        shows: Shows::Field("reasoning"),
-        ..SELF_HOSTED
-    },
-    Variant {
-        name: "sglang",
-        ..SELF_HOSTED
-    },
-    Variant {
-        name: "llamacpp",
-        ..SELF_HOSTED
-    },
+    Variant { name: "deepseek-r1", back: Back::Forbidden, switches: &[], ..COMPATIBLE },
+    Variant { name: "think-tags", shows: Shows::Tags, back: Back::InContent, ..SELF_HOSTED },
+    Variant { name: "reasoning-field", shows: Shows::Field("reasoning"), ..SELF_HOSTED },
+    Variant { name: "vllm", shows: Shows::Field("reasoning"), ..SELF_HOSTED },
+    Variant { name: "sglang", ..SELF_HOSTED },
+    Variant { name: "llamacpp", ..SELF_HOSTED },
     Variant {
         name: "ollama",
         shows: Shows::Field("reasoning"),
         switches: &[Effort],
-        efforts: &[
-            "none", "minimal", "low", "medium", "high", "xhigh", "ultra", "max",
-        ],
+        efforts: &["none", "minimal", "low", "medium", "high", "xhigh", "ultra", "max"],
         empty_content: true,
         whole_calls: true,
         counts_thinking: false,
         ..COMPATIBLE
     },
-    Variant {
-        name: "qwen",
-        switches: &[Enable, Template],
-        ..COMPATIBLE
-    },
+    Variant { name: "qwen", switches: &[Enable, Template], ..COMPATIBLE },
     Variant {
         name: "glm",
         switches: &[Thinking, Effort],
@@ -251,11 +218,7 @@ static VARIANTS: &[Variant] = &[
         called: "stop",
         ..COMPATIBLE
     },
-    Variant {
-        name: "xai",
-        counts_apart: true,
-        ..COMPATIBLE
-    },
+    Variant { name: "xai", counts_apart: true, ..COMPATIBLE },
     Variant {
         name: "groq",
         shows: Shows::Field("reasoning"),
@@ -366,18 +329,11 @@ mod tests {
     fn a_header_wins_over_the_option_and_that_over_the_model() {
         let qwen = Variant::named("qwen").unwrap();
         let mut headers = HeaderMap::new();
-        assert_eq!(
-            Variant::of(&headers, Some(qwen), "o3").unwrap().name,
-            "qwen"
-        );
+        assert_eq!(Variant::of(&headers, Some(qwen), "o3").unwrap().name, "qwen");
         headers.insert("x-simulator-variant", " glm ".parse().unwrap());
         assert_eq!(Variant::of(&headers, Some(qwen), "o3").unwrap().name, "glm");
         headers.insert("x-simulator-variant", "klingon".parse().unwrap());
         let refusal = Variant::of(&headers, None, "o3").unwrap_err();
-        assert!(
-            refusal
-                .message
-                .starts_with("x-simulator-variant: no variant is called `klingon`")
-        );
+        assert!(refusal.message.starts_with("x-simulator-variant: no variant is called `klingon`"));
     }
 }

@@ -168,9 +168,7 @@ impl Ask {
         let since = since.unwrap_or_default();
         let calls = |item: &Item| item.kind() == Kind::Call;
         let pairs = since.iter().zip(since.iter().skip(1));
-        pairs
-            .filter(|(before, item)| calls(item) && !calls(before))
-            .count()
+        pairs.filter(|(before, item)| calls(item) && !calls(before)).count()
     }
 
     fn after_the_model(&self) -> impl Iterator<Item = &Item> {
@@ -198,10 +196,7 @@ pub(crate) enum Kind {
 impl Kind {
     /// Whether the model said it.
     pub(crate) fn is_said(self) -> bool {
-        matches!(
-            self,
-            Self::Assistant | Self::Reasoning | Self::Call | Self::Hosted
-        )
+        matches!(self, Self::Assistant | Self::Reasoning | Self::Call | Self::Hosted)
     }
 }
 
@@ -258,10 +253,7 @@ fn resolve(value: Value, place: usize, store: bool, memory: &Memory) -> Item {
     {
         return Item { value, place: None };
     }
-    Item {
-        value,
-        place: Some(place),
-    }
+    Item { value, place: Some(place) }
 }
 
 /// Whether an item only names another; the type may be left out.

@@ -20,10 +20,7 @@ const FAILS: &str = "fail midway";
 /// Makes the response.
 pub(crate) fn compose(exchange: &Exchange<'_>, ask: &Ask, model: &Model) -> Reply {
     let seed = exchange.seed(&ask.model, &ask.conversation());
-    let limits = Limits {
-        stop_sequences: &[],
-        tokens: ask.get("max_output_tokens").as_u64(),
-    };
+    let limits = Limits { stop_sequences: &[], tokens: ask.get("max_output_tokens").as_u64() };
     let draft = Draft::write(exchange, &seed, limits, || situation(exchange, ask, model));
     let asked = ask.user_text().to_lowercase();
     let ending = match draft.ending {
@@ -41,13 +38,7 @@ pub(crate) fn compose(exchange: &Exchange<'_>, ask: &Ask, model: &Model) -> Repl
     if draft.ending != draft::Ending::Limit && ending != Ending::Completed {
         halve(&mut pieces);
     }
-    let writer = Writer {
-        exchange,
-        ask,
-        model,
-        seed,
-        refuses: asked.contains(REFUSES),
-    };
+    let writer = Writer { exchange, ask, model, seed, refuses: asked.contains(REFUSES) };
     let mut outputs = writer.outputs(pieces);
     if let Some(last) = outputs.last_mut() {
         last.whole = ending == Ending::Completed;
@@ -121,11 +112,7 @@ impl Writer<'_> {
                     let content = Content::Message {
                         text,
                         refusal: self.refuses,
-                        phase: if last == Some(index) {
-                            "final_answer"
-                        } else {
-                            "commentary"
-                        },
+                        phase: if last == Some(index) { "final_answer" } else { "commentary" },
                     };
                     (format!("msg_{}", name("message")), content)
                 }
@@ -138,11 +125,7 @@ impl Writer<'_> {
                     (self.call_id(stem.as_deref(), index, &name("item")), content)
                 }
             };
-            outputs.push(Output {
-                id,
-                content,
-                whole: true,
-            });
+            outputs.push(Output { id, content, whole: true });
         }
         outputs
     }
@@ -181,11 +164,7 @@ impl Writer<'_> {
             nonce,
         };
         let sign = || self.exchange.signer().sign(Kind::Encrypted, &claim);
-        Content::Reasoning {
-            summary,
-            raw: None,
-            encrypted: self.ask.wants_encrypted().then(sign),
-        }
+        Content::Reasoning { summary, raw: None, encrypted: self.ask.wants_encrypted().then(sign) }
     }
 }
 

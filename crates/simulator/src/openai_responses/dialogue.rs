@@ -29,10 +29,9 @@ pub(crate) fn check(ask: &Ask) -> Result<(), Refusal> {
         }
     }
     match open.first() {
-        Some((id, kind)) => Err(refused(format!(
-            "No tool output found for {} {id}.",
-            spoken(kind)
-        ))),
+        Some((id, kind)) => {
+            Err(refused(format!("No tool output found for {} {id}.", spoken(kind))))
+        }
         None => Ok(()),
     }
 }

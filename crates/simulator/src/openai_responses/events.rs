@@ -17,10 +17,7 @@ const LATE: u32 = 10;
 
 /// Writes a response.
 pub(crate) fn write(reply: &Reply, style: SignatureStyle) -> Vec<Frame> {
-    let mut writer = Writer {
-        frames: Vec::new(),
-        style,
-    };
+    let mut writer = Writer { frames: Vec::new(), style };
     let start = reply.json_at_start();
     writer.event(json!({"type": "response.created", "response": start}));
     writer.event(json!({"type": "response.in_progress", "response": start}));
@@ -76,11 +73,7 @@ impl Writer {
         self.event(
             json!({"type": "response.output_item.added", "output_index": index, "item": item}),
         );
-        let place = |part| Place {
-            item: &output.id,
-            output: index,
-            part,
-        };
+        let place = |part| Place { item: &output.id, output: index, part };
         match &output.content {
             Content::Reasoning { summary, raw, .. } => {
                 for (at, text) in summary.iter().enumerate() {
@@ -105,10 +98,8 @@ impl Writer {
             }
         }
         if !broken {
-            self.event(
-                json!({"type": "response.output_item.done", "output_index": index,
-                              "item": output.json()}),
-            );
+            self.event(json!({"type": "response.output_item.done", "output_index": index,
+                              "item": output.json()}));
             let late = matches!(output.content, Content::Reasoning { .. })
                 && self.style == SignatureStyle::Late;
             if let Some(frame) = self.frames.last_mut().filter(|_| late) {
@@ -127,9 +118,7 @@ impl Writer {
                     item["content"] = json!([]);
                 }
                 if self.style != SignatureStyle::Start {
-                    let early = encrypted
-                        .as_ref()
-                        .map(|text| text.get(..EARLY).unwrap_or(""));
+                    let early = encrypted.as_ref().map(|text| text.get(..EARLY).unwrap_or(""));
                     item["encrypted_content"] = early.into();
                 }
                 if let Value::Object(members) = &mut item {
@@ -174,20 +163,14 @@ impl Writer {
     /// Deltas are written by hand: a bench sends two hundred thousand of them.
     fn deltas(&mut self, place: &Place<'_>, event: &str, text: &str, extra: &str) {
         let (item, output) = (Value::from(place.item), place.output);
-        let part = place
-            .part
-            .map(|(key, index)| format!(",\"{key}\":{index}"))
-            .unwrap_or_default();
+        let part = place.part.map(|(key, index)| format!(",\"{key}\":{index}")).unwrap_or_default();
         for piece in draft::deltas(text) {
             let number = self.frames.len();
             let piece = Value::from(piece);
             let bytes = format!(
                 "event: {event}.delta\ndata: {{\"type\":\"{event}.delta\",\"item_id\":{item},\"output_index\":{output}{part},\"delta\":{piece}{extra},\"sequence_number\":{number}}}\n\n"
             );
-            self.frames.push(Frame {
-                bytes: Bytes::from(bytes),
-                tokens: 1,
-            });
+            self.frames.push(Frame { bytes: Bytes::from(bytes), tokens: 1 });
         }
     }
 }
@@ -213,9 +196,5 @@ static REFUSAL: Part = Part {
     extra: "",
     part: |text| said_part(text, true),
 };
-static RAW: Part = Part {
-    event: "response.reasoning_text",
-    member: "text",
-    extra: "",
-    part: raw_part,
-};
+static RAW: Part =
+    Part { event: "response.reasoning_text", member: "text", extra: "", part: raw_part };

@@ -30,12 +30,8 @@ pub(crate) fn required(identity: &str, id: &str) -> Option<String> {
 }
 
 fn proof(identity: &str, stem: &str, index: &str) -> String {
-    let parts: [&[u8]; 4] = [
-        b"made with reasoning",
-        identity.as_bytes(),
-        stem.as_bytes(),
-        index.as_bytes(),
-    ];
+    let parts: [&[u8]; 4] =
+        [b"made with reasoning", identity.as_bytes(), stem.as_bytes(), index.as_bytes()];
     let digest: Hash = hash(&parts);
     let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
     hex.chars().take(PROOF).collect()
@@ -51,13 +47,8 @@ mod tests {
         let id = call("one", stem, 3);
         assert_eq!(required("one", &id), Some(reasoning(stem)));
         assert_eq!(required("two", &id), None);
-        for other in [
-            "fc_1",
-            "call_1",
-            "fc_",
-            &id[..id.len() - 1],
-            "fc_ééééééééééééé",
-        ] {
+        for other in ["fc_1", "call_1", "fc_", &id[..id.len() - 1], "fc_ééééééééééééé"]
+        {
             assert_eq!(required("one", other), None, "{other}");
         }
     }

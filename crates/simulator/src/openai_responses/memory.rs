@@ -27,11 +27,7 @@ impl Memory {
         if stored.len() == MOST {
             stored.pop_front();
         }
-        stored.push_back(Stored {
-            id: id.to_owned(),
-            response,
-            items,
-        });
+        stored.push_back(Stored { id: id.to_owned(), response, items });
     }
 
     /// The response of this id.

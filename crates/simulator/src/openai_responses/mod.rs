@@ -94,16 +94,8 @@ async fn input_tokens(
     let count = || {
         let exchange = Exchange::open(&simulator, &DIALECT, &headers)?;
         exchange.refuse_on_demand()?;
-        let ask = judge(
-            &exchange,
-            &memory,
-            &headers,
-            read(&body)?,
-            Endpoint::InputTokens,
-        )?;
-        Ok(Json(
-            json!({ "object": "response.input_tokens", "input_tokens": ask.input_tokens() }),
-        ))
+        let ask = judge(&exchange, &memory, &headers, read(&body)?, Endpoint::InputTokens)?;
+        Ok(Json(json!({ "object": "response.input_tokens", "input_tokens": ask.input_tokens() })))
     };
     match count() {
         Ok(counted) => counted.into_response(),
@@ -225,8 +217,5 @@ fn read(body: &Bytes) -> Result<Map<String, Value>, Refusal> {
 
 fn said(body: &Map<String, Value>, memory: &Memory) -> Said {
     let ask = Ask::read(body.clone(), memory);
-    Said {
-        text: ask.last_said(),
-        model: ask.model,
-    }
+    Said { text: ask.last_said(), model: ask.model }
 }

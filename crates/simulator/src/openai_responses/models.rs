@@ -33,16 +33,7 @@ const fn row(
     efforts: &'static [&'static str],
     usual: &'static str,
 ) -> Row {
-    Row {
-        starts,
-        contains,
-        model: Model {
-            family,
-            efforts,
-            usual,
-            refuses_sampling: false,
-        },
-    }
+    Row { starts, contains, model: Model { family, efforts, usual, refuses_sampling: false } }
 }
 
 /// The first row that fits a name is its model's.
@@ -58,83 +49,17 @@ static ROWS: &[Row] = &[
         },
     },
     row("gpt-5-", "pro", "gpt-5", &["high"], "high"),
-    row(
-        "gpt-5-",
-        "codex",
-        "gpt-5",
-        &["low", "medium", "high"],
-        "medium",
-    ),
-    row(
-        "gpt-5.1",
-        "codex-max",
-        "gpt-5",
-        &["low", "medium", "high", "xhigh"],
-        "medium",
-    ),
-    row(
-        "gpt-5.1",
-        "codex",
-        "gpt-5",
-        &["low", "medium", "high"],
-        "medium",
-    ),
-    row(
-        "gpt-5.1",
-        "",
-        "gpt-5",
-        &["none", "low", "medium", "high"],
-        "none",
-    ),
-    row(
-        "gpt-5.",
-        "pro",
-        "gpt-5",
-        &["medium", "high", "xhigh"],
-        "medium",
-    ),
-    row(
-        "gpt-5.",
-        "codex",
-        "gpt-5",
-        &["low", "medium", "high", "xhigh"],
-        "medium",
-    ),
-    row(
-        "gpt-5.2",
-        "",
-        "gpt-5",
-        &["none", "low", "medium", "high", "xhigh"],
-        "none",
-    ),
-    row(
-        "gpt-5.4",
-        "",
-        "gpt-5",
-        &["none", "low", "medium", "high", "xhigh"],
-        "none",
-    ),
-    row(
-        "gpt-5.5",
-        "",
-        "gpt-5",
-        &["none", "low", "medium", "high", "xhigh"],
-        "medium",
-    ),
-    row(
-        "gpt-5.",
-        "",
-        "gpt-5",
-        &["none", "low", "medium", "high", "xhigh", "max"],
-        "medium",
-    ),
-    row(
-        "gpt-5",
-        "",
-        "gpt-5",
-        &["minimal", "low", "medium", "high"],
-        "medium",
-    ),
+    row("gpt-5-", "codex", "gpt-5", &["low", "medium", "high"], "medium"),
+    row("gpt-5.1", "codex-max", "gpt-5", &["low", "medium", "high", "xhigh"], "medium"),
+    row("gpt-5.1", "codex", "gpt-5", &["low", "medium", "high"], "medium"),
+    row("gpt-5.1", "", "gpt-5", &["none", "low", "medium", "high"], "none"),
+    row("gpt-5.", "pro", "gpt-5", &["medium", "high", "xhigh"], "medium"),
+    row("gpt-5.", "codex", "gpt-5", &["low", "medium", "high", "xhigh"], "medium"),
+    row("gpt-5.2", "", "gpt-5", &["none", "low", "medium", "high", "xhigh"], "none"),
+    row("gpt-5.4", "", "gpt-5", &["none", "low", "medium", "high", "xhigh"], "none"),
+    row("gpt-5.5", "", "gpt-5", &["none", "low", "medium", "high", "xhigh"], "medium"),
+    row("gpt-5.", "", "gpt-5", &["none", "low", "medium", "high", "xhigh", "max"], "medium"),
+    row("gpt-5", "", "gpt-5", &["minimal", "low", "medium", "high"], "medium"),
     row("o1", "", "o", &["low", "medium", "high"], "medium"),
     row("o3", "", "o", &["low", "medium", "high"], "medium"),
     row("o4", "", "o", &["low", "medium", "high"], "medium"),
@@ -147,12 +72,8 @@ static ROWS: &[Row] = &[
 impl Model {
     /// What is known of the model of this name; names may have a provider before a slash.
     pub(crate) fn named(name: &str) -> &'static Self {
-        static UNKNOWN: Model = Model {
-            family: "open",
-            efforts: EFFORTS,
-            usual: "medium",
-            refuses_sampling: false,
-        };
+        static UNKNOWN: Model =
+            Model { family: "open", efforts: EFFORTS, usual: "medium", refuses_sampling: false };
         let bare = name.rsplit('/').next().unwrap_or_default();
         let fits = |row: &&Row| bare.starts_with(row.starts) && bare.contains(row.contains);
         ROWS.iter().find(fits).map_or(&UNKNOWN, |row| &row.model)

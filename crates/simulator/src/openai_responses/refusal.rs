@@ -7,20 +7,12 @@ use crate::refusal::Refusal;
 
 /// A member nobody knows.
 pub(crate) fn unknown(path: &str) -> Refusal {
-    coded(
-        format!("Unknown parameter: '{path}'."),
-        path,
-        "unknown_parameter",
-    )
+    coded(format!("Unknown parameter: '{path}'."), path, "unknown_parameter")
 }
 
 /// A member that has to be there.
 pub(crate) fn missing(path: &str) -> Refusal {
-    coded(
-        format!("Missing required parameter: '{path}'."),
-        path,
-        "missing_required_parameter",
-    )
+    coded(format!("Missing required parameter: '{path}'."), path, "missing_required_parameter")
 }
 
 /// A member of the wrong type.
@@ -41,10 +33,7 @@ pub(crate) fn wrong_type(path: &str, expected: &str, found: &Value) -> Refusal {
 
 /// A word that is none of those there are.
 pub(crate) fn wrong_value(path: &str, value: &str, allowed: &[&str]) -> Refusal {
-    let message = format!(
-        "Invalid value: '{value}'. Supported values are: {}.",
-        list(allowed)
-    );
+    let message = format!("Invalid value: '{value}'. Supported values are: {}.", list(allowed));
     coded(message, path, "invalid_value")
 }
 
@@ -65,19 +54,12 @@ pub(crate) fn unsupported(path: &str) -> Refusal {
 
 /// Something about the conversation; only `input` is named then.
 pub(crate) fn of_input(status: StatusCode, message: String) -> Refusal {
-    Refusal {
-        parameter: Some("input".to_owned()),
-        ..Refusal::new(status, message)
-    }
+    Refusal { parameter: Some("input".to_owned()), ..Refusal::new(status, message) }
 }
 
 /// A status 400 with a code.
 pub(crate) fn coded(message: String, path: &str, code: &'static str) -> Refusal {
-    Refusal {
-        parameter: Some(path.to_owned()),
-        code: Some(code),
-        ..Refusal::invalid(message)
-    }
+    Refusal { parameter: Some(path.to_owned()), code: Some(code), ..Refusal::invalid(message) }
 }
 
 /// `'a', 'b', and 'c'`, as the provider lists things.
@@ -99,10 +81,7 @@ mod tests {
     #[test]
     fn refusals_read_as_the_providers() {
         let refusal = wrong_value("phase", "x", &["a", "b", "c"]);
-        assert_eq!(
-            refusal.message,
-            "Invalid value: 'x'. Supported values are: 'a', 'b', and 'c'."
-        );
+        assert_eq!(refusal.message, "Invalid value: 'x'. Supported values are: 'a', 'b', and 'c'.");
         let refusal = unsupported_value("reasoning.effort", "low", "m", &["high"]);
         assert_eq!(
             refusal.message,

@@ -69,17 +69,9 @@ pub(crate) struct Usage {
 impl Output {
     /// The item as it stands in a response.
     pub(crate) fn json(&self) -> Value {
-        let status = if self.whole {
-            "completed"
-        } else {
-            "incomplete"
-        };
+        let status = if self.whole { "completed" } else { "incomplete" };
         match &self.content {
-            Content::Reasoning {
-                summary,
-                raw,
-                encrypted,
-            } => {
+            Content::Reasoning { summary, raw, encrypted } => {
                 let summary: Vec<Value> = summary.iter().map(|text| summary_part(text)).collect();
                 let mut item = json!({"id": self.id, "type": "reasoning", "summary": summary,
                                       "encrypted_content": encrypted});
@@ -91,19 +83,11 @@ impl Output {
                 }
                 item
             }
-            Content::Message {
-                text,
-                refusal,
-                phase,
-            } => {
+            Content::Message { text, refusal, phase } => {
                 json!({"id": self.id, "type": "message", "status": status, "role": "assistant",
                        "phase": phase, "content": [said_part(text, *refusal)]})
             }
-            Content::Call {
-                call_id,
-                name,
-                arguments,
-            } => {
+            Content::Call { call_id, name, arguments } => {
                 json!({"id": self.id, "type": "function_call", "status": status,
                        "call_id": call_id, "name": name, "arguments": arguments})
             }

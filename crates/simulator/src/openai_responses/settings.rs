@@ -16,12 +16,7 @@ pub(crate) fn check(ask: &Ask, model: &Model) -> Result<(), Refusal> {
             return Err(unsupported("reasoning.effort"));
         }
         if !model.efforts.contains(&effort) {
-            return Err(unsupported_value(
-                "reasoning.effort",
-                effort,
-                &ask.model,
-                model.efforts,
-            ));
+            return Err(unsupported_value("reasoning.effort", effort, &ask.model, model.efforts));
         }
     }
     if !model.reasons() && reasoning["summary"].is_string() {

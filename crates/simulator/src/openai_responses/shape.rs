@@ -98,11 +98,7 @@ pub(crate) fn check(body: &Map<String, Value>, endpoint: Endpoint) -> Result<(),
     check_reasoning(get("reasoning"))?;
     check_text(get("text"))?;
     one_of(get("truncation"), "truncation", &["auto", "disabled"])?;
-    known_members(
-        get("stream_options"),
-        "stream_options",
-        &["include_obfuscation"],
-    )?;
+    known_members(get("stream_options"), "stream_options", &["include_obfuscation"])?;
     if !get("stream_options").is_null() && get("stream") != &Value::Bool(true) {
         let message = "The 'stream_options' parameter is only allowed when 'stream' is enabled.";
         return Err(coded(message.to_owned(), "stream_options", "invalid_value"));
@@ -122,15 +118,13 @@ fn check_type(path: &str, value: &Value, holds: Holds) -> Result<(), Refusal> {
         Holds::Whole => (value.is_i64() || value.is_u64(), "an integer"),
         Holds::Object => (value.is_object(), "an object"),
         Holds::List => (value.is_array(), "an array of objects"),
-        Holds::TextOrObject => (
-            value.is_string() || value.is_object(),
-            "one of a string or object",
-        ),
+        Holds::TextOrObject => {
+            (value.is_string() || value.is_object(), "one of a string or object")
+        }
         Holds::Anything => (true, "anything"),
-        Holds::TextOrList => (
-            value.is_string() || value.is_array(),
-            "one of a string or array of input items",
-        ),
+        Holds::TextOrList => {
+            (value.is_string() || value.is_array(), "one of a string or array of input items")
+        }
     };
     if fits || value.is_null() {
         return Ok(());
@@ -147,11 +141,7 @@ fn check_presence(body: &Map<String, Value>, endpoint: Endpoint) -> Result<(), R
     let told = ["input", "previous_response_id", "prompt", "conversation"];
     if endpoint == Endpoint::Responses && !told.iter().any(|key| has(key)) {
         let message = "One of \"input\" or \"previous_response_id\" or 'prompt' or 'conversation' must be provided.";
-        return Err(coded(
-            message.to_owned(),
-            "input",
-            "missing_required_parameter",
-        ));
+        return Err(coded(message.to_owned(), "input", "missing_required_parameter"));
     }
     if has("conversation") && has("previous_response_id") {
         let message = "Mutually exclusive parameters: 'previous_response_id' cannot be used together with 'conversation'.";
@@ -163,9 +153,7 @@ fn check_presence(body: &Map<String, Value>, endpoint: Endpoint) -> Result<(), R
     }
     // What the simulator cannot do it says, rather than do something else.
     if body.get("background") == Some(&Value::Bool(true)) {
-        return Err(Refusal::invalid(
-            "The simulator runs nothing in the background.",
-        ));
+        return Err(Refusal::invalid("The simulator runs nothing in the background."));
     }
     if has("conversation") {
         return Err(Refusal::invalid(
@@ -191,22 +179,14 @@ fn check_reasoning(reasoning: &Value) -> Result<(), Refusal> {
     let contexts = &["auto", "current_turn", "all_turns"];
     one_of(&reasoning["effort"], "reasoning.effort", EFFORTS)?;
     one_of(&reasoning["summary"], "reasoning.summary", summaries)?;
-    one_of(
-        &reasoning["generate_summary"],
-        "reasoning.generate_summary",
-        summaries,
-    )?;
+    one_of(&reasoning["generate_summary"], "reasoning.generate_summary", summaries)?;
     one_of(&reasoning["context"], "reasoning.context", contexts)?;
     one_of(&reasoning["mode"], "reasoning.mode", &["standard", "pro"])
 }
 
 fn check_text(text: &Value) -> Result<(), Refusal> {
     known_members(text, "text", &["format", "verbosity"])?;
-    one_of(
-        &text["verbosity"],
-        "text.verbosity",
-        &["low", "medium", "high"],
-    )?;
+    one_of(&text["verbosity"], "text.verbosity", &["low", "medium", "high"])?;
     let format = &text["format"];
     if format.is_null() {
         return Ok(());
@@ -214,11 +194,7 @@ fn check_text(text: &Value) -> Result<(), Refusal> {
     if format["type"].is_null() {
         return Err(missing("text.format.type"));
     }
-    one_of(
-        &format["type"],
-        "text.format.type",
-        &["text", "json_object", "json_schema"],
-    )?;
+    one_of(&format["type"], "text.format.type", &["text", "json_object", "json_schema"])?;
     if format["type"] != "json_schema" {
         return known_members(format, "text.format", &["type"]);
     }

@@ -91,9 +91,7 @@ fn check_choice(choice: &Value, tools: &[Value]) -> Result<(), Refusal> {
     match kind {
         "function" | "custom" if name.is_null() => Err(missing("tool_choice.name")),
         "function" | "custom"
-            if !tools
-                .iter()
-                .any(|tool| tool["type"] == kind && tool["name"] == *name) =>
+            if !tools.iter().any(|tool| tool["type"] == kind && tool["name"] == *name) =>
         {
             Err(coded(
                 format!("Tool choice '{kind}' not found in 'tools' parameter."),
@@ -105,11 +103,7 @@ fn check_choice(choice: &Value, tools: &[Value]) -> Result<(), Refusal> {
             let mode = &choice["mode"];
             match mode.as_str() {
                 Some("auto" | "required") => Ok(()),
-                Some(other) => Err(wrong_value(
-                    "tool_choice.mode",
-                    other,
-                    &["auto", "required"],
-                )),
+                Some(other) => Err(wrong_value("tool_choice.mode", other, &["auto", "required"])),
                 None => Err(missing("tool_choice.mode")),
             }
         }
@@ -128,10 +122,7 @@ pub(crate) fn check_strict(schema: &Value) -> Result<(), String> {
 
 fn strict(schema: &Value, place: &mut Vec<String>) -> Result<(), String> {
     if place.len() > DEEPEST {
-        return Err(format!(
-            "In context={}, the schema is nested too deeply.",
-            context(place)
-        ));
+        return Err(format!("In context={}, the schema is nested too deeply.", context(place)));
     }
     let is_object = schema["type"] == "object" || schema.get("properties").is_some();
     if is_object && schema["additionalProperties"] != Value::Bool(false) {

@@ -25,15 +25,8 @@ pub(crate) struct Verifier<'a> {
 pub(crate) fn check_references(ask: &Ask) -> Result<(), Refusal> {
     if let Some(id) = &ask.lost {
         let message = format!("Previous response with id '{id}' not found.");
-        let refusal = coded(
-            message,
-            "previous_response_id",
-            "previous_response_not_found",
-        );
-        return Err(Refusal {
-            status: StatusCode::NOT_FOUND,
-            ..refusal
-        });
+        let refusal = coded(message, "previous_response_id", "previous_response_not_found");
+        return Err(Refusal { status: StatusCode::NOT_FOUND, ..refusal });
     }
     let mut items = ask.items.iter();
     let reference = items.find(|item| is_reference(&item.value));
@@ -126,10 +119,7 @@ fn unverified(what: &str, reason: &str) -> Refusal {
 fn abridged(blob: &str) -> String {
     let letters: Vec<char> = blob.chars().collect();
     let start: String = letters.iter().take(4).collect();
-    let end: String = letters
-        .iter()
-        .skip(letters.len().saturating_sub(4))
-        .collect();
+    let end: String = letters.iter().skip(letters.len().saturating_sub(4)).collect();
     format!("{start}...{end}")
 }
 
@@ -154,8 +144,5 @@ fn not_found(id: &str, store: bool) -> Refusal {
     } else {
         " Items are not persisted when `store` is set to false. Try again with `store` set to true, or remove this item from your input."
     };
-    of_input(
-        StatusCode::NOT_FOUND,
-        format!("Item with id '{id}' not found.{hint}"),
-    )
+    of_input(StatusCode::NOT_FOUND, format!("Item with id '{id}' not found.{hint}"))
 }

@@ -17,27 +17,11 @@ async fn only_openai_refuses_parameters_it_does_not_know() {
         "include_reasoning",
     ] {
         let body = set(plain("m", "hi"), key, json!({}));
-        let error = refuse(
-            &server,
-            "openai",
-            &body,
-            &format!("Unknown parameter: '{key}'."),
-        )
-        .await;
-        assert_eq!(
-            (&error["param"], &error["code"]),
-            (&json!(key), &json!("unknown_parameter"))
-        );
+        let error = refuse(&server, "openai", &body, &format!("Unknown parameter: '{key}'.")).await;
+        assert_eq!((&error["param"], &error["code"]), (&json!(key), &json!("unknown_parameter")));
     }
     let odd = set(plain("m", "hi"), "who_knows", 1);
-    for variant in [
-        "vllm",
-        "deepseek-v4",
-        "mistral",
-        "openrouter",
-        "groq",
-        "google",
-    ] {
+    for variant in ["vllm", "deepseek-v4", "mistral", "openrouter", "groq", "google"] {
         accept(&server, variant, &odd).await;
     }
     let all = json!({"model": "gpt-4o", "messages": [{"role": "developer", "content": "x"}, {"role": "user", "content": "hi", "name": "n"}],
@@ -59,30 +43,13 @@ async fn openai_refuses_tools_with_effort_from_gpt_5_4_on() {
         );
         let body = asking(model, "use a tool");
         let error = refuse(&server, "", &body, &words).await;
-        assert_eq!(
-            (&error["param"], &error["code"]),
-            (&json!("reasoning_effort"), &Value::Null)
-        );
+        assert_eq!((&error["param"], &error["code"]), (&json!("reasoning_effort"), &Value::Null));
         let said = message(&server, "", &set(body.clone(), "reasoning_effort", "none")).await;
         assert!(said["tool_calls"].is_array());
         // Only the newest think unless told otherwise.
-        let unsaid = ask(
-            &server,
-            "",
-            &set(body.clone(), "reasoning_effort", Value::Null),
-        )
-        .await;
-        assert_eq!(
-            unsaid.status,
-            if model.starts_with("gpt-6") { 400 } else { 200 },
-            "{model}"
-        );
-        accept(
-            &server,
-            "",
-            &set(plain(model, "hi"), "reasoning_effort", "high"),
-        )
-        .await;
+        let unsaid = ask(&server, "", &set(body.clone(), "reasoning_effort", Value::Null)).await;
+        assert_eq!(unsaid.status, if model.starts_with("gpt-6") { 400 } else { 200 }, "{model}");
+        accept(&server, "", &set(plain(model, "hi"), "reasoning_effort", "high")).await;
     }
     for model in ["gpt-5", "gpt-5.3", "o3"] {
         accept(&server, "", &asking(model, "use a tool")).await;
@@ -93,12 +60,7 @@ async fn openai_refuses_tools_with_effort_from_gpt_5_4_on() {
         accept(&server, "", &plain(model, "hi")).await;
     }
     // The same name elsewhere is another server's.
-    accept(
-        &server,
-        "openrouter",
-        &asking("openai/gpt-6-luna", "use a tool"),
-    )
-    .await;
+    accept(&server, "openrouter", &asking("openai/gpt-6-luna", "use a tool")).await;
 }
 
 #[tokio::test]
@@ -117,13 +79,7 @@ async fn openai_refuses_sampling_with_effort_on_gpt_6() {
             (&error["param"], &error["code"]),
             (&json!(key), &json!("unsupported_parameter"))
         );
-        refuse(
-            &server,
-            "",
-            &set(body.clone(), "reasoning_effort", "low"),
-            &words,
-        )
-        .await;
+        refuse(&server, "", &set(body.clone(), "reasoning_effort", "low"), &words).await;
         accept(&server, "", &set(body.clone(), "reasoning_effort", "none")).await;
         accept(&server, "", &set(body, "model", "gpt-5.4")).await;
     }
@@ -134,19 +90,8 @@ async fn the_o_series_has_no_max_tokens_and_nobody_has_both() {
     let server = Server::strict().await;
     let body = set(plain("o3", "hi"), "max_tokens", 100);
     refuse(&server, "", &body, "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.").await;
-    accept(
-        &server,
-        "",
-        &set(plain("o3", "hi"), "max_completion_tokens", 100),
-    )
-    .await;
+    accept(&server, "", &set(plain("o3", "hi"), "max_completion_tokens", 100)).await;
     let body = set(plain("gpt-4o", "hi"), "max_tokens", 100);
     accept(&server, "", &body).await;
-    refuse(
-        &server,
-        "",
-        &set(body, "max_completion_tokens", 100),
-        "at the same time",
-    )
-    .await;
+    refuse(&server, "", &set(body, "max_completion_tokens", 100), "at the same time").await;
 }

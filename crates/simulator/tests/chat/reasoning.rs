@@ -21,16 +21,9 @@ async fn openai_counts_reasoning_and_never_shows_it() {
         let text = ask(&server, "", &streamed(&body)).await.text();
         assert!(!text.contains("reasoning_content") && !text.contains("\"reasoning\""));
     }
-    let reply = accept(
-        &server,
-        "",
-        &set(plain("gpt-6-luna", "hello"), "reasoning_effort", "none"),
-    )
-    .await;
-    assert_eq!(
-        reply["usage"]["completion_tokens_details"]["reasoning_tokens"],
-        0
-    );
+    let reply =
+        accept(&server, "", &set(plain("gpt-6-luna", "hello"), "reasoning_effort", "none")).await;
+    assert_eq!(reply["usage"]["completion_tokens_details"]["reasoning_tokens"], 0);
 }
 
 #[tokio::test]
@@ -52,10 +45,7 @@ async fn openai_knows_no_member_for_reasoning() {
         body["messages"][1][key] = value;
         let path = format!("messages[1].{key}");
         let error = refuse(&server, "", &body, &format!("Unknown parameter: '{path}'.")).await;
-        assert_eq!(
-            (&error["param"], &error["code"]),
-            (&json!(path), &json!("unknown_parameter"))
-        );
+        assert_eq!((&error["param"], &error["code"]), (&json!(path), &json!("unknown_parameter")));
     }
 }
 
@@ -70,37 +60,20 @@ async fn deepseek_v4_wants_reasoning_back_on_every_message_while_it_thinks() {
     accept(&server, "", &body).await;
     for value in [None, Some(Value::Null)] {
         let mut body = body.clone();
-        body["messages"][2]
-            .as_object_mut()
-            .unwrap()
-            .remove("reasoning_content");
+        body["messages"][2].as_object_mut().unwrap().remove("reasoning_content");
         if let Some(value) = value {
             body["messages"][2]["reasoning_content"] = value;
         }
         refuse(&server, "", &body, words).await;
         // Thinking that is off needs none.
-        accept(
-            &server,
-            "",
-            &set(body, "thinking", json!({"type": "disabled"})),
-        )
-        .await;
+        accept(&server, "", &set(body, "thinking", json!({"type": "disabled"}))).await;
     }
     let mut wrong = body.clone();
     wrong["messages"][2]["reasoning_content"] = json!(["Hm."]);
-    refuse(
-        &server,
-        "",
-        &wrong,
-        "Invalid type for 'messages[2].reasoning_content'",
-    )
-    .await;
+    refuse(&server, "", &wrong, "Invalid type for 'messages[2].reasoning_content'").await;
     // A message of another model has none, and says so.
     let mut plain = plain("deepseek-flash", "hello");
-    append(
-        &mut plain,
-        &json!({"role": "assistant", "content": "Hello."}),
-    );
+    append(&mut plain, &json!({"role": "assistant", "content": "Hello."}));
     say(&mut plain, "go on");
     refuse(&server, "", &plain, words).await;
     plain["messages"][1]["reasoning_content"] = "".into();
@@ -137,13 +110,7 @@ async fn deepseek_v4_thinks_unless_switched_off() {
         "Invalid value: 'loud'",
     )
     .await;
-    refuse(
-        &server,
-        "",
-        &set(body, "thinking", true),
-        "Invalid type for 'thinking'",
-    )
-    .await;
+    refuse(&server, "", &set(body, "thinking", true), "Invalid type for 'thinking'").await;
 }
 
 #[tokio::test]
@@ -155,10 +122,7 @@ async fn deepseek_r1_must_not_get_it_back() {
     append(&mut body, &said);
     say(&mut body, "go on");
     refuse(&server, "", &body, "must not be passed back").await;
-    body["messages"][1]
-        .as_object_mut()
-        .unwrap()
-        .remove("reasoning_content");
+    body["messages"][1].as_object_mut().unwrap().remove("reasoning_content");
     accept(&server, "", &body).await;
 }
 
@@ -186,12 +150,7 @@ async fn think_tags_stand_in_the_content() {
         "chat_template_kwargs",
         json!({"enable_thinking": false}),
     );
-    assert!(
-        !message(&server, "", &off).await["content"]
-            .as_str()
-            .unwrap()
-            .contains("think>")
-    );
+    assert!(!message(&server, "", &off).await["content"].as_str().unwrap().contains("think>"));
     let raw = set(plain("m", "hello"), "reasoning_format", "none");
     assert!(
         message(&server, "llamacpp", &raw).await["content"]
@@ -209,21 +168,10 @@ async fn think_tags_come_back_in_the_content_and_nowhere_else() {
     assert!(said["tool_calls"].is_array());
     append(&mut body, &said);
     accept(&server, "", &body).await;
-    for key in [
-        "reasoning_content",
-        "reasoning",
-        "reasoning_details",
-        "thinking_blocks",
-    ] {
+    for key in ["reasoning_content", "reasoning", "reasoning_details", "thinking_blocks"] {
         let mut body = body.clone();
         body["messages"][2][key] = json!("Hm.");
-        refuse(
-            &server,
-            "",
-            &body,
-            &format!("Unknown parameter: 'messages[2].{key}'."),
-        )
-        .await;
+        refuse(&server, "", &body, &format!("Unknown parameter: 'messages[2].{key}'.")).await;
     }
 }
 
@@ -250,10 +198,7 @@ async fn raw_calls_are_text_and_their_results_come_either_way() {
         let mut body = body.clone();
         body["messages"].as_array_mut().unwrap().push(result);
         let said = message(&server, "", &body).await;
-        assert!(
-            said["content"].as_str().unwrap().contains("The tool says"),
-            "{said}"
-        );
+        assert!(said["content"].as_str().unwrap().contains("The tool says"), "{said}");
     }
 }
 
@@ -287,13 +232,8 @@ async fn plain_fields_may_come_back_or_not_but_only_as_text() {
             body["messages"][1][other] = text.clone();
             accept(&server, variant, &body).await;
             body["messages"][1][other] = json!({"text": "Hm."});
-            refuse(
-                &server,
-                variant,
-                &body,
-                &format!("Invalid type for 'messages[1].{other}'"),
-            )
-            .await;
+            refuse(&server, variant, &body, &format!("Invalid type for 'messages[1].{other}'"))
+                .await;
         }
     }
 }
@@ -311,29 +251,16 @@ async fn groq_leaves_reasoning_in_the_content_unless_told_otherwise() {
     let hidden = groq("qwen/qwen3-32b", "reasoning_format", json!("hidden"));
     let hidden = message(&server, "groq", &hidden).await;
     assert_eq!(hidden.get("reasoning"), None, "{hidden}");
-    let offering = set(
-        asking("qwen/qwen3-32b", "hello"),
-        "reasoning_effort",
-        "default",
-    );
+    let offering = set(asking("qwen/qwen3-32b", "hello"), "reasoning_effort", "default");
     let tools = message(&server, "groq", &offering).await;
     assert!(tools["reasoning"].is_string(), "{tools}");
     let graded = message(&server, "groq", &plain("openai/gpt-oss-20b", "hello")).await;
     assert!(graded["reasoning"].is_string(), "{graded}");
     let raw = set(offering, "reasoning_format", "raw");
     for (body, words) in [
-        (
-            groq("qwen/qwen3-32b", "reasoning_effort", json!("low")),
-            "'low'",
-        ),
-        (
-            groq("openai/gpt-oss-20b", "reasoning_effort", json!("none")),
-            "'none'",
-        ),
-        (
-            groq("openai/gpt-oss-20b", "reasoning_format", json!("parsed")),
-            "reasoning_format",
-        ),
+        (groq("qwen/qwen3-32b", "reasoning_effort", json!("low")), "'low'"),
+        (groq("openai/gpt-oss-20b", "reasoning_effort", json!("none")), "'none'"),
+        (groq("openai/gpt-oss-20b", "reasoning_format", json!("parsed")), "reasoning_format"),
         (raw, "when using tools"),
     ] {
         refuse(&server, "groq", &body, words).await;
@@ -357,9 +284,7 @@ async fn google_shows_thoughts_in_the_content_where_they_are_asked_for() {
     assert_eq!(shown["extra_content"]["google"]["thought"], true);
     let chunks = chunks(&ask(&server, "google", &streamed(&body)).await);
     let deltas = chunks.iter().map(|chunk| &chunk["choices"][0]["delta"]);
-    let pieces: String = deltas
-        .filter_map(|delta| delta["content"].as_str())
-        .collect();
+    let pieces: String = deltas.filter_map(|delta| delta["content"].as_str()).collect();
     assert_eq!(pieces, content);
     let both = set(body, "reasoning_effort", "low");
     refuse(&server, "google", &both, "Expected one of either").await;
@@ -388,25 +313,11 @@ async fn each_server_has_its_own_switch() {
         assert_eq!(count, 0, "{variant} {key}");
     }
     // This one only thinks less.
-    let body = set(
-        plain("glm-5.3", "hello"),
-        "thinking",
-        json!({"type": "disabled"}),
-    );
+    let body = set(plain("glm-5.3", "hello"), "thinking", json!({"type": "disabled"}));
     assert!(message(&server, "glm", &body).await["reasoning_content"].is_string());
     for (variant, key, value, words) in [
-        (
-            "qwen",
-            "enable_thinking",
-            json!("yes"),
-            "expected a boolean",
-        ),
-        (
-            "qwen",
-            "thinking_budget",
-            json!("much"),
-            "expected an integer",
-        ),
+        ("qwen", "enable_thinking", json!("yes"), "expected a boolean"),
+        ("qwen", "thinking_budget", json!("much"), "expected an integer"),
         ("qwen", "preserve_thinking", json!(1), "expected a boolean"),
         (
             "glm",
@@ -414,44 +325,13 @@ async fn each_server_has_its_own_switch() {
             json!({"type": "enabled", "clear_thinking": "no"}),
             "expected a boolean",
         ),
-        (
-            "glm",
-            "reasoning_effort",
-            json!("xhigh"),
-            "Invalid value: 'xhigh'",
-        ),
-        (
-            "vllm",
-            "chat_template_kwargs",
-            json!(true),
-            "expected an object",
-        ),
-        (
-            "openrouter",
-            "reasoning",
-            json!("high"),
-            "expected an object",
-        ),
-        (
-            "openrouter",
-            "reasoning",
-            json!({"effort": "huge"}),
-            "Invalid value: 'huge'",
-        ),
-        (
-            "mistral",
-            "prompt_mode",
-            json!("loud"),
-            "Invalid value: 'loud'",
-        ),
+        ("glm", "reasoning_effort", json!("xhigh"), "Invalid value: 'xhigh'"),
+        ("vllm", "chat_template_kwargs", json!(true), "expected an object"),
+        ("openrouter", "reasoning", json!("high"), "expected an object"),
+        ("openrouter", "reasoning", json!({"effort": "huge"}), "Invalid value: 'huge'"),
+        ("mistral", "prompt_mode", json!("loud"), "Invalid value: 'loud'"),
     ] {
-        refuse(
-            &server,
-            variant,
-            &set(plain("m", "hello"), key, value),
-            words,
-        )
-        .await;
+        refuse(&server, variant, &set(plain("m", "hello"), key, value), words).await;
     }
     let hidden = set(plain("m", "hello"), "reasoning", json!({"exclude": true}));
     let reply = accept(&server, "openrouter", &hidden).await;
@@ -479,22 +359,10 @@ async fn mistral_takes_thoughts_as_chunks_only_and_ids_of_nine_letters() {
     .await;
     let mut wrong = body.clone();
     wrong["messages"][2]["content"][0]["thinking"] = "Hm.".into();
-    refuse(
-        &server,
-        "mistral",
-        &wrong,
-        "Invalid type for 'messages[2].content[0].thinking'",
-    )
-    .await;
+    refuse(&server, "mistral", &wrong, "Invalid type for 'messages[2].content[0].thinking'").await;
     let mut wrong = body.clone();
     wrong["messages"][2]["reasoning_content"] = "Hm.".into();
-    refuse(
-        &server,
-        "mistral",
-        &wrong,
-        "Unknown parameter: 'messages[2].reasoning_content'",
-    )
-    .await;
+    refuse(&server, "mistral", &wrong, "Unknown parameter: 'messages[2].reasoning_content'").await;
     // Nobody else has such chunks.
     for variant in ["vllm", "qwen", "openai"] {
         refuse(
@@ -513,9 +381,7 @@ async fn reasoning_streams_before_the_text() {
     let found = chunks(&ask(&server, "", &streamed(&plain("deepseek-v4-pro", "hello"))).await);
     let place = |key: &str| {
         let mut places = (0..found.len()).filter(|at| {
-            found[*at]["choices"][0]["delta"][key]
-                .as_str()
-                .is_some_and(|text| !text.is_empty())
+            found[*at]["choices"][0]["delta"][key].as_str().is_some_and(|text| !text.is_empty())
         });
         (places.next().unwrap(), places.next_back().unwrap())
     };
@@ -529,11 +395,7 @@ async fn reasoning_streams_before_the_text() {
 
 #[tokio::test]
 async fn nothing_is_refused_when_strictness_is_off() {
-    let server = Server::start(Options {
-        strict: false,
-        ..Options::default()
-    })
-    .await;
+    let server = Server::start(Options { strict: false, ..Options::default() }).await;
     for body in [
         json!({}),
         json!({"model": 7, "messages": "hi", "tools": {}, "stop": 3, "n": "x"}),

@@ -11,13 +11,7 @@ async fn required_members_are_required() {
     let server = Server::strict().await;
     accept(&server, "", &plain("gpt-4o", "hi")).await;
     for (key, value, words, parameter, code) in [
-        (
-            "model",
-            Value::Null,
-            "you must provide a model parameter",
-            Value::Null,
-            Value::Null,
-        ),
+        ("model", Value::Null, "you must provide a model parameter", Value::Null, Value::Null),
         (
             "model",
             json!(7),
@@ -47,13 +41,7 @@ async fn required_members_are_required() {
             json!("invalid_type"),
         ),
     ] {
-        let error = refuse(
-            &server,
-            "openai",
-            &set(plain("gpt-4o", "hi"), key, value),
-            words,
-        )
-        .await;
+        let error = refuse(&server, "openai", &set(plain("gpt-4o", "hi"), key, value), words).await;
         assert_eq!((&error["param"], &error["code"]), (&parameter, &code));
     }
     let answer = server.send("POST", "/v1/chat/completions", &[], b"{").await;
@@ -63,16 +51,10 @@ async fn required_members_are_required() {
 
 #[tokio::test]
 async fn a_key_is_required_where_keys_are() {
-    let server = Server::start(Options {
-        require_key: true,
-        ..Options::default()
-    })
-    .await;
+    let server = Server::start(Options { require_key: true, ..Options::default() }).await;
     accept(&server, "", &plain("gpt-4o", "hi")).await;
     let body = plain("gpt-4o", "hi").to_string();
-    let answer = server
-        .send("POST", "/v1/chat/completions", &[], body.as_bytes())
-        .await;
+    let answer = server.send("POST", "/v1/chat/completions", &[], body.as_bytes()).await;
     assert_eq!(answer.status, 401);
     assert_eq!(answer.json()["error"]["code"], "invalid_api_key");
 }
@@ -87,39 +69,23 @@ async fn values_are_what_they_must_be() {
             json!("yes"),
             "Invalid type for 'stream': expected a boolean, but got a string instead.",
         ),
-        (
-            "stream_options",
-            json!({"include_usage": true}),
-            "only allowed when 'stream' is enabled",
-        ),
+        ("stream_options", json!({"include_usage": true}), "only allowed when 'stream' is enabled"),
         (
             "max_completion_tokens",
             json!(0),
             "Invalid 'max_completion_tokens': integer below minimum value. Expected a value >= 1, but got 0 instead.",
         ),
-        (
-            "max_completion_tokens",
-            json!(1.5),
-            "expected an integer, but got a decimal",
-        ),
+        ("max_completion_tokens", json!(1.5), "expected an integer, but got a decimal"),
         (
             "temperature",
             json!(3),
             "Invalid 'temperature': decimal above maximum value. Expected a value <= 2, but got 3 instead.",
         ),
-        (
-            "temperature",
-            json!("hot"),
-            "Invalid type for 'temperature'",
-        ),
+        ("temperature", json!("hot"), "Invalid type for 'temperature'"),
         ("top_p", json!(-1), "decimal below minimum value"),
         ("n", json!(0), "Invalid 'n'"),
         ("n", json!(129), "Invalid 'n': integer above maximum value"),
-        (
-            "stop",
-            json!(["a", "b", "c", "d", "e"]),
-            "Invalid 'stop': array too long.",
-        ),
+        ("stop", json!(["a", "b", "c", "d", "e"]), "Invalid 'stop': array too long."),
         ("stop", json!([1]), "Invalid type for 'stop[0]'"),
         ("stop", json!(1), "Invalid type for 'stop'"),
         (
@@ -160,11 +126,7 @@ async fn values_are_what_they_must_be() {
             json!([{"type": "web_search"}]),
             "Invalid value: 'web_search'. Supported values are: 'function' and 'custom'.",
         ),
-        (
-            "tool_choice",
-            json!("auto"),
-            "'tool_choice' is only allowed when 'tools' are specified.",
-        ),
+        ("tool_choice", json!("auto"), "'tool_choice' is only allowed when 'tools' are specified."),
         (
             "parallel_tool_calls",
             json!(true),
@@ -175,10 +137,7 @@ async fn values_are_what_they_must_be() {
     }
     for (choice, words) in [
         (json!("any"), "Invalid value: 'any'"),
-        (
-            json!({"type": "function"}),
-            "Missing required parameter: 'tool_choice.function.name'.",
-        ),
+        (json!({"type": "function"}), "Missing required parameter: 'tool_choice.function.name'."),
         (
             json!({"type": "function", "function": {"name": "other"}}),
             "function 'other' is not among the 'tools'",
@@ -187,26 +146,10 @@ async fn values_are_what_they_must_be() {
         (json!({}), "Missing required parameter: 'tool_choice.type'."),
         (json!(1), "Invalid type for 'tool_choice'"),
     ] {
-        refuse(
-            &server,
-            "",
-            &set(asking("gpt-5", "hi"), "tool_choice", choice),
-            words,
-        )
-        .await;
+        refuse(&server, "", &set(asking("gpt-5", "hi"), "tool_choice", choice), words).await;
     }
-    accept(
-        &server,
-        "mistral",
-        &set(asking("m", "hi"), "tool_choice", "any"),
-    )
-    .await;
-    accept(
-        &server,
-        "glm",
-        &set(plain("m", "hi"), "tools", json!([{"type": "web_search"}])),
-    )
-    .await;
+    accept(&server, "mistral", &set(asking("m", "hi"), "tool_choice", "any")).await;
+    accept(&server, "glm", &set(plain("m", "hi"), "tools", json!([{"type": "web_search"}]))).await;
     let custom = json!([{"type": "custom", "custom": {"name": "shell"}}]);
     accept(&server, "", &set(plain("gpt-5", "hi"), "tools", custom)).await;
 }
@@ -217,30 +160,15 @@ async fn messages_are_what_they_must_be() {
     let talk = |message: Value| json!({"model": "gpt-5", "messages": [{"role": "user", "content": "hi"}, message, {"role": "user", "content": "hi"}]});
     for (message, words) in [
         (json!("hi"), "Invalid type for 'messages[1]'"),
-        (
-            json!({"content": "x"}),
-            "Missing required parameter: 'messages[1].role'.",
-        ),
+        (json!({"content": "x"}), "Missing required parameter: 'messages[1].role'."),
         (
             json!({"role": "bot", "content": "x"}),
             "Invalid value: 'bot'. Supported values are: 'system', 'assistant', 'user', 'function', 'tool', and 'developer'.",
         ),
-        (
-            json!({"role": "user"}),
-            "Invalid value for 'content': expected a string, got null.",
-        ),
-        (
-            json!({"role": "assistant", "content": null}),
-            "expected a string, got null",
-        ),
-        (
-            json!({"role": "user", "content": 3}),
-            "Invalid type for 'messages[1].content'",
-        ),
-        (
-            json!({"role": "user", "content": []}),
-            "Invalid 'messages[1].content': empty array.",
-        ),
+        (json!({"role": "user"}), "Invalid value for 'content': expected a string, got null."),
+        (json!({"role": "assistant", "content": null}), "expected a string, got null"),
+        (json!({"role": "user", "content": 3}), "Invalid type for 'messages[1].content'"),
+        (json!({"role": "user", "content": []}), "Invalid 'messages[1].content': empty array."),
         (
             json!({"role": "user", "content": [{"text": "x"}]}),
             "Missing required parameter: 'messages[1].content[0].type'.",
@@ -249,10 +177,7 @@ async fn messages_are_what_they_must_be() {
             json!({"role": "user", "content": [{"type": "text"}]}),
             "Missing required parameter: 'messages[1].content[0].text'.",
         ),
-        (
-            json!({"role": "user", "content": [{"type": "video_url"}]}),
-            "Invalid value: 'video_url'",
-        ),
+        (json!({"role": "user", "content": [{"type": "video_url"}]}), "Invalid value: 'video_url'"),
         (
             json!({"role": "system", "content": [{"type": "image_url"}]}),
             "Invalid value: 'image_url'. Supported values are: 'text'.",
@@ -360,13 +285,8 @@ async fn every_call_has_its_result_at_once() {
         )
         .await;
         let unknown = "not found in 'tool_calls' of previous message";
-        refuse(
-            &server,
-            variant,
-            &change(&|all| all[3]["tool_call_id"] = "call_x".into()),
-            unknown,
-        )
-        .await;
+        refuse(&server, variant, &change(&|all| all[3]["tool_call_id"] = "call_x".into()), unknown)
+            .await;
         refuse(
             &server,
             variant,

@@ -35,10 +35,7 @@ async fn every_trigger_of_every_variant_streams_by_the_grammar_and_equals_its_js
             let whole = accept(&server, variant, &body).await;
             assert_eq!(whole["object"], "chat.completion");
             let answer = ask(&server, variant, &streamed(&body)).await;
-            assert_eq!(
-                answer.header("content-type"),
-                Some("text/event-stream; charset=utf-8")
-            );
+            assert_eq!(answer.header("content-type"), Some("text/event-stream; charset=utf-8"));
             assert!(answer.complete);
             if variant == "mistral" {
                 continue;
@@ -62,10 +59,7 @@ async fn every_variant_goes_through_two_rounds_of_tools_and_another_question() {
             }
             if append(&mut body, &said) == 0 {
                 let text = said["content"].to_string();
-                assert!(
-                    text.contains("The tool says “21 degrees” and “21 degrees”"),
-                    "{text}"
-                );
+                assert!(text.contains("The tool says “21 degrees” and “21 degrees”"), "{text}");
                 break;
             }
             rounds += 1;
@@ -105,21 +99,11 @@ async fn mistral_writes_thoughts_as_chunks_and_counts_unasked() {
     let server = Server::strict().await;
     let body = plain("magistral-medium", "think twice");
     let whole = accept(&server, "mistral", &body).await;
-    let content = whole["choices"][0]["message"]["content"]
-        .as_array()
-        .unwrap();
-    let kinds: Vec<&str> = content
-        .iter()
-        .map(|part| part["type"].as_str().unwrap())
-        .collect();
+    let content = whole["choices"][0]["message"]["content"].as_array().unwrap();
+    let kinds: Vec<&str> = content.iter().map(|part| part["type"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["thinking", "text", "thinking", "text"]);
     let mut found = chunks(&ask(&server, "mistral", &set(body, "stream", true)).await);
-    let usage = found
-        .last_mut()
-        .unwrap()
-        .as_object_mut()
-        .unwrap()
-        .remove("usage");
+    let usage = found.last_mut().unwrap().as_object_mut().unwrap().remove("usage");
     for chunk in &mut found {
         chunk["usage"] = Value::Null;
     }
@@ -133,10 +117,9 @@ async fn mistral_writes_thoughts_as_chunks_and_counts_unasked() {
 #[tokio::test]
 async fn calls_have_an_index_in_every_fragment_except_at_google() {
     let server = Server::strict().await;
-    for (variant, model, numbered) in [
-        ("vllm", "qwen3", true),
-        ("google", "gemini-3.8-flash", false),
-    ] {
+    for (variant, model, numbered) in
+        [("vllm", "qwen3", true), ("google", "gemini-3.8-flash", false)]
+    {
         let body = streamed(&asking(model, "use a tool in parallel"));
         let found = chunks(&ask(&server, variant, &body).await);
         let fragments: Vec<&Value> = found
@@ -144,15 +127,8 @@ async fn calls_have_an_index_in_every_fragment_except_at_google() {
             .filter_map(|chunk| chunk["choices"][0]["delta"]["tool_calls"].as_array())
             .flatten()
             .collect();
-        assert!(
-            fragments
-                .iter()
-                .all(|one| one["index"].is_u64() == numbered)
-        );
-        let named: Vec<&&Value> = fragments
-            .iter()
-            .filter(|one| one["id"].is_string())
-            .collect();
+        assert!(fragments.iter().all(|one| one["index"].is_u64() == numbered));
+        let named: Vec<&&Value> = fragments.iter().filter(|one| one["id"].is_string()).collect();
         assert_eq!(named.len(), 2);
         for one in named {
             assert_eq!(one["type"], "function");
@@ -171,24 +147,13 @@ async fn replies_end_for_the_reason_they_give() {
     let hello = || plain("open-model", "hello");
     assert_eq!(reason("", hello()).await, "stop");
     assert_eq!(reason("", set(hello(), "max_tokens", 5)).await, "length");
-    assert_eq!(
-        reason("", set(hello(), "max_completion_tokens", 5)).await,
-        "length"
-    );
+    assert_eq!(reason("", set(hello(), "max_completion_tokens", 5)).await, "length");
     assert_eq!(reason("", set(hello(), "stop", "hello")).await, "stop");
-    assert_eq!(
-        reason("", asking("open-model", "use a tool")).await,
-        "tool_calls"
-    );
+    assert_eq!(reason("", asking("open-model", "use a tool")).await, "tool_calls");
     // Google says `stop` all the same, and leaves it to the client to see the calls.
-    assert_eq!(
-        reason("google", asking("gemini-3.8-flash", "use a tool")).await,
-        "stop"
-    );
+    assert_eq!(reason("google", asking("gemini-3.8-flash", "use a tool")).await, "stop");
     let stopped = accept(&server, "", &set(hello(), "stop", json!(["hello"]))).await;
-    let text = stopped["choices"][0]["message"]["content"]
-        .as_str()
-        .unwrap();
+    let text = stopped["choices"][0]["message"]["content"].as_str().unwrap();
     assert!(!text.is_empty() && !text.contains("hello"));
     let cut = accept(&server, "", &set(hello(), "max_tokens", 5)).await;
     assert_eq!(cut["usage"]["completion_tokens"], 5);
@@ -199,13 +164,10 @@ async fn replies_end_for_the_reason_they_give() {
 async fn reasoning_is_in_the_completion_or_beside_it() {
     let server = Server::strict().await;
     for (variant, model) in VARIANTS {
-        let usage = accept(
-            &server,
-            variant,
-            &set(plain(model, "hello"), "reasoning_effort", "high"),
-        )
-        .await["usage"]
-            .clone();
+        let usage =
+            accept(&server, variant, &set(plain(model, "hello"), "reasoning_effort", "high")).await
+                ["usage"]
+                .clone();
         let count = |key: &str| usage[key].as_u64().unwrap();
         let all = count("total_tokens") - count("prompt_tokens");
         let reasoning = usage["completion_tokens_details"]["reasoning_tokens"].as_u64();
@@ -256,10 +218,7 @@ async fn tool_choice_forces_and_forbids_calls() {
     let server = Server::strict().await;
     for (choice, called) in [
         (json!("required"), true),
-        (
-            json!({"type": "function", "function": {"name": "lookup"}}),
-            true,
-        ),
+        (json!({"type": "function", "function": {"name": "lookup"}}), true),
         (
             json!({"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": []}}),
             true,
@@ -272,18 +231,8 @@ async fn tool_choice_forces_and_forbids_calls() {
         let said = message(&server, "", &body).await;
         assert_eq!(said["tool_calls"].is_array(), called, "{choice}");
     }
-    let body = set(
-        asking("open-model", "use a tool in parallel"),
-        "parallel_tool_calls",
-        false,
-    );
-    assert_eq!(
-        message(&server, "", &body).await["tool_calls"]
-            .as_array()
-            .unwrap()
-            .len(),
-        1
-    );
+    let body = set(asking("open-model", "use a tool in parallel"), "parallel_tool_calls", false);
+    assert_eq!(message(&server, "", &body).await["tool_calls"].as_array().unwrap().len(), 1);
 }
 
 #[tokio::test]
@@ -297,12 +246,8 @@ async fn one_kind_of_model_calls_everything_call_0() {
     }
     let said = message(&server, "", &body).await;
     assert!(said.get("tool_calls").is_none());
-    let both = message(
-        &server,
-        "",
-        &asking("open-model-repeat-ids", "use a tool in parallel"),
-    )
-    .await;
+    let both =
+        message(&server, "", &asking("open-model-repeat-ids", "use a tool in parallel")).await;
     let mut body = asking("open-model-repeat-ids", "use a tool in parallel");
     assert_eq!(append(&mut body, &both), 2);
     accept(&server, "", &body).await;
@@ -344,14 +289,8 @@ async fn models_are_listed_and_described() {
         assert!(data.iter().any(|model| model["id"] == "deepseek-v4-pro"));
         assert!(data.iter().all(|model| model["object"] == "model"));
     }
-    let one = server
-        .send("GET", "/v1/models/gpt-6-luna", &key, b"")
-        .await
-        .json();
-    assert_eq!(
-        (&one["id"], &one["owned_by"]),
-        (&json!("gpt-6-luna"), &json!("openai"))
-    );
+    let one = server.send("GET", "/v1/models/gpt-6-luna", &key, b"").await.json();
+    assert_eq!((&one["id"], &one["owned_by"]), (&json!("gpt-6-luna"), &json!("openai")));
     // Without the key it is still the first dialect's path.
     assert!(server.get("/v1/models").await.json()["has_more"].is_boolean());
 }
@@ -383,48 +322,26 @@ async fn faults_and_scenarios_strike_this_dialect_too() {
     let reply = accept(&server, "", &plain("deepseek-v4-pro", "rain?")).await;
     assert_eq!(reply["model"], "renamed");
     let said = &reply["choices"][0]["message"];
-    assert_eq!(
-        (&said["reasoning_content"], &said["content"]),
-        (&json!("Hm."), &json!("Wet."))
-    );
+    assert_eq!((&said["reasoning_content"], &said["content"]), (&json!("Hm."), &json!("Wet.")));
     let post = async |fault: &str, variant: &str, body: &Value| {
-        let headers = [
-            ("x-simulator-fault", fault),
-            ("x-simulator-variant", variant),
-        ];
-        server
-            .send(
-                "POST",
-                "/v1/chat/completions",
-                &headers,
-                body.to_string().as_bytes(),
-            )
-            .await
+        let headers = [("x-simulator-fault", fault), ("x-simulator-variant", variant)];
+        server.send("POST", "/v1/chat/completions", &headers, body.to_string().as_bytes()).await
     };
     let body = streamed(&plain("m", "hello"));
     let limited = post("status:429,retry-after=2", "vllm", &body).await;
-    assert_eq!(
-        (limited.status, limited.header("retry-after")),
-        (429, Some("2"))
-    );
+    assert_eq!((limited.status, limited.header("retry-after")), (429, Some("2")));
     assert_eq!(limited.json()["error"]["code"], "rate_limit_exceeded");
     let limited = post("status:429", "openrouter", &body).await;
     assert_eq!(limited.json()["error"]["code"], 429);
-    for (variant, member, value) in [
-        ("vllm", "type", json!("server_error")),
-        ("openrouter", "code", json!(503)),
-    ] {
+    for (variant, member, value) in
+        [("vllm", "type", json!("server_error")), ("openrouter", "code", json!(503))]
+    {
         let broken = post("error:event=3", variant, &body).await.text();
         let last = broken.trim_end().rsplit("\n\n").next().unwrap();
         let last: Value = serde_json::from_str(last.strip_prefix("data: ").unwrap()).unwrap();
         assert_eq!(last["error"][member], value);
     }
-    assert_eq!(
-        post("error:event=3", "vllm", &plain("m", "hello"))
-            .await
-            .status,
-        503
-    );
+    assert_eq!(post("error:event=3", "vllm", &plain("m", "hello")).await.status, 503);
     let ended = post("end:event=4", "vllm", &body).await;
     assert!(ended.complete && !ended.text().contains("[DONE]"));
 }

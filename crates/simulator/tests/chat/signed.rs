@@ -11,11 +11,7 @@ use crate::support::{
 const CLAUDE: &str = "anthropic/claude-sonnet-5";
 
 async fn identity(name: &str) -> Server {
-    Server::start(Options {
-        identity: name.to_owned(),
-        ..Options::default()
-    })
-    .await
+    Server::start(Options { identity: name.to_owned(), ..Options::default() }).await
 }
 
 /// A conversation with one reply in it, and another question.
@@ -30,41 +26,20 @@ async fn talk(server: &Server, variant: &str, body: Value) -> Value {
 }
 
 fn details(body: &mut Value, at: usize) -> &mut Vec<Value> {
-    body["messages"][at]["reasoning_details"]
-        .as_array_mut()
-        .unwrap()
+    body["messages"][at]["reasoning_details"].as_array_mut().unwrap()
 }
 
 #[tokio::test]
 async fn openrouter_details_are_signed_and_numbered() {
     let server = Server::strict().await;
-    let said = message(
-        &server,
-        "openrouter",
-        &plain(CLAUDE, "think twice, redacted"),
-    )
-    .await;
+    let said = message(&server, "openrouter", &plain(CLAUDE, "think twice, redacted")).await;
     let found = said["reasoning_details"].as_array().unwrap();
-    let kinds: Vec<&str> = found
-        .iter()
-        .map(|one| one["type"].as_str().unwrap())
-        .collect();
-    assert_eq!(
-        kinds,
-        ["reasoning.encrypted", "reasoning.text", "reasoning.text"]
-    );
+    let kinds: Vec<&str> = found.iter().map(|one| one["type"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["reasoning.encrypted", "reasoning.text", "reasoning.text"]);
     let mut texts = String::new();
     for (index, one) in found.iter().enumerate() {
-        assert_eq!(
-            (&one["index"], &one["format"]),
-            (&json!(index), &json!("anthropic-claude-v1"))
-        );
-        let mark = one
-            .get("signature")
-            .or(one.get("data"))
-            .unwrap()
-            .as_str()
-            .unwrap();
+        assert_eq!((&one["index"], &one["format"]), (&json!(index), &json!("anthropic-claude-v1")));
+        let mark = one.get("signature").or(one.get("data")).unwrap().as_str().unwrap();
         assert!(mark.starts_with("++//"));
         texts += one["text"].as_str().unwrap_or_default();
     }
@@ -82,12 +57,7 @@ async fn openrouter_details_are_signed_and_numbered() {
 #[tokio::test]
 async fn openrouter_details_come_back_unchanged_or_not_at_all() {
     let server = Server::strict().await;
-    let body = talk(
-        &server,
-        "openrouter",
-        plain(CLAUDE, "think twice, redacted"),
-    )
-    .await;
+    let body = talk(&server, "openrouter", plain(CLAUDE, "think twice, redacted")).await;
     accept(&server, "openrouter", &body).await;
     let changed = |change: &dyn Fn(&mut Vec<Value>)| {
         let mut body = body.clone();
@@ -97,10 +67,7 @@ async fn openrouter_details_come_back_unchanged_or_not_at_all() {
     let invalid = "Invalid `signature` in `thinking` block";
     let order = "must be sent back whole, unchanged and in order";
     for (body, words) in [
-        (
-            changed(&|all| all[1]["text"] = "Other words.".into()),
-            invalid,
-        ),
+        (changed(&|all| all[1]["text"] = "Other words.".into()), invalid),
         (changed(&|all| all[1]["signature"] = "AAAA".into()), invalid),
         (changed(&|all| all[1]["signature"] = Value::Null), invalid),
         (
@@ -140,20 +107,11 @@ async fn openrouter_details_come_back_unchanged_or_not_at_all() {
     }
     // The end of the list may be lost, but all of it may be too.
     let mut none = body.clone();
-    none["messages"][1]
-        .as_object_mut()
-        .unwrap()
-        .remove("reasoning_details");
+    none["messages"][1].as_object_mut().unwrap().remove("reasoning_details");
     accept(&server, "openrouter", &none).await;
     let mut text = body.clone();
     text["messages"][1]["reasoning_details"] = "Hm.".into();
-    refuse(
-        &server,
-        "openrouter",
-        &text,
-        "Invalid type for 'messages[1].reasoning_details'",
-    )
-    .await;
+    refuse(&server, "openrouter", &text, "Invalid type for 'messages[1].reasoning_details'").await;
     // What no provider signs needs no signature.
     let unsigned = changed(&|all| {
         *all =
@@ -167,23 +125,10 @@ async fn openrouter_refuses_foreign_and_repeated_details() {
     let one = identity("one").await;
     let two = identity("two").await;
     let body = talk(&one, "openrouter", plain(CLAUDE, "hello")).await;
-    refuse(
-        &two,
-        "openrouter",
-        &body,
-        "Invalid `signature` in `thinking` block",
-    )
-    .await;
-    let blocks = talk(
-        &one,
-        "litellm",
-        set(
-            plain("claude-sonnet-5", "hello"),
-            "reasoning_effort",
-            "high",
-        ),
-    )
-    .await;
+    refuse(&two, "openrouter", &body, "Invalid `signature` in `thinking` block").await;
+    let blocks =
+        talk(&one, "litellm", set(plain("claude-sonnet-5", "hello"), "reasoning_effort", "high"))
+            .await;
     let block = &blocks["messages"][1]["thinking_blocks"][0];
     let mut foreign = body.clone();
     details(&mut foreign, 1)[0]["text"] = block["thinking"].clone();
@@ -193,13 +138,7 @@ async fn openrouter_refuses_foreign_and_repeated_details() {
     let again = twice["messages"][1].clone();
     append(&mut twice, &again);
     say(&mut twice, "and again");
-    refuse(
-        &one,
-        "openrouter",
-        &twice,
-        "the same detail stands in an earlier message",
-    )
-    .await;
+    refuse(&one, "openrouter", &twice, "the same detail stands in an earlier message").await;
     let sealed = talk(&one, "openrouter", plain("openai/gpt-6-luna", "hello")).await;
     accept(&one, "openrouter", &sealed).await;
     refuse(
@@ -217,11 +156,9 @@ async fn openrouter_refuses_foreign_and_repeated_details() {
 #[tokio::test]
 async fn an_empty_style_neither_signs_nor_verifies() {
     let server = Server::scenario("signature = \"empty\"").await;
-    for (variant, model) in [
-        ("openrouter", CLAUDE),
-        ("litellm", "claude-sonnet-5"),
-        ("google", "gemini-3.8-flash"),
-    ] {
+    for (variant, model) in
+        [("openrouter", CLAUDE), ("litellm", "claude-sonnet-5"), ("google", "gemini-3.8-flash")]
+    {
         let body = talk(&server, variant, asking(model, "use a tool")).await;
         let text = body["messages"].to_string();
         assert!(!text.contains("++//"), "{variant}");
@@ -233,23 +170,17 @@ async fn an_empty_style_neither_signs_nor_verifies() {
 async fn signatures_stream_where_the_style_puts_them() {
     let server = Server::strict().await;
     for (style, first) in [("delta", false), ("start", true), ("late", false)] {
-        let headers = [
-            ("x-simulator-variant", "openrouter"),
-            ("x-simulator-signature", style),
-        ];
+        let headers = [("x-simulator-variant", "openrouter"), ("x-simulator-signature", style)];
         let body = streamed(&plain(CLAUDE, "hello")).to_string();
-        let answer = server
-            .send("POST", "/v1/chat/completions", &headers, body.as_bytes())
-            .await;
+        let answer = server.send("POST", "/v1/chat/completions", &headers, body.as_bytes()).await;
         let found = chunks(&answer);
         let marks: Vec<&Value> = found
             .iter()
             .filter_map(|chunk| chunk["choices"][0]["delta"]["reasoning_details"].as_array())
             .flatten()
             .collect();
-        let signed: Vec<usize> = (0..marks.len())
-            .filter(|at| marks[*at]["signature"].is_string())
-            .collect();
+        let signed: Vec<usize> =
+            (0..marks.len()).filter(|at| marks[*at]["signature"].is_string()).collect();
         assert_eq!(signed, [if first { 0 } else { marks.len() - 1 }], "{style}");
         assert!(marks.iter().all(|mark| mark["index"] == 0));
     }
@@ -266,18 +197,10 @@ async fn litellm_carries_the_blocks_of_claude() {
     let body = talk(&server, "litellm", body).await;
     let said = &body["messages"][1];
     assert_eq!(said["thinking_blocks"][0]["type"], "redacted_thinking");
-    assert_eq!(
-        said["thinking_blocks"][1]["thinking"],
-        said["reasoning_content"]
-    );
+    assert_eq!(said["thinking_blocks"][1]["thinking"], said["reasoning_content"]);
     accept(&server, "litellm", &body).await;
-    refuse(
-        &identity("two").await,
-        "litellm",
-        &body,
-        "Invalid `data` in `redacted_thinking` block",
-    )
-    .await;
+    refuse(&identity("two").await, "litellm", &body, "Invalid `data` in `redacted_thinking` block")
+        .await;
     for (at, key, words) in [
         (1, "thinking", "Invalid `signature` in `thinking` block"),
         (1, "signature", "Invalid `signature` in `thinking` block"),
@@ -295,10 +218,7 @@ async fn litellm_needs_them_in_an_open_loop_of_claude() {
     let server = Server::strict().await;
     let mut body = talk(&server, "litellm", asking("claude-sonnet-5", "use a tool")).await;
     accept(&server, "litellm", &body).await;
-    body["messages"][2]
-        .as_object_mut()
-        .unwrap()
-        .remove("thinking_blocks");
+    body["messages"][2].as_object_mut().unwrap().remove("thinking_blocks");
     refuse(
         &server,
         "litellm",
@@ -306,18 +226,8 @@ async fn litellm_needs_them_in_an_open_loop_of_claude() {
         "Expected `thinking` or `redacted_thinking`, but found `tool_use`",
     )
     .await;
-    accept(
-        &server,
-        "litellm",
-        &set(body.clone(), "reasoning_effort", "none"),
-    )
-    .await;
-    accept(
-        &server,
-        "litellm",
-        &set(body.clone(), "model", "other-model"),
-    )
-    .await;
+    accept(&server, "litellm", &set(body.clone(), "reasoning_effort", "none")).await;
+    accept(&server, "litellm", &set(body.clone(), "model", "other-model")).await;
     say(&mut body, "and now?");
     accept(&server, "litellm", &body).await;
 }
@@ -335,12 +245,8 @@ fn signature<'a>(body: &'a mut Value, variant: &str) -> &'a mut Value {
 async fn gemini_wants_the_first_call_of_each_step_signed() {
     let server = Server::strict().await;
     for variant in ["google", "litellm"] {
-        let body = talk(
-            &server,
-            variant,
-            asking("gemini-3.8-flash", "use a tool in parallel"),
-        )
-        .await;
+        let body =
+            talk(&server, variant, asking("gemini-3.8-flash", "use a tool in parallel")).await;
         accept(&server, variant, &body).await;
         let calls = body["messages"][2]["tool_calls"].as_array().unwrap();
         assert!(calls[0].to_string().contains("thought_signature"));
@@ -363,43 +269,13 @@ async fn gemini_wants_the_first_call_of_each_step_signed() {
             "Function call is missing a thought_signature in functionCall parts.",
         )
         .await;
-        refuse(
-            &server,
-            variant,
-            &missing,
-            "function call `default_api:lookup` , position 2.",
-        )
-        .await;
-        refuse(
-            &server,
-            variant,
-            &with("AAAA".into()),
-            "Corrupted thought signature.",
-        )
-        .await;
-        accept(
-            &server,
-            variant,
-            &with("skip_thought_signature_validator".into()),
-        )
-        .await;
-        let issued = signature(&mut body.clone(), variant)
-            .as_str()
-            .unwrap()
-            .to_owned();
-        accept(
-            &server,
-            variant,
-            &with(issued.replace('+', "-").replace('/', "_").into()),
-        )
-        .await;
-        refuse(
-            &identity("two").await,
-            variant,
-            &body,
-            "Corrupted thought signature.",
-        )
-        .await;
+        refuse(&server, variant, &missing, "function call `default_api:lookup` , position 2.")
+            .await;
+        refuse(&server, variant, &with("AAAA".into()), "Corrupted thought signature.").await;
+        accept(&server, variant, &with("skip_thought_signature_validator".into())).await;
+        let issued = signature(&mut body.clone(), variant).as_str().unwrap().to_owned();
+        accept(&server, variant, &with(issued.replace('+', "-").replace('/', "_").into())).await;
+        refuse(&identity("two").await, variant, &body, "Corrupted thought signature.").await;
         // It belongs to this call and no other; how its JSON is written does not matter.
         let mut other = body.clone();
         other["messages"][2]["tool_calls"][0]["function"]["arguments"] = "{\"k\":\"other\"}".into();
@@ -410,12 +286,8 @@ async fn gemini_wants_the_first_call_of_each_step_signed() {
         accept(&server, variant, &spaced).await;
         // Earlier turns and earlier models are not looked at.
         let mut later = missing.clone();
-        let said = message(
-            &server,
-            variant,
-            &with("skip_thought_signature_validator".into()),
-        )
-        .await;
+        let said =
+            message(&server, variant, &with("skip_thought_signature_validator".into())).await;
         append(&mut later, &said);
         say(&mut later, "and now?");
         accept(&server, variant, &later).await;
@@ -427,15 +299,10 @@ async fn gemini_wants_the_first_call_of_each_step_signed() {
 async fn litellm_signs_gemini_calls_in_their_ids_too() {
     let server = Server::strict().await;
     let mut body = talk(&server, "litellm", asking("gemini-3.8-flash", "use a tool")).await;
-    let call = body["messages"][2]["tool_calls"][0]
-        .as_object_mut()
-        .unwrap();
+    let call = body["messages"][2]["tool_calls"][0].as_object_mut().unwrap();
     let fields = call.remove("provider_specific_fields").unwrap();
     let id = call["id"].as_str().unwrap();
-    assert!(id.ends_with(&format!(
-        "__thought__{}",
-        fields["thought_signature"].as_str().unwrap()
-    )));
+    assert!(id.ends_with(&format!("__thought__{}", fields["thought_signature"].as_str().unwrap())));
     accept(&server, "litellm", &body).await;
     let claude = talk(&server, "litellm", asking("claude-sonnet-5", "use a tool")).await;
     assert!(!claude.to_string().contains("thought_signature"));
@@ -448,10 +315,5 @@ async fn redacted_thinking_is_an_ordinary_thought_elsewhere() {
     let twice = message(&server, "sglang", &plain("m", "redacted")).await;
     let length = |said: &Value| said["reasoning_content"].as_str().unwrap().len();
     assert!(length(&twice) > length(&once) * 3 / 2);
-    assert!(
-        !ask(&server, "sglang", &plain("m", "redacted"))
-            .await
-            .text()
-            .contains("++//")
-    );
+    assert!(!ask(&server, "sglang", &plain("m", "redacted")).await.text().contains("++//"));
 }

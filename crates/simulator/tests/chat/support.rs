@@ -54,17 +54,12 @@ pub(crate) fn streamed(body: &Value) -> Value {
 }
 
 pub(crate) async fn ask(server: &Server, variant: &str, body: &Value) -> Answer {
-    let mut headers = vec![
-        ("content-type", "application/json"),
-        ("authorization", "Bearer k"),
-    ];
+    let mut headers = vec![("content-type", "application/json"), ("authorization", "Bearer k")];
     if !variant.is_empty() {
         headers.push(("x-simulator-variant", variant));
     }
     let body = body.to_string();
-    server
-        .send("POST", "/v1/chat/completions", &headers, body.as_bytes())
-        .await
+    server.send("POST", "/v1/chat/completions", &headers, body.as_bytes()).await
 }
 
 /// Asks and expects a reply.
@@ -82,12 +77,7 @@ pub(crate) async fn message(server: &Server, variant: &str, body: &Value) -> Val
 /// Asks and expects a 400 with this text in it; gives the error.
 pub(crate) async fn refuse(server: &Server, variant: &str, body: &Value, text: &str) -> Value {
     let answer = ask(server, variant, body).await;
-    assert_eq!(
-        answer.status,
-        400,
-        "{variant}: {} (wanted {text})",
-        answer.text()
-    );
+    assert_eq!(answer.status, 400, "{variant}: {} (wanted {text})", answer.text());
     let error = answer.json()["error"].clone();
     let said = error["message"].as_str().unwrap();
     assert!(said.contains(text), "{variant}: {said:?} lacks {text:?}");
@@ -257,10 +247,7 @@ fn chunk_of_content(message: &mut Value, piece: &Value) {
         (&mut last["text"], &piece["text"])
     } else {
         last["closed"] = piece["closed"].clone();
-        (
-            &mut last["thinking"][0]["text"],
-            &piece["thinking"][0]["text"],
-        )
+        (&mut last["thinking"][0]["text"], &piece["thinking"][0]["text"])
     };
     *before = (before.as_str().unwrap().to_owned() + after.as_str().unwrap()).into();
 }
@@ -271,17 +258,10 @@ fn settle(mut message: Value) -> Value {
     if message["content"] == "" && calls {
         message["content"] = Value::Null;
     }
-    for (key, keeps) in [
-        ("tool_calls", false),
-        ("thinking_blocks", false),
-        ("reasoning_details", true),
-    ] {
-        for item in message
-            .get_mut(key)
-            .and_then(Value::as_array_mut)
-            .into_iter()
-            .flatten()
-        {
+    for (key, keeps) in
+        [("tool_calls", false), ("thinking_blocks", false), ("reasoning_details", true)]
+    {
+        for item in message.get_mut(key).and_then(Value::as_array_mut).into_iter().flatten() {
             if !keeps {
                 item.as_object_mut().unwrap().shift_remove("index");
             }

@@ -27,11 +27,7 @@ impl Server {
     pub(crate) async fn start(options: Options) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        tokio::spawn(throughline_simulator::serve(
-            listener,
-            options,
-            std::future::pending(),
-        ));
+        tokio::spawn(throughline_simulator::serve(listener, options, std::future::pending()));
         Self { address }
     }
 
@@ -44,11 +40,7 @@ impl Server {
     }
 
     pub(crate) async fn binding() -> Self {
-        Self::start(Options {
-            prefix_binding: true,
-            ..Options::default()
-        })
-        .await
+        Self::start(Options { prefix_binding: true, ..Options::default() }).await
     }
 
     pub(crate) async fn scenario(text: &str) -> Self {
@@ -101,8 +93,7 @@ impl Server {
             headers.push(("anthropic-version", "2023-06-01"));
         }
         headers.extend_from_slice(more);
-        self.send("POST", path, &headers, body.to_string().as_bytes())
-            .await
+        self.send("POST", path, &headers, body.to_string().as_bytes()).await
     }
 
     /// Posts and expects a message.
@@ -169,24 +160,14 @@ impl Answer {
             split.unwrap_or_else(|| panic!("no head in {:?}", String::from_utf8_lossy(raw)));
         let head = std::str::from_utf8(&raw[..split]).unwrap();
         let mut lines = head.lines();
-        let status = lines
-            .next()
-            .unwrap()
-            .split(' ')
-            .nth(1)
-            .unwrap()
-            .parse()
-            .unwrap();
+        let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
         let headers: Vec<(String, String)> = lines
             .filter_map(|line| line.split_once(": "))
             .map(|(name, value)| (name.to_lowercase(), value.to_owned()))
             .collect();
         let rest = &raw[split + 4..];
         let find = |name: &str| {
-            headers
-                .iter()
-                .find(|(key, _)| key == name)
-                .map(|(_, value)| value.as_str())
+            headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
         };
         let (body, complete) = if method == "HEAD" {
             (Vec::new(), true)
@@ -197,13 +178,7 @@ impl Answer {
                 find("content-length").map_or(rest.len(), |length| length.parse().unwrap());
             (rest.to_vec(), rest.len() == length)
         };
-        Self {
-            status,
-            headers,
-            body,
-            complete,
-            arrivals,
-        }
+        Self { status, headers, body, complete, arrivals }
     }
 
     pub(crate) fn header(&self, name: &str) -> Option<&str> {

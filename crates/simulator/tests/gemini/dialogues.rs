@@ -11,13 +11,8 @@ fn dialogue(calls: &[(&str, &str)], responses: Vec<Value>) -> Value {
         "" => json!({"name": name, "args": {}}),
         id => json!({"id": id, "name": name, "args": {}}),
     };
-    let calls: Vec<Value> = calls
-        .iter()
-        .map(|one| json!({"functionCall": named(one)}))
-        .collect();
-    let responses = responses
-        .into_iter()
-        .map(|one| json!({"functionResponse": one}));
+    let calls: Vec<Value> = calls.iter().map(|one| json!({"functionCall": named(one)})).collect();
+    let responses = responses.into_iter().map(|one| json!({"functionResponse": one}));
     let responses: Vec<Value> = responses.collect();
     with_contents(json!([
         user("hi"),
@@ -45,21 +40,9 @@ async fn a_function_response_is_an_object_with_a_name() {
         refuse(&server, OLDER, &body, &text).await;
     }
     let body = dialogue(&[("f", "")], vec![json!({"name": "f"})]);
-    refuse(
-        &server,
-        OLDER,
-        &body,
-        &format!("{path}.response: Response must be specified."),
-    )
-    .await;
+    refuse(&server, OLDER, &body, &format!("{path}.response: Response must be specified.")).await;
     let body = dialogue(&[("f", "")], vec![json!({"response": {}})]);
-    refuse(
-        &server,
-        OLDER,
-        &body,
-        &format!("{path}.name: Name cannot be empty."),
-    )
-    .await;
+    refuse(&server, OLDER, &body, &format!("{path}.name: Name cannot be empty.")).await;
     let image = json!({"name": "f", "response": {}, "parts": [{"inlineData": {"mimeType": "image/png", "data": "iVBO"}}]});
     accept(&server, OLDER, &dialogue(&[("f", "")], vec![image])).await;
 }
@@ -72,10 +55,7 @@ async fn each_call_gets_its_response_by_id_or_by_name() {
         (&two[..], vec![response("f", "1"), response("g", "2")]),
         (&two, vec![response("g", "2"), response("f", "1")]),
         (&two, vec![response("f", ""), response("g", "")]),
-        (
-            &[("f", ""), ("f", "")],
-            vec![response("f", ""), response("f", "")],
-        ),
+        (&[("f", ""), ("f", "")], vec![response("f", ""), response("f", "")]),
         (&[("f", "")], vec![response("f", "made-up")]),
         // A client that resumes says everything twice.
         (&[("f", "1")], vec![response("f", "1"), response("f", "1")]),
@@ -89,16 +69,8 @@ async fn each_call_gets_its_response_by_id_or_by_name() {
         (&two[..], vec![response("f", "1")], count),
         (&two, vec![response("f", "1"), response("g", "3")], other),
         (&two, vec![response("f", "1"), response("h", "2")], other),
-        (
-            &[("f", "1")],
-            vec![response("f", "1"), response("g", "2")],
-            count,
-        ),
-        (
-            &[("f", "")],
-            vec![response("f", ""), response("f", "")],
-            count,
-        ),
+        (&[("f", "1")], vec![response("f", "1"), response("g", "2")], count),
+        (&[("f", "")], vec![response("f", ""), response("f", "")], count),
         (&[("f", "")], vec![response("g", "")], other),
     ] {
         refuse(&server, OLDER, &dialogue(calls, responses), text).await;
@@ -119,25 +91,13 @@ async fn calls_and_responses_stand_in_their_turns() {
         (json!([user("a"), model(&call)]), number),
         (json!([user("a"), model(&call), user("b")]), number),
         (
-            json!([
-                user("a"),
-                model(&call),
-                user("b"),
-                model(&json!({"text": "c"})),
-                user("d")
-            ]),
+            json!([user("a"), model(&call), user("b"), model(&json!({"text": "c"})), user("d")]),
             number,
         ),
         (json!([user("a"), by_user(&result)]), after_call),
-        (
-            json!([user("a"), model(&json!({"text": "b"})), by_user(&result)]),
-            after_call,
-        ),
+        (json!([user("a"), model(&json!({"text": "b"})), by_user(&result)]), after_call),
         (json!([user("a"), model(&call), model(&result)]), after_call),
-        (
-            json!([user("a"), by_user(&call), by_user(&result)]),
-            after_user,
-        ),
+        (json!([user("a"), by_user(&call), by_user(&result)]), after_user),
         (json!([model(&call), by_user(&result)]), after_user),
     ] {
         refuse(&server, OLDER, &with_contents(contents), text).await;
@@ -145,13 +105,7 @@ async fn calls_and_responses_stand_in_their_turns() {
     for contents in [
         json!([user("a"), model(&call), by_user(&result)]),
         json!([user("a"), model(&call), by_user(&result), user("b")]),
-        json!([
-            user("a"),
-            model(&call),
-            model(&call),
-            by_user(&result),
-            by_user(&result)
-        ]),
+        json!([user("a"), model(&call), model(&call), by_user(&result), by_user(&result)]),
         json!([user("a"), model(&json!({"text": "b"}))]),
     ] {
         accept(&server, OLDER, &with_contents(contents)).await;

@@ -87,10 +87,7 @@ async fn refuse(server: &Server, model: &str, body: &Value, text: &str) {
 fn assert_refused(answer: &Answer, text: &str) {
     assert_eq!(answer.status, 400, "{} (wanted {text})", answer.text());
     let error = &answer.json()["error"];
-    assert_eq!(
-        (&error["code"], &error["status"]),
-        (&json!(400), &json!("INVALID_ARGUMENT"))
-    );
+    assert_eq!((&error["code"], &error["status"]), (&json!(400), &json!("INVALID_ARGUMENT")));
     let message = error["message"].as_str().unwrap();
     assert!(message.contains(text), "{message:?} lacks {text:?}");
 }
@@ -159,10 +156,7 @@ async fn play(server: &Server, model: &str, mut body: Value) -> Value {
 /// The chunks of a stream of events: nothing but lines that begin with `data: `.
 fn events(answer: &Answer) -> Vec<Value> {
     assert_eq!(answer.status, 200, "{}", answer.text());
-    assert_eq!(
-        answer.header("content-type"),
-        Some("text/event-stream; charset=utf-8")
-    );
+    assert_eq!(answer.header("content-type"), Some("text/event-stream; charset=utf-8"));
     let text = answer.text().replace("\r\n", "\n");
     let frames = text.split("\n\n").filter(|frame| !frame.is_empty());
     let data = |frame: &str| {
@@ -187,11 +181,7 @@ fn assemble(chunks: &[Value]) -> Value {
         assert_eq!(now, sum + count("thoughtsTokenCount"), "{usage}");
         assert!(now >= total, "{usage}");
         total = now;
-        for part in candidate["content"]["parts"]
-            .as_array()
-            .into_iter()
-            .flatten()
-        {
+        for part in candidate["content"]["parts"].as_array().into_iter().flatten() {
             let same = |before: &Value| {
                 before["text"].is_string()
                     && part["text"].is_string()

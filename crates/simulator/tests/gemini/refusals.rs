@@ -19,14 +19,7 @@ async fn levels_and_budgets_are_judged_by_model() {
     const LITE: &str = "gemini-2.5-flash-lite";
     let level = |level: &str| thinking(&json!({ "thinkingLevel": level }));
     let budget = |budget: i64| thinking(&json!({ "thinkingBudget": budget }));
-    for model in [
-        ARGON,
-        PRO,
-        FLASH,
-        "gemini-3.8-flash",
-        "gemini-flash-latest",
-        "gemma-4",
-    ] {
+    for model in [ARGON, PRO, FLASH, "gemini-3.8-flash", "gemini-flash-latest", "gemma-4"] {
         for word in ["LOW", "medium", "High", "THINKING_LEVEL_UNSPECIFIED"] {
             accept(&server, model, &level(word)).await;
         }
@@ -34,19 +27,8 @@ async fn levels_and_budgets_are_judged_by_model() {
     for model in [ARGON, FLASH, "gemini-3.8-flash-lite"] {
         accept(&server, model, &level("minimal")).await;
     }
-    for model in [
-        PRO,
-        "gemini-3.7-flash",
-        "gemini-3.8-flash",
-        "gemini-flash-latest",
-    ] {
-        refuse(
-            &server,
-            model,
-            &level("MINIMAL"),
-            "Thinking level MINIMAL is not supported",
-        )
-        .await;
+    for model in [PRO, "gemini-3.7-flash", "gemini-3.8-flash", "gemini-flash-latest"] {
+        refuse(&server, model, &level("MINIMAL"), "Thinking level MINIMAL is not supported").await;
     }
     for model in [PRO, FLASH, OLDER, LITE, "gemini-2.5-pro"] {
         accept(&server, model, &budget(-1)).await;
@@ -59,54 +41,23 @@ async fn levels_and_budgets_are_judged_by_model() {
         }
     }
     for model in [PRO, FLASH, "gemini-2.5-pro"] {
-        refuse(
-            &server,
-            model,
-            &budget(0),
-            "This model only works in thinking mode",
-        )
-        .await;
-        refuse(
-            &server,
-            model,
-            &budget(-2),
-            "The thinking budget -2 is invalid",
-        )
-        .await;
+        refuse(&server, model, &budget(0), "This model only works in thinking mode").await;
+        refuse(&server, model, &budget(-2), "The thinking budget -2 is invalid").await;
     }
-    for (model, least, most) in [
-        ("gemini-2.5-pro", 128, 32_768),
-        (OLDER, 0, 24_576),
-        (LITE, 0, 24_576),
-    ] {
+    for (model, least, most) in
+        [("gemini-2.5-pro", 128, 32_768), (OLDER, 0, 24_576), (LITE, 0, 24_576)]
+    {
         accept(&server, model, &budget(least)).await;
         accept(&server, model, &budget(most)).await;
         let text = format!("Please choose a value between {least} and {most}.");
         refuse(&server, model, &budget(most + 1), &text).await;
-        refuse(
-            &server,
-            model,
-            &level("low"),
-            "Thinking level is not supported for this model",
-        )
-        .await;
+        refuse(&server, model, &level("low"), "Thinking level is not supported for this model")
+            .await;
     }
-    refuse(
-        &server,
-        "gemini-2.5-pro",
-        &budget(127),
-        "between 128 and 32768",
-    )
-    .await;
+    refuse(&server, "gemini-2.5-pro", &budget(127), "between 128 and 32768").await;
     let both = thinking(&json!({"thinkingLevel": "LOW", "thinking_budget": 2048}));
     for model in [ARGON, PRO, OLDER, "gemma-4"] {
-        refuse(
-            &server,
-            model,
-            &both,
-            "only one of thinking budget and thinking level",
-        )
-        .await;
+        refuse(&server, model, &both, "only one of thinking budget and thinking level").await;
     }
     let text =
         "type.googleapis.com/google.ai.generativelanguage.v1beta.ThinkingConfig.ThinkingLevel";
@@ -154,18 +105,10 @@ async fn unknown_names_are_refused_with_their_place() {
         ("", "messages", ""),
         ("", "labels", ""),
         ("/generationConfig", "max_tokens", " at 'generation_config'"),
-        (
-            "/generationConfig/thinkingConfig",
-            "effort",
-            " at 'generation_config.thinking_config'",
-        ),
+        ("/generationConfig/thinkingConfig", "effort", " at 'generation_config.thinking_config'"),
         ("/contents/0", "content", " at 'contents[0]'"),
         ("/contents/0/parts/0", "type", " at 'contents[0].parts[0]'"),
-        (
-            "/tools/0/functionDeclarations/0",
-            "strict",
-            " at 'tools[0].function_declarations[0]'",
-        ),
+        ("/tools/0/functionDeclarations/0", "strict", " at 'tools[0].function_declarations[0]'"),
         ("/tools/0", "input_schema", " at 'tools[0]'"),
     ] {
         let mut body = ask("hi");
@@ -187,48 +130,13 @@ async fn values_of_the_wrong_type_are_refused() {
     let server = Server::strict().await;
     let package = "type.googleapis.com/google.ai.generativelanguage.v1beta";
     for (pointer, name, value, text) in [
-        (
-            "",
-            "contents",
-            json!("hi"),
-            format!("'contents' ({package}.Content), \"hi\""),
-        ),
-        (
-            "",
-            "systemInstruction",
-            json!("x"),
-            format!("'system_instruction' ({package}.Content)"),
-        ),
-        (
-            "/contents/0/parts/0",
-            "text",
-            json!(7),
-            "(TYPE_STRING), 7".to_owned(),
-        ),
-        (
-            "/contents/0/parts/0",
-            "thought",
-            json!("yes"),
-            "(TYPE_BOOL)".to_owned(),
-        ),
-        (
-            "/generationConfig",
-            "temperature",
-            json!("hot"),
-            "(TYPE_FLOAT), \"hot\"".to_owned(),
-        ),
-        (
-            "/generationConfig",
-            "maxOutputTokens",
-            json!(1.5),
-            "(TYPE_INT32), 1.5".to_owned(),
-        ),
-        (
-            "/generationConfig",
-            "maxOutputTokens",
-            json!("many"),
-            "(TYPE_INT32)".to_owned(),
-        ),
+        ("", "contents", json!("hi"), format!("'contents' ({package}.Content), \"hi\"")),
+        ("", "systemInstruction", json!("x"), format!("'system_instruction' ({package}.Content)")),
+        ("/contents/0/parts/0", "text", json!(7), "(TYPE_STRING), 7".to_owned()),
+        ("/contents/0/parts/0", "thought", json!("yes"), "(TYPE_BOOL)".to_owned()),
+        ("/generationConfig", "temperature", json!("hot"), "(TYPE_FLOAT), \"hot\"".to_owned()),
+        ("/generationConfig", "maxOutputTokens", json!(1.5), "(TYPE_INT32), 1.5".to_owned()),
+        ("/generationConfig", "maxOutputTokens", json!("many"), "(TYPE_INT32)".to_owned()),
         (
             "/generationConfig",
             "stopSequences",
@@ -257,41 +165,23 @@ async fn values_of_the_wrong_type_are_refused() {
         let answer = server.send("POST", &path, &[], body.as_bytes()).await;
         crate::assert_refused(&answer, "Root element must be a message");
     }
-    let answer = server
-        .send("POST", "/v1/models/m:generateContent", &[], b"{")
-        .await;
+    let answer = server.send("POST", "/v1/models/m:generateContent", &[], b"{").await;
     crate::assert_refused(&answer, "Invalid JSON payload received.");
 }
 
 #[tokio::test]
 async fn contents_have_roles_and_parts_and_parts_one_datum() {
     let server = Server::strict().await;
-    accept(
-        &server,
-        PRO,
-        &with_contents(json!({"parts": {"text": "hi"}})),
-    )
-    .await;
+    accept(&server, PRO, &with_contents(json!({"parts": {"text": "hi"}}))).await;
     accept(&server, PRO, &with_contents(json!([user("a"), user("b")]))).await;
     for role in ["assistant", "system", "tool", "function"] {
         let contents = json!([{"role": role, "parts": [{"text": "hi"}]}]);
-        refuse(
-            &server,
-            PRO,
-            &with_contents(contents),
-            "Please use a valid role: user, model.",
-        )
-        .await;
+        refuse(&server, PRO, &with_contents(contents), "Please use a valid role: user, model.")
+            .await;
     }
     for (contents, text) in [
-        (
-            json!([]),
-            "* GenerateContentRequest.contents: contents is not specified",
-        ),
-        (
-            json!([{"role": "user"}]),
-            "contents[0].parts: contents.parts must not be empty.",
-        ),
+        (json!([]), "* GenerateContentRequest.contents: contents is not specified"),
+        (json!([{"role": "user"}]), "contents[0].parts: contents.parts must not be empty."),
         (
             json!([{"role": "user", "parts": []}]),
             "contents[0].parts: contents.parts must not be empty.",
@@ -322,21 +212,10 @@ async fn tools_are_judged() {
         body["tools"] = json!([{ "functionDeclarations": declarations }]);
         body
     };
-    accept(
-        &server,
-        PRO,
-        &declared(json!([lookup(), {"name": "a.b:c-d_1"}])),
-    )
-    .await;
+    accept(&server, PRO, &declared(json!([lookup(), {"name": "a.b:c-d_1"}]))).await;
     for (declarations, text) in [
-        (
-            json!([lookup(), lookup()]),
-            "Duplicate function declaration found: lookup",
-        ),
-        (
-            json!([{}]),
-            "tools[0].function_declarations[0].name: Invalid function name.",
-        ),
+        (json!([lookup(), lookup()]), "Duplicate function declaration found: lookup"),
+        (json!([{}]), "tools[0].function_declarations[0].name: Invalid function name."),
         (json!([{"name": "1st"}]), "Invalid function name."),
         (json!([{"name": "a b"}]), "Invalid function name."),
         (json!([{"name": "a".repeat(65)}]), "Invalid function name."),
@@ -352,30 +231,13 @@ async fn tools_are_judged() {
         body
     };
     let text = "Function calling config is set without function_declarations.";
-    refuse(
-        &server,
-        PRO,
-        &calling(plain("hi"), json!({"mode": "ANY"})),
-        text,
-    )
-    .await;
+    refuse(&server, PRO, &calling(plain("hi"), json!({"mode": "ANY"})), text).await;
     accept(&server, PRO, &calling(plain("hi"), json!({"mode": "AUTO"}))).await;
     let unknown = json!({"mode": "ANY", "allowedFunctionNames": ["other"]});
-    refuse(
-        &server,
-        PRO,
-        &calling(ask("hi"), unknown),
-        "\"other\" is not a declared function",
-    )
-    .await;
+    refuse(&server, PRO, &calling(ask("hi"), unknown), "\"other\" is not a declared function")
+        .await;
     let auto = json!({"mode": "AUTO", "allowedFunctionNames": ["lookup"]});
-    refuse(
-        &server,
-        PRO,
-        &calling(ask("hi"), auto),
-        "only allowed when mode is ANY",
-    )
-    .await;
+    refuse(&server, PRO, &calling(ask("hi"), auto), "only allowed when mode is ANY").await;
     // Streamed arguments are the other endpoint's.
     let streamed = json!({"streamFunctionCallArguments": true});
     refuse(&server, PRO, &calling(ask("hi"), streamed), "Unknown name").await;
@@ -390,31 +252,11 @@ async fn settings_have_their_ranges() {
         body
     };
     for (key, good, bad, text) in [
-        (
-            "temperature",
-            json!(2),
-            json!(2.1),
-            "temperature must be in the range [0, 2]",
-        ),
-        (
-            "topP",
-            json!(1.0),
-            json!(-0.1),
-            "top_p must be in the range [0, 1]",
-        ),
+        ("temperature", json!(2), json!(2.1), "temperature must be in the range [0, 2]"),
+        ("topP", json!(1.0), json!(-0.1), "top_p must be in the range [0, 1]"),
         ("topK", json!(64), json!(0), "top_k must be positive"),
-        (
-            "maxOutputTokens",
-            json!(65_536),
-            json!(0),
-            "max_output_tokens must be positive",
-        ),
-        (
-            "candidateCount",
-            json!(1),
-            json!(2),
-            "Multiple candidates is not enabled",
-        ),
+        ("maxOutputTokens", json!(65_536), json!(0), "max_output_tokens must be positive"),
+        ("candidateCount", json!(1), json!(2), "Multiple candidates is not enabled"),
         (
             "stopSequences",
             json!(["1", "2", "3", "4", "5"]),
@@ -429,11 +271,7 @@ async fn settings_have_their_ranges() {
 
 #[tokio::test]
 async fn nothing_but_json_is_asked_for_without_strictness() {
-    let server = Server::start(Options {
-        strict: false,
-        ..Options::default()
-    })
-    .await;
+    let server = Server::start(Options { strict: false, ..Options::default() }).await;
     for body in [
         json!({}),
         json!({"contents": "hi", "foo": 1, "tools": {"a": 1}, "generation_config": []}),

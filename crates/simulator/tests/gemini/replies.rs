@@ -34,27 +34,14 @@ async fn the_signature_of_a_plain_answer_stands_on_a_last_empty_text() {
     let response = accept(&server, PRO, &ask("hello")).await;
     let last = parts(&response).last().unwrap().clone();
     assert_eq!(last["text"], "");
-    assert!(
-        last["thoughtSignature"]
-            .as_str()
-            .unwrap()
-            .starts_with("++//")
-    );
+    assert!(last["thoughtSignature"].as_str().unwrap().starts_with("++//"));
 }
 
 #[tokio::test]
 async fn thoughts_are_shown_only_when_asked_for_but_always_cost_and_sign() {
     let server = Server::strict().await;
-    for hidden in [
-        json!({}),
-        json!({"includeThoughts": false}),
-        json!({"thinkingLevel": "low"}),
-    ] {
-        let body = with(
-            &ask("use a tool"),
-            "/generationConfig/thinkingConfig",
-            hidden,
-        );
+    for hidden in [json!({}), json!({"includeThoughts": false}), json!({"thinkingLevel": "low"})] {
+        let body = with(&ask("use a tool"), "/generationConfig/thinkingConfig", hidden);
         let response = accept(&server, PRO, &body).await;
         assert_eq!(outline(&response), "xC");
         let usage = &response["usageMetadata"];
@@ -87,10 +74,7 @@ async fn calls_have_ids_on_gemini_3_and_none_before() {
     let mut seen = Vec::new();
     for (model, expected) in [(PRO, true), (ARGON, true), (OLDER, false)] {
         let response = accept(&server, model, &ask("use a tool in parallel")).await;
-        for part in parts(&response)
-            .iter()
-            .filter(|part| part["functionCall"].is_object())
-        {
+        for part in parts(&response).iter().filter(|part| part["functionCall"].is_object()) {
             let call = &part["functionCall"];
             assert_eq!(call["id"].is_string(), expected, "{model}");
             assert_eq!(call["name"], "lookup");
@@ -107,27 +91,11 @@ async fn calls_have_ids_on_gemini_3_and_none_before() {
 #[tokio::test]
 async fn a_tool_loop_runs_to_its_answer_on_every_generation() {
     let server = Server::strict().await;
-    for model in [
-        ARGON,
-        PRO,
-        FLASH,
-        OLDER,
-        "gemini-2.5-pro",
-        "gemma-4",
-        "gemini-mock",
-    ] {
+    for model in [ARGON, PRO, FLASH, OLDER, "gemini-2.5-pro", "gemma-4", "gemini-mock"] {
         for text in ["use a tool", "use a tool twice", "use a tool in parallel"] {
             let body = play(&server, model, ask(text)).await;
-            let last = body["contents"]
-                .as_array()
-                .unwrap()
-                .last()
-                .unwrap()
-                .to_string();
-            assert!(
-                last.contains("The tool says “21 degrees”"),
-                "{model}: {last}"
-            );
+            let last = body["contents"].as_array().unwrap().last().unwrap().to_string();
+            assert!(last.contains("The tool says “21 degrees”"), "{model}: {last}");
         }
     }
 }
@@ -144,17 +112,10 @@ async fn a_function_response_is_read_by_its_output_its_error_or_whole() {
         let mut body = ask("use a tool");
         let called = accept(&server, PRO, &body).await;
         append(&mut body, &called);
-        let body = with(
-            &body,
-            "/contents/2/parts/0/functionResponse/response",
-            response,
-        );
+        let body = with(&body, "/contents/2/parts/0/functionResponse/response", response);
         let answer = accept(&server, PRO, &body).await.to_string();
         let said = Value::from(said).to_string();
-        assert!(
-            answer.contains(said.trim_matches('"')),
-            "{answer} lacks {said}"
-        );
+        assert!(answer.contains(said.trim_matches('"')), "{answer} lacks {said}");
     }
 }
 
@@ -167,10 +128,7 @@ async fn the_openapi_spelling_of_types_fills_arguments() {
             {"days": {"type": "INTEGER"}, "city": {"type": "STRING"}}}}]}]);
     let response = accept(&server, PRO, &body).await;
     let call = &parts(&response).last().unwrap()["functionCall"];
-    assert!(
-        call["args"]["days"].is_number() && call["args"]["city"].is_string(),
-        "{call}"
-    );
+    assert!(call["args"]["days"].is_number() && call["args"]["city"].is_string(), "{call}");
 }
 
 #[tokio::test]
@@ -178,11 +136,7 @@ async fn the_calling_mode_rules_the_call() {
     let server = Server::strict().await;
     for (text, config, expected) in [
         ("hello", json!({"mode": "ANY"}), "txC"),
-        (
-            "hello",
-            json!({"mode": "ANY", "allowedFunctionNames": ["other"]}),
-            "txC",
-        ),
+        ("hello", json!({"mode": "ANY", "allowedFunctionNames": ["other"]}), "txC"),
         ("use a tool", json!({"mode": "NONE"}), "txX"),
         ("use a tool", json!({"mode": "VALIDATED"}), "txC"),
         ("hello", json!({"mode": "AUTO"}), "txX"),
@@ -209,11 +163,7 @@ async fn limits_and_stop_sequences_end_a_reply() {
     let cut = accept(&server, PRO, &limited("40".into())).await;
     assert_eq!(cut["candidates"][0]["finishReason"], "MAX_TOKENS");
     // All of it went into thoughts that nobody sees: a content without parts.
-    let body = with(
-        &limited(json!(3)),
-        "/generationConfig/thinkingConfig",
-        json!({}),
-    );
+    let body = with(&limited(json!(3)), "/generationConfig/thinkingConfig", json!({}));
     let empty = accept(&server, PRO, &body).await;
     assert_eq!(empty["candidates"][0]["finishReason"], "MAX_TOKENS");
     assert_eq!(empty["candidates"][0]["content"], json!({"role": "model"}));
@@ -222,12 +172,7 @@ async fn limits_and_stop_sequences_end_a_reply() {
     body["generationConfig"]["stopSequences"] = json!(["hello"]);
     let stopped = accept(&server, PRO, &body).await;
     assert_eq!(stopped["candidates"][0]["finishReason"], "STOP");
-    assert!(
-        !parts(&stopped)[1]["text"]
-            .as_str()
-            .unwrap()
-            .contains("hello")
-    );
+    assert!(!parts(&stopped)[1]["text"].as_str().unwrap().contains("hello"));
 }
 
 #[tokio::test]
@@ -235,16 +180,9 @@ async fn every_path_serves_and_lists_models() {
     let server = Server::strict().await;
     for version in ["/v1beta", "/v1", ""] {
         let path = format!("{version}/models/{PRO}:generateContent");
-        assert_eq!(
-            call(&server, &path, &ask("hello"), &[]).await.status,
-            200,
-            "{path}"
-        );
+        assert_eq!(call(&server, &path, &ask("hello"), &[]).await.status, 200, "{path}");
         let key = [("x-goog-api-key", "k")];
-        let list = server
-            .send("GET", &format!("{version}/models"), &key, b"")
-            .await
-            .json();
+        let list = server.send("GET", &format!("{version}/models"), &key, b"").await.json();
         let models = list["models"].as_array().unwrap();
         let named = |name: &str| models.iter().find(|model| model["name"] == name).unwrap();
         let model = named("models/gemini-4-argon");
@@ -262,22 +200,14 @@ async fn tokens_are_counted_for_contents_and_for_whole_requests() {
     let server = Server::strict().await;
     let path = format!("/v1beta/models/{PRO}:countTokens");
     let body = ask("hello");
-    let alone = call(&server, &path, &json!({"contents": body["contents"]}), &[])
-        .await
-        .json();
+    let alone = call(&server, &path, &json!({"contents": body["contents"]}), &[]).await.json();
     let mut whole = body.clone();
     whole["model"] = format!("models/{PRO}").into();
     let whole = json!({ "generate_content_request": whole });
     let whole = call(&server, &path, &whole, &[]).await.json();
-    assert!(
-        alone["totalTokens"].as_u64() < whole["totalTokens"].as_u64(),
-        "{alone} {whole}"
-    );
+    assert!(alone["totalTokens"].as_u64() < whole["totalTokens"].as_u64(), "{alone} {whole}");
     let response = accept(&server, PRO, &body).await;
-    assert_eq!(
-        whole["totalTokens"],
-        response["usageMetadata"]["promptTokenCount"]
-    );
+    assert_eq!(whole["totalTokens"], response["usageMetadata"]["promptTokenCount"]);
     let both = json!({"contents": body["contents"], "generateContentRequest": {}});
     crate::assert_refused(&call(&server, &path, &both, &[]).await, "Only one of");
     let config = json!({"contents": body["contents"], "generationConfig": {}});
@@ -287,23 +217,13 @@ async fn tokens_are_counted_for_contents_and_for_whole_requests() {
 
 #[tokio::test]
 async fn a_key_may_come_in_a_header_or_in_the_query() {
-    let server = Server::start(Options {
-        require_key: true,
-        ..Options::default()
-    })
-    .await;
+    let server = Server::start(Options { require_key: true, ..Options::default() }).await;
     let path = format!("/v1beta/models/{PRO}:generateContent");
     let body = ask("hello");
     let none = call(&server, &path, &body, &[]).await;
-    assert_eq!(
-        (none.status, &none.json()["error"]["status"]),
-        (403, &json!("PERMISSION_DENIED"))
-    );
+    assert_eq!((none.status, &none.json()["error"]["status"]), (403, &json!("PERMISSION_DENIED")));
     for header in ["x-goog-api-key", "authorization"] {
-        assert_eq!(
-            call(&server, &path, &body, &[(header, "k")]).await.status,
-            200
-        );
+        assert_eq!(call(&server, &path, &body, &[(header, "k")]).await.status, 200);
     }
     let query = format!("{path}?key=k");
     assert_eq!(call(&server, &query, &body, &[]).await.status, 200);
@@ -323,10 +243,7 @@ async fn scenarios_and_wishes_are_heard() {
     let settled = accept(&server, PRO, &body).await;
     assert_eq!(parts(&settled)[0]["text"], "Settled.");
     let path = format!("/v1beta/models/{PRO}:generateContent");
-    let wishes = [
-        ("x-simulator-model", "another"),
-        ("x-simulator-deltas", "3"),
-    ];
+    let wishes = [("x-simulator-model", "another"), ("x-simulator-deltas", "3")];
     let wished = call(&server, &path, &ask("hello"), &wishes).await.json();
     assert_eq!(wished["modelVersion"], "another");
     assert_eq!(parts(&wished)[0]["text"], "tok tok tok ");

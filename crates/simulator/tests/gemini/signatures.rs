@@ -49,13 +49,7 @@ async fn the_lowest_level_does_not_lift_the_rule() {
     let minimal = json!({"thinkingLevel": "minimal"});
     let body = with(&body, "/generationConfig/thinkingConfig", minimal);
     accept(&server, FLASH, &body).await;
-    refuse(
-        &server,
-        FLASH,
-        &without(&body, CALL, "thoughtSignature"),
-        MISSING,
-    )
-    .await;
+    refuse(&server, FLASH, &without(&body, CALL, "thoughtSignature"), MISSING).await;
 }
 
 #[tokio::test]
@@ -66,13 +60,7 @@ async fn each_step_of_the_current_turn_is_looked_at() {
     append(&mut body, &second);
     accept(&server, PRO, &body).await;
     let unsigned = without(&body, "/contents/3/parts/1", "thoughtSignature");
-    refuse(
-        &server,
-        PRO,
-        &unsigned,
-        "`default_api:lookup` , position 4.",
-    )
-    .await;
+    refuse(&server, PRO, &unsigned, "`default_api:lookup` , position 4.").await;
 }
 
 #[tokio::test]
@@ -84,18 +72,9 @@ async fn earlier_turns_may_lack_signatures() {
     accept(&server, PRO, &without(&body, CALL, "thoughtSignature")).await;
     // Text beside function responses begins no turn.
     let mut open = called(&server, PRO, "use a tool").await;
-    open["contents"][2]["parts"]
-        .as_array_mut()
-        .unwrap()
-        .push(json!({"text": "Be quick."}));
+    open["contents"][2]["parts"].as_array_mut().unwrap().push(json!({"text": "Be quick."}));
     accept(&server, PRO, &open).await;
-    refuse(
-        &server,
-        PRO,
-        &without(&open, CALL, "thoughtSignature"),
-        MISSING,
-    )
-    .await;
+    refuse(&server, PRO, &without(&open, CALL, "thoughtSignature"), MISSING).await;
 }
 
 #[tokio::test]
@@ -109,10 +88,7 @@ async fn text_and_thoughts_need_no_signature_and_may_be_left_out() {
     say(&mut body, "And now?");
     accept(&server, PRO, &body).await;
     let mut bare = body.clone();
-    bare["contents"][1]["parts"]
-        .as_array_mut()
-        .unwrap()
-        .truncate(2);
+    bare["contents"][1]["parts"].as_array_mut().unwrap().truncate(2);
     accept(&server, PRO, &bare).await;
     // A client that joins the last, empty part to the text before it.
     let mut joined = bare.clone();
@@ -124,10 +100,7 @@ async fn text_and_thoughts_need_no_signature_and_may_be_left_out() {
 #[tokio::test]
 async fn a_foreign_identity_is_refused() {
     let named = |identity: &str| {
-        Server::start(Options {
-            identity: identity.to_owned(),
-            ..Options::default()
-        })
+        Server::start(Options { identity: identity.to_owned(), ..Options::default() })
     };
     let (one, twin, two) = (named("one").await, named("one").await, named("two").await);
     for model in [PRO, OLDER] {
@@ -172,19 +145,9 @@ async fn an_altered_signature_is_refused_and_either_alphabet_is_accepted() {
     }
     for position in [0, signed.len() / 2, signed.trim_end_matches('=').len() - 1] {
         let mut altered = signed.clone();
-        let letter = if &altered[position..=position] == "A" {
-            "B"
-        } else {
-            "A"
-        };
+        let letter = if &altered[position..=position] == "A" { "B" } else { "A" };
         altered.replace_range(position..=position, letter);
-        refuse(
-            &server,
-            PRO,
-            &with(&body, &pointer, altered.into()),
-            INVALID,
-        )
-        .await;
+        refuse(&server, PRO, &with(&body, &pointer, altered.into()), INVALID).await;
     }
     for bad in ["c2lnbmVk", &signed[4..], &signed[..signed.len() - 4]] {
         refuse(&server, PRO, &with(&body, &pointer, bad.into()), INVALID).await;
@@ -203,19 +166,13 @@ async fn a_signature_stays_on_the_call_it_was_made_for() {
     copied["contents"][1]["parts"][3]["thoughtSignature"] = signed.clone().into();
     refuse(&server, PRO, &copied, INVALID).await;
     let mut moved = body.clone();
-    moved["contents"][1]["parts"]
-        .as_array_mut()
-        .unwrap()
-        .swap(2, 3);
+    moved["contents"][1]["parts"].as_array_mut().unwrap().swap(2, 3);
     refuse(&server, PRO, &moved, MISSING).await;
     let changed = with(&body, &format!("{CALL}/functionCall/args/k"), "else".into());
     refuse(&server, PRO, &changed, INVALID).await;
     // Clients that keep no ids are not to blame.
     let mut bare = without(&body, &format!("{CALL}/functionCall"), "id");
-    bare["contents"][2]["parts"][0]["functionResponse"]
-        .as_object_mut()
-        .unwrap()
-        .remove("id");
+    bare["contents"][2]["parts"][0]["functionResponse"].as_object_mut().unwrap().remove("id");
     accept(&server, PRO, &bare).await;
 }
 
@@ -228,13 +185,7 @@ async fn the_documented_value_stands_for_a_lost_signature() {
     for skip in [SKIP, "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="] {
         accept(&server, PRO, &with(&body, &pointer, skip.into())).await;
     }
-    refuse(
-        &server,
-        PRO,
-        &with(&body, &pointer, "skip_it".into()),
-        "thought",
-    )
-    .await;
+    refuse(&server, PRO, &with(&body, &pointer, "skip_it".into()), "thought").await;
     let mut foreign = ask("");
     foreign["contents"] = json!([
         crate::user("use a tool"),
@@ -250,19 +201,11 @@ async fn the_documented_value_stands_for_a_lost_signature() {
 
 #[tokio::test]
 async fn who_does_not_sign_or_is_not_strict_does_not_verify() {
-    let lenient = Server::start(Options {
-        strict: false,
-        ..Options::default()
-    })
-    .await;
+    let lenient = Server::start(Options { strict: false, ..Options::default() }).await;
     let server = Server::strict().await;
     let body = called(&server, PRO, "use a tool").await;
     let unsigned = without(&body, CALL, "thoughtSignature");
-    let foreign = with(
-        &body,
-        &format!("{CALL}/thoughtSignature"),
-        "c2lnbmVk".into(),
-    );
+    let foreign = with(&body, &format!("{CALL}/thoughtSignature"), "c2lnbmVk".into());
     for body in [unsigned, foreign] {
         accept(&lenient, PRO, &body).await;
         let path = format!("/v1beta/models/{PRO}:generateContent");

@@ -42,21 +42,12 @@ async fn a_call_is_one_part_in_one_chunk() {
     let answer = call(&server, &path, &ask("use a tool in parallel"), &[]).await;
     let calls: Vec<Value> = events(&answer)
         .iter()
-        .flat_map(|chunk| {
-            chunk["candidates"][0]["content"]["parts"]
-                .as_array()
-                .unwrap()
-                .clone()
-        })
+        .flat_map(|chunk| chunk["candidates"][0]["content"]["parts"].as_array().unwrap().clone())
         .filter(|part| part["functionCall"].is_object())
         .collect();
     assert_eq!(calls.len(), 2);
     assert!(calls[0]["thoughtSignature"].is_string() && calls[1]["thoughtSignature"].is_null());
-    assert!(
-        calls
-            .iter()
-            .all(|part| part["functionCall"]["args"]["k"].is_string())
-    );
+    assert!(calls.iter().all(|part| part["functionCall"]["args"]["k"].is_string()));
 }
 
 /// Google's JavaScript client keeps its history so.
@@ -69,9 +60,7 @@ async fn each_chunk_may_come_back_as_a_content_of_its_own() {
         let chunks = events(&call(&server, &path, &body, &[]).await);
         let whole = assemble(&chunks);
         let contents = body["contents"].as_array_mut().unwrap();
-        let pieces = chunks
-            .iter()
-            .map(|chunk| chunk["candidates"][0]["content"].clone());
+        let pieces = chunks.iter().map(|chunk| chunk["candidates"][0]["content"].clone());
         contents.extend(pieces);
         // Only the results are still to be appended.
         let before = body["contents"].as_array().unwrap().len();
@@ -99,12 +88,7 @@ async fn thoughts_are_not_counted_before_they_come() {
 #[tokio::test]
 async fn a_signature_stands_where_its_style_says() {
     let server = Server::strict().await;
-    for (style, expected) in [
-        ("delta", "txX"),
-        ("late", "txX"),
-        ("start", "tX"),
-        ("empty", "tx"),
-    ] {
+    for (style, expected) in [("delta", "txX"), ("late", "txX"), ("start", "tX"), ("empty", "tx")] {
         let headers = [("x-simulator-signature", style)];
         let path = format!("/v1beta/models/{PRO}:generateContent");
         let whole = call(&server, &path, &ask("hello"), &headers).await.json();
@@ -126,22 +110,13 @@ async fn faults_strike_events_and_arrays() {
     assert_eq!(chunks[2]["error"]["status"], "UNAVAILABLE");
     let broken = call(&server, STREAM, &plain("hello"), &fault("error:event=2")).await;
     let chunks: Vec<Value> = serde_json::from_slice(&broken.body).unwrap();
-    assert_eq!(
-        (chunks.len(), &chunks[2]["error"]["code"]),
-        (3, &json!(503))
-    );
+    assert_eq!((chunks.len(), &chunks[2]["error"]["code"]), (3, &json!(503)));
     let cut = call(&server, &path, &plain("hello"), &fault("cut:event=1")).await;
     assert!(!cut.complete);
     let ended = call(&server, &path, &plain("hello"), &fault("end:event=1")).await;
     let chunks = events(&ended);
     assert!(ended.complete && chunks[0]["candidates"][0]["finishReason"].is_null());
-    let crlf = call(
-        &server,
-        &path,
-        &plain("hello"),
-        &fault("crlf;chunk:bytes=3"),
-    )
-    .await;
+    let crlf = call(&server, &path, &plain("hello"), &fault("crlf;chunk:bytes=3")).await;
     assemble(&events(&crlf));
 }
 
@@ -152,10 +127,7 @@ async fn a_status_on_demand_tells_when_to_come_back() {
     let path = format!("{STREAM}?alt=sse");
     let answer = call(&server, &path, &plain("hello"), &headers).await;
     let error = &answer.json()["error"];
-    assert_eq!(
-        (answer.status, &error["status"]),
-        (429, &json!("RESOURCE_EXHAUSTED"))
-    );
+    assert_eq!((answer.status, &error["status"]), (429, &json!("RESOURCE_EXHAUSTED")));
     assert_eq!(error["details"][0]["retryDelay"], "2s");
     // Where an array was asked for, the error stands in one.
     let answer = call(&server, STREAM, &plain("hello"), &headers).await;
@@ -167,13 +139,7 @@ async fn a_stream_is_events_an_array_or_nothing() {
     let server = Server::strict().await;
     let array = call(&server, &format!("{STREAM}?alt=json"), &plain("hello"), &[]).await;
     assert!(array.json().is_array());
-    let proto = call(
-        &server,
-        &format!("{STREAM}?alt=proto"),
-        &plain("hello"),
-        &[],
-    )
-    .await;
+    let proto = call(&server, &format!("{STREAM}?alt=proto"), &plain("hello"), &[]).await;
     crate::assert_refused(&proto, "query parameter alt");
     let path = "/v1beta/models/gemini-3-pro-preview";
     for method in [":embedContent", ":", ""] {

@@ -15,29 +15,13 @@ async fn only_a_model_that_thinks_can_be_told_to() {
     }
     accept(&server, &set(asking(PLAIN, "hi"), "think", false)).await;
     for model in [THINKS, LEVELS] {
-        for think in [
-            json!(true),
-            json!(false),
-            json!("low"),
-            json!("max"),
-            Value::Null,
-        ] {
+        for think in [json!(true), json!(false), json!("low"), json!("max"), Value::Null] {
             accept(&server, &set(asking(model, "hi"), "think", think)).await;
         }
     }
     let wrong = "invalid think value: \"extreme\" (must be \"high\", \"medium\", \"low\", \"max\", true, or false)";
-    refuse(
-        &server,
-        &set(asking(THINKS, "hi"), "think", "extreme"),
-        wrong,
-    )
-    .await;
-    refuse(
-        &server,
-        &set(asking(THINKS, "hi"), "think", 3),
-        "think must be",
-    )
-    .await;
+    refuse(&server, &set(asking(THINKS, "hi"), "think", "extreme"), wrong).await;
+    refuse(&server, &set(asking(THINKS, "hi"), "think", 3), "think must be").await;
 }
 
 #[tokio::test]
@@ -49,42 +33,20 @@ async fn a_request_of_the_wrong_shape_is_refused() {
     };
     for (body, words) in [
         (set(asking(THINKS, "hi"), "model", ""), "model is required"),
+        (set(asking(THINKS, "hi"), "stream", "no"), "ChatRequest.stream"),
+        (set(asking(THINKS, "hi"), "format", "xml"), "invalid format: \"xml\""),
+        (set(asking(THINKS, "hi"), "options", json!([])), "ChatRequest.options"),
         (
-            set(asking(THINKS, "hi"), "stream", "no"),
-            "ChatRequest.stream",
-        ),
-        (
-            set(asking(THINKS, "hi"), "format", "xml"),
-            "invalid format: \"xml\"",
-        ),
-        (
-            set(asking(THINKS, "hi"), "options", json!([])),
-            "ChatRequest.options",
-        ),
-        (
-            set(
-                asking(THINKS, "hi"),
-                "options",
-                json!({"num_predict": "all"}),
-            ),
+            set(asking(THINKS, "hi"), "options", json!({"num_predict": "all"})),
             "option \"num_predict\" must be of type integer",
         ),
-        (
-            said(json!({"role": "developer", "content": "x"})),
-            "invalid role: developer",
-        ),
+        (said(json!({"role": "developer", "content": "x"})), "invalid role: developer"),
         (
             said(json!({"role": "user", "content": [{"type": "text", "text": "x"}]})),
             "cannot unmarshal array into Go struct field ChatRequest.messages.content of type string",
         ),
-        (
-            said(json!({"role": "user", "content": "x", "images": ["no base64!"]})),
-            "illegal base64",
-        ),
-        (
-            said(json!({"role": "assistant", "content": "x", "thinking": {}})),
-            "messages.thinking",
-        ),
+        (said(json!({"role": "user", "content": "x", "images": ["no base64!"]})), "illegal base64"),
+        (said(json!({"role": "assistant", "content": "x", "thinking": {}})), "messages.thinking"),
         (
             call(json!({"name": "f", "arguments": "{}"})),
             "cannot unmarshal string into Go struct field ChatRequest.messages.tool_calls.function.arguments",
@@ -95,11 +57,7 @@ async fn a_request_of_the_wrong_shape_is_refused() {
     }
     let empty = server.send("POST", "/api/chat", &[], b"").await;
     assert_eq!(empty.json()["error"], "missing request body");
-    let lenient = Server::start(Options {
-        strict: false,
-        ..Options::default()
-    })
-    .await;
+    let lenient = Server::start(Options { strict: false, ..Options::default() }).await;
     accept(&lenient, &set(asking(PLAIN, "hi"), "think", "extreme")).await;
 }
 
@@ -113,39 +71,18 @@ async fn every_call_has_its_result_at_once_and_by_its_tool() {
             {"function": {"name": "paint", "arguments": {}}},
         ]});
         let messages: Vec<Value> = [user, calls].iter().chain(entries).cloned().collect();
-        set(
-            set(asking(THINKS, ""), "messages", messages),
-            "tools",
-            json!([lookup()]),
-        )
+        set(set(asking(THINKS, ""), "messages", messages), "tools", json!([lookup()]))
     };
     let result = |tool: &str, id: &str| json!({"role": "tool", "tool_name": tool, "tool_call_id": id, "content": "x"});
-    accept(
-        &server,
-        &with(&[result("paint", ""), result("lookup", "c1")]),
-    )
-    .await;
-    accept(
-        &server,
-        &with(&[result("lookup", ""), result("paint", "own")]),
-    )
-    .await;
+    accept(&server, &with(&[result("paint", ""), result("lookup", "c1")])).await;
+    accept(&server, &with(&[result("lookup", ""), result("paint", "own")])).await;
     for (entries, words) in [
         (vec![], "has no result"),
         (vec![result("lookup", "c1")], "the call of tool \"paint\""),
+        (vec![result("lookup", "c2"), result("paint", "")], "answers no call"),
+        (vec![result("", "c1"), result("paint", "")], "answers no call"),
         (
-            vec![result("lookup", "c2"), result("paint", "")],
-            "answers no call",
-        ),
-        (
-            vec![result("", "c1"), result("paint", "")],
-            "answers no call",
-        ),
-        (
-            vec![
-                json!({"role": "user", "content": "well?"}),
-                result("lookup", "c1"),
-            ],
+            vec![json!({"role": "user", "content": "well?"}), result("lookup", "c1")],
             "has no result",
         ),
     ] {
@@ -155,16 +92,9 @@ async fn every_call_has_its_result_at_once_and_by_its_tool() {
 
 #[tokio::test]
 async fn a_key_is_asked_for_where_one_is_needed() {
-    let server = Server::start(Options {
-        require_key: true,
-        ..Options::default()
-    })
-    .await;
+    let server = Server::start(Options { require_key: true, ..Options::default() }).await;
     let refused = post(&server, "/api/chat", &asking(THINKS, "hi")).await;
-    assert_eq!(
-        (refused.status, refused.json()),
-        (401, json!({"error": "unauthorized"}))
-    );
+    assert_eq!((refused.status, refused.json()), (401, json!({"error": "unauthorized"})));
 }
 
 #[tokio::test]
@@ -173,14 +103,9 @@ async fn the_chat_endpoint_of_the_same_server_knows_its_models_too() {
     let ask = async |model: &str, effort: &str| {
         let body = json!({"model": model, "reasoning_effort": effort,
                           "messages": [{"role": "user", "content": "hi"}]});
-        let headers = [
-            ("content-type", "application/json"),
-            ("x-simulator-variant", "ollama"),
-        ];
+        let headers = [("content-type", "application/json"), ("x-simulator-variant", "ollama")];
         let body = body.to_string();
-        server
-            .send("POST", "/v1/chat/completions", &headers, body.as_bytes())
-            .await
+        server.send("POST", "/v1/chat/completions", &headers, body.as_bytes()).await
     };
     let refused = ask(PLAIN, "low").await;
     assert_eq!(refused.status, 400);

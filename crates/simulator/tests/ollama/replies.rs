@@ -12,11 +12,7 @@ fn text<'a>(line: &'a Value, member: &str) -> &'a str {
 #[tokio::test]
 async fn lines_joined_are_the_whole_reply() {
     let server = Server::strict().await;
-    let body = set(
-        asking(THINKS, "use a tool in parallel"),
-        "tools",
-        json!([lookup()]),
-    );
+    let body = set(asking(THINKS, "use a tool in parallel"), "tools", json!([lookup()]));
     let whole = accept(&server, &body).await;
     // Streaming is what is done unless it is said not to be.
     let mut streamed = body;
@@ -39,11 +35,7 @@ async fn lines_joined_are_the_whole_reply() {
         .collect();
     assert_eq!(Value::from(calls.clone()), whole["message"]["tool_calls"]);
     assert_eq!(calls.len(), 2);
-    assert!(
-        calls
-            .iter()
-            .all(|call| call["function"]["arguments"].is_object())
-    );
+    assert!(calls.iter().all(|call| call["function"]["arguments"].is_object()));
     assert_ne!(calls[0]["id"], calls[1]["id"]);
     // One line has the end of the thinking and the beginning of the text.
     let both =
@@ -51,10 +43,7 @@ async fn lines_joined_are_the_whole_reply() {
     assert_eq!(lines.iter().filter(both).count(), 1);
     let (last, others) = lines.split_last().unwrap();
     assert!(others.iter().all(|line| line["done"] == false));
-    assert_eq!(
-        (&last["done"], &last["done_reason"]),
-        (&json!(true), &json!("stop"))
-    );
+    assert_eq!((&last["done"], &last["done_reason"]), (&json!(true), &json!("stop")));
     assert_eq!(last["eval_count"], whole["eval_count"]);
     assert!(last["eval_count"].as_u64().unwrap() > 0);
 }
@@ -71,11 +60,7 @@ async fn a_model_thinks_as_it_is_told_and_as_it_can() {
         (PLAIN, Value::Null, false),
     ] {
         let reply = accept(&server, &set(asking(model, "hi"), "think", think.clone())).await;
-        assert_eq!(
-            reply["message"].get("thinking").is_some(),
-            thinks,
-            "{model} {think}"
-        );
+        assert_eq!(reply["message"].get("thinking").is_some(), thinks, "{model} {think}");
     }
 }
 
@@ -99,16 +84,10 @@ async fn a_single_question_and_none_at_all_are_answered() {
     assert!(reply["thinking"].is_string() && reply.get("message").is_none());
     for (body, reason) in [
         (json!({"model": THINKS}), "load"),
-        (
-            json!({"model": THINKS, "messages": [], "keep_alive": 0}),
-            "unload",
-        ),
+        (json!({"model": THINKS, "messages": [], "keep_alive": 0}), "unload"),
     ] {
         let reply = accept(&server, &body).await;
-        assert_eq!(
-            (&reply["done"], &reply["done_reason"]),
-            (&json!(true), &json!(reason))
-        );
+        assert_eq!((&reply["done"], &reply["done_reason"]), (&json!(true), &json!(reason)));
     }
 }
 
@@ -124,9 +103,7 @@ async fn models_tell_what_they_can() {
         .collect();
     assert_eq!(names, [THINKS, LEVELS, PLAIN]);
     for (model, thinks) in [(THINKS, true), (LEVELS, true), (PLAIN, false)] {
-        let shown = post(&server, "/api/show", &json!({"model": model}))
-            .await
-            .json();
+        let shown = post(&server, "/api/show", &json!({"model": model})).await.json();
         let able = shown["capabilities"].as_array().unwrap();
         assert_eq!(able.contains(&json!("thinking")), thinks, "{model}");
     }
@@ -141,14 +118,9 @@ async fn faults_strike_in_lines_too() {
     let mut body = asking(THINKS, "hi");
     body["stream"] = true.into();
     let ask = async |fault: &str| {
-        let headers = [
-            ("content-type", "application/json"),
-            ("x-simulator-fault", fault),
-        ];
+        let headers = [("content-type", "application/json"), ("x-simulator-fault", fault)];
         let body = body.to_string();
-        server
-            .send("POST", "/api/chat", &headers, body.as_bytes())
-            .await
+        server.send("POST", "/api/chat", &headers, body.as_bytes()).await
     };
     let broken = ask("error:event=2").await;
     let lines: Vec<String> = broken.text().lines().map(str::to_owned).collect();

@@ -21,10 +21,7 @@ pub(crate) async fn post(
     body: &Value,
     more: &[(&str, &str)],
 ) -> Answer {
-    let mut headers = vec![
-        ("content-type", "application/json"),
-        ("authorization", "Bearer key"),
-    ];
+    let mut headers = vec![("content-type", "application/json"), ("authorization", "Bearer key")];
     headers.extend_from_slice(more);
     let body = body.to_string();
     server.send("POST", path, &headers, body.as_bytes()).await
@@ -47,10 +44,7 @@ pub(crate) async fn streamed(server: &Server, body: &Value, more: &[(&str, &str)
     body["stream"] = true.into();
     let answer = post(server, PATH, &body, more).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
-    assert_eq!(
-        answer.header("content-type"),
-        Some("text/event-stream; charset=utf-8")
-    );
+    assert_eq!(answer.header("content-type"), Some("text/event-stream; charset=utf-8"));
     stream::assemble(&answer.events())
 }
 
@@ -130,8 +124,5 @@ pub(crate) fn lookup() -> Value {
 /// The types of the output's items.
 pub(crate) fn shape(response: &Value) -> Vec<&str> {
     let items = response["output"].as_array().unwrap();
-    items
-        .iter()
-        .map(|item| item["type"].as_str().unwrap())
-        .collect()
+    items.iter().map(|item| item["type"].as_str().unwrap()).collect()
 }

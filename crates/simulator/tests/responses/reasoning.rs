@@ -58,10 +58,7 @@ async fn the_whole_history_comes_back_verbatim() {
 #[tokio::test]
 async fn a_foreign_identity_is_refused() {
     let named = |identity: &str| {
-        Server::start(Options {
-            identity: identity.to_owned(),
-            ..Options::default()
-        })
+        Server::start(Options { identity: identity.to_owned(), ..Options::default() })
     };
     let (one, twin, two) = (named("one").await, named("one").await, named("two").await);
     let body = history(&one, "gpt-5.5").await;
@@ -70,10 +67,7 @@ async fn a_foreign_identity_is_refused() {
     assert_eq!(error["code"], "invalid_encrypted_content");
     assert_eq!(error["param"], Value::Null);
     let message = error["message"].as_str().unwrap();
-    assert!(
-        message.starts_with("The encrypted content gAAA..."),
-        "{message}"
-    );
+    assert!(message.starts_with("The encrypted content gAAA..."), "{message}");
     let mut count = body.clone();
     let members = count.as_object_mut().unwrap();
     members.retain(|key, _| !matches!(key.as_str(), "store" | "include"));
@@ -98,11 +92,7 @@ async fn altered_or_foreign_content_is_refused() {
     let standard = content.replace('-', "+").replace('_', "/");
     let middle = content.len() / 2;
     let mut altered = content.clone();
-    let letter = if &altered[middle..=middle] == "A" {
-        "B"
-    } else {
-        "A"
-    };
+    let letter = if &altered[middle..=middle] == "A" { "B" } else { "A" };
     altered.replace_range(middle..=middle, letter);
     for bad in [
         "Et4BCkYIBRgCKkD//of another+vendor==",
@@ -208,10 +198,7 @@ async fn reasoning_needs_what_follows_it() {
 async fn a_call_needs_the_reasoning_it_was_made_with() {
     let server = Server::strict().await;
     let body = history(&server, "gpt-5.5").await;
-    let (reasoning, call) = (
-        places(&body, "reasoning")[1],
-        places(&body, "function_call")[1],
-    );
+    let (reasoning, call) = (places(&body, "reasoning")[1], places(&body, "function_call")[1]);
     assert_eq!(call, reasoning + 1);
     let expected = format!(
         "Item '{}' of type 'function_call' was provided without its required 'reasoning' item: '{}'.",
@@ -224,11 +211,7 @@ async fn a_call_needs_the_reasoning_it_was_made_with() {
     // A call by another name, or by none, tells nothing.
     let renamed = with(&without(&body, reasoning), reasoning, "id", "fc_1".into());
     accept(&server, &renamed).await;
-    accept(
-        &server,
-        &without_member(&without(&body, reasoning), "function_call", "id"),
-    )
-    .await;
+    accept(&server, &without_member(&without(&body, reasoning), "function_call", "id")).await;
 }
 
 #[tokio::test]
@@ -250,10 +233,7 @@ async fn parallel_calls_share_their_reasoning_in_any_order_of_outputs() {
     let calls = places(&body, "function_call");
     assert_eq!(calls.len(), 2);
     let mut woven = body.clone();
-    woven["input"]
-        .as_array_mut()
-        .unwrap()
-        .swap(calls[1], calls[1] + 1);
+    woven["input"].as_array_mut().unwrap().swap(calls[1], calls[1] + 1);
     say(&mut woven, "next");
     accept(&server, &woven).await;
 }
@@ -267,15 +247,7 @@ async fn whoever_signs_nothing_verifies_nothing() {
     super::append(&mut body, &response);
     super::accept_with(&server, &body, &headers).await;
     refuse_as(&server, &body, 404, "not found").await;
-    let lax = Server::start(Options {
-        strict: false,
-        ..Options::default()
-    })
-    .await;
+    let lax = Server::start(Options { strict: false, ..Options::default() }).await;
     accept(&lax, &body).await;
-    accept(
-        &lax,
-        &json!({"input": [7, {"type": "item_reference", "id": "x"}], "other": 1}),
-    )
-    .await;
+    accept(&lax, &json!({"input": [7, {"type": "item_reference", "id": "x"}], "other": 1})).await;
 }

@@ -37,10 +37,7 @@ async fn a_plain_question_is_thought_about_and_answered() {
     let count = |pointer: &str| usage.pointer(pointer).unwrap().as_u64().unwrap();
     assert!(count("/output_tokens_details/reasoning_tokens") > 0);
     assert!(count("/output_tokens") > count("/output_tokens_details/reasoning_tokens"));
-    assert_eq!(
-        count("/total_tokens"),
-        count("/input_tokens") + count("/output_tokens")
-    );
+    assert_eq!(count("/total_tokens"), count("/input_tokens") + count("/output_tokens"));
     assert_eq!(count("/input_tokens_details/cached_tokens"), 0);
     assert_eq!(count("/input_tokens_details/cache_write_tokens"), 0);
 }
@@ -50,16 +47,10 @@ async fn words_shape_the_output() {
     let server = Server::strict().await;
     for (text, expected) in [
         ("hello redacted", vec!["reasoning", "reasoning", "message"]),
-        (
-            "think twice",
-            vec!["reasoning", "message", "reasoning", "message"],
-        ),
+        ("think twice", vec!["reasoning", "message", "reasoning", "message"]),
         ("only think", vec!["reasoning", "message"]),
         ("use a tool", vec!["reasoning", "message", "function_call"]),
-        (
-            "use a tool in parallel",
-            vec!["reasoning", "message", "function_call", "function_call"],
-        ),
+        ("use a tool in parallel", vec!["reasoning", "message", "function_call", "function_call"]),
         ("bench 7", vec!["message"]),
     ] {
         let response = both(&server, &stateless("gpt-6.1-sol", text), &[]).await;
@@ -84,9 +75,7 @@ async fn a_string_is_an_input_and_deltas_are_counted_by_header() {
     body["stream"] = true.into();
     let answer = post(&server, PATH, &body, &[("x-simulator-deltas", "250")]).await;
     let deltas = answer.events();
-    let deltas = deltas
-        .iter()
-        .filter(|event| event["type"] == "response.output_text.delta");
+    let deltas = deltas.iter().filter(|event| event["type"] == "response.output_text.delta");
     assert_eq!(deltas.count(), 250);
 }
 
@@ -173,10 +162,7 @@ async fn effort_none_is_no_reasoning() {
     body["reasoning"] = json!({"effort": "none"});
     let response = both(&server, &body, &[]).await;
     assert_eq!(shape(&response), ["message", "function_call"]);
-    assert_eq!(
-        response["usage"]["output_tokens_details"]["reasoning_tokens"],
-        0
-    );
+    assert_eq!(response["usage"]["output_tokens_details"]["reasoning_tokens"], 0);
     // Some models do not reason unless they are asked to.
     let quiet = json!({"model": "gpt-5.1", "input": "hello"});
     assert_eq!(shape(&accept(&server, &quiet).await), ["message"]);
@@ -217,10 +203,7 @@ async fn a_limit_leaves_the_response_incomplete() {
         body["max_output_tokens"] = most.into();
         let response = both(&server, &body, &[]).await;
         assert_eq!(response["status"], "incomplete");
-        assert_eq!(
-            response["incomplete_details"],
-            json!({"reason": "max_output_tokens"})
-        );
+        assert_eq!(response["incomplete_details"], json!({"reason": "max_output_tokens"}));
         assert_eq!(shape(&response), expected, "{most}");
         let last = response["output"].as_array().unwrap().last().unwrap();
         assert_eq!(last["status"], "incomplete");
@@ -236,10 +219,7 @@ async fn a_response_may_refuse_be_filtered_or_fail() {
     assert_eq!(refused["output"][1]["content"][0]["type"], "refusal");
     let filtered = both(&server, &stateless("gpt-5.5", "content filter"), &[]).await;
     assert_eq!(filtered["status"], "incomplete");
-    assert_eq!(
-        filtered["incomplete_details"],
-        json!({"reason": "content_filter"})
-    );
+    assert_eq!(filtered["incomplete_details"], json!({"reason": "content_filter"}));
     assert_eq!(filtered["output"][1]["status"], "incomplete");
     let failed = both(&server, &stateless("gpt-5.5", "fail midway"), &[]).await;
     assert_eq!(failed["status"], "failed");
@@ -313,11 +293,7 @@ async fn input_tokens_are_counted_without_an_answer() {
 
 #[tokio::test]
 async fn a_key_is_asked_for_where_the_options_say_so() {
-    let server = Server::start(Options {
-        require_key: true,
-        ..Options::default()
-    })
-    .await;
+    let server = Server::start(Options { require_key: true, ..Options::default() }).await;
     let body = stateless("gpt-5.5", "hello");
     accept(&server, &body).await;
     let body = body.to_string();

@@ -45,30 +45,17 @@ async fn every_known_member_passes() {
 #[tokio::test]
 async fn required_and_unknown_members_are_told_apart() {
     let server = Server::strict().await;
-    let error = refuse(
-        &server,
-        &json!({"input": "hi"}),
-        "Missing required parameter: 'model'.",
-    )
-    .await;
+    let error =
+        refuse(&server, &json!({"input": "hi"}), "Missing required parameter: 'model'.").await;
     assert_eq!(error["code"], "missing_required_parameter");
     assert_eq!(error["param"], "model");
-    refuse(
-        &server,
-        &json!({"model": "gpt-5.5"}),
-        "One of \"input\" or \"previous_response_id\"",
-    )
-    .await;
+    refuse(&server, &json!({"model": "gpt-5.5"}), "One of \"input\" or \"previous_response_id\"")
+        .await;
     let body = set(plain("gpt-5.5"), "messages", json!([]));
     let error = refuse(&server, &body, "Unknown parameter: 'messages'.").await;
     assert_eq!(error["code"], "unknown_parameter");
     assert_eq!(error["param"], "messages");
-    for key in [
-        "max_tokens",
-        "max_completion_tokens",
-        "reasoning_effort",
-        "stop",
-    ] {
+    for key in ["max_tokens", "max_completion_tokens", "reasoning_effort", "stop"] {
         let expected = format!("Unknown parameter: '{key}'.");
         refuse(&server, &set(plain("gpt-5.5"), key, json!(1)), &expected).await;
     }
@@ -89,42 +76,14 @@ async fn values_of_the_wrong_kind_are_refused() {
             "Invalid type for 'store': expected a boolean, but got a string instead.",
         ),
         ("input", json!(7), "Invalid type for 'input'"),
-        (
-            "max_output_tokens",
-            json!(1.5),
-            "expected an integer, but got a decimal number instead.",
-        ),
-        (
-            "max_output_tokens",
-            json!(0),
-            "Expected a value >= 1, but got 0 instead.",
-        ),
-        (
-            "include",
-            json!(["reasoning"]),
-            "Invalid value: 'reasoning'. Supported values are:",
-        ),
+        ("max_output_tokens", json!(1.5), "expected an integer, but got a decimal number instead."),
+        ("max_output_tokens", json!(0), "Expected a value >= 1, but got 0 instead."),
+        ("include", json!(["reasoning"]), "Invalid value: 'reasoning'. Supported values are:"),
         ("truncation", json!("never"), "Invalid value: 'never'."),
-        (
-            "reasoning",
-            json!({"effort": "huge"}),
-            "Invalid value: 'huge'.",
-        ),
-        (
-            "reasoning",
-            json!({"summary": "long"}),
-            "'auto', 'concise', and 'detailed'.",
-        ),
-        (
-            "reasoning",
-            json!({"budget": 1}),
-            "Unknown parameter: 'reasoning.budget'.",
-        ),
-        (
-            "text",
-            json!({"verbosity": "huge"}),
-            "Invalid value: 'huge'.",
-        ),
+        ("reasoning", json!({"effort": "huge"}), "Invalid value: 'huge'."),
+        ("reasoning", json!({"summary": "long"}), "'auto', 'concise', and 'detailed'."),
+        ("reasoning", json!({"budget": 1}), "Unknown parameter: 'reasoning.budget'."),
+        ("text", json!({"verbosity": "huge"}), "Invalid value: 'huge'."),
         (
             "text",
             json!({"format": {"type": "json_schema", "json_schema": {"name": "n"}}}),
@@ -155,11 +114,7 @@ async fn values_of_the_wrong_kind_are_refused() {
     refuse(&server, &both, "Mutually exclusive").await;
     let schema = json!({"type": "object", "properties": {}, "additionalProperties": false});
     let format = json!({"type": "json_schema", "name": "n", "strict": true, "schema": schema});
-    accept(
-        &server,
-        &set(plain("gpt-5.5"), "text", json!({"format": format})),
-    )
-    .await;
+    accept(&server, &set(plain("gpt-5.5"), "text", json!({"format": format}))).await;
 }
 
 #[tokio::test]
@@ -196,11 +151,9 @@ async fn efforts_are_those_of_the_model() {
 #[tokio::test]
 async fn sampling_is_refused_while_gpt_6_reasons() {
     let server = Server::strict().await;
-    for (key, value) in [
-        ("temperature", json!(0.5)),
-        ("top_p", json!(0.9)),
-        ("top_logprobs", json!(2)),
-    ] {
+    for (key, value) in
+        [("temperature", json!(0.5)), ("top_p", json!(0.9)), ("top_logprobs", json!(2))]
+    {
         let expected = format!("Unsupported parameter: '{key}' is not supported with this model.");
         let mut body = set(plain("gpt-6-luna"), key, value);
         let error = refuse(&server, &body, &expected).await;
@@ -236,28 +189,18 @@ async fn tools_are_flat_and_strict_unless_they_say_otherwise() {
             json!({"type": "function", "function": {"name": "f", "parameters": {}}}),
             "Missing required parameter: 'tools[0].name'.",
         ),
-        (
-            json!({"name": "f", "input_schema": {}}),
-            "Missing required parameter: 'tools[0].type'.",
-        ),
+        (json!({"name": "f", "input_schema": {}}), "Missing required parameter: 'tools[0].type'."),
         (
             set(silent.clone(), "input_schema", json!({})),
             "Unknown parameter: 'tools[0].input_schema'.",
         ),
-        (
-            set(silent.clone(), "name", json!("a b")),
-            "string does not match pattern",
-        ),
+        (set(silent.clone(), "name", json!("a b")), "string does not match pattern"),
         (json!(7), "Invalid type for 'tools[0]'"),
     ] {
         refuse(&server, &with(tool), text).await;
     }
     accept(&server, &with(json!({"type": "web_search"}))).await;
-    accept(
-        &server,
-        &with(json!({"type": "custom", "name": "apply_patch", "format": {}})),
-    )
-    .await;
+    accept(&server, &with(json!({"type": "custom", "name": "apply_patch", "format": {}}))).await;
 }
 
 #[tokio::test]
@@ -267,21 +210,14 @@ async fn a_choice_is_one_of_the_tools() {
         let body = set(plain("gpt-5.5"), "tools", json!([lookup()]));
         set(body, "tool_choice", choice)
     };
-    accept(
-        &server,
-        &with(json!({"type": "function", "name": "lookup"})),
-    )
-    .await;
+    accept(&server, &with(json!({"type": "function", "name": "lookup"}))).await;
     for (choice, text) in [
         (json!("any"), "'none', 'auto', and 'required'"),
         (
             json!({"type": "function", "function": {"name": "lookup"}}),
             "Missing required parameter: 'tool_choice.name'.",
         ),
-        (
-            json!({"type": "function", "name": "other"}),
-            "not found in 'tools' parameter",
-        ),
+        (json!({"type": "function", "name": "other"}), "not found in 'tools' parameter"),
         (json!({"type": "allowed_tools"}), "'tool_choice.mode'"),
         (json!({}), "'tool_choice.type'"),
     ] {
@@ -313,22 +249,13 @@ async fn items_have_the_shape_of_their_type() {
     .await;
     for (item, text) in [
         (json!(7), "Invalid type for 'input[0]'"),
-        (
-            json!({"content": "hi"}),
-            "Missing required parameter: 'input[0].type'.",
-        ),
+        (json!({"content": "hi"}), "Missing required parameter: 'input[0].type'."),
         (
             json!({"type": "thinking"}),
             "Invalid value: 'thinking'. Supported values are: 'message', 'reasoning',",
         ),
-        (
-            json!({"role": "tool", "content": "x"}),
-            "Invalid value: 'tool'.",
-        ),
-        (
-            json!({"role": "user"}),
-            "Missing required parameter: 'input[0].content'.",
-        ),
+        (json!({"role": "tool", "content": "x"}), "Invalid value: 'tool'."),
+        (json!({"role": "user"}), "Missing required parameter: 'input[0].content'."),
         (
             json!({"role": "user", "content": null}),
             "expected one of an array of objects or string, but got null instead.",
@@ -411,18 +338,12 @@ async fn each_call_has_its_output_and_each_output_its_call() {
         accept(&server, &talk(good)).await;
     }
     for (bad, text) in [
-        (
-            json!([call("a")]),
-            "No tool output found for function call a.",
-        ),
+        (json!([call("a")]), "No tool output found for function call a."),
         (
             json!([call("a"), {"role": "user", "content": "x"}]),
             "No tool output found for function call a.",
         ),
-        (
-            json!([output("a")]),
-            "No tool call found for function call output with call_id a.",
-        ),
+        (json!([output("a")]), "No tool call found for function call output with call_id a."),
         (
             json!([output("a"), call("a")]),
             "No tool call found for function call output with call_id a.",
@@ -431,10 +352,7 @@ async fn each_call_has_its_output_and_each_output_its_call() {
             json!([call("a"), output("a"), output("a")]),
             "No tool call found for function call output with call_id a.",
         ),
-        (
-            json!([patch]),
-            "No tool output found for custom tool call p.",
-        ),
+        (json!([patch]), "No tool output found for custom tool call p."),
     ] {
         let error = refuse(&server, &talk(bad), text).await;
         assert_eq!(error["param"], "input");

@@ -39,10 +39,8 @@ async fn what_is_not_stored_is_not_found() {
     let mut body = stored("hello");
     body["store"] = false.into();
     let response = accept(&server, &body).await;
-    let expected = format!(
-        "Previous response with id '{}' not found.",
-        response["id"].as_str().unwrap()
-    );
+    let expected =
+        format!("Previous response with id '{}' not found.", response["id"].as_str().unwrap());
     let body = next(&response, "and now?");
     let error = refuse_as(&server, &body, 404, &expected).await;
     assert_eq!(error["code"], "previous_response_not_found");
@@ -67,11 +65,7 @@ async fn stored_items_may_be_referred_to() {
     let response = accept(&server, &stored("use a tool")).await;
     let output = response["output"].as_array().unwrap();
     let mut input = vec![json!({"role": "user", "content": "use a tool"})];
-    input.extend(
-        output
-            .iter()
-            .map(|item| json!({"type": "item_reference", "id": item["id"]})),
-    );
+    input.extend(output.iter().map(|item| json!({"type": "item_reference", "id": item["id"]})));
     input.extend(outputs(&response));
     let mut body = json!({"model": "gpt-5.5", "input": input, "tools": [lookup()]});
     let answer = accept(&server, &body).await;

@@ -36,11 +36,7 @@ pub(crate) fn assemble(events: &[Value]) -> Value {
                 assert_eq!(event["output_index"], finished.len());
                 let item = event["item"].clone();
                 check_start(&item);
-                open = Some(Open {
-                    item,
-                    texts: HashMap::new(),
-                    done: 0,
-                });
+                open = Some(Open { item, texts: HashMap::new(), done: 0 });
             }
             "response.output_item.done" => {
                 assert_eq!(event["output_index"], finished.len());

@@ -103,9 +103,7 @@ impl SqliteConversations {
             .execute(&mut *transaction)
             .await?;
         let mut gone = expired.rows_affected() + unmoved.rows_affected();
-        let total = sqlx::query("SELECT bytes FROM total")
-            .fetch_one(&mut *transaction)
-            .await?;
+        let total = sqlx::query("SELECT bytes FROM total").fetch_one(&mut *transaction).await?;
         let mut surplus = total.try_get::<i64, _>("bytes")? - signed(bytes);
         while surplus > 0 {
             let oldest = sqlx::query(
@@ -180,11 +178,7 @@ fn node(row: &SqliteRow) -> Result<Node, sqlx::Error> {
         created: unsigned(row.try_get("created")?),
         expires: expires.map(unsigned),
         open: row.try_get("open")?,
-        names: names
-            .iter()
-            .flat_map(|names| names.lines())
-            .map(str::to_owned)
-            .collect(),
+        names: names.iter().flat_map(|names| names.lines()).map(str::to_owned).collect(),
         sealed: row.try_get("sealed")?,
     })
 }

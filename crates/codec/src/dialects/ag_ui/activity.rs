@@ -22,11 +22,7 @@ pub(super) struct Activity {
 impl Activity {
     /// An activity under this id.
     pub(super) fn new(id: String) -> Self {
-        Self {
-            id,
-            told: false,
-            waits: false,
-        }
+        Self { id, told: false, waits: false }
     }
 
     /// Whether a client was told that the run waits.

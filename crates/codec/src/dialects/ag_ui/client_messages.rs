@@ -121,19 +121,13 @@ fn read_assistant(message: &Node<'_>) -> Result<Vec<Block>, Fault> {
     };
     let signature = optional(message, "encryptedValue")?;
     let mut blocks = Vec::new();
-    let declined = message
-        .value()
-        .pointer(&format!("/metadata/{METADATA}/{REFUSAL}"));
+    let declined = message.value().pointer(&format!("/metadata/{METADATA}/{REFUSAL}"));
     if declined == Some(&Value::Bool(true)) {
         if !text.is_empty() {
             blocks.push(Block::Refusal { text });
         }
     } else if !text.is_empty() || signature.is_some() {
-        blocks.push(Block::Text {
-            text,
-            signature,
-            citations: Vec::new(),
-        });
+        blocks.push(Block::Text { text, signature, citations: Vec::new() });
     }
     if let Some(calls) = message.get("toolCalls") {
         for call in calls.elements()? {
@@ -185,12 +179,7 @@ fn read_result(message: &Node<'_>) -> Result<Block, Fault> {
             content.push(Block::text(&**error));
         }
     }
-    Ok(Block::ToolResult {
-        id: filled(&id)?,
-        name: None,
-        content,
-        is_error: error.is_some(),
-    })
+    Ok(Block::ToolResult { id: filled(&id)?, name: None, content, is_error: error.is_some() })
 }
 
 /// A text that is not empty.

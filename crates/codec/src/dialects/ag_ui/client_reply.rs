@@ -173,11 +173,9 @@ impl Writer {
     /// Begins the message of a text, if that has not been done.
     fn begin_text(&mut self, place: usize, out: &mut Vec<u8>) {
         let refuses = match self.open.get(place) {
-            Some(Open {
-                kind: kind @ (Kind::Text | Kind::Refusal),
-                begun: false,
-                ..
-            }) => *kind == Kind::Refusal,
+            Some(Open { kind: kind @ (Kind::Text | Kind::Refusal), begun: false, .. }) => {
+                *kind == Kind::Refusal
+            }
             _ => return,
         };
         let id = self.message_id("message_");
@@ -227,13 +225,9 @@ impl Writer {
             return;
         }
         event(out, |event| {
-            event
-                .text("type", "REASONING_ENCRYPTED_VALUE")
-                .text("subtype", subtype);
+            event.text("type", "REASONING_ENCRYPTED_VALUE").text("subtype", subtype);
             // It stands between quotes already.
-            event
-                .key("entityId")
-                .extend_from_slice(format!("\"{id}\"").as_bytes());
+            event.key("entityId").extend_from_slice(format!("\"{id}\"").as_bytes());
             event.text("encryptedValue", mark);
         });
     }
@@ -244,12 +238,7 @@ impl Writer {
             Form::Reasoning => self.end_reasoning(&id, data, out),
             Form::Thinking if !self.hidden => {
                 self.begin_thinking(out);
-                delta(
-                    "THINKING_TEXT_MESSAGE_CONTENT",
-                    About::Thinking,
-                    NOTICE,
-                    out,
-                );
+                delta("THINKING_TEXT_MESSAGE_CONTENT", About::Thinking, NOTICE, out);
                 self.end_thinking(out);
             }
             Form::Thinking | Form::None => {}
@@ -260,12 +249,7 @@ impl Writer {
         match self.run.reasoning {
             Form::Reasoning => {
                 if let Some(block) = self.open.get(place) {
-                    delta(
-                        "REASONING_MESSAGE_CONTENT",
-                        About::Message(&block.id),
-                        text,
-                        out,
-                    );
+                    delta("REASONING_MESSAGE_CONTENT", About::Message(&block.id), text, out);
                 }
             }
             Form::Thinking => {
@@ -361,11 +345,7 @@ impl Writer {
 
     fn stop(&mut self, place: usize, out: &mut Vec<u8>) {
         let sealed = self.run.reasoning == Form::Reasoning;
-        if self
-            .open
-            .get(place)
-            .is_some_and(|block| sealed && !block.signature.is_empty())
-        {
+        if self.open.get(place).is_some_and(|block| sealed && !block.signature.is_empty()) {
             // An empty text may be signed.
             self.begin_text(place, out);
         }

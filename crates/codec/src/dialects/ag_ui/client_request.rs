@@ -49,11 +49,8 @@ pub(super) fn read(asked: &Asked<'_>) -> Result<Lossy<Request>, Fault> {
         state: read_state(&root),
         ..Run::default()
     };
-    let mut request = Request {
-        stream: true,
-        thread: Some(run.thread.clone()),
-        ..Request::default()
-    };
+    let mut request =
+        Request { stream: true, thread: Some(run.thread.clone()), ..Request::default() };
     let mut conversation = Conversation::default();
     let messages = root.need("messages")?;
     for message in messages.elements()? {
@@ -85,17 +82,12 @@ pub(super) fn read(asked: &Asked<'_>) -> Result<Lossy<Request>, Fault> {
     request.system = conversation.system;
     request.messages = conversation.messages;
     run.keep(&mut request);
-    Ok(Lossy {
-        value: request,
-        losses: conversation.losses,
-    })
+    Ok(Lossy { value: request, losses: conversation.losses })
 }
 
 /// In which events reasoning is told: as the address says, else as the client's age does.
 fn read_form(query: &str, modern: bool) -> Result<Form, Fault> {
-    let wish = query
-        .split('&')
-        .find_map(|pair| pair.strip_prefix("reasoning="));
+    let wish = query.split('&').find_map(|pair| pair.strip_prefix("reasoning="));
     match wish {
         Some(word) => Form::read(word).ok_or_else(|| {
             Fault::invalid(format!(

@@ -45,11 +45,7 @@ fn read_part(part: &Node<'_>) -> Result<Block, Fault> {
     };
     let source = part.need("source")?;
     source.object()?;
-    Ok(Block::Media {
-        kind: media,
-        source: read_source(&source)?,
-        name: None,
-    })
+    Ok(Block::Media { kind: media, source: read_source(&source)?, name: None })
 }
 
 fn read_source(source: &Node<'_>) -> Result<Source, Fault> {
@@ -80,36 +76,22 @@ fn read_binary(part: &Node<'_>) -> Result<Block, Fault> {
         _ => MediaKind::Document,
     };
     let source = match (part.get("data"), part.get("url"), part.get("id")) {
-        (Some(data), ..) => Source::Base64 {
-            media_type,
-            data: data.text()?.to_owned(),
-        },
+        (Some(data), ..) => Source::Base64 { media_type, data: data.text()?.to_owned() },
         (None, Some(url), _) => read_url(url.text()?, Some(media_type)),
-        (None, None, Some(id)) => Source::File {
-            dialect: String::new(),
-            id: id.text()?.to_owned(),
-        },
+        (None, None, Some(id)) => {
+            Source::File { dialect: String::new(), id: id.text()?.to_owned() }
+        }
         (None, None, None) => return Err(part.refuse("has none of `data`, `url` and `id`")),
     };
-    Ok(Block::Media {
-        kind,
-        source,
-        name: optional(part, "filename")?,
-    })
+    Ok(Block::Media { kind, source, name: optional(part, "filename")? })
 }
 
 /// An address; one that is the data itself is taken for it.
 fn read_url(url: &str, media_type: Option<String>) -> Source {
     let inline = url.strip_prefix("data:");
     match inline.and_then(|data| data.split_once(";base64,")) {
-        Some((kind, data)) => Source::Base64 {
-            media_type: kind.to_owned(),
-            data: data.to_owned(),
-        },
-        None => Source::Url {
-            url: url.to_owned(),
-            media_type,
-        },
+        Some((kind, data)) => Source::Base64 { media_type: kind.to_owned(), data: data.to_owned() },
+        None => Source::Url { url: url.to_owned(), media_type },
     }
 }
 
@@ -127,7 +109,5 @@ fn dialect_of(provider: Option<&str>) -> String {
 
 pub(super) fn optional(node: &Node<'_>, name: &str) -> Result<Option<String>, Fault> {
     let member = node.get(name);
-    member
-        .map(|member| member.text().map(str::to_owned))
-        .transpose()
+    member.map(|member| member.text().map(str::to_owned)).transpose()
 }

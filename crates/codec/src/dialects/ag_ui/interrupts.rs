@@ -67,9 +67,7 @@ pub(super) fn tell(calls: &[Called], outcome: &mut ObjectWriter<'_>) {
             })
         })
         .collect();
-    outcome
-        .text("type", "interrupt")
-        .value("interrupts", &interrupts);
+    outcome.text("type", "interrupt").value("interrupts", &interrupts);
 }
 
 /// Puts answers into the conversation, as results of the calls they speak of. Gives those that the client
@@ -119,10 +117,7 @@ pub(super) fn resume(
             content: vec![Block::text(&*content)],
             is_error,
         });
-        answered.push(Answered {
-            call: call.to_owned(),
-            content,
-        });
+        answered.push(Answered { call: call.to_owned(), content });
     }
     put(made, messages);
     Ok(answered)
@@ -206,9 +201,6 @@ pub(super) fn put(made: BTreeMap<usize, Vec<Block>>, messages: &mut Vec<Message>
             None => Vec::new(),
         };
         content.extend(blocks);
-        messages.push(Message {
-            role: Role::User,
-            content,
-        });
+        messages.push(Message { role: Role::User, content });
     }
 }

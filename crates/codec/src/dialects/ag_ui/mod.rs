@@ -73,10 +73,9 @@ impl ClientDialect for AgUi {
 
     fn loses(&self, event: &Event<'_>) -> Option<Loss> {
         match event {
-            Event::BlockDelta {
-                delta: Delta::Citation(_),
-                ..
-            } => Some(Loss::of_part("citations", "no_word")),
+            Event::BlockDelta { delta: Delta::Citation(_), .. } => {
+                Some(Loss::of_part("citations", "no_word"))
+            }
             Event::EndExplained(_) => None,
             event => lost_part(event, NAME),
         }

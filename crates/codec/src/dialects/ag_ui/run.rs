@@ -76,10 +76,7 @@ impl Run {
         let kept = request.extra.get(NAME).cloned();
         let read = |members: Map<String, Value>| serde_json::from_value(members.into()).ok();
         kept.and_then(read).unwrap_or_else(|| Self {
-            thread: request
-                .thread
-                .clone()
-                .unwrap_or_else(|| format!("thread_{}", stamp.id)),
+            thread: request.thread.clone().unwrap_or_else(|| format!("thread_{}", stamp.id)),
             id: format!("run_{}", stamp.id),
             modern: true,
             ..Self::default()

@@ -18,9 +18,7 @@ pub(super) fn settle(messages: &mut Vec<Message>, losses: &mut Vec<Loss>) {
     };
     messages.retain_mut(|message| {
         let before = message.content.len();
-        message
-            .content
-            .retain(|block| !is_open(block) || is_whole(block));
+        message.content.retain(|block| !is_open(block) || is_whole(block));
         if message.content.len() < before {
             unfinished(losses);
         }

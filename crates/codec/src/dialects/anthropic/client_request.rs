@@ -35,16 +35,11 @@ pub(super) const KNOWN: &[&str] = &[
 pub(super) fn read(asked: &Asked<'_>) -> Result<Lossy<Request>, Fault> {
     let body = read_object(asked.body)?;
     let root = Node::dotted(&body);
-    let mut reading = Reading {
-        inputs: inputs(asked.body).unwrap_or_default(),
-        ..Reading::default()
-    };
+    let mut reading =
+        Reading { inputs: inputs(asked.body).unwrap_or_default(), ..Reading::default() };
     let mut request = Request {
         model: root.need("model")?.text()?.to_owned(),
-        max_tokens: root
-            .get("max_tokens")
-            .map(|node| node.count())
-            .transpose()?,
+        max_tokens: root.get("max_tokens").map(|node| node.count()).transpose()?,
         stream: flag(root.get("stream"))?.unwrap_or_default(),
         sampling: sampling(&root)?,
         stop: stop(&root)?,
@@ -86,10 +81,7 @@ pub(super) fn read(asked: &Asked<'_>) -> Result<Lossy<Request>, Fault> {
     if !reading.extra.is_empty() {
         request.extra.insert(NAME.to_owned(), reading.extra);
     }
-    Ok(Lossy {
-        value: request,
-        losses: reading.losses,
-    })
+    Ok(Lossy { value: request, losses: reading.losses })
 }
 
 /// What comes up on the way besides the request itself.
@@ -215,14 +207,7 @@ impl Reading {
                             false => None,
                         },
                     };
-                    (
-                        block,
-                        if document {
-                            &["source", "title"]
-                        } else {
-                            &["source"]
-                        },
-                    )
+                    (block, if document { &["source", "title"] } else { &["source"] })
                 }
                 None => return Ok(opaque(node)),
             },
@@ -236,10 +221,7 @@ impl Reading {
         node.object()?;
         let kind = optional_text(node, "type")?;
         if kind.is_some_and(|kind| kind != "custom") {
-            return Ok(Tool::Opaque {
-                dialect: NAME.to_owned(),
-                value: node.value().clone(),
-            });
+            return Ok(Tool::Opaque { dialect: NAME.to_owned(), value: node.value().clone() });
         }
         let schema = node.need("input_schema")?;
         schema.object()?;
@@ -260,9 +242,7 @@ impl Reading {
             "auto" => ToolChoice::Auto,
             "any" => ToolChoice::Required,
             "none" => ToolChoice::None,
-            "tool" => ToolChoice::Named {
-                name: node.need("name")?.text()?.to_owned(),
-            },
+            "tool" => ToolChoice::Named { name: node.need("name")?.text()?.to_owned() },
             other => return Err(none_of(&kind, other, &["auto", "any", "tool", "none"])),
         };
         let single = flag(node.get("disable_parallel_tool_use"))?;
@@ -307,11 +287,7 @@ impl Reading {
                 let schema = node.need("schema")?;
                 schema.object()?;
                 self.left_over(node, &["schema"]);
-                Ok(Output::Schema {
-                    name: None,
-                    schema: schema.value().clone(),
-                    strict: None,
-                })
+                Ok(Output::Schema { name: None, schema: schema.value().clone(), strict: None })
             }
             other => Err(none_of(&kind, other, &["json_schema"])),
         }
@@ -334,9 +310,7 @@ impl Reading {
             None => effort.map(|effort| Amount::Effort { effort }),
             Some(mode) => Some(match mode.text()? {
                 "adaptive" => Amount::Adaptive { effort },
-                "enabled" => Amount::Budget {
-                    tokens: thinking.need("budget_tokens")?.count()?,
-                },
+                "enabled" => Amount::Budget { tokens: thinking.need("budget_tokens")?.count()? },
                 "disabled" => Amount::Off,
                 // Nothing before the answer, and a few notes between calls: as good as off, where
                 // there is no such mode.
@@ -369,10 +343,7 @@ impl Reading {
         if let (Some(Amount::Budget { .. } | Amount::Off), Some(effort)) =
             (request.thinking.amount, effort)
         {
-            let config = self
-                .extra
-                .entry("output_config")
-                .or_insert_with(|| Map::new().into());
+            let config = self.extra.entry("output_config").or_insert_with(|| Map::new().into());
             if let Value::Object(config) = config {
                 config.insert("effort".to_owned(), effort.word().into());
             }
@@ -415,13 +386,7 @@ impl Reading {
                 _ => "member",
             };
             let reason = "no_word";
-            lose(
-                &mut self.losses,
-                Loss::PartOmitted {
-                    part: part.into(),
-                    reason,
-                },
-            );
+            lose(&mut self.losses, Loss::PartOmitted { part: part.into(), reason });
         }
     }
 }
@@ -480,10 +445,7 @@ fn each_object_member<'a>(
 }
 
 fn opaque(node: &Node<'_>) -> Block {
-    Block::Opaque {
-        dialect: NAME.to_owned(),
-        value: node.value().clone(),
-    }
+    Block::Opaque { dialect: NAME.to_owned(), value: node.value().clone() }
 }
 
 /// Where an image or a document is; nothing for kinds of source that have no word of ours.
@@ -491,21 +453,10 @@ fn source(node: &Node<'_>) -> Result<Option<Source>, Fault> {
     node.object()?;
     let text = |key| Ok::<_, Fault>(node.need(key)?.text()?.to_owned());
     Ok(Some(match node.need("type")?.text()? {
-        "base64" => Source::Base64 {
-            media_type: text("media_type")?,
-            data: text("data")?,
-        },
-        "text" => Source::Text {
-            text: text("data")?,
-        },
-        "url" => Source::Url {
-            url: text("url")?,
-            media_type: None,
-        },
-        "file" => Source::File {
-            dialect: NAME.to_owned(),
-            id: text("file_id")?,
-        },
+        "base64" => Source::Base64 { media_type: text("media_type")?, data: text("data")? },
+        "text" => Source::Text { text: text("data")? },
+        "url" => Source::Url { url: text("url")?, media_type: None },
+        "file" => Source::File { dialect: NAME.to_owned(), id: text("file_id")? },
         _ => return Ok(None),
     }))
 }
@@ -522,10 +473,7 @@ fn sampling(root: &Node<'_>) -> Result<Sampling, Fault> {
 
 fn stop(root: &Node<'_>) -> Result<Vec<String>, Fault> {
     match root.get("stop_sequences") {
-        Some(list) => list
-            .elements()?
-            .map(|text| Ok(text.text()?.to_owned()))
-            .collect(),
+        Some(list) => list.elements()?.map(|text| Ok(text.text()?.to_owned())).collect(),
         None => Ok(Vec::new()),
     }
 }

@@ -119,10 +119,7 @@ impl StreamWriter {
         let kind = match block {
             BlockStart::Text { text } | BlockStart::Refusal { text } => {
                 waiting.push_str(text);
-                ObjectWriter::new(&mut start)
-                    .text("type", "text")
-                    .text("text", "")
-                    .end();
+                ObjectWriter::new(&mut start).text("type", "text").text("text", "").end();
                 Kind::Text
             }
             BlockStart::Thinking { text, signature } => {
@@ -209,11 +206,7 @@ impl StreamWriter {
     }
 
     fn end_block(&mut self, number: u32, out: &mut Vec<u8>) {
-        if let Some(open) = self
-            .open
-            .iter_mut()
-            .find(|open| open.number == number && !open.ended)
-        {
+        if let Some(open) = self.open.iter_mut().find(|open| open.number == number && !open.ended) {
             open.ended = true;
             self.proceed(out);
         }
@@ -445,13 +438,8 @@ pub(super) fn category(details: &EndDetails) -> Option<&str> {
     CATEGORIES.contains(&category).then_some(category)
 }
 
-const CATEGORIES: [&str; 5] = [
-    "cyber",
-    "bio",
-    "frontier_llm",
-    "reasoning_extraction",
-    "general_harms",
-];
+const CATEGORIES: [&str; 5] =
+    ["cyber", "bio", "frontier_llm", "reasoning_extraction", "general_harms"];
 
 fn write_usage(usage: &Usage, object: &mut ObjectWriter<'_>) {
     write_counts(usage, object.key("usage"));
@@ -476,10 +464,7 @@ fn write_counts(usage: &Usage, out: &mut Vec<u8>) {
 }
 
 fn write_redacted(out: &mut Vec<u8>, data: &str) {
-    ObjectWriter::new(out)
-        .text("type", "redacted_thinking")
-        .text("data", data)
-        .end();
+    ObjectWriter::new(out).text("type", "redacted_thinking").text("data", data).end();
 }
 
 /// Writes a block of a whole reply. Answers whether there was anything to write.
@@ -506,16 +491,9 @@ fn write_block(out: &mut Vec<u8>, block: &Block) -> bool {
             .text("signature", signature.as_deref().unwrap_or_default())
             .end(),
         Block::Redacted { data } => write_redacted(out, data),
-        Block::ToolCall {
-            id,
-            name,
-            arguments,
-            ..
-        } => {
+        Block::ToolCall { id, name, arguments, .. } => {
             let mut call = ObjectWriter::new(out);
-            call.text("type", "tool_use")
-                .text("id", id)
-                .text("name", name);
+            call.text("type", "tool_use").text("id", id).text("name", name);
             write_arguments(call.key("input"), arguments);
             call.end();
         }

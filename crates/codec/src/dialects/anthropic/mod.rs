@@ -59,24 +59,12 @@ const PATH: &str = "/v1/messages";
 const LONGEST_NAME: usize = 128;
 const PATH_COUNT: &str = "/v1/messages/count_tokens";
 /// What a request for a count may hold.
-const COUNTED: &[&str] = &[
-    "model",
-    "messages",
-    "system",
-    "tools",
-    "tool_choice",
-    "thinking",
-    "output_config",
-];
+const COUNTED: &[&str] =
+    &["model", "messages", "system", "tools", "tool_choice", "thinking", "output_config"];
 
 /// The steps of effort there are.
-const EFFORTS: [Effort; 5] = [
-    Effort::Low,
-    Effort::Medium,
-    Effort::High,
-    Effort::XHigh,
-    Effort::Max,
-];
+const EFFORTS: [Effort; 5] =
+    [Effort::Low, Effort::Medium, Effort::High, Effort::XHigh, Effort::Max];
 
 /// The longest event of a reply.
 const LONGEST_EVENT: usize = 16 << 20;
@@ -116,10 +104,9 @@ impl ClientDialect for Anthropic {
         match event {
             // Every kind of citation here has members that only its maker can give: places in what
             // it was sent, and what it encrypted.
-            Event::BlockDelta {
-                delta: Delta::Citation(citation),
-                ..
-            } if citation.written_by(NAME).is_none() => {
+            Event::BlockDelta { delta: Delta::Citation(citation), .. }
+                if citation.written_by(NAME).is_none() =>
+            {
                 Some(Loss::of_part("citations", "foreign_dialect"))
             }
             Event::EndExplained(details) if client_stream::category(details).is_some() => None,
@@ -222,9 +209,7 @@ pub fn interleave(request: &Request, outgoing: &mut Outgoing) {
             betas.push(',');
             betas.push_str(BETA_INTERLEAVED);
         }
-        None => outgoing
-            .headers
-            .push(("anthropic-beta", BETA_INTERLEAVED.to_owned())),
+        None => outgoing.headers.push(("anthropic-beta", BETA_INTERLEAVED.to_owned())),
     }
 }
 

@@ -53,10 +53,7 @@ fn write_one(card: &ModelCard) -> Value {
         "display_name": card.name,
         "created_at": "1970-01-01T00:00:00Z",
     });
-    for (member, count) in [
-        ("max_tokens", card.max_output),
-        ("max_input_tokens", card.context),
-    ] {
+    for (member, count) in [("max_tokens", card.max_output), ("max_input_tokens", card.context)] {
         if let Some(count) = count {
             model[member] = count.into();
         }
@@ -142,10 +139,7 @@ mod tests {
         assert_eq!(read(&model), std::slice::from_ref(&card));
         let written = write(Models::One(&card), "").unwrap();
         assert_eq!(read(&written), std::slice::from_ref(&card));
-        let bare = ModelCard {
-            name: "old".to_owned(),
-            ..ModelCard::default()
-        };
+        let bare = ModelCard { name: "old".to_owned(), ..ModelCard::default() };
         let list = json!({"data": [model, {"id": "old"}, {"type": "model"}, 7], "has_more": false});
         assert_eq!(read(&list), [card, bare]);
         for nothing in [json!(null), json!([]), json!({"id": 7}), json!("x")] {
@@ -155,10 +149,7 @@ mod tests {
 
     #[test]
     fn a_list_comes_in_pages() {
-        let card = |name: &str| ModelCard {
-            name: name.to_owned(),
-            ..ModelCard::default()
-        };
+        let card = |name: &str| ModelCard { name: name.to_owned(), ..ModelCard::default() };
         let cards = ["a", "b", "c d", "e"].map(card);
         let page = |query: &str| {
             let list = write(Models::All(&cards), query)?;

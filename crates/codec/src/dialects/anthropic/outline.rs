@@ -137,9 +137,9 @@ impl Message {
         self.role == Role::User
             && match &self.content {
                 Content::Text(_) => true,
-                Content::Blocks(blocks) => blocks
-                    .iter()
-                    .any(|block| block.kind != BlockKind::ToolResult),
+                Content::Blocks(blocks) => {
+                    blocks.iter().any(|block| block.kind != BlockKind::ToolResult)
+                }
                 Content::Other => false,
             }
     }
@@ -155,11 +155,7 @@ impl Outline {
         if let Err(error) = std::str::from_utf8(body) {
             return Err(malformed(JsonError::NotUtf8(error.valid_up_to())));
         }
-        let mut reader = Reader {
-            body,
-            outline: Self::default(),
-            tool_ids: Vec::new(),
-        };
+        let mut reader = Reader { body, outline: Self::default(), tool_ids: Vec::new() };
         reader.read(depth)?;
         let mut ids = reader.tool_ids;
         let all = ids.len();
@@ -178,45 +174,34 @@ impl Outline {
             .enumerate()
             .filter(|(_, message)| message.role == Role::Assistant)
             .flat_map(|(at, message)| {
-                message
-                    .blocks()
-                    .iter()
-                    .enumerate()
-                    .filter_map(move |(index, block)| match block.kind {
+                message.blocks().iter().enumerate().filter_map(move |(index, block)| {
+                    match block.kind {
                         BlockKind::Thinking { kind, key } => Some((at, index, kind, key)),
                         _ => None,
-                    })
+                    }
+                })
             })
     }
 
     /// Whether the model has spoken before.
     pub fn has_assistant(&self) -> bool {
-        self.messages
-            .iter()
-            .any(|message| message.role == Role::Assistant)
+        self.messages.iter().any(|message| message.role == Role::Assistant)
     }
 
     /// The first message after the last user turn that is more than tool results; 0 if there is
     /// none. What stands from there on is one turn of the model with its tool loop.
     pub fn after_last_user_turn(&self) -> usize {
-        self.messages
-            .iter()
-            .rposition(Message::is_user_turn)
-            .map_or(0, |at| at + 1)
+        self.messages.iter().rposition(Message::is_user_turn).map_or(0, |at| at + 1)
     }
 
     /// The assistant message whose tool calls the request answers, if it ends in tool results.
     pub fn open_tool_loop(&self) -> Option<usize> {
-        let last = self
-            .messages
-            .iter()
-            .rposition(|message| message.role != Role::Other)?;
+        let last = self.messages.iter().rposition(|message| message.role != Role::Other)?;
         if !self.messages[last].has(BlockKind::ToolResult) {
             return None;
         }
-        let call = self.messages[..last]
-            .iter()
-            .rposition(|message| message.role == Role::Assistant)?;
+        let call =
+            self.messages[..last].iter().rposition(|message| message.role == Role::Assistant)?;
         self.messages[call].has(BlockKind::ToolUse).then_some(call)
     }
 }
@@ -352,11 +337,7 @@ impl<'a> Reader<'a> {
                 }
             }
         }
-        Ok(Message {
-            span: start..cursor.position(),
-            role,
-            content,
-        })
+        Ok(Message { span: start..cursor.position(), role, content })
     }
 
     fn blocks(&mut self, cursor: &mut Cursor<'a>) -> Result<Vec<Block>, Fault> {
@@ -370,10 +351,7 @@ impl<'a> Reader<'a> {
 
     fn block(&mut self, cursor: &mut Cursor<'a>) -> Result<Block, JsonError> {
         if cursor.peek()? != Kind::Object {
-            return Ok(Block {
-                span: cursor.skip()?,
-                kind: BlockKind::Other,
-            });
+            return Ok(Block { span: cursor.skip()?, kind: BlockKind::Other });
         }
         let start = cursor.start();
         cursor.enter_object()?;
@@ -415,10 +393,7 @@ impl<'a> Reader<'a> {
             Some(b"tool_result") => BlockKind::ToolResult,
             _ => BlockKind::Other,
         };
-        Ok(Block {
-            span: start..cursor.position(),
-            kind,
-        })
+        Ok(Block { span: start..cursor.position(), kind })
     }
 }
 
@@ -456,13 +431,8 @@ fn string_member(body: &[u8], object: &Span, name: &[u8]) -> Option<String> {
 }
 
 fn read_thinking(body: &[u8], member: usize, span: Span) -> Thinking {
-    let mut thinking = Thinking {
-        member,
-        span: span.clone(),
-        mode: String::new(),
-        budget: None,
-        binding: None,
-    };
+    let mut thinking =
+        Thinking { member, span: span.clone(), mode: String::new(), budget: None, binding: None };
     let checked = each_member(body, span.start, |key, kind, value| match (key, kind) {
         (b"type", Kind::String) => thinking.mode = text(body, &value).into_owned(),
         (b"budget_tokens", Kind::Number) => thinking.budget = number(body, &value),
@@ -491,10 +461,7 @@ mod tests {
             "messages":[{"role":"user","content":"hi"},{"role":"assistant","content":[{"type":"thinking","thinking":"a","signature":"s"},{"type":"tool_use","id":"t1"}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"t1"}]}]} "#;
         let outline = read(body).unwrap();
         assert_eq!(outline.model.as_ref().unwrap().name, "claude-x");
-        assert_eq!(
-            &body[outline.model.as_ref().unwrap().span.clone()],
-            "\"claude-x\""
-        );
+        assert_eq!(&body[outline.model.as_ref().unwrap().span.clone()], "\"claude-x\"");
         assert_eq!(outline.max_tokens, Some(4096));
         assert!(outline.stream);
         assert_eq!(outline.user_id.as_deref(), Some("u1"));
@@ -519,13 +486,7 @@ mod tests {
             let body = format!(
                 r#"{{"messages":[{{"role":"assistant","content":[{{"type":"thinking","thinking":"{text}"}}]}}]}}"#
             );
-            read(&body)
-                .unwrap()
-                .thinking_blocks()
-                .next()
-                .unwrap()
-                .3
-                .unwrap()
+            read(&body).unwrap().thinking_blocks().next().unwrap().3.unwrap()
         };
         assert_eq!(key(r"na\u00efve \ud83e\udde0\n"), key("naïve 🧠\\n"));
         assert_ne!(key("a"), key("b"));
@@ -539,42 +500,25 @@ mod tests {
             {"role":"assistant","content":[{"type":"thinking"},{"type":"thinking","thinking":7},{"type":"redacted_thinking"},"odd",{"type":5}]}]}"#,
         )
         .unwrap();
-        let found: Vec<_> = outline
-            .thinking_blocks()
-            .map(|(at, index, _, key)| (at, index, key))
-            .collect();
+        let found: Vec<_> =
+            outline.thinking_blocks().map(|(at, index, _, key)| (at, index, key)).collect();
         assert_eq!(found, [(2, 0, None), (2, 1, None), (2, 2, None)]);
     }
 
     #[test]
     fn bad_bodies_are_refused_with_a_place() {
         let check = |body: &str, expected: &str| assert_eq!(read(body).unwrap_err(), expected);
-        check(
-            "",
-            "the request body could not be read: the JSON ends unexpectedly at byte 0",
-        );
+        check("", "the request body could not be read: the JSON ends unexpectedly at byte 0");
         check(
             "{\"a\":",
             "the request body could not be read: the JSON ends unexpectedly at byte 5",
         );
         check("[]", "expected a JSON object as the body, found a list");
-        check(
-            "{} x",
-            "the request body could not be read: unexpected byte in the JSON at byte 3",
-        );
-        check(
-            r#"{"messages":"x"}"#,
-            "messages: expected a list, found a string",
-        );
-        check(
-            r#"{"messages":[1]}"#,
-            "messages.0: expected an object, found a number",
-        );
+        check("{} x", "the request body could not be read: unexpected byte in the JSON at byte 3");
+        check(r#"{"messages":"x"}"#, "messages: expected a list, found a string");
+        check(r#"{"messages":[1]}"#, "messages.0: expected an object, found a number");
         check(r#"{"model":5}"#, "model: expected a string, found a number");
-        check(
-            r#"{"model":"a","model":"b"}"#,
-            "model: the key stands twice in the request",
-        );
+        check(r#"{"model":"a","model":"b"}"#, "model: the key stands twice in the request");
         let deep = format!("{{\"messages\":{}", "[".repeat(100));
         assert!(read(&deep).is_err());
     }

@@ -39,10 +39,7 @@ impl Prefixes {
             normalise_message(body, message, &mut buffer);
             running = running.then(&buffer);
         }
-        Self {
-            before,
-            whole: running,
-        }
+        Self { before, whole: running }
     }
 
     /// What stands before a message.
@@ -141,10 +138,7 @@ mod tests {
     use super::*;
 
     fn prefixes(body: &str) -> Prefixes {
-        Prefixes::read(
-            body.as_bytes(),
-            &Outline::read(body.as_bytes(), 32).unwrap(),
-        )
+        Prefixes::read(body.as_bytes(), &Outline::read(body.as_bytes(), 32).unwrap())
     }
 
     #[test]
@@ -166,10 +160,7 @@ mod tests {
             ("\"t\"", "\"u\""),
             ("\"hi\"", "\"ho\""),
             ("\"role\":\"user\"", "\"role\":\"assistant\""),
-            (
-                "{\"type\":\"thinking\",\"thinking\":\"a\",\"signature\":\"b\"},",
-                "",
-            ),
+            ("{\"type\":\"thinking\",\"thinking\":\"a\",\"signature\":\"b\"},", ""),
         ] {
             let changed = base.replacen(from, to, 1);
             assert_ne!(changed, base);

@@ -12,10 +12,7 @@ pub fn classify(status: u16, body: &[u8]) -> Option<Refusal> {
         return None;
     }
     let message = error_message(body)?;
-    Some(Refusal {
-        kind: kind_of(&message)?,
-        at: path(&message),
-    })
+    Some(Refusal { kind: kind_of(&message)?, at: path(&message) })
 }
 
 /// What the provider did not like, by its words alone: servers in between pass these on.
@@ -84,11 +81,7 @@ mod tests {
     fn check(status: u16, message: &str, expected: Option<(RefusalKind, Option<(usize, usize)>)>) {
         let body = serde_json::json!({"type":"error","error":{"type":"invalid_request_error","message":message},"request_id":"req_1"});
         let found = classify(status, body.to_string().as_bytes());
-        assert_eq!(
-            found.map(|refusal| (refusal.kind, refusal.at)),
-            expected,
-            "{message}"
-        );
+        assert_eq!(found.map(|refusal| (refusal.kind, refusal.at)), expected, "{message}");
     }
 
     #[test]
@@ -119,11 +112,7 @@ mod tests {
             "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`.",
             Some((MissingThinking, Some((1, 0)))),
         );
-        check(
-            400,
-            "Invalid thinking block signature",
-            Some((Signature, None)),
-        );
+        check(400, "Invalid thinking block signature", Some((Signature, None)));
         check(400, "max_tokens: required", None);
         check(400, "thinking.budget_tokens: must be at least 1024", None);
         check(500, "Invalid `signature` in `thinking` block", None);

@@ -19,11 +19,7 @@ pub fn leave_out(edits: &mut Edits, outline: &Outline, keep: &[(usize, Vec<bool>
         let Some(message) = outline.messages.get(*at) else {
             continue;
         };
-        let spans: Vec<Span> = message
-            .blocks()
-            .iter()
-            .map(|block| block.span.clone())
-            .collect();
+        let spans: Vec<Span> = message.blocks().iter().map(|block| block.span.clone()).collect();
         if let (Some(first), Some(last)) = (spans.first(), spans.last())
             && !remove_elements(edits, &spans, keep)
         {
@@ -113,13 +109,7 @@ pub fn set_thinking(
     };
     let value = if drop_bound && *edit != ThinkingEdit::Disabled {
         let mut with = Edits::default();
-        append_member(
-            &mut with,
-            &value,
-            &(0..value.len()),
-            "block_binding",
-            BINDING,
-        );
+        append_member(&mut with, &value, &(0..value.len()), "block_binding", BINDING);
         with.apply(&value)
     } else {
         value
@@ -280,10 +270,7 @@ mod tests {
             thinking(body, &ThinkingEdit::Budget(4095), false),
             r#"{"a":1.0,"thinking":{"type":"enabled","budget_tokens":4095},"b":"\u00e9"}"#
         );
-        assert_eq!(
-            thinking(body, &ThinkingEdit::Remove, false),
-            r#"{"a":1.0,"b":"\u00e9"}"#
-        );
+        assert_eq!(thinking(body, &ThinkingEdit::Remove, false), r#"{"a":1.0,"b":"\u00e9"}"#);
         assert_eq!(
             thinking(body, &ThinkingEdit::Keep, true),
             r#"{"a":1.0,"thinking":{"type":"adaptive","display":"updates","block_binding":{"prefix_mismatch_behavior":"drop_block"}},"b":"\u00e9"}"#

@@ -11,15 +11,8 @@ use crate::dialects::{Asked, Target};
 use crate::json::{Span, each_member, slice};
 
 /// The members that are settings.
-const SETTINGS: &[&str] = &[
-    "max_tokens",
-    "thinking",
-    "output_config",
-    "temperature",
-    "top_p",
-    "top_k",
-    "tool_choice",
-];
+const SETTINGS: &[&str] =
+    &["max_tokens", "thinking", "output_config", "temperature", "top_p", "top_k", "tool_choice"];
 
 /// A member that has to change: its name, and its new value. None takes it out.
 pub type Change = (&'static str, Option<Vec<u8>>);
@@ -35,11 +28,7 @@ pub fn read(body: &[u8], outline: &Outline) -> Option<Request> {
         }
     }
     alone.push(b'}');
-    let asked = Asked {
-        path: PATH_COUNT,
-        query: "",
-        body: &alone,
-    };
+    let asked = Asked { path: PATH_COUNT, query: "", body: &alone };
     let mut request = client_request::read(&asked).ok()?.value;
     if outline.tools.is_some() {
         // Among what tools there is a choice is not looked at, only that there is one.
@@ -66,10 +55,7 @@ pub fn changes(before: &Request, after: &Request) -> Vec<Change> {
 
 /// Each setting as a provider is told it.
 fn written(request: &Request) -> Vec<Option<Vec<u8>>> {
-    let target = Target {
-        model: "",
-        variant: "",
-    };
+    let target = Target { model: "", variant: "" };
     let body = upstream_request::write(request, &target).value.body;
     let mut values = vec![None; SETTINGS.len()];
     let checked = each_member(&body, 0, |key, _, span| {
@@ -102,9 +88,8 @@ pub fn thinks_between_tools(request: &Request) -> bool {
 /// Takes the wish for thinking between calls of tools out of a request.
 pub fn forget_between_tools(request: &mut Request) {
     let extra = request.extra.get_mut(NAME);
-    if let Some(thinking) = extra
-        .and_then(|extra| extra.get_mut("thinking"))
-        .and_then(serde_json::Value::as_object_mut)
+    if let Some(thinking) =
+        extra.and_then(|extra| extra.get_mut("thinking")).and_then(serde_json::Value::as_object_mut)
     {
         thinking.shift_remove("type");
     }

@@ -40,12 +40,9 @@ impl Writing {
                 .pop_if(|turn| turn.role == message.role && message.role != Role::System)
             {
                 Some(turn) => turn,
-                None => Turn {
-                    role: message.role,
-                    results: Vec::new(),
-                    rest: Vec::new(),
-                    lone: None,
-                },
+                None => {
+                    Turn { role: message.role, results: Vec::new(), rest: Vec::new(), lone: None }
+                }
             };
             for block in &message.content {
                 self.block(&mut turn, block);
@@ -64,15 +61,7 @@ impl Writing {
         let before = turn.rest.len();
         let (role, rest) = (turn.role, &mut turn.rest);
         match (block, role) {
-            (
-                Block::ToolResult {
-                    id,
-                    content,
-                    is_error,
-                    ..
-                },
-                Role::User,
-            ) => {
+            (Block::ToolResult { id, content, is_error, .. }, Role::User) => {
                 if !rest.is_empty() {
                     self.adapted("tool_result", "goes_first");
                 }
@@ -81,12 +70,7 @@ impl Writing {
                 self.tool_result(&mut turn.results, id, content, *is_error);
                 return;
             }
-            (
-                Block::Text {
-                    text, signature, ..
-                },
-                _,
-            ) => self.text(rest, text, signature.as_deref()),
+            (Block::Text { text, signature, .. }, _) => self.text(rest, text, signature.as_deref()),
             (Block::Refusal { text }, Role::Assistant) => {
                 if self.says(text) {
                     self.adapted("refusal", "as_text");
@@ -95,9 +79,7 @@ impl Writing {
                 }
             }
             (Block::Thinking { text, signature }, Role::Assistant) => {
-                let signature = signature
-                    .as_deref()
-                    .filter(|signature| !signature.is_empty());
+                let signature = signature.as_deref().filter(|signature| !signature.is_empty());
                 if signature.is_none() && !self.unsigned {
                     self.unsigned_thinking();
                     return;
@@ -113,30 +95,16 @@ impl Writing {
             (Block::Redacted { data }, Role::Assistant) => {
                 separate(rest);
                 let mut block = ObjectWriter::new(rest);
-                block
-                    .text("type", "redacted_thinking")
-                    .text("data", data)
-                    .end();
+                block.text("type", "redacted_thinking").text("data", data).end();
             }
-            (
-                Block::ToolCall {
-                    id,
-                    name,
-                    arguments,
-                    signature,
-                },
-                Role::Assistant,
-            ) => {
+            (Block::ToolCall { id, name, arguments, signature }, Role::Assistant) => {
                 if signature.is_some() {
                     self.omitted("tool_call.signature", "no_place");
                 }
                 let id = self.call_id(id);
                 separate(rest);
                 let mut block = ObjectWriter::new(rest);
-                block
-                    .text("type", "tool_use")
-                    .text("id", &id)
-                    .text("name", name);
+                block.text("type", "tool_use").text("id", &id).text("name", name);
                 if !write_arguments(block.key("input"), arguments) {
                     self.adapted("tool_call.arguments", "not_an_object");
                 }
@@ -165,33 +133,19 @@ impl Writing {
     /// A signature cannot be made up, and without one the whole request is refused.
     fn unsigned_thinking(&mut self) {
         for loss in &mut self.losses {
-            if let Loss::ThinkingOmitted {
-                blocks,
-                reason: Reason::Shape,
-            } = loss
-            {
+            if let Loss::ThinkingOmitted { blocks, reason: Reason::Shape } = loss {
                 *blocks += 1;
                 return;
             }
         }
-        self.losses.push(Loss::ThinkingOmitted {
-            blocks: 1,
-            reason: Reason::Shape,
-        });
+        self.losses.push(Loss::ThinkingOmitted { blocks: 1, reason: Reason::Shape });
     }
 
     fn tool_result(&mut self, out: &mut Vec<u8>, id: &str, content: &[Block], is_error: bool) {
         let id = self.call_id(id);
         let mut result = ObjectWriter::new(out);
         result.text("type", "tool_result").text("tool_use_id", &id);
-        if let [
-            Block::Text {
-                text,
-                signature: None,
-                ..
-            },
-        ] = content
-        {
+        if let [Block::Text { text, signature: None, .. }] = content {
             // Here even an empty text may stand.
             result.text("content", text);
         } else {
@@ -227,9 +181,7 @@ impl Writing {
 
     fn result_part(&mut self, out: &mut Vec<u8>, part: &Block) {
         match part {
-            Block::Text {
-                text, signature, ..
-            } => self.text(out, text, signature.as_deref()),
+            Block::Text { text, signature, .. } => self.text(out, text, signature.as_deref()),
             Block::Media { kind, source, name } => {
                 self.media(out, *kind, source, name.as_deref());
             }
@@ -250,10 +202,7 @@ impl Writing {
 
     fn media(&mut self, out: &mut Vec<u8>, kind: MediaKind, source: &Source, name: Option<&str>) {
         let (word, types): (_, &[&str]) = match kind {
-            MediaKind::Image => (
-                "image",
-                &["image/jpeg", "image/png", "image/gif", "image/webp"],
-            ),
+            MediaKind::Image => ("image", &["image/jpeg", "image/png", "image/gif", "image/webp"]),
             MediaKind::Document => ("document", &["application/pdf"]),
             MediaKind::Audio => return self.omitted("media", "no_place"),
             MediaKind::Video => return self.omitted("media", "no_place"),
@@ -278,16 +227,10 @@ impl Writing {
         let mut place = block.object("source");
         match source {
             Source::Base64 { media_type, data } => {
-                place
-                    .text("type", "base64")
-                    .text("media_type", media_type)
-                    .text("data", data);
+                place.text("type", "base64").text("media_type", media_type).text("data", data);
             }
             Source::Text { text } => {
-                place
-                    .text("type", "text")
-                    .text("media_type", "text/plain")
-                    .text("data", text);
+                place.text("type", "text").text("media_type", "text/plain").text("data", text);
             }
             // The provider looks for itself what stands there.
             Source::Url { url, .. } => {
@@ -404,10 +347,7 @@ fn read_text(kind: MediaKind, source: &Source) -> Option<Source> {
 
 /// Writes a text block.
 pub(super) fn write_text(out: &mut Vec<u8>, text: &str) {
-    ObjectWriter::new(out)
-        .text("type", "text")
-        .text("text", text)
-        .end();
+    ObjectWriter::new(out).text("type", "text").text("text", text).end();
 }
 
 /// Puts a comma behind whatever stands there.

@@ -41,17 +41,11 @@ pub(super) fn read_block<'a>(json: &'a [u8], block: &Span) -> Result<Begun<'a>, 
         _ => {}
     })?;
     let block = match kind {
-        b"thinking" => BlockStart::Thinking {
-            text: thought,
-            signature,
-        },
+        b"thinking" => BlockStart::Thinking { text: thought, signature },
         b"redacted_thinking" => BlockStart::Redacted { data },
         b"text" => BlockStart::Text { text: said },
         b"tool_use" => BlockStart::ToolCall { id, name },
-        other => BlockStart::Opaque {
-            dialect: NAME.into(),
-            name: String::from_utf8_lossy(other),
-        },
+        other => BlockStart::Opaque { dialect: NAME.into(), name: String::from_utf8_lossy(other) },
     };
     Ok(Begun {
         input: input.filter(|_| kind == b"tool_use"),
@@ -86,15 +80,9 @@ pub(super) fn read_citation(json: &[u8]) -> Option<Delta<'static>> {
         title: text("title").or_else(|| text("document_title")),
         quote: text("cited_text"),
         span: None,
-        verbatim: value.is_object().then_some(Verbatim {
-            dialect: NAME.to_owned(),
-            value,
-        }),
+        verbatim: value.is_object().then_some(Verbatim { dialect: NAME.to_owned(), value }),
     };
-    citation
-        .verbatim
-        .is_some()
-        .then(|| Delta::Citation(citation.into()))
+    citation.verbatim.is_some().then(|| Delta::Citation(citation.into()))
 }
 
 pub(super) fn read_delta<'a>(data: &'a [u8], delta: &Span) -> Result<Option<Delta<'a>>, JsonError> {
@@ -205,10 +193,7 @@ pub(super) fn explain_end(
     out: &mut impl FnMut(Event<'_>),
 ) -> Result<(), JsonError> {
     let owned = |span: Span| text(json, &span).into_owned();
-    let mut said = EndDetails {
-        sequence: sequence.map(owned),
-        ..EndDetails::default()
-    };
+    let mut said = EndDetails { sequence: sequence.map(owned), ..EndDetails::default() };
     if let Some(details) = details {
         each_member(json, details.start, |key, kind, span| match (key, kind) {
             (b"category", Kind::String) => said.category = Some(owned(span)),

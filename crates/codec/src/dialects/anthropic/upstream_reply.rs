@@ -58,17 +58,11 @@ impl ReplyReader {
 
     /// Reads a whole JSON reply of at most `limit` bytes.
     pub fn whole(limit: usize) -> Self {
-        Self::new(Framing::Whole {
-            bytes: Vec::new(),
-            limit,
-        })
+        Self::new(Framing::Whole { bytes: Vec::new(), limit })
     }
 
     fn new(framing: Framing) -> Self {
-        Self {
-            framing,
-            progress: Progress::default(),
-        }
+        Self { framing, progress: Progress::default() }
     }
 
     /// For those who get nothing of the reply but its events: what is too long or broken is a
@@ -142,9 +136,7 @@ impl ReplyReader {
         }
         if !progress.ended {
             progress.ended = true;
-            out(Event::Ended {
-                reason: EndReason::Cut,
-            });
+            out(Event::Ended { reason: EndReason::Cut });
         }
     }
 }
@@ -165,9 +157,7 @@ impl Progress {
         if self.complete && !self.ended {
             self.ended = true;
             out(Event::Fault(Fault::new(FaultKind::Unreachable, what)));
-            out(Event::Ended {
-                reason: EndReason::Failed,
-            });
+            out(Event::Ended { reason: EndReason::Failed });
         }
     }
 }
@@ -275,26 +265,17 @@ fn read_event(
         (b"content_block_delta", Some(delta)) => match read_delta(data, &delta)? {
             Some(delta) => tell_delta(index, delta, progress, out),
             None => {
-                let open = progress
-                    .opaque
-                    .filter(|open| open.index == index && !open.input);
+                let open = progress.opaque.filter(|open| open.index == index && !open.input);
                 if open.is_some() {
                     tell_members(data, &delta, index, out)?;
                 }
             }
         },
         (b"content_block_start", Some(span)) => {
-            let Begun {
-                block,
-                input,
-                citations,
-            } = read_block(data, &span)?;
+            let Begun { block, input, citations } = read_block(data, &span)?;
             progress.opaque = None;
             if let BlockStart::Opaque { .. } = block {
-                progress.opaque = Some(Unnamed {
-                    index,
-                    input: false,
-                });
+                progress.opaque = Some(Unnamed { index, input: false });
                 out(Event::BlockStarted { index, block });
                 // More of it may come; what closes it is told at its end.
                 let begun = slice(data, &(span.start..span.end.saturating_sub(1)));
@@ -309,11 +290,7 @@ fn read_event(
             }
         }
         (b"content_block_stop", _) => {
-            if progress
-                .opaque
-                .take_if(|open| open.index == index)
-                .is_some()
-            {
+            if progress.opaque.take_if(|open| open.index == index).is_some() {
                 tell_opaque(index, "}".into(), out);
             }
             if let Some((_, input)) = progress.input.take_if(|(call, _)| *call == index) {
@@ -349,9 +326,7 @@ fn read_event(
         }
         (b"message_stop", _) => {
             progress.ended = true;
-            out(Event::Ended {
-                reason: progress.reason.take().unwrap_or(EndReason::Stop),
-            });
+            out(Event::Ended { reason: progress.reason.take().unwrap_or(EndReason::Stop) });
         }
         (b"error", error) => {
             progress.ended = true;
@@ -359,9 +334,7 @@ fn read_event(
                 Some(error) => read_error(data, &error)?,
                 None => Fault::new(FaultKind::Internal, String::from_utf8_lossy(data)),
             }));
-            out(Event::Ended {
-                reason: EndReason::Failed,
-            });
+            out(Event::Ended { reason: EndReason::Failed });
         }
         _ => {}
     }
@@ -373,9 +346,7 @@ fn read_whole(json: &[u8], out: &mut impl FnMut(Event<'_>)) -> Result<bool, Json
     let head = read_message(json, &(0..json.len()))?;
     if let Some(error) = &head.error {
         out(Event::Fault(read_error(json, error)?));
-        out(Event::Ended {
-            reason: EndReason::Failed,
-        });
+        out(Event::Ended { reason: EndReason::Failed });
         return Ok(true);
     }
     let Some(content) = &head.content else {
@@ -405,11 +376,8 @@ fn read_content(
     while cursor.element(&mut first)? {
         if cursor.peek()? == Kind::Object {
             let start = cursor.start();
-            let Begun {
-                block,
-                input: arguments,
-                citations,
-            } = read_block(json, &(start..json.len()))?;
+            let Begun { block, input: arguments, citations } =
+                read_block(json, &(start..json.len()))?;
             let unnamed = matches!(block, BlockStart::Opaque { .. });
             out(Event::BlockStarted { index, block });
             if unnamed {
@@ -451,10 +419,7 @@ impl Head {
             Some(span) => text(json, span),
             None => "".into(),
         };
-        out(Event::MessageStarted {
-            id: text(&self.id),
-            model: text(&self.model),
-        });
+        out(Event::MessageStarted { id: text(&self.id), model: text(&self.model) });
         transformed(json, self.transformations.clone(), out)?;
         if let Some(usage) = &self.usage {
             out(Event::Usage(read_usage(json, usage)?));

@@ -38,17 +38,11 @@ const MAX_TOKENS: u64 = 4096;
 
 /// Writes a request.
 pub(super) fn write(request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
-    let mut writing = Writing {
-        losses: Vec::new(),
-        betas: Vec::new(),
-        unsigned: target.variant == UNSIGNED,
-    };
+    let mut writing =
+        Writing { losses: Vec::new(), betas: Vec::new(), unsigned: target.variant == UNSIGNED };
     let nothing = Map::new();
     let extra = request.extra.get(NAME).unwrap_or(&nothing);
-    let mut outgoing = Outgoing {
-        path: "/v1/messages".to_owned(),
-        ..Outgoing::default()
-    };
+    let mut outgoing = Outgoing { path: "/v1/messages".to_owned(), ..Outgoing::default() };
     let mut body = ObjectWriter::new(&mut outgoing.body);
     body.text("model", target.model);
     body.count("max_tokens", request.max_tokens.unwrap_or(MAX_TOKENS));
@@ -84,14 +78,9 @@ pub(super) fn write(request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
     write_turns(&turns, body.key("messages"));
     body.end();
     if !writing.betas.is_empty() {
-        outgoing
-            .headers
-            .push(("anthropic-beta", writing.betas.join(",")));
+        outgoing.headers.push(("anthropic-beta", writing.betas.join(",")));
     }
-    Lossy {
-        value: outgoing,
-        losses: writing.losses,
-    }
+    Lossy { value: outgoing, losses: writing.losses }
 }
 
 /// Switches thinking off as far as those models allow that only know the mode between tools.
@@ -134,13 +123,7 @@ pub(super) struct Writing {
 
 impl Writing {
     pub(super) fn omitted(&mut self, part: &'static str, reason: &'static str) {
-        lose(
-            &mut self.losses,
-            Loss::PartOmitted {
-                part: part.into(),
-                reason,
-            },
-        );
+        lose(&mut self.losses, Loss::PartOmitted { part: part.into(), reason });
     }
 
     pub(super) fn adapted(&mut self, setting: &'static str, reason: &'static str) {
@@ -167,10 +150,8 @@ impl Writing {
         if mode.is_none() && setting.show.is_some() {
             self.omitted("thinking.show", "off");
         }
-        let mut others: Vec<_> = rest
-            .iter()
-            .filter(|(key, _)| !["type", "display"].contains(&key.as_str()))
-            .collect();
+        let mut others: Vec<_> =
+            rest.iter().filter(|(key, _)| !["type", "display"].contains(&key.as_str())).collect();
         if off && !others.is_empty() {
             self.omitted("thinking.block_binding", "off");
             others.clear();
@@ -224,12 +205,7 @@ impl Writing {
             self.betas.push(BETA_TASK_BUDGETS);
         }
         match request.thinking.amount {
-            Some(
-                Amount::Effort { effort }
-                | Amount::Adaptive {
-                    effort: Some(effort),
-                },
-            ) => {
+            Some(Amount::Effort { effort } | Amount::Adaptive { effort: Some(effort) }) => {
                 let known = effort.nearest(&EFFORTS).unwrap_or(Effort::Low);
                 if known != effort {
                     self.adapted("thinking", "effort");
@@ -245,11 +221,7 @@ impl Writing {
         match &request.output {
             Output::Text => {}
             Output::Json => self.adapted("output", "json_without_schema"),
-            Output::Schema {
-                name,
-                schema,
-                strict,
-            } => {
+            Output::Schema { name, schema, strict } => {
                 if name.is_some() {
                     self.omitted("output.name", "no_place");
                 }
@@ -299,10 +271,8 @@ impl Writing {
     }
 
     fn stop(&mut self, request: &Request, body: &mut ObjectWriter<'_>) {
-        let (stop, blank): (Vec<&String>, Vec<_>) = request
-            .stop
-            .iter()
-            .partition(|stop| !stop.trim().is_empty());
+        let (stop, blank): (Vec<&String>, Vec<_>) =
+            request.stop.iter().partition(|stop| !stop.trim().is_empty());
         if !blank.is_empty() {
             self.omitted("stop", "empty");
         }
@@ -334,11 +304,7 @@ impl Writing {
     }
 
     fn system(&mut self, request: &Request, body: &mut ObjectWriter<'_>) {
-        let texts: Vec<&String> = request
-            .system
-            .iter()
-            .filter(|text| self.says(text))
-            .collect();
+        let texts: Vec<&String> = request.system.iter().filter(|text| self.says(text)).collect();
         match texts[..] {
             [] => {}
             [text] => {
@@ -392,12 +358,7 @@ impl Writing {
 
     fn tool(&mut self, out: &mut Vec<u8>, tool: &Tool) {
         match tool {
-            Tool::Function {
-                name,
-                description,
-                parameters,
-                strict,
-            } => {
+            Tool::Function { name, description, parameters, strict } => {
                 let mut tool = ObjectWriter::new(out);
                 tool.text("name", name);
                 if let Some(description) = description {

@@ -66,8 +66,7 @@ impl Writer {
                 let opaque = matches!(block, BlockStart::Opaque { .. });
                 let thinks = matches!(block, BlockStart::Thinking { .. });
                 self.untold.extend(opaque.then_some(*index));
-                self.silent
-                    .extend((self.hidden && thinks).then_some(*index));
+                self.silent.extend((self.hidden && thinks).then_some(*index));
                 !opaque
             }
             Event::BlockDelta { index, delta } => match delta {
@@ -116,14 +115,11 @@ impl ReplyWriter for Writer {
                 };
                 return self.write("message_started", &own, out);
             }
-            Event::BlockStarted {
-                index,
-                block: BlockStart::Thinking { signature, .. },
-            } if self.hidden => {
-                let block = BlockStart::Thinking {
-                    text: Cow::Borrowed(""),
-                    signature: signature.clone(),
-                };
+            Event::BlockStarted { index, block: BlockStart::Thinking { signature, .. } }
+                if self.hidden =>
+            {
+                let block =
+                    BlockStart::Thinking { text: Cow::Borrowed(""), signature: signature.clone() };
                 let index = *index;
                 let bare = Event::BlockStarted { index, block };
                 return self.write("block_started", &bare, out);
@@ -153,8 +149,7 @@ impl ReplyWriter for Writer {
         let mut own = reply.clone();
         own.id.clone_from(&self.id);
         own.model = self.model(&reply.model).to_owned();
-        own.content
-            .retain(|block| !matches!(block, Block::Opaque { .. }));
+        own.content.retain(|block| !matches!(block, Block::Opaque { .. }));
         if self.hidden {
             for block in &mut own.content {
                 if let Block::Thinking { text, .. } = block {

@@ -35,9 +35,8 @@ impl Method {
 /// paths of Vertex. What stands before the collection of models does not matter.
 pub fn read(path: &str) -> Result<(String, Method), Fault> {
     let wrong = |why: &str| Fault::new(FaultKind::NotFound, format!("path: {why}"));
-    let (resource, word) = path
-        .rsplit_once(':')
-        .ok_or_else(|| wrong("expected `/models/{model}:{method}`"))?;
+    let (resource, word) =
+        path.rsplit_once(':').ok_or_else(|| wrong("expected `/models/{model}:{method}`"))?;
     let method = Method::ALL
         .into_iter()
         .find(|method| method.word() == word)
@@ -81,12 +80,9 @@ pub fn key(query: &str) -> Option<String> {
 
 /// Whether a query asks for server-sent events.
 pub fn wants_events(query: &str) -> bool {
-    query.split('&').any(|pair| {
-        matches!(
-            pair.split_once('='),
-            Some(("alt" | "$alt" | "%24alt", "sse"))
-        )
-    })
+    query
+        .split('&')
+        .any(|pair| matches!(pair.split_once('='), Some(("alt" | "$alt" | "%24alt", "sse"))))
 }
 
 /// Collections whose names stand before the model's.
@@ -100,9 +96,7 @@ const COLLECTIONS: [&str; 2] = ["tunedModels/", "endpoints/"];
 pub fn write(model: &str, method: Method, variant: Variant) -> String {
     let name = model.strip_prefix('/').unwrap_or(model);
     let name = name.strip_prefix("models/").unwrap_or(name);
-    let collection = COLLECTIONS
-        .into_iter()
-        .find(|collection| name.starts_with(collection));
+    let collection = COLLECTIONS.into_iter().find(|collection| name.starts_with(collection));
     let project = variant.vertex && name.starts_with("projects/");
     let publisher = variant.vertex && name.starts_with("publishers/");
     let mut path = String::from(match (variant.vertex, collection) {
@@ -142,31 +136,11 @@ mod tests {
             ("/v1/models/g:streamGenerateContent", "g", Method::Stream),
             ("/models/g:countTokens", "g", Method::Count),
             ("models/g:countTokens", "g", Method::Count),
-            (
-                &format!("{long}/g-2.5:streamGenerateContent"),
-                "g-2.5",
-                Method::Stream,
-            ),
-            (
-                "/v1beta/models/qwen3:8b:generateContent",
-                "qwen3:8b",
-                Method::Generate,
-            ),
-            (
-                "/v1beta/models/qwen3%3A8b:generateContent",
-                "qwen3:8b",
-                Method::Generate,
-            ),
-            (
-                "/v1beta/models/z/glm-5:generateContent",
-                "z/glm-5",
-                Method::Generate,
-            ),
-            (
-                "/v1beta/tunedModels/t:generateContent",
-                "tunedModels/t",
-                Method::Generate,
-            ),
+            (&format!("{long}/g-2.5:streamGenerateContent"), "g-2.5", Method::Stream),
+            ("/v1beta/models/qwen3:8b:generateContent", "qwen3:8b", Method::Generate),
+            ("/v1beta/models/qwen3%3A8b:generateContent", "qwen3:8b", Method::Generate),
+            ("/v1beta/models/z/glm-5:generateContent", "z/glm-5", Method::Generate),
+            ("/v1beta/tunedModels/t:generateContent", "tunedModels/t", Method::Generate),
         ] {
             assert_eq!(read(path), Ok((model.to_owned(), method)), "{path}");
         }
@@ -175,25 +149,13 @@ mod tests {
     #[test]
     fn a_path_that_asks_for_nothing_we_serve_is_not_found() {
         for (path, why) in [
-            (
-                "/v1beta/models/g",
-                "path: expected `/models/{model}:{method}`",
-            ),
-            (
-                "/v1beta/models/g:embedContent",
-                "path: `embedContent` is no method that is served",
-            ),
+            ("/v1beta/models/g", "path: expected `/models/{model}:{method}`"),
+            ("/v1beta/models/g:embedContent", "path: `embedContent` is no method that is served"),
             ("/v1beta/models/:generateContent", "path: names no model"),
-            (
-                "/v1beta/supermodels/g:generateContent",
-                "path: names no model",
-            ),
+            ("/v1beta/supermodels/g:generateContent", "path: names no model"),
         ] {
             let fault = read(path).unwrap_err();
-            assert_eq!(
-                (fault.kind, fault.message.as_str()),
-                (FaultKind::NotFound, why)
-            );
+            assert_eq!((fault.kind, fault.message.as_str()), (FaultKind::NotFound, why));
         }
     }
 
@@ -214,10 +176,7 @@ mod tests {
         let vertex = Variant::read("vertex");
         for (model, path) in [
             ("g", "/publishers/google/models/g:countTokens"),
-            (
-                "publishers/x/models/g",
-                "/publishers/x/models/g:countTokens",
-            ),
+            ("publishers/x/models/g", "/publishers/x/models/g:countTokens"),
             (
                 "projects/p/locations/l/endpoints/4",
                 "/v1beta1/projects/p/locations/l/endpoints/4:countTokens",

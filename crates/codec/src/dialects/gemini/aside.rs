@@ -81,12 +81,7 @@ mod tests {
         for (path, renamed, variant, expected) in [
             (odd, false, "", odd),
             (odd, true, "", "/v1beta/models/new:streamGenerateContent"),
-            (
-                "/models/g:countTokens",
-                false,
-                "",
-                "/v1beta/models/new:countTokens",
-            ),
+            ("/models/g:countTokens", false, "", "/v1beta/models/new:countTokens"),
             (
                 "/v1/models/g:generateContent",
                 false,

@@ -114,10 +114,7 @@ impl Answer {
                 Some(span) => text(json, span),
                 None => "".into(),
             };
-            out(Event::MessageStarted {
-                id: value(&id),
-                model: value(&model),
-            });
+            out(Event::MessageStarted { id: value(&id), model: value(&model) });
         }
         if let Some(total) = total {
             self.counts.prompt = Some(total);
@@ -348,19 +345,12 @@ impl Answer {
             }
             _ => {
                 let block = if thought {
-                    BlockStart::Thinking {
-                        text: said,
-                        signature: "".into(),
-                    }
+                    BlockStart::Thinking { text: said, signature: "".into() }
                 } else {
                     BlockStart::Text { text: said }
                 };
                 let index = self.start(block, out);
-                self.open = Some(if thought {
-                    Open::Thinking(index)
-                } else {
-                    Open::Text(index)
-                });
+                self.open = Some(if thought { Open::Thinking(index) } else { Open::Text(index) });
                 index
             }
         };
@@ -448,10 +438,8 @@ impl Answer {
         }
         self.close(out);
         self.repeats.end_earlier(out);
-        let block = BlockStart::ToolCall {
-            id: self.call_id(call.id.into()),
-            name: call.name.into(),
-        };
+        let block =
+            BlockStart::ToolCall { id: self.call_id(call.id.into()), name: call.name.into() };
         let index = self.start(block, out);
         if let Some(signature) = call.signature {
             let delta = Delta::Signature(signature.into());
@@ -551,9 +539,7 @@ impl Answer {
         self.repeats.interrupt(out);
         self.ended = true;
         out(Event::Fault(fault));
-        out(Event::Ended {
-            reason: EndReason::Failed,
-        });
+        out(Event::Ended { reason: EndReason::Failed });
     }
 
     /// The bytes have ended. The provider has no sign of the end but this: what says why may come

@@ -94,11 +94,7 @@ impl Writer {
         Self {
             tail,
             piece: String::new(),
-            framing: if list {
-                Framing::List { begun: false }
-            } else {
-                Framing::Events
-            },
+            framing: if list { Framing::List { begun: false } } else { Framing::Events },
             counts_tokens: counts_tokens(request),
             open: Vec::new(),
             usage: Usage::default(),
@@ -147,11 +143,7 @@ impl Writer {
         self.piece.push_str(HEAD);
         self.piece.push_str(r#"{"text":""#);
         escape(text, &mut self.piece);
-        self.piece.push_str(if thought {
-            r#"","thought":true}"#
-        } else {
-            r#""}"#
-        });
+        self.piece.push_str(if thought { r#"","thought":true}"# } else { r#""}"# });
         self.send_parts(out);
     }
 
@@ -177,9 +169,7 @@ impl Writer {
             }
             BlockStart::Thinking { text, signature } => {
                 self.text(text, true, out);
-                Open::Thinking {
-                    signature: signature.clone().into_owned(),
-                }
+                Open::Thinking { signature: signature.clone().into_owned() }
             }
             // Its data rides where a signature does, so that it comes back.
             BlockStart::Redacted { data } => {
@@ -193,10 +183,9 @@ impl Writer {
                 arguments: String::new(),
                 signature: String::new(),
             },
-            BlockStart::Opaque { dialect, .. } => Open::Opaque {
-                own: dialect == NAME,
-                value: String::new(),
-            },
+            BlockStart::Opaque { dialect, .. } => {
+                Open::Opaque { own: dialect == NAME, value: String::new() }
+            }
         };
         self.open.push((index, open));
     }
@@ -244,12 +233,7 @@ impl Writer {
 
     fn write_end(&mut self, open: &Open, out: &mut Vec<u8>) {
         let mut part = String::new();
-        if let Open::Text {
-            text,
-            before,
-            citations,
-            ..
-        } = open
+        if let Open::Text { text, before, citations, .. } = open
             && !citations.is_empty()
         {
             self.grounding.add(text, *before, citations);
@@ -261,12 +245,7 @@ impl Writer {
             Open::Thinking { signature } if !signature.is_empty() => {
                 part = text_part("", Some(signature), true);
             }
-            Open::Call {
-                id,
-                name,
-                arguments,
-                signature,
-            } => {
+            Open::Call { id, name, arguments, signature } => {
                 call_into(id, name, arguments, Some(signature), &mut part);
             }
             Open::Opaque { value, .. } if is_object(value) => {
@@ -366,9 +345,7 @@ impl ReplyWriter for Writer {
             parts.extend(whole_part(block, thought));
             thought |= thinks(block);
             match block {
-                Block::Text {
-                    text, citations, ..
-                } => {
+                Block::Text { text, citations, .. } => {
                     if !citations.is_empty() {
                         grounding.add(text, before, citations);
                     }
@@ -436,20 +413,13 @@ fn whole_part(block: &Block, thought: bool) -> Option<String> {
         Source::File { .. } => None,
     };
     match block {
-        Block::Text {
-            text, signature, ..
-        } => (!text.is_empty() || signature.is_some())
+        Block::Text { text, signature, .. } => (!text.is_empty() || signature.is_some())
             .then(|| text_part(text, signature.as_deref(), false)),
         Block::Thinking { text, signature } => (!text.is_empty() || signature.is_some())
             .then(|| text_part(text, signature.as_deref(), true)),
         Block::Redacted { data } => Some(hidden_part(data, thought)),
         Block::Refusal { text } => Some(text_part(text, None, false)),
-        Block::ToolCall {
-            id,
-            name,
-            arguments,
-            signature,
-        } => {
+        Block::ToolCall { id, name, arguments, signature } => {
             let mut part = String::new();
             call_into(id, name, arguments, signature.as_deref(), &mut part);
             Some(part)
@@ -467,14 +437,12 @@ fn finish_into(reason: &EndReason, details: &EndDetails, json: &mut String) {
     let (word, message) = match reason {
         EndReason::Stop | EndReason::StopSequence | EndReason::ToolCalls => ("STOP", None),
         EndReason::Length => ("MAX_TOKENS", None),
-        EndReason::Refusal => (
-            category(details).unwrap_or(REFUSED),
-            details.explanation.as_deref(),
-        ),
-        EndReason::Pause => (
-            "OTHER",
-            Some("the model paused; send the conversation back to let it go on"),
-        ),
+        EndReason::Refusal => {
+            (category(details).unwrap_or(REFUSED), details.explanation.as_deref())
+        }
+        EndReason::Pause => {
+            ("OTHER", Some("the model paused; send the conversation back to let it go on"))
+        }
         EndReason::Other(word) => match FINISH_REASONS.into_iter().find(|known| known == word) {
             Some(known) => (known, None),
             None => ("OTHER", Some(word.as_str())),
@@ -498,13 +466,8 @@ pub(super) fn category(details: &EndDetails) -> Option<&'static str> {
 }
 
 /// Reasons that only this dialect has a word for.
-const FINISH_REASONS: [&str; 5] = [
-    "OTHER",
-    "LANGUAGE",
-    "TOO_MANY_TOOL_CALLS",
-    "NO_IMAGE",
-    "IMAGE_OTHER",
-];
+const FINISH_REASONS: [&str; 5] =
+    ["OTHER", "LANGUAGE", "TOO_MANY_TOOL_CALLS", "NO_IMAGE", "IMAGE_OTHER"];
 
 /// All input tokens, however they were read.
 fn prompt(usage: &Usage) -> Option<u64> {
@@ -529,14 +492,9 @@ fn usage(usage: &Usage) -> Option<Map<String, Value>> {
     set("promptTokenCount", prompt);
     set("cachedContentTokenCount", usage.cache_read);
     let thoughts = usage.thinking.unwrap_or(0);
-    set(
-        "candidatesTokenCount",
-        usage.output.map(|output| output.saturating_sub(thoughts)),
-    );
+    set("candidatesTokenCount", usage.output.map(|output| output.saturating_sub(thoughts)));
     set("thoughtsTokenCount", usage.thinking);
-    let total = prompt
-        .unwrap_or(0)
-        .saturating_add(usage.output.unwrap_or(0));
+    let total = prompt.unwrap_or(0).saturating_add(usage.output.unwrap_or(0));
     set("totalTokenCount", Some(total));
     Some(counts)
 }

@@ -20,11 +20,7 @@ pub fn read(asked: &Asked<'_>) -> Result<Lossy<Request>, Fault> {
         Method::Count => member(&root, "generateContentRequest"),
         Method::Generate | Method::Stream => None,
     };
-    let mut request = Request {
-        model,
-        stream: method == Method::Stream,
-        ..Request::default()
-    };
+    let mut request = Request { model, stream: method == Method::Stream, ..Request::default() };
     let mut losses = Vec::new();
     let mut extra = match &inner {
         Some(inner) => read_body(inner, &mut request, &mut losses)?,
@@ -42,10 +38,7 @@ pub fn read(asked: &Asked<'_>) -> Result<Lossy<Request>, Fault> {
     if !extra.is_empty() {
         request.extra.insert(NAME.to_owned(), extra);
     }
-    Ok(Lossy {
-        value: request,
-        losses,
-    })
+    Ok(Lossy { value: request, losses })
 }
 
 /// Reads a body into the request. Answers the members that have no word.
@@ -127,10 +120,7 @@ fn read_contents(
                 reader.read(part, role, &mut blocks)?;
             }
         }
-        request.messages.push(Message {
-            role,
-            content: blocks,
-        });
+        request.messages.push(Message { role, content: blocks });
     }
     Ok(())
 }

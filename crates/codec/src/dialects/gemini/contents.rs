@@ -80,20 +80,13 @@ impl<'a> Writer<'a, '_> {
                 _ => omit(self.losses, "system_message", "no_place"),
             }
         }
-        let reason = if first {
-            "system_instruction"
-        } else {
-            "user_part"
-        };
+        let reason = if first { "system_instruction" } else { "user_part" };
         adapt(self.losses, "system_message", reason);
     }
 
     fn fold_waiting(&mut self) {
         if !self.waiting.is_empty() {
-            self.contents.push(Content {
-                role: "user",
-                parts: std::mem::take(&mut self.waiting),
-            });
+            self.contents.push(Content { role: "user", parts: std::mem::take(&mut self.waiting) });
         }
     }
 
@@ -123,18 +116,11 @@ impl<'a> Writer<'a, '_> {
     fn part(&mut self, role: &str, block: &'a Block) -> Option<String> {
         match block {
             // A model's empty text says nothing, and the provider may refuse it.
-            Block::Text {
-                text,
-                signature: None,
-                ..
-            } if text.is_empty() && role == "model" => None,
-            Block::Text {
-                text, signature, ..
-            } => Some(text_part(text, signature.as_deref(), false)),
-            Block::Thinking {
-                text,
-                signature: None,
-            } if text.is_empty() => None,
+            Block::Text { text, signature: None, .. } if text.is_empty() && role == "model" => None,
+            Block::Text { text, signature, .. } => {
+                Some(text_part(text, signature.as_deref(), false))
+            }
+            Block::Thinking { text, signature: None } if text.is_empty() => None,
             Block::Thinking { text, signature } => {
                 Some(text_part(text, signature.as_deref(), true))
             }
@@ -146,12 +132,7 @@ impl<'a> Writer<'a, '_> {
                 adapt(self.losses, "refusal", "as_text");
                 Some(text_part(text, None, false))
             }
-            Block::ToolCall {
-                id,
-                name,
-                arguments,
-                signature,
-            } => {
+            Block::ToolCall { id, name, arguments, signature } => {
                 self.names.insert(id, name);
                 let mut part = String::new();
                 if !call_into(id, name, arguments, signature.as_deref(), &mut part) {
@@ -159,12 +140,9 @@ impl<'a> Writer<'a, '_> {
                 }
                 Some(part)
             }
-            Block::ToolResult {
-                id,
-                name,
-                content,
-                is_error,
-            } => Some(self.result(id, name.as_deref(), content, *is_error)),
+            Block::ToolResult { id, name, content, is_error } => {
+                Some(self.result(id, name.as_deref(), content, *is_error))
+            }
             Block::Media { source, name, .. } => self.media(source, name.as_deref()),
             Block::Opaque { dialect, value } if dialect == NAME && value.is_object() => {
                 Some(value.to_string())
@@ -193,10 +171,7 @@ impl<'a> Writer<'a, '_> {
             self.unsigned(block);
             let text = match block {
                 Block::Text { text, .. } | Block::Refusal { text } => text,
-                Block::Media {
-                    source: Source::Text { text },
-                    ..
-                } => {
+                Block::Media { source: Source::Text { text }, .. } => {
                     adapt(self.losses, "document", "as_text");
                     text
                 }
@@ -224,11 +199,7 @@ impl<'a> Writer<'a, '_> {
         quote_into(name, &mut json);
         json.push_str(",\"response\":{");
         if texts > 0 || is_error {
-            json.push_str(if is_error {
-                "\"error\":"
-            } else {
-                "\"output\":"
-            });
+            json.push_str(if is_error { "\"error\":" } else { "\"output\":" });
             quote_into(&said, &mut json);
         }
         json.push('}');
@@ -243,10 +214,7 @@ impl<'a> Writer<'a, '_> {
 
     /// Only a part of its own bears a signature.
     fn unsigned(&mut self, block: &Block) {
-        if let Block::Text {
-            signature: Some(_), ..
-        } = block
-        {
+        if let Block::Text { signature: Some(_), .. } = block {
             omit(self.losses, "text.signature", "no_place");
         }
     }

@@ -15,11 +15,7 @@ pub(crate) struct Said {
 impl Said {
     /// What is new in a text that repeats what was said before.
     pub(crate) fn new_text<'a>(&mut self, thought: bool, text: &'a str) -> &'a str {
-        let said = if thought {
-            &mut self.thought
-        } else {
-            &mut self.text
-        };
+        let said = if thought { &mut self.thought } else { &mut self.text };
         let fresh = match text.strip_prefix(said.as_str()) {
             Some(fresh) => fresh,
             None if said.starts_with(text) => "",

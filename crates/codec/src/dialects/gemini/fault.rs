@@ -27,9 +27,8 @@ pub(crate) fn value(fault: &Fault) -> Value {
 /// Reads an error that came in place of a reply.
 pub fn read(status: u16, body: &[u8]) -> Fault {
     let kind = kind_of_code(status);
-    let found = serde_json::from_slice::<Value>(body)
-        .ok()
-        .and_then(|value| read_value(&value, kind));
+    let found =
+        serde_json::from_slice::<Value>(body).ok().and_then(|value| read_value(&value, kind));
     found.unwrap_or_else(|| {
         let text = String::from_utf8_lossy(body);
         let text = text.trim();
@@ -46,10 +45,7 @@ pub fn read(status: u16, body: &[u8]) -> Fault {
 
 /// Reads an error object, or the list it stands in. `kind` is for one that does not say its own.
 pub(crate) fn read_value(value: &Value, kind: FaultKind) -> Option<Fault> {
-    let value = value
-        .as_array()
-        .and_then(|list| list.first())
-        .unwrap_or(value);
+    let value = value.as_array().and_then(|list| list.first()).unwrap_or(value);
     let error = value.get("error")?;
     let code = error.get("code").and_then(Value::as_u64);
     let word = error.get("status").and_then(Value::as_str);
@@ -62,18 +58,10 @@ pub(crate) fn read_value(value: &Value, kind: FaultKind) -> Option<Fault> {
     };
     let message = match error {
         Value::String(message) => message,
-        _ => error
-            .get("message")
-            .and_then(Value::as_str)
-            .unwrap_or("the provider failed"),
+        _ => error.get("message").and_then(Value::as_str).unwrap_or("the provider failed"),
     };
     let mut fault = codes::told(Fault::new(kind, message), None);
-    for detail in error
-        .get("details")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-    {
+    for detail in error.get("details").and_then(Value::as_array).into_iter().flatten() {
         let text = |key: &str| detail.get(key).and_then(Value::as_str);
         if let Some(delay) = text("retryDelay").and_then(seconds) {
             fault.retry_after = Some(delay);
@@ -197,24 +185,9 @@ mod tests {
     #[test]
     fn an_error_that_is_no_json_keeps_its_status_and_text() {
         for (status, body, kind, message) in [
-            (
-                502,
-                "<html>bad</html>",
-                FaultKind::Unreachable,
-                "<html>bad</html>",
-            ),
-            (
-                503,
-                "",
-                FaultKind::Overloaded,
-                "the provider answered with status 503",
-            ),
-            (
-                404,
-                "{\"error\":\"no such model\"}",
-                FaultKind::NotFound,
-                "no such model",
-            ),
+            (502, "<html>bad</html>", FaultKind::Unreachable, "<html>bad</html>"),
+            (503, "", FaultKind::Overloaded, "the provider answered with status 503"),
+            (404, "{\"error\":\"no such model\"}", FaultKind::NotFound, "no such model"),
             (418, "[]", FaultKind::Invalid, "[]"),
         ] {
             assert_eq!(read(status, body.as_bytes()), Fault::new(kind, message));

@@ -25,15 +25,13 @@ pub(super) fn finish(word: &str, message: Option<&str>) -> Option<Finish> {
             FaultKind::ToolCallUnreadable,
             "the model wrote a function call that cannot be read",
         ),
-        "UNEXPECTED_TOOL_CALL" => failed(
-            FaultKind::ToolCallUnreadable,
-            "the model called a tool it was not offered",
-        ),
+        "UNEXPECTED_TOOL_CALL" => {
+            failed(FaultKind::ToolCallUnreadable, "the model called a tool it was not offered")
+        }
         "MALFORMED_RESPONSE" => failed(FaultKind::Unreachable, "the model's answer cannot be read"),
-        "MISSING_THOUGHT_SIGNATURE" => failed(
-            FaultKind::Invalid,
-            "a function call of the request lacks its thought signature",
-        ),
+        "MISSING_THOUGHT_SIGNATURE" => {
+            failed(FaultKind::Invalid, "a function call of the request lacks its thought signature")
+        }
         other => Finish::Reason(EndReason::Other(other.to_owned())),
     })
 }

@@ -37,31 +37,17 @@ pub(crate) fn read(json: &[u8]) -> Vec<Grounded> {
             if let Some(used) = used.get_mut(index) {
                 *used = true;
             }
-            all.push(Grounded {
-                citation: source(chunk),
-                segment: segment.clone(),
-            });
+            all.push(Grounded { citation: source(chunk), segment: segment.clone() });
         }
     }
     let unused = chunks.iter().zip(used).filter(|(_, used)| !used);
-    all.extend(unused.map(|(chunk, _)| Grounded {
-        citation: source(chunk),
-        segment: None,
-    }));
+    all.extend(unused.map(|(chunk, _)| Grounded { citation: source(chunk), segment: None }));
     // Where the model recites, `citationMetadata` says what.
     let recited = list(&metadata, "citationSources").iter();
     for cited in recited.chain(list(&metadata, "citations")) {
-        let text = |key: &str| {
-            member(cited, key)
-                .and_then(Value::as_str)
-                .map(str::to_owned)
-        };
+        let text = |key: &str| member(cited, key).and_then(Value::as_str).map(str::to_owned);
         all.push(Grounded {
-            citation: Citation {
-                url: text("uri"),
-                title: text("title"),
-                ..Citation::default()
-            },
+            citation: Citation { url: text("uri"), title: text("title"), ..Citation::default() },
             segment: Some(segment(cited)),
         });
     }
@@ -71,9 +57,7 @@ pub(crate) fn read(json: &[u8]) -> Vec<Grounded> {
 
 fn member<'v>(value: &'v Value, name: &str) -> Option<&'v Value> {
     let mut members = value.as_object()?.iter();
-    members
-        .find(|(key, _)| names::is(key, name))
-        .map(|(_, value)| value)
+    members.find(|(key, _)| names::is(key, name)).map(|(_, value)| value)
 }
 
 fn list<'v>(value: &'v Value, name: &str) -> &'v [Value] {
@@ -101,10 +85,7 @@ fn source(chunk: &Value) -> Citation {
         let found = kind.and_then(|kind| member(kind, key)?.as_str());
         found.filter(|text| !text.is_empty()).map(str::to_owned)
     };
-    let plain = web
-        && kind
-            .and_then(Value::as_object)
-            .is_some_and(|web| web.len() <= 2);
+    let plain = web && kind.and_then(Value::as_object).is_some_and(|web| web.len() <= 2);
     let url = text("uri");
     Citation {
         // A source without a title is told under its address.
@@ -112,10 +93,8 @@ fn source(chunk: &Value) -> Citation {
         url,
         quote: text("text"),
         span: None,
-        verbatim: (!plain && chunk.is_object()).then(|| Verbatim {
-            dialect: NAME.to_owned(),
-            value: chunk.clone(),
-        }),
+        verbatim: (!plain && chunk.is_object())
+            .then(|| Verbatim { dialect: NAME.to_owned(), value: chunk.clone() }),
     }
 }
 
@@ -151,11 +130,7 @@ pub(crate) fn cite(all: Vec<Grounded>, text: &str, before: usize) -> Vec<Citatio
         own.or_else(|| fits(*start, *end).filter(|_| words.is_some()))
     };
     let places: Vec<Option<(usize, usize)>> = all.iter().map(place).collect();
-    let mut at: Vec<usize> = places
-        .iter()
-        .flatten()
-        .flat_map(|(a, b)| [*a, *b])
-        .collect();
+    let mut at: Vec<usize> = places.iter().flatten().flat_map(|(a, b)| [*a, *b]).collect();
     at.sort_unstable();
     let (mut count, mut last) = (0, 0);
     let mut characters = HashMap::new();

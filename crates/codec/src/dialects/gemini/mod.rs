@@ -170,10 +170,7 @@ impl UpstreamDialect for Gemini {
     }
 
     fn reply_reader(&self, target: &Target<'_>, streamed: bool) -> Box<dyn ReplyReader> {
-        Box::new(upstream_reply::Reader::new(
-            streamed,
-            Variant::read(target.variant).cumulative,
-        ))
+        Box::new(upstream_reply::Reader::new(streamed, Variant::read(target.variant).cumulative))
     }
 
     fn read_fault(&self, status: u16, body: &[u8]) -> Fault {
@@ -194,9 +191,7 @@ impl UpstreamDialect for Gemini {
 
     fn refusal(&self, status: u16, body: &[u8]) -> Option<Refusal> {
         let message = fault::read(status, body).message;
-        refused_signature(&message)
-            .filter(|_| status == 400)
-            .map(Refusal::from)
+        refused_signature(&message).filter(|_| status == 400).map(Refusal::from)
     }
 
     fn names_model_in_path(&self) -> bool {
@@ -220,11 +215,7 @@ impl UpstreamDialect for Gemini {
     }
 
     fn key_header(&self, key: &str, variant: &str) -> (&'static str, String) {
-        if Variant::read(variant).vertex {
-            bearer(key)
-        } else {
-            ("x-goog-api-key", key.to_owned())
-        }
+        if Variant::read(variant).vertex { bearer(key) } else { ("x-goog-api-key", key.to_owned()) }
     }
 
     fn write_count(&self, request: &Request, target: &Target<'_>) -> Option<Lossy<Outgoing>> {
@@ -260,10 +251,7 @@ impl Variant {
                 .split(|letter: char| !letter.is_alphabetic())
                 .any(|word| word.eq_ignore_ascii_case(wanted))
         };
-        Self {
-            vertex: has("vertex"),
-            cumulative: has("cumulative"),
-        }
+        Self { vertex: has("vertex"), cumulative: has("cumulative") }
     }
 }
 
@@ -282,13 +270,7 @@ pub(crate) fn tell(losses: &mut Vec<Loss>, loss: Loss) {
 
 /// Tells that a part of a request was left out.
 pub(crate) fn omit(losses: &mut Vec<Loss>, part: &'static str, reason: &'static str) {
-    tell(
-        losses,
-        Loss::PartOmitted {
-            part: part.into(),
-            reason,
-        },
-    );
+    tell(losses, Loss::PartOmitted { part: part.into(), reason });
 }
 
 /// Tells that a setting was changed.

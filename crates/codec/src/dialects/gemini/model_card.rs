@@ -45,10 +45,9 @@ fn write_one(card: &ModelCard) -> Value {
         "displayName": card.name,
         "supportedGenerationMethods": ["generateContent", "streamGenerateContent", "countTokens"],
     });
-    for (member, count) in [
-        ("outputTokenLimit", card.max_output),
-        ("inputTokenLimit", card.context),
-    ] {
+    for (member, count) in
+        [("outputTokenLimit", card.max_output), ("inputTokenLimit", card.context)]
+    {
         if let Some(count) = count {
             model[member] = count.into();
         }
@@ -96,10 +95,7 @@ mod tests {
             ..ModelCard::default()
         };
         assert_eq!(read(&model), std::slice::from_ref(&card));
-        let bare = ModelCard {
-            name: "tunedModels/mine".to_owned(),
-            ..ModelCard::default()
-        };
+        let bare = ModelCard { name: "tunedModels/mine".to_owned(), ..ModelCard::default() };
         let list = json!({"models": [model, {"name": "tunedModels/mine"}, {}]});
         assert_eq!(read(&list), [card, bare]);
         assert_eq!(read(&json!({"models": 7})), []);
@@ -107,10 +103,7 @@ mod tests {
 
     #[test]
     fn a_list_comes_in_pages() {
-        let card = |name: &str| ModelCard {
-            name: name.to_owned(),
-            ..ModelCard::default()
-        };
+        let card = |name: &str| ModelCard { name: name.to_owned(), ..ModelCard::default() };
         let cards = ["a", "b", "c"].map(card);
         let page = |query: &str| {
             let list = write(Models::All(&cards), query)?;

@@ -28,9 +28,7 @@ pub(crate) fn is(key: &str, name: &str) -> bool {
 /// A member of an object. One that is null is not there.
 pub(crate) fn member<'a>(node: &'a Node<'a>, name: &str) -> Option<Node<'a>> {
     let members = node.value().as_object()?;
-    let (key, _) = members
-        .iter()
-        .find(|(key, value)| !value.is_null() && is(key, name))?;
+    let (key, _) = members.iter().find(|(key, value)| !value.is_null() && is(key, name))?;
     node.get(key)
 }
 
@@ -82,10 +80,7 @@ mod tests {
         let node = Node::root(&value);
         assert_eq!(member(&node, "topP").unwrap().path(), "top_p");
         assert!(member(&node, "x").is_none());
-        assert_eq!(
-            Value::Object(others(&node, &["topP"])),
-            serde_json::json!({"y": 2})
-        );
+        assert_eq!(Value::Object(others(&node, &["topP"])), serde_json::json!({"y": 2}));
         assert_eq!(need(&node, "zZ").unwrap_err().message, "zZ: is required");
     }
 }

@@ -26,12 +26,7 @@ pub(crate) struct TooLong;
 impl Objects {
     /// A cutter for objects of at most `limit` bytes.
     pub(crate) fn new(limit: usize) -> Self {
-        Self {
-            carry: Vec::new(),
-            depth: 0,
-            place: Place::Value,
-            limit,
-        }
+        Self { carry: Vec::new(), depth: 0, place: Place::Value, limit }
     }
 
     /// Takes the next bytes and hands over each object that is now complete.
@@ -113,12 +108,7 @@ mod tests {
     #[test]
     fn objects_are_the_same_for_every_split() {
         let stream = r#"[{"a":"}\"{"}, {"b":{"c":[{}]}} ,{"d":"\\"}]{}x{"half":"#.as_bytes();
-        let expected = [
-            r#"{"a":"}\"{"}"#,
-            r#"{"b":{"c":[{}]}}"#,
-            r#"{"d":"\\"}"#,
-            "{}",
-        ];
+        let expected = [r#"{"a":"}\"{"}"#, r#"{"b":{"c":[{}]}}"#, r#"{"d":"\\"}"#, "{}"];
         for at in 0..=stream.len() {
             let (one, two) = stream.split_at(at);
             assert_eq!(cut(&[one, two], 100).unwrap(), expected, "cut at {at}");

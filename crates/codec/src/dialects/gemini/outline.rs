@@ -24,11 +24,8 @@ pub(super) fn read(body: &[u8], model: &str, method: Method) -> Result<Places, J
         if let Some((_, model)) = find(&top, "model")
             && model.kind == Kind::String
         {
-            places.model_prefix = if text(body, &model.value).starts_with("models/") {
-                "models/"
-            } else {
-                ""
-            };
+            places.model_prefix =
+                if text(body, &model.value).starts_with("models/") { "models/" } else { "" };
             places.model = Some(model.value.clone());
         }
     }
@@ -145,10 +142,7 @@ impl PartOf<'_> {
         }
         let signature = signature.map(|(at, member)| Signature {
             value: member.value.clone(),
-            part: Part::new(
-                places.hold(wholes(&self.members), Some(self.part), None),
-                at,
-            ),
+            part: Part::new(places.hold(wholes(&self.members), Some(self.part), None), at),
         });
         let ended = signature.is_some();
         let mark = match open {
@@ -174,10 +168,7 @@ impl PartOf<'_> {
         }
         let signature = signature.map(|(at, member)| Signature {
             value: member.value.clone(),
-            part: Part::new(
-                places.hold(wholes(&self.members), Some(self.part), None),
-                at,
-            ),
+            part: Part::new(places.hold(wholes(&self.members), Some(self.part), None), at),
         });
         let kind = if call { MarkKind::Call } else { MarkKind::Text };
         places.marks.push(Mark {
@@ -219,14 +210,7 @@ mod tests {
         let found: Vec<_> = places
             .marks
             .iter()
-            .map(|mark| {
-                (
-                    mark.at,
-                    mark.kind,
-                    mark.room.is_some(),
-                    mark.block(BODY.as_bytes()),
-                )
-            })
+            .map(|mark| (mark.at, mark.kind, mark.room.is_some(), mark.block(BODY.as_bytes())))
             .collect();
         let block = |text: &str, signature: Option<&str>| Block::Thinking {
             text: text.to_owned(),
@@ -235,12 +219,7 @@ mod tests {
         assert_eq!(
             found,
             [
-                (
-                    (3, 0),
-                    MarkKind::Thinking,
-                    false,
-                    block("one two", Some("t"))
-                ),
+                ((3, 0), MarkKind::Thinking, false, block("one two", Some("t"))),
                 ((3, 4), MarkKind::Text, false, block("", Some("x"))),
                 ((3, 5), MarkKind::Call, true, block("", Some("c"))),
                 ((5, 0), MarkKind::Call, true, block("", None)),
@@ -260,10 +239,7 @@ mod tests {
             rewritten(&[Keep, Remove, Sign("n".into()), Sign("skip".into())]),
             BODY.replace(",\"thought_signature\":\"x\"", "")
                 .replace("\"c\"", "\"n\"")
-                .replace(
-                    "{\"k\":1.0}}}",
-                    "{\"k\":1.0}},\"thoughtSignature\":\"skip\"}"
-                )
+                .replace("{\"k\":1.0}}}", "{\"k\":1.0}},\"thoughtSignature\":\"skip\"}")
         );
         let without = rewritten(&[Remove, Keep, Keep, Keep]);
         assert!(!without.contains("one ") && !without.contains("\"t\""));

@@ -19,10 +19,7 @@ pub(crate) struct PartialArguments {
 impl PartialArguments {
     /// Arguments that are there from the beginning.
     pub(crate) fn from(arguments: &[u8]) -> Self {
-        Self {
-            root: serde_json::from_slice(arguments).unwrap_or_default(),
-            unfinished: None,
-        }
+        Self { root: serde_json::from_slice(arguments).unwrap_or_default(), unfinished: None }
     }
 
     /// Takes a list of pieces.
@@ -113,10 +110,7 @@ fn steps(path: &str) -> Option<Vec<Step>> {
             return None;
         }
         if let Some(inside) = rest.strip_prefix('[') {
-            let quote = inside
-                .chars()
-                .next()
-                .filter(|&mark| mark == '\'' || mark == '"');
+            let quote = inside.chars().next().filter(|&mark| mark == '\'' || mark == '"');
             if let Some(quote) = quote {
                 let inside = &inside[1..];
                 let mut end = inside.find(quote)?;

@@ -28,13 +28,8 @@ pub(crate) const KINDS: [&str; 9] = [
 ];
 
 /// What may stand beside it and has a word, or is told as a loss.
-const BESIDE: [&str; 5] = [
-    "thought",
-    "thoughtSignature",
-    "partMetadata",
-    "mediaResolution",
-    "videoMetadata",
-];
+const BESIDE: [&str; 5] =
+    ["thought", "thoughtSignature", "partMetadata", "mediaResolution", "videoMetadata"];
 
 /// Where files of the Developer API live.
 pub(crate) const FILES: &str = "https://generativelanguage.googleapis.com/";
@@ -48,10 +43,7 @@ pub(crate) struct Parts<'l> {
 impl<'l> Parts<'l> {
     /// A reader of parts for these contents, whose ids it will not give a second time.
     pub(crate) fn new(contents: &Value, losses: &'l mut Vec<Loss>) -> Self {
-        Self {
-            calls: Calls::new(contents),
-            losses,
-        }
+        Self { calls: Calls::new(contents), losses }
     }
 
     /// Reads a part and puts it behind the blocks that are there.
@@ -62,9 +54,7 @@ impl<'l> Parts<'l> {
         blocks: &mut Vec<Block>,
     ) -> Result<(), Fault> {
         let members = part.object()?;
-        let mut kinds = KINDS
-            .into_iter()
-            .filter(|kind| member(part, kind).is_some());
+        let mut kinds = KINDS.into_iter().filter(|kind| member(part, kind).is_some());
         let kind = kinds.next();
         if kinds.next().is_some() {
             return Err(part.refuse("holds more than one kind of data"));
@@ -176,18 +166,11 @@ impl<'l> Parts<'l> {
         let kind = media_kind(media_type.as_deref().unwrap_or_default());
         let source = if url.starts_with(FILES) {
             // The provider knows the type of its own files; there is no word for it here.
-            Source::File {
-                dialect: NAME.to_owned(),
-                id: url,
-            }
+            Source::File { dialect: NAME.to_owned(), id: url }
         } else {
             Source::Url { url, media_type }
         };
-        Ok(Block::Media {
-            kind,
-            source,
-            name: text(&file, "displayName")?,
-        })
+        Ok(Block::Media { kind, source, name: text(&file, "displayName")? })
     }
 
     fn call(&mut self, call: &Node<'_>, signature: Option<String>) -> Result<Block, Fault> {
@@ -201,12 +184,7 @@ impl<'l> Parts<'l> {
             self.lose("tool_call.settings");
         }
         let id = self.calls.call(id(call)?, &name);
-        Ok(Block::ToolCall {
-            id,
-            name,
-            arguments,
-            signature,
-        })
+        Ok(Block::ToolCall { id, name, arguments, signature })
     }
 
     fn response(&mut self, response: &Node<'_>) -> Result<Block, Fault> {
@@ -231,12 +209,7 @@ impl<'l> Parts<'l> {
             self.lose("tool_result.settings");
         }
         let id = self.calls.response(id(response)?, &name);
-        Ok(Block::ToolResult {
-            id,
-            name: Some(name),
-            content,
-            is_error,
-        })
+        Ok(Block::ToolResult { id, name: Some(name), content, is_error })
     }
 }
 
@@ -254,19 +227,9 @@ fn answer(members: &Map<String, Value>) -> (Vec<Block>, bool) {
         (Some((key, value)), None) if key == "error" => {
             let said = text(value);
             let blank = said.is_empty();
-            (
-                if blank {
-                    Vec::new()
-                } else {
-                    vec![Block::text(said)]
-                },
-                true,
-            )
+            (if blank { Vec::new() } else { vec![Block::text(said)] }, true)
         }
-        _ => (
-            vec![Block::text(Value::Object(members.clone()).to_string())],
-            false,
-        ),
+        _ => (vec![Block::text(Value::Object(members.clone()).to_string())], false),
     }
 }
 
@@ -282,40 +245,24 @@ fn push_text(text: &str, signature: Option<String>, role: Role, blocks: &mut Vec
         if text.is_empty() {
             return;
         }
-        if let Some(Block::Text {
-            text: before,
-            signature: None,
-            ..
-        }) = blocks.last_mut()
-        {
+        if let Some(Block::Text { text: before, signature: None, .. }) = blocks.last_mut() {
             before.push_str(text);
             return;
         }
     }
-    blocks.push(Block::Text {
-        text: text.to_owned(),
-        signature,
-        citations: Vec::new(),
-    });
+    blocks.push(Block::Text { text: text.to_owned(), signature, citations: Vec::new() });
 }
 
 fn push_thought(text: &str, signature: Option<String>, blocks: &mut Vec<Block>) {
     if text.is_empty() && signature.is_none() {
         return;
     }
-    if let Some(Block::Thinking {
-        text: before,
-        signature: mark @ None,
-    }) = blocks.last_mut()
-    {
+    if let Some(Block::Thinking { text: before, signature: mark @ None }) = blocks.last_mut() {
         before.push_str(text);
         *mark = signature;
         return;
     }
-    blocks.push(Block::Thinking {
-        text: text.to_owned(),
-        signature,
-    });
+    blocks.push(Block::Thinking { text: text.to_owned(), signature });
 }
 
 pub(in crate::dialects) fn media_kind(media_type: &str) -> MediaKind {

@@ -67,10 +67,7 @@ pub(crate) struct Whole<'c> {
 impl Repeats {
     /// The calls of a provider that repeats all it said in every piece, or does not.
     pub(crate) fn new(cumulative: bool) -> Self {
-        Self {
-            cumulative,
-            ..Self::default()
-        }
+        Self { cumulative, ..Self::default() }
     }
 
     /// The next piece begins.

@@ -30,10 +30,7 @@ pub fn to_json_schema(schema: &Value) -> Value {
     let nullable = members.get("nullable") == Some(&Value::Bool(true));
     let mut written = Map::new();
     for (key, value) in members {
-        let key = KEYWORDS
-            .into_iter()
-            .find(|keyword| names::is(key, keyword))
-            .unwrap_or(key);
+        let key = KEYWORDS.into_iter().find(|keyword| names::is(key, keyword)).unwrap_or(key);
         let value = match (key, value) {
             ("nullable", Value::Bool(_)) => continue,
             ("type", Value::String(word)) => {
@@ -41,11 +38,7 @@ pub fn to_json_schema(schema: &Value) -> Value {
                 if word == "type_unspecified" {
                     continue;
                 }
-                if nullable {
-                    serde_json::json!([word, "null"])
-                } else {
-                    word.into()
-                }
+                if nullable { serde_json::json!([word, "null"]) } else { word.into() }
             }
             ("properties", Value::Object(properties)) => properties
                 .iter()

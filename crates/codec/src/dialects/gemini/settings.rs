@@ -44,10 +44,7 @@ pub(crate) fn read_tool(
             value.object()?;
             let mut tool = Map::new();
             tool.insert(key.clone(), value.value().clone());
-            tools.push(Tool::Opaque {
-                dialect: NAME.to_owned(),
-                value: Value::Object(tool),
-            });
+            tools.push(Tool::Opaque { dialect: NAME.to_owned(), value: Value::Object(tool) });
         }
     }
     Ok(())
@@ -217,11 +214,7 @@ fn read_output(
         ("" | "text/plain", None) => {}
         ("application/json", None) => request.output = Output::Json,
         ("" | "application/json", Some(schema)) => {
-            request.output = Output::Schema {
-                name: None,
-                schema,
-                strict: None,
-            };
+            request.output = Output::Schema { name: None, schema, strict: None };
         }
         ("text/plain", Some(_)) => {
             return Err(config.refuse("a schema needs responseMimeType `application/json`"));
@@ -244,11 +237,7 @@ fn read_thinking(
 ) -> Result<Map<String, Value>, Fault> {
     config.object()?;
     if let Some(include) = member(config, "includeThoughts") {
-        request.thinking.show = Some(if include.flag()? {
-            Show::Summary
-        } else {
-            Show::Hidden
-        });
+        request.thinking.show = Some(if include.flag()? { Show::Summary } else { Show::Hidden });
     }
     if let Some(budget) = member(config, "thinkingBudget") {
         request.thinking.amount = Some(match whole(&budget)? {
@@ -275,8 +264,5 @@ fn read_thinking(
             request.thinking.amount = Some(Amount::Effort { effort });
         }
     }
-    Ok(others(
-        config,
-        &["includeThoughts", "thinkingBudget", "thinkingLevel"],
-    ))
+    Ok(others(config, &["includeThoughts", "thinkingBudget", "thinkingLevel"]))
 }

@@ -18,11 +18,7 @@ mod written;
 const PATH: &str = "/v1beta/models/gemini-3-pro:generateContent";
 
 fn read_at(path: &str, query: &str, body: &Value) -> Result<Lossy<Request>, Fault> {
-    Gemini.read_request(&Asked {
-        path,
-        query,
-        body: body.to_string().as_bytes(),
-    })
+    Gemini.read_request(&Asked { path, query, body: body.to_string().as_bytes() })
 }
 
 fn read(body: &Value) -> Lossy<Request> {
@@ -30,10 +26,7 @@ fn read(body: &Value) -> Lossy<Request> {
 }
 
 fn write(request: &Request, variant: &str) -> (Lossy<Outgoing>, Value) {
-    let target = Target {
-        model: &request.model,
-        variant,
-    };
+    let target = Target { model: &request.model, variant };
     let written = Gemini.write_request(request, &target);
     let body = serde_json::from_slice(&written.value.body).unwrap();
     (written, body)
@@ -41,10 +34,7 @@ fn write(request: &Request, variant: &str) -> (Lossy<Outgoing>, Value) {
 
 /// The events of a reply as JSON lines, and the reply they make.
 fn events(streamed: bool, variant: &str, pieces: &[&[u8]]) -> (Vec<String>, Reply) {
-    let target = Target {
-        model: "gemini-3-pro",
-        variant,
-    };
+    let target = Target { model: "gemini-3-pro", variant };
     let mut reader = Gemini.reply_reader(&target, streamed);
     let (mut lines, mut fold) = (Vec::new(), Fold::default());
     let mut take = |event: Event<'_>| {
@@ -61,17 +51,11 @@ fn events(streamed: bool, variant: &str, pieces: &[&[u8]]) -> (Vec<String>, Repl
 
 /// The pieces of a stream, as a provider sends them.
 fn stream(pieces: &[Value]) -> String {
-    pieces
-        .iter()
-        .map(|piece| format!("data: {piece}\n\n"))
-        .collect()
+    pieces.iter().map(|piece| format!("data: {piece}\n\n")).collect()
 }
 
 fn stamp() -> Stamp {
-    Stamp {
-        id: "r1".to_owned(),
-        created: 0,
-    }
+    Stamp { id: "r1".to_owned(), created: 0 }
 }
 
 /// What a client is sent for these events.

@@ -114,16 +114,11 @@ fn bare(bytes: &[u8], line_start: bool) -> Option<usize> {
     if line_start && json(0) {
         return Some(0);
     }
-    memchr::memchr_iter(b'\n', bytes)
-        .map(|at| at + 1)
-        .find(|&at| json(at))
+    memchr::memchr_iter(b'\n', bytes).map(|at| at + 1).find(|&at| json(at))
 }
 
 fn too_long_event() -> Fault {
-    Fault::new(
-        FaultKind::Unreachable,
-        "an event of the provider's reply is too long",
-    )
+    Fault::new(FaultKind::Unreachable, "an event of the provider's reply is too long")
 }
 
 impl ReplyReader for Reader {

@@ -41,10 +41,7 @@ pub fn write(request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
         headers: Vec::new(),
         body: body.into_bytes(),
     };
-    Lossy {
-        value: outgoing,
-        losses,
-    }
+    Lossy { value: outgoing, losses }
 }
 
 fn write_members(request: &Request, variant: Variant, body: &mut String, losses: &mut Vec<Loss>) {
@@ -75,10 +72,7 @@ fn write_members(request: &Request, variant: Variant, body: &mut String, losses:
     }
     let mut generation = generation(request, losses);
     fill(&mut generation, take(&mut extra, "generationConfig"));
-    if generation
-        .get("candidateCount")
-        .is_some_and(|count| *count != json!(1))
-    {
+    if generation.get("candidateCount").is_some_and(|count| *count != json!(1)) {
         // A reply of ours is one answer.
         generation.remove("candidateCount");
         adapt(losses, "n", "one_answer");
@@ -137,12 +131,7 @@ fn tools(tools: &[Tool], losses: &mut Vec<Loss>) -> Vec<Value> {
     };
     for tool in tools {
         match tool {
-            Tool::Function {
-                name,
-                description,
-                parameters,
-                strict,
-            } => {
+            Tool::Function { name, description, parameters, strict } => {
                 let mut function = Map::new();
                 function.insert("name".to_owned(), name.clone().into());
                 if let Some(description) = description {
@@ -187,10 +176,7 @@ fn tool_config(
     }
     fill(&mut config, extra);
     if let Some(Value::Object(calling)) = config.get_mut("functionCallingConfig")
-        && !matches!(
-            calling.get("mode").and_then(Value::as_str),
-            Some("ANY" | "VALIDATED")
-        )
+        && !matches!(calling.get("mode").and_then(Value::as_str), Some("ANY" | "VALIDATED"))
         && calling.remove("allowedFunctionNames").is_some()
     {
         omit(losses, "tool_choice.allowed", "no_place");
@@ -209,14 +195,8 @@ fn generation(request: &Request, losses: &mut Vec<Loss>) -> Map<String, Value> {
     set("temperature", sampling.temperature.map(Value::from));
     set("topP", sampling.top_p.map(Value::from));
     set("topK", sampling.top_k.map(Value::from));
-    set(
-        "presencePenalty",
-        sampling.presence_penalty.map(Value::from),
-    );
-    set(
-        "frequencyPenalty",
-        sampling.frequency_penalty.map(Value::from),
-    );
+    set("presencePenalty", sampling.presence_penalty.map(Value::from));
+    set("frequencyPenalty", sampling.frequency_penalty.map(Value::from));
     match sampling.seed {
         Some(seed) if i32::try_from(seed).is_err() => omit(losses, "seed", "range"),
         seed => set("seed", seed.map(Value::from)),
@@ -256,9 +236,7 @@ fn thinking(setting: ThinkingSetting, losses: &mut Vec<Loss>) -> Map<String, Val
     match setting.amount {
         None => {}
         Some(Amount::Effort { effort }) => level(effort, losses),
-        Some(Amount::Adaptive {
-            effort: Some(effort),
-        }) => {
+        Some(Amount::Adaptive { effort: Some(effort) }) => {
             adapt(losses, "thinking", "effort");
             level(effort, losses);
         }

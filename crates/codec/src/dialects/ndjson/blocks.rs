@@ -19,11 +19,7 @@ pub(super) fn read(content: &Node<'_>, losses: &mut Vec<Loss>) -> Result<Vec<Blo
         Value::Array(_) => {}
         _ => return Err(content.wrong("a string or a list of blocks")),
     }
-    let mut reader = Reader {
-        blocks: Vec::new(),
-        places: HashMap::new(),
-        losses,
-    };
+    let mut reader = Reader { blocks: Vec::new(), places: HashMap::new(), losses };
     for block in content.elements()? {
         reader.block(&block)?;
     }
@@ -47,9 +43,9 @@ impl Reader<'_> {
         let kind = node.need("type")?;
         let number = node.get("block").map(|number| number.count()).transpose()?;
         let block = match kind.text()? {
-            "text" if flag(node, "refusal")? == Some(true) => Block::Refusal {
-                text: words(node, &["text", "content"])?,
-            },
+            "text" if flag(node, "refusal")? == Some(true) => {
+                Block::Refusal { text: words(node, &["text", "content"])? }
+            }
             "text" => Block::Text {
                 text: words(node, &["text", "content"])?,
                 signature: mark(node)?,
@@ -64,12 +60,10 @@ impl Reader<'_> {
                 self.sign(mark, number);
                 return Ok(());
             }
-            "redacted_thinking" | "redacted" => Block::Redacted {
-                data: words(node, &["data", "content"])?,
-            },
-            "refusal" => Block::Refusal {
-                text: words(node, &["text", "content"])?,
-            },
+            "redacted_thinking" | "redacted" => {
+                Block::Redacted { data: words(node, &["data", "content"])? }
+            }
+            "refusal" => Block::Refusal { text: words(node, &["text", "content"])? },
             "tool_call" => call(node)?,
             "tool_result" => self.result(node)?,
             "media" => media(node)?,
@@ -104,8 +98,7 @@ impl Reader<'_> {
                 text.push_str(more);
             }
             _ => {
-                self.places
-                    .extend(number.map(|number| (number, self.blocks.len())));
+                self.places.extend(number.map(|number| (number, self.blocks.len())));
                 self.blocks.push(block);
             }
         }
@@ -129,12 +122,8 @@ impl Reader<'_> {
             *signature = Some(mark);
             return;
         }
-        let block = Block::Thinking {
-            text: String::new(),
-            signature: Some(mark),
-        };
-        self.places
-            .extend(number.map(|number| (number, self.blocks.len())));
+        let block = Block::Thinking { text: String::new(), signature: Some(mark) };
+        self.places.extend(number.map(|number| (number, self.blocks.len())));
         self.blocks.push(block);
     }
 
@@ -203,13 +192,7 @@ fn media(node: &Node<'_>) -> Result<Block, Fault> {
         None => source(&node.need("source")?)?,
     };
     let source = match (source, media_type) {
-        (
-            Source::Url {
-                url,
-                media_type: None,
-            },
-            media_type,
-        ) => Source::Url { url, media_type },
+        (Source::Url { url, media_type: None }, media_type) => Source::Url { url, media_type },
         (source, _) => source,
     };
     let kind = match node.get("kind") {
@@ -226,11 +209,7 @@ fn media(node: &Node<'_>) -> Result<Block, Fault> {
             _ => return Err(kind.refuse("expected `image`, `document`, `audio` or `video`")),
         },
     };
-    Ok(Block::Media {
-        kind,
-        source,
-        name: string(node, "name")?,
-    })
+    Ok(Block::Media { kind, source, name: string(node, "name")? })
 }
 
 fn source(node: &Node<'_>) -> Result<Source, Fault> {
@@ -240,21 +219,10 @@ fn source(node: &Node<'_>) -> Result<Source, Fault> {
         node.need(name)?.text().map(str::to_owned)
     };
     Ok(match kind.text()? {
-        "base64" => Source::Base64 {
-            media_type: text("media_type")?,
-            data: text("data")?,
-        },
-        "text" => Source::Text {
-            text: text("text")?,
-        },
-        "url" => Source::Url {
-            url: text("url")?,
-            media_type: string(node, "media_type")?,
-        },
-        "file" => Source::File {
-            dialect: text("dialect")?,
-            id: text("id")?,
-        },
+        "base64" => Source::Base64 { media_type: text("media_type")?, data: text("data")? },
+        "text" => Source::Text { text: text("text")? },
+        "url" => Source::Url { url: text("url")?, media_type: string(node, "media_type")? },
+        "file" => Source::File { dialect: text("dialect")?, id: text("id")? },
         _ => return Err(kind.refuse("expected `base64`, `text`, `url` or `file`")),
     })
 }

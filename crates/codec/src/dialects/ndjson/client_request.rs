@@ -71,10 +71,7 @@ pub(in crate::dialects) fn read(body: &[u8]) -> Result<Lossy<Request>, Fault> {
     if !root.others(&known).is_empty() {
         omit(&mut losses, "member", "no_word");
     }
-    Ok(Lossy {
-        value: request,
-        losses,
-    })
+    Ok(Lossy { value: request, losses })
 }
 
 fn read_message(

@@ -22,11 +22,7 @@ pub(super) fn write(writer: &Writer, reply: &Reply) -> Vec<u8> {
     for block in &reply.content {
         blocks.extend(match block {
             Block::Text { text, .. } if text.is_empty() && is_unsigned(block) => None,
-            Block::Text {
-                text,
-                signature,
-                citations,
-            } => {
+            Block::Text { text, signature, citations } => {
                 content.push_str(text);
                 let mut block = json!({"type": "text", "text": text});
                 let sources: Vec<Value> = citations.iter().filter_map(source).collect();
@@ -45,12 +41,7 @@ pub(super) fn write(writer: &Writer, reply: &Reply) -> Vec<u8> {
                 Some(signed(block, signature.as_deref()))
             }
             Block::Redacted { data } => Some(json!({"type": "redacted_thinking", "data": data})),
-            Block::ToolCall {
-                id,
-                name,
-                arguments,
-                signature,
-            } => {
+            Block::ToolCall { id, name, arguments, signature } => {
                 let arguments = match arguments.trim() {
                     "" => "{}",
                     _ => arguments,
@@ -89,13 +80,7 @@ pub(super) fn write(writer: &Writer, reply: &Reply) -> Vec<u8> {
 }
 
 fn is_unsigned(block: &Block) -> bool {
-    matches!(
-        block,
-        Block::Text {
-            signature: None,
-            ..
-        }
-    )
+    matches!(block, Block::Text { signature: None, .. })
 }
 
 fn signed(mut block: Value, signature: Option<&str>) -> Value {

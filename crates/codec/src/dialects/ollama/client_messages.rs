@@ -16,13 +16,7 @@ pub(super) fn read(
     let Some(messages) = root.get("messages") else {
         return Ok(true);
     };
-    let mut reader = Reader {
-        request,
-        losses,
-        calls: 0,
-        open: Vec::new(),
-        in_results: false,
-    };
+    let mut reader = Reader { request, losses, calls: 0, open: Vec::new(), in_results: false };
     let mut silent = true;
     for message in messages.elements()? {
         reader.message(&message)?;
@@ -41,10 +35,7 @@ pub(super) fn images(node: &Node<'_>, content: &mut Vec<Block>) -> Result<(), Fa
             picture(image.text()?).ok_or_else(|| image.refuse("expected a picture as base64"))?;
         content.push(Block::Media {
             kind: MediaKind::Image,
-            source: Source::Base64 {
-                media_type: media_type.to_owned(),
-                data: data.to_owned(),
-            },
+            source: Source::Base64 { media_type: media_type.to_owned(), data: data.to_owned() },
             name: None,
         });
     }
@@ -111,14 +102,7 @@ impl Reader<'_> {
             "tool" => {
                 self.omit(
                     message,
-                    &[
-                        "role",
-                        "content",
-                        "images",
-                        "tool_name",
-                        "tool_call_id",
-                        "name",
-                    ],
+                    &["role", "content", "images", "tool_name", "tool_call_id", "name"],
                 );
                 self.result(message, joins)?;
             }
@@ -166,10 +150,7 @@ impl Reader<'_> {
         let thinking = string(message, "thinking")?.unwrap_or_default();
         let thinking = thinking.replace(NOTICE, "");
         if !thinking.is_empty() {
-            content.push(Block::Thinking {
-                text: thinking,
-                signature: None,
-            });
+            content.push(Block::Thinking { text: thinking, signature: None });
         }
         let text = string(message, "content")?.unwrap_or_default();
         if !text.is_empty() {
@@ -204,12 +185,7 @@ impl Reader<'_> {
         let id = string(call, "id")?.filter(|id| !id.is_empty());
         let id = id.unwrap_or_else(|| format!("call_{}", self.calls));
         self.open.push((id.clone(), name.clone()));
-        Ok(Block::ToolCall {
-            id,
-            name,
-            arguments,
-            signature: None,
-        })
+        Ok(Block::ToolCall { id, name, arguments, signature: None })
     }
 
     /// Results that follow each other are one message: they answer one.
@@ -236,10 +212,7 @@ impl Reader<'_> {
 
     /// The call a result answers: by its id, else the first of its tool that waits, else the first.
     fn answered(&mut self, id: Option<String>, name: Option<&str>) -> String {
-        let by_id = self
-            .open
-            .iter()
-            .position(|(open, _)| Some(open) == id.as_ref());
+        let by_id = self.open.iter().position(|(open, _)| Some(open) == id.as_ref());
         let by_name = || {
             let mut open = self.open.iter();
             open.position(|(_, tool)| Some(tool.as_str()) == name)

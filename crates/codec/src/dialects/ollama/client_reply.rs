@@ -54,10 +54,7 @@ enum Whole {
 }
 
 static CHAT: Form = Form {
-    text: (
-        b"\"message\":{\"role\":\"assistant\",\"content\":\"",
-        b"\"},\"done\":false}\n",
-    ),
+    text: (b"\"message\":{\"role\":\"assistant\",\"content\":\"", b"\"},\"done\":false}\n"),
     thinking: (
         b"\"message\":{\"role\":\"assistant\",\"content\":\"\",\"thinking\":\"",
         b"\"},\"done\":false}\n",
@@ -68,10 +65,7 @@ static CHAT: Form = Form {
 
 static GENERATE: Form = Form {
     text: (b"\"response\":\"", b"\",\"done\":false}\n"),
-    thinking: (
-        b"\"response\":\"\",\"thinking\":\"",
-        b"\",\"done\":false}\n",
-    ),
+    thinking: (b"\"response\":\"\",\"thinking\":\"", b"\",\"done\":false}\n"),
     nothing: b"\"response\":\"\"",
     whole: Whole::Response,
 };
@@ -154,15 +148,7 @@ impl Writer {
         let Some(place) = place else {
             return;
         };
-        if let (
-            _,
-            Open::Call {
-                id,
-                name,
-                arguments,
-            },
-        ) = self.blocks.remove(place)
-        {
+        if let (_, Open::Call { id, name, arguments }) = self.blocks.remove(place) {
             let number = self.called;
             self.called += 1;
             // A question that offers no tools is answered by none.
@@ -212,10 +198,7 @@ fn done(reason: &EndReason, usage: &Usage, out: &mut Vec<u8>) {
     quote_bytes(word, out);
     let parts = [usage.input, usage.cache_read, usage.cache_write];
     let prompt = parts.into_iter().flatten().fold(0, u64::saturating_add);
-    let counts = [
-        ("prompt_eval_count", prompt),
-        ("eval_count", usage.output.unwrap_or_default()),
-    ];
+    let counts = [("prompt_eval_count", prompt), ("eval_count", usage.output.unwrap_or_default())];
     for (name, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
         out.extend_from_slice(format!(",\"{name}\":{count}").as_bytes());
     }
@@ -284,12 +267,7 @@ impl ReplyWriter for Writer {
                 }
                 Block::Thinking { text: more, .. } => thinking.push_str(more),
                 Block::Redacted { .. } => thinking.push_str(NOTICE),
-                Block::ToolCall {
-                    id,
-                    name,
-                    arguments,
-                    ..
-                } => {
+                Block::ToolCall { id, name, arguments, .. } => {
                     if called > 0 {
                         calls.push(b',');
                     }

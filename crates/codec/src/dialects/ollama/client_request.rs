@@ -27,9 +27,7 @@ const KNOWN: &[&str] = &[
 /// Those of a conversation.
 const CHAT: &[&str] = &["messages", "tools"];
 /// Those of a single question.
-const GENERATE: &[&str] = &[
-    "prompt", "suffix", "system", "template", "context", "raw", "images",
-];
+const GENERATE: &[&str] = &["prompt", "suffix", "system", "template", "context", "raw", "images"];
 
 /// Reads a request, of whichever path.
 pub(super) fn read(asked: &Asked<'_>) -> Result<Lossy<Request>, Fault> {
@@ -65,10 +63,7 @@ pub(super) fn read(asked: &Asked<'_>) -> Result<Lossy<Request>, Fault> {
     if !extra.is_empty() {
         request.extra.insert(NAME.to_owned(), extra);
     }
-    Ok(Lossy {
-        value: request,
-        losses,
-    })
+    Ok(Lossy { value: request, losses })
 }
 
 /// The model. What clients put behind its name when no tag was chosen says nothing.
@@ -86,9 +81,7 @@ fn read_model(root: &Node<'_>, extra: &mut Map<String, Value>) -> Result<String,
 
 pub(super) fn string(node: &Node<'_>, name: &str) -> Result<Option<String>, Fault> {
     let member = node.get(name);
-    member
-        .map(|member| member.text().map(str::to_owned))
-        .transpose()
+    member.map(|member| member.text().map(str::to_owned)).transpose()
 }
 
 fn flag(node: &Node<'_>, name: &str) -> Result<Option<bool>, Fault> {
@@ -102,11 +95,9 @@ fn read_output(root: &Node<'_>) -> Result<Output, Fault> {
     match format.value() {
         Value::String(word) if word.is_empty() => Ok(Output::Text),
         Value::String(word) if word == "json" => Ok(Output::Json),
-        Value::Object(_) => Ok(Output::Schema {
-            name: None,
-            schema: format.value().clone(),
-            strict: None,
-        }),
+        Value::Object(_) => {
+            Ok(Output::Schema { name: None, schema: format.value().clone(), strict: None })
+        }
         _ => Err(format.refuse("expected `json` or a JSON Schema")),
     }
 }
@@ -133,10 +124,7 @@ fn read_thinking(root: &Node<'_>) -> Result<ThinkingSetting, Fault> {
         },
         _ => return Err(think.wrong("true, false, or one of `low`, `medium`, `high`, `max`")),
     };
-    Ok(ThinkingSetting {
-        amount: Some(amount),
-        show: None,
-    })
+    Ok(ThinkingSetting { amount: Some(amount), show: None })
 }
 
 /// Reads the options that have a word; the rest is kept.
@@ -162,9 +150,7 @@ fn read_options(
             let value = value.as_f64()?;
             (value.fract() == 0.0 && value.abs() < 2f64.powi(53)).then_some(value as i64)
         });
-        value
-            .map(Some)
-            .ok_or_else(|| member.wrong("a whole number"))
+        value.map(Some).ok_or_else(|| member.wrong("a whole number"))
     };
     let sampling = &mut request.sampling;
     sampling.temperature = number("temperature")?;
@@ -204,10 +190,7 @@ fn read_tools(root: &Node<'_>, request: &mut Request) -> Result<(), Fault> {
         let kind = tool.get("type");
         request.tools.push(match kind.as_ref().map(Node::text) {
             None | Some(Ok("function")) => read_function(&tool.need("function")?)?,
-            Some(Ok(_)) => Tool::Opaque {
-                dialect: NAME.to_owned(),
-                value: tool.value().clone(),
-            },
+            Some(Ok(_)) => Tool::Opaque { dialect: NAME.to_owned(), value: tool.value().clone() },
             Some(Err(fault)) => return Err(fault),
         });
     }
@@ -227,9 +210,7 @@ fn read_question(
         return Err(suffix.refuse("text between a beginning and an end is not written here"));
     }
     let system = string(root, "system")?;
-    request
-        .system
-        .extend(system.filter(|text| !text.is_empty()));
+    request.system.extend(system.filter(|text| !text.is_empty()));
     let prompt = string(root, "prompt")?.unwrap_or_default();
     let mut content = Vec::new();
     if !prompt.is_empty() {
@@ -247,17 +228,11 @@ fn read_question(
         let kept = context.elements()?.next().is_some();
         omit("context", kept);
     }
-    omit(
-        "template",
-        string(root, "template")?.is_some_and(|text| !text.is_empty()),
-    );
+    omit("template", string(root, "template")?.is_some_and(|text| !text.is_empty()));
     omit("raw", flag(root, "raw")? == Some(true));
     let silent = content.is_empty();
     if !silent {
-        request.messages.push(Message {
-            role: Role::User,
-            content,
-        });
+        request.messages.push(Message { role: Role::User, content });
     }
     Ok(silent)
 }

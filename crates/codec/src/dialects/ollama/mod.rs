@@ -157,10 +157,9 @@ impl ClientDialect for Ollama {
 
     fn loses(&self, event: &Event<'_>) -> Option<Loss> {
         match event {
-            Event::BlockDelta {
-                delta: Delta::Citation(_),
-                ..
-            } => Some(Loss::of_part("citations", "no_word")),
+            Event::BlockDelta { delta: Delta::Citation(_), .. } => {
+                Some(Loss::of_part("citations", "no_word"))
+            }
             event => lost_part(event, NAME),
         }
     }

@@ -25,10 +25,7 @@ pub struct Abilities {
 pub(super) fn read(answer: &Value) -> Vec<ModelCard> {
     let named = |model: &Value| {
         let name = model.get("model").or_else(|| model.get("name"))?.as_str()?;
-        Some(ModelCard {
-            name: name.to_owned(),
-            ..told(model)
-        })
+        Some(ModelCard { name: name.to_owned(), ..told(model) })
     };
     match answer.get("models").and_then(Value::as_array) {
         Some(models) => models.iter().filter_map(named).collect(),
@@ -39,14 +36,11 @@ pub(super) fn read(answer: &Value) -> Vec<ModelCard> {
 /// What a server tells of one model.
 fn told(model: &Value) -> ModelCard {
     let able = model.get("capabilities").and_then(Value::as_array);
-    let context = model
-        .get("model_info")
-        .and_then(Value::as_object)
-        .and_then(|info| {
-            let mut lengths = info.iter();
-            let (_, length) = lengths.find(|(name, _)| name.ends_with(".context_length"))?;
-            length.as_u64()
-        });
+    let context = model.get("model_info").and_then(Value::as_object).and_then(|info| {
+        let mut lengths = info.iter();
+        let (_, length) = lengths.find(|(name, _)| name.ends_with(".context_length"))?;
+        length.as_u64()
+    });
     ModelCard {
         thinks: able.map(|able| able.iter().any(|word| word == "thinking")),
         context,

@@ -9,12 +9,7 @@ use crate::dialects::losses::Losses;
 
 /// Writes what stands above the conversation, and the conversation.
 pub(super) fn write(request: &Request, losses: &mut Losses) -> Vec<Value> {
-    let mut writer = Writer {
-        out: Vec::new(),
-        losses,
-        thinking_omitted: 0,
-        names: HashMap::new(),
-    };
+    let mut writer = Writer { out: Vec::new(), losses, thinking_omitted: 0, names: HashMap::new() };
     for text in &request.system {
         writer.out.push(json!({"role": "system", "content": text}));
     }
@@ -98,13 +93,7 @@ impl<'a> Writer<'a> {
         let mut said = Said::default();
         let mut results = 0;
         for block in blocks {
-            let Block::ToolResult {
-                id,
-                name,
-                content,
-                is_error,
-            } = block
-            else {
+            let Block::ToolResult { id, name, content, is_error } = block else {
                 continue;
             };
             results += 1;
@@ -112,9 +101,8 @@ impl<'a> Writer<'a> {
                 self.losses.omit("tool_result.is_error", "no_place");
             }
             // A result is text; pictures follow it as the user's.
-            let (media, told): (Vec<_>, Vec<_>) = content
-                .iter()
-                .partition(|block| matches!(block, Block::Media { .. }));
+            let (media, told): (Vec<_>, Vec<_>) =
+                content.iter().partition(|block| matches!(block, Block::Media { .. }));
             if !media.is_empty() {
                 self.losses.adapt("tool_result.media", "moved");
                 self.take(media.into_iter(), &mut said);
@@ -130,9 +118,7 @@ impl<'a> Writer<'a> {
             message["tool_call_id"] = id.as_str().into();
             self.out.push(message);
         }
-        let others = blocks
-            .iter()
-            .filter(|block| !matches!(block, Block::ToolResult { .. }));
+        let others = blocks.iter().filter(|block| !matches!(block, Block::ToolResult { .. }));
         self.take(others, &mut said);
         if results == 0 || !said.texts.is_empty() || !said.images.is_empty() {
             self.join(&said);
@@ -144,9 +130,7 @@ impl<'a> Writer<'a> {
     fn take(&mut self, blocks: impl Iterator<Item = &'a Block>, said: &mut Said) {
         for block in blocks {
             match block {
-                Block::Text {
-                    text, signature, ..
-                } => {
+                Block::Text { text, signature, .. } => {
                     if signature.is_some() {
                         self.losses.omit("text.signature", "no_place");
                     }
@@ -200,12 +184,7 @@ impl<'a> Writer<'a> {
                 said.thinking.push_str(text);
             }
             Block::Redacted { .. } => self.thinking_omitted += 1,
-            Block::ToolCall {
-                id,
-                name,
-                arguments,
-                signature,
-            } => {
+            Block::ToolCall { id, name, arguments, signature } => {
                 if signature.is_some() {
                     self.losses.omit("tool_call.signature", "no_place");
                 }

@@ -192,10 +192,7 @@ impl State {
         }
         if !self.started {
             self.started = true;
-            out(Event::MessageStarted {
-                id: "".into(),
-                model: found_text(json, &line.model),
-            });
+            out(Event::MessageStarted { id: "".into(), model: found_text(json, &line.model) });
         }
         self.grow(found_text(json, &line.thinking), true, out);
         self.grow(found_text(json, &line.content), false, out);
@@ -233,10 +230,7 @@ impl State {
                 let (open, block) = match thinks {
                     true => (
                         Open::Thinking(index),
-                        BlockStart::Thinking {
-                            text: "".into(),
-                            signature: "".into(),
-                        },
+                        BlockStart::Thinking { text: "".into(), signature: "".into() },
                     ),
                     false => (Open::Text(index), BlockStart::Text { text: "".into() }),
                 };

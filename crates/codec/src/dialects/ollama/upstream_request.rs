@@ -16,10 +16,7 @@ pub(super) fn write(request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
     let mut body = Map::new();
     let mut put = |name: &str, value: Value| body.insert(name.to_owned(), value);
     put("model", target.model.into());
-    put(
-        "messages",
-        upstream_messages::write(request, &mut losses).into(),
-    );
+    put("messages", upstream_messages::write(request, &mut losses).into());
     let tools = tools(request, &mut losses);
     if !tools.is_empty() {
         put("tools", tools.into());
@@ -45,10 +42,9 @@ pub(super) fn write(request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
     if !options.is_empty() {
         put("options", options.into());
     }
-    for (part, said) in [
-        ("user", request.user.is_some()),
-        ("cache_key", request.cache_key.is_some()),
-    ] {
+    for (part, said) in
+        [("user", request.user.is_some()), ("cache_key", request.cache_key.is_some())]
+    {
         if said {
             losses.omit(part, "no_place");
         }
@@ -84,12 +80,7 @@ fn tools(request: &Request, losses: &mut Losses) -> Vec<Value> {
     let mut tools = Vec::new();
     for tool in &request.tools {
         match tool {
-            Tool::Function {
-                name,
-                description,
-                parameters,
-                strict,
-            } => {
+            Tool::Function { name, description, parameters, strict } => {
                 if *strict == Some(true) {
                     losses.omit("tool.strict", "no_place");
                 }
@@ -122,10 +113,7 @@ fn think(setting: &ThinkingSetting, losses: &mut Losses) -> Option<Value> {
     let effort = match setting.amount? {
         Amount::Off => return Some(false.into()),
         Amount::On | Amount::Adaptive { effort: None } => return Some(true.into()),
-        Amount::Effort { effort }
-        | Amount::Adaptive {
-            effort: Some(effort),
-        } => effort,
+        Amount::Effort { effort } | Amount::Adaptive { effort: Some(effort) } => effort,
         Amount::Budget { tokens } => {
             losses.adapt("thinking", "budget_as_effort");
             let level = Effort::of_budget(tokens).nearest(&LEVELS)?;
@@ -152,14 +140,8 @@ fn options(request: &Request) -> Map<String, Value> {
     put("top_p", sampling.top_p.map(Value::from));
     put("top_k", sampling.top_k.map(Value::from));
     put("seed", sampling.seed.map(Value::from));
-    put(
-        "presence_penalty",
-        sampling.presence_penalty.map(Value::from),
-    );
-    put(
-        "frequency_penalty",
-        sampling.frequency_penalty.map(Value::from),
-    );
+    put("presence_penalty", sampling.presence_penalty.map(Value::from));
+    put("frequency_penalty", sampling.frequency_penalty.map(Value::from));
     let stop = (!request.stop.is_empty()).then(|| request.stop.clone().into());
     put("stop", stop);
     options

@@ -18,10 +18,7 @@ pub(super) fn read(json: &[u8], before: u64) -> Option<Delta<'static>> {
     let citation = match value.get(OF_THE_WEB) {
         Some(members) if kind == OF_THE_WEB => openai_annotations::read(members, before),
         _ => Citation {
-            verbatim: Some(Verbatim {
-                dialect: NAME.to_owned(),
-                value,
-            }),
+            verbatim: Some(Verbatim { dialect: NAME.to_owned(), value }),
             ..Citation::default()
         },
     };

@@ -93,10 +93,7 @@ impl Calls {
         next: &mut u32,
         out: &mut dyn FnMut(Event<'_>),
     ) -> Result<(), JsonError> {
-        let mut fragment = Fragment {
-            number: Some(OLD_FORM),
-            ..Fragment::default()
-        };
+        let mut fragment = Fragment { number: Some(OLD_FORM), ..Fragment::default() };
         read_function(json, call, &mut fragment)?;
         self.take(fragment, next, out);
         Ok(())
@@ -153,11 +150,8 @@ impl Calls {
                 .take(self.before)
                 .rposition(|call| fragment.id == call.id.as_str()),
         };
-        let found = found.filter(|place| {
-            self.calls
-                .get(*place)
-                .is_some_and(|call| !names_another(call))
-        });
+        let found =
+            found.filter(|place| self.calls.get(*place).is_some_and(|call| !names_another(call)));
         found.unwrap_or_else(|| {
             let place = self.calls.len();
             if let Some(number) = fragment.number {
@@ -208,10 +202,7 @@ impl Call {
         let held = std::mem::take(&mut self.held);
         if self.custom {
             let (dialect, kind) = (NAME.into(), kind.into());
-            let block = BlockStart::Opaque {
-                dialect,
-                name: kind,
-            };
+            let block = BlockStart::Opaque { dialect, name: kind };
             out(Event::BlockStarted { index, block });
             // Up to the quote that the end of the call closes.
             let (id, name, held) = (escaped(&self.id), escaped(name), escaped(&held));
@@ -222,10 +213,7 @@ impl Call {
             out(Event::BlockDelta { index, delta });
             return;
         }
-        let block = BlockStart::ToolCall {
-            id: self.id.as_str().into(),
-            name: name.into(),
-        };
+        let block = BlockStart::ToolCall { id: self.id.as_str().into(), name: name.into() };
         out(Event::BlockStarted { index, block });
         if !held.is_empty() {
             let delta = Delta::ToolArguments(held.into());

@@ -81,13 +81,7 @@ impl Frame {
         let Chunk {
             usage: None,
             error: None,
-            choice:
-                Some(Choice {
-                    delta: Some(delta),
-                    finish_reason: None,
-                    error: None,
-                    ..
-                }),
+            choice: Some(Choice { delta: Some(delta), finish_reason: None, error: None, .. }),
             choices: 1,
             ..
         } = chunk

@@ -13,23 +13,14 @@ pub(super) fn read(
     request: &mut Request,
     losses: &mut Vec<Loss>,
 ) -> Result<(), Fault> {
-    let mut reader = Reader {
-        request,
-        losses,
-        calls: 0,
-        last_call: String::new(),
-        in_results: false,
-    };
+    let mut reader =
+        Reader { request, losses, calls: 0, last_call: String::new(), in_results: false };
     let mut any = false;
     for message in messages.elements()? {
         reader.message(&message)?;
         any = true;
     }
-    if any {
-        Ok(())
-    } else {
-        Err(messages.refuse("is empty"))
-    }
+    if any { Ok(()) } else { Err(messages.refuse("is empty")) }
 }
 
 struct Reader<'a> {
@@ -110,10 +101,7 @@ impl Reader<'_> {
                 "annotations" => "citations",
                 _ => "member",
             };
-            let loss = Loss::PartOmitted {
-                part: part.into(),
-                reason: "no_word",
-            };
+            let loss = Loss::PartOmitted { part: part.into(), reason: "no_word" };
             if !self.losses.contains(&loss) {
                 self.losses.push(loss);
             }
@@ -134,12 +122,8 @@ impl Reader<'_> {
             }
             Some(content) => self.content(&content)?,
         };
-        let block = Block::ToolResult {
-            id,
-            name: string(message, "name")?,
-            content,
-            is_error: false,
-        };
+        let block =
+            Block::ToolResult { id, name: string(message, "name")?, content, is_error: false };
         self.in_results = true;
         match self.request.messages.last_mut() {
             Some(last) if joins => last.content.push(block),
@@ -168,19 +152,14 @@ impl Reader<'_> {
             "text" | "refusal" => [kind, "type"],
             "image_url" | "input_audio" | "file" | "video_url" => [kind, "type"],
             _ => {
-                return Ok(Block::Opaque {
-                    dialect: NAME.to_owned(),
-                    value: part.value().clone(),
-                });
+                return Ok(Block::Opaque { dialect: NAME.to_owned(), value: part.value().clone() });
             }
         };
         self.left_over(part, &known);
         let inner = part.need(kind)?;
         match kind {
             "text" => Ok(Block::text(inner.text()?)),
-            "refusal" => Ok(Block::Refusal {
-                text: inner.text()?.to_owned(),
-            }),
+            "refusal" => Ok(Block::Refusal { text: inner.text()?.to_owned() }),
             "image_url" => self.link(&inner, MediaKind::Image),
             "video_url" => self.link(&inner, MediaKind::Video),
             "input_audio" => {
@@ -206,10 +185,7 @@ impl Reader<'_> {
         let url = match link.value() {
             Value::String(url) => url.as_str(),
             Value::Object(_) => {
-                if link
-                    .get("detail")
-                    .is_some_and(|detail| detail.value() != "auto")
-                {
+                if link.get("detail").is_some_and(|detail| detail.value() != "auto") {
                     self.left_over(link, &["url"]);
                 }
                 link.need("url")?.text()?
@@ -218,11 +194,7 @@ impl Reader<'_> {
         };
         let source = read_url(url)
             .ok_or_else(|| link.refuse("expected `data:<type>;base64,<data>` or an address"))?;
-        Ok(Block::Media {
-            kind,
-            source,
-            name: None,
-        })
+        Ok(Block::Media { kind, source, name: None })
     }
 
     /// What the model said: reasoning, then text, then calls. The dialect knows no other order.
@@ -311,10 +283,7 @@ impl Reader<'_> {
             // Some clients leave the type out where there is only one.
             None | Some("function") => {}
             Some(_) => {
-                return Ok(Block::Opaque {
-                    dialect: NAME.to_owned(),
-                    value: call.value().clone(),
-                });
+                return Ok(Block::Opaque { dialect: NAME.to_owned(), value: call.value().clone() });
             }
         }
         let id = call.need("id")?.text()?.to_owned();
@@ -366,34 +335,21 @@ fn texts(content: &Node<'_>) -> Result<Vec<String>, Fault> {
 
 pub(in crate::dialects) fn read_url(url: &str) -> Option<Source> {
     let Some(rest) = url.strip_prefix("data:") else {
-        return (!url.is_empty()).then(|| Source::Url {
-            url: url.to_owned(),
-            media_type: None,
-        });
+        return (!url.is_empty()).then(|| Source::Url { url: url.to_owned(), media_type: None });
     };
     let (media_type, data) = rest.split_once(";base64,")?;
-    Some(Source::Base64 {
-        media_type: media_type.to_owned(),
-        data: data.to_owned(),
-    })
+    Some(Source::Base64 { media_type: media_type.to_owned(), data: data.to_owned() })
 }
 
 fn read_file(file: &Node<'_>) -> Result<Block, Fault> {
     file.object()?;
     let source = match (file.get("file_id"), file.get("file_data")) {
-        (Some(id), _) => Source::File {
-            dialect: NAME.to_owned(),
-            id: id.text()?.to_owned(),
-        },
+        (Some(id), _) => Source::File { dialect: NAME.to_owned(), id: id.text()?.to_owned() },
         (None, Some(data)) => read_url(data.text()?)
             .ok_or_else(|| data.refuse("expected `data:<type>;base64,<data>`"))?,
         (None, None) => return Err(file.refuse("expected `file_id` or `file_data`")),
     };
-    Ok(Block::Media {
-        kind: MediaKind::Document,
-        source,
-        name: string(file, "filename")?,
-    })
+    Ok(Block::Media { kind: MediaKind::Document, source, name: string(file, "filename")? })
 }
 
 /// Earlier reasoning. The same may stand in several members; the one that says most counts.
@@ -426,10 +382,7 @@ fn read_reasoning(message: &Node<'_>, blocks: &mut Vec<Block>) -> Result<(), Fau
 fn push_plain(text: &str, blocks: &mut Vec<Block>) {
     let text = without_notice(text);
     if !text.is_empty() {
-        blocks.push(Block::Thinking {
-            text,
-            signature: None,
-        });
+        blocks.push(Block::Thinking { text, signature: None });
     }
 }
 
@@ -472,10 +425,7 @@ fn read_details(list: &Node<'_>, blocks: &mut Vec<Block>) -> Result<(), Fault> {
                 *signature = mark;
             }
         } else if !words.is_empty() || mark.is_some() {
-            blocks.push(Block::Thinking {
-                text: words,
-                signature: mark,
-            });
+            blocks.push(Block::Thinking { text: words, signature: mark });
         }
         last = here;
     }

@@ -183,10 +183,7 @@ impl Writer {
                 let number = self.called;
                 self.called += 1;
                 self.call(id, name, number, out);
-                Kind::Call {
-                    number,
-                    argued: false,
-                }
+                Kind::Call { number, argued: false }
             }
             BlockStart::Opaque { dialect, name } if dialect == NAME && name == CUSTOM => {
                 let number = self.called;
@@ -229,10 +226,7 @@ impl Writer {
                     return;
                 }
                 self.arguments(text, number, out);
-                Kind::Call {
-                    number,
-                    argued: true,
-                }
+                Kind::Call { number, argued: true }
             }
             (Kind::Custom { .. }, Delta::Opaque(more)) => {
                 let mut customs = self.customs.iter_mut();
@@ -260,11 +254,7 @@ impl Writer {
             return;
         };
         let (_, kind) = self.blocks.remove(place);
-        if let Kind::Call {
-            number,
-            argued: false,
-        } = kind
-        {
+        if let Kind::Call { number, argued: false } = kind {
             // A call without arguments has an empty object.
             self.arguments("{}", number, out);
         }

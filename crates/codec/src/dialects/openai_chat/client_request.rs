@@ -72,10 +72,7 @@ pub(super) fn read(body: &[u8]) -> Result<Lossy<Request>, Fault> {
         if count.count()? == 0 {
             return Err(count.refuse("must be at least 1"));
         }
-        losses.push(Loss::SettingAdapted {
-            setting: "n",
-            reason: "one_answer",
-        });
+        losses.push(Loss::SettingAdapted { setting: "n", reason: "one_answer" });
     }
     if let Some(options) = root.get(ours::STREAM_OPTIONS) {
         options.object()?;
@@ -87,10 +84,7 @@ pub(super) fn read(body: &[u8]) -> Result<Lossy<Request>, Fault> {
     if !extra.is_empty() {
         request.extra.insert(NAME.to_owned(), extra);
     }
-    Ok(Lossy {
-        value: request,
-        losses,
-    })
+    Ok(Lossy { value: request, losses })
 }
 
 fn read_model(root: &Node<'_>) -> Result<String, Fault> {
@@ -103,9 +97,7 @@ fn read_model(root: &Node<'_>) -> Result<String, Fault> {
 
 pub(in crate::dialects) fn string(node: &Node<'_>, name: &str) -> Result<Option<String>, Fault> {
     let member = node.get(name);
-    member
-        .map(|member| member.text().map(str::to_owned))
-        .transpose()
+    member.map(|member| member.text().map(str::to_owned)).transpose()
 }
 
 pub(in crate::dialects) fn flag(node: &Node<'_>, name: &str) -> Result<Option<bool>, Fault> {
@@ -131,9 +123,7 @@ pub(in crate::dialects) fn read_sampling(root: &Node<'_>) -> Result<Sampling, Fa
             return Ok(None);
         };
         let whole = member.value().as_i64();
-        whole
-            .map(Some)
-            .ok_or_else(|| member.wrong("a whole number"))
+        whole.map(Some).ok_or_else(|| member.wrong("a whole number"))
     };
     Ok(Sampling {
         temperature: number("temperature")?,
@@ -151,10 +141,9 @@ pub(in crate::dialects) fn read_stop(root: &Node<'_>) -> Result<Vec<String>, Fau
     };
     match stop.value() {
         Value::String(text) => Ok(vec![text.clone()]),
-        Value::Array(_) => stop
-            .elements()?
-            .map(|element| element.text().map(str::to_owned))
-            .collect(),
+        Value::Array(_) => {
+            stop.elements()?.map(|element| element.text().map(str::to_owned)).collect()
+        }
         _ => Err(stop.wrong("a string or a list of strings")),
     }
 }
@@ -200,10 +189,7 @@ fn read_tools(
             let kind = tool.need("type")?;
             request.tools.push(match kind.text()? {
                 "function" => read_function(&tool.need("function")?)?,
-                _ => Tool::Opaque {
-                    dialect: NAME.to_owned(),
-                    value: tool.value().clone(),
-                },
+                _ => Tool::Opaque { dialect: NAME.to_owned(), value: tool.value().clone() },
             });
         }
     }
@@ -290,9 +276,7 @@ fn read_choice(choice: &Node<'_>, extra: &mut Map<String, Value>) -> Result<Tool
 fn read_old_choice(choice: &Node<'_>) -> Result<ToolChoice, Fault> {
     match choice.value() {
         Value::String(_) => choice_word(choice),
-        Value::Object(_) => Ok(ToolChoice::Named {
-            name: choice.need("name")?.text()?.to_owned(),
-        }),
+        Value::Object(_) => Ok(ToolChoice::Named { name: choice.need("name")?.text()?.to_owned() }),
         _ => Err(choice.wrong("a string or an object")),
     }
 }
@@ -361,41 +345,17 @@ impl Said {
     /// Off wins; then a budget, then an effort, then a plain "on".
     pub(in crate::dialects) fn setting(self, losses: &mut Vec<Loss>) -> ThinkingSetting {
         if self.budget.is_some() && self.effort.is_some() && self.switch != Some(false) {
-            losses.push(Loss::SettingAdapted {
-                setting: "thinking",
-                reason: "budget",
-            });
+            losses.push(Loss::SettingAdapted { setting: "thinking", reason: "budget" });
         }
         let amount = match self {
-            Self {
-                switch: Some(false),
-                ..
-            }
-            | Self {
-                budget: Some(0), ..
-            } => Some(Amount::Off),
-            Self {
-                budget: Some(tokens),
-                ..
-            } => Some(Amount::Budget { tokens }),
-            Self {
-                adaptive: true,
-                effort,
-                ..
-            } => Some(Amount::Adaptive { effort }),
-            Self {
-                effort: Some(effort),
-                ..
-            } => Some(Amount::Effort { effort }),
-            Self {
-                switch: Some(true), ..
-            } => Some(Amount::On),
+            Self { switch: Some(false), .. } | Self { budget: Some(0), .. } => Some(Amount::Off),
+            Self { budget: Some(tokens), .. } => Some(Amount::Budget { tokens }),
+            Self { adaptive: true, effort, .. } => Some(Amount::Adaptive { effort }),
+            Self { effort: Some(effort), .. } => Some(Amount::Effort { effort }),
+            Self { switch: Some(true), .. } => Some(Amount::On),
             _ => None,
         };
-        ThinkingSetting {
-            amount,
-            show: self.show,
-        }
+        ThinkingSetting { amount, show: self.show }
     }
 }
 

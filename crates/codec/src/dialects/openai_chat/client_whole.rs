@@ -15,11 +15,7 @@ pub(super) fn write(writer: &Writer, reply: &Reply) -> Vec<u8> {
     }
     let reason = reply.reason.as_ref().unwrap_or(&EndReason::Stop);
     let legacy = writer.form.legacy;
-    let finish = finish_word(
-        reason,
-        (!said.calls.is_empty(), said.refusal.is_some()),
-        legacy,
-    );
+    let finish = finish_word(reason, (!said.calls.is_empty(), said.refusal.is_some()), legacy);
     if *reason == EndReason::Refusal && said.refusal.is_none() {
         said.refusal.clone_from(&reply.details.explanation);
     }
@@ -60,15 +56,12 @@ struct Said {
 impl Said {
     fn take(&mut self, block: &Block) {
         match block {
-            Block::Text {
-                text, citations, ..
-            } => {
+            Block::Text { text, citations, .. } => {
                 let begins = self.length;
                 self.text.push_str(text);
                 self.length += openai_annotations::length(text);
                 let block = (begins, self.length);
-                self.annotations
-                    .extend(annotations::write(citations, block));
+                self.annotations.extend(annotations::write(citations, block));
             }
             Block::Refusal { text } => match &mut self.refusal {
                 Some(refusal) => refusal.push_str(text),
@@ -95,12 +88,9 @@ impl Said {
                 }
                 self.reasoning.push_str(NOTICE);
             }
-            Block::ToolCall {
-                id,
-                name,
-                arguments,
-                signature,
-            } => self.call(id, name, arguments, signature.as_deref()),
+            Block::ToolCall { id, name, arguments, signature } => {
+                self.call(id, name, arguments, signature.as_deref())
+            }
             Block::Opaque { dialect, value } if dialect == NAME && value["type"] == CUSTOM => {
                 self.calls.push(value.clone());
             }

@@ -15,21 +15,13 @@ const OTHER_REASONING: &str = "reasoning";
 
 /// The body with what is missing; none if nothing is.
 pub(super) fn write(body: &[u8], variant: &Variant) -> Lossy<Option<Vec<u8>>> {
-    let mut writer = Writer {
-        body,
-        variant,
-        edits: Edits::default(),
-        losses: Vec::new(),
-    };
+    let mut writer = Writer { body, variant, edits: Edits::default(), losses: Vec::new() };
     let wants = variant.nine_letters || variant.replay == Replay::ReasoningContentAlways;
     // What is no request is for the provider to refuse.
     if !wants || writer.request().is_err() || writer.edits.is_empty() {
         return Lossy::default();
     }
-    Lossy {
-        value: Some(writer.edits.apply(body)),
-        losses: writer.losses,
-    }
+    Lossy { value: Some(writer.edits.apply(body)), losses: writer.losses }
 }
 
 struct Writer<'a> {
@@ -137,18 +129,10 @@ mod tests {
             )
         };
         let bare = body("", r#""reasoning_content":null,"#, "");
-        let whole = body(
-            r#","reasoning_content":"""#,
-            r#""reasoning_content":"","#,
-            "",
-        );
+        let whole = body(r#","reasoning_content":"""#, r#""reasoning_content":"","#, "");
         assert_eq!(completed(&bare, "deepseek-v4").unwrap(), whole);
         assert_eq!(completed(&whole, "deepseek-v4"), None);
-        let said = body(
-            r#","reasoning_content":"r""#,
-            r#""reasoning_content":"s","#,
-            "",
-        );
+        let said = body(r#","reasoning_content":"r""#, r#""reasoning_content":"s","#, "");
         assert_eq!(completed(&said, "deepseek-v4"), None);
         let other = r#"{"messages":[{"role":"assistant","reasoning":"r \"1\"","content":"b"}]}"#;
         assert_eq!(
@@ -167,10 +151,7 @@ mod tests {
         let body = r#"{"messages":[{"role":"assistant","tool_calls":[{"id":"toolu_01A2b3C4d5"},{"id":"D681PevKs"}]},{"role":"tool","tool_call_id":"toolu_01A2b3C4d5","content":"1"},{"role":"tool","tool_call_id":"D681PevKs","content":"2"}]}"#;
         let spelled = ids::nine_letters("toolu_01A2b3C4d5");
         let written = write(body.as_bytes(), variant("mistral"));
-        assert_eq!(
-            written.value.unwrap(),
-            body.replace("toolu_01A2b3C4d5", &spelled).as_bytes()
-        );
+        assert_eq!(written.value.unwrap(), body.replace("toolu_01A2b3C4d5", &spelled).as_bytes());
         assert_eq!(written.losses, [ids::SPELLED]);
         assert_eq!(completed(body, "openai"), None);
     }

@@ -87,15 +87,9 @@ pub(super) fn write(usage: &Usage) -> Value {
     };
     details(
         "prompt_tokens_details",
-        &[
-            ("cached_tokens", usage.cache_read),
-            ("cache_write_tokens", usage.cache_write),
-        ],
+        &[("cached_tokens", usage.cache_read), ("cache_write_tokens", usage.cache_write)],
     );
-    details(
-        "completion_tokens_details",
-        &[("reasoning_tokens", usage.thinking)],
-    );
+    details("completion_tokens_details", &[("reasoning_tokens", usage.thinking)]);
     value
 }
 
@@ -106,13 +100,7 @@ mod tests {
 
     fn check(variant: &str, usage: &str, expected: [Option<u64>; 5]) {
         let [input, cache_read, cache_write, output, thinking] = expected;
-        let expected = Usage {
-            input,
-            cache_read,
-            cache_write,
-            output,
-            thinking,
-        };
+        let expected = Usage { input, cache_read, cache_write, output, thinking };
         let found = read(usage.as_bytes(), &(0..usage.len()), find(variant)).unwrap();
         assert_eq!(found, expected, "{variant}: {usage}");
     }
@@ -120,25 +108,13 @@ mod tests {
     #[test]
     fn counts_mean_the_same_whoever_counted() {
         let all = r#"{"prompt_tokens":12,"completion_tokens":80,"total_tokens":92,"prompt_tokens_details":{"cached_tokens":2,"cache_write_tokens":3,"audio_tokens":0},"completion_tokens_details":{"reasoning_tokens":64}}"#;
-        check(
-            "openai",
-            all,
-            [Some(7), Some(2), Some(3), Some(80), Some(64)],
-        );
+        check("openai", all, [Some(7), Some(2), Some(3), Some(80), Some(64)]);
         let plain = r#"{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3,"prompt_tokens_details":null}"#;
         check("vllm", plain, [Some(1), None, None, Some(2), None]);
         let deepseek = r#"{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15,"prompt_cache_hit_tokens":4,"prompt_cache_miss_tokens":6}"#;
-        check(
-            "deepseek-v4",
-            deepseek,
-            [Some(6), Some(4), None, Some(5), None],
-        );
+        check("deepseek-v4", deepseek, [Some(6), Some(4), None, Some(5), None]);
         let litellm = r#"{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15,"cache_read_input_tokens":4,"cache_creation_input_tokens":1}"#;
-        check(
-            "litellm",
-            litellm,
-            [Some(5), Some(4), Some(1), Some(5), None],
-        );
+        check("litellm", litellm, [Some(5), Some(4), Some(1), Some(5), None]);
         let xai = r#"{"prompt_tokens":10,"completion_tokens":5,"total_tokens":35,"completion_tokens_details":{"reasoning_tokens":20}}"#;
         check("xai", xai, [Some(10), None, None, Some(25), Some(20)]);
         let google = r#"{"prompt_tokens":10,"completion_tokens":5,"total_tokens":35}"#;

@@ -53,15 +53,10 @@ pub(super) fn each<'a>(
         let kind = cursor.peek()?;
         let span = cursor.skip()?;
         match kind {
-            Kind::Object => piece(Detail {
-                json: slice(json, &span),
-                ..read(json, &span)?
-            }),
-            Kind::String => piece(Detail {
-                piece: Piece::Text,
-                text: text(json, &span),
-                ..Detail::default()
-            }),
+            Kind::Object => piece(Detail { json: slice(json, &span), ..read(json, &span)? }),
+            Kind::String => {
+                piece(Detail { piece: Piece::Text, text: text(json, &span), ..Detail::default() })
+            }
             _ => {}
         }
     }

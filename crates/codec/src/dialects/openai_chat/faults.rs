@@ -95,10 +95,7 @@ fn found(body: &Value) -> &Value {
     match body {
         // Google sends a list of one.
         Value::Array(list) => list.first().map_or(body, found),
-        _ => body
-            .get("error")
-            .filter(|error| !error.is_null())
-            .unwrap_or(body),
+        _ => body.get("error").filter(|error| !error.is_null()).unwrap_or(body),
     }
 }
 
@@ -111,9 +108,7 @@ fn message_of(error: &Value) -> Option<String> {
     if error.is_string() {
         return text(error);
     }
-    let message = ["message", "detail", "msg"]
-        .iter()
-        .find_map(|name| text(error.get(*name)?));
+    let message = ["message", "detail", "msg"].iter().find_map(|name| text(error.get(*name)?));
     // OpenRouter says "Provider returned error", and behind it what the provider said.
     match (message, error.pointer("/metadata/raw").and_then(text)) {
         (Some(message), Some(raw)) if message != raw => Some(format!("{message}: {raw}")),
@@ -131,10 +126,7 @@ fn kind_of(error: &Value) -> FaultKind {
         return of_status(u16::try_from(status).unwrap_or(500));
     }
     let words = [code, error.get("type")].into_iter().flatten();
-    words
-        .filter_map(Value::as_str)
-        .find_map(of_word)
-        .unwrap_or(FaultKind::Internal)
+    words.filter_map(Value::as_str).find_map(of_word).unwrap_or(FaultKind::Internal)
 }
 
 fn of_word(word: &str) -> Option<FaultKind> {
@@ -197,17 +189,9 @@ mod tests {
                 "litellm.BadRequestError: {\"message\":\"messages.1.content.0: Invalid `signature` in `thinking` block\"}",
                 Some(RefusalKind::Signature),
             ),
-            (
-                400,
-                "Corrupted thought signature.",
-                Some(RefusalKind::Signature),
-            ),
+            (400, "Corrupted thought signature.", Some(RefusalKind::Signature)),
             (500, "Corrupted thought signature.", None),
-            (
-                400,
-                "The `reasoning_content` in the thinking mode must be passed back",
-                None,
-            ),
+            (400, "The `reasoning_content` in the thinking mode must be passed back", None),
             (
                 400,
                 "messages.1.content.0: Invalid `signature` in `thinking` block. The block is bound to a different conversation.",
@@ -226,11 +210,7 @@ mod tests {
             (400, "max_tokens: too large", None),
         ] {
             let body = json!({"error": {"message": message}}).to_string();
-            assert_eq!(
-                refused_thinking(status, body.as_bytes()),
-                refused,
-                "{message}"
-            );
+            assert_eq!(refused_thinking(status, body.as_bytes()), refused, "{message}");
         }
     }
 
@@ -238,11 +218,7 @@ mod tests {
     fn errors_of_many_servers_are_read() {
         let check = |status, body: &str, kind, message: &str| {
             let fault = read(status, body.as_bytes());
-            assert_eq!(
-                (fault.kind, fault.message.as_str()),
-                (kind, message),
-                "{body}"
-            );
+            assert_eq!((fault.kind, fault.message.as_str()), (kind, message), "{body}");
         };
         check(
             400,
@@ -268,12 +244,7 @@ mod tests {
             FaultKind::Invalid,
             "Provider returned error: too long",
         );
-        check(
-            422,
-            r#"{"detail":[{"msg":"extra"}]}"#,
-            FaultKind::Invalid,
-            r#"[{"msg":"extra"}]"#,
-        );
+        check(422, r#"{"detail":[{"msg":"extra"}]}"#, FaultKind::Invalid, r#"[{"msg":"extra"}]"#);
         check(
             400,
             r#"{"object":"error","message":"bad","type":"BadRequestError","code":400}"#,
@@ -288,19 +259,9 @@ mod tests {
         );
         check(401, "who?", FaultKind::Unauthenticated, "who?");
         check(500, "oops", FaultKind::Internal, "oops");
-        check(
-            503,
-            "",
-            FaultKind::Overloaded,
-            "the provider answered with status 503",
-        );
+        check(503, "", FaultKind::Overloaded, "the provider answered with status 503");
         check(502, "<html>", FaultKind::Unreachable, "<html>");
-        check(
-            404,
-            r#"{"error":"model not found"}"#,
-            FaultKind::NotFound,
-            "model not found",
-        );
+        check(404, r#"{"error":"model not found"}"#, FaultKind::NotFound, "model not found");
         check(
             402,
             r#"{"error":{"message":"credits","code":402}}"#,
@@ -342,9 +303,6 @@ mod tests {
     fn the_wrong_member_is_named() {
         let wrong = object(&Fault::invalid("messages[2].content: expected a string"));
         assert_eq!(wrong["param"], "messages[2].content");
-        assert_eq!(
-            object(&Fault::invalid("it is: wrong"))["param"],
-            Value::Null
-        );
+        assert_eq!(object(&Fault::invalid("it is: wrong"))["param"], Value::Null);
     }
 }

@@ -8,10 +8,8 @@ use throughline_canonical::Loss;
 const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
 /// An id is not as its maker wrote it.
-pub(super) const SPELLED: Loss = Loss::SettingAdapted {
-    setting: "tool_call.id",
-    reason: "characters",
-};
+pub(super) const SPELLED: Loss =
+    Loss::SettingAdapted { setting: "tool_call.id", reason: "characters" };
 
 /// The id itself if it has nine letters and digits, else nine that stand for it: always the same, so
 /// that call and result find each other, in this turn and the next.

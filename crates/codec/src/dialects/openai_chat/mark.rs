@@ -34,11 +34,9 @@ impl Mark {
         if self.summary {
             members.insert("type".to_owned(), "reasoning.summary".into());
         }
-        for (name, value) in [
-            ("signature", &self.signature),
-            ("format", &self.format),
-            ("id", &self.id),
-        ] {
+        for (name, value) in
+            [("signature", &self.signature), ("format", &self.format), ("id", &self.id)]
+        {
             if !value.is_empty() {
                 members.insert(name.to_owned(), value.as_str().into());
             }
@@ -53,10 +51,7 @@ impl Mark {
             .then(|| serde_json::from_str::<Map<String, Value>>(signature).ok())
             .flatten();
         let Some(members) = packed else {
-            return Self {
-                signature: signature.to_owned(),
-                ..Self::default()
-            };
+            return Self { signature: signature.to_owned(), ..Self::default() };
         };
         let text = |name: &str| {
             let value = members.get(name).and_then(Value::as_str);

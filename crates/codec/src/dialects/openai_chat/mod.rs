@@ -112,15 +112,17 @@ impl ClientDialect for OpenAiChat {
         match event {
             // The answer of a message is plain text: parts of other kinds, as some servers have
             // them, would stand in its way.
-            Event::BlockStarted {
-                block: BlockStart::Opaque { dialect, name },
-                ..
-            } if dialect == NAME && name != CUSTOM => Some(Loss::of_part(name, "no_word")),
+            Event::BlockStarted { block: BlockStart::Opaque { dialect, name }, .. }
+                if dialect == NAME && name != CUSTOM =>
+            {
+                Some(Loss::of_part(name, "no_word"))
+            }
             // What a source says has its place here.
-            Event::BlockDelta {
-                delta: Delta::Citation(citation),
-                ..
-            } if citation.url.is_some() => None,
+            Event::BlockDelta { delta: Delta::Citation(citation), .. }
+                if citation.url.is_some() =>
+            {
+                None
+            }
             event => lost_part(event, NAME),
         }
     }
@@ -130,11 +132,7 @@ impl ClientDialect for OpenAiChat {
     }
 
     fn forget_own_members(&self, request: &mut Request) {
-        let own = [
-            ours::REASONING_FIELDS,
-            ours::LEGACY_FUNCTIONS,
-            ours::STREAM_OPTIONS,
-        ];
+        let own = [ours::REASONING_FIELDS, ours::LEGACY_FUNCTIONS, ours::STREAM_OPTIONS];
         forget(request, NAME, &own);
     }
 
@@ -173,10 +171,7 @@ impl UpstreamDialect for OpenAiChat {
     }
 
     fn reply_reader(&self, target: &Target<'_>, streamed: bool) -> Box<dyn ReplyReader> {
-        Box::new(upstream_reply::Reader::new(
-            variants::find(target.variant),
-            streamed,
-        ))
+        Box::new(upstream_reply::Reader::new(variants::find(target.variant), streamed))
     }
 
     fn read_fault(&self, status: u16, body: &[u8]) -> Fault {

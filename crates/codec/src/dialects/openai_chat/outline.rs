@@ -44,13 +44,8 @@ pub(super) fn read(body: &[u8]) -> Result<Places, JsonError> {
             Some("assistant") => {
                 places.spoke(at);
                 let holder = places.hold(wholes(&message), None, None);
-                let mut reader = Reader {
-                    body,
-                    at,
-                    message: &message,
-                    holder,
-                    places: &mut places,
-                };
+                let mut reader =
+                    Reader { body, at, message: &message, holder, places: &mut places };
                 reader.reasoning()?;
                 reader.content()?;
                 reader.nothing_else(&span);
@@ -290,10 +285,7 @@ impl Reader<'_, '_> {
             };
             within = Part::new(self.places.hold(wholes(&members), Some(within), None), at);
             if step + 1 == path.len() {
-                return Ok(Some(Signature {
-                    value: member.value.clone(),
-                    part: within,
-                }));
+                return Ok(Some(Signature { value: member.value.clone(), part: within }));
             }
             object = member.value.clone();
         }
@@ -349,10 +341,7 @@ mod tests {
     }
 
     fn thinking(text: &str, signature: Option<&str>) -> Block {
-        Block::Thinking {
-            text: text.to_owned(),
-            signature: signature.map(str::to_owned),
-        }
+        Block::Thinking { text: text.to_owned(), signature: signature.map(str::to_owned) }
     }
 
     const DETAILS: &str = r#""content":"a","reasoning":"one two","reasoning_details":[{"type":"reasoning.text","index":0,"text":"one "},{"type":"reasoning.text","index":0,"text":"two","signature":"s"},{"type":"reasoning.encrypted","data":"d","index":1}]"#;
@@ -362,25 +351,13 @@ mod tests {
     fn reasoning_is_found_as_it_is_read() {
         use crate::dialects::{Asked, ClientDialect};
         for (message, expected) in [
-            (
-                DETAILS,
-                vec![
-                    thinking("one two", Some("s")),
-                    Block::Redacted { data: "d".into() },
-                ],
-            ),
-            (
-                r#""content":"a","reasoning":"r","reasoning_content":"c""#,
-                vec![thinking("c", None)],
-            ),
+            (DETAILS, vec![thinking("one two", Some("s")), Block::Redacted { data: "d".into() }]),
+            (r#""content":"a","reasoning":"r","reasoning_content":"c""#, vec![thinking("c", None)]),
             (
                 r#""content":"a","thinking_blocks":[{"type":"thinking","thinking":"t","signature":"s"},{"type":"thinking","thinking":"u","signature":"v"}],"reasoning_content":"tu""#,
                 vec![thinking("t", Some("s")), thinking("u", Some("v"))],
             ),
-            (
-                r#""content":"a","reasoning_details":"plain""#,
-                vec![thinking("plain", None)],
-            ),
+            (r#""content":"a","reasoning_details":"plain""#, vec![thinking("plain", None)]),
             (
                 r#""content":[{"type":"thinking","thinking":[{"type":"text","text":"x"},{"type":"text","text":"y"}]},{"type":"text","text":"a"}]"#,
                 vec![thinking("xy", None)],
@@ -388,11 +365,7 @@ mod tests {
         ] {
             let (body, found) = marks(message);
             assert_eq!(found, expected, "{message}");
-            let asked = Asked {
-                path: "",
-                query: "",
-                body: body.as_bytes(),
-            };
+            let asked = Asked { path: "", query: "", body: body.as_bytes() };
             let read = super::super::OpenAiChat.read_request(&asked).unwrap().value;
             let read: Vec<_> = read.messages[1]
                 .content
@@ -406,26 +379,17 @@ mod tests {
 
     #[test]
     fn what_goes_leaves_nothing_empty_behind() {
-        assert_eq!(
-            rewritten(DETAILS, &[Remove, Remove]),
-            body(r#""content":"a""#)
-        );
+        assert_eq!(rewritten(DETAILS, &[Remove, Remove]), body(r#""content":"a""#));
         assert_eq!(
             rewritten(DETAILS, &[Keep, Remove]),
-            body(&DETAILS.replace(
-                r#",{"type":"reasoning.encrypted","data":"d","index":1}"#,
-                ""
-            ))
+            body(&DETAILS.replace(r#",{"type":"reasoning.encrypted","data":"d","index":1}"#, ""))
         );
         assert_eq!(
             rewritten(DETAILS, &[Sign("n".into()), Keep]),
             body(&DETAILS.replace("\"s\"", "\"n\""))
         );
         let chunk = r#""content":[{"type":"thinking","thinking":"x"}]"#;
-        assert_eq!(
-            rewritten(chunk, &[Remove]),
-            body(&format!("\"content\":[{FILLER}]"))
-        );
+        assert_eq!(rewritten(chunk, &[Remove]), body(&format!("\"content\":[{FILLER}]")));
     }
 
     #[test]
@@ -477,9 +441,7 @@ mod tests {
         );
         assert_eq!(
             rewritten(&call(""), &[Sign("skip".into())]),
-            body(&call(
-                r#","extra_content":{"google":{"thought_signature":"skip"}}"#
-            ))
+            body(&call(r#","extra_content":{"google":{"thought_signature":"skip"}}"#))
         );
     }
 }

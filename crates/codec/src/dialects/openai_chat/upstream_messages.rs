@@ -41,10 +41,7 @@ pub(super) fn write(
         writer.message(message);
     }
     if writer.thinking_omitted > 0 {
-        let loss = Loss::ThinkingOmitted {
-            blocks: writer.thinking_omitted,
-            reason: Reason::Shape,
-        };
+        let loss = Loss::ThinkingOmitted { blocks: writer.thinking_omitted, reason: Reason::Shape };
         writer.losses.push(loss);
     }
     writer.out
@@ -64,10 +61,7 @@ struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     fn omitted(&mut self, part: &'static str, reason: &'static str) {
-        let loss = Loss::PartOmitted {
-            part: part.into(),
-            reason,
-        };
+        let loss = Loss::PartOmitted { part: part.into(), reason };
         if !self.losses.contains(&loss) {
             self.losses.push(loss);
         }
@@ -101,13 +95,7 @@ impl<'a> Writer<'a> {
         let mut moved = Vec::new();
         let mut results = 0;
         for block in blocks {
-            if let Block::ToolResult {
-                id,
-                name,
-                content,
-                is_error,
-            } = block
-            {
+            if let Block::ToolResult { id, name, content, is_error } = block {
                 results += 1;
                 if *is_error {
                     self.omitted("tool_result.is_error", "no_place");
@@ -119,9 +107,8 @@ impl<'a> Writer<'a> {
                     self.omitted("tool_result.name", "no_place");
                 }
                 // A result is text; pictures follow it as the user's.
-                let (media, said): (Vec<_>, Vec<_>) = content
-                    .iter()
-                    .partition(|block| matches!(block, Block::Media { .. }));
+                let (media, said): (Vec<_>, Vec<_>) =
+                    content.iter().partition(|block| matches!(block, Block::Media { .. }));
                 let parts = self.parts(said.into_iter());
                 let content = self.content(parts);
                 if !media.is_empty() {
@@ -129,13 +116,10 @@ impl<'a> Writer<'a> {
                     moved.extend(self.parts(media.into_iter()));
                 }
                 let id = self.call_id(id);
-                self.out
-                    .push(json!({"role": "tool", "tool_call_id": id, "content": content}));
+                self.out.push(json!({"role": "tool", "tool_call_id": id, "content": content}));
             }
         }
-        let others = blocks
-            .iter()
-            .filter(|block| !matches!(block, Block::ToolResult { .. }));
+        let others = blocks.iter().filter(|block| !matches!(block, Block::ToolResult { .. }));
         moved.extend(self.parts(others));
         if !moved.is_empty() || results == 0 {
             let content = self.content(moved);
@@ -175,9 +159,7 @@ impl<'a> Writer<'a> {
         let mut parts = Vec::new();
         for block in blocks {
             match block {
-                Block::Text {
-                    text, signature, ..
-                } => {
+                Block::Text { text, signature, .. } => {
                     self.text_signature(signature.as_deref());
                     parts.push(json!({"type": "text", "text": text}));
                 }
@@ -255,9 +237,7 @@ impl<'a> Writer<'a> {
                     self.thinking(text, signature.as_deref(), &mut said);
                 }
                 Block::Redacted { data } => self.redacted(data, &mut said),
-                Block::Text {
-                    text, signature, ..
-                } => {
+                Block::Text { text, signature, .. } => {
                     self.text_signature(signature.as_deref());
                     said.parts.push(json!({"type": "text", "text": text}));
                 }
@@ -272,12 +252,7 @@ impl<'a> Writer<'a> {
                     }
                     refusal => *refusal = Some(text.clone()),
                 },
-                Block::ToolCall {
-                    id,
-                    name,
-                    arguments,
-                    signature,
-                } => {
+                Block::ToolCall { id, name, arguments, signature } => {
                     self.names.insert(id, name);
                     let call = self.call(id, name, arguments, signature.as_deref());
                     said.calls.push(call);
@@ -295,10 +270,7 @@ impl<'a> Writer<'a> {
 
     /// A part in words of our own dialect goes where it came from.
     fn own(&mut self, value: &Value, said: &mut Said) {
-        let kind = value
-            .get("type")
-            .and_then(Value::as_str)
-            .unwrap_or_default();
+        let kind = value.get("type").and_then(Value::as_str).unwrap_or_default();
         if kind == "audio" {
             said.audio = value.get("audio").cloned();
         } else if kind.starts_with("reasoning.") {
@@ -387,9 +359,7 @@ impl<'a> Writer<'a> {
                 detail.insert("data".to_owned(), mark.signature.into());
                 said.details.push(detail.into());
             }
-            Replay::Blocks => said
-                .details
-                .push(json!({"type": "redacted_thinking", "data": data})),
+            Replay::Blocks => said.details.push(json!({"type": "redacted_thinking", "data": data})),
             _ => self.thinking_omitted += 1,
         }
     }
@@ -438,10 +408,7 @@ impl<'a> Writer<'a> {
         let silent = content.as_str() == Some("");
         match self.variant.replay {
             Replay::Tags if !said.reasoning.is_empty() => {
-                let text = content
-                    .as_str()
-                    .unwrap_or_default()
-                    .trim_start_matches('\n');
+                let text = content.as_str().unwrap_or_default().trim_start_matches('\n');
                 let wrapped = format!("<think>\n{}\n</think>\n\n", said.reasoning);
                 content = match content {
                     Value::Array(mut parts) => {

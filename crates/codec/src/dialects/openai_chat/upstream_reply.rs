@@ -189,10 +189,7 @@ impl State {
             return Ok(true);
         }
         let chunk = Chunk::read(json)?;
-        let inner = chunk
-            .choice
-            .as_ref()
-            .and_then(|choice| choice.error.clone());
+        let inner = chunk.choice.as_ref().and_then(|choice| choice.error.clone());
         for (kind, span) in [&chunk.error, &inner].into_iter().flatten() {
             if let Some(fault) = faults::read_inside(json, *kind, span) {
                 self.fail(fault, out);
@@ -460,18 +457,9 @@ impl State {
         if !goes_on {
             self.close(out);
             let index = self.begin();
-            self.open = Open::Thinking {
-                index,
-                number: asked,
-                mark: Mark {
-                    summary,
-                    ..Mark::default()
-                },
-            };
-            let block = BlockStart::Thinking {
-                text: "".into(),
-                signature: "".into(),
-            };
+            self.open =
+                Open::Thinking { index, number: asked, mark: Mark { summary, ..Mark::default() } };
+            let block = BlockStart::Thinking { text: "".into(), signature: "".into() };
             out(Event::BlockStarted { index, block });
         }
         let Open::Thinking { index, mark, .. } = &mut self.open else {

@@ -12,11 +12,7 @@ use crate::dialects::{Outgoing, Target};
 /// Writes a request.
 pub(super) fn write(request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
     let variant = variants::find(target.variant);
-    let mut writer = Writer {
-        variant,
-        body: Map::new(),
-        losses: Vec::new(),
-    };
+    let mut writer = Writer { variant, body: Map::new(), losses: Vec::new() };
     writer.body.insert("model".to_owned(), target.model.into());
     let messages = upstream_messages::write(request, variant, &mut writer.losses);
     writer.body.insert("messages".to_owned(), messages.into());
@@ -63,10 +59,7 @@ impl Writer {
     }
 
     fn omitted(&mut self, part: &'static str, reason: &'static str) {
-        self.losses.push(Loss::PartOmitted {
-            part: part.into(),
-            reason,
-        });
+        self.losses.push(Loss::PartOmitted { part: part.into(), reason });
     }
 
     fn adapted(&mut self, setting: &'static str, reason: &'static str) {
@@ -86,12 +79,8 @@ impl Writer {
             if request.stop.len() > self.variant.stops {
                 self.adapted("stop", "too_many");
             }
-            let stop: Vec<&str> = request
-                .stop
-                .iter()
-                .take(self.variant.stops)
-                .map(String::as_str)
-                .collect();
+            let stop: Vec<&str> =
+                request.stop.iter().take(self.variant.stops).map(String::as_str).collect();
             self.put("stop", stop);
         }
         self.output(&request.output);
@@ -114,11 +103,7 @@ impl Writer {
                 self.adapted("output", "no_place");
                 json!({"type": "json_object"})
             }
-            Output::Schema {
-                name,
-                schema,
-                strict,
-            } => {
+            Output::Schema { name, schema, strict } => {
                 let mut inner = Map::new();
                 // The name must be there.
                 let name = name.as_deref().unwrap_or("answer");
@@ -323,10 +308,9 @@ impl Writer {
             }
             Setting::Blocks => match amount {
                 Amount::Off => self.put("reasoning_effort", "none"),
-                Amount::Budget { tokens } => self.put(
-                    "thinking",
-                    json!({"type": "enabled", "budget_tokens": tokens}),
-                ),
+                Amount::Budget { tokens } => {
+                    self.put("thinking", json!({"type": "enabled", "budget_tokens": tokens}))
+                }
                 _ => {
                     let effort = self.effort(amount).unwrap_or(self.variant.usual);
                     self.put("reasoning_effort", effort.word());
@@ -343,10 +327,8 @@ impl Writer {
     /// What is seen of reasoning, for models that are on or off. Those with efforts show it anyway, and
     /// take another word for hiding it.
     fn format(&mut self, amount: Option<Amount>, show: Show) {
-        let graded = matches!(
-            amount,
-            Some(Amount::Effort { .. } | Amount::Adaptive { effort: Some(_) })
-        );
+        let graded =
+            matches!(amount, Some(Amount::Effort { .. } | Amount::Adaptive { effort: Some(_) }));
         match show {
             _ if amount == Some(Amount::Off) => {}
             Show::Hidden if graded => self.put("include_reasoning", false),
@@ -401,13 +383,7 @@ impl Writer {
 }
 
 fn write_tool(tool: &Tool, variant: &Variant) -> Value {
-    let Tool::Function {
-        name,
-        description,
-        parameters,
-        strict,
-    } = tool
-    else {
+    let Tool::Function { name, description, parameters, strict } = tool else {
         return Value::Null;
     };
     let mut function = Map::new();

@@ -116,10 +116,7 @@ pub enum CallSignature {
 
 /// The variant of this name; the dialect itself if there is none.
 pub fn find(name: &str) -> &'static Variant {
-    VARIANTS
-        .iter()
-        .find(|variant| variant.name.eq_ignore_ascii_case(name))
-        .unwrap_or(&OPENAI)
+    VARIANTS.iter().find(|variant| variant.name.eq_ignore_ascii_case(name)).unwrap_or(&OPENAI)
 }
 
 /// Members every server of this dialect takes.
@@ -268,8 +265,7 @@ pub(super) fn known_member(name: &str) -> Option<&'static str> {
 impl Variant {
     /// Whether a member may be sent.
     pub fn takes(&self, member: &str) -> bool {
-        self.members
-            .is_none_or(|members| members.contains(&member) || COMMON.contains(&member))
+        self.members.is_none_or(|members| members.contains(&member) || COMMON.contains(&member))
     }
 }
 
@@ -337,36 +333,17 @@ const DEEPSEEK: Variant = Variant {
 pub static VARIANTS: &[Variant] = &[
     OPENAI,
     // Some server somewhere, of which nothing is known.
-    Variant {
-        name: "compatible",
-        replay: Replay::ReasoningContent,
-        ..COMPATIBLE
-    },
-    Variant {
-        name: "deepseek-r1",
-        refuses_reasoning: true,
-        setting: Setting::Always,
-        ..DEEPSEEK
-    },
+    Variant { name: "compatible", replay: Replay::ReasoningContent, ..COMPATIBLE },
+    Variant { name: "deepseek-r1", refuses_reasoning: true, setting: Setting::Always, ..DEEPSEEK },
     Variant {
         name: "deepseek-v4",
         replay: Replay::ReasoningContentAlways,
         setting: Setting::Switch,
         ..DEEPSEEK
     },
-    Variant {
-        name: "vllm",
-        replay: Replay::Reasoning,
-        ..SELF_HOSTED
-    },
-    Variant {
-        name: "sglang",
-        ..SELF_HOSTED
-    },
-    Variant {
-        name: "llamacpp",
-        ..SELF_HOSTED
-    },
+    Variant { name: "vllm", replay: Replay::Reasoning, ..SELF_HOSTED },
+    Variant { name: "sglang", ..SELF_HOSTED },
+    Variant { name: "llamacpp", ..SELF_HOSTED },
     Variant {
         name: "ollama",
         replay: Replay::Reasoning,
@@ -377,11 +354,7 @@ pub static VARIANTS: &[Variant] = &[
         chooses_tools: false,
         ..COMPATIBLE
     },
-    Variant {
-        name: "think-tags",
-        replay: Replay::Tags,
-        ..SELF_HOSTED
-    },
+    Variant { name: "think-tags", replay: Replay::Tags, ..SELF_HOSTED },
     Variant {
         name: "qwen",
         replay: Replay::ReasoningContent,

@@ -16,10 +16,7 @@ pub(super) fn read(json: &[u8]) -> Option<Delta<'static>> {
     let of_the_web = kind == OF_THE_WEB;
     let mut citation = openai_annotations::read(&value, 0);
     if !of_the_web {
-        citation.verbatim = Some(Verbatim {
-            dialect: NAME.to_owned(),
-            value,
-        });
+        citation.verbatim = Some(Verbatim { dialect: NAME.to_owned(), value });
     }
     Some(Delta::Citation(citation.into()))
 }

@@ -101,14 +101,8 @@ impl Aside for Words {
         let error = error(fault);
         let mut out = Vec::new();
         close_event(half, &error, &mut out);
-        let request = Request {
-            model: self.model.clone(),
-            ..Request::default()
-        };
-        let (id, settings) = (
-            serde_json::Value::from(self.id.as_str()),
-            settings(&request),
-        );
+        let request = Request { model: self.model.clone(), ..Request::default() };
+        let (id, settings) = (serde_json::Value::from(self.id.as_str()), settings(&request));
         let usage = usage(&Usage::default());
         let (sequence, created) = (self.sequence.saturating_add(1), self.created);
         let event = format!(
@@ -142,10 +136,7 @@ mod tests {
     const CREATED: &str = r#"{"type":"response.created","sequence_number":4,"response":{"id":"resp_1","created_at":9,"model":"gpt-x","output":[]}}"#;
 
     fn frame(data: &str) -> Frame<'_> {
-        Frame {
-            event: b"",
-            data: data.as_bytes(),
-        }
+        Frame { event: b"", data: data.as_bytes() }
     }
 
     #[test]
@@ -157,9 +148,7 @@ mod tests {
             r#"{"type":"response.output_text.delta","delta":"\"sequence_number\":99","sequence_number": 5}"#,
         ));
         assert_eq!(words.sequence, 5);
-        words.see(frame(
-            r#"{"sequence_number":6,"delta":"\"sequence_number\":99"}"#,
-        ));
+        words.see(frame(r#"{"sequence_number":6,"delta":"\"sequence_number\":99"}"#));
         let sign = String::from_utf8(words.sign_of_life()).unwrap();
         assert!(sign.contains("{\"type\":\"keepalive\",\"sequence_number\":6}"));
     }
@@ -190,16 +179,8 @@ mod tests {
             _ => None,
         };
         assert_eq!(name(CREATED).as_deref(), Some("gpt-x"));
-        assert_eq!(
-            name(r#"{"type":"x","model":"gpt-x","item":{"model":"y"}}"#),
-            None
-        );
+        assert_eq!(name(r#"{"type":"x","model":"gpt-x","item":{"model":"y"}}"#), None);
         let whole = r#"{"id":"r","model":"m"}"#;
-        assert_eq!(
-            OpenAiResponses
-                .model_of(whole.as_bytes())
-                .map(|span| &whole[span]),
-            Some("m")
-        );
+        assert_eq!(OpenAiResponses.model_of(whole.as_bytes()).map(|span| &whole[span]), Some("m"));
     }
 }

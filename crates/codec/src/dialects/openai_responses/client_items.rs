@@ -18,11 +18,7 @@ pub(super) struct Conversation<'l> {
 
 impl<'l> Conversation<'l> {
     pub(super) fn new(losses: &'l mut Losses) -> Self {
-        Self {
-            system: Vec::new(),
-            messages: Vec::new(),
-            losses,
-        }
+        Self { system: Vec::new(), messages: Vec::new(), losses }
     }
 
     /// Takes the text that stands above the conversation.
@@ -68,10 +64,7 @@ impl<'l> Conversation<'l> {
                 Err(item.refuse("no item of this id is kept; send the item itself"))
             }
             kind => {
-                let block = Block::Opaque {
-                    dialect: NAME.to_owned(),
-                    value: item.value().clone(),
-                };
+                let block = Block::Opaque { dialect: NAME.to_owned(), value: item.value().clone() };
                 match role_of(kind) {
                     Role::Assistant => self.said(block),
                     Role::User => self.answered(block),
@@ -175,9 +168,9 @@ impl<'l> Conversation<'l> {
                 }
                 Block::text(part.need("text")?.text()?)
             }
-            ("refusal", Role::Assistant) => Block::Refusal {
-                text: part.need("refusal")?.text()?.to_owned(),
-            },
+            ("refusal", Role::Assistant) => {
+                Block::Refusal { text: part.need("refusal")?.text()?.to_owned() }
+            }
             ("input_image", Role::User | Role::System) => self.read_image(part)?,
             ("input_file", Role::User | Role::System) => read_file(part)?,
             ("input_audio", Role::User | Role::System) => read_audio(part)?,
@@ -207,11 +200,7 @@ impl<'l> Conversation<'l> {
             Some(id) => file(id.text()?),
             None => source(part.need("image_url")?.text()?),
         };
-        Ok(Block::Media {
-            kind: MediaKind::Image,
-            source,
-            name: None,
-        })
+        Ok(Block::Media { kind: MediaKind::Image, source, name: None })
     }
 
     fn read_reasoning(&mut self, item: &Node<'_>) -> Result<(), Fault> {
@@ -265,12 +254,7 @@ impl<'l> Conversation<'l> {
         } else {
             return Err(output.wrong("a string or a list"));
         }
-        self.answered(Block::ToolResult {
-            id,
-            name: None,
-            content,
-            is_error: false,
-        });
+        self.answered(Block::ToolResult { id, name: None, content, is_error: false });
         Ok(())
     }
 }
@@ -281,14 +265,8 @@ pub(super) fn read_result(item: &Value) -> Option<Lossy<Block>> {
     let mut conversation = Conversation::new(&mut losses);
     conversation.read_output(&Node::root(item)).ok()?;
     let (_, messages) = conversation.finish();
-    let value = messages
-        .into_iter()
-        .flat_map(|message| message.content)
-        .next()?;
-    Some(Lossy {
-        value,
-        losses: losses.0,
-    })
+    let value = messages.into_iter().flat_map(|message| message.content).next()?;
+    Some(Lossy { value, losses: losses.0 })
 }
 
 /// Who speaks an item this vocabulary has no word for.
@@ -332,25 +310,12 @@ fn read_file(part: &Node<'_>) -> Result<Block, Fault> {
             source(data)
         } else {
             // Bare base64, of which only the name may tell what it is.
-            let pdf = name
-                .as_ref()
-                .is_some_and(|name| name.to_ascii_lowercase().ends_with(".pdf"));
-            let media_type = if pdf {
-                "application/pdf"
-            } else {
-                "application/octet-stream"
-            };
-            Source::Base64 {
-                media_type: media_type.to_owned(),
-                data: data.to_owned(),
-            }
+            let pdf = name.as_ref().is_some_and(|name| name.to_ascii_lowercase().ends_with(".pdf"));
+            let media_type = if pdf { "application/pdf" } else { "application/octet-stream" };
+            Source::Base64 { media_type: media_type.to_owned(), data: data.to_owned() }
         }
     };
-    Ok(Block::Media {
-        kind: MediaKind::Document,
-        source,
-        name,
-    })
+    Ok(Block::Media { kind: MediaKind::Document, source, name })
 }
 
 fn read_audio(part: &Node<'_>) -> Result<Block, Fault> {
@@ -373,10 +338,7 @@ fn read_audio(part: &Node<'_>) -> Result<Block, Fault> {
 }
 
 fn file(id: &str) -> Source {
-    Source::File {
-        dialect: NAME.to_owned(),
-        id: id.to_owned(),
-    }
+    Source::File { dialect: NAME.to_owned(), id: id.to_owned() }
 }
 
 /// An address, which may hold the bytes themselves.
@@ -386,13 +348,9 @@ fn source(url: &str) -> Source {
         Some((media_type.strip_suffix(";base64")?, data))
     });
     match inline {
-        Some((media_type, data)) => Source::Base64 {
-            media_type: media_type.to_owned(),
-            data: data.to_owned(),
-        },
-        None => Source::Url {
-            url: url.to_owned(),
-            media_type: None,
-        },
+        Some((media_type, data)) => {
+            Source::Base64 { media_type: media_type.to_owned(), data: data.to_owned() }
+        }
+        None => Source::Url { url: url.to_owned(), media_type: None },
     }
 }

@@ -104,11 +104,7 @@ impl Writer {
             item.name = escaped(name);
         }
         let json = item.json("in_progress");
-        self.event(
-            "response.output_item.added",
-            &[&item.at(), ",\"item\":", &json],
-            out,
-        );
+        self.event("response.output_item.added", &[&item.at(), ",\"item\":", &json], out);
         if matches!(kind, Kind::Text | Kind::Refusal) {
             self.event(
                 "response.content_part.added",
@@ -236,11 +232,7 @@ impl Writer {
                     let text = [&at, ",\"text\":\"", text, "\",\"logprobs\":[]"];
                     self.event("response.output_text.done", &text, out);
                 }
-                self.event(
-                    "response.content_part.done",
-                    &[&at, ",\"part\":", &item.part()],
-                    out,
-                );
+                self.event("response.content_part.done", &[&at, ",\"part\":", &item.part()], out);
             }
             Kind::Reasoning if !item.delta.is_empty() => {
                 let text = [&at, ",\"text\":\"", text, "\""];
@@ -250,23 +242,12 @@ impl Writer {
             }
             Kind::Reasoning => {}
             Kind::Call => {
-                let call = [
-                    &at,
-                    ",\"name\":\"",
-                    &item.name,
-                    "\",\"arguments\":\"",
-                    text,
-                    "\"",
-                ];
+                let call = [&at, ",\"name\":\"", &item.name, "\",\"arguments\":\"", text, "\""];
                 self.event("response.function_call_arguments.done", &call, out);
             }
         }
         let json = item.json(status);
-        self.event(
-            "response.output_item.done",
-            &[&item.at(), ",\"item\":", &json],
-            out,
-        );
+        self.event("response.output_item.done", &[&item.at(), ",\"item\":", &json], out);
         self.done.push((item.place, json));
     }
 
@@ -339,12 +320,7 @@ impl Writer {
         output: &str,
         usage: &str,
     ) -> String {
-        let Self {
-            stamp,
-            created,
-            settings,
-            ..
-        } = self;
+        let Self { stamp, created, settings, .. } = self;
         format!(
             "{{\"id\":\"resp_{stamp}\",\"object\":\"response\",\"created_at\":{created},\
              \"status\":\"{status}\",\"error\":{error},\"incomplete_details\":{details},{settings},\
@@ -451,11 +427,8 @@ impl ReplyWriter for Writer {
                     item.text.push_str("{}");
                 }
                 // What was cut is the last of it.
-                let status = if place == last && status != "completed" {
-                    "incomplete"
-                } else {
-                    "completed"
-                };
+                let status =
+                    if place == last && status != "completed" { "incomplete" } else { "completed" };
                 writer.done.push((item.place, item.json(status)));
             }
         }
@@ -472,9 +445,7 @@ impl ReplyWriter for Writer {
         };
         let output = writer.output();
         let usage = usage(&reply.usage);
-        writer
-            .response(status, &error, details, &output, &usage)
-            .into_bytes()
+        writer.response(status, &error, details, &output, &usage).into_bytes()
     }
 }
 
@@ -493,11 +464,7 @@ impl Writer {
             Some(item)
         };
         match block {
-            Block::Text {
-                text,
-                signature,
-                citations,
-            } => {
+            Block::Text { text, signature, citations } => {
                 let mut item = with(self.item(Kind::Text), text, signed(signature))?;
                 item.cite(citations);
                 Some(item)
@@ -507,12 +474,7 @@ impl Writer {
                 with(self.item(Kind::Reasoning), text, signed(signature))
             }
             Block::Redacted { data } => with(self.item(Kind::Reasoning), "", escaped(data)),
-            Block::ToolCall {
-                id,
-                name,
-                arguments,
-                ..
-            } => {
+            Block::ToolCall { id, name, arguments, .. } => {
                 let mut item = self.item(Kind::Call);
                 item.call = escaped(id);
                 item.name = escaped(name);
@@ -532,13 +494,7 @@ fn explained<'d>(reason: &EndReason, refused: bool, details: &'d EndDetails) -> 
 
 /// Writes an event: its name, then `members`, which begin with a comma.
 fn write_event(name: &str, members: &[&str], sequence: &mut u64, out: &mut Vec<u8>) {
-    for piece in [
-        "event: ",
-        name,
-        "\ndata: {\"type\":\"",
-        name,
-        "\",\"sequence_number\":",
-    ] {
+    for piece in ["event: ", name, "\ndata: {\"type\":\"", name, "\",\"sequence_number\":"] {
         out.extend_from_slice(piece.as_bytes());
     }
     digits(*sequence, out);

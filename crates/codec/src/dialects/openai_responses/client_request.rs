@@ -50,9 +50,9 @@ pub(super) fn read(body: &[u8]) -> Result<Lossy<Request>, Fault> {
     // What came before may be stored elsewhere.
     let continued = root.get("previous_response_id").is_some() || root.get("prompt").is_some();
     match root.get("input") {
-        Some(input) => conversation
-            .read(&input)
-            .map_err(|fault| state::as_sent(fault, root.value()))?,
+        Some(input) => {
+            conversation.read(&input).map_err(|fault| state::as_sent(fault, root.value()))?
+        }
         None if continued => {}
         None => conversation.read(&root.need("input")?)?,
     }
@@ -97,10 +97,7 @@ pub(super) fn read(body: &[u8]) -> Result<Lossy<Request>, Fault> {
     if !extra.is_empty() {
         request.extra.insert(NAME.to_owned(), extra);
     }
-    Ok(Lossy {
-        value: request,
-        losses: losses.0,
-    })
+    Ok(Lossy { value: request, losses: losses.0 })
 }
 
 /// A member that may be missing.
@@ -131,20 +128,10 @@ fn check_others(root: &Node<'_>) -> Result<(), Fault> {
     for key in ["max_tool_calls", "top_logprobs"] {
         optional(root.get(key), Node::count)?;
     }
-    for key in [
-        "previous_response_id",
-        "truncation",
-        "service_tier",
-        "prompt_cache_retention",
-    ] {
+    for key in ["previous_response_id", "truncation", "service_tier", "prompt_cache_retention"] {
         optional(root.get(key), Node::text)?;
     }
-    for key in [
-        "metadata",
-        "stream_options",
-        "prompt",
-        "prompt_cache_options",
-    ] {
+    for key in ["metadata", "stream_options", "prompt", "prompt_cache_options"] {
         optional(root.get(key), |node| node.object().map(|_| ()))?;
     }
     if let Some(include) = root.get("include") {
@@ -234,10 +221,7 @@ fn read_text(root: &Node<'_>, extra: &mut Map<String, Value>) -> Result<Output, 
 fn read_tool(tool: &Node<'_>, losses: &mut Losses) -> Result<Tool, Fault> {
     tool.object()?;
     if tool.need("type")?.text()? != "function" {
-        return Ok(Tool::Opaque {
-            dialect: NAME.to_owned(),
-            value: tool.value().clone(),
-        });
+        return Ok(Tool::Opaque { dialect: NAME.to_owned(), value: tool.value().clone() });
     }
     let parameters = match tool.get("parameters") {
         None => Value::Null,

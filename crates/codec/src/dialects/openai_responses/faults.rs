@@ -91,12 +91,7 @@ pub(super) fn refused_reasoning(status: u16, body: &[u8]) -> Option<RefusalKind>
         return None;
     }
     let value: Value = serde_json::from_slice(body).unwrap_or_default();
-    let text = |place| {
-        value
-            .pointer(place)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-    };
+    let text = |place| value.pointer(place).and_then(Value::as_str).unwrap_or_default();
     let message = text("/error/message");
     let unread = text("/error/code") == "invalid_encrypted_content"
         || message.contains("ncrypted content") && message.contains("could not be verified")
@@ -157,31 +152,11 @@ mod tests {
                 FaultKind::Unauthenticated,
                 "who",
             ),
-            (
-                404,
-                r#"{"error":"no such model"}"#,
-                FaultKind::NotFound,
-                "no such model",
-            ),
+            (404, r#"{"error":"no such model"}"#, FaultKind::NotFound, "no such model"),
             (422, r#"{"detail":"odd"}"#, FaultKind::Invalid, "odd"),
-            (
-                429,
-                r#"{"error":{"message":"wait"}}"#,
-                FaultKind::RateLimited,
-                "wait",
-            ),
-            (
-                500,
-                "<html>",
-                FaultKind::Internal,
-                "the provider answered with status 500",
-            ),
-            (
-                502,
-                "",
-                FaultKind::Unreachable,
-                "the provider answered with status 502",
-            ),
+            (429, r#"{"error":{"message":"wait"}}"#, FaultKind::RateLimited, "wait"),
+            (500, "<html>", FaultKind::Internal, "the provider answered with status 500"),
+            (502, "", FaultKind::Unreachable, "the provider answered with status 502"),
             (503, r#"{"message":"full"}"#, FaultKind::Overloaded, "full"),
             (
                 504,
@@ -190,29 +165,19 @@ mod tests {
                 "the provider answered with status 504",
             ),
         ] {
-            assert_eq!(
-                read(status, body.as_bytes()),
-                Fault::new(kind, message),
-                "{body}"
-            );
+            assert_eq!(read(status, body.as_bytes()), Fault::new(kind, message), "{body}");
         }
     }
 
     #[test]
     fn a_refusal_of_reasoning_is_told_from_other_errors() {
         let error = |code: &str, message: &str| {
-            json!({"error": {"message": message, "code": code}})
-                .to_string()
-                .into_bytes()
+            json!({"error": {"message": message, "code": code}}).to_string().into_bytes()
         };
         use RefusalKind::{MissingThinking, Signature};
         for (code, message, refused) in [
             ("invalid_encrypted_content", "", Some(Signature)),
-            (
-                "",
-                "The encrypted content gAAA... could not be verified. Reason: x",
-                Some(Signature),
-            ),
+            ("", "The encrypted content gAAA... could not be verified. Reason: x", Some(Signature)),
             (
                 "",
                 "Item with id 'rs_1' not found. Items are not persisted when `store` is set to false.",
@@ -230,11 +195,7 @@ mod tests {
             ),
             ("", "No tool output found for function call call_1.", None),
         ] {
-            assert_eq!(
-                refused_reasoning(400, &error(code, message)),
-                refused,
-                "{message}"
-            );
+            assert_eq!(refused_reasoning(400, &error(code, message)), refused, "{message}");
             assert_eq!(refused_reasoning(500, &error(code, message)), None);
         }
     }

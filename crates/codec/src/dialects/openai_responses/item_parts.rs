@@ -85,12 +85,7 @@ impl<'a> ItemParts<'a> {
 
     pub(super) fn place(&self, data: &'a [u8], output_index: Option<u64>) -> Place<'a> {
         let bytes = |span: &Option<Span>| span.as_ref().map(|span| inside(data, span));
-        Place {
-            output_index,
-            item_id: bytes(&self.id),
-            call_id: bytes(&self.call_id),
-            part: 0,
-        }
+        Place { output_index, item_id: bytes(&self.id), call_id: bytes(&self.call_id), part: 0 }
     }
 
     pub(super) fn name_of_kind(&self) -> Cow<'a, str> {

@@ -142,32 +142,20 @@ mod tests {
         assert_eq!(&BODY[places.model.clone().unwrap()], "\"gpt-x\"");
         assert!(places.stream && places.has_assistant);
         assert_eq!(places.turn, 1);
-        let blocks: Vec<_> = places
-            .marks
-            .iter()
-            .map(|mark| (mark.at.0, mark.block(BODY.as_bytes())))
-            .collect();
+        let blocks: Vec<_> =
+            places.marks.iter().map(|mark| (mark.at.0, mark.block(BODY.as_bytes()))).collect();
         let thinking = |text: &str, signature: Option<&str>| Block::Thinking {
             text: text.to_owned(),
             signature: signature.map(str::to_owned),
         };
-        assert_eq!(
-            blocks,
-            [
-                (1, thinking("ab\n\nc", Some("one"))),
-                (4, thinking("raw", None))
-            ]
-        );
+        assert_eq!(blocks, [(1, thinking("ab\n\nc", Some("one"))), (4, thinking("raw", None))]);
     }
 
     #[test]
     fn only_what_has_to_change_changes() {
         use MarkEdit::{Keep, Remove, Sign, Unsign};
         assert_eq!(rewritten(None, &[Keep, Keep]), BODY);
-        assert_eq!(
-            rewritten(Some("o"), &[Keep, Keep]),
-            BODY.replace("gpt-x", "o")
-        );
+        assert_eq!(rewritten(Some("o"), &[Keep, Keep]), BODY.replace("gpt-x", "o"));
         assert_eq!(
             rewritten(None, &[Sign("two\"".into()), Keep]),
             BODY.replace("\"one\"", "\"two\\\"\"")
@@ -201,10 +189,7 @@ mod tests {
         let (edited, filled) = places.rewrite(body, Some("m"), &[MarkEdit::Remove]);
         let edited = String::from_utf8(edited.unwrap()).unwrap();
         assert_eq!(filled, 1);
-        assert_eq!(
-            edited,
-            format!("{{\"input\":[ {FILLER} ],\"model\":\"m\"}}")
-        );
+        assert_eq!(edited, format!("{{\"input\":[ {FILLER} ],\"model\":\"m\"}}"));
     }
 
     #[test]

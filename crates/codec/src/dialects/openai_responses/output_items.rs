@@ -141,10 +141,7 @@ impl Items {
         text: Cow<'_, str>,
         out: Out<'_>,
     ) {
-        let Some(at) = self
-            .position(kind, place)
-            .or_else(|| self.unannounced(kind, place))
-        else {
+        let Some(at) = self.position(kind, place).or_else(|| self.unannounced(kind, place)) else {
             return;
         };
         if !self.open[at].kind.shares_item(kind) {
@@ -305,11 +302,7 @@ impl Items {
             });
         }
         each_part(data, content, |place, part| {
-            let Part {
-                word,
-                said,
-                annotations,
-            } = part;
+            let Part { word, said, annotations } = part;
             let refusal = word == b"refusal";
             self.refused |= refusal;
             if place > 0 || item.block.is_none() || refusal {
@@ -325,10 +318,7 @@ impl Items {
                 && !said.is_empty()
             {
                 let delta = Delta::Text(said);
-                out(Event::BlockDelta {
-                    index: block.index,
-                    delta,
-                });
+                out(Event::BlockDelta { index: block.index, delta });
             }
             if let (Some(block), Some(list)) = (&item.block, &annotations) {
                 cite(data, list, block.index, block.cited, out);
@@ -338,9 +328,8 @@ impl Items {
 
     /// A text refers to something.
     pub(super) fn cited(&mut self, place: &Place<'_>, annotation: &[u8], out: Out<'_>) {
-        let found = self
-            .position(Kind::Message, place)
-            .filter(|at| self.open[*at].kind == Kind::Message);
+        let found =
+            self.position(Kind::Message, place).filter(|at| self.open[*at].kind == Kind::Message);
         let Some(at) = found else {
             return;
         };
@@ -364,10 +353,7 @@ impl Items {
             && !arguments.is_empty()
         {
             let delta = Delta::ToolArguments(arguments);
-            out(Event::BlockDelta {
-                index: block.index,
-                delta,
-            });
+            out(Event::BlockDelta { index: block.index, delta });
         }
     }
 
@@ -473,12 +459,9 @@ impl Items {
                 return found;
             }
         }
-        let named = [place.item_id, place.call_id]
-            .into_iter()
-            .flatten()
-            .find_map(|id| {
-                find(&|item| item.id.as_deref() == Some(id) || item.call_id.as_deref() == Some(id))
-            });
+        let named = [place.item_id, place.call_id].into_iter().flatten().find_map(|id| {
+            find(&|item| item.id.as_deref() == Some(id) || item.call_id.as_deref() == Some(id))
+        });
         if named.is_some() || self.is_done(place) {
             return named;
         }
@@ -538,10 +521,7 @@ impl Place<'_> {
 }
 
 fn thinking() -> BlockStart<'static> {
-    BlockStart::Thinking {
-        text: "".into(),
-        signature: "".into(),
-    }
+    BlockStart::Thinking { text: "".into(), signature: "".into() }
 }
 
 /// Tells what a text refers to, behind what was told of it.
@@ -559,10 +539,7 @@ fn cite(data: &[u8], list: &Span, index: u32, told: usize, out: Out<'_>) {
 }
 
 fn opaque<'a>(parts: &ItemParts<'a>) -> BlockStart<'a> {
-    BlockStart::Opaque {
-        dialect: NAME.into(),
-        name: parts.name_of_kind(),
-    }
+    BlockStart::Opaque { dialect: NAME.into(), name: parts.name_of_kind() }
 }
 
 /// Ends the block of an item, if one is open.

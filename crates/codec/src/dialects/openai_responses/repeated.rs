@@ -8,10 +8,7 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 /// The first of these members that stands more than once in an object.
 pub(super) fn find(body: &[u8], members: &[&'static str]) -> Option<&'static str> {
     let Names(names) = serde_json::from_slice(body).ok()?;
-    members
-        .iter()
-        .find(|member| names.iter().filter(|name| name == *member).count() > 1)
-        .copied()
+    members.iter().find(|member| names.iter().filter(|name| name == *member).count() > 1).copied()
 }
 
 /// The names of an object's members, as often as they stand there.

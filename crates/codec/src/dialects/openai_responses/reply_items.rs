@@ -52,9 +52,8 @@ impl Item {
     pub(super) fn cite(&mut self, citations: &[Citation]) {
         if !citations.is_empty() {
             let length = openai_annotations::length(&decode(self.text.as_bytes()));
-            let written = citations
-                .iter()
-                .filter_map(|citation| annotations::write(citation, length));
+            let written =
+                citations.iter().filter_map(|citation| annotations::write(citation, length));
             self.annotations = written.collect();
         }
     }
@@ -85,14 +84,7 @@ impl Item {
     }
 
     pub(super) fn json(&self, status: &str) -> String {
-        let Self {
-            id,
-            text,
-            signature,
-            call,
-            name,
-            ..
-        } = self;
+        let Self { id, text, signature, call, name, .. } = self;
         // Nothing is in an item that has just begun.
         let begun = status != "in_progress";
         match self.kind {
@@ -108,11 +100,7 @@ impl Item {
                 )
             }
             Kind::Reasoning => {
-                let part = if text.is_empty() {
-                    String::new()
-                } else {
-                    self.part()
-                };
+                let part = if text.is_empty() { String::new() } else { self.part() };
                 let encrypted = if signature.is_empty() {
                     "null".to_owned()
                 } else {

@@ -19,11 +19,8 @@ pub(super) struct Ending {
 impl Ending {
     /// What was declined in words ends as an answer does.
     pub(super) fn of(reason: &EndReason, refused: bool) -> Result<Self, Fault> {
-        let incomplete = |details| Ending {
-            event: "response.incomplete",
-            status: "incomplete",
-            details,
-        };
+        let incomplete =
+            |details| Ending { event: "response.incomplete", status: "incomplete", details };
         Ok(match reason {
             EndReason::Length => incomplete("{\"reason\":\"max_output_tokens\"}"),
             EndReason::Refusal if !refused => incomplete("{\"reason\":\"content_filter\"}"),
@@ -35,11 +32,9 @@ impl Ending {
             | EndReason::StopSequence
             | EndReason::ToolCalls
             | EndReason::Pause
-            | EndReason::Other(_) => Ending {
-                event: "response.completed",
-                status: "completed",
-                details: "null",
-            },
+            | EndReason::Other(_) => {
+                Ending { event: "response.completed", status: "completed", details: "null" }
+            }
             EndReason::Failed => {
                 return Err(Fault::new(FaultKind::Internal, "the reply failed"));
             }
@@ -60,9 +55,7 @@ pub(super) fn error(fault: &Fault) -> String {
 pub(super) fn usage(usage: &Usage) -> String {
     let count = |count: Option<u64>| count.unwrap_or_default();
     let (read, write) = (count(usage.cache_read), count(usage.cache_write));
-    let input = count(usage.input)
-        .saturating_add(read)
-        .saturating_add(write);
+    let input = count(usage.input).saturating_add(read).saturating_add(write);
     let output = count(usage.output);
     json!({
         "input_tokens": input,
@@ -83,9 +76,7 @@ pub(super) fn settings(request: &Request) -> String {
     let choice = request.tool_choice.as_ref().map(write_choice);
     let choice = own("tool_choice").or(choice);
     let tools = request.tools.iter();
-    let tools: Vec<Value> = tools
-        .filter_map(|tool| write_tool(tool, &mut losses))
-        .collect();
+    let tools: Vec<Value> = tools.filter_map(|tool| write_tool(tool, &mut losses)).collect();
     // Typed clients look for some members, also where nothing was said of them.
     let object = |said: Option<Value>| match said {
         Some(Value::Object(members)) => members,
@@ -96,25 +87,17 @@ pub(super) fn settings(request: &Request) -> String {
         thinking.entry(key).or_insert(Value::Null);
     }
     let mut shape = object(text(&request.output, own("text")));
-    let format = shape
-        .entry("format")
-        .or_insert_with(|| json!({"type": "text"}));
+    let format = shape.entry("format").or_insert_with(|| json!({"type": "text"}));
     if format["type"] == "json_schema" && format.get("strict").is_none() {
         format["strict"] = false.into();
     }
     let mut members = Map::new();
     for (key, value) in [
         ("model", request.model.as_str().into()),
-        (
-            "instructions",
-            request.system.first().map(String::as_str).into(),
-        ),
+        ("instructions", request.system.first().map(String::as_str).into()),
         ("max_output_tokens", request.max_tokens.into()),
         ("metadata", own("metadata").unwrap_or_else(|| json!({}))),
-        (
-            "parallel_tool_calls",
-            request.parallel_calls.unwrap_or(true).into(),
-        ),
+        ("parallel_tool_calls", request.parallel_calls.unwrap_or(true).into()),
         ("previous_response_id", own("previous_response_id").into()),
         ("reasoning", thinking.into()),
         ("store", false.into()),
@@ -123,10 +106,7 @@ pub(super) fn settings(request: &Request) -> String {
         ("tool_choice", choice.unwrap_or_else(|| "auto".into())),
         ("tools", tools.into()),
         ("top_p", request.sampling.top_p.into()),
-        (
-            "truncation",
-            own("truncation").unwrap_or_else(|| "disabled".into()),
-        ),
+        ("truncation", own("truncation").unwrap_or_else(|| "disabled".into())),
     ] {
         members.insert(key.to_owned(), value);
     }
@@ -135,8 +115,6 @@ pub(super) fn settings(request: &Request) -> String {
         members.extend(kept.into_iter().filter(|(name, _)| name != HISTORY));
     }
     let json = Value::Object(members).to_string();
-    let inside = json
-        .strip_prefix('{')
-        .and_then(|json| json.strip_suffix('}'));
+    let inside = json.strip_prefix('{').and_then(|json| json.strip_suffix('}'));
     inside.unwrap_or_default().to_owned()
 }

@@ -20,13 +20,8 @@ pub const KEPT: &str = "throughline";
 pub(super) const HISTORY: &str = "history";
 
 /// Members that speak of state.
-const STATE: [&str; 5] = [
-    "previous_response_id",
-    "conversation",
-    "background",
-    "store",
-    "generate",
-];
+const STATE: [&str; 5] =
+    ["previous_response_id", "conversation", "background", "store", "generate"];
 
 /// A request, as far as it speaks of state.
 #[derive(Clone, Debug)]
@@ -46,10 +41,7 @@ impl Stated {
 
     /// A request that came as a value.
     pub fn new(body: Map<String, Value>) -> Self {
-        Self {
-            body,
-            repeated: None,
-        }
+        Self { body, repeated: None }
     }
 
     fn text(&self, member: &str) -> Option<&str> {
@@ -110,9 +102,7 @@ impl Stated {
     /// Finds what contradicts itself.
     pub fn check(&self) -> Result<(), Fault> {
         if let Some(member) = self.repeated {
-            return Err(Fault::invalid(format!(
-                "{member}: stands more than once in the request"
-            )));
+            return Err(Fault::invalid(format!("{member}: stands more than once in the request")));
         }
         if self.previous().is_some() && self.conversation().is_some() {
             return Err(Fault::invalid(
@@ -287,10 +277,7 @@ pub fn output(response: &Value) -> &[Value] {
 pub fn waiting(body: &[u8], stamp: &Stamp, status: &str) -> Result<Value, Fault> {
     let request: Request = client_request::read(body)?.value;
     let mut out = Vec::new();
-    let started = Event::MessageStarted {
-        id: Cow::Borrowed(""),
-        model: Cow::Borrowed(""),
-    };
+    let started = Event::MessageStarted { id: Cow::Borrowed(""), model: Cow::Borrowed("") };
     Writer::new(&request, stamp).push(&started, &mut out);
     let mut response = Value::Null;
     crate::framing::sse::Framer::new(usize::MAX).push(&out, |frame, _| {
@@ -357,10 +344,7 @@ pub struct Broken {
 impl Broken {
     /// It is the server's fault.
     pub fn here(message: impl Into<String>) -> Self {
-        Self {
-            code: "server_error",
-            message: message.into(),
-        }
+        Self { code: "server_error", message: message.into() }
     }
 
     /// Whoever was asked answered with this status.
@@ -370,10 +354,7 @@ impl Broken {
             400..=499 => "invalid_prompt",
             _ => "server_error",
         };
-        Self {
-            code,
-            message: message.into(),
-        }
+        Self { code, message: message.into() }
     }
 }
 
@@ -388,10 +369,7 @@ pub struct Progress {
 impl Progress {
     /// A response that has not begun.
     pub fn waiting(response: Value) -> Self {
-        Self {
-            began: Some(response),
-            ..Self::default()
-        }
+        Self { began: Some(response), ..Self::default() }
     }
 
     /// Takes the next event.
@@ -447,22 +425,15 @@ mod tests {
             let within = stated(json!({"conversation": conversation}));
             assert_eq!(within.conversation(), Some("conv_1"));
         }
-        let pointing = stated(
-            json!({"input": [{"id": "rs_1"}, {"type": "item_reference", "id": "m"},
-            {"role": "user", "content": "x", "id": "msg_1"}]}),
-        );
+        let pointing =
+            stated(json!({"input": [{"id": "rs_1"}, {"type": "item_reference", "id": "m"},
+            {"role": "user", "content": "x", "id": "msg_1"}]}));
         assert_eq!(pointing.references(), ["rs_1", "m"]);
         assert!(pointing.needs_state());
         let both = json!({"previous_response_id": "a", "conversation": "b"});
-        assert_eq!(
-            stated(both).check().unwrap_err().place(),
-            Some("previous_response_id")
-        );
+        assert_eq!(stated(both).check().unwrap_err().place(), Some("previous_response_id"));
         let lost = json!({"background": true, "store": false});
-        assert_eq!(
-            stated(lost).check().unwrap_err().place(),
-            Some("background")
-        );
+        assert_eq!(stated(lost).check().unwrap_err().place(), Some("background"));
     }
 
     #[test]
@@ -490,10 +461,7 @@ mod tests {
         assert!(body.get("previous_response_id").is_none() && body.get("background").is_none());
         assert_eq!(body[KEPT]["previous_response_id"], "resp_1");
 
-        let stamp = Stamp {
-            id: "7".to_owned(),
-            created: 5,
-        };
+        let stamp = Stamp { id: "7".to_owned(), created: 5 };
         let queued = waiting(body.to_string().as_bytes(), &stamp, "queued").unwrap();
         assert_eq!(queued["id"], "resp_7");
         assert_eq!(queued["status"], "queued");
@@ -524,11 +492,9 @@ mod tests {
         open["content"] = json!([{"type": "reasoning_text", "text": "all"}]);
         open["encrypted_content"] = "".into();
         let message = json!({"type": "message", "content": []});
-        for (items, needs) in [
-            (json!([message]), false),
-            (json!([whole, open]), false),
-            (json!([whole, bare]), true),
-        ] {
+        for (items, needs) in
+            [(json!([message]), false), (json!([whole, open]), false), (json!([whole, bare]), true)]
+        {
             assert_eq!(needs_its_maker(&json!({"output": items})), needs);
         }
     }

@@ -15,13 +15,8 @@ pub(super) fn write<'r>(
 ) -> (Option<&'r str>, Vec<Value>) {
     let mut system = request.system.iter();
     let instructions = system.next().map(String::as_str);
-    let mut items = Items {
-        items: Vec::new(),
-        parts: Vec::new(),
-        phase: None,
-        role: Role::System,
-        losses,
-    };
+    let mut items =
+        Items { items: Vec::new(), parts: Vec::new(), phase: None, role: Role::System, losses };
     for text in system {
         items.part(json!({"type": "input_text", "text": text}));
         items.flush();
@@ -77,9 +72,7 @@ impl Items<'_> {
 
     fn block(&mut self, block: &Block) {
         match block {
-            Block::Text {
-                text, signature, ..
-            } => self.text(text, signature.as_deref()),
+            Block::Text { text, signature, .. } => self.text(text, signature.as_deref()),
             Block::Refusal { text } if self.role == Role::Assistant => {
                 self.part(json!({"type": "refusal", "refusal": text}));
             }
@@ -94,12 +87,7 @@ impl Items<'_> {
             }
             Block::Thinking { text, signature } => self.thinking(text, signature.as_deref()),
             Block::Redacted { data } => self.thinking("", Some(data)),
-            Block::ToolCall {
-                id,
-                name,
-                arguments,
-                signature,
-            } => {
+            Block::ToolCall { id, name, arguments, signature } => {
                 if signature.is_some() {
                     self.losses.omit("tool_call.signature", "no_place");
                 }
@@ -115,12 +103,7 @@ impl Items<'_> {
                     "arguments": arguments,
                 }));
             }
-            Block::ToolResult {
-                id,
-                content,
-                is_error,
-                ..
-            } => {
+            Block::ToolResult { id, content, is_error, .. } => {
                 if *is_error {
                     self.losses.omit("tool_result.is_error", "no_place");
                 }

@@ -106,10 +106,7 @@ impl ReplyReader for Reader {
 }
 
 fn too_long(what: &str) -> Fault {
-    Fault::new(
-        FaultKind::Unreachable,
-        format!("{what} of the provider is longer than it may be"),
-    )
+    Fault::new(FaultKind::Unreachable, format!("{what} of the provider is longer than it may be"))
 }
 
 impl ReplyState {
@@ -143,8 +140,7 @@ impl ReplyState {
         };
         if let Some(span) = &event.text {
             self.start(None, data, out);
-            self.items
-                .grow(kind, deltas, &event.place(data), text(data, span), out);
+            self.items.grow(kind, deltas, &event.place(data), text(data, span), out);
         }
         Ok(())
     }
@@ -240,15 +236,11 @@ impl ReplyState {
         if !self.items.any_open() {
             return Ok(());
         }
-        each_item(json, output, |place, item| {
-            self.items.done_if_open(json, item, place, out)
-        })
+        each_item(json, output, |place, item| self.items.done_if_open(json, item, place, out))
     }
 
     fn output(&mut self, json: &[u8], output: &Span, out: Out<'_>) -> Result<(), JsonError> {
-        each_item(json, output, |place, item| {
-            self.items.done(json, item, Some(place), out)
-        })
+        each_item(json, output, |place, item| self.items.done(json, item, Some(place), out))
     }
 
     fn start(&mut self, head: Option<&Head>, json: &[u8], out: Out<'_>) {
@@ -261,11 +253,7 @@ impl ReplyState {
         let model = member(head.and_then(|head| head.model.as_ref()));
         out(Event::MessageStarted {
             id,
-            model: if model.is_empty() {
-                self.model.as_str().into()
-            } else {
-                model
-            },
+            model: if model.is_empty() { self.model.as_str().into() } else { model },
         });
     }
 
@@ -498,17 +486,12 @@ fn read_error(json: &[u8], error: &Span) -> Result<Fault, JsonError> {
         _ => {}
     })?;
     let known = |word: &Option<_>| word.as_deref().and_then(kind_of_code);
-    let fault_kind = known(&code)
-        .or_else(|| known(&kind))
-        .unwrap_or(FaultKind::Internal);
+    let fault_kind = known(&code).or_else(|| known(&kind)).unwrap_or(FaultKind::Internal);
     if message.is_empty() {
         message = match &code {
             Some(code) => format!("the provider failed with `{code}`"),
             None => "the provider failed without a reason".to_owned(),
         };
     }
-    Ok(codes::told(
-        Fault::new(fault_kind, message),
-        code.as_deref(),
-    ))
+    Ok(codes::told(Fault::new(fault_kind, message), code.as_deref()))
 }

@@ -44,11 +44,8 @@ pub(super) fn write(request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
     if let Some(text) = text(&request.output, extra.remove("text")) {
         put("text", text);
     }
-    let tools: Vec<Value> = request
-        .tools
-        .iter()
-        .filter_map(|tool| write_tool(tool, &mut losses))
-        .collect();
+    let tools: Vec<Value> =
+        request.tools.iter().filter_map(|tool| write_tool(tool, &mut losses)).collect();
     if !tools.is_empty() {
         put("tools", tools.into());
     }
@@ -183,11 +180,7 @@ pub(super) fn text(output: &Output, more: Option<Value>) -> Option<Value> {
     let format = match output {
         Output::Text => None,
         Output::Json => Some(json!({"type": "json_object"})),
-        Output::Schema {
-            name,
-            schema,
-            strict,
-        } => {
+        Output::Schema { name, schema, strict } => {
             let name = name.as_deref().unwrap_or("output");
             let mut format = Map::new();
             format.insert("type".to_owned(), "json_schema".into());
@@ -210,12 +203,7 @@ pub(super) fn text(output: &Output, more: Option<Value>) -> Option<Value> {
 
 pub(super) fn write_tool(tool: &Tool, losses: &mut Losses) -> Option<Value> {
     match tool {
-        Tool::Function {
-            name,
-            description,
-            parameters,
-            strict,
-        } => {
+        Tool::Function { name, description, parameters, strict } => {
             let mut tool = Map::new();
             tool.insert("type".to_owned(), "function".into());
             tool.insert("name".to_owned(), name.as_str().into());

@@ -135,11 +135,7 @@ impl Reader<'_> {
                     let text = part.need("text")?.text()?.to_owned();
                     let signature = metadata::signature(&part, "providerMetadata");
                     if !text.is_empty() || signature.is_some() {
-                        said.push(Block::Text {
-                            text,
-                            signature,
-                            citations: Vec::new(),
-                        });
+                        said.push(Block::Text { text, signature, citations: Vec::new() });
                     }
                 }
                 "reasoning" => said.extend(reasoning(&part)?),
@@ -198,11 +194,7 @@ fn file(part: &Node<'_>) -> Result<Block, Fault> {
         Source::Url { media_type: of, .. } => *of = Some(media_type),
         Source::Text { .. } | Source::File { .. } => {}
     }
-    Ok(Block::Media {
-        kind,
-        source,
-        name: string(part, "filename")?,
-    })
+    Ok(Block::Media { kind, source, name: string(part, "filename")? })
 }
 
 /// A value as the text a model reads.

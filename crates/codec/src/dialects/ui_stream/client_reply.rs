@@ -53,10 +53,7 @@ struct Form {
 
 impl Form {
     fn read(request: &Request, stamp: &Stamp) -> Self {
-        let goes_on = request
-            .extra
-            .get(NAME)
-            .and_then(|extra| extra.get(MESSAGE_ID)?.as_str());
+        let goes_on = request.extra.get(NAME).and_then(|extra| extra.get(MESSAGE_ID)?.as_str());
         let tools = request.tools.iter().filter_map(|tool| match tool {
             Tool::Function { name, .. } => Some(name.clone()),
             Tool::Opaque { .. } => None,
@@ -249,14 +246,9 @@ impl Writer {
         let failed = self.state == State::Failed;
         self.state = State::Ended;
         let mut finish = ObjectWriter::new(out);
-        finish.text("type", "finish").text(
-            "finishReason",
-            if failed {
-                "error"
-            } else {
-                finish_word(reason, self.called)
-            },
-        );
+        finish
+            .text("type", "finish")
+            .text("finishReason", if failed { "error" } else { finish_word(reason, self.called) });
         let counts = counts(&self.usage);
         if !counts.is_empty() || !self.details.is_empty() {
             let mut metadata = finish.object("messageMetadata");
@@ -290,12 +282,8 @@ fn finish_word(reason: &EndReason, called: bool) -> &'static str {
 fn counts(usage: &Usage) -> Map<String, Value> {
     let parts = [usage.input, usage.cache_read, usage.cache_write];
     let mut known = parts.into_iter().flatten();
-    let input = known
-        .next()
-        .map(|first| known.fold(first, u64::saturating_add));
-    let total = input
-        .zip(usage.output)
-        .map(|(input, output)| input.saturating_add(output));
+    let input = known.next().map(|first| known.fold(first, u64::saturating_add));
+    let total = input.zip(usage.output).map(|(input, output)| input.saturating_add(output));
     [
         ("inputTokens", input),
         ("outputTokens", usage.output),

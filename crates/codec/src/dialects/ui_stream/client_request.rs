@@ -44,8 +44,5 @@ pub(super) fn read(body: &[u8]) -> Result<Lossy<Request>, Fault> {
         let extra = request.extra.entry(NAME.to_owned()).or_default();
         extra.insert(MESSAGE_ID.to_owned(), id.into());
     }
-    Ok(Lossy {
-        value: request,
-        losses,
-    })
+    Ok(Lossy { value: request, losses })
 }

@@ -87,10 +87,7 @@ impl ClientDialect for UiStream {
 
     /// The sentence alone: its clients show the body of a refusal to people.
     fn write_fault(&self, fault: &Fault, _: &str) -> (u16, Vec<u8>) {
-        (
-            wishes::status(fault.kind),
-            fault.message.clone().into_bytes(),
-        )
+        (wishes::status(fault.kind), fault.message.clone().into_bytes())
     }
 
     fn fault_type(&self) -> &'static str {

@@ -39,10 +39,7 @@ pub(super) fn next(markers: &'static [&'static str], text: &str, last: bool) -> 
 /// Whether the text is the beginning of one of these, behind white space.
 pub(super) fn begins(markers: &'static [&'static str], text: &str) -> bool {
     let rest = &text[white_space(text)..];
-    !rest.is_empty()
-        && markers
-            .iter()
-            .any(|marker| compare(marker, rest) == Match::Begun)
+    !rest.is_empty() && markers.iter().any(|marker| compare(marker, rest) == Match::Begun)
 }
 
 /// Looks for another call without a marker, maybe behind a separator.
@@ -100,11 +97,7 @@ pub(super) fn tag(attribute: &'static str, end: &'static str, text: &str) -> Att
 
 /// A word, and where it leads.
 pub(super) enum Word<'a> {
-    Found {
-        text: &'a str,
-        used: usize,
-        to: usize,
-    },
+    Found { text: &'a str, used: usize, to: usize },
     Wait,
     Broken(usize),
 }
@@ -132,9 +125,7 @@ pub(super) fn word<'a>(
         }
     };
     let rest = &text[begin..];
-    let length = rest
-        .find(|character| !belongs(character))
-        .unwrap_or(rest.len());
+    let length = rest.find(|character| !belongs(character)).unwrap_or(rest.len());
     if length > WORD {
         return Word::Broken(0);
     }

@@ -29,20 +29,12 @@ enum Place {
 impl JsonArguments {
     /// Arguments that must follow.
     pub(crate) fn new(closers: &'static [&'static str]) -> Self {
-        Self {
-            place: Place::Before,
-            closers,
-            optional: false,
-            resynced: false,
-        }
+        Self { place: Place::Before, closers, optional: false, resynced: false }
     }
 
     /// Arguments that may be missing.
     pub(crate) fn optional(closers: &'static [&'static str]) -> Self {
-        Self {
-            optional: true,
-            ..Self::new(closers)
-        }
+        Self { optional: true, ..Self::new(closers) }
     }
 
     /// Whether a closer ended a value that was broken.
@@ -165,10 +157,7 @@ impl JsonArguments {
                 return Progress::More(at);
             }
             if !scan.in_string() {
-                let matched = self
-                    .closers
-                    .iter()
-                    .map(|closer| compare(closer, &text[at..]));
+                let matched = self.closers.iter().map(|closer| compare(closer, &text[at..]));
                 match matched.max().unwrap_or(Match::No) {
                     Match::Whole(_) => {
                         sink.arguments(&text[from..at]);
@@ -261,11 +250,7 @@ enum Escape {
 fn escape(bytes: &[u8]) -> Escape {
     match bytes {
         [_] => Escape::Begun,
-        [
-            _,
-            b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't',
-            ..,
-        ] => Escape::Whole(2),
+        [_, b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't', ..] => Escape::Whole(2),
         [_, b'u', digits @ ..] => match unit(digits) {
             Ok(0xd800..=0xdbff) => match &digits[4..] {
                 // The other half follows, or it does not.

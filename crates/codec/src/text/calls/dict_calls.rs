@@ -178,11 +178,7 @@ impl DictCalls {
 
     /// Sees what the value behind a key is.
     fn value(&mut self, text: &str, last: bool) -> Progress {
-        let key = if self.too_long {
-            ""
-        } else {
-            self.text.as_str()
-        };
+        let key = if self.too_long { "" } else { self.text.as_str() };
         let is_name = key == "name" && !self.call.has_name();
         let is_arguments = matches!(key, "arguments" | "parameters") && !self.call.has_arguments();
         if !is_name && !is_arguments {
@@ -288,11 +284,7 @@ impl DictCalls {
         if self.text.is_empty() {
             return Err("a call's name is empty");
         }
-        if self.declared_only
-            && sink
-                .tools()
-                .is_some_and(|tools| !tools.declares(&self.text))
-        {
+        if self.declared_only && sink.tools().is_some_and(|tools| !tools.declares(&self.text)) {
             return Err("no such tool was offered");
         }
         self.call.name(&self.text, sink);
@@ -361,10 +353,7 @@ mod tests {
                 "[{'name': 'f', 'arguments': {'a': 1, 'b': ['x', None]}}]",
                 "f{\"a\":1,\"b\":[\"x\",null]};",
             ),
-            (
-                " [ {\"name\": \"f\", \"parameters\": {}} ,\n{'name': 'g'},]",
-                "f{};g{};",
-            ),
+            (" [ {\"name\": \"f\", \"parameters\": {}} ,\n{'name': 'g'},]", "f{};g{};"),
             (
                 "[{'arguments': {'a': 'it\\'s'}, 'id': [{'name': 1}], 'name': 'f'}]",
                 "f{\"a\":\"it's\"};",
@@ -418,30 +407,15 @@ mod tests {
     #[test]
     fn errors_in_a_call_are_told_where_they_stand() {
         for (text, told, at, why) in [
-            (
-                "[{'name': 'f', 'arguments': {'a': x}}]",
-                "f{\"a\":",
-                34,
-                "a value was expected",
-            ),
-            (
-                "[{'name': 'f', 'arguments': [1]}]",
-                "f",
-                28,
-                "the arguments are no object",
-            ),
+            ("[{'name': 'f', 'arguments': {'a': x}}]", "f{\"a\":", 34, "a value was expected"),
+            ("[{'name': 'f', 'arguments': [1]}]", "f", 28, "the arguments are no object"),
             (
                 "[{'name': 'f' 'arguments': {}}]",
                 "f",
                 14,
                 "a comma or a closing bracket was expected",
             ),
-            (
-                "[{'name': 'f'} {}]",
-                "f{};",
-                15,
-                "a comma or the end of the list was expected",
-            ),
+            ("[{'name': 'f'} {}]", "f{};", 15, "a comma or the end of the list was expected"),
         ] {
             let expected = (told.to_owned(), Progress::Broken(at, why));
             assert_eq!(read(text), expected, "{text}");
@@ -473,37 +447,22 @@ mod tests {
             read("[{'name': 'g', 'arguments': {}}]"),
             broken(13, "no such tool was offered")
         );
-        assert_eq!(
-            read("[{'name': 'f'}]"),
-            broken(14, "a call has no arguments")
-        );
-        assert_eq!(
-            read("[{'name': 'f', 'arguments': "),
-            (String::new(), Progress::More(28))
-        );
-        assert_eq!(
-            read("[{'name': 'f', 'arguments': {"),
-            ("f{".into(), Progress::More(29))
-        );
+        assert_eq!(read("[{'name': 'f'}]"), broken(14, "a call has no arguments"));
+        assert_eq!(read("[{'name': 'f', 'arguments': "), (String::new(), Progress::More(28)));
+        assert_eq!(read("[{'name': 'f', 'arguments': {"), ("f{".into(), Progress::More(29)));
         for text in [
             "[{'name': 'f', 'arguments': {'a':1}}]",
             "[{'arguments': {'a':1}, 'name': 'f'}]",
             "[{'name': 'f', 'arguments': '{\"a\":1}'}]",
         ] {
-            assert_eq!(
-                read(text),
-                ("f{\"a\":1};".into(), Progress::Ended(text.len()))
-            );
+            assert_eq!(read(text), ("f{\"a\":1};".into(), Progress::Ended(text.len())));
         }
     }
 
     #[test]
     fn arguments_before_the_name_have_a_limit() {
         let read = |length: usize| {
-            let text = format!(
-                "{{'arguments': {{'a': '{}'}}, 'name': 'f'}}",
-                "x".repeat(length)
-            );
+            let text = format!("{{'arguments': {{'a': '{}'}}, 'name': 'f'}}", "x".repeat(length));
             read_pieces(machine(false)(), &[&text[..99], &text[99..]], None)
         };
         let around = "{\"a\":\"\"}".len();
@@ -512,10 +471,7 @@ mod tests {
         assert!(matches!(progress, Progress::Ended(_)));
         let (told, progress) = read(HELD - around + 1);
         let why = "the arguments before the name are too long";
-        assert_eq!(
-            (told.as_str(), progress),
-            ("", Progress::Broken(HELD + 16, why))
-        );
+        assert_eq!((told.as_str(), progress), ("", Progress::Broken(HELD + 16, why)));
     }
 
     proptest! {

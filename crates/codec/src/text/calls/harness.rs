@@ -35,10 +35,7 @@ pub(super) fn read_pieces(
         machine.read(text, last, sink)
     });
     let (told, progress) = read_on(read, pieces, tools, last);
-    Outcome {
-        arguments: told.strip_prefix('t').unwrap_or_default().to_owned(),
-        progress,
-    }
+    Outcome { arguments: told.strip_prefix('t').unwrap_or_default().to_owned(), progress }
 }
 
 /// Reads a text in every way it can be cut. All must give the same.

@@ -226,10 +226,7 @@ impl JsonCalls {
             if key.is_empty() {
                 return Err("the name is empty");
             }
-            self.call = Call {
-                name: Some(key.to_owned()),
-                ..Call::default()
-            };
+            self.call = Call { name: Some(key.to_owned()), ..Call::default() };
             sink.ready(key, None);
             return Ok(Key::Arguments);
         }
@@ -365,11 +362,7 @@ impl JsonCalls {
         }
         self.any = true;
         sink.end();
-        Token::Return(if self.list {
-            Progress::Called(end)
-        } else {
-            Progress::Ended(end)
-        })
+        Token::Return(if self.list { Progress::Called(end) } else { Progress::Ended(end) })
     }
 }
 

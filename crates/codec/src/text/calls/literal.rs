@@ -29,28 +29,16 @@ pub(crate) struct Syntax {
 }
 
 /// Python's literals. Constants may be JSON's as well, in every syntax.
-pub(crate) static PYTHON: Syntax = Syntax {
-    quotes: &["\"\"\"", "'''", "\"", "'"],
-    escapes: true,
-    bare: false,
-    tuples: true,
-};
+pub(crate) static PYTHON: Syntax =
+    Syntax { quotes: &["\"\"\"", "'''", "\"", "'"], escapes: true, bare: false, tuples: true };
 
 /// What Gemma 4 writes: `{key:<|"|>text<|"|>,count:42}`.
-pub(crate) static GEMMA: Syntax = Syntax {
-    quotes: &["<|\"|>"],
-    escapes: false,
-    bare: true,
-    tuples: false,
-};
+pub(crate) static GEMMA: Syntax =
+    Syntax { quotes: &["<|\"|>"], escapes: false, bare: true, tuples: false };
 
 /// What FunctionGemma writes: `{key:<escape>text<escape>,count:42}`.
-pub(crate) static FUNCTION_GEMMA: Syntax = Syntax {
-    quotes: &["<escape>"],
-    escapes: false,
-    bare: true,
-    tuples: false,
-};
+pub(crate) static FUNCTION_GEMMA: Syntax =
+    Syntax { quotes: &["<escape>"], escapes: false, bare: true, tuples: false };
 
 /// Whether a text begins with a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,13 +136,7 @@ pub(crate) struct Literal {
 impl Literal {
     /// Reads values of this syntax.
     pub(crate) const fn new(syntax: &'static Syntax) -> Self {
-        Self {
-            syntax,
-            state: State::Value,
-            open: Vec::new(),
-            comma: false,
-            number: String::new(),
-        }
+        Self { syntax, state: State::Value, open: Vec::new(), comma: false, number: String::new() }
     }
 
     /// Turns a whole text into JSON, if it is one value.
@@ -417,18 +399,9 @@ mod tests {
             ("-1.50e+10", "-1.50e+10"),
             ("[+1_0, .5]", "[10,0.5]"),
             ("[1,]", "[1]"),
-            (
-                "{'a': 1, \"b\": [True, None,],}",
-                r#"{"a":1,"b":[true,null]}"#,
-            ),
-            (
-                "{\n  'a' :\t{'b': ((1,), {})}\r\n}",
-                r#"{"a":{"b":[[1],{}]}}"#,
-            ),
-            (
-                "{1: 'a', True: 2, None: 3}",
-                r#"{"1":"a","true":2,"null":3}"#,
-            ),
+            ("{'a': 1, \"b\": [True, None,],}", r#"{"a":1,"b":[true,null]}"#),
+            ("{\n  'a' :\t{'b': ((1,), {})}\r\n}", r#"{"a":{"b":[[1],{}]}}"#),
+            ("{1: 'a', True: 2, None: 3}", r#"{"1":"a","true":2,"null":3}"#),
         ] {
             check(&PYTHON, text, expected);
         }
@@ -466,18 +439,9 @@ mod tests {
                 r#"{k:<|"|>text<|"|>,n:42,l:[<|"|>a<|"|>,-1.5,true,null]}"#,
                 r#"{"k":"text","n":42,"l":["a",-1.5,true,null]}"#,
             ),
-            (
-                "{k:<|\"|>a \"b\" \\n {}:,\n<|x <<|\"|>}",
-                r#"{"k":"a \"b\" \\n {}:,\n<|x <"}"#,
-            ),
-            (
-                r#"{k:<|"|><|"|>,o:{a:False,b:None}}"#,
-                r#"{"k":"","o":{"a":false,"b":null}}"#,
-            ),
-            (
-                r#"{<|"|>a key<|"|>: 1 , b-c.d : [ ] , 7:8}"#,
-                r#"{"a key":1,"b-c.d":[],"7":8}"#,
-            ),
+            ("{k:<|\"|>a \"b\" \\n {}:,\n<|x <<|\"|>}", r#"{"k":"a \"b\" \\n {}:,\n<|x <"}"#),
+            (r#"{k:<|"|><|"|>,o:{a:False,b:None}}"#, r#"{"k":"","o":{"a":false,"b":null}}"#),
+            (r#"{<|"|>a key<|"|>: 1 , b-c.d : [ ] , 7:8}"#, r#"{"a key":1,"b-c.d":[],"7":8}"#),
             (
                 "{city:New York,at:12:30,dash:007}",
                 r#"{"city":"New York","at":"12:30","dash":"007"}"#,
@@ -492,38 +456,18 @@ mod tests {
         broken(&GEMMA, "{k:<b>}", 3, "a value was expected");
         broken(&GEMMA, "{k:<escape>a<escape>}", 3, "a value was expected");
         broken(&GEMMA, "{k:\"a\"}", 3, "a value was expected");
-        broken(
-            &GEMMA,
-            "{k:a<|\"|>b<|\"|>}",
-            4,
-            "a comma or a closing bracket was expected",
-        );
+        broken(&GEMMA, "{k:a<|\"|>b<|\"|>}", 4, "a comma or a closing bracket was expected");
     }
 
     #[test]
     fn words_and_nesting_have_limits() {
         let digits = "1".repeat(LONGEST_WORD);
         check(&PYTHON, &digits, &digits);
-        broken(
-            &PYTHON,
-            &format!("[{digits}1]"),
-            1,
-            "a value without quotes is too long",
-        );
-        broken(
-            &GEMMA,
-            &format!("{{{digits}1"),
-            1,
-            "a value without quotes is too long",
-        );
+        broken(&PYTHON, &format!("[{digits}1]"), 1, "a value without quotes is too long");
+        broken(&GEMMA, &format!("{{{digits}1"), 1, "a value without quotes is too long");
         let deep = format!("{}{}", "[".repeat(DEEPEST), "]".repeat(DEEPEST));
         check(&PYTHON, &deep, &deep);
-        broken(
-            &PYTHON,
-            &"[".repeat(DEEPEST + 1),
-            DEEPEST,
-            "values are nested too deeply",
-        );
+        broken(&PYTHON, &"[".repeat(DEEPEST + 1), DEEPEST, "values are nested too deeply");
     }
 
     #[test]
@@ -544,10 +488,7 @@ mod tests {
             ("{1", "{"),
         ] {
             let (json, progress) = cut(&PYTHON, text);
-            assert_eq!(
-                (json.as_str(), progress),
-                (expected, Progress::More(text.len()))
-            );
+            assert_eq!((json.as_str(), progress), (expected, Progress::More(text.len())));
         }
         for (text, expected) in [
             ("{k:<|\"|>a<|\"", "{\"k\":\"a<|\\\""),
@@ -557,10 +498,7 @@ mod tests {
             ("{k:Par", "{\"k\":"),
         ] {
             let (json, progress) = cut(&GEMMA, text);
-            assert_eq!(
-                (json.as_str(), progress),
-                (expected, Progress::More(text.len()))
-            );
+            assert_eq!((json.as_str(), progress), (expected, Progress::More(text.len())));
         }
         // What cannot become a value is broken, even where it was cut.
         broken(&PYTHON, "[foo", 1, "a value was expected");

@@ -16,11 +16,7 @@ pub(crate) struct LiteralArguments {
 impl LiteralArguments {
     /// Reads arguments of this syntax.
     pub(crate) const fn new(syntax: &'static Syntax) -> Self {
-        Self {
-            literal: Literal::new(syntax),
-            begun: false,
-            gathered: String::new(),
-        }
+        Self { literal: Literal::new(syntax), begun: false, gathered: String::new() }
     }
 
     /// Reads on, and tells the arguments of the open call.
@@ -107,10 +103,7 @@ mod tests {
             })
         };
         let (json, progress) = read_every_cut(both, "{a:1}{b:2}", None);
-        assert_eq!(
-            (json.as_str(), progress),
-            ("{\"a\":1}{\"b\":2}", Progress::Ended(10))
-        );
+        assert_eq!((json.as_str(), progress), ("{\"a\":1}{\"b\":2}", Progress::Ended(10)));
         let (json, progress) = read_every_cut(both, "{a:1}[2]", None);
         let broken = Progress::Broken(5, "the arguments are no object");
         assert_eq!((json.as_str(), progress), ("{\"a\":1}", broken));

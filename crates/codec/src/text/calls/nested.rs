@@ -80,11 +80,7 @@ enum Tag<'t> {
 impl NestedArguments {
     /// For a new call.
     pub(crate) fn new() -> Self {
-        let arguments = Container {
-            list: false,
-            name: (0, 0),
-            elements: 0,
-        };
+        let arguments = Container { list: false, name: (0, 0), elements: 0 };
         Self {
             state: State::Between,
             open: vec![arguments],
@@ -119,10 +115,7 @@ impl NestedArguments {
         if rest.is_empty() {
             return Step::Stop(Progress::More(at));
         }
-        if IMPLICIT_END
-            .iter()
-            .any(|marker| rest.starts_with(marker) && !self.is_open(marker))
-        {
+        if IMPLICIT_END.iter().any(|marker| rest.starts_with(marker) && !self.is_open(marker)) {
             self.close_down_to(0, sink);
             return Step::Stop(Progress::Ended(at));
         }
@@ -298,11 +291,7 @@ impl NestedArguments {
                         _ => name == ITEM && !schema.names(name),
                     };
                     sink.arguments(if list { "[" } else { "{" });
-                    self.open.push(Container {
-                        list,
-                        name: self.current,
-                        elements: 0,
-                    });
+                    self.open.push(Container { list, name: self.current, elements: 0 });
                     self.state = State::Between;
                     return Step::To(start);
                 }
@@ -410,14 +399,8 @@ mod tests {
     #[test]
     fn parameters_are_elements() {
         check("(/invoke)", "{}");
-        check(
-            "\n(s)Paris(/s)\n(n)3(/n)\n(/invoke)",
-            r#"{"s":"Paris","n":3}"#,
-        );
-        check(
-            "(s) 1 \"<b>\n(/s)(n)x(/n)(/invoke)",
-            r#"{"s":" 1 \"<b>\n","n":"x"}"#,
-        );
+        check("\n(s)Paris(/s)\n(n)3(/n)\n(/invoke)", r#"{"s":"Paris","n":3}"#);
+        check("(s) 1 \"<b>\n(/s)(n)x(/n)(/invoke)", r#"{"s":" 1 \"<b>\n","n":"x"}"#);
         check("(s)(/s)(/invoke)", r#"{"s":""}"#);
         check(
             "(s)a]<]mini(x)b(/x)(/invoke)(/s)(/invoke)",
@@ -427,10 +410,7 @@ mod tests {
 
     #[test]
     fn objects_and_lists_are_elements_in_elements() {
-        check(
-            "(l)(item)1(/item)\n(item)b(/item)(/l)(/invoke)",
-            r#"{"l":["1","b"]}"#,
-        );
+        check("(l)(item)1(/item)\n(item)b(/item)(/l)(/invoke)", r#"{"l":["1","b"]}"#);
         check("(l)\n(x)1(/x)(y)2(/y)(/l)(/invoke)", r#"{"l":["1","2"]}"#);
         check(
             "(o)\n(zip)01(/zip)(next)(zip)02(/zip)(/next)(/o)(/invoke)",
@@ -445,10 +425,7 @@ mod tests {
 
     #[test]
     fn without_a_schema_the_names_decide() {
-        check(
-            "(u)(item)1(/item)(item)x(/item)(/u)(/invoke)",
-            r#"{"u":[1,"x"]}"#,
-        );
+        check("(u)(item)1(/item)(item)x(/item)(/u)(/invoke)", r#"{"u":[1,"x"]}"#);
         check(
             "(u)(a)true(/a)(b)(item) [2] (/item)(/b)(/u)(/invoke)",
             r#"{"u":{"a":true,"b":[[2]]}}"#,
@@ -460,10 +437,7 @@ mod tests {
     #[test]
     fn containers_may_be_empty_or_json() {
         check("(l)(/l)(o)\n(/o)(/invoke)", r#"{"l":[],"o":{}}"#);
-        check(
-            r#"(l) ["a"] (/l)(o){'b': 1}(/o)(/invoke)"#,
-            r#"{"l":["a"],"o":{"b":1}}"#,
-        );
+        check(r#"(l) ["a"] (/l)(o){'b': 1}(/o)(/invoke)"#, r#"{"l":["a"],"o":{"b":1}}"#);
     }
 
     #[test]
@@ -504,25 +478,14 @@ mod tests {
 
     #[test]
     fn what_is_no_element_breaks_the_call() {
-        for text in [
-            "x",
-            "(s)a(/s)x",
-            "(/s)",
-            "(o)(zip)1(/zip)x",
-            "()",
-            "(s<",
-            "]<]minimax[>[s",
-        ] {
+        for text in ["x", "(s)a(/s)x", "(/s)", "(o)(zip)1(/zip)x", "()", "(s<", "]<]minimax[>[s"] {
             let read = outcome(&marked(text));
             assert!(matches!(read.progress, Progress::Broken(..)), "{text}");
         }
         let deep = marked(&"(a)".repeat(DEPTH + 1));
         let read = |text: &str| read_pieces(NestedArguments::new(), None, &[text], true);
         assert!(matches!(read(&deep).progress, Progress::Broken(..)));
-        assert!(matches!(
-            read(&marked(&"(a)".repeat(DEPTH))).progress,
-            Progress::More(_)
-        ));
+        assert!(matches!(read(&marked(&"(a)".repeat(DEPTH))).progress, Progress::More(_)));
         let long = marked(&format!("({})", "a".repeat(LONGEST_TAG)));
         assert!(matches!(read(&long).progress, Progress::Broken(0, _)));
     }

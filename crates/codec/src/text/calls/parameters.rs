@@ -113,10 +113,7 @@ pub(crate) const SEED_OSS: Parameters = Parameters {
 /// glm45, glm47, poolside_v1, ling3.
 pub(crate) const GLM: Parameters = Parameters {
     open: "<arg_key>",
-    key: Key::Element {
-        close: "</arg_key>",
-        value: "<arg_value>",
-    },
+    key: Key::Element { close: "</arg_key>", value: "<arg_value>" },
     close: "</arg_value>",
     end: &["</tool_call>"],
     implicit_end: &["<tool_call>"],
@@ -124,17 +121,12 @@ pub(crate) const GLM: Parameters = Parameters {
 };
 
 /// hy_v3, hy_v4.
-pub(crate) const HUNYUAN: Parameters = Parameters {
-    suffixed: true,
-    implicit_end: &["</tool_calls>", "<tool_call>"],
-    ..GLM
-};
+pub(crate) const HUNYUAN: Parameters =
+    Parameters { suffixed: true, implicit_end: &["</tool_calls>", "<tool_call>"], ..GLM };
 
 /// minimax_m2.
-pub(crate) const MINIMAX_M2: Parameters = Parameters {
-    implicit_end: &["</minimax:tool_call>", "<invoke"],
-    ..NAMED
-};
+pub(crate) const MINIMAX_M2: Parameters =
+    Parameters { implicit_end: &["</minimax:tool_call>", "<invoke"], ..NAMED };
 
 /// dots.
 pub(crate) const DOTS: Parameters = Parameters {
@@ -147,17 +139,10 @@ pub(crate) const DOTS: Parameters = Parameters {
 pub(crate) const DSML: Parameters = Parameters {
     open: "<｜DSML｜parameter",
     close: "</｜DSML｜parameter>",
-    typed_by: Some(TypeAttribute {
-        name: "string",
-        text: "true",
-    }),
+    typed_by: Some(TypeAttribute { name: "string", text: "true" }),
     json: JsonBody::Bare,
     end: &["</｜DSML｜invoke>"],
-    implicit_end: &[
-        "</｜DSML｜function_calls>",
-        "</｜DSML｜tool_calls>",
-        "<｜DSML｜invoke",
-    ],
+    implicit_end: &["</｜DSML｜function_calls>", "</｜DSML｜tool_calls>", "<｜DSML｜invoke"],
     ..NAMED
 };
 
@@ -176,15 +161,9 @@ pub(crate) const KIMI_K3: Parameters = Parameters {
     key: Key::Attribute("key"),
     tag_end: "<|sep|>",
     close: "<|close|>argument<|sep|>",
-    typed_by: Some(TypeAttribute {
-        name: "type",
-        text: "string",
-    }),
+    typed_by: Some(TypeAttribute { name: "type", text: "string" }),
     escaped_attributes: true,
-    json: JsonBody::Element {
-        open: "<|open|>json",
-        close: "<|close|>json<|sep|>",
-    },
+    json: JsonBody::Element { open: "<|open|>json", close: "<|close|>json<|sep|>" },
     end: &["<|close|>call<|sep|>"],
     implicit_end: &["<|close|>tools<|sep|>", "<|open|>call"],
     ..NAMED
@@ -195,11 +174,7 @@ pub(crate) const STEP3: Parameters = Parameters {
     open: "<steptml:parameter",
     close: "</steptml:parameter>",
     end: &["</steptml:invoke>"],
-    implicit_end: &[
-        "<｜tool_call_end｜>",
-        "<｜tool_calls_end｜>",
-        "<｜tool_call_begin｜>",
-    ],
+    implicit_end: &["<｜tool_call_end｜>", "<｜tool_calls_end｜>", "<｜tool_call_begin｜>"],
     ..NAMED
 };
 
@@ -261,13 +236,7 @@ pub(crate) enum Tag<'t> {
 impl Parameters {
     /// A tag of which only the attributes are left to read: one of them is the key.
     pub(crate) const fn named(key: &'static str, tag_end: &'static str) -> Self {
-        Self {
-            open: "",
-            key: Key::Attribute(key),
-            tag_end,
-            escaped_attributes: true,
-            ..NAMED
-        }
+        Self { open: "", key: Key::Attribute(key), tag_end, escaped_attributes: true, ..NAMED }
     }
 
     /// Whether a text begins with a marker of the format, which may have a suffix.
@@ -354,12 +323,7 @@ impl Parameters {
                         return Tag::Wrong("a tag has no name");
                     };
                     let text_length = text.len() - rest.len() + end;
-                    return Tag::Whole {
-                        length: text_length,
-                        key,
-                        text: kind,
-                        suffix: "",
-                    };
+                    return Tag::Whole { length: text_length, key, text: kind, suffix: "" };
                 }
                 Match::Begun => return Tag::Begun,
                 Match::No => {}
@@ -414,11 +378,7 @@ impl Parameters {
 enum Attribute<'t> {
     Begun,
     Wrong,
-    Whole {
-        name: &'t str,
-        value: &'t str,
-        after: &'t str,
-    },
+    Whole { name: &'t str, value: &'t str, after: &'t str },
 }
 
 /// Reads `name="value"`. Models also write other quotes, or none.
@@ -479,10 +439,7 @@ mod tests {
         for cut in (0..text.len()).filter(|&cut| text.is_char_boundary(cut)) {
             if cut >= row.open.len() {
                 // A tag that is read wrongly may be known to be so early.
-                assert!(
-                    !matches!(row.tag(&text[..cut]), Tag::Whole { .. }),
-                    "{cut} {text}"
-                );
+                assert!(!matches!(row.tag(&text[..cut]), Tag::Whole { .. }), "{cut} {text}");
             }
         }
         row.tag(text)
@@ -491,12 +448,7 @@ mod tests {
     #[test]
     fn tags_give_their_keys() {
         let check = |row: &Parameters, text: &str, key: &str, is_text: Option<bool>| {
-            let whole = Tag::Whole {
-                length: text.len(),
-                key,
-                text: is_text,
-                suffix: "",
-            };
+            let whole = Tag::Whole { length: text.len(), key, text: is_text, suffix: "" };
             assert_eq!(self::key(row, text), whole, "{text}");
         };
         check(&QWEN3_CODER, "<parameter=city>", "city", None);
@@ -507,40 +459,17 @@ mod tests {
         check(&MINIMAX_M2, "<parameter\nname = 'k' x=y>", "k", None);
         check(&MINIMAX_M2, "<parameter name=k>", "k", None);
         check(&MINICPM5, r#"<paramname="k">"#, "k", None);
-        check(
-            &DSML,
-            r#"<｜DSML｜parameter name="k" string="true">"#,
-            "k",
-            Some(true),
-        );
-        check(
-            &DSML,
-            r#"<｜DSML｜parameter string="false" name="k">"#,
-            "k",
-            Some(false),
-        );
-        check(
-            &KIMI_K3,
-            r#"<|open|>argument key="k" type="number"<|sep|>"#,
-            "k",
-            Some(false),
-        );
+        check(&DSML, r#"<｜DSML｜parameter name="k" string="true">"#, "k", Some(true));
+        check(&DSML, r#"<｜DSML｜parameter string="false" name="k">"#, "k", Some(false));
+        check(&KIMI_K3, r#"<|open|>argument key="k" type="number"<|sep|>"#, "k", Some(false));
     }
 
     #[test]
     fn suffixes_are_read() {
         let text = "<arg_key:61a>k</arg_key:61a> <arg_value:61a>";
-        let whole = Tag::Whole {
-            length: text.len(),
-            key: "k",
-            text: None,
-            suffix: ":61a",
-        };
+        let whole = Tag::Whole { length: text.len(), key: "k", text: None, suffix: ":61a" };
         assert_eq!(key(&HUNYUAN, text), whole);
-        assert_eq!(
-            HUNYUAN.beginning("</tool_call:x", "</tool_call>"),
-            Match::Begun
-        );
+        assert_eq!(HUNYUAN.beginning("</tool_call:x", "</tool_call>"), Match::Begun);
         for no in ["</tool_calls>", "</tool_callx>", "</tool_call:x y>"] {
             assert_eq!(HUNYUAN.beginning(no, "</tool_call>"), Match::No, "{no}");
         }
@@ -569,10 +498,7 @@ mod tests {
             row.decode(text, |piece| all.push_str(piece));
             all
         };
-        assert_eq!(
-            decode(&KIMI_K3, "a&amp;quot;&quot;&b&lt;"),
-            "a&quot;\"&b&lt;"
-        );
+        assert_eq!(decode(&KIMI_K3, "a&amp;quot;&quot;&b&lt;"), "a&quot;\"&b&lt;");
         assert_eq!(decode(&DSML, "a&amp;b"), "a&amp;b");
     }
 }

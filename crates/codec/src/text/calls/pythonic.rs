@@ -135,10 +135,7 @@ impl PythonCalls {
             }
             // Behind a marker, a name and a bracket are a call.
             (
-                Shape::List {
-                    declared_only: false,
-                }
-                | Shape::Lines { .. },
+                Shape::List { declared_only: false } | Shape::Lines { .. },
                 State::Argument | State::Equals,
             ) => self.tell(sink),
             // A name without its bracket is no call, and not for this machine to drop.
@@ -212,12 +209,7 @@ impl PythonCalls {
         if text.as_bytes()[name.len()] != b'(' {
             return Err((name.len(), "a call's opening bracket was expected"));
         }
-        let declared_only = matches!(
-            self.shape,
-            Shape::List {
-                declared_only: true
-            }
-        );
+        let declared_only = matches!(self.shape, Shape::List { declared_only: true });
         if declared_only && sink.tools().is_some_and(|tools| !tools.declares(name)) {
             return Err((0, "no such tool was offered"));
         }
@@ -252,8 +244,7 @@ impl PythonCalls {
     /// Writes an argument's name, which has nothing to escape.
     fn write_key(&mut self) {
         let before = self.told.unwrap_or_default();
-        self.gathered
-            .push_str(if before == 0 { "{\"" } else { ",\"" });
+        self.gathered.push_str(if before == 0 { "{\"" } else { ",\"" });
         self.gathered.push_str(&self.key);
         self.gathered.push_str("\":");
         self.told = Some(before + 1);
@@ -307,15 +298,9 @@ mod tests {
     use super::super::rendered::{Choices, arguments, python_arguments};
     use super::*;
 
-    const LIST: Shape = Shape::List {
-        declared_only: false,
-    };
-    const BARE: Shape = Shape::List {
-        declared_only: true,
-    };
-    const LINES: Shape = Shape::Lines {
-        end: "</function_calls>",
-    };
+    const LIST: Shape = Shape::List { declared_only: false };
+    const BARE: Shape = Shape::List { declared_only: true };
+    const LINES: Shape = Shape::Lines { end: "</function_calls>" };
 
     fn machine(shape: Shape) -> impl Fn() -> Read<'static> {
         move || {
@@ -382,12 +367,7 @@ mod tests {
         let long = "a".repeat(LONGEST_WORD + 1);
         let why = "a name is too long";
         check(LIST, &format!("[{long}()]"), "", Progress::Broken(1, why));
-        check(
-            LIST,
-            &format!("[f({long}=1)]"),
-            "",
-            Progress::Broken(3, why),
-        );
+        check(LIST, &format!("[f({long}=1)]"), "", Progress::Broken(3, why));
     }
 
     #[test]
@@ -409,18 +389,8 @@ mod tests {
             ("[f(a='x' 'y')]", "f{\"a\":\"x\"", 9, behind),
             ("[f(a=b)]", "f{\"a\":", 5, "a value was expected"),
             ("[f(a=)]", "f{\"a\":", 5, "a value was expected"),
-            (
-                "[f() g()]",
-                "f{};",
-                5,
-                "a comma or the end of the list was expected",
-            ),
-            (
-                "[f(), link](x)",
-                "f{};",
-                10,
-                "a call's opening bracket was expected",
-            ),
+            ("[f() g()]", "f{};", 5, "a comma or the end of the list was expected"),
+            ("[f(), link](x)", "f{};", 10, "a call's opening bracket was expected"),
             ("[f(), ,]", "f{};", 6, "a call was expected"),
         ] {
             check(LIST, text, told, Progress::Broken(at, why));
@@ -437,12 +407,7 @@ mod tests {
         let none = Progress::Broken(0, "a call was expected");
         check(LINES, "</function_calls>", "", none);
         check(LINES, "[f()]", "", none);
-        check(
-            LINES,
-            "f()\n</b>",
-            "f{};",
-            Progress::Broken(4, "a call was expected"),
-        );
+        check(LINES, "f()\n</b>", "f{};", Progress::Broken(4, "a call was expected"));
         check(
             LINES,
             "f(a=</function_calls>",
@@ -483,10 +448,7 @@ mod tests {
         let mut out = |_: Event<'_>| {};
         let mut numbering = Numbering::new("call_");
         let mut sink = Sink::new(&mut out, &mut numbering, None, true);
-        for (shape, text, none) in [
-            (LIST, "[f(a=1)]", "[]"),
-            (LINES, "f()", "</function_calls>"),
-        ] {
+        for (shape, text, none) in [(LIST, "[f(a=1)]", "[]"), (LINES, "f()", "</function_calls>")] {
             let mut calls = PythonCalls::new(shape);
             for _ in 0..2 {
                 let Progress::Called(used) = calls.read(text, true, &mut sink) else {
@@ -496,10 +458,7 @@ mod tests {
                 assert_eq!(progress, Progress::Ended(text.len() - used));
             }
             let progress = calls.read(none, true, &mut sink);
-            assert!(matches!(
-                progress,
-                Progress::Broken(_, "a call was expected")
-            ));
+            assert!(matches!(progress, Progress::Broken(_, "a call was expected")));
         }
     }
 

@@ -38,11 +38,7 @@ enum Escape {
 impl Quoted {
     /// A string behind its opening quote.
     pub(crate) const fn new(quote: &'static str, escapes: bool, to_json: bool) -> Self {
-        Self {
-            quote,
-            escapes,
-            to_json,
-        }
+        Self { quote, escapes, to_json }
     }
 
     /// Reads on. What is left over may begin the closing quote or an escape; of a text that will
@@ -95,10 +91,7 @@ impl Quoted {
 
 /// Whether a text begins with an escape that means the same in JSON, so that it can stay.
 fn is_escape_of_both(text: &[u8]) -> bool {
-    matches!(
-        text,
-        [b'\\', b'"' | b'\\' | b'b' | b'f' | b'n' | b'r' | b't', ..]
-    )
+    matches!(text, [b'\\', b'"' | b'\\' | b'b' | b'f' | b'n' | b'r' | b't', ..])
 }
 
 /// Reads the escape a text begins with.
@@ -127,17 +120,11 @@ fn read_escape(text: &[u8]) -> Escape {
 
 /// Reads `\N`, `\NN` or `\NNN`.
 fn read_octal(text: &[u8]) -> Escape {
-    let digits = text[1..]
-        .iter()
-        .take(3)
-        .take_while(|byte| matches!(byte, b'0'..=b'7'))
-        .count();
+    let digits = text[1..].iter().take(3).take_while(|byte| matches!(byte, b'0'..=b'7')).count();
     if digits < 3 && text.len() == 1 + digits {
         return Escape::Begun;
     }
-    let code = text[1..=digits]
-        .iter()
-        .fold(0, |code, digit| code * 8 + u32::from(digit - b'0'));
+    let code = text[1..=digits].iter().fold(0, |code, digit| code * 8 + u32::from(digit - b'0'));
     Escape::Character(char::from_u32(code).unwrap_or('\u{fffd}'), 1 + digits)
 }
 
@@ -277,15 +264,9 @@ mod tests {
     #[test]
     fn at_the_end_a_quote_that_has_begun_is_text_and_an_escape_is_dropped() {
         let gemma = Quoted::new("<|\"|>", false, true);
-        assert_eq!(
-            read(gemma, "a<|\"", true),
-            ("a<|\\\"".into(), Reached::Inside(4))
-        );
+        assert_eq!(read(gemma, "a<|\"", true), ("a<|\\\"".into(), Reached::Inside(4)));
         let python = Quoted::new("'", true, true);
-        assert_eq!(
-            read(python, r"a\u12", true),
-            ("a".into(), Reached::Inside(5))
-        );
+        assert_eq!(read(python, r"a\u12", true), ("a".into(), Reached::Inside(5)));
         assert_eq!(read(python, r"a\1", true), ("a".into(), Reached::Inside(3)));
     }
 }

@@ -147,11 +147,7 @@ impl Scan {
                 }
                 let object = byte == b'{';
                 self.open.push(object);
-                self.next = if object {
-                    Next::KeyOrClose
-                } else {
-                    Next::ValueOrClose
-                };
+                self.next = if object { Next::KeyOrClose } else { Next::ValueOrClose };
             }
             (Next::Value | Next::ValueOrClose, b'"') => self.next = Next::String(false),
             (Next::Value | Next::ValueOrClose, b't') => self.next = Next::Word(b"rue"),
@@ -165,11 +161,7 @@ impl Scan {
             (Next::Key | Next::KeyOrClose, b'"') => self.next = Next::String(true),
             (Next::Colon, b':') => self.next = Next::Value,
             (Next::CommaOrClose, b',') => {
-                self.next = if self.open.last() {
-                    Next::Key
-                } else {
-                    Next::Value
-                };
+                self.next = if self.open.last() { Next::Key } else { Next::Value };
             }
             (Next::CommaOrClose | Next::KeyOrClose, b'}') if self.open.last() => {
                 return Some(self.close());
@@ -255,10 +247,7 @@ impl Number {
     }
 
     fn may_end(self) -> bool {
-        matches!(
-            self,
-            Self::Zero | Self::Digits | Self::Fraction | Self::ExponentDigits
-        )
+        matches!(self, Self::Zero | Self::Digits | Self::Fraction | Self::ExponentDigits)
     }
 }
 

@@ -196,22 +196,12 @@ impl Machine {
 impl Script {
     /// Begins behind an opener.
     pub(crate) fn new(format: &'static ToolFormat, step: usize) -> Self {
-        Self {
-            format,
-            step,
-            machine: None,
-            name: None,
-            id: None,
-            called: false,
-        }
+        Self { format, step, machine: None, name: None, id: None, called: false }
     }
 
     /// Begins with a name that is known.
     pub(crate) fn named(format: &'static ToolFormat, name: &str) -> Self {
-        Self {
-            name: Some(name.to_owned()),
-            ..Self::new(format, 0)
-        }
+        Self { name: Some(name.to_owned()), ..Self::new(format, 0) }
     }
 
     /// The format.

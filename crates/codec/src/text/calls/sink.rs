@@ -26,10 +26,7 @@ pub(crate) struct Numbering {
 impl Numbering {
     /// Numbering for one text, whose own ids begin with this.
     pub(crate) fn new(prefix: &str) -> Self {
-        Self {
-            prefix: prefix.to_owned(),
-            ..Self::default()
-        }
+        Self { prefix: prefix.to_owned(), ..Self::default() }
     }
 
     /// How many calls have begun.
@@ -68,9 +65,7 @@ impl Numbering {
 
     /// Whether an id looks like one that was made before.
     fn was_made(&self, id: &str) -> bool {
-        let number = id
-            .strip_prefix(&*self.prefix)
-            .map(|rest| rest.trim_end_matches('_'));
+        let number = id.strip_prefix(&*self.prefix).map(|rest| rest.trim_end_matches('_'));
         number
             .and_then(|number| number.parse().ok())
             .is_some_and(|number: usize| number < self.begun)
@@ -93,12 +88,7 @@ impl<'a> Sink<'a> {
         tools: Option<&'a Tools>,
         tolerant: bool,
     ) -> Self {
-        Self {
-            out,
-            numbering,
-            tools,
-            tolerant,
-        }
+        Self { out, numbering, tools, tolerant }
     }
 
     /// The tools that were offered; `None` where that is not known.
@@ -141,11 +131,7 @@ impl<'a> Sink<'a> {
             return;
         };
         let id = self.numbering.id(id.as_deref());
-        (self.out)(Event::CallStarted {
-            index: self.numbering.begun,
-            id: &id,
-            name: &name,
-        });
+        (self.out)(Event::CallStarted { index: self.numbering.begun, id: &id, name: &name });
         self.numbering.begun += 1;
         self.numbering.open = Some(name);
     }
@@ -173,9 +159,7 @@ impl<'a> Sink<'a> {
     pub(crate) fn end(&mut self) {
         if self.numbering.open.take().is_some() {
             self.numbering.ended += 1;
-            (self.out)(Event::CallEnded {
-                index: self.numbering.begun.saturating_sub(1),
-            });
+            (self.out)(Event::CallEnded { index: self.numbering.begun.saturating_sub(1) });
         }
     }
 }

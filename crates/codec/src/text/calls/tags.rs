@@ -145,11 +145,7 @@ impl TagArguments {
             None if partly && !self.may_be_parameter(rest) => {
                 self.end(sink);
                 let own = |marker: &&str| self.row.beginning(rest, marker) == Match::Begun;
-                Progress::Ended(if self.row.end.iter().any(own) {
-                    text.len()
-                } else {
-                    at
-                })
+                Progress::Ended(if self.row.end.iter().any(own) { text.len() } else { at })
             }
             None if partly => Progress::More(text.len()),
             None => Progress::Broken(at, "neither a parameter nor the end of the call"),
@@ -207,12 +203,7 @@ impl TagArguments {
 
     fn parameter(&mut self, text: &str, at: usize, last: bool, sink: &mut Sink<'_>) -> Step {
         match self.row.tag(within(&text[at..], LONGEST_TAG)) {
-            Tag::Whole {
-                length,
-                key,
-                text: is_text,
-                suffix,
-            } if !key.is_empty() => {
+            Tag::Whole { length, key, text: is_text, suffix } if !key.is_empty() => {
                 self.begin(key, is_text, suffix, sink);
                 Step::To(at + length)
             }
@@ -240,10 +231,8 @@ impl TagArguments {
             None => Typing::Schema(kinds),
         };
         let key_end = self.scratch.len();
-        self.scratch
-            .push_str(if self.begun { ",\"" } else { "{\"" });
-        self.row
-            .decode(key, |piece| escape(piece, &mut self.scratch));
+        self.scratch.push_str(if self.begun { ",\"" } else { "{\"" });
+        self.row.decode(key, |piece| escape(piece, &mut self.scratch));
         self.scratch.push_str("\":");
         sink.arguments(&self.scratch[key_end..]);
         if self.row.suffixed {
@@ -287,11 +276,7 @@ impl TagArguments {
 
     fn value(&mut self, text: &str, at: usize, last: bool, sink: &mut Sink<'_>) -> Step {
         let character_data = matches!(self.state, State::CharacterData);
-        let marker = if character_data {
-            CHARACTER_DATA_END
-        } else {
-            &self.close
-        };
+        let marker = if character_data { CHARACTER_DATA_END } else { &self.close };
         let framed = self.row.framed && !character_data;
         let (end, after) = find(&text[at..], marker, framed, last);
         self.value.text(&text[at..at + end], sink);

@@ -311,11 +311,7 @@ mod tests {
         ("042", Kinds::INTEGER, r#""042""#),
         ("12a", Kinds::INTEGER, r#""12a""#),
         ("", Kinds::INTEGER, r#""""#),
-        (
-            "123456789012345678901",
-            Kinds::INTEGER,
-            "123456789012345678901",
-        ),
+        ("123456789012345678901", Kinds::INTEGER, "123456789012345678901"),
         ("1e3", ANY_NUMBER, "1e3"),
         ("5.50", ANY_NUMBER, "5.50"),
         (".5", ANY_NUMBER, r#"".5""#),
@@ -391,12 +387,9 @@ mod tests {
 
     #[test]
     fn json_is_json_where_the_model_says_so() {
-        for (text, expected) in [
-            (r#" "x" "#, r#""x""#),
-            ("[1, 2]", "[1, 2]"),
-            ("True", "true"),
-            ("no", r#""no""#),
-        ] {
+        for (text, expected) in
+            [(r#" "x" "#, r#""x""#), ("[1, 2]", "[1, 2]"), ("True", "true"), ("no", r#""no""#)]
+        {
             assert_eq!(grown(&[text], Typing::Json).0, expected);
         }
     }

@@ -45,11 +45,8 @@ impl Core {
         }
         match found {
             Found::Nothing | Found::Begun { .. } => {
-                let held = if self.lookouts.wrapped && !last {
-                    may_break(&text[at..stop])
-                } else {
-                    0
-                };
+                let held =
+                    if self.lookouts.wrapped && !last { may_break(&text[at..stop]) } else { 0 };
                 self.say(&text[at..stop - held], out);
                 Flow::Wait(stop - held)
             }
@@ -96,11 +93,9 @@ impl Core {
         let found = match self.lookouts.content.find(&text[from..], last) {
             Found::Nothing => Found::Nothing,
             Found::Begun { at } => Found::Begun { at: from + at },
-            Found::Marker { at, end, which } => Found::Marker {
-                at: from + at,
-                end: from + end,
-                which,
-            },
+            Found::Marker { at, end, which } => {
+                Found::Marker { at: from + at, end: from + end, which }
+            }
         };
         self.ahead = Some(found);
         found
@@ -184,11 +179,7 @@ impl Core {
                 }
             }
         }
-        if begun && !last {
-            Match::Begun
-        } else {
-            Match::No
-        }
+        if begun && !last { Match::Begun } else { Match::No }
     }
 
     /// White space joins what waits, as far as there is room; tells whether there was room for all.
@@ -227,11 +218,7 @@ impl Core {
         end: usize,
         last: bool,
     ) -> Match {
-        let before = if at > from {
-            text.as_bytes()[at - 1]
-        } else {
-            self.previous
-        };
+        let before = if at > from { text.as_bytes()[at - 1] } else { self.previous };
         if !matches!(before, b'`' | b'"' | b'\'') {
             return Match::No;
         }
@@ -248,12 +235,8 @@ impl Core {
         match role {
             Role::Open(pair) => {
                 self.leave_content(out);
-                let reasoning = Reasoning {
-                    pair: Some(pair),
-                    at_break: split,
-                    spoke: !split,
-                    echo: false,
-                };
+                let reasoning =
+                    Reasoning { pair: Some(pair), at_break: split, spoke: !split, echo: false };
                 if !split {
                     self.think(marker, out);
                 }

@@ -37,11 +37,8 @@ impl Core {
         };
         // A header is short: what is farther away is not its end.
         let near = within(rest, NAME + marker_length(channels.messages));
-        let end = channels
-            .messages
-            .iter()
-            .filter_map(|marker| Some((near.find(marker)?, *marker)))
-            .min();
+        let end =
+            channels.messages.iter().filter_map(|marker| Some((near.find(marker)?, *marker))).min();
         let Some((stop, marker)) = end.filter(|(stop, _)| *stop <= NAME) else {
             if rest.len() <= NAME + marker_length(channels.messages) && !last {
                 self.state = State::Header(raw);
@@ -61,11 +58,8 @@ impl Core {
         self.gap = Gap::None;
         match channel {
             Channel::Reasoning if self.recipe.reasoning.is_some() => {
-                let reasoning = Reasoning {
-                    at_break: split,
-                    spoke: !split,
-                    ..Reasoning::default()
-                };
+                let reasoning =
+                    Reasoning { at_break: split, spoke: !split, ..Reasoning::default() };
                 if !split {
                     self.think(&raw, out);
                 }

@@ -59,8 +59,7 @@ impl Reader {
     /// Takes the next bytes; characters may be cut.
     pub fn push(&mut self, bytes: &[u8], mut out: impl FnMut(Event<'_>)) {
         let (held, core) = (&mut self.held, &mut self.core);
-        self.characters
-            .push(bytes, |text| push(held, core, text, &mut out));
+        self.characters.push(bytes, |text| push(held, core, text, &mut out));
     }
 
     /// Takes the next text.
@@ -91,8 +90,7 @@ impl Reader {
     /// Lets go of what waits for its rest, since something other than text comes between.
     pub fn flush(&mut self, mut out: impl FnMut(Event<'_>)) {
         let (held, core) = (&mut self.held, &mut self.core);
-        self.characters
-            .finish(|text| push(held, core, text, &mut out));
+        self.characters.finish(|text| push(held, core, text, &mut out));
         let held = std::mem::take(&mut self.held);
         self.core.interrupt(&held, &mut out);
     }
@@ -100,8 +98,7 @@ impl Reader {
     /// The text has ended.
     pub fn finish(&mut self, mut out: impl FnMut(Event<'_>)) {
         let (held, core) = (&mut self.held, &mut self.core);
-        self.characters
-            .finish(|text| push(held, core, text, &mut out));
+        self.characters.finish(|text| push(held, core, text, &mut out));
         let held = std::mem::take(&mut self.held);
         self.core.finish(&held, &mut out);
     }
@@ -194,10 +191,7 @@ mod tests {
         );
         assert_eq!(
             told("2]}}</tool"),
-            [
-                r#"CallArguments { index: 0, delta: "2]}" }"#,
-                "CallEnded { index: 0 }"
-            ]
+            [r#"CallArguments { index: 0, delta: "2]}" }"#, "CallEnded { index: 0 }"]
         );
         assert_eq!(told("_call>"), [""; 0]);
     }
@@ -205,10 +199,7 @@ mod tests {
     #[test]
     fn a_fault_names_the_format_and_the_reason() {
         let recipe = Recipe::family("qwen3").unwrap();
-        let options = Options {
-            on_error: OnError::Error,
-            ..Options::default()
-        };
+        let options = Options { on_error: OnError::Error, ..Options::default() };
         let told = told(&recipe, options, &[("<tool_call>oops</tool_call>x", false)]);
         assert_eq!(
             told,

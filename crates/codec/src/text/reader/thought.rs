@@ -104,19 +104,11 @@ impl Core {
                     Found::Begun { at } => at,
                     _ => rest.len(),
                 };
-                let held = if split && !last {
-                    may_break(&rest[..stop])
-                } else {
-                    0
-                };
+                let held = if split && !last { may_break(&rest[..stop]) } else { 0 };
                 self.think(&rest[..stop - held], out);
                 Flow::Wait(*at + stop - held)
             }
-            Found::Marker {
-                at: stop,
-                end,
-                which,
-            } => {
+            Found::Marker { at: stop, end, which } => {
                 match self.quoted(text, *at, *at + stop, *at + end, last) {
                     Match::Begun => {
                         self.think(&rest[..stop], out);
@@ -131,13 +123,7 @@ impl Core {
                 let role = self.lookouts.reasoning(reasoning.pair).role(which);
                 let before = if split { line_break(&rest[..stop]) } else { 0 };
                 self.think(&rest[..stop - before], out);
-                self.leave(
-                    reasoning,
-                    role,
-                    &rest[stop - before..stop],
-                    &rest[stop..end],
-                    out,
-                );
+                self.leave(reasoning, role, &rest[stop - before..stop], &rest[stop..end], out);
                 Flow::On(*at + end)
             }
         }

@@ -21,12 +21,7 @@ impl State {
             return leave_out(Reason::Shape, None);
         };
         let verdict = self.judge(question, session, &key);
-        tracing::trace!(
-            hash = key.short(),
-            session,
-            ?verdict,
-            "Decided on thinking block"
-        );
+        tracing::trace!(hash = key.short(), session, ?verdict, "Decided on thinking block");
         // A known block in a conversation it was not made in, or come back after an absence: from
         // now on it stands here.
         if question.counts
@@ -37,12 +32,8 @@ impl State {
                 .and_then(|conversation| conversation.standings.get(&key))
                 .is_none_or(|standing| standing.gone)
         {
-            let standing = Standing {
-                session,
-                confirmed: true,
-                registered: question.now,
-                gone: false,
-            };
+            let standing =
+                Standing { session, confirmed: true, registered: question.now, gone: false };
             self.stand(question.lineage.id, key, standing, changes);
         }
         verdict
@@ -91,11 +82,7 @@ impl State {
             None if !accepted => return unknown(stored.dropped),
             _ => {}
         }
-        Verdict::Send {
-            origin: origin.clone(),
-            prefix: stored.prefix,
-            dropped: stored.dropped,
-        }
+        Verdict::Send { origin: origin.clone(), prefix: stored.prefix, dropped: stored.dropped }
     }
 }
 

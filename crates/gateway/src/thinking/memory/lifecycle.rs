@@ -28,15 +28,10 @@ impl State {
                 let stored = StoredMark {
                     session: 1,
                     // A pinned request does not say where the conversation lives.
-                    backend: if question.by_active {
-                        backend.clone()
-                    } else {
-                        "".into()
-                    },
+                    backend: if question.by_active { backend.clone() } else { "".into() },
                 };
                 changes.push(Change::Mark(question.lineage.mark, stored.clone()));
-                self.marks
-                    .insert(question.lineage.mark, Session { stored, holders: 0 });
+                self.marks.insert(question.lineage.mark, Session { stored, holders: 0 });
             }
             return 1;
         };
@@ -92,11 +87,8 @@ impl State {
         // client still holds.
         let tells = question.has_assistant && question.blocks.iter().any(Option::is_some);
         let threshold = question.rules.orphan_threshold.as_millis() as u64;
-        let present: HashSet<&BlockKey> = if tells {
-            question.blocks.iter().flatten().collect()
-        } else {
-            Default::default()
-        };
+        let present: HashSet<&BlockKey> =
+            if tells { question.blocks.iter().flatten().collect() } else { Default::default() };
         for (key, standing) in &mut conversation.standings {
             if standing.gone {
                 continue;
@@ -107,10 +99,7 @@ impl State {
             } else if !tells || present.contains(key) {
                 continue;
             } else if standing.confirmed {
-                (
-                    &mut summary.confirmed_unused,
-                    "confirmed and no longer used",
-                )
+                (&mut summary.confirmed_unused, "confirmed and no longer used")
             } else if age > threshold {
                 (&mut summary.orphaned, "never came back")
             } else {
@@ -131,11 +120,7 @@ impl State {
 
     pub(super) fn in_use(&self, lineage: LineageId) -> usize {
         self.lineages.get(&lineage).map_or(0, |conversation| {
-            conversation
-                .standings
-                .values()
-                .filter(|standing| !standing.gone)
-                .count()
+            conversation.standings.values().filter(|standing| !standing.gone).count()
         })
     }
 }

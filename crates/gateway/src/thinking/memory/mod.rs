@@ -148,9 +148,7 @@ impl Memory {
             state.place(Lineage { mark, id });
         }
         for stored in snapshot.blocks {
-            state
-                .blocks
-                .insert(stored.key, Record { stored, holders: 0 });
+            state.blocks.insert(stored.key, Record { stored, holders: 0 });
         }
         for (lineage, key, standing) in snapshot.standings {
             if let Some(conversation) = state.lineages.get_mut(&lineage)
@@ -163,10 +161,7 @@ impl Memory {
         }
         // A write cut in two by a crash of the machine may leave blocks nobody holds.
         state.blocks.retain(|_, record| record.holders > 0);
-        Self {
-            state: Mutex::new(state),
-            changes,
-        }
+        Self { state: Mutex::new(state), changes }
     }
 
     /// Decides what of a request may go, and notes what the request tells.
@@ -188,16 +183,11 @@ impl Memory {
                 .iter()
                 .filter(|verdict| matches!(verdict, Verdict::LeaveOut { .. }))
                 .count();
-            state.tried += verdicts
-                .iter()
-                .filter(|verdict| matches!(verdict, Verdict::Try { .. }))
-                .count() as u64;
+            state.tried +=
+                verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Try { .. })).count()
+                    as u64;
             let cache = state.in_use(question.lineage.id);
-            state.keep_within(
-                question.rules.memory_limit,
-                question.lineage.id,
-                &self.changes,
-            );
+            state.keep_within(question.rules.memory_limit, question.lineage.id, &self.changes);
             drop(state);
             tracing::info!(
                 lineage = question.lineage.id.text(),
@@ -220,10 +210,7 @@ impl Memory {
         state.lineage(made.lineage, made.now, &self.changes);
         let domain: Arc<str> = made.origin.domain.as_str().into();
         let record = state.block(made.key);
-        record
-            .stored
-            .refused
-            .retain(|refused| **refused != *made.origin.backend);
+        record.stored.refused.retain(|refused| **refused != *made.origin.backend);
         match &record.stored.origin {
             // Unsigned blocks of two backends may be the same to the letter; both read them.
             Some(known) if known.domain != made.origin.domain => {
@@ -334,10 +321,7 @@ impl Memory {
         state.lineage(lineage, now, &self.changes);
         for key in keys {
             let record = state.block(*key);
-            record
-                .stored
-                .accepted
-                .retain(|domain| *domain != target.domain);
+            record.stored.accepted.retain(|domain| *domain != target.domain);
             let known = record.stored.refused.len();
             add(&mut record.stored.refused, &target.backend);
             let newly = record.stored.refused.len() > known;
@@ -348,12 +332,7 @@ impl Memory {
                 .get(&lineage.id)
                 .is_some_and(|conversation| conversation.standings.contains_key(key));
             if !known {
-                let standing = Standing {
-                    session,
-                    confirmed: true,
-                    registered: now,
-                    gone: true,
-                };
+                let standing = Standing { session, confirmed: true, registered: now, gone: true };
                 state.stand(lineage.id, *key, standing, &self.changes);
             }
         }
@@ -414,11 +393,7 @@ impl State {
             if let Some(mark) = self.marks.get_mut(&lineage.mark) {
                 mark.holders += 1;
             }
-            Conversation {
-                mark: lineage.mark,
-                standings: HashMap::new(),
-                used,
-            }
+            Conversation { mark: lineage.mark, standings: HashMap::new(), used }
         });
         self.by_use.remove(&conversation.used);
         conversation.used = used;
@@ -429,10 +404,8 @@ impl State {
     /// then the session.
     fn restore_mark(&mut self, made: &Made<'_>, changes: &Changes) {
         self.marks.entry(made.lineage.mark).or_insert_with(|| {
-            let stored = StoredMark {
-                session: made.session,
-                backend: made.origin.backend.as_str().into(),
-            };
+            let stored =
+                StoredMark { session: made.session, backend: made.origin.backend.as_str().into() };
             changes.push(Change::Mark(made.lineage.mark, stored.clone()));
             Session { stored, holders: 1 }
         });

@@ -46,10 +46,7 @@ impl Memory {
             if lineage.is_some_and(|wanted| id.text() != wanted) {
                 continue;
             }
-            let session = state
-                .marks
-                .get(&conversation.mark)
-                .map_or(0, |mark| mark.stored.session);
+            let session = state.marks.get(&conversation.mark).map_or(0, |mark| mark.stored.session);
             statistics.session = statistics.session.max(session);
             statistics.lineages += 1;
             statistics.bytes += LINEAGE_BYTES;

@@ -75,10 +75,7 @@ impl Scope {
     pub fn new(lineage: LineageId, caller: String) -> Self {
         let VaultKey(conversation) =
             VaultKey::digest(&[b"scope\xff", &lineage.0, caller.as_bytes()]);
-        Self {
-            conversation: LineageId(conversation),
-            caller,
-        }
+        Self { conversation: LineageId(conversation), caller }
     }
 
     /// The name of a turn that called a tool under this id. Conversations are resumed under other
@@ -124,11 +121,7 @@ pub struct VaultLimits {
 
 impl Default for VaultLimits {
     fn default() -> Self {
-        Self {
-            memory: 32 << 20,
-            stored: 256 << 20,
-            records: 200_000,
-        }
+        Self { memory: 32 << 20, stored: 256 << 20, records: 200_000 }
     }
 }
 
@@ -199,13 +192,8 @@ impl Vault {
             tracing::error!(%error, "a turn cannot be written into the vault");
             return;
         }
-        let sealed = self
-            .keyring
-            .seal(Purpose::Vault, &dice::nonce(), &place(names), &bytes);
-        let record = Arc::new(Record {
-            names: names.to_vec(),
-            sealed,
-        });
+        let sealed = self.keyring.seal(Purpose::Vault, &dice::nonce(), &place(names), &bytes);
+        let record = Arc::new(Record { names: names.to_vec(), sealed });
         if record.size() > self.limits.largest() {
             tracing::warn!(
                 bytes = record.size(),

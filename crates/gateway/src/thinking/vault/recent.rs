@@ -19,10 +19,7 @@ pub(super) struct Recent {
 
 impl Recent {
     pub(super) fn new(limit: usize) -> Self {
-        Self {
-            limit,
-            ..Self::default()
-        }
+        Self { limit, ..Self::default() }
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -49,11 +46,7 @@ impl Recent {
         for name in &record.names {
             self.names.entry(*name).or_insert(self.uses);
         }
-        if record
-            .names
-            .iter()
-            .any(|name| self.names.get(name) == Some(&self.uses))
-        {
+        if record.names.iter().any(|name| self.names.get(name) == Some(&self.uses)) {
             self.hold(record);
         }
     }
@@ -140,10 +133,7 @@ mod tests {
         let mut recent = Recent::new(1 << 20);
         recent.put(record(&[1, 2], 1));
         recent.put(record(&[2, 3], 2));
-        assert_eq!(
-            [1, 2].map(|number| found(&mut recent, number)),
-            [Some(1), Some(2)]
-        );
+        assert_eq!([1, 2].map(|number| found(&mut recent, number)), [Some(1), Some(2)]);
         recent.put(record(&[1], 3));
         assert_eq!(found(&mut recent, 1), Some(3));
         assert_eq!(recent.by_use.len(), 2);
@@ -156,10 +146,7 @@ mod tests {
         let mut recent = Recent::new(1 << 20);
         recent.put(record(&[1], 2));
         recent.put_back(record(&[1, 2], 1));
-        assert_eq!(
-            [1, 2].map(|number| found(&mut recent, number)),
-            [Some(2), Some(1)]
-        );
+        assert_eq!([1, 2].map(|number| found(&mut recent, number)), [Some(2), Some(1)]);
         let bytes = recent.bytes();
         recent.put_back(record(&[1, 2], 1));
         assert_eq!((recent.by_use.len(), recent.bytes()), (2, bytes));

@@ -54,11 +54,8 @@ struct Held {
 impl Held {
     fn insert(&mut self, record: Arc<Record>) {
         self.last += 1;
-        let replaced: Vec<u64> = record
-            .names
-            .iter()
-            .filter_map(|name| self.names.insert(*name, self.last))
-            .collect();
+        let replaced: Vec<u64> =
+            record.names.iter().filter_map(|name| self.names.insert(*name, self.last)).collect();
         self.records.insert(self.last, record);
         for id in replaced {
             if !self.names.values().any(|named| *named == id) {

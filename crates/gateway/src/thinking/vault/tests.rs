@@ -20,13 +20,8 @@ fn kept(text: &str) -> Kept {
         session: 1,
         prefix: None,
         blocks: vec![
-            Block::Thinking {
-                text: text.into(),
-                signature: Some("c2ln".into()),
-            },
-            Block::Redacted {
-                data: "ZGF0YQ".into(),
-            },
+            Block::Thinking { text: text.into(), signature: Some("c2ln".into()) },
+            Block::Redacted { data: "ZGF0YQ".into() },
             Block::text("An answer."),
             Block::ToolCall {
                 id: "call_1".into(),
@@ -34,33 +29,19 @@ fn kept(text: &str) -> Kept {
                 arguments: "{\"city\": \"Ghent\"".into(),
                 signature: Some("b3RoZXI=".into()),
             },
-            Block::Opaque {
-                dialect: "gemini".into(),
-                value: json!({"z": 1.5, "a": [null, "é"]}),
-            },
+            Block::Opaque { dialect: "gemini".into(), value: json!({"z": 1.5, "a": [null, "é"]}) },
         ],
     }
 }
 
 /// Nothing in RAM, so that everything found comes from the store.
-const NO_RAM: VaultLimits = VaultLimits {
-    memory: 0,
-    stored: 1 << 20,
-    records: 100,
-};
+const NO_RAM: VaultLimits = VaultLimits { memory: 0, stored: 1 << 20, records: 100 };
 
 #[tokio::test]
 async fn a_turn_is_found_at_once_by_any_of_its_names() {
-    let vault = Vault::new(
-        keyring(1),
-        Arc::new(InMemoryVault::default()),
-        VaultLimits::default(),
-    );
+    let vault = Vault::new(keyring(1), Arc::new(InMemoryVault::default()), VaultLimits::default());
     let lineage = LineageId([3; 16]);
-    let names = [
-        VaultKey::of_call("call_1"),
-        VaultKey::of_text(lineage, "An answer."),
-    ];
+    let names = [VaultKey::of_call("call_1"), VaultKey::of_text(lineage, "An answer.")];
     vault.keep(&names, &kept("hm"));
     for name in names {
         let unknown = VaultKey::of_call("call_2");
@@ -119,14 +100,9 @@ async fn a_record_that_was_given_another_name_does_not_open() {
 #[tokio::test]
 async fn the_store_stays_within_its_bounds_and_the_oldest_go_first() {
     let store = Arc::new(InMemoryVault::default());
-    let limits = VaultLimits {
-        records: 3,
-        ..NO_RAM
-    };
+    let limits = VaultLimits { records: 3, ..NO_RAM };
     let vault = Vault::new(keyring(1), store, limits);
-    let names: Vec<VaultKey> = (0..5)
-        .map(|at| VaultKey::of_call(&at.to_string()))
-        .collect();
+    let names: Vec<VaultKey> = (0..5).map(|at| VaultKey::of_call(&at.to_string())).collect();
     for name in &names {
         vault.keep(&[*name], &kept("hm"));
     }

@@ -29,11 +29,7 @@ impl Planner<'_> {
                     stands_under: None,
                 };
                 match verdict {
-                    Verdict::Send {
-                        origin,
-                        prefix,
-                        dropped,
-                    } => {
+                    Verdict::Send { origin, prefix, dropped } => {
                         block.origin.clone_from(origin);
                         let (made, dropped) = (*prefix, *dropped);
                         block.stood = Stood { made, dropped };
@@ -94,10 +90,7 @@ impl Planner<'_> {
         for thinking in blocks.chunk_by_mut(|one, next| one.message == next.message) {
             let began = thinking.first().is_some_and(|block| block.index == 0);
             let message = &self.outline.messages[thinking[0].message];
-            let begins = message
-                .blocks()
-                .get(first_in_body(thinking))
-                .is_some_and(is_thinking);
+            let begins = message.blocks().get(first_in_body(thinking)).is_some_and(is_thinking);
             if began && !begins {
                 for block in thinking {
                     if block.fate != Fate::LeftOut {

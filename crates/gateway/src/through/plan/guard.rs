@@ -29,11 +29,8 @@ impl Planner<'_> {
         if doubtful.is_empty() && self.again != Again::DropBound {
             return;
         }
-        let caller = self
-            .outline
-            .thinking
-            .as_ref()
-            .and_then(|thinking| thinking.binding.as_deref());
+        let caller =
+            self.outline.thinking.as_ref().and_then(|thinking| thinking.binding.as_deref());
         let can_ask = caller.is_none() && self.thinks(plan);
         for at in doubtful {
             let block = &mut plan.blocks[at];
@@ -57,9 +54,7 @@ impl Planner<'_> {
     /// Whether a block probably does not hold.
     fn is_doubtful(&self, block: &PlannedBlock) -> bool {
         let tried = block.fate != Fate::Sent;
-        block
-            .stands_under
-            .is_some_and(|stands| self.guard.doubts(stands, block.stood, tried))
+        block.stands_under.is_some_and(|stands| self.guard.doubts(stands, block.stood, tried))
     }
 
     /// Whether thinking is on, so that something can be asked about it.

@@ -149,26 +149,19 @@ impl Plan {
 
     /// The block that stands at a place of the body that went out.
     pub fn sent_at(&self, message: usize, index: usize) -> Option<usize> {
-        self.sent()
-            .find(|(_, at)| *at == (message, index))
-            .map(|(block, _)| block)
+        self.sent().find(|(_, at)| *at == (message, index)).map(|(block, _)| block)
     }
 
     /// The blocks in the body that went out, each with its place there: message, then block.
     pub fn sent(&self) -> impl Iterator<Item = (usize, (usize, usize))> {
         let (mut message, mut removed) = (0, 0);
-        self.blocks
-            .iter()
-            .enumerate()
-            .filter_map(move |(at, block)| {
-                if block.message != message {
-                    (message, removed) = (block.message, 0);
-                }
-                removed += usize::from(!block.in_body);
-                block
-                    .in_body
-                    .then(|| (at, (message, block.index - removed)))
-            })
+        self.blocks.iter().enumerate().filter_map(move |(at, block)| {
+            if block.message != message {
+                (message, removed) = (block.message, 0);
+            }
+            removed += usize::from(!block.in_body);
+            block.in_body.then(|| (at, (message, block.index - removed)))
+        })
     }
 }
 
@@ -184,9 +177,7 @@ impl Planner<'_> {
 
         let mut plan = Plan {
             body: self.body.clone(),
-            asked_model: asked_model
-                .filter(|asked| *asked != model)
-                .map(ToOwned::to_owned),
+            asked_model: asked_model.filter(|asked| *asked != model).map(ToOwned::to_owned),
             model,
             blocks,
             losses: Vec::new(),
@@ -245,10 +236,7 @@ impl Planner<'_> {
         }
         let mut keep: Vec<(usize, Vec<bool>)> = Vec::new();
         for block in plan.blocks.iter().filter(|block| !block.in_body) {
-            if keep
-                .last()
-                .is_none_or(|(message, _)| *message != block.message)
-            {
+            if keep.last().is_none_or(|(message, _)| *message != block.message) {
                 let count = outline.messages[block.message].blocks().len();
                 keep.push((block.message, vec![true; count]));
             }
@@ -257,10 +245,7 @@ impl Planner<'_> {
             }
         }
         plan.losses.retain(|loss| {
-            !matches!(
-                loss,
-                Loss::MessageFilled { .. } | Loss::ToolLoopClosed { .. }
-            )
+            !matches!(loss, Loss::MessageFilled { .. } | Loss::ToolLoopClosed { .. })
         });
         let filled = rewrite::leave_out(&mut edits, outline, &keep);
         if filled > 0 {
@@ -270,19 +255,13 @@ impl Planner<'_> {
             let calls = rewrite::close_loop(&mut edits, body, outline, start);
             plan.losses.push(Loss::ToolLoopClosed { calls });
         }
-        plan.body = if edits.is_empty() {
-            body.clone()
-        } else {
-            Bytes::from(edits.apply(body))
-        };
+        plan.body = if edits.is_empty() { body.clone() } else { Bytes::from(edits.apply(body)) };
     }
 
     fn tell_losses(&self, plan: &mut Plan) {
         plan.tell_again();
         if self.outline.repeated_tool_ids > 0 {
-            plan.losses.push(Loss::ToolIdRepeated {
-                ids: self.outline.repeated_tool_ids,
-            });
+            plan.losses.push(Loss::ToolIdRepeated { ids: self.outline.repeated_tool_ids });
         }
     }
 }

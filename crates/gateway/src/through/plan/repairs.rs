@@ -18,10 +18,8 @@ impl Planner<'_> {
         };
         let start = turn_start(&self.outline.messages, call);
         let manual = plan.thinking.mode(self.outline) == Some("enabled");
-        let omitted = plan
-            .blocks
-            .iter()
-            .any(|block| block.message >= start && block.fate == Fate::LeftOut);
+        let omitted =
+            plan.blocks.iter().any(|block| block.message >= start && block.fate == Fate::LeftOut);
         let begins = self.outline.messages[call]
             .blocks()
             .get(first_in_body(of_message(&plan.blocks, call)))

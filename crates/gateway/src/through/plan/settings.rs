@@ -136,8 +136,7 @@ impl Planner<'_> {
             }
             _ => false,
         };
-        plan.losses
-            .extend(losses.into_iter().filter(|loss| !unsaid(loss)));
+        plan.losses.extend(losses.into_iter().filter(|loss| !unsaid(loss)));
         for (name, value) in settings::changes(before, &after) {
             match (name, value) {
                 ("thinking", Some(value)) => {
@@ -154,9 +153,9 @@ impl Planner<'_> {
 /// Effort alone is about the answer, and begins no thinking.
 fn effort_alone(after: &mut Request, losses: &mut Vec<Loss>) {
     match after.thinking.amount {
-        Some(Amount::Adaptive {
-            effort: Some(effort),
-        }) => after.thinking.amount = Some(Amount::Effort { effort }),
+        Some(Amount::Adaptive { effort: Some(effort) }) => {
+            after.thinking.amount = Some(Amount::Effort { effort })
+        }
         Some(Amount::Budget { .. }) => {
             after.thinking.amount = None;
             losses.retain(|loss| *loss != adapted("thinking", "effort_as_budget"));

@@ -11,10 +11,7 @@ fn an_empty_file_has_all_defaults() {
     let expected = Config {
         listen: "127.0.0.1:8484".to_owned(),
         data_dir: PathBuf::from("/users/ada/.local/share/throughline"),
-        log: Log {
-            level: Level::Info,
-            format: Format::Text,
-        },
+        log: Log { level: Level::Info, format: Format::Text },
         keep_alive: Duration::from_secs(15),
         allowed_hosts: Vec::new(),
         cors_origins: Vec::new(),
@@ -30,11 +27,7 @@ fn an_empty_file_has_all_defaults() {
                 ..plain("simulator", Dialect::Simulator)
             },
         ],
-        route: Route {
-            default: "anthropic".to_owned(),
-            rules: Vec::new(),
-            fallback: Vec::new(),
-        },
+        route: Route { default: "anthropic".to_owned(), rules: Vec::new(), fallback: Vec::new() },
         models: None,
         thinking: Thinking {
             policy: Policy::Origin,
@@ -44,20 +37,9 @@ fn an_empty_file_has_all_defaults() {
             tool_thinking: ToolThinking::Auto,
             reasoning_fields: vec![ReasoningField::Reasoning, ReasoningField::ReasoningContent],
         },
-        responses: Responses {
-            retention: Duration::from_secs(30 * 86_400),
-            limit: 1 << 30,
-        },
-        limits: Limits {
-            body: 64 << 20,
-            json_depth: 128,
-            streams: 1000,
-        },
-        debug_log: DebugLog {
-            enabled: false,
-            full_body: false,
-            pretty_print: false,
-        },
+        responses: Responses { retention: Duration::from_secs(30 * 86_400), limit: 1 << 30 },
+        limits: Limits { body: 64 << 20, json_depth: 128, streams: 1000 },
+        debug_log: DebugLog { enabled: false, full_body: false, pretty_print: false },
         notes: Vec::new(),
     };
     assert_eq!(config, expected);
@@ -136,10 +118,7 @@ fn every_backend_key_arrives() {
         family: Family::Named("qwen3".to_owned()),
         reasoning_format: ReasoningFormat::Raw,
         on_tool_parse_error: OnToolParseError::Text,
-        thinking_compat: Some(Compat {
-            mode: CompatMode::Budget,
-            budget: Some(8000),
-        }),
+        thinking_compat: Some(Compat { mode: CompatMode::Budget, budget: Some(8000) }),
         replay: Replay::LatestTurn,
         retries: 2,
         timeouts: Timeouts {
@@ -184,15 +163,9 @@ fn families_are_known_however_they_are_written() {
 fn settings_for_raw_text_are_noted_where_there_is_none() {
     for (lines, settings) in [
         ("", &[][..]),
-        (
-            "family = 'AUTO'\nreasoning_format = 'split'\non_tool_parse_error = 'error'",
-            &[],
-        ),
+        ("family = 'AUTO'\nreasoning_format = 'split'\non_tool_parse_error = 'error'", &[]),
         ("family = 'none'", &["family = \"none\""]),
-        (
-            "reasoning_format = 'none'",
-            &["reasoning_format = \"none\""],
-        ),
+        ("reasoning_format = 'none'", &["reasoning_format = \"none\""]),
         (
             "on_tool_parse_error = 'text'\nreasoning_format = 'raw'\nfamily = 'GPT_OSS'",
             &[
@@ -203,11 +176,7 @@ fn settings_for_raw_text_are_noted_where_there_is_none() {
         ),
     ] {
         for (name, dialect, more) in [
-            (
-                "a",
-                "anthropic",
-                "base_url = 'https://a.example'\napi_key = 'tell-nobody'",
-            ),
+            ("a", "anthropic", "base_url = 'https://a.example'\napi_key = 'tell-nobody'"),
             ("s", "simulator", ""),
         ] {
             let text =
@@ -238,37 +207,23 @@ fn routes_arrive_however_they_are_written() {
         "[route]\ndefault = 'a'\nfallback = ['b']\n[[route.rules]]\nmodel = 'gpt-*'\nbackend = 'b'\nfallback = ['a']",
         "route.default = 'a'\nroute.fallback = ['b']\nroute.rules = [{ model = 'gpt-*', backend = 'b', fallback = ['a'] }]",
     ] {
-        assert_eq!(
-            good(&format!("{backends}\n{written}")).route,
-            route,
-            "{written}"
-        );
+        assert_eq!(good(&format!("{backends}\n{written}")).route, route, "{written}");
     }
 }
 
 #[test]
 fn the_example_is_a_configuration() {
     let config = good(include_str!("../../../../../throughline.example.toml"));
-    let names: Vec<&str> = config
-        .backends
-        .iter()
-        .map(|backend| backend.name.as_str())
-        .collect();
-    assert_eq!(
-        names,
-        ["anthropic", "glm", "anthropic-own-key", "own", "simulator"]
-    );
+    let names: Vec<&str> = config.backends.iter().map(|backend| backend.name.as_str()).collect();
+    assert_eq!(names, ["anthropic", "glm", "anthropic-own-key", "own", "simulator"]);
     assert_eq!(config.notes, Vec::<String>::new());
 }
 
 #[test]
 fn examples_in_the_documentation_are_configurations() {
     let page = include_str!("../../../../../docs/configuration.md");
-    let blocks: Vec<&str> = page
-        .split("```toml\n")
-        .skip(1)
-        .filter_map(|rest| rest.split("```").next())
-        .collect();
+    let blocks: Vec<&str> =
+        page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
     assert_eq!(blocks.len(), 2);
     for block in blocks {
         good(block);
@@ -293,8 +248,5 @@ polcy = "session"
 "#;
     let told = read_with(text, &[]).unwrap_err().to_string();
     let page = include_str!("../../../../../docs/configuration.md");
-    assert!(
-        page.contains(&told),
-        "put this into docs/configuration.md:\n{told}"
-    );
+    assert!(page.contains(&told), "put this into docs/configuration.md:\n{told}");
 }

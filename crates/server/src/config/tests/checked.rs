@@ -30,9 +30,7 @@ default = "gml"
 polcy = "session"
 unknown = "tri"
 "#;
-    let told = read_with(text, &[("THROUGHLINE_LIMITS__BODI", "1MiB")])
-        .unwrap_err()
-        .to_string();
+    let told = read_with(text, &[("THROUGHLINE_LIMITS__BODI", "1MiB")]).unwrap_err().to_string();
     let expected = r#"throughline.toml:1:10: `listen` is `0.0.0.0:8484`, which is not a loopback address
     1 | listen = "0.0.0.0:8484"
       |          ^^^^^^^^^^^^^^ expected `localhost`, `127.0.0.1` or `[::1]`
@@ -83,14 +81,8 @@ fn unknown_keys_say_what_is_meant() {
         ("[[backends]]", "did you mean `backend`?"),
         ("[limits]\njson-depth = 9", "did you mean `json_depth`?"),
         ("policy = 'origin'", "it belongs in [thinking]"),
-        (
-            "[route]\nkeep_alive = '1s'",
-            "it belongs at the top level, above the first [section]",
-        ),
-        (
-            "[debug_log]\ncolour = 1",
-            "expected one of `enabled`, `full_body`, `pretty_print`",
-        ),
+        ("[route]\nkeep_alive = '1s'", "it belongs at the top level, above the first [section]"),
+        ("[debug_log]\ncolour = 1", "expected one of `enabled`, `full_body`, `pretty_print`"),
         ("[log]\nlevle = 'info'", "unknown key `levle` in [log]"),
     ]);
 }
@@ -98,17 +90,11 @@ fn unknown_keys_say_what_is_meant() {
 #[test]
 fn every_later_key_is_refused() {
     for row in ROWS.iter().filter(|row| !row.available) {
-        let whole = ROWS
-            .iter()
-            .find(|section| section.path == row.section() && !section.available);
+        let whole = ROWS.iter().find(|section| section.path == row.section() && !section.available);
         let mistakes = bad(&set(row, "1"), &[]);
         let key = whole.unwrap_or(row).key();
         assert_eq!(mistakes.len(), 1, "{mistakes:#?}");
-        assert!(
-            mistakes[0].contains(&format!("`{key}` is not available yet")),
-            "{}",
-            mistakes[0]
-        );
+        assert!(mistakes[0].contains(&format!("`{key}` is not available yet")), "{}", mistakes[0]);
     }
 }
 
@@ -132,14 +118,8 @@ fn set(row: &Row, value: &str) -> String {
     for part in row.section().split('.').filter(|part| !part.is_empty()) {
         inside.push(part);
         let path = inside.join(".");
-        let list = ROWS
-            .iter()
-            .any(|row| row.path == path && matches!(row.kind, Kind::Tables));
-        text += &if list {
-            format!("[[{path}]]\n")
-        } else {
-            format!("[{path}]\n")
-        };
+        let list = ROWS.iter().any(|row| row.path == path && matches!(row.kind, Kind::Tables));
+        text += &if list { format!("[[{path}]]\n") } else { format!("[{path}]\n") };
         // What a table cannot do without would be mistakes of its own.
         text += match path.as_str() {
             "backend" if row.path != "backend.name" => "name = 'x'\n",
@@ -166,24 +146,12 @@ fn each_value_is_checked() {
         ("log.format = 'xml'", "one of `text`, `json`"),
         ("keep_alive = '15'", "`keep_alive` is `15`"),
         ("keep_alive = '0s'", "longer than nothing"),
-        (
-            "keep_alive = 1.5",
-            "`keep_alive` is a number with a fraction",
-        ),
+        ("keep_alive = 1.5", "`keep_alive` is a number with a fraction"),
         ("allowed_hosts = 'x'", "a list of texts"),
         ("allowed_hosts = ['https://x']", "expected a host name"),
-        (
-            "allowed_hosts = ['x', 1]",
-            "`allowed_hosts` holds a whole number",
-        ),
-        (
-            "cors_origins = ['app.example']",
-            "did you mean `https://app.example`?",
-        ),
-        (
-            "cors_origins = ['http://app.example/']",
-            "did you mean `http://app.example`?",
-        ),
+        ("allowed_hosts = ['x', 1]", "`allowed_hosts` holds a whole number"),
+        ("cors_origins = ['app.example']", "did you mean `https://app.example`?"),
+        ("cors_origins = ['http://app.example/']", "did you mean `http://app.example`?"),
         ("thinking = 1", "expected a table, [thinking]"),
         ("thinking.policy = 'sesion'", "did you mean `session`?"),
         ("thinking.orphan_threshold = '0m'", "longer than nothing"),
@@ -195,38 +163,17 @@ fn each_value_is_checked() {
         ("limits.json_depth = '9'", "without quotes"),
         ("limits.streams = 0", "a whole number 1 to"),
         ("debug_log.enabled = 'yes'", "`true` or `false`"),
-        (
-            "backend = 'glm'",
-            "a list of tables, each under [[backend]]",
-        ),
+        ("backend = 'glm'", "a list of tables, each under [[backend]]"),
         ("backend = ['glm']", "expected a table"),
-        (
-            "[backend]\nname = 'x'",
-            "a list of tables, each under [[backend]]",
-        ),
+        ("[backend]\nname = 'x'", "a list of tables, each under [[backend]]"),
         ("route.default = 'glm'", "no backend is called `glm`"),
         ("route.default = 'anthropc'", "did you mean `anthropic`?"),
         ("route.fallback = ['simulatr']", "did you mean `simulator`?"),
-        (
-            "route.rules = [{ model = 'x', backend = 'y' }]",
-            "no backend is called `y`",
-        ),
-        (
-            "route.rules = [{ model = 'x' }]",
-            "`backend` is missing in [[route.rules]]",
-        ),
-        (
-            "route.rules = [{ backend = 'simulator' }]",
-            "`model` is missing in [[route.rules]]",
-        ),
-        (
-            "route.rules = [{ model = '*x', backend = 'simulator' }]",
-            "model pattern is `*x`",
-        ),
-        (
-            "route.rules = [{ model = 'a**', backend = 'simulator' }]",
-            "one `*` at the end",
-        ),
+        ("route.rules = [{ model = 'x', backend = 'y' }]", "no backend is called `y`"),
+        ("route.rules = [{ model = 'x' }]", "`backend` is missing in [[route.rules]]"),
+        ("route.rules = [{ backend = 'simulator' }]", "`model` is missing in [[route.rules]]"),
+        ("route.rules = [{ model = '*x', backend = 'simulator' }]", "model pattern is `*x`"),
+        ("route.rules = [{ model = 'a**', backend = 'simulator' }]", "one `*` at the end"),
         (
             "route.rules = [{ model = 'x', backend = 'simulator', fallback = ['y'] }]",
             "no backend is called `y`",
@@ -241,33 +188,18 @@ fn each_value_is_checked() {
 #[test]
 fn each_backend_is_checked() {
     for (lines, words) in [
-        (
-            "name = 'glm'\ndialect = 'simulator'",
-            "the first is at line 3",
-        ),
+        ("name = 'glm'\ndialect = 'simulator'", "the first is at line 3"),
         ("name = 'GLM'\ndialect = 'simulator'", "did you mean `glm`?"),
-        (
-            "name = 'a b'\ndialect = 'simulator'",
-            "only `a-z`, `0-9`, `_` and `-`",
-        ),
+        ("name = 'a b'\ndialect = 'simulator'", "only `a-z`, `0-9`, `_` and `-`"),
         ("dialect = 'simulator'", "`name` is missing in [[backend]]"),
         ("name = 'x'", "`dialect` is missing in [[backend]]"),
-        (
-            "name = 'x'\ndialect = 'antropic'",
-            "did you mean `anthropic`?",
-        ),
+        ("name = 'x'\ndialect = 'antropic'", "did you mean `anthropic`?"),
         (
             "name = 'x'\ndialect = 'claude'",
             "one of `anthropic`, `openai_chat`, `openai_responses`, `gemini`, `ollama`, `simulator`",
         ),
-        (
-            "name = 'x'\ndialect = 'anthropic'",
-            "expected a line `base_url = \"https://...\"`",
-        ),
-        (
-            "name = 'x'\ndialect = 'anthropic'\nbase_url = 'api.z.ai'",
-            "`https://api.z.ai`",
-        ),
+        ("name = 'x'\ndialect = 'anthropic'", "expected a line `base_url = \"https://...\"`"),
+        ("name = 'x'\ndialect = 'anthropic'\nbase_url = 'api.z.ai'", "`https://api.z.ai`"),
         (
             "name = 'x'\ndialect = 'anthropic'\nbase_url = 'ftp://api.z.ai'",
             "starts with `https://`",
@@ -280,30 +212,15 @@ fn each_backend_is_checked() {
             "name = 'x'\ndialect = 'simulator'\nbase_url = 'http://h'",
             "no meaning for the simulator",
         ),
-        (
-            "name = 'x'\ndialect = 'simulator'\nauth = 'pass'",
-            "expected `passthrough`",
-        ),
-        (
-            "name = 'x'\ndialect = 'simulator'\nshare_caller_key = true",
-            "it goes with `auth",
-        ),
-        (
-            "name = 'x'\ndialect = 'simulator'\napi_key_env = 'NO_SUCH'",
-            "`NO_SUCH` is not set",
-        ),
+        ("name = 'x'\ndialect = 'simulator'\nauth = 'pass'", "expected `passthrough`"),
+        ("name = 'x'\ndialect = 'simulator'\nshare_caller_key = true", "it goes with `auth"),
+        ("name = 'x'\ndialect = 'simulator'\napi_key_env = 'NO_SUCH'", "`NO_SUCH` is not set"),
         (
             "name = 'x'\ndialect = 'simulator'\napi_key_env = 'ANTHROPIC_APIKEY'",
             "did you mean `ANTHROPIC_API_KEY`?",
         ),
-        (
-            "name = 'x'\ndialect = 'simulator'\nmodels = { 'a*b' = 'c' }",
-            "model pattern is `a*b`",
-        ),
-        (
-            "name = 'x'\ndialect = 'simulator'\nmodels = { 'a' = 'c*' }",
-            "a name without `*`",
-        ),
+        ("name = 'x'\ndialect = 'simulator'\nmodels = { 'a*b' = 'c' }", "model pattern is `a*b`"),
+        ("name = 'x'\ndialect = 'simulator'\nmodels = { 'a' = 'c*' }", "a name without `*`"),
         (
             "name = 'x'\ndialect = 'simulator'\nmodels = { 'a' = 1 }",
             "`models` holds a whole number",
@@ -328,26 +245,14 @@ fn each_backend_is_checked() {
             "name = 'x'\ndialect = 'simulator'\nfamily = 'gptoss'",
             "did you mean `gpt-oss`? the families are `",
         ),
-        (
-            "name = 'x'\ndialect = 'simulator'\nfamily = 'atuo'",
-            "did you mean `auto`?",
-        ),
+        ("name = 'x'\ndialect = 'simulator'\nfamily = 'atuo'", "did you mean `auto`?"),
         (
             "name = 'x'\ndialect = 'simulator'\nfamily = 'zzz'",
             "expected `auto`, `none` or a family's name\n      = the families are `",
         ),
-        (
-            "name = 'x'\ndialect = 'simulator'\nfamily = ''",
-            "`family` is empty",
-        ),
-        (
-            "name = 'x'\ndialect = 'simulator'\nfamily = ['qwen3']",
-            "expected text in quotes",
-        ),
-        (
-            "name = 'x'\ndialect = 'simulator'\nreasoning_format = 'splt'",
-            "did you mean `split`?",
-        ),
+        ("name = 'x'\ndialect = 'simulator'\nfamily = ''", "`family` is empty"),
+        ("name = 'x'\ndialect = 'simulator'\nfamily = ['qwen3']", "expected text in quotes"),
+        ("name = 'x'\ndialect = 'simulator'\nreasoning_format = 'splt'", "did you mean `split`?"),
         (
             "name = 'x'\ndialect = 'simulator'\nreasoning_format = 'xml'",
             "one of `split`, `raw`, `none`",
@@ -360,14 +265,8 @@ fn each_backend_is_checked() {
             "name = 'x'\ndialect = 'simulator'\non_tool_parse_error = false",
             "one of `error`, `text`",
         ),
-        (
-            "name = 'x'\ndialect = 'simulator'\nretries = -1",
-            "a whole number 0 to 10",
-        ),
-        (
-            "name = 'x'\ndialect = 'simulator'\ntimeouts.idle = 'never'",
-            "expected a duration",
-        ),
+        ("name = 'x'\ndialect = 'simulator'\nretries = -1", "a whole number 0 to 10"),
+        ("name = 'x'\ndialect = 'simulator'\ntimeouts.idle = 'never'", "expected a duration"),
     ] {
         each_has_one_mistake(&[(&format!("{BACKEND}[[backend]]\n{lines}\n"), words)]);
     }
@@ -378,11 +277,7 @@ fn every_family_is_listed_where_one_is_unknown() {
     let mistakes = bad(&format!("{BACKEND}family = 'zzz'\n"), &[]);
     for family in throughline_codec::text::FAMILIES {
         let name = format!("`{}`", family.name);
-        assert!(
-            mistakes[0].contains(&name),
-            "{}\nlacks: {name}",
-            mistakes[0]
-        );
+        assert!(mistakes[0].contains(&name), "{}\nlacks: {name}", mistakes[0]);
     }
 }
 
@@ -392,29 +287,16 @@ fn only_one_credential_may_be_given() {
         format!("{BACKEND}api_key = 'x'\napi_key_env = 'ZAI_API_KEY'\nauth = 'passthrough'\n");
     let mistakes = bad(&text, &[]);
     assert_eq!(mistakes.len(), 2);
-    assert!(
-        mistakes[0].contains("`api_key` stands beside `api_key_env`"),
-        "{}",
-        mistakes[0]
-    );
-    assert!(
-        mistakes[1].contains("`auth` stands beside `api_key_env`"),
-        "{}",
-        mistakes[1]
-    );
+    assert!(mistakes[0].contains("`api_key` stands beside `api_key_env`"), "{}", mistakes[0]);
+    assert!(mistakes[1].contains("`auth` stands beside `api_key_env`"), "{}", mistakes[1]);
 }
 
 #[test]
 fn keys_never_appear() {
     let config = good(&format!("{BACKEND}api_key = 'tell-nobody'\n"));
     assert!(!format!("{config:?}").contains("tell-nobody"));
-    let Auth::Key(secret) = &config.backends[0].auth else {
-        panic!("no key")
-    };
-    assert_eq!(
-        (secret.expose(), secret.to_string().as_str()),
-        ("tell-nobody", "hidden")
-    );
+    let Auth::Key(secret) = &config.backends[0].auth else { panic!("no key") };
+    assert_eq!((secret.expose(), secret.to_string().as_str()), ("tell-nobody", "hidden"));
     for line in [
         "api_key = 'tell-nobody\u{e9}'",
         "api_key = 'tell-nobody', retries = 1",
@@ -426,10 +308,7 @@ fn keys_never_appear() {
         "api_key = ['tell-nobody']",
     ] {
         let told = read_with(&format!("{BACKEND}{line}\n"), &[]).expect_err(line);
-        assert!(
-            !format!("{told} {told:?}").contains("tell-nobody"),
-            "{told}"
-        );
+        assert!(!format!("{told} {told:?}").contains("tell-nobody"), "{told}");
     }
     let env = [("THROUGHLINE_BACKEND__GLM__API_KEY", "tell-nobody\u{7}")];
     let told = read_with(BACKEND, &env).unwrap_err().to_string();
@@ -438,24 +317,12 @@ fn keys_never_appear() {
 
 #[test]
 fn text_that_is_not_toml_is_one_mistake() {
-    let told = read_with(
-        "listen = \"x\"\nkeep_alive = 15s\n",
-        &[("THROUGHLINE_X", "1")],
-    );
+    let told = read_with("listen = \"x\"\nkeep_alive = 15s\n", &[("THROUGHLINE_X", "1")]);
     let told = told.unwrap_err().to_string();
-    assert!(
-        told.starts_with("throughline.toml:2:14: not TOML: "),
-        "{told}"
-    );
-    assert!(
-        told.ends_with("\n1 mistake in throughline.toml; nothing was started"),
-        "{told}"
-    );
+    assert!(told.starts_with("throughline.toml:2:14: not TOML: "), "{told}");
+    assert!(told.ends_with("\n1 mistake in throughline.toml; nothing was started"), "{told}");
     each_has_one_mistake(&[
-        (
-            "listen = 'x'\nlisten = 'y'",
-            "throughline.toml:2:1: duplicate key `listen`",
-        ),
+        ("listen = 'x'\nlisten = 'y'", "throughline.toml:2:1: duplicate key `listen`"),
         ("keep_alive =", ":1:13: not TOML"),
         ("[thinking", ":1:10: not TOML"),
         ("listen = 'x", ":1:12: not TOML"),
@@ -465,25 +332,12 @@ fn text_that_is_not_toml_is_one_mistake() {
 #[test]
 fn places_count_characters_and_survive_odd_lines() {
     each_has_one_mistake(&[
-        (
-            "data_dir = 'd'\r\nlissten = 'x'\r\n",
-            "    2 | lissten = 'x'\n      | ^^^^^^^",
-        ),
+        ("data_dir = 'd'\r\nlissten = 'x'\r\n", "    2 | lissten = 'x'\n      | ^^^^^^^"),
         ("allowed_hosts = [\n\t'https://é'\n]", ":2:2:"),
-        (
-            "allowed_hosts = [\n\t'https://é'\n]",
-            "\n      | \t^^^^^^^^^^^ ",
-        ),
-        (
-            "log = { format = \"ü\\u001b[0m\" }",
-            r"`format` is `ü\u{1b}[0m`",
-        ),
+        ("allowed_hosts = [\n\t'https://é'\n]", "\n      | \t^^^^^^^^^^^ "),
+        ("log = { format = \"ü\\u001b[0m\" }", r"`format` is `ü\u{1b}[0m`"),
         ("\u{feff}lissten = 'x'", ":1:1: unknown key `lissten`"),
     ]);
     let long = format!("lissten = '{}'", "x".repeat(500));
-    assert!(
-        bad(&long, &[])[0]
-            .lines()
-            .all(|line| line.chars().count() < 140)
-    );
+    assert!(bad(&long, &[])[0].lines().all(|line| line.chars().count() < 140));
 }

@@ -22,10 +22,7 @@ fn variables_take_the_place_of_keys() {
             ("THROUGHLINE_LIMITS__BODY", "1MiB"),
             ("THROUGHLINE_LIMITS__STREAMS", "7"),
             ("THROUGHLINE_DEBUG_LOG__ENABLED", "true"),
-            (
-                "THROUGHLINE_ROUTE__RULES",
-                "[{ model = 'x', backend = 'glm' }]",
-            ),
+            ("THROUGHLINE_ROUTE__RULES", "[{ model = 'x', backend = 'glm' }]"),
             ("THROUGHLINE_BACKEND__GLM__API_KEY", "12345"),
             ("THROUGHLINE_BACKEND__GLM__TIMEOUTS__IDLE", "9s"),
             ("THROUGHLINE_BACKEND__GLM__MODELS", "{ '*' = 'glm-5' }"),
@@ -37,13 +34,7 @@ fn variables_take_the_place_of_keys() {
     let config = config.unwrap_or_else(|mistakes| panic!("{mistakes}"));
     assert_eq!(config.listen, "localhost:0");
     assert_eq!(config.data_dir, PathBuf::from("state"));
-    assert_eq!(
-        config.log,
-        Log {
-            level: Level::Debug,
-            format: Format::Json
-        }
-    );
+    assert_eq!(config.log, Log { level: Level::Debug, format: Format::Json });
     assert_eq!(config.keep_alive, Duration::from_millis(250));
     assert_eq!(config.allowed_hosts, ["a.example"]);
     assert_eq!(config.thinking.policy, Policy::Session);
@@ -98,13 +89,8 @@ fn mistakes_in_variables_name_the_variable() {
     ] {
         assert_eq!(bad(BACKEND, &[(name, value)]), [told], "{name}={value}");
     }
-    let told = read_with("", &[("THROUGHLINE_LISTEN", "x")])
-        .unwrap_err()
-        .to_string();
-    assert!(
-        told.ends_with("1 mistake in the environment; nothing was started"),
-        "{told}"
-    );
+    let told = read_with("", &[("THROUGHLINE_LISTEN", "x")]).unwrap_err().to_string();
+    assert!(told.ends_with("1 mistake in the environment; nothing was started"), "{told}");
 }
 
 #[test]
@@ -113,47 +99,29 @@ fn a_variable_that_fits_two_backends_fits_none() {
     let text = backend("a-b") + &backend("a_b") + &backend("a__b") + &backend("a");
     let mistakes = bad(&text, &[("THROUGHLINE_BACKEND__A_B__RETRIES", "1")]);
     assert_eq!(mistakes.len(), 1);
-    assert!(
-        mistakes[0].contains("fits several backends: `a-b`, `a_b`"),
-        "{}",
-        mistakes[0]
-    );
+    assert!(mistakes[0].contains("fits several backends: `a-b`, `a_b`"), "{}", mistakes[0]);
     let config = read_with(&text, &[("THROUGHLINE_BACKEND__A__B__RETRIES", "1")]).unwrap();
-    let retries: Vec<u32> = config
-        .backends
-        .iter()
-        .map(|backend| backend.retries)
-        .collect();
+    let retries: Vec<u32> = config.backends.iter().map(|backend| backend.retries).collect();
     assert_eq!(retries, [0, 0, 1, 0]);
 }
 
 #[test]
 fn flags_win() {
-    let source = Source {
-        name: "x".to_owned(),
-        text: "listen = 'wrong'\ndata_dir = 'a'".to_owned(),
-    };
+    let source =
+        Source { name: "x".to_owned(), text: "listen = 'wrong'\ndata_dir = 'a'".to_owned() };
     let env = environment(&[("THROUGHLINE_DATA_DIR", "b")]);
-    let overrides = Overrides {
-        listen: Some("[::1]:0".to_owned()),
-        data_dir: Some(PathBuf::from("~/c")),
-    };
+    let overrides =
+        Overrides { listen: Some("[::1]:0".to_owned()), data_dir: Some(PathBuf::from("~/c")) };
     let config = read(Some(&source), env, overrides).unwrap();
     assert_eq!(
         (config.listen.as_str(), config.data_dir),
         ("[::1]:0", PathBuf::from("/users/ada/c"))
     );
 
-    let overrides = Overrides {
-        listen: Some("0.0.0.0:1".to_owned()),
-        data_dir: None,
-    };
+    let overrides = Overrides { listen: Some("0.0.0.0:1".to_owned()), data_dir: None };
     let told = read(None, [], overrides).unwrap_err().to_string();
     assert!(told.contains("--listen: `listen` is `0.0.0.0:1`"), "{told}");
-    assert!(
-        told.contains("env HOME: not set, so there is no place for `data_dir`"),
-        "{told}"
-    );
+    assert!(told.contains("env HOME: not set, so there is no place for `data_dir`"), "{told}");
     assert!(
         told.ends_with("2 mistakes in the environment and the command line; nothing was started")
     );
@@ -167,11 +135,7 @@ fn zero_configuration_takes_what_the_environment_offers() {
         Config::zero(env).unwrap()
     };
     let names = |config: &Config| -> Vec<String> {
-        config
-            .backends
-            .iter()
-            .map(|backend| backend.name.clone())
-            .collect()
+        config.backends.iter().map(|backend| backend.name.clone()).collect()
     };
 
     let bare = zero(&[("ANTHROPIC_API_KEY", " ")]);
@@ -191,15 +155,9 @@ fn zero_configuration_takes_what_the_environment_offers() {
     assert_eq!(found.route.default, "anthropic");
     // With one provider a switch moves every model.
     assert_eq!(found.route.rules, []);
-    assert_eq!(
-        found.backends[0].base_url.as_deref(),
-        Some("https://api.anthropic.com")
-    );
+    assert_eq!(found.backends[0].base_url.as_deref(), Some("https://api.anthropic.com"));
     assert_eq!(found.backends[0].retries, 2);
-    assert_eq!(
-        found.notes,
-        ["OLLAMA_HOST is the address of this gateway, so it makes no backend"]
-    );
+    assert_eq!(found.notes, ["OLLAMA_HOST is the address of this gateway, so it makes no backend"]);
 
     let passed_on = zero(&[
         ("ANTHROPIC_API_KEY", "sk-ant-1"),
@@ -229,11 +187,7 @@ fn the_ollama_server_of_the_environment_is_a_backend() {
         assert_eq!(config.route.default, "ollama");
         assert_eq!(config.route.rules, []);
     }
-    let env = [
-        ("HOME", "/h"),
-        ("OLLAMA_HOST", "gpu"),
-        ("OPENAI_API_KEY", "k"),
-    ];
+    let env = [("HOME", "/h"), ("OLLAMA_HOST", "gpu"), ("OPENAI_API_KEY", "k")];
     let env = env.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let config = Config::zero(env).unwrap_or_else(|mistakes| panic!("{mistakes}"));
     let rule = |model: &str| {
@@ -255,30 +209,10 @@ fn every_key_makes_a_backend_and_models_find_their_maker() {
         ("DEEPSEEK_API_KEY", "k-deepseek"),
     ];
     let made = [
-        (
-            "anthropic",
-            "https://api.anthropic.com",
-            Dialect::Anthropic,
-            "",
-        ),
-        (
-            "openai",
-            "https://api.openai.com",
-            Dialect::OpenAiResponses,
-            "",
-        ),
-        (
-            "gemini",
-            "https://generativelanguage.googleapis.com",
-            Dialect::Gemini,
-            "",
-        ),
-        (
-            "deepseek",
-            "https://api.deepseek.com",
-            Dialect::OpenAiChat,
-            "deepseek-v4",
-        ),
+        ("anthropic", "https://api.anthropic.com", Dialect::Anthropic, ""),
+        ("openai", "https://api.openai.com", Dialect::OpenAiResponses, ""),
+        ("gemini", "https://generativelanguage.googleapis.com", Dialect::Gemini, ""),
+        ("deepseek", "https://api.deepseek.com", Dialect::OpenAiChat, "deepseek-v4"),
     ];
     let rules = [
         ("claude-*", 0),
@@ -343,44 +277,29 @@ fn either_name_of_googles_key_will_do() {
 
 #[test]
 fn a_route_of_ones_own_has_no_rules_of_others() {
-    for text in [
-        "route.default = 'simulator'",
-        "route.rules = []",
-        "route.fallback = ['simulator']",
-    ] {
+    for text in
+        ["route.default = 'simulator'", "route.rules = []", "route.fallback = ['simulator']"]
+    {
         let config = read_with(text, &[("OPENAI_API_KEY", "x")]).unwrap();
         assert_eq!(config.backends.len(), 3);
         assert_eq!(config.route.rules, [], "{text}");
     }
-    let env = [
-        ("OPENAI_API_KEY", "x"),
-        ("THROUGHLINE_ROUTE__DEFAULT", "openai"),
-    ];
+    let env = [("OPENAI_API_KEY", "x"), ("THROUGHLINE_ROUTE__DEFAULT", "openai")];
     let config = read_with("", &env).unwrap();
-    assert_eq!(
-        (config.route.default.as_str(), config.route.rules.len()),
-        ("openai", 0)
-    );
+    assert_eq!((config.route.default.as_str(), config.route.rules.len()), ("openai", 0));
 }
 
 #[test]
 fn a_key_that_no_header_carries_is_told_by_its_variable() {
     let mistakes = bad("", &[("GOOGLE_API_KEY", "tell-nobody\u{7}")]);
     assert_eq!(mistakes.len(), 1);
-    assert!(
-        mistakes[0].starts_with("env GOOGLE_API_KEY: "),
-        "{}",
-        mistakes[0]
-    );
+    assert!(mistakes[0].starts_with("env GOOGLE_API_KEY: "), "{}", mistakes[0]);
     assert!(!mistakes[0].contains("tell-nobody"), "{}", mistakes[0]);
 }
 
 #[test]
 fn a_file_without_backends_has_those_of_zero_configuration() {
-    for text in [
-        "[route]\ndefault = 'simulator'",
-        "backend = []\nroute.default = 'simulator'",
-    ] {
+    for text in ["[route]\ndefault = 'simulator'", "backend = []\nroute.default = 'simulator'"] {
         let config = good(text);
         assert_eq!(config.backends.len(), 2);
         assert_eq!(config.route.default, "simulator");
@@ -390,10 +309,7 @@ fn a_file_without_backends_has_those_of_zero_configuration() {
 
 #[test]
 fn surprising_settings_are_noted() {
-    assert_eq!(
-        good(BACKEND).notes,
-        ["backend `glm` is called without a key"]
-    );
+    assert_eq!(good(BACKEND).notes, ["backend `glm` is called without a key"]);
     let passthrough = |name: &str, url: &str, more: &str| {
         format!(
             "[[backend]]\nname = '{name}'\ndialect = 'anthropic'\nbase_url = '{url}'\nauth = 'passthrough'\n{more}\n"

@@ -8,11 +8,8 @@ mod upstream;
 
 use super::*;
 
-pub(super) const ENV: &[(&str, &str)] = &[
-    ("HOME", "/users/ada"),
-    ("ANTHROPIC_API_KEY", "sk-ant-1"),
-    ("ZAI_API_KEY", "zai-1"),
-];
+pub(super) const ENV: &[(&str, &str)] =
+    &[("HOME", "/users/ada"), ("ANTHROPIC_API_KEY", "sk-ant-1"), ("ZAI_API_KEY", "zai-1")];
 
 /// The smallest file that has a backend of its own.
 pub(super) const BACKEND: &str = r#"
@@ -24,16 +21,11 @@ base_url = "https://api.z.ai/api/anthropic"
 
 pub(super) fn environment(extra: &[(&str, &str)]) -> Vec<(String, String)> {
     let pairs = ENV.iter().chain(extra);
-    pairs
-        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-        .collect()
+    pairs.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
 pub(super) fn read_with(text: &str, extra: &[(&str, &str)]) -> Result<Config, Mistakes> {
-    let source = Source {
-        name: "throughline.toml".to_owned(),
-        text: text.to_owned(),
-    };
+    let source = Source { name: "throughline.toml".to_owned(), text: text.to_owned() };
     read(Some(&source), environment(extra), Overrides::default())
 }
 
@@ -52,10 +44,6 @@ pub(super) fn each_has_one_mistake(cases: &[(&str, &str)]) {
     for (text, words) in cases {
         let mistakes = bad(text, &[]);
         assert_eq!(mistakes.len(), 1, "{text}\n{mistakes:#?}");
-        assert!(
-            mistakes[0].contains(words),
-            "{text}\n{}\nlacks: {words}",
-            mistakes[0]
-        );
+        assert!(mistakes[0].contains(words), "{text}\n{}\nlacks: {words}", mistakes[0]);
     }
 }

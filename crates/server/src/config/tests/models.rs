@@ -37,10 +37,7 @@ fn the_models_file_stands_beside_the_configuration() {
     let models = "[[model]]\npattern = 'house'\nmax_output = 7\n";
     let folder = Folder::new("beside", models);
     let path = folder.0.join("models.toml").display().to_string();
-    let expected = Some(Source {
-        name: path.clone(),
-        text: models.to_owned(),
-    });
+    let expected = Some(Source { name: path.clone(), text: models.to_owned() });
     for (text, variables) in [
         ("models_file = 'models.toml'", &[][..]),
         ("", &[("THROUGHLINE_MODELS_FILE", path.as_str())]),

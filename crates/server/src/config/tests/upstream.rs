@@ -15,14 +15,8 @@ fn backend(dialect: &str, lines: &str) -> String {
 
 /// Where a request for the model `m` goes.
 fn goes_to(backend: &Backend) -> String {
-    let target = Target {
-        model: "m",
-        variant: &backend.variant,
-    };
-    let written = backend
-        .spoken
-        .upstream()
-        .write_request(&Request::default(), &target);
+    let target = Target { model: "m", variant: &backend.variant };
+    let written = backend.spoken.upstream().write_request(&Request::default(), &target);
     let base = backend.base_url.as_deref().unwrap();
     behind(base, &written.value.path)
 }
@@ -140,13 +134,10 @@ fn a_variant_that_is_written_wins_over_the_address() {
         let config = good(&backend("openai_chat", &lines));
         assert_eq!(config.backends[0].variant, name);
         // Settings about raw text have an effect exactly where the server may send it.
-        let noted = !good(&backend(
-            "openai_chat",
-            &format!("{lines}\nfamily = 'qwen3'"),
-        ))
-        .notes
-        .iter()
-        .all(|note| !note.contains("has no effect"));
+        let noted = !good(&backend("openai_chat", &format!("{lines}\nfamily = 'qwen3'")))
+            .notes
+            .iter()
+            .all(|note| !note.contains("has no effect"));
         assert_eq!(noted, !variant.raw_text, "{name}");
     }
     let own = "base_url = 'https://generativelanguage.googleapis.com'\n";
@@ -154,11 +145,7 @@ fn a_variant_that_is_written_wins_over_the_address() {
         ("gemini", "variant = 'vertex'", "vertex"),
         ("gemini", "cumulative = true", "cumulative"),
         ("gemini", "cumulative = false", ""),
-        (
-            "gemini",
-            "variant = 'vertex'\ncumulative = true",
-            "vertex cumulative",
-        ),
+        ("gemini", "variant = 'vertex'\ncumulative = true", "vertex cumulative"),
         ("anthropic", "variant = 'unsigned'", "unsigned"),
         ("anthropic", "cumulative = false", ""),
     ] {
@@ -173,25 +160,13 @@ fn a_variant_that_is_written_wins_over_the_address() {
 /// The words are the codec's: each changes what it writes.
 #[test]
 fn every_variant_is_one_that_the_codec_knows() {
-    let thought = Block::Thinking {
-        text: "t".to_owned(),
-        signature: None,
-    };
+    let thought = Block::Thinking { text: "t".to_owned(), signature: None };
     let mut request = Request::default();
-    request.messages.push(Message {
-        role: Role::Assistant,
-        content: vec![thought],
-    });
-    for (dialect, variant) in [
-        (Dialect::Anthropic, "unsigned"),
-        (Dialect::Gemini, "vertex"),
-    ] {
+    request.messages.push(Message { role: Role::Assistant, content: vec![thought] });
+    for (dialect, variant) in [(Dialect::Anthropic, "unsigned"), (Dialect::Gemini, "vertex")] {
         assert_eq!(variants(dialect), [variant]);
         let write = |variant| {
-            let target = Target {
-                model: "m",
-                variant,
-            };
+            let target = Target { model: "m", variant };
             dialect.upstream().write_request(&request, &target).value
         };
         assert_ne!(write(variant), write(""), "{variant}");
@@ -287,26 +262,14 @@ fn settings_of_thinking_for_other_dialects_arrive() {
         assert_eq!(config.thinking.tool_thinking, value);
     }
     each_has_one_mistake(&[
-        (
-            "thinking.tool_thinking = 'interleave'",
-            "did you mean `interleaved`?",
-        ),
-        (
-            "thinking.reasoning_fields = 'reasoning'",
-            "expected a list of texts",
-        ),
-        (
-            "thinking.reasoning_fields = ['reasonning']",
-            "1:30: `reasoning_fields` has `reasonning`",
-        ),
+        ("thinking.tool_thinking = 'interleave'", "did you mean `interleaved`?"),
+        ("thinking.reasoning_fields = 'reasoning'", "expected a list of texts"),
+        ("thinking.reasoning_fields = ['reasonning']", "1:30: `reasoning_fields` has `reasonning`"),
         (
             "thinking.reasoning_fields = ['thoughts']",
             "expected one of `reasoning`, `reasoning_content`",
         ),
-        (
-            "thinking.reasoning_fields = [1]",
-            "`reasoning_fields` holds a whole number",
-        ),
+        ("thinking.reasoning_fields = [1]", "`reasoning_fields` holds a whole number"),
     ]);
 }
 
@@ -330,18 +293,9 @@ fn a_backend_of_every_provider_can_be_copied() {
     }
     let rows: Vec<String> = PROVIDERS
         .iter()
-        .map(|row| {
-            format!(
-                "| `{}` | `{}` | `{}` |\n",
-                row.dialect, row.host, row.variant
-            )
-        })
+        .map(|row| format!("| `{}` | `{}` | `{}` |\n", row.dialect, row.host, row.variant))
         .collect();
-    assert!(
-        page.contains(&rows.concat()),
-        "put this into docs/backends.md:\n{}",
-        rows.concat()
-    );
+    assert!(page.contains(&rows.concat()), "put this into docs/backends.md:\n{}", rows.concat());
 }
 
 #[test]

@@ -18,10 +18,7 @@ mod rules;
 mod unanswered;
 
 fn stamp() -> Stamp {
-    Stamp {
-        id: "abc".to_owned(),
-        created: 1_800_000_000,
-    }
+    Stamp { id: "abc".to_owned(), created: 1_800_000_000 }
 }
 
 /// A run with these messages, of a client of version 1.0.
@@ -39,11 +36,7 @@ fn asked(more: &Value) -> Value {
 }
 
 fn read_at(path: &str, query: &str, body: &Value) -> Result<Lossy<Request>, Fault> {
-    AgUi.read_request(&Asked {
-        path,
-        query,
-        body: body.to_string().as_bytes(),
-    })
+    AgUi.read_request(&Asked { path, query, body: body.to_string().as_bytes() })
 }
 
 fn read(body: &Value) -> Lossy<Request> {

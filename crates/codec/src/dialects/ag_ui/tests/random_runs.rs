@@ -115,9 +115,7 @@ fn block(index: u32, said: &Said) -> Vec<Event<'static>> {
         ),
         Said::Refusal(text) => (
             BlockStart::Refusal { text: "".into() },
-            text.iter()
-                .map(|text| grown(Delta::Text(own(text))))
-                .collect(),
+            text.iter().map(|text| grown(Delta::Text(own(text)))).collect(),
         ),
         Said::Thinking(text, [early, late]) => (
             BlockStart::Thinking {
@@ -131,28 +129,18 @@ fn block(index: u32, said: &Said) -> Vec<Event<'static>> {
         ),
         Said::Redacted(data) => (BlockStart::Redacted { data: own(data) }, Vec::new()),
         Said::Call(arguments, mark) => (
-            BlockStart::ToolCall {
-                id: format!("call_{index}\"").into(),
-                name: "f".into(),
-            },
+            BlockStart::ToolCall { id: format!("call_{index}\"").into(), name: "f".into() },
             arguments
                 .iter()
                 .map(|text| grown(Delta::ToolArguments(own(text))))
                 .chain(mark.iter().map(signed))
                 .collect(),
         ),
-        Said::Opaque => (
-            BlockStart::Opaque {
-                dialect: "theirs".into(),
-                name: "odd".into(),
-            },
-            Vec::new(),
-        ),
+        Said::Opaque => {
+            (BlockStart::Opaque { dialect: "theirs".into(), name: "odd".into() }, Vec::new())
+        }
     };
-    let mut events = vec![Event::BlockStarted {
-        index,
-        block: start,
-    }];
+    let mut events = vec![Event::BlockStarted { index, block: start }];
     events.extend(deltas);
     events.push(Event::BlockEnded { index });
     events
@@ -161,14 +149,11 @@ fn block(index: u32, said: &Said) -> Vec<Event<'static>> {
 impl Plan {
     fn events(&self) -> Vec<Event<'static>> {
         let blocks = (0..).zip(&self.said);
-        let mut blocks: Vec<_> = blocks
-            .map(|(index, said)| block(index, said).into_iter())
-            .collect();
+        let mut blocks: Vec<_> =
+            blocks.map(|(index, said)| block(index, said).into_iter()).collect();
         let mut turns = self.turns.iter();
-        let mut events = vec![Event::MessageStarted {
-            id: "theirs".into(),
-            model: "their-model".into(),
-        }];
+        let mut events =
+            vec![Event::MessageStarted { id: "theirs".into(), model: "their-model".into() }];
         while !blocks.is_empty() {
             let place = turns.next().unwrap_or(&0) % blocks.len();
             match blocks[place].next() {
@@ -182,9 +167,7 @@ impl Plan {
         };
         events.retain(closes);
         events.push(Event::Usage(self.usage));
-        events.push(Event::Ended {
-            reason: self.end.clone(),
-        });
+        events.push(Event::Ended { reason: self.end.clone() });
         events
     }
 
@@ -197,11 +180,7 @@ impl Plan {
             if told {
                 events.push(Event::Fault(Fault::new(FaultKind::Overloaded, "busy")));
             }
-            let reason = if told {
-                EndReason::Failed
-            } else {
-                EndReason::Cut
-            };
+            let reason = if told { EndReason::Failed } else { EndReason::Cut };
             events.push(Event::Ended { reason });
         }
         let mut writer = writer(&request);
@@ -214,12 +193,7 @@ impl Plan {
         }
         // Behind the end nothing is said any more.
         writer.wait(Duration::from_secs(99), &mut out);
-        writer.push(
-            &Event::Ended {
-                reason: EndReason::Cut,
-            },
-            &mut out,
-        );
+        writer.push(&Event::Ended { reason: EndReason::Cut }, &mut out);
         String::from_utf8(out).unwrap()
     }
 
@@ -233,10 +207,9 @@ impl Plan {
 /// What of a turn can come back: not what says nothing, nor what is nobody's.
 fn kept(mut content: Vec<Block>) -> Vec<Block> {
     content.retain(|block| match block {
-        Block::Text {
-            text, signature, ..
+        Block::Text { text, signature, .. } | Block::Thinking { text, signature } => {
+            !text.is_empty() || signature.is_some()
         }
-        | Block::Thinking { text, signature } => !text.is_empty() || signature.is_some(),
         Block::Refusal { text } => !text.is_empty(),
         Block::Redacted { data } => !data.is_empty(),
         Block::Opaque { .. } => false,

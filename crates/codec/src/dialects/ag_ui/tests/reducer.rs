@@ -15,10 +15,7 @@ impl Messages {
 
     /// What the client sends with its next run.
     pub(super) fn sent(&self) -> Value {
-        let kept = self
-            .0
-            .iter()
-            .filter(|message| message["role"] != "activity");
+        let kept = self.0.iter().filter(|message| message["role"] != "activity");
         kept.cloned().collect()
     }
 
@@ -32,8 +29,7 @@ impl Messages {
     /// Takes the events of a run.
     pub(super) fn take(&mut self, events: &[Value]) -> Result<(), String> {
         for event in events {
-            self.reduce(event)
-                .map_err(|wrong| format!("{wrong}: {event}"))?;
+            self.reduce(event).map_err(|wrong| format!("{wrong}: {event}"))?;
         }
         Ok(())
     }
@@ -45,10 +41,7 @@ impl Messages {
     }
 
     fn call(&mut self, id: &Value) -> Result<&mut Value, String> {
-        let lists = self
-            .0
-            .iter_mut()
-            .filter_map(|message| message.get_mut("toolCalls"));
+        let lists = self.0.iter_mut().filter_map(|message| message.get_mut("toolCalls"));
         let mut calls = lists.filter_map(Value::as_array_mut).flatten();
         let found = calls.find(|call| call["id"] == *id);
         found.ok_or("no such call".to_owned())
@@ -168,30 +161,17 @@ fn what_a_client_would_lose_or_mix_up_is_an_error() {
         ("no such call", vec![sealed("tool-call")]),
         (
             "taken",
-            vec![
-                message("REASONING_MESSAGE_START", "m"),
-                message("TEXT_MESSAGE_START", "m"),
-            ],
+            vec![message("REASONING_MESSAGE_START", "m"), message("TEXT_MESSAGE_START", "m")],
         ),
         (
             "somebody else",
-            vec![
-                message("REASONING_MESSAGE_START", "m"),
-                message("TEXT_MESSAGE_CONTENT", "m"),
-            ],
+            vec![message("REASONING_MESSAGE_START", "m"), message("TEXT_MESSAGE_CONTENT", "m")],
         ),
-        (
-            "somebody else",
-            vec![message("REASONING_MESSAGE_START", "m"), call.clone()],
-        ),
+        ("somebody else", vec![message("REASONING_MESSAGE_START", "m"), call.clone()]),
         ("known", vec![call.clone(), call.clone()]),
         (
             "another message",
-            vec![
-                message("TEXT_MESSAGE_START", "m"),
-                message("REASONING_MESSAGE_START", "r"),
-                call,
-            ],
+            vec![message("TEXT_MESSAGE_START", "m"), message("REASONING_MESSAGE_START", "r"), call],
         ),
     ] {
         let found = Messages::default().take(&events).unwrap_err();

@@ -23,20 +23,13 @@ fn block(
     deltas: Vec<Delta<'static>>,
 ) -> Vec<Event<'static>> {
     let mut events = vec![Event::BlockStarted { index, block }];
-    events.extend(
-        deltas
-            .into_iter()
-            .map(|delta| Event::BlockDelta { index, delta }),
-    );
+    events.extend(deltas.into_iter().map(|delta| Event::BlockDelta { index, delta }));
     events.push(Event::BlockEnded { index });
     events
 }
 
 fn thinking(index: u32, text: &'static str, mark: &'static str) -> Vec<Event<'static>> {
-    let start = BlockStart::Thinking {
-        text: "".into(),
-        signature: "".into(),
-    };
+    let start = BlockStart::Thinking { text: "".into(), signature: "".into() };
     let deltas = vec![Delta::Thinking(text.into()), Delta::Signature(mark.into())];
     block(index, start, deltas)
 }
@@ -79,12 +72,7 @@ fn a_run_is_told_by_its_own_ids() {
 #[test]
 fn reasoning_and_text_are_messages_of_their_own_with_ids_that_stay() {
     let request = read(&asked(&json!({}))).value;
-    let said = [
-        thinking(0, "Hm.", "s"),
-        text(1, "Yes."),
-        ended(EndReason::Stop),
-    ]
-    .concat();
+    let said = [thinking(0, "Hm.", "s"), text(1, "Yes."), ended(EndReason::Stop)].concat();
     let events = check(Age::Modern, &written(&request, &said)).unwrap();
     assert_eq!(
         kinds(&events),
@@ -103,9 +91,7 @@ fn reasoning_and_text_are_messages_of_their_own_with_ids_that_stay() {
         ]
     );
     let ids = |from: usize, to: usize| {
-        let ids = events[from..to]
-            .iter()
-            .filter_map(|event| event["messageId"].as_str());
+        let ids = events[from..to].iter().filter_map(|event| event["messageId"].as_str());
         let mut ids: Vec<&str> = ids.collect();
         ids.dedup();
         ids
@@ -121,10 +107,7 @@ fn reasoning_and_text_are_messages_of_their_own_with_ids_that_stay() {
 #[test]
 fn a_call_begins_grows_and_ends_by_its_id() {
     let request = read(&asked(&json!({}))).value;
-    let start = BlockStart::ToolCall {
-        id: "c\"1".into(),
-        name: "f".into(),
-    };
+    let start = BlockStart::ToolCall { id: "c\"1".into(), name: "f".into() };
     let deltas = ["", "{\"a\"", ":1}"].map(|piece| Delta::ToolArguments(piece.into()));
     let call = block(0, start, deltas.to_vec());
     let said = [call, ended(EndReason::ToolCalls)].concat();
@@ -138,10 +121,7 @@ fn a_call_begins_grows_and_ends_by_its_id() {
         event
     };
     let expected = [
-        with(
-            "TOOL_CALL_START",
-            json!({"toolCallName": "f", "parentMessageId": "message_abc_1"}),
-        ),
+        with("TOOL_CALL_START", json!({"toolCallName": "f", "parentMessageId": "message_abc_1"})),
         with("TOOL_CALL_ARGS", json!({"delta": "{\"a\""})),
         with("TOOL_CALL_ARGS", json!({"delta": ":1}"})),
         about("TOOL_CALL_END"),
@@ -151,13 +131,8 @@ fn a_call_begins_grows_and_ends_by_its_id() {
 
 #[test]
 fn older_clients_get_the_old_events_and_a_notice_for_what_is_hidden() {
-    let said = [
-        redacted(0),
-        thinking(1, "Hm.", "s"),
-        text(2, "Yes."),
-        ended(EndReason::Stop),
-    ]
-    .concat();
+    let said =
+        [redacted(0), thinking(1, "Hm.", "s"), text(2, "Yes."), ended(EndReason::Stop)].concat();
     let stream = written(&read(&old()).value, &said);
     let events = check(Age::Old, &stream).unwrap();
     assert_eq!(
@@ -192,16 +167,8 @@ fn older_clients_get_the_old_events_and_a_notice_for_what_is_hidden() {
 fn the_address_chooses_how_reasoning_is_told() {
     let said = [thinking(0, "Hm.", "s"), ended(EndReason::Stop)].concat();
     for (body, query, word) in [
-        (
-            asked(&json!({})),
-            "reasoning=reasoning",
-            Some("REASONING_START"),
-        ),
-        (
-            asked(&json!({})),
-            "reasoning=thinking",
-            Some("THINKING_START"),
-        ),
+        (asked(&json!({})), "reasoning=reasoning", Some("REASONING_START")),
+        (asked(&json!({})), "reasoning=thinking", Some("THINKING_START")),
         (asked(&json!({})), "reasoning=none", None),
         (old(), "reasoning=reasoning", Some("REASONING_START")),
         (old(), "reasoning=thinking", Some("THINKING_START")),
@@ -209,11 +176,7 @@ fn the_address_chooses_how_reasoning_is_told() {
     ] {
         let stream = written(&read_at("/ag-ui", query, &body).unwrap().value, &said);
         for kind in ["REASONING_START", "THINKING_START"] {
-            assert_eq!(
-                stream.contains(kind),
-                word == Some(kind),
-                "{query}: {stream}"
-            );
+            assert_eq!(stream.contains(kind), word == Some(kind), "{query}: {stream}");
         }
     }
 }
@@ -282,22 +245,14 @@ fn older_clients_get_a_comment_as_a_sign_of_life() {
 fn state_and_messages_are_told_to_who_wants_to_hear_them() {
     let mut body = asked(&json!({"state": {"row": null}, "forwardedProps": {"snapshots": true}}));
     body["messages"][0]["name"] = Value::Null;
-    let events = check(
-        Age::Modern,
-        &written(&read(&body).value, &ended(EndReason::Stop)),
-    )
-    .unwrap();
+    let events = check(Age::Modern, &written(&read(&body).value, &ended(EndReason::Stop))).unwrap();
     let expected = [
         json!({"type": "STATE_SNAPSHOT", "snapshot": {"row": null}}),
         json!({"type": "MESSAGES_SNAPSHOT", "messages": [{"id": "u", "role": "user", "content": "Hi."}]}),
     ];
     assert_eq!(events[1..3], expected);
     body["forwardedProps"] = json!({});
-    let events = check(
-        Age::Modern,
-        &written(&read(&body).value, &ended(EndReason::Stop)),
-    )
-    .unwrap();
+    let events = check(Age::Modern, &written(&read(&body).value, &ended(EndReason::Stop))).unwrap();
     assert_eq!(kinds(&events), ["RUN_STARTED", "RUN_FINISHED"]);
 }
 
@@ -325,10 +280,7 @@ fn why_a_run_ended_is_its_result() {
 fn a_call_that_was_cut_is_left_to_nobody() {
     let tools = json!([{"name": "f"}, {"name": "g", "metadata": {"requiresApproval": true}}]);
     let call = |index: u32, name: &'static str, arguments: &'static str| {
-        let start = BlockStart::ToolCall {
-            id: format!("c{index}").into(),
-            name: name.into(),
-        };
+        let start = BlockStart::ToolCall { id: format!("c{index}").into(), name: name.into() };
         block(index, start, vec![Delta::ToolArguments(arguments.into())])
     };
     for (name, half, reason, told) in [
@@ -360,17 +312,10 @@ fn a_call_that_was_cut_is_left_to_nobody() {
 /// What a model wrote is to be answered, whatever it is.
 #[test]
 fn a_call_that_is_no_json_waits_for_its_answer() {
-    let start = BlockStart::ToolCall {
-        id: "c".into(),
-        name: "f".into(),
-    };
+    let start = BlockStart::ToolCall { id: "c".into(), name: "f".into() };
     let call = block(0, start, vec![Delta::ToolArguments("{".into())]);
     let said = [call, ended(EndReason::ToolCalls)].concat();
-    let events = check(
-        Age::Modern,
-        &written(&read(&asked(&json!({}))).value, &said),
-    )
-    .unwrap();
+    let events = check(Age::Modern, &written(&read(&asked(&json!({}))).value, &said)).unwrap();
     let outcome = &events.last().unwrap()["outcome"];
     assert_eq!(outcome["pendingToolCallIds"], json!(["c"]));
 }
@@ -404,15 +349,9 @@ fn counts_are_totals_and_parts_of_them_under_the_model_that_was_asked_for() {
         output: Some(u64::MAX),
         thinking: Some(3),
     };
-    let started = Event::MessageStarted {
-        id: "m".into(),
-        model: "theirs".into(),
-    };
+    let started = Event::MessageStarted { id: "m".into(), model: "theirs".into() };
     let said = [vec![started, Event::Usage(usage)], ended(EndReason::Stop)].concat();
-    for (asked_for, told) in [
-        (json!({"model": "asked-for"}), "asked-for"),
-        (json!({}), "theirs"),
-    ] {
+    for (asked_for, told) in [(json!({"model": "asked-for"}), "asked-for"), (json!({}), "theirs")] {
         let stream = written(&read(&asked(&asked_for)).value, &said);
         let events = check(Age::Modern, &stream).unwrap();
         let most = (1_u64 << 53) - 1;

@@ -18,10 +18,7 @@ fn message(role: Role, content: Vec<Block>) -> Message {
 }
 
 fn thinking(text: &str, signature: Option<&str>) -> Block {
-    Block::Thinking {
-        text: text.to_owned(),
-        signature: signature.map(str::to_owned),
-    }
+    Block::Thinking { text: text.to_owned(), signature: signature.map(str::to_owned) }
 }
 
 fn signed(text: &str, signature: &str) -> Block {
@@ -90,9 +87,7 @@ fn reasoning_text_and_calls_of_one_turn_are_one_message_in_their_order() {
             Role::Assistant,
             vec![
                 thinking("One.", Some("s1")),
-                Block::Redacted {
-                    data: "d".to_owned(),
-                },
+                Block::Redacted { data: "d".to_owned() },
                 signed("I look.", "s2"),
                 call("c1", None),
                 thinking("Two.", None),
@@ -102,19 +97,11 @@ fn reasoning_text_and_calls_of_one_turn_are_one_message_in_their_order() {
         ),
         message(
             Role::User,
-            vec![
-                result("c1", &["ok"], false),
-                result("c2", &["no such row"], true),
-            ],
+            vec![result("c1", &["ok"], false), result("c2", &["no such row"], true)],
         ),
         message(
             Role::Assistant,
-            vec![
-                Block::text("Done."),
-                Block::Refusal {
-                    text: "No.".to_owned(),
-                },
-            ],
+            vec![Block::text("Done."), Block::Refusal { text: "No.".to_owned() }],
         ),
     ];
     assert_eq!(conversation(&messages), expected);
@@ -153,12 +140,7 @@ fn what_runs_the_program_stands_above_the_conversation_or_where_it_was_said() {
     let read = read(&body);
     assert_eq!(
         read.value.system,
-        [
-            "Be brief.",
-            "Be kind.",
-            "The page: /rows/7",
-            "Choice: {\"row\":7}"
-        ]
+        ["Be brief.", "Be kind.", "The page: /rows/7", "Choice: {\"row\":7}"]
     );
     let system = message(Role::System, vec![Block::text("Be quick.")]);
     assert_eq!(read.value.messages[1], system);
@@ -171,10 +153,7 @@ fn a_user_may_send_media() {
         source,
         name: name.map(str::to_owned),
     };
-    let file = |dialect: &str| Source::File {
-        dialect: dialect.to_owned(),
-        id: "f1".to_owned(),
-    };
+    let file = |dialect: &str| Source::File { dialect: dialect.to_owned(), id: "f1".to_owned() };
     let data = |media_type: &str| Source::Base64 {
         media_type: media_type.to_owned(),
         data: "AA==".to_owned(),
@@ -202,18 +181,9 @@ fn a_user_may_send_media() {
             json!({"type": "image", "source": {"type": "url", "value": "data:image/gif;base64,AA=="}}),
             media(MediaKind::Image, data("image/gif"), None),
         ),
-        (
-            at("anthropic"),
-            media(MediaKind::Document, file("anthropic"), None),
-        ),
-        (
-            at("google"),
-            media(MediaKind::Document, file("gemini"), None),
-        ),
-        (
-            at("openai"),
-            media(MediaKind::Document, file("openai_responses"), None),
-        ),
+        (at("anthropic"), media(MediaKind::Document, file("anthropic"), None)),
+        (at("google"), media(MediaKind::Document, file("gemini"), None)),
+        (at("openai"), media(MediaKind::Document, file("openai_responses"), None)),
         (
             json!({"type": "binary", "mimeType": "application/pdf", "data": "AA==", "filename": "a.pdf"}),
             media(MediaKind::Document, data("application/pdf"), Some("a.pdf")),
@@ -245,10 +215,7 @@ fn tools_are_those_the_client_runs() {
         parameters: parameters.clone(),
         strict: None,
     };
-    let expected = [
-        tool("f", Some("d"), &parameters),
-        tool("g", None, &Value::Null),
-    ];
+    let expected = [tool("f", Some("d"), &parameters), tool("g", None, &Value::Null)];
     assert_eq!(read.value.tools, expected);
 }
 
@@ -264,24 +231,16 @@ fn what_is_forwarded_comes_before_what_stands_beside() {
     assert_eq!(request.backend.as_deref(), Some("b"));
     assert_eq!(request.max_tokens, Some(7));
     assert_eq!(request.sampling.temperature, Some(0.5));
-    let high = Amount::Effort {
-        effort: Effort::High,
-    };
+    let high = Amount::Effort { effort: Effort::High };
     assert_eq!(request.thinking.amount, Some(high));
 }
 
 #[test]
 fn thinking_is_asked_for_in_any_of_the_usual_words() {
-    let high = Amount::Effort {
-        effort: Effort::High,
-    };
+    let high = Amount::Effort { effort: Effort::High };
     for (props, amount, show) in [
         (json!({"thinking": true}), Some(Amount::On), None),
-        (
-            json!({"thinking": {"type": "disabled"}}),
-            Some(Amount::Off),
-            None,
-        ),
+        (json!({"thinking": {"type": "disabled"}}), Some(Amount::Off), None),
         (
             json!({"thinking": {"type": "enabled", "budget_tokens": 2048, "display": "omitted"}}),
             Some(Amount::Budget { tokens: 2048 }),
@@ -291,11 +250,7 @@ fn thinking_is_asked_for_in_any_of_the_usual_words() {
         (json!({"thinking": "off"}), Some(Amount::Off), None),
         (json!({"thinking": "high"}), Some(high), None),
         (json!({"thinking": {"effort": "high"}}), Some(high), None),
-        (
-            json!({"thinking": 2048}),
-            Some(Amount::Budget { tokens: 2048 }),
-            None,
-        ),
+        (json!({"thinking": 2048}), Some(Amount::Budget { tokens: 2048 }), None),
         (
             json!({"thinking": {"budget": 2048, "show": "hidden"}}),
             Some(Amount::Budget { tokens: 2048 }),
@@ -343,11 +298,7 @@ fn a_run_says_how_it_is_to_be_answered() {
 #[test]
 fn the_path_names_a_backend_and_wins() {
     let body = asked(&json!({"backend": "body"}));
-    for (path, backend) in [
-        ("/ag-ui", "body"),
-        ("/ag-ui/", "body"),
-        ("/ag-ui/glm", "glm"),
-    ] {
+    for (path, backend) in [("/ag-ui", "body"), ("/ag-ui/", "body"), ("/ag-ui/glm", "glm")] {
         let read = read_at(path, "", &body).unwrap();
         assert_eq!(read.value.backend.as_deref(), Some(backend));
     }
@@ -370,10 +321,7 @@ fn only_the_dialects_own_paths_are_its() {
 
 #[test]
 fn what_has_no_word_is_told_as_lost() {
-    let lost = |part| Loss::PartOmitted {
-        part,
-        reason: "no_word",
-    };
+    let lost = |part| Loss::PartOmitted { part, reason: "no_word" };
     let user = |more: Value| {
         let mut message = json!({"id": "u", "role": "user", "content": "Hi."});
         for (name, value) in more.as_object().unwrap() {
@@ -383,16 +331,10 @@ fn what_has_no_word_is_told_as_lost() {
     };
     for (body, part) in [
         (asked(&json!({"state": {"row": 7}})), "state"),
-        (
-            asked(&json!({"forwardedProps": {"mood": 1}})),
-            "forwardedProps",
-        ),
+        (asked(&json!({"forwardedProps": {"mood": 1}})), "forwardedProps"),
         (asked(&json!({"mood": 1})), "member"),
         (user(json!({"name": "Ada"})), "message.name"),
-        (
-            user(json!({"encryptedValue": "v"})),
-            "message.encryptedValue",
-        ),
+        (user(json!({"encryptedValue": "v"})), "message.encryptedValue"),
         (user(json!({"mood": 1})), "member"),
     ] {
         assert_eq!(read(&body).losses, [lost(part.into())], "{body}");
@@ -405,10 +347,7 @@ fn what_has_no_word_is_told_as_lost() {
 #[test]
 fn an_unknown_form_of_reasoning_is_refused() {
     let fault = read_at("/ag-ui", "reasoning=loud", &asked(&json!({}))).unwrap_err();
-    assert!(
-        fault.message.contains("`reasoning`, `thinking` or `none`"),
-        "{fault}"
-    );
+    assert!(fault.message.contains("`reasoning`, `thinking` or `none`"), "{fault}");
 }
 
 #[test]

@@ -51,26 +51,18 @@ fn next(messages: &Messages, resume: &Value) -> Value {
 
 #[test]
 fn a_call_that_needs_approval_interrupts_the_run() {
-    let (events, _) = run(
-        &asked(&json!({"tools": tools(), "state": {"row": 7}})),
-        &["look", "drop"],
-    );
+    let (events, _) =
+        run(&asked(&json!({"tools": tools(), "state": {"row": 7}})), &["look", "drop"]);
     let end = events.last().unwrap();
     let interrupts = &end["outcome"]["interrupts"];
     assert_eq!(end["outcome"]["type"], "interrupt");
     assert_eq!(interrupts.as_array().unwrap().len(), 1);
     assert_eq!(interrupts[0]["id"], "approval_c1");
     assert_eq!(interrupts[0]["toolCallId"], "c1");
-    assert_eq!(
-        interrupts[0]["responseSchema"]["required"],
-        json!(["approved"])
-    );
+    assert_eq!(interrupts[0]["responseSchema"]["required"], json!(["approved"]));
     // Whoever decides should see what the application had in mind.
     let state = &events[events.len() - 2];
-    assert_eq!(
-        *state,
-        json!({"type": "STATE_SNAPSHOT", "snapshot": {"row": 7}})
-    );
+    assert_eq!(*state, json!({"type": "STATE_SNAPSHOT", "snapshot": {"row": 7}}));
 }
 
 #[test]
@@ -119,11 +111,7 @@ fn an_answer_becomes_the_calls_result_and_a_message_of_the_client() {
             "{\"approved\":false,\"reason\":\"no\"}",
             true,
         ),
-        (
-            json!({"status": "cancelled"}),
-            "The call was cancelled.",
-            true,
-        ),
+        (json!({"status": "cancelled"}), "The call was cancelled.", true),
     ];
     for (mut entry, content, is_error) in rows {
         let (_, mut messages) = run(&asked(&json!({"tools": tools()})), &["drop"]);
@@ -137,17 +125,11 @@ fn an_answer_becomes_the_calls_result_and_a_message_of_the_client() {
         };
         assert_eq!(request.messages.last().unwrap().content, [result]);
         // The next run of this client brings it along.
-        let ended = [Event::Ended {
-            reason: EndReason::Stop,
-        }];
+        let ended = [Event::Ended { reason: EndReason::Stop }];
         let events = check(Age::Modern, &written(&request, &ended)).unwrap();
         assert_eq!(events[1]["type"], "TOOL_CALL_RESULT");
         messages.take(&events).unwrap();
-        let last = read(&next(&messages, &Value::Null))
-            .value
-            .messages
-            .pop()
-            .unwrap();
+        let last = read(&next(&messages, &Value::Null)).value.messages.pop().unwrap();
         assert!(matches!(&last.content[..], [Block::ToolResult { id, .. }] if id == "c0"));
     }
 }
@@ -170,10 +152,7 @@ fn a_result_the_client_brings_is_the_one_that_counts() {
 /// The answers stand with the results of the same turn, whatever was said later.
 #[test]
 fn results_stand_behind_their_calls() {
-    let (_, messages) = run(
-        &asked(&json!({"tools": tools()})),
-        &["look", "drop", "drop"],
-    );
+    let (_, messages) = run(&asked(&json!({"tools": tools()})), &["look", "drop", "drop"]);
     let resume = json!([
         {"interruptId": "approval_c2", "status": "cancelled"},
         {"interruptId": "approval_c1", "status": "cancelled"},
@@ -186,11 +165,7 @@ fn results_stand_behind_their_calls() {
     ];
     body["messages"].as_array_mut().unwrap().extend(later);
     let request = read(&body).value;
-    let roles: Vec<Role> = request
-        .messages
-        .iter()
-        .map(|message| message.role)
-        .collect();
+    let roles: Vec<Role> = request.messages.iter().map(|message| message.role).collect();
     assert_eq!(roles, [Role::User, Role::Assistant, Role::User, Role::User]);
     let ids: Vec<&str> = request.messages[2]
         .content

@@ -39,11 +39,7 @@ const RUN: Members = &[("threadId", Is::Text), ("runId", Is::Text)];
 const ACTIVITY: (&str, Is) = ("activityType", Is::Text);
 
 const COMMON: &[Row] = &[
-    (
-        "TEXT_MESSAGE_START",
-        ID,
-        &[("role", Is::Word(&["assistant"])), ("metadata", Is::Object)],
-    ),
+    ("TEXT_MESSAGE_START", ID, &[("role", Is::Word(&["assistant"])), ("metadata", Is::Object)]),
     ("TEXT_MESSAGE_CONTENT", PIECE, &[]),
     ("TEXT_MESSAGE_END", ID, &[]),
     (
@@ -51,47 +47,23 @@ const COMMON: &[Row] = &[
         &[("toolCallId", Is::Text), ("toolCallName", Is::Text)],
         &[("parentMessageId", Is::Text)],
     ),
-    (
-        "TOOL_CALL_ARGS",
-        &[("toolCallId", Is::Text), ("delta", Is::Delta)],
-        &[],
-    ),
+    ("TOOL_CALL_ARGS", &[("toolCallId", Is::Text), ("delta", Is::Delta)], &[]),
     ("TOOL_CALL_END", CALL, &[]),
     (
         "TOOL_CALL_RESULT",
-        &[
-            ("messageId", Is::Text),
-            ("toolCallId", Is::Text),
-            ("content", Is::Text),
-        ],
+        &[("messageId", Is::Text), ("toolCallId", Is::Text), ("content", Is::Text)],
         &[("role", Is::Word(&["tool"]))],
     ),
     ("STATE_SNAPSHOT", &[("snapshot", Is::Any)], &[]),
 ];
 
 const MODERN: &[Row] = &[
-    (
-        "RUN_STARTED",
-        RUN,
-        &[("protocolVersion", Is::Text), ("parentRunId", Is::Text)],
-    ),
-    (
-        "RUN_FINISHED",
-        RUN,
-        &[
-            ("result", Is::Any),
-            ("outcome", Is::Object),
-            ("usage", Is::List),
-        ],
-    ),
+    ("RUN_STARTED", RUN, &[("protocolVersion", Is::Text), ("parentRunId", Is::Text)]),
+    ("RUN_FINISHED", RUN, &[("result", Is::Any), ("outcome", Is::Object), ("usage", Is::List)]),
     (
         "RUN_ERROR",
         &[("message", Is::Text)],
-        &[
-            ("code", Is::Text),
-            ("usage", Is::List),
-            ("metadata", Is::Object),
-        ],
+        &[("code", Is::Text), ("usage", Is::List), ("metadata", Is::Object)],
     ),
     ("MESSAGES_SNAPSHOT", &[("messages", Is::List)], &[]),
     ("REASONING_START", ID, &[]),
@@ -112,16 +84,8 @@ const MODERN: &[Row] = &[
         ],
         &[],
     ),
-    (
-        "ACTIVITY_SNAPSHOT",
-        &[("messageId", Is::Text), ACTIVITY, ("content", Is::Object)],
-        &[],
-    ),
-    (
-        "ACTIVITY_DELTA",
-        &[("messageId", Is::Text), ACTIVITY, ("patch", Is::List)],
-        &[],
-    ),
+    ("ACTIVITY_SNAPSHOT", &[("messageId", Is::Text), ACTIVITY, ("content", Is::Object)], &[]),
+    ("ACTIVITY_DELTA", &[("messageId", Is::Text), ACTIVITY, ("patch", Is::List)], &[]),
 ];
 
 const OLD: &[Row] = &[
@@ -130,11 +94,7 @@ const OLD: &[Row] = &[
     ("RUN_ERROR", &[("message", Is::Text)], &[("code", Is::Text)]),
     ("THINKING_START", &[], &[]),
     ("THINKING_TEXT_MESSAGE_START", &[], &[]),
-    (
-        "THINKING_TEXT_MESSAGE_CONTENT",
-        &[("delta", Is::Delta)],
-        &[],
-    ),
+    ("THINKING_TEXT_MESSAGE_CONTENT", &[("delta", Is::Delta)], &[]),
     ("THINKING_TEXT_MESSAGE_END", &[], &[]),
     ("THINKING_END", &[], &[]),
 ];
@@ -145,9 +105,7 @@ pub(super) fn check(age: Age, stream: &str) -> Result<Vec<Value>, String> {
     let mut order = Order::default();
     for event in &events {
         check_members(age, event).map_err(|wrong| format!("{wrong}: {event}"))?;
-        order
-            .check(event)
-            .map_err(|wrong| format!("{wrong}: {event}"))?;
+        order.check(event).map_err(|wrong| format!("{wrong}: {event}"))?;
     }
     match order.state {
         State::Finished | State::Failed => Ok(events),
@@ -165,9 +123,7 @@ fn frames(stream: &str) -> Result<Vec<Value>, String> {
     };
     let mut events = Vec::new();
     for frame in whole.split("\n\n").filter(|frame| !frame.starts_with(':')) {
-        let data = frame
-            .strip_prefix("data: ")
-            .ok_or("a line that is no data")?;
+        let data = frame.strip_prefix("data: ").ok_or("a line that is no data")?;
         if data.contains('\n') {
             return Err("more than one line".to_owned());
         }
@@ -223,9 +179,7 @@ fn check_outcome(outcome: &Value) -> Result<(), String> {
     let fits = match outcome["type"].as_str() {
         None => outcome.is_null(),
         Some("success") => match outcome.get("pendingToolCallIds") {
-            Some(ids) => ids
-                .as_array()
-                .is_some_and(|ids| ids.iter().all(Value::is_string)),
+            Some(ids) => ids.as_array().is_some_and(|ids| ids.iter().all(Value::is_string)),
             None => true,
         },
         Some("interrupt") => outcome["interrupts"].as_array().is_some_and(|interrupts| {
@@ -344,15 +298,11 @@ fn open(set: &mut BTreeSet<String>, id: String) -> Result<(), String> {
 }
 
 fn known(set: &BTreeSet<String>, id: &str) -> Result<(), String> {
-    set.contains(id)
-        .then_some(())
-        .ok_or("it is not open".to_owned())
+    set.contains(id).then_some(()).ok_or("it is not open".to_owned())
 }
 
 fn close(set: &mut BTreeSet<String>, id: &str) -> Result<(), String> {
-    set.remove(id)
-        .then_some(())
-        .ok_or("it is not open".to_owned())
+    set.remove(id).then_some(()).ok_or("it is not open".to_owned())
 }
 
 fn stream(events: &[Value]) -> String {
@@ -383,118 +333,43 @@ fn what_clients_refuse_is_refused() {
         (&both, "has not begun", vec![end.clone()]),
         (&both, "has no end", vec![start.clone()]),
         (&both, "in a run", vec![start.clone(), start.clone()]),
-        (
-            &both,
-            "behind the end",
-            vec![start.clone(), end.clone(), message("TEXT_MESSAGE_START")],
-        ),
-        (
-            &both,
-            "behind the end",
-            vec![start.clone(), error.clone(), end.clone()],
-        ),
+        (&both, "behind the end", vec![start.clone(), end.clone(), message("TEXT_MESSAGE_START")]),
+        (&both, "behind the end", vec![start.clone(), error.clone(), end.clone()]),
         (
             &both,
             "is open",
-            vec![
-                start.clone(),
-                message("TEXT_MESSAGE_START"),
-                message("TEXT_MESSAGE_START"),
-            ],
+            vec![start.clone(), message("TEXT_MESSAGE_START"), message("TEXT_MESSAGE_START")],
         ),
         (&both, "not open", vec![start.clone(), text("x")]),
-        (
-            &both,
-            "not open",
-            vec![start.clone(), message("TEXT_MESSAGE_END")],
-        ),
+        (&both, "not open", vec![start.clone(), message("TEXT_MESSAGE_END")]),
         (
             &both,
             "something is open",
             vec![start.clone(), message("TEXT_MESSAGE_START"), end.clone()],
         ),
-        (
-            &both,
-            "something is open",
-            vec![start.clone(), call("TOOL_CALL_START"), end.clone()],
-        ),
-        (
-            &both,
-            "is open",
-            vec![
-                start.clone(),
-                call("TOOL_CALL_START"),
-                call("TOOL_CALL_START"),
-            ],
-        ),
-        (
-            &both,
-            "`delta` is wrong",
-            vec![start.clone(), message("TEXT_MESSAGE_START"), text("")],
-        ),
-        (
-            &both,
-            "an unknown event",
-            vec![start.clone(), bare("STEP_DREAMT")],
-        ),
-        (
-            &both,
-            "an unknown member",
-            vec![with(&start, "mood", "good".into())],
-        ),
-        (
-            &both,
-            "`parentRunId` is wrong",
-            vec![with(&start, "parentRunId", Value::Null)],
-        ),
-        (
-            &both,
-            "no `runId`",
-            vec![json!({"type": "RUN_STARTED", "threadId": "t"})],
-        ),
-        (
-            &[Age::Modern],
-            "an unknown event",
-            vec![start.clone(), bare(&thinking)],
-        ),
-        (
-            &[Age::Old],
-            "an unknown event",
-            vec![start.clone(), message(&reasoning)],
-        ),
+        (&both, "something is open", vec![start.clone(), call("TOOL_CALL_START"), end.clone()]),
+        (&both, "is open", vec![start.clone(), call("TOOL_CALL_START"), call("TOOL_CALL_START")]),
+        (&both, "`delta` is wrong", vec![start.clone(), message("TEXT_MESSAGE_START"), text("")]),
+        (&both, "an unknown event", vec![start.clone(), bare("STEP_DREAMT")]),
+        (&both, "an unknown member", vec![with(&start, "mood", "good".into())]),
+        (&both, "`parentRunId` is wrong", vec![with(&start, "parentRunId", Value::Null)]),
+        (&both, "no `runId`", vec![json!({"type": "RUN_STARTED", "threadId": "t"})]),
+        (&[Age::Modern], "an unknown event", vec![start.clone(), bare(&thinking)]),
+        (&[Age::Old], "an unknown event", vec![start.clone(), message(&reasoning)]),
         (
             &[Age::Old],
             "an unknown member",
-            vec![
-                start.clone(),
-                with(&end, "outcome", json!({"type": "success"})),
-            ],
+            vec![start.clone(), with(&end, "outcome", json!({"type": "success"}))],
         ),
-        (
-            &[Age::Old],
-            "not open",
-            vec![start.clone(), bare("THINKING_TEXT_MESSAGE_START")],
-        ),
-        (
-            &[Age::Old],
-            "is open",
-            vec![start.clone(), bare(&thinking), bare(&thinking)],
-        ),
+        (&[Age::Old], "not open", vec![start.clone(), bare("THINKING_TEXT_MESSAGE_START")]),
+        (&[Age::Old], "is open", vec![start.clone(), bare(&thinking), bare(&thinking)]),
         (
             &[Age::Modern],
             "something is open",
             vec![start.clone(), message(&reasoning), end.clone()],
         ),
-        (
-            &[Age::Modern],
-            "something is open",
-            vec![start.clone(), role.clone(), end.clone()],
-        ),
-        (
-            &[Age::Modern],
-            "no `role`",
-            vec![start.clone(), message("REASONING_MESSAGE_START")],
-        ),
+        (&[Age::Modern], "something is open", vec![start.clone(), role.clone(), end.clone()]),
+        (&[Age::Modern], "no `role`", vec![start.clone(), message("REASONING_MESSAGE_START")]),
         (
             &[Age::Modern],
             "`role` is wrong",
@@ -521,28 +396,18 @@ fn what_clients_refuse_is_refused() {
             "`outcome` is wrong",
             vec![
                 start.clone(),
-                with(
-                    &end,
-                    "outcome",
-                    json!({"type": "interrupt", "interrupts": []}),
-                ),
+                with(&end, "outcome", json!({"type": "interrupt", "interrupts": []})),
             ],
         ),
         (
             &[Age::Modern],
             "`usage.inputTokens` is wrong",
-            vec![
-                start.clone(),
-                with(&end, "usage", json!([{"inputTokens": null}])),
-            ],
+            vec![start.clone(), with(&end, "usage", json!([{"inputTokens": null}]))],
         ),
         (
             &[Age::Modern],
             "`usage.totalTokens` is wrong",
-            vec![
-                start.clone(),
-                with(&end, "usage", json!([{"totalTokens": 1_u64 << 53}])),
-            ],
+            vec![start.clone(), with(&end, "usage", json!([{"totalTokens": 1_u64 << 53}]))],
         ),
     ];
     for (ages, wrong, events) in rows {

@@ -34,12 +34,7 @@ fn results(body: &Value) -> Vec<(usize, String, String, bool)> {
         blocks.map(move |block| (place, block))
     });
     let found = blocks.filter_map(|(place, block)| match block {
-        Block::ToolResult {
-            id,
-            content,
-            is_error,
-            ..
-        } => match content.as_slice() {
+        Block::ToolResult { id, content, is_error, .. } => match content.as_slice() {
             [Block::Text { text, .. }] => Some((place, id, text.clone(), is_error)),
             _ => None,
         },

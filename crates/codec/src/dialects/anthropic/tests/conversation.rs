@@ -24,25 +24,15 @@ fn every_block_crosses_both_ways() {
         source,
         name: name.map(str::to_owned),
     };
-    let file = || Source::File {
-        dialect: "anthropic".to_owned(),
-        id: "file_1".to_owned(),
-    };
+    let file = || Source::File { dialect: "anthropic".to_owned(), id: "file_1".to_owned() };
     let base64 = |media_type: &str| Source::Base64 {
         media_type: media_type.to_owned(),
         data: "iVBO".to_owned(),
     };
-    let url = || Source::Url {
-        url: "https://example.com/a".to_owned(),
-        media_type: None,
-    };
+    let url = || Source::Url { url: "https://example.com/a".to_owned(), media_type: None };
     let (user, assistant, system) = (Role::User, Role::Assistant, Role::System);
     for role in [user, assistant, system] {
-        block_both_ways(
-            role,
-            &json!({"type": "text", "text": "é\n\"🧠"}),
-            Block::text("é\n\"🧠"),
-        );
+        block_both_ways(role, &json!({"type": "text", "text": "é\n\"🧠"}), Block::text("é\n\"🧠"));
     }
     let thinking = |text: &str, signature: &str| Block::Thinking {
         text: text.to_owned(),
@@ -88,16 +78,9 @@ fn every_block_crosses_both_ways() {
         },
     ];
     block_both_ways(user, &wire, result(parts, false));
-    block_both_ways(
-        user,
-        &png,
-        media(MediaKind::Image, base64("image/png"), None),
-    );
+    block_both_ways(user, &png, media(MediaKind::Image, base64("image/png"), None));
     for (wire, source) in [
-        (
-            json!({"type": "url", "url": "https://example.com/a"}),
-            url(),
-        ),
+        (json!({"type": "url", "url": "https://example.com/a"}), url()),
         (json!({"type": "file", "file_id": "file_1"}), file()),
     ] {
         let image = json!({"type": "image", "source": wire});
@@ -113,9 +96,7 @@ fn every_block_crosses_both_ways() {
         ),
         (
             json!({"type": "text", "media_type": "text/plain", "data": "plain"}),
-            Source::Text {
-                text: "plain".to_owned(),
-            },
+            Source::Text { text: "plain".to_owned() },
         ),
     ] {
         let wire = json!({"type": "document", "source": wire});
@@ -127,10 +108,7 @@ fn every_block_crosses_both_ways() {
         json!({"type": "document", "source": {"type": "content", "content": []}}),
         json!({"type": "from_the_future"}),
     ] {
-        let block = Block::Opaque {
-            dialect: "anthropic".to_owned(),
-            value: wire.clone(),
-        };
+        let block = Block::Opaque { dialect: "anthropic".to_owned(), value: wire.clone() };
         block_both_ways(assistant, &wire, block);
     }
 }
@@ -180,9 +158,7 @@ fn a_message_may_change_the_effort_from_there_on() {
         {"role": "system", "content": [{"type": "text", "text": "s"}], "output_config": {"effort": "low"}},
     ]});
     reads(&members, "", |request| {
-        request.thinking.amount = Some(Amount::Effort {
-            effort: Effort::Low,
-        });
+        request.thinking.amount = Some(Amount::Effort { effort: Effort::Low });
         let system = message(Role::System, vec![Block::text("s")]);
         request.messages.push(system);
     });
@@ -302,16 +278,12 @@ fn ids_of_others_are_spelled_in_letters_alike_in_call_and_result() {
 
 #[test]
 fn a_document_of_text_goes_as_text() {
-    for (media_type, data, text) in [
-        ("text/plain", "aMOp", "h\u{e9}"),
-        ("text/csv;charset=utf-8", "YSxiCg==", "a,b\n"),
-    ] {
+    for (media_type, data, text) in
+        [("text/plain", "aMOp", "h\u{e9}"), ("text/csv;charset=utf-8", "YSxiCg==", "a,b\n")]
+    {
         let document = Block::Media {
             kind: MediaKind::Document,
-            source: Source::Base64 {
-                media_type: media_type.to_owned(),
-                data: data.to_owned(),
-            },
+            source: Source::Base64 { media_type: media_type.to_owned(), data: data.to_owned() },
             name: Some("notes".to_owned()),
         };
         conversation(
@@ -352,60 +324,22 @@ fn blocks_without_a_place_are_losses() {
     said(Block::text(""), user, "");
     said(Block::text(" \n"), user, "part_omitted=text;reason=empty");
     said(thinking(None), assistant, "thinking_omitted=1;reason=shape");
-    said(
-        thinking(Some("")),
-        assistant,
-        "thinking_omitted=1;reason=shape",
-    );
-    said(
-        thinking(Some("s")),
-        user,
-        "part_omitted=thinking;reason=role",
-    );
+    said(thinking(Some("")), assistant, "thinking_omitted=1;reason=shape");
+    said(thinking(Some("s")), user, "part_omitted=thinking;reason=role");
     said(call("a", ""), user, "part_omitted=tool_call;reason=role");
-    said(
-        result("a", ""),
-        assistant,
-        "part_omitted=tool_result;reason=role",
-    );
-    said(
-        media(MediaKind::Audio, "audio/wav"),
-        user,
-        "part_omitted=media;reason=no_place",
-    );
-    said(
-        media(MediaKind::Video, "video/mp4"),
-        user,
-        "part_omitted=media;reason=no_place",
-    );
-    said(
-        media(MediaKind::Image, "image/tiff"),
-        user,
-        "part_omitted=media;reason=media_type",
-    );
-    said(
-        media(MediaKind::Document, "text/csv"),
-        user,
-        "part_omitted=media;reason=media_type",
-    );
-    said(
-        media(MediaKind::Image, "image/png"),
-        assistant,
-        "part_omitted=media;reason=role",
-    );
+    said(result("a", ""), assistant, "part_omitted=tool_result;reason=role");
+    said(media(MediaKind::Audio, "audio/wav"), user, "part_omitted=media;reason=no_place");
+    said(media(MediaKind::Video, "video/mp4"), user, "part_omitted=media;reason=no_place");
+    said(media(MediaKind::Image, "image/tiff"), user, "part_omitted=media;reason=media_type");
+    said(media(MediaKind::Document, "text/csv"), user, "part_omitted=media;reason=media_type");
+    said(media(MediaKind::Image, "image/png"), assistant, "part_omitted=media;reason=role");
     let file = Block::Media {
         kind: MediaKind::Image,
-        source: Source::File {
-            dialect: "gemini".to_owned(),
-            id: "x".to_owned(),
-        },
+        source: Source::File { dialect: "gemini".to_owned(), id: "x".to_owned() },
         name: None,
     };
     said(file, user, "part_omitted=media;reason=foreign_file");
-    let foreign = Block::Opaque {
-        dialect: "gemini".to_owned(),
-        value: json!({}),
-    };
+    let foreign = Block::Opaque { dialect: "gemini".to_owned(), value: json!({}) };
     said(foreign, user, "part_omitted=block;reason=foreign_dialect");
     // A message that lost all it had is not sent empty, and its neighbours join.
     conversation(
@@ -417,9 +351,7 @@ fn blocks_without_a_place_are_losses() {
         &json!([{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}]),
         "thinking_omitted=2;reason=shape, part_omitted=message;reason=empty",
     );
-    let refusal = Block::Refusal {
-        text: "no".to_owned(),
-    };
+    let refusal = Block::Refusal { text: "no".to_owned() };
     conversation(
         vec![message(assistant, vec![refusal])],
         &json!([{"role": "assistant", "content": "no"}]),
@@ -440,14 +372,8 @@ fn blocks_without_a_place_are_losses() {
 
 #[test]
 fn servers_that_sign_nothing_get_thinking_without_a_signature() {
-    let target = Target {
-        variant: "unsigned",
-        ..TARGET
-    };
-    let thinking = Block::Thinking {
-        text: "t".to_owned(),
-        signature: None,
-    };
+    let target = Target { variant: "unsigned", ..TARGET };
+    let thinking = Block::Thinking { text: "t".to_owned(), signature: None };
     let request =
         request(|request| request.messages = vec![message(Role::Assistant, vec![thinking])]);
     let written = Anthropic.write_request(&request, &target);
@@ -466,10 +392,7 @@ fn unsigned_thinking_is_read_as_such() {
     ] {
         let messages = json!([{"role": "assistant", "content": [wire]}]);
         reads(&json!({"messages": messages}), "", |request| {
-            let thinking = Block::Thinking {
-                text: "t".to_owned(),
-                signature: None,
-            };
+            let thinking = Block::Thinking { text: "t".to_owned(), signature: None };
             request.messages = vec![message(Role::Assistant, vec![thinking])];
         });
     }

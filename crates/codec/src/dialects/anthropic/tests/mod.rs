@@ -21,17 +21,10 @@ use throughline_canonical::{Event, Fault, Fold, Lossy, Reply, Request};
 use super::Anthropic;
 use crate::dialects::{Asked, ClientDialect, Outgoing, Stamp, Target, UpstreamDialect};
 
-const TARGET: Target<'static> = Target {
-    model: "claude-x",
-    variant: "",
-};
+const TARGET: Target<'static> = Target { model: "claude-x", variant: "" };
 
 fn read_request(body: &[u8]) -> Result<Lossy<Request>, Fault> {
-    Anthropic.read_request(&Asked {
-        path: "/v1/messages",
-        query: "",
-        body,
-    })
+    Anthropic.read_request(&Asked { path: "/v1/messages", query: "", body })
 }
 
 fn read_value(body: &Value) -> Lossy<Request> {
@@ -52,18 +45,12 @@ fn written(request: &Request) -> (Value, String) {
 }
 
 fn stamp() -> Stamp {
-    Stamp {
-        id: "01abc".to_owned(),
-        created: 1_800_000_000,
-    }
+    Stamp { id: "01abc".to_owned(), created: 1_800_000_000 }
 }
 
 /// What a client of model `asked-for` is sent for these events.
 fn streamed(events: &[Event<'_>]) -> String {
-    let request = Request {
-        model: "asked-for".to_owned(),
-        ..Request::default()
-    };
+    let request = Request { model: "asked-for".to_owned(), ..Request::default() };
     let mut writer = Anthropic.reply_writer(&request, &stamp());
     let mut out = Vec::new();
     for event in events {
@@ -74,10 +61,7 @@ fn streamed(events: &[Event<'_>]) -> String {
 
 /// What a client of model `asked-for` is sent for a whole reply.
 fn whole(reply: &Reply) -> Value {
-    let request = Request {
-        model: "asked-for".to_owned(),
-        ..Request::default()
-    };
+    let request = Request { model: "asked-for".to_owned(), ..Request::default() };
     let bytes = Anthropic.reply_writer(&request, &stamp()).whole(reply);
     serde_json::from_slice(&bytes).unwrap()
 }

@@ -66,26 +66,16 @@ fn events(said: &[Said], reason: &EndReason, usage: Usage, at_once: bool) -> Vec
                 events.extend(pieces.iter().map(|text| delta(Delta::Text(own(text)))));
             }
             Said::Thinking(pieces, mark) => {
-                events.push(start(BlockStart::Thinking {
-                    text: "".into(),
-                    signature: "".into(),
-                }));
+                events.push(start(BlockStart::Thinking { text: "".into(), signature: "".into() }));
                 events.extend(pieces.iter().map(|text| delta(Delta::Thinking(own(text)))));
                 events.extend(mark.iter().map(|mark| delta(Delta::Signature(own(mark)))));
             }
             Said::Redacted(data) => events.push(start(BlockStart::Redacted { data: own(data) })),
             Said::Call(name, value, cut) => {
                 let id = format!("toolu_{index}");
-                events.push(start(BlockStart::ToolCall {
-                    id: id.into(),
-                    name: own(name),
-                }));
+                events.push(start(BlockStart::ToolCall { id: id.into(), name: own(name) }));
                 let text = value.to_string();
-                let cut = text
-                    .char_indices()
-                    .map(|(at, _)| at)
-                    .nth(*cut)
-                    .unwrap_or_default();
+                let cut = text.char_indices().map(|(at, _)| at).nth(*cut).unwrap_or_default();
                 for piece in [&text[..cut], &text[cut..]] {
                     events.push(delta(Delta::ToolArguments(own(piece))));
                 }
@@ -94,10 +84,7 @@ fn events(said: &[Said], reason: &EndReason, usage: Usage, at_once: bool) -> Vec
         events.push(Event::BlockEnded { index });
         blocks.push(events);
     }
-    let mut all = vec![Event::MessageStarted {
-        id: "theirs".into(),
-        model: "their-model".into(),
-    }];
+    let mut all = vec![Event::MessageStarted { id: "theirs".into(), model: "their-model".into() }];
     if at_once {
         for turn in 0..blocks.iter().map(Vec::len).max().unwrap_or_default() {
             all.extend(blocks.iter().filter_map(|block| block.get(turn).cloned()));
@@ -105,12 +92,7 @@ fn events(said: &[Said], reason: &EndReason, usage: Usage, at_once: bool) -> Vec
     } else {
         all.extend(blocks.concat());
     }
-    all.extend([
-        Event::Usage(usage),
-        Event::Ended {
-            reason: reason.clone(),
-        },
-    ]);
+    all.extend([Event::Usage(usage), Event::Ended { reason: reason.clone() }]);
     all
 }
 
@@ -122,13 +104,8 @@ fn seen(events: &[Event<'_>]) -> Reply {
     }
     let mut reply = fold.finish();
     (reply.id, reply.model) = ("msg_01abc".to_owned(), "asked-for".to_owned());
-    reply
-        .content
-        .retain(|block| !matches!(block, Block::Text { text, .. } if text.is_empty()));
-    let called = reply
-        .content
-        .iter()
-        .any(|block| matches!(block, Block::ToolCall { .. }));
+    reply.content.retain(|block| !matches!(block, Block::Text { text, .. } if text.is_empty()));
+    let called = reply.content.iter().any(|block| matches!(block, Block::ToolCall { .. }));
     if called && reply.reason == Some(EndReason::Stop) {
         reply.reason = Some(EndReason::ToolCalls);
     }

@@ -180,33 +180,20 @@ impl Carried {
         request.sampling.seed = None;
         request.sampling.temperature = request.sampling.temperature.map(|heat| heat.min(1.0));
         let amount = &mut request.thinking.amount;
-        if let Some(
-            Amount::Effort { effort }
-            | Amount::Adaptive {
-                effort: Some(effort),
-            },
-        ) = amount
+        if let Some(Amount::Effort { effort } | Amount::Adaptive { effort: Some(effort) }) = amount
         {
             *effort = (*effort).max(Effort::Low);
         }
         *amount = match *amount {
             Some(Amount::On) => Some(Amount::Adaptive { effort: None }),
             Some(Amount::Effort { effort }) if request.thinking.show.is_some() => {
-                Some(Amount::Adaptive {
-                    effort: Some(effort),
-                })
+                Some(Amount::Adaptive { effort: Some(effort) })
             }
             amount => amount,
         };
         request.thinking.show = match request.thinking {
-            ThinkingSetting {
-                amount: None | Some(Amount::Off),
-                ..
-            } => None,
-            ThinkingSetting {
-                show: Some(Show::Full),
-                ..
-            } => Some(Show::Summary),
+            ThinkingSetting { amount: None | Some(Amount::Off), .. } => None,
+            ThinkingSetting { show: Some(Show::Full), .. } => Some(Show::Summary),
             ThinkingSetting { show, .. } => show,
         };
         match &mut request.output {
@@ -214,11 +201,7 @@ impl Carried {
                 assert!(self.has("setting_adapted=output;reason=json_without_schema"));
                 request.output = Output::Text;
             }
-            Output::Schema {
-                name,
-                schema,
-                strict,
-            } => {
+            Output::Schema { name, schema, strict } => {
                 (*name, *strict) = (None, None);
                 self.schema(schema, "output");
             }
@@ -243,9 +226,7 @@ impl Carried {
         }
         for message in &mut messages {
             // Stable: only results move.
-            message
-                .content
-                .sort_by_key(|block| !matches!(block, Block::ToolResult { .. }));
+            message.content.sort_by_key(|block| !matches!(block, Block::ToolResult { .. }));
         }
         request.messages = messages;
         request
@@ -265,10 +246,7 @@ impl Carried {
             .tools
             .retain(|tool| !matches!(tool, Tool::Opaque { dialect, .. } if dialect != "anthropic"));
         for tool in &mut request.tools {
-            if let Tool::Function {
-                parameters, strict, ..
-            } = tool
-            {
+            if let Tool::Function { parameters, strict, .. } = tool {
                 match parameters {
                     Value::Object(members) => {
                         members.entry("type").or_insert("object".into());
@@ -304,37 +282,18 @@ impl Carried {
             }
             Block::Text { text, .. } => Block::text(text),
             Block::Refusal { text } if role == Role::Assistant => Block::text(text),
-            Block::Thinking {
-                signature: None, ..
-            } => return None,
-            Block::Thinking {
-                signature: Some(mark),
-                ..
-            } if mark.is_empty() => return None,
-            Block::ToolCall {
-                id,
-                name,
-                arguments,
-                ..
-            } if role == Role::Assistant => Block::ToolCall {
-                id: self.id(&id),
-                name,
-                arguments: self.arguments(&arguments),
-                signature: None,
-            },
-            Block::ToolResult {
-                id,
-                content,
-                is_error,
-                ..
-            } if role == Role::User => {
-                let lone = matches!(
-                    content[..],
-                    [Block::Text {
-                        signature: None,
-                        ..
-                    }]
-                );
+            Block::Thinking { signature: None, .. } => return None,
+            Block::Thinking { signature: Some(mark), .. } if mark.is_empty() => return None,
+            Block::ToolCall { id, name, arguments, .. } if role == Role::Assistant => {
+                Block::ToolCall {
+                    id: self.id(&id),
+                    name,
+                    arguments: self.arguments(&arguments),
+                    signature: None,
+                }
+            }
+            Block::ToolResult { id, content, is_error, .. } if role == Role::User => {
+                let lone = matches!(content[..], [Block::Text { signature: None, .. }]);
                 let parts = content.into_iter();
                 Block::ToolResult {
                     id: self.id(&id),
@@ -361,11 +320,10 @@ impl Carried {
             return id.to_owned();
         }
         assert!(self.has("setting_adapted=tool_call.id;reason=characters"));
-        id.bytes()
-            .fold("call".to_owned(), |spelled, byte| match allowed(byte) {
-                true => spelled + &char::from(byte).to_string(),
-                false => spelled + &format!("_{byte:02x}"),
-            })
+        id.bytes().fold("call".to_owned(), |spelled, byte| match allowed(byte) {
+            true => spelled + &char::from(byte).to_string(),
+            false => spelled + &format!("_{byte:02x}"),
+        })
     }
 
     fn arguments(&self, arguments: &str) -> String {
@@ -394,25 +352,14 @@ fn media_carried(kind: MediaKind, source: Source, name: Option<String>) -> Optio
             Source::Text { text }
         }
         Source::Base64 { ref media_type, .. } => {
-            let fits = if document {
-                "application/pdf"
-            } else {
-                "image/png"
-            };
+            let fits = if document { "application/pdf" } else { "image/png" };
             (media_type == fits).then_some(source)?
         }
         Source::Text { .. } => document.then_some(source)?,
-        Source::Url { url, .. } => Source::Url {
-            url,
-            media_type: None,
-        },
+        Source::Url { url, .. } => Source::Url { url, media_type: None },
         Source::File { ref dialect, .. } => (dialect == "anthropic").then_some(source)?,
     };
-    Some(Block::Media {
-        kind,
-        source,
-        name: name.filter(|_| document),
-    })
+    Some(Block::Media { kind, source, name: name.filter(|_| document) })
 }
 
 /// Whether a loss of this kind explains that something is missing.
@@ -423,10 +370,7 @@ fn explains(losses: &[Loss], request: &Request, carried: &Request) {
         .filter(|block| matches!(block, Block::Thinking { signature, .. } if signature.as_ref().is_none_or(String::is_empty)))
         .count();
     let told = losses.iter().find_map(|loss| match loss {
-        Loss::ThinkingOmitted {
-            blocks,
-            reason: Reason::Shape,
-        } => Some(*blocks),
+        Loss::ThinkingOmitted { blocks, reason: Reason::Shape } => Some(*blocks),
         _ => None,
     });
     assert_eq!(told.unwrap_or_default(), unsigned);

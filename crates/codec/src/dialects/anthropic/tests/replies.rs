@@ -12,10 +12,7 @@ use crate::dialects::{ClientDialect, ReplyReader, UpstreamDialect};
 use crate::framing::sse::Framer;
 
 fn started() -> Event<'static> {
-    Event::MessageStarted {
-        id: "theirs".into(),
-        model: "their-model".into(),
-    }
+    Event::MessageStarted { id: "theirs".into(), model: "their-model".into() }
 }
 
 fn start(index: u32, block: BlockStart<'static>) -> Event<'static> {
@@ -27,17 +24,11 @@ fn text() -> BlockStart<'static> {
 }
 
 fn thinking() -> BlockStart<'static> {
-    BlockStart::Thinking {
-        text: "".into(),
-        signature: "".into(),
-    }
+    BlockStart::Thinking { text: "".into(), signature: "".into() }
 }
 
 fn call(id: &'static str) -> BlockStart<'static> {
-    BlockStart::ToolCall {
-        id: id.into(),
-        name: "f".into(),
-    }
+    BlockStart::ToolCall { id: id.into(), name: "f".into() }
 }
 
 fn delta(index: u32, delta: Delta<'static>) -> Event<'static> {
@@ -81,11 +72,7 @@ fn told(sent: &[Event<'_>]) -> Vec<String> {
                 let kinds = ["text", "thinking", "signature", "partial_json"];
                 let said = kinds.iter().find_map(|kind| delta[kind].as_str());
                 let kind = word(&delta["type"]);
-                format!(
-                    "{index} {}: {}",
-                    kind.trim_end_matches("_delta"),
-                    said.unwrap()
-                )
+                format!("{index} {}: {}", kind.trim_end_matches("_delta"), said.unwrap())
             }
         }
     };
@@ -97,11 +84,7 @@ fn a_stream_is_spelled_as_its_clients_read_it() {
     let usage = |usage| Event::Usage(usage);
     let stream = streamed(&[
         started(),
-        usage(Usage {
-            input: Some(20),
-            cache_read: Some(5),
-            ..Usage::default()
-        }),
+        usage(Usage { input: Some(20), cache_read: Some(5), ..Usage::default() }),
         start(0, thinking()),
         delta(0, Delta::Thinking("Row \"7\"\n".into())),
         delta(0, Delta::Signature("EqQB".into())),
@@ -109,11 +92,7 @@ fn a_stream_is_spelled_as_its_clients_read_it() {
         start(1, text()),
         delta(1, Delta::Text("Blue 🧠".into())),
         stop(1),
-        usage(Usage {
-            output: Some(60),
-            thinking: Some(44),
-            ..Usage::default()
-        }),
+        usage(Usage { output: Some(60), thinking: Some(44), ..Usage::default() }),
         ended(EndReason::Stop),
     ]);
     let expected = r#"event: message_start
@@ -187,13 +166,7 @@ fn blocks_are_told_one_after_the_other_and_counted_anew() {
 fn a_signature_is_told_once_and_last() {
     let lines = told(&[
         started(),
-        start(
-            0,
-            BlockStart::Thinking {
-                text: "a".into(),
-                signature: "first".into(),
-            },
-        ),
+        start(0, BlockStart::Thinking { text: "a".into(), signature: "first".into() }),
         delta(0, Delta::Signature("second".into())),
         delta(0, Delta::Thinking("b".into())),
         delta(0, Delta::Text("c".into())),
@@ -234,13 +207,7 @@ fn what_has_no_form_here_leaves_no_gap() {
         started(),
         start(0, text()),
         stop(0),
-        start(
-            1,
-            BlockStart::Opaque {
-                dialect: "another".into(),
-                name: "web_search".into(),
-            },
-        ),
+        start(1, BlockStart::Opaque { dialect: "another".into(), name: "web_search".into() }),
         delta(1, Delta::ToolArguments("{}".into())),
         stop(1),
         start(2, call("a")),
@@ -270,18 +237,11 @@ fn ends_have_their_words() {
         (EndReason::StopSequence, false, "stop_sequence"),
         (EndReason::Pause, false, "pause_turn"),
         (EndReason::Refusal, false, "refusal"),
-        (
-            EndReason::Other("compaction".to_owned()),
-            false,
-            "compaction",
-        ),
+        (EndReason::Other("compaction".to_owned()), false, "compaction"),
         (EndReason::Other("LANGUAGE".to_owned()), false, "end_turn"),
     ] {
         let mut sent = vec![started()];
-        let mut reply = Reply {
-            reason: Some(reason.clone()),
-            ..Reply::default()
-        };
+        let mut reply = Reply { reason: Some(reason.clone()), ..Reply::default() };
         if called {
             sent.extend([start(0, call("a")), stop(0)]);
             reply.content.push(Block::ToolCall {
@@ -295,10 +255,7 @@ fn ends_have_their_words() {
         let all = events(&streamed(&sent));
         let delta = &all[all.len() - 2];
         assert_eq!(delta["delta"]["stop_reason"], word, "{reason:?}");
-        assert_eq!(
-            delta["usage"],
-            json!({"input_tokens": 0, "output_tokens": 0})
-        );
+        assert_eq!(delta["usage"], json!({"input_tokens": 0, "output_tokens": 0}));
         assert_eq!(whole(&reply)["stop_reason"], word, "{reason:?}");
     }
 }
@@ -307,11 +264,7 @@ fn ends_have_their_words() {
 fn what_fails_ends_in_an_error_and_nothing_behind_it() {
     let fault = Event::Fault(Fault::new(FaultKind::Overloaded, "busy"));
     let error = |kind: &str, message: &str| json!({"type": "error", "error": {"type": kind, "message": message}});
-    let begun = [
-        started(),
-        start(0, text()),
-        delta(0, Delta::Text("a".into())),
-    ];
+    let begun = [started(), start(0, text()), delta(0, Delta::Text("a".into()))];
     let cases: [(Vec<Event<'_>>, Value); 3] = [
         (
             vec![fault, ended(EndReason::Failed), ended(EndReason::Stop)],
@@ -321,10 +274,7 @@ fn what_fails_ends_in_an_error_and_nothing_behind_it() {
             vec![ended(EndReason::Cut), stop(0)],
             error("api_error", "the provider's reply was cut off"),
         ),
-        (
-            vec![ended(EndReason::Failed)],
-            error("api_error", "the provider reported an error"),
-        ),
+        (vec![ended(EndReason::Failed)], error("api_error", "the provider reported an error")),
     ];
     for (last, error) in cases {
         let all = events(&streamed(&[&begun[..], &last[..]].concat()));
@@ -360,13 +310,8 @@ fn a_whole_reply_is_spelled_as_its_clients_read_it() {
         id: "theirs".to_owned(),
         model: "their-model".to_owned(),
         content: vec![
-            Block::Thinking {
-                text: String::new(),
-                signature: Some("EqQB".to_owned()),
-            },
-            Block::Redacted {
-                data: "d".to_owned(),
-            },
+            Block::Thinking { text: String::new(), signature: Some("EqQB".to_owned()) },
+            Block::Redacted { data: "d".to_owned() },
             Block::text(""),
             Block::text("Row 7."),
             call("{\"a\":1}"),
@@ -432,46 +377,22 @@ fn faults_before_a_reply_have_their_status() {
 fn errors_of_providers_are_told_by_word_then_by_status() {
     let check = |status, body: &str, kind, message: &str| {
         let fault = Anthropic.read_fault(status, body.as_bytes());
-        assert_eq!(
-            (fault.kind, fault.message.as_str()),
-            (kind, message),
-            "{body}"
-        );
+        assert_eq!((fault.kind, fault.message.as_str()), (kind, message), "{body}");
     };
     let none = "the provider answered with status";
-    check(
-        402,
-        r#"{"error":{"type":"billing_error","message":"m"}}"#,
-        FaultKind::Forbidden,
-        "m",
-    );
+    check(402, r#"{"error":{"type":"billing_error","message":"m"}}"#, FaultKind::Forbidden, "m");
     check(
         400,
         r#"{"error":{"type":"overloaded_error","message":"m"}}"#,
         FaultKind::Overloaded,
         "m",
     );
-    check(
-        503,
-        r#"{"error":{"message":"m"}}"#,
-        FaultKind::Overloaded,
-        "m",
-    );
+    check(503, r#"{"error":{"message":"m"}}"#, FaultKind::Overloaded, "m");
     check(422, r#"{"error":"m"}"#, FaultKind::Invalid, "m");
     check(400, r#"{"message":"m"}"#, FaultKind::Invalid, "m");
-    check(
-        502,
-        "<html>bad gateway</html>",
-        FaultKind::Unreachable,
-        &format!("{none} 502"),
-    );
+    check(502, "<html>bad gateway</html>", FaultKind::Unreachable, &format!("{none} 502"));
     check(500, "", FaultKind::Internal, &format!("{none} 500"));
-    check(
-        404,
-        "{\"error\":{\"type\"",
-        FaultKind::NotFound,
-        &format!("{none} 404"),
-    );
+    check(404, "{\"error\":{\"type\"", FaultKind::NotFound, &format!("{none} 404"));
 }
 
 #[test]
@@ -480,10 +401,7 @@ fn what_cannot_be_read_of_a_reply_is_a_fault() {
                 \"content_block\":{\"type\":\"text\",\"text\":\"a\"}}\n\n";
     let broken = format!("{open}event: content_block_delta\ndata: {{\"type\":\n\n{open}");
     let (reply, ends) = read_reply([broken.as_bytes()], true);
-    assert_eq!(
-        (ends, reply.reason, reply.content.len()),
-        (1, Some(EndReason::Failed), 1)
-    );
+    assert_eq!((ends, reply.reason, reply.content.len()), (1, Some(EndReason::Failed), 1));
     assert_eq!(reply.fault.unwrap().kind, FaultKind::Unreachable);
     // Other words in a stream are none of ours.
     let odd = format!("data: [DONE]\n\n: comment\n\n{open}");
@@ -492,10 +410,7 @@ fn what_cannot_be_read_of_a_reply_is_a_fault() {
 
     let mut reader = upstream_reply::ReplyReader::events(100).complete();
     let mut all = Vec::new();
-    for piece in format!("data: {}\n\n{open}", "x".repeat(200))
-        .as_bytes()
-        .chunks(30)
-    {
+    for piece in format!("data: {}\n\n{open}", "x".repeat(200)).as_bytes().chunks(30) {
         reader.push(piece, |event| all.push(format!("{event:?}")));
     }
     reader.finish(|event| all.push(format!("{event:?}")));
@@ -528,10 +443,7 @@ fn an_input_that_came_with_the_start_counts_if_no_deltas_follow() {
                 \"partial_json\":\"{}\"}}\n\n";
     for (delta, arguments) in [("", "{\"a\":1}"), (more, "{}")] {
         let (reply, _) = read_reply([stream(delta).as_bytes()], true);
-        let Block::ToolCall {
-            arguments: read, ..
-        } = &reply.content[0]
-        else {
+        let Block::ToolCall { arguments: read, .. } = &reply.content[0] else {
             panic!("{reply:?}");
         };
         assert_eq!(read, arguments);

@@ -20,12 +20,9 @@ fn settings_cross_both_ways() {
     both_ways(&json!({"system": blocks}), |request| {
         request.system = vec!["one".to_owned(), "two".to_owned()];
     });
-    both_ways(
-        &json!({"stop_sequences": ["END", "\n\nHuman:"]}),
-        |request| {
-            request.stop = vec!["END".to_owned(), "\n\nHuman:".to_owned()];
-        },
-    );
+    both_ways(&json!({"stop_sequences": ["END", "\n\nHuman:"]}), |request| {
+        request.stop = vec!["END".to_owned(), "\n\nHuman:".to_owned()];
+    });
     both_ways(&json!({"metadata": {"user_id": "u"}}), |request| {
         request.user = Some("u".to_owned());
     });
@@ -87,21 +84,13 @@ fn every_thinking_setting_crosses_both_ways() {
         Amount::Budget { tokens: 2048 },
     );
     amount(json!({"thinking": {"type": "disabled"}}), Amount::Off);
-    amount(
-        json!({"thinking": {"type": "adaptive"}}),
-        Amount::Adaptive { effort: None },
-    );
+    amount(json!({"thinking": {"type": "adaptive"}}), Amount::Adaptive { effort: None });
     for effort in super::super::EFFORTS {
         amount(
             json!({"thinking": {"type": "adaptive"}, "output_config": {"effort": effort.word()}}),
-            Amount::Adaptive {
-                effort: Some(effort),
-            },
+            Amount::Adaptive { effort: Some(effort) },
         );
-        amount(
-            json!({"output_config": {"effort": effort.word()}}),
-            Amount::Effort { effort },
-        );
+        amount(json!({"output_config": {"effort": effort.word()}}), Amount::Effort { effort });
     }
     for (display, show) in [("summarized", Show::Summary), ("omitted", Show::Hidden)] {
         let members = json!({"thinking": {"type": "adaptive", "display": display}});
@@ -127,12 +116,9 @@ fn every_thinking_setting_crosses_both_ways() {
         request.thinking.amount = Some(Amount::Adaptive { effort: None });
         anthropic_extra(request, &json!({"thinking": {"block_binding": binding}}));
     });
-    both_ways(
-        &json!({"thinking": {"block_binding": binding}}),
-        |request| {
-            anthropic_extra(request, &json!({"thinking": {"block_binding": binding}}));
-        },
-    );
+    both_ways(&json!({"thinking": {"block_binding": binding}}), |request| {
+        anthropic_extra(request, &json!({"thinking": {"block_binding": binding}}));
+    });
     // Effort is about the answer as well, and stays where the amount has no room for it.
     let members = json!({
         "thinking": {"type": "enabled", "budget_tokens": 2048},
@@ -153,12 +139,7 @@ fn thinking_settings_of_others_find_a_form() {
         });
     };
     let effort = |effort| Amount::Effort { effort };
-    setting(
-        json!({"thinking": {"type": "adaptive"}}),
-        "",
-        Amount::On,
-        None,
-    );
+    setting(json!({"thinking": {"type": "adaptive"}}), "", Amount::On, None);
     setting(
         json!({"output_config": {"effort": "low"}}),
         "setting_adapted=thinking;reason=effort",
@@ -171,30 +152,19 @@ fn thinking_settings_of_others_find_a_form() {
         effort(Effort::High),
         Some(Show::Full),
     );
-    setting(
-        json!({"thinking": {"type": "disabled"}}),
-        "",
-        Amount::Off,
-        Some(Show::Hidden),
-    );
-    writes(
-        &json!({}),
-        "part_omitted=thinking.show;reason=off",
-        |request| request.thinking.show = Some(Show::Summary),
-    );
+    setting(json!({"thinking": {"type": "disabled"}}), "", Amount::Off, Some(Show::Hidden));
+    writes(&json!({}), "part_omitted=thinking.show;reason=off", |request| {
+        request.thinking.show = Some(Show::Summary)
+    });
     // What was kept beside a setting does not speak for the one that took its place.
-    writes(
-        &json!({"thinking": {"type": "adaptive", "display": "omitted"}}),
-        "",
-        |request| {
-            request.thinking.amount = Some(Amount::On);
-            request.thinking.show = Some(Show::Hidden);
-            anthropic_extra(
-                request,
-                &json!({"thinking": {"type": "between_tools", "display": "updates"}, "output_config": {"effort": "low"}}),
-            );
-        },
-    );
+    writes(&json!({"thinking": {"type": "adaptive", "display": "omitted"}}), "", |request| {
+        request.thinking.amount = Some(Amount::On);
+        request.thinking.show = Some(Show::Hidden);
+        anthropic_extra(
+            request,
+            &json!({"thinking": {"type": "between_tools", "display": "updates"}, "output_config": {"effort": "low"}}),
+        );
+    });
     writes(
         &json!({"thinking": {"type": "disabled"}}),
         "part_omitted=thinking.block_binding;reason=off",
@@ -210,31 +180,20 @@ fn every_request_names_the_version_that_knows_sampling() {
     let version = ("anthropic-version", "2023-06-01".to_owned());
     let plain = write_request(&request(|_| {})).value;
     assert_eq!(plain.headers, [version]);
-    assert_eq!(
-        (plain.path.as_str(), plain.query.as_str()),
-        ("/v1/messages", "")
-    );
+    assert_eq!((plain.path.as_str(), plain.query.as_str()), ("/v1/messages", ""));
 }
 
 #[test]
 fn thinking_between_tools_is_asked_for_by_its_own_mode() {
     let members = json!({"thinking": {"type": "between_tools"}});
-    writes(
-        &members,
-        "",
-        crate::dialects::anthropic::think_between_tools,
-    );
+    writes(&members, "", crate::dialects::anthropic::think_between_tools);
 }
 
 #[test]
 fn settings_without_a_place_are_losses() {
-    writes(
-        &json!({"temperature": 1.0}),
-        "setting_adapted=temperature;reason=range",
-        |request| {
-            request.sampling.temperature = Some(1.7);
-        },
-    );
+    writes(&json!({"temperature": 1.0}), "setting_adapted=temperature;reason=range", |request| {
+        request.sampling.temperature = Some(1.7);
+    });
     writes(
         &json!({}),
         "part_omitted=seed;reason=no_place, part_omitted=presence_penalty;reason=no_place, \
@@ -245,20 +204,12 @@ fn settings_without_a_place_are_losses() {
             request.sampling.frequency_penalty = Some(0.1);
         },
     );
-    writes(
-        &json!({}),
-        "part_omitted=cache_key;reason=no_place",
-        |request| {
-            request.cache_key = Some("k".to_owned());
-        },
-    );
-    writes(
-        &json!({}),
-        "setting_adapted=output;reason=json_without_schema",
-        |request| {
-            request.output = Output::Json;
-        },
-    );
+    writes(&json!({}), "part_omitted=cache_key;reason=no_place", |request| {
+        request.cache_key = Some("k".to_owned());
+    });
+    writes(&json!({}), "setting_adapted=output;reason=json_without_schema", |request| {
+        request.output = Output::Json;
+    });
     let format = json!({"type": "json_schema", "schema": {}});
     writes(
         &json!({"output_config": {"format": format}}),
@@ -271,25 +222,15 @@ fn settings_without_a_place_are_losses() {
             };
         },
     );
-    writes(
-        &json!({"stop_sequences": ["x"]}),
-        "part_omitted=stop;reason=empty",
-        |request| request.stop = vec!["\n\n".to_owned(), "x".to_owned(), String::new()],
-    );
-    writes(
-        &json!({"max_tokens": 4096}),
-        "setting_adapted=max_tokens;reason=required",
-        |request| request.max_tokens = None,
-    );
-    writes(
-        &json!({}),
-        "part_omitted=extra;reason=foreign_dialect",
-        |request| {
-            request
-                .extra
-                .insert("gemini".to_owned(), serde_json::Map::new());
-        },
-    );
+    writes(&json!({"stop_sequences": ["x"]}), "part_omitted=stop;reason=empty", |request| {
+        request.stop = vec!["\n\n".to_owned(), "x".to_owned(), String::new()]
+    });
+    writes(&json!({"max_tokens": 4096}), "setting_adapted=max_tokens;reason=required", |request| {
+        request.max_tokens = None
+    });
+    writes(&json!({}), "part_omitted=extra;reason=foreign_dialect", |request| {
+        request.extra.insert("gemini".to_owned(), serde_json::Map::new());
+    });
     // What is said twice is not written twice.
     writes(&json!({"top_k": 5}), "", |request| {
         request.sampling.top_k = Some(5);
@@ -300,25 +241,13 @@ fn settings_without_a_place_are_losses() {
 #[test]
 fn members_of_a_beta_bring_its_header() {
     for (extra, beta) in [
-        (
-            json!({"context_management": {}}),
-            "context-management-2025-06-27",
-        ),
-        (
-            json!({"output_config": {"task_budget": {}}}),
-            "task-budgets-2026-03-13",
-        ),
-        (
-            json!({"thinking": {"block_binding": {}}}),
-            "thinking-binding-controls-2026-08-01",
-        ),
+        (json!({"context_management": {}}), "context-management-2025-06-27"),
+        (json!({"output_config": {"task_budget": {}}}), "task-budgets-2026-03-13"),
+        (json!({"thinking": {"block_binding": {}}}), "thinking-binding-controls-2026-08-01"),
     ] {
         let request = request(|request| anthropic_extra(request, &extra));
         let header = ("anthropic-beta", beta.to_owned());
-        assert!(
-            write_request(&request).value.headers.contains(&header),
-            "{extra}"
-        );
+        assert!(write_request(&request).value.headers.contains(&header), "{extra}");
     }
 }
 
@@ -338,21 +267,16 @@ fn tools_and_choices_cross_both_ways() {
     });
     let search = json!({"type": "web_search_20250305", "name": "web_search"});
     both_ways(&json!({"tools": [search]}), |request| {
-        request.tools = vec![Tool::Opaque {
-            dialect: "anthropic".to_owned(),
-            value: search.clone(),
-        }];
+        request.tools =
+            vec![Tool::Opaque { dialect: "anthropic".to_owned(), value: search.clone() }];
     });
     let tool = json!({"name": "lookup", "input_schema": schema});
     let choice = |choice: Value, read: ToolChoice, parallel: Option<bool>| {
-        both_ways(
-            &json!({"tools": [tool], "tool_choice": choice}),
-            |request| {
-                request.tools = vec![function(None, None)];
-                request.tool_choice = Some(read);
-                request.parallel_calls = parallel;
-            },
-        );
+        both_ways(&json!({"tools": [tool], "tool_choice": choice}), |request| {
+            request.tools = vec![function(None, None)];
+            request.tool_choice = Some(read);
+            request.parallel_calls = parallel;
+        });
     };
     choice(json!({"type": "auto"}), ToolChoice::Auto, None);
     choice(json!({"type": "none"}), ToolChoice::None, None);
@@ -363,9 +287,7 @@ fn tools_and_choices_cross_both_ways() {
     );
     choice(
         json!({"type": "tool", "name": "lookup", "disable_parallel_tool_use": false}),
-        ToolChoice::Named {
-            name: "lookup".to_owned(),
-        },
+        ToolChoice::Named { name: "lookup".to_owned() },
         Some(true),
     );
 }
@@ -373,28 +295,15 @@ fn tools_and_choices_cross_both_ways() {
 #[test]
 fn tools_of_others_find_a_form() {
     let function = |parameters: Value| {
-        vec![Tool::Function {
-            name: "f".to_owned(),
-            description: None,
-            parameters,
-            strict: None,
-        }]
+        vec![Tool::Function { name: "f".to_owned(), description: None, parameters, strict: None }]
     };
     let tools = |schema: Value| json!({"tools": [{"name": "f", "input_schema": schema}]});
     let object = json!({"type": "object"});
     let cases = [
         (Value::Null, object.clone(), ""),
         (json!({}), object.clone(), ""),
-        (
-            json!({"properties": {}}),
-            json!({"type": "object", "properties": {}}),
-            "",
-        ),
-        (
-            json!(true),
-            object.clone(),
-            "setting_adapted=tool.parameters;reason=not_an_object",
-        ),
+        (json!({"properties": {}}), json!({"type": "object", "properties": {}}), ""),
+        (json!(true), object.clone(), "setting_adapted=tool.parameters;reason=not_an_object"),
     ];
     for (parameters, schema, losses) in cases {
         writes(&tools(schema), losses, |request| {

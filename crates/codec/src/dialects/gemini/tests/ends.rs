@@ -17,10 +17,7 @@ fn a_refusal_keeps_its_kind_and_its_words() {
     let blocked =
         json!({"promptFeedback": {"blockReason": "BLOCKLIST", "blockReasonMessage": message}});
     for (said, details) in [
-        (
-            finished("PROHIBITED_CONTENT"),
-            explained(Some("PROHIBITED_CONTENT")),
-        ),
+        (finished("PROHIBITED_CONTENT"), explained(Some("PROHIBITED_CONTENT"))),
         // This one says no more than that it is a refusal.
         (finished("SAFETY"), explained(None)),
         (blocked, explained(Some("BLOCKLIST"))),
@@ -32,9 +29,7 @@ fn a_refusal_keeps_its_kind_and_its_words() {
         assert_eq!(read.details, details, "{said}");
         assert_eq!(whole.details, details, "{said}");
         if read.reason == Some(EndReason::Refusal) {
-            let written = Gemini
-                .reply_writer(&Request::default(), &stamp())
-                .whole(&read);
+            let written = Gemini.reply_writer(&Request::default(), &stamp()).whole(&read);
             let (_, again) = events(false, "", &[&written]);
             assert_eq!(again.details, details, "{said}");
         }

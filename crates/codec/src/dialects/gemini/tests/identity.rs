@@ -25,10 +25,7 @@ fn word() -> impl Strategy<Value = String> {
 }
 
 fn signature() -> impl Strategy<Value = Option<String>> {
-    of(prop_oneof![
-        Just(String::new()),
-        "[A-Za-z0-9+/_-]{1,12}={0,2}"
-    ])
+    of(prop_oneof![Just(String::new()), "[A-Za-z0-9+/_-]{1,12}={0,2}"])
 }
 
 fn arguments() -> impl Strategy<Value = String> {
@@ -49,27 +46,18 @@ fn media() -> impl Strategy<Value = Block> {
         Just((MediaKind::Document, "application/pdf")),
     ];
     (kinds, 0..4, of(word())).prop_map(|((kind, media_type), source, name)| Block::Media {
-        kind: if source == 2 {
-            MediaKind::Document
-        } else {
-            kind
-        },
+        kind: if source == 2 { MediaKind::Document } else { kind },
         source: match source {
             0 => Source::Url {
                 url: "gs://bucket/x".to_owned(),
                 media_type: Some(media_type.to_owned()),
             },
-            1 => Source::Text {
-                text: "doc".to_owned(),
-            },
+            1 => Source::Text { text: "doc".to_owned() },
             2 => Source::File {
                 dialect: "gemini".to_owned(),
                 id: "https://generativelanguage.googleapis.com/v1beta/files/x".to_owned(),
             },
-            _ => Source::Base64 {
-                media_type: media_type.to_owned(),
-                data: "aGk=".to_owned(),
-            },
+            _ => Source::Base64 { media_type: media_type.to_owned(), data: "aGk=".to_owned() },
         },
         name,
     })
@@ -95,12 +83,7 @@ fn block() -> impl Strategy<Value = Block> {
     ];
     let result =
         (word(), of(word()), answer, any::<bool>()).prop_map(|(id, name, content, is_error)| {
-            Block::ToolResult {
-                id,
-                name,
-                content,
-                is_error,
-            }
+            Block::ToolResult { id, name, content, is_error }
         });
     let opaque = prop_oneof![Just("gemini"), Just("anthropic")].prop_map(|dialect| Block::Opaque {
         dialect: dialect.to_owned(),
@@ -186,13 +169,7 @@ fn request() -> impl Strategy<Value = Request> {
         of(choice),
         of(any::<bool>()),
     );
-    let settings = (
-        thinking(),
-        sampling,
-        of(any::<u64>()),
-        vec(words(), 0..3),
-        output,
-    );
+    let settings = (thinking(), sampling, of(any::<u64>()), vec(words(), 0..3), output);
     (body, settings, any::<bool>(), of(word()), extra).prop_map(
         |(body, settings, stream, user, extra)| {
             let (system, messages, tools, tool_choice, parallel_calls) = body;
@@ -231,10 +208,7 @@ fn plain(mut request: Request) -> Request {
         }
         Block::ToolResult { name, content, .. } => {
             name.is_some()
-                && content
-                    .iter()
-                    .skip(1)
-                    .all(|block| !matches!(block, Block::Text { .. }))
+                && content.iter().skip(1).all(|block| !matches!(block, Block::Text { .. }))
                 && content.iter().all(|block| match block {
                     Block::Media { source, name, .. } => {
                         name.is_none() && !matches!(source, Source::Text { .. })
@@ -249,15 +223,10 @@ fn plain(mut request: Request) -> Request {
     }
     request.messages.retain(|message| {
         let sent = |block: &Block| match block {
-            Block::Text {
-                text,
-                signature: None,
-                ..
-            } => !text.is_empty() || message.role == Role::User,
-            Block::Thinking {
-                text,
-                signature: None,
-            } => !text.is_empty(),
+            Block::Text { text, signature: None, .. } => {
+                !text.is_empty() || message.role == Role::User
+            }
+            Block::Thinking { text, signature: None } => !text.is_empty(),
             _ => true,
         };
         message.role != Role::System && message.content.iter().any(sent)
@@ -272,9 +241,9 @@ fn plain(mut request: Request) -> Request {
     request.thinking.show = request.thinking.show.filter(|show| *show != Show::Full);
     request.thinking.amount = match request.thinking.amount {
         Some(Amount::On | Amount::Adaptive { effort: Some(_) }) => None,
-        Some(Amount::Effort { effort }) => Some(Amount::Effort {
-            effort: effort.min(Effort::High),
-        }),
+        Some(Amount::Effort { effort }) => {
+            Some(Amount::Effort { effort: effort.min(Effort::High) })
+        }
         amount => amount,
     };
     if let Output::Schema { name, .. } = &mut request.output {
@@ -307,58 +276,27 @@ fn blocks(content: Vec<Block>, role: Role) -> Vec<Block> {
             Block::Text { signature, .. } | Block::Thinking { signature, .. } => {
                 *signature = signature.take().filter(|signature| !signature.is_empty());
             }
-            Block::ToolCall {
-                arguments,
-                signature,
-                ..
-            } => {
+            Block::ToolCall { arguments, signature, .. } => {
                 *signature = signature.take().filter(|signature| !signature.is_empty());
                 *arguments = tight(arguments);
             }
-            Block::ToolResult {
-                content,
-                is_error: true,
-                ..
-            } => {
+            Block::ToolResult { content, is_error: true, .. } => {
                 content.retain(|block| *block != Block::text(""));
             }
             _ => {}
         }
         match (merged.last_mut(), &block) {
+            (_, Block::Text { text, signature: None, .. })
+                if text.is_empty() && role == Role::Assistant => {}
+            (_, Block::Thinking { text, signature: None }) if text.is_empty() => {}
             (
-                _,
-                Block::Text {
-                    text,
-                    signature: None,
-                    ..
-                },
-            ) if text.is_empty() && role == Role::Assistant => {}
-            (
-                _,
-                Block::Thinking {
-                    text,
-                    signature: None,
-                },
-            ) if text.is_empty() => {}
-            (
-                Some(Block::Text {
-                    text: before,
-                    signature: None,
-                    ..
-                }),
-                Block::Text {
-                    text,
-                    signature: None,
-                    ..
-                },
+                Some(Block::Text { text: before, signature: None, .. }),
+                Block::Text { text, signature: None, .. },
             ) if role == Role::Assistant => {
                 before.push_str(text);
             }
             (
-                Some(Block::Thinking {
-                    text: before,
-                    signature: mark @ None,
-                }),
+                Some(Block::Thinking { text: before, signature: mark @ None }),
                 Block::Thinking { text, signature },
             ) => {
                 before.push_str(text);
@@ -379,49 +317,28 @@ fn tight(arguments: &str) -> String {
 }
 
 fn again(written: &Outgoing) -> Result<Lossy<Request>, Fault> {
-    Gemini.read_request(&Asked {
-        path: &written.path,
-        query: &written.query,
-        body: &written.body,
-    })
+    Gemini.read_request(&Asked { path: &written.path, query: &written.query, body: &written.body })
 }
 
 /// The events of a reply of these blocks, each in pieces, and the reply.
 fn told(content: &[Block], usage: Usage, reason: &EndReason, cut: usize) -> Vec<Event<'static>> {
-    let mut events = vec![Event::MessageStarted {
-        id: "m".into(),
-        model: "x".into(),
-    }];
+    let mut events = vec![Event::MessageStarted { id: "m".into(), model: "x".into() }];
     for (index, block) in content.iter().enumerate() {
         let index = index as u32;
         let start = |block| Event::BlockStarted { index, block };
         let mut tail = None;
         match block {
-            Block::Text {
-                text, signature, ..
-            } => {
+            Block::Text { text, signature, .. } => {
                 events.push(start(BlockStart::Text { text: "".into() }));
-                pieces(&mut events, index, text, cut, |text| {
-                    Delta::Text(text.into())
-                });
+                pieces(&mut events, index, text, cut, |text| Delta::Text(text.into()));
                 tail.clone_from(signature);
             }
             Block::Thinking { text, signature } => {
-                events.push(start(BlockStart::Thinking {
-                    text: "".into(),
-                    signature: "".into(),
-                }));
-                pieces(&mut events, index, text, cut, |text| {
-                    Delta::Thinking(text.into())
-                });
+                events.push(start(BlockStart::Thinking { text: "".into(), signature: "".into() }));
+                pieces(&mut events, index, text, cut, |text| Delta::Thinking(text.into()));
                 tail.clone_from(signature);
             }
-            Block::ToolCall {
-                id,
-                name,
-                arguments,
-                signature,
-            } => {
+            Block::ToolCall { id, name, arguments, signature } => {
                 events.push(start(BlockStart::ToolCall {
                     id: id.clone().into(),
                     name: name.clone().into(),
@@ -434,17 +351,12 @@ fn told(content: &[Block], usage: Usage, reason: &EndReason, cut: usize) -> Vec<
             _ => continue,
         }
         if let Some(signature) = tail {
-            events.push(Event::BlockDelta {
-                index,
-                delta: Delta::Signature(signature.into()),
-            });
+            events.push(Event::BlockDelta { index, delta: Delta::Signature(signature.into()) });
         }
         events.push(Event::BlockEnded { index });
     }
     events.push(Event::Usage(usage));
-    events.push(Event::Ended {
-        reason: reason.clone(),
-    });
+    events.push(Event::Ended { reason: reason.clone() });
     events
 }
 
@@ -457,10 +369,7 @@ fn pieces(
 ) {
     let mut rest = text;
     while !rest.is_empty() {
-        let end = rest
-            .char_indices()
-            .nth(cut)
-            .map_or(rest.len(), |(at, _)| at);
+        let end = rest.char_indices().nth(cut).map_or(rest.len(), |(at, _)| at);
         let (piece, after) = rest.split_at(end);
         rest = after;
         let delta = delta(piece.to_owned());
@@ -469,19 +378,15 @@ fn pieces(
 }
 
 fn usage() -> impl Strategy<Value = Usage> {
-    (
-        0u64..99,
-        of(0u64..99),
-        of(0u64..99),
-        of((0u64..99, of(0u64..99))),
-    )
-        .prop_map(|(input, cache_read, cache_write, output)| Usage {
+    (0u64..99, of(0u64..99), of(0u64..99), of((0u64..99, of(0u64..99)))).prop_map(
+        |(input, cache_read, cache_write, output)| Usage {
             input: Some(input),
             cache_read,
             cache_write,
             output: output.map(|(said, thought)| said + thought.unwrap_or(0)),
             thinking: output.and_then(|(_, thought)| thought),
-        })
+        },
+    )
 }
 
 proptest! {

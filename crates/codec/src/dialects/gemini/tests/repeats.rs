@@ -18,11 +18,7 @@ fn calls(pieces: &[Value]) -> Vec<(String, Option<String>)> {
     let blocks = reply.content.into_iter();
     blocks
         .filter_map(|block| match block {
-            Block::ToolCall {
-                arguments,
-                signature,
-                ..
-            } => Some((arguments, signature)),
+            Block::ToolCall { arguments, signature, .. } => Some((arguments, signature)),
             _ => None,
         })
         .collect()
@@ -53,27 +49,14 @@ fn a_call_that_is_told_again_is_one_and_keeps_its_signature() {
     let signed = Some("s");
     for (pieces, expected) in [
         // Either of the two has it.
-        (
-            vec![json!([call("", 1, "s")]), json!([call("", 1, "")])],
-            told(&[(1, signed)]),
-        ),
-        (
-            vec![json!([call("", 1, "")]), json!([call("", 1, "s")])],
-            told(&[(1, signed)]),
-        ),
+        (vec![json!([call("", 1, "s")]), json!([call("", 1, "")])], told(&[(1, signed)])),
+        (vec![json!([call("", 1, "")]), json!([call("", 1, "s")])], told(&[(1, signed)])),
         // An id says it, whatever stands between.
         (
-            vec![
-                json!([call("x", 1, "s")]),
-                json!([{"text": "so"}]),
-                json!([call("x", 1, "")]),
-            ],
+            vec![json!([call("x", 1, "s")]), json!([{"text": "so"}]), json!([call("x", 1, "")])],
             told(&[(1, signed)]),
         ),
-        (
-            vec![json!([call("x", 1, ""), call("x", 1, "s")])],
-            told(&[(1, signed)]),
-        ),
+        (vec![json!([call("x", 1, ""), call("x", 1, "s")])], told(&[(1, signed)])),
         // Several at once, in their order; what follows them is new.
         (
             vec![
@@ -84,19 +67,12 @@ fn a_call_that_is_told_again_is_one_and_keeps_its_signature() {
         ),
         // The last of several.
         (
-            vec![
-                json!([call("", 1, "s"), call("", 2, "")]),
-                json!([call("", 2, "t")]),
-            ],
+            vec![json!([call("", 1, "s"), call("", 2, "")]), json!([call("", 2, "t")])],
             told(&[(1, signed), (2, Some("t"))]),
         ),
         // Empty pieces say nothing.
         (
-            vec![
-                json!([call("", 1, "s")]),
-                json!([{"text": ""}]),
-                json!([call("", 1, "")]),
-            ],
+            vec![json!([call("", 1, "s")]), json!([{"text": ""}]), json!([call("", 1, "")])],
             told(&[(1, signed)]),
         ),
     ] {
@@ -118,15 +94,8 @@ fn calls_that_are_alike_are_two_where_nothing_says_they_are_one() {
         vec![json!([call("", 1, "")]), json!([call("", 1, "")])],
         vec![json!([call("", 1, "s")]), json!([call("", 1, "t")])],
         // Something between.
-        vec![
-            json!([call("", 1, "s")]),
-            json!([{"text": "and"}]),
-            json!([call("", 1, "")]),
-        ],
-        vec![
-            json!([call("", 1, "s")]),
-            json!([{"text": "hm", "thought": true}, call("", 1, "")]),
-        ],
+        vec![json!([call("", 1, "s")]), json!([{"text": "and"}]), json!([call("", 1, "")])],
+        vec![json!([call("", 1, "s")]), json!([{"text": "hm", "thought": true}, call("", 1, "")])],
         // Not the same.
         vec![json!([call("", 1, "s")]), json!([call("", 2, "")])],
         vec![json!([call("x", 1, "s")]), json!([call("y", 1, "")])],

@@ -25,10 +25,7 @@ fn reply(pieces: &[Value]) -> Reply {
 fn reply_of(pieces: &[Value], variant: &str) -> Reply {
     let stream = stream(pieces);
     let (lines, reply) = events(true, variant, &[stream.as_bytes()]);
-    let ends = lines
-        .iter()
-        .filter(|line| line.contains(r#""type":"ended""#))
-        .count();
+    let ends = lines.iter().filter(|line| line.contains(r#""type":"ended""#)).count();
     assert_eq!(ends, 1, "{stream}");
     let crlf = stream.replace('\n', "\r\n");
     let list = format!("{:#}", Value::from(pieces.to_vec()));
@@ -53,14 +50,8 @@ fn reply_of(pieces: &[Value], variant: &str) -> Reply {
     // Wherever it is cut, there is one end.
     for at in 0..stream.len() {
         let (lines, _) = events(true, variant, &[&stream.as_bytes()[..at]]);
-        let ends = lines
-            .iter()
-            .filter(|line| line.contains(r#""type":"ended""#))
-            .count();
-        assert_eq!(
-            (ends, lines.last().map(|line| line.contains("ended"))),
-            (1, Some(true))
-        );
+        let ends = lines.iter().filter(|line| line.contains(r#""type":"ended""#)).count();
+        assert_eq!((ends, lines.last().map(|line| line.contains("ended"))), (1, Some(true)));
     }
     reply
 }
@@ -68,9 +59,7 @@ fn reply_of(pieces: &[Value], variant: &str) -> Reply {
 fn tight(mut reply: Reply) -> Reply {
     for block in &mut reply.content {
         if let Block::ToolCall { arguments, .. } = block {
-            *arguments = serde_json::from_str::<Value>(arguments)
-                .unwrap()
-                .to_string();
+            *arguments = serde_json::from_str::<Value>(arguments).unwrap().to_string();
         }
     }
     reply
@@ -85,10 +74,7 @@ fn text(text: &str, signature: Option<&str>) -> Block {
 }
 
 fn thinking(text: &str, signature: Option<&str>) -> Block {
-    Block::Thinking {
-        text: text.to_owned(),
-        signature: signature.map(str::to_owned),
-    }
+    Block::Thinking { text: text.to_owned(), signature: signature.map(str::to_owned) }
 }
 
 fn call(id: &str, name: &str, arguments: &str, signature: Option<&str>) -> Block {
@@ -120,10 +106,7 @@ fn thoughts_text_and_calls_stay_apart_and_in_order() {
         candidate(json!([{"text": "more"}])),
         end,
     ]);
-    assert_eq!(
-        (reply.id.as_str(), reply.model.as_str()),
-        ("r9", "gemini-3.8-flash")
-    );
+    assert_eq!((reply.id.as_str(), reply.model.as_str()), ("r9", "gemini-3.8-flash"));
     assert_eq!(
         reply.content,
         [
@@ -160,10 +143,7 @@ fn a_signature_is_found_wherever_it_is() {
             json!([{"text": "a", "thought": true, "thoughtSignature": "s"}]),
             vec![thinking("a", Some("s"))],
         ),
-        (
-            json!([{"text": "a", "thoughtSignature": "s"}]),
-            vec![text("a", Some("s"))],
-        ),
+        (json!([{"text": "a", "thoughtSignature": "s"}]), vec![text("a", Some("s"))]),
         (
             json!([{"text": "a"}, {"thoughtSignature": "s"}]),
             vec![text("a", None), text("", Some("s"))],
@@ -177,21 +157,14 @@ fn a_signature_is_found_wherever_it_is() {
             vec![text("a", None), text("b", Some("s"))],
         ),
     ] {
-        assert_eq!(
-            reply(&[last(parts.clone(), "STOP")]).content,
-            expected,
-            "{parts}"
-        );
+        assert_eq!(reply(&[last(parts.clone(), "STOP")]).content, expected, "{parts}");
     }
     let thought = reply(&[
         candidate(json!([{"text": "a", "thought": true}])),
         beside(last(json!([]), "STOP")),
     ]);
     assert_eq!(thought.content, [thinking("a", Some("s"))]);
-    let said = reply(&[
-        candidate(json!([{"text": "a"}])),
-        beside(last(json!([]), "STOP")),
-    ]);
+    let said = reply(&[candidate(json!([{"text": "a"}])), beside(last(json!([]), "STOP"))]);
     assert_eq!(said.content, [text("a", None), text("", Some("s"))]);
 }
 
@@ -209,10 +182,7 @@ fn every_finish_reason_has_its_meaning() {
         ("IMAGE_SAFETY", EndReason::Refusal),
         ("LANGUAGE", EndReason::Other("LANGUAGE".to_owned())),
         ("OTHER", EndReason::Other("OTHER".to_owned())),
-        (
-            "TOO_MANY_TOOL_CALLS",
-            EndReason::Other("TOO_MANY_TOOL_CALLS".to_owned()),
-        ),
+        ("TOO_MANY_TOOL_CALLS", EndReason::Other("TOO_MANY_TOOL_CALLS".to_owned())),
         ("BRAND_NEW", EndReason::Other("BRAND_NEW".to_owned())),
         ("FINISH_REASON_UNSPECIFIED", EndReason::Cut),
     ] {
@@ -237,10 +207,8 @@ fn every_finish_reason_has_its_meaning() {
     let long = reply(&[last(json!([{"functionCall": {"name": "f"}}]), "MAX_TOKENS")]);
     assert_eq!(long.reason, Some(EndReason::Length));
     // Some say the reason with every piece.
-    let often = reply(&[
-        last(json!([{"text": "a"}]), "STOP"),
-        last(json!([{"text": "b"}]), "STOP"),
-    ]);
+    let often =
+        reply(&[last(json!([{"text": "a"}]), "STOP"), last(json!([{"text": "b"}]), "STOP")]);
     assert_eq!(often.content, [text("ab", None)]);
 }
 
@@ -276,10 +244,7 @@ fn an_error_ends_a_reply_in_every_form() {
                 Some(Fault::new(FaultKind::Overloaded, "overloaded")),
                 "{stream}"
             );
-            assert_eq!(
-                (reply.reason, reply.content.len()),
-                (Some(EndReason::Failed), 1)
-            );
+            assert_eq!((reply.reason, reply.content.len()), (Some(EndReason::Failed), 1));
         }
     }
     for whole in [error.to_string(), json!([error]).to_string()] {
@@ -296,21 +261,11 @@ fn a_reply_that_stops_is_cut_and_its_last_block_stays_open() {
     ]);
     let (lines, reply) = events(true, "", &[stream.as_bytes()]);
     assert_eq!(reply.reason, Some(EndReason::Cut));
-    let ended = lines
-        .iter()
-        .filter(|line| line.contains("block_ended"))
-        .count();
+    let ended = lines.iter().filter(|line| line.contains("block_ended")).count();
     assert_eq!(ended, 1, "{lines:?}");
-    for nothing in [
-        "",
-        "\n\n",
-        "<html>no</html>",
-        "data: [DONE]\n\n",
-        ": ping\n\n",
-        "[",
-        "[]",
-        "{}",
-    ] {
+    for nothing in
+        ["", "\n\n", "<html>no</html>", "data: [DONE]\n\n", ": ping\n\n", "[", "[]", "{}"]
+    {
         for streamed in [true, false] {
             let (_, reply) = events(streamed, "", &[nothing.as_bytes()]);
             assert_eq!(reply.reason, Some(EndReason::Cut), "{nothing}");
@@ -323,11 +278,7 @@ fn a_whole_reply_is_whole_without_a_reason() {
     let whole = candidate(json!([{"functionCall": {"name": "f", "args": {"a": 1}}}]));
     let (_, reply) = events(false, "", &[format!("{whole:#}").as_bytes()]);
     assert_eq!(reply.reason, Some(EndReason::ToolCalls));
-    let (_, count) = events(
-        false,
-        "",
-        &[br#"{"totalTokens": 31, "cachedContentTokenCount": 1}"#],
-    );
+    let (_, count) = events(false, "", &[br#"{"totalTokens": 31, "cachedContentTokenCount": 1}"#]);
     assert_eq!(
         (count.usage.input, count.usage.cache_read, count.reason),
         (Some(30), Some(1), Some(EndReason::Stop))
@@ -345,25 +296,15 @@ fn broken_and_foreign_data_harm_nothing_else() {
         ])
     );
     let (_, reply) = events(true, "", &[stream.as_bytes()]);
-    assert_eq!(
-        (reply.content, reply.reason),
-        (vec![text("a", None)], Some(EndReason::Stop))
-    );
+    assert_eq!((reply.content, reply.reason), (vec![text("a", None)], Some(EndReason::Stop)));
 }
 
 #[test]
 fn parts_without_a_word_are_told_as_they_are() {
     let code =
         json!({"executableCode": {"language": "PYTHON", "code": "1"}, "thoughtSignature": "s"});
-    let (lines, _) = events(
-        true,
-        "",
-        &[stream(&[last(json!([code]), "STOP")]).as_bytes()],
-    );
-    let told: Vec<Value> = lines
-        .iter()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let (lines, _) = events(true, "", &[stream(&[last(json!([code]), "STOP")]).as_bytes()]);
+    let told: Vec<Value> = lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(
         told[1]["block"],
         json!({"kind": "opaque", "dialect": "gemini", "name": "executableCode"})
@@ -455,10 +396,7 @@ fn what_is_too_long_is_a_fault() {
         }
     }
     let whole = format!("data: {{\"a\":\"{}\"}}\n\n", "x".repeat(EVENT_LIMIT));
-    assert_eq!(
-        events(true, "", &[whole.as_bytes()]).1.reason,
-        Some(EndReason::Failed)
-    );
+    assert_eq!(events(true, "", &[whole.as_bytes()]).1.reason, Some(EndReason::Failed));
 }
 
 proptest! {

@@ -20,10 +20,7 @@ fn text(text: &str, signature: Option<&str>) -> Block {
 }
 
 fn thinking(text: &str, signature: Option<&str>) -> Block {
-    Block::Thinking {
-        text: text.to_owned(),
-        signature: signature.map(str::to_owned),
-    }
+    Block::Thinking { text: text.to_owned(), signature: signature.map(str::to_owned) }
 }
 
 fn call(id: &str, name: &str, arguments: &str, signature: Option<&str>) -> Block {
@@ -36,29 +33,18 @@ fn call(id: &str, name: &str, arguments: &str, signature: Option<&str>) -> Block
 }
 
 fn result(id: &str, name: &str, content: Vec<Block>, is_error: bool) -> Block {
-    Block::ToolResult {
-        id: id.to_owned(),
-        name: Some(name.to_owned()),
-        content,
-        is_error,
-    }
+    Block::ToolResult { id: id.to_owned(), name: Some(name.to_owned()), content, is_error }
 }
 
 fn opaque(value: Value) -> Block {
-    Block::Opaque {
-        dialect: "gemini".to_owned(),
-        value,
-    }
+    Block::Opaque { dialect: "gemini".to_owned(), value }
 }
 
 #[test]
 fn every_kind_of_part_is_read() {
     let image = Block::Media {
         kind: MediaKind::Image,
-        source: Source::Base64 {
-            media_type: "image/png".to_owned(),
-            data: "aGk=".to_owned(),
-        },
+        source: Source::Base64 { media_type: "image/png".to_owned(), data: "aGk=".to_owned() },
         name: None,
     };
     let film = Block::Media {
@@ -72,10 +58,7 @@ fn every_kind_of_part_is_read() {
     let file = "https://generativelanguage.googleapis.com/v1beta/files/x";
     let stored = Block::Media {
         kind: MediaKind::Document,
-        source: Source::File {
-            dialect: "gemini".to_owned(),
-            id: file.to_owned(),
-        },
+        source: Source::File { dialect: "gemini".to_owned(), id: file.to_owned() },
         name: None,
     };
     let code =
@@ -83,22 +66,14 @@ fn every_kind_of_part_is_read() {
     let signed_image =
         json!({"inlineData": {"mimeType": "image/png", "data": "aGk="}, "thoughtSignature": "s"});
     for (role, parts, expected) in [
-        (
-            "user",
-            json!([{"text": "a"}, {"text": "b"}]),
-            vec![text("a", None), text("b", None)],
-        ),
+        ("user", json!([{"text": "a"}, {"text": "b"}]), vec![text("a", None), text("b", None)]),
         ("user", json!({"text": "a"}), vec![text("a", None)]),
         (
             "user",
             json!([{"inlineData": {"mimeType": "image/png", "data": "aGk="}}]),
             vec![image.clone()],
         ),
-        (
-            "user",
-            json!([{"inline_data": {"mime_type": "image/png", "data": "aGk="}}]),
-            vec![image],
-        ),
+        ("user", json!([{"inline_data": {"mime_type": "image/png", "data": "aGk="}}]), vec![image]),
         (
             "user",
             json!([{"fileData": {"mimeType": "video/mp4", "fileUri": "https://youtu.be/x"}}]),
@@ -110,11 +85,7 @@ fn every_kind_of_part_is_read() {
             vec![stored],
         ),
         // Pieces of an answer come back as they went.
-        (
-            "model",
-            json!([{"text": "He"}, {"text": ""}, {"text": "y"}]),
-            vec![text("Hey", None)],
-        ),
+        ("model", json!([{"text": "He"}, {"text": ""}, {"text": "y"}]), vec![text("Hey", None)]),
         (
             "model",
             json!([{"text": "Hey"}, {"text": "", "thoughtSignature": "s"}]),
@@ -136,11 +107,7 @@ fn every_kind_of_part_is_read() {
                 {"text": "b", "thought": true}]),
             vec![thinking("a", Some("s")), thinking("b", None)],
         ),
-        (
-            "model",
-            json!([{"thoughtSignature": "s"}]),
-            vec![text("", Some("s"))],
-        ),
+        ("model", json!([{"thoughtSignature": "s"}]), vec![text("", Some("s"))]),
         (
             "model",
             json!([{"thought": true, "thoughtSignature": "s"}]),
@@ -150,17 +117,10 @@ fn every_kind_of_part_is_read() {
             "model",
             json!([{"functionCall": {"id": "c", "name": "f", "args": {"b": 1, "a": [null]}}, "thoughtSignature": "-_"},
                 {"function_call": {"id": "d", "name": "g"}}]),
-            vec![
-                call("c", "f", r#"{"b":1,"a":[null]}"#, Some("-_")),
-                call("d", "g", "{}", None),
-            ],
+            vec![call("c", "f", r#"{"b":1,"a":[null]}"#, Some("-_")), call("d", "g", "{}", None)],
         ),
         ("model", json!([code]), vec![opaque(code.clone())]),
-        (
-            "model",
-            json!([signed_image]),
-            vec![opaque(signed_image.clone())],
-        ),
+        ("model", json!([signed_image]), vec![opaque(signed_image.clone())]),
         (
             "model",
             json!([{"toolCall": {"id": "1"}}, {"toolResponse": {"id": "1"}}, {"codeExecutionResult": {}}, {"newThing": 1}]),
@@ -180,17 +140,9 @@ fn every_kind_of_part_is_read() {
 fn what_a_tool_answered_is_read() {
     for (response, content, is_error) in [
         (json!({"output": "21"}), vec![Block::text("21")], false),
-        (
-            json!({"output": {"a": 1}}),
-            vec![Block::text(r#"{"a":1}"#)],
-            false,
-        ),
+        (json!({"output": {"a": 1}}), vec![Block::text(r#"{"a":1}"#)], false),
         (json!({"error": "no"}), vec![Block::text("no")], true),
-        (
-            json!({"result": "21"}),
-            vec![Block::text(r#"{"result":"21"}"#)],
-            false,
-        ),
+        (json!({"result": "21"}), vec![Block::text(r#"{"result":"21"}"#)], false),
         (
             json!({"output": "1", "error": "2"}),
             vec![Block::text(r#"{"output":"1","error":"2"}"#)],
@@ -200,35 +152,22 @@ fn what_a_tool_answered_is_read() {
         (Value::Null, vec![], false),
     ] {
         let parts = json!([{"functionResponse": {"id": "c", "name": "f", "response": response}}]);
-        assert_eq!(
-            blocks("user", &parts),
-            [result("c", "f", content, is_error)]
-        );
+        assert_eq!(blocks("user", &parts), [result("c", "f", content, is_error)]);
     }
     let parts = json!([{"functionResponse": {"id": "c", "name": "f", "response": {"output": "see"}, "willContinue": false,
         "parts": [{"inlineData": {"mimeType": "audio/wav", "data": "aGk="}}]}}]);
     let sound = Block::Media {
         kind: MediaKind::Audio,
-        source: Source::Base64 {
-            media_type: "audio/wav".to_owned(),
-            data: "aGk=".to_owned(),
-        },
+        source: Source::Base64 { media_type: "audio/wav".to_owned(), data: "aGk=".to_owned() },
         name: None,
     };
-    assert_eq!(
-        blocks("user", &parts),
-        [result("c", "f", vec![Block::text("see"), sound], false)]
-    );
+    assert_eq!(blocks("user", &parts), [result("c", "f", vec![Block::text("see"), sound], false)]);
 }
 
 /// The ids of calls and of results, in their order.
 fn ids(contents: &[Value]) -> Vec<String> {
     let read = read(&json!({"contents": contents}));
-    let blocks = read
-        .value
-        .messages
-        .iter()
-        .flat_map(|message| &message.content);
+    let blocks = read.value.messages.iter().flat_map(|message| &message.content);
     blocks
         .filter_map(|block| match block {
             Block::ToolCall { id, .. } => Some(id.clone()),
@@ -256,12 +195,7 @@ fn results_find_their_calls_by_id_or_by_name_and_order() {
     };
     let (f, g) = (("f", None), ("g", None));
     assert_eq!(
-        ids(&[
-            calls(&[f, g, f]),
-            results(&[g, f, f]),
-            calls(&[f]),
-            results(&[f, g])
-        ]),
+        ids(&[calls(&[f, g, f]), results(&[g, f, f]), calls(&[f]), results(&[f, g])]),
         [
             "call_0", "call_1", "call_2", "->call_1", "->call_0", "->call_2", "call_3", "->call_3",
             "->call_4"
@@ -269,16 +203,10 @@ fn results_find_their_calls_by_id_or_by_name_and_order() {
     );
     // Ids on one side only.
     assert_eq!(
-        ids(&[
-            calls(&[("f", Some("x")), ("f", Some("y"))]),
-            results(&[("f", Some("y")), f])
-        ]),
+        ids(&[calls(&[("f", Some("x")), ("f", Some("y"))]), results(&[("f", Some("y")), f])]),
         ["x", "y", "->y", "->x"]
     );
-    assert_eq!(
-        ids(&[calls(&[f]), results(&[("f", Some("z"))])]),
-        ["call_0", "->call_0"]
-    );
+    assert_eq!(ids(&[calls(&[f]), results(&[("f", Some("z"))])]), ["call_0", "->call_0"]);
     // A made id is nobody else's; an answer that comes twice stays where it is.
     assert_eq!(
         ids(&[
@@ -307,10 +235,7 @@ fn what_has_no_word_is_kept_or_told() {
             "generationConfig": {"candidateCount": 1, "speechConfig": {}, "thinkingConfig": {"new": 1}},
         })
     );
-    let omitted = |part: &'static str| Loss::PartOmitted {
-        part: part.into(),
-        reason: "no_word",
-    };
+    let omitted = |part: &'static str| Loss::PartOmitted { part: part.into(), reason: "no_word" };
     assert_eq!(read.losses, [omitted("member"), omitted("media.settings")]);
     assert_eq!(read.value.sampling.top_k, Some(64));
     assert_eq!(read.value.tool_choice, None);
@@ -330,9 +255,7 @@ fn the_model_the_method_and_the_framing_come_from_the_address() {
     let count = read("/v1beta/models/m:countTokens", "");
     assert_eq!(count.extra["gemini"]["method"], "countTokens");
     let inner = json!({"generateContentRequest": {"model": "models/m", "systemInstruction": "s", "contents": [{"parts": [{"text": "hi"}]}]}});
-    let count = read_at("/v1beta/models/m:countTokens", "", &inner)
-        .unwrap()
-        .value;
+    let count = read_at("/v1beta/models/m:countTokens", "", &inner).unwrap().value;
     assert_eq!((count.system.len(), count.messages.len()), (1, 1));
 }
 
@@ -360,10 +283,7 @@ fn system_words_and_tools_are_read() {
         parameters,
         strict: None,
     };
-    let opaque = |value| Tool::Opaque {
-        dialect: "gemini".to_owned(),
-        value,
-    };
+    let opaque = |value| Tool::Opaque { dialect: "gemini".to_owned(), value };
     assert_eq!(
         read.value.tools,
         [
@@ -380,10 +300,7 @@ fn system_words_and_tools_are_read() {
     );
     assert_eq!(
         read.losses,
-        [Loss::PartOmitted {
-            part: "tool.settings".into(),
-            reason: "no_word"
-        }]
+        [Loss::PartOmitted { part: "tool.settings".into(), reason: "no_word" }]
     );
 }
 

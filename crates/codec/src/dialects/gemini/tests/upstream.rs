@@ -10,11 +10,7 @@ fn message(role: Role, content: Vec<Block>) -> Message {
 }
 
 fn asking(messages: Vec<Message>) -> Request {
-    Request {
-        model: "gemini-3-pro".to_owned(),
-        messages,
-        ..Request::default()
-    }
+    Request { model: "gemini-3-pro".to_owned(), messages, ..Request::default() }
 }
 
 fn check(messages: Vec<Message>, contents: impl Into<Value>, losses: &[(&str, &str)]) {
@@ -42,20 +38,11 @@ fn call(id: &str, arguments: &str, signature: Option<&str>) -> Block {
 }
 
 fn result(id: &str, content: Vec<Block>, is_error: bool) -> Block {
-    Block::ToolResult {
-        id: id.to_owned(),
-        name: None,
-        content,
-        is_error,
-    }
+    Block::ToolResult { id: id.to_owned(), name: None, content, is_error }
 }
 
 fn signed_text() -> Block {
-    Block::Text {
-        text: "a".to_owned(),
-        signature: Some("s".to_owned()),
-        citations: Vec::new(),
-    }
+    Block::Text { text: "a".to_owned(), signature: Some("s".to_owned()), citations: Vec::new() }
 }
 
 fn user(text: &str) -> Message {
@@ -64,15 +51,9 @@ fn user(text: &str) -> Message {
 
 #[test]
 fn a_turn_with_tools_keeps_its_signatures_in_their_places() {
-    let thought = Block::Thinking {
-        text: "hm".to_owned(),
-        signature: Some("t-_".to_owned()),
-    };
-    let signed = Block::Text {
-        text: String::new(),
-        signature: Some("e".to_owned()),
-        citations: Vec::new(),
-    };
+    let thought = Block::Thinking { text: "hm".to_owned(), signature: Some("t-_".to_owned()) };
+    let signed =
+        Block::Text { text: String::new(), signature: Some("e".to_owned()), citations: Vec::new() };
     check(
         vec![
             user("go"),
@@ -88,10 +69,7 @@ fn a_turn_with_tools_keeps_its_signatures_in_their_places() {
             ),
             message(
                 Role::User,
-                vec![
-                    result("2", vec![Block::text("x")], true),
-                    result("1", vec![], false),
-                ],
+                vec![result("2", vec![Block::text("x")], true), result("1", vec![], false)],
             ),
         ],
         json!([
@@ -107,31 +85,15 @@ fn a_turn_with_tools_keeps_its_signatures_in_their_places() {
         &[],
     );
     // Numbers are spelled as the model spelled them.
-    let (written, _) = write(
-        &asking(vec![message(
-            Role::Assistant,
-            vec![call("1", "{\"a\":1.50e3}", None)],
-        )]),
-        "",
-    );
-    assert!(
-        String::from_utf8(written.value.body)
-            .unwrap()
-            .contains("\"args\":{\"a\":1.50e3}")
-    );
+    let (written, _) =
+        write(&asking(vec![message(Role::Assistant, vec![call("1", "{\"a\":1.50e3}", None)])]), "");
+    assert!(String::from_utf8(written.value.body).unwrap().contains("\"args\":{\"a\":1.50e3}"));
 }
 
 #[test]
 fn what_has_no_place_is_told() {
-    let media = |source| Block::Media {
-        kind: MediaKind::Image,
-        source,
-        name: None,
-    };
-    let foreign = media(Source::File {
-        dialect: "anthropic".to_owned(),
-        id: "f".to_owned(),
-    });
+    let media = |source| Block::Media { kind: MediaKind::Image, source, name: None };
+    let foreign = media(Source::File { dialect: "anthropic".to_owned(), id: "f".to_owned() });
     let opaque = |dialect: &str| Block::Opaque {
         dialect: dialect.to_owned(),
         value: json!({"toolCall": {}}),
@@ -140,36 +102,20 @@ fn what_has_no_place_is_told() {
         vec![
             message(
                 Role::User,
-                vec![
-                    foreign,
-                    Block::text("go"),
-                    media(Source::Text {
-                        text: "doc".to_owned(),
-                    }),
-                ],
+                vec![foreign, Block::text("go"), media(Source::Text { text: "doc".to_owned() })],
             ),
-            message(
-                Role::Assistant,
-                vec![Block::Redacted {
-                    data: "d".to_owned(),
-                }],
-            ),
+            message(Role::Assistant, vec![Block::Redacted { data: "d".to_owned() }]),
             message(
                 Role::Assistant,
                 vec![
-                    Block::Refusal {
-                        text: "no".to_owned(),
-                    },
+                    Block::Refusal { text: "no".to_owned() },
                     opaque("gemini"),
                     opaque("anthropic"),
                     call("1", "{broken", None),
                     call("2", "[1]", None),
                 ],
             ),
-            message(
-                Role::User,
-                vec![result("9", vec![signed_text(), Block::text("b")], false)],
-            ),
+            message(Role::User, vec![result("9", vec![signed_text(), Block::text("b")], false)]),
         ],
         json!([
             {"role": "user", "parts": [{"text": "go"}, {"text": "doc"}]},
@@ -196,9 +142,7 @@ fn what_has_no_place_is_told() {
     request.cache_key = Some("k".to_owned());
     request.parallel_calls = Some(false);
     request.sampling.seed = Some(1 << 40);
-    request
-        .extra
-        .insert("anthropic".to_owned(), serde_json::Map::new());
+    request.extra.insert("anthropic".to_owned(), serde_json::Map::new());
     request.tools = vec![
         Tool::Function {
             name: "f".to_owned(),
@@ -206,10 +150,7 @@ fn what_has_no_place_is_told() {
             parameters: json!({"type": "object"}),
             strict: Some(true),
         },
-        Tool::Opaque {
-            dialect: "anthropic".to_owned(),
-            value: json!({}),
-        },
+        Tool::Opaque { dialect: "anthropic".to_owned(), value: json!({}) },
     ];
     let (written, body) = write(&request, "");
     assert_eq!(written.losses.len(), 7, "{:?}", written.losses);
@@ -235,27 +176,13 @@ fn system_words_in_the_middle_become_the_persons() {
         &[folded],
     );
     check(
-        vec![
-            user("a"),
-            model(Block::text("b")),
-            system("s"),
-            system("t"),
-            user("c"),
-        ],
-        json!([
-            parts("user", &["a"]),
-            parts("model", &["b"]),
-            parts("user", &["s", "t", "c"])
-        ]),
+        vec![user("a"), model(Block::text("b")), system("s"), system("t"), user("c")],
+        json!([parts("user", &["a"]), parts("model", &["b"]), parts("user", &["s", "t", "c"])]),
         &[folded],
     );
     check(
         vec![user("a"), model(Block::text("b")), system("s")],
-        json!([
-            parts("user", &["a"]),
-            parts("model", &["b"]),
-            parts("user", &["s"])
-        ]),
+        json!([parts("user", &["a"]), parts("model", &["b"]), parts("user", &["s"])]),
         &[folded],
     );
     // Nothing comes between a call and its answer.
@@ -276,10 +203,7 @@ fn system_words_in_the_middle_become_the_persons() {
     let mut request = asking(vec![system("s"), user("a")]);
     request.system = vec!["first".to_owned()];
     let (written, body) = write(&request, "");
-    assert_eq!(
-        body["systemInstruction"],
-        json!({"parts": [{"text": "first"}, {"text": "s"}]})
-    );
+    assert_eq!(body["systemInstruction"], json!({"parts": [{"text": "first"}, {"text": "s"}]}));
     assert_eq!(written.losses.len(), 1);
 }
 
@@ -291,26 +215,18 @@ fn the_address_depends_on_what_is_asked_and_of_whom() {
         (written.path, written.query)
     };
     let base = "/v1beta/models/gemini-3-pro";
-    assert_eq!(
-        address(&request, ""),
-        (format!("{base}:generateContent"), String::new())
-    );
+    assert_eq!(address(&request, ""), (format!("{base}:generateContent"), String::new()));
     request.stream = true;
     assert_eq!(
         address(&request, ""),
-        (
-            format!("{base}:streamGenerateContent"),
-            "alt=sse".to_owned()
-        )
+        (format!("{base}:streamGenerateContent"), "alt=sse".to_owned())
     );
     assert_eq!(
         address(&request, "vertex cumulative").0,
         "/publishers/google/models/gemini-3-pro:streamGenerateContent"
     );
     let extra = json!({"method": "countTokens", "alt": "json", "labels": {"a": "b"}});
-    request
-        .extra
-        .insert("gemini".to_owned(), extra.as_object().unwrap().clone());
+    request.extra.insert("gemini".to_owned(), extra.as_object().unwrap().clone());
     let (written, body) = write(&request, "");
     assert_eq!(
         (written.value.path, written.value.query.as_str()),
@@ -321,19 +237,14 @@ fn the_address_depends_on_what_is_asked_and_of_whom() {
         body,
         json!({"generateContentRequest": {"model": "models/gemini-3-pro", "contents": contents, "labels": {"a": "b"}}})
     );
-    assert_eq!(
-        write(&request, "vertex").1,
-        json!({"contents": contents, "labels": {"a": "b"}})
-    );
+    assert_eq!(write(&request, "vertex").1, json!({"contents": contents, "labels": {"a": "b"}}));
 }
 
 #[test]
 fn one_answer_is_asked_for() {
     let mut request = asking(vec![user("x")]);
     let extra = json!({"generationConfig": {"candidateCount": 3, "mediaResolution": "LOW"}});
-    request
-        .extra
-        .insert("gemini".to_owned(), extra.as_object().unwrap().clone());
+    request.extra.insert("gemini".to_owned(), extra.as_object().unwrap().clone());
     let (written, body) = write(&request, "");
     assert_eq!(body["generationConfig"], json!({"mediaResolution": "LOW"}));
     assert_eq!(written.losses.len(), 1);
@@ -344,14 +255,9 @@ fn what_has_a_word_goes_before_what_has_none() {
     let mut request = asking(vec![user("x")]);
     request.max_tokens = Some(7);
     let extra = json!({"generationConfig": {"maxOutputTokens": 9, "audioTimestamp": true}, "contents": [], "store": true});
-    request
-        .extra
-        .insert("gemini".to_owned(), extra.as_object().unwrap().clone());
+    request.extra.insert("gemini".to_owned(), extra.as_object().unwrap().clone());
     let (_, body) = write(&request, "");
-    assert_eq!(
-        body["generationConfig"],
-        json!({"maxOutputTokens": 7, "audioTimestamp": true})
-    );
+    assert_eq!(body["generationConfig"], json!({"maxOutputTokens": 7, "audioTimestamp": true}));
     assert_eq!(body["contents"].as_array().unwrap().len(), 1);
     assert_eq!(body["store"], true);
 }

@@ -8,15 +8,10 @@ use throughline_canonical::{Block, BlockStart, Delta, EndReason, FaultKind, Usag
 use super::*;
 
 fn asked(framing: Option<&str>) -> Request {
-    let mut request = Request {
-        model: "my-model".to_owned(),
-        ..Request::default()
-    };
+    let mut request = Request { model: "my-model".to_owned(), ..Request::default() };
     if let Some(framing) = framing {
         let extra = json!({"alt": framing});
-        request
-            .extra
-            .insert("gemini".to_owned(), extra.as_object().unwrap().clone());
+        request.extra.insert("gemini".to_owned(), extra.as_object().unwrap().clone());
     }
     request
 }
@@ -43,17 +38,8 @@ fn of(text: &'static str) -> Cow<'static, str> {
 
 fn events() -> Vec<Event<'static>> {
     vec![
-        Event::MessageStarted {
-            id: of("m"),
-            model: of("other"),
-        },
-        start(
-            0,
-            BlockStart::Thinking {
-                text: of(""),
-                signature: of(""),
-            },
-        ),
+        Event::MessageStarted { id: of("m"), model: of("other") },
+        start(0, BlockStart::Thinking { text: of(""), signature: of("") }),
         delta(0, Delta::Thinking(of("hm \"\n"))),
         delta(0, Delta::Signature(of("s0"))),
         delta(0, Delta::Signature(of("s1"))),
@@ -62,42 +48,18 @@ fn events() -> Vec<Event<'static>> {
         delta(1, Delta::Text(of("lo"))),
         delta(1, Delta::Text(of(""))),
         end(1),
-        start(
-            2,
-            BlockStart::ToolCall {
-                id: of("c1"),
-                name: of("f"),
-            },
-        ),
-        start(
-            3,
-            BlockStart::ToolCall {
-                id: of("c2"),
-                name: of("g"),
-            },
-        ),
+        start(2, BlockStart::ToolCall { id: of("c1"), name: of("f") }),
+        start(3, BlockStart::ToolCall { id: of("c2"), name: of("g") }),
         delta(2, Delta::ToolArguments(of("{\"a\":\n"))),
         delta(3, Delta::ToolArguments(of("{broken"))),
         delta(2, Delta::ToolArguments(of("1.50}"))),
         delta(2, Delta::Signature(of("s2"))),
         end(2),
         end(3),
-        start(
-            4,
-            BlockStart::Opaque {
-                dialect: of("gemini"),
-                name: of("executableCode"),
-            },
-        ),
+        start(4, BlockStart::Opaque { dialect: of("gemini"), name: of("executableCode") }),
         delta(4, Delta::Opaque(of("{\"executableCode\": {}}"))),
         end(4),
-        start(
-            5,
-            BlockStart::Opaque {
-                dialect: of("anthropic"),
-                name: of("server_tool_use"),
-            },
-        ),
+        start(5, BlockStart::Opaque { dialect: of("anthropic"), name: of("server_tool_use") }),
         end(5),
         start(6, BlockStart::Redacted { data: of("d") }),
         end(6),
@@ -154,24 +116,13 @@ fn pieces_are_events_the_strictest_client_reads() {
 #[test]
 fn without_events_a_stream_is_one_list() {
     let list = streamed(&asked(Some("json")), &events());
-    assert_eq!(
-        serde_json::from_slice::<Vec<Value>>(&list).unwrap(),
-        expected()
-    );
+    assert_eq!(serde_json::from_slice::<Vec<Value>>(&list).unwrap(), expected());
     // As soon as a piece is there, it can be read.
     let begun = streamed(&asked(Some("json")), &events()[..8]);
     let text = String::from_utf8(begun).unwrap() + "]";
-    assert_eq!(
-        serde_json::from_str::<Vec<Value>>(&text).unwrap(),
-        expected()[..4]
-    );
+    assert_eq!(serde_json::from_str::<Vec<Value>>(&text).unwrap(), expected()[..4]);
     let nothing = streamed(&asked(Some("json")), &[ended(EndReason::Stop)]);
-    assert_eq!(
-        serde_json::from_slice::<Vec<Value>>(&nothing)
-            .unwrap()
-            .len(),
-        1
-    );
+    assert_eq!(serde_json::from_slice::<Vec<Value>>(&nothing).unwrap().len(), 1);
 }
 
 #[test]
@@ -181,30 +132,17 @@ fn a_fault_is_an_error_and_nothing_follows_it() {
     let failed = [begun.clone(), Event::Fault(fault), ended(EndReason::Failed)];
     let error = json!({"error": {"code": 503, "message": "busy", "status": "UNAVAILABLE"}});
     let stream = String::from_utf8(streamed(&asked(None), &failed)).unwrap();
-    assert!(
-        stream.ends_with(&format!("\n\ndata: {error}\n\n")),
-        "{stream}"
-    );
+    assert!(stream.ends_with(&format!("\n\ndata: {error}\n\n")), "{stream}");
     let list: Vec<Value> =
         serde_json::from_slice(&streamed(&asked(Some("json")), &failed)).unwrap();
     assert_eq!((list.len(), &list[1]), (2, &error));
     for reason in [EndReason::Cut, EndReason::Failed] {
         let stream = streamed(&asked(None), &[begun.clone(), ended(reason)]);
-        assert!(
-            String::from_utf8(stream)
-                .unwrap()
-                .contains("\"error\":{\"code\":502")
-        );
+        assert!(String::from_utf8(stream).unwrap().contains("\"error\":{\"code\":502"));
     }
     // A call that was cut is not told.
     let cut = [
-        start(
-            0,
-            BlockStart::ToolCall {
-                id: of("c"),
-                name: of("f"),
-            },
-        ),
+        start(0, BlockStart::ToolCall { id: of("c"), name: of("f") }),
         delta(0, Delta::ToolArguments(of("{}"))),
         ended(EndReason::Cut),
     ];
@@ -232,10 +170,7 @@ fn every_end_has_its_reason() {
         let stream = String::from_utf8(stream).unwrap();
         let piece: Value =
             serde_json::from_str(stream.trim().strip_prefix("data: ").unwrap()).unwrap();
-        let reply = Reply {
-            reason: Some(reason),
-            ..Reply::default()
-        };
+        let reply = Reply { reason: Some(reason), ..Reply::default() };
         let whole = Gemini.reply_writer(&asked(None), &stamp()).whole(&reply);
         let whole: Value = serde_json::from_slice(&whole).unwrap();
         for written in [piece, whole] {
@@ -261,10 +196,7 @@ fn a_sign_of_life_says_nothing() {
     // Neither a comment nor a piece.
     let text = String::from_utf8_lossy(&bytes);
     assert_eq!(text.matches("data: ").count(), 3);
-    assert!(
-        text.lines()
-            .all(|line| line.is_empty() || line.starts_with("data: "))
-    );
+    assert!(text.lines().all(|line| line.is_empty() || line.starts_with("data: ")));
     let (_, reply) = super::events(true, "", &[&bytes]);
     assert_eq!(reply.content, [Block::text("ab")]);
     let mut list = Vec::new();
@@ -273,25 +205,16 @@ fn a_sign_of_life_says_nothing() {
     writer.push(&start(0, BlockStart::Text { text: of("a") }), &mut list);
     writer.keep_alive(&mut list);
     writer.push(&ended(EndReason::Stop), &mut list);
-    assert_eq!(
-        serde_json::from_slice::<Vec<Value>>(&list).unwrap().len(),
-        2
-    );
+    assert_eq!(serde_json::from_slice::<Vec<Value>>(&list).unwrap().len(), 2);
 }
 
 #[test]
 fn a_count_is_answered_as_a_count() {
     let mut request = asked(None);
     let extra = json!({"method": "countTokens"});
-    request
-        .extra
-        .insert("gemini".to_owned(), extra.as_object().unwrap().clone());
+    request.extra.insert("gemini".to_owned(), extra.as_object().unwrap().clone());
     let reply = Reply {
-        usage: Usage {
-            input: Some(30),
-            cache_read: Some(1),
-            ..Usage::default()
-        },
+        usage: Usage { input: Some(30), cache_read: Some(1), ..Usage::default() },
         ..Reply::default()
     };
     let whole = Gemini.reply_writer(&request, &stamp()).whole(&reply);
@@ -305,23 +228,12 @@ fn a_count_is_answered_as_a_count() {
 fn a_whole_reply_holds_every_block() {
     let reply = Reply {
         content: vec![
-            Block::Thinking {
-                text: "t".to_owned(),
-                signature: Some("s".to_owned()),
-            },
+            Block::Thinking { text: "t".to_owned(), signature: Some("s".to_owned()) },
             Block::text("a"),
             Block::text(""),
-            Block::Refusal {
-                text: "no".to_owned(),
-            },
-            Block::Opaque {
-                dialect: "gemini".to_owned(),
-                value: json!({"toolCall": {}}),
-            },
-            Block::Opaque {
-                dialect: "anthropic".to_owned(),
-                value: json!({"type": "x"}),
-            },
+            Block::Refusal { text: "no".to_owned() },
+            Block::Opaque { dialect: "gemini".to_owned(), value: json!({"toolCall": {}}) },
+            Block::Opaque { dialect: "anthropic".to_owned(), value: json!({"type": "x"}) },
         ],
         reason: Some(EndReason::Stop),
         ..Reply::default()

@@ -25,21 +25,12 @@ fn ended(index: u32) -> Event<'static> {
 }
 
 fn thinking() -> BlockStart<'static> {
-    BlockStart::Thinking {
-        text: "".into(),
-        signature: "".into(),
-    }
+    BlockStart::Thinking { text: "".into(), signature: "".into() }
 }
 
 fn tool() -> Vec<Event<'static>> {
     vec![
-        started(
-            0,
-            BlockStart::ToolCall {
-                id: "c".into(),
-                name: "f".into(),
-            },
-        ),
+        started(0, BlockStart::ToolCall { id: "c".into(), name: "f".into() }),
         grew(0, Delta::ToolArguments("{\n \"row\":".into())),
         grew(0, Delta::ToolArguments(" 7}".into())),
         grew(0, Delta::Signature("S".into())),
@@ -55,10 +46,7 @@ fn done(reason: EndReason) -> Event<'static> {
 #[test]
 fn a_reply_is_lines_of_ordered_blocks() {
     let mut events = vec![
-        Event::MessageStarted {
-            id: "theirs".into(),
-            model: "their-model".into(),
-        },
+        Event::MessageStarted { id: "theirs".into(), model: "their-model".into() },
         started(0, thinking()),
         grew(0, Delta::Thinking("First".into())),
         grew(0, Delta::Thinking(", then.".into())),
@@ -70,17 +58,10 @@ fn a_reply_is_lines_of_ordered_blocks() {
         grew(2, Delta::Text("I".into())),
         grew(2, Delta::Text(" look.".into())),
         ended(2),
-        Event::Usage(Usage {
-            input: Some(3),
-            output: Some(5),
-            ..Usage::default()
-        }),
+        Event::Usage(Usage { input: Some(3), output: Some(5), ..Usage::default() }),
         done(EndReason::Stop),
     ];
-    let request = Request {
-        model: "asked-for".to_owned(),
-        ..Request::default()
-    };
+    let request = Request { model: "asked-for".to_owned(), ..Request::default() };
     assert_eq!(
         Value::from(lines(&request, &events)),
         json!([
@@ -113,13 +94,7 @@ fn a_reply_is_lines_of_ordered_blocks() {
 fn what_only_a_provider_can_read_reaches_no_client() {
     let secret = || Cow::Borrowed("provider-native");
     let events = [
-        started(
-            0,
-            BlockStart::Opaque {
-                dialect: "theirs".into(),
-                name: secret(),
-            },
-        ),
+        started(0, BlockStart::Opaque { dialect: "theirs".into(), name: secret() }),
         grew(0, Delta::Opaque(secret())),
         ended(0),
         started(1, BlockStart::Text { text: "hi".into() }),
@@ -129,10 +104,7 @@ fn what_only_a_provider_can_read_reaches_no_client() {
     ];
     let mut fold = Fold::default();
     events.iter().for_each(|event| fold.push(event));
-    for dialect in [
-        &NdJson as &dyn ClientDialect,
-        &crate::dialects::events::Events,
-    ] {
+    for dialect in [&NdJson as &dyn ClientDialect, &crate::dialects::events::Events] {
         let mut writer = dialect.reply_writer(&Request::default(), &stamp());
         let mut out = Vec::new();
         events.iter().for_each(|event| writer.push(event, &mut out));
@@ -146,10 +118,7 @@ fn what_only_a_provider_can_read_reaches_no_client() {
 #[test]
 fn hidden_reasoning_tells_its_signature_only() {
     let request = Request {
-        thinking: ThinkingSetting {
-            show: Some(Show::Hidden),
-            ..ThinkingSetting::default()
-        },
+        thinking: ThinkingSetting { show: Some(Show::Hidden), ..ThinkingSetting::default() },
         ..Request::default()
     };
     let events = [
@@ -183,50 +152,23 @@ fn ends_have_their_words() {
         (vec![said(), done(EndReason::Length)], "truncated", "length"),
         (vec![done(EndReason::Refusal)], "completed", "refusal"),
         (vec![done(EndReason::Stop)], "empty", "stop"),
-        (
-            vec![said(), done(EndReason::Other("odd".to_owned()))],
-            "completed",
-            "odd",
-        ),
+        (vec![said(), done(EndReason::Other("odd".to_owned()))], "completed", "odd"),
         (vec![said(), done(EndReason::Cut)], "interrupted", "cut"),
         (
-            vec![
-                said(),
-                fault(FaultKind::Unreachable),
-                done(EndReason::Failed),
-            ],
+            vec![said(), fault(FaultKind::Unreachable), done(EndReason::Failed)],
             "interrupted",
             "failed",
         ),
-        (
-            vec![fault(FaultKind::TimedOut), done(EndReason::Failed)],
-            "timeout",
-            "failed",
-        ),
-        (
-            vec![
-                said(),
-                fault(FaultKind::Overloaded),
-                done(EndReason::Failed),
-            ],
-            "error",
-            "failed",
-        ),
+        (vec![fault(FaultKind::TimedOut), done(EndReason::Failed)], "timeout", "failed"),
+        (vec![said(), fault(FaultKind::Overloaded), done(EndReason::Failed)], "error", "failed"),
     ] {
         let told = lines(&Request::default(), &events);
         let last = told.last().unwrap();
-        assert_eq!(
-            (&last["reason"], &last["stop_reason"]),
-            (&json!(reason), &json!(stop))
-        );
+        assert_eq!((&last["reason"], &last["stop_reason"]), (&json!(reason), &json!(stop)));
     }
     let told = lines(
         &Request::default(),
-        &[
-            fault(FaultKind::RateLimited),
-            said(),
-            done(EndReason::Failed),
-        ],
+        &[fault(FaultKind::RateLimited), said(), done(EndReason::Failed)],
     );
     let error =
         json!({"type": "error", "message": "what happened", "kind": "rate_limited", "seq": 1});
@@ -242,10 +184,7 @@ fn block() -> impl Strategy<Value = (BlockStart<'static>, Vec<Delta<'static>>)> 
     prop_oneof![
         (vec(text(), 1..4), option::of(mark())).prop_map(move |(text, mark)| {
             let text = text.into_iter().map(Delta::Text);
-            (
-                BlockStart::Text { text: none() },
-                text.chain(mark).collect(),
-            )
+            (BlockStart::Text { text: none() }, text.chain(mark).collect())
         }),
         (vec(text(), 0..4), mark()).prop_map(|(text, mark)| {
             let text = text.into_iter().map(Delta::Thinking);
@@ -260,10 +199,7 @@ fn block() -> impl Strategy<Value = (BlockStart<'static>, Vec<Delta<'static>>)> 
             let end = if broken { "" } else { "\"}" };
             let arguments = [format!("{{\n\"key\": \"{key}"), end.to_owned()];
             let arguments = arguments.map(|text| Delta::ToolArguments(text.into()));
-            let call = BlockStart::ToolCall {
-                id: "c".into(),
-                name: "f".into(),
-            };
+            let call = BlockStart::ToolCall { id: "c".into(), name: "f".into() };
             (call, arguments.into_iter().chain(mark).collect())
         }),
     ]

@@ -11,19 +11,12 @@ mod requests;
 mod wholes;
 
 fn stamp() -> Stamp {
-    Stamp {
-        id: "1".to_owned(),
-        created: 1,
-    }
+    Stamp { id: "1".to_owned(), created: 1 }
 }
 
 fn read(body: &Value) -> Lossy<Request> {
     let body = body.to_string();
-    let asked = Asked {
-        path: "/ndjson/chat",
-        query: "",
-        body: body.as_bytes(),
-    };
+    let asked = Asked { path: "/ndjson/chat", query: "", body: body.as_bytes() };
     NdJson.read_request(&asked).unwrap()
 }
 
@@ -36,7 +29,5 @@ fn lines(request: &Request, events: &[Event<'_>]) -> Vec<Value> {
         writer.keep_alive(&mut out);
     }
     let text = String::from_utf8(out).unwrap();
-    text.lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }

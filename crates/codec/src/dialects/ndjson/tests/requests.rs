@@ -15,10 +15,7 @@ fn content(blocks: &Value) -> Vec<Block> {
 }
 
 fn thinking(text: &str, signature: Option<&str>) -> Block {
-    Block::Thinking {
-        text: text.to_owned(),
-        signature: signature.map(str::to_owned),
-    }
+    Block::Thinking { text: text.to_owned(), signature: signature.map(str::to_owned) }
 }
 
 #[test]
@@ -27,10 +24,7 @@ fn the_shortest_request_streams() {
     assert_eq!(losses, []);
     let expected = Request {
         stream: true,
-        messages: vec![Message {
-            role: Role::User,
-            content: vec![Block::text("hi")],
-        }],
+        messages: vec![Message { role: Role::User, content: vec![Block::text("hi")] }],
         ..Request::default()
     };
     assert_eq!(value, expected);
@@ -49,15 +43,11 @@ fn settings_are_read_in_short_and_in_full() {
     });
     let read_short = read(&short).value;
     assert_eq!(read_short.system, ["Be brief.", "In French."]);
-    let effort = Amount::Effort {
-        effort: Effort::High,
-    };
+    let effort = Amount::Effort { effort: Effort::High };
     assert_eq!(read_short.thinking.amount, Some(effort));
     assert_eq!(read_short.sampling.temperature, Some(0.5));
     assert_eq!(read_short.output, Output::Json);
-    let named = ToolChoice::Named {
-        name: "f".to_owned(),
-    };
+    let named = ToolChoice::Named { name: "f".to_owned() };
     assert_eq!(read_short.tool_choice, Some(named));
     // What the vocabulary writes reads as it was.
     let full = serde_json::to_value(&read_short).unwrap();
@@ -81,15 +71,9 @@ fn a_signature_stands_on_its_block_or_behind_it() {
     // Of reasoning that was hidden nothing else is told.
     let alone =
         json!([{"type": "thinking_signature", "signature": "S"}, {"type": "text", "text": "yes"}]);
-    assert_eq!(
-        content(&alone),
-        [thinking("", Some("S")), Block::text("yes")]
-    );
+    assert_eq!(content(&alone), [thinking("", Some("S")), Block::text("yes")]);
     let second = json!([{"type": "thinking", "text": "a", "signature": "S"}, {"type": "signature", "signature": "T"}]);
-    assert_eq!(
-        content(&second),
-        [thinking("a", Some("S")), thinking("", Some("T"))]
-    );
+    assert_eq!(content(&second), [thinking("a", Some("S")), thinking("", Some("T"))]);
 }
 
 #[test]
@@ -106,42 +90,19 @@ fn every_kind_of_block_is_read() {
         content,
         is_error,
     };
-    let redacted = Block::Redacted {
-        data: "D".to_owned(),
-    };
-    let refusal = Block::Refusal {
-        text: "no".to_owned(),
-    };
-    let image = |source| Block::Media {
-        kind: MediaKind::Image,
-        source,
-        name: None,
-    };
-    let base64 = Source::Base64 {
-        media_type: "image/png".to_owned(),
-        data: "AA".to_owned(),
-    };
-    let there = Source::Url {
-        url: "https://example.com/x".to_owned(),
-        media_type: None,
-    };
+    let redacted = Block::Redacted { data: "D".to_owned() };
+    let refusal = Block::Refusal { text: "no".to_owned() };
+    let image = |source| Block::Media { kind: MediaKind::Image, source, name: None };
+    let base64 = Source::Base64 { media_type: "image/png".to_owned(), data: "AA".to_owned() };
+    let there = Source::Url { url: "https://example.com/x".to_owned(), media_type: None };
     for (block, expected) in [
         (json!("plain"), Block::text("plain")),
         (json!({"type": "text", "content": "x"}), Block::text("x")),
-        (
-            json!({"type": "redacted_thinking", "data": "D"}),
-            redacted.clone(),
-        ),
+        (json!({"type": "redacted_thinking", "data": "D"}), redacted.clone()),
         (json!({"type": "redacted", "content": "D"}), redacted),
         (json!({"type": "refusal", "text": "no"}), refusal.clone()),
-        (
-            json!({"type": "text", "content": "no", "refusal": true}),
-            refusal,
-        ),
-        (
-            json!({"type": "tool_call", "id": "c", "name": "f"}),
-            call("{}", None),
-        ),
+        (json!({"type": "text", "content": "no", "refusal": true}), refusal),
+        (json!({"type": "tool_call", "id": "c", "name": "f"}), call("{}", None)),
         (
             json!({"type": "tool_call", "id": "c", "name": "f", "arguments": {"a": 1}, "signature": "S"}),
             call(r#"{"a":1}"#, Some("S")),
@@ -162,24 +123,15 @@ fn every_kind_of_block_is_read() {
             json!({"type": "tool_result", "id": "c", "content": [{"type": "text", "text": "x"}]}),
             result(vec![Block::text("x")], false),
         ),
-        (
-            json!({"type": "media", "url": "data:image/png;base64,AA"}),
-            image(base64.clone()),
-        ),
+        (json!({"type": "media", "url": "data:image/png;base64,AA"}), image(base64.clone())),
         (
             json!({"type": "media", "kind": "image", "source": {"kind": "base64", "media_type": "image/png", "data": "AA"}}),
             image(base64),
         ),
-        (
-            json!({"type": "media", "url": "https://example.com/x"}),
-            image(there),
-        ),
+        (json!({"type": "media", "url": "https://example.com/x"}), image(there)),
         (
             json!({"type": "opaque", "dialect": "gemini", "value": {"x": 1}}),
-            Block::Opaque {
-                dialect: "gemini".to_owned(),
-                value: json!({"x": 1}),
-            },
+            Block::Opaque { dialect: "gemini".to_owned(), value: json!({"x": 1}) },
         ),
     ] {
         assert_eq!(content(&json!([block])), [expected], "{block}");
@@ -198,15 +150,11 @@ fn a_message_as_it_is_kept_is_read_by_its_blocks() {
 
 #[test]
 fn what_has_no_word_is_told_as_lost() {
-    let read = read(
-        &json!({"colour": "blue", "messages": [{"role": "user", "content": [
-            {"type": "text", "text": "hi"}, {"type": "hologram"},
-        ]}]}),
-    );
+    let read = read(&json!({"colour": "blue", "messages": [{"role": "user", "content": [
+        {"type": "text", "text": "hi"}, {"type": "hologram"},
+    ]}]}));
     assert_eq!(read.value.messages[0].content, [Block::text("hi")]);
-    let lost = ["block", "member"].map(|part| Loss::PartOmitted {
-        part: part.into(),
-        reason: "no_word",
-    });
+    let lost =
+        ["block", "member"].map(|part| Loss::PartOmitted { part: part.into(), reason: "no_word" });
     assert_eq!(read.losses, lost);
 }

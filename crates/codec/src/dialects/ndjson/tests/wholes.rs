@@ -10,13 +10,8 @@ fn reply() -> Reply {
         id: "theirs".to_owned(),
         model: "their-model".to_owned(),
         content: vec![
-            Block::Thinking {
-                text: "hm, \"so\"\n".to_owned(),
-                signature: Some("S".to_owned()),
-            },
-            Block::Redacted {
-                data: "D".to_owned(),
-            },
+            Block::Thinking { text: "hm, \"so\"\n".to_owned(), signature: Some("S".to_owned()) },
+            Block::Redacted { data: "D".to_owned() },
             Block::text("I look."),
             Block::ToolCall {
                 id: "c".to_owned(),
@@ -25,11 +20,7 @@ fn reply() -> Reply {
                 signature: None,
             },
         ],
-        usage: Usage {
-            input: Some(3),
-            output: Some(5),
-            ..Usage::default()
-        },
+        usage: Usage { input: Some(3), output: Some(5), ..Usage::default() },
         fault: None,
         reason: Some(EndReason::ToolCalls),
         details: EndDetails::default(),
@@ -39,10 +30,7 @@ fn reply() -> Reply {
 
 #[test]
 fn a_whole_reply_has_text_blocks_and_chunks() {
-    let request = Request {
-        model: "asked-for".to_owned(),
-        ..Request::default()
-    };
+    let request = Request { model: "asked-for".to_owned(), ..Request::default() };
     let body = NdJson.reply_writer(&request, &stamp()).whole(&reply());
     let body: Value = serde_json::from_slice(&body).unwrap();
     assert_eq!(
@@ -95,10 +83,7 @@ fn a_reply_as_events_is_the_vocabulary_itself() {
         let lines: Vec<&str> = event.lines().collect();
         let data = lines[2].strip_prefix("data: ").unwrap();
         let value: Value = serde_json::from_str(data).unwrap();
-        assert_eq!(
-            lines[0],
-            format!("event: {}", value["type"].as_str().unwrap())
-        );
+        assert_eq!(lines[0], format!("event: {}", value["type"].as_str().unwrap()));
         assert_eq!(lines[1], format!("id: {number}"));
         assert_eq!(lines.len(), 3);
         let event: Event<'static> = serde_json::from_value(value).unwrap();
@@ -108,16 +93,8 @@ fn a_reply_as_events_is_the_vocabulary_itself() {
     let mut fold = throughline_canonical::Fold::default();
     told.iter().for_each(|event| fold.push(event));
     // Under the turn's id, and under the model's name the client knows.
-    let expected = Reply {
-        id: "1".to_owned(),
-        ..reply()
-    };
+    let expected = Reply { id: "1".to_owned(), ..reply() };
     assert_eq!(fold.finish(), expected);
-    let whole = Events
-        .reply_writer(&Request::default(), &stamp())
-        .whole(&reply());
-    assert_eq!(
-        serde_json::from_slice::<Value>(&whole).unwrap(),
-        json!(expected)
-    );
+    let whole = Events.reply_writer(&Request::default(), &stamp()).whole(&reply());
+    assert_eq!(serde_json::from_slice::<Value>(&whole).unwrap(), json!(expected));
 }

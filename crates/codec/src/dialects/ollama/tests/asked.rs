@@ -67,10 +67,7 @@ fn a_conversation_keeps_its_order() {
     }));
     let image = |media_type: &str, data: &str| Block::Media {
         kind: MediaKind::Image,
-        source: Source::Base64 {
-            media_type: media_type.to_owned(),
-            data: data.to_owned(),
-        },
+        source: Source::Base64 { media_type: media_type.to_owned(), data: data.to_owned() },
         name: None,
     };
     assert_eq!(request.system, ["Be terse."]);
@@ -87,23 +84,14 @@ fn a_conversation_keeps_its_order() {
         said(
             Role::Assistant,
             vec![
-                Block::Thinking {
-                    text: "Both.".to_owned(),
-                    signature: None,
-                },
+                Block::Thinking { text: "Both.".to_owned(), signature: None },
                 Block::text("I look."),
                 // The order of members is the client's.
                 call("c1", "f", r#"{"z":1,"a":{"y":2.0,"b":3}}"#),
                 call("c2", "g", "{}"),
             ],
         ),
-        said(
-            Role::User,
-            vec![
-                result("c2", Some("g"), "two"),
-                result("c1", Some("f"), "one"),
-            ],
-        ),
+        said(Role::User, vec![result("c2", Some("g"), "two"), result("c1", Some("f"), "one")]),
         said(Role::System, vec![Block::text("In French.")]),
     ];
     assert_eq!(request.messages, expected);
@@ -160,10 +148,7 @@ fn the_notice_for_people_is_no_thinking() {
     assert_eq!(request.messages[1].content, [Block::text("yes")]);
     assert_eq!(
         request.messages[2].content,
-        [Block::Thinking {
-            text: "Hm.".to_owned(),
-            signature: None
-        }]
+        [Block::Thinking { text: "Hm.".to_owned(), signature: None }]
     );
 }
 
@@ -233,14 +218,7 @@ fn the_shape_of_an_answer_is_json_or_a_schema() {
         (json!(null), Output::Text),
         (json!(""), Output::Text),
         (json!("json"), Output::Json),
-        (
-            schema.clone(),
-            Output::Schema {
-                name: None,
-                schema,
-                strict: None,
-            },
-        ),
+        (schema.clone(), Output::Schema { name: None, schema, strict: None }),
     ] {
         assert_eq!(with(&json!({"format": format})).output, output);
     }
@@ -257,12 +235,8 @@ fn a_tag_nobody_chose_is_no_part_of_a_models_name() {
         let request = with(&json!({"model": asked}));
         assert_eq!(request.model, model);
         // The client hears the name it used.
-        let told = lines(
-            &request,
-            &[throughline_canonical::Event::Ended {
-                reason: EndReason::Stop,
-            }],
-        );
+        let told =
+            lines(&request, &[throughline_canonical::Event::Ended { reason: EndReason::Stop }]);
         assert!(told.contains(&format!("\"model\":\"{asked}\"")), "{told}");
         let mut sent = request;
         Ollama.forget_own_members(&mut sent);
@@ -288,14 +262,8 @@ fn a_single_question_is_a_conversation_of_one_message() {
     assert_eq!(request.messages.len(), 1);
     assert_eq!(request.messages[0].content[0], Block::text("Why?"));
     assert_eq!(request.messages[0].content.len(), 2);
-    assert_eq!(
-        (request.output, request.sampling.seed),
-        (Output::Json, Some(1))
-    );
-    let fault = read_at(
-        "/api/generate",
-        &json!({"model": "m", "prompt": "a", "suffix": "b"}),
-    );
+    assert_eq!((request.output, request.sampling.seed), (Output::Json, Some(1)));
+    let fault = read_at("/api/generate", &json!({"model": "m", "prompt": "a", "suffix": "b"}));
     assert_eq!(fault.unwrap_err().place(), Some("suffix"));
 }
 
@@ -303,27 +271,11 @@ fn a_single_question_is_a_conversation_of_one_message() {
 fn a_request_that_asks_nothing_loads_or_unloads_the_model() {
     for (path, body, word) in [
         ("/api/chat", json!({"model": "m"}), Some("load")),
-        (
-            "/api/chat",
-            json!({"model": "m", "messages": []}),
-            Some("load"),
-        ),
-        (
-            "/api/chat",
-            json!({"model": "m", "messages": [], "keep_alive": 0}),
-            Some("unload"),
-        ),
-        (
-            "/api/chat",
-            json!({"model": "m", "messages": [], "keep_alive": "0s"}),
-            Some("unload"),
-        ),
+        ("/api/chat", json!({"model": "m", "messages": []}), Some("load")),
+        ("/api/chat", json!({"model": "m", "messages": [], "keep_alive": 0}), Some("unload")),
+        ("/api/chat", json!({"model": "m", "messages": [], "keep_alive": "0s"}), Some("unload")),
         ("/api/generate", json!({"model": "m"}), Some("load")),
-        (
-            "/api/generate",
-            json!({"model": "m", "prompt": "", "keep_alive": "5m"}),
-            Some("load"),
-        ),
+        ("/api/generate", json!({"model": "m", "prompt": "", "keep_alive": "5m"}), Some("load")),
         ("/api/generate", json!({"model": "m", "prompt": "x"}), None),
         (
             "/api/chat",

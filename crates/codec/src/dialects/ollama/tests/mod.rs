@@ -19,11 +19,7 @@ use super::{NAME, Ollama};
 use crate::dialects::{Asked, ClientDialect, Stamp, Target, UpstreamDialect};
 
 fn read_at(path: &str, body: &Value) -> Result<Lossy<Request>, Fault> {
-    Ollama.read_request(&Asked {
-        path,
-        query: "",
-        body: body.to_string().as_bytes(),
-    })
+    Ollama.read_request(&Asked { path, query: "", body: body.to_string().as_bytes() })
 }
 
 fn read(body: &Value) -> Request {
@@ -35,10 +31,7 @@ fn read(body: &Value) -> Request {
 
 /// What is written, as JSON, and the losses as one header.
 fn written(request: &Request) -> (Value, String) {
-    let target = Target {
-        model: "m",
-        variant: "",
-    };
+    let target = Target { model: "m", variant: "" };
     let Lossy { value, losses } = Ollama.write_request(request, &target);
     assert_eq!(value.path, "/api/chat");
     let body = serde_json::from_slice(&value.body).unwrap();
@@ -46,10 +39,7 @@ fn written(request: &Request) -> (Value, String) {
 }
 
 fn stamp() -> Stamp {
-    Stamp {
-        id: "01abc".to_owned(),
-        created: 1_800_000_000,
-    }
+    Stamp { id: "01abc".to_owned(), created: 1_800_000_000 }
 }
 
 /// The lines of a streamed reply to a request.
@@ -64,10 +54,7 @@ fn lines(request: &Request, events: &[Event<'_>]) -> String {
 
 /// A reply that arrives in these pieces, folded, and how often it ended.
 fn read_reply<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, streamed: bool) -> (Reply, usize) {
-    let target = Target {
-        model: "m",
-        variant: "",
-    };
+    let target = Target { model: "m", variant: "" };
     let mut reader = Ollama.reply_reader(&target, streamed);
     let (mut fold, mut ends) = (Fold::default(), 0);
     let mut take = |event: Event<'_>| {

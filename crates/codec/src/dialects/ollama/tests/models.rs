@@ -10,18 +10,12 @@ use crate::dialects::{ClientDialect, ModelCard, Models, UpstreamDialect};
 
 #[test]
 fn a_list_that_was_written_is_read() {
-    let card = |name: &str| ModelCard {
-        name: name.to_owned(),
-        ..ModelCard::default()
-    };
+    let card = |name: &str| ModelCard { name: name.to_owned(), ..ModelCard::default() };
     let cards = [card("one"), card("two:7b")];
     let list = Ollama.write_models(Models::All(&cards), "").unwrap();
     assert_eq!(Ollama.read_models(&list), cards);
     assert_eq!(list["models"][1]["name"], "two:7b");
-    assert_eq!(
-        Ollama.write_models(Models::One(&cards[0]), "").unwrap(),
-        list["models"][0]
-    );
+    assert_eq!(Ollama.write_models(Models::One(&cards[0]), "").unwrap(), list["models"][0]);
     let told = json!({"models": [
         {"name": "a", "capabilities": ["completion", "thinking"], "model_info": {"q.context_length": 4096}},
         {"model": "b", "capabilities": ["completion"]},
@@ -36,15 +30,8 @@ fn a_list_that_was_written_is_read() {
 
 #[test]
 fn a_model_is_shown_with_what_it_can_do() {
-    let shown = show(Abilities {
-        thinks: true,
-        sees: true,
-        context: Some(9),
-    });
-    assert_eq!(
-        shown["capabilities"],
-        json!(["completion", "tools", "vision", "thinking"])
-    );
+    let shown = show(Abilities { thinks: true, sees: true, context: Some(9) });
+    assert_eq!(shown["capabilities"], json!(["completion", "tools", "vision", "thinking"]));
     assert_eq!(shown["model_info"]["throughline.context_length"], 9);
     let plain = show(Abilities::default());
     assert_eq!(plain["capabilities"], json!(["completion", "tools"]));
@@ -57,17 +44,10 @@ fn whoever_wants_to_be_shown_a_model_names_it() {
         (r#"{"name":"m:latest","verbose":true}"#, Ok("m")),
         (r#"{"model":""}"#, Err("model: is empty")),
         ("{}", Err("model: is required")),
-        (
-            r#"{"model":7}"#,
-            Err("model: expected a string, found a number"),
-        ),
+        (r#"{"model":7}"#, Err("model: expected a string, found a number")),
     ] {
         let asked = asked_for(body.as_bytes());
-        assert_eq!(
-            asked,
-            found.map(str::to_owned).map_err(Fault::invalid),
-            "{body}"
-        );
+        assert_eq!(asked, found.map(str::to_owned).map_err(Fault::invalid), "{body}");
     }
     assert!(asked_for(b"x").is_err());
 }

@@ -48,10 +48,7 @@ fn events(said: &[Said], reason: &EndReason, usage: Usage, at_once: bool) -> Vec
                 pieces.iter().map(|text| Delta::Text(own(text))).collect(),
             ),
             Said::Thinking(pieces) => (
-                BlockStart::Thinking {
-                    text: "".into(),
-                    signature: "".into(),
-                },
+                BlockStart::Thinking { text: "".into(), signature: "".into() },
                 pieces
                     .iter()
                     .map(|text| Delta::Thinking(own(text)))
@@ -63,14 +60,8 @@ fn events(said: &[Said], reason: &EndReason, usage: Usage, at_once: bool) -> Vec
                 let mut places = text.char_indices().map(|(at, _)| at);
                 let (one, two) = text.split_at(places.nth(*cut).unwrap_or_default());
                 (
-                    BlockStart::ToolCall {
-                        id: format!("c{index}").into(),
-                        name: own(name),
-                    },
-                    vec![
-                        Delta::ToolArguments(own(one)),
-                        Delta::ToolArguments(own(two)),
-                    ],
+                    BlockStart::ToolCall { id: format!("c{index}").into(), name: own(name) },
+                    vec![Delta::ToolArguments(own(one)), Delta::ToolArguments(own(two))],
                 )
             }
         };
@@ -79,10 +70,7 @@ fn events(said: &[Said], reason: &EndReason, usage: Usage, at_once: bool) -> Vec
         events.push(Event::BlockEnded { index });
         blocks.push(events);
     }
-    let mut all = vec![Event::MessageStarted {
-        id: "theirs".into(),
-        model: "their-model".into(),
-    }];
+    let mut all = vec![Event::MessageStarted { id: "theirs".into(), model: "their-model".into() }];
     if at_once {
         for turn in 0..blocks.iter().map(Vec::len).max().unwrap_or_default() {
             all.extend(blocks.iter().filter_map(|block| block.get(turn).cloned()));
@@ -91,9 +79,7 @@ fn events(said: &[Said], reason: &EndReason, usage: Usage, at_once: bool) -> Vec
         all.extend(blocks.concat());
     }
     all.push(Event::Usage(usage));
-    all.push(Event::Ended {
-        reason: reason.clone(),
-    });
+    all.push(Event::Ended { reason: reason.clone() });
     all
 }
 
@@ -105,12 +91,7 @@ fn seen(reply: &Reply) -> (String, String, Vec<(String, String, Value)>) {
             Block::Thinking { text, .. } => thinking.push_str(text),
             Block::Redacted { .. } => thinking.push_str(NOTICE),
             Block::Text { text: more, .. } => text.push_str(more),
-            Block::ToolCall {
-                id,
-                name,
-                arguments,
-                ..
-            } => {
+            Block::ToolCall { id, name, arguments, .. } => {
                 let arguments = serde_json::from_str(arguments).unwrap_or_else(|_| json!({}));
                 calls.push((id.clone(), name.clone(), arguments));
             }

@@ -12,15 +12,9 @@ fn call(arguments: &str) -> Vec<Event<'_>> {
     vec![
         Event::BlockStarted {
             index: 0,
-            block: BlockStart::ToolCall {
-                id: "c1".into(),
-                name: "f".into(),
-            },
+            block: BlockStart::ToolCall { id: "c1".into(), name: "f".into() },
         },
-        Event::BlockDelta {
-            index: 0,
-            delta: Delta::ToolArguments(arguments.into()),
-        },
+        Event::BlockDelta { index: 0, delta: Delta::ToolArguments(arguments.into()) },
         Event::BlockEnded { index: 0 },
     ]
 }
@@ -33,9 +27,7 @@ fn asked(path: &str) -> Request {
 fn told(events: &[Event<'_>]) -> Vec<Value> {
     let text = lines(&asked("/api/chat"), events);
     assert!(text.is_empty() || text.ends_with('\n'));
-    text.lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 #[test]
@@ -44,10 +36,7 @@ fn arguments_are_told_whole_as_an_object_on_one_line() {
         ("", json!({})),
         ("{}", json!({})),
         (r#"{"z":1,"a":2}"#, json!({"z": 1, "a": 2})),
-        (
-            "{\n  \"a\": \"x\\ny\",\r\n \"b\": [1]\n}",
-            json!({"a": "x\ny", "b": [1]}),
-        ),
+        ("{\n  \"a\": \"x\\ny\",\r\n \"b\": [1]\n}", json!({"a": "x\ny", "b": [1]})),
         ("[1]", json!({"arguments": "[1]"})),
         ("{\"a\":", json!({"arguments": "{\"a\":"})),
     ] {
@@ -59,23 +48,14 @@ fn arguments_are_told_whole_as_an_object_on_one_line() {
         assert_eq!(lines[0]["done"], false);
     }
     // Numbers are spelled as the model spelled them, and members stand in its order.
-    let text = lines(
-        &asked("/api/chat"),
-        &call(r#"{"z":1.50,"a":12345678901234567890123}"#),
-    );
-    assert!(
-        text.contains(r#"{"z":1.50,"a":12345678901234567890123}"#),
-        "{text}"
-    );
+    let text = lines(&asked("/api/chat"), &call(r#"{"z":1.50,"a":12345678901234567890123}"#));
+    assert!(text.contains(r#"{"z":1.50,"a":12345678901234567890123}"#), "{text}");
 }
 
 #[test]
 fn a_sign_of_life_is_a_line_that_says_nothing() {
     for (path, said) in [
-        (
-            "/api/chat",
-            json!({"message": {"role": "assistant", "content": ""}}),
-        ),
+        ("/api/chat", json!({"message": {"role": "assistant", "content": ""}})),
         ("/api/generate", json!({"response": ""})),
     ] {
         let mut writer = Ollama.reply_writer(&asked(path), &stamp());
@@ -89,12 +69,7 @@ fn a_sign_of_life_is_a_line_that_says_nothing() {
         members.shift_remove("model");
         assert_eq!(members.shift_remove("done"), Some(json!(false)));
         assert_eq!(line, said);
-        writer.push(
-            &Event::Ended {
-                reason: EndReason::Stop,
-            },
-            &mut out,
-        );
+        writer.push(&Event::Ended { reason: EndReason::Stop }, &mut out);
         out.clear();
         writer.keep_alive(&mut out);
         assert!(out.is_empty());
@@ -106,92 +81,48 @@ fn a_single_question_is_answered_in_its_own_members() {
     let events = [
         Event::BlockStarted {
             index: 0,
-            block: BlockStart::Thinking {
-                text: "Hm.".into(),
-                signature: "".into(),
-            },
+            block: BlockStart::Thinking { text: "Hm.".into(), signature: "".into() },
         },
         Event::BlockEnded { index: 0 },
-        Event::BlockStarted {
-            index: 1,
-            block: BlockStart::Text {
-                text: "Yes.".into(),
-            },
-        },
+        Event::BlockStarted { index: 1, block: BlockStart::Text { text: "Yes.".into() } },
         Event::BlockEnded { index: 1 },
-        Event::Ended {
-            reason: EndReason::Length,
-        },
+        Event::Ended { reason: EndReason::Length },
     ];
     let request = asked("/api/generate");
     let text = lines(&request, &events);
-    let said: Vec<Value> = text
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
-    assert_eq!(
-        (&said[0]["response"], &said[0]["thinking"]),
-        (&json!(""), &json!("Hm."))
-    );
-    assert_eq!(
-        (&said[1]["response"], said[1].get("thinking")),
-        (&json!("Yes."), None)
-    );
-    assert_eq!(
-        (&said[2]["done"], &said[2]["done_reason"]),
-        (&json!(true), &json!("length"))
-    );
+    let said: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((&said[0]["response"], &said[0]["thinking"]), (&json!(""), &json!("Hm.")));
+    assert_eq!((&said[1]["response"], said[1].get("thinking")), (&json!("Yes."), None));
+    assert_eq!((&said[2]["done"], &said[2]["done_reason"]), (&json!(true), &json!("length")));
     assert!(said.iter().all(|line| line.get("message").is_none()));
     let whole = Ollama.reply_writer(&request, &stamp()).whole(&Reply {
         content: vec![
-            Block::Thinking {
-                text: "Hm.".to_owned(),
-                signature: None,
-            },
+            Block::Thinking { text: "Hm.".to_owned(), signature: None },
             Block::text("Yes."),
         ],
         reason: Some(EndReason::Stop),
         ..Reply::default()
     });
     let whole: Value = serde_json::from_slice(&whole).unwrap();
-    assert_eq!(
-        (&whole["response"], &whole["thinking"]),
-        (&json!("Yes."), &json!("Hm."))
-    );
+    assert_eq!((&whole["response"], &whole["thinking"]), (&json!("Yes."), &json!("Hm.")));
     let (read, ends) = read_reply([text.as_bytes()], true);
-    assert_eq!(
-        (read.content.len(), read.reason, ends),
-        (2, Some(EndReason::Length), 1)
-    );
+    assert_eq!((read.content.len(), read.reason, ends), (2, Some(EndReason::Length), 1));
 }
 
 #[test]
 fn an_error_is_the_last_line() {
     let fault = Fault::new(FaultKind::Overloaded, "no room");
-    let lines = told(&[
-        Event::Fault(fault.clone()),
-        Event::Ended {
-            reason: EndReason::Failed,
-        },
-    ]);
+    let lines = told(&[Event::Fault(fault.clone()), Event::Ended { reason: EndReason::Failed }]);
     assert_eq!(lines, [json!({"error": "no room"})]);
-    let cut = told(&[Event::Ended {
-        reason: EndReason::Cut,
-    }]);
+    let cut = told(&[Event::Ended { reason: EndReason::Cut }]);
     assert_eq!(cut.len(), 1);
     assert!(cut[0]["error"].is_string());
     let (status, body) = Ollama.write_fault(&fault, "");
-    assert_eq!(
-        (status, body.as_slice()),
-        (503, &b"{\"error\":\"no room\"}"[..])
-    );
+    assert_eq!((status, body.as_slice()), (503, &b"{\"error\":\"no room\"}"[..]));
     assert_eq!(Ollama.read_fault(status, &body), fault);
     let signed_out = br#"{"error":"unauthorized","signin_url":"https://h.example"}"#;
     let fault = Ollama.read_fault(401, signed_out);
-    assert_eq!(
-        (fault.kind, fault.message.as_str()),
-        (FaultKind::Unauthenticated, "unauthorized")
-    );
+    assert_eq!((fault.kind, fault.message.as_str()), (FaultKind::Unauthenticated, "unauthorized"));
 }
 
 #[test]
@@ -217,10 +148,7 @@ fn a_servers_stream_is_read_line_by_line() {
         "\n\n",
         r#"{"model":"q","created_at":"x","message":{"role":"assistant","content":""},"done":true,"done_reason":"stop","total_duration":9,"eval_count":80}"#,
     );
-    let thinking = Block::Thinking {
-        text: "Hm.".to_owned(),
-        signature: None,
-    };
+    let thinking = Block::Thinking { text: "Hm.".to_owned(), signature: None };
     let call = |id: &str, name: &str, arguments: &str| Block::ToolCall {
         id: id.to_owned(),
         name: name.to_owned(),
@@ -250,11 +178,7 @@ fn a_servers_stream_is_read_line_by_line() {
     }
     for cut in 0..stream.len() {
         let (read, ends) = read_reply([&stream.as_bytes()[..cut]], true);
-        assert_eq!(
-            (read.reason, ends),
-            (Some(EndReason::Cut), 1),
-            "cut at {cut}"
-        );
+        assert_eq!((read.reason, ends), (Some(EndReason::Cut), 1), "cut at {cut}");
     }
 }
 
@@ -280,26 +204,14 @@ fn the_last_line_says_why_it_is_the_last() {
 #[test]
 fn what_is_wrong_with_a_stream_is_a_fault() {
     for (stream, kind, message) in [
-        (
-            "{\"error\":\"out of memory\"}\n",
-            FaultKind::Internal,
-            "out of memory",
-        ),
+        ("{\"error\":\"out of memory\"}\n", FaultKind::Internal, "out of memory"),
         (
             "{\"error\":\"server busy, please try again.  maximum pending requests exceeded\"}\n",
             FaultKind::Overloaded,
             "server busy, please try again.  maximum pending requests exceeded",
         ),
-        (
-            "<html>\n",
-            FaultKind::Unreachable,
-            "the provider sent a line that is not JSON",
-        ),
-        (
-            "{\"error\":{\"message\":\"m\",\"code\":429}}\n",
-            FaultKind::RateLimited,
-            "m",
-        ),
+        ("<html>\n", FaultKind::Unreachable, "the provider sent a line that is not JSON"),
+        ("{\"error\":{\"message\":\"m\",\"code\":429}}\n", FaultKind::RateLimited, "m"),
     ] {
         let (read, ends) = read_reply([stream.as_bytes()], true);
         let fault = read.fault.unwrap();
@@ -309,10 +221,7 @@ fn what_is_wrong_with_a_stream_is_a_fault() {
     let calls = r#"{"function":{"name":"f","arguments":{}}},"#.repeat(5000);
     let many = format!("{{\"message\":{{\"tool_calls\":[{calls}{{}}]}}}}\n");
     let (read, _) = read_reply([many.as_bytes()], true);
-    assert_eq!(
-        read.fault.unwrap().message,
-        "the reply holds too many tool calls"
-    );
+    assert_eq!(read.fault.unwrap().message, "the reply holds too many tool calls");
 }
 
 #[test]

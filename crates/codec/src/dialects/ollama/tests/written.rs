@@ -9,10 +9,7 @@ use throughline_canonical::{
 use super::{NAME, read, read_at, written};
 
 fn asked() -> Request {
-    Request {
-        messages: vec![said(Role::User, vec![Block::text("hi")])],
-        ..Request::default()
-    }
+    Request { messages: vec![said(Role::User, vec![Block::text("hi")])], ..Request::default() }
 }
 
 fn said(role: Role, content: Vec<Block>) -> Message {
@@ -22,10 +19,7 @@ fn said(role: Role, content: Vec<Block>) -> Message {
 #[test]
 fn how_much_to_think_is_written_as_a_flag_or_the_nearest_level() {
     let check = |amount, think: Value, losses: &str| {
-        let request = Request {
-            thinking: ThinkingSetting { amount, show: None },
-            ..asked()
-        };
+        let request = Request { thinking: ThinkingSetting { amount, show: None }, ..asked() };
         let (body, told) = written(&request);
         assert_eq!(body["think"], think, "{amount:?}");
         assert_eq!(told, losses, "{amount:?}");
@@ -37,27 +31,17 @@ fn how_much_to_think_is_written_as_a_flag_or_the_nearest_level() {
     check(Some(Amount::Adaptive { effort: None }), json!(true), "");
     check(effort(Effort::Low), json!("low"), "");
     check(effort(Effort::Max), json!("max"), "");
-    check(
-        effort(Effort::Minimal),
-        json!("low"),
-        "setting_adapted=thinking;reason=effort",
-    );
+    check(effort(Effort::Minimal), json!("low"), "setting_adapted=thinking;reason=effort");
     check(
         Some(Amount::Budget { tokens: 20_000 }),
         json!("high"),
         "setting_adapted=thinking;reason=budget_as_effort",
     );
     let hidden = Request {
-        thinking: ThinkingSetting {
-            amount: Some(Amount::On),
-            show: Some(Show::Hidden),
-        },
+        thinking: ThinkingSetting { amount: Some(Amount::On), show: Some(Show::Hidden) },
         ..asked()
     };
-    assert_eq!(
-        written(&hidden).1,
-        "setting_adapted=thinking.show;reason=no_place"
-    );
+    assert_eq!(written(&hidden).1, "setting_adapted=thinking.show;reason=no_place");
 }
 
 #[test]
@@ -80,22 +64,13 @@ fn arguments_are_an_object_in_their_order_and_results_name_their_tool() {
             said(
                 Role::Assistant,
                 vec![
-                    Block::Thinking {
-                        text: "Hm. ".to_owned(),
-                        signature: None,
-                    },
-                    Block::Thinking {
-                        text: "So.".to_owned(),
-                        signature: None,
-                    },
+                    Block::Thinking { text: "Hm. ".to_owned(), signature: None },
+                    Block::Thinking { text: "So.".to_owned(), signature: None },
                     call("c1", "{\"z\": 1, \"a\": 2}"),
                     call("c2", ""),
                 ],
             ),
-            said(
-                Role::User,
-                vec![Block::text("and?"), result("c1"), result("c2")],
-            ),
+            said(Role::User, vec![Block::text("and?"), result("c1"), result("c2")]),
         ],
         ..Request::default()
     };
@@ -110,27 +85,15 @@ fn arguments_are_an_object_in_their_order_and_results_name_their_tool() {
 
 #[test]
 fn pictures_go_as_their_bytes_and_what_is_none_is_told() {
-    let media = |kind, source| Block::Media {
-        kind,
-        source,
-        name: None,
-    };
+    let media = |kind, source| Block::Media { kind, source, name: None };
     let image = media(
         MediaKind::Image,
-        Source::Base64 {
-            media_type: "image/png".to_owned(),
-            data: "AAAA".to_owned(),
-        },
+        Source::Base64 { media_type: "image/png".to_owned(), data: "AAAA".to_owned() },
     );
-    let request = |content| Request {
-        messages: vec![said(Role::User, content)],
-        ..Request::default()
-    };
+    let request =
+        |content| Request { messages: vec![said(Role::User, content)], ..Request::default() };
     let (body, losses) = written(&request(vec![Block::text("a"), image.clone()]));
-    assert_eq!(
-        body["messages"],
-        json!([{"role": "user", "content": "a", "images": ["AAAA"]}])
-    );
+    assert_eq!(body["messages"], json!([{"role": "user", "content": "a", "images": ["AAAA"]}]));
     assert_eq!(losses, "");
     // A text behind a picture stands before it now.
     let (_, losses) = written(&request(vec![image, Block::text("a"), Block::text("b")]));
@@ -140,10 +103,7 @@ fn pictures_go_as_their_bytes_and_what_is_none_is_told() {
     );
     let link = media(
         MediaKind::Image,
-        Source::Url {
-            url: "https://h.example/a.png".to_owned(),
-            media_type: None,
-        },
+        Source::Url { url: "https://h.example/a.png".to_owned(), media_type: None },
     );
     let (_, losses) = written(&request(vec![Block::text("a"), link]));
     assert_eq!(losses, "part_omitted=media;reason=no_place");
@@ -160,22 +120,10 @@ fn a_choice_among_tools_is_made_by_what_is_offered() {
     for (choice, offered, losses) in [
         (None, true, ""),
         (Some(ToolChoice::Auto), true, ""),
-        (
-            Some(ToolChoice::None),
-            false,
-            "setting_adapted=tool_choice;reason=no_tools_offered",
-        ),
-        (
-            Some(ToolChoice::Required),
-            true,
-            "part_omitted=tool_choice;reason=no_place",
-        ),
+        (Some(ToolChoice::None), false, "setting_adapted=tool_choice;reason=no_tools_offered"),
+        (Some(ToolChoice::Required), true, "part_omitted=tool_choice;reason=no_place"),
     ] {
-        let request = Request {
-            tools: vec![tool.clone()],
-            tool_choice: choice,
-            ..asked()
-        };
+        let request = Request { tools: vec![tool.clone()], tool_choice: choice, ..asked() };
         let (body, told) = written(&request);
         assert_eq!(body.get("tools").is_some(), offered);
         assert_eq!(told, losses);
@@ -209,8 +157,5 @@ fn members_of_our_own_dialect_that_have_no_word_go_on() {
     let members = json!({"a": 1}).as_object().cloned().unwrap();
     foreign.extra.insert("nobody".to_owned(), members);
     assert_ne!(NAME, "nobody");
-    assert_eq!(
-        written(&foreign).1,
-        "part_omitted=extra;reason=foreign_dialect"
-    );
+    assert_eq!(written(&foreign).1, "part_omitted=extra;reason=foreign_dialect");
 }

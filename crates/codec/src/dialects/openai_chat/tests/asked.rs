@@ -208,23 +208,11 @@ fn thinking_is_read_from_every_place() {
     check(json!({}), None, None);
     check(json!({"reasoning_effort": null}), None, None);
     check(json!({"reasoning_effort": "none"}), Some(Amount::Off), None);
-    check(
-        json!({"reasoning_effort": "xhigh"}),
-        effort(Effort::XHigh),
-        None,
-    );
-    check(
-        json!({"reasoning_effort": "default"}),
-        Some(Amount::On),
-        None,
-    );
+    check(json!({"reasoning_effort": "xhigh"}), effort(Effort::XHigh), None);
+    check(json!({"reasoning_effort": "default"}), Some(Amount::On), None);
     check(json!({"thinking": true}), Some(Amount::On), None);
     check(json!({"thinking": false}), Some(Amount::Off), None);
-    check(
-        json!({"thinking": {"type": "enabled"}}),
-        Some(Amount::On),
-        None,
-    );
+    check(json!({"thinking": {"type": "enabled"}}), Some(Amount::On), None);
     check(
         json!({"thinking": {"type": "enabled"}, "reasoning_effort": "max"}),
         effort(Effort::Max),
@@ -235,57 +223,29 @@ fn thinking_is_read_from_every_place() {
         Some(Amount::Off),
         None,
     );
-    check(
-        json!({"thinking": {"type": "enabled", "budget_tokens": 2000}}),
-        budget(2000),
-        None,
-    );
+    check(json!({"thinking": {"type": "enabled", "budget_tokens": 2000}}), budget(2000), None);
     check(
         json!({"thinking": {"type": "adaptive", "display": "omitted"}}),
         Some(Amount::Adaptive { effort: None }),
         Some(Show::Hidden),
     );
-    check(
-        json!({"enable_thinking": true, "thinking_budget": 500}),
-        budget(500),
-        None,
-    );
-    check(
-        json!({"enable_thinking": false, "thinking_budget": 500}),
-        Some(Amount::Off),
-        None,
-    );
+    check(json!({"enable_thinking": true, "thinking_budget": 500}), budget(500), None);
+    check(json!({"enable_thinking": false, "thinking_budget": 500}), Some(Amount::Off), None);
     check(json!({"thinking_budget": 0}), Some(Amount::Off), None);
-    check(
-        json!({"chat_template_kwargs": {"enable_thinking": false}}),
-        Some(Amount::Off),
-        None,
-    );
-    check(
-        json!({"reasoning": {"effort": "high"}}),
-        effort(Effort::High),
-        None,
-    );
+    check(json!({"chat_template_kwargs": {"enable_thinking": false}}), Some(Amount::Off), None);
+    check(json!({"reasoning": {"effort": "high"}}), effort(Effort::High), None);
     check(
         json!({"reasoning": {"effort": "high"}, "reasoning_effort": "low"}),
         effort(Effort::High),
         None,
     );
-    check(
-        json!({"reasoning": {"max_tokens": 9, "exclude": true}}),
-        budget(9),
-        Some(Show::Hidden),
-    );
+    check(json!({"reasoning": {"max_tokens": 9, "exclude": true}}), budget(9), Some(Show::Hidden));
     check(
         json!({"reasoning": {"enabled": true, "summary": "auto"}}),
         Some(Amount::On),
         Some(Show::Summary),
     );
-    check(
-        json!({"include_reasoning": false}),
-        None,
-        Some(Show::Hidden),
-    );
+    check(json!({"include_reasoning": false}), None, Some(Show::Hidden));
 }
 
 #[test]
@@ -300,13 +260,7 @@ fn settings_are_read_and_what_has_no_word_is_kept() {
         "verbosity": "low", "logit_bias": null, "metadata": {"a": "b"}, "chat_template_kwargs": {"x": 1},
         "reasoning_fields": ["nope"],
     })));
-    assert_eq!(
-        losses,
-        [Loss::SettingAdapted {
-            setting: "n",
-            reason: "one_answer"
-        }]
-    );
+    assert_eq!(losses, [Loss::SettingAdapted { setting: "n", reason: "one_answer" }]);
     assert_eq!(
         serde_json::to_value(&value).unwrap(),
         json!({
@@ -332,16 +286,9 @@ fn settings_are_read_and_what_has_no_word_is_kept() {
     assert_eq!(request.output, Output::Json);
     assert_eq!(request.tool_choice, Some(ToolChoice::Required));
     assert_eq!(request.tools.len(), 1);
-    let old = read(&with(
-        &json!({"functions": [{"name": "f"}], "function_call": {"name": "f"}}),
-    ))
-    .value;
-    assert_eq!(
-        old.tool_choice,
-        Some(ToolChoice::Named {
-            name: "f".to_owned()
-        })
-    );
+    let old =
+        read(&with(&json!({"functions": [{"name": "f"}], "function_call": {"name": "f"}}))).value;
+    assert_eq!(old.tool_choice, Some(ToolChoice::Named { name: "f".to_owned() }));
     let allowed =
         json!({"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": []}});
     let request = read(&with(&json!({"tool_choice": allowed}))).value;

@@ -28,19 +28,11 @@ fn signature() -> impl Strategy<Value = String> {
 
 fn media() -> impl Strategy<Value = Block> {
     let base64 = |media_type: &'static str| {
-        "[A-Za-z0-9+/]{4,8}".prop_map(move |data| Source::Base64 {
-            media_type: media_type.to_owned(),
-            data,
-        })
+        "[A-Za-z0-9+/]{4,8}"
+            .prop_map(move |data| Source::Base64 { media_type: media_type.to_owned(), data })
     };
-    let url = "https://[a-z]{1,8}/x".prop_map(|url| Source::Url {
-        url,
-        media_type: None,
-    });
-    let file = "[a-z]{1,8}".prop_map(|id| Source::File {
-        dialect: "openai_chat".to_owned(),
-        id,
-    });
+    let url = "https://[a-z]{1,8}/x".prop_map(|url| Source::Url { url, media_type: None });
+    let file = "[a-z]{1,8}".prop_map(|id| Source::File { dialect: "openai_chat".to_owned(), id });
     let block = |kind, source, name| Block::Media { kind, source, name };
     prop_oneof![
         prop_oneof![base64("image/png").boxed(), url.boxed()].prop_map(move |source| block(
@@ -53,10 +45,7 @@ fn media() -> impl Strategy<Value = Block> {
             source,
             None
         )),
-        (
-            prop_oneof![base64("application/pdf").boxed(), file.boxed()],
-            option::of(text())
-        )
+        (prop_oneof![base64("application/pdf").boxed(), file.boxed()], option::of(text()))
             .prop_map(move |(source, name)| block(MediaKind::Document, source, name)),
     ]
 }
@@ -70,10 +59,7 @@ fn opaque() -> impl Strategy<Value = Block> {
 
 fn asked() -> impl Strategy<Value = Message> {
     let block = prop_oneof![3 => text().prop_map(Block::text), 1 => media(), 1 => opaque()];
-    vec(block, 1..4).prop_map(|content| Message {
-        role: Role::User,
-        content,
-    })
+    vec(block, 1..4).prop_map(|content| Message { role: Role::User, content })
 }
 
 /// A call for each number, with its results.
@@ -89,13 +75,8 @@ fn answered(signed: bool) -> impl Strategy<Value = Vec<Message>> {
         vec(thinking, 0..2).boxed()
     };
     let said = vec(text().prop_map(Block::text), 0..2);
-    let call = (
-        "[a-z_]{1,8}",
-        prop_oneof![
-            Just("{}".to_owned()),
-            Just("{\"a\":[1,\"\\n\"]}".to_owned())
-        ],
-    );
+    let call =
+        ("[a-z_]{1,8}", prop_oneof![Just("{}".to_owned()), Just("{\"a\":[1,\"\\n\"]}".to_owned())]);
     let result = (vec(text().prop_map(Block::text), 1..3), any::<bool>());
     (thoughts, said, vec((call, result), 0..3), any::<u32>()).prop_map(
         |(mut content, said, calls, seed)| {
@@ -106,12 +87,7 @@ fn answered(signed: bool) -> impl Strategy<Value = Vec<Message>> {
             let id = |place: usize| format!("call_{seed}_{place}");
             let mut results = Vec::new();
             for (place, ((name, arguments), (answer, is_error))) in calls.into_iter().enumerate() {
-                content.push(Block::ToolCall {
-                    id: id(place),
-                    name,
-                    arguments,
-                    signature: None,
-                });
+                content.push(Block::ToolCall { id: id(place), name, arguments, signature: None });
                 results.push(Block::ToolResult {
                     id: id(place),
                     name: None,
@@ -119,15 +95,9 @@ fn answered(signed: bool) -> impl Strategy<Value = Vec<Message>> {
                     is_error,
                 });
             }
-            let mut messages = vec![Message {
-                role: Role::Assistant,
-                content,
-            }];
+            let mut messages = vec![Message { role: Role::Assistant, content }];
             if !results.is_empty() {
-                messages.push(Message {
-                    role: Role::User,
-                    content: results,
-                });
+                messages.push(Message { role: Role::User, content: results });
             }
             messages
         },
@@ -178,33 +148,11 @@ fn settings() -> impl Strategy<Value = Request> {
             strict,
         }),
     ];
-    let sampling = (
-        number(),
-        number(),
-        option::of(any::<i64>()),
-        number(),
-        option::of(0u64..99),
-    );
+    let sampling = (number(), number(), option::of(any::<i64>()), number(), option::of(0u64..99));
     (
-        (
-            vec(text(), 0..3),
-            vec(tool(), 0..3),
-            option::of(choice),
-            option::of(any::<bool>()),
-        ),
-        (
-            option::of(amount()),
-            sampling,
-            option::of(1u64..100_000),
-            vec(text(), 0..4),
-        ),
-        (
-            output,
-            any::<bool>(),
-            option::of(text()),
-            option::of(text()),
-            any::<bool>(),
-        ),
+        (vec(text(), 0..3), vec(tool(), 0..3), option::of(choice), option::of(any::<bool>())),
+        (option::of(amount()), sampling, option::of(1u64..100_000), vec(text(), 0..4)),
+        (output, any::<bool>(), option::of(text()), option::of(text()), any::<bool>()),
     )
         .prop_map(|(a, (amount, sampling, max_tokens, stop), e)| {
             let (system, tools, tool_choice, parallel_calls) = a;
@@ -266,14 +214,8 @@ fn expected(mut request: Request, variant: &str, losses: &[Loss]) -> Request {
                     message.content.retain(unseen);
                 }
             }
-            Loss::SettingAdapted {
-                setting: "thinking",
-                ..
-            } => request.thinking.amount = None,
-            Loss::SettingAdapted {
-                setting: "tool_call.id",
-                ..
-            } => {
+            Loss::SettingAdapted { setting: "thinking", .. } => request.thinking.amount = None,
+            Loss::SettingAdapted { setting: "tool_call.id", .. } => {
                 for message in &mut request.messages {
                     for block in &mut message.content {
                         if let Block::ToolCall { id, .. } | Block::ToolResult { id, .. } = block {
@@ -317,25 +259,20 @@ fn expected(mut request: Request, variant: &str, losses: &[Loss]) -> Request {
     // Reasoning as plain text is one.
     if matches!(row.replay, Replay::ReasoningContent | Replay::Reasoning) {
         for message in &mut request.messages {
-            message
-                .content
-                .dedup_by(|later, earlier| match (later, earlier) {
-                    (Block::Thinking { text: later, .. }, Block::Thinking { text, .. }) => {
-                        text.push_str(later);
-                        true
-                    }
-                    _ => false,
-                });
+            message.content.dedup_by(|later, earlier| match (later, earlier) {
+                (Block::Thinking { text: later, .. }, Block::Thinking { text, .. }) => {
+                    text.push_str(later);
+                    true
+                }
+                _ => false,
+            });
         }
     }
     request
 }
 
 fn check(request: &Request, variant: &str) -> Result<(), TestCaseError> {
-    let target = Target {
-        model: "m",
-        variant,
-    };
+    let target = Target { model: "m", variant };
     let Lossy { value, losses } = OpenAiChat.write_request(request, &target);
     let found = read_bytes(&value.body).map_err(|fault| TestCaseError::fail(fault.message))?;
     prop_assert_eq!(&found.losses, &Vec::new());
@@ -362,22 +299,14 @@ fn block() -> impl Strategy<Value = (BlockStart<'static>, Vec<Delta<'static>>)> 
             (BlockStart::Text { text: "".into() }, deltas.collect())
         }),
         (pieces(), option::of(signature())).prop_map(|(pieces, signature)| {
-            let mut deltas: Vec<Delta<'static>> = pieces
-                .into_iter()
-                .map(|text| Delta::Thinking(text.into()))
-                .collect();
+            let mut deltas: Vec<Delta<'static>> =
+                pieces.into_iter().map(|text| Delta::Thinking(text.into())).collect();
             deltas.extend(signature.map(|mark| Delta::Signature(mark.into())));
-            let start = BlockStart::Thinking {
-                text: "".into(),
-                signature: "".into(),
-            };
+            let start = BlockStart::Thinking { text: "".into(), signature: "".into() };
             (start, deltas)
         }),
         signature().prop_map(|mark| {
-            let start = BlockStart::Thinking {
-                text: "".into(),
-                signature: mark.into(),
-            };
+            let start = BlockStart::Thinking { text: "".into(), signature: mark.into() };
             (start, Vec::new())
         }),
         signature().prop_map(|data| (BlockStart::Redacted { data: data.into() }, Vec::new())),
@@ -387,31 +316,20 @@ fn block() -> impl Strategy<Value = (BlockStart<'static>, Vec<Delta<'static>>)> 
             option::of(signature())
         )
             .prop_map(|(name, pieces, signature)| {
-                let mut deltas: Vec<Delta<'static>> = pieces
-                    .into_iter()
-                    .map(|text| Delta::ToolArguments(text.into()))
-                    .collect();
+                let mut deltas: Vec<Delta<'static>> =
+                    pieces.into_iter().map(|text| Delta::ToolArguments(text.into())).collect();
                 deltas.extend(signature.map(|mark| Delta::Signature(mark.into())));
-                let start = BlockStart::ToolCall {
-                    id: "".into(),
-                    name: name.into(),
-                };
+                let start = BlockStart::ToolCall { id: "".into(), name: name.into() };
                 (start, deltas)
             }),
     ]
 }
 
 fn reply() -> impl Strategy<Value = Vec<Event<'static>>> {
-    let reason = prop_oneof![
-        Just(EndReason::Stop),
-        Just(EndReason::Length),
-        Just(EndReason::Refusal)
-    ];
+    let reason =
+        prop_oneof![Just(EndReason::Stop), Just(EndReason::Length), Just(EndReason::Refusal)];
     (vec(block(), 0..6), reason).prop_map(|(blocks, reason)| {
-        let mut events = vec![Event::MessageStarted {
-            id: "chatcmpl-1".into(),
-            model: "m".into(),
-        }];
+        let mut events = vec![Event::MessageStarted { id: "chatcmpl-1".into(), model: "m".into() }];
         let mut called = false;
         for (place, (mut block, deltas)) in blocks.into_iter().enumerate() {
             let index = place as u32;
@@ -451,22 +369,17 @@ fn fold(events: &[Event<'_>]) -> Reply {
 
 /// Text that follows text is one text on this wire.
 fn join_texts(reply: &mut Reply) {
-    reply
-        .content
-        .dedup_by(|later, earlier| match (later, earlier) {
-            (Block::Text { text: later, .. }, Block::Text { text, .. }) => {
-                text.push_str(later);
-                true
-            }
-            _ => false,
-        });
+    reply.content.dedup_by(|later, earlier| match (later, earlier) {
+        (Block::Text { text: later, .. }, Block::Text { text, .. }) => {
+            text.push_str(later);
+            true
+        }
+        _ => false,
+    });
 }
 
 fn asked_with_counts() -> Request {
-    let mut request = Request {
-        model: "m".to_owned(),
-        ..Request::default()
-    };
+    let mut request = Request { model: "m".to_owned(), ..Request::default() };
     let options = json!({"stream_options": {"include_usage": true}});
     let options = options.as_object().cloned().unwrap_or_default();
     request.extra.insert("openai_chat".to_owned(), options);

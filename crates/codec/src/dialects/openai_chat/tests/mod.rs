@@ -16,18 +16,11 @@ mod written_replies;
 mod written_thinking;
 
 fn stamp() -> Stamp {
-    Stamp {
-        id: "1".to_owned(),
-        created: 1,
-    }
+    Stamp { id: "1".to_owned(), created: 1 }
 }
 
 fn read_bytes(body: &[u8]) -> Result<Lossy<Request>, Fault> {
-    OpenAiChat.read_request(&Asked {
-        path: "/v1/chat/completions",
-        query: "",
-        body,
-    })
+    OpenAiChat.read_request(&Asked { path: "/v1/chat/completions", query: "", body })
 }
 
 fn read(body: &Value) -> Lossy<Request> {
@@ -35,20 +28,14 @@ fn read(body: &Value) -> Lossy<Request> {
 }
 
 fn write(request: &Request, variant: &str) -> (Value, Vec<Loss>) {
-    let target = Target {
-        model: "m",
-        variant,
-    };
+    let target = Target { model: "m", variant };
     let Lossy { value, losses } = OpenAiChat.write_request(request, &target);
     (serde_json::from_slice(&value.body).unwrap(), losses)
 }
 
 /// What is read of a reply that comes in these pieces: its events, and the whole of it.
 fn read_pieces(variant: &str, streamed: bool, pieces: &[&[u8]]) -> (Vec<String>, Reply) {
-    let target = Target {
-        model: "m",
-        variant,
-    };
+    let target = Target { model: "m", variant };
     let mut reader = OpenAiChat.reply_reader(&target, streamed);
     let mut lines = Vec::new();
     let mut fold = Fold::default();
@@ -69,10 +56,7 @@ fn read_reply(variant: &str, streamed: bool, bytes: &[u8]) -> Reply {
 
 /// A stream of these chunks.
 fn stream(chunks: &[&str]) -> String {
-    chunks
-        .iter()
-        .map(|chunk| format!("data: {chunk}\n\n"))
-        .collect()
+    chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect()
 }
 
 /// A stream of these deltas, with its ordinary end.
@@ -105,8 +89,6 @@ fn write_whole(request: &Request, events: &[Event<'_>]) -> Value {
     for event in events {
         fold.push(event);
     }
-    let body = OpenAiChat
-        .reply_writer(request, &stamp())
-        .whole(&fold.finish());
+    let body = OpenAiChat.reply_writer(request, &stamp()).whole(&fold.finish());
     serde_json::from_slice(&body).unwrap()
 }

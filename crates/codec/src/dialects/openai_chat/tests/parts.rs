@@ -31,10 +31,7 @@ fn a_call_of_free_text_goes_to_clients_of_this_dialect_only() {
     );
     let call =
         json!({"id": "c1", "type": "custom", "custom": {"name": "grep", "input": "a \"b\"\n"}});
-    let block = Block::Opaque {
-        dialect: "openai_chat".to_owned(),
-        value: call.clone(),
-    };
+    let block = Block::Opaque { dialect: "openai_chat".to_owned(), value: call.clone() };
     let read = read_reply("openai", true, stream.as_bytes());
     assert_eq!(read.content, [block]);
 
@@ -50,10 +47,7 @@ fn a_call_of_free_text_goes_to_clients_of_this_dialect_only() {
     assert_eq!(again.content, read.content);
 
     assert!(losses(&OpenAiChat, &events).is_empty());
-    assert_eq!(
-        losses(&Anthropic, &events),
-        ["part_omitted=custom;reason=foreign_dialect"]
-    );
+    assert_eq!(losses(&Anthropic, &events), ["part_omitted=custom;reason=foreign_dialect"]);
 }
 
 #[test]
@@ -70,19 +64,13 @@ fn parts_of_the_answer_that_are_no_text_are_a_loss_everywhere() {
         dialect: "openai_chat".to_owned(),
         value: json!({"type": "reference", "reference_ids": [1]}),
     };
-    assert_eq!(
-        read.content,
-        [Block::text("See"), reference, Block::text(" there.")]
-    );
+    assert_eq!(read.content, [Block::text("See"), reference, Block::text(" there.")]);
     let events = events("mistral", &stream);
     let whole = write_whole(&Request::default(), &events);
     let message = &whole["choices"][0]["message"];
     assert_eq!(message["content"], "See there.");
     assert_eq!(message.get("tool_calls"), None);
-    assert_eq!(
-        losses(&OpenAiChat, &events),
-        ["part_omitted=reference;reason=no_word"]
-    );
+    assert_eq!(losses(&OpenAiChat, &events), ["part_omitted=reference;reason=no_word"]);
 }
 
 #[test]
@@ -107,42 +95,26 @@ fn thinking_that_its_server_closed_is_a_block_streamed_as_whole() {
 /// Covers: S0-68
 #[test]
 fn the_notice_stands_in_a_paragraph_of_its_own() {
-    let thinking = |text: &str| BlockStart::Thinking {
-        text: text.to_owned().into(),
-        signature: "".into(),
-    };
+    let thinking =
+        |text: &str| BlockStart::Thinking { text: text.to_owned().into(), signature: "".into() };
     let redacted = || BlockStart::Redacted { data: "d".into() };
-    let blocks = [
-        redacted(),
-        thinking("one"),
-        thinking(", two"),
-        redacted(),
-        redacted(),
-        thinking("three"),
-    ];
+    let blocks =
+        [redacted(), thinking("one"), thinking(", two"), redacted(), redacted(), thinking("three")];
     let mut events = Vec::new();
     for (index, block) in (0..).zip(blocks) {
         events.push(Event::BlockStarted { index, block });
         events.push(Event::BlockEnded { index });
     }
-    events.push(Event::Ended {
-        reason: EndReason::Stop,
-    });
+    events.push(Event::Ended { reason: EndReason::Stop });
     let shown = format!("{NOTICE}\n\none, two\n\n{NOTICE}\n\n{NOTICE}\n\nthree");
     let request = Request::default();
     let whole = write_whole(&request, &events);
     assert_eq!(whole["choices"][0]["message"]["reasoning"], shown);
     let streamed = write_reply(&request, &events);
-    let chunks = streamed
-        .lines()
-        .filter_map(|line| line.strip_prefix("data: {"));
+    let chunks = streamed.lines().filter_map(|line| line.strip_prefix("data: {"));
     let plain: String = chunks
         .map(|chunk| serde_json::from_str::<Value>(&format!("{{{chunk}")).unwrap())
-        .filter_map(|chunk| {
-            chunk["choices"][0]["delta"]["reasoning"]
-                .as_str()
-                .map(str::to_owned)
-        })
+        .filter_map(|chunk| chunk["choices"][0]["delta"]["reasoning"].as_str().map(str::to_owned))
         .collect();
     assert_eq!(plain, shown);
     // It is for people: a client that sends it back sends what the model wrote.

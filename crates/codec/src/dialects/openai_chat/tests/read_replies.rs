@@ -56,13 +56,7 @@ fn streams() -> Vec<(&'static str, String, Value, EndReason)> {
         ),
         (
             "vllm",
-            deltas(
-                &[
-                    r#"{"reasoning":"a","reasoning_content":"a"}"#,
-                    r#"{"content":"c"}"#,
-                ],
-                "stop",
-            ),
+            deltas(&[r#"{"reasoning":"a","reasoning_content":"a"}"#, r#"{"content":"c"}"#], "stop"),
             json!([thinking("a"), text("c")]),
             EndReason::Stop,
         ),
@@ -277,18 +271,10 @@ fn streams() -> Vec<(&'static str, String, Value, EndReason)> {
 fn streams_of_many_servers_are_read() {
     for (variant, stream, content, reason) in streams() {
         let reply = read_reply(variant, true, stream.as_bytes());
-        assert_eq!(
-            serde_json::to_value(&reply.content).unwrap(),
-            content,
-            "{stream}"
-        );
+        assert_eq!(serde_json::to_value(&reply.content).unwrap(), content, "{stream}");
         assert_eq!(reply.reason, Some(reason), "{stream}");
         assert_eq!((reply.id.as_str(), reply.model.as_str()), ("c1", "x"));
-        let usage = Usage {
-            input: Some(1),
-            output: Some(2),
-            ..Usage::default()
-        };
+        let usage = Usage { input: Some(1), output: Some(2), ..Usage::default() };
         assert_eq!((reply.usage, reply.fault), (usage, None), "{stream}");
     }
 }
@@ -337,9 +323,7 @@ fn every_cut_ends_in_exactly_one_end() {
         let finish = stream.find(r#""finish_reason":""#).unwrap();
         for cut in 0..stream.len() {
             let (events, reply) = read_pieces(variant, true, &[&stream.as_bytes()[..cut]]);
-            let ends = events
-                .iter()
-                .filter(|event| event.contains(r#""type":"ended""#));
+            let ends = events.iter().filter(|event| event.contains(r#""type":"ended""#));
             assert_eq!(ends.count(), 1, "{stream} at {cut}");
             assert!(events.last().unwrap().contains(r#""type":"ended""#));
             if cut < finish {
@@ -352,11 +336,7 @@ fn every_cut_ends_in_exactly_one_end() {
 #[test]
 fn a_stream_may_lack_its_last_line_or_its_reason() {
     let check = |stream: &str, reason: EndReason| {
-        assert_eq!(
-            read_reply("openai", true, stream.as_bytes()).reason,
-            Some(reason),
-            "{stream}"
-        );
+        assert_eq!(read_reply("openai", true, stream.as_bytes()).reason, Some(reason), "{stream}");
     };
     let text = r#"{"choices":[{"delta":{"content":"a"}}]}"#;
     let call =
@@ -369,10 +349,7 @@ fn a_stream_may_lack_its_last_line_or_its_reason() {
     check(&stream(&[call, "[DONE]"]), EndReason::ToolCalls);
     check(&stream(&[text]), EndReason::Cut);
     let azure = r#"{"choices":[],"id":"","model":"","prompt_filter_results":[{}]}"#;
-    let bytes = stream(&[
-        azure,
-        r#"{"id":"c","model":"x","choices":[{"delta":{"content":"a"}}]}"#,
-    ]);
+    let bytes = stream(&[azure, r#"{"id":"c","model":"x","choices":[{"delta":{"content":"a"}}]}"#]);
     assert_eq!(read_reply("openai", true, bytes.as_bytes()).id, "c");
     check("", EndReason::Cut);
     check(": OPENROUTER PROCESSING\n\n", EndReason::Cut);
@@ -385,11 +362,7 @@ fn errors_inside_a_stream_end_it() {
         let bytes = stream(&[text, chunk, text, "[DONE]"]);
         let (events, reply) = read_pieces("openai", true, &[bytes.as_bytes()]);
         let fault = reply.fault.unwrap();
-        assert_eq!(
-            (fault.kind, fault.message.as_str()),
-            (kind, message),
-            "{chunk}"
-        );
+        assert_eq!((fault.kind, fault.message.as_str()), (kind, message), "{chunk}");
         assert_eq!(reply.reason, Some(EndReason::Failed));
         assert_eq!(
             serde_json::to_value(&reply.content).unwrap(),
@@ -402,11 +375,7 @@ fn errors_inside_a_stream_end_it() {
         FaultKind::Internal,
         "oops",
     );
-    check(
-        r#"{"error":{"message":"slow","code":429}}"#,
-        FaultKind::RateLimited,
-        "slow",
-    );
+    check(r#"{"error":{"message":"slow","code":429}}"#, FaultKind::RateLimited, "slow");
     check(r#"{"error":"gone"}"#, FaultKind::Internal, "gone");
     check(
         r#"{"object":"error","message":"bad","type":"BadRequestError","code":400}"#,
@@ -441,10 +410,7 @@ fn an_error_that_says_nothing_is_none() {
         let bytes = stream(&[&format!(
             r#"{{"error":{error},"choices":[{{"delta":{{"content":"a"}},"finish_reason":"stop"}}]}}"#
         )]);
-        assert_eq!(
-            read_reply("openai", true, bytes.as_bytes()).reason,
-            Some(EndReason::Stop)
-        );
+        assert_eq!(read_reply("openai", true, bytes.as_bytes()).reason, Some(EndReason::Stop));
     }
 }
 
@@ -456,11 +422,7 @@ fn whole_replies_are_read_as_streams_are() {
             "usage": {"prompt_tokens": 12, "completion_tokens": 80, "total_tokens": 92}});
         let bytes = body.to_string();
         let reply = read_reply(variant, false, bytes.as_bytes());
-        assert_eq!(
-            serde_json::to_value(&reply.content).unwrap(),
-            content,
-            "{body}"
-        );
+        assert_eq!(serde_json::to_value(&reply.content).unwrap(), content, "{body}");
         assert_eq!(reply.reason, Some(reason), "{body}");
         assert_eq!(reply.usage.output, Some(80));
         for cut in 0..bytes.len() {
@@ -510,13 +472,7 @@ fn whole_replies_are_read_as_streams_are() {
 
 #[test]
 fn what_is_too_long_is_a_fault() {
-    let mut reader = OpenAiChat.reply_reader(
-        &Target {
-            model: "m",
-            variant: "",
-        },
-        true,
-    );
+    let mut reader = OpenAiChat.reply_reader(&Target { model: "m", variant: "" }, true);
     let mut events = Vec::new();
     let mut take = |event: Event<'_>| events.push(serde_json::to_string(&event).unwrap());
     reader.push(b"data: {\"choices\":[{\"delta\":{\"content\":\"", &mut take);
@@ -527,13 +483,7 @@ fn what_is_too_long_is_a_fault() {
     reader.finish(&mut take);
     assert_eq!(events.len(), 2, "{events:?}");
     assert!(events[0].contains("too long") && events[1].contains("failed"));
-    let mut reader = OpenAiChat.reply_reader(
-        &Target {
-            model: "m",
-            variant: "",
-        },
-        false,
-    );
+    let mut reader = OpenAiChat.reply_reader(&Target { model: "m", variant: "" }, false);
     let mut events = Vec::new();
     for _ in 0..65 {
         reader.push(&piece, &mut |event| {

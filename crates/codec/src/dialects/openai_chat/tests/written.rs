@@ -11,10 +11,7 @@ use crate::dialects::openai_chat::variants::VARIANTS;
 pub(super) fn assistant(content: Vec<Block>) -> Request {
     Request {
         model: "m".to_owned(),
-        messages: vec![Message {
-            role: Role::Assistant,
-            content,
-        }],
+        messages: vec![Message { role: Role::Assistant, content }],
         ..Request::default()
     }
 }
@@ -26,10 +23,7 @@ pub(super) fn user(content: Vec<Block>) -> Request {
 }
 
 pub(super) fn thought(text: &str, signature: Option<&str>) -> Block {
-    Block::Thinking {
-        text: text.to_owned(),
-        signature: signature.map(str::to_owned),
-    }
+    Block::Thinking { text: text.to_owned(), signature: signature.map(str::to_owned) }
 }
 
 fn call(signature: Option<&str>) -> Block {
@@ -56,18 +50,11 @@ fn settings_go_under_the_names_each_server_knows() {
     request.user = Some("u".to_owned());
     request.cache_key = Some("k".to_owned());
     request.stream = true;
-    request.output = Output::Schema {
-        name: Some("s".to_owned()),
-        schema: json!({}),
-        strict: Some(true),
-    };
+    request.output =
+        Output::Schema { name: Some("s".to_owned()), schema: json!({}), strict: Some(true) };
     let extra = json!({"verbosity": "low", "stream_options": {"include_usage": false, "include_obfuscation": false}, "reasoning_fields": ["reasoning"], "strange": 1});
-    request
-        .extra
-        .insert("openai_chat".to_owned(), extra.as_object().unwrap().clone());
-    request
-        .extra
-        .insert("gemini".to_owned(), extra.as_object().unwrap().clone());
+    request.extra.insert("openai_chat".to_owned(), extra.as_object().unwrap().clone());
+    request.extra.insert("gemini".to_owned(), extra.as_object().unwrap().clone());
     let (body, losses) = write(&request, "");
     assert_eq!(
         body,
@@ -154,28 +141,17 @@ fn tools_are_written_and_those_of_others_are_lost() {
     };
     request.tools = vec![
         function,
-        Tool::Opaque {
-            dialect: "openai_chat".to_owned(),
-            value: json!({"type": "custom"}),
-        },
-        Tool::Opaque {
-            dialect: "anthropic".to_owned(),
-            value: json!({"type": "web_search"}),
-        },
+        Tool::Opaque { dialect: "openai_chat".to_owned(), value: json!({"type": "custom"}) },
+        Tool::Opaque { dialect: "anthropic".to_owned(), value: json!({"type": "web_search"}) },
     ];
-    request.tool_choice = Some(ToolChoice::Named {
-        name: "f".to_owned(),
-    });
+    request.tool_choice = Some(ToolChoice::Named { name: "f".to_owned() });
     request.parallel_calls = Some(false);
     let (body, losses) = write(&request, "openai");
     assert_eq!(
         body["tools"],
         json!([{"type": "function", "function": {"name": "f"}}, {"type": "custom"}])
     );
-    assert_eq!(
-        body["tool_choice"],
-        json!({"type": "function", "function": {"name": "f"}})
-    );
+    assert_eq!(body["tool_choice"], json!({"type": "function", "function": {"name": "f"}}));
     assert_eq!(body["parallel_tool_calls"], false);
     assert_eq!(words(&losses), ["part_omitted=tool;reason=foreign_dialect"]);
     let (body, _) = write(&request, "mistral");
@@ -185,10 +161,7 @@ fn tools_are_written_and_those_of_others_are_lost() {
     );
     request.tools.clear();
     let (body, losses) = write(&request, "openai");
-    assert_eq!(
-        (body.get("tool_choice"), body.get("parallel_tool_calls")),
-        (None, None)
-    );
+    assert_eq!((body.get("tool_choice"), body.get("parallel_tool_calls")), (None, None));
     assert_eq!(losses.len(), 2);
 }
 
@@ -196,10 +169,7 @@ fn tools_are_written_and_those_of_others_are_lost() {
 fn results_are_messages_of_their_own() {
     let image = Block::Media {
         kind: MediaKind::Image,
-        source: Source::Base64 {
-            media_type: "image/png".to_owned(),
-            data: "AAAA".to_owned(),
-        },
+        source: Source::Base64 { media_type: "image/png".to_owned(), data: "AAAA".to_owned() },
         name: None,
     };
     let result = |content, is_error| Block::ToolResult {
@@ -247,10 +217,7 @@ fn calls_carry_their_signature_where_there_is_a_place() {
     check("google", "/extra_content/google/thought_signature", 0);
     check("litellm", "/provider_specific_fields/thought_signature", 0);
     let (_, losses) = write(&assistant(vec![call(Some("s"))]), "openai");
-    assert_eq!(
-        words(&losses),
-        ["part_omitted=tool_call.signature;reason=no_place"]
-    );
+    assert_eq!(words(&losses), ["part_omitted=tool_call.signature;reason=no_place"]);
 }
 
 #[test]
@@ -263,10 +230,7 @@ fn broken_arguments_are_wrapped_where_they_would_be_refused() {
     };
     let check = |variant: &str, arguments: &str, written: &str, losses: usize| {
         let (body, lost) = write(&assistant(vec![broken(arguments)]), variant);
-        assert_eq!(
-            body["messages"][0]["tool_calls"][0]["function"]["arguments"],
-            written
-        );
+        assert_eq!(body["messages"][0]["tool_calls"][0]["function"]["arguments"], written);
         assert_eq!(lost.len(), losses);
     };
     check("openai", "{\"a\"", "{\"a\"", 0);
@@ -278,32 +242,14 @@ fn broken_arguments_are_wrapped_where_they_would_be_refused() {
 
 #[test]
 fn what_has_no_place_is_lost_and_said_to_be() {
-    let media = |kind, source| Block::Media {
-        kind,
-        source,
-        name: None,
-    };
-    let url = || Source::Url {
-        url: "https://x".to_owned(),
-        media_type: None,
-    };
+    let media = |kind, source| Block::Media { kind, source, name: None };
+    let url = || Source::Url { url: "https://x".to_owned(), media_type: None };
     let check = |request: Request, variant: &str, losses: &[&str]| {
         assert_eq!(words(&write(&request, variant).1), losses);
     };
-    let foreign = Block::Opaque {
-        dialect: "gemini".to_owned(),
-        value: json!({}),
-    };
-    check(
-        user(vec![foreign.clone()]),
-        "openai",
-        &["part_omitted=block;reason=foreign_dialect"],
-    );
-    check(
-        assistant(vec![foreign]),
-        "openai",
-        &["part_omitted=block;reason=foreign_dialect"],
-    );
+    let foreign = Block::Opaque { dialect: "gemini".to_owned(), value: json!({}) };
+    check(user(vec![foreign.clone()]), "openai", &["part_omitted=block;reason=foreign_dialect"]);
+    check(assistant(vec![foreign]), "openai", &["part_omitted=block;reason=foreign_dialect"]);
     check(
         user(vec![media(MediaKind::Document, url())]),
         "openai",
@@ -318,29 +264,17 @@ fn what_has_no_place_is_lost_and_said_to_be() {
     check(
         user(vec![media(
             MediaKind::Document,
-            Source::File {
-                dialect: "gemini".to_owned(),
-                id: "x".to_owned(),
-            },
+            Source::File { dialect: "gemini".to_owned(), id: "x".to_owned() },
         )]),
         "openai",
         &["part_omitted=media;reason=no_place"],
     );
     check(
-        user(vec![media(
-            MediaKind::Document,
-            Source::Text {
-                text: "t".to_owned(),
-            },
-        )]),
+        user(vec![media(MediaKind::Document, Source::Text { text: "t".to_owned() })]),
         "openai",
         &["setting_adapted=document;reason=as_text"],
     );
-    check(
-        user(vec![thought("x", None)]),
-        "openai",
-        &["thinking_omitted=1;reason=shape"],
-    );
+    check(user(vec![thought("x", None)]), "openai", &["thinking_omitted=1;reason=shape"]);
     check(
         assistant(vec![media(MediaKind::Image, url())]),
         "openai",
@@ -355,36 +289,20 @@ fn what_has_no_place_is_lost_and_said_to_be() {
         "openai",
         &["part_omitted=text.signature;reason=no_place"],
     );
-    let lost = Loss::ThinkingOmitted {
-        blocks: 2,
-        reason: Reason::Shape,
-    };
-    assert_eq!(
-        write(
-            &assistant(vec![thought("a", None), thought("b", None)]),
-            "openai"
-        )
-        .1,
-        [lost]
-    );
+    let lost = Loss::ThinkingOmitted { blocks: 2, reason: Reason::Shape };
+    assert_eq!(write(&assistant(vec![thought("a", None), thought("b", None)]), "openai").1, [lost]);
 }
 
 #[test]
 fn text_in_parts_is_joined_where_parts_are_refused() {
     let request = user(vec![Block::text("a"), Block::text("b")]);
-    assert_eq!(
-        write(&request, "deepseek-v4").0["messages"][0]["content"],
-        "a\nb"
-    );
+    assert_eq!(write(&request, "deepseek-v4").0["messages"][0]["content"], "a\nb");
     assert_eq!(
         write(&request, "openai").0["messages"][0]["content"],
         json!([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}])
     );
     // Nothing of this kind makes the writer stumble.
-    let odd = Block::Opaque {
-        dialect: "openai_chat".to_owned(),
-        value: json!({"a": 1, "b": 2}),
-    };
+    let odd = Block::Opaque { dialect: "openai_chat".to_owned(), value: json!({"a": 1, "b": 2}) };
     assert_eq!(
         write(&user(vec![odd]), "openai").0["messages"][0]["content"],
         json!([{"a": 1, "b": 2}])
@@ -393,9 +311,7 @@ fn text_in_parts_is_joined_where_parts_are_refused() {
 
 #[test]
 fn what_only_openai_has_goes_nowhere_else() {
-    let refusal = || Block::Refusal {
-        text: "no".to_owned(),
-    };
+    let refusal = || Block::Refusal { text: "no".to_owned() };
     let (body, losses) = write(&assistant(vec![refusal()]), "openai");
     let message = json!({"role": "assistant", "content": null, "refusal": "no"});
     assert_eq!((&body["messages"][0], losses), (&message, vec![]));
@@ -412,19 +328,13 @@ fn what_only_openai_has_goes_nowhere_else() {
     assert_eq!(write(&request, "openai").0["tool_choice"], allowed);
     let (body, losses) = write(&request, "vllm");
     assert_eq!(body["tool_choice"], "auto");
-    assert_eq!(
-        words(&losses),
-        ["setting_adapted=tool_choice;reason=no_place"]
-    );
+    assert_eq!(words(&losses), ["setting_adapted=tool_choice;reason=no_place"]);
 }
 
 #[test]
 fn requests_go_to_the_path_of_their_server() {
     let path = |variant| {
-        let target = Target {
-            model: "m",
-            variant,
-        };
+        let target = Target { model: "m", variant };
         OpenAiChat.write_request(&user(vec![]), &target).value.path
     };
     assert_eq!(path(""), "/v1/chat/completions");

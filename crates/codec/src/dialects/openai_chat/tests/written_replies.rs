@@ -39,17 +39,8 @@ fn ended(reason: EndReason) -> Event<'static> {
 /// A reply with all there is.
 fn full() -> Vec<Event<'static>> {
     vec![
-        Event::MessageStarted {
-            id: cow("up"),
-            model: cow("other"),
-        },
-        start(
-            0,
-            BlockStart::Thinking {
-                text: cow(""),
-                signature: cow(""),
-            },
-        ),
+        Event::MessageStarted { id: cow("up"), model: cow("other") },
+        start(0, BlockStart::Thinking { text: cow(""), signature: cow("") }),
         delta(0, Delta::Thinking(cow("a\"\n"))),
         delta(0, Delta::Thinking(cow("b"))),
         delta(0, Delta::Signature(cow("sig"))),
@@ -59,21 +50,9 @@ fn full() -> Vec<Event<'static>> {
         start(2, BlockStart::Text { text: cow("") }),
         delta(2, Delta::Text(cow("é"))),
         end(2),
-        start(
-            3,
-            BlockStart::ToolCall {
-                id: cow("c1"),
-                name: cow("f"),
-            },
-        ),
+        start(3, BlockStart::ToolCall { id: cow("c1"), name: cow("f") }),
         delta(3, Delta::ToolArguments(cow("{\"x\":"))),
-        start(
-            4,
-            BlockStart::ToolCall {
-                id: cow("c2"),
-                name: cow("g"),
-            },
-        ),
+        start(4, BlockStart::ToolCall { id: cow("c2"), name: cow("g") }),
         delta(3, Delta::ToolArguments(cow("1}"))),
         delta(3, Delta::Signature(cow("thought"))),
         end(3),
@@ -153,10 +132,7 @@ fn a_stream_has_every_part_in_its_place() {
 
 #[test]
 fn a_signature_is_told_once() {
-    let thinking = BlockStart::Thinking {
-        text: cow(""),
-        signature: cow("first"),
-    };
+    let thinking = BlockStart::Thinking { text: cow(""), signature: cow("first") };
     let events = [
         start(0, thinking),
         delta(0, Delta::Signature(cow("second"))),
@@ -178,11 +154,7 @@ fn a_signature_is_told_once() {
 fn counts_come_only_to_those_who_ask() {
     let stream = write_reply(&request(&json!({"stream": true})), &full());
     assert!(!stream.contains("usage"));
-    assert!(
-        chunks(&stream)
-            .iter()
-            .all(|chunk| chunk["choices"][0].is_object())
-    );
+    assert!(chunks(&stream).iter().all(|chunk| chunk["choices"][0].is_object()));
 }
 
 #[test]
@@ -197,10 +169,7 @@ fn reasoning_stands_where_the_gateway_says() {
             && stream.contains("reasoning_details")
     );
     let whole = write_whole(&asked, &full());
-    assert_eq!(
-        whole["choices"][0]["message"].get("reasoning_content"),
-        None
-    );
+    assert_eq!(whole["choices"][0]["message"].get("reasoning_content"), None);
 }
 
 #[test]
@@ -249,10 +218,7 @@ fn a_whole_reply_has_every_part_in_its_place() {
     );
     let plain = write_whole(
         &request(&json!({})),
-        &[
-            start(0, BlockStart::Text { text: cow("x") }),
-            ended(EndReason::Stop),
-        ],
+        &[start(0, BlockStart::Text { text: cow("x") }), ended(EndReason::Stop)],
     );
     assert_eq!(plain.get("extensions"), None);
     let nothing = write_whole(&request(&json!({})), &[ended(EndReason::Length)]);
@@ -264,21 +230,12 @@ fn a_whole_reply_has_every_part_in_its_place() {
 fn old_clients_get_the_old_form() {
     let asked = request(&json!({"functions": [{"name": "f"}]}));
     let call = [
-        start(
-            0,
-            BlockStart::ToolCall {
-                id: cow("c"),
-                name: cow("f"),
-            },
-        ),
+        start(0, BlockStart::ToolCall { id: cow("c"), name: cow("f") }),
         delta(0, Delta::ToolArguments(cow("{}"))),
         end(0),
         ended(EndReason::ToolCalls),
     ];
-    let deltas: Vec<Value> = chunks(&write_reply(&asked, &call))
-        .iter()
-        .map(said)
-        .collect();
+    let deltas: Vec<Value> = chunks(&write_reply(&asked, &call)).iter().map(said).collect();
     assert_eq!(
         deltas,
         [
@@ -343,11 +300,7 @@ fn a_fault_or_a_cut_is_never_a_plain_end() {
     let text = || start(0, BlockStart::Text { text: cow("x") });
     let fault = Event::Fault(Fault::new(FaultKind::Overloaded, "busy"));
     for (events, message, code) in [
-        (
-            vec![text(), fault, ended(EndReason::Failed)],
-            "busy",
-            "overloaded",
-        ),
+        (vec![text(), fault, ended(EndReason::Failed)], "busy", "overloaded"),
         (
             vec![text(), ended(EndReason::Cut)],
             "the provider's reply ended before it was complete",

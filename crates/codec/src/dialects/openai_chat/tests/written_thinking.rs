@@ -9,13 +9,7 @@ use super::*;
 #[test]
 fn thinking_goes_back_as_each_server_wants_it() {
     let signed = || {
-        vec![
-            thought("hm", Some("s")),
-            Block::Redacted {
-                data: "d".to_owned(),
-            },
-            Block::text("a"),
-        ]
+        vec![thought("hm", Some("s")), Block::Redacted { data: "d".to_owned() }, Block::text("a")]
     };
     let open = || vec![thought("hm", None), Block::text("a")];
     let check = |variant: &str, blocks: Vec<Block>, message: Value, losses: &[&str]| {
@@ -25,12 +19,7 @@ fn thinking_goes_back_as_each_server_wants_it() {
     };
     let plain = json!({"role": "assistant", "content": "a"});
     for variant in ["openai", "deepseek-r1", "xai", "google"] {
-        check(
-            variant,
-            open(),
-            plain.clone(),
-            &["thinking_omitted=1;reason=shape"],
-        );
+        check(variant, open(), plain.clone(), &["thinking_omitted=1;reason=shape"]);
     }
     for variant in ["deepseek-v4", "sglang", "llamacpp", "qwen", "glm"] {
         check(
@@ -59,10 +48,7 @@ fn thinking_goes_back_as_each_server_wants_it() {
         "vllm",
         signed(),
         json!({"role": "assistant", "content": "a", "reasoning": "hm"}),
-        &[
-            "part_omitted=thinking.signature;reason=no_place",
-            "thinking_omitted=1;reason=shape",
-        ],
+        &["part_omitted=thinking.signature;reason=no_place", "thinking_omitted=1;reason=shape"],
     );
     check(
         "think-tags",
@@ -86,12 +72,7 @@ fn thinking_goes_back_as_each_server_wants_it() {
         &[],
     );
     // Those who sign refuse what is not signed.
-    check(
-        "openrouter",
-        open(),
-        plain,
-        &["thinking_omitted=1;reason=shape"],
-    );
+    check("openrouter", open(), plain, &["thinking_omitted=1;reason=shape"]);
     check(
         "litellm",
         signed(),
@@ -142,24 +123,9 @@ fn the_thinking_setting_is_written_as_each_server_reads_it() {
     let effort = |effort| Amount::Effort { effort };
     let budget = Amount::Budget { tokens: 5000 };
     let adapted: &[&str] = &["setting_adapted=thinking;reason=on_or_off"];
-    check(
-        "openai",
-        Amount::Off,
-        json!({"reasoning_effort": "none"}),
-        &[],
-    );
-    check(
-        "openai",
-        Amount::On,
-        json!({"reasoning_effort": "medium"}),
-        &[],
-    );
-    check(
-        "openai",
-        effort(Effort::XHigh),
-        json!({"reasoning_effort": "xhigh"}),
-        &[],
-    );
+    check("openai", Amount::Off, json!({"reasoning_effort": "none"}), &[]);
+    check("openai", Amount::On, json!({"reasoning_effort": "medium"}), &[]);
+    check("openai", effort(Effort::XHigh), json!({"reasoning_effort": "xhigh"}), &[]);
     check(
         "openai",
         budget,
@@ -179,24 +145,9 @@ fn the_thinking_setting_is_written_as_each_server_reads_it() {
         &[],
     );
     check("google", Amount::On, json!({}), &[]);
-    check(
-        "groq",
-        Amount::On,
-        json!({"reasoning_effort": "default"}),
-        &[],
-    );
-    check(
-        "groq",
-        effort(Effort::High),
-        json!({"reasoning_effort": "high"}),
-        &[],
-    );
-    check(
-        "mistral",
-        Amount::On,
-        json!({"reasoning_effort": "high"}),
-        &[],
-    );
+    check("groq", Amount::On, json!({"reasoning_effort": "default"}), &[]);
+    check("groq", effort(Effort::High), json!({"reasoning_effort": "high"}), &[]);
+    check("mistral", Amount::On, json!({"reasoning_effort": "high"}), &[]);
     check("deepseek-r1", Amount::On, json!({}), &[]);
     check(
         "deepseek-r1",
@@ -204,37 +155,17 @@ fn the_thinking_setting_is_written_as_each_server_reads_it() {
         json!({}),
         &["setting_adapted=thinking;reason=cannot_be_set"],
     );
-    check(
-        "deepseek-v4",
-        Amount::On,
-        json!({"thinking": {"type": "enabled"}}),
-        &[],
-    );
+    check("deepseek-v4", Amount::On, json!({"thinking": {"type": "enabled"}}), &[]);
     check(
         "deepseek-v4",
         effort(Effort::Max),
         json!({"thinking": {"type": "enabled"}, "reasoning_effort": "max"}),
         &[],
     );
-    check(
-        "glm",
-        Amount::Off,
-        json!({"thinking": {"type": "disabled"}}),
-        &[],
-    );
-    check(
-        "qwen",
-        budget,
-        json!({"enable_thinking": true, "thinking_budget": 5000}),
-        &[],
-    );
+    check("glm", Amount::Off, json!({"thinking": {"type": "disabled"}}), &[]);
+    check("qwen", budget, json!({"enable_thinking": true, "thinking_budget": 5000}), &[]);
     check("qwen", Amount::Off, json!({"enable_thinking": false}), &[]);
-    check(
-        "qwen",
-        effort(Effort::Low),
-        json!({"enable_thinking": true}),
-        adapted,
-    );
+    check("qwen", effort(Effort::Low), json!({"enable_thinking": true}), adapted);
     for variant in ["vllm", "sglang", "llamacpp", "think-tags"] {
         check(
             variant,
@@ -248,73 +179,25 @@ fn the_thinking_setting_is_written_as_each_server_reads_it() {
             json!({"chat_template_kwargs": {"enable_thinking": true}, "reasoning_effort": "low"}),
             &[],
         );
-        check(
-            variant,
-            budget,
-            json!({"chat_template_kwargs": {"enable_thinking": true}}),
-            adapted,
-        );
+        check(variant, budget, json!({"chat_template_kwargs": {"enable_thinking": true}}), adapted);
     }
+    check("openrouter", Amount::Off, json!({"reasoning": {"effort": "none"}}), &[]);
+    check("openrouter", Amount::On, json!({"reasoning": {"enabled": true}}), &[]);
+    check("openrouter", budget, json!({"reasoning": {"max_tokens": 5000}}), &[]);
     check(
         "openrouter",
-        Amount::Off,
-        json!({"reasoning": {"effort": "none"}}),
-        &[],
-    );
-    check(
-        "openrouter",
-        Amount::On,
-        json!({"reasoning": {"enabled": true}}),
-        &[],
-    );
-    check(
-        "openrouter",
-        budget,
-        json!({"reasoning": {"max_tokens": 5000}}),
-        &[],
-    );
-    check(
-        "openrouter",
-        Amount::Adaptive {
-            effort: Some(Effort::High),
-        },
+        Amount::Adaptive { effort: Some(Effort::High) },
         json!({"reasoning": {"effort": "high"}}),
         &[],
     );
-    check(
-        "litellm",
-        budget,
-        json!({"thinking": {"type": "enabled", "budget_tokens": 5000}}),
-        &[],
-    );
-    check(
-        "litellm",
-        effort(Effort::High),
-        json!({"reasoning_effort": "high"}),
-        &[],
-    );
-    check(
-        "groq",
-        effort(Effort::High),
-        json!({"reasoning_effort": "high"}),
-        &[],
-    );
-    check(
-        "xai",
-        effort(Effort::High),
-        json!({"reasoning_effort": "high"}),
-        &[],
-    );
+    check("litellm", budget, json!({"thinking": {"type": "enabled", "budget_tokens": 5000}}), &[]);
+    check("litellm", effort(Effort::High), json!({"reasoning_effort": "high"}), &[]);
+    check("groq", effort(Effort::High), json!({"reasoning_effort": "high"}), &[]);
+    check("xai", effort(Effort::High), json!({"reasoning_effort": "high"}), &[]);
     let mut request = user(vec![]);
-    request.thinking = ThinkingSetting {
-        amount: None,
-        show: Some(Show::Hidden),
-    };
+    request.thinking = ThinkingSetting { amount: None, show: Some(Show::Hidden) };
     let (body, losses) = write(&request, "openrouter");
-    assert_eq!(
-        (&body["reasoning"], losses),
-        (&json!({"exclude": true}), vec![])
-    );
+    assert_eq!((&body["reasoning"], losses), (&json!({"exclude": true}), vec![]));
     assert_eq!(
         words(&write(&request, "vllm").1),
         ["setting_adapted=thinking.show;reason=no_place"]

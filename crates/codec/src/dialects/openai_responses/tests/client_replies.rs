@@ -11,10 +11,7 @@ use super::writer;
 use crate::framing::sse::Framer;
 
 pub(super) fn request() -> Request {
-    Request {
-        model: "what the client calls it".to_owned(),
-        ..Request::default()
-    }
+    Request { model: "what the client calls it".to_owned(), ..Request::default() }
 }
 
 pub(super) fn written(events: &[Event<'_>]) -> Vec<u8> {
@@ -62,10 +59,7 @@ pub(super) fn check_stream(bytes: &[u8]) -> Value {
             "response.output_item.added" => {
                 let item = event["item"].clone();
                 assert_eq!(item["status"], "in_progress");
-                assert!(
-                    open.insert(place.unwrap(), (item, String::new(), false))
-                        .is_none()
-                );
+                assert!(open.insert(place.unwrap(), (item, String::new(), false)).is_none());
                 assert!(!done.contains_key(&place.unwrap()));
             }
             "response.content_part.added" | "response.reasoning_summary_part.added" => {
@@ -94,10 +88,7 @@ pub(super) fn check_stream(bytes: &[u8]) -> Value {
                 assert!(name != "response.output_text.done" || event["logprobs"] == json!([]));
             }
             "response.content_part.done" | "response.reasoning_summary_part.done" => {
-                assert_eq!(
-                    open[&place.unwrap()].1,
-                    event["part"]["text"].as_str().unwrap()
-                );
+                assert_eq!(open[&place.unwrap()].1, event["part"]["text"].as_str().unwrap());
             }
             "response.function_call_arguments.done" => {
                 assert_eq!(open[&place.unwrap()].1, text("arguments"));
@@ -132,10 +123,7 @@ pub(super) fn check_stream(bytes: &[u8]) -> Value {
             "keepalive" => assert!(!last),
             other => panic!("no client knows `{other}`"),
         }
-        assert!(
-            !last || event["response"]["status"] != "in_progress",
-            "no end"
-        );
+        assert!(!last || event["response"]["status"] != "in_progress", "no end");
     }
     events[events.len() - 1]["response"].clone()
 }
@@ -161,24 +149,15 @@ fn text(text: &'static str) -> BlockStart<'static> {
 }
 
 fn thinking(text: &'static str) -> BlockStart<'static> {
-    BlockStart::Thinking {
-        text: text.into(),
-        signature: "".into(),
-    }
+    BlockStart::Thinking { text: text.into(), signature: "".into() }
 }
 
 fn tool(id: &'static str) -> BlockStart<'static> {
-    BlockStart::ToolCall {
-        id: id.into(),
-        name: "f".into(),
-    }
+    BlockStart::ToolCall { id: id.into(), name: "f".into() }
 }
 
 fn started() -> Event<'static> {
-    Event::MessageStarted {
-        id: "their id".into(),
-        model: "their model".into(),
-    }
+    Event::MessageStarted { id: "their id".into(), model: "their model".into() }
 }
 
 fn everything() -> Vec<Event<'static>> {
@@ -189,12 +168,7 @@ fn everything() -> Vec<Event<'static>> {
         delta(0, Delta::Thinking("é🧠\u{1}".into())),
         delta(0, Delta::Signature("s+/=".into())),
         end(0),
-        begin(
-            1,
-            BlockStart::Redacted {
-                data: "sealed".into(),
-            },
-        ),
+        begin(1, BlockStart::Redacted { data: "sealed".into() }),
         end(1),
         begin(2, text("")),
         delta(2, Delta::Text("Let me".into())),
@@ -210,13 +184,7 @@ fn everything() -> Vec<Event<'static>> {
         end(3),
         begin(5, tool("c3")),
         end(5),
-        begin(
-            6,
-            BlockStart::Opaque {
-                dialect: "another".into(),
-                name: "x".into(),
-            },
-        ),
+        begin(6, BlockStart::Opaque { dialect: "another".into(), name: "x".into() }),
         end(6),
         Event::Usage(Usage {
             input: Some(15),
@@ -282,26 +250,19 @@ fn a_whole_reply_is_the_last_of_a_stream() {
 #[test]
 fn a_refusal_has_a_part_of_its_own() {
     let reply = Reply {
-        content: vec![Block::Refusal {
-            text: "no".to_owned(),
-        }],
+        content: vec![Block::Refusal { text: "no".to_owned() }],
         reason: Some(EndReason::Stop),
         ..Reply::default()
     };
     let whole: Value = serde_json::from_slice(&writer(&request()).whole(&reply)).unwrap();
-    assert_eq!(
-        whole["output"][0]["content"],
-        json!([{"type": "refusal", "refusal": "no"}])
-    );
+    assert_eq!(whole["output"][0]["content"], json!([{"type": "refusal", "refusal": "no"}]));
 }
 
 #[test]
 fn the_spelling_of_events_is_as_on_the_wire() {
     let stream = written(&[begin(0, thinking("a")), end(0), ended(EndReason::Stop)]);
     let stream = String::from_utf8(stream).unwrap();
-    let (_, items) = stream
-        .split_once("event: response.output_item.added\n")
-        .unwrap();
+    let (_, items) = stream.split_once("event: response.output_item.added\n").unwrap();
     let (items, _) = items.split_once("event: response.completed\n").unwrap();
     assert_eq!(
         items,
@@ -334,16 +295,8 @@ fn ends_are_told_in_the_words_of_the_dialect() {
         (EndReason::ToolCalls, "completed", Value::Null),
         (EndReason::Pause, "completed", Value::Null),
         (EndReason::Other("x".to_owned()), "completed", Value::Null),
-        (
-            EndReason::Length,
-            "incomplete",
-            json!({"reason": "max_output_tokens"}),
-        ),
-        (
-            EndReason::Refusal,
-            "incomplete",
-            json!({"reason": "content_filter"}),
-        ),
+        (EndReason::Length, "incomplete", json!({"reason": "max_output_tokens"})),
+        (EndReason::Refusal, "incomplete", json!({"reason": "content_filter"})),
         (
             EndReason::Other("content_filter".to_owned()),
             "incomplete",
@@ -353,11 +306,8 @@ fn ends_are_told_in_the_words_of_the_dialect() {
         (EndReason::Cut, "failed", Value::Null),
     ] {
         // A block that nobody ended is ended here, or left as it is where the reply failed.
-        let response = check_stream(&written(&[
-            started(),
-            begin(0, text("x")),
-            ended(reason.clone()),
-        ]));
+        let response =
+            check_stream(&written(&[started(), begin(0, text("x")), ended(reason.clone())]));
         assert_eq!(
             (&response["status"], &response["incomplete_details"]),
             (&json!(status), &details),
@@ -380,21 +330,11 @@ fn a_fault_ends_the_stream_once() {
         (FaultKind::Unreachable, "server_error"),
     ] {
         let fault = Event::Fault(Fault::new(kind, "it \"broke\""));
-        for before in [
-            vec![],
-            vec![started(), begin(0, text("x")), end(0), begin(1, tool("c"))],
-        ] {
+        for before in [vec![], vec![started(), begin(0, text("x")), end(0), begin(1, tool("c"))]] {
             let mut events = before;
-            events.extend([
-                fault.clone(),
-                ended(EndReason::Failed),
-                ended(EndReason::Cut),
-            ]);
+            events.extend([fault.clone(), ended(EndReason::Failed), ended(EndReason::Cut)]);
             let response = check_stream(&written(&events));
-            assert_eq!(
-                response["error"],
-                json!({"code": code, "message": "it \"broke\""})
-            );
+            assert_eq!(response["error"], json!({"code": code, "message": "it \"broke\""}));
         }
     }
 }
@@ -430,10 +370,7 @@ fn deltas_that_belong_nowhere_are_left_out() {
         delta(0, Delta::Text("late".into())),
     ]));
     assert_eq!(response["output"][0]["content"][0]["text"], "");
-    assert_eq!(
-        response["output"][1]["summary"][0]["text"],
-        "text in thought"
-    );
+    assert_eq!(response["output"][1]["summary"][0]["text"], "text in thought");
 }
 
 #[test]
@@ -445,9 +382,8 @@ fn a_number_that_comes_again_is_another_block() {
         end(0),
         ended(EndReason::Stop),
     ]));
-    let texts: Vec<&Value> = [0, 1]
-        .map(|place: usize| &response["output"][place]["content"][0]["text"])
-        .to_vec();
+    let texts: Vec<&Value> =
+        [0, 1].map(|place: usize| &response["output"][place]["content"][0]["text"]).to_vec();
     assert_eq!(texts, ["a", "bc"]);
 }
 
@@ -456,10 +392,9 @@ fn settings_of_the_request_are_echoed() {
     let body = json!({"model": "m", "input": "x", "metadata": {"a": "b"}, "temperature": 0.5, "max_output_tokens": 99,
         "reasoning": {"effort": "high", "summary": "detailed"}, "tool_choice": {"type": "function", "name": "f"}, "parallel_tool_calls": false});
     let request = super::read(&body).value;
-    let whole: Value = serde_json::from_slice(&writer(&request).whole(&Reply {
-        reason: Some(EndReason::Stop),
-        ..Reply::default()
-    }))
+    let whole: Value = serde_json::from_slice(
+        &writer(&request).whole(&Reply { reason: Some(EndReason::Stop), ..Reply::default() }),
+    )
     .unwrap();
     for key in [
         "model",
@@ -499,14 +434,9 @@ fn responses_repeat_what_was_asked() {
     let mut writer = writer(&request);
     let mut stream = Vec::new();
     writer.push(&ended(EndReason::Stop), &mut stream);
-    let mut responses: Vec<Value> = events(&stream)
-        .into_iter()
-        .map(|event| event["response"].clone())
-        .collect();
-    let whole = writer.whole(&Reply {
-        reason: Some(EndReason::Stop),
-        ..Reply::default()
-    });
+    let mut responses: Vec<Value> =
+        events(&stream).into_iter().map(|event| event["response"].clone()).collect();
+    let whole = writer.whole(&Reply { reason: Some(EndReason::Stop), ..Reply::default() });
     responses.push(serde_json::from_slice(&whole).unwrap());
     assert_eq!(responses.len(), 4);
     for response in responses {

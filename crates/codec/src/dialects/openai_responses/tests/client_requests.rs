@@ -21,18 +21,11 @@ fn with(members: &Value) -> Request {
 }
 
 fn plain() -> Request {
-    Request {
-        model: "m".to_owned(),
-        messages: vec![user("hi")],
-        ..Request::default()
-    }
+    Request { model: "m".to_owned(), messages: vec![user("hi")], ..Request::default() }
 }
 
 fn user(text: &str) -> Message {
-    Message {
-        role: Role::User,
-        content: vec![Block::text(text)],
-    }
+    Message { role: Role::User, content: vec![Block::text(text)] }
 }
 
 fn messages(items: &Value) -> Vec<Message> {
@@ -41,98 +34,35 @@ fn messages(items: &Value) -> Vec<Message> {
 
 #[test]
 fn settings_are_read_each_into_its_word() {
-    let thinking = |amount, show| Request {
-        thinking: ThinkingSetting { amount, show },
-        ..plain()
-    };
+    let thinking = |amount, show| Request { thinking: ThinkingSetting { amount, show }, ..plain() };
     let effort = |effort| Some(Amount::Effort { effort });
     let table: Vec<(Value, Request)> = vec![
         (json!({}), plain()),
-        (
-            json!({"temperature": null, "tools": null, "text": null, "metadata": null}),
-            plain(),
-        ),
-        (
-            json!({"stream": true}),
-            Request {
-                stream: true,
-                ..plain()
-            },
-        ),
+        (json!({"temperature": null, "tools": null, "text": null, "metadata": null}), plain()),
+        (json!({"stream": true}), Request { stream: true, ..plain() }),
         (
             json!({"instructions": "be brief"}),
-            Request {
-                system: vec!["be brief".to_owned()],
-                ..plain()
-            },
+            Request { system: vec!["be brief".to_owned()], ..plain() },
         ),
         (json!({"instructions": ""}), plain()),
-        (
-            json!({"max_output_tokens": 100}),
-            Request {
-                max_tokens: Some(100),
-                ..plain()
-            },
-        ),
-        (
-            json!({"parallel_tool_calls": false}),
-            Request {
-                parallel_calls: Some(false),
-                ..plain()
-            },
-        ),
-        (
-            json!({"user": "u"}),
-            Request {
-                user: Some("u".to_owned()),
-                ..plain()
-            },
-        ),
-        (
-            json!({"safety_identifier": "u"}),
-            Request {
-                user: Some("u".to_owned()),
-                ..plain()
-            },
-        ),
-        (
-            json!({"prompt_cache_key": "k"}),
-            Request {
-                cache_key: Some("k".to_owned()),
-                ..plain()
-            },
-        ),
-        (
-            json!({"reasoning": {"effort": "none"}}),
-            thinking(Some(Amount::Off), None),
-        ),
-        (
-            json!({"reasoning": {"effort": "minimal"}}),
-            thinking(effort(Effort::Minimal), None),
-        ),
+        (json!({"max_output_tokens": 100}), Request { max_tokens: Some(100), ..plain() }),
+        (json!({"parallel_tool_calls": false}), Request { parallel_calls: Some(false), ..plain() }),
+        (json!({"user": "u"}), Request { user: Some("u".to_owned()), ..plain() }),
+        (json!({"safety_identifier": "u"}), Request { user: Some("u".to_owned()), ..plain() }),
+        (json!({"prompt_cache_key": "k"}), Request { cache_key: Some("k".to_owned()), ..plain() }),
+        (json!({"reasoning": {"effort": "none"}}), thinking(Some(Amount::Off), None)),
+        (json!({"reasoning": {"effort": "minimal"}}), thinking(effort(Effort::Minimal), None)),
         (
             json!({"reasoning": {"effort": "max", "summary": "auto"}}),
             thinking(effort(Effort::Max), Some(Show::Summary)),
         ),
-        (
-            json!({"reasoning": {"summary": "detailed"}}),
-            thinking(None, Some(Show::Full)),
-        ),
-        (
-            json!({"reasoning": {"generate_summary": "auto"}}),
-            thinking(None, Some(Show::Summary)),
-        ),
-        (
-            json!({"reasoning": {"effort": null, "summary": null}}),
-            plain(),
-        ),
+        (json!({"reasoning": {"summary": "detailed"}}), thinking(None, Some(Show::Full))),
+        (json!({"reasoning": {"generate_summary": "auto"}}), thinking(None, Some(Show::Summary))),
+        (json!({"reasoning": {"effort": null, "summary": null}}), plain()),
         (json!({"text": {"format": {"type": "text"}}}), plain()),
         (
             json!({"text": {"format": {"type": "json_object"}}}),
-            Request {
-                output: Output::Json,
-                ..plain()
-            },
+            Request { output: Output::Json, ..plain() },
         ),
         (
             json!({"text": {"format": {"type": "json_schema", "name": "n", "schema": {"type": "object"}, "strict": true}}}),
@@ -147,33 +77,19 @@ fn settings_are_read_each_into_its_word() {
         ),
         (
             json!({"tool_choice": "auto"}),
-            Request {
-                tool_choice: Some(ToolChoice::Auto),
-                ..plain()
-            },
+            Request { tool_choice: Some(ToolChoice::Auto), ..plain() },
         ),
         (
             json!({"tool_choice": "none"}),
-            Request {
-                tool_choice: Some(ToolChoice::None),
-                ..plain()
-            },
+            Request { tool_choice: Some(ToolChoice::None), ..plain() },
         ),
         (
             json!({"tool_choice": "required"}),
-            Request {
-                tool_choice: Some(ToolChoice::Required),
-                ..plain()
-            },
+            Request { tool_choice: Some(ToolChoice::Required), ..plain() },
         ),
         (
             json!({"tool_choice": {"type": "function", "name": "f"}}),
-            Request {
-                tool_choice: Some(ToolChoice::Named {
-                    name: "f".to_owned(),
-                }),
-                ..plain()
-            },
+            Request { tool_choice: Some(ToolChoice::Named { name: "f".to_owned() }), ..plain() },
         ),
         (
             json!({"tools": [
@@ -218,10 +134,7 @@ fn what_has_no_word_rides_along() {
             json!({"metadata": {"a": "b"}, "top_logprobs": 3}),
             json!({"metadata": {"a": "b"}, "top_logprobs": 3}),
         ),
-        (
-            json!({"previous_response_id": "resp_1"}),
-            json!({"previous_response_id": "resp_1"}),
-        ),
+        (json!({"previous_response_id": "resp_1"}), json!({"previous_response_id": "resp_1"})),
         (
             json!({"store": true, "truncation": "auto"}),
             json!({"store": true, "truncation": "auto"}),
@@ -234,10 +147,7 @@ fn what_has_no_word_rides_along() {
             json!({"reasoning": {"summary": "concise"}}),
             json!({"reasoning": {"summary": "concise"}}),
         ),
-        (
-            json!({"text": {"verbosity": "low"}}),
-            json!({"text": {"verbosity": "low"}}),
-        ),
+        (json!({"text": {"verbosity": "low"}}), json!({"text": {"verbosity": "low"}})),
         (
             json!({"text": {"format": {"type": "json_schema", "name": "n", "schema": {}, "description": "d"}}}),
             json!({"text": {"format": {"description": "d"}}}),
@@ -246,15 +156,9 @@ fn what_has_no_word_rides_along() {
             json!({"tool_choice": {"type": "custom", "name": "x"}}),
             json!({"tool_choice": {"type": "custom", "name": "x"}}),
         ),
-        (
-            json!({"user": "u", "safety_identifier": "s"}),
-            json!({"safety_identifier": "s"}),
-        ),
+        (json!({"user": "u", "safety_identifier": "s"}), json!({"safety_identifier": "s"})),
         (json!({"background": false}), json!({"background": false})),
-        (
-            json!({"client_metadata": {"turn": 1}}),
-            json!({"client_metadata": {"turn": 1}}),
-        ),
+        (json!({"client_metadata": {"turn": 1}}), json!({"client_metadata": {"turn": 1}})),
     ] {
         let request = with(&members);
         assert_eq!(Value::from(request.extra[NAME].clone()), extra, "{members}");
@@ -311,10 +215,7 @@ fn the_items_of_one_turn_are_one_message() {
     ]));
     let image = Block::Media {
         kind: MediaKind::Image,
-        source: Source::Url {
-            url: "https://x/y.png".to_owned(),
-            media_type: None,
-        },
+        source: Source::Url { url: "https://x/y.png".to_owned(), media_type: None },
         name: None,
     };
     assert_eq!(
@@ -326,9 +227,7 @@ fn the_items_of_one_turn_are_one_message() {
                 content: vec![
                     thought("a\n\nb", Some("gAA=")),
                     said("Let me see.", Some("commentary")),
-                    Block::Refusal {
-                        text: "no".to_owned()
-                    },
+                    Block::Refusal { text: "no".to_owned() },
                     thought("", Some("only")),
                     thought("raw", None),
                     call("call_1"),
@@ -343,10 +242,7 @@ fn the_items_of_one_turn_are_one_message() {
                 ],
             },
             user("Go on"),
-            Message {
-                role: Role::Assistant,
-                content: vec![said("Done", Some("final_answer"))]
-            },
+            Message { role: Role::Assistant, content: vec![said("Done", Some("final_answer"))] },
         ]
     );
 }
@@ -361,10 +257,7 @@ fn what_comes_first_from_the_developer_stands_above_the_conversation() {
     ]}))
     .value;
     assert_eq!(request.system, ["one", "two", "three", "four"]);
-    let later = Message {
-        role: Role::System,
-        content: vec![Block::text("five")],
-    };
+    let later = Message { role: Role::System, content: vec![Block::text("five")] };
     assert_eq!(request.messages, [user("hi"), later]);
 }
 
@@ -374,14 +267,8 @@ fn media_are_read_wherever_they_are() {
         media_type: media_type.to_owned(),
         data: data.to_owned(),
     };
-    let url = |url: &str| Source::Url {
-        url: url.to_owned(),
-        media_type: None,
-    };
-    let file = Source::File {
-        dialect: NAME.to_owned(),
-        id: "file-1".to_owned(),
-    };
+    let url = |url: &str| Source::Url { url: url.to_owned(), media_type: None };
+    let file = Source::File { dialect: NAME.to_owned(), id: "file-1".to_owned() };
     let media = |kind, source, name: Option<&str>| Block::Media {
         kind,
         source,
@@ -397,10 +284,7 @@ fn media_are_read_wherever_they_are() {
             json!({"type": "input_image", "image_url": "https://x/y", "detail": "auto"}),
             media(Image, url("https://x/y"), None),
         ),
-        (
-            json!({"type": "input_image", "file_id": "file-1"}),
-            media(Image, file.clone(), None),
-        ),
+        (json!({"type": "input_image", "file_id": "file-1"}), media(Image, file.clone(), None)),
         (
             json!({"type": "input_file", "file_data": "data:application/pdf;base64,AA==", "filename": "a.pdf"}),
             media(Document, inline("application/pdf", "AA=="), Some("a.pdf")),
@@ -413,10 +297,7 @@ fn media_are_read_wherever_they_are() {
             json!({"type": "input_file", "file_url": "https://x/y"}),
             media(Document, url("https://x/y"), None),
         ),
-        (
-            json!({"type": "input_file", "file_id": "file-1"}),
-            media(Document, file, None),
-        ),
+        (json!({"type": "input_file", "file_id": "file-1"}), media(Document, file, None)),
         (
             json!({"type": "input_audio", "input_audio": {"data": "AA==", "format": "mp3"}}),
             media(Audio, inline("audio/mpeg", "AA=="), None),
@@ -432,31 +313,19 @@ fn items_without_a_word_keep_their_place() {
     let search = json!({"type": "web_search_call", "id": "ws_1", "status": "completed"});
     let patch = json!({"type": "apply_patch_call_output", "call_id": "c", "output": "ok"});
     let update = json!({"type": "configuration_update", "tools": []});
-    let opaque = |value: &Value| Block::Opaque {
-        dialect: NAME.to_owned(),
-        value: value.clone(),
-    };
+    let opaque = |value: &Value| Block::Opaque { dialect: NAME.to_owned(), value: value.clone() };
     let found = messages(&json!([search, patch, update]));
     let roles: Vec<Role> = found.iter().map(|message| message.role).collect();
     assert_eq!(roles, [Role::Assistant, Role::User, Role::System]);
     let blocks: Vec<&Block> = found.iter().flat_map(|message| &message.content).collect();
-    assert_eq!(
-        blocks,
-        [&opaque(&search), &opaque(&patch), &opaque(&update)]
-    );
+    assert_eq!(blocks, [&opaque(&search), &opaque(&patch), &opaque(&update)]);
 }
 
 #[test]
 fn what_is_left_out_of_an_item_is_told() {
     for (item, loss) in [
-        (
-            json!({"type": "reasoning", "summary": []}),
-            omitted("thinking", "empty"),
-        ),
-        (
-            json!({"role": "user", "content": []}),
-            omitted("message", "empty"),
-        ),
+        (json!({"type": "reasoning", "summary": []}), omitted("thinking", "empty")),
+        (json!({"role": "user", "content": []}), omitted("message", "empty")),
         (
             json!({"type": "reasoning", "summary": [{"text": "a"}], "content": [{"text": "b"}]}),
             omitted("thinking.content", "summaries"),

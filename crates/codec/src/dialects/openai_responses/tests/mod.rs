@@ -16,17 +16,10 @@ use throughline_canonical::{Event, Fault, Fold, Loss, Lossy, Reply, Request};
 use super::OpenAiResponses;
 use crate::dialects::{Asked, ClientDialect, ReplyWriter, Stamp, Target, UpstreamDialect};
 
-const TARGET: Target<'static> = Target {
-    model: "gpt-6.1-sol",
-    variant: "",
-};
+const TARGET: Target<'static> = Target { model: "gpt-6.1-sol", variant: "" };
 
 fn read_bytes(body: &[u8]) -> Result<Lossy<Request>, Fault> {
-    OpenAiResponses.read_request(&Asked {
-        path: "/v1/responses",
-        query: "",
-        body,
-    })
+    OpenAiResponses.read_request(&Asked { path: "/v1/responses", query: "", body })
 }
 
 fn read(body: &Value) -> Lossy<Request> {
@@ -36,17 +29,11 @@ fn read(body: &Value) -> Lossy<Request> {
 fn write(request: &Request) -> (Value, Vec<Loss>) {
     let written = OpenAiResponses.write_request(request, &TARGET);
     assert_eq!(written.value.path, "/v1/responses");
-    (
-        serde_json::from_slice(&written.value.body).unwrap(),
-        written.losses,
-    )
+    (serde_json::from_slice(&written.value.body).unwrap(), written.losses)
 }
 
 fn stamp() -> Stamp {
-    Stamp {
-        id: "x7".to_owned(),
-        created: 1_794_700_000,
-    }
+    Stamp { id: "x7".to_owned(), created: 1_794_700_000 }
 }
 
 fn writer(request: &Request) -> Box<dyn ReplyWriter> {
@@ -79,10 +66,7 @@ fn stream(events: &[Value]) -> Vec<u8> {
 }
 
 fn omitted(part: &'static str, reason: &'static str) -> Loss {
-    Loss::PartOmitted {
-        part: part.into(),
-        reason,
-    }
+    Loss::PartOmitted { part: part.into(), reason }
 }
 
 fn adapted(setting: &'static str, reason: &'static str) -> Loss {

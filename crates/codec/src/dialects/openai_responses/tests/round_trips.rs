@@ -25,19 +25,10 @@ fn said() -> impl Strategy<Value = String> {
 
 fn media() -> impl Strategy<Value = Block> {
     let source = prop_oneof![
-        (
-            "(image/png|application/pdf|audio/mpeg|audio/wav|audio/ogg)",
-            word()
-        )
+        ("(image/png|application/pdf|audio/mpeg|audio/wav|audio/ogg)", word())
             .prop_map(|(media_type, data)| Source::Base64 { media_type, data }),
-        word().prop_map(|path| Source::Url {
-            url: format!("https://{path}"),
-            media_type: None
-        }),
-        (
-            prop_oneof![Just(NAME.to_owned()), Just("gemini".to_owned())],
-            word()
-        )
+        word().prop_map(|path| Source::Url { url: format!("https://{path}"), media_type: None }),
+        (prop_oneof![Just(NAME.to_owned()), Just("gemini".to_owned())], word())
             .prop_map(|(dialect, id)| Source::File { dialect, id }),
     ];
     let kind = prop_oneof![
@@ -64,17 +55,9 @@ fn opaque(kind: &'static str) -> impl Strategy<Value = Block> {
 fn message() -> impl Strategy<Value = Message> {
     let text = || said().prop_map(Block::text);
     let signature = || option::of(word());
-    let result = (
-        word(),
-        vec(prop_oneof![text(), media()], 0..3),
-        any::<bool>(),
-    )
-        .prop_map(|(id, content, is_error)| Block::ToolResult {
-            id,
-            name: None,
-            content,
-            is_error,
-        });
+    let result = (word(), vec(prop_oneof![text(), media()], 0..3), any::<bool>()).prop_map(
+        |(id, content, is_error)| Block::ToolResult { id, name: None, content, is_error },
+    );
     let phase = option::of(prop_oneof!["phase=[a-z]{1,4}", "[a-z]{1,4}"]);
     let assistant = prop_oneof![
         (said(), phase).prop_map(|(text, signature)| Block::Text {
@@ -83,37 +66,20 @@ fn message() -> impl Strategy<Value = Message> {
             citations: Vec::new()
         }),
         (said(), signature()).prop_map(|(text, signature)| Block::Thinking { text, signature }),
-        word().prop_map(|mark| Block::Thinking {
-            text: String::new(),
-            signature: Some(mark)
-        }),
+        word().prop_map(|mark| Block::Thinking { text: String::new(), signature: Some(mark) }),
         word().prop_map(|data| Block::Redacted { data }),
         said().prop_map(|text| Block::Refusal { text }),
         (word(), word(), said(), signature()).prop_map(|(id, name, arguments, signature)| {
-            Block::ToolCall {
-                id,
-                name,
-                arguments,
-                signature,
-            }
+            Block::ToolCall { id, name, arguments, signature }
         }),
         media(),
         opaque("web_search_call"),
     ];
     let user = prop_oneof![text(), media(), result, opaque("shell_call_output")];
     prop_oneof![
-        vec(user, 1..4).prop_map(|content| Message {
-            role: Role::User,
-            content
-        }),
-        vec(assistant, 1..5).prop_map(|content| Message {
-            role: Role::Assistant,
-            content
-        }),
-        vec(text(), 1..3).prop_map(|content| Message {
-            role: Role::System,
-            content
-        }),
+        vec(user, 1..4).prop_map(|content| Message { role: Role::User, content }),
+        vec(assistant, 1..5).prop_map(|content| Message { role: Role::Assistant, content }),
+        vec(text(), 1..3).prop_map(|content| Message { role: Role::System, content }),
     ]
 }
 
@@ -133,13 +99,8 @@ fn thinking() -> impl Strategy<Value = ThinkingSetting> {
 
 fn tool() -> impl Strategy<Value = Tool> {
     prop_oneof![
-        (
-            word(),
-            option::of(said()),
-            any::<bool>(),
-            option::of(any::<bool>())
-        )
-            .prop_map(|(name, description, parameters, strict)| Tool::Function {
+        (word(), option::of(said()), any::<bool>(), option::of(any::<bool>())).prop_map(
+            |(name, description, parameters, strict)| Tool::Function {
                 name,
                 description,
                 parameters: if parameters {
@@ -148,7 +109,8 @@ fn tool() -> impl Strategy<Value = Tool> {
                     Value::Null
                 },
                 strict,
-            }),
+            }
+        ),
         prop_oneof![Just(NAME), Just("gemini")].prop_map(|dialect| Tool::Opaque {
             dialect: dialect.to_owned(),
             value: json!({"type": "web_search"}),
@@ -159,33 +121,19 @@ fn tool() -> impl Strategy<Value = Tool> {
 fn any_request() -> impl Strategy<Value = Request> {
     // Parsing a number may change its last digit; these have few.
     let number = || option::of((0u8..8).prop_map(|quarters| f64::from(quarters) / 4.0));
-    let sampling = (
-        number(),
-        number(),
-        option::of(0u64..9),
-        option::of(0i64..9),
-        number(),
-        number(),
-    )
-        .prop_map(
-            |(temperature, top_p, top_k, seed, presence_penalty, frequency_penalty)| Sampling {
-                temperature,
-                top_p,
-                top_k,
-                seed,
-                presence_penalty,
-                frequency_penalty,
-            },
-        );
-    let output = prop_oneof![
-        Just(Output::Text),
-        Just(Output::Json),
-        (option::of(word()), option::of(any::<bool>())).prop_map(|(name, strict)| Output::Schema {
-            name,
-            schema: json!({"type": "object"}),
-            strict,
-        }),
-    ];
+    let sampling =
+        (number(), number(), option::of(0u64..9), option::of(0i64..9), number(), number())
+            .prop_map(|(temperature, top_p, top_k, seed, presence_penalty, frequency_penalty)| {
+                Sampling { temperature, top_p, top_k, seed, presence_penalty, frequency_penalty }
+            });
+    let output =
+        prop_oneof![
+            Just(Output::Text),
+            Just(Output::Json),
+            (option::of(word()), option::of(any::<bool>())).prop_map(|(name, strict)| {
+                Output::Schema { name, schema: json!({"type": "object"}), strict }
+            }),
+        ];
     let choice = prop_oneof![
         Just(ToolChoice::Auto),
         Just(ToolChoice::None),
@@ -195,10 +143,7 @@ fn any_request() -> impl Strategy<Value = Request> {
     let extra = (any::<bool>(), any::<bool>()).prop_map(|(own, foreign)| {
         let members = |value: Value| value.as_object().cloned().unwrap_or_default();
         let own = own.then(|| {
-            (
-                NAME.to_owned(),
-                members(json!({"metadata": {"a": "b"}, "truncation": "auto"})),
-            )
+            (NAME.to_owned(), members(json!({"metadata": {"a": "b"}, "truncation": "auto"})))
         });
         let foreign = foreign.then(|| ("gemini".to_owned(), members(json!({"x": 1}))));
         own.into_iter().chain(foreign).collect::<BTreeMap<_, _>>()
@@ -211,13 +156,7 @@ fn any_request() -> impl Strategy<Value = Request> {
             option::of(choice),
             option::of(any::<bool>()),
         ),
-        (
-            thinking(),
-            sampling,
-            option::of(0u64..100),
-            vec(word(), 0..2),
-            output,
-        ),
+        (thinking(), sampling, option::of(0u64..100), vec(word(), 0..2), output),
         (any::<bool>(), option::of(word()), option::of(word()), extra),
     )
         .prop_map(|(first, second, third)| Request {
@@ -359,10 +298,7 @@ fn normal(mut request: Request, adapted: bool) -> Request {
     }
     request.messages = messages;
     for tool in &mut request.tools {
-        if let Tool::Function {
-            parameters, strict, ..
-        } = tool
-        {
+        if let Tool::Function { parameters, strict, .. } = tool {
             strict.get_or_insert(false);
             if parameters.is_null() {
                 *parameters = json!({"type": "object", "properties": {}});
@@ -392,13 +328,7 @@ fn delta(kind: u8, text: String) -> Delta<'static> {
 
 /// Blocks, of which the next may begin before one has ended.
 fn any_events() -> impl Strategy<Value = Vec<Event<'static>>> {
-    let block = (
-        0u8..5,
-        vec(said(), 0..4),
-        option::of(word()),
-        word(),
-        any::<bool>(),
-    );
+    let block = (0u8..5, vec(said(), 0..4), option::of(word()), word(), any::<bool>());
     let count = || option::of(0u64..1000);
     let usage = (count(), count(), count(), count(), count()).prop_map(
         |(input, cache_read, cache_write, output, thinking)| Usage {
@@ -418,45 +348,26 @@ fn any_events() -> impl Strategy<Value = Vec<Event<'static>>> {
         Just(EndReason::Cut),
     ];
     (vec(block, 0..6), usage, reason).prop_map(|(blocks, usage, reason)| {
-        let mut events = vec![Event::MessageStarted {
-            id: "a".into(),
-            model: "b".into(),
-        }];
+        let mut events = vec![Event::MessageStarted { id: "a".into(), model: "b".into() }];
         let mut late = Vec::new();
         for (index, (kind, texts, mark, name, ends_late)) in blocks.into_iter().enumerate() {
             let index = index as u32;
             let block = match kind {
                 0 => BlockStart::Text { text: "".into() },
-                1 => BlockStart::Thinking {
-                    text: "".into(),
-                    signature: "".into(),
-                },
-                2 => BlockStart::ToolCall {
-                    id: name.into(),
-                    name: "f".into(),
-                },
+                1 => BlockStart::Thinking { text: "".into(), signature: "".into() },
+                2 => BlockStart::ToolCall { id: name.into(), name: "f".into() },
                 3 => BlockStart::Redacted { data: name.into() },
                 _ => BlockStart::Text { text: name.into() },
             };
             events.push(Event::BlockStarted { index, block });
             if kind < 3 {
                 for text in texts {
-                    events.push(Event::BlockDelta {
-                        index,
-                        delta: delta(kind, text),
-                    });
+                    events.push(Event::BlockDelta { index, delta: delta(kind, text) });
                 }
             }
             if let Some(mark) = mark.filter(|_| kind < 2) {
-                let mark = if kind == 0 {
-                    format!("phase={mark}")
-                } else {
-                    mark
-                };
-                events.push(Event::BlockDelta {
-                    index,
-                    delta: Delta::Signature(mark.into()),
-                });
+                let mark = if kind == 0 { format!("phase={mark}") } else { mark };
+                events.push(Event::BlockDelta { index, delta: Delta::Signature(mark.into()) });
             }
             if ends_late {
                 late.push(Event::BlockEnded { index });
@@ -483,20 +394,15 @@ fn seen(mut reply: Reply) -> Reply {
     for block in &mut reply.content {
         match block {
             Block::Redacted { data } => {
-                *block = Block::Thinking {
-                    text: String::new(),
-                    signature: Some(std::mem::take(data)),
-                };
+                *block =
+                    Block::Thinking { text: String::new(), signature: Some(std::mem::take(data)) };
             }
             Block::ToolCall { arguments, .. } if arguments.is_empty() => arguments.push_str("{}"),
             _ => {}
         }
     }
     reply.content.retain(says_something);
-    let called = reply
-        .content
-        .iter()
-        .any(|block| matches!(block, Block::ToolCall { .. }));
+    let called = reply.content.iter().any(|block| matches!(block, Block::ToolCall { .. }));
     reply.reason = Some(match reply.reason {
         Some(reason @ (EndReason::Length | EndReason::Refusal)) => reason,
         Some(EndReason::Cut) => EndReason::Failed,

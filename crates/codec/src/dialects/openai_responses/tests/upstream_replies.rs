@@ -36,12 +36,7 @@ fn usual() -> Vec<Value> {
             0,
             json!({"id": "rs_1", "type": "reasoning", "summary": [], "encrypted_content": "partial"}),
         ),
-        summary(
-            "part.added",
-            0,
-            "part",
-            json!({"type": "summary_text", "text": ""}),
-        ),
+        summary("part.added", 0, "part", json!({"type": "summary_text", "text": ""})),
         summary("text.delta", 0, "delta", json!("Com")),
         summary("text.delta", 0, "delta", json!("pare \"both\".\n")),
         summary("text.done", 0, "text", json!("Compare \"both\".\n")),
@@ -51,12 +46,7 @@ fn usual() -> Vec<Value> {
             "part",
             json!({"type": "summary_text", "text": "Compare \"both\".\n"}),
         ),
-        summary(
-            "part.added",
-            1,
-            "part",
-            json!({"type": "summary_text", "text": ""}),
-        ),
+        summary("part.added", 1, "part", json!({"type": "summary_text", "text": ""})),
         summary("text.delta", 1, "delta", json!("Then é🧠.")),
         summary("text.done", 1, "text", json!("Then é🧠.")),
         done(
@@ -77,13 +67,7 @@ fn usual() -> Vec<Value> {
             "part",
             json!({"type": "output_text", "text": "Let me see.", "annotations": []}),
         ),
-        done(
-            1,
-            message(
-                "completed",
-                json!([{"type": "output_text", "text": "Let me see."}]),
-            ),
-        ),
+        done(1, message("completed", json!([{"type": "output_text", "text": "Let me see."}]))),
         added(2, call("in_progress", "")),
         arguments("delta", "delta", "{\"k\""),
         arguments("delta", "delta", ":\"7\"}"),
@@ -122,10 +106,7 @@ fn usual_reply() -> Reply {
 }
 
 fn thought(text: &str, signature: Option<&str>) -> Block {
-    Block::Thinking {
-        text: text.to_owned(),
-        signature: signature.map(str::to_owned),
-    }
+    Block::Thinking { text: text.to_owned(), signature: signature.map(str::to_owned) }
 }
 
 fn said(text: &str, signature: Option<&str>) -> Block {
@@ -209,11 +190,7 @@ fn a_stream_without_numbers_and_names_is_read() {
             call("fc_1", "f", "{\"a\":1}"),
             call("fc_2", "f", "{\"b\":2}"),
         ],
-        usage: Usage {
-            input: Some(3),
-            output: Some(4),
-            ..Usage::default()
-        },
+        usage: Usage { input: Some(3), output: Some(4), ..Usage::default() },
         details: EndDetails::default(),
         fault: None,
         reason: Some(EndReason::ToolCalls),
@@ -241,11 +218,7 @@ fn every_split_gives_the_same_events() {
         let single: Vec<&[u8]> = bytes.chunks(1).collect();
         assert_eq!(reply(&single, true), expected);
         for cut in 0..bytes.len() {
-            assert_eq!(
-                reply(&[&bytes[..cut], &bytes[cut..]], true),
-                expected,
-                "cut at {cut}"
-            );
+            assert_eq!(reply(&[&bytes[..cut], &bytes[cut..]], true), expected, "cut at {cut}");
         }
     }
 }
@@ -265,11 +238,7 @@ fn every_cut_ends_in_exactly_one_end() {
     let whole = whole().to_string();
     for cut in 0..whole.len() {
         let (events, _) = reply(&[&whole.as_bytes()[..cut]], false);
-        assert_eq!(
-            events,
-            [r#"{"type":"ended","reason":"cut"}"#],
-            "cut at {cut}"
-        );
+        assert_eq!(events, [r#"{"type":"ended","reason":"cut"}"#], "cut at {cut}");
     }
 }
 
@@ -313,26 +282,13 @@ fn a_signature_counts_only_when_the_item_is_done() {
     let item = |mark: &str| json!({"id": "rs_1", "type": "reasoning", "summary": [], "encrypted_content": mark});
     let found = |events: &[Value]| reply(&[&stream(events)], true).1.content;
     assert_eq!(
-        found(&[
-            created(),
-            added(0, item("partial")),
-            done(0, item("whole")),
-            completed()
-        ]),
+        found(&[created(), added(0, item("partial")), done(0, item("whole")), completed()]),
         [thought("", Some("whole"))]
     );
     assert_eq!(found(&[created(), added(0, item("partial"))]), []);
     let empty =
         json!({"id": "rs_1", "type": "reasoning", "summary": [], "encrypted_content": null});
-    assert_eq!(
-        found(&[
-            created(),
-            added(0, empty.clone()),
-            done(0, empty),
-            completed()
-        ]),
-        []
-    );
+    assert_eq!(found(&[created(), added(0, empty.clone()), done(0, empty), completed()]), []);
 }
 
 #[test]
@@ -348,12 +304,7 @@ fn what_was_only_told_at_the_end_of_an_item_is_told() {
     ];
     // Never announced; announced and empty until then; told twice.
     assert_eq!(
-        found(&[
-            created(),
-            done(0, message.clone()),
-            done(1, call_item.clone()),
-            completed()
-        ]),
+        found(&[created(), done(0, message.clone()), done(1, call_item.clone()), completed()]),
         expected
     );
     let bare = json!({"id": "m", "type": "message", "content": []});
@@ -374,13 +325,7 @@ fn what_was_only_told_at_the_end_of_an_item_is_told() {
     let arguments = json!({"type": "response.function_call_arguments.done", "output_index": 0, "arguments": "{}"});
     let start = json!({"type": "function_call", "name": "f"});
     assert_eq!(
-        found(&[
-            created(),
-            added(0, start.clone()),
-            arguments,
-            done(0, start),
-            completed()
-        ]),
+        found(&[created(), added(0, start.clone()), arguments, done(0, start), completed()]),
         [call("call_0", "f", "{}")]
     );
 }
@@ -421,10 +366,7 @@ fn parts_of_a_message_are_blocks_of_their_own() {
         done(0, item),
         completed(),
     ];
-    assert_eq!(
-        reply(&[&stream(&events)], true).1.content,
-        [said("ab", None), said("c", None)]
-    );
+    assert_eq!(reply(&[&stream(&events)], true).1.content, [said("ab", None), said("c", None)]);
 }
 
 #[test]
@@ -453,10 +395,7 @@ fn items_without_a_word_are_opaque_and_unknown_events_nothing() {
             r#"{"type":"ended","reason":"stop"}"#,
         ]
     );
-    let item = Block::Opaque {
-        dialect: "openai_responses".to_owned(),
-        value: search,
-    };
+    let item = Block::Opaque { dialect: "openai_responses".to_owned(), value: search };
     assert_eq!(reply.content, [item]);
     assert_eq!(reply.reason, Some(EndReason::Stop));
 }
@@ -480,21 +419,13 @@ fn ends_have_their_reasons() {
         ("steered", EndReason::Other("steered".to_owned())),
     ] {
         let found = ending("incomplete", incomplete(reason));
-        assert_eq!(
-            (found.reason, found.usage.output),
-            (Some(expected), Some(3))
-        );
+        assert_eq!((found.reason, found.usage.output), (Some(expected), Some(3)));
     }
     let refusal = json!({"type": "response.refusal.delta", "output_index": 0, "content_index": 0, "delta": "I can't"});
     let declined = reply(&[&stream(&[created(), refusal, completed()])], true).1;
     assert_eq!(
         (declined.reason, declined.content),
-        (
-            Some(EndReason::Refusal),
-            vec![Block::Refusal {
-                text: "I can't".to_owned()
-            }]
-        )
+        (Some(EndReason::Refusal), vec![Block::Refusal { text: "I can't".to_owned() }])
     );
 }
 
@@ -502,16 +433,8 @@ fn ends_have_their_reasons() {
 fn faults_end_a_reply() {
     let failed = |code: &str, message: &str| json!({"type": "response.failed", "response": {"id": "resp_1", "status": "failed", "error": {"code": code, "message": message}}});
     for (event, kind, message) in [
-        (
-            failed("server_error", "broke"),
-            FaultKind::Internal,
-            "broke",
-        ),
-        (
-            failed("rate_limit_exceeded", "slow"),
-            FaultKind::RateLimited,
-            "slow",
-        ),
+        (failed("server_error", "broke"), FaultKind::Internal, "broke"),
+        (failed("rate_limit_exceeded", "slow"), FaultKind::RateLimited, "slow"),
         (
             failed("server_is_overloaded", ""),
             FaultKind::Overloaded,
@@ -527,11 +450,7 @@ fn faults_end_a_reply() {
             FaultKind::Invalid,
             "bad",
         ),
-        (
-            json!({"error": {"message": "lost", "code": 502}}),
-            FaultKind::Internal,
-            "lost",
-        ),
+        (json!({"error": {"message": "lost", "code": 502}}), FaultKind::Internal, "lost"),
         (json!({"error": "lost"}), FaultKind::Internal, "lost"),
         (
             json!({"type": "response.failed"}),
@@ -545,18 +464,12 @@ fn faults_end_a_reply() {
         assert_eq!(found.1.reason, Some(EndReason::Failed), "{event}");
         assert_eq!(ends(&found.0), 1);
     }
-    let (_, whole) = reply(
-        &[br#"{"error":{"message":"no","code":"rate_limit_exceeded"}}"#],
-        false,
-    );
+    let (_, whole) = reply(&[br#"{"error":{"message":"no","code":"rate_limit_exceeded"}}"#], false);
     assert_eq!(whole.fault, Some(Fault::new(FaultKind::RateLimited, "no")));
     let (_, whole) = reply(&[br#"{"id":"resp_1","status":"failed","error":{"message":"no","code":"server_error"},"output":[]}"#], false);
     assert_eq!(
         (whole.reason, whole.fault),
-        (
-            Some(EndReason::Failed),
-            Some(Fault::new(FaultKind::Internal, "no"))
-        )
+        (Some(EndReason::Failed), Some(Fault::new(FaultKind::Internal, "no")))
     );
 }
 
@@ -571,13 +484,9 @@ fn what_is_too_long_is_a_fault() {
     let pieces: Vec<&[u8]> = (0..5).map(|_| &long[..]).collect();
     let (events, found) = reply(&pieces, false);
     assert_eq!((found.reason, events.len()), (Some(EndReason::Failed), 2));
-    let many: Vec<Value> = (0..2000)
-        .map(|place| added(place, json!({"type": "message"})))
-        .collect();
-    assert_eq!(
-        reply(&[&stream(&many)], true).1.reason,
-        Some(EndReason::Failed)
-    );
+    let many: Vec<Value> =
+        (0..2000).map(|place| added(place, json!({"type": "message"}))).collect();
+    assert_eq!(reply(&[&stream(&many)], true).1.reason, Some(EndReason::Failed));
 }
 
 proptest! {

@@ -16,10 +16,7 @@ fn message(role: Role, content: Vec<Block>) -> Message {
 }
 
 fn asked(role: Role, block: Block) -> Request {
-    Request {
-        messages: vec![message(role, vec![block])],
-        ..Request::default()
-    }
+    Request { messages: vec![message(role, vec![block])], ..Request::default() }
 }
 
 #[test]
@@ -46,18 +43,9 @@ fn a_second_turn_is_written_as_the_provider_wants_it() {
                         signature: Some("phase=commentary".to_owned()),
                         citations: Vec::new(),
                     },
-                    Block::Text {
-                        text: "c".to_owned(),
-                        signature: None,
-                        citations: Vec::new(),
-                    },
-                    Block::Redacted {
-                        data: "sealed".to_owned(),
-                    },
-                    Block::Thinking {
-                        text: "raw".to_owned(),
-                        signature: None,
-                    },
+                    Block::Text { text: "c".to_owned(), signature: None, citations: Vec::new() },
+                    Block::Redacted { data: "sealed".to_owned() },
+                    Block::Thinking { text: "raw".to_owned(), signature: None },
                     Block::ToolCall {
                         id: "call_1".to_owned(),
                         name: "lookup".to_owned(),
@@ -86,14 +74,10 @@ fn a_second_turn_is_written_as_the_provider_wants_it() {
             parameters: Value::Null,
             strict: None,
         }],
-        tool_choice: Some(ToolChoice::Named {
-            name: "lookup".to_owned(),
-        }),
+        tool_choice: Some(ToolChoice::Named { name: "lookup".to_owned() }),
         parallel_calls: Some(true),
         thinking: ThinkingSetting {
-            amount: Some(Amount::Effort {
-                effort: Effort::Medium,
-            }),
+            amount: Some(Amount::Effort { effort: Effort::Medium }),
             show: Some(Show::Summary),
         },
         max_tokens: Some(1000),
@@ -147,72 +131,38 @@ fn the_thinking_setting_is_an_effort_and_a_summary() {
         (None, None, Value::Null, vec![]),
         (Some(Off), None, json!({"effort": "none"}), vec![]),
         (
-            Some(Amount::Effort {
-                effort: Effort::XHigh,
-            }),
+            Some(Amount::Effort { effort: Effort::XHigh }),
             Some(Show::Hidden),
             json!({"effort": "xhigh"}),
             vec![],
         ),
-        (
-            None,
-            Some(Show::Full),
-            json!({"summary": "detailed"}),
-            vec![],
-        ),
+        (None, Some(Show::Full), json!({"summary": "detailed"}), vec![]),
         (
             Some(On),
             Some(Show::Summary),
             json!({"effort": "medium", "summary": "auto"}),
             short.clone(),
         ),
+        (Some(Budget { tokens: 2000 }), None, json!({"effort": "low"}), short.clone()),
+        (Some(Budget { tokens: 20_000 }), None, json!({"effort": "high"}), short.clone()),
+        (Some(Adaptive { effort: None }), None, json!({"effort": "medium"}), short.clone()),
         (
-            Some(Budget { tokens: 2000 }),
-            None,
-            json!({"effort": "low"}),
-            short.clone(),
-        ),
-        (
-            Some(Budget { tokens: 20_000 }),
-            None,
-            json!({"effort": "high"}),
-            short.clone(),
-        ),
-        (
-            Some(Adaptive { effort: None }),
-            None,
-            json!({"effort": "medium"}),
-            short.clone(),
-        ),
-        (
-            Some(Adaptive {
-                effort: Some(Effort::Max),
-            }),
+            Some(Adaptive { effort: Some(Effort::Max) }),
             None,
             json!({"effort": "max"}),
             short.clone(),
         ),
     ] {
         let thinking = ThinkingSetting { amount, show };
-        let (body, found) = write(&Request {
-            thinking,
-            ..Request::default()
-        });
-        assert_eq!(
-            (&body["reasoning"], found),
-            (&expected, losses),
-            "{thinking:?}"
-        );
+        let (body, found) = write(&Request { thinking, ..Request::default() });
+        assert_eq!((&body["reasoning"], found), (&expected, losses), "{thinking:?}");
     }
 }
 
 #[test]
 fn the_shape_of_the_answer_is_flat() {
-    let schema = Output::Schema {
-        name: None,
-        schema: json!({"type": "object"}),
-        strict: Some(true),
-    };
+    let schema =
+        Output::Schema { name: None, schema: json!({"type": "object"}), strict: Some(true) };
     for (output, expected) in [
         (Output::Text, Value::Null),
         (Output::Json, json!({"format": {"type": "json_object"}})),
@@ -221,10 +171,7 @@ fn the_shape_of_the_answer_is_flat() {
             json!({"format": {"type": "json_schema", "name": "output", "schema": {"type": "object"}, "strict": true}}),
         ),
     ] {
-        let (body, losses) = write(&Request {
-            output,
-            ..Request::default()
-        });
+        let (body, losses) = write(&Request { output, ..Request::default() });
         assert_eq!((&body["text"], losses), (&expected, vec![]));
     }
 }
@@ -239,10 +186,7 @@ fn own_members_go_back_and_those_about_storage_do_not() {
     });
     let request = Request {
         extra: BTreeMap::from([(NAME.to_owned(), own.as_object().unwrap().clone())]),
-        thinking: ThinkingSetting {
-            amount: None,
-            show: Some(Show::Summary),
-        },
+        thinking: ThinkingSetting { amount: None, show: Some(Show::Summary) },
         tool_choice: Some(ToolChoice::Auto),
         ..Request::default()
     };
@@ -253,15 +197,8 @@ fn own_members_go_back_and_those_about_storage_do_not() {
         "text": {"verbosity": "low"}, "tool_choice": {"type": "custom", "name": "x"}, "metadata": {"a": "b"},
     });
     assert_eq!(write(&request), (expected, vec![]));
-    let streamed = write(&Request {
-        stream: true,
-        ..request
-    })
-    .0;
-    assert_eq!(
-        streamed["stream_options"],
-        json!({"include_obfuscation": false})
-    );
+    let streamed = write(&Request { stream: true, ..request }).0;
+    assert_eq!(streamed["stream_options"], json!({"include_obfuscation": false}));
 }
 
 #[test]
@@ -271,14 +208,8 @@ fn media_go_to_their_native_places() {
         media_type: media_type.to_owned(),
         data: "AA==".to_owned(),
     };
-    let url = Source::Url {
-        url: "https://x".to_owned(),
-        media_type: None,
-    };
-    let file = |dialect: &str| Source::File {
-        dialect: dialect.to_owned(),
-        id: "f".to_owned(),
-    };
+    let url = Source::Url { url: "https://x".to_owned(), media_type: None };
+    let file = |dialect: &str| Source::File { dialect: dialect.to_owned(), id: "f".to_owned() };
     for (kind, source, expected) in [
         (
             Image,
@@ -290,151 +221,71 @@ fn media_go_to_their_native_places() {
             url.clone(),
             json!({"type": "input_image", "image_url": "https://x", "detail": "auto"}),
         ),
-        (
-            Image,
-            file(NAME),
-            json!({"type": "input_image", "file_id": "f", "detail": "auto"}),
-        ),
+        (Image, file(NAME), json!({"type": "input_image", "file_id": "f", "detail": "auto"})),
         (
             Document,
             inline("application/pdf"),
             json!({"type": "input_file", "filename": "document", "file_data": "data:application/pdf;base64,AA=="}),
         ),
-        (
-            Document,
-            url,
-            json!({"type": "input_file", "file_url": "https://x"}),
-        ),
-        (
-            Document,
-            file("openai_chat"),
-            json!({"type": "input_file", "file_id": "f"}),
-        ),
+        (Document, url, json!({"type": "input_file", "file_url": "https://x"})),
+        (Document, file("openai_chat"), json!({"type": "input_file", "file_id": "f"})),
         (
             Audio,
             inline("audio/mpeg"),
             json!({"type": "input_audio", "input_audio": {"data": "AA==", "format": "mp3"}}),
         ),
     ] {
-        let (body, losses) = write(&asked(
-            Role::User,
-            Block::Media {
-                kind,
-                source,
-                name: None,
-            },
-        ));
-        assert_eq!(
-            (&body["input"][0]["content"][0], losses),
-            (&expected, vec![])
-        );
+        let (body, losses) = write(&asked(Role::User, Block::Media { kind, source, name: None }));
+        assert_eq!((&body["input"][0]["content"][0], losses), (&expected, vec![]));
     }
 }
 
 #[test]
 fn what_has_no_place_is_a_loss() {
-    let media = |kind, source| Block::Media {
-        kind,
-        source,
-        name: None,
-    };
-    let url = Source::Url {
-        url: "https://x".to_owned(),
-        media_type: None,
-    };
-    let inline = Source::Base64 {
-        media_type: "audio/ogg".to_owned(),
-        data: "AA==".to_owned(),
-    };
-    let text = Source::Text {
-        text: "x".to_owned(),
-    };
-    let foreign = Source::File {
-        dialect: "gemini".to_owned(),
-        id: "f".to_owned(),
-    };
+    let media = |kind, source| Block::Media { kind, source, name: None };
+    let url = Source::Url { url: "https://x".to_owned(), media_type: None };
+    let inline = Source::Base64 { media_type: "audio/ogg".to_owned(), data: "AA==".to_owned() };
+    let text = Source::Text { text: "x".to_owned() };
+    let foreign = Source::File { dialect: "gemini".to_owned(), id: "f".to_owned() };
     let own = |key: &str| {
-        BTreeMap::from([(
-            NAME.to_owned(),
-            json!({key: "x"}).as_object().unwrap().clone(),
-        )])
+        BTreeMap::from([(NAME.to_owned(), json!({key: "x"}).as_object().unwrap().clone())])
     };
     let signed = |signature: &str| Block::Text {
         text: "x".to_owned(),
         signature: Some(signature.to_owned()),
         citations: Vec::new(),
     };
-    let sampling = |sampling| Request {
-        sampling,
-        ..Request::default()
-    };
+    let sampling = |sampling| Request { sampling, ..Request::default() };
     let call = Block::ToolCall {
         id: "c".to_owned(),
         name: "f".to_owned(),
         arguments: String::new(),
         signature: Some("s".to_owned()),
     };
-    let result = |content, is_error| Block::ToolResult {
-        id: "c".to_owned(),
-        name: None,
-        content,
-        is_error,
-    };
+    let result =
+        |content, is_error| Block::ToolResult { id: "c".to_owned(), name: None, content, is_error };
     for (request, loss) in [
+        (Request { stop: vec!["x".to_owned()], ..Request::default() }, omitted("stop", "no_place")),
         (
-            Request {
-                stop: vec!["x".to_owned()],
-                ..Request::default()
-            },
-            omitted("stop", "no_place"),
-        ),
-        (
-            sampling(Sampling {
-                top_k: Some(1),
-                ..Sampling::default()
-            }),
+            sampling(Sampling { top_k: Some(1), ..Sampling::default() }),
             omitted("top_k", "no_place"),
         ),
+        (sampling(Sampling { seed: Some(1), ..Sampling::default() }), omitted("seed", "no_place")),
         (
-            sampling(Sampling {
-                seed: Some(1),
-                ..Sampling::default()
-            }),
-            omitted("seed", "no_place"),
-        ),
-        (
-            sampling(Sampling {
-                presence_penalty: Some(1.0),
-                ..Sampling::default()
-            }),
+            sampling(Sampling { presence_penalty: Some(1.0), ..Sampling::default() }),
             omitted("presence_penalty", "no_place"),
         ),
         (
-            sampling(Sampling {
-                frequency_penalty: Some(1.0),
-                ..Sampling::default()
-            }),
+            sampling(Sampling { frequency_penalty: Some(1.0), ..Sampling::default() }),
             omitted("frequency_penalty", "no_place"),
         ),
+        (Request { max_tokens: Some(1), ..Request::default() }, adapted("max_tokens", "range")),
         (
-            Request {
-                max_tokens: Some(1),
-                ..Request::default()
-            },
-            adapted("max_tokens", "range"),
-        ),
-        (
-            Request {
-                extra: own("previous_response_id"),
-                ..Request::default()
-            },
+            Request { extra: own("previous_response_id"), ..Request::default() },
             omitted("stored_response", "stateless"),
         ),
         (
-            Request {
-                extra: own("conversation"),
-                ..Request::default()
-            },
+            Request { extra: own("conversation"), ..Request::default() },
             omitted("stored_response", "stateless"),
         ),
         (
@@ -449,85 +300,37 @@ fn what_has_no_place_is_a_loss() {
         ),
         (
             Request {
-                tools: vec![Tool::Opaque {
-                    dialect: "gemini".to_owned(),
-                    value: json!({}),
-                }],
+                tools: vec![Tool::Opaque { dialect: "gemini".to_owned(), value: json!({}) }],
                 ..Request::default()
             },
             omitted("tool", "foreign_dialect"),
         ),
         (
-            asked(
-                Role::User,
-                Block::Opaque {
-                    dialect: "gemini".to_owned(),
-                    value: json!({}),
-                },
-            ),
+            asked(Role::User, Block::Opaque { dialect: "gemini".to_owned(), value: json!({}) }),
             omitted("block", "foreign_dialect"),
         ),
-        (
-            asked(Role::User, media(MediaKind::Video, url.clone())),
-            omitted("media", "no_place"),
-        ),
-        (
-            asked(Role::User, media(MediaKind::Audio, url.clone())),
-            omitted("media", "not_inline"),
-        ),
-        (
-            asked(Role::User, media(MediaKind::Audio, inline)),
-            omitted("media", "media_type"),
-        ),
-        (
-            asked(Role::User, media(MediaKind::Document, text)),
-            adapted("document", "as_text"),
-        ),
-        (
-            asked(Role::User, media(MediaKind::Image, foreign)),
-            omitted("media", "foreign_file"),
-        ),
-        (
-            asked(Role::Assistant, media(MediaKind::Image, url.clone())),
-            omitted("media", "role"),
-        ),
+        (asked(Role::User, media(MediaKind::Video, url.clone())), omitted("media", "no_place")),
+        (asked(Role::User, media(MediaKind::Audio, url.clone())), omitted("media", "not_inline")),
+        (asked(Role::User, media(MediaKind::Audio, inline)), omitted("media", "media_type")),
+        (asked(Role::User, media(MediaKind::Document, text)), adapted("document", "as_text")),
+        (asked(Role::User, media(MediaKind::Image, foreign)), omitted("media", "foreign_file")),
+        (asked(Role::Assistant, media(MediaKind::Image, url.clone())), omitted("media", "role")),
         (
             asked(
                 Role::User,
-                Block::Media {
-                    kind: MediaKind::Image,
-                    source: url,
-                    name: Some("n".to_owned()),
-                },
+                Block::Media { kind: MediaKind::Image, source: url, name: Some("n".to_owned()) },
             ),
             omitted("media.name", "no_place"),
         ),
-        (
-            asked(Role::Assistant, signed("gemini's")),
-            omitted("text.signature", "foreign_dialect"),
-        ),
-        (
-            asked(Role::User, signed("phase=x")),
-            omitted("text.signature", "no_place"),
-        ),
-        (
-            asked(Role::Assistant, call),
-            omitted("tool_call.signature", "no_place"),
-        ),
+        (asked(Role::Assistant, signed("gemini's")), omitted("text.signature", "foreign_dialect")),
+        (asked(Role::User, signed("phase=x")), omitted("text.signature", "no_place")),
+        (asked(Role::Assistant, call), omitted("tool_call.signature", "no_place")),
         (
             asked(Role::User, result(vec![Block::text("x")], true)),
             omitted("tool_result.is_error", "no_place"),
         ),
         (
-            asked(
-                Role::User,
-                result(
-                    vec![Block::Redacted {
-                        data: "x".to_owned(),
-                    }],
-                    false,
-                ),
-            ),
+            asked(Role::User, result(vec![Block::Redacted { data: "x".to_owned() }], false)),
             omitted("tool_result.part", "no_place"),
         ),
     ] {

@@ -13,28 +13,19 @@ fn members(kind: &str) -> (&'static [&'static str], &'static [&'static str]) {
         "text-end" | "reasoning-end" => (&["id"], &["providerMetadata"]),
         "tool-input-start" => (&["toolCallId", "toolName"], &["dynamic"]),
         "tool-input-delta" => (&["toolCallId", "inputTextDelta"], &[]),
-        "tool-input-available" => (
-            &["toolCallId", "toolName"],
-            &["input", "dynamic", "providerMetadata"],
-        ),
-        "tool-input-error" => (
-            &["toolCallId", "toolName", "errorText"],
-            &["input", "dynamic", "providerMetadata"],
-        ),
+        "tool-input-available" => {
+            (&["toolCallId", "toolName"], &["input", "dynamic", "providerMetadata"])
+        }
+        "tool-input-error" => {
+            (&["toolCallId", "toolName", "errorText"], &["input", "dynamic", "providerMetadata"])
+        }
         "error" => (&["errorText"], &[]),
         "finish" => (&["finishReason"], &["messageMetadata"]),
         other => panic!("a chunk of type {other}"),
     }
 }
 
-const REASONS: [&str; 6] = [
-    "stop",
-    "length",
-    "content-filter",
-    "tool-calls",
-    "error",
-    "other",
-];
+const REASONS: [&str; 6] = ["stop", "length", "content-filter", "tool-calls", "error", "other"];
 
 /// What a client has at the end.
 #[derive(Debug, Default, PartialEq)]
@@ -70,10 +61,7 @@ pub(super) fn build(chunks: &[Value]) -> Built {
                 stepping = false;
             }
             "finish" => {
-                chunk["finishReason"]
-                    .as_str()
-                    .unwrap()
-                    .clone_into(&mut built.reason);
+                chunk["finishReason"].as_str().unwrap().clone_into(&mut built.reason);
                 assert!(REASONS.contains(&built.reason.as_str()), "{chunk}");
                 for (name, value) in chunk["messageMetadata"].as_object().into_iter().flatten() {
                     built.metadata[name] = value.clone();
@@ -125,9 +113,7 @@ fn grow(
     }
     let (map, step) = kind.split_once('-').unwrap();
     let id = chunk["id"].as_str().unwrap();
-    let found = open
-        .iter()
-        .position(|(of, open, _)| of == map && open == id);
+    let found = open.iter().position(|(of, open, _)| of == map && open == id);
     match step {
         "start" => {
             assert_eq!(found, None, "begun twice: {chunk}");

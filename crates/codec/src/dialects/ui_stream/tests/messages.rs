@@ -74,10 +74,7 @@ fn steps_of_one_message_are_turns_with_their_results_between_them() {
             said(
                 Role::Assistant,
                 vec![
-                    Block::Thinking {
-                        text: "A row.".to_owned(),
-                        signature: Some("S1".to_owned()),
-                    },
+                    Block::Thinking { text: "A row.".to_owned(), signature: Some("S1".to_owned()) },
                     signed("I look.", "S2"),
                     call("c1", r#"{"row":7}"#, Some("S3")),
                     call("c2", "{}", None),
@@ -85,19 +82,11 @@ fn steps_of_one_message_are_turns_with_their_results_between_them() {
             ),
             said(
                 Role::User,
-                vec![
-                    result("c1", r#"{"colour":"blue"}"#, false),
-                    result("c2", "green", false),
-                ],
+                vec![result("c1", r#"{"colour":"blue"}"#, false), result("c2", "green", false),],
             ),
             said(
                 Role::Assistant,
-                vec![
-                    Block::Redacted {
-                        data: "R".to_owned(),
-                    },
-                    Block::text("Blue."),
-                ],
+                vec![Block::Redacted { data: "R".to_owned() }, Block::text("Blue."),],
             ),
             said(Role::User, vec![Block::text("Thanks.")]),
             said(Role::System, vec![Block::text("Now in French.")]),
@@ -109,25 +98,10 @@ fn steps_of_one_message_are_turns_with_their_results_between_them() {
 fn a_call_is_answered_in_every_state_it_may_be_in() {
     let (none, unanswered) = (Vec::new(), vec![omitted("tool_result", "missing")]);
     for (state, more, answer, losses) in [
-        (
-            "output-available",
-            json!({"output": "x"}),
-            Some(("x", false)),
-            &none,
-        ),
-        (
-            "output-available",
-            json!({"output": [1]}),
-            Some(("[1]", false)),
-            &none,
-        ),
+        ("output-available", json!({"output": "x"}), Some(("x", false)), &none),
+        ("output-available", json!({"output": [1]}), Some(("[1]", false)), &none),
         ("output-available", json!({}), Some(("", false)), &none),
-        (
-            "output-error",
-            json!({"errorText": "no row"}),
-            Some(("no row", true)),
-            &none,
-        ),
+        ("output-error", json!({"errorText": "no row"}), Some(("no row", true)), &none),
         (
             "output-denied",
             json!({"approval": {"id": "1", "approved": false}}),
@@ -152,18 +126,8 @@ fn a_call_is_answered_in_every_state_it_may_be_in() {
             Some(("The tool was not run.", true)),
             &unanswered,
         ),
-        (
-            "input-available",
-            json!({}),
-            Some(("The tool was not run.", true)),
-            &unanswered,
-        ),
-        (
-            "input-streaming",
-            json!({}),
-            None,
-            &vec![omitted("tool_call", "unfinished")],
-        ),
+        ("input-available", json!({}), Some(("The tool was not run.", true)), &unanswered),
+        ("input-streaming", json!({}), None, &vec![omitted("tool_call", "unfinished")]),
     ] {
         let mut part =
             json!({"type": "tool-lookup", "toolCallId": "c", "state": state, "input": {"row": 7}});
@@ -213,20 +177,14 @@ fn files_are_media_by_their_type() {
         {"type": "file", "mediaType": "application/pdf", "url": "https://example.com/a.pdf"},
         {"type": "file", "mediaType": "audio/wav", "url": "data:;base64,BBBB"},
     ]}]));
-    let base64 = |of: &str, data: &str| Source::Base64 {
-        media_type: of.to_owned(),
-        data: data.to_owned(),
-    };
+    let base64 =
+        |of: &str, data: &str| Source::Base64 { media_type: of.to_owned(), data: data.to_owned() };
     let there = Source::Url {
         url: "https://example.com/a.pdf".to_owned(),
         media_type: Some("application/pdf".to_owned()),
     };
     let content = vec![
-        media(
-            MediaKind::Image,
-            base64("image/png", "AAAA"),
-            Some("row.png"),
-        ),
+        media(MediaKind::Image, base64("image/png", "AAAA"), Some("row.png")),
         media(MediaKind::Document, there, None),
         media(MediaKind::Audio, base64("audio/wav", "BBBB"), None),
     ];
@@ -236,18 +194,11 @@ fn files_are_media_by_their_type() {
 /// A conversation may have begun before it came to us.
 #[test]
 fn signatures_under_keys_of_other_providers_are_signatures() {
-    let thinking = |mark: &str| Block::Thinking {
-        text: "hm".to_owned(),
-        signature: Some(mark.to_owned()),
-    };
+    let thinking =
+        |mark: &str| Block::Thinking { text: "hm".to_owned(), signature: Some(mark.to_owned()) };
     for (metadata, expected) in [
         (json!({"anthropic": {"signature": "A"}}), thinking("A")),
-        (
-            json!({"anthropic": {"redactedData": "D"}}),
-            Block::Redacted {
-                data: "D".to_owned(),
-            },
-        ),
+        (json!({"anthropic": {"redactedData": "D"}}), Block::Redacted { data: "D".to_owned() }),
         (json!({"google": {"thoughtSignature": "G"}}), thinking("G")),
         (
             json!({"anthropic": {"signature": "A"}, "throughline": {"signature": "T"}}),
@@ -255,18 +206,9 @@ fn signatures_under_keys_of_other_providers_are_signatures() {
         ),
         (
             json!({"openrouter": {"reasoning_details": []}}),
-            Block::Thinking {
-                text: "hm".to_owned(),
-                signature: None,
-            },
+            Block::Thinking { text: "hm".to_owned(), signature: None },
         ),
-        (
-            json!("odd"),
-            Block::Thinking {
-                text: "hm".to_owned(),
-                signature: None,
-            },
-        ),
+        (json!("odd"), Block::Thinking { text: "hm".to_owned(), signature: None }),
     ] {
         let part = json!({"type": "reasoning", "text": "hm", "providerMetadata": metadata});
         let read = conversation(&json!([{"role": "assistant", "parts": [part]}]));
@@ -284,10 +226,7 @@ fn parts_without_a_word_are_told_as_lost_and_empty_ones_say_nothing() {
             {"type": "text", "text": ""}, {"type": "reasoning", "text": ""},
         ]},
     ]));
-    assert_eq!(
-        read.value.messages,
-        [said(Role::User, vec![Block::text("hi")])]
-    );
+    assert_eq!(read.value.messages, [said(Role::User, vec![Block::text("hi")])]);
     let lost = ["unknown_part", "custom", "reasoning_file"].map(|part| omitted(part, "no_word"));
     assert_eq!(read.losses, lost);
 }
@@ -318,10 +257,7 @@ fn what_is_made_again_starts_from_what_stands_before_it() {
         assert_eq!(read.messages.len(), left, "{trigger} {id}");
         let stream = write(&read, &[]);
         assert_eq!(stream, "");
-        let events = [Event::MessageStarted {
-            id: "x".into(),
-            model: "y".into(),
-        }];
+        let events = [Event::MessageStarted { id: "x".into(), model: "y".into() }];
         let first = write(&read, &events);
         // A reply that goes on with a message keeps its id; any other gets one of its own.
         let id = goes_on.unwrap_or("msg_1");

@@ -13,18 +13,11 @@ mod replies;
 mod requests;
 
 fn stamp() -> Stamp {
-    Stamp {
-        id: "1".to_owned(),
-        created: 1,
-    }
+    Stamp { id: "1".to_owned(), created: 1 }
 }
 
 fn read_bytes(body: &[u8]) -> Result<Lossy<Request>, Fault> {
-    UiStream.read_request(&Asked {
-        path: "/ui/chat",
-        query: "",
-        body,
-    })
+    UiStream.read_request(&Asked { path: "/ui/chat", query: "", body })
 }
 
 fn read(body: &Value) -> Lossy<Request> {

@@ -28,10 +28,7 @@ fn start() -> impl Strategy<Value = BlockStart<'static>> {
             id: format!("c{id}").into(),
             name: name.into(),
         }),
-        text().prop_map(|name| BlockStart::Opaque {
-            dialect: "theirs".into(),
-            name,
-        }),
+        text().prop_map(|name| BlockStart::Opaque { dialect: "theirs".into(), name }),
     ]
 }
 
@@ -107,18 +104,12 @@ fn events(spoken: &[Spoken], at_once: bool) -> Vec<Event<'static>> {
             Spoken::Text(text, mark) => {
                 let text = text.into_iter().map(|text| delta(Delta::Text(text)));
                 let block = BlockStart::Text { text: "".into() };
-                (
-                    block,
-                    text.chain(mark.as_deref().map(sign)).collect::<Vec<_>>(),
-                )
+                (block, text.chain(mark.as_deref().map(sign)).collect::<Vec<_>>())
             }
             Spoken::Thinking(text, mark) => {
                 let text = text.into_iter().map(|text| delta(Delta::Thinking(text)));
                 let (none, block) = (Cow::Borrowed(""), |none: Cow<'static, str>| {
-                    BlockStart::Thinking {
-                        text: none.clone(),
-                        signature: none,
-                    }
+                    BlockStart::Thinking { text: none.clone(), signature: none }
                 });
                 (block(none), text.chain([sign(&mark)]).collect())
             }
@@ -131,13 +122,7 @@ fn events(spoken: &[Spoken], at_once: bool) -> Vec<Event<'static>> {
                     id: format!("call_{index}").into(),
                     name: "lookup".into(),
                 };
-                (
-                    block,
-                    arguments
-                        .into_iter()
-                        .chain(mark.as_deref().map(sign))
-                        .collect(),
-                )
+                (block, arguments.into_iter().chain(mark.as_deref().map(sign)).collect())
             }
         };
         deltas.insert(0, Event::BlockStarted { index, block });
@@ -149,11 +134,7 @@ fn events(spoken: &[Spoken], at_once: bool) -> Vec<Event<'static>> {
     }
     let longest = blocks.iter().map(Vec::len).max().unwrap_or_default();
     (0..longest)
-        .flat_map(|turn| {
-            blocks
-                .iter()
-                .filter_map(move |block| block.get(turn).cloned())
-        })
+        .flat_map(|turn| blocks.iter().filter_map(move |block| block.get(turn).cloned()))
         .collect()
 }
 

@@ -17,10 +17,7 @@ fn grew(index: u32, delta: Delta<'static>) -> Event<'static> {
 }
 
 fn thinking() -> BlockStart<'static> {
-    BlockStart::Thinking {
-        text: "".into(),
-        signature: "".into(),
-    }
+    BlockStart::Thinking { text: "".into(), signature: "".into() }
 }
 
 fn ended(reason: EndReason) -> Event<'static> {
@@ -30,10 +27,7 @@ fn ended(reason: EndReason) -> Event<'static> {
 #[test]
 fn hidden_reasoning_leaves_a_part_that_holds_its_signature() {
     let request = Request {
-        thinking: ThinkingSetting {
-            show: Some(Show::Hidden),
-            ..ThinkingSetting::default()
-        },
+        thinking: ThinkingSetting { show: Some(Show::Hidden), ..ThinkingSetting::default() },
         ..Request::default()
     };
     let stream = write(
@@ -76,24 +70,13 @@ fn calls_of_unknown_tools_are_dynamic() {
         parameters: Value::Null,
         strict: None,
     };
-    let request = Request {
-        tools: vec![tool("lookup"), tool("a.b")],
-        ..Request::default()
-    };
-    for (name, kind) in [
-        ("lookup", "tool-lookup"),
-        ("a.b", "dynamic-tool"),
-        ("other", "dynamic-tool"),
-    ] {
-        let call = BlockStart::ToolCall {
-            id: "c".into(),
-            name: name.into(),
-        };
-        let events = [
-            started(0, call),
-            Event::BlockEnded { index: 0 },
-            ended(EndReason::ToolCalls),
-        ];
+    let request = Request { tools: vec![tool("lookup"), tool("a.b")], ..Request::default() };
+    for (name, kind) in
+        [("lookup", "tool-lookup"), ("a.b", "dynamic-tool"), ("other", "dynamic-tool")]
+    {
+        let call = BlockStart::ToolCall { id: "c".into(), name: name.into() };
+        let events =
+            [started(0, call), Event::BlockEnded { index: 0 }, ended(EndReason::ToolCalls)];
         let built = build(&chunks(&write(&request, &events)));
         assert_eq!(built.parts[1]["type"], kind);
         assert_eq!(built.parts[1]["input"], json!({}));
@@ -103,33 +86,16 @@ fn calls_of_unknown_tools_are_dynamic() {
 #[test]
 fn a_call_that_was_cut_is_none_and_what_was_said_stays() {
     let events = [
-        started(
-            0,
-            BlockStart::Text {
-                text: "so far".into(),
-            },
-        ),
+        started(0, BlockStart::Text { text: "so far".into() }),
         started(1, thinking()),
-        started(
-            2,
-            BlockStart::ToolCall {
-                id: "c".into(),
-                name: "f".into(),
-            },
-        ),
+        started(2, BlockStart::ToolCall { id: "c".into(), name: "f".into() }),
         grew(2, Delta::ToolArguments("{}".into())),
         ended(EndReason::Cut),
     ];
     let built = build(&chunks(&write(&Request::default(), &events)));
     let states: Vec<&Value> = built.parts.iter().map(|part| &part["state"]).collect();
-    assert_eq!(
-        json!(states),
-        json!([null, "done", "done", "input-streaming"])
-    );
-    assert_eq!(
-        built.error.as_deref(),
-        Some("the provider's reply ended before it was complete")
-    );
+    assert_eq!(json!(states), json!([null, "done", "done", "input-streaming"]));
+    assert_eq!(built.error.as_deref(), Some("the provider's reply ended before it was complete"));
     assert_eq!(built.reason, "error");
 }
 
@@ -197,20 +163,14 @@ fn counts_are_metadata_of_the_message() {
     let counts = json!({"inputTokens": 16, "outputTokens": 4, "totalTokens": 20,
         "reasoningTokens": 3, "cachedInputTokens": 10});
     assert_eq!(built.metadata, json!({"usage": counts}));
-    let none = build(&chunks(&write(
-        &Request::default(),
-        &[ended(EndReason::Stop)],
-    )));
+    let none = build(&chunks(&write(&Request::default(), &[ended(EndReason::Stop)])));
     assert_eq!(none.metadata, Value::Null);
 }
 
 #[test]
 fn a_whole_reply_is_its_stream_in_one_piece() {
     let events = [
-        Event::MessageStarted {
-            id: "m".into(),
-            model: "x".into(),
-        },
+        Event::MessageStarted { id: "m".into(), model: "x".into() },
         started(0, thinking()),
         grew(0, Delta::Thinking("hm".into())),
         grew(0, Delta::Signature("S".into())),

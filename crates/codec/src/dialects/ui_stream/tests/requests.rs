@@ -62,9 +62,7 @@ fn how_much_to_think_is_said_in_many_ways() {
         (json!({"thinking": 0}), Some(Amount::Off), None),
         (
             json!({"thinking": "adaptive", "reasoning_effort": "max"}),
-            Some(Amount::Adaptive {
-                effort: Some(Effort::Max),
-            }),
+            Some(Amount::Adaptive { effort: Some(Effort::Max) }),
             None,
         ),
         (
@@ -84,11 +82,7 @@ fn how_much_to_think_is_said_in_many_ways() {
             Some(Show::Full),
         ),
         (json!({"reasoning_effort": "none"}), Some(Amount::Off), None),
-        (
-            json!({"reasoning_effort": "minimal"}),
-            effort(Effort::Minimal),
-            None,
-        ),
+        (json!({"reasoning_effort": "minimal"}), effort(Effort::Minimal), None),
         (json!({}), None, None),
     ] {
         let found = read(&asked(&said)).value.thinking;
@@ -121,18 +115,8 @@ fn tools_are_a_list_or_an_object_by_name() {
     for (choice, expected) in [
         (json!("auto"), ToolChoice::Auto),
         (json!({"type": "none"}), ToolChoice::None),
-        (
-            json!({"type": "tool", "toolName": "f"}),
-            ToolChoice::Named {
-                name: "f".to_owned(),
-            },
-        ),
-        (
-            json!({"type": "named", "name": "f"}),
-            ToolChoice::Named {
-                name: "f".to_owned(),
-            },
-        ),
+        (json!({"type": "tool", "toolName": "f"}), ToolChoice::Named { name: "f".to_owned() }),
+        (json!({"type": "named", "name": "f"}), ToolChoice::Named { name: "f".to_owned() }),
     ] {
         let found = read(&asked(&json!({"tool_choice": choice}))).value;
         assert_eq!(found.tool_choice, Some(expected));
@@ -141,9 +125,8 @@ fn tools_are_a_list_or_an_object_by_name() {
 
 #[test]
 fn members_of_the_front_ends_own_server_are_passed_over() {
-    let Lossy { value, losses } = read(&asked(
-        &json!({"userId": 7, "webSearch": true, "model": ""}),
-    ));
+    let Lossy { value, losses } =
+        read(&asked(&json!({"userId": 7, "webSearch": true, "model": ""})));
     assert_eq!(losses, Vec::<Loss>::new());
     assert!(value.extra.is_empty());
     assert_eq!(value.model, "");

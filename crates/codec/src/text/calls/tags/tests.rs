@@ -90,11 +90,7 @@ fn every_format_reads_texts_and_nothing() {
         let expected = r#"{"s":"Paris, \"42\"\\ \u0001\n\t<é🧠>"}"#;
         check(row, &format!("{text}{end}"), expected);
         let text = parameter(row, "s", "") + &parameter(row, "k é", &format!("x{end} y"));
-        check(
-            row,
-            &format!("{text}{end}"),
-            &format!(r#"{{"s":"","k é":"x{end} y"}}"#),
-        );
+        check(row, &format!("{text}{end}"), &format!(r#"{{"s":"","k é":"x{end} y"}}"#));
     }
 }
 
@@ -106,23 +102,11 @@ fn the_schema_types_values() {
             each.chain([row.end[0].to_owned()]).collect()
         };
         let values = [("s", "1"), ("n", "1"), ("b", "True"), ("o", "{'a': 1}")];
-        check(
-            row,
-            &body(&values),
-            r#"{"s":"1","n":1,"b":true,"o":{"a":1}}"#,
-        );
+        check(row, &body(&values), r#"{"s":"1","n":1,"b":true,"o":{"a":1}}"#);
         let values = [("sn", "null"), ("sn", "nullx"), ("si", "7"), ("si", "7a")];
-        check(
-            row,
-            &body(&values),
-            r#"{"sn":null,"sn":"nullx","si":7,"si":"7a"}"#,
-        );
+        check(row, &body(&values), r#"{"sn":null,"sn":"nullx","si":7,"si":"7a"}"#);
         let values = [("x", " [1, 2] "), ("x", "[1, 2"), ("x", "no"), ("n", "x")];
-        check(
-            row,
-            &body(&values),
-            r#"{"x":[1, 2],"x":"[1, 2","x":"no","n":"x"}"#,
-        );
+        check(row, &body(&values), r#"{"x":[1, 2],"x":"[1, 2","x":"no","n":"x"}"#);
     }
 }
 

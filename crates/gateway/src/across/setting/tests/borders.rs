@@ -81,12 +81,8 @@ fn a_budget_without_room_switches_thinking_off() {
         (1024, Off::Disabled, "off", "thinking"),
         (1024, Off::Never, "-", "thinking"),
     ] {
-        let model = Model {
-            thinking: Some(Form::Budget),
-            max_output: Some(most),
-            off,
-            ..Model::default()
-        };
+        let model =
+            Model { thinking: Some(Form::Budget), max_output: Some(most), off, ..Model::default() };
         let mut request = asking(amount("budget 1024"), None);
         request.max_tokens = Some(500);
         let losses = fit(&mut request, &model, "anthropic", "");
@@ -176,10 +172,9 @@ fn whoever_wants_to_see_reasoning_wants_some() {
         assert_eq!(request.thinking.show, Some(Summary), "{at:?}");
     }
     // Hidden can only be said where the mode is; a model that does not think hides nothing.
-    for (name, sent, show) in [
-        ("claude-opus-5", "adaptive", Some(Hidden)),
-        ("claude-opus-4-8", "-", None),
-    ] {
+    for (name, sent, show) in
+        [("claude-opus-5", "adaptive", Some(Hidden)), ("claude-opus-4-8", "-", None)]
+    {
         let mut request = asking(None, Some(Hidden));
         assert_eq!(fitted(&mut request, (name, "anthropic", "")), "", "{name}");
         assert_eq!(request.thinking.amount, amount(sent), "{name}");
@@ -251,9 +246,7 @@ fn sampling_goes_where_it_is_refused() {
 
 #[test]
 fn a_tool_choice_is_free_where_it_may_not_be_forced() {
-    let named = ToolChoice::Named {
-        name: "f".to_owned(),
-    };
+    let named = ToolChoice::Named { name: "f".to_owned() };
     for (name, asked, refused) in [
         ("claude-sonnet-4-5", "budget 2000", true),
         ("claude-sonnet-4-5", "off", false),

@@ -41,15 +41,9 @@ fn amount(words: &str) -> Option<Amount> {
         "-" => return None,
         "off" => Amount::Off,
         "on" => Amount::On,
-        "effort" => Amount::Effort {
-            effort: Effort::read(rest).unwrap(),
-        },
-        "budget" => Amount::Budget {
-            tokens: rest.parse().unwrap(),
-        },
-        "adaptive" => Amount::Adaptive {
-            effort: Effort::read(rest),
-        },
+        "effort" => Amount::Effort { effort: Effort::read(rest).unwrap() },
+        "budget" => Amount::Budget { tokens: rest.parse().unwrap() },
+        "adaptive" => Amount::Adaptive { effort: Effort::read(rest) },
         _ => panic!("{words}"),
     })
 }
@@ -271,18 +265,10 @@ fn what_was_fitted_fits() {
     for (at, _) in TABLE {
         // What becomes of off where there is none looks like a wish to think.
         for asked in ASKED.into_iter().filter(|asked| *asked != "off") {
-            for show in [
-                None,
-                Some(Show::Full),
-                Some(Show::Summary),
-                Some(Show::Hidden),
-            ] {
+            for show in [None, Some(Show::Full), Some(Show::Summary), Some(Show::Hidden)] {
                 let mut request = asking(amount(asked), show);
-                request.sampling = Sampling {
-                    temperature: Some(0.5),
-                    top_k: Some(3),
-                    ..Sampling::default()
-                };
+                request.sampling =
+                    Sampling { temperature: Some(0.5), top_k: Some(3), ..Sampling::default() };
                 request.tool_choice = Some(ToolChoice::Required);
                 fitted(&mut request, *at);
                 let mut again = request.clone();

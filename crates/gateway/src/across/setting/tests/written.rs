@@ -10,19 +10,10 @@ use super::*;
 /// Fits and writes a request; answers the body, without what every body has, and all losses.
 fn written(mut request: Request, at: At) -> (Value, String) {
     let (name, upstream, variant) = at;
-    request.messages = vec![Message {
-        role: Role::User,
-        content: vec![Block::text("Hello")],
-    }];
+    request.messages = vec![Message { role: Role::User, content: vec![Block::text("Hello")] }];
     let told = fitted(&mut request, at);
-    let dialect = UPSTREAM
-        .iter()
-        .find(|dialect| dialect.name() == upstream)
-        .unwrap();
-    let target = Target {
-        model: name,
-        variant,
-    };
+    let dialect = UPSTREAM.iter().find(|dialect| dialect.name() == upstream).unwrap();
+    let target = Target { model: name, variant };
     let lossy = dialect.write_request(&request, &target);
     assert_eq!(lossy.losses, [], "{at:?} {request:?}");
     let mut body: Value = serde_json::from_slice(&lossy.value.body).unwrap();
