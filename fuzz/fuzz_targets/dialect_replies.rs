@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use throughline_canonical::{Event, Fold, Request};
-use throughline_codec::dialects::{CLIENT, Stamp, Target, UPSTREAM, UpstreamDialect};
+use throughline_codec::dialects::{CLIENT, ReplyIdentity, Target, UPSTREAM, UpstreamDialect};
 use throughline_fuzz::splits;
 
 fuzz_target!(|input: &[u8]| {
@@ -24,9 +24,9 @@ fuzz_target!(|input: &[u8]| {
 fn read(upstream: &dyn UpstreamDialect, pieces: &[&[u8]], streamed: bool) -> Vec<String> {
     let target = Target { model: "m", variant: "" };
     let request = Request::default();
-    let stamp = Stamp { id: "0".to_owned(), created: 0 };
+    let identity = ReplyIdentity { id: "0".to_owned(), created: 0 };
     let mut writers: Vec<_> =
-        CLIENT.iter().map(|client| client.reply_writer(&request, &stamp)).collect();
+        CLIENT.iter().map(|client| client.reply_writer(&request, &identity)).collect();
     let (mut events, mut ends) = (Vec::new(), 0);
     let (mut fold, mut written) = (Fold::default(), Vec::new());
     let mut take = |event: Event<'_>| {

@@ -3,12 +3,12 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use throughline_codec::dialects::{Asked, CLIENT, Target, UPSTREAM};
+use throughline_codec::dialects::{RequestParts, CLIENT, Target, UPSTREAM};
 
 fuzz_target!(|input: &[u8]| {
     for client in CLIENT {
         let asked =
-            Asked { path: "/v1beta/models/m:streamGenerateContent", query: "alt=sse", body: input };
+            RequestParts { path: "/v1beta/models/m:streamGenerateContent", query: "alt=sse", body: input };
         let Ok(read) = client.read_request(&asked) else {
             continue;
         };
@@ -21,7 +21,7 @@ fuzz_target!(|input: &[u8]| {
             let Some(back) = CLIENT.iter().find(|back| back.name() == upstream.name()) else {
                 continue;
             };
-            let asked = Asked { path: &written.path, query: &written.query, body: &written.body };
+            let asked = RequestParts { path: &written.path, query: &written.query, body: &written.body };
             // What a provider would refuse may be refused; it must not do harm.
             let _ = back.read_request(&asked);
         }

@@ -29,10 +29,10 @@ pub struct Request {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parallel_calls: Option<bool>,
     /// How much it should think, and what of it should be shown.
-    #[serde(skip_serializing_if = "ThinkingSetting::is_unsaid")]
+    #[serde(skip_serializing_if = "ThinkingSetting::is_unset")]
     pub thinking: ThinkingSetting,
     /// How it chooses words.
-    #[serde(skip_serializing_if = "Sampling::is_unsaid")]
+    #[serde(skip_serializing_if = "Sampling::is_unset")]
     pub sampling: Sampling,
     /// How many tokens it may write, thinking included.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -284,7 +284,7 @@ pub struct Sampling {
 
 impl Sampling {
     /// Whether nothing was said of it.
-    pub fn is_unsaid(&self) -> bool {
+    pub fn is_unset(&self) -> bool {
         *self == Self::default()
     }
 }

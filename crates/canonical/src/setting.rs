@@ -16,7 +16,7 @@ pub struct ThinkingSetting {
 
 impl ThinkingSetting {
     /// Whether nothing was said.
-    pub fn is_unsaid(&self) -> bool {
+    pub fn is_unset(&self) -> bool {
         *self == Self::default()
     }
 

@@ -10,7 +10,7 @@ use divan::counter::ItemsCount;
 use divan::{AllocProfiler, Bencher};
 use throughline_canonical::{Event, Request};
 use throughline_codec::dialects::{
-    CLIENT, ClientDialect, Stamp, Target, UPSTREAM, UpstreamDialect,
+    CLIENT, ClientDialect, ReplyIdentity, Target, UPSTREAM, UpstreamDialect,
 };
 
 use reply::events;
@@ -25,12 +25,12 @@ fn main() {
     divan::main();
 }
 
-fn stamp() -> Stamp {
-    Stamp { id: "0123456789abcdef".to_owned(), created: 1_800_000_000 }
+fn identity() -> ReplyIdentity {
+    ReplyIdentity { id: "0123456789abcdef".to_owned(), created: 1_800_000_000 }
 }
 
 fn write(client: &dyn ClientDialect, events: &[Event<'_>]) -> Vec<u8> {
-    let mut writer = client.reply_writer(&Request::default(), &stamp());
+    let mut writer = client.reply_writer(&Request::default(), &identity());
     let mut bytes = Vec::new();
     for event in events {
         writer.push(event, &mut bytes);
@@ -70,7 +70,7 @@ fn across(bencher: Bencher<'_, '_>, name: &str) {
     let mut out = Vec::with_capacity(16 << 20);
     bencher.counter(ItemsCount::new(DELTAS)).bench_local(|| {
         let mut reader = upstream.reply_reader(&target, true);
-        let mut writer = client.reply_writer(&Request::default(), &stamp());
+        let mut writer = client.reply_writer(&Request::default(), &identity());
         out.clear();
         let mut take = |event: Event<'_>| writer.push(&event, &mut out);
         for piece in reply.chunks(4096) {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use throughline_canonical::{
     Block, BlockStart, Citation, Delta, EndReason, Event, Fold, Reply, Request, Verbatim,
 };
-use throughline_codec::dialects::{self, Stamp, Target};
+use throughline_codec::dialects::{self, ReplyIdentity, Target};
 
 fn read(dialect: &str, bytes: &[u8], streamed: bool) -> Reply {
     let target = Target { model: "m", variant: "" };
@@ -249,8 +249,8 @@ proptest! {
                 expected.retain(|one| seen.insert(format!("{one:?}")));
             }
             let client = dialects::client(dialect).unwrap();
-            let stamp = Stamp { id: "1".to_owned(), created: 1 };
-            let mut writer = client.reply_writer(&Request::default(), &stamp);
+            let identity = ReplyIdentity { id: "1".to_owned(), created: 1 };
+            let mut writer = client.reply_writer(&Request::default(), &identity);
             let mut stream = Vec::new();
             for event in &told {
                 writer.push(event, &mut stream);

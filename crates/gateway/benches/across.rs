@@ -16,7 +16,7 @@ use divan::counter::ItemsCount;
 use divan::{AllocProfiler, Bencher};
 use throughline_canonical::{Block, Message, Request, Role};
 use throughline_codec::dialects::{
-    CLIENT, ClientDialect, Stamp, Target, UPSTREAM, UpstreamDialect,
+    CLIENT, ClientDialect, ReplyIdentity, Target, UPSTREAM, UpstreamDialect,
 };
 use throughline_gateway::Gateway;
 use throughline_gateway::across::crossing::Crossing;
@@ -53,8 +53,8 @@ fn asked() -> Request {
     }
 }
 
-fn stamp() -> Stamp {
-    Stamp { id: "0123456789abcdef".to_owned(), created: 1_800_000_000 }
+fn identity() -> ReplyIdentity {
+    ReplyIdentity { id: "0123456789abcdef".to_owned(), created: 1_800_000_000 }
 }
 
 /// One pair, and a reply in the provider's words.
@@ -83,7 +83,7 @@ impl Pair {
         let (Some(upstream), Some(own), Some(client)) = (upstream, own, client) else {
             panic!("no pair `{name}`");
         };
-        let mut writer = own.reply_writer(&asked(), &stamp());
+        let mut writer = own.reply_writer(&asked(), &identity());
         let mut reply = Vec::new();
         for event in events(deltas) {
             writer.push(&event, &mut reply);
@@ -138,7 +138,7 @@ impl Pair {
         let mut out = Vec::with_capacity(1 << 20);
         bencher.counter(ItemsCount::new(deltas)).bench_local(|| {
             let mut reader = self.upstream.reply_reader(&target, true);
-            let mut writer = self.client.reply_writer(&asked(), &stamp());
+            let mut writer = self.client.reply_writer(&asked(), &identity());
             let mut written = 0;
             for piece in pieces {
                 out.clear();

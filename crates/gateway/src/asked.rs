@@ -7,8 +7,8 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, header};
 use throughline_canonical::{Fault, FaultKind, Lossy, Request};
 use throughline_codec::dialects::anthropic::outline::Outline;
-use throughline_codec::dialects::places::Places;
-use throughline_codec::dialects::{self, ClientDialect, Wanted};
+use throughline_codec::dialects::opaque_outline::OpaqueOutline;
+use throughline_codec::dialects::{self, ClientDialect, Operation};
 use throughline_codec::framing::encoding::{Encoding, EncodingError, unpack};
 use throughline_codec::json::{JsonError, validate};
 
@@ -42,8 +42,12 @@ pub struct Asked {
 
 impl Asked {
     /// What its dialect reads of it.
-    fn words<'a>(&'a self, body: &'a [u8]) -> dialects::Asked<'a> {
-        dialects::Asked { path: &self.path, query: self.query.as_deref().unwrap_or_default(), body }
+    fn words<'a>(&'a self, body: &'a [u8]) -> dialects::RequestParts<'a> {
+        dialects::RequestParts {
+            path: &self.path,
+            query: self.query.as_deref().unwrap_or_default(),
+            body,
+        }
     }
 }
 
@@ -57,7 +61,7 @@ pub(crate) struct Read {
     /// Where everything stands in it, for dialects whose bodies are edited in place.
     pub(crate) outline: Option<Outline>,
     /// Where marks stand in it, for the other dialects.
-    pub(crate) places: Option<Places>,
+    pub(crate) places: Option<OpaqueOutline>,
     /// What it says, once somebody wants to know.
     request: OnceLock<Result<Lossy<Request>, Fault>>,
     pub(crate) lineage: Lineage,
@@ -69,7 +73,7 @@ pub(crate) struct Read {
     pub(crate) pin: Option<String>,
     /// Whether the answer is wanted as it is written.
     pub(crate) stream: bool,
-    pub(crate) wanted: Wanted,
+    pub(crate) wanted: Operation,
     /// Whether it is part of the conversation; token counts are not.
     pub(crate) counts: bool,
 }
@@ -102,7 +106,7 @@ pub fn readable(settings: &Settings, headers: &HeaderMap, raw: &Bytes) -> Result
 /// Reads a request; refuses what cannot be understood.
 pub(crate) fn read(settings: &Settings, asked: Asked, raw: Bytes) -> Result<Read, Fault> {
     let body = readable(settings, &asked.headers, &raw)?;
-    let wanted = asked.dialect.wanted(&asked.path).unwrap_or(Wanted::Answer);
+    let wanted = asked.dialect.operation(&asked.path).unwrap_or(Operation::Generate);
     let request = OnceLock::new();
     // One dialect is edited in place and need not be understood to the last word.
     if asked.dialect.name() == dialects::anthropic::NAME {
@@ -116,7 +120,7 @@ pub(crate) fn read(settings: &Settings, asked: Asked, raw: Bytes) -> Result<Read
             stream: outline.stream,
             outline: Some(outline),
             places: None,
-            counts: wanted == Wanted::Answer,
+            counts: wanted == Operation::Generate,
             wanted,
             request,
             asked,
@@ -131,7 +135,7 @@ pub(crate) fn read(settings: &Settings, asked: Asked, raw: Bytes) -> Result<Read
         return Err(Fault::invalid(error.to_string()));
     }
     let said = canonical(&asked, &body);
-    let places = dialects::in_place(asked.dialect.name())
+    let places = dialects::passthrough(asked.dialect.name())
         .and_then(|dialect| dialect.places(&asked.words(&body)));
     // What has no word here may still pass to a provider of the same dialect; to any other, it is a fault.
     let (empty, stream) = (Request::default(), places.as_ref().map(|places| places.stream));
@@ -153,7 +157,7 @@ pub(crate) fn read(settings: &Settings, asked: Asked, raw: Bytes) -> Result<Read
         stream: stream.unwrap_or(known.stream),
         outline: None,
         places,
-        counts: wanted == Wanted::Answer,
+        counts: wanted == Operation::Generate,
         wanted,
         request,
         asked,

@@ -24,7 +24,7 @@ pub(crate) trait Passage: fmt::Debug + Send {
     /// The provider's bytes have ended: the client's last ones, or none if that was too early.
     fn end(&mut self) -> Option<Bytes>;
     /// A sign of life after nothing was said for so long; empty where none can stand now.
-    fn sign_of_life(&mut self, silent: Duration) -> Bytes;
+    fn keep_alive(&mut self, silent: Duration) -> Bytes;
     /// The reply cannot go on: what tells the client so, or none if it can only be broken off.
     fn give_up(&mut self, fault: &Fault) -> Option<Bytes>;
     /// Nobody waits for the reply any more.
@@ -269,7 +269,7 @@ impl Live {
             self.watch.timer.as_mut().reset(next);
             if due {
                 let silent = now.saturating_duration_since(self.watch.last_said);
-                let sign = self.passage.sign_of_life(silent);
+                let sign = self.passage.keep_alive(silent);
                 if !sign.is_empty() {
                     return Poll::Ready(Some(Ok(Frame::data(sign))));
                 }

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use serde_json::Value;
 use throughline_canonical::{Fault, FaultKind, Origin};
 use throughline_codec::dialects::anthropic::outline::Outline;
-use throughline_codec::dialects::places::Places;
-use throughline_codec::dialects::segments::climbs;
+use throughline_codec::dialects::opaque_outline::OpaqueOutline;
+use throughline_codec::dialects::segments::has_dot_segments;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::across::spoken;
@@ -44,7 +44,7 @@ enum Lane<'a> {
     /// In place, by the outline of the one dialect that has blocks.
     Through(&'a Outline),
     /// In place, by where marks stand.
-    Marked(&'a Places),
+    Marked(&'a OpaqueOutline),
     /// By way of the canonical words.
     Across,
 }
@@ -163,7 +163,7 @@ impl Gateway {
         // A client spells its settings for the model it named; for another one, or one that does not
         // think, they are made to fit.
         let thinks = known.thinking != Some(Form::None) || !request.thinking.is_wanted();
-        let refitted = (renamed || !thinks) && !request.thinking.is_unsaid();
+        let refitted = (renamed || !thinks) && !request.thinking.is_unset();
         !raw && !named_late
             && !refitted
             && spoken.name() == backend.dialect.name()
@@ -175,7 +175,7 @@ impl Leg<'_> {
     /// Refuses a name that would lead to another path than that of a model.
     fn check_model(&self) -> Result<(), Fault> {
         let model = self.backend.model_for(self.read.model.as_deref());
-        if self.backend.dialect.names_model_in_path() && climbs(model) {
+        if self.backend.dialect.names_model_in_path() && has_dot_segments(model) {
             return Err(Fault::invalid(format!(
                 "model: `{model}` is no name for a model: `.` and `..` cannot be parts of one"
             )));

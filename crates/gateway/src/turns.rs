@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 use throughline_canonical::{BlockReport, Fate, Loss, Origin, Reason, ThinkingKind, Usage};
 use throughline_codec::dialects::UpstreamDialect;
 use throughline_codec::dialects::anthropic::Anthropic;
-use throughline_codec::dialects::in_place::InPlace;
+use throughline_codec::dialects::passthrough::Passthrough;
 use tokio::sync::broadcast;
 
 use crate::through::plan::PlannedBlock;
@@ -94,7 +94,7 @@ pub struct KeptBlock {
     /// Its message, and its place there if the client has it.
     at: (usize, Option<usize>),
     /// Who knows how a place is spelled.
-    dialect: &'static dyn InPlace,
+    dialect: &'static dyn Passthrough,
     kind: ThinkingKind,
     fate: Fate,
     reason: Option<Reason>,
@@ -109,7 +109,7 @@ impl KeptBlock {
         (fate, reason): (Fate, Option<Reason>),
         origin: Option<Arc<Origin>>,
     ) -> Self {
-        Self { at, dialect: Anthropic.in_place(), kind, fate, reason, origin }
+        Self { at, dialect: Anthropic.passthrough(), kind, fate, reason, origin }
     }
 
     /// What became of it, as far as is known.
@@ -128,13 +128,13 @@ impl KeptBlock {
     }
 
     /// Says where it stands in the client's own body.
-    pub fn stands(&mut self, at: (usize, Option<usize>), dialect: &'static dyn InPlace) {
+    pub fn stands(&mut self, at: (usize, Option<usize>), dialect: &'static dyn Passthrough) {
         self.at = at;
         self.dialect = dialect;
     }
 
     /// Says whose spelling its place has.
-    pub fn spelled_by(self, dialect: &'static dyn InPlace) -> Self {
+    pub fn spelled_by(self, dialect: &'static dyn Passthrough) -> Self {
         Self { dialect, ..self }
     }
 }

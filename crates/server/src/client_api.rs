@@ -16,7 +16,7 @@ use throughline_codec::dialects::gemini::Gemini;
 use throughline_codec::dialects::ollama::{Ollama, Page};
 use throughline_codec::dialects::openai_chat::OpenAiChat;
 use throughline_codec::dialects::openai_responses::OpenAiResponses;
-use throughline_codec::dialects::segments::climbs;
+use throughline_codec::dialects::segments::has_dot_segments;
 use throughline_codec::dialects::ui_stream;
 use throughline_codec::dialects::{self, CLIENT, ClientDialect, openai_responses};
 use throughline_conversations::responses::Responses;
@@ -53,7 +53,7 @@ pub async fn any(State(house): State<Arc<House>>, request: Request) -> Response 
         let named = head.headers.get(BACKEND)?;
         Some(named.to_str().unwrap_or_default().trim().to_owned())
     });
-    if climbs(&path) {
+    if has_dot_segments(&path) {
         let fault = Fault::invalid("path: `.` and `..` cannot be parts of it");
         return refuse(&house, spoken(&path, &head.headers), &fault);
     }
@@ -69,7 +69,7 @@ pub async fn any(State(house): State<Arc<House>>, request: Request) -> Response 
     }
     let served = PROVIDERS.iter().any(|start| path.starts_with(start));
     let page = Page::at(&path);
-    if !served && page.is_none() && CLIENT.iter().all(|row| row.wanted(&path).is_none()) {
+    if !served && page.is_none() && CLIENT.iter().all(|row| row.operation(&path).is_none()) {
         return elsewhere(&house, &head.method, &path, &head.headers);
     }
     let asked = Asked {
@@ -94,11 +94,11 @@ pub async fn any(State(house): State<Arc<House>>, request: Request) -> Response 
     if let Some(page) = page {
         return ollama_api::answer(&house, asked, page, body).await;
     }
-    let known = asked.path == PLAN || asked.dialect.wanted(&asked.path).is_some();
+    let known = asked.path == PLAN || asked.dialect.operation(&asked.path).is_some();
     // Probes pass: what they learn is about the backend. One that speaks another dialect knows nothing
     // of such a path.
     let probes = [Method::HEAD, Method::OPTIONS].contains(&asked.method)
-        && dialects::in_place(asked.dialect.name()).is_some();
+        && dialects::passthrough(asked.dialect.name()).is_some();
     if known && asked.method == Method::OPTIONS && !probes {
         return StatusCode::NO_CONTENT.into_response();
     }
@@ -144,7 +144,7 @@ fn pinned_path(path: &str) -> Option<(&str, &str)> {
 
 /// Whose words a request is in. Three dialects share some paths; then the headers tell.
 fn spoken(path: &str, headers: &HeaderMap) -> &'static dyn ClientDialect {
-    let by_path = CLIENT.iter().find(|dialect| dialect.wanted(path).is_some());
+    let by_path = CLIENT.iter().find(|dialect| dialect.operation(path).is_some());
     if let Some(dialect) = by_path {
         return *dialect;
     }
@@ -289,7 +289,7 @@ fn elsewhere(house: &House, method: &Method, path: &str, headers: &HeaderMap) ->
         _ => {
             // Most often an address that was set up without its `/v1`.
             let meant = format!("/v1{path}");
-            let (dialect, hint) = match CLIENT.iter().find(|row| row.wanted(&meant).is_some()) {
+            let (dialect, hint) = match CLIENT.iter().find(|row| row.operation(&meant).is_some()) {
                 Some(dialect) => (*dialect, format!("; `{meant}` is served")),
                 None => (spoken(path, headers), String::new()),
             };

@@ -14,30 +14,30 @@ use throughline_canonical::{
     BlockStart, Delta, EndDetails, EndReason, Event, Fault, Loss, Lossy, Reply, Request,
 };
 
-use self::free_text::FreeText;
-use self::in_place::InPlace;
+use self::custom_tools::CustomToolFormat;
+use self::passthrough::Passthrough;
 
 pub mod ag_ui;
 pub mod anthropic;
-mod codes;
+pub mod custom_tools;
+mod error_codes;
 pub mod events;
 mod extensions;
-pub mod free_text;
+mod frontend_settings;
 pub mod gemini;
-pub mod in_place;
 mod losses;
 mod model_card;
 pub mod ndjson;
 pub mod ollama;
+pub mod opaque_outline;
 mod openai_annotations;
 pub mod openai_chat;
 mod openai_models;
 pub mod openai_responses;
-pub mod places;
+pub mod passthrough;
 mod refusal;
 pub mod segments;
 pub mod ui_stream;
-mod wishes;
 
 pub use model_card::ModelCard;
 pub use refusal::{Refusal, RefusalKind};
@@ -84,22 +84,22 @@ pub fn upstream(name: &str) -> Option<&'static dyn UpstreamDialect> {
 }
 
 /// How requests and replies of this dialect pass in place; `None` where no provider speaks it.
-pub fn in_place(name: &str) -> Option<&'static dyn InPlace> {
-    upstream(name).map(UpstreamDialect::in_place)
+pub fn passthrough(name: &str) -> Option<&'static dyn Passthrough> {
+    upstream(name).map(UpstreamDialect::passthrough)
 }
 
 /// How the places of requests in this dialect are spelled, also of one that no provider speaks.
-pub fn spelling(name: &str) -> &'static dyn InPlace {
-    in_place(name).unwrap_or(&in_place::Never)
+pub fn spelling(name: &str) -> &'static dyn Passthrough {
+    passthrough(name).unwrap_or(&passthrough::NoPassthrough)
 }
 
-/// What a client's path asks for.
+/// The operation that a request path names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
-    /// An answer.
-    Answer,
-    /// How many tokens the request has.
-    Count,
+pub enum Operation {
+    /// Generate an answer.
+    Generate,
+    /// Count the tokens of the request.
+    CountTokens,
 }
 
 /// Models to be told of.
@@ -115,8 +115,8 @@ pub enum Models<'a> {
 pub trait ClientDialect: Sync {
     /// Its name.
     fn name(&self) -> &'static str;
-    /// What a path of this dialect asks for; `None` if it is none that is read.
-    fn wanted(&self, path: &str) -> Option<Wanted>;
+    /// The operation that a path of this dialect names; `None` if the path is unknown.
+    fn operation(&self, path: &str) -> Option<Operation>;
     /// The path that asks for an answer, of this model where the path names it.
     fn path_for(&self, model: &str) -> String;
     /// Takes out of a request what speaks to us and not to a provider.
@@ -126,23 +126,23 @@ pub trait ClientDialect: Sync {
         false
     }
     /// How it writes tools that take free text, if it has any.
-    fn free_text(&self) -> Option<&'static FreeText> {
+    fn free_text(&self) -> Option<&'static CustomToolFormat> {
         None
     }
     /// Whether its clients want a model to think that can, when they say nothing of it.
-    fn thinks_unasked(&self) -> bool {
+    fn default_thinking(&self) -> bool {
         false
     }
     /// Whether its clients are shown what a model thinks anyway, when they say nothing of it.
-    fn shows_unasked(&self) -> bool {
+    fn default_show(&self) -> bool {
         false
     }
     /// Whether its clients send the ids of calls back.
-    fn keeps_call_ids(&self) -> bool {
+    fn returns_call_ids(&self) -> bool {
         true
     }
     /// Why a reply ends at once, where a request asks the model nothing.
-    fn ends_at_once(&self, _: &Request) -> Option<EndReason> {
+    fn immediate_end(&self, _: &Request) -> Option<EndReason> {
         None
     }
     /// What a streamed reply is, as a header says it.
@@ -154,9 +154,9 @@ pub trait ClientDialect: Sync {
         &[]
     }
     /// Reads a request. A fault says which member is wrong.
-    fn read_request(&self, asked: &Asked<'_>) -> Result<Lossy<Request>, Fault>;
+    fn read_request(&self, asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault>;
     /// Writes the reply to a request that was read.
-    fn reply_writer(&self, request: &Request, stamp: &Stamp) -> Box<dyn ReplyWriter>;
+    fn reply_writer(&self, request: &Request, identity: &ReplyIdentity) -> Box<dyn ReplyWriter>;
     /// Writes a fault that comes before a reply: the status, and the body. `id` is the request's.
     fn write_fault(&self, fault: &Fault, id: &str) -> (u16, Vec<u8>);
     /// What the body of such a fault is, as a header says it.
@@ -177,7 +177,7 @@ pub trait ClientDialect: Sync {
         format!("{{\"input_tokens\":{tokens}}}").into_bytes()
     }
     /// What of an event the writer of replies leaves out.
-    fn loses(&self, event: &Event<'_>) -> Option<Loss> {
+    fn loss_of(&self, event: &Event<'_>) -> Option<Loss> {
         lost_part(event, self.name())
     }
 }
@@ -234,8 +234,8 @@ pub trait UpstreamDialect: Sync {
     /// Reads such a list, or one model out of it.
     fn read_models(&self, answer: &Value) -> Vec<ModelCard>;
     /// How requests and replies pass where the client speaks it too; by default none does.
-    fn in_place(&self) -> &'static dyn InPlace {
-        &in_place::Never
+    fn passthrough(&self) -> &'static dyn Passthrough {
+        &passthrough::NoPassthrough
     }
     /// Whether its models sign calls, and refuse them without. Readers tell such a signature directly
     /// behind the start of its call.
@@ -243,11 +243,11 @@ pub trait UpstreamDialect: Sync {
         false
     }
     /// How long the name of a tool may be that the provider would refuse; none for one it takes.
-    fn longest_name(&self, _variant: &str, _name: &str) -> Option<usize> {
+    fn max_tool_name(&self, _variant: &str, _name: &str) -> Option<usize> {
         None
     }
     /// The tags between which thoughts stand in the text of a reply, where they were asked to be shown.
-    fn thoughts_between(&self, _variant: &str) -> Option<&'static str> {
+    fn thinking_tags(&self, _variant: &str) -> Option<&'static str> {
         None
     }
     /// Whether the text of a reply may be what the model wrote, with reasoning and calls inside.
@@ -330,7 +330,7 @@ fn read_member(body: &[u8], name: &str) -> Option<u64> {
 
 /// What a client sent.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct RequestParts<'a> {
     /// The path, which names the model in some dialects.
     pub path: &'a str,
     /// What stands behind its `?`.
@@ -341,7 +341,7 @@ pub struct Asked<'a> {
 
 /// What a reply of ours bears. Neither clock nor dice live in this crate.
 #[derive(Clone, Debug)]
-pub struct Stamp {
+pub struct ReplyIdentity {
     /// Letters and digits no other reply has.
     pub id: String,
     /// Seconds since 1970.

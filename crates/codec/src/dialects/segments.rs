@@ -48,7 +48,7 @@ pub(super) fn query_value(query: &str, name: &str) -> Option<String> {
 
 /// Whether a path, or a name that is to stand in one, has a segment `.` or `..`: servers take these away
 /// together with what stands before them, however they are encoded.
-pub fn climbs(path: &str) -> bool {
+pub fn has_dot_segments(path: &str) -> bool {
     let dots = |path: &str| path.split(['/', '\\']).any(|segment| matches!(segment, "." | ".."));
     dots(path) || path.contains('%') && dots(&decode(path))
 }
@@ -75,10 +75,10 @@ mod tests {
             "..\\x",
             "/v1/a/%2e/b",
         ] {
-            assert!(climbs(path), "{path}");
+            assert!(has_dot_segments(path), "{path}");
         }
         for path in ["gemini-2.5", "a..b", ".hidden", "...", "/v1/a.b/c", "%2", "a/b"] {
-            assert!(!climbs(path), "{path}");
+            assert!(!has_dot_segments(path), "{path}");
         }
     }
 

@@ -320,7 +320,7 @@ mod tests {
 
     use super::super::recipe::OnError;
     use super::*;
-    use crate::dialects::{CLIENT, Stamp, Target, UPSTREAM, UpstreamDialect};
+    use crate::dialects::{CLIENT, ReplyIdentity, Target, UPSTREAM, UpstreamDialect};
 
     fn text(text: &str) -> Cow<'_, str> {
         Cow::Borrowed(text)
@@ -560,10 +560,10 @@ mod tests {
             "ments\":{\"a\":1}}</tool",
             "_call>",
         ];
-        let stamp = Stamp { id: "0".to_owned(), created: 0 };
+        let identity = ReplyIdentity { id: "0".to_owned(), created: 0 };
         for upstream in UPSTREAM {
             let client = CLIENT.iter().find(|client| client.name() == upstream.name());
-            let mut writer = client.unwrap().reply_writer(&Request::default(), &stamp);
+            let mut writer = client.unwrap().reply_writer(&Request::default(), &identity);
             let mut bytes = Vec::new();
             for event in model_text(&pieces) {
                 writer.push(&event, &mut bytes);

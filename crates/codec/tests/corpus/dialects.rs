@@ -14,7 +14,8 @@ use throughline_canonical::{
     Request, Role, Tool,
 };
 use throughline_codec::dialects::{
-    self, Asked, CLIENT, ClientDialect, Outgoing, Stamp, Target, UPSTREAM, UpstreamDialect, client,
+    self, CLIENT, ClientDialect, Outgoing, ReplyIdentity, RequestParts, Target, UPSTREAM,
+    UpstreamDialect, client,
 };
 
 use super::folder::{Capture, captures, golden, report, root};
@@ -118,7 +119,7 @@ fn shared_requests_are_written_as_their_goldens_say() {
 }
 
 fn read_back(dialect: &dyn ClientDialect, outgoing: &Outgoing) -> Request {
-    let asked = Asked { path: &outgoing.path, query: &outgoing.query, body: &outgoing.body };
+    let asked = RequestParts { path: &outgoing.path, query: &outgoing.query, body: &outgoing.body };
     let read = dialect.read_request(&asked);
     read.unwrap_or_else(|fault| panic!("{}: {fault}", dialect.name())).value
 }
@@ -159,7 +160,8 @@ fn a_shared_request_that_was_written_reads_as_it_was_but_for_its_losses() {
 fn a_shared_request_is_read_as_it_is_spelled() {
     for dialect in ["ndjson", "events"].map(|name| client(name).unwrap()) {
         for (capture, request) in requests() {
-            let asked = Asked { path: &dialect.path_for(""), query: "", body: &capture.bytes };
+            let asked =
+                RequestParts { path: &dialect.path_for(""), query: "", body: &capture.bytes };
             let read = dialect.read_request(&asked);
             let read = read.unwrap_or_else(|fault| panic!("{}: {fault}", capture.name));
             assert_eq!(read, Lossy::whole(request), "{}", capture.name);
@@ -182,7 +184,7 @@ fn requests_of_real_clients_settle_once_they_were_read() {
             // The captures' long schemas were cut to a placeholder.
             let text = String::from_utf8(capture.bytes).unwrap();
             let body = text.replace("\"<input_schema cut>\"", r#"{"type":"object"}"#);
-            let asked = Asked { path: "", query: "", body: body.as_bytes() };
+            let asked = RequestParts { path: "", query: "", body: body.as_bytes() };
             let request = match client.read_request(&asked) {
                 Ok(read) => read.value,
                 Err(fault) => {
@@ -249,8 +251,8 @@ fn value(arguments: &str) -> Value {
 
 const MODEL: &str = "asked-for";
 
-fn stamp() -> Stamp {
-    Stamp { id: "0123456789abcdef".to_owned(), created: 1_800_000_000 }
+fn identity() -> ReplyIdentity {
+    ReplyIdentity { id: "0123456789abcdef".to_owned(), created: 1_800_000_000 }
 }
 
 fn asked(stream: bool) -> Request {
@@ -267,7 +269,7 @@ fn folded(events: &[Event<'_>]) -> Reply {
 
 /// The streamed form.
 fn stream(dialect: &dyn ClientDialect, events: &[Event<'_>]) -> String {
-    let mut writer = dialect.reply_writer(&asked(true), &stamp());
+    let mut writer = dialect.reply_writer(&asked(true), &identity());
     let mut out = Vec::new();
     for event in events {
         writer.push(event, &mut out);
@@ -281,7 +283,7 @@ fn whole(dialect: &dyn ClientDialect, reply: &Reply) -> Option<Vec<u8>> {
     match (&reply.fault, &reply.reason) {
         (Some(fault), _) => Some(dialect.write_fault(fault, "").1),
         (None, Some(EndReason::Cut)) => None,
-        _ => Some(dialect.reply_writer(&asked(false), &stamp()).whole(reply)),
+        _ => Some(dialect.reply_writer(&asked(false), &identity()).whole(reply)),
     }
 }
 
@@ -559,7 +561,7 @@ fn parts_of_another_dialect_are_told_as_losses() {
             if capture.name == "refusal-explained" && !explains.contains(&client.name()) {
                 expected.push("part_omitted=stop_details.category;reason=no_word".to_owned());
             }
-            let losses = events.iter().filter_map(|event| client.loses(event));
+            let losses = events.iter().filter_map(|event| client.loss_of(event));
             let told: Vec<String> = losses.map(|loss| loss.to_string()).collect();
             assert_eq!(told, expected, "{at}");
         }

@@ -9,7 +9,7 @@ use std::fs;
 
 use serde_json::Value;
 use throughline_canonical::Fault;
-use throughline_codec::dialects::{Asked, CLIENT};
+use throughline_codec::dialects::{CLIENT, RequestParts};
 
 use super::folder::root;
 
@@ -23,7 +23,7 @@ fn a_wrong_request_is_refused_with_the_place_of_its_mistake() {
             let case: Value = serde_json::from_str(line).unwrap();
             let [at, says] = ["at", "says"].map(|member| case[member].as_str().unwrap());
             let body = case["body"].to_string();
-            let read = dialect.read_request(&Asked {
+            let read = dialect.read_request(&RequestParts {
                 path: &dialect.path_for("m"),
                 query: "",
                 body: body.as_bytes(),

@@ -2,8 +2,8 @@
 //! has one name, whichever lane its request takes.
 
 use throughline_canonical::{Block, Request, Role};
-use throughline_codec::dialects::places::{MarkEdit, MarkKind};
-use throughline_codec::dialects::{Asked, CLIENT, Target, UPSTREAM};
+use throughline_codec::dialects::opaque_outline::{OpaqueEdit, OpaqueKind};
+use throughline_codec::dialects::{CLIENT, RequestParts, Target, UPSTREAM};
 
 use super::dialects::requests;
 
@@ -62,8 +62,8 @@ fn outlines_find_what_is_read_and_take_out_nothing_else() {
             let target = Target { model: &request.model, variant };
             let written = upstream.write_request(&request, &target).value;
             let read = |body: &[u8]| {
-                let asked = Asked { path: &written.path, query: &written.query, body };
-                let places = upstream.in_place().places(&asked);
+                let asked = RequestParts { path: &written.path, query: &written.query, body };
+                let places = upstream.passthrough().places(&asked);
                 (client.read_request(&asked).map(|read| read.value), places)
             };
             let at = format!("{} by {name} {variant}", capture.name);
@@ -73,14 +73,14 @@ fn outlines_find_what_is_read_and_take_out_nothing_else() {
             let carried = places
                 .marks
                 .iter()
-                .filter(|mark| mark.kind != MarkKind::Call || mark.signature.is_some());
+                .filter(|mark| mark.kind != OpaqueKind::Call || mark.signature.is_some());
             let blocks: Vec<_> = carried.map(|mark| mark.block(&written.body)).collect();
             assert_eq!(blocks, marks_of(&said, name), "{at}");
             assert_eq!(places.model_name(&written.body).as_deref(), Some(&*said.model), "{at}");
             assert_eq!(places.stream, said.stream, "{at}");
             found += blocks.len();
 
-            let changes = vec![MarkEdit::Remove; places.marks.len()];
+            let changes = vec![OpaqueEdit::Remove; places.marks.len()];
             let (edited, filled) = places.rewrite(&written.body, None, &changes);
             let edited = edited.unwrap_or_else(|| written.body.clone());
             let (rest, places) = read(&edited);

@@ -12,7 +12,7 @@ use throughline_canonical::{Fault, FaultKind};
 use throughline_codec::dialects::openai_responses::state::{
     self, Progress, Stated, needs_its_maker, step,
 };
-use throughline_codec::dialects::{Stamp, Wanted, openai_responses};
+use throughline_codec::dialects::{Operation, ReplyIdentity, openai_responses};
 use throughline_codec::framing::sse::Framer;
 use throughline_gateway::answer::Reply;
 use throughline_gateway::asked::readable;
@@ -86,7 +86,7 @@ impl Responses {
             Err(fault) => return plain(self.gateway.turn_away(&asked, &fault)),
         };
         make_ours(&mut asked);
-        if asked.dialect.wanted(&asked.path) == Some(Wanted::Count) {
+        if asked.dialect.operation(&asked.path) == Some(Operation::CountTokens) {
             return plain(self.gateway.turn(asked, body, place).await);
         }
         if background {
@@ -105,7 +105,7 @@ impl Responses {
         let Some(stated) = Stated::read(&body) else {
             return Ok(Way::Plain);
         };
-        let counts = asked.dialect.wanted(&asked.path) == Some(Wanted::Count);
+        let counts = asked.dialect.operation(&asked.path) == Some(Operation::CountTokens);
         let store = stated.store() && !counts && self.keeps();
         if !store && !stated.needs_state() {
             return Ok(Way::Plain);
@@ -421,9 +421,11 @@ impl Responses {
         turn: Turn,
         streams: bool,
     ) -> Answer {
-        let stamp =
-            Stamp { id: asked.reply_id.clone().unwrap_or_default(), created: unix_ms() / 1000 };
-        let queued = match state::waiting(&body, &stamp, "queued") {
+        let identity = ReplyIdentity {
+            id: asked.reply_id.clone().unwrap_or_default(),
+            created: unix_ms() / 1000,
+        };
+        let queued = match state::waiting(&body, &identity, "queued") {
             Ok(queued) => queued,
             Err(fault) => return plain(self.gateway.turn_away(&asked, &fault)),
         };

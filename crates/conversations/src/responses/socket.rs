@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Collected};
 use serde_json::{Map, Value, json};
 use throughline_canonical::{Fault, FaultKind};
-use throughline_codec::dialects::Stamp;
+use throughline_codec::dialects::ReplyIdentity;
 use throughline_codec::dialects::openai_responses::state::{self, Progress, Stated, output, step};
 use throughline_codec::framing::sse::Framer;
 use throughline_gateway::backend::credential_mark;
@@ -123,8 +123,9 @@ impl Socket {
             },
         };
         if !stated.generates() {
-            let stamp = Stamp { id: asked.reply_id.unwrap_or_default(), created: unix_ms() / 1000 };
-            let response = state::waiting(&body, &stamp, "completed")?;
+            let identity =
+                ReplyIdentity { id: asked.reply_id.unwrap_or_default(), created: unix_ms() / 1000 };
+            let response = state::waiting(&body, &identity, "completed")?;
             self.remember(&response, past.collect());
             let mut told = Ok(());
             for (number, kind) in ["response.created", "response.completed"].iter().enumerate() {

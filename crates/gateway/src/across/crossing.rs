@@ -8,10 +8,10 @@ use http::HeaderMap;
 use throughline_canonical::{Origin, Request};
 use throughline_codec::dialects::{ClientDialect, Target, UpstreamDialect};
 
+use super::identity;
 use super::ids::Ids;
 use super::passage::Across;
 use super::relay::{Marks, Relay, Sent};
-use super::stamp;
 use crate::gateway::Gateway;
 use crate::ledger::{Ledger, Seen};
 use crate::reply::Passage;
@@ -32,7 +32,7 @@ impl Crossing {
         asked: &Request,
     ) -> Self {
         let settings = gateway.settings();
-        let stamp = stamp("turn_0123456789abcdef");
+        let identity = identity("turn_0123456789abcdef");
         let ledger = Ledger {
             memory: gateway.memory.clone(),
             counters: gateway.counters.clone(),
@@ -59,7 +59,7 @@ impl Crossing {
                 calls_ride: upstream.signs_calls("") && !client.wants_signed_calls(),
             },
         };
-        let ids = Some(Ids::new(asked, &stamp.id));
+        let ids = Some(Ids::new(asked, &identity.id));
         let sent = Sent {
             blocks: Vec::new(),
             losses: Vec::new(),
@@ -68,7 +68,7 @@ impl Crossing {
             scope: Scope::new(ledger.lineage.id, String::new()),
             past: None,
             prefix: None,
-            keeps_ids: client.keeps_call_ids(),
+            keeps_ids: client.returns_call_ids(),
             separating: std::sync::Arc::default(),
         };
         let target = Target { model: "m", variant: "" };
@@ -77,7 +77,7 @@ impl Crossing {
             None,
             upstream.reply_reader(&target, true),
             Relay::new(ledger, marks, vault, ids, sent, true),
-            client.reply_writer(asked, &stamp),
+            client.reply_writer(asked, &identity),
         ))
     }
 

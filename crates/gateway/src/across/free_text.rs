@@ -5,13 +5,13 @@ use throughline_canonical::{
     Block, BlockStart, Delta, EndReason, Event, Loss, Message, Request, Tool, ToolChoice,
 };
 use throughline_codec::dialects::ClientDialect;
-use throughline_codec::dialects::free_text::{FreeCall, FreeText, FreeTool};
+use throughline_codec::dialects::custom_tools::{CustomToolFormat, FreeCall, FreeTool};
 
 /// The tools that went as functions.
 #[derive(Debug, Default)]
 pub(crate) struct FreeTools {
     dialect: &'static str,
-    spelling: Option<&'static FreeText>,
+    spelling: Option<&'static CustomToolFormat>,
     names: Vec<String>,
     /// Calls that have begun, with their arguments so far.
     open: Vec<(u32, FreeCall)>,
@@ -141,7 +141,7 @@ fn reason_cuts(reason: &EndReason) -> bool {
 /// Tells a call as the client knows it.
 fn write(
     dialect: &'static str,
-    spelling: Option<&'static FreeText>,
+    spelling: Option<&'static CustomToolFormat>,
     index: u32,
     call: &FreeCall,
     out: &mut dyn FnMut(&Event<'_>),
@@ -160,7 +160,7 @@ fn write(
 fn carry_calls(
     message: &mut Message,
     dialect: &str,
-    spelling: &FreeText,
+    spelling: &CustomToolFormat,
     losses: &mut Vec<Loss>,
 ) -> bool {
     let mut carried = false;

@@ -9,19 +9,19 @@ use throughline_canonical::{Block, Request};
 #[derive(Debug)]
 pub(crate) struct Ids {
     used: HashSet<String>,
-    stamp: String,
+    identity: String,
     minted: usize,
 }
 
 impl Ids {
-    /// For the reply to a request. `stamp` is what no other reply has.
-    pub(crate) fn new(request: &Request, stamp: &str) -> Self {
+    /// For the reply to a request. `identity` is what no other reply has.
+    pub(crate) fn new(request: &Request, identity: &str) -> Self {
         let blocks = request.messages.iter().flat_map(|message| &message.content);
         let used = blocks.filter_map(|block| match block {
             Block::ToolCall { id, .. } => Some(id.clone()),
             _ => None,
         });
-        Self { used: used.collect(), stamp: stamp.to_owned(), minted: 0 }
+        Self { used: used.collect(), identity: identity.to_owned(), minted: 0 }
     }
 
     /// The provider's id, or one of ours if that is none, or no other reply's.
@@ -30,7 +30,7 @@ impl Ids {
             id
         } else {
             self.minted += 1;
-            Cow::Owned(format!("call_{}{}", self.stamp, self.minted))
+            Cow::Owned(format!("call_{}{}", self.identity, self.minted))
         };
         self.used.insert(id.clone().into_owned());
         id

@@ -3,15 +3,15 @@
 
 use throughline_codec::dialects;
 use throughline_codec::dialects::anthropic::outline::Role;
-use throughline_codec::dialects::in_place::InPlace;
-use throughline_codec::dialects::places::MarkKind;
+use throughline_codec::dialects::opaque_outline::OpaqueKind;
+use throughline_codec::dialects::passthrough::Passthrough;
 
 use crate::asked::Read;
 use crate::turns::KeptBlock;
 
 /// The places of what the model has said, in the order of the conversation.
 pub(crate) struct Located {
-    dialect: &'static dyn InPlace,
+    dialect: &'static dyn Passthrough,
     /// Where each of its turns begins.
     turns: std::vec::IntoIter<usize>,
     /// Where each piece of its thinking stands.
@@ -32,7 +32,7 @@ impl Located {
                 )
             }
             (None, Some(places)) => {
-                let thinks = |kind| matches!(kind, MarkKind::Thinking | MarkKind::Redacted);
+                let thinks = |kind| matches!(kind, OpaqueKind::Thinking | OpaqueKind::Redacted);
                 let marks = places.marks.iter().filter(|mark| thinks(mark.kind));
                 (places.said.clone(), marks.map(|mark| mark.at).collect())
             }

@@ -43,7 +43,7 @@ use http::{HeaderValue, Response, StatusCode, header};
 use hyper::body::Incoming;
 use serde_json::{Value, json};
 use throughline_canonical::{EndReason, Fault, Fold, Loss, Origin};
-use throughline_codec::dialects::{ReplyReader, Stamp, UpstreamDialect, Wanted};
+use throughline_codec::dialects::{Operation, ReplyIdentity, ReplyReader, UpstreamDialect};
 use throughline_codec::framing::encoding::{Decoder, Encoding};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -83,15 +83,15 @@ impl Gateway {
         place: &mut Option<OwnedSemaphorePermit>,
     ) -> Result<Option<Reply>, Fault> {
         let prepared = self.prepare(leg, Again::First).await?;
-        if leg.read.wanted == Wanted::Count && !prepared.counted {
+        if leg.read.wanted == Operation::CountTokens && !prepared.counted {
             return Ok(Some(self.estimated(leg, &prepared)));
         }
-        if let Some(reason) = self.ends_at_once(leg, &prepared) {
+        if let Some(reason) = self.immediate_end(leg, &prepared) {
             return Ok(Some(self.answered_at_once(leg, &prepared, reason)));
         }
         let (back, prepared) = self.deliver_patiently(leg, prepared).await?;
         match back {
-            Ok(Back::Good(response)) if leg.read.wanted == Wanted::Count => {
+            Ok(Back::Good(response)) if leg.read.wanted == Operation::CountTokens => {
                 self.counted(leg, &prepared, response).await.map(Some)
             }
             Ok(Back::Good(response)) if leg.read.stream => {
@@ -150,10 +150,10 @@ impl Gateway {
     }
 
     /// Why the reply ends at once, if nothing is asked and the backend has no word for that.
-    fn ends_at_once(&self, leg: &Leg<'_>, prepared: &Prepared) -> Option<EndReason> {
+    fn immediate_end(&self, leg: &Leg<'_>, prepared: &Prepared) -> Option<EndReason> {
         let client = leg.read.asked.dialect;
         let alike = client.name() == prepared.dialect.name();
-        client.ends_at_once(&prepared.asked).filter(|_| !alike)
+        client.immediate_end(&prepared.asked).filter(|_| !alike)
     }
 
     /// The reply to a request that asks nothing.
@@ -165,7 +165,7 @@ impl Gateway {
             reason: Some(reason),
             ..throughline_canonical::Reply::default()
         };
-        let writer = leg.read.asked.dialect.reply_writer(&prepared.asked, &stamp(&id));
+        let writer = leg.read.asked.dialect.reply_writer(&prepared.asked, &identity(&id));
         self.ended_well(leg);
         let whole = Response::new(ReplyBody::whole(writer.whole(&told)));
         let kind = "application/json";
@@ -202,7 +202,7 @@ impl Gateway {
         let (head, upstream) = response.into_parts();
         let id = self.begun(leg, head.status);
         let writer =
-            leg.read.asked.dialect.reply_writer(&prepared.asked, &stamp(leg.reply_id(&id)));
+            leg.read.asked.dialect.reply_writer(&prepared.asked, &identity(leg.reply_id(&id)));
         let decoder = match content_encoding(&head.headers) {
             Some(Encoding::Identity) | None => None,
             Some(packed) => Decoder::new(packed, LONGEST_REPLY).ok(),
@@ -241,7 +241,7 @@ impl Gateway {
             .map_err(|error| error.fault())?;
         let id = self.begun(leg, status);
         let dialect = leg.read.asked.dialect;
-        let writer = dialect.reply_writer(&prepared.asked, &stamp(leg.reply_id(&id)));
+        let writer = dialect.reply_writer(&prepared.asked, &identity(leg.reply_id(&id)));
         let mut reader = prepared.reader(self, leg, false);
         let summarizes = prepared.summarizes;
         let mut relay = self.relay(leg, prepared);
@@ -314,7 +314,7 @@ impl Gateway {
             scope: leg.read.scope.clone(),
             past: Some(Past { sent: prepared.sent, target: prepared.target }),
             prefix: prepared.prefix,
-            keeps_ids: leg.read.asked.dialect.keeps_call_ids(),
+            keeps_ids: leg.read.asked.dialect.returns_call_ids(),
             separating: self.separating.clone(),
         };
         let relay = Relay::new(
@@ -374,8 +374,11 @@ impl Gateway {
 }
 
 /// What a reply of ours bears.
-fn stamp(id: &str) -> Stamp {
-    Stamp { id: id.strip_prefix("turn_").unwrap_or(id).to_owned(), created: unix_ms() / 1000 }
+fn identity(id: &str) -> ReplyIdentity {
+    ReplyIdentity {
+        id: id.strip_prefix("turn_").unwrap_or(id).to_owned(),
+        created: unix_ms() / 1000,
+    }
 }
 
 fn dress(mut reply: Reply, kind: &'static str, id: &str, backend: &str, losses: &[Loss]) -> Reply {

@@ -83,7 +83,7 @@ impl Passage for Across {
         Some(self.written())
     }
 
-    fn sign_of_life(&mut self, silent: Duration) -> Bytes {
+    fn keep_alive(&mut self, silent: Duration) -> Bytes {
         self.writer.wait(silent, &mut self.out);
         if !self.out.is_empty() {
             self.relay.ledger.counters.keep_alives.add(1);

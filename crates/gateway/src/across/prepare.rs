@@ -8,7 +8,7 @@ use throughline_canonical::{
 };
 use throughline_codec::dialects::openai_responses::OpenAiResponses;
 use throughline_codec::dialects::{
-    self, Outgoing, ReplyReader, UpstreamDialect, Wanted, anthropic, ollama, openai_chat,
+    self, Operation, Outgoing, ReplyReader, UpstreamDialect, anthropic, ollama, openai_chat,
 };
 use throughline_codec::text::{Delivery, Evidence, Options, RawTextReader, Recipe, Stage, Tools};
 
@@ -98,14 +98,14 @@ impl Gateway {
         let known = leg.settings.catalog.find_at(&leg.backend.name, &model);
         client.forget_own_members(&mut request);
         let thinks = known.thinking.is_some_and(|form| form != Form::None);
-        if thinks && client.thinks_unasked() && request.thinking.is_unsaid() {
+        if thinks && client.default_thinking() && request.thinking.is_unset() {
             request.thinking.amount = Some(Amount::On);
         }
         let shows = known.shows.is_some_and(|shows| shows != Shows::Nothing);
-        if known.unasked && shows && client.shows_unasked() && request.thinking.is_unsaid() {
+        if known.unasked && shows && client.default_show() && request.thinking.is_unset() {
             request.thinking.show = Some(Show::Summary);
         }
-        if !client.keeps_call_ids() {
+        if !client.returns_call_ids() {
             self.name_calls(&leg.read.scope, &mut request.messages).await;
         }
         let (dialect, variant) = spoken(leg.backend, &request, &known);
@@ -189,7 +189,7 @@ impl Gateway {
         }
 
         let to = dialects::Target { model: &model, variant: &spoken };
-        let counting = leg.read.wanted == Wanted::Count;
+        let counting = leg.read.wanted == Operation::CountTokens;
         let write = |request: &Request| {
             let count = counting.then(|| dialect.write_count(request, &to)).flatten();
             let counted = count.is_some();
@@ -279,7 +279,7 @@ impl Prepared {
             false => Delivery::Whole,
         };
         let shown = matches!(self.thinking.show, Some(Show::Full | Show::Summary));
-        let tags = self.dialect.thoughts_between(&self.variant);
+        let tags = self.dialect.thinking_tags(&self.variant);
         if let Some(tags) = tags.filter(|_| shown)
             && let Ok(recipe) = Recipe::named(Some(tags), &[])
         {

@@ -9,7 +9,7 @@ use throughline_canonical::{
     Block, BlockStart, Delta, EndReason, Event, Fault, FaultKind, Fold, Loss, Origin, Prefix,
     ThinkingKind,
 };
-use throughline_codec::dialects::in_place::InPlace;
+use throughline_codec::dialects::passthrough::Passthrough;
 use throughline_codec::dialects::{ClientDialect, ReplyReader};
 
 use super::free_text::FreeTools;
@@ -95,7 +95,7 @@ pub(crate) enum Marks {
         calls_ride: bool,
     },
     /// What stands in the provider's bytes: the client gets those.
-    Passed(&'static dyn InPlace),
+    Passed(&'static dyn Passthrough),
 }
 
 impl Relay {
@@ -261,7 +261,7 @@ impl Relay {
         if matches!(self.marks, Marks::Passed(_)) {
             return;
         }
-        if let Some(loss) = self.sent.client.loses(event)
+        if let Some(loss) = self.sent.client.loss_of(event)
             && !self.sent.losses.contains(&loss)
         {
             self.sent.losses.push(loss);
@@ -362,10 +362,10 @@ impl Relay {
         let envelopes = match (&self.marks, &kind) {
             (Marks::Native, _) => return None,
             (Marks::Passed(dialect), Carried::Redacted { data }) => {
-                return Some(dialect.as_it_stands(data).into_owned());
+                return Some(dialect.raw_signature(data).into_owned());
             }
             (Marks::Passed(dialect), _) => {
-                return Some(dialect.as_it_stands(signature?).into_owned());
+                return Some(dialect.raw_signature(signature?).into_owned());
             }
             (Marks::Enveloped { envelopes, .. }, _) => envelopes,
         };

@@ -34,7 +34,7 @@ impl ToolNames {
             })
             .collect();
         let mut bend = |name: &mut String| {
-            if let Some(longest) = upstream.longest_name(variant, name) {
+            if let Some(longest) = upstream.max_tool_name(variant, name) {
                 *name = names.of(name, longest, &taken);
             }
         };

@@ -6,7 +6,7 @@ use std::fmt;
 use bytes::Bytes;
 use throughline_canonical::{EndReason, Event, Fault, FaultKind};
 use throughline_codec::dialects::ReplyReader;
-use throughline_codec::dialects::in_place::Aside;
+use throughline_codec::dialects::passthrough::StreamInjector;
 use throughline_codec::framing::sse::Framer;
 
 use super::passage::Tap;
@@ -21,7 +21,7 @@ pub(crate) struct Listener {
     reader: Option<Box<dyn ReplyReader>>,
     /// Where a stream of events stands.
     framer: Option<Framer>,
-    aside: Box<dyn Aside>,
+    aside: Box<dyn StreamInjector>,
     relay: Relay,
     /// The reader has been told that the bytes have ended.
     over: bool,
@@ -38,7 +38,7 @@ impl Listener {
     /// A listener to a stream of events, or to anything else.
     pub(crate) fn new(
         reader: Option<Box<dyn ReplyReader>>,
-        aside: Box<dyn Aside>,
+        aside: Box<dyn StreamInjector>,
         relay: Relay,
         events: bool,
     ) -> Self {
@@ -81,11 +81,11 @@ impl Tap for Listener {
         self.ended()
     }
 
-    fn sign_of_life(&mut self) -> Bytes {
+    fn keep_alive(&mut self) -> Bytes {
         let between = |framer: &Framer| framer.between_events() && !framer.in_line_end();
         let between = self.framer.as_ref().is_some_and(between);
         let sign = match between {
-            true => self.aside.sign_of_life(),
+            true => self.aside.keep_alive(),
             false => Vec::new(),
         };
         if !sign.is_empty() {

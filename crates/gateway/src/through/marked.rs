@@ -5,8 +5,8 @@ use http::Response;
 use hyper::body::Incoming;
 use serde_json::{Value, json};
 use throughline_canonical::Fault;
-use throughline_codec::dialects::places::Places;
-use throughline_codec::dialects::{self, RefusalKind, Wanted};
+use throughline_codec::dialects::opaque_outline::OpaqueOutline;
+use throughline_codec::dialects::{self, Operation, RefusalKind};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::listen::Listener;
@@ -29,7 +29,7 @@ impl Gateway {
     pub(crate) async fn through_marked(
         &self,
         leg: &Leg<'_>,
-        places: &Places,
+        places: &OpaqueOutline,
         place: &mut Option<OwnedSemaphorePermit>,
     ) -> Result<Option<Reply>, Fault> {
         let mut marked = self.mark(leg, places, Without::Nothing);
@@ -72,7 +72,7 @@ impl Gateway {
     }
 
     /// What would go to a backend, without sending it.
-    pub(crate) fn report_marked(&self, leg: &Leg<'_>, places: &Places) -> Value {
+    pub(crate) fn report_marked(&self, leg: &Leg<'_>, places: &OpaqueOutline) -> Value {
         let marked = self.mark(leg, places, Without::Nothing);
         let thinking = leg.read.request().map(|request| &request.value.thinking).ok();
         json!({
@@ -152,7 +152,7 @@ impl Gateway {
             keeps_ids: true,
             separating: self.separating.clone(),
         };
-        let in_place = leg.backend.dialect.in_place();
+        let in_place = leg.backend.dialect.passthrough();
         let relay = Relay::new(
             leg.ledger(self, marked.session, origin),
             Marks::Passed(in_place),
@@ -161,11 +161,11 @@ impl Gateway {
             sent,
             read.counts,
         );
-        let aside = in_place.aside();
+        let aside = in_place.injector();
         self.forward(leg, response, permit, names, &losses, |events| {
             let target = dialects::Target { model: &marked.model, variant: &leg.backend.variant };
             // As it comes, whatever was asked for.
-            let reader = (read.wanted == Wanted::Answer)
+            let reader = (read.wanted == Operation::Generate)
                 .then(|| leg.backend.dialect.reply_reader(&target, events));
             Box::new(Listener::new(reader, aside, relay, events))
         })
@@ -178,7 +178,7 @@ fn parcel(leg: &Leg<'_>, marked: &Marked) -> Parcel {
     let mut headers = headers::upstream(&read.asked.headers, backend, headers::Body::Read);
     let body = outgoing(read, &marked.body, &mut headers);
     let (path, renamed) = (&read.asked.path, marked.asked_model.is_some());
-    let in_place = backend.dialect.in_place();
+    let in_place = backend.dialect.passthrough();
     let query = match backend.auth {
         Auth::Passthrough => read.asked.query.clone(),
         _ => read.asked.query.as_deref().map(headers::without_key),

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use throughline_canonical::{Block, BlockKey, Fate, Loss, Origin, Reason, ThinkingKind};
 use throughline_codec::dialects::gemini::SKIP_SIGNATURE;
-use throughline_codec::dialects::in_place::InPlace;
-use throughline_codec::dialects::places::{Mark, MarkEdit, MarkKind, Places};
+use throughline_codec::dialects::opaque_outline::{
+    OpaqueEdit, OpaqueKind, OpaqueOutline, OpaquePart,
+};
+use throughline_codec::dialects::passthrough::Passthrough;
 
 use crate::across::CALL_UNSIGNED;
 use crate::across::past::{PastBlock, Recall, key_of};
@@ -44,7 +46,7 @@ pub(super) struct Marked {
     pub(super) asked_model: Option<String>,
     pub(super) blocks: Vec<KeptBlock>,
     /// How their places are spelled.
-    dialect: &'static dyn InPlace,
+    dialect: &'static dyn Passthrough,
     /// How many of them stayed behind.
     pub(super) left_out: usize,
     pub(super) losses: Vec<Loss>,
@@ -58,7 +60,7 @@ pub(super) struct Marked {
 
 /// What becomes of one mark.
 struct Fated {
-    edit: MarkEdit,
+    edit: OpaqueEdit,
     fate: Fate,
     reason: Option<Reason>,
     origin: Option<Arc<Origin>>,
@@ -68,7 +70,7 @@ struct Fated {
 
 impl Gateway {
     /// Decides what goes out.
-    pub(super) fn mark(&self, leg: &Leg<'_>, places: &Places, without: Without) -> Marked {
+    pub(super) fn mark(&self, leg: &Leg<'_>, places: &OpaqueOutline, without: Without) -> Marked {
         let (read, backend, body) = (leg.read, leg.backend, &leg.read.body);
         let first = without == Without::Nothing;
         let asked = read.model.as_deref();
@@ -109,7 +111,7 @@ impl Gateway {
         // A model that has refused a call for want of a signature is one that wants them.
         let skips = marks_foreign_calls(backend)
             && (known.signatures_enforced || without != Without::Nothing);
-        let in_place = backend.dialect.in_place();
+        let in_place = backend.dialect.passthrough();
         let mut marked = Marked {
             body: body.clone(),
             asked_model: asked.filter(|asked| **asked != model).map(ToOwned::to_owned),
@@ -136,18 +138,18 @@ impl Gateway {
                     marked.note(mark, key, &fated);
                     fated.edit
                 }
-                None if self.is_only_ours(mark, body) => MarkEdit::Unsign,
-                None => MarkEdit::Keep,
+                None if self.is_only_ours(mark, body) => OpaqueEdit::Unsign,
+                None => OpaqueEdit::Keep,
             };
             // The first call of a step needs some signature.
             let bare = match mark.signature {
-                Some(_) => matches!(edit, MarkEdit::Remove | MarkEdit::Unsign),
+                Some(_) => matches!(edit, OpaqueEdit::Remove | OpaqueEdit::Unsign),
                 None => true,
             };
             edits.push(match mark.room {
                 Some(_) if skips && bare => {
                     unknown |= mark.signature.is_none();
-                    MarkEdit::Sign(SKIP_SIGNATURE.to_owned())
+                    OpaqueEdit::Sign(SKIP_SIGNATURE.to_owned())
                 }
                 _ => edit,
             });
@@ -180,8 +182,8 @@ impl Gateway {
 impl Gateway {
     /// Whether a call or a text bears an envelope that holds nobody's signature: clients of some
     /// dialects want one on every call.
-    fn is_only_ours(&self, mark: &Mark, body: &[u8]) -> bool {
-        let (MarkKind::Call | MarkKind::Text) = mark.kind else {
+    fn is_only_ours(&self, mark: &OpaquePart, body: &[u8]) -> bool {
+        let (OpaqueKind::Call | OpaqueKind::Text) = mark.kind else {
             return false;
         };
         let signature = mark.signature(body);
@@ -209,9 +211,9 @@ fn reads_thinking(backend: &Backend) -> bool {
 }
 
 /// What a mark carries that its maker may want back; none, if that is nothing.
-fn carries(mark: &Mark, body: &[u8]) -> Option<Block> {
+fn carries(mark: &OpaquePart, body: &[u8]) -> Option<Block> {
     match (mark.kind, mark.signature(body)) {
-        (MarkKind::Call | MarkKind::Text, None) => None,
+        (OpaqueKind::Call | OpaqueKind::Text, None) => None,
         (_, Some(signature)) if signature == SKIP_SIGNATURE => None,
         _ => Some(mark.block(body)),
     }
@@ -219,7 +221,7 @@ fn carries(mark: &Mark, body: &[u8]) -> Option<Block> {
 
 fn judge(
     recall: &Recall<'_>,
-    mark: &Mark,
+    mark: &OpaquePart,
     block: &Block,
     verdict: Option<&Verdict>,
     without: Without,
@@ -230,7 +232,9 @@ fn judge(
         _ => None,
     };
     let past = match (mark.kind, &sent) {
-        (MarkKind::Call | MarkKind::Text, Some(signature)) => recall.signature(signature, verdict),
+        (OpaqueKind::Call | OpaqueKind::Text, Some(signature)) => {
+            recall.signature(signature, verdict)
+        }
         _ => recall.thinking(block, verdict),
     };
     let PastBlock { block, maker, reason, origin, tried, .. } = past;
@@ -241,7 +245,7 @@ fn judge(
     };
     if let Some(reason) = left_out {
         return Fated {
-            edit: MarkEdit::Remove,
+            edit: OpaqueEdit::Remove,
             fate: Fate::LeftOut,
             reason: Some(reason),
             origin,
@@ -254,9 +258,9 @@ fn judge(
         _ => None,
     };
     let edit = match native {
-        native if native == sent => MarkEdit::Keep,
-        Some(native) => MarkEdit::Sign(native),
-        None => MarkEdit::Unsign,
+        native if native == sent => OpaqueEdit::Keep,
+        Some(native) => OpaqueEdit::Sign(native),
+        None => OpaqueEdit::Unsign,
     };
     Fated {
         edit,
@@ -272,7 +276,7 @@ impl Fated {
     fn leave_behind(&mut self, wanted: bool) {
         if self.fate != Fate::LeftOut {
             let reason = if wanted { Reason::Shape } else { Reason::Policy };
-            self.edit = MarkEdit::Remove;
+            self.edit = OpaqueEdit::Remove;
             (self.fate, self.reason) = (Fate::LeftOut, Some(reason));
             self.unneeded = !wanted;
         }
@@ -280,9 +284,9 @@ impl Fated {
 }
 
 impl Marked {
-    fn note(&mut self, mark: &Mark, key: Option<BlockKey>, fated: &Fated) {
+    fn note(&mut self, mark: &OpaquePart, key: Option<BlockKey>, fated: &Fated) {
         let kind = match mark.kind {
-            MarkKind::Redacted => ThinkingKind::Redacted,
+            OpaqueKind::Redacted => ThinkingKind::Redacted,
             _ => ThinkingKind::Thinking,
         };
         let told = (fated.fate, fated.reason);

@@ -298,7 +298,7 @@ impl Leg<'_> {
     /// The names of a model the client calls otherwise.
     fn names(&self, theirs: &str, asked: Option<String>) -> Option<Names> {
         Some(Names {
-            dialect: self.backend.dialect.in_place(),
+            dialect: self.backend.dialect.passthrough(),
             theirs: theirs.to_owned(),
             asked: asked?,
         })

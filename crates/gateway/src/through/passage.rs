@@ -23,7 +23,7 @@ pub(crate) trait Tap: fmt::Debug + Send {
         self.ended()
     }
     /// A sign of life for the client; empty where none can stand now.
-    fn sign_of_life(&mut self) -> Bytes;
+    fn keep_alive(&mut self) -> Bytes;
     /// What tells the client that the reply cannot go on.
     fn error(&self, fault: &Fault) -> Vec<u8>;
     /// The reply is over. `client_gone` says that nobody waits for it any more.
@@ -174,9 +174,9 @@ impl Passage for Through {
         })
     }
 
-    fn sign_of_life(&mut self, _: Duration) -> Bytes {
+    fn keep_alive(&mut self, _: Duration) -> Bytes {
         match &mut self.tap {
-            Some(tap) if !self.rename.holds() => tap.sign_of_life(),
+            Some(tap) if !self.rename.holds() => tap.keep_alive(),
             _ => Bytes::new(),
         }
     }

@@ -1,7 +1,7 @@
 //! Gives the model back the name the client used, wherever a reply tells it.
 
 use bytes::{Bytes, BytesMut};
-use throughline_codec::dialects::in_place::{InPlace, Naming};
+use throughline_codec::dialects::passthrough::{ModelNameSpan, Passthrough};
 use throughline_codec::framing::sse::Framer;
 use throughline_codec::json::{Span, quote};
 
@@ -14,7 +14,7 @@ const LONGEST_WHOLE: usize = 64 << 20;
 #[derive(Clone, Debug)]
 pub(crate) struct Names {
     /// Where the name stands.
-    pub dialect: &'static dyn InPlace,
+    pub dialect: &'static dyn Passthrough,
     /// The backend's.
     pub theirs: String,
     /// The client's.
@@ -113,7 +113,7 @@ impl InStream {
             self.held.extend_from_slice(&bytes[from..end]);
             from = end;
             let event = self.held.split();
-            let (place, last) = naming(&event, &self.names);
+            let (place, last) = model_name_span(&event, &self.names);
             match place {
                 Some(place) => out.extend_from_slice(&self.names.put(&event, place)),
                 None => out.extend_from_slice(&event),
@@ -133,7 +133,7 @@ impl InStream {
 }
 
 /// Where an event names the model, if it does, and whether no other will.
-fn naming(event: &[u8], names: &Names) -> (Option<Span>, bool) {
+fn model_name_span(event: &[u8], names: &Names) -> (Option<Span>, bool) {
     let (mut name, mut data) = (&b""[..], None);
     let mut at = 0;
     while at < event.len() {
@@ -150,10 +150,10 @@ fn naming(event: &[u8], names: &Names) -> (Option<Span>, bool) {
     let Some(data) = data else {
         return (None, false);
     };
-    let (place, last) = match names.dialect.naming(name, &event[data.clone()]) {
-        Naming::Not => (None, false),
-        Naming::Here(place) => (Some(place), false),
-        Naming::Only(place) => (place, true),
+    let (place, last) = match names.dialect.model_name_span(name, &event[data.clone()]) {
+        ModelNameSpan::None => (None, false),
+        ModelNameSpan::Here(place) => (Some(place), false),
+        ModelNameSpan::Only(place) => (place, true),
     };
     let place = place.map(|place| data.start + place.start..data.start + place.end);
     (place, last)
@@ -189,7 +189,7 @@ mod tests {
 
     fn names() -> Names {
         Names {
-            dialect: throughline_codec::dialects::anthropic::Anthropic.in_place(),
+            dialect: throughline_codec::dialects::anthropic::Anthropic.passthrough(),
             theirs: "glm-5".into(),
             asked: "claude-opus-5".into(),
         }

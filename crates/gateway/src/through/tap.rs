@@ -86,7 +86,7 @@ impl Tap for BlockTap {
         self.reader.ended()
     }
 
-    fn sign_of_life(&mut self) -> Bytes {
+    fn keep_alive(&mut self) -> Bytes {
         if !self.reader.between_events() {
             return Bytes::new();
         }

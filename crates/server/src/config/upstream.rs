@@ -252,7 +252,7 @@ fn before_endpoint<'a>(path: &'a str, client: &dyn ClientDialect) -> Option<&'a 
         return Some(before);
     }
     // Where a path names the model, it is known by its end; what a path may begin with is open.
-    let named = client.wanted(path).is_some();
+    let named = client.operation(path).is_some();
     let at = ["/publishers/", "/models/", "/tunedModels/", "/endpoints/"]
         .iter()
         .find_map(|collection| path.find(collection));

@@ -15,14 +15,14 @@ use super::frames::{About, KEEP_ALIVE, border, delta, event};
 use super::interrupts::Called;
 use super::run::{Form, Run};
 use super::{METADATA, REDACTED, REFUSAL};
-use crate::dialects::{NOTICE, ReplyWriter, Stamp, may_cut_a_call};
+use crate::dialects::{NOTICE, ReplyIdentity, ReplyWriter, may_cut_a_call};
 use crate::json::{Arrival, escape};
 
 /// Writes one run.
 #[derive(Debug)]
 pub(super) struct Writer {
     run: Run,
-    stamp: String,
+    identity: String,
     /// The model the client asked for, or the one that answers if it did not say.
     model: String,
     /// The client wants no text of the reasoning.
@@ -71,10 +71,10 @@ enum Kind {
 }
 
 impl Writer {
-    pub(super) fn new(request: &Request, stamp: &Stamp) -> Self {
+    pub(super) fn new(request: &Request, identity: &ReplyIdentity) -> Self {
         Self {
-            run: Run::of(request, stamp),
-            stamp: stamp.id.clone(),
+            run: Run::of(request, identity),
+            identity: identity.id.clone(),
             model: request.model.clone(),
             hidden: request.thinking.show == Some(Show::Hidden),
             open: Vec::new(),
@@ -85,7 +85,7 @@ impl Writer {
             thinking: 0,
             usage: Usage::default(),
             details: EndDetails::default(),
-            activity: Activity::new(format!("waiting_{}", stamp.id)),
+            activity: Activity::new(format!("waiting_{}", identity.id)),
             started: false,
             ended: false,
         }
@@ -93,7 +93,7 @@ impl Writer {
 
     fn begin(&mut self, out: &mut Vec<u8>) {
         if !std::mem::replace(&mut self.started, true) {
-            self.run.start(&self.stamp, out);
+            self.run.start(&self.identity, out);
         }
         if self.activity.waits() {
             self.activity.go_on(out);
@@ -103,7 +103,7 @@ impl Writer {
     /// An id that no other message has.
     fn message_id(&mut self, kind: &str) -> String {
         self.messages += 1;
-        format!("{kind}{}_{}", self.stamp, self.messages)
+        format!("{kind}{}_{}", self.identity, self.messages)
     }
 
     fn place(&self, index: u32) -> Option<usize> {
@@ -458,7 +458,7 @@ impl ReplyWriter for Writer {
         }
         if !self.ended {
             if !std::mem::replace(&mut self.started, true) {
-                self.run.start(&self.stamp, out);
+                self.run.start(&self.identity, out);
             }
             self.activity.wait(silent, self.within(), out);
         }
@@ -468,7 +468,7 @@ impl ReplyWriter for Writer {
         // Clients of this dialect read streams only, so this is one in a single piece.
         let mut writer = Self {
             run: self.run.clone(),
-            stamp: self.stamp.clone(),
+            identity: self.identity.clone(),
             model: self.model.clone(),
             activity: Activity::default(),
             open: Vec::new(),

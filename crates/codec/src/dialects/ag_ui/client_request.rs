@@ -7,7 +7,7 @@ use super::client_messages::{Conversation, filled};
 use super::content::optional;
 use super::run::{Form, Run};
 use super::{interrupts, pinned, unanswered};
-use crate::dialects::{Asked, openai_chat, wishes};
+use crate::dialects::{RequestParts, frontend_settings, openai_chat};
 use crate::json::{Node, read_object};
 
 /// What `forwardedProps`, or the body itself, says to us besides what all front ends may say.
@@ -35,7 +35,7 @@ const KNOWN: [&str; 10] = [
 ];
 
 /// Reads a request.
-pub(super) fn read(asked: &Asked<'_>) -> Result<Lossy<Request>, Fault> {
+pub(super) fn read(asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
     let body = read_object(asked.body)?;
     let root = Node::root(&body);
     let protocol = optional(&root, "protocolVersion")?;
@@ -105,7 +105,7 @@ fn read_settings(
     run: &mut Run,
     losses: &mut Vec<Loss>,
 ) -> Result<(), Fault> {
-    let settings = [&wishes::SETTINGS[..], &MORE[..]].concat();
+    let settings = [&frontend_settings::SETTINGS[..], &MORE[..]].concat();
     let forwarded = root.get("forwardedProps");
     if let Some(forwarded) = &forwarded {
         forwarded.object()?;
@@ -119,13 +119,13 @@ fn read_settings(
     }
     // What the application forwards counts more than what stands beside it.
     for place in [Some(root), forwarded.as_ref()].into_iter().flatten() {
-        wishes::settings(place, request, losses)?;
+        frontend_settings::settings(place, request, losses)?;
         if let Some(snapshots) = place.get("snapshots") {
             run.snapshots |= snapshots.flag()?;
         }
         if place.get("thinking").is_none() {
             let said = openai_chat::read_thinking(place, &mut Map::new(), losses)?;
-            if !said.is_unsaid() {
+            if !said.is_unset() {
                 request.thinking = said;
             }
         }

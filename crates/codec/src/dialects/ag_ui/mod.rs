@@ -11,14 +11,14 @@
 
 use throughline_canonical::{Delta, Event, Fault, Loss, Lossy, Request};
 
-use super::{Asked, ClientDialect, ReplyWriter, Stamp, Wanted, lost_part};
+use super::{ClientDialect, Operation, ReplyIdentity, ReplyWriter, RequestParts, lost_part};
 
 mod activity;
 mod client_messages;
 mod client_reply;
 mod client_request;
 mod content;
-mod faults;
+mod errors;
 mod frames;
 mod interrupts;
 mod run;
@@ -50,8 +50,8 @@ impl ClientDialect for AgUi {
         NAME
     }
 
-    fn wanted(&self, path: &str) -> Option<Wanted> {
-        pinned(path).map(|_| Wanted::Answer)
+    fn operation(&self, path: &str) -> Option<Operation> {
+        pinned(path).map(|_| Operation::Generate)
     }
 
     fn path_for(&self, _: &str) -> String {
@@ -67,11 +67,11 @@ impl ClientDialect for AgUi {
         &[("x-accel-buffering", "no")]
     }
 
-    fn read_request(&self, asked: &Asked<'_>) -> Result<Lossy<Request>, Fault> {
+    fn read_request(&self, asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
         client_request::read(asked)
     }
 
-    fn loses(&self, event: &Event<'_>) -> Option<Loss> {
+    fn loss_of(&self, event: &Event<'_>) -> Option<Loss> {
         match event {
             Event::BlockDelta { delta: Delta::Citation(_), .. } => {
                 Some(Loss::of_part("citations", "no_word"))
@@ -81,16 +81,16 @@ impl ClientDialect for AgUi {
         }
     }
 
-    fn shows_unasked(&self) -> bool {
+    fn default_show(&self) -> bool {
         true
     }
 
-    fn reply_writer(&self, request: &Request, stamp: &Stamp) -> Box<dyn ReplyWriter> {
-        Box::new(client_reply::Writer::new(request, stamp))
+    fn reply_writer(&self, request: &Request, identity: &ReplyIdentity) -> Box<dyn ReplyWriter> {
+        Box::new(client_reply::Writer::new(request, identity))
     }
 
     fn write_fault(&self, fault: &Fault, _: &str) -> (u16, Vec<u8>) {
-        faults::write(fault)
+        errors::write(fault)
     }
 }
 

@@ -9,8 +9,8 @@ use throughline_canonical::{EndDetails, EndReason, Fault, Request, Usage};
 
 use super::frames::event;
 use super::interrupts::{self, Answered, Called};
-use super::{NAME, faults};
-use crate::dialects::Stamp;
+use super::{NAME, errors};
+use crate::dialects::ReplyIdentity;
 use crate::json::{ObjectWriter, quote_bytes};
 
 /// The version of the protocol these events are of.
@@ -72,19 +72,19 @@ impl Run {
     }
 
     /// The run of a request; one of a request in no other words is told to whoever reads all.
-    pub(super) fn of(request: &Request, stamp: &Stamp) -> Self {
+    pub(super) fn of(request: &Request, identity: &ReplyIdentity) -> Self {
         let kept = request.extra.get(NAME).cloned();
         let read = |members: Map<String, Value>| serde_json::from_value(members.into()).ok();
         kept.and_then(read).unwrap_or_else(|| Self {
-            thread: request.thread.clone().unwrap_or_else(|| format!("thread_{}", stamp.id)),
-            id: format!("run_{}", stamp.id),
+            thread: request.thread.clone().unwrap_or_else(|| format!("thread_{}", identity.id)),
+            id: format!("run_{}", identity.id),
             modern: true,
             ..Self::default()
         })
     }
 
     /// Begins the run.
-    pub(super) fn start(&self, stamp: &str, out: &mut Vec<u8>) {
+    pub(super) fn start(&self, identity: &str, out: &mut Vec<u8>) {
         event(out, |event| {
             event.text("type", "RUN_STARTED");
             self.name(event);
@@ -106,7 +106,7 @@ impl Run {
             event(out, |event| {
                 event
                     .text("type", "TOOL_CALL_RESULT")
-                    .text("messageId", &format!("result_{stamp}_{number}"))
+                    .text("messageId", &format!("result_{identity}_{number}"))
                     .text("toolCallId", &answered.call)
                     .text("content", &answered.content)
                     .text("role", "tool");
@@ -161,7 +161,7 @@ impl Run {
     /// Ends the run with an error; nothing stands behind it.
     pub(super) fn fail(&self, fault: &Fault, (usage, model): (&Usage, &str), out: &mut Vec<u8>) {
         event(out, |event| {
-            faults::say(fault, event);
+            errors::say(fault, event);
             if !self.modern {
                 return;
             }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use throughline_canonical::{Block, Loss, Message};
 
 use super::interrupts::{put, results};
-use crate::dialects::wishes::{not_run, unfinished};
+use crate::dialects::frontend_settings::{not_run, unfinished};
 use crate::json::OneLine;
 
 /// Tells of calls without results as not run, and leaves out those that are not whole.

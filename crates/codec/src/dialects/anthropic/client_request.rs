@@ -9,7 +9,7 @@ use throughline_canonical::{
 };
 
 use super::{EFFORTS, NAME, lose};
-use crate::dialects::Asked;
+use crate::dialects::RequestParts;
 use crate::json::{Cursor, JsonError, Kind, Node, Span, each_member, read_object, slice};
 
 /// The members of a body that have a word of ours. All others are kept as they are.
@@ -32,7 +32,7 @@ pub(super) const KNOWN: &[&str] = &[
 ];
 
 /// Reads a request.
-pub(super) fn read(asked: &Asked<'_>) -> Result<Lossy<Request>, Fault> {
+pub(super) fn read(asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
     let body = read_object(asked.body)?;
     let root = Node::dotted(&body);
     let mut reading =

@@ -13,7 +13,7 @@ use throughline_canonical::{
 use super::NAME;
 use super::client_reply::{PING, error_event};
 use super::upstream_messages::write_arguments;
-use crate::dialects::{ReplyWriter, Stamp};
+use crate::dialects::{ReplyIdentity, ReplyWriter};
 use crate::json::{ObjectWriter, escape_bytes, quote_bytes};
 
 /// Writes one reply.
@@ -73,9 +73,9 @@ enum Kind {
 
 impl StreamWriter {
     /// Writes the reply to a request that named this model.
-    pub fn new(model: &str, stamp: &Stamp) -> Self {
+    pub fn new(model: &str, identity: &ReplyIdentity) -> Self {
         Self {
-            id: format!("msg_{}", stamp.id),
+            id: format!("msg_{}", identity.id),
             model: model.to_owned(),
             usage: Usage::default(),
             state: State::Fresh,

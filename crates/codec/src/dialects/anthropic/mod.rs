@@ -21,16 +21,18 @@
 use serde_json::Value;
 use throughline_canonical::{Amount, Delta, Effort, Event, Fault, Loss, Lossy, Request};
 
-use super::in_place::InPlace;
+use super::passthrough::Passthrough;
 use super::{
-    Asked, ClientDialect, ModelCard, Models, Outgoing, Refusal, ReplyReader, ReplyWriter, Stamp,
-    Target, UpstreamDialect, Wanted, is_plain_name, lost_part, only_members, read_member,
+    ClientDialect, ModelCard, Models, Operation, Outgoing, Refusal, ReplyIdentity, ReplyReader,
+    ReplyWriter, RequestParts, Target, UpstreamDialect, is_plain_name, lost_part, only_members,
+    read_member,
 };
 
-mod aside;
 pub mod client_reply;
 mod client_request;
 pub mod client_stream;
+mod errors;
+mod inject;
 pub mod model_card;
 pub mod outline;
 pub mod prefix;
@@ -38,7 +40,6 @@ pub mod refusal;
 pub mod rewrite;
 mod schema;
 pub mod settings;
-mod upstream_error;
 mod upstream_messages;
 mod upstream_parts;
 pub mod upstream_reply;
@@ -80,10 +81,10 @@ impl ClientDialect for Anthropic {
         NAME
     }
 
-    fn wanted(&self, path: &str) -> Option<Wanted> {
+    fn operation(&self, path: &str) -> Option<Operation> {
         match path {
-            PATH => Some(Wanted::Answer),
-            PATH_COUNT => Some(Wanted::Count),
+            PATH => Some(Operation::Generate),
+            PATH_COUNT => Some(Operation::CountTokens),
             _ => None,
         }
     }
@@ -92,15 +93,15 @@ impl ClientDialect for Anthropic {
         PATH.to_owned()
     }
 
-    fn read_request(&self, asked: &Asked<'_>) -> Result<Lossy<Request>, Fault> {
+    fn read_request(&self, asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
         client_request::read(asked)
     }
 
-    fn reply_writer(&self, request: &Request, stamp: &Stamp) -> Box<dyn ReplyWriter> {
-        Box::new(client_stream::StreamWriter::new(&request.model, stamp))
+    fn reply_writer(&self, request: &Request, identity: &ReplyIdentity) -> Box<dyn ReplyWriter> {
+        Box::new(client_stream::StreamWriter::new(&request.model, identity))
     }
 
-    fn loses(&self, event: &Event<'_>) -> Option<Loss> {
+    fn loss_of(&self, event: &Event<'_>) -> Option<Loss> {
         match event {
             // Every kind of citation here has members that only its maker can give: places in what
             // it was sent, and what it encrypted.
@@ -140,10 +141,10 @@ impl UpstreamDialect for Anthropic {
     }
 
     fn read_fault(&self, status: u16, body: &[u8]) -> Fault {
-        upstream_error::read_fault(status, body)
+        errors::read_fault(status, body)
     }
 
-    fn longest_name(&self, _: &str, name: &str) -> Option<usize> {
+    fn max_tool_name(&self, _: &str, name: &str) -> Option<usize> {
         (!is_plain_name(name, LONGEST_NAME)).then_some(LONGEST_NAME)
     }
 
@@ -183,7 +184,7 @@ impl UpstreamDialect for Anthropic {
         read_member(body, "input_tokens")
     }
 
-    fn in_place(&self) -> &'static dyn InPlace {
+    fn passthrough(&self) -> &'static dyn Passthrough {
         &Anthropic
     }
 }

@@ -23,7 +23,7 @@ pub fn leave_out(edits: &mut Edits, outline: &Outline, keep: &[(usize, Vec<bool>
         if let (Some(first), Some(last)) = (spans.first(), spans.last())
             && !remove_elements(edits, &spans, keep)
         {
-            // Never an empty list and never a missing message: both are refused, or break the
+            // NoPassthrough an empty list and never a missing message: both are refused, or break the
             // order of roles.
             edits.replace(first.start..last.end, text_block(PLACEHOLDER));
             filled += 1;

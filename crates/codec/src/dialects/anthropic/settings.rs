@@ -7,7 +7,7 @@ use super::client_request;
 use super::outline::Outline;
 use super::upstream_request::{self, BETWEEN_TOOLS};
 use super::{NAME, PATH_COUNT};
-use crate::dialects::{Asked, Target};
+use crate::dialects::{RequestParts, Target};
 use crate::json::{Span, each_member, slice};
 
 /// The members that are settings.
@@ -28,7 +28,7 @@ pub fn read(body: &[u8], outline: &Outline) -> Option<Request> {
         }
     }
     alone.push(b'}');
-    let asked = Asked { path: PATH_COUNT, query: "", body: &alone };
+    let asked = RequestParts { path: PATH_COUNT, query: "", body: &alone };
     let mut request = client_request::read(&asked).ok()?.value;
     if outline.tools.is_some() {
         // Among what tools there is a choice is not looked at, only that there is one.

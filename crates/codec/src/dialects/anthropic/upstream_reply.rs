@@ -2,7 +2,7 @@
 
 use throughline_canonical::{BlockStart, Delta, EndReason, Event, Fault, FaultKind};
 
-use super::upstream_error::read_error;
+use super::errors::read_error;
 use super::upstream_parts::{
     Begun, end_reason, explain_end, read_block, read_delta, read_usage, tell_citations,
     tell_members, tell_opaque, transformed,

@@ -6,7 +6,7 @@ use throughline_canonical::{Block, BlockStart, Delta, Event, Reply, Request, Sho
 
 use crate::dialects::openai_chat::client_calls::push_number;
 use crate::dialects::openai_chat::client_reply::KEEP_ALIVE;
-use crate::dialects::{ReplyWriter, Stamp};
+use crate::dialects::{ReplyIdentity, ReplyWriter};
 use crate::json::escape_bytes;
 
 /// Writes one reply.
@@ -24,9 +24,9 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn new(request: &Request, stamp: &Stamp) -> Self {
+    pub(super) fn new(request: &Request, identity: &ReplyIdentity) -> Self {
         Self {
-            id: stamp.id.clone(),
+            id: identity.id.clone(),
             model: request.model.clone(),
             hidden: request.thinking.show == Some(Show::Hidden),
             untold: Vec::new(),

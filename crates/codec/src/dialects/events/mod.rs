@@ -3,7 +3,10 @@
 
 use throughline_canonical::{Event, Fault, Loss, Lossy, Request};
 
-use super::{Asked, ClientDialect, ReplyWriter, Stamp, Wanted, lost_part, ndjson, wishes};
+use super::{
+    ClientDialect, Operation, ReplyIdentity, ReplyWriter, RequestParts, frontend_settings,
+    lost_part, ndjson,
+};
 
 mod client_reply;
 
@@ -21,8 +24,8 @@ impl ClientDialect for Events {
         NAME
     }
 
-    fn wanted(&self, path: &str) -> Option<Wanted> {
-        (path == PATH).then_some(Wanted::Answer)
+    fn operation(&self, path: &str) -> Option<Operation> {
+        (path == PATH).then_some(Operation::Generate)
     }
 
     fn path_for(&self, _: &str) -> String {
@@ -33,20 +36,20 @@ impl ClientDialect for Events {
         &[("x-accel-buffering", "no")]
     }
 
-    fn read_request(&self, asked: &Asked<'_>) -> Result<Lossy<Request>, Fault> {
+    fn read_request(&self, asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
         ndjson::client_request::read(asked.body)
     }
 
-    fn shows_unasked(&self) -> bool {
+    fn default_show(&self) -> bool {
         true
     }
 
-    fn reply_writer(&self, request: &Request, stamp: &Stamp) -> Box<dyn ReplyWriter> {
-        Box::new(client_reply::Writer::new(request, stamp))
+    fn reply_writer(&self, request: &Request, identity: &ReplyIdentity) -> Box<dyn ReplyWriter> {
+        Box::new(client_reply::Writer::new(request, identity))
     }
 
     /// Everything has a word here but what has one in another dialect alone.
-    fn loses(&self, event: &Event<'_>) -> Option<Loss> {
+    fn loss_of(&self, event: &Event<'_>) -> Option<Loss> {
         match event {
             Event::BlockDelta { .. } | Event::EndExplained(_) => None,
             event => lost_part(event, NAME),
@@ -57,6 +60,6 @@ impl ClientDialect for Events {
     fn write_fault(&self, fault: &Fault, _: &str) -> (u16, Vec<u8>) {
         let event = Event::Fault(fault.clone());
         let body = serde_json::to_vec(&event).unwrap_or_default();
-        (wishes::status(fault.kind), body)
+        (frontend_settings::status(fault.kind), body)
     }
 }

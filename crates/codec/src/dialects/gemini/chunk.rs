@@ -9,13 +9,13 @@ use throughline_canonical::{
     BlockStart, Delta, EndDetails, EndReason, Event, Fault, FaultKind, Usage,
 };
 
-use super::counts::{Counts, count};
 use super::cumulative::Said;
-use super::finish::{Finish, finish};
+use super::finish_reason::{Finish, finish};
 use super::grounding::{self, Grounded};
 use super::partial_arguments::PartialArguments;
 use super::repeats::{Repeats, Whole};
-use super::{NAME, REFUSED, fault};
+use super::usage::{Counts, count};
+use super::{NAME, REFUSED, errors};
 use crate::json::{Cursor, JsonError, Kind, Span, each_member, number, slice, text};
 
 /// Deeper than any reply; a reply that nests deeper is skipped, not followed.
@@ -611,6 +611,6 @@ fn read_part(json: &[u8], whole: Span) -> Result<Part<'_>, JsonError> {
 fn read_error(json: &[u8]) -> Fault {
     serde_json::from_slice::<Value>(json)
         .ok()
-        .and_then(|value| fault::read_value(&value, FaultKind::Internal))
+        .and_then(|value| errors::read_value(&value, FaultKind::Internal))
         .unwrap_or_else(|| Fault::new(FaultKind::Internal, "the provider failed"))
 }

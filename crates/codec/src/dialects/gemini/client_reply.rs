@@ -11,8 +11,8 @@ use throughline_canonical::{
 
 use super::contents::{call_into, text_part};
 use super::grounding::Grounding;
-use super::{EXTRA_FRAMING, NAME, REFUSALS, REFUSED, counts_tokens, fault, quote_into};
-use crate::dialects::{ReplyWriter, Stamp};
+use super::{EXTRA_FRAMING, NAME, REFUSALS, REFUSED, counts_tokens, errors, quote_into};
+use crate::dialects::{ReplyIdentity, ReplyWriter};
 use crate::json::{Kind, escape, validate};
 
 const HEAD: &str = r#"{"candidates":[{"content":{"parts":["#;
@@ -83,11 +83,11 @@ enum Open {
 
 impl Writer {
     /// A writer of the reply to this request.
-    pub fn new(request: &Request, stamp: &Stamp) -> Self {
+    pub fn new(request: &Request, identity: &ReplyIdentity) -> Self {
         let mut tail = String::from("\"modelVersion\":");
         quote_into(&request.model, &mut tail);
         tail.push_str(",\"responseId\":");
-        quote_into(&stamp.id, &mut tail);
+        quote_into(&identity.id, &mut tail);
         tail.push('}');
         let extra = request.extra.get(NAME);
         let list = extra.and_then(|extra| extra.get(EXTRA_FRAMING)?.as_str()) == Some("json");
@@ -288,7 +288,7 @@ impl Writer {
 
     fn fail(&mut self, fault: &Fault, out: &mut Vec<u8>) {
         self.begin();
-        self.piece.push_str(&fault::value(fault).to_string());
+        self.piece.push_str(&errors::value(fault).to_string());
         self.send(out);
         self.close(out);
     }

@@ -7,11 +7,11 @@ use super::address::{self, Method};
 use super::names::{member, need, others};
 use super::parts::Parts;
 use super::{EXTRA_FRAMING, EXTRA_METHOD, NAME, settings};
-use crate::dialects::Asked;
+use crate::dialects::RequestParts;
 use crate::json::{Node, read_object};
 
 /// Reads a request.
-pub fn read(asked: &Asked<'_>) -> Result<Lossy<Request>, Fault> {
+pub fn read(asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
     let (model, method) = address::read(asked.path)?;
     let body = read_object(asked.body)?;
     let root = Node::root(&body);

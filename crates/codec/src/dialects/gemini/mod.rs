@@ -19,25 +19,25 @@
 use serde_json::Value;
 use throughline_canonical::{Event, Fault, Loss, Lossy, Request};
 
-use super::in_place::InPlace;
+use super::passthrough::Passthrough;
 use super::{
-    Asked, ClientDialect, ModelCard, Models, Outgoing, Refusal, RefusalKind, ReplyReader,
-    ReplyWriter, Stamp, Target, UpstreamDialect, Wanted, bearer, forget, lost_part, read_member,
+    ClientDialect, ModelCard, Models, Operation, Outgoing, Refusal, RefusalKind, ReplyIdentity,
+    ReplyReader, ReplyWriter, RequestParts, Target, UpstreamDialect, bearer, forget, lost_part,
+    read_member,
 };
 use crate::json::{Kind, escape, validate};
 use address::Method;
 
 pub mod address;
-mod aside;
 pub mod chunk;
 pub mod client_reply;
 pub mod client_request;
 pub mod contents;
-mod counts;
 pub mod cumulative;
-pub mod fault;
-mod finish;
+pub mod errors;
+mod finish_reason;
 mod grounding;
+mod inject;
 pub mod model_card;
 pub mod names;
 pub mod objects;
@@ -49,6 +49,7 @@ pub mod schema;
 pub mod settings;
 pub mod upstream_reply;
 pub mod upstream_request;
+mod usage;
 
 #[cfg(test)]
 mod tests;
@@ -92,17 +93,17 @@ impl ClientDialect for Gemini {
         NAME
     }
 
-    fn loses(&self, event: &Event<'_>) -> Option<Loss> {
+    fn loss_of(&self, event: &Event<'_>) -> Option<Loss> {
         match event {
             Event::EndExplained(details) if client_reply::category(details).is_some() => None,
             event => lost_part(event, NAME),
         }
     }
 
-    fn wanted(&self, path: &str) -> Option<Wanted> {
+    fn operation(&self, path: &str) -> Option<Operation> {
         match address::read(path).ok()?.1 {
-            address::Method::Count => Some(Wanted::Count),
-            address::Method::Generate | address::Method::Stream => Some(Wanted::Answer),
+            address::Method::Count => Some(Operation::CountTokens),
+            address::Method::Generate | address::Method::Stream => Some(Operation::Generate),
         }
     }
 
@@ -126,16 +127,16 @@ impl ClientDialect for Gemini {
         }
     }
 
-    fn read_request(&self, asked: &Asked<'_>) -> Result<Lossy<Request>, Fault> {
+    fn read_request(&self, asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
         client_request::read(asked)
     }
 
-    fn reply_writer(&self, request: &Request, stamp: &Stamp) -> Box<dyn ReplyWriter> {
-        Box::new(client_reply::Writer::new(request, stamp))
+    fn reply_writer(&self, request: &Request, identity: &ReplyIdentity) -> Box<dyn ReplyWriter> {
+        Box::new(client_reply::Writer::new(request, identity))
     }
 
     fn write_fault(&self, fault: &Fault, _: &str) -> (u16, Vec<u8>) {
-        fault::write(fault)
+        errors::write(fault)
     }
 
     fn write_models(&self, models: Models<'_>, query: &str) -> Result<Value, Fault> {
@@ -174,14 +175,14 @@ impl UpstreamDialect for Gemini {
     }
 
     fn read_fault(&self, status: u16, body: &[u8]) -> Fault {
-        fault::read(status, body)
+        errors::read(status, body)
     }
 
     fn signs_calls(&self, _: &str) -> bool {
         true
     }
 
-    fn longest_name(&self, _: &str, name: &str) -> Option<usize> {
+    fn max_tool_name(&self, _: &str, name: &str) -> Option<usize> {
         let takes = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:".contains(&byte);
         let begins = |first: char| first.is_ascii_alphabetic() || first == '_';
         let good =
@@ -190,7 +191,7 @@ impl UpstreamDialect for Gemini {
     }
 
     fn refusal(&self, status: u16, body: &[u8]) -> Option<Refusal> {
-        let message = fault::read(status, body).message;
+        let message = errors::read(status, body).message;
         refused_signature(&message).filter(|_| status == 400).map(Refusal::from)
     }
 
@@ -229,7 +230,7 @@ impl UpstreamDialect for Gemini {
         read_member(body, "totalTokens")
     }
 
-    fn in_place(&self) -> &'static dyn InPlace {
+    fn passthrough(&self) -> &'static dyn Passthrough {
         &Gemini
     }
 }

@@ -1,7 +1,7 @@
 //! Where thoughts and signatures stand in a request that passes in place.
 
-use super::super::places::{
-    Mark, MarkKind, Member, Part, Places, Room, Signature, members, spans, wholes,
+use super::super::opaque_outline::{
+    Member, OpaqueKind, OpaqueOutline, OpaquePart, Part, Room, Signature, members, spans, wholes,
 };
 use super::address::Method;
 use super::names;
@@ -11,8 +11,8 @@ use crate::json::{JsonError, Kind, Span, slice, text};
 const FILLER: &str = r#"{"text":"[reasoning omitted]"}"#;
 
 /// Reads a request to a model of this name.
-pub(super) fn read(body: &[u8], model: &str, method: Method) -> Result<Places, JsonError> {
-    let mut places = Places::of(body);
+pub(super) fn read(body: &[u8], model: &str, method: Method) -> Result<OpaqueOutline, JsonError> {
+    let mut places = OpaqueOutline::of(body);
     places.model_in_path = Some(model.to_owned());
     places.stream = method == Method::Stream;
     let mut top = members(body, 0)?;
@@ -60,7 +60,7 @@ fn read_content(
     body: &[u8],
     content: &Span,
     at: usize,
-    places: &mut Places,
+    places: &mut OpaqueOutline,
 ) -> Result<(), JsonError> {
     let content = members(body, content.start)?;
     let Some((_, parts)) = find(&content, "parts") else {
@@ -133,7 +133,7 @@ impl PartOf<'_> {
     }
 
     /// A thought, which may go on the one that is open. Answers the one that is open now.
-    fn thought(&self, open: Option<usize>, places: &mut Places) -> Option<usize> {
+    fn thought(&self, open: Option<usize>, places: &mut OpaqueOutline) -> Option<usize> {
         let text = find(&self.members, "text").filter(|(_, text)| text.is_text());
         let text = text.map(|(_, text)| text.value.clone());
         let signature = self.signature();
@@ -148,7 +148,7 @@ impl PartOf<'_> {
         let mark = match open {
             Some(mark) => mark,
             None => {
-                places.marks.push(Mark::new(self.at, MarkKind::Thinking));
+                places.marks.push(OpaquePart::new(self.at, OpaqueKind::Thinking));
                 places.marks.len() - 1
             }
         };
@@ -159,7 +159,7 @@ impl PartOf<'_> {
     }
 
     /// A call, a text or anything else that may bear a signature.
-    fn signed(&self, called: &mut bool, places: &mut Places) {
+    fn signed(&self, called: &mut bool, places: &mut OpaqueOutline) {
         let call = find(&self.members, "functionCall").is_some();
         let first = call && !std::mem::replace(called, *called || call);
         let signature = self.signature();
@@ -170,15 +170,15 @@ impl PartOf<'_> {
             value: member.value.clone(),
             part: Part::new(places.hold(wholes(&self.members), Some(self.part), None), at),
         });
-        let kind = if call { MarkKind::Call } else { MarkKind::Text };
-        places.marks.push(Mark {
+        let kind = if call { OpaqueKind::Call } else { OpaqueKind::Text };
+        places.marks.push(OpaquePart {
             signature,
             room: first.then(|| Room {
                 object: self.span.clone(),
                 key: "thoughtSignature",
                 around: ("", ""),
             }),
-            ..Mark::new(self.at, kind)
+            ..OpaquePart::new(self.at, kind)
         });
     }
 }
@@ -187,7 +187,7 @@ impl PartOf<'_> {
 mod tests {
     use throughline_canonical::Block;
 
-    use super::super::super::places::MarkEdit::{Keep, Remove, Sign};
+    use super::super::super::opaque_outline::OpaqueEdit::{Keep, Remove, Sign};
     use super::*;
 
     const BODY: &str = r#"{"contents":[{"role":"user","parts":[{"text":"hi"}]},
@@ -198,7 +198,7 @@ mod tests {
 {"role":"user","parts":{"functionResponse":{"name":"b","response":{}}}},
 {"role":"model","parts":[{"functionCall":{"name":"d","args":{"k":1.0}}},{"functionCall":{"name":"d","args":{}}}]}],"generationConfig":{"topK":1.0}}"#;
 
-    fn places() -> Places {
+    fn places() -> OpaqueOutline {
         read(BODY.as_bytes(), "g", Method::Stream).unwrap()
     }
 
@@ -219,10 +219,10 @@ mod tests {
         assert_eq!(
             found,
             [
-                ((3, 0), MarkKind::Thinking, false, block("one two", Some("t"))),
-                ((3, 4), MarkKind::Text, false, block("", Some("x"))),
-                ((3, 5), MarkKind::Call, true, block("", Some("c"))),
-                ((5, 0), MarkKind::Call, true, block("", None)),
+                ((3, 0), OpaqueKind::Thinking, false, block("one two", Some("t"))),
+                ((3, 4), OpaqueKind::Text, false, block("", Some("x"))),
+                ((3, 5), OpaqueKind::Call, true, block("", Some("c"))),
+                ((5, 0), OpaqueKind::Call, true, block("", None)),
             ]
         );
     }

@@ -4,7 +4,9 @@ use serde_json::Value;
 use throughline_canonical::{Event, Fault, Fold, Lossy, Reply, Request};
 
 use super::Gemini;
-use crate::dialects::{Asked, ClientDialect, Outgoing, Stamp, Target, UpstreamDialect};
+use crate::dialects::{
+    ClientDialect, Outgoing, ReplyIdentity, RequestParts, Target, UpstreamDialect,
+};
 
 mod ends;
 mod identity;
@@ -18,7 +20,7 @@ mod written;
 const PATH: &str = "/v1beta/models/gemini-3-pro:generateContent";
 
 fn read_at(path: &str, query: &str, body: &Value) -> Result<Lossy<Request>, Fault> {
-    Gemini.read_request(&Asked { path, query, body: body.to_string().as_bytes() })
+    Gemini.read_request(&RequestParts { path, query, body: body.to_string().as_bytes() })
 }
 
 fn read(body: &Value) -> Lossy<Request> {
@@ -54,13 +56,13 @@ fn stream(pieces: &[Value]) -> String {
     pieces.iter().map(|piece| format!("data: {piece}\n\n")).collect()
 }
 
-fn stamp() -> Stamp {
-    Stamp { id: "r1".to_owned(), created: 0 }
+fn identity() -> ReplyIdentity {
+    ReplyIdentity { id: "r1".to_owned(), created: 0 }
 }
 
 /// What a client is sent for these events.
 fn streamed(request: &Request, events: &[Event<'_>]) -> Vec<u8> {
-    let mut writer = Gemini.reply_writer(request, &stamp());
+    let mut writer = Gemini.reply_writer(request, &identity());
     let mut bytes = Vec::new();
     for event in events {
         writer.push(event, &mut bytes);

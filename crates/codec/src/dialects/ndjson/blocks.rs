@@ -6,10 +6,10 @@ use std::collections::HashMap;
 use serde_json::Value;
 use throughline_canonical::{Block, Fault, Loss, MediaKind, Source};
 
+use crate::dialects::frontend_settings::omit;
 use crate::dialects::gemini::parts::media_kind;
 use crate::dialects::openai_chat::client_messages::read_url;
 use crate::dialects::openai_chat::client_request::{flag, string};
-use crate::dialects::wishes::omit;
 use crate::json::Node;
 
 /// Reads the content of a message, or of a tool's result.

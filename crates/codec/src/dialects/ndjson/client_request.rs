@@ -5,8 +5,8 @@ use serde_json::{Map, Value};
 use throughline_canonical::{Block, Fault, Loss, Lossy, Message, Output, Request, Role};
 
 use super::blocks;
+use crate::dialects::frontend_settings::{self, omit};
 use crate::dialects::openai_chat::client_request::{flag, string};
-use crate::dialects::wishes::{self, omit};
 use crate::json::{Node, read_object};
 
 /// Members that are read, besides the settings of all front doors.
@@ -49,10 +49,10 @@ pub(in crate::dialects) fn read(body: &[u8]) -> Result<Lossy<Request>, Fault> {
         thread: string(&root, "thread")?,
         ..Request::default()
     };
-    wishes::read(&root, &mut request, &mut losses)?;
+    frontend_settings::read(&root, &mut request, &mut losses)?;
     if let Some(sampling) = root.get("sampling") {
         sampling.object()?;
-        wishes::sample(&sampling, &mut request)?;
+        frontend_settings::sample(&sampling, &mut request)?;
     }
     if let Some(output) = root.get("output") {
         request.output = read_output(&output)?;
@@ -67,7 +67,7 @@ pub(in crate::dialects) fn read(body: &[u8]) -> Result<Lossy<Request>, Fault> {
     if request.messages.is_empty() {
         return Err(messages.refuse("is empty"));
     }
-    let known = [OWN, &wishes::SETTINGS[..]].concat();
+    let known = [OWN, &frontend_settings::SETTINGS[..]].concat();
     if !root.others(&known).is_empty() {
         omit(&mut losses, "member", "no_word");
     }

@@ -7,7 +7,10 @@
 use serde_json::json;
 use throughline_canonical::{Event, Fault, Loss, Lossy, Request};
 
-use super::{Asked, ClientDialect, ReplyWriter, Stamp, Wanted, lost_part, wishes};
+use super::{
+    ClientDialect, Operation, ReplyIdentity, ReplyWriter, RequestParts, frontend_settings,
+    lost_part,
+};
 
 mod blocks;
 mod client_reply;
@@ -31,8 +34,8 @@ impl ClientDialect for NdJson {
         NAME
     }
 
-    fn wanted(&self, path: &str) -> Option<Wanted> {
-        (path == PATH).then_some(Wanted::Answer)
+    fn operation(&self, path: &str) -> Option<Operation> {
+        (path == PATH).then_some(Operation::Generate)
     }
 
     fn path_for(&self, _: &str) -> String {
@@ -47,22 +50,22 @@ impl ClientDialect for NdJson {
         &[("x-accel-buffering", "no")]
     }
 
-    fn read_request(&self, asked: &Asked<'_>) -> Result<Lossy<Request>, Fault> {
+    fn read_request(&self, asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
         client_request::read(asked.body)
     }
 
-    fn loses(&self, event: &Event<'_>) -> Option<Loss> {
+    fn loss_of(&self, event: &Event<'_>) -> Option<Loss> {
         match event {
             Event::EndExplained(_) => None,
             event => lost_part(event, NAME),
         }
     }
 
-    fn shows_unasked(&self) -> bool {
+    fn default_show(&self) -> bool {
         true
     }
 
-    fn reply_writer(&self, request: &Request, _: &Stamp) -> Box<dyn ReplyWriter> {
+    fn reply_writer(&self, request: &Request, _: &ReplyIdentity) -> Box<dyn ReplyWriter> {
         Box::new(client_reply::Writer::new(request))
     }
 
@@ -72,6 +75,6 @@ impl ClientDialect for NdJson {
         if let Some(place) = fault.place() {
             body["at"] = place.into();
         }
-        (wishes::status(fault.kind), body.to_string().into_bytes())
+        (frontend_settings::status(fault.kind), body.to_string().into_bytes())
     }
 }

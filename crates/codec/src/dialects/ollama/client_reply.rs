@@ -6,8 +6,8 @@ use throughline_canonical::{
     Block, BlockStart, Delta, EndReason, Event, Fault, FaultKind, Reply, Request, Usage,
 };
 
-use super::{NAME, faults, moment, ours};
-use crate::dialects::{NOTICE, ReplyWriter, Stamp, extensions};
+use super::{NAME, errors, ours, timestamp};
+use crate::dialects::{NOTICE, ReplyIdentity, ReplyWriter, extensions};
 use crate::json::{Kind, escape, escape_bytes, quote_bytes, validate};
 
 /// Writes one reply.
@@ -71,14 +71,14 @@ static GENERATE: Form = Form {
 };
 
 impl Writer {
-    pub(super) fn new(request: &Request, stamp: &Stamp) -> Self {
+    pub(super) fn new(request: &Request, identity: &ReplyIdentity) -> Self {
         let extra = request.extra.get(NAME);
         let member = |name: &str| extra.and_then(|extra| extra.get(name));
         let asked = member(ours::ASKED_MODEL).and_then(Value::as_str);
         let mut head = String::from("{\"model\":\"");
         escape(asked.unwrap_or(&request.model), &mut head);
         head.push_str("\",\"created_at\":\"");
-        head.push_str(&moment::write(stamp.created));
+        head.push_str(&timestamp::write(identity.created));
         head.push_str("\",");
         Self {
             head: head.into_bytes(),
@@ -165,7 +165,7 @@ impl Writer {
 
     fn fault(&mut self, fault: &Fault, out: &mut Vec<u8>) {
         self.ended = true;
-        out.extend_from_slice(&faults::body(fault));
+        out.extend_from_slice(&errors::body(fault));
         out.push(b'\n');
     }
 

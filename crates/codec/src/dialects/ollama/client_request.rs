@@ -8,7 +8,7 @@ use throughline_canonical::{
 
 use super::client_messages::{self, images};
 use super::{LATEST, NAME, PATH_GENERATE, ours};
-use crate::dialects::Asked;
+use crate::dialects::RequestParts;
 use crate::dialects::openai_chat::client_request::read_function;
 use crate::json::{Node, read_object};
 
@@ -30,7 +30,7 @@ const CHAT: &[&str] = &["messages", "tools"];
 const GENERATE: &[&str] = &["prompt", "suffix", "system", "template", "context", "raw", "images"];
 
 /// Reads a request, of whichever path.
-pub(super) fn read(asked: &Asked<'_>) -> Result<Lossy<Request>, Fault> {
+pub(super) fn read(asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
     let body = read_object(asked.body)?;
     let root = Node::root(&body);
     let generates = asked.path == PATH_GENERATE;

@@ -15,16 +15,16 @@ use serde_json::Value;
 use throughline_canonical::{Delta, Effort, EndReason, Event, Fault, Loss, Lossy, Request};
 
 use super::{
-    Asked, ClientDialect, ModelCard, Models, Outgoing, ReplyReader, ReplyWriter, Stamp, Target,
-    UpstreamDialect, Wanted, bearer, forget, lost_part, openai_chat,
+    ClientDialect, ModelCard, Models, Operation, Outgoing, ReplyIdentity, ReplyReader, ReplyWriter,
+    RequestParts, Target, UpstreamDialect, bearer, forget, lost_part, openai_chat,
 };
 
 mod client_messages;
 mod client_reply;
 mod client_request;
-mod faults;
+mod errors;
 pub mod model_card;
-mod moment;
+mod timestamp;
 mod upstream_messages;
 mod upstream_reply;
 mod upstream_request;
@@ -109,8 +109,8 @@ impl ClientDialect for Ollama {
         NAME
     }
 
-    fn wanted(&self, path: &str) -> Option<Wanted> {
-        matches!(path, PATH_CHAT | PATH_GENERATE).then_some(Wanted::Answer)
+    fn operation(&self, path: &str) -> Option<Operation> {
+        matches!(path, PATH_CHAT | PATH_GENERATE).then_some(Operation::Generate)
     }
 
     fn path_for(&self, _: &str) -> String {
@@ -122,15 +122,15 @@ impl ClientDialect for Ollama {
         forget(request, NAME, &own);
     }
 
-    fn thinks_unasked(&self) -> bool {
+    fn default_thinking(&self) -> bool {
         true
     }
 
-    fn keeps_call_ids(&self) -> bool {
+    fn returns_call_ids(&self) -> bool {
         false
     }
 
-    fn ends_at_once(&self, request: &Request) -> Option<EndReason> {
+    fn immediate_end(&self, request: &Request) -> Option<EndReason> {
         let word = request.extra.get(NAME)?.get(ours::WAKES)?.as_str()?;
         Some(EndReason::Other(word.to_owned()))
     }
@@ -139,23 +139,23 @@ impl ClientDialect for Ollama {
         "application/x-ndjson"
     }
 
-    fn read_request(&self, asked: &Asked<'_>) -> Result<Lossy<Request>, Fault> {
+    fn read_request(&self, asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
         client_request::read(asked)
     }
 
-    fn reply_writer(&self, request: &Request, stamp: &Stamp) -> Box<dyn ReplyWriter> {
-        Box::new(client_reply::Writer::new(request, stamp))
+    fn reply_writer(&self, request: &Request, identity: &ReplyIdentity) -> Box<dyn ReplyWriter> {
+        Box::new(client_reply::Writer::new(request, identity))
     }
 
     fn write_fault(&self, fault: &Fault, _: &str) -> (u16, Vec<u8>) {
-        faults::write(fault)
+        errors::write(fault)
     }
 
     fn write_models(&self, models: Models<'_>, _: &str) -> Result<Value, Fault> {
         Ok(model_card::write(models))
     }
 
-    fn loses(&self, event: &Event<'_>) -> Option<Loss> {
+    fn loss_of(&self, event: &Event<'_>) -> Option<Loss> {
         match event {
             Event::BlockDelta { delta: Delta::Citation(_), .. } => {
                 Some(Loss::of_part("citations", "no_word"))
@@ -179,7 +179,7 @@ impl UpstreamDialect for Ollama {
     }
 
     fn read_fault(&self, status: u16, body: &[u8]) -> Fault {
-        openai_chat::faults::read(status, body)
+        openai_chat::errors::read(status, body)
     }
 
     fn cannot_think(&self, status: u16, body: &[u8]) -> bool {

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use throughline_canonical::{BlockStart, Delta, EndReason, Event, Fault, FaultKind, Usage};
 
-use super::faults;
+use super::errors;
 use crate::dialects::{ReplyReader, fail_once};
 use crate::framing::ndjson::Lines;
 use crate::json::{
@@ -185,7 +185,7 @@ impl State {
     fn read(&mut self, json: &[u8], out: &mut dyn FnMut(Event<'_>)) -> Result<(), JsonError> {
         let line = Line::read(json)?;
         if let Some((kind, span)) = &line.error
-            && let Some(fault) = faults::read_inside(json, *kind, span)
+            && let Some(fault) = errors::read_inside(json, *kind, span)
         {
             self.fail(fault, out);
             return Ok(());

@@ -9,8 +9,8 @@ use throughline_canonical::{
 
 use super::client_calls::push_number;
 use super::form::Form;
-use super::{BREAK, CUSTOM, NAME, NOTICE, annotations, client_whole, counts, faults};
-use crate::dialects::{ReplyWriter, Stamp, openai_annotations};
+use super::{BREAK, CUSTOM, NAME, NOTICE, annotations, client_whole, errors, usage};
+use crate::dialects::{ReplyIdentity, ReplyWriter, openai_annotations};
 use crate::json::{escape, escape_bytes};
 
 /// Clients of this dialect skip comments.
@@ -92,13 +92,13 @@ enum Kind {
 }
 
 impl Writer {
-    pub(super) fn new(request: &Request, stamp: &Stamp) -> Self {
+    pub(super) fn new(request: &Request, identity: &ReplyIdentity) -> Self {
         let form = Form::read(request);
-        let id = format!("chatcmpl-{}", stamp.id);
+        let id = format!("chatcmpl-{}", identity.id);
         let mut head = String::from("data: {\"id\":\"");
         escape(&id, &mut head);
         head.push_str("\",\"object\":\"chat.completion.chunk\",\"created\":");
-        head.push_str(&stamp.created.to_string());
+        head.push_str(&identity.created.to_string());
         head.push_str(",\"model\":\"");
         escape(&request.model, &mut head);
         head.push_str("\",\"choices\":[{\"index\":0,\"delta\":{");
@@ -110,7 +110,7 @@ impl Writer {
         };
         Self {
             id,
-            created: stamp.created,
+            created: identity.created,
             model: request.model.clone(),
             form,
             head: head.into_bytes(),
@@ -414,7 +414,7 @@ impl Writer {
         }
         if let Some(fault) = error {
             out.extend_from_slice(b",\"error\":");
-            out.extend_from_slice(faults::object(fault).to_string().as_bytes());
+            out.extend_from_slice(errors::object(fault).to_string().as_bytes());
         }
         out.extend_from_slice(b"}\n\n");
     }
@@ -428,7 +428,7 @@ impl Writer {
             self.finish("error", Some(fault), out);
         } else {
             out.extend_from_slice(b"data: {\"error\":");
-            out.extend_from_slice(faults::object(fault).to_string().as_bytes());
+            out.extend_from_slice(errors::object(fault).to_string().as_bytes());
             out.extend_from_slice(b"}\n\n");
         }
     }
@@ -462,7 +462,7 @@ impl Writer {
             "created": self.created,
             "model": self.model,
             "choices": [],
-            "usage": counts::write(&self.usage),
+            "usage": usage::write(&self.usage),
         });
         out.extend_from_slice(b"data: ");
         out.extend_from_slice(chunk.to_string().as_bytes());

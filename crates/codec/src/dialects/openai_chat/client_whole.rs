@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 use throughline_canonical::{Block, EndReason, Reply, Usage};
 
 use super::client_reply::{Writer, finish_word};
-use super::{BREAK, CUSTOM, NAME, NOTICE, annotations, counts};
+use super::{BREAK, CUSTOM, NAME, NOTICE, annotations, usage};
 use crate::dialects::{extensions, openai_annotations};
 
 /// Writes a whole reply.
@@ -32,7 +32,7 @@ pub(super) fn write(writer: &Writer, reply: &Reply) -> Vec<u8> {
         }],
     });
     if reply.usage != Usage::default() {
-        body["usage"] = counts::write(&reply.usage);
+        body["usage"] = usage::write(&reply.usage);
     }
     if let Some(extensions) = extensions::write(reply, writer.form.hidden) {
         body["extensions"] = extensions;

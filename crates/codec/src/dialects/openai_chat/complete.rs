@@ -2,7 +2,7 @@
 
 use throughline_canonical::{Loss, Lossy};
 
-use super::super::places::{Member, find, find_text, members};
+use super::super::opaque_outline::{Member, find, find_text, members};
 use super::ids;
 use super::variants::{Replay, Variant};
 use crate::json::{Edits, JsonError, Kind, Span, append_member, quote, slice, text};

@@ -16,16 +16,15 @@
 use serde_json::Value;
 use throughline_canonical::{BlockStart, Delta, Event, Fault, Loss, Lossy, Request};
 
-use super::free_text::FreeText;
-use super::in_place::InPlace;
+use super::custom_tools::CustomToolFormat;
+use super::passthrough::Passthrough;
 use super::{
-    Asked, BREAK, ClientDialect, ModelCard, Models, NOTICE, OPENAI_LONGEST_NAME, Outgoing, Refusal,
-    ReplyReader, ReplyWriter, Stamp, Target, UpstreamDialect, Wanted, bearer, forget,
-    is_plain_name, lost_part, ollama, openai_models,
+    BREAK, ClientDialect, ModelCard, Models, NOTICE, OPENAI_LONGEST_NAME, Operation, Outgoing,
+    Refusal, ReplyIdentity, ReplyReader, ReplyWriter, RequestParts, Target, UpstreamDialect,
+    bearer, forget, is_plain_name, lost_part, ollama, openai_models,
 };
 
 mod annotations;
-mod aside;
 mod calls;
 mod chunk;
 pub(super) mod client_calls;
@@ -34,17 +33,18 @@ pub(super) mod client_reply;
 pub(super) mod client_request;
 mod client_whole;
 mod complete;
-mod counts;
-mod custom;
+mod custom_tools;
+mod detail_meta;
 mod details;
-pub(super) mod faults;
+pub(super) mod errors;
 mod form;
 mod ids;
-mod mark;
+mod inject;
 mod outline;
 mod upstream_messages;
 mod upstream_reply;
 mod upstream_request;
+mod usage;
 pub mod variants;
 
 #[cfg(test)]
@@ -104,11 +104,11 @@ impl ClientDialect for OpenAiChat {
         NAME
     }
 
-    fn wanted(&self, path: &str) -> Option<Wanted> {
-        (path == PATH).then_some(Wanted::Answer)
+    fn operation(&self, path: &str) -> Option<Operation> {
+        (path == PATH).then_some(Operation::Generate)
     }
 
-    fn loses(&self, event: &Event<'_>) -> Option<Loss> {
+    fn loss_of(&self, event: &Event<'_>) -> Option<Loss> {
         match event {
             // The answer of a message is plain text: parts of other kinds, as some servers have
             // them, would stand in its way.
@@ -136,20 +136,20 @@ impl ClientDialect for OpenAiChat {
         forget(request, NAME, &own);
     }
 
-    fn read_request(&self, asked: &Asked<'_>) -> Result<Lossy<Request>, Fault> {
+    fn read_request(&self, asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
         client_request::read(asked.body)
     }
 
-    fn free_text(&self) -> Option<&'static FreeText> {
-        Some(&custom::CALLS)
+    fn free_text(&self) -> Option<&'static CustomToolFormat> {
+        Some(&custom_tools::CALLS)
     }
 
-    fn reply_writer(&self, request: &Request, stamp: &Stamp) -> Box<dyn ReplyWriter> {
-        Box::new(client_reply::Writer::new(request, stamp))
+    fn reply_writer(&self, request: &Request, identity: &ReplyIdentity) -> Box<dyn ReplyWriter> {
+        Box::new(client_reply::Writer::new(request, identity))
     }
 
     fn write_fault(&self, fault: &Fault, _: &str) -> (u16, Vec<u8>) {
-        faults::write(fault)
+        errors::write(fault)
     }
 
     fn lists_as(&self, upstream: &str) -> bool {
@@ -175,28 +175,28 @@ impl UpstreamDialect for OpenAiChat {
     }
 
     fn read_fault(&self, status: u16, body: &[u8]) -> Fault {
-        faults::read(status, body)
+        errors::read(status, body)
     }
 
-    fn thoughts_between(&self, variant: &str) -> Option<&'static str> {
-        variants::find(variant).thoughts_between
+    fn thinking_tags(&self, variant: &str) -> Option<&'static str> {
+        variants::find(variant).thinking_tags
     }
 
     fn signs_calls(&self, variant: &str) -> bool {
         variants::find(variant).call_signature != variants::CallSignature::Nowhere
     }
 
-    fn longest_name(&self, variant: &str, name: &str) -> Option<usize> {
+    fn max_tool_name(&self, variant: &str, name: &str) -> Option<usize> {
         let judges = variants::find(variant).official;
         (judges && !is_plain_name(name, OPENAI_LONGEST_NAME)).then_some(OPENAI_LONGEST_NAME)
     }
 
     fn refusal(&self, status: u16, body: &[u8]) -> Option<Refusal> {
-        faults::refused_thinking(status, body).map(Refusal::from)
+        errors::refused_thinking(status, body).map(Refusal::from)
     }
 
     fn cannot_think(&self, status: u16, body: &[u8]) -> bool {
-        status == 400 && ollama::cannot_think(&faults::read(status, body).message)
+        status == 400 && ollama::cannot_think(&errors::read(status, body).message)
     }
 
     fn models_path(&self, variant: &str) -> String {
@@ -216,7 +216,7 @@ impl UpstreamDialect for OpenAiChat {
         variants::find(variant).raw_text
     }
 
-    fn in_place(&self) -> &'static dyn InPlace {
+    fn passthrough(&self) -> &'static dyn Passthrough {
         &OpenAiChat
     }
 }

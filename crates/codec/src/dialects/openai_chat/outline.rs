@@ -1,13 +1,13 @@
 //! Where reasoning and signatures stand in a request that passes in place.
 //!
 //! The same reasoning may stand in several members of a message. As in a request that is read to the
-//! last word, the one that says most counts; the others go where it goes.
+//! last word, the one that says most usage; the others go where it goes.
 
 use std::borrow::Cow;
 
-use super::super::places::{
-    Bare, Mark, MarkKind, Member, Part, Places, Room, Signature, find, find_text, members, spans,
-    wholes,
+use super::super::opaque_outline::{
+    Bare, Member, OpaqueKind, OpaqueOutline, OpaquePart, Part, Room, Signature, find, find_text,
+    members, spans, wholes,
 };
 use crate::json::{JsonError, Kind, Span, number, slice, text};
 
@@ -22,9 +22,9 @@ const CALL_SIGNATURES: [&[&str]; 3] = [
 ];
 
 /// Reads a request.
-pub(super) fn read(body: &[u8]) -> Result<Places, JsonError> {
+pub(super) fn read(body: &[u8]) -> Result<OpaqueOutline, JsonError> {
     let top = members(body, 0)?;
-    let mut places = Places::of(body);
+    let mut places = OpaqueOutline::of(body);
     places.model = find(&top, "model")
         .filter(|(_, member)| member.kind == Kind::String)
         .map(|(_, member)| member.value.clone());
@@ -63,12 +63,12 @@ struct Reader<'r, 'a> {
     at: usize,
     message: &'r [Member<'a>],
     holder: usize,
-    places: &'r mut Places,
+    places: &'r mut OpaqueOutline,
 }
 
 impl Reader<'_, '_> {
-    fn mark(&mut self, index: usize, kind: MarkKind) -> &mut Mark {
-        self.places.marks.push(Mark::new((self.at, index), kind));
+    fn mark(&mut self, index: usize, kind: OpaqueKind) -> &mut OpaquePart {
+        self.places.marks.push(OpaquePart::new((self.at, index), kind));
         let last = self.places.marks.len() - 1;
         &mut self.places.marks[last]
     }
@@ -106,7 +106,7 @@ impl Reader<'_, '_> {
     fn plain(&mut self, name: &str) {
         if let Some((place, member)) = find_text(self.message, name) {
             let part = Part::new(self.holder, place);
-            let mark = self.mark(0, MarkKind::Thinking);
+            let mark = self.mark(0, OpaqueKind::Thinking);
             mark.texts.push(member.value.clone());
             mark.whole.push(part);
         }
@@ -125,10 +125,10 @@ impl Reader<'_, '_> {
             let detail = members(self.body, span.start)?;
             let word = find_text(&detail, "type").map(|(_, kind)| text(self.body, &kind.value));
             let (kind, said) = match word.as_deref() {
-                Some("reasoning.text") => (MarkKind::Thinking, "text"),
-                Some("thinking") => (MarkKind::Thinking, "thinking"),
-                Some("reasoning.summary") => (MarkKind::Thinking, "summary"),
-                Some("reasoning.encrypted" | "redacted_thinking") => (MarkKind::Redacted, "data"),
+                Some("reasoning.text") => (OpaqueKind::Thinking, "text"),
+                Some("thinking") => (OpaqueKind::Thinking, "thinking"),
+                Some("reasoning.summary") => (OpaqueKind::Thinking, "summary"),
+                Some("reasoning.encrypted" | "redacted_thinking") => (OpaqueKind::Redacted, "data"),
                 _ => {
                     last = None;
                     continue;
@@ -137,14 +137,14 @@ impl Reader<'_, '_> {
             let here = Part::new(holder, index);
             let said = find_text(&detail, said);
             let signed = match kind {
-                MarkKind::Redacted => said,
+                OpaqueKind::Redacted => said,
                 _ => find_text(&detail, "signature"),
             };
             let signature = signed.map(|(at, member)| Signature {
                 value: member.value.clone(),
                 part: Part::new(self.places.hold(wholes(&detail), Some(here), None), at),
             });
-            let said = said.filter(|_| kind != MarkKind::Redacted);
+            let said = said.filter(|_| kind != OpaqueKind::Redacted);
             if said.is_none() && signature.is_none() {
                 continue;
             }
@@ -163,7 +163,7 @@ impl Reader<'_, '_> {
             if mark.signature.is_none() {
                 mark.signature = signature;
             }
-            last = (kind == MarkKind::Thinking).then_some(same);
+            last = (kind == OpaqueKind::Thinking).then_some(same);
         }
         Ok(())
     }
@@ -205,7 +205,7 @@ impl Reader<'_, '_> {
                 value: member.value.clone(),
                 part: Part::new(self.places.hold(wholes(&chunk), Some(here), None), at),
             });
-            let mark = self.mark(index, MarkKind::Thinking);
+            let mark = self.mark(index, OpaqueKind::Thinking);
             mark.texts = texts;
             mark.whole.push(here);
             mark.signature = signature;
@@ -259,7 +259,7 @@ impl Reader<'_, '_> {
             if found.is_none() && index > 0 {
                 continue;
             }
-            let mark = self.mark(index, MarkKind::Call);
+            let mark = self.mark(index, OpaqueKind::Call);
             mark.room = (index == 0 && (bare || found.is_some())).then(|| Room {
                 object: span.clone(),
                 key: "extra_content",
@@ -311,7 +311,7 @@ fn reaches(body: &[u8], object: &Span, path: &[&str]) -> Result<bool, JsonError>
 mod tests {
     use throughline_canonical::Block;
 
-    use super::super::super::places::MarkEdit::{self, Keep, Remove, Sign};
+    use super::super::super::opaque_outline::OpaqueEdit::{self, Keep, Remove, Sign};
     use super::*;
 
     fn marks(message: &str) -> (String, Vec<Block>) {
@@ -320,7 +320,7 @@ mod tests {
         let blocks = places
             .marks
             .iter()
-            .filter(|mark| mark.kind != MarkKind::Call || mark.signature.is_some())
+            .filter(|mark| mark.kind != OpaqueKind::Call || mark.signature.is_some())
             .map(|mark| mark.block(body.as_bytes()))
             .collect();
         (body, blocks)
@@ -332,7 +332,7 @@ mod tests {
         )
     }
 
-    fn rewritten(message: &str, changes: &[MarkEdit]) -> String {
+    fn rewritten(message: &str, changes: &[OpaqueEdit]) -> String {
         let body = body(message);
         let places = read(body.as_bytes()).unwrap();
         assert_eq!(places.marks.len(), changes.len());
@@ -349,7 +349,7 @@ mod tests {
     /// The same blocks that reading the request to the last word gives.
     #[test]
     fn reasoning_is_found_as_it_is_read() {
-        use crate::dialects::{Asked, ClientDialect};
+        use crate::dialects::{ClientDialect, RequestParts};
         for (message, expected) in [
             (DETAILS, vec![thinking("one two", Some("s")), Block::Redacted { data: "d".into() }]),
             (r#""content":"a","reasoning":"r","reasoning_content":"c""#, vec![thinking("c", None)]),
@@ -365,7 +365,7 @@ mod tests {
         ] {
             let (body, found) = marks(message);
             assert_eq!(found, expected, "{message}");
-            let asked = Asked { path: "", query: "", body: body.as_bytes() };
+            let asked = RequestParts { path: "", query: "", body: body.as_bytes() };
             let read = super::super::OpenAiChat.read_request(&asked).unwrap().value;
             let read: Vec<_> = read.messages[1]
                 .content

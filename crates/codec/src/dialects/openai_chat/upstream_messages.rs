@@ -8,7 +8,7 @@ use throughline_canonical::{
     Amount, Block, Loss, MediaKind, Message, Reason, Request, Role, Source,
 };
 
-use super::mark::Mark;
+use super::detail_meta::DetailMeta;
 use super::variants::{CallSignature, Replay, Variant};
 use super::{NAME, ids};
 
@@ -305,7 +305,7 @@ impl<'a> Writer<'a> {
                 said.reasoning.push_str(text.trim_matches('\n'));
             }
             Replay::Details => {
-                let mark = Mark::unpack(signature.unwrap_or_default());
+                let mark = DetailMeta::unpack(signature.unwrap_or_default());
                 // Those who sign refuse what is not signed.
                 let signs = ["", "anthropic-claude-v1", "google-gemini-v1"];
                 if !mark.summary && mark.signature.is_empty() && signs.contains(&&*mark.format) {
@@ -354,7 +354,7 @@ impl<'a> Writer<'a> {
     fn redacted(&mut self, data: &str, said: &mut Said) {
         match self.variant.replay {
             Replay::Details => {
-                let mark = Mark::unpack(data);
+                let mark = DetailMeta::unpack(data);
                 let mut detail = detail("reasoning.encrypted", &mark, said.details.len());
                 detail.insert("data".to_owned(), mark.signature.into());
                 said.details.push(detail.into());
@@ -468,7 +468,7 @@ struct Said {
     calls: Vec<Value>,
 }
 
-fn detail(kind: &str, mark: &Mark, number: usize) -> Map<String, Value> {
+fn detail(kind: &str, mark: &DetailMeta, number: usize) -> Map<String, Value> {
     let mut detail = Map::new();
     detail.insert("type".to_owned(), kind.into());
     detail.insert("index".to_owned(), number.into());

@@ -6,10 +6,10 @@ use throughline_canonical::{BlockStart, Delta, EndReason, Event, Fault, FaultKin
 
 use super::calls::Calls;
 use super::chunk::{Choice, Chunk, Frame};
+use super::detail_meta::DetailMeta;
 use super::details::{self, Detail, Piece};
-use super::mark::Mark;
 use super::variants::{Replay, Variant};
-use super::{NAME, NOTICE, annotations, counts, faults, without_notice};
+use super::{NAME, NOTICE, annotations, errors, usage, without_notice};
 use crate::dialects::{ReplyReader, fail_once, openai_annotations};
 use crate::framing::sse::Framer;
 use crate::json::{Found, JsonError, Kind, each_element, found_text, slice, text};
@@ -126,7 +126,7 @@ enum Open {
         index: u32,
         /// The number the provider gives it.
         number: Option<u64>,
-        mark: Mark,
+        mark: DetailMeta,
     },
 }
 
@@ -191,13 +191,13 @@ impl State {
         let chunk = Chunk::read(json)?;
         let inner = chunk.choice.as_ref().and_then(|choice| choice.error.clone());
         for (kind, span) in [&chunk.error, &inner].into_iter().flatten() {
-            if let Some(fault) = faults::read_inside(json, *kind, span) {
+            if let Some(fault) = errors::read_inside(json, *kind, span) {
                 self.fail(fault, out);
                 return Ok(true);
             }
         }
         if is_word(json, &chunk.object, b"error") {
-            let fault = faults::read_inside(json, Kind::Object, &(0..json.len()));
+            let fault = errors::read_inside(json, Kind::Object, &(0..json.len()));
             self.fail(
                 fault.unwrap_or_else(|| {
                     Fault::new(FaultKind::Internal, "the provider reported an error")
@@ -223,7 +223,7 @@ impl State {
         if let Some((Kind::Object, usage)) = &chunk.usage
             && !self.ended
         {
-            out(Event::Usage(counts::read(json, usage, self.variant)?));
+            out(Event::Usage(usage::read(json, usage, self.variant)?));
         }
         Ok(chunk.choice.is_some())
     }
@@ -360,8 +360,8 @@ impl State {
     }
 
     /// What an encrypted piece bears besides its data, if this kind of server wants it back.
-    fn mark_of(&self, detail: &Detail<'_>) -> Option<Mark> {
-        (self.variant.replay == Replay::Details).then(|| Mark {
+    fn mark_of(&self, detail: &Detail<'_>) -> Option<DetailMeta> {
+        (self.variant.replay == Replay::Details).then(|| DetailMeta {
             signature: detail.text.clone().into_owned(),
             format: detail.format.clone().into_owned(),
             id: detail.id.clone().into_owned(),
@@ -457,8 +457,11 @@ impl State {
         if !goes_on {
             self.close(out);
             let index = self.begin();
-            self.open =
-                Open::Thinking { index, number: asked, mark: Mark { summary, ..Mark::default() } };
+            self.open = Open::Thinking {
+                index,
+                number: asked,
+                mark: DetailMeta { summary, ..DetailMeta::default() },
+            };
             let block = BlockStart::Thinking { text: "".into(), signature: "".into() };
             out(Event::BlockStarted { index, block });
         }

@@ -56,7 +56,7 @@ pub struct Variant {
     /// Where the signature of a tool call goes.
     pub call_signature: CallSignature,
     /// The tags between which thoughts stand in the text, where they were asked for.
-    pub thoughts_between: Option<&'static str>,
+    pub thinking_tags: Option<&'static str>,
 }
 
 /// How thinking goes back.
@@ -294,7 +294,7 @@ const OPENAI: Variant = Variant {
     stops: 4,
     chooses_tools: true,
     call_signature: CallSignature::Nowhere,
-    thoughts_between: None,
+    thinking_tags: None,
 };
 
 /// What most servers besides OpenAI's have in common.
@@ -425,7 +425,7 @@ pub static VARIANTS: &[Variant] = &[
         members: Some(GOOGLE_MEMBERS),
         counts_thinking_apart: true,
         call_signature: CallSignature::ExtraContent,
-        thoughts_between: Some("thought"),
+        thinking_tags: Some("thought"),
         ..COMPATIBLE
     },
 ];

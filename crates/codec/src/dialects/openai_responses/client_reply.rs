@@ -13,13 +13,13 @@ use throughline_canonical::{
 use super::NAME;
 use super::reply_items::{Item, Kind, escaped};
 use super::response::{Ending, error, settings, usage};
-use crate::dialects::{ReplyWriter, Stamp};
+use crate::dialects::{ReplyIdentity, ReplyWriter};
 use crate::json::escape;
 
 /// Writes one reply.
 pub(super) struct Writer {
     /// What no other reply has.
-    stamp: String,
+    identity: String,
     /// The members of the response that never change, behind its status.
     settings: String,
     created: u64,
@@ -50,11 +50,11 @@ enum Progress {
 }
 
 impl Writer {
-    pub(super) fn new(request: &Request, stamp: &Stamp) -> Self {
+    pub(super) fn new(request: &Request, identity: &ReplyIdentity) -> Self {
         Self {
-            stamp: escaped(&stamp.id),
+            identity: escaped(&identity.id),
             settings: settings(request),
-            created: stamp.created,
+            created: identity.created,
             sequence: 0,
             progress: Progress::Waiting,
             open: BTreeMap::new(),
@@ -137,7 +137,7 @@ impl Writer {
         Item {
             place,
             kind,
-            id: format!("{sort}_{}_{place}", self.stamp),
+            id: format!("{sort}_{}_{place}", self.identity),
             delta: String::new(),
             text: String::new(),
             signature: String::new(),
@@ -320,9 +320,9 @@ impl Writer {
         output: &str,
         usage: &str,
     ) -> String {
-        let Self { stamp, created, settings, .. } = self;
+        let Self { identity, created, settings, .. } = self;
         format!(
-            "{{\"id\":\"resp_{stamp}\",\"object\":\"response\",\"created_at\":{created},\
+            "{{\"id\":\"resp_{identity}\",\"object\":\"response\",\"created_at\":{created},\
              \"status\":\"{status}\",\"error\":{error},\"incomplete_details\":{details},{settings},\
              \"output\":[{output}],\"usage\":{usage}}}"
         )
@@ -392,7 +392,7 @@ impl ReplyWriter for Writer {
 
     fn whole(&self, reply: &Reply) -> Vec<u8> {
         let mut writer = Self {
-            stamp: self.stamp.clone(),
+            identity: self.identity.clone(),
             settings: self.settings.clone(),
             created: self.created,
             sequence: 0,

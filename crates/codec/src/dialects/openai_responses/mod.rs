@@ -17,12 +17,12 @@
 //! All is stateless: whoever wants stored responses resolves them before a request is written.
 
 mod annotations;
-mod aside;
 mod client_items;
 mod client_reply;
 mod client_request;
-mod custom;
-mod faults;
+mod custom_tools;
+mod errors;
+mod inject;
 mod item_parts;
 mod outline;
 mod output_items;
@@ -39,13 +39,13 @@ mod upstream_request;
 use serde_json::Value;
 use throughline_canonical::{Fault, Lossy, Request};
 
-use super::free_text::FreeText;
-use super::in_place::InPlace;
+use super::custom_tools::CustomToolFormat;
 use super::losses::Losses;
+use super::passthrough::Passthrough;
 use super::{
-    Asked, ClientDialect, ModelCard, Models, OPENAI_LONGEST_NAME, Outgoing, Refusal, ReplyReader,
-    ReplyWriter, Stamp, Target, UpstreamDialect, Wanted, bearer, forget, is_plain_name,
-    only_members, openai_models, read_member,
+    ClientDialect, ModelCard, Models, OPENAI_LONGEST_NAME, Operation, Outgoing, Refusal,
+    ReplyIdentity, ReplyReader, ReplyWriter, RequestParts, Target, UpstreamDialect, bearer, forget,
+    is_plain_name, only_members, openai_models, read_member,
 };
 
 /// The dialect's name.
@@ -81,10 +81,10 @@ impl ClientDialect for OpenAiResponses {
         NAME
     }
 
-    fn wanted(&self, path: &str) -> Option<Wanted> {
+    fn operation(&self, path: &str) -> Option<Operation> {
         match path {
-            PATH => Some(Wanted::Answer),
-            PATH_COUNT => Some(Wanted::Count),
+            PATH => Some(Operation::Generate),
+            PATH_COUNT => Some(Operation::CountTokens),
             _ => None,
         }
     }
@@ -99,20 +99,20 @@ impl ClientDialect for OpenAiResponses {
         forget(request, NAME, &own);
     }
 
-    fn read_request(&self, asked: &Asked<'_>) -> Result<Lossy<Request>, Fault> {
+    fn read_request(&self, asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
         client_request::read(asked.body)
     }
 
-    fn free_text(&self) -> Option<&'static FreeText> {
-        Some(&custom::CALLS)
+    fn free_text(&self) -> Option<&'static CustomToolFormat> {
+        Some(&custom_tools::CALLS)
     }
 
-    fn reply_writer(&self, request: &Request, stamp: &Stamp) -> Box<dyn ReplyWriter> {
-        Box::new(client_reply::Writer::new(request, stamp))
+    fn reply_writer(&self, request: &Request, identity: &ReplyIdentity) -> Box<dyn ReplyWriter> {
+        Box::new(client_reply::Writer::new(request, identity))
     }
 
     fn write_fault(&self, fault: &Fault, _: &str) -> (u16, Vec<u8>) {
-        faults::write(fault)
+        errors::write(fault)
     }
 
     fn lists_as(&self, upstream: &str) -> bool {
@@ -142,15 +142,15 @@ impl UpstreamDialect for OpenAiResponses {
     }
 
     fn read_fault(&self, status: u16, body: &[u8]) -> Fault {
-        faults::read(status, body)
+        errors::read(status, body)
     }
 
-    fn longest_name(&self, _: &str, name: &str) -> Option<usize> {
+    fn max_tool_name(&self, _: &str, name: &str) -> Option<usize> {
         (!is_plain_name(name, OPENAI_LONGEST_NAME)).then_some(OPENAI_LONGEST_NAME)
     }
 
     fn refusal(&self, status: u16, body: &[u8]) -> Option<Refusal> {
-        faults::refused_reasoning(status, body).map(Refusal::from)
+        errors::refused_reasoning(status, body).map(Refusal::from)
     }
 
     fn models_path(&self, _: &str) -> String {
@@ -177,7 +177,7 @@ impl UpstreamDialect for OpenAiResponses {
         read_member(body, "input_tokens")
     }
 
-    fn in_place(&self) -> &'static dyn InPlace {
+    fn passthrough(&self) -> &'static dyn Passthrough {
         &OpenAiResponses
     }
 }

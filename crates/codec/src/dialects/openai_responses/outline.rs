@@ -2,8 +2,9 @@
 
 use throughline_canonical::Role;
 
-use super::super::places::{
-    Mark, MarkKind, Member, Part, Places, Signature, find, find_text, members, spans, wholes,
+use super::super::opaque_outline::{
+    Member, OpaqueKind, OpaqueOutline, OpaquePart, Part, Signature, find, find_text, members,
+    spans, wholes,
 };
 use super::client_items::role_of;
 use crate::json::{JsonError, Kind, Span, slice, text};
@@ -12,9 +13,9 @@ use crate::json::{JsonError, Kind, Span, slice, text};
 const FILLER: &str = r#"{"type":"message","role":"assistant","content":"[reasoning omitted]"}"#;
 
 /// Reads a request.
-pub(super) fn read(body: &[u8]) -> Result<Places, JsonError> {
+pub(super) fn read(body: &[u8]) -> Result<OpaqueOutline, JsonError> {
     let top = members(body, 0)?;
-    let mut places = Places::of(body);
+    let mut places = OpaqueOutline::of(body);
     places.model = find(&top, "model")
         .filter(|(_, member)| member.kind == Kind::String)
         .map(|(_, member)| member.value.clone());
@@ -43,7 +44,7 @@ fn item(
     span: &Span,
     (part, at): (Part, usize),
     led: Option<usize>,
-    places: &mut Places,
+    places: &mut OpaqueOutline,
 ) -> Result<Option<usize>, JsonError> {
     let members = members(body, span.start)?;
     let word = |name: &str| find_text(&members, name).map(|(_, member)| text(body, &member.value));
@@ -90,12 +91,12 @@ fn item(
         value: member.value.clone(),
         part: Part::new(places.hold(wholes(&members), Some(part), None), place),
     });
-    places.marks.push(Mark {
+    places.marks.push(OpaquePart {
         texts,
         joint: "\n\n",
         signature,
         whole: vec![part],
-        ..Mark::new((at, 0), MarkKind::Thinking)
+        ..OpaquePart::new((at, 0), OpaqueKind::Thinking)
     });
     Ok(Some(places.marks.len() - 1))
 }
@@ -121,7 +122,7 @@ fn read_texts(body: &[u8], list: &Member<'_>) -> Result<Vec<Span>, JsonError> {
 mod tests {
     use throughline_canonical::Block;
 
-    use super::super::super::places::MarkEdit;
+    use super::super::super::opaque_outline::OpaqueEdit;
     use super::*;
 
     const BODY: &str = r#" {"model" : "gpt-x","stream":true,"unknown":[1.50], "input":[{"role":"user","content":"hi"},
@@ -129,7 +130,7 @@ mod tests {
  {"type":"function_call","call_id":"c1","name":"look","arguments":"{}"},{"type":"function_call_output","call_id":"c1","output":"7"},
  {"type":"reasoning","summary":[],"content":[{"type":"reasoning_text","text":"raw"}]},{"type":"reasoning","id":"rs_3","summary":[]}]} "#;
 
-    fn rewritten(model: Option<&str>, changes: &[MarkEdit]) -> String {
+    fn rewritten(model: Option<&str>, changes: &[OpaqueEdit]) -> String {
         let places = read(BODY.as_bytes()).unwrap();
         let (body, filled) = places.rewrite(BODY.as_bytes(), model, changes);
         assert_eq!(filled, 0);
@@ -153,7 +154,7 @@ mod tests {
 
     #[test]
     fn only_what_has_to_change_changes() {
-        use MarkEdit::{Keep, Remove, Sign, Unsign};
+        use OpaqueEdit::{Keep, Remove, Sign, Unsign};
         assert_eq!(rewritten(None, &[Keep, Keep]), BODY);
         assert_eq!(rewritten(Some("o"), &[Keep, Keep]), BODY.replace("gpt-x", "o"));
         assert_eq!(
@@ -174,7 +175,7 @@ mod tests {
     fn what_reasoning_led_to_loses_the_id_that_asks_for_it() {
         let body = r#"{"input":[{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"x"},{"id":"msg_1","type":"message","role":"assistant","content":[]},{"type":"function_call","id":"fc_1","call_id":"c","name":"f","arguments":"{}"},{"type":"function_call_output","id":"fo_1","call_id":"c","output":""},{"type":"function_call","id":"fc_2","call_id":"d","name":"f","arguments":"{}"}]}"#;
         let places = read(body.as_bytes()).unwrap();
-        let (edited, _) = places.rewrite(body.as_bytes(), None, &[MarkEdit::Remove]);
+        let (edited, _) = places.rewrite(body.as_bytes(), None, &[OpaqueEdit::Remove]);
         let edited = String::from_utf8(edited.unwrap()).unwrap();
         assert_eq!(
             edited,
@@ -186,7 +187,7 @@ mod tests {
     fn a_conversation_of_nothing_but_reasoning_is_filled() {
         let body = br#"{"input":[ {"type":"reasoning","summary":[],"encrypted_content":"x"} ]}"#;
         let places = read(body).unwrap();
-        let (edited, filled) = places.rewrite(body, Some("m"), &[MarkEdit::Remove]);
+        let (edited, filled) = places.rewrite(body, Some("m"), &[OpaqueEdit::Remove]);
         let edited = String::from_utf8(edited.unwrap()).unwrap();
         assert_eq!(filled, 1);
         assert_eq!(edited, format!("{{\"input\":[ {FILLER} ],\"model\":\"m\"}}"));

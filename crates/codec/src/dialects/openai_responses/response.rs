@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 use throughline_canonical::{EndReason, Fault, FaultKind, Request, Usage};
 
 use super::NAME;
-use super::faults::reply_code;
+use super::errors::reply_code;
 use super::state::{HISTORY, KEPT};
 use super::upstream_request::{reasoning, text, write_choice, write_tool};
 use crate::dialects::losses::Losses;

@@ -11,7 +11,7 @@ use throughline_canonical::{Event, Fault, Request};
 use super::client_reply::Writer;
 use super::client_request;
 use super::repeated;
-use crate::dialects::{ReplyWriter, Stamp};
+use crate::dialects::{ReplyIdentity, ReplyWriter};
 
 /// The member of a request under which whoever keeps the conversation says what the reply shall tell of
 /// it. It is for our own writer.
@@ -274,11 +274,11 @@ pub fn output(response: &Value) -> &[Value] {
 }
 
 /// The response to a request before its first word: `body` is one of [`Stated::turn`].
-pub fn waiting(body: &[u8], stamp: &Stamp, status: &str) -> Result<Value, Fault> {
+pub fn waiting(body: &[u8], identity: &ReplyIdentity, status: &str) -> Result<Value, Fault> {
     let request: Request = client_request::read(body)?.value;
     let mut out = Vec::new();
     let started = Event::MessageStarted { id: Cow::Borrowed(""), model: Cow::Borrowed("") };
-    Writer::new(&request, stamp).push(&started, &mut out);
+    Writer::new(&request, identity).push(&started, &mut out);
     let mut response = Value::Null;
     crate::framing::sse::Framer::new(usize::MAX).push(&out, |frame, _| {
         if let Step::Began(began) = step(frame.data).1
@@ -461,8 +461,8 @@ mod tests {
         assert!(body.get("previous_response_id").is_none() && body.get("background").is_none());
         assert_eq!(body[KEPT]["previous_response_id"], "resp_1");
 
-        let stamp = Stamp { id: "7".to_owned(), created: 5 };
-        let queued = waiting(body.to_string().as_bytes(), &stamp, "queued").unwrap();
+        let identity = ReplyIdentity { id: "7".to_owned(), created: 5 };
+        let queued = waiting(body.to_string().as_bytes(), &identity, "queued").unwrap();
         assert_eq!(queued["id"], "resp_7");
         assert_eq!(queued["status"], "queued");
         assert_eq!(queued["background"], true);

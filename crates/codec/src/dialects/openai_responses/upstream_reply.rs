@@ -5,10 +5,10 @@
 
 use throughline_canonical::{EndReason, Event, Fault, FaultKind, Usage};
 
-use super::faults::kind_of_code;
+use super::errors::kind_of_code;
 use super::item_parts::Kind as ItemKind;
 use super::output_items::{Deltas, Items};
-use crate::dialects::{ReplyReader, codes};
+use crate::dialects::{ReplyReader, error_codes};
 use crate::framing::sse::{Frame, Framer};
 use crate::json::{
     Cursor, JsonError, Kind, Span, each_member, inside, number, slice, text, validate,
@@ -493,5 +493,5 @@ fn read_error(json: &[u8], error: &Span) -> Result<Fault, JsonError> {
             None => "the provider failed without a reason".to_owned(),
         };
     }
-    Ok(codes::told(Fault::new(fault_kind, message), code.as_deref()))
+    Ok(error_codes::told(Fault::new(fault_kind, message), code.as_deref()))
 }

@@ -12,7 +12,7 @@ use throughline_canonical::{
 use super::step::{Kind, Part};
 use super::{MESSAGE_ID, NAME};
 use crate::dialects::openai_chat::client_reply::{KEEP_ALIVE, missing_fault};
-use crate::dialects::{ReplyWriter, Stamp, may_cut_a_call};
+use crate::dialects::{ReplyIdentity, ReplyWriter, may_cut_a_call};
 use crate::json::{ObjectWriter, quote_bytes};
 
 /// Writes one reply.
@@ -52,7 +52,7 @@ struct Form {
 }
 
 impl Form {
-    fn read(request: &Request, stamp: &Stamp) -> Self {
+    fn read(request: &Request, identity: &ReplyIdentity) -> Self {
         let goes_on = request.extra.get(NAME).and_then(|extra| extra.get(MESSAGE_ID)?.as_str());
         let tools = request.tools.iter().filter_map(|tool| match tool {
             Tool::Function { name, .. } => Some(name.clone()),
@@ -61,7 +61,7 @@ impl Form {
         Self {
             message_id: match goes_on {
                 Some(id) => id.to_owned(),
-                None => format!("msg_{}", stamp.id),
+                None => format!("msg_{}", identity.id),
             },
             model: request.model.clone(),
             hidden: request.thinking.show == Some(Show::Hidden),
@@ -77,8 +77,8 @@ impl Form {
 }
 
 impl Writer {
-    pub(super) fn new(request: &Request, stamp: &Stamp) -> Self {
-        Self::with(Form::read(request, stamp))
+    pub(super) fn new(request: &Request, identity: &ReplyIdentity) -> Self {
+        Self::with(Form::read(request, identity))
     }
 
     fn with(form: Form) -> Self {

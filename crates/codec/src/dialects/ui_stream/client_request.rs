@@ -4,8 +4,8 @@ use throughline_canonical::{Fault, Lossy, Request};
 
 use super::client_messages::{self, Anew};
 use super::{MESSAGE_ID, NAME};
+use crate::dialects::frontend_settings;
 use crate::dialects::openai_chat::client_request::string;
-use crate::dialects::wishes;
 use crate::json::{Node, read_object};
 
 /// Reads a request. Members nobody knows are between the front end and its own server: `useChat` adds to
@@ -22,9 +22,9 @@ pub(super) fn read(body: &[u8]) -> Result<Lossy<Request>, Fault> {
     // What the body says itself counts more.
     if let Some(forwarded) = root.get("forwardedProps") {
         forwarded.object()?;
-        wishes::read(&forwarded, &mut request, &mut losses)?;
+        frontend_settings::read(&forwarded, &mut request, &mut losses)?;
     }
-    wishes::read(&root, &mut request, &mut losses)?;
+    frontend_settings::read(&root, &mut request, &mut losses)?;
     let anew = match root.get("trigger") {
         None => Anew::Nothing,
         Some(trigger) => match trigger.text()? {

@@ -8,7 +8,10 @@
 
 use throughline_canonical::{Event, Fault, Loss, Lossy, Request};
 
-use super::{Asked, ClientDialect, ReplyWriter, Stamp, Wanted, forget, lost_part, wishes};
+use super::{
+    ClientDialect, Operation, ReplyIdentity, ReplyWriter, RequestParts, forget, frontend_settings,
+    lost_part,
+};
 
 mod client_messages;
 mod client_reply;
@@ -46,8 +49,8 @@ impl ClientDialect for UiStream {
         NAME
     }
 
-    fn wanted(&self, path: &str) -> Option<Wanted> {
-        (path == PATH).then_some(Wanted::Answer)
+    fn operation(&self, path: &str) -> Option<Operation> {
+        (path == PATH).then_some(Operation::Generate)
     }
 
     fn path_for(&self, _: &str) -> String {
@@ -66,28 +69,28 @@ impl ClientDialect for UiStream {
         ]
     }
 
-    fn read_request(&self, asked: &Asked<'_>) -> Result<Lossy<Request>, Fault> {
+    fn read_request(&self, asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
         client_request::read(asked.body)
     }
 
-    fn loses(&self, event: &Event<'_>) -> Option<Loss> {
+    fn loss_of(&self, event: &Event<'_>) -> Option<Loss> {
         match event {
             Event::EndExplained(_) => None,
             event => lost_part(event, NAME),
         }
     }
 
-    fn shows_unasked(&self) -> bool {
+    fn default_show(&self) -> bool {
         true
     }
 
-    fn reply_writer(&self, request: &Request, stamp: &Stamp) -> Box<dyn ReplyWriter> {
-        Box::new(client_reply::Writer::new(request, stamp))
+    fn reply_writer(&self, request: &Request, identity: &ReplyIdentity) -> Box<dyn ReplyWriter> {
+        Box::new(client_reply::Writer::new(request, identity))
     }
 
     /// The sentence alone: its clients show the body of a refusal to people.
     fn write_fault(&self, fault: &Fault, _: &str) -> (u16, Vec<u8>) {
-        (wishes::status(fault.kind), fault.message.clone().into_bytes())
+        (frontend_settings::status(fault.kind), fault.message.clone().into_bytes())
     }
 
     fn fault_type(&self) -> &'static str {

@@ -4,8 +4,8 @@ use throughline_canonical::{Block, Fault, Loss};
 
 use super::client_messages::as_text;
 use super::metadata;
+use crate::dialects::frontend_settings::{not_run, unfinished};
 use crate::dialects::openai_chat::client_request::string;
-use crate::dialects::wishes::{not_run, unfinished};
 use crate::json::Node;
 
 const DENIED: &str = "The call was denied.";

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use throughline_canonical::{Event, Fault, Lossy, Request};
 
 use super::AgUi;
-use crate::dialects::{Asked, ClientDialect, ReplyWriter, Stamp};
+use crate::dialects::{ClientDialect, ReplyIdentity, ReplyWriter, RequestParts};
 
 mod random_runs;
 mod reducer;
@@ -17,8 +17,8 @@ mod resumed;
 mod rules;
 mod unanswered;
 
-fn stamp() -> Stamp {
-    Stamp { id: "abc".to_owned(), created: 1_800_000_000 }
+fn identity() -> ReplyIdentity {
+    ReplyIdentity { id: "abc".to_owned(), created: 1_800_000_000 }
 }
 
 /// A run with these messages, of a client of version 1.0.
@@ -36,7 +36,7 @@ fn asked(more: &Value) -> Value {
 }
 
 fn read_at(path: &str, query: &str, body: &Value) -> Result<Lossy<Request>, Fault> {
-    AgUi.read_request(&Asked { path, query, body: body.to_string().as_bytes() })
+    AgUi.read_request(&RequestParts { path, query, body: body.to_string().as_bytes() })
 }
 
 fn read(body: &Value) -> Lossy<Request> {
@@ -44,7 +44,7 @@ fn read(body: &Value) -> Lossy<Request> {
 }
 
 fn writer(request: &Request) -> Box<dyn ReplyWriter> {
-    AgUi.reply_writer(request, &stamp())
+    AgUi.reply_writer(request, &identity())
 }
 
 /// The stream of a run.

@@ -328,7 +328,7 @@ fn why_a_model_declined_stands_beside_that_it_did() {
         explanation: Some("It may do harm.".to_owned()),
     };
     let explained = Event::EndExplained(details);
-    assert_eq!(AgUi.loses(&explained), None);
+    assert_eq!(AgUi.loss_of(&explained), None);
     let said = [vec![explained], ended(EndReason::Refusal)].concat();
     for (age, body) in [(Age::Modern, asked(&json!({}))), (Age::Old, old())] {
         let events = check(age, &written(&read(&body).value, &said)).unwrap();

@@ -306,16 +306,16 @@ fn the_path_names_a_backend_and_wins() {
 
 #[test]
 fn only_the_dialects_own_paths_are_its() {
-    use crate::dialects::{ClientDialect, Wanted};
+    use crate::dialects::{ClientDialect, Operation};
     for (path, wanted) in [
-        ("/ag-ui", Some(Wanted::Answer)),
-        ("/ag-ui/", Some(Wanted::Answer)),
-        ("/ag-ui/glm", Some(Wanted::Answer)),
+        ("/ag-ui", Some(Operation::Generate)),
+        ("/ag-ui/", Some(Operation::Generate)),
+        ("/ag-ui/glm", Some(Operation::Generate)),
         ("/ag-ui/glm/more", None),
         ("/ag-uii", None),
         ("/v1/ag-ui", None),
     ] {
-        assert_eq!(super::AgUi.wanted(path), wanted, "{path}");
+        assert_eq!(super::AgUi.operation(path), wanted, "{path}");
     }
 }
 

@@ -187,7 +187,7 @@ fn a_call_that_waits_must_be_answered_unless_something_else_is_said() {
         fault.message,
         "resume: tool call `c0` of `drop` waits for an answer; give one for interrupt `approval_c0`"
     );
-    let said = json!({"id": "u2", "role": "user", "content": "Never mind."});
+    let said = json!({"id": "u2", "role": "user", "content": "NoPassthrough mind."});
     body["messages"].as_array_mut().unwrap().push(said);
     read(&body);
 }

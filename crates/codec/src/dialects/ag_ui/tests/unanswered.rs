@@ -23,7 +23,7 @@ fn result(id: &str) -> Value {
 }
 
 fn user() -> Value {
-    json!({"id": "u2", "role": "user", "content": "Never mind."})
+    json!({"id": "u2", "role": "user", "content": "NoPassthrough mind."})
 }
 
 /// The results in a request: the message they stand in, the call, the text, whether it failed.

@@ -19,12 +19,14 @@ use serde_json::Value;
 use throughline_canonical::{Event, Fault, Fold, Lossy, Reply, Request};
 
 use super::Anthropic;
-use crate::dialects::{Asked, ClientDialect, Outgoing, Stamp, Target, UpstreamDialect};
+use crate::dialects::{
+    ClientDialect, Outgoing, ReplyIdentity, RequestParts, Target, UpstreamDialect,
+};
 
 const TARGET: Target<'static> = Target { model: "claude-x", variant: "" };
 
 fn read_request(body: &[u8]) -> Result<Lossy<Request>, Fault> {
-    Anthropic.read_request(&Asked { path: "/v1/messages", query: "", body })
+    Anthropic.read_request(&RequestParts { path: "/v1/messages", query: "", body })
 }
 
 fn read_value(body: &Value) -> Lossy<Request> {
@@ -44,14 +46,14 @@ fn written(request: &Request) -> (Value, String) {
     (body, throughline_canonical::Loss::header(&losses))
 }
 
-fn stamp() -> Stamp {
-    Stamp { id: "01abc".to_owned(), created: 1_800_000_000 }
+fn identity() -> ReplyIdentity {
+    ReplyIdentity { id: "01abc".to_owned(), created: 1_800_000_000 }
 }
 
 /// What a client of model `asked-for` is sent for these events.
 fn streamed(events: &[Event<'_>]) -> String {
     let request = Request { model: "asked-for".to_owned(), ..Request::default() };
-    let mut writer = Anthropic.reply_writer(&request, &stamp());
+    let mut writer = Anthropic.reply_writer(&request, &identity());
     let mut out = Vec::new();
     for event in events {
         writer.push(event, &mut out);
@@ -62,7 +64,7 @@ fn streamed(events: &[Event<'_>]) -> String {
 /// What a client of model `asked-for` is sent for a whole reply.
 fn whole(reply: &Reply) -> Value {
     let request = Request { model: "asked-for".to_owned(), ..Request::default() };
-    let bytes = Anthropic.reply_writer(&request, &stamp()).whole(reply);
+    let bytes = Anthropic.reply_writer(&request, &identity()).whole(reply);
     serde_json::from_slice(&bytes).unwrap()
 }
 

@@ -4,13 +4,14 @@ use serde_json::json;
 
 use super::super::Anthropic;
 use super::read_request;
-use crate::dialects::{Asked, ClientDialect};
+use crate::dialects::{ClientDialect, RequestParts};
 
 #[test]
 fn a_count_of_tokens_needs_no_limit() {
     let body = json!({"model": "m", "messages": [{"role": "user", "content": "q"}]}).to_string();
-    let ask =
-        |path| Anthropic.read_request(&Asked { path, query: "beta=true", body: body.as_bytes() });
+    let ask = |path| {
+        Anthropic.read_request(&RequestParts { path, query: "beta=true", body: body.as_bytes() })
+    };
     assert!(ask("/v1/messages/count_tokens").is_ok());
     let fault = ask("/v1/messages").unwrap_err();
     assert_eq!(fault.message, "max_tokens: is required");

@@ -7,7 +7,7 @@ use throughline_canonical::{
 
 use super::super::client_reply::PING;
 use super::super::{Anthropic, LONGEST_REPLY, upstream_reply};
-use super::{TARGET, read_reply, stamp, streamed, whole};
+use super::{TARGET, identity, read_reply, streamed, whole};
 use crate::dialects::{ClientDialect, ReplyReader, UpstreamDialect};
 use crate::framing::sse::Framer;
 
@@ -287,7 +287,7 @@ fn what_fails_ends_in_an_error_and_nothing_behind_it() {
 
 #[test]
 fn a_sign_of_life_stands_anywhere_but_behind_the_end() {
-    let mut writer = Anthropic.reply_writer(&Default::default(), &stamp());
+    let mut writer = Anthropic.reply_writer(&Default::default(), &identity());
     let mut out = Vec::new();
     writer.keep_alive(&mut out);
     assert_eq!(out, PING);

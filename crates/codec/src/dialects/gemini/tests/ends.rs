@@ -29,7 +29,7 @@ fn a_refusal_keeps_its_kind_and_its_words() {
         assert_eq!(read.details, details, "{said}");
         assert_eq!(whole.details, details, "{said}");
         if read.reason == Some(EndReason::Refusal) {
-            let written = Gemini.reply_writer(&Request::default(), &stamp()).whole(&read);
+            let written = Gemini.reply_writer(&Request::default(), &identity()).whole(&read);
             let (_, again) = events(false, "", &[&written]);
             assert_eq!(again.details, details, "{said}");
         }

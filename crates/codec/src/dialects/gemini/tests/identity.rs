@@ -317,7 +317,11 @@ fn tight(arguments: &str) -> String {
 }
 
 fn again(written: &Outgoing) -> Result<Lossy<Request>, Fault> {
-    Gemini.read_request(&Asked { path: &written.path, query: &written.query, body: &written.body })
+    Gemini.read_request(&RequestParts {
+        path: &written.path,
+        query: &written.query,
+        body: &written.body,
+    })
 }
 
 /// The events of a reply of these blocks, each in pieces, and the reply.
@@ -469,7 +473,7 @@ proptest! {
         });
         prop_assert_eq!(fold(read), expected(apart.collect()));
         let whole = Reply { content: content.clone(), usage, reason: Some(reason.clone()), ..Reply::default() };
-        let bytes = Gemini.reply_writer(&request, &stamp()).whole(&whole);
+        let bytes = Gemini.reply_writer(&request, &identity()).whole(&whole);
         let (_, read) = super::events(false, "", &[&bytes]);
         prop_assert_eq!(fold(read), expected(content));
     }

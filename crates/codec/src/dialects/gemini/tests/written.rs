@@ -171,7 +171,7 @@ fn every_end_has_its_reason() {
         let piece: Value =
             serde_json::from_str(stream.trim().strip_prefix("data: ").unwrap()).unwrap();
         let reply = Reply { reason: Some(reason), ..Reply::default() };
-        let whole = Gemini.reply_writer(&asked(None), &stamp()).whole(&reply);
+        let whole = Gemini.reply_writer(&asked(None), &identity()).whole(&reply);
         let whole: Value = serde_json::from_slice(&whole).unwrap();
         for written in [piece, whole] {
             let candidate = &written["candidates"][0];
@@ -184,7 +184,7 @@ fn every_end_has_its_reason() {
 
 #[test]
 fn a_sign_of_life_says_nothing() {
-    let mut writer = Gemini.reply_writer(&asked(None), &stamp());
+    let mut writer = Gemini.reply_writer(&asked(None), &identity());
     let mut bytes = Vec::new();
     writer.push(&start(0, BlockStart::Text { text: of("a") }), &mut bytes);
     writer.keep_alive(&mut bytes);
@@ -200,7 +200,7 @@ fn a_sign_of_life_says_nothing() {
     let (_, reply) = super::events(true, "", &[&bytes]);
     assert_eq!(reply.content, [Block::text("ab")]);
     let mut list = Vec::new();
-    let mut writer = Gemini.reply_writer(&asked(Some("json")), &stamp());
+    let mut writer = Gemini.reply_writer(&asked(Some("json")), &identity());
     writer.keep_alive(&mut list);
     writer.push(&start(0, BlockStart::Text { text: of("a") }), &mut list);
     writer.keep_alive(&mut list);
@@ -217,7 +217,7 @@ fn a_count_is_answered_as_a_count() {
         usage: Usage { input: Some(30), cache_read: Some(1), ..Usage::default() },
         ..Reply::default()
     };
-    let whole = Gemini.reply_writer(&request, &stamp()).whole(&reply);
+    let whole = Gemini.reply_writer(&request, &identity()).whole(&reply);
     assert_eq!(
         serde_json::from_slice::<Value>(&whole).unwrap(),
         json!({"totalTokens": 31, "cachedContentTokenCount": 1})
@@ -238,7 +238,7 @@ fn a_whole_reply_holds_every_block() {
         reason: Some(EndReason::Stop),
         ..Reply::default()
     };
-    let whole = Gemini.reply_writer(&asked(None), &stamp()).whole(&reply);
+    let whole = Gemini.reply_writer(&asked(None), &identity()).whole(&reply);
     let whole: Value = serde_json::from_slice(&whole).unwrap();
     assert_eq!(
         whole["candidates"][0]["content"],

@@ -105,7 +105,7 @@ fn what_only_a_provider_can_read_reaches_no_client() {
     let mut fold = Fold::default();
     events.iter().for_each(|event| fold.push(event));
     for dialect in [&NdJson as &dyn ClientDialect, &crate::dialects::events::Events] {
-        let mut writer = dialect.reply_writer(&Request::default(), &stamp());
+        let mut writer = dialect.reply_writer(&Request::default(), &identity());
         let mut out = Vec::new();
         events.iter().for_each(|event| writer.push(event, &mut out));
         out.extend(writer.whole(fold.reply()));
@@ -136,7 +136,7 @@ fn hidden_reasoning_tells_its_signature_only() {
         json!({"type": "thinking_signature", "content": "S", "block": 0, "seq": 1})
     );
     assert_eq!(told[1]["reason"], "empty");
-    let mut writer = crate::dialects::events::Events.reply_writer(&request, &stamp());
+    let mut writer = crate::dialects::events::Events.reply_writer(&request, &identity());
     let mut out = Vec::new();
     events.iter().for_each(|event| writer.push(event, &mut out));
     let text = String::from_utf8(out).unwrap();

@@ -4,25 +4,25 @@ use serde_json::Value;
 use throughline_canonical::{Event, Lossy, Request};
 
 use super::NdJson;
-use crate::dialects::{Asked, ClientDialect, Stamp};
+use crate::dialects::{ClientDialect, ReplyIdentity, RequestParts};
 
 mod lines;
 mod requests;
 mod wholes;
 
-fn stamp() -> Stamp {
-    Stamp { id: "1".to_owned(), created: 1 }
+fn identity() -> ReplyIdentity {
+    ReplyIdentity { id: "1".to_owned(), created: 1 }
 }
 
 fn read(body: &Value) -> Lossy<Request> {
     let body = body.to_string();
-    let asked = Asked { path: "/ndjson/chat", query: "", body: body.as_bytes() };
+    let asked = RequestParts { path: "/ndjson/chat", query: "", body: body.as_bytes() };
     NdJson.read_request(&asked).unwrap()
 }
 
 /// The lines of these events.
 fn lines(request: &Request, events: &[Event<'_>]) -> Vec<Value> {
-    let mut writer = NdJson.reply_writer(request, &stamp());
+    let mut writer = NdJson.reply_writer(request, &identity());
     let mut out = Vec::new();
     for event in events {
         writer.push(event, &mut out);

@@ -285,7 +285,7 @@ fn a_request_that_asks_nothing_loads_or_unloads_the_model() {
     ] {
         let request = read_at(path, &body).unwrap().value;
         let reason = word.map(|word| EndReason::Other(word.to_owned()));
-        assert_eq!(Ollama.ends_at_once(&request), reason, "{path} {body}");
+        assert_eq!(Ollama.immediate_end(&request), reason, "{path} {body}");
     }
 }
 

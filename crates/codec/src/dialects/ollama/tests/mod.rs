@@ -16,10 +16,10 @@ use serde_json::Value;
 use throughline_canonical::{Event, Fault, Fold, Loss, Lossy, Reply, Request};
 
 use super::{NAME, Ollama};
-use crate::dialects::{Asked, ClientDialect, Stamp, Target, UpstreamDialect};
+use crate::dialects::{ClientDialect, ReplyIdentity, RequestParts, Target, UpstreamDialect};
 
 fn read_at(path: &str, body: &Value) -> Result<Lossy<Request>, Fault> {
-    Ollama.read_request(&Asked { path, query: "", body: body.to_string().as_bytes() })
+    Ollama.read_request(&RequestParts { path, query: "", body: body.to_string().as_bytes() })
 }
 
 fn read(body: &Value) -> Request {
@@ -38,13 +38,13 @@ fn written(request: &Request) -> (Value, String) {
     (body, Loss::header(&losses))
 }
 
-fn stamp() -> Stamp {
-    Stamp { id: "01abc".to_owned(), created: 1_800_000_000 }
+fn identity() -> ReplyIdentity {
+    ReplyIdentity { id: "01abc".to_owned(), created: 1_800_000_000 }
 }
 
 /// The lines of a streamed reply to a request.
 fn lines(request: &Request, events: &[Event<'_>]) -> String {
-    let mut writer = Ollama.reply_writer(request, &stamp());
+    let mut writer = Ollama.reply_writer(request, &identity());
     let mut out = Vec::new();
     for event in events {
         writer.push(event, &mut out);

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use throughline_canonical::{Block, BlockStart, Delta, EndReason, Event, Fold, Reply, Usage};
 
-use super::{Ollama, lines, read_reply, stamp};
+use super::{Ollama, identity, lines, read_reply};
 use crate::dialects::{ClientDialect, NOTICE};
 
 #[derive(Clone, Debug)]
@@ -131,7 +131,7 @@ proptest! {
         for (place, line) in told.iter().enumerate() {
             prop_assert_eq!(&line["done"], &Value::from(place == last));
         }
-        let whole = Ollama.reply_writer(&request, &stamp()).whole(&original);
+        let whole = Ollama.reply_writer(&request, &identity()).whole(&original);
         for (bytes, streamed) in [(stream.as_bytes(), true), (&whole[..], false)] {
             let (read, ends) = read_reply(bytes.chunks(size), streamed);
             prop_assert_eq!(ends, 1);

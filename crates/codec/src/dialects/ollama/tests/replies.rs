@@ -5,7 +5,7 @@ use throughline_canonical::{
     Block, BlockStart, Delta, EndReason, Event, Fault, FaultKind, Reply, Request, Usage,
 };
 
-use super::{Ollama, lines, read_at, read_reply, stamp};
+use super::{Ollama, identity, lines, read_at, read_reply};
 use crate::dialects::{ClientDialect, UpstreamDialect};
 
 fn call(arguments: &str) -> Vec<Event<'_>> {
@@ -58,7 +58,7 @@ fn a_sign_of_life_is_a_line_that_says_nothing() {
         ("/api/chat", json!({"message": {"role": "assistant", "content": ""}})),
         ("/api/generate", json!({"response": ""})),
     ] {
-        let mut writer = Ollama.reply_writer(&asked(path), &stamp());
+        let mut writer = Ollama.reply_writer(&asked(path), &identity());
         let mut out = Vec::new();
         writer.keep_alive(&mut out);
         assert_eq!(out.last(), Some(&b'\n'));
@@ -95,7 +95,7 @@ fn a_single_question_is_answered_in_its_own_members() {
     assert_eq!((&said[1]["response"], said[1].get("thinking")), (&json!("Yes."), None));
     assert_eq!((&said[2]["done"], &said[2]["done_reason"]), (&json!(true), &json!("length")));
     assert!(said.iter().all(|line| line.get("message").is_none()));
-    let whole = Ollama.reply_writer(&request, &stamp()).whole(&Reply {
+    let whole = Ollama.reply_writer(&request, &identity()).whole(&Reply {
         content: vec![
             Block::Thinking { text: "Hm.".to_owned(), signature: None },
             Block::text("Yes."),

@@ -4,7 +4,7 @@ use serde_json::Value;
 use throughline_canonical::{Event, Fault, Fold, Loss, Lossy, Reply, Request};
 
 use super::OpenAiChat;
-use crate::dialects::{Asked, ClientDialect, Stamp, Target, UpstreamDialect};
+use crate::dialects::{ClientDialect, ReplyIdentity, RequestParts, Target, UpstreamDialect};
 
 mod asked;
 mod identity;
@@ -15,12 +15,12 @@ mod written;
 mod written_replies;
 mod written_thinking;
 
-fn stamp() -> Stamp {
-    Stamp { id: "1".to_owned(), created: 1 }
+fn identity() -> ReplyIdentity {
+    ReplyIdentity { id: "1".to_owned(), created: 1 }
 }
 
 fn read_bytes(body: &[u8]) -> Result<Lossy<Request>, Fault> {
-    OpenAiChat.read_request(&Asked { path: "/v1/chat/completions", query: "", body })
+    OpenAiChat.read_request(&RequestParts { path: "/v1/chat/completions", query: "", body })
 }
 
 fn read(body: &Value) -> Lossy<Request> {
@@ -76,7 +76,7 @@ fn deltas(deltas: &[&str], finish: &str) -> String {
 }
 
 fn write_reply(request: &Request, events: &[Event<'_>]) -> String {
-    let mut writer = OpenAiChat.reply_writer(request, &stamp());
+    let mut writer = OpenAiChat.reply_writer(request, &identity());
     let mut out = Vec::new();
     for event in events {
         writer.push(event, &mut out);
@@ -89,6 +89,6 @@ fn write_whole(request: &Request, events: &[Event<'_>]) -> Value {
     for event in events {
         fold.push(event);
     }
-    let body = OpenAiChat.reply_writer(request, &stamp()).whole(&fold.finish());
+    let body = OpenAiChat.reply_writer(request, &identity()).whole(&fold.finish());
     serde_json::from_slice(&body).unwrap()
 }

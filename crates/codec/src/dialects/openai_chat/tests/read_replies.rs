@@ -188,7 +188,7 @@ fn streams() -> Vec<(&'static str, String, Value, EndReason)> {
             )]),
             EndReason::Stop,
         ),
-        // Signatures where nobody wants a mark; two blocks that follow each other.
+        // Signatures where nobody wants a detail_meta; two blocks that follow each other.
         (
             "openai",
             deltas(

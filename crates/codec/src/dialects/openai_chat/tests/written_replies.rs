@@ -323,7 +323,7 @@ fn a_fault_or_a_cut_is_never_a_plain_end() {
 
 #[test]
 fn signs_of_life_are_comments() {
-    let mut writer = OpenAiChat.reply_writer(&request(&json!({})), &stamp());
+    let mut writer = OpenAiChat.reply_writer(&request(&json!({})), &identity());
     let mut out = Vec::new();
     writer.keep_alive(&mut out);
     assert!(out.starts_with(b":") && out.ends_with(b"\n\n"));

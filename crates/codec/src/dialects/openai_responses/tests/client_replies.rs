@@ -425,7 +425,7 @@ fn responses_repeat_what_was_asked() {
     });
     let body = asked.to_string();
     let dialect = crate::dialects::client("openai_responses").unwrap();
-    let read = dialect.read_request(&crate::dialects::Asked {
+    let read = dialect.read_request(&crate::dialects::RequestParts {
         path: "/v1/responses",
         query: "",
         body: body.as_bytes(),

@@ -14,12 +14,14 @@ use serde_json::Value;
 use throughline_canonical::{Event, Fault, Fold, Loss, Lossy, Reply, Request};
 
 use super::OpenAiResponses;
-use crate::dialects::{Asked, ClientDialect, ReplyWriter, Stamp, Target, UpstreamDialect};
+use crate::dialects::{
+    ClientDialect, ReplyIdentity, ReplyWriter, RequestParts, Target, UpstreamDialect,
+};
 
 const TARGET: Target<'static> = Target { model: "gpt-6.1-sol", variant: "" };
 
 fn read_bytes(body: &[u8]) -> Result<Lossy<Request>, Fault> {
-    OpenAiResponses.read_request(&Asked { path: "/v1/responses", query: "", body })
+    OpenAiResponses.read_request(&RequestParts { path: "/v1/responses", query: "", body })
 }
 
 fn read(body: &Value) -> Lossy<Request> {
@@ -32,12 +34,12 @@ fn write(request: &Request) -> (Value, Vec<Loss>) {
     (serde_json::from_slice(&written.value.body).unwrap(), written.losses)
 }
 
-fn stamp() -> Stamp {
-    Stamp { id: "x7".to_owned(), created: 1_794_700_000 }
+fn identity() -> ReplyIdentity {
+    ReplyIdentity { id: "x7".to_owned(), created: 1_794_700_000 }
 }
 
 fn writer(request: &Request) -> Box<dyn ReplyWriter> {
-    OpenAiResponses.reply_writer(request, &stamp())
+    OpenAiResponses.reply_writer(request, &identity())
 }
 
 /// What is read of a reply that comes in these pieces: each event as JSON, and all of them folded.

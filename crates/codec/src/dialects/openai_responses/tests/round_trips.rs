@@ -126,14 +126,13 @@ fn any_request() -> impl Strategy<Value = Request> {
             .prop_map(|(temperature, top_p, top_k, seed, presence_penalty, frequency_penalty)| {
                 Sampling { temperature, top_p, top_k, seed, presence_penalty, frequency_penalty }
             });
-    let output =
-        prop_oneof![
-            Just(Output::Text),
-            Just(Output::Json),
-            (option::of(word()), option::of(any::<bool>())).prop_map(|(name, strict)| {
-                Output::Schema { name, schema: json!({"type": "object"}), strict }
-            }),
-        ];
+    let output = prop_oneof![
+        Just(Output::Text),
+        Just(Output::Json),
+        (option::of(word()), option::of(any::<bool>())).prop_map(|(name, strict)| {
+            Output::Schema { name, schema: json!({"type": "object"}), strict }
+        }),
+    ];
     let choice = prop_oneof![
         Just(ToolChoice::Auto),
         Just(ToolChoice::None),

@@ -302,7 +302,7 @@ fn what_was_only_told_at_the_end_of_an_item_is_told() {
         said("b", Some("phase=final_answer")),
         call("c", "f", "{}"),
     ];
-    // Never announced; announced and empty until then; told twice.
+    // NoPassthrough announced; announced and empty until then; told twice.
     assert_eq!(
         found(&[created(), done(0, message.clone()), done(1, call_item.clone()), completed()]),
         expected

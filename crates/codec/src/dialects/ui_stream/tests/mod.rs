@@ -4,7 +4,7 @@ use serde_json::Value;
 use throughline_canonical::{Event, Fault, Lossy, Request};
 
 use super::UiStream;
-use crate::dialects::{Asked, ClientDialect, Stamp};
+use crate::dialects::{ClientDialect, ReplyIdentity, RequestParts};
 
 mod checker;
 mod messages;
@@ -12,12 +12,12 @@ mod orders;
 mod replies;
 mod requests;
 
-fn stamp() -> Stamp {
-    Stamp { id: "1".to_owned(), created: 1 }
+fn identity() -> ReplyIdentity {
+    ReplyIdentity { id: "1".to_owned(), created: 1 }
 }
 
 fn read_bytes(body: &[u8]) -> Result<Lossy<Request>, Fault> {
-    UiStream.read_request(&Asked { path: "/ui/chat", query: "", body })
+    UiStream.read_request(&RequestParts { path: "/ui/chat", query: "", body })
 }
 
 fn read(body: &Value) -> Lossy<Request> {
@@ -26,7 +26,7 @@ fn read(body: &Value) -> Lossy<Request> {
 
 /// The stream of these events.
 fn write(request: &Request, events: &[Event<'_>]) -> String {
-    let mut writer = UiStream.reply_writer(request, &stamp());
+    let mut writer = UiStream.reply_writer(request, &identity());
     let mut out = Vec::new();
     for event in events {
         writer.push(event, &mut out);

@@ -182,14 +182,14 @@ fn a_whole_reply_is_its_stream_in_one_piece() {
     ];
     let mut fold = Fold::default();
     events.iter().for_each(|event| fold.push(event));
-    let writer = UiStream.reply_writer(&Request::default(), &stamp());
+    let writer = UiStream.reply_writer(&Request::default(), &identity());
     let whole = String::from_utf8(writer.whole(fold.reply())).unwrap();
     assert_eq!(whole, write(&Request::default(), &events));
 }
 
 #[test]
 fn a_sign_of_life_is_a_comment() {
-    let mut writer = UiStream.reply_writer(&Request::default(), &stamp());
+    let mut writer = UiStream.reply_writer(&Request::default(), &identity());
     let mut out = Vec::new();
     writer.keep_alive(&mut out);
     assert_eq!(out, b": keep-alive\n\n");

@@ -6,16 +6,16 @@ use std::fmt;
 
 use throughline_canonical::{Fault, Lossy};
 
-use super::Asked;
-use super::places::{Mark, Places};
+use super::RequestParts;
+use super::opaque_outline::{OpaqueOutline, OpaquePart};
 use crate::framing::sse::Frame;
 use crate::json::{Span, complete_object, finish_character, validate};
 
 /// A dialect whose requests and replies can pass in place.
-pub trait InPlace: Sync {
+pub trait Passthrough: Sync {
     /// Where things stand in a request; `None` if that is no request, or if the dialect has an outline
     /// of its own.
-    fn places(&self, _: &Asked<'_>) -> Option<Places> {
+    fn places(&self, _: &RequestParts<'_>) -> Option<OpaqueOutline> {
         None
     }
     /// The path a request goes to. `renamed` says that the client used another name of the model.
@@ -30,7 +30,7 @@ pub trait InPlace: Sync {
         }
     }
     /// Whether servers of a variant refuse a request for a mark that is their own, where it stands.
-    fn refuses(&self, _: &Mark, _variant: &str) -> bool {
+    fn refuses(&self, _: &OpaquePart, _variant: &str) -> bool {
         false
     }
     /// The body with what servers of a variant want to be there in any case, and spelled as they want
@@ -39,43 +39,43 @@ pub trait InPlace: Sync {
         Lossy::default()
     }
     /// A signature that was read in a reply, as it stands there: some hold more than that.
-    fn as_it_stands<'s>(&self, signature: &'s str) -> Cow<'s, str> {
+    fn raw_signature<'s>(&self, signature: &'s str) -> Cow<'s, str> {
         signature.into()
     }
     /// Where an event of a stream names the model, given its name and its data.
-    fn naming(&self, event: &[u8], data: &[u8]) -> Naming;
+    fn model_name_span(&self, event: &[u8], data: &[u8]) -> ModelNameSpan;
     /// Where a whole reply names the model; the span lies between the quotes.
     fn model_of(&self, reply: &[u8]) -> Option<Span>;
     /// Our own words in a stream of events.
-    fn aside(&self) -> Box<dyn Aside>;
+    fn injector(&self) -> Box<dyn StreamInjector>;
 }
 
-impl fmt::Debug for dyn InPlace {
+impl fmt::Debug for dyn Passthrough {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("InPlace")
+        formatter.write_str("Passthrough")
     }
 }
 
 /// For dialects whose requests are always read to the last word: nothing passes.
 #[derive(Debug)]
-pub(super) struct Never;
+pub(super) struct NoPassthrough;
 
-impl InPlace for Never {
-    fn naming(&self, _: &[u8], _: &[u8]) -> Naming {
-        Naming::Not
+impl Passthrough for NoPassthrough {
+    fn model_name_span(&self, _: &[u8], _: &[u8]) -> ModelNameSpan {
+        ModelNameSpan::None
     }
 
     fn model_of(&self, _: &[u8]) -> Option<Span> {
         None
     }
 
-    fn aside(&self) -> Box<dyn Aside> {
+    fn injector(&self) -> Box<dyn StreamInjector> {
         Box::new(Self)
     }
 }
 
-impl Aside for Never {
-    fn sign_of_life(&self) -> Vec<u8> {
+impl StreamInjector for NoPassthrough {
+    fn keep_alive(&self) -> Vec<u8> {
         Vec::new()
     }
 
@@ -86,9 +86,9 @@ impl Aside for Never {
 
 /// What an event says of the model's name. Spans lie between the quotes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Naming {
+pub enum ModelNameSpan {
     /// Nothing, or nothing that counts.
-    Not,
+    None,
     /// It names it, and others may too.
     Here(Span),
     /// It is the one that names it, if any does.
@@ -96,11 +96,11 @@ pub enum Naming {
 }
 
 /// Our own words in a stream of events that passes.
-pub trait Aside: fmt::Debug + Send {
+pub trait StreamInjector: fmt::Debug + Send {
     /// An event has passed.
     fn see(&mut self, _: Frame<'_>) {}
     /// A sign of life between two events; empty where none can stand now.
-    fn sign_of_life(&self) -> Vec<u8>;
+    fn keep_alive(&self) -> Vec<u8>;
     /// An error, and the end of the stream. `half` is an event whose end has not come, if there is
     /// one; it is closed so that clients get past it.
     fn error(&self, fault: &Fault, half: Option<&[u8]>) -> Vec<u8>;

@@ -12,7 +12,7 @@ const USUAL_FORMAT: &str = "anthropic-claude-v1";
 
 /// What a piece bears besides its text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Mark {
+pub(super) struct DetailMeta {
     /// Its signature, or its data if it is encrypted.
     pub(super) signature: String,
     /// Its format; empty for none.
@@ -23,7 +23,7 @@ pub(super) struct Mark {
     pub(super) summary: bool,
 }
 
-impl Mark {
+impl DetailMeta {
     /// The whole of it as one signature; none if there is nothing to say.
     pub(super) fn pack(&self) -> Option<String> {
         let usual = self.format.is_empty() || self.format == USUAL_FORMAT;
@@ -44,7 +44,7 @@ impl Mark {
         Some(Value::Object(members).to_string())
     }
 
-    /// Reads what [`Mark::pack`] wrote, or a signature that is nothing but that.
+    /// Reads what [`DetailMeta::pack`] wrote, or a signature that is nothing but that.
     pub(super) fn unpack(signature: &str) -> Self {
         let packed = signature
             .starts_with('{')
@@ -76,22 +76,22 @@ mod tests {
             for id in ["", "rs_1"] {
                 for summary in [false, true] {
                     for signature in ["", "EqQB+/=="] {
-                        let mark = Mark {
+                        let mark = DetailMeta {
                             signature: signature.to_owned(),
                             format: format.to_owned(),
                             id: id.to_owned(),
                             summary,
                         };
                         let packed = mark.pack().unwrap_or_default();
-                        assert_eq!(Mark::unpack(&packed), mark, "{packed}");
+                        assert_eq!(DetailMeta::unpack(&packed), mark, "{packed}");
                     }
                 }
             }
         }
-        let plain = Mark {
+        let plain = DetailMeta {
             signature: "EqQB".to_owned(),
             format: USUAL_FORMAT.to_owned(),
-            ..Mark::default()
+            ..DetailMeta::default()
         };
         assert_eq!(plain.pack().as_deref(), Some("EqQB"));
     }

@@ -3,10 +3,10 @@
 use serde_json::json;
 
 use super::CUSTOM;
-use crate::dialects::free_text::{FreeCall, FreeText, FreeTool, text};
+use crate::dialects::custom_tools::{CustomToolFormat, FreeCall, FreeTool, text};
 
 /// How they are written here. What they give is a message of a tool, like any other.
-pub(super) const CALLS: FreeText = FreeText {
+pub(super) const CALLS: CustomToolFormat = CustomToolFormat {
     name: CUSTOM,
     tool: |tool| FreeTool::read(tool.get(CUSTOM)?),
     call: |call| {

@@ -13,7 +13,7 @@ use crate::json::{
 
 /// A request, as places in its bytes.
 #[derive(Clone, Debug, Default)]
-pub struct Places {
+pub struct OpaqueOutline {
     /// The whole object.
     pub body: Span,
     /// Where the body names the model, quotes included.
@@ -31,7 +31,7 @@ pub struct Places {
     /// The first message behind the last words of the user.
     pub turn: usize,
     /// What only its maker reads, in order.
-    pub marks: Vec<Mark>,
+    pub marks: Vec<OpaquePart>,
     /// Tool-call ids that stand in the conversation more than once.
     pub repeated_tool_ids: usize,
     holders: Vec<Holder>,
@@ -53,11 +53,11 @@ pub(super) struct Bare {
 
 /// Something only its maker reads.
 #[derive(Clone, Debug)]
-pub struct Mark {
+pub struct OpaquePart {
     /// Its message, and its place there.
     pub at: (usize, usize),
     /// What it is.
-    pub kind: MarkKind,
+    pub kind: OpaqueKind,
     /// Where its text stands, in pieces, quotes included.
     pub texts: Vec<Span>,
     /// What stands between the pieces.
@@ -74,7 +74,7 @@ pub struct Mark {
 
 /// What a mark is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MarkKind {
+pub enum OpaqueKind {
     /// Reasoning that can be read, signed or not.
     Thinking,
     /// Reasoning its maker encrypted.
@@ -124,7 +124,7 @@ struct Holder {
 
 /// What becomes of a mark.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum MarkEdit {
+pub enum OpaqueEdit {
     /// It stays as it is.
     Keep,
     /// It goes: reasoning as a whole, of calls and texts the signature.
@@ -205,9 +205,9 @@ pub(super) fn spans(elements: &[(Kind, Span)]) -> Vec<Span> {
     elements.iter().map(|(_, span)| span.clone()).collect()
 }
 
-impl Mark {
+impl OpaquePart {
     /// A mark of which nothing is known but where it stands.
-    pub(super) fn new(at: (usize, usize), kind: MarkKind) -> Self {
+    pub(super) fn new(at: (usize, usize), kind: OpaqueKind) -> Self {
         Self {
             at,
             kind,
@@ -224,8 +224,8 @@ impl Mark {
     pub fn block(&self, body: &[u8]) -> Block {
         let signature = self.signature(body).map(Cow::into_owned);
         match self.kind {
-            MarkKind::Redacted => Block::Redacted { data: signature.unwrap_or_default() },
-            MarkKind::Thinking | MarkKind::Call | MarkKind::Text => {
+            OpaqueKind::Redacted => Block::Redacted { data: signature.unwrap_or_default() },
+            OpaqueKind::Thinking | OpaqueKind::Call | OpaqueKind::Text => {
                 Block::Thinking { text: self.text(body), signature }
             }
         }
@@ -243,7 +243,7 @@ impl Mark {
     }
 }
 
-impl Places {
+impl OpaqueOutline {
     /// A message of the model.
     pub(super) fn spoke(&mut self, at: usize) {
         self.has_assistant = true;
@@ -303,7 +303,7 @@ impl Places {
             mark.room = mark.room.take().filter(|_| mark.at.0 >= turn);
         }
         self.marks.retain(|mark| {
-            mark.kind != MarkKind::Call || mark.signature.is_some() || mark.room.is_some()
+            mark.kind != OpaqueKind::Call || mark.signature.is_some() || mark.room.is_some()
         });
     }
 
@@ -313,7 +313,7 @@ impl Places {
         &self,
         body: &[u8],
         model: Option<&str>,
-        changes: &[MarkEdit],
+        changes: &[OpaqueEdit],
     ) -> (Option<Vec<u8>>, usize) {
         let mut edits = Edits::default();
         if let Some(model) = model.filter(|_| self.model_in_path.is_none() || self.model.is_some())
@@ -328,18 +328,18 @@ impl Places {
         for (mark, change) in self.marks.iter().zip(changes) {
             let unsigned = mark.signature.as_ref().map(|signature| signature.part);
             match (change, &mark.signature, &mark.room) {
-                (MarkEdit::Keep, ..) => {}
-                (MarkEdit::Remove, ..) if !mark.whole.is_empty() => gone.extend(&mark.whole),
-                (MarkEdit::Remove | MarkEdit::Unsign, ..) => gone.extend(unsigned),
-                (MarkEdit::Sign(with), Some(signature), _) => {
+                (OpaqueEdit::Keep, ..) => {}
+                (OpaqueEdit::Remove, ..) if !mark.whole.is_empty() => gone.extend(&mark.whole),
+                (OpaqueEdit::Remove | OpaqueEdit::Unsign, ..) => gone.extend(unsigned),
+                (OpaqueEdit::Sign(with), Some(signature), _) => {
                     edits.replace(signature.value.clone(), quote(with));
                 }
-                (MarkEdit::Sign(with), None, Some(room)) => {
+                (OpaqueEdit::Sign(with), None, Some(room)) => {
                     let (before, after) = room.around;
                     let value = [before.as_bytes(), &quote(with), after.as_bytes()].concat();
                     append_member(&mut edits, body, &room.object, room.key, &value);
                 }
-                (MarkEdit::Sign(_), None, None) => {}
+                (OpaqueEdit::Sign(_), None, None) => {}
             }
         }
         let mut filled = self.take_out(&mut edits, &gone);
@@ -347,7 +347,7 @@ impl Places {
             let first = self.marks.partition_point(|mark| mark.at.0 < bare.at);
             let end = self.marks.partition_point(|mark| mark.at.0 <= bare.at);
             let changes = changes.get(first..end).unwrap_or_default();
-            if changes.iter().any(|change| *change != MarkEdit::Remove) {
+            if changes.iter().any(|change| *change != OpaqueEdit::Remove) {
                 continue;
             }
             filled += 1;

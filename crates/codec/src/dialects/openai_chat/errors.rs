@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use throughline_canonical::{Fault, FaultKind};
 
 use crate::dialects::anthropic::refusal;
-use crate::dialects::{RefusalKind, codes, gemini};
+use crate::dialects::{RefusalKind, error_codes, gemini};
 use crate::json::{Kind, Span, slice};
 
 /// The status and the body of an error.
@@ -54,7 +54,7 @@ pub(in crate::dialects) fn read(status: u16, body: &[u8]) -> Fault {
         "" => format!("the provider answered with status {status}"),
         text => text.chars().take(2000).collect(),
     });
-    codes::told(Fault::new(kind, message), code_of(told))
+    error_codes::told(Fault::new(kind, message), code_of(told))
 }
 
 /// What an error says of signed reasoning. Servers in between pass on the words of the provider that
@@ -86,7 +86,7 @@ pub(in crate::dialects) fn read_inside(json: &[u8], kind: Kind, error: &Span) ->
             kind_of(&value),
             message.unwrap_or_else(|| "the provider reported an error".to_owned()),
         );
-        codes::told(fault, code_of(&value))
+        error_codes::told(fault, code_of(&value))
     })
 }
 

@@ -2,16 +2,16 @@
 
 use throughline_canonical::{Fault, Request, Usage};
 
-use super::super::Asked;
-use super::super::in_place::{Aside, InPlace, Naming, close_event};
-use super::super::places::Places;
+use super::super::RequestParts;
+use super::super::opaque_outline::OpaqueOutline;
+use super::super::passthrough::{ModelNameSpan, Passthrough, StreamInjector, close_event};
 use super::response::{error, settings, usage};
 use super::{OpenAiResponses, outline};
 use crate::framing::sse::Frame;
 use crate::json::{Kind, Span, each_member, number, text};
 
-impl InPlace for OpenAiResponses {
-    fn places(&self, asked: &Asked<'_>) -> Option<Places> {
+impl Passthrough for OpenAiResponses {
+    fn places(&self, asked: &RequestParts<'_>) -> Option<OpaqueOutline> {
         outline::read(asked.body).ok()
     }
 
@@ -19,12 +19,12 @@ impl InPlace for OpenAiResponses {
         format!("input.{item}")
     }
 
-    fn naming(&self, _: &[u8], data: &[u8]) -> Naming {
+    fn model_name_span(&self, _: &[u8], data: &[u8]) -> ModelNameSpan {
         // Most events are deltas, which name nothing and need not be looked through.
         let response = member(data, 0, b"response", Kind::Object);
         match response.and_then(|response| name_in(data, response.start)) {
-            Some(name) => Naming::Here(name),
-            None => Naming::Not,
+            Some(name) => ModelNameSpan::Here(name),
+            None => ModelNameSpan::None,
         }
     }
 
@@ -32,7 +32,7 @@ impl InPlace for OpenAiResponses {
         name_in(reply, 0)
     }
 
-    fn aside(&self) -> Box<dyn Aside> {
+    fn injector(&self) -> Box<dyn StreamInjector> {
         Box::new(Words::default())
     }
 }
@@ -64,7 +64,7 @@ struct Words {
     model: String,
 }
 
-impl Aside for Words {
+impl StreamInjector for Words {
     fn see(&mut self, frame: Frame<'_>) {
         let data = frame.data;
         if let Some(sequence) = sequence(data) {
@@ -85,7 +85,7 @@ impl Aside for Words {
         });
     }
 
-    fn sign_of_life(&self) -> Vec<u8> {
+    fn keep_alive(&self) -> Vec<u8> {
         // Clients refuse a stream that begins with it.
         if !self.begun {
             return Vec::new();
@@ -142,14 +142,14 @@ mod tests {
     #[test]
     fn a_sign_of_life_bears_the_last_number_and_never_comes_first() {
         let mut words = Words::default();
-        assert!(words.sign_of_life().is_empty());
+        assert!(words.keep_alive().is_empty());
         words.see(frame(CREATED));
         words.see(frame(
             r#"{"type":"response.output_text.delta","delta":"\"sequence_number\":99","sequence_number": 5}"#,
         ));
         assert_eq!(words.sequence, 5);
         words.see(frame(r#"{"sequence_number":6,"delta":"\"sequence_number\":99"}"#));
-        let sign = String::from_utf8(words.sign_of_life()).unwrap();
+        let sign = String::from_utf8(words.keep_alive()).unwrap();
         assert!(sign.contains("{\"type\":\"keepalive\",\"sequence_number\":6}"));
     }
 
@@ -174,8 +174,8 @@ mod tests {
 
     #[test]
     fn the_models_name_is_found_in_events_that_hold_the_response() {
-        let name = |data: &str| match OpenAiResponses.naming(b"", data.as_bytes()) {
-            Naming::Here(span) => Some(data[span].to_owned()),
+        let name = |data: &str| match OpenAiResponses.model_name_span(b"", data.as_bytes()) {
+            ModelNameSpan::Here(span) => Some(data[span].to_owned()),
             _ => None,
         };
         assert_eq!(name(CREATED).as_deref(), Some("gpt-x"));

@@ -6,7 +6,7 @@ use throughline_canonical::{Block, Lossy};
 
 /// How a dialect writes such tools, their calls and what they gave.
 #[derive(Clone, Copy, Debug)]
-pub struct FreeText {
+pub struct CustomToolFormat {
     /// What the dialect calls a call of one.
     pub name: &'static str,
     /// Reads a tool.

@@ -2,7 +2,7 @@
 
 use throughline_canonical::Fault;
 
-use super::super::in_place::{Aside, InPlace, Naming};
+use super::super::passthrough::{ModelNameSpan, Passthrough, StreamInjector};
 use super::Anthropic;
 use super::client_reply::{PING, error_event};
 use super::rewrite::reply_model;
@@ -11,8 +11,8 @@ use crate::json::{Kind, Span, each_member, inside};
 /// The event that names the model.
 const START: &[u8] = b"message_start";
 
-impl InPlace for Anthropic {
-    fn naming(&self, event: &[u8], data: &[u8]) -> Naming {
+impl Passthrough for Anthropic {
+    fn model_name_span(&self, event: &[u8], data: &[u8]) -> ModelNameSpan {
         let mut kind = event;
         // The data names its event too, and more reliably; what is not JSON names nothing.
         let _ = each_member(data, 0, |key, value, span| {
@@ -21,8 +21,8 @@ impl InPlace for Anthropic {
             }
         });
         match kind {
-            START => Naming::Only(reply_model(data)),
-            _ => Naming::Not,
+            START => ModelNameSpan::Only(reply_model(data)),
+            _ => ModelNameSpan::None,
         }
     }
 
@@ -30,7 +30,7 @@ impl InPlace for Anthropic {
         reply_model(reply)
     }
 
-    fn aside(&self) -> Box<dyn Aside> {
+    fn injector(&self) -> Box<dyn StreamInjector> {
         Box::new(Words)
     }
 }
@@ -38,8 +38,8 @@ impl InPlace for Anthropic {
 #[derive(Debug)]
 struct Words;
 
-impl Aside for Words {
-    fn sign_of_life(&self) -> Vec<u8> {
+impl StreamInjector for Words {
+    fn keep_alive(&self) -> Vec<u8> {
         PING.to_vec()
     }
 

@@ -2,7 +2,7 @@
 
 use throughline_canonical::{Fault, FaultKind};
 
-use crate::dialects::codes;
+use crate::dialects::error_codes;
 use crate::json::{JsonError, Kind, Span, each_member, inside, text};
 
 /// Reads an error that came in place of a reply.
@@ -58,5 +58,5 @@ pub(super) fn read_error(json: &[u8], error: &Span) -> Result<Fault, JsonError> 
         (b"message", Kind::String) => message = text(json, &span).into_owned(),
         _ => {}
     })?;
-    Ok(codes::told(Fault::new(kind, message), None))
+    Ok(error_codes::told(Fault::new(kind, message), None))
 }

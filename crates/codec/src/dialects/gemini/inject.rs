@@ -2,15 +2,15 @@
 
 use throughline_canonical::Fault;
 
-use super::super::Asked;
-use super::super::in_place::{Aside, InPlace, Naming, close_event};
-use super::super::places::Places;
+use super::super::RequestParts;
+use super::super::opaque_outline::OpaqueOutline;
+use super::super::passthrough::{ModelNameSpan, Passthrough, StreamInjector, close_event};
 use super::client_reply::KEEP_ALIVE;
-use super::{Gemini, Variant, address, fault, outline};
+use super::{Gemini, Variant, address, errors, outline};
 use crate::json::{Kind, Span, each_member};
 
-impl InPlace for Gemini {
-    fn places(&self, asked: &Asked<'_>) -> Option<Places> {
+impl Passthrough for Gemini {
+    fn places(&self, asked: &RequestParts<'_>) -> Option<OpaqueOutline> {
         let (model, method) = address::read(asked.path).ok()?;
         outline::read(asked.body, &model, method).ok()
     }
@@ -31,10 +31,10 @@ impl InPlace for Gemini {
         }
     }
 
-    fn naming(&self, _: &[u8], data: &[u8]) -> Naming {
+    fn model_name_span(&self, _: &[u8], data: &[u8]) -> ModelNameSpan {
         match self.model_of(data) {
-            Some(name) => Naming::Here(name),
-            None => Naming::Not,
+            Some(name) => ModelNameSpan::Here(name),
+            None => ModelNameSpan::None,
         }
     }
 
@@ -49,7 +49,7 @@ impl InPlace for Gemini {
         name
     }
 
-    fn aside(&self) -> Box<dyn Aside> {
+    fn injector(&self) -> Box<dyn StreamInjector> {
         Box::new(Words)
     }
 }
@@ -57,13 +57,13 @@ impl InPlace for Gemini {
 #[derive(Debug)]
 struct Words;
 
-impl Aside for Words {
-    fn sign_of_life(&self) -> Vec<u8> {
+impl StreamInjector for Words {
+    fn keep_alive(&self) -> Vec<u8> {
         KEEP_ALIVE.to_vec()
     }
 
     fn error(&self, fault: &Fault, half: Option<&[u8]>) -> Vec<u8> {
-        let told = fault::value(fault);
+        let told = errors::value(fault);
         let mut out = Vec::new();
         close_event(half, &told["error"].to_string(), &mut out);
         out.extend_from_slice(format!("data: {told}\n\n").as_bytes());
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn the_models_name_is_found_in_every_piece() {
         let piece = r#"{"candidates":[],"modelVersion":"g-3"}"#;
-        assert_eq!(Gemini.naming(b"", piece.as_bytes()), Naming::Here(33..36));
-        assert_eq!(Gemini.naming(b"", b"{}"), Naming::Not);
+        assert_eq!(Gemini.model_name_span(b"", piece.as_bytes()), ModelNameSpan::Here(33..36));
+        assert_eq!(Gemini.model_name_span(b"", b"{}"), ModelNameSpan::None);
     }
 }

@@ -4,16 +4,16 @@ use std::borrow::Cow;
 
 use throughline_canonical::{Fault, Lossy};
 
-use super::super::Asked;
-use super::super::in_place::{Aside, InPlace, Naming, close_event};
-use super::super::places::{self, Places};
+use super::super::RequestParts;
+use super::super::opaque_outline::{self, OpaqueOutline};
+use super::super::passthrough::{ModelNameSpan, Passthrough, StreamInjector, close_event};
 use super::client_reply::KEEP_ALIVE;
-use super::mark::Mark;
-use super::{OpenAiChat, complete, faults, outline, variants};
+use super::detail_meta::DetailMeta;
+use super::{OpenAiChat, complete, errors, outline, variants};
 use crate::json::{Kind, Span, each_member};
 
-impl InPlace for OpenAiChat {
-    fn places(&self, asked: &Asked<'_>) -> Option<Places> {
+impl Passthrough for OpenAiChat {
+    fn places(&self, asked: &RequestParts<'_>) -> Option<OpaqueOutline> {
         outline::read(asked.body).ok()
     }
 
@@ -21,7 +21,7 @@ impl InPlace for OpenAiChat {
         variants::find(variant).path.to_owned()
     }
 
-    fn refuses(&self, mark: &places::Mark, variant: &str) -> bool {
+    fn refuses(&self, mark: &opaque_outline::OpaquePart, variant: &str) -> bool {
         mark.beside && variants::find(variant).refuses_reasoning
     }
 
@@ -34,17 +34,17 @@ impl InPlace for OpenAiChat {
         format!("messages.{message}")
     }
 
-    fn as_it_stands<'s>(&self, signature: &'s str) -> Cow<'s, str> {
+    fn raw_signature<'s>(&self, signature: &'s str) -> Cow<'s, str> {
         match signature.starts_with('{') {
-            true => Mark::unpack(signature).signature.into(),
+            true => DetailMeta::unpack(signature).signature.into(),
             false => signature.into(),
         }
     }
 
-    fn naming(&self, _: &[u8], data: &[u8]) -> Naming {
+    fn model_name_span(&self, _: &[u8], data: &[u8]) -> ModelNameSpan {
         match self.model_of(data) {
-            Some(name) => Naming::Here(name),
-            None => Naming::Not,
+            Some(name) => ModelNameSpan::Here(name),
+            None => ModelNameSpan::None,
         }
     }
 
@@ -59,7 +59,7 @@ impl InPlace for OpenAiChat {
         name
     }
 
-    fn aside(&self) -> Box<dyn Aside> {
+    fn injector(&self) -> Box<dyn StreamInjector> {
         Box::new(Words)
     }
 }
@@ -67,13 +67,13 @@ impl InPlace for OpenAiChat {
 #[derive(Debug)]
 struct Words;
 
-impl Aside for Words {
-    fn sign_of_life(&self) -> Vec<u8> {
+impl StreamInjector for Words {
+    fn keep_alive(&self) -> Vec<u8> {
         KEEP_ALIVE.to_vec()
     }
 
     fn error(&self, fault: &Fault, half: Option<&[u8]>) -> Vec<u8> {
-        let error = faults::object(fault).to_string();
+        let error = errors::object(fault).to_string();
         let mut out = Vec::new();
         close_event(half, &error, &mut out);
         let told = format!("data: {{\"error\":{error}}}\n\ndata: [DONE]\n\n");

@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use super::client_items;
-use crate::dialects::free_text::{FreeCall, FreeText, FreeTool, text};
+use crate::dialects::custom_tools::{CustomToolFormat, FreeCall, FreeTool, text};
 
 /// How they are written here.
-pub(super) const CALLS: FreeText = FreeText {
+pub(super) const CALLS: CustomToolFormat = CustomToolFormat {
     name: "custom_tool_call",
     tool: |tool| match tool.get("type")?.as_str()? {
         "custom" => FreeTool::read(tool),
