@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use throughline_gateway::thinking::dice;
+use throughline_gateway::thinking::random;
 use throughline_gateway::thinking::store::StoreError;
 use throughline_sealing::{Keyring, Purpose};
 
@@ -39,7 +39,7 @@ impl Shelf {
     pub fn seal(&self, kind: Kind, id: &str, what: &impl Serialize) -> Vec<u8> {
         let bytes = serde_json::to_vec(what).unwrap_or_default();
         let place = place(kind, id);
-        self.keyring.seal(Purpose::Conversation, &dice::nonce(), &place, &bytes)
+        self.keyring.seal(Purpose::Conversation, &random::nonce(), &place, &bytes)
     }
 
     /// Opens what belongs to this id.

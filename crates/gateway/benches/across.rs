@@ -19,8 +19,8 @@ use throughline_codec::dialects::{
     CLIENT, ClientDialect, ReplyIdentity, Target, UPSTREAM, UpstreamDialect,
 };
 use throughline_gateway::Gateway;
-use throughline_gateway::across::crossing::Crossing;
 use throughline_gateway::catalog::Catalog;
+use throughline_gateway::relay::crossing::Crossing;
 use throughline_gateway::route::Routes;
 use throughline_gateway::settings::{Limits, Policy, Settings, Thinking, ToolThinking, Unknown};
 use throughline_gateway::thinking::store::{InMemory, Snapshot};

@@ -28,7 +28,7 @@ pub struct Backend {
     pub auth: Auth,
     /// Whether a caller's key may come here after a switch from elsewhere.
     pub share_caller_key: bool,
-    /// Names of models, as patterns, and what they are called here.
+    /// ModelAlias of models, as patterns, and what they are called here.
     pub models: Vec<(String, String)>,
     /// The model to use where nobody named one.
     pub default_model: Option<String>,
@@ -190,7 +190,7 @@ pub fn is_version(segment: &str) -> bool {
 }
 
 /// A fingerprint of a credential: tells two apart without keeping either.
-pub fn credential_mark(credential: &str) -> String {
+pub fn credential_fingerprint(credential: &str) -> String {
     use sha2::{Digest, Sha256};
     if credential.is_empty() {
         return String::new();
@@ -255,6 +255,6 @@ mod tests {
     #[test]
     fn keys_do_not_show_in_debug_output() {
         assert_eq!(format!("{:?}", Auth::Key("sk-secret".into())), "Key(hidden)");
-        assert_eq!(credential_mark("sk-secret").len(), 16);
+        assert_eq!(credential_fingerprint("sk-secret").len(), 16);
     }
 }

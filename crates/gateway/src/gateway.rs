@@ -18,7 +18,7 @@ use crate::settings::Settings;
 use crate::thinking::store::{Change, Snapshot};
 use crate::thinking::writer::Changes;
 use crate::thinking::{Envelopes, Memory, Vault, VaultLimits, VaultStore};
-use crate::turns::Turns;
+use crate::turn::log::Turns;
 
 /// The fact under which the active backend is kept.
 const ACTIVE: &str = "active_backend";

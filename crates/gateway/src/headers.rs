@@ -4,8 +4,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 use throughline_codec::dialects::{UpstreamDialect, gemini};
 
-use crate::asked::Asked;
 use crate::backend::{Auth, Backend};
+use crate::turn::request::IncomingRequest;
 
 /// Ours alone: never sent to a provider, never taken from one.
 pub const OWN_PREFIX: &str = "x-throughline-";
@@ -107,7 +107,7 @@ pub fn client(upstream: &HeaderMap, auth: &Auth) -> HeaderMap {
 
 /// The headers of a request that is written anew: none of the client's means anything there.
 pub fn across(
-    asked: &Asked,
+    asked: &IncomingRequest,
     backend: &Backend,
     dialect: &dyn UpstreamDialect,
     more: &[(&'static str, String)],
@@ -127,7 +127,7 @@ pub fn across(
 }
 
 /// The credential a request carries to a backend, as that backend sees it.
-pub fn credential(asked: &Asked, backend: &Backend) -> String {
+pub fn credential(asked: &IncomingRequest, backend: &Backend) -> String {
     match &backend.auth {
         Auth::None => String::new(),
         Auth::Key(key) => key.clone(),
@@ -136,7 +136,7 @@ pub fn credential(asked: &Asked, backend: &Backend) -> String {
 }
 
 /// The key a caller presents, in whatever form; empty if there is none.
-pub fn callers_key(asked: &Asked) -> String {
+pub fn callers_key(asked: &IncomingRequest) -> String {
     KEYS.iter()
         .find_map(|name| asked.headers.get(name))
         .and_then(|value| value.to_str().ok())

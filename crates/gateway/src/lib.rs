@@ -3,34 +3,27 @@
 //!
 //! Start at [`turn`]: it is the path of a request, on one screen.
 
-pub mod across;
-pub mod again;
-pub mod answer;
-pub mod asked;
 pub mod backend;
 pub mod catalog;
 pub mod counters;
 pub mod gateway;
 pub mod headers;
-pub mod ledger;
+pub mod history;
 pub mod models;
-mod pass;
+pub mod plan;
+pub mod relay;
 pub mod reply;
 pub mod route;
-pub mod send;
 mod separating;
 pub mod settings;
-mod settle;
 pub mod thinking;
-pub mod through;
 pub mod turn;
-pub mod turns;
 pub mod upstream;
 
-pub use asked::Asked;
 pub use backend::Backend;
 pub use gateway::Gateway;
 pub use settings::Settings;
+pub use turn::request::IncomingRequest;
 
 /// Milliseconds since 1970, from the one clock the gateway reads.
 pub fn unix_ms() -> u64 {

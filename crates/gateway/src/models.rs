@@ -15,17 +15,17 @@ use throughline_codec::dialects::ollama::model_card::{self, Abilities};
 use throughline_codec::dialects::segments::decode;
 use throughline_codec::dialects::{ModelCard, Models};
 
-use crate::answer::{Reply, mark, tell};
-use crate::asked::Asked;
-use crate::backend::{Backend, credential_mark};
+use crate::backend::{Backend, credential_fingerprint};
 use crate::catalog::{Form, Model, Off};
 use crate::gateway::Gateway;
 use crate::headers;
 use crate::reply::ReplyBody;
-use crate::send::read_plain;
 use crate::settings::Settings;
-use crate::turn::without_strangers;
+use crate::turn::allowed_fallbacks;
+use crate::turn::answer::{Reply, mark, tell};
+use crate::turn::request::IncomingRequest;
 use crate::unix_ms;
+use crate::upstream::send::read_plain;
 use crate::upstream::{RequestBody, SendError, whole};
 
 /// How long a backend's list holds.
@@ -42,7 +42,7 @@ pub(crate) type Lists = std::collections::HashMap<String, (Instant, Arc<Vec<Mode
 
 impl Gateway {
     /// Tells of one model or of all. A single backend of the caller's own dialect answers itself.
-    pub async fn models(&self, asked: Asked, body: RequestBody) -> Reply {
+    pub async fn models(&self, asked: IncomingRequest, body: RequestBody) -> Reply {
         let settings = self.settings();
         let id = self.turns.id(unix_ms());
         let name = named(&asked.path).map(decode);
@@ -55,7 +55,7 @@ impl Gateway {
             && only.names().next().is_none()
         {
             let pin = Some(only.name.clone());
-            return self.pass(Asked { pin, ..asked }, body).await;
+            return self.pass(IncomingRequest { pin, ..asked }, body).await;
         }
         let cards = match self.all(&settings, &asked, &backends).await {
             Ok(cards) => cards,
@@ -84,7 +84,7 @@ impl Gateway {
 
     /// Shows a model as Ollama's clients know it. A backend of their dialect answers itself; of any
     /// other, the catalog tells.
-    pub async fn show(&self, mut asked: Asked, body: bytes::Bytes) -> Reply {
+    pub async fn show(&self, mut asked: IncomingRequest, body: bytes::Bytes) -> Reply {
         let settings = self.settings();
         let id = self.turns.id(unix_ms());
         let found = model_card::asked_for(&body).and_then(|name| {
@@ -119,7 +119,12 @@ impl Gateway {
 
     /// Whether a backend has a model of this name, or it cannot be told: some list none, and most
     /// serve names besides those they list, which the catalog knows.
-    async fn may_be_served(&self, settings: &Settings, asked: &Asked, name: &str) -> bool {
+    async fn may_be_served(
+        &self,
+        settings: &Settings,
+        asked: &IncomingRequest,
+        name: &str,
+    ) -> bool {
         let Ok(backends) = self.asked_for(settings, asked, Some(name)) else {
             return true;
         };
@@ -143,12 +148,12 @@ impl Gateway {
     fn asked_for(
         &self,
         settings: &Settings,
-        asked: &Asked,
+        asked: &IncomingRequest,
         name: Option<&str>,
     ) -> Result<Vec<Arc<Backend>>, Fault> {
         let pin = asked.pin.as_deref();
         let chosen = settings.routes.choose(settings, pin, name, &self.active())?;
-        if pin.is_some() || name.is_some() && !chosen.by_active {
+        if pin.is_some() || name.is_some() && !chosen.follows_active_backend {
             return Ok(chosen.chain.into_iter().take(1).collect());
         }
         // A caller's key goes no further than its requests do.
@@ -156,7 +161,7 @@ impl Gateway {
         let active = self.active();
         all.sort_by_key(|backend| backend.name != *active);
         let may: HashSet<String> =
-            without_strangers(&all).into_iter().map(|backend| backend.name.clone()).collect();
+            allowed_fallbacks(&all).into_iter().map(|backend| backend.name.clone()).collect();
         let backends = settings.backends.iter();
         Ok(backends.filter(|backend| may.contains(&backend.name)).cloned().collect())
     }
@@ -165,7 +170,7 @@ impl Gateway {
     async fn all(
         &self,
         settings: &Settings,
-        asked: &Asked,
+        asked: &IncomingRequest,
         backends: &[Arc<Backend>],
     ) -> Result<Vec<ModelCard>, SendError> {
         let lists = backends.iter().map(|backend| self.listed(settings, asked, backend));
@@ -198,10 +203,10 @@ impl Gateway {
     async fn listed(
         &self,
         settings: &Settings,
-        asked: &Asked,
+        asked: &IncomingRequest,
         backend: &Arc<Backend>,
     ) -> Result<Arc<Vec<ModelCard>>, SendError> {
-        let mark = credential_mark(&headers::credential(asked, backend));
+        let mark = credential_fingerprint(&headers::credential(asked, backend));
         let key = format!("{} {mark}", backend.name);
         if let Some((when, list)) = self.lists.lock().get(&key)
             && when.elapsed() < FRESH

@@ -36,7 +36,7 @@ pub struct Chosen {
     /// The backends to ask, first the one that was chosen.
     pub chain: Vec<Arc<Backend>>,
     /// Whether the active backend was used. Only then a change of backend is a switch.
-    pub by_active: bool,
+    pub follows_active_backend: bool,
 }
 
 impl Routes {
@@ -53,7 +53,7 @@ impl Routes {
             longest_match(rows, model)
         });
         let none = Vec::new();
-        let (name, fallback, by_active) = match (pin, rule) {
+        let (name, fallback, follows_active_backend) = match (pin, rule) {
             (Some(name), _) => (name, &none, false),
             (None, Some(rule)) => (rule.backend.as_str(), &rule.fallback, false),
             (None, None) => (active, &self.fallback, true),
@@ -70,6 +70,6 @@ impl Routes {
         for next in fallback.iter().filter(|next| *next != name) {
             chain.push(find(next)?);
         }
-        Ok(Chosen { chain, by_active })
+        Ok(Chosen { chain, follows_active_backend })
     }
 }

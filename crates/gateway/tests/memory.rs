@@ -9,7 +9,7 @@ use throughline_gateway::thinking::memory::{Made, Outcome, Question};
 use throughline_gateway::thinking::store::{InMemory, Store};
 use throughline_gateway::thinking::writer::Changes;
 use throughline_gateway::thinking::{
-    Lineage, LineageId, MarkId, Memory, Statistics, Target, Verdict,
+    Lineage, LineageId, Memory, SessionTag, Statistics, Target, Verdict,
 };
 
 const MINUTE: u64 = 60_000;
@@ -23,7 +23,7 @@ struct Bench {
 }
 
 fn lineage(mark: u8, id: u8) -> Lineage {
-    Lineage { mark: MarkId([mark; 16]), id: LineageId([id; 16]) }
+    Lineage { mark: SessionTag([mark; 16]), id: LineageId([id; 16]) }
 }
 
 fn key(number: u16) -> BlockKey {
@@ -61,8 +61,8 @@ impl Bench {
         Question {
             lineage: self.lineage,
             target,
-            by_active: true,
-            counts: true,
+            follows_active_backend: true,
+            in_conversation: true,
             blocks,
             has_assistant: true,
             now: self.now,
@@ -99,7 +99,7 @@ impl Bench {
 
     /// A target takes a block that nobody knew.
     fn accepted(&self, target: &Target, block: u16) {
-        let outcome = Outcome { key: key(block), tried: true, stands_under: None, dropped: None };
+        let outcome = Outcome { key: key(block), tried: true, prefix: None, dropped: None };
         self.memory.outcome(self.lineage, 1, target, &[outcome], self.now);
     }
 
@@ -108,7 +108,7 @@ impl Bench {
     }
 
     /// total, confirmed, current session, old session
-    fn counts(&self) -> [usize; 4] {
+    fn in_conversation(&self) -> [usize; 4] {
         let found = self.statistics();
         assert_eq!(found.total, found.confirmed + found.unconfirmed);
         [found.total, found.confirmed, found.current_session, found.old_session]
@@ -132,11 +132,11 @@ fn blocks_are_registered_then_confirmed_then_evicted() {
         for block in [1, 2, 3] {
             bench.make("a", 1, block);
         }
-        assert_eq!(bench.counts(), [3, 0, 3, 0]);
+        assert_eq!(bench.in_conversation(), [3, 0, 3, 0]);
         assert_eq!(bench.ask("a", &[1, 2, 3]).0, ["send"; 3]);
-        assert_eq!(bench.counts(), [3, 3, 3, 0]);
+        assert_eq!(bench.in_conversation(), [3, 3, 3, 0]);
         assert_eq!(bench.ask("a", &[2, 3]).0, ["send"; 2]);
-        assert_eq!(bench.counts(), [2, 2, 2, 0]);
+        assert_eq!(bench.in_conversation(), [2, 2, 2, 0]);
         assert_eq!(bench.ask("a", &[1, 2, 3]).0, [later, "send", "send"]);
     }
 }
@@ -150,7 +150,7 @@ fn an_orphan_goes_after_the_threshold_and_not_before() {
     bench.make("a", 1, 2);
     bench.now += 4 * MINUTE;
     bench.ask("a", &[2]);
-    assert_eq!(bench.counts()[0], 2, "young blocks stay");
+    assert_eq!(bench.in_conversation()[0], 2, "young blocks stay");
     bench.now += 2 * MINUTE;
     assert_eq!(bench.ask("a", &[1, 2]).0, ["send", "send"], "confirmed before the clean-up");
     bench.make("a", 1, 3);
@@ -167,7 +167,7 @@ fn a_switch_begins_a_session_and_the_same_backend_does_not() {
     bench.make("a", 1, 1);
     assert_eq!(bench.ask("a", &[1]), (vec!["send"], 1));
     assert_eq!(bench.ask("b", &[1]), (vec!["session"], 2));
-    assert_eq!(bench.counts(), [0, 0, 0, 0]);
+    assert_eq!(bench.in_conversation(), [0, 0, 0, 0]);
     bench.make("b", 2, 2);
     assert_eq!(bench.ask("b", &[1, 2]), (vec!["session", "send"], 2));
     assert_eq!(bench.ask("a", &[1, 2]), (vec!["session", "session"], 3));
@@ -204,7 +204,7 @@ fn a_block_belongs_to_the_session_its_request_began_in() {
     let (_, switched) = bench.ask("b", &[]);
     bench.make("a", began, 1);
     bench.make("b", switched, 2);
-    assert_eq!(bench.counts(), [2, 0, 1, 1]);
+    assert_eq!(bench.in_conversation(), [2, 0, 1, 1]);
     assert_eq!(bench.ask("b", &[1, 2]).0, ["session", "send"]);
 }
 
@@ -214,9 +214,12 @@ fn pinned_requests_and_counts_do_not_move_the_session() {
     bench.ask("a", &[]);
     bench.make("a", 1, 1);
     let (b, blocks) = (target("b"), [Some(key(1))]);
-    let pinned = bench.memory.ask(&Question { by_active: false, ..bench.question(&b, &blocks) });
+    let pinned = bench
+        .memory
+        .ask(&Question { follows_active_backend: false, ..bench.question(&b, &blocks) });
     assert_eq!((pinned.session, word(&pinned.verdicts[0])), (1, "origin"));
-    let counted = bench.memory.ask(&Question { counts: false, ..bench.question(&b, &blocks) });
+    let counted =
+        bench.memory.ask(&Question { in_conversation: false, ..bench.question(&b, &blocks) });
     assert_eq!(counted.session, 2, "it answers as the next request would");
     assert_eq!(bench.ask("a", &[1]), (vec!["send"], 1));
     assert_eq!(bench.statistics().session, 1);
@@ -318,7 +321,7 @@ fn a_cut_block_is_never_sent() {
     };
     bench.memory.register(&made(true));
     assert_eq!(bench.ask("a", &[1]).0, [Reason::Cut.word()]);
-    assert_eq!(bench.counts()[0], 0);
+    assert_eq!(bench.in_conversation()[0], 0);
     // The client asked again and the same block came whole.
     bench.memory.register(&made(false));
     assert_eq!(bench.ask("a", &[1]).0, ["send"]);
@@ -409,7 +412,7 @@ fn a_decision_costs_the_same_in_a_full_memory() {
         for conversation in 0..count {
             let id = conversation.to_le_bytes();
             bench.lineage = Lineage {
-                mark: MarkId([id[0], id[1], 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]),
+                mark: SessionTag([id[0], id[1], 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]),
                 id: LineageId([id[0], id[1], 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]),
             };
             bench.ask("a", &[]);

@@ -20,10 +20,10 @@ use throughline_codec::dialects::segments::has_dot_segments;
 use throughline_codec::dialects::ui_stream;
 use throughline_codec::dialects::{self, CLIENT, ClientDialect, openai_responses};
 use throughline_conversations::responses::Responses;
-use throughline_gateway::answer::{Reply, tell};
 use throughline_gateway::headers::{BACKEND, TURN};
 use throughline_gateway::models::is_about_models;
-use throughline_gateway::{Asked, unix_ms};
+use throughline_gateway::turn::answer::{Reply, tell};
+use throughline_gateway::{IncomingRequest, unix_ms};
 
 use crate::ollama_api;
 use crate::socket;
@@ -72,7 +72,7 @@ pub async fn any(State(house): State<Arc<House>>, request: Request) -> Response 
     if !served && page.is_none() && CLIENT.iter().all(|row| row.operation(&path).is_none()) {
         return elsewhere(&house, &head.method, &path, &head.headers);
     }
-    let asked = Asked {
+    let asked = IncomingRequest {
         dialect: spoken(&path, &head.headers),
         method: head.method,
         path,
@@ -88,7 +88,7 @@ pub async fn any(State(house): State<Arc<House>>, request: Request) -> Response 
     if Responses::knows(&asked.path) {
         return match whole(body, house.gateway.settings().limits.body).await {
             Ok(body) => house.responses.state(asked, body).await.map(Body::new),
-            Err(fault) => reply(house.gateway.turn_away(&asked, &fault)),
+            Err(fault) => reply(house.gateway.reject(&asked, &fault)),
         };
     }
     if let Some(page) = page {
@@ -113,17 +113,17 @@ pub async fn any(State(house): State<Arc<House>>, request: Request) -> Response 
         return reply(house.gateway.pass(asked, body).await);
     }
     // A place comes first: without one, nothing of the body is kept.
-    let place = match house.gateway.take_place() {
+    let place = match house.gateway.admit() {
         Ok(place) => place,
         Err(fault) => {
-            let told = house.gateway.turn_away(&asked, &fault);
+            let told = house.gateway.reject(&asked, &fault);
             throw_away(body).await;
             return reply(told);
         }
     };
     let body = match whole(body, house.gateway.settings().limits.body).await {
         Ok(body) => body,
-        Err(fault) => return reply(house.gateway.turn_away(&asked, &fault)),
+        Err(fault) => return reply(house.gateway.reject(&asked, &fault)),
     };
     if asked.path == PLAN {
         return plan(&house, asked, body).await;
@@ -177,12 +177,16 @@ fn marked(headers: &HeaderMap) -> &'static dyn ClientDialect {
     if headers.contains_key(header::AUTHORIZATION) { &OpenAiChat } else { &Anthropic }
 }
 
-fn refuse_method(house: &House, asked: &Asked) -> Response {
+fn refuse_method(house: &House, asked: &IncomingRequest) -> Response {
     refuse_all_but(house, asked, "POST")
 }
 
 /// Tells which method a path takes.
-pub(crate) fn refuse_all_but(house: &House, asked: &Asked, taken: &'static str) -> Response {
+pub(crate) fn refuse_all_but(
+    house: &House,
+    asked: &IncomingRequest,
+    taken: &'static str,
+) -> Response {
     let (method, path) = (&asked.method, &asked.path);
     let what = format!("`{path}` does not take {method}; ask with {taken}");
     let mut told = refuse(house, asked.dialect, &Fault::new(FaultKind::WrongMethod, what));
@@ -192,7 +196,7 @@ pub(crate) fn refuse_all_but(house: &House, asked: &Asked, taken: &'static str) 
 }
 
 /// What would go where, without asking the model.
-async fn plan(house: &House, mut asked: Asked, body: Bytes) -> Response {
+async fn plan(house: &House, mut asked: IncomingRequest, body: Bytes) -> Response {
     let query = asked.query.take().unwrap_or_default();
     let mut dialect = anthropic::NAME;
     let mut model = String::new();

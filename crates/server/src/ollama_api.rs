@@ -6,7 +6,7 @@ use http::Method;
 use http_body_util::BodyExt;
 use serde_json::json;
 use throughline_codec::dialects::ollama::{Page, VERSION};
-use throughline_gateway::Asked;
+use throughline_gateway::IncomingRequest;
 
 use crate::client_api::{refuse, refuse_all_but, reply, whole};
 use crate::wiring::House;
@@ -15,7 +15,12 @@ use crate::wiring::House;
 const LONGEST: usize = 64 << 10;
 
 /// Answers what is asked.
-pub(crate) async fn answer(house: &House, asked: Asked, page: Page, body: Body) -> Response {
+pub(crate) async fn answer(
+    house: &House,
+    asked: IncomingRequest,
+    page: Page,
+    body: Body,
+) -> Response {
     let taken = match page {
         Page::Show => "POST",
         Page::Tags | Page::Running | Page::Version => "GET",

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::{StatusCode, header};
 use throughline_canonical::{Fault, FaultKind};
 use throughline_conversations::responses::Socket;
-use throughline_gateway::Asked;
+use throughline_gateway::IncomingRequest;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -37,7 +37,7 @@ const FLAWS: [(&str, u16, &str); 3] = [
 const TOO_LARGE: &str = "the message is larger than `limits.body`";
 
 /// Whether a request asks for such a connection.
-pub(crate) fn is_asked_for(asked: &Asked) -> bool {
+pub(crate) fn is_asked_for(asked: &IncomingRequest) -> bool {
     asked.path == "/v1/responses"
         && asked
             .headers
@@ -49,7 +49,7 @@ pub(crate) fn is_asked_for(asked: &Asked) -> bool {
 /// nobody before they open one, so pages from elsewhere are turned away here.
 pub(crate) async fn open(
     house: &House,
-    asked: Asked,
+    asked: IncomingRequest,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Response {
     if house.uninvited_page(&asked.headers) {
@@ -81,7 +81,7 @@ pub(crate) async fn open(
 }
 
 /// Sends a client on to plain requests.
-fn refuse_upgrade(house: &House, asked: &Asked, fault: &Fault) -> Response {
+fn refuse_upgrade(house: &House, asked: &IncomingRequest, fault: &Fault) -> Response {
     let mut told = refuse(house, asked.dialect, fault);
     *told.status_mut() = StatusCode::UPGRADE_REQUIRED;
     told

@@ -13,9 +13,9 @@ use sqlx::sqlite::{
 use sqlx::{Row, Sqlite, SqlitePool, Transaction};
 use throughline_canonical::{BlockKey, Origin, Prefix};
 use throughline_gateway::thinking::store::{
-    Change, Snapshot, Standing, Store, StoreError, StoreFuture, StoredBlock, StoredMark,
+    BlockStatus, Change, Snapshot, Store, StoreError, StoreFuture, StoredBlock, StoredMark,
 };
-use throughline_gateway::thinking::{LineageId, MarkId};
+use throughline_gateway::thinking::{LineageId, SessionTag};
 
 pub use conversations::SqliteConversations;
 
@@ -76,7 +76,7 @@ impl SqliteStore {
                 .fetch_all(&self.pool)
                 .await?
         {
-            let standing = Standing {
+            let standing = BlockStatus {
                 session: unsigned(row.try_get("session")?),
                 confirmed: row.try_get("confirmed")?,
                 registered: unsigned(row.try_get("registered")?),
@@ -91,7 +91,7 @@ impl SqliteStore {
         for row in sqlx::query("SELECT id, mark, used FROM lineage").fetch_all(&self.pool).await? {
             snapshot.lineages.push((
                 LineageId(bytes(&row, "id")?),
-                MarkId(bytes(&row, "mark")?),
+                SessionTag(bytes(&row, "mark")?),
                 unsigned(row.try_get("used")?),
             ));
         }
@@ -101,7 +101,7 @@ impl SqliteStore {
             let backend: String = row.try_get("backend")?;
             let mark =
                 StoredMark { session: unsigned(row.try_get("session")?), backend: backend.into() };
-            snapshot.marks.push((MarkId(bytes(&row, "id")?), mark));
+            snapshot.marks.push((SessionTag(bytes(&row, "id")?), mark));
         }
         for row in sqlx::query("SELECT name, value FROM fact").fetch_all(&self.pool).await? {
             snapshot.facts.insert(row.try_get("name")?, row.try_get("value")?);
@@ -170,7 +170,7 @@ async fn apply(
                 .bind(block.accepted.join("\n"))
                 .bind(block.refused.join("\n"))
         }
-        Change::Standing(lineage, key, standing) => {
+        Change::BlockStatus(lineage, key, standing) => {
             sqlx::query("REPLACE INTO standing (lineage, key, session, confirmed, registered, gone) VALUES (?, ?, ?, ?, ?, ?)")
                 .bind(lineage.0.to_vec())
                 .bind(key.0.to_vec())

@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use throughline_canonical::{Fault, FaultKind};
 use throughline_codec::dialects::openai_responses::{self, OpenAiResponses};
 use throughline_codec::dialects::segments::decode;
-use throughline_gateway::answer::tell;
-use throughline_gateway::backend::credential_mark;
+use throughline_gateway::backend::credential_fingerprint;
 use throughline_gateway::headers::callers_key;
-use throughline_gateway::{Asked, unix_ms};
+use throughline_gateway::turn::answer::tell;
+use throughline_gateway::{IncomingRequest, unix_ms};
 
 use super::Responses;
 use super::body::{self, Answer, plain};
@@ -73,8 +73,8 @@ impl Responses {
     }
 
     /// Answers a request about what is kept.
-    pub async fn state(self: &Arc<Self>, asked: Asked, body: Bytes) -> Answer {
-        let owner = credential_mark(&callers_key(&asked));
+    pub async fn state(self: &Arc<Self>, asked: IncomingRequest, body: Bytes) -> Answer {
+        let owner = credential_fingerprint(&callers_key(&asked));
         let found = match asked.path.strip_prefix(RESPONSES) {
             Some(COMPACT) => match self.may_point(&owner, &asked, &body).await {
                 Ok(()) => return self.passed(asked, body).await,
@@ -87,11 +87,11 @@ impl Responses {
             Ok(Found::Here(answer)) => answer,
             Ok(Found::Theirs(pin)) => {
                 let pin = Some(pin);
-                self.passed(Asked { pin, ..asked }, body).await
+                self.passed(IncomingRequest { pin, ..asked }, body).await
             }
             Ok(Found::TheirsToo(pin, id)) => {
                 let pin = Some(pin);
-                let told = self.passed(Asked { pin, ..asked }, body).await;
+                let told = self.passed(IncomingRequest { pin, ..asked }, body).await;
                 let agreed = told.status().is_success();
                 if !agreed && !HAD_NOTHING.contains(&told.status()) {
                     return told;
@@ -112,11 +112,11 @@ impl Responses {
                 }
                 if asked.path.trim_end_matches('/') == CONVERSATIONS {
                     let fault = nothing_kept("conversation");
-                    return plain(self.gateway.turn_away(&asked, &fault));
+                    return plain(self.gateway.reject(&asked, &fault));
                 }
                 self.not_here(&asked)
             }
-            Err(fault) => plain(self.gateway.turn_away(&asked, &fault)),
+            Err(fault) => plain(self.gateway.reject(&asked, &fault)),
         }
     }
 
@@ -126,14 +126,14 @@ impl Responses {
         plain(tell(&OpenAiResponses, fault, &id, ""))
     }
 
-    fn not_here(&self, asked: &Asked) -> Answer {
+    fn not_here(&self, asked: &IncomingRequest) -> Answer {
         let path = &asked.path;
         let what = format!("nothing is kept as `{path}`; it may have expired");
         let fault = Fault::new(FaultKind::NotFound, what);
-        plain(self.gateway.turn_away(asked, &fault))
+        plain(self.gateway.reject(asked, &fault))
     }
 
-    async fn passed(&self, asked: Asked, body: Bytes) -> Answer {
+    async fn passed(&self, asked: IncomingRequest, body: Bytes) -> Answer {
         let body = Full::new(body).map_err(|never| match never {}).boxed_unsync();
         plain(self.gateway.pass(asked, body).await)
     }
@@ -141,7 +141,7 @@ impl Responses {
     async fn response(
         self: &Arc<Self>,
         owner: &str,
-        asked: &Asked,
+        asked: &IncomingRequest,
         rest: &str,
     ) -> Result<Found, Fault> {
         let (id, what) = rest.split_once('/').unwrap_or((rest, ""));

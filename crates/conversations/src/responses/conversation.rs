@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use throughline_canonical::{Fault, FaultKind};
 use throughline_codec::dialects::openai_responses::state;
-use throughline_gateway::thinking::dice;
-use throughline_gateway::{Asked, unix_ms};
+use throughline_gateway::thinking::random;
+use throughline_gateway::{IncomingRequest, unix_ms};
 
 use super::Responses;
 use super::body;
@@ -67,7 +67,7 @@ impl Responses {
     pub(super) async fn conversations(
         &self,
         owner: &str,
-        asked: &Asked,
+        asked: &IncomingRequest,
         body: &Bytes,
     ) -> Result<Found, Fault> {
         let rest = asked.path.strip_prefix(CONVERSATIONS).unwrap_or_default();
@@ -140,7 +140,7 @@ impl Responses {
         let added = added(&asked)?;
         let now = unix_ms();
         let reference = Reference {
-            id: format!("conv_{}", dice::letters()),
+            id: format!("conv_{}", random::id()),
             owner: owner.to_owned(),
             head: None,
             created: now,
@@ -174,7 +174,7 @@ impl Responses {
             background: false,
             deleted: false,
         };
-        let id = format!("items_{}", dice::letters());
+        let id = format!("items_{}", random::id());
         let written = self.keep(&id, &belonging, &kept, false).await;
         written.map_err(fault)
     }
@@ -227,9 +227,7 @@ fn metadata(asked: &Map<String, Value>) -> Result<Map<String, Value>, Fault> {
 fn added(asked: &Map<String, Value>) -> Result<Vec<Value>, Fault> {
     match asked.get("items") {
         None | Some(Value::Null) => Ok(Vec::new()),
-        items @ Some(Value::Array(_)) => {
-            Ok(state::items(items, &HashMap::new(), &mut dice::letters))
-        }
+        items @ Some(Value::Array(_)) => Ok(state::items(items, &HashMap::new(), &mut random::id)),
         Some(_) => Err(Fault::invalid("items: is not a list")),
     }
 }

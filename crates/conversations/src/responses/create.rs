@@ -14,14 +14,14 @@ use throughline_codec::dialects::openai_responses::state::{
 };
 use throughline_codec::dialects::{Operation, ReplyIdentity, openai_responses};
 use throughline_codec::framing::sse::Framer;
-use throughline_gateway::answer::Reply;
-use throughline_gateway::asked::readable;
-use throughline_gateway::backend::credential_mark;
+use throughline_gateway::backend::credential_fingerprint;
 use throughline_gateway::headers::{BACKEND, callers_key};
 use throughline_gateway::reply::ReplyBody;
-use throughline_gateway::thinking::dice;
+use throughline_gateway::thinking::random;
+use throughline_gateway::turn::answer::Reply;
+use throughline_gateway::turn::request::readable;
 use throughline_gateway::upstream::BoxError;
-use throughline_gateway::{Asked, unix_ms};
+use throughline_gateway::{IncomingRequest, unix_ms};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use super::Responses;
@@ -70,7 +70,7 @@ impl Responses {
     /// Answers a request for a response, or for a count of its tokens.
     pub async fn create(
         self: &Arc<Self>,
-        mut asked: Asked,
+        mut asked: IncomingRequest,
         raw: Bytes,
         place: OwnedSemaphorePermit,
     ) -> Answer {
@@ -83,7 +83,7 @@ impl Responses {
             Ok(Way::Ours { turn, body, background, streams, store }) => {
                 (turn, body, background, streams, store)
             }
-            Err(fault) => return plain(self.gateway.turn_away(&asked, &fault)),
+            Err(fault) => return plain(self.gateway.reject(&asked, &fault)),
         };
         make_ours(&mut asked);
         if asked.dialect.operation(&asked.path) == Some(Operation::CountTokens) {
@@ -99,7 +99,7 @@ impl Responses {
         }
     }
 
-    async fn way_of(&self, asked: &Asked, raw: &Bytes) -> Result<Way, Fault> {
+    async fn way_of(&self, asked: &IncomingRequest, raw: &Bytes) -> Result<Way, Fault> {
         let settings = self.gateway.settings();
         let body = readable(&settings, &asked.headers, raw)?;
         let Some(stated) = Stated::read(&body) else {
@@ -111,7 +111,7 @@ impl Responses {
             return Ok(Way::Plain);
         }
         stated.check()?;
-        let owner = credential_mark(&callers_key(asked));
+        let owner = credential_fingerprint(&callers_key(asked));
         let backend = self.gateway.backend_for(asked.pin.as_deref(), stated.model())?;
         let native = backend.dialect.name() == openai_responses::NAME;
         let before = self.before(&owner, &stated).await?;
@@ -134,7 +134,7 @@ impl Responses {
             parent: stated.previous().map(str::to_owned),
             conversation: stated.conversation().map(str::to_owned),
         };
-        let mut id = dice::letters;
+        let mut id = random::id;
         if theirs {
             if !store {
                 return Ok(Way::Plain);
@@ -260,7 +260,7 @@ impl Responses {
     pub(super) async fn may_point(
         &self,
         owner: &str,
-        asked: &Asked,
+        asked: &IncomingRequest,
         raw: &Bytes,
     ) -> Result<(), Fault> {
         let body = readable(&self.gateway.settings(), &asked.headers, raw)?;
@@ -415,7 +415,7 @@ impl Responses {
     /// Begins a response nobody waits for.
     async fn begin(
         self: &Arc<Self>,
-        asked: Asked,
+        asked: IncomingRequest,
         body: Bytes,
         place: OwnedSemaphorePermit,
         turn: Turn,
@@ -427,7 +427,7 @@ impl Responses {
         };
         let queued = match state::waiting(&body, &identity, "queued") {
             Ok(queued) => queued,
-            Err(fault) => return plain(self.gateway.turn_away(&asked, &fault)),
+            Err(fault) => return plain(self.gateway.reject(&asked, &fault)),
         };
         let run = match self.start(asked, body, place, turn, queued.clone()).await {
             Ok(run) => run,
@@ -457,8 +457,8 @@ fn only_there(way: &[Kept], backend: &str) -> bool {
 }
 
 /// The body is another one now, and the reply bears an id of ours.
-pub(super) fn make_ours(asked: &mut Asked) {
-    asked.reply_id = Some(dice::letters());
+pub(super) fn make_ours(asked: &mut IncomingRequest) {
+    asked.reply_id = Some(random::id());
     asked.headers.remove(CONTENT_ENCODING);
     asked.headers.remove(CONTENT_LENGTH);
 }

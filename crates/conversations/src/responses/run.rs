@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use throughline_canonical::{Fault, FaultKind};
 use throughline_codec::dialects::openai_responses::state::{Broken, Progress, Step, step};
 use throughline_codec::framing::sse::Framer;
-use throughline_gateway::Asked;
+use throughline_gateway::IncomingRequest;
 use throughline_gateway::thinking::store::StoreError;
 use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 use tokio::time::Instant;
@@ -221,7 +221,7 @@ impl Responses {
     /// would be waiting for ever.
     pub(super) async fn start(
         self: &Arc<Self>,
-        asked: Asked,
+        asked: IncomingRequest,
         body: Bytes,
         place: OwnedSemaphorePermit,
         turn: Turn,
@@ -234,7 +234,7 @@ impl Responses {
             let kept = turn.clone().kept(queued.clone(), None, true);
             // It can be asked for from now on, whatever happens.
             if let Err(error) = this.keep(&id, &turn.belonging, &kept, true).await {
-                let _ = tell.send(Err(this.gateway.turn_away(&asked, &fault(error))));
+                let _ = tell.send(Err(this.gateway.reject(&asked, &fault(error))));
                 return;
             }
             let going = Going::new(&this, &id, queued);
@@ -262,7 +262,7 @@ impl Responses {
         &self,
         id: &str,
         run: &Run,
-        asked: Asked,
+        asked: IncomingRequest,
         body: Bytes,
         place: OwnedSemaphorePermit,
     ) -> End {

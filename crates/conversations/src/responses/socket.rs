@@ -12,10 +12,10 @@ use throughline_canonical::{Fault, FaultKind};
 use throughline_codec::dialects::ReplyIdentity;
 use throughline_codec::dialects::openai_responses::state::{self, Progress, Stated, output, step};
 use throughline_codec::framing::sse::Framer;
-use throughline_gateway::backend::credential_mark;
+use throughline_gateway::backend::credential_fingerprint;
 use throughline_gateway::headers::callers_key;
-use throughline_gateway::thinking::dice;
-use throughline_gateway::{Asked, unix_ms};
+use throughline_gateway::thinking::random;
+use throughline_gateway::{IncomingRequest, unix_ms};
 use tokio::sync::mpsc;
 
 use super::Responses;
@@ -32,7 +32,7 @@ const LANE: &str = "stream_id";
 #[derive(Debug)]
 pub struct Socket {
     responses: Arc<Responses>,
-    asked: Asked,
+    asked: IncomingRequest,
     owner: String,
     /// What could be gone on from, the newest last.
     recent: VecDeque<Past>,
@@ -49,9 +49,9 @@ struct Past {
 
 impl Socket {
     /// A connection that was asked for so.
-    pub fn new(responses: Arc<Responses>, asked: Asked) -> Self {
+    pub fn new(responses: Arc<Responses>, asked: IncomingRequest) -> Self {
         Self {
-            owner: credential_mark(&callers_key(&asked)),
+            owner: credential_fingerprint(&callers_key(&asked)),
             responses,
             asked,
             recent: VecDeque::new(),
@@ -108,7 +108,7 @@ impl Socket {
         let store = stated.store() && self.responses.keeps();
         let (history, mut belonging, is_kept) = self.before(&stated).await?;
         let found = self.responses.items(&self.owner, &stated.references()).await?;
-        let input = stated.items(&found, &mut dice::letters);
+        let input = stated.items(&found, &mut random::id);
         let body = Bytes::from(stated.turn(&history, &input, true));
         let mut asked = self.again();
         make_ours(&mut asked);
@@ -134,7 +134,7 @@ impl Socket {
             }
             return Ok(told);
         }
-        let place = self.responses.gateway.take_place()?;
+        let place = self.responses.gateway.admit()?;
         let reply = tokio::select! {
             reply = self.responses.gateway.turn(asked, body, place) => reply,
             () = to.events.closed() => return Ok(Ok(())),
@@ -231,8 +231,8 @@ impl Socket {
     }
 
     /// The request the connection began with, as if it came now.
-    fn again(&self) -> Asked {
-        Asked {
+    fn again(&self) -> IncomingRequest {
+        IncomingRequest {
             method: http::Method::POST,
             dialect: self.asked.dialect,
             path: self.asked.path.clone(),

@@ -9,8 +9,8 @@ use super::model::{Form, Off};
 use super::rows::Row;
 
 /// So many models are remembered, and names so long: a server may tell of as many as it likes.
-const MOST_MODELS: usize = 4096;
-const LONGEST_NAME: usize = 256;
+const MAX_MODELS: usize = 4096;
+const MAX_NAME_BYTES: usize = 256;
 
 /// Rows by name, in lower case.
 #[derive(Debug, Default)]
@@ -30,7 +30,7 @@ impl Learnt {
         let name = name.to_lowercase();
         let mut rows = self.0.write();
         let known = rows.contains_key(name.as_str());
-        if name.len() <= LONGEST_NAME && (known || rows.len() < MOST_MODELS) {
+        if name.len() <= MAX_NAME_BYTES && (known || rows.len() < MAX_MODELS) {
             rows.insert(name.into(), row);
         }
     }

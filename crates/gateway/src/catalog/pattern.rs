@@ -1,4 +1,4 @@
-//! Names of models and the patterns that stand for them.
+//! ModelAlias of models and the patterns that stand for them.
 
 use memchr::memmem;
 

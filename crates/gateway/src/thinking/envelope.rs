@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use throughline_canonical::Origin;
 use throughline_sealing::{Keyring, Purpose, text};
 
-use super::dice;
+use super::random;
 
 /// How the fields are laid out. It is the first byte, so that later layouts can stand beside it.
 const VERSION: u8 = 1;
@@ -32,7 +32,7 @@ pub struct Envelope {
     /// Who made the block.
     pub origin: Origin,
     /// What kind of block it is.
-    pub kind: Carried,
+    pub kind: EnvelopeKind,
     /// Its maker's own signature; none where the maker signs nothing.
     pub signature: Option<String>,
     /// The [`Envelopes::content_hash`] of the text or data it belongs to.
@@ -54,7 +54,7 @@ pub struct SignedCall {
 
 /// The kind of block an envelope rides on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Carried {
+pub enum EnvelopeKind {
     /// Reasoning that can be read; its text is with the client.
     Thinking,
     /// Reasoning its maker encrypted, carried whole.
@@ -70,7 +70,7 @@ pub enum Carried {
 
 /// What became of a text that may be an envelope.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Opened {
+pub enum OpenResult {
     /// It is something else, a provider's own signature for example.
     NotOurs,
     /// It begins like ours and does not open: it was altered, cut, or made with a key that is not on
@@ -89,18 +89,18 @@ impl Envelopes {
     /// Seals an envelope. Two of the same content differ.
     pub fn mint(&self, envelope: &Envelope) -> String {
         let bytes = write(envelope);
-        text::write(&self.keyring.seal(Purpose::Envelope, &dice::nonce(), &[], &bytes))
+        text::write(&self.keyring.seal(Purpose::Envelope, &random::nonce(), &[], &bytes))
     }
 
     /// Opens what a client sent in an opaque field.
-    pub fn open(&self, text: &str) -> Opened {
+    pub fn open(&self, text: &str) -> OpenResult {
         if !Self::looks_ours(text) {
-            return Opened::NotOurs;
+            return OpenResult::NotOurs;
         }
         text::read(text)
             .and_then(|sealed| self.keyring.open(Purpose::Envelope, &[], &sealed).ok())
             .and_then(|bytes| read(&bytes))
-            .map_or(Opened::Altered, |envelope| Opened::Ours(Box::new(envelope)))
+            .map_or(OpenResult::Altered, |envelope| OpenResult::Ours(Box::new(envelope)))
     }
 
     /// Whether a text begins like an envelope. Nothing is opened, so it may still be altered.
@@ -128,10 +128,10 @@ const CUT: u8 = 0b1000;
 /// Version, bits, hash, then the fields, each behind its length.
 fn write(envelope: &Envelope) -> Vec<u8> {
     let (kind, data) = match &envelope.kind {
-        Carried::Thinking => (0, None),
-        Carried::Redacted { data } => (1, Some(data)),
-        Carried::Call => (2, None),
-        Carried::Text => (3, None),
+        EnvelopeKind::Thinking => (0, None),
+        EnvelopeKind::Redacted { data } => (1, Some(data)),
+        EnvelopeKind::Call => (2, None),
+        EnvelopeKind::Text => (3, None),
     };
     let signed = envelope.signature.as_ref().map_or(0, |_| SIGNED);
     let cut = if envelope.cut { CUT } else { 0 };
@@ -167,10 +167,10 @@ fn read(bytes: &[u8]) -> Option<Envelope> {
         _ => Some(field()?),
     };
     let kind = match bits & KIND {
-        0 => Carried::Thinking,
-        1 => Carried::Redacted { data: field()? },
-        2 => Carried::Call,
-        _ => Carried::Text,
+        0 => EnvelopeKind::Thinking,
+        1 => EnvelopeKind::Redacted { data: field()? },
+        2 => EnvelopeKind::Call,
+        _ => EnvelopeKind::Text,
     };
     let call = match version {
         VERSION_WITH_CALL => Some(SignedCall { id: field()?, signature: field()? }),
@@ -226,7 +226,7 @@ mod tests {
         Envelopes::new(Arc::new(Keyring::new([secret; 32])))
     }
 
-    fn envelope(kind: Carried, signature: Option<&str>) -> Envelope {
+    fn envelope(kind: EnvelopeKind, signature: Option<&str>) -> Envelope {
         Envelope {
             origin: Origin {
                 domain: "anthropic".into(),
@@ -242,9 +242,9 @@ mod tests {
         }
     }
 
-    fn ours(opened: Opened) -> Envelope {
+    fn ours(opened: OpenResult) -> Envelope {
         match opened {
-            Opened::Ours(envelope) => *envelope,
+            OpenResult::Ours(envelope) => *envelope,
             other => panic!("{other:?}"),
         }
     }
@@ -253,7 +253,12 @@ mod tests {
     fn what_was_minted_opens_whole() {
         let envelopes = envelopes(1);
         let data = "x".repeat(70_000);
-        for kind in [Carried::Thinking, Carried::Redacted { data }, Carried::Call, Carried::Text] {
+        for kind in [
+            EnvelopeKind::Thinking,
+            EnvelopeKind::Redacted { data },
+            EnvelopeKind::Call,
+            EnvelopeKind::Text,
+        ] {
             for signature in [None, Some(""), Some("EqQBCkYIBxgC+/=")] {
                 let call = SignedCall { id: "call_1".into(), signature: "c2lnbmVk".into() };
                 for (cut, call) in [(false, None), (true, None), (false, Some(call))] {
@@ -272,7 +277,7 @@ mod tests {
     #[test]
     fn what_is_a_providers_own_is_not_ours() {
         for text in ["", "EqQBCkYIBxgCKkD", "skip_thought_signature_validator"] {
-            assert_eq!(envelopes(1).open(text), Opened::NotOurs, "{text}");
+            assert_eq!(envelopes(1).open(text), OpenResult::NotOurs, "{text}");
             assert!(!Envelopes::looks_ours(text));
         }
     }
@@ -280,34 +285,34 @@ mod tests {
     /// Another keyring's envelope is as foreign as an altered one.
     #[test]
     fn what_another_keyring_sealed_is_not_believed() {
-        let text = envelopes(1).mint(&envelope(Carried::Thinking, Some("sig")));
-        assert_eq!(envelopes(2).open(&text), Opened::Altered);
+        let text = envelopes(1).mint(&envelope(EnvelopeKind::Thinking, Some("sig")));
+        assert_eq!(envelopes(2).open(&text), OpenResult::Altered);
         for cut in ["TLine1", "TLine1AA", &text[..text.len() / 2]] {
-            assert_eq!(envelopes(1).open(cut), Opened::Altered, "{cut}");
+            assert_eq!(envelopes(1).open(cut), OpenResult::Altered, "{cut}");
         }
     }
 
     #[test]
     fn an_older_key_of_the_keyring_still_opens() {
-        let text = envelopes(1).mint(&envelope(Carried::Call, None));
+        let text = envelopes(1).mint(&envelope(EnvelopeKind::Call, None));
         let both = format!("{}{}", *Keyring::new([2; 32]).write(), *Keyring::new([1; 32]).write());
         let both = Envelopes::new(Arc::new(Keyring::read(&both).unwrap()));
-        assert_eq!(ours(both.open(&text)), envelope(Carried::Call, None));
-        let newest = both.mint(&envelope(Carried::Call, None));
-        assert_eq!(envelopes(1).open(&newest), Opened::Altered);
+        assert_eq!(ours(both.open(&text)), envelope(EnvelopeKind::Call, None));
+        let newest = both.mint(&envelope(EnvelopeKind::Call, None));
+        assert_eq!(envelopes(1).open(&newest), OpenResult::Altered);
     }
 
     #[test]
     fn what_the_vault_sealed_is_no_envelope() {
         let keyring = Keyring::new([1; 32]);
-        let bytes = write(&envelope(Carried::Text, None));
+        let bytes = write(&envelope(EnvelopeKind::Text, None));
         let sealed = keyring.seal(Purpose::Vault, &[7; 24], &[], &bytes);
-        assert_eq!(envelopes(1).open(&text::write(&sealed)), Opened::Altered);
+        assert_eq!(envelopes(1).open(&text::write(&sealed)), OpenResult::Altered);
     }
 
     #[test]
     fn an_unsigned_block_takes_168_characters_and_says_nothing_readable() {
-        let text = envelopes(1).mint(&envelope(Carried::Thinking, Some("")));
+        let text = envelopes(1).mint(&envelope(EnvelopeKind::Thinking, Some("")));
         assert_eq!(text.len(), 168, "{text}");
         assert!(text.len() <= 200);
         let sealed = text::read(&text).unwrap();
@@ -316,7 +321,7 @@ mod tests {
 
     #[test]
     fn what_is_laid_out_otherwise_is_refused() {
-        let whole = write(&envelope(Carried::Thinking, Some("sig")));
+        let whole = write(&envelope(EnvelopeKind::Thinking, Some("sig")));
         assert!(read(&whole).is_some());
         for end in 0..whole.len() {
             assert_eq!(read(&whole[..end]), None, "{end}");
@@ -338,14 +343,14 @@ mod tests {
             bytes.push(field.len() as u8);
             bytes.extend(field.bytes());
         }
-        let envelope = envelope(Carried::Thinking, Some("sig"));
+        let envelope = envelope(EnvelopeKind::Thinking, Some("sig"));
         assert_eq!(write(&envelope), bytes);
         assert_eq!(read(&bytes), Some(envelope));
     }
 
     #[test]
     fn two_of_the_same_content_differ() {
-        let envelope = envelope(Carried::Thinking, None);
+        let envelope = envelope(EnvelopeKind::Thinking, None);
         let envelopes = envelopes(1);
         assert_ne!(envelopes.mint(&envelope), envelopes.mint(&envelope));
     }
@@ -358,7 +363,7 @@ mod tests {
             letter in proptest::char::range('A', 'Z'),
         ) {
             let envelopes = envelopes(1);
-            let envelope = envelope(Carried::Thinking, Some(&signature));
+            let envelope = envelope(EnvelopeKind::Thinking, Some(&signature));
             let text = envelopes.mint(&envelope);
             let at = at.index(text.trim_end_matches('=').len());
             let mut altered: Vec<char> = text.chars().collect();
@@ -366,7 +371,7 @@ mod tests {
             altered[at] = letter;
             let altered: String = altered.into_iter().collect();
             let same = text::read(&altered) == text::read(&text);
-            prop_assert!(same || !matches!(envelopes.open(&altered), Opened::Ours(_)));
+            prop_assert!(same || !matches!(envelopes.open(&altered), OpenResult::Ours(_)));
         }
 
         #[test]

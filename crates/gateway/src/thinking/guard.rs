@@ -19,7 +19,7 @@ pub enum Guard {
 
 /// What is remembered of where a block stood.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stood {
+pub struct PrefixRecord {
     /// What it was made under, if known.
     pub made: Option<Prefix>,
     /// What it stood under when a provider dropped it, if one did.
@@ -28,10 +28,10 @@ pub struct Stood {
 
 impl Guard {
     /// Whether a block probably does not hold under this prefix. `tried` says that nobody knows it.
-    pub(crate) fn doubts(self, stands: Prefix, stood: Stood, tried: bool) -> bool {
-        match stood.made {
+    pub(crate) fn is_stale(self, stands: Prefix, prefix_record: PrefixRecord, tried: bool) -> bool {
+        match prefix_record.made {
             _ if self == Self::Off => false,
-            _ if stood.dropped == Some(stands) => true,
+            _ if prefix_record.dropped == Some(stands) => true,
             Some(made) => made != stands,
             // Made before anybody knew that this backend binds its blocks.
             None => self == Self::Learnt && !tried,

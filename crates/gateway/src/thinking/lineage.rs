@@ -13,7 +13,7 @@ use throughline_codec::dialects::anthropic::prefix;
 
 /// A client's session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct MarkId(pub [u8; 16]);
+pub struct SessionTag(pub [u8; 16]);
 
 /// One conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -30,7 +30,7 @@ impl LineageId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lineage {
     /// The client's session.
-    pub mark: MarkId,
+    pub mark: SessionTag,
     /// The conversation.
     pub id: LineageId,
 }
@@ -74,7 +74,7 @@ impl Lineage {
             (None, Some(user)) => digest(&[b"user", session_of(user).as_bytes()]),
             (None, None) => digest(&[b"beginning", &beginning]),
         };
-        Self { mark: MarkId(mark), id: LineageId(digest(&[&mark, &beginning])) }
+        Self { mark: SessionTag(mark), id: LineageId(digest(&[&mark, &beginning])) }
     }
 }
 

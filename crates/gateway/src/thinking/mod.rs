@@ -11,16 +11,16 @@
 //! - [`dice`]: nonces for both.
 
 pub mod capture;
-pub mod dice;
 pub mod envelope;
 pub mod guard;
 pub mod lineage;
 pub mod memory;
+pub mod random;
 pub mod store;
 pub mod vault;
 pub mod writer;
 
-pub use envelope::{Carried, Envelope, Envelopes, Opened};
-pub use lineage::{Lineage, LineageId, MarkId};
+pub use envelope::{Envelope, EnvelopeKind, Envelopes, OpenResult};
+pub use lineage::{Lineage, LineageId, SessionTag};
 pub use memory::{Memory, Statistics, Target, Verdict};
 pub use vault::{Kept, Vault, VaultKey, VaultLimits, VaultStore};

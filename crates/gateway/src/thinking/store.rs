@@ -8,7 +8,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use throughline_canonical::{BlockKey, Origin, Prefix};
 
-use super::lineage::{LineageId, MarkId};
+use super::lineage::{LineageId, SessionTag};
 
 /// What is known of one block, wherever it was seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub struct StoredBlock {
 
 /// How a block stands in one conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct BlockStatus {
     /// The session it belongs to.
     pub session: u64,
     /// The client has sent it back.
@@ -58,15 +58,15 @@ pub enum Change {
     /// A block is known, or known better.
     Block(StoredBlock),
     /// A block stands so in a conversation.
-    Standing(LineageId, BlockKey, Standing),
+    BlockStatus(LineageId, BlockKey, BlockStatus),
     /// A conversation was used at this time.
-    Lineage(LineageId, MarkId, u64),
+    Lineage(LineageId, SessionTag, u64),
     /// A session stands so.
-    Mark(MarkId, StoredMark),
+    Mark(SessionTag, StoredMark),
     /// A conversation and how its blocks stand are forgotten.
     ForgetLineage(LineageId),
     /// A session is forgotten.
-    ForgetMark(MarkId),
+    ForgetMark(SessionTag),
     /// A block is forgotten.
     ForgetBlock(BlockKey),
     /// A fact of the gateway itself, such as the active backend; none to forget it.
@@ -79,11 +79,11 @@ pub struct Snapshot {
     /// All blocks.
     pub blocks: Vec<StoredBlock>,
     /// All standings.
-    pub standings: Vec<(LineageId, BlockKey, Standing)>,
+    pub standings: Vec<(LineageId, BlockKey, BlockStatus)>,
     /// All conversations, with their session and the time of their last use.
-    pub lineages: Vec<(LineageId, MarkId, u64)>,
+    pub lineages: Vec<(LineageId, SessionTag, u64)>,
     /// All sessions.
-    pub marks: Vec<(MarkId, StoredMark)>,
+    pub marks: Vec<(SessionTag, StoredMark)>,
     /// All facts.
     pub facts: HashMap<String, String>,
 }
@@ -119,9 +119,9 @@ pub struct InMemory {
 #[derive(Debug, Default)]
 struct Held {
     blocks: HashMap<BlockKey, StoredBlock>,
-    standings: HashMap<(LineageId, BlockKey), Standing>,
-    lineages: HashMap<LineageId, (MarkId, u64)>,
-    marks: HashMap<MarkId, StoredMark>,
+    standings: HashMap<(LineageId, BlockKey), BlockStatus>,
+    lineages: HashMap<LineageId, (SessionTag, u64)>,
+    marks: HashMap<SessionTag, StoredMark>,
     facts: HashMap<String, String>,
 }
 
@@ -131,7 +131,7 @@ impl Held {
             Change::Block(block) => {
                 self.blocks.insert(block.key, block);
             }
-            Change::Standing(lineage, key, standing) => {
+            Change::BlockStatus(lineage, key, standing) => {
                 self.standings.insert((lineage, key), standing);
             }
             Change::Lineage(lineage, mark, used) => {
@@ -221,9 +221,9 @@ pub mod suite {
     /// If the store does not keep its promise.
     pub async fn keeps_its_promise(store: &impl Store) {
         let (one, two) = (LineageId([1; 16]), LineageId([2; 16]));
-        let mark = MarkId([9; 16]);
+        let mark = SessionTag([9; 16]);
         let standing =
-            Standing { session: 3, confirmed: true, registered: 1_700_000_000_000, gone: false };
+            BlockStatus { session: 3, confirmed: true, registered: 1_700_000_000_000, gone: false };
         let stored_mark = StoredMark { session: 3, backend: "glm".into() };
         let unknown = StoredBlock {
             origin: None,
@@ -239,13 +239,13 @@ pub mod suite {
                 Change::Lineage(one, mark, 5),
                 Change::Lineage(two, mark, 6),
                 Change::Mark(mark, stored_mark.clone()),
-                Change::Mark(MarkId([8; 16]), stored_mark.clone()),
+                Change::Mark(SessionTag([8; 16]), stored_mark.clone()),
                 Change::Block(block(1)),
                 Change::Block(block(2)),
                 Change::Block(unknown.clone()),
-                Change::Standing(one, block(1).key, standing),
-                Change::Standing(two, block(1).key, standing),
-                Change::Standing(two, block(2).key, standing),
+                Change::BlockStatus(one, block(1).key, standing),
+                Change::BlockStatus(two, block(1).key, standing),
+                Change::BlockStatus(two, block(2).key, standing),
                 Change::Fact("active".into(), Some("a".into())),
                 Change::Fact("other".into(), Some("b".into())),
             ])
@@ -254,9 +254,9 @@ pub mod suite {
         store
             .write(vec![
                 Change::Lineage(one, mark, 7),
-                Change::Standing(one, block(1).key, Standing { gone: true, ..standing }),
+                Change::BlockStatus(one, block(1).key, BlockStatus { gone: true, ..standing }),
                 Change::ForgetLineage(two),
-                Change::ForgetMark(MarkId([8; 16])),
+                Change::ForgetMark(SessionTag([8; 16])),
                 Change::ForgetBlock(block(2).key),
                 Change::Fact("active".into(), Some("glm".into())),
                 Change::Fact("other".into(), None),
@@ -265,7 +265,7 @@ pub mod suite {
             .expect("the store writes");
         let expected = Snapshot {
             blocks: vec![block(1), unknown],
-            standings: vec![(one, block(1).key, Standing { gone: true, ..standing })],
+            standings: vec![(one, block(1).key, BlockStatus { gone: true, ..standing })],
             lineages: vec![(one, mark, 7)],
             marks: vec![(mark, stored_mark)],
             facts: HashMap::from([("active".into(), "glm".into())]),

@@ -94,7 +94,7 @@ impl<T: Item> Queue<T> {
         waiting.weight += item.weight();
         waiting.items.push(item);
         if waiting.weight > T::MOST {
-            waiting.weight = give_up(&mut waiting.items, T::MOST / 2);
+            waiting.weight = fail(&mut waiting.items, T::MOST / 2);
         }
         drop(waiting);
         self.shared.wake.notify_one();
@@ -150,7 +150,7 @@ impl<T: Item> Queue<T> {
                             "the {} could not be written; trying again",
                             T::OF
                         );
-                        give_up(&mut kept, T::MOST);
+                        fail(&mut kept, T::MOST);
                         tokio::time::sleep(AGAIN).await;
                         rested = Instant::now() + LONGEST_REST;
                         self.shared.wake.notify_one();
@@ -172,7 +172,7 @@ impl Changes {
 }
 
 /// Gives up the oldest items until the rest weighs no more than this. Answers what it weighs.
-fn give_up<T: Item>(items: &mut Vec<T>, most: usize) -> usize {
+fn fail<T: Item>(items: &mut Vec<T>, most: usize) -> usize {
     let mut weight: usize = items.iter().map(Item::weight).sum();
     let mut oldest = 0;
     while weight > most

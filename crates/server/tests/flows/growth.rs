@@ -8,7 +8,7 @@ use throughline_gateway::settings::{Policy, Thinking, ToolThinking, Unknown};
 use throughline_gateway::thinking::memory::{Made, Question};
 use throughline_gateway::thinking::store::Snapshot;
 use throughline_gateway::thinking::writer::Changes;
-use throughline_gateway::thinking::{Lineage, LineageId, MarkId, Memory, Target, Verdict};
+use throughline_gateway::thinking::{Lineage, LineageId, Memory, SessionTag, Target, Verdict};
 
 use crate::support::{POLICIES, Pair, cut_thinking, talk, thinking};
 
@@ -17,7 +17,7 @@ const BLOCKS_EACH: u32 = 10;
 fn lineage(number: u32) -> Lineage {
     let mut id = [0; 16];
     id[..4].copy_from_slice(&number.to_be_bytes());
-    Lineage { mark: MarkId(id), id: LineageId(id) }
+    Lineage { mark: SessionTag(id), id: LineageId(id) }
 }
 
 fn key(number: u32) -> BlockKey {
@@ -54,8 +54,8 @@ fn time_to_decide(conversations: u32, policy: Policy) -> Duration {
         memory.ask(&Question {
             lineage: lineage(number),
             target: &target,
-            by_active: true,
-            counts: true,
+            follows_active_backend: true,
+            in_conversation: true,
             blocks: &blocks,
             has_assistant: true,
             now: 1,

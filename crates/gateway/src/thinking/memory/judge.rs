@@ -6,7 +6,7 @@ use throughline_canonical::{BlockKey, Origin, Reason};
 
 use super::{Question, State, Verdict};
 use crate::settings::{Policy, Unknown};
-use crate::thinking::store::Standing;
+use crate::thinking::store::BlockStatus;
 use crate::thinking::writer::Changes;
 
 impl State {
@@ -24,7 +24,7 @@ impl State {
         tracing::trace!(hash = key.short(), session, ?verdict, "Decided on thinking block");
         // A known block in a conversation it was not made in, or come back after an absence: from
         // now on it stands here.
-        if question.counts
+        if question.in_conversation
             && let Verdict::Send { .. } = verdict
             && self
                 .lineages
@@ -33,7 +33,7 @@ impl State {
                 .is_none_or(|standing| standing.gone)
         {
             let standing =
-                Standing { session, confirmed: true, registered: question.now, gone: false };
+                BlockStatus { session, confirmed: true, registered: question.now, gone: false };
             self.stand(question.lineage.id, key, standing, changes);
         }
         verdict

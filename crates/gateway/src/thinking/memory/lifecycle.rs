@@ -24,11 +24,15 @@ impl State {
     pub(super) fn session(&mut self, question: &Question<'_>, changes: &Changes) -> u64 {
         let backend = &question.target.backend;
         let Some(mark) = self.marks.get_mut(&question.lineage.mark) else {
-            if question.counts {
+            if question.in_conversation {
                 let stored = StoredMark {
                     session: 1,
                     // A pinned request does not say where the conversation lives.
-                    backend: if question.by_active { backend.clone() } else { "".into() },
+                    backend: if question.follows_active_backend {
+                        backend.clone()
+                    } else {
+                        "".into()
+                    },
                 };
                 changes.push(Change::Mark(question.lineage.mark, stored.clone()));
                 self.marks.insert(question.lineage.mark, Session { stored, holders: 0 });
@@ -36,12 +40,12 @@ impl State {
             return 1;
         };
         let stored = &mut mark.stored;
-        if !question.by_active || stored.backend == *backend {
+        if !question.follows_active_backend || stored.backend == *backend {
             return stored.session;
         }
         let first = stored.backend.is_empty();
         let session = stored.session + u64::from(!first);
-        if question.counts {
+        if question.in_conversation {
             if !first {
                 tracing::info!(
                     old_backend = &*stored.backend,
@@ -80,7 +84,7 @@ impl State {
                 standing.confirmed = true;
                 summary.confirmed += 1;
                 tracing::debug!(hash = key.short(), session, "Confirmed thinking block");
-                changes.push(Change::Standing(lineage, *key, *standing));
+                changes.push(Change::BlockStatus(lineage, *key, *standing));
             }
         }
         // Token counts and helper requests carry no thinking; they say nothing about what the
@@ -113,7 +117,7 @@ impl State {
                 why,
                 "Evicted thinking block"
             );
-            changes.push(Change::Standing(lineage, *key, *standing));
+            changes.push(Change::BlockStatus(lineage, *key, *standing));
         }
         summary
     }

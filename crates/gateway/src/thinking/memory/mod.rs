@@ -17,8 +17,8 @@ use parking_lot::Mutex;
 use throughline_canonical::{BlockKey, Origin, Prefix, Reason};
 
 use crate::settings::Thinking;
-use crate::thinking::lineage::{Lineage, LineageId, MarkId};
-use crate::thinking::store::{Change, Snapshot, Standing, StoredBlock, StoredMark};
+use crate::thinking::lineage::{Lineage, LineageId, SessionTag};
+use crate::thinking::store::{BlockStatus, Change, Snapshot, StoredBlock, StoredMark};
 use crate::thinking::writer::Changes;
 
 use self::lifecycle::Summary;
@@ -35,7 +35,7 @@ pub struct Memory {
 struct State {
     blocks: HashMap<BlockKey, Record>,
     lineages: HashMap<LineageId, Conversation>,
-    marks: HashMap<MarkId, Session>,
+    marks: HashMap<SessionTag, Session>,
     /// Conversations by when they were last used, oldest first.
     by_use: BTreeMap<u64, LineageId>,
     uses: u64,
@@ -54,8 +54,8 @@ struct Record {
 
 #[derive(Debug)]
 struct Conversation {
-    mark: MarkId,
-    standings: HashMap<BlockKey, Standing>,
+    mark: SessionTag,
+    standings: HashMap<BlockKey, BlockStatus>,
     used: u64,
 }
 
@@ -87,9 +87,9 @@ pub struct Question<'a> {
     /// Where it goes.
     pub target: &'a Target,
     /// Whether it follows the active backend. Only then a new target is a switch.
-    pub by_active: bool,
+    pub follows_active_backend: bool,
     /// Whether this request is part of the conversation. Token counts and plans are not.
-    pub counts: bool,
+    pub in_conversation: bool,
     /// Its thinking blocks in order; none for a malformed one.
     pub blocks: &'a [Option<BlockKey>],
     /// Whether the model has spoken before.
@@ -121,7 +121,7 @@ pub enum Verdict {
         /// What it stood under when a provider dropped it, if one did.
         dropped: Option<Prefix>,
     },
-    /// Nobody knows it; it may go to see.
+    /// None knows it; it may go to see.
     Try {
         /// What it stood under when a provider dropped it, if one did.
         dropped: Option<Prefix>,
@@ -169,7 +169,7 @@ impl Memory {
         let mut state = self.state.lock();
         let session = state.session(question, &self.changes);
         let mut summary = Summary::default();
-        if question.counts {
+        if question.in_conversation {
             state.lineage(question.lineage, question.now, &self.changes);
             summary = state.confirm_and_clean(question, session, &self.changes);
         }
@@ -178,7 +178,7 @@ impl Memory {
             .iter()
             .map(|block| state.verdict(question, session, *block, &self.changes))
             .collect();
-        if question.counts {
+        if question.in_conversation {
             let filtered = verdicts
                 .iter()
                 .filter(|verdict| matches!(verdict, Verdict::LeaveOut { .. }))
@@ -238,7 +238,7 @@ impl Memory {
         state.stand(
             made.lineage.id,
             made.key,
-            Standing {
+            BlockStatus {
                 session: made.session,
                 confirmed: false,
                 registered: made.now,
@@ -267,13 +267,13 @@ impl Memory {
             match outcome.dropped {
                 // It holds where it stands now, whatever was thought before.
                 None => {
-                    record.stored.prefix = outcome.stands_under.or(record.stored.prefix);
+                    record.stored.prefix = outcome.prefix.or(record.stored.prefix);
                     record.stored.dropped = None;
                     if outcome.tried {
                         add(&mut record.stored.accepted, &target.domain);
                     }
                 }
-                Some(Reason::Prefix) => record.stored.dropped = outcome.stands_under,
+                Some(Reason::Prefix) => record.stored.dropped = outcome.prefix,
                 Some(_) => refused.push(outcome.key),
             }
             let changed = record.stored != before;
@@ -281,7 +281,7 @@ impl Memory {
                 self.changes.push(Change::Block(record.stored.clone()));
             }
             if outcome.tried {
-                let standing = Standing {
+                let standing = BlockStatus {
                     session,
                     confirmed: true,
                     registered: now,
@@ -332,7 +332,8 @@ impl Memory {
                 .get(&lineage.id)
                 .is_some_and(|conversation| conversation.standings.contains_key(key));
             if !known {
-                let standing = Standing { session, confirmed: true, registered: now, gone: true };
+                let standing =
+                    BlockStatus { session, confirmed: true, registered: now, gone: true };
                 state.stand(lineage.id, *key, standing, &self.changes);
             }
         }
@@ -344,10 +345,10 @@ impl Memory {
 pub struct Outcome {
     /// Its name.
     pub key: BlockKey,
-    /// Nobody knew it before.
+    /// None knew it before.
     pub tried: bool,
     /// What it stood under, where prefixes matter.
-    pub stands_under: Option<Prefix>,
+    pub prefix: Option<Prefix>,
     /// Why the target dropped it, if it did.
     pub dropped: Option<Reason>,
 }
@@ -427,7 +428,13 @@ impl State {
     }
 
     /// Sets how a known block stands in a known conversation.
-    fn stand(&mut self, lineage: LineageId, key: BlockKey, standing: Standing, changes: &Changes) {
+    fn stand(
+        &mut self,
+        lineage: LineageId,
+        key: BlockKey,
+        standing: BlockStatus,
+        changes: &Changes,
+    ) {
         if let Some(conversation) = self.lineages.get_mut(&lineage)
             && let Some(record) = self.blocks.get_mut(&key)
         {
@@ -435,7 +442,7 @@ impl State {
                 record.holders += 1;
                 self.standings += 1;
             }
-            changes.push(Change::Standing(lineage, key, standing));
+            changes.push(Change::BlockStatus(lineage, key, standing));
         }
     }
 }

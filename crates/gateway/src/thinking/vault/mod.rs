@@ -21,8 +21,8 @@ use tokio::task::AbortHandle;
 
 use self::recent::Recent;
 pub use self::store::{Record, VaultStore};
-use super::dice;
 use super::lineage::LineageId;
+use super::random;
 use super::writer::{Item, Queue};
 
 /// The shape of what is sealed; its first byte.
@@ -62,7 +62,7 @@ impl VaultKey {
     }
 }
 
-/// Whose turns are looked for: those of one conversation, led by whoever presents one key. Nobody gets
+/// Whose turns are looked for: those of one conversation, led by whoever presents one key. None gets
 /// what another caller left here, whatever ids or words they have in common.
 #[derive(Clone, Debug)]
 pub struct Scope {
@@ -192,7 +192,7 @@ impl Vault {
             tracing::error!(%error, "a turn cannot be written into the vault");
             return;
         }
-        let sealed = self.keyring.seal(Purpose::Vault, &dice::nonce(), &place(names), &bytes);
+        let sealed = self.keyring.seal(Purpose::Vault, &random::nonce(), &place(names), &bytes);
         let record = Arc::new(Record { names: names.to_vec(), sealed });
         if record.size() > self.limits.largest() {
             tracing::warn!(

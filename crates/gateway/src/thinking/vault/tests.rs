@@ -76,9 +76,9 @@ async fn what_was_flushed_is_found_by_another_vault_with_the_same_keys() {
     assert_eq!(vault.find(&[name]).await, Some(kept("second")));
     drop(vault);
 
-    let again = Vault::new(keyring(1), store.clone(), VaultLimits::default());
-    assert_eq!(again.find(&[name]).await, Some(kept("second")));
-    assert!(again.bytes() > 0, "it is now a recent one");
+    let retry = Vault::new(keyring(1), store.clone(), VaultLimits::default());
+    assert_eq!(retry.find(&[name]).await, Some(kept("second")));
+    assert!(retry.bytes() > 0, "it is now a recent one");
     let foreign = Vault::new(keyring(2), store, VaultLimits::default());
     assert_eq!(foreign.find(&[name]).await, None);
 }

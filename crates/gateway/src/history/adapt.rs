@@ -1,0 +1,417 @@
+//! Makes a request fit its target: the past by the table of `replay`, and no message or tool loop
+//! that the target must refuse. Every step is told.
+
+use throughline_canonical::{
+    Amount, Block, BlockKey, Fate, Loss, Message, Prefix, Reason, Request, Role, ThinkingKind,
+};
+use throughline_codec::dialects::anthropic;
+use throughline_codec::dialects::anthropic::rewrite::PLACEHOLDER;
+use throughline_codec::dialects::gemini::SKIP_SIGNATURE;
+
+use crate::backend::Replay;
+use crate::catalog::{Model, Off};
+use crate::history::recall::PastBlock;
+use crate::history::replay_table::{self, Maker, Part, Place, Treatment};
+use crate::plan::translated_reply::CALL_UNSIGNED;
+use crate::thinking::guard::PrefixRecord;
+use crate::turn::log::KeptBlock;
+use crate::upstream::refusal_policy::RetryPlan;
+
+/// Where a request goes, as far as its shape is concerned.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HistoryRules<'a> {
+    pub(crate) dialect: &'a str,
+    pub(crate) variant: &'a str,
+    pub(crate) model: &'a Model,
+    /// What to do differently, where the target has refused thinking in this request.
+    pub(crate) retry: RetryPlan,
+    /// Where the model's present turn begins.
+    pub(crate) open: usize,
+    /// The first message whose thinking the operator lets go back.
+    pub(crate) replays_from: usize,
+}
+
+/// What became of the past.
+#[derive(Debug, Default)]
+pub(crate) struct AdaptedHistory {
+    pub(crate) blocks: Vec<KeptBlock>,
+    pub(crate) losses: Vec<Loss>,
+    /// The thinking that went out, in order.
+    pub(crate) sent: Vec<Sent>,
+    /// How many of them the client had lost.
+    pub(crate) restored: usize,
+    /// Whether thinking went out that bears no signature.
+    pub(crate) unsigned: bool,
+    omitted: Vec<(Reason, usize)>,
+    /// Messages in which there was nothing from the beginning, in their order.
+    silent: Vec<usize>,
+}
+
+impl AdaptedHistory {
+    /// A block that went out will not hold.
+    pub(crate) fn doubt(&mut self, line: usize) {
+        if let Some(block) = self.blocks.get_mut(line) {
+            block.tell(Fate::LeftOut, Some(Reason::Prefix));
+            self.omit(Reason::Prefix);
+        }
+    }
+}
+
+/// What stands where a message was empty, which the target would refuse.
+const NOTHING_SAID: &str = "[nothing was said]";
+
+/// Something that its maker signed, on its way back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sent {
+    /// Its name, where a refusal can be remembered by it.
+    pub(crate) key: Option<BlockKey>,
+    /// Its line in the report; none for the signature of a call or a text.
+    pub(crate) line: Option<usize>,
+    /// The message it stands in.
+    pub(crate) message: usize,
+    /// None knows it.
+    pub(crate) tried: bool,
+    /// Where it stood before, if known.
+    pub(crate) prefix_record: PrefixRecord,
+    /// What it stands under now, where prefixes matter.
+    pub(crate) prefix: Option<Prefix>,
+    /// Its place in the body: message, then block.
+    pub(crate) place: Option<(usize, usize)>,
+}
+
+/// Where the model's present turn begins: behind the last words of the user.
+pub(crate) fn open_turn(messages: &[Message]) -> usize {
+    let speaks = |message: &Message| {
+        message.role == Role::User
+            && message.content.iter().any(|block| !matches!(block, Block::ToolResult { .. }))
+    };
+    messages.iter().rposition(speaks).map_or(0, |at| at + 1)
+}
+
+/// The first message whose thinking goes back, by the operator's choice.
+pub(crate) fn replays_from(replay: Replay, messages: &[Message]) -> usize {
+    match replay {
+        Replay::Verbatim => 0,
+        Replay::None => usize::MAX,
+        Replay::LatestTurn => {
+            let assistant = |message: &Message| message.role == Role::Assistant;
+            let last = messages.iter().rposition(assistant).unwrap_or_default();
+            open_turn(messages.get(..last).unwrap_or_default())
+        }
+    }
+}
+
+impl HistoryRules<'_> {
+    /// Applies the table to one assistant message.
+    pub(crate) fn message(
+        &self,
+        at: usize,
+        past: Vec<PastBlock>,
+        place: Place,
+        adapted: &mut AdaptedHistory,
+    ) -> Vec<Block> {
+        if past.is_empty() {
+            adapted.silent.push(at);
+        }
+        let mut content = Vec::with_capacity(past.len());
+        let thinks = |past: &PastBlock| {
+            matches!(past.block, Block::Thinking { .. } | Block::Redacted { .. })
+        };
+        let leads = past.iter().rposition(|past| !thinks(past));
+        // One maker wrote the whole of it.
+        let unknown = past.iter().all(|past| past.origin.is_none());
+        for (index, past) in past.into_iter().enumerate() {
+            match past.block {
+                Block::Thinking { .. } | Block::Redacted { .. } => {
+                    // A reply that was cut short may end in it, which its own maker refuses.
+                    let last = leads.is_none_or(|leads| index > leads) && self.signs_blocks();
+                    content.extend(self.thinking((at, index), past, (place, last), adapted));
+                }
+                _ => content.push(self.signed(at, past, place, adapted)),
+            }
+        }
+        let marks = place == Place::OpenLoop && self.wants_call_signatures();
+        if marks && skip_first(&mut content) && unknown && !adapted.losses.contains(&CALL_UNSIGNED)
+        {
+            adapted.losses.push(CALL_UNSIGNED);
+        }
+        content
+    }
+
+    /// Whether the target reads whole blocks, and refuses a message that ends in one.
+    fn signs_blocks(&self) -> bool {
+        self.dialect == anthropic::NAME || replay_table::hands_on_blocks(self.dialect, self.variant)
+    }
+
+    /// Whether the target would refuse a block for want of a signature. Of those that speak the
+    /// Anthropic dialect some sign nothing, and take it back so.
+    fn wants_signature(&self, block: &Block, place: Place) -> bool {
+        let bare = match block {
+            Block::Thinking { signature, .. } => signature.as_deref().is_none_or(str::is_empty),
+            _ => false,
+        };
+        let verbatim = self.treat(Part::Thinking, Maker::Same, place) == Treatment::Verbatim;
+        bare && verbatim && self.dialect != anthropic::NAME
+    }
+
+    fn treat(&self, part: Part, maker: Maker, place: Place) -> Treatment {
+        replay_table::treat(self.dialect, self.variant, part, maker, place)
+    }
+
+    fn thinking(
+        &self,
+        (message, index): (usize, usize),
+        past: PastBlock,
+        (place, last): (Place, bool),
+        adapted: &mut AdaptedHistory,
+    ) -> Option<Block> {
+        let (part, kind) = match past.block {
+            Block::Redacted { .. } => (Part::Redacted, ThinkingKind::Redacted),
+            _ => (Part::Thinking, ThinkingKind::Thinking),
+        };
+        let (maker, reason) = match past.maker {
+            _ if self.leaves_out(message, past.tried) => (Maker::Foreign, Reason::Origin),
+            Maker::Same if message < self.replays_from => (Maker::Foreign, Reason::Policy),
+            Maker::Same if last => (Maker::Foreign, Reason::Cut),
+            Maker::Same if self.wants_signature(&past.block, place) => {
+                (Maker::Foreign, Reason::Shape)
+            }
+            maker => (maker, past.reason),
+        };
+        let treatment = self.treat(part, maker, place);
+        let going = match past.tried {
+            true => (Fate::Tried, Some(Reason::Unknown)),
+            false if past.restored => (Fate::Restored, None),
+            false => (Fate::Sent, None),
+        };
+        let (block, (fate, reason)) = match (treatment, past.block) {
+            (Treatment::Verbatim, block) => (Some(block), going),
+            (Treatment::Text, Block::Thinking { text, .. }) => {
+                (Some(Block::Thinking { text, signature: None }), going)
+            }
+            (Treatment::Unneeded, _) => (None, (Fate::LeftOut, Some(Reason::Policy))),
+            _ => {
+                adapted.omit(reason);
+                (None, (Fate::LeftOut, Some(reason)))
+            }
+        };
+        adapted.unsigned |= matches!(block, Some(Block::Thinking { signature: None, .. }));
+        if block.is_some() {
+            adapted.sent.push(Sent {
+                key: past.key,
+                line: Some(adapted.blocks.len()),
+                message,
+                tried: past.tried,
+                prefix_record: past.prefix_record,
+                prefix: None,
+                place: None,
+            });
+        }
+        adapted.restored += usize::from(fate == Fate::Restored);
+        let place = (!past.restored).then_some(index);
+        adapted.blocks.push(KeptBlock::new((message, place), kind, (fate, reason), past.origin));
+        block
+    }
+
+    /// A call or a text: its signature goes to its maker only.
+    fn signed(
+        &self,
+        message: usize,
+        past: PastBlock,
+        place: Place,
+        adapted: &mut AdaptedHistory,
+    ) -> Block {
+        let mut block = past.block;
+        let (part, signature) = match &mut block {
+            Block::ToolCall { signature, .. } => (Part::CallSignature, signature),
+            Block::Text { signature, .. } => (Part::TextSignature, signature),
+            _ => return block,
+        };
+        let treatment = self.treat(part, past.maker, place);
+        if self.leaves_out(message, past.tried) || treatment != Treatment::Verbatim {
+            *signature = None;
+        } else if signature.is_some() {
+            adapted.sent.push(Sent {
+                key: past.key,
+                line: None,
+                message,
+                tried: past.tried,
+                prefix_record: past.prefix_record,
+                prefix: None,
+                place: None,
+            });
+        }
+        block
+    }
+
+    /// Whether thinking of a message stays behind in a second try.
+    fn leaves_out(&self, message: usize, tried: bool) -> bool {
+        match self.retry {
+            RetryPlan::First | RetryPlan::NoThinkingSetting | RetryPlan::DropBound => false,
+            RetryPlan::DropTried => tried,
+            RetryPlan::DropEarlierThinking => tried || message < self.open,
+            RetryPlan::DropAllThinking => true,
+            // What else could be missing is not ours to know.
+            RetryPlan::ThinkingOff => !self.signs_blocks() && !self.marks_foreign_calls(),
+        }
+    }
+
+    fn wants_call_signatures(&self) -> bool {
+        // A model that has refused a call for want of a signature is one that wants them.
+        let wants = self.model.signatures_enforced || self.retry != RetryPlan::First;
+        wants && self.marks_foreign_calls()
+    }
+
+    /// Whether there is a mark for calls that were made elsewhere.
+    fn marks_foreign_calls(&self) -> bool {
+        let foreign = self.treat(Part::CallSignature, Maker::Foreign, Place::OpenLoop);
+        foreign == Treatment::Skipped
+    }
+
+    /// No message is left empty: the target would refuse it.
+    pub(crate) fn fill(&self, messages: &mut [Message], adapted: &mut AdaptedHistory) {
+        let mut filled = 0;
+        for (at, message) in messages.iter_mut().enumerate() {
+            if message.role == Role::Assistant && message.content.is_empty() {
+                let filler = match adapted.silent.binary_search(&at).is_ok() {
+                    true => NOTHING_SAID,
+                    false => PLACEHOLDER,
+                };
+                message.content.push(Block::text(filler));
+                filled += 1;
+            }
+        }
+        if filled > 0 {
+            adapted.losses.push(Loss::MessageFilled { messages: filled });
+        }
+    }
+
+    /// With a budget, this dialect wants an open tool loop to begin with thinking. Where that had to
+    /// stay behind, this one request goes without thinking, or the loop is told as text.
+    pub(crate) fn mend_open_loop(&self, request: &mut Request, adapted: &mut AdaptedHistory) {
+        let manual = match self.dialect {
+            anthropic::NAME => {
+                matches!(request.thinking.amount, Some(Amount::Budget { .. } | Amount::On))
+            }
+            // Whoever hands blocks on to that provider is judged by it.
+            _ => {
+                replay_table::hands_on_blocks(self.dialect, self.variant)
+                    && request.thinking.is_wanted()
+            }
+        };
+        let missed = self.retry == RetryPlan::ThinkingOff && self.signs_blocks();
+        if !manual && !missed {
+            return;
+        }
+        let start = open_turn(&request.messages);
+        let turn = request.messages.get(start..).unwrap_or_default();
+        let calls = |message: &&Message| {
+            message.role == Role::Assistant
+                && message.content.iter().any(|block| matches!(block, Block::ToolCall { .. }))
+        };
+        let bare = turn.iter().filter(calls).any(|message| {
+            !matches!(
+                message.content.first(),
+                Some(Block::Thinking { .. } | Block::Redacted { .. })
+            )
+        });
+        if !bare && !missed {
+            return;
+        }
+        if self.model.off == Off::Disabled {
+            request.thinking.amount = Some(Amount::Off);
+            adapted
+                .losses
+                .push(Loss::SettingAdapted { setting: "thinking", reason: "open_tool_loop" });
+        } else {
+            let calls = tell_loop(&mut request.messages[start..]);
+            adapted.losses.push(Loss::ToolLoopClosed { calls });
+        }
+    }
+}
+
+impl AdaptedHistory {
+    fn omit(&mut self, reason: Reason) {
+        match self.omitted.iter_mut().find(|(of, _)| *of == reason) {
+            Some((_, count)) => *count += 1,
+            None => self.omitted.push((reason, 1)),
+        }
+    }
+
+    /// All losses, those of thinking first.
+    pub(crate) fn tell(&mut self) {
+        let omitted =
+            self.omitted.drain(..).map(|(reason, blocks)| Loss::ThinkingOmitted { blocks, reason });
+        self.losses.splice(0..0, omitted);
+    }
+}
+
+/// SignatureForm the first call of a step as made elsewhere, if it bears no signature. Answers whether it did.
+fn skip_first(content: &mut [Block]) -> bool {
+    let first = content.iter_mut().find_map(|block| match block {
+        Block::ToolCall { signature, .. } => Some(signature),
+        _ => None,
+    });
+    let Some(signature @ None) = first else {
+        return false;
+    };
+    *signature = Some(SKIP_SIGNATURE.to_owned());
+    true
+}
+
+/// Tells calls and results as text. Answers how many calls there were.
+fn tell_loop(messages: &mut [Message]) -> usize {
+    let mut calls = 0;
+    for message in messages {
+        for block in &mut message.content {
+            let told = match block {
+                Block::ToolCall { name, arguments, .. } => {
+                    calls += 1;
+                    format!("[called {name} with {arguments}]")
+                }
+                Block::ToolResult { content, .. } => {
+                    let texts = content.iter().filter_map(|part| match part {
+                        Block::Text { text, .. } => Some(text.as_str()),
+                        _ => None,
+                    });
+                    format!("[result: {}]", texts.collect::<Vec<_>>().join(" "))
+                }
+                _ => continue,
+            };
+            *block = Block::text(told);
+        }
+    }
+    calls
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_operator_says_how_much_of_the_past_goes_back() {
+        let said = |role, content| Message { role, content };
+        let result = Block::ToolResult {
+            id: "c".to_owned(),
+            name: None,
+            content: Vec::new(),
+            is_error: false,
+        };
+        let messages = [
+            said(Role::User, vec![Block::text("hi")]),
+            said(Role::Assistant, vec![Block::text("yes")]),
+            said(Role::User, vec![Block::text("and?")]),
+            said(Role::Assistant, vec![Block::text("a call")]),
+            said(Role::User, vec![result]),
+            said(Role::Assistant, vec![Block::text("done")]),
+            said(Role::User, vec![Block::text("more")]),
+        ];
+        assert_eq!(replays_from(Replay::Verbatim, &messages), 0);
+        assert_eq!(replays_from(Replay::LatestTurn, &messages), 3);
+        assert_eq!(replays_from(Replay::LatestTurn, &messages[..3]), 1);
+        assert_eq!(replays_from(Replay::None, &messages), usize::MAX);
+        assert_eq!(replays_from(Replay::LatestTurn, &[]), 0);
+        assert_eq!(open_turn(&messages), 7);
+        assert_eq!(open_turn(&messages[..6]), 3);
+    }
+}

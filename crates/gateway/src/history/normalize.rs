@@ -1,0 +1,232 @@
+//! Turns that a client keeps in pieces, made whole.
+
+use std::collections::HashMap;
+
+use throughline_canonical::{Block, Message, Request, Role};
+
+/// Makes one message of what a model said in one turn, and one block of what was one: some clients
+/// keep every piece of a stream as a message of its own.
+pub(crate) fn join_turns(messages: &mut Vec<Message>) {
+    let mut joined: Vec<Message> = Vec::with_capacity(messages.len());
+    for message in messages.drain(..) {
+        match joined.last_mut() {
+            Some(last) if last.role == Role::Assistant && message.role == Role::Assistant => {
+                for block in message.content {
+                    append(&mut last.content, block);
+                }
+            }
+            _ => joined.push(message),
+        }
+    }
+    for message in &mut joined {
+        let says = |block: &Block| match block {
+            Block::Text { text, signature, .. } => !text.is_empty() || signature.is_some(),
+            _ => true,
+        };
+        if message.role == Role::Assistant {
+            message.content.retain(says);
+        }
+    }
+    *messages = joined;
+}
+
+/// A conversation of the system's words alone, which only some dialects know: they become the user's.
+/// Answers whether they did.
+pub(crate) fn ensure_user_message(request: &mut Request) -> bool {
+    let only_system = |message: &Message| message.role == Role::System;
+    if !request.messages.iter().all(only_system) {
+        return false;
+    }
+    let system = request.system.drain(..).map(Block::text);
+    let content: Vec<Block> =
+        system.chain(request.messages.drain(..).flat_map(|message| message.content)).collect();
+    if content.is_empty() {
+        return false;
+    }
+    request.messages.push(Message { role: Role::User, content });
+    true
+}
+
+/// Puts results directly behind the calls they answer, before anything else that was said: most servers
+/// of the chat dialect refuse words in between. Answers whether anything had to move.
+pub(crate) fn results_follow_calls(messages: &mut Vec<Message>) -> bool {
+    let mut moved = false;
+    let mut ordered: Vec<Message> = Vec::with_capacity(messages.len());
+    let mut waiting = messages.drain(..).peekable();
+    while let Some(message) = waiting.next() {
+        let called = message.role == Role::Assistant;
+        ordered.push(message);
+        if !called {
+            continue;
+        }
+        let first = ordered.len();
+        while let Some(next) = waiting.next_if(|next| next.role != Role::Assistant) {
+            ordered.push(next);
+        }
+        let said = ordered.get_mut(first..).unwrap_or_default();
+        let is_result = |block: &Block| matches!(block, Block::ToolResult { .. });
+        let blocks = said.iter().flat_map(|message| &message.content);
+        if blocks.clone().skip_while(|block| is_result(block)).all(|block| !is_result(block)) {
+            continue;
+        }
+        moved = true;
+        let mut results = Vec::new();
+        for message in said.iter_mut() {
+            let (told, rest) = std::mem::take(&mut message.content)
+                .into_iter()
+                .partition(|block| is_result(block));
+            results.extend::<Vec<Block>>(told);
+            message.content = rest;
+        }
+        let results = Message { role: Role::User, content: results };
+        ordered.insert(first, results);
+    }
+    drop(waiting);
+    ordered.retain(|message| message.role == Role::Assistant || !message.content.is_empty());
+    *messages = ordered;
+    moved
+}
+
+/// Leaves out results that were told before: a client that resumes a conversation may tell each twice,
+/// and most providers refuse that. Answers how many of them were not the same.
+pub(crate) fn dedupe_tool_results(messages: &mut Vec<Message>) -> usize {
+    let mut told: HashMap<String, Block> = HashMap::new();
+    let mut differed = 0;
+    for message in messages.iter_mut() {
+        message.content.retain(|block| match block {
+            // An id that is called again is answered again.
+            Block::ToolCall { id, .. } => {
+                told.remove(id);
+                true
+            }
+            Block::ToolResult { id, .. } => match told.get(id) {
+                Some(before) => {
+                    differed += usize::from(before != block);
+                    false
+                }
+                None => {
+                    told.insert(id.clone(), block.clone());
+                    true
+                }
+            },
+            _ => true,
+        });
+    }
+    messages.retain(|message| message.role != Role::User || !message.content.is_empty());
+    differed
+}
+
+/// Adds a block to a turn. A signature ends its block; until then, pieces of a kind are one.
+fn append(content: &mut Vec<Block>, block: Block) {
+    match (content.last_mut(), &block) {
+        (
+            Some(Block::Thinking { text, signature: mark @ None }),
+            Block::Thinking { text: more, signature },
+        )
+        | (
+            Some(Block::Text { text, signature: mark @ None, .. }),
+            Block::Text { text: more, signature, .. },
+        ) => {
+            text.push_str(more);
+            mark.clone_from(signature);
+        }
+        _ => content.push(block),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_of_a_turn_are_one_message_and_pieces_of_a_block_one_block() {
+        let thinking = |text: &str, signature: Option<&str>| Block::Thinking {
+            text: text.to_owned(),
+            signature: signature.map(ToOwned::to_owned),
+        };
+        let said = |role, content| Message { role, content };
+        let mut messages = vec![
+            said(Role::User, vec![Block::text("hi")]),
+            said(Role::Assistant, vec![thinking("A", None)]),
+            said(Role::Assistant, vec![thinking("B", None)]),
+            said(Role::Assistant, vec![thinking("", Some("s"))]),
+            said(Role::Assistant, vec![thinking("C", None)]),
+            said(Role::Assistant, vec![Block::text("Y")]),
+            said(Role::Assistant, vec![Block::text("es")]),
+            said(Role::Assistant, vec![Block::text("")]),
+            said(Role::User, vec![Block::text("and?")]),
+        ];
+        join_turns(&mut messages);
+        let turn = vec![thinking("AB", Some("s")), thinking("C", None), Block::text("Yes")];
+        assert_eq!(
+            messages,
+            [
+                said(Role::User, vec![Block::text("hi")]),
+                said(Role::Assistant, turn),
+                said(Role::User, vec![Block::text("and?")]),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_result_is_told_once() {
+        let result = |id: &str, text: &str| Block::ToolResult {
+            id: id.to_owned(),
+            name: None,
+            content: vec![Block::text(text)],
+            is_error: false,
+        };
+        let call = |id: &str| Block::ToolCall {
+            id: id.to_owned(),
+            name: "f".to_owned(),
+            arguments: "{}".to_owned(),
+            signature: None,
+        };
+        let said = |role, content| Message { role, content };
+        let mut messages = vec![
+            said(Role::Assistant, vec![call("a")]),
+            said(Role::User, vec![result("a", "1"), result("a", "1")]),
+            said(Role::User, vec![result("a", "2")]),
+            said(Role::Assistant, vec![call("a")]),
+            said(Role::User, vec![result("a", "3")]),
+        ];
+        assert_eq!(dedupe_tool_results(&mut messages), 1);
+        let expected = [
+            said(Role::Assistant, vec![call("a")]),
+            said(Role::User, vec![result("a", "1")]),
+            said(Role::Assistant, vec![call("a")]),
+            said(Role::User, vec![result("a", "3")]),
+        ];
+        assert_eq!(messages, expected);
+    }
+
+    #[test]
+    fn results_stand_directly_behind_their_calls() {
+        let result = |id: &str| Block::ToolResult {
+            id: id.to_owned(),
+            name: None,
+            content: Vec::new(),
+            is_error: false,
+        };
+        let said = |role, content| Message { role, content };
+        let call = said(Role::Assistant, vec![Block::text("calling")]);
+        let mut messages = vec![
+            call.clone(),
+            said(Role::User, vec![Block::text("hold on"), result("a")]),
+            said(Role::System, vec![Block::text("note")]),
+            said(Role::User, vec![result("b")]),
+            call.clone(),
+        ];
+        assert!(results_follow_calls(&mut messages));
+        let ordered = [
+            call.clone(),
+            said(Role::User, vec![result("a"), result("b")]),
+            said(Role::User, vec![Block::text("hold on")]),
+            said(Role::System, vec![Block::text("note")]),
+            call,
+        ];
+        assert_eq!(messages, ordered);
+        assert!(!results_follow_calls(&mut messages));
+        assert_eq!(messages, ordered);
+    }
+}

@@ -1,0 +1,333 @@
+//! What the client's assistant messages were when their maker wrote them.
+//!
+//! Clients send back what their dialect can hold. What is missing comes out of the envelope that rides
+//! in an opaque field, or out of the vault; the memory and both say who made it.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use throughline_canonical::{
+    Block, BlockKey, KeyHasher, Message, Origin, Prefix, Reason, Request, Role, ThinkingKind,
+};
+use throughline_codec::dialects::anthropic::prefix::after_block;
+use throughline_codec::dialects::gemini::SKIP_SIGNATURE;
+
+use crate::gateway::Gateway;
+use crate::history::replay_table::Maker;
+use crate::history::vault_lookup::{Found, Signed, names, says_the_same};
+use crate::settings::{Policy, Thinking};
+use crate::thinking::envelope::{Envelope, EnvelopeKind, Envelopes, OpenResult};
+use crate::thinking::guard::PrefixRecord;
+use crate::thinking::memory::{Target, Verdict};
+use crate::thinking::vault::Scope;
+
+/// One block of an assistant message as its maker wrote it.
+#[derive(Clone, Debug)]
+pub(crate) struct PastBlock {
+    pub(crate) block: Block,
+    /// Who made it, as the target sees it.
+    pub(crate) maker: Maker,
+    /// Why it is not the target's.
+    pub(crate) reason: Reason,
+    /// Who made it, if that is known.
+    pub(crate) origin: Option<Arc<Origin>>,
+    /// None knows it; it goes to see whether it is read.
+    pub(crate) tried: bool,
+    /// The client had lost it.
+    pub(crate) restored: bool,
+    /// Its name, where it has one that a refusal can be remembered by.
+    pub(crate) key: Option<BlockKey>,
+    /// Where it stood before, if known.
+    pub(crate) prefix_record: PrefixRecord,
+}
+
+/// The name of a thinking block as the client sends it. An envelope names its block by itself: some
+/// clients give it back with another text, or as another kind.
+pub(crate) fn key_of(block: &Block) -> Option<BlockKey> {
+    let name = |kind, text: &str, signature: &str| {
+        let mut hasher = KeyHasher::new(kind);
+        hasher.push(text.as_bytes());
+        hasher.finish(signature)
+    };
+    match block {
+        Block::Thinking { signature: Some(mark), .. } | Block::Redacted { data: mark }
+            if Envelopes::looks_ours(mark) =>
+        {
+            Some(name(ThinkingKind::Thinking, "", mark))
+        }
+        Block::Thinking { text, signature } => {
+            Some(name(ThinkingKind::Thinking, text, signature.as_deref().unwrap_or_default()))
+        }
+        Block::Redacted { data } => Some(name(ThinkingKind::Redacted, data, "")),
+        _ => None,
+    }
+}
+
+/// The signature of a call or a text, as a block that it can be remembered by.
+pub(crate) fn signature_block(mark: &str) -> Block {
+    Block::Thinking { text: String::new(), signature: Some(mark.to_owned()) }
+}
+
+/// The names of all thinking blocks of a request, in order.
+pub(crate) fn keys(request: &Request) -> Vec<Option<BlockKey>> {
+    assistant_blocks(request).filter_map(key_of).map(Some).collect()
+}
+
+fn assistant_blocks(request: &Request) -> impl Iterator<Item = &Block> {
+    request
+        .messages
+        .iter()
+        .filter(|message| message.role == Role::Assistant)
+        .flat_map(|message| &message.content)
+}
+
+/// Brings the past back.
+pub(crate) struct Recall<'a> {
+    pub(crate) gateway: &'a Gateway,
+    pub(crate) target: &'a Target,
+    pub(crate) scope: &'a Scope,
+    /// What was found for this request.
+    pub(crate) found: Mutex<Found>,
+    /// The session the request belongs to.
+    pub(crate) session: u64,
+    pub(crate) rules: Thinking,
+    /// Whether client and upstream speak the same dialect, so that bare signatures may be its own.
+    pub(crate) same_dialect: bool,
+    /// Whether the upstream reads anything of the past.
+    pub(crate) reads_past: bool,
+}
+
+impl Recall<'_> {
+    /// An assistant message as its maker wrote it. `question` is what it answers, `verdicts` are the
+    /// memory's on its thinking.
+    pub(crate) async fn message(
+        &self,
+        message: &Message,
+        question: &str,
+        verdicts: &[Verdict],
+    ) -> Vec<PastBlock> {
+        let names = names(self.scope, question, &message.content);
+        let kept = match self.reads_past && self.found.lock().may_look() {
+            true => self.gateway.vault.find(&names).await,
+            false => None,
+        };
+        // A turn comes back once, however often a request names it.
+        let kept = kept.filter(|kept| self.found.lock().is_new(&kept.blocks));
+        match kept {
+            Some(kept) if says_the_same(&message.content, &kept.blocks) => {
+                self.whole(message, kept, verdicts)
+            }
+            kept => self.patched(message, kept, verdicts),
+        }
+    }
+
+    /// The signature of a call or a text that the client sent in the upstream's dialect.
+    pub(crate) fn signature(&self, mark: &str, verdict: Option<&Verdict>) -> PastBlock {
+        match self.gateway.envelopes.open(mark) {
+            OpenResult::Ours(envelope) => {
+                let native = Block::Thinking { text: String::new(), signature: envelope.signature };
+                self.known(native, &Arc::new(envelope.origin), verdict)
+            }
+            OpenResult::Altered | OpenResult::NotOurs => {
+                self.thinking(&signature_block(mark), verdict)
+            }
+        }
+    }
+
+    /// Thinking the client sent.
+    pub(crate) fn thinking(&self, block: &Block, verdict: Option<&Verdict>) -> PastBlock {
+        match self.gateway.envelopes.open(mark_of(block)) {
+            OpenResult::Altered => foreign(block.clone(), Reason::Origin, None),
+            OpenResult::Ours(envelope) => self.enveloped(block, *envelope, verdict),
+            OpenResult::NotOurs => match verdict {
+                Some(verdict @ Verdict::Send { origin, .. }) => PastBlock {
+                    origin: origin.clone(),
+                    prefix_record: prefix_record(verdict),
+                    ..same(block.clone())
+                },
+                Some(verdict @ Verdict::Try { .. }) if self.same_dialect => PastBlock {
+                    tried: true,
+                    reason: Reason::Unknown,
+                    prefix_record: prefix_record(verdict),
+                    ..same(block.clone())
+                },
+                Some(Verdict::LeaveOut { reason, origin }) => {
+                    foreign(block.clone(), *reason, origin.clone())
+                }
+                // What nobody knows was made by somebody who speaks the client's dialect.
+                Some(Verdict::Try { .. }) | None => foreign(block.clone(), Reason::Unknown, None),
+            },
+        }
+    }
+
+    fn enveloped(&self, block: &Block, envelope: Envelope, verdict: Option<&Verdict>) -> PastBlock {
+        let origin = Arc::new(envelope.origin.clone());
+        let native = match (&envelope.kind, block) {
+            (EnvelopeKind::Redacted { data }, _) => Block::Redacted { data: data.clone() },
+            (_, Block::Thinking { text, .. }) => {
+                if is_changed(text, &envelope) {
+                    return foreign(block.clone(), Reason::Shape, Some(origin));
+                }
+                Block::Thinking { text: text.clone(), signature: envelope.signature }
+            }
+            _ => return foreign(block.clone(), Reason::Shape, Some(origin)),
+        };
+        if envelope.cut {
+            return foreign(native, Reason::Cut, Some(origin));
+        }
+        self.known(native, &origin, verdict)
+    }
+
+    /// A call or a text, with what its maker wants back with it.
+    pub(crate) fn signed(
+        &self,
+        block: &Block,
+        lost: Option<(&Signed, &Arc<Origin>, u64)>,
+    ) -> PastBlock {
+        let (Block::ToolCall { signature, .. } | Block::Text { signature, .. }) = block else {
+            return plain(block.clone());
+        };
+        let mark = signature.as_deref().filter(|mark| *mark != SKIP_SIGNATURE);
+        match mark.map(|mark| self.gateway.envelopes.open(mark)) {
+            Some(OpenResult::Ours(envelope)) => {
+                let signed = with_signature(block, envelope.signature);
+                self.kept(signed, &Arc::new(envelope.origin), self.session)
+            }
+            Some(OpenResult::NotOurs) if self.same_dialect => match lost {
+                // The vault knows whose it is.
+                Some((_, origin, session)) => self.kept(block.clone(), origin, session),
+                None => same(block.clone()),
+            },
+            Some(OpenResult::Altered | OpenResult::NotOurs) => {
+                foreign(with_signature(block, None), Reason::Origin, None)
+            }
+            None => match lost {
+                Some((signed, origin, session)) if signed.is(block) => {
+                    let block = with_signature(block, signed.signature.clone());
+                    self.kept(block, origin, session)
+                }
+                _ => foreign(with_signature(block, None), Reason::Origin, None),
+            },
+        }
+    }
+
+    /// A block that an envelope or the vault brought, of which the memory was not asked.
+    pub(crate) fn kept(&self, block: Block, origin: &Arc<Origin>, session: u64) -> PastBlock {
+        let key = own_key(&block);
+        let refused = key.is_some_and(|key| self.gateway.memory.has_refused(self.target, &key));
+        let old = self.rules.policy == Policy::Session && session != self.session;
+        let past = match (refused, old) {
+            (true, _) => foreign(block, Reason::Origin, Some(origin.clone())),
+            (false, true) => foreign(block, Reason::Session, Some(origin.clone())),
+            (false, false) => self.known(block, origin, None),
+        };
+        PastBlock { key, ..past }
+    }
+
+    /// A block whose maker is known.
+    pub(crate) fn known(
+        &self,
+        block: Block,
+        origin: &Arc<Origin>,
+        verdict: Option<&Verdict>,
+    ) -> PastBlock {
+        let target = self.target;
+        let readable = origin.domain == *target.domain
+            && (!target.account_bound || origin.credential == target.credential);
+        let reason = match verdict {
+            Some(Verdict::LeaveOut { reason, .. }) => Some(*reason),
+            Some(Verdict::Send { .. }) => None,
+            Some(Verdict::Try { .. }) | None if !readable => Some(Reason::Origin),
+            Some(Verdict::Try { .. }) | None => {
+                let of_session = origin.backend == *target.backend;
+                (self.rules.policy == Policy::Session && !of_session).then_some(Reason::Session)
+            }
+        };
+        match reason {
+            Some(reason) => foreign(block, reason, Some(origin.clone())),
+            None => PastBlock {
+                origin: Some(origin.clone()),
+                prefix_record: verdict.map(prefix_record).unwrap_or_default(),
+                ..same(block)
+            },
+        }
+    }
+}
+
+/// What the memory knows of where a block stood.
+fn prefix_record(verdict: &Verdict) -> PrefixRecord {
+    match verdict {
+        Verdict::Send { prefix, dropped, .. } => PrefixRecord { made: *prefix, dropped: *dropped },
+        Verdict::Try { dropped } => PrefixRecord { made: None, dropped: *dropped },
+        Verdict::LeaveOut { .. } => PrefixRecord::default(),
+    }
+}
+
+/// Goes past a block of a turn that was made under a prefix. Answers what the block was made under.
+pub(crate) fn pass_block(prefix: &mut Option<Prefix>, block: &Block) -> Option<Prefix> {
+    let (made, key) = ((*prefix)?, key_of(block)?);
+    *prefix = Some(after_block(made, &key));
+    Some(made)
+}
+
+pub(crate) fn with_signature(block: &Block, mark: Option<String>) -> Block {
+    let mut block = block.clone();
+    if let Block::ToolCall { signature, .. } | Block::Text { signature, .. } = &mut block {
+        *signature = mark;
+    }
+    block
+}
+
+/// The name of what a maker signed, by its own signature.
+fn own_key(block: &Block) -> Option<BlockKey> {
+    match block {
+        Block::ToolCall { signature, .. } | Block::Text { signature, .. } => {
+            let signature = signature.as_deref()?;
+            Some(KeyHasher::new(ThinkingKind::Thinking).finish(signature))
+        }
+        thinking => key_of(thinking),
+    }
+}
+
+/// A verdict, unless the memory has nothing to say: the vault knows more then.
+pub(crate) fn known_verdict(verdict: &Verdict) -> Option<&Verdict> {
+    let unknown =
+        matches!(verdict, Verdict::Try { .. } | Verdict::LeaveOut { reason: Reason::Unknown, .. });
+    (!unknown).then_some(verdict)
+}
+
+/// What a client gives back beside its thinking.
+pub(crate) fn mark_of(block: &Block) -> &str {
+    match block {
+        Block::Thinking { signature, .. } => signature.as_deref().unwrap_or_default(),
+        Block::Redacted { data } => data,
+        _ => "",
+    }
+}
+
+/// Whether a text is another than the one its maker signed.
+fn is_changed(text: &str, envelope: &Envelope) -> bool {
+    envelope.signature.is_some() && Envelopes::content_hash(text) != envelope.content
+}
+
+/// A part that has no maker to speak of.
+pub(crate) fn plain(block: Block) -> PastBlock {
+    same(block)
+}
+
+fn same(block: Block) -> PastBlock {
+    PastBlock {
+        block,
+        maker: Maker::Same,
+        reason: Reason::Policy,
+        origin: None,
+        tried: false,
+        restored: false,
+        key: None,
+        prefix_record: PrefixRecord::default(),
+    }
+}
+
+pub(crate) fn foreign(block: Block, reason: Reason, origin: Option<Arc<Origin>>) -> PastBlock {
+    PastBlock { maker: Maker::Foreign, reason, origin, ..same(block) }
+}

@@ -1,0 +1,342 @@
+//! Puts a turn together again, from what the client sent of it and what the vault holds: each block in its
+//! place, none twice, and what cannot come back is told.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use throughline_canonical::{Block, Message, Origin, Prefix, Reason};
+
+use crate::history::recall::{
+    PastBlock, Recall, foreign, key_of, known_verdict, mark_of, pass_block, plain, with_signature,
+};
+use crate::history::vault_lookup::{Lost, Thought};
+use crate::thinking::envelope::{EnvelopeKind, Envelopes, OpenResult};
+use crate::thinking::memory::Verdict;
+use crate::thinking::vault::Kept;
+
+/// What tells one thought of a turn from another: what its maker signed, and the text it was signed
+/// with, or all of it where it cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Identity {
+    Readable([u8; 16], Option<String>),
+    Encrypted(String),
+}
+
+impl Identity {
+    fn of(block: &Block) -> Option<Self> {
+        match block {
+            Block::Thinking { text, signature } => {
+                Some(Self::Readable(Envelopes::content_hash(text), signature.clone()))
+            }
+            Block::Redacted { data } => Some(Self::Encrypted(data.clone())),
+            _ => None,
+        }
+    }
+}
+
+/// Which of a client's thoughts stands for which of the maker's; by the maker's order. A thought that is
+/// none of them stands for the next.
+fn align(theirs: &[Option<Identity>], kept: &[Identity]) -> Vec<Option<usize>> {
+    // Of two that are the same, the first.
+    let places: HashMap<&Identity, usize> =
+        kept.iter().enumerate().rev().map(|(at, identity)| (identity, at)).collect();
+    let mut next = 0;
+    kept.iter()
+        .enumerate()
+        .map(|(at, _)| {
+            let theirs = theirs.get(next)?;
+            let place = theirs.as_ref().and_then(|theirs| places.get(theirs));
+            // The client has lost this one, and kept a later one.
+            if place.is_some_and(|place| *place > at) {
+                return None;
+            }
+            next += 1;
+            Some(next - 1)
+        })
+        .collect()
+}
+
+impl Recall<'_> {
+    /// The vault holds the very turn.
+    pub(crate) fn whole(
+        &self,
+        message: &Message,
+        kept: Kept,
+        verdicts: &[Verdict],
+    ) -> Vec<PastBlock> {
+        let origin = Arc::new(kept.origin);
+        let declines = |block: &Block| matches!(block, Block::Refusal { .. });
+        let declined = kept.blocks.iter().any(declines);
+        let unnamed = |block: &Block| matches!(block, Block::Opaque { .. });
+        let kept_unnamed = kept.blocks.iter().any(unnamed);
+        let theirs = self.thoughts(message, verdicts);
+        let identities: Vec<_> = kept.blocks.iter().filter_map(Identity::of).collect();
+        let aligned = align(&self.identities(&theirs), &identities);
+        let left_over = aligned.iter().flatten().count();
+        let mut aligned = aligned.into_iter();
+        let mut prefix = kept.prefix;
+        let mut past: Vec<PastBlock> = kept
+            .blocks
+            .into_iter()
+            .map(|block| {
+                let thinks = key_of(&block).is_some();
+                let made = pass_block(&mut prefix, &block);
+                let sent = thinks.then(|| aligned.next().flatten()).flatten();
+                let mut past = match sent.and_then(|at| theirs.get(at)) {
+                    // The vault makes good what a client lost, and nothing else.
+                    Some((theirs, verdict)) if !self.is_lost(theirs) => {
+                        PastBlock { key: key_of(theirs), ..self.thinking(theirs, *verdict) }
+                    }
+                    Some((theirs, verdict)) => PastBlock {
+                        key: key_of(theirs),
+                        ..self.known(block, &origin, verdict.and_then(known_verdict))
+                    },
+                    None => {
+                        PastBlock { restored: thinks, ..self.kept(block, &origin, kept.session) }
+                    }
+                };
+                past.prefix_record.made = past.prefix_record.made.or(made);
+                past
+            })
+            .collect();
+        // What the vault does not keep, the client brings.
+        let rest = message.content.iter().filter(|block| {
+            matches!(block, Block::Media { .. })
+                || unnamed(block) && !kept_unnamed
+                || declines(block) && !declined
+        });
+        past.extend(rest.cloned().map(plain));
+        // More thoughts than there were.
+        let more = theirs.iter().skip(left_over);
+        past.extend(more.map(|(block, _)| foreign((*block).clone(), Reason::Shape, None)));
+        past
+    }
+
+    /// The client's own blocks, with what an envelope or the vault adds to them.
+    pub(crate) fn patched(
+        &self,
+        message: &Message,
+        kept: Option<Kept>,
+        verdicts: &[Verdict],
+    ) -> Vec<PastBlock> {
+        let session = kept.as_ref().map_or(self.session, |kept| kept.session);
+        let prefix = kept.as_ref().and_then(|kept| kept.prefix);
+        let (lost, origin) = match kept {
+            Some(kept) => (Lost::of(kept.blocks), Some(Arc::new(kept.origin))),
+            None => (Lost::default(), None),
+        };
+        // Thinking belongs to the calls it led to, and to no others.
+        let agrees = |block: &Block| match block {
+            Block::ToolCall { id, .. } => lost.calls.get(id).is_some_and(|kept| kept.is(block)),
+            _ => true,
+        };
+        let led_here = lost.calls.is_empty() || message.content.iter().all(agrees);
+        let theirs = self.thoughts(message, verdicts);
+        let identities: Vec<_> =
+            lost.thinking.iter().filter_map(|thought| Identity::of(&thought.block)).collect();
+        let aligned = align(&self.identities(&theirs), &identities);
+        let mut restored = match &origin {
+            Some(origin) => self.restored(&lost, &aligned, (origin, session, prefix), led_here),
+            None => Vec::new(),
+        };
+        // What stands for which, seen from the client's side.
+        let mut stands_for = aligned
+            .iter()
+            .zip(&lost.thinking)
+            .filter_map(|(theirs, thought)| Some(((*theirs)?, &thought.block)))
+            .peekable();
+        let mut ordinals = 0..;
+        let places = Places::of(message);
+        // Where each goes: before the first of what followed it that is still there.
+        restored.sort_by_key(|(thought, _)| places.before(thought));
+        let mut restored = restored.into_iter().peekable();
+        let mut verdicts = verdicts.iter();
+        let mut past = Vec::with_capacity(message.content.len());
+        for (at, block) in message.content.iter().enumerate() {
+            while let Some((_, block)) =
+                restored.next_if(|(thought, _)| places.before(thought) <= at)
+            {
+                past.push(block);
+            }
+            past.push(match block {
+                Block::Thinking { .. } | Block::Redacted { .. } => {
+                    let verdict = verdicts.next();
+                    let ordinal = ordinals.next();
+                    let kept = stands_for.next_if(|(theirs, _)| Some(*theirs) == ordinal);
+                    let past = match (kept, &origin) {
+                        (Some((_, kept)), Some(origin)) if led_here && self.is_lost(block) => {
+                            self.known(kept.clone(), origin, verdict.and_then(known_verdict))
+                        }
+                        _ => self.thinking(block, verdict),
+                    };
+                    PastBlock { key: key_of(block), ..past }
+                }
+                Block::ToolCall { id, .. } => {
+                    let kept = lost.calls.get(id).zip(origin.as_ref());
+                    match kept {
+                        Some((call, origin)) => self.signed(block, Some((call, origin, session))),
+                        None => self
+                            .ridden(block, &message.content[..at])
+                            .unwrap_or_else(|| self.signed(block, None)),
+                    }
+                }
+                Block::Text { .. } => self.signed(block, None),
+                other => plain(other.clone()),
+            });
+        }
+        past.extend(restored.map(|(_, block)| block));
+        past
+    }
+
+    /// The thoughts of a turn that the client has lost. Those that led to other calls than the client
+    /// tells of stay behind, and are told.
+    fn restored<'a>(
+        &self,
+        lost: &'a Lost,
+        aligned: &[Option<usize>],
+        (origin, session, mut prefix): (&Arc<Origin>, u64, Option<Prefix>),
+        led_here: bool,
+    ) -> Vec<(&'a Thought, PastBlock)> {
+        let missing = lost.thinking.iter().zip(aligned).filter_map(|(thought, theirs)| {
+            let made = pass_block(&mut prefix, &thought.block);
+            let block = thought.block.clone();
+            let past = match (theirs, led_here) {
+                (Some(_), _) => return None,
+                (None, true) => {
+                    let mut past = self.kept(block, origin, session);
+                    past.restored = true;
+                    past.prefix_record.made = made;
+                    past
+                }
+                (None, false) => foreign(block, Reason::Shape, Some(origin.clone())),
+            };
+            Some((thought, past))
+        });
+        missing.collect()
+    }
+
+    /// The thoughts that a client sent, with the memory's word on each.
+    fn thoughts<'a>(
+        &self,
+        message: &'a Message,
+        verdicts: &'a [Verdict],
+    ) -> Vec<(&'a Block, Option<&'a Verdict>)> {
+        let theirs = message.content.iter().filter(|block| key_of(block).is_some());
+        let verdicts = verdicts.iter().map(Some);
+        theirs.zip(verdicts.chain(std::iter::repeat(None))).collect()
+    }
+
+    /// What tells them apart; none of one that has lost it.
+    fn identities(&self, theirs: &[(&Block, Option<&Verdict>)]) -> Vec<Option<Identity>> {
+        theirs.iter().map(|(block, _)| self.identity(block)).collect()
+    }
+
+    fn identity(&self, block: &Block) -> Option<Identity> {
+        match (mark_of(block), self.gateway.envelopes.open(mark_of(block))) {
+            ("", _) | (_, OpenResult::Altered) => None,
+            (_, OpenResult::NotOurs) => Identity::of(block),
+            (_, OpenResult::Ours(envelope)) => Some(match envelope.kind {
+                EnvelopeKind::Redacted { data } => Identity::Encrypted(data),
+                _ => Identity::Readable(envelope.content, envelope.signature),
+            }),
+        }
+    }
+
+    /// Whether a client has lost what makes thinking worth sending: what its maker signed, or the
+    /// text of it.
+    fn is_lost(&self, block: &Block) -> bool {
+        let Block::Thinking { text, .. } = block else {
+            return false;
+        };
+        match mark_of(block) {
+            "" => true,
+            mark if text.is_empty() => match self.gateway.envelopes.open(mark) {
+                OpenResult::Ours(envelope) => Envelopes::content_hash("") != envelope.content,
+                OpenResult::Altered | OpenResult::NotOurs => false,
+            },
+            _ => false,
+        }
+    }
+
+    /// A call whose signature rode with the thinking before it. Only the call it was made with gets it.
+    fn ridden(&self, block: &Block, before: &[Block]) -> Option<PastBlock> {
+        let Block::ToolCall { id, signature: None, .. } = block else {
+            return None;
+        };
+        let carrier = before
+            .iter()
+            .rev()
+            .take_while(|block| !matches!(block, Block::ToolCall { .. }))
+            .find(|block| key_of(block).is_some())?;
+        let OpenResult::Ours(envelope) = self.gateway.envelopes.open(mark_of(carrier)) else {
+            return None;
+        };
+        let call = envelope.call.filter(|call| call.id == *id)?;
+        let signed = with_signature(block, Some(call.signature));
+        Some(self.kept(signed, &Arc::new(envelope.origin), self.session))
+    }
+}
+
+/// Where the parts of a client's message stand.
+struct Places<'a> {
+    calls: HashMap<&'a str, usize>,
+    texts: Vec<usize>,
+    end: usize,
+}
+
+impl<'a> Places<'a> {
+    fn of(message: &'a Message) -> Self {
+        let mut places =
+            Self { calls: HashMap::new(), texts: Vec::new(), end: message.content.len() };
+        for (at, block) in message.content.iter().enumerate() {
+            match block {
+                Block::ToolCall { id, .. } => {
+                    places.calls.entry(id).or_insert(at);
+                }
+                Block::Text { .. } => places.texts.push(at),
+                _ => {}
+            }
+        }
+        places
+    }
+
+    /// The place a lost thought goes before: that of the text or of the call which followed it.
+    fn before(&self, thought: &Thought) -> usize {
+        let text = self.texts.get(thought.texts).copied();
+        let call = thought.call.as_deref();
+        let call = call.and_then(|call| self.calls.get(call)).copied();
+        let text = text.filter(|_| thought.leads_to_text);
+        text.or(call).unwrap_or(self.end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity(name: &str) -> Identity {
+        Identity::Encrypted(name.to_owned())
+    }
+
+    /// What a client sent, what the vault holds, and which stands for which.
+    #[test]
+    fn each_thought_finds_itself_and_what_lost_its_name_stands_for_the_next() {
+        for (theirs, kept, expected) in [
+            ("ab", "ab", [Some(0), Some(1)]),
+            ("b", "ab", [None, Some(0)]),
+            ("a", "ab", [Some(0), None]),
+            ("", "ab", [None, None]),
+            ("?", "ab", [Some(0), None]),
+            ("?b", "ab", [Some(0), Some(1)]),
+            ("x", "ab", [Some(0), None]),
+            ("xb", "ab", [Some(0), Some(1)]),
+            ("aa", "aa", [Some(0), Some(1)]),
+            ("ba", "ab", [None, Some(0)]),
+        ] {
+            let named = |letter: char| (letter != '?').then(|| identity(&letter.to_string()));
+            let theirs_named: Vec<_> = theirs.chars().map(named).collect();
+            let kept_named: Vec<_> = kept.chars().filter_map(named).collect();
+            assert_eq!(align(&theirs_named, &kept_named), expected, "{theirs} {kept}");
+        }
+    }
+}

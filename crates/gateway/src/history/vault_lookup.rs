@@ -1,0 +1,268 @@
+//! Turns in the vault: the names they are kept under, and what of them a client has lost.
+
+use std::collections::{HashMap, HashSet};
+
+use serde_json::Value;
+use throughline_canonical::{Block, Message, Request, Role};
+
+use crate::gateway::Gateway;
+use crate::history::adapt::open_turn;
+use crate::history::recall::key_of;
+use crate::history::replay_table::{self, Maker, Part, Place, Treatment};
+use crate::thinking::vault::{Scope, VaultKey};
+use crate::turn::Attempt;
+
+/// So many turns of one request are looked for, and so much of them is put back: more than any
+/// conversation has, and a bound on what a request can make of the vault.
+pub(crate) const MOST_LOOKS: usize = 4096;
+/// How many messages are looked up to learn whether a client loses what it gets: most of those that
+/// lack something never had it.
+const RECENT_LOOKS: usize = 64;
+const MOST_BYTES: usize = 32 << 20;
+const MOST_NAMES: usize = 4;
+
+/// What was found for one request.
+#[derive(Default)]
+pub(crate) struct Found {
+    looks: usize,
+    bytes: usize,
+    turns: HashSet<String>,
+}
+
+impl Found {
+    /// Whether the request has not asked for more than a conversation does.
+    pub(crate) fn may_look(&mut self) -> bool {
+        self.looks += 1;
+        self.looks <= MOST_LOOKS && self.bytes <= MOST_BYTES
+    }
+
+    /// Whether a turn was not found before. One comes back once, however often a request names it.
+    pub(crate) fn is_new(&mut self, blocks: &[Block]) -> bool {
+        let call = blocks.iter().find_map(|block| match block {
+            Block::ToolCall { id, .. } => Some(id.clone()),
+            _ => None,
+        });
+        self.bytes += blocks.iter().map(size).sum::<usize>();
+        // Two answers may be the same words; which is which, the question tells.
+        call.is_none_or(|call| self.turns.insert(call))
+    }
+}
+
+fn size(block: &Block) -> usize {
+    match block {
+        Block::Thinking { text, signature } => {
+            text.len() + signature.as_ref().map_or(0, String::len)
+        }
+        Block::Redacted { data } => data.len(),
+        _ => 0,
+    }
+}
+
+impl Gateway {
+    /// Whether the vault holds something that the client has lost and the backend, who made it, wants
+    /// back: of the model's present turn, or of any where the backend would miss it there too.
+    pub(crate) async fn needs_restore(&self, attempt: &Attempt<'_>, request: &Request) -> bool {
+        let (dialect, variant) = (attempt.backend.dialect.name(), &attempt.backend.variant);
+        let wants = |part| {
+            let treatment =
+                replay_table::treat(dialect, variant, part, Maker::Same, Place::OpenLoop);
+            matches!(treatment, Treatment::Verbatim | Treatment::Text)
+        };
+        let (thinking, calls) = (wants(Part::Thinking), wants(Part::CallSignature));
+        let first = if replay_table::misses_earlier(dialect, variant) {
+            0
+        } else {
+            open_turn(&request.messages)
+        };
+        let mut question = String::new();
+        let mut lacking = Vec::new();
+        for (at, message) in request.messages.iter().enumerate() {
+            if message.role != Role::Assistant {
+                tell_question(message, &mut question);
+                continue;
+            }
+            let asked = std::mem::take(&mut question);
+            if at < first {
+                continue;
+            }
+            let content = &message.content;
+            let lacks_thinking = thinking && !content.iter().any(|block| key_of(block).is_some());
+            let lacks_signature = calls && content.iter().any(is_bare_call);
+            if lacks_thinking || lacks_signature {
+                lacking.push((content, asked, lacks_thinking, lacks_signature));
+            }
+        }
+        // What the model needs most is what it said last.
+        for (content, asked, lacks_thinking, lacks_signature) in
+            lacking.into_iter().rev().take(RECENT_LOOKS)
+        {
+            let names = names(&attempt.read.scope, &asked, content);
+            let kept = self.vault.find(&names).await;
+            let kept = kept.filter(|kept| kept.origin.domain == attempt.backend.domain);
+            let lost = kept.map(|kept| Lost::of(kept.blocks)).unwrap_or_default();
+            let signed = |block: &Block| match block {
+                Block::ToolCall { id, .. } => {
+                    let signed = lost.calls.get(id);
+                    signed.is_some_and(|signed| signed.signature.is_some())
+                }
+                _ => false,
+            };
+            let lost_call = content.iter().any(|block| is_bare_call(block) && signed(block));
+            if lacks_thinking && !lost.thinking.is_empty() || lacks_signature && lost_call {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+fn is_bare_call(block: &Block) -> bool {
+    matches!(block, Block::ToolCall { signature: None, .. })
+}
+
+/// What a request asks of the model: all that was said since it spoke.
+pub(crate) fn question(request: &Request) -> String {
+    let mut question = String::new();
+    for message in &request.messages {
+        match message.role {
+            Role::Assistant => question.clear(),
+            _ => tell_question(message, &mut question),
+        }
+    }
+    question
+}
+
+/// Adds what a message asks of the model: words, and which calls it answers.
+pub(crate) fn tell_question(message: &Message, question: &mut String) {
+    for block in &message.content {
+        match block {
+            Block::Text { text, .. } => question.push_str(text),
+            Block::ToolResult { id, .. } => question.push_str(id),
+            _ => {}
+        }
+    }
+}
+
+/// Under which names a turn is kept: its calls, else its text, after what it answers and alone.
+pub(crate) fn names(scope: &Scope, question: &str, content: &[Block]) -> Vec<VaultKey> {
+    let calls = content.iter().filter_map(|block| match block {
+        Block::ToolCall { id, .. } => Some(scope.call(id)),
+        _ => None,
+    });
+    // Each of its calls names the turn, so a few of many will do.
+    let mut names: Vec<VaultKey> = calls.take(MOST_NAMES).collect();
+    let text = text_of(content);
+    if names.is_empty() && !text.trim().is_empty() {
+        names.extend(scope.answer(question, &text));
+    }
+    names
+}
+
+pub(crate) fn text_of(content: &[Block]) -> String {
+    content
+        .iter()
+        .filter_map(|block| match block {
+            Block::Text { text, .. } => Some(text.as_str()),
+            _ => None,
+        })
+        .collect()
+}
+
+/// Whether two turns say the same to a person and call the same tools.
+pub(crate) fn says_the_same(one: &[Block], other: &[Block]) -> bool {
+    fn calls(content: &[Block]) -> impl Iterator<Item = (&String, &String)> {
+        content.iter().filter_map(|block| match block {
+            Block::ToolCall { id, arguments, .. } => Some((id, arguments)),
+            _ => None,
+        })
+    }
+    let same = |(one, other): ((&String, &String), (&String, &String))| {
+        one.0 == other.0 && are_equal(one.1, other.1)
+    };
+    calls(one).count() == calls(other).count()
+        && calls(one).zip(calls(other)).all(same)
+        && text_of(one).trim() == text_of(other).trim()
+}
+
+/// Whether two texts of arguments mean the same: clients write them anew.
+fn are_equal(one: &str, other: &str) -> bool {
+    let value = |text: &str| serde_json::from_str::<Value>(text).ok();
+    one == other || value(one).is_some_and(|one| Some(one) == value(other))
+}
+
+/// What the vault has of a turn the client has changed.
+#[derive(Default)]
+pub(crate) struct Lost {
+    pub(crate) thinking: Vec<Thought>,
+    pub(crate) calls: HashMap<String, Signed>,
+}
+
+/// A thought, and where it stood.
+pub(crate) struct Thought {
+    pub(crate) block: Block,
+    /// So many texts stood before it.
+    pub(crate) texts: usize,
+    /// Whether a text followed before any call did.
+    pub(crate) leads_to_text: bool,
+    /// The first call that followed.
+    pub(crate) call: Option<String>,
+}
+
+/// A call as its maker wrote it.
+pub(crate) struct Signed {
+    name: String,
+    arguments: String,
+    pub(crate) signature: Option<String>,
+}
+
+impl Signed {
+    /// A call, by its id; none of what is none.
+    pub(crate) fn of(block: Block) -> Option<(String, Self)> {
+        match block {
+            Block::ToolCall { id, name, arguments, signature } => {
+                Some((id, Self { name, arguments, signature }))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether a client's call is this one still.
+    pub(crate) fn is(&self, block: &Block) -> bool {
+        let Block::ToolCall { name, arguments, .. } = block else {
+            return false;
+        };
+        *name == self.name && are_equal(arguments, &self.arguments)
+    }
+}
+
+impl Lost {
+    pub(crate) fn of(blocks: Vec<Block>) -> Self {
+        let mut lost = Self::default();
+        let (mut texts, mut settled, mut called) = (0, 0, 0);
+        for block in blocks {
+            match &block {
+                Block::Text { .. } => {
+                    texts += 1;
+                    for thought in &mut lost.thinking[settled..] {
+                        thought.leads_to_text = true;
+                    }
+                    settled = lost.thinking.len();
+                }
+                Block::ToolCall { id, .. } => {
+                    for thought in &mut lost.thinking[called..] {
+                        thought.call = Some(id.clone());
+                    }
+                    (settled, called) = (lost.thinking.len(), lost.thinking.len());
+                }
+                _ => {}
+            }
+            match block {
+                block @ (Block::Thinking { .. } | Block::Redacted { .. }) => {
+                    lost.thinking.push(Thought { block, texts, leads_to_text: false, call: None });
+                }
+                block => lost.calls.extend(Signed::of(block)),
+            }
+        }
+        lost
+    }
+}

@@ -1,0 +1,324 @@
+//! What goes out, where it is known where thinking and its marks stand: each is judged as in the across
+//! lane, and becomes an edit of the body.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use throughline_canonical::{Block, BlockKey, Fate, Loss, Origin, Reason, ThinkingKind};
+use throughline_codec::dialects::gemini::SKIP_SIGNATURE;
+use throughline_codec::dialects::opaque_outline::{
+    OpaqueEdit, OpaqueKind, OpaqueOutline, OpaquePart,
+};
+use throughline_codec::dialects::passthrough::Passthrough;
+
+use crate::backend::Backend;
+use crate::gateway::Gateway;
+use crate::history::recall::{PastBlock, Recall, key_of};
+use crate::history::replay_table::{self, Maker, Part, Place, Treatment};
+use crate::plan::translated_reply::CALL_UNSIGNED;
+use crate::thinking::envelope::OpenResult;
+use crate::thinking::memory::{Question, Target, Verdict};
+use crate::turn::Attempt;
+use crate::turn::log::KeptBlock;
+use crate::unix_ms;
+
+/// What a second try does without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Without {
+    /// This is the first try.
+    Nothing,
+    /// Nothing either, but calls that bear no signature are marked as made elsewhere.
+    BareCalls,
+    /// What nobody knew.
+    Tried,
+    /// All thinking.
+    Thinking,
+}
+
+/// What goes out.
+#[derive(Debug)]
+pub(crate) struct OpaquePlan {
+    /// The body; the very bytes that came, if nothing had to change.
+    pub(crate) body: Bytes,
+    /// The model's name at the backend.
+    pub(crate) model: String,
+    /// The name the client used, if it was changed.
+    pub(crate) asked_model: Option<String>,
+    pub(crate) blocks: Vec<KeptBlock>,
+    /// How their places are spelled.
+    dialect: &'static dyn Passthrough,
+    /// How many of them stayed behind.
+    pub(crate) left_out: usize,
+    pub(crate) losses: Vec<Loss>,
+    pub(crate) session: u64,
+    pub(crate) target: Target,
+    /// The names of those that went.
+    pub(crate) sent: Vec<BlockKey>,
+    /// Those of them that nobody knew.
+    pub(crate) tried: Vec<BlockKey>,
+}
+
+/// What becomes of one mark.
+struct Fated {
+    edit: OpaqueEdit,
+    fate: Fate,
+    reason: Option<Reason>,
+    origin: Option<Arc<Origin>>,
+    /// Whether it stays behind because the upstream never reads it, so that nothing is lost.
+    unneeded: bool,
+}
+
+impl Gateway {
+    /// Decides what goes out.
+    pub(crate) fn mark(
+        &self,
+        attempt: &Attempt<'_>,
+        places: &OpaqueOutline,
+        without: Without,
+    ) -> OpaquePlan {
+        let (read, backend, body) = (attempt.read, attempt.backend, &attempt.read.body);
+        let first = without == Without::Nothing;
+        let asked = read.model.as_deref();
+        let model = backend.model_for(asked).to_owned();
+        let known = attempt.settings.catalog.find_at(&backend.name, &model);
+        let target = attempt.target(&known);
+        let carried: Vec<_> = places
+            .marks
+            .iter()
+            .map(|mark| {
+                let block = carries(mark, body).filter(|_| !self.is_only_ours(mark, body))?;
+                let key = key_of(&block);
+                Some((block, key))
+            })
+            .collect();
+        let keys: Vec<_> = carried.iter().flatten().map(|(_, key)| *key).collect();
+        let answer = self.memory.ask(&Question {
+            lineage: read.lineage,
+            target: &target,
+            follows_active_backend: attempt.follows_active_backend && first,
+            // A second look at the same request tells nothing new.
+            in_conversation: read.in_conversation && first,
+            blocks: &keys,
+            has_assistant: places.has_assistant,
+            now: unix_ms(),
+            rules: attempt.settings.thinking,
+        });
+        let recall = Recall {
+            gateway: self,
+            target: &target,
+            scope: &read.scope,
+            found: parking_lot::Mutex::default(),
+            session: answer.session,
+            rules: attempt.settings.thinking,
+            same_dialect: true,
+            reads_past: true,
+        };
+        // A model that has refused a call for want of a signature is one that wants them.
+        let skips = marks_foreign_calls(backend)
+            && (known.signatures_enforced || without != Without::Nothing);
+        let in_place = backend.dialect.passthrough();
+        let mut plan = OpaquePlan {
+            body: body.clone(),
+            asked_model: asked.filter(|asked| **asked != model).map(ToOwned::to_owned),
+            model,
+            blocks: Vec::new(),
+            dialect: in_place,
+            left_out: 0,
+            losses: Vec::new(),
+            session: answer.session,
+            target: target.clone(),
+            sent: Vec::new(),
+            tried: Vec::new(),
+        };
+        let mut verdicts = answer.verdicts.iter();
+        let mut unknown = false;
+        let mut edits = Vec::with_capacity(places.marks.len());
+        for (mark, carried) in places.marks.iter().zip(carried) {
+            let edit = match carried {
+                Some((block, key)) => {
+                    let mut fated = judge(&recall, mark, &block, verdicts.next(), without);
+                    if in_place.refuses(mark, &backend.variant) {
+                        fated.leave_behind(reads_thinking(backend));
+                    }
+                    plan.note(mark, key, &fated);
+                    fated.edit
+                }
+                None if self.is_only_ours(mark, body) => OpaqueEdit::Unsign,
+                None => OpaqueEdit::Keep,
+            };
+            // The first call of a step needs some signature.
+            let bare = match mark.signature {
+                Some(_) => matches!(edit, OpaqueEdit::Remove | OpaqueEdit::Unsign),
+                None => true,
+            };
+            edits.push(match mark.room {
+                Some(_) if skips && bare => {
+                    unknown |= mark.signature.is_none();
+                    OpaqueEdit::Sign(SKIP_SIGNATURE.to_owned())
+                }
+                _ => edit,
+            });
+        }
+        if unknown {
+            // It may have had one; what the model thought when it called is then lost.
+            plan.losses.push(CALL_UNSIGNED);
+        }
+        let renamed =
+            (asked != Some(&plan.model) && !plan.model.is_empty()).then_some(plan.model.as_str());
+        let (edited, filled) = places.rewrite(body, renamed, &edits);
+        if let Some(edited) = edited {
+            plan.body = edited.into();
+        }
+        let completed = in_place.complete(&plan.body, &backend.variant);
+        if let Some(completed) = completed.value {
+            plan.body = completed.into();
+        }
+        plan.losses.extend(completed.losses);
+        if filled > 0 {
+            plan.losses.push(Loss::MessageFilled { messages: filled });
+        }
+        if places.repeated_tool_ids > 0 {
+            plan.losses.push(Loss::ToolIdRepeated { ids: places.repeated_tool_ids });
+        }
+        plan
+    }
+}
+
+impl Gateway {
+    /// Whether a call or a text bears an envelope that holds nobody's signature: clients of some
+    /// dialects want one on every call.
+    fn is_only_ours(&self, mark: &OpaquePart, body: &[u8]) -> bool {
+        let (OpaqueKind::Call | OpaqueKind::Text) = mark.kind else {
+            return false;
+        };
+        let signature = mark.signature(body);
+        match signature.map(|signature| self.envelopes.open(&signature)) {
+            Some(OpenResult::Ours(envelope)) => envelope.signature.is_none(),
+            _ => false,
+        }
+    }
+}
+
+/// Whether a backend has a mark for calls that were made elsewhere.
+pub(crate) fn marks_foreign_calls(backend: &Backend) -> bool {
+    let dialect = backend.dialect.name();
+    let (part, place) = (Part::CallSignature, Place::OpenLoop);
+    let foreign = replay_table::treat(dialect, &backend.variant, part, Maker::Foreign, place);
+    foreign == Treatment::Skipped
+}
+
+/// Whether a backend reads thinking of its own at all.
+fn reads_thinking(backend: &Backend) -> bool {
+    let dialect = backend.dialect.name();
+    let (part, place) = (Part::Thinking, Place::OpenLoop);
+    let own = replay_table::treat(dialect, &backend.variant, part, Maker::Same, place);
+    own != Treatment::Unneeded
+}
+
+/// What a mark carries that its maker may want back; none, if that is nothing.
+fn carries(mark: &OpaquePart, body: &[u8]) -> Option<Block> {
+    match (mark.kind, mark.signature(body)) {
+        (OpaqueKind::Call | OpaqueKind::Text, None) => None,
+        (_, Some(signature)) if signature == SKIP_SIGNATURE => None,
+        _ => Some(mark.block(body)),
+    }
+}
+
+fn judge(
+    recall: &Recall<'_>,
+    mark: &OpaquePart,
+    block: &Block,
+    verdict: Option<&Verdict>,
+    without: Without,
+) -> Fated {
+    let sent = match block {
+        Block::Thinking { signature, .. } => signature.clone(),
+        Block::Redacted { data } => Some(data.clone()),
+        _ => None,
+    };
+    let past = match (mark.kind, &sent) {
+        (OpaqueKind::Call | OpaqueKind::Text, Some(signature)) => {
+            recall.signature(signature, verdict)
+        }
+        _ => recall.thinking(block, verdict),
+    };
+    let PastBlock { block, maker, reason, origin, tried, .. } = past;
+    let refused = without == Without::Thinking || without == Without::Tried && tried;
+    let left_out = match maker {
+        Maker::Foreign => Some(reason),
+        Maker::Same => refused.then_some(Reason::Origin),
+    };
+    if let Some(reason) = left_out {
+        return Fated {
+            edit: OpaqueEdit::Remove,
+            fate: Fate::LeftOut,
+            reason: Some(reason),
+            origin,
+            unneeded: false,
+        };
+    }
+    let native = match block {
+        Block::Thinking { signature, .. } => signature,
+        Block::Redacted { data } => Some(data),
+        _ => None,
+    };
+    let edit = match native {
+        native if native == sent => OpaqueEdit::Keep,
+        Some(native) => OpaqueEdit::Sign(native),
+        None => OpaqueEdit::Unsign,
+    };
+    Fated {
+        edit,
+        fate: if tried { Fate::Tried } else { Fate::Sent },
+        reason: tried.then_some(Reason::Unknown),
+        origin,
+        unneeded: false,
+    }
+}
+
+impl Fated {
+    /// What would go does not, since it would be refused where it stands.
+    fn leave_behind(&mut self, wanted: bool) {
+        if self.fate != Fate::LeftOut {
+            let reason = if wanted { Reason::Shape } else { Reason::Policy };
+            self.edit = OpaqueEdit::Remove;
+            (self.fate, self.reason) = (Fate::LeftOut, Some(reason));
+            self.unneeded = !wanted;
+        }
+    }
+}
+
+impl OpaquePlan {
+    fn note(&mut self, mark: &OpaquePart, key: Option<BlockKey>, fated: &Fated) {
+        let kind = match mark.kind {
+            OpaqueKind::Redacted => ThinkingKind::Redacted,
+            _ => ThinkingKind::Thinking,
+        };
+        let told = (fated.fate, fated.reason);
+        let at = (mark.at.0, Some(mark.at.1));
+        self.blocks
+            .push(KeptBlock::new(at, kind, told, fated.origin.clone()).spelled_by(self.dialect));
+        match fated.fate {
+            Fate::LeftOut if fated.unneeded => return,
+            Fate::LeftOut => {
+                self.left_out += 1;
+                self.omit(fated.reason.unwrap_or(Reason::Policy));
+                return;
+            }
+            Fate::Tried => self.tried.extend(key),
+            _ => {}
+        }
+        self.sent.extend(key);
+    }
+
+    fn omit(&mut self, why: Reason) {
+        let counted = self.losses.iter_mut().find_map(|loss| match loss {
+            Loss::ThinkingOmitted { blocks, reason } if *reason == why => Some(blocks),
+            _ => None,
+        });
+        match counted {
+            Some(blocks) => *blocks += 1,
+            None => self.losses.push(Loss::ThinkingOmitted { blocks: 1, reason: why }),
+        }
+    }
+}

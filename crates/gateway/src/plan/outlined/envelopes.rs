@@ -1,0 +1,101 @@
+//! Envelopes in a conversation that comes through: thinking of backends of another dialect. No provider
+//! can read them, so none gets one; whoever made the block gets its own signature back.
+
+use std::sync::Arc;
+
+use throughline_canonical::{BlockKey, Reason};
+use throughline_codec::dialects::anthropic::outline::{Block, BlockKind};
+use throughline_codec::json::{Edits, Span, each_member, quote, slice, text};
+use throughline_sealing::text::BEGINNING;
+
+use crate::gateway::Gateway;
+use crate::history::recall::key_of;
+use crate::thinking::envelope::{EnvelopeKind, OpenResult};
+use crate::thinking::memory::{Target, Verdict};
+
+/// A thinking block that bears an envelope.
+pub(crate) struct Sealed {
+    /// Its name, as the across lane gave it.
+    pub(crate) key: BlockKey,
+    opened: OpenResult,
+    /// Where the envelope stands, with its quotes.
+    place: Span,
+}
+
+/// A signature to be put in an envelope's place.
+#[derive(Debug)]
+pub(crate) struct Native {
+    place: Span,
+    mark: String,
+}
+
+impl Native {
+    /// Whether it stands in a block.
+    pub(crate) fn stands_in(&self, block: &Span) -> bool {
+        block.start <= self.place.start && self.place.end <= block.end
+    }
+
+    /// Puts it there.
+    pub(crate) fn put(&self, edits: &mut Edits) {
+        edits.replace(self.place.clone(), quote(&self.mark));
+    }
+}
+
+impl Gateway {
+    /// The envelope of a thinking block, if it bears one.
+    pub(crate) fn unseal(&self, body: &[u8], block: &Block) -> Option<Sealed> {
+        let BlockKind::Thinking { .. } = block.kind else {
+            return None;
+        };
+        let bytes = slice(body, &block.span);
+        // Nearly no block has one; this look is all that costs.
+        memchr::memmem::find(bytes, BEGINNING.as_bytes())?;
+        let mut place = None;
+        let members = each_member(body, block.span.start, |key, _, span| {
+            if key == b"signature" || key == b"data" {
+                place = Some(span);
+            }
+        });
+        members.ok()?;
+        let place = place?;
+        let mark = text(body, &place).into_owned();
+        let opened = self.envelopes.open(&mark);
+        if opened == OpenResult::NotOurs {
+            return None;
+        }
+        Some(Sealed {
+            key: key_of(&throughline_canonical::Block::Redacted { data: mark })?,
+            opened,
+            place,
+        })
+    }
+}
+
+impl Sealed {
+    /// What becomes of the block, given the memory's word.
+    pub(crate) fn judge(self, verdict: &Verdict, target: &Target) -> (Verdict, Option<Native>) {
+        let leave_out = |reason, origin| (Verdict::LeaveOut { reason, origin }, None);
+        let envelope = match self.opened {
+            OpenResult::Ours(envelope) => envelope,
+            OpenResult::Altered | OpenResult::NotOurs => return leave_out(Reason::Origin, None),
+        };
+        let origin = Arc::new(envelope.origin);
+        if let Verdict::LeaveOut { reason, .. } = verdict {
+            return leave_out(*reason, Some(origin));
+        }
+        let readable = origin.domain == *target.domain
+            && (!target.account_bound || origin.credential == target.credential);
+        let mark = match envelope.kind {
+            EnvelopeKind::Redacted { data } => Some(data),
+            _ => envelope.signature,
+        };
+        match mark {
+            _ if envelope.cut => leave_out(Reason::Cut, Some(origin)),
+            Some(mark) if readable => (
+                Verdict::Send { origin: Some(origin), prefix: None, dropped: None },
+                Some(Native { place: self.place, mark }),
+            ),
+            _ => leave_out(Reason::Origin, Some(origin)),
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! What becomes of each thinking block: by the memory's word, by configuration, by a refusal, and by
+//! the shape of its message.
+
+use throughline_canonical::{Fate, Reason};
+use throughline_codec::dialects::anthropic::outline::{Block, BlockKind};
+
+use crate::backend::Replay;
+use crate::plan::outlined::{PlannedBlock, Planner, turn_start};
+use crate::thinking::Verdict;
+use crate::thinking::guard::PrefixRecord;
+use crate::upstream::refusal_policy::RetryPlan;
+
+impl Planner<'_> {
+    pub(crate) fn blocks_from_memory(&self) -> Vec<PlannedBlock> {
+        self.outline
+            .thinking_blocks()
+            .zip(self.verdicts)
+            .map(|((message, index, kind, key), verdict)| {
+                let mut block = PlannedBlock {
+                    message,
+                    index,
+                    kind,
+                    key,
+                    fate: Fate::Sent,
+                    reason: None,
+                    origin: None,
+                    in_body: true,
+                    prefix_record: PrefixRecord::default(),
+                    prefix: None,
+                };
+                match verdict {
+                    Verdict::Send { origin, prefix, dropped } => {
+                        block.origin.clone_from(origin);
+                        let (made, dropped) = (*prefix, *dropped);
+                        block.prefix_record = PrefixRecord { made, dropped };
+                    }
+                    Verdict::Try { dropped } => {
+                        (block.fate, block.reason) = (Fate::Tried, Some(Reason::Unknown));
+                        block.prefix_record.dropped = *dropped;
+                    }
+                    Verdict::LeaveOut { reason, origin } => {
+                        block.origin.clone_from(origin);
+                        block.leave_out(*reason);
+                    }
+                }
+                block
+            })
+            .collect()
+    }
+
+    pub(crate) fn by_configuration(&self, blocks: &mut [PlannedBlock]) {
+        let from = match self.backend.replay {
+            Replay::Verbatim => return,
+            Replay::None => usize::MAX,
+            Replay::LatestTurn => self.latest_turn(),
+        };
+        for block in blocks {
+            if block.fate != Fate::LeftOut && block.message < from {
+                block.leave_out(Reason::Policy);
+            }
+        }
+    }
+
+    /// Where the model's latest turn begins.
+    fn latest_turn(&self) -> usize {
+        let messages = &self.outline.messages;
+        let last = messages
+            .iter()
+            .rposition(|message| !message.blocks().is_empty() && !message.is_user_turn())
+            .unwrap_or_default();
+        turn_start(messages, last)
+    }
+
+    pub(crate) fn by_retry(&self, blocks: &mut [PlannedBlock]) {
+        let old = match self.retry {
+            RetryPlan::DropAllThinking => usize::MAX,
+            RetryPlan::DropEarlierThinking => self.outline.after_last_user_turn(),
+            RetryPlan::DropTried => 0,
+            _ => return,
+        };
+        for block in blocks {
+            if block.fate == Fate::Tried || block.fate == Fate::Sent && block.message < old {
+                block.leave_out(Reason::Origin);
+            }
+        }
+    }
+
+    /// A message that began with thinking must not keep thinking further back only.
+    pub(crate) fn by_shape(&self, blocks: &mut [PlannedBlock]) {
+        for thinking in blocks.chunk_by_mut(|one, next| one.message == next.message) {
+            let began = thinking.first().is_some_and(|block| block.index == 0);
+            let message = &self.outline.messages[thinking[0].message];
+            let begins = message.blocks().get(first_in_body(thinking)).is_some_and(is_thinking);
+            if began && !begins {
+                for block in thinking {
+                    if block.fate != Fate::LeftOut {
+                        block.leave_out(Reason::Shape);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The thinking blocks of one message, out of all.
+pub(crate) fn of_message(blocks: &[PlannedBlock], message: usize) -> &[PlannedBlock] {
+    let start = blocks.partition_point(|block| block.message < message);
+    let end = blocks.partition_point(|block| block.message <= message);
+    &blocks[start..end]
+}
+
+/// The place of a message's first block that goes out, given its thinking blocks in order.
+pub(crate) fn first_in_body(thinking: &[PlannedBlock]) -> usize {
+    thinking
+        .iter()
+        .enumerate()
+        .take_while(|(at, block)| block.index == *at && !block.in_body)
+        .count()
+}
+
+pub(crate) fn is_thinking(block: &Block) -> bool {
+    matches!(block.kind, BlockKind::Thinking { .. })
+}

@@ -1,0 +1,37 @@
+//! What a target needs besides the right blocks: no tool loop that it must refuse.
+
+use throughline_canonical::Fate;
+use throughline_codec::dialects::anthropic::rewrite::ThinkingEdit;
+
+use crate::catalog::Off;
+use crate::plan::outlined::fates::{first_in_body, is_thinking, of_message};
+use crate::plan::outlined::settings::adapted;
+use crate::plan::outlined::{Plan, Planner, turn_start};
+use crate::upstream::refusal_policy::RetryPlan;
+
+impl Planner<'_> {
+    /// With manual thinking, an open tool loop must begin with a thinking block. If that block had
+    /// to stay behind, this one request goes without thinking, or the loop is told as text.
+    pub(crate) fn repair_open_loop(&self, plan: &mut Plan) {
+        let Some(call) = self.outline.open_tool_loop() else {
+            return;
+        };
+        let start = turn_start(&self.outline.messages, call);
+        let manual = plan.thinking.mode(self.outline) == Some("enabled");
+        let omitted =
+            plan.blocks.iter().any(|block| block.message >= start && block.fate == Fate::LeftOut);
+        let begins = self.outline.messages[call]
+            .blocks()
+            .get(first_in_body(of_message(&plan.blocks, call)))
+            .is_some_and(is_thinking);
+        let omitted = omitted || self.made_elsewhere;
+        let needed = self.retry == RetryPlan::ThinkingOff || manual && omitted && !begins;
+        if needed && self.model.off == Off::Disabled {
+            plan.thinking = ThinkingEdit::Disabled;
+            plan.betas_added.clear();
+            plan.losses.push(adapted("thinking", "open_tool_loop"));
+        } else if needed {
+            plan.tells_loop_from = Some(start);
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! The prefix guard: which blocks no longer stand where they were made.
+
+use bytes::Bytes;
+use throughline_canonical::{Fate, Prefix, Reason};
+use throughline_codec::dialects::anthropic::BETA_BINDING_CONTROLS;
+use throughline_codec::dialects::anthropic::outline::Outline;
+use throughline_codec::dialects::anthropic::prefix::{Prefixes, after_block};
+use throughline_codec::dialects::anthropic::rewrite::ThinkingEdit;
+
+use crate::plan::outlined::{Plan, PlannedBlock, Planner};
+use crate::upstream::refusal_policy::RetryPlan;
+
+impl Planner<'_> {
+    /// Finds which blocks no longer stand where they were made, and asks the provider to drop
+    /// those, unless the caller has said what it wants.
+    pub(crate) fn guard_prefixes(&self, plan: &mut Plan) {
+        let Some(prefixes) = self.prefixes(&plan.body) else {
+            return;
+        };
+        plan.prefix = Some(prefixes.whole());
+        place(&mut plan.blocks, &prefixes);
+        let doubtful: Vec<usize> = plan
+            .blocks
+            .iter()
+            .enumerate()
+            .filter(|(_, block)| self.is_doubtful(block))
+            .map(|(at, _)| at)
+            .collect();
+        if doubtful.is_empty() && self.retry != RetryPlan::DropBound {
+            return;
+        }
+        let caller =
+            self.outline.thinking.as_ref().and_then(|thinking| thinking.binding.as_deref());
+        let can_ask = caller.is_none() && self.thinks(plan);
+        for at in doubtful {
+            let block = &mut plan.blocks[at];
+            match caller {
+                // The block goes out and is refused, as the caller wants.
+                Some("error") => block.reason = Some(Reason::Prefix),
+                None if !can_ask => block.leave_out(Reason::Prefix),
+                _ => (block.fate, block.reason) = (Fate::LeftOut, Some(Reason::Prefix)),
+            }
+        }
+        if can_ask {
+            plan.drop_bound = true;
+            plan.betas_added.push(BETA_BINDING_CONTROLS);
+        }
+        if caller.is_none() {
+            self.render(plan);
+            plan.prefix = self.prefixes(&plan.body).as_ref().map(Prefixes::whole);
+        }
+    }
+
+    /// Whether a block probably does not hold.
+    fn is_doubtful(&self, block: &PlannedBlock) -> bool {
+        let tried = block.fate != Fate::Sent;
+        block.prefix.is_some_and(|stands| self.guard.is_stale(stands, block.prefix_record, tried))
+    }
+
+    /// Whether thinking is on, so that something can be asked about it.
+    fn thinks(&self, plan: &Plan) -> bool {
+        match plan.thinking.mode(self.outline) {
+            // Those that bind their blocks think when nothing is said.
+            None => plan.thinking != ThinkingEdit::Remove,
+            Some(mode) => !["disabled", "between_tools"].contains(&mode),
+        }
+    }
+
+    fn prefixes(&self, sent: &Bytes) -> Option<Prefixes> {
+        if sent.as_ptr() == self.body.as_ptr() && sent.len() == self.body.len() {
+            return Some(Prefixes::read(sent, self.outline));
+        }
+        let outline = Outline::read(sent, usize::MAX).ok()?;
+        Some(Prefixes::read(sent, &outline))
+    }
+}
+
+/// Notes what each block that goes out stands under.
+fn place(blocks: &mut [PlannedBlock], prefixes: &Prefixes) {
+    for thinking in blocks.chunk_by_mut(|one, next| one.message == next.message) {
+        let mut running: Prefix = prefixes.before_message(thinking[0].message);
+        for block in thinking.iter_mut().filter(|block| block.in_body) {
+            block.prefix = Some(running);
+            if let Some(key) = &block.key {
+                running = after_block(running, key);
+            }
+        }
+    }
+}

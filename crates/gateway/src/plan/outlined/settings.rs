@@ -1,0 +1,181 @@
+//! Settings that the target knows: as the operator says, or, where the model is another than the client
+//! named, as the catalog does. Any other request keeps its own.
+
+use throughline_canonical::{Amount, Effort, Loss, Request};
+use throughline_codec::dialects::anthropic::rewrite::ThinkingEdit;
+use throughline_codec::dialects::anthropic::settings::{self, thinks_between_tools};
+use throughline_codec::dialects::anthropic::{self, BETA_INTERLEAVED};
+
+use crate::backend::Compat;
+use crate::catalog::Off;
+use crate::plan::outlined::{Plan, Planner};
+use crate::plan::thinking_setting;
+
+/// The least budget a provider takes.
+const MIN_BUDGET: u64 = 1024;
+/// The budget where neither the operator nor the request bounds it.
+const DEFAULT_BUDGET: u64 = 8192;
+/// The efforts that every model knows that knows any.
+const ANY_KNOWS: [Effort; 3] = [Effort::Low, Effort::Medium, Effort::High];
+
+impl Planner<'_> {
+    /// Changes the settings that the backend, or the model there, does not know.
+    pub(crate) fn adapt_settings(&self, plan: &mut Plan) {
+        if let Some(compat) = self.backend.compat {
+            self.by_operator(compat, plan);
+        }
+        if plan.asked_model.is_none() {
+            return;
+        }
+        // A client spells its settings for the model it named; that became another by our doing.
+        if let Some(said) = settings::read(self.body, self.outline) {
+            match self.backend.compat {
+                Some(_) => self.beside_thinking(&said, plan),
+                None => self.by_model(&said, plan),
+            }
+        }
+    }
+
+    /// Changes the thinking setting to the one form the backend knows.
+    fn by_operator(&self, compat: Compat, plan: &mut Plan) {
+        let Some(thinking) = &self.outline.thinking else {
+            return;
+        };
+        match (compat, thinking.mode.as_str()) {
+            // As good as off, and never more than was asked for.
+            (Compat::Budget(_), "between_tools") if self.model.off == Off::Disabled => {
+                plan.thinking = ThinkingEdit::Disabled;
+                plan.losses.push(adapted("thinking", "thinking_compat"));
+            }
+            (Compat::Budget(wanted), "adaptive" | "between_tools") => {
+                plan.betas_without_adaptive = true;
+                let room = self.outline.max_tokens.map(|most| most.saturating_sub(1));
+                let budget = match (wanted, room) {
+                    (Some(wanted), Some(room)) => wanted.min(room),
+                    (Some(only), None) | (None, Some(only)) => only,
+                    (None, None) => DEFAULT_BUDGET,
+                };
+                if budget < MIN_BUDGET {
+                    // There is no room for any budget a provider takes.
+                    plan.thinking = ThinkingEdit::Remove;
+                    plan.losses.push(adapted("thinking", "max_tokens"));
+                } else {
+                    plan.thinking = ThinkingEdit::Budget(budget);
+                    plan.betas_added.push(BETA_INTERLEAVED);
+                    plan.losses.push(adapted("thinking", "thinking_compat"));
+                }
+            }
+            (Compat::Adaptive, "enabled") => {
+                plan.thinking = ThinkingEdit::Adaptive;
+                plan.losses.push(adapted("thinking", "thinking_compat"));
+                let effort = thinking
+                    .budget
+                    .and_then(|budget| Effort::of_budget(budget).nearest(&ANY_KNOWS))
+                    .unwrap_or(Effort::High);
+                plan.effort = self.outline.effort.is_none().then_some(effort.word());
+            }
+            (Compat::Off, _) => {
+                plan.thinking = ThinkingEdit::Remove;
+                plan.losses.push(adapted("thinking", "thinking_compat"));
+            }
+            _ => {}
+        }
+    }
+
+    /// What the model does not take beside the thinking that the operator chose.
+    fn beside_thinking(&self, said: &Request, plan: &mut Plan) {
+        let mut before = said.clone();
+        match plan.thinking {
+            ThinkingEdit::Budget(tokens) => {
+                before.thinking.amount = Some(Amount::Budget { tokens });
+            }
+            ThinkingEdit::Adaptive => {
+                before.thinking.amount = Some(Amount::Adaptive { effort: None });
+            }
+            ThinkingEdit::Remove => before.thinking.amount = None,
+            _ => {}
+        }
+        let mut after = before.clone();
+        let losses = thinking_setting::fit_beside(&mut after, self.model, anthropic::NAME);
+        self.tell(&before, after, losses, plan);
+    }
+
+    /// All that the model does not take.
+    fn by_model(&self, said: &Request, plan: &mut Plan) {
+        let mut after = said.clone();
+        let variant = &self.backend.variant;
+        let mut losses = thinking_setting::fit(&mut after, self.model, anthropic::NAME, variant);
+        if let Some(Amount::Effort { .. }) = said.thinking.amount {
+            effort_alone(&mut after, &mut losses);
+        }
+        // Only models that think adaptively hide their thinking unless they are asked for it.
+        let adaptive = matches!(after.thinking.amount, Some(Amount::Adaptive { .. }));
+        if said.thinking.amount == after.thinking.amount || !adaptive {
+            after.thinking.show = said.thinking.show;
+        }
+        let by_itself = matches!(said.thinking.amount, Some(Amount::Adaptive { .. }));
+        if by_itself && !adaptive {
+            plan.betas_without_adaptive = true;
+            if let Some(Amount::Budget { .. }) = after.thinking.amount {
+                // What thinks adaptively thinks between calls too.
+                plan.betas_added.push(BETA_INTERLEAVED);
+            }
+        }
+        self.tell(said, after, losses, plan);
+    }
+
+    /// Turns changed settings into edits, and tells of them.
+    fn tell(&self, before: &Request, mut after: Request, losses: Vec<Loss>, plan: &mut Plan) {
+        if before.max_tokens.is_none() {
+            // A limit that is missing is the caller's to miss; counts of tokens have none.
+            after.max_tokens = None;
+        }
+        let unsaid = |loss: &Loss| match loss {
+            Loss::SettingAdapted { setting, .. } => {
+                *setting == "max_tokens" && before.max_tokens.is_none()
+            }
+            _ => false,
+        };
+        plan.losses.extend(losses.into_iter().filter(|loss| !unsaid(loss)));
+        for (name, value) in settings::changes(before, &after) {
+            match (name, value) {
+                ("thinking", Some(value)) => {
+                    let mode = mode(&after);
+                    plan.thinking = ThinkingEdit::Written { value, mode };
+                }
+                ("thinking", None) => plan.thinking = ThinkingEdit::Remove,
+                change => plan.settings.push(change),
+            }
+        }
+    }
+}
+
+/// Effort alone is about the answer, and begins no thinking.
+fn effort_alone(after: &mut Request, losses: &mut Vec<Loss>) {
+    match after.thinking.amount {
+        Some(Amount::Adaptive { effort: Some(effort) }) => {
+            after.thinking.amount = Some(Amount::Effort { effort })
+        }
+        Some(Amount::Budget { .. }) => {
+            after.thinking.amount = None;
+            losses.retain(|loss| *loss != adapted("thinking", "effort_as_budget"));
+            losses.push(adapted("effort", "not_known"));
+        }
+        _ => {}
+    }
+}
+
+/// The mode of a setting.
+fn mode(request: &Request) -> &'static str {
+    match request.thinking.amount {
+        Some(Amount::Budget { .. }) => "enabled",
+        Some(Amount::On | Amount::Adaptive { .. }) => "adaptive",
+        Some(Amount::Off) if thinks_between_tools(request) => "between_tools",
+        Some(Amount::Off) => "disabled",
+        Some(Amount::Effort { .. }) | None => "",
+    }
+}
+
+pub(crate) fn adapted(setting: &'static str, reason: &'static str) -> Loss {
+    Loss::SettingAdapted { setting, reason }
+}

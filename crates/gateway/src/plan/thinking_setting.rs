@@ -1,0 +1,412 @@
+//! Makes a request's settings fit a model: how much it thinks, what of that is shown, how long it
+//! writes, how it chooses words, whether it must call a tool. What the model can be told stands in
+//! the catalog, what its dialect has words for in `words`.
+//!
+//! A wish that the model cannot be told becomes the nearest it can be told, and a loss says so. What
+//! means the same in other words is no loss. Budgets and efforts stand for each other by the table
+//! of [`Effort::budget`].
+//!
+//! | asked | by budget | adaptive | by effort or level | a switch | does not think |
+//! |---|---|---|---|---|---|
+//! | off | off, else the least | off, else the least | off, else the least | off, else nothing | nothing |
+//! | on | automatic, else that of `medium` | adaptive | `medium`, or the model's default | on | nothing, a loss |
+//! | effort | its budget, a loss | adaptive around it | it, or the nearest | on, a loss | nothing, a loss |
+//! | budget | it, within bounds | it, else adaptive around its effort | its effort, a loss | on, a loss | nothing, a loss |
+//! | adaptive | automatic, else a budget | adaptive | its effort, or as `on` | on | nothing, a loss |
+//!
+//! "Else" is a loss too, where it is not what was meant. A model of which nothing is known takes all
+//! of these, as far as the dialect has words for them.
+
+use throughline_canonical::{Amount, Effort, Loss, Request, Show, ToolChoice};
+use throughline_codec::dialects::anthropic;
+use throughline_codec::dialects::anthropic::settings::{
+    forget_between_tools, thinks_between_tools,
+};
+
+use crate::catalog::{ForcedTools, Form, Model, Off, ResponsesForTools, Sampling, Shows};
+use crate::plan::thinking_controls::{Dialect, ThinkingControls};
+
+/// What a model writes at most of which nothing is known. Those of the last years all take it, and
+/// a smaller number would cut answers short.
+const ASSUMED_OUTPUT: u64 = 32_000;
+
+/// The setting that losses about thinking name.
+const THINKING: &str = "thinking";
+
+/// Makes the settings of a request fit a model that is asked in this dialect and variant. Answers
+/// what had to change.
+pub(crate) fn fit(
+    request: &mut Request,
+    model: &Model,
+    upstream: &str,
+    variant: &str,
+) -> Vec<Loss> {
+    let mut fitting = Fitting::new(model, upstream, variant);
+    let wanted = wants_thinking(request);
+    fitting.limit(request);
+    fitting.amount(request, wanted);
+    fitting.show(request, wanted);
+    fitting.beside(request);
+    fitting.losses
+}
+
+/// Makes everything but the thinking setting fit, which the operator has settled.
+pub(crate) fn fit_beside(request: &mut Request, model: &Model, upstream: &str) -> Vec<Loss> {
+    let mut fitting = Fitting::new(model, upstream, "");
+    fitting.limit(request);
+    fitting.beside(request);
+    fitting.losses
+}
+
+/// Whether a request for one of OpenAI's models has to go by way of Responses: some refuse tools in
+/// Chat Completions, at all or unless they do not think.
+pub(crate) fn wants_responses(request: &Request, model: &Model) -> bool {
+    let needed = match model.responses_for_tools {
+        ResponsesForTools::Never => false,
+        // What they do when nothing is said differs, and Responses takes either.
+        ResponsesForTools::Thinking => request.thinking.amount != Some(Amount::Off),
+        ResponsesForTools::Always => true,
+    };
+    needed && !request.tools.is_empty()
+}
+
+/// Whether a client asked for reasoning. Who wants to see some wants some.
+fn wants_thinking(request: &Request) -> bool {
+    let thinking = &request.thinking;
+    let sees = matches!(thinking.show, Some(Show::Full | Show::Summary));
+    thinking.is_wanted() || sees && thinking.amount.is_none()
+}
+
+struct Fitting<'a> {
+    model: &'a Model,
+    dialect: Dialect,
+    words: ThinkingControls,
+    losses: Vec<Loss>,
+}
+
+impl<'a> Fitting<'a> {
+    fn new(model: &'a Model, upstream: &str, variant: &str) -> Self {
+        let dialect = Dialect::find(upstream, variant);
+        Self { model, words: dialect.controls(model), dialect, losses: Vec::new() }
+    }
+
+    /// What follows from how much is thought.
+    fn beside(&mut self, request: &mut Request) {
+        self.sampling(request);
+        self.tool_choice(request);
+    }
+
+    fn adapted(&mut self, setting: &'static str, reason: &'static str) {
+        let loss = Loss::SettingAdapted { setting, reason };
+        if !self.losses.contains(&loss) {
+            self.losses.push(loss);
+        }
+    }
+
+    /// The most the model may write.
+    fn limit(&mut self, request: &mut Request) {
+        match (request.max_tokens, self.model.max_output) {
+            (Some(asked), Some(most)) if asked > most => {
+                self.adapted("max_tokens", "max_output");
+                request.max_tokens = Some(most);
+            }
+            // Whoever names no limit means the model's own.
+            (None, Some(most)) if self.dialect.is_anthropic() => request.max_tokens = Some(most),
+            (None, None) if self.dialect.is_anthropic() => {
+                self.adapted("max_tokens", "model_unknown");
+                request.max_tokens = Some(ASSUMED_OUTPUT);
+            }
+            _ => {}
+        }
+    }
+
+    fn amount(&mut self, request: &mut Request, wanted: bool) {
+        let asked = match request.thinking.amount {
+            Some(Amount::Budget { tokens: 0 }) => Some(Amount::Off),
+            None if wanted => Some(Amount::On),
+            amount => amount,
+        };
+        let Some(asked) = asked else {
+            if self.words.said {
+                request.thinking.amount = self.unsaid();
+            }
+            // Where the mode is not said, neither is what is shown.
+            let said = self.words.modes && request.thinking.show.is_some();
+            if said && self.words.automatic && self.model.unasked {
+                request.thinking.amount = Some(Amount::Adaptive { effort: None });
+            }
+            return;
+        };
+        if self.model.thinking == Some(Form::None) {
+            if asked != Amount::Off {
+                self.adapted(THINKING, "model_does_not_think");
+            }
+            request.thinking.amount = self.words.said.then_some(Amount::Off);
+            return;
+        }
+        request.thinking.amount = match asked {
+            Amount::Off => self.off(request),
+            Amount::On => self.usual(false),
+            Amount::Adaptive { effort: None } => self.usual(true),
+            Amount::Effort { effort } | Amount::Adaptive { effort: Some(effort) } => {
+                self.effort(effort)
+            }
+            Amount::Budget { tokens } => self.budget(tokens),
+        };
+        if let Some(Amount::Budget { tokens }) = request.thinking.amount {
+            let ours = !matches!(asked, Amount::Budget { .. });
+            self.within_bounds(tokens, ours, request);
+        }
+    }
+
+    /// What a model does of which nothing is asked, where that has to be said; none if it is not known.
+    fn unsaid(&self) -> Option<Amount> {
+        match self.model.thinking? {
+            Form::None => Some(Amount::Off),
+            _ if self.model.unasked => Some(Amount::On),
+            _ => Some(Amount::Off),
+        }
+    }
+
+    fn off(&mut self, request: &mut Request) -> Option<Amount> {
+        let between_tools = thinks_between_tools(request);
+        if self.words.off {
+            // Only one kind of model is known to have that mode, and it has no other.
+            if between_tools && self.words.between_tools && self.model.thinking.is_some() {
+                forget_between_tools(request);
+                self.adapted(THINKING, "disabled");
+            }
+            return Some(Amount::Off);
+        }
+        if self.model.off == Off::BetweenTools && self.words.between_tools {
+            if !between_tools {
+                self.adapted(THINKING, "between_tools");
+                anthropic::think_between_tools(request);
+            }
+            return Some(Amount::Off);
+        }
+        self.adapted(THINKING, "always_thinks");
+        match self.words.efforts.first() {
+            Some(least) => Some(self.spelled(*least)),
+            None if self.words.budget => Some(Amount::Budget { tokens: self.least_budget() }),
+            None => None,
+        }
+    }
+
+    /// On, as much as is usual: in the model's own judgement, where that can be said.
+    fn usual(&mut self, adaptive: bool) -> Option<Amount> {
+        if self.words.automatic {
+            return Some(Amount::Adaptive { effort: None });
+        }
+        if self.words.on {
+            return Some(Amount::On);
+        }
+        let silent = !(self.words.modes || self.words.says_effort || self.dialect.hands_on());
+        if self.words.always || self.model.unasked && silent {
+            return None;
+        }
+        if let Some(usual) = Effort::Medium.nearest(&self.words.efforts) {
+            return Some(self.spelled(usual));
+        }
+        if !self.words.budget {
+            self.adapted(THINKING, "cannot_be_set");
+            return None;
+        }
+        if adaptive {
+            self.adapted(THINKING, "adaptive_as_budget");
+        }
+        Some(Amount::Budget { tokens: Effort::Medium.budget() })
+    }
+
+    fn effort(&mut self, asked: Effort) -> Option<Amount> {
+        if let Some(near) = asked.nearest(&self.words.efforts) {
+            if near != asked {
+                self.adapted(THINKING, "effort");
+            }
+            return Some(self.spelled(near));
+        }
+        if self.words.budget {
+            self.adapted(THINKING, "effort_as_budget");
+            return Some(Amount::Budget { tokens: asked.budget() });
+        }
+        self.only_on()
+    }
+
+    fn budget(&mut self, tokens: u64) -> Option<Amount> {
+        if self.words.budget {
+            return Some(Amount::Budget { tokens });
+        }
+        match Effort::of_budget(tokens).nearest(&self.words.efforts) {
+            Some(near) => {
+                self.adapted(THINKING, "budget_as_effort");
+                Some(self.spelled(near))
+            }
+            None => self.only_on(),
+        }
+    }
+
+    /// How much cannot be said.
+    fn only_on(&mut self) -> Option<Amount> {
+        self.adapted(THINKING, "on_or_off");
+        self.words.on.then_some(Amount::On)
+    }
+
+    /// An effort, in the dialect's way.
+    fn spelled(&self, effort: Effort) -> Amount {
+        match self.words.modes {
+            true => Amount::Adaptive { effort: Some(effort) },
+            false => Amount::Effort { effort },
+        }
+    }
+
+    fn least_budget(&self) -> u64 {
+        self.model.budget_min.max(self.dialect.least_budget())
+    }
+
+    /// Bends a budget to the model's bounds, and makes room for it below the limit of the output. A
+    /// budget of our own making bends first; a client's own moves the limit.
+    fn within_bounds(&mut self, asked: u64, ours: bool, request: &mut Request) {
+        let least = self.least_budget();
+        let most = self.model.budget_max.unwrap_or(u64::MAX).max(least);
+        let mut tokens = asked.clamp(least, most);
+        if tokens != asked && !ours {
+            self.adapted(THINKING, "budget_range");
+        }
+        // Where thinking is part of the output, thinking of our measure leaves room for the answer.
+        if let Some(limit) = request.max_tokens
+            && ours
+            && (self.dialect.is_anthropic()
+                || self.dialect.shares_limit()
+                || self.model.budget_below_limit)
+            && tokens >= limit
+            && most_of(limit) >= least
+        {
+            tokens = most_of(limit);
+        }
+        if let Some(limit) = request.max_tokens
+            && (self.dialect.is_anthropic() || self.model.budget_below_limit)
+            && tokens >= limit
+        {
+            let wished = if ours { least } else { tokens };
+            let highest = self.model.max_output.unwrap_or(ASSUMED_OUTPUT).max(limit);
+            let raised = match limit {
+                // Who wants no output at all wants no more of it.
+                0 => 0,
+                limit => wished.saturating_add(limit).min(highest),
+            };
+            if raised > wished {
+                tokens = wished;
+                request.max_tokens = Some(raised);
+                self.adapted("max_tokens", "budget");
+            } else if raised > least {
+                tokens = most_of(raised).max(least);
+                self.adapted(THINKING, "max_tokens");
+                if raised > limit {
+                    request.max_tokens = Some(raised);
+                    self.adapted("max_tokens", "budget");
+                }
+            } else {
+                self.adapted(THINKING, "max_tokens");
+                request.thinking.amount = self.words.off.then_some(Amount::Off);
+                return;
+            }
+        }
+        request.thinking.amount = Some(Amount::Budget { tokens });
+    }
+
+    /// What is shown: to whoever asked for reasoning, as much as there is.
+    fn show(&mut self, request: &mut Request, wanted: bool) {
+        let thinking = &mut request.thinking;
+        if !self.thinks(thinking.amount) {
+            // Of a model that is not known it may still be true.
+            let known = self.model.thinking.is_some() || thinking.amount.is_some();
+            if known || self.words.modes {
+                thinking.show = None;
+            }
+            return;
+        }
+        let offered = self.dialect.shows(self.model);
+        match (thinking.show, offered) {
+            (None, offered) if wanted => thinking.show = offered,
+            (Some(Show::Summary), Some(Show::Full)) => thinking.show = Some(Show::Full),
+            (Some(Show::Full), Some(Show::Summary)) if !self.dialect.has_details() => {
+                thinking.show = Some(Show::Summary);
+                self.adapted("thinking.show", "summaries");
+            }
+            (Some(Show::Summary | Show::Full), None)
+                if self.model.shows == Some(Shows::Nothing) =>
+            {
+                thinking.show = None;
+                self.adapted("thinking.show", "not_shown");
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether the model will think.
+    fn thinks(&self, amount: Option<Amount>) -> bool {
+        match (self.model.thinking, amount) {
+            (Some(Form::None), _) => false,
+            (_, Some(Amount::Off)) => self.model.off != Off::Disabled,
+            (_, Some(_)) => true,
+            (_, None) => self.model.unasked,
+        }
+    }
+
+    fn sampling(&mut self, request: &mut Request) {
+        let thinks = self.thinks(request.thinking.amount);
+        let rule = match self.model.sampling {
+            // Claude behind a name of the house does not take it either.
+            Sampling::Free if self.model.thinking.is_none() && self.dialect.is_anthropic() => {
+                Sampling::NotThinking
+            }
+            rule => rule,
+        };
+        let sampling = &mut request.sampling;
+        let reason = match rule {
+            Sampling::Free => return,
+            Sampling::Never => "model",
+            Sampling::NotThinking | Sampling::Warm if !thinks => return,
+            Sampling::NotThinking => THINKING,
+            Sampling::Warm => {
+                if sampling.temperature.is_some_and(|heat| heat < 1.0) {
+                    sampling.temperature = None;
+                    self.adapted("temperature", THINKING);
+                }
+                return;
+            }
+        };
+        let gone = [
+            ("temperature", sampling.temperature.take().is_some()),
+            ("top_p", sampling.top_p.take().is_some()),
+            ("top_k", sampling.top_k.take().is_some()),
+        ];
+        for (setting, _) in gone.into_iter().filter(|(_, said)| *said) {
+            self.adapted(setting, reason);
+        }
+    }
+
+    fn tool_choice(&mut self, request: &mut Request) {
+        let Some(ToolChoice::Required | ToolChoice::Named { .. }) = request.tool_choice else {
+            return;
+        };
+        let amount = request.thinking.amount;
+        let refused = match self.model.forced_tools {
+            ForcedTools::Free => false,
+            ForcedTools::NotWithBudget => matches!(amount, Some(Amount::Budget { .. })),
+            ForcedTools::NotThinking => self.thinks(amount),
+        };
+        if refused {
+            request.tool_choice = Some(ToolChoice::Auto);
+            self.adapted("tool_choice", THINKING);
+        }
+    }
+}
+
+/// What a limit leaves for thinking, so that something remains for the answer.
+fn most_of(limit: u64) -> u64 {
+    limit - limit.div_ceil(5)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,307 @@
+//! Every wish at every kind of model, every constraint at its border, and what a writer makes of
+//! what was fitted.
+
+mod borders;
+mod written;
+
+use throughline_canonical::{Sampling, ThinkingSetting, Tool};
+
+use super::*;
+use crate::catalog::Catalog;
+
+/// A model by its name in the built-in table, the dialect it is asked in, and the variant.
+type At = (&'static str, &'static str, &'static str);
+
+fn model(name: &str) -> Model {
+    Catalog::embedded().find(name)
+}
+
+fn asking(amount: Option<Amount>, show: Option<Show>) -> Request {
+    Request {
+        thinking: ThinkingSetting { amount, show },
+        max_tokens: Some(50_000),
+        ..Request::default()
+    }
+}
+
+/// Fits a request, and tells the losses as `setting reason`.
+fn fitted(request: &mut Request, (name, upstream, variant): At) -> String {
+    let losses = fit(request, &model(name), upstream, variant);
+    let told = losses.iter().map(|loss| match loss {
+        Loss::SettingAdapted { setting, reason } => format!("{setting} {reason}"),
+        other => other.to_string(),
+    });
+    told.collect::<Vec<_>>().join(", ")
+}
+
+/// An amount in words: `-`, `off`, `on`, `effort high`, `budget 7`, `adaptive`, `adaptive high`.
+fn amount(words: &str) -> Option<Amount> {
+    let (kind, rest) = words.split_once(' ').unwrap_or((words, ""));
+    Some(match kind {
+        "-" => return None,
+        "off" => Amount::Off,
+        "on" => Amount::On,
+        "effort" => Amount::Effort { effort: Effort::read(rest).unwrap() },
+        "budget" => Amount::Budget { tokens: rest.parse().unwrap() },
+        "adaptive" => Amount::Adaptive { effort: Effort::read(rest) },
+        _ => panic!("{words}"),
+    })
+}
+
+/// The wishes that every row of the table answers.
+const ASKED: [&str; 9] = [
+    "-",
+    "off",
+    "on",
+    "effort minimal",
+    "effort high",
+    "effort max",
+    "budget 5000",
+    "adaptive",
+    "adaptive low",
+];
+
+/// A row: where, and what each wish of [`ASKED`] becomes, with the reason of its loss behind `!`.
+type Row = (At, [&'static str; ASKED.len()]);
+
+#[rustfmt::skip]
+const TABLE: &[Row] = &[
+    // By a budget; nobody but Gemini has a word for an automatic one.
+    (("claude-sonnet-4-5", "anthropic", ""), [
+        "-", "off", "budget 16384",
+        "budget 1024 !effort_as_budget", "budget 32768 !effort_as_budget", "budget 40000 !effort_as_budget",
+        "budget 5000", "budget 16384 !adaptive_as_budget", "budget 4096 !effort_as_budget",
+    ]),
+    (("gemini-2.5-flash", "gemini", ""), [
+        "-", "off", "adaptive",
+        "budget 1024 !effort_as_budget", "budget 24576 !effort_as_budget", "budget 24576 !effort_as_budget",
+        "budget 5000", "adaptive", "budget 4096 !effort_as_budget",
+    ]),
+    (("gemini-2.5-pro", "gemini", ""), [
+        "-", "budget 128 !always_thinks", "adaptive",
+        "budget 1024 !effort_as_budget", "budget 32768 !effort_as_budget", "budget 32768 !effort_as_budget",
+        "budget 5000", "adaptive", "budget 4096 !effort_as_budget",
+    ]),
+    (("gemini-2.5-pro", "openai_chat", "google"), [
+        "-", "budget 128 !always_thinks", "on",
+        "budget 1024 !effort_as_budget", "budget 32768 !effort_as_budget", "budget 32768 !effort_as_budget",
+        "budget 5000", "on", "budget 4096 !effort_as_budget",
+    ]),
+    (("gemini-3.5-flash", "openai_chat", "google"), [
+        "-", "effort minimal !always_thinks", "on",
+        "effort minimal", "effort high", "effort high !effort",
+        "effort medium !budget_as_effort", "on", "effort low",
+    ]),
+    (("qwen/qwen3-32b", "openai_chat", "groq"), [
+        "-", "off", "on",
+        "on !on_or_off", "on !on_or_off", "on !on_or_off",
+        "on !on_or_off", "on", "on !on_or_off",
+    ]),
+    (("openai/gpt-oss-120b", "openai_chat", "groq"), [
+        "-", "effort low !always_thinks", "effort medium",
+        "effort low !effort", "effort high", "effort high !effort",
+        "effort medium !budget_as_effort", "effort medium", "effort low",
+    ]),
+    (("qwen3-32b", "openai_chat", "qwen"), [
+        "-", "off", "on",
+        "budget 1024 !effort_as_budget", "budget 32768 !effort_as_budget", "budget 131072 !effort_as_budget",
+        "budget 5000", "on", "budget 4096 !effort_as_budget",
+    ]),
+    (("qwen3-32b", "openai_chat", "vllm"), [
+        "-", "off", "on",
+        "on !on_or_off", "on !on_or_off", "on !on_or_off",
+        "on !on_or_off", "on", "on !on_or_off",
+    ]),
+    // Adaptive: that takes a budget, that does not, that cannot be off, that almost can.
+    (("claude-opus-4-6", "anthropic", ""), [
+        "-", "off", "adaptive",
+        "adaptive low !effort", "adaptive high", "adaptive max",
+        "budget 5000", "adaptive", "adaptive low",
+    ]),
+    (("claude-opus-5", "anthropic", ""), [
+        "-", "off", "adaptive",
+        "adaptive low !effort", "adaptive high", "adaptive max",
+        "adaptive medium !budget_as_effort", "adaptive", "adaptive low",
+    ]),
+    (("claude-opus-5-5", "anthropic", ""), [
+        "-", "adaptive low !always_thinks", "adaptive",
+        "adaptive low !effort", "adaptive high", "adaptive max",
+        "adaptive medium !budget_as_effort", "adaptive", "adaptive low",
+    ]),
+    (("claude-sonnet-5-5", "anthropic", ""), [
+        "-", "off !between_tools", "adaptive",
+        "adaptive low !effort", "adaptive high", "adaptive max",
+        "adaptive medium !budget_as_effort", "adaptive", "adaptive low",
+    ]),
+    (("claude-opus-5", "openai_chat", "openrouter"), [
+        "-", "off", "on",
+        "effort low !effort", "effort high", "effort max",
+        "effort medium !budget_as_effort", "on", "effort low",
+    ]),
+    (("claude-opus-4-6", "openai_chat", "litellm"), [
+        "-", "off", "effort medium",
+        "effort low !effort", "effort high", "effort max",
+        "budget 5000", "effort medium", "effort low",
+    ]),
+    // It thinks unasked, but shows it only to who asks, by way of a server in between.
+    (("claude-opus-5", "openai_chat", "litellm"), [
+        "-", "off", "effort medium",
+        "effort low !effort", "effort high", "effort max",
+        "effort medium !budget_as_effort", "effort medium", "effort low",
+    ]),
+    // By a level, which its default leaves to the model.
+    (("gemini-3.1-pro", "gemini", ""), [
+        "-", "effort low !always_thinks", "-",
+        "effort low !effort", "effort high", "effort high !effort",
+        "effort medium !budget_as_effort", "-", "effort low",
+    ]),
+    (("gemini-3.5-flash", "gemini", ""), [
+        "-", "effort minimal !always_thinks", "-",
+        "effort minimal", "effort high", "effort high !effort",
+        "effort medium !budget_as_effort", "-", "effort low",
+    ]),
+    // By an effort: that cannot be off, that is unless it is asked for, and beside a switch.
+    (("gpt-5", "openai_responses", ""), [
+        "-", "effort minimal !always_thinks", "-",
+        "effort minimal", "effort high", "effort high !effort",
+        "effort medium !budget_as_effort", "-", "effort low",
+    ]),
+    (("gpt-5.1", "openai_chat", "openai"), [
+        "-", "off", "effort medium",
+        "effort low !effort", "effort high", "effort high !effort",
+        "effort medium !budget_as_effort", "effort medium", "effort low",
+    ]),
+    (("deepseek-v4-pro", "openai_chat", "deepseek-v4"), [
+        "-", "off", "on",
+        "effort low !effort", "effort high", "effort max",
+        "effort low !budget_as_effort", "on", "effort low",
+    ]),
+    (("gpt-oss-120b", "anthropic", ""), [
+        "-", "adaptive low !always_thinks", "adaptive medium",
+        "adaptive low !effort", "adaptive high", "adaptive high !effort",
+        "adaptive medium !budget_as_effort", "adaptive medium", "adaptive low",
+    ]),
+    // A switch, and one that is always on.
+    (("glm-5", "openai_chat", "glm"), [
+        "-", "off", "on",
+        "on !on_or_off", "on !on_or_off", "on !on_or_off",
+        "on !on_or_off", "on", "on !on_or_off",
+    ]),
+    (("glm-5", "anthropic", ""), [
+        "-", "off", "budget 16384",
+        "budget 1024 !effort_as_budget", "budget 32768 !effort_as_budget", "budget 40000 !effort_as_budget",
+        "budget 5000", "budget 16384 !adaptive_as_budget", "budget 4096 !effort_as_budget",
+    ]),
+    (("deepseek-reasoner", "openai_chat", "deepseek-r1"), [
+        "-", "- !always_thinks", "-",
+        "- !on_or_off", "- !on_or_off", "- !on_or_off",
+        "- !on_or_off", "-", "- !on_or_off",
+    ]),
+    (("grok-4", "openai_chat", "xai"), [
+        "-", "- !always_thinks", "-",
+        "- !on_or_off", "- !on_or_off", "- !on_or_off",
+        "- !on_or_off", "-", "- !on_or_off",
+    ]),
+    // None at all.
+    (("gpt-4", "openai_chat", "openai"), [
+        "-", "-", "- !model_does_not_think",
+        "- !model_does_not_think", "- !model_does_not_think", "- !model_does_not_think",
+        "- !model_does_not_think", "- !model_does_not_think", "- !model_does_not_think",
+    ]),
+    // Of which nothing is known: whatever the dialect has words for.
+    (("house", "anthropic", ""), [
+        "-", "off", "adaptive",
+        "adaptive low !effort", "adaptive high", "adaptive max",
+        "budget 5000", "adaptive", "adaptive low",
+    ]),
+    (("house", "gemini", ""), [
+        "-", "off", "adaptive",
+        "effort minimal", "effort high", "effort high !effort",
+        "budget 5000", "adaptive", "effort low",
+    ]),
+    (("house", "openai_responses", ""), [
+        "-", "off", "effort medium",
+        "effort minimal", "effort high", "effort max",
+        "effort medium !budget_as_effort", "effort medium", "effort low",
+    ]),
+    (("house", "openai_chat", "openrouter"), [
+        "-", "off", "on",
+        "effort minimal", "effort high", "effort max",
+        "budget 5000", "on", "effort low",
+    ]),
+    (("house", "openai_chat", "deepseek-r1"), [
+        "-", "- !always_thinks", "-",
+        "- !on_or_off", "- !on_or_off", "- !on_or_off",
+        "- !on_or_off", "-", "- !on_or_off",
+    ]),
+    // A switch where the dialect has none.
+    (("deepseek-v3.2", "openai_responses", ""), [
+        "-", "off", "- !cannot_be_set",
+        "- !on_or_off", "- !on_or_off", "- !on_or_off",
+        "- !on_or_off", "- !cannot_be_set", "- !on_or_off",
+    ]),
+];
+
+/// Covers: C-2
+#[test]
+fn every_wish_becomes_what_the_model_can_be_told() {
+    for (at, expected) in TABLE {
+        for (asked, expected) in ASKED.iter().zip(expected) {
+            let mut request = asking(amount(asked), None);
+            let told = fitted(&mut request, *at);
+            let (sent, reason) = expected.split_once(" !").unwrap_or((expected, ""));
+            assert_eq!(request.thinking.amount, amount(sent), "{at:?} {asked}");
+            let lost = match reason {
+                "" => String::new(),
+                reason => format!("thinking {reason}"),
+            };
+            assert_eq!(told, lost, "{at:?} {asked}");
+        }
+    }
+}
+
+#[test]
+fn what_was_fitted_fits() {
+    for (at, _) in TABLE {
+        // What becomes of off where there is none looks like a wish to think.
+        for asked in ASKED.into_iter().filter(|asked| *asked != "off") {
+            for show in [None, Some(Show::Full), Some(Show::Summary), Some(Show::Hidden)] {
+                let mut request = asking(amount(asked), show);
+                request.sampling =
+                    Sampling { temperature: Some(0.5), top_k: Some(3), ..Sampling::default() };
+                request.tool_choice = Some(ToolChoice::Required);
+                fitted(&mut request, *at);
+                let mut retry = request.clone();
+                let told = fitted(&mut retry, *at);
+                assert_eq!((retry, told), (request, String::new()), "{at:?} {asked}");
+            }
+        }
+    }
+}
+
+#[test]
+fn tools_go_by_responses_where_they_must() {
+    let tool = Tool::Function {
+        name: "f".to_owned(),
+        description: None,
+        parameters: serde_json::Value::Null,
+        strict: None,
+    };
+    for (name, asked, with_tools) in [
+        ("gpt-5.3", "effort high", false),
+        ("gpt-5.4", "effort high", true),
+        ("gpt-5.4", "-", true),
+        ("gpt-5.4", "off", false),
+        ("gpt-6-luna", "effort low", true),
+        ("gpt-6-luna", "off", false),
+        ("gpt-6-astra", "off", true),
+        ("gpt-6.1-sol", "-", true),
+        ("house", "effort high", false),
+    ] {
+        let mut request = asking(amount(asked), None);
+        assert!(!wants_responses(&request, &model(name)), "{name} {asked}");
+        request.tools.push(tool.clone());
+        let found = wants_responses(&request, &model(name));
+        assert_eq!(found, with_tools, "{name} {asked}");
+    }
+}

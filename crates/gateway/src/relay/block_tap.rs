@@ -1,0 +1,145 @@
+//! Reads a reply of Anthropic's dialect beside the stream: remembers its thinking, counts its tokens,
+//! notes its times.
+
+use bytes::Bytes;
+use throughline_canonical::{Event, Fault, Transformation};
+use throughline_codec::dialects::anthropic::client_reply::{PING, error_event};
+use throughline_codec::dialects::anthropic::upstream_reply::ReplyReader;
+
+use crate::plan::outlined::Plan;
+use crate::relay::settle::Dropped;
+use crate::reply::passthrough::Tap;
+use crate::thinking::capture::Capture;
+use crate::thinking::memory::{Outcome, Target};
+use crate::turn::ledger::Ledger;
+use crate::unix_ms;
+
+/// The longest event, and the longest whole reply, that is read.
+const MAX_EVENT_BYTES: usize = 64 << 20;
+
+/// Reads one reply.
+#[derive(Debug)]
+pub(crate) struct BlockTap {
+    reader: ReplyReader,
+    capture: Capture,
+    ledger: Ledger,
+    sent: Sent,
+    learnt: bool,
+    finished: bool,
+}
+
+/// What went to the provider.
+#[derive(Debug)]
+pub(crate) struct Sent {
+    /// Where to.
+    pub(crate) target: Target,
+    /// What.
+    pub(crate) plan: Plan,
+    /// Whether the request is part of its conversation.
+    pub(crate) in_conversation: bool,
+}
+
+impl BlockTap {
+    /// A tap on a stream of events, or on a whole reply.
+    pub(crate) fn new(ledger: Ledger, sent: Sent, events: bool) -> Self {
+        let preview = if ledger.full_body { 48 } else { 0 };
+        Self {
+            reader: if events {
+                ReplyReader::events(MAX_EVENT_BYTES)
+            } else {
+                ReplyReader::whole(MAX_EVENT_BYTES)
+            },
+            capture: Capture::new(sent.plan.prefix, preview),
+            ledger,
+            sent,
+            learnt: false,
+            finished: false,
+        }
+    }
+
+    /// Once the answer has begun, the provider has said what it did with the blocks it got.
+    fn learn(&mut self) {
+        if std::mem::replace(&mut self.learnt, true) {
+            return;
+        }
+        let (ledger, sent) = (&self.ledger, &mut self.sent);
+        let outcomes = settle(&mut sent.plan, &ledger.seen.transformations);
+        if sent.in_conversation && !outcomes.is_empty() {
+            ledger.memory.outcome(
+                ledger.lineage,
+                ledger.session,
+                &sent.target,
+                &outcomes,
+                unix_ms(),
+            );
+        }
+    }
+}
+
+impl Tap for BlockTap {
+    fn push(&mut self, bytes: &[u8]) {
+        self.ledger.receive(bytes);
+        let (capture, ledger) = (&mut self.capture, &mut self.ledger);
+        self.reader.push(bytes, |event| see(&event, capture, ledger));
+        if self.ledger.seen.begun || self.ledger.seen.end.is_some() {
+            self.learn();
+        }
+    }
+
+    fn ended(&self) -> bool {
+        self.reader.ended()
+    }
+
+    fn keep_alive(&mut self) -> Bytes {
+        if !self.reader.between_events() {
+            return Bytes::new();
+        }
+        self.ledger.counters.keep_alives.add(1);
+        Bytes::from_static(PING)
+    }
+
+    fn error(&self, fault: &Fault) -> Vec<u8> {
+        error_event(fault, self.reader.half_event())
+    }
+
+    fn finish(&mut self, client_gone: bool, error: Option<String>) {
+        if std::mem::replace(&mut self.finished, true) {
+            return;
+        }
+        let (capture, ledger) = (&mut self.capture, &mut self.ledger);
+        self.reader.finish(|event| see(&event, capture, ledger));
+        if self.ledger.seen.begun {
+            self.learn();
+        }
+        for block in self.capture.cut() {
+            self.ledger.register(&block, true);
+        }
+        let plan = &self.sent.plan;
+        self.ledger.close(client_gone, error, |turn| {
+            turn.keep_blocks(&plan.blocks);
+            turn.losses.clone_from(&plan.losses);
+        });
+    }
+}
+
+fn see(event: &Event<'_>, capture: &mut Capture, ledger: &mut Ledger) {
+    ledger.see(event);
+    if let Some(block) = capture.event(event) {
+        ledger.register(&block, false);
+    }
+}
+
+/// Brings the report in line with what the provider says it did, and tells what is worth
+/// remembering of it.
+fn settle(plan: &mut Plan, transformations: &[Transformation]) -> Vec<Outcome> {
+    let dropped = Dropped::read(transformations);
+    let mut outcomes = Vec::new();
+    for (at, sent) in plan.sent_blocks() {
+        let (fate, reason, outcome) = dropped.settle(&sent);
+        let block = &mut plan.blocks[at];
+        (block.fate, block.reason) = (fate, reason);
+        outcomes.extend(outcome);
+    }
+    plan.recount_losses();
+    outcomes
+}

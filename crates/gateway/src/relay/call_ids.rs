@@ -1,0 +1,67 @@
+//! The ids of tool calls: clients tell calls by them, and the vault finds turns by them.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use throughline_canonical::{Block, Request};
+
+/// The ids of tool calls: none comes twice in a conversation.
+#[derive(Debug)]
+pub(crate) struct Ids {
+    used: HashSet<String>,
+    identity: String,
+    minted: usize,
+}
+
+impl Ids {
+    /// For the reply to a request. `identity` is what no other reply has.
+    pub(crate) fn new(request: &Request, identity: &str) -> Self {
+        let blocks = request.messages.iter().flat_map(|message| &message.content);
+        let used = blocks.filter_map(|block| match block {
+            Block::ToolCall { id, .. } => Some(id.clone()),
+            _ => None,
+        });
+        Self { used: used.collect(), identity: identity.to_owned(), minted: 0 }
+    }
+
+    /// The provider's id, or one of ours if that is none, or no other reply's.
+    pub(crate) fn unique<'a>(&mut self, id: Cow<'a, str>) -> Cow<'a, str> {
+        let id = if looks_random(&id) && !self.used.contains(&*id) {
+            id
+        } else {
+            self.minted += 1;
+            Cow::Owned(format!("call_{}{}", self.identity, self.minted))
+        };
+        self.used.insert(id.clone().into_owned());
+        id
+    }
+}
+
+/// Whether an id ends in letters and digits nobody counts with. Servers without ids, and those that
+/// count their calls from nought in every reply, give others.
+pub(crate) fn looks_random(id: &str) -> bool {
+    let tail = id.rsplit(|letter: char| !letter.is_ascii_alphanumeric()).next().unwrap_or_default();
+    tail.len() >= 8
+        && tail.bytes().any(|byte| byte.is_ascii_digit())
+        && tail.bytes().any(|byte| byte.is_ascii_alphabetic())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_kept_where_they_tell_calls_apart() {
+        let mut ids = Ids::new(&Request::default(), "0abc");
+        for (given, told) in [
+            ("toolu_01A2b3C4d5", "toolu_01A2b3C4d5"),
+            ("call_9f8e7d6c5b", "call_9f8e7d6c5b"),
+            ("call_9f8e7d6c5b", "call_0abc1"),
+            ("call_0", "call_0abc2"),
+            ("functions.look:0", "call_0abc3"),
+            ("", "call_0abc4"),
+        ] {
+            assert_eq!(ids.unique(given.into()), told, "{given}");
+        }
+    }
+}

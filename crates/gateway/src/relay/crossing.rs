@@ -1,0 +1,94 @@
+//! A reply's way across with nothing before and behind it: what the benches measure.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use throughline_canonical::{Origin, Request};
+use throughline_codec::dialects::{ClientDialect, Target, UpstreamDialect};
+
+use crate::gateway::Gateway;
+use crate::plan::translated_reply::identity;
+use crate::relay::call_ids::Ids;
+use crate::relay::{Relay, Sent, SignatureForm};
+use crate::reply::ReplyTransform;
+use crate::reply::translated::Across;
+use crate::thinking::Lineage;
+use crate::thinking::vault::Scope;
+use crate::turn::ledger::{Ledger, Seen};
+use crate::turn::log::SharedTurn;
+
+/// A streamed reply of one dialect, on its way to a client of another.
+#[derive(Debug)]
+pub struct Crossing(Across);
+
+impl Crossing {
+    /// The reply to a request, as a turn would begin to pass it.
+    pub fn new(
+        gateway: &Gateway,
+        client: &'static dyn ClientDialect,
+        upstream: &dyn UpstreamDialect,
+        asked: &Request,
+    ) -> Self {
+        let settings = gateway.settings();
+        let identity = identity("turn_0123456789abcdef");
+        let ledger = Ledger {
+            memory: gateway.memory.clone(),
+            counters: gateway.counters.clone(),
+            turns: gateway.turns.clone(),
+            turn: SharedTurn::default(),
+            lineage: Lineage::of_request(&HeaderMap::new(), asked),
+            session: 1,
+            origin: Arc::new(Origin {
+                domain: "a".to_owned(),
+                backend: "a".to_owned(),
+                model: "m".to_owned(),
+                credential: String::new(),
+            }),
+            began: Instant::now(),
+            memory_limit: settings.thinking.memory_limit,
+            full_body: settings.full_body,
+            seen: Seen::default(),
+        };
+        let marks = match client.name() == upstream.name() {
+            true => SignatureForm::Native,
+            false => SignatureForm::Enveloped {
+                envelopes: gateway.envelopes.clone(),
+                first_call: client.wants_signed_calls(),
+                calls_ride: upstream.signs_calls("") && !client.wants_signed_calls(),
+            },
+        };
+        let ids = Some(Ids::new(asked, &identity.id));
+        let sent = Sent {
+            blocks: Vec::new(),
+            losses: Vec::new(),
+            client,
+            question: String::new(),
+            scope: Scope::new(ledger.lineage.id, String::new()),
+            past: None,
+            prefix: None,
+            keeps_ids: client.returns_call_ids(),
+            separating: std::sync::Arc::default(),
+        };
+        let target = Target { model: "m", variant: "" };
+        let vault = gateway.vault.clone();
+        Self(Across::new(
+            None,
+            upstream.reply_reader(&target, true),
+            Relay::new(ledger, marks, vault, ids, sent, true),
+            client.reply_writer(asked, &identity),
+        ))
+    }
+
+    /// Takes bytes of the provider, gives those of the client.
+    pub fn take(&mut self, bytes: Bytes) -> Bytes {
+        // Bytes that are not compressed are never wrongly so.
+        self.0.take(bytes, false).unwrap_or_default()
+    }
+
+    /// The provider's bytes have ended: the client's last ones.
+    pub fn end(&mut self) -> Bytes {
+        self.0.end().unwrap_or_default()
+    }
+}

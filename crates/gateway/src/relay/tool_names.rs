@@ -1,0 +1,129 @@
+//! ModelAlias of tools that the provider would refuse: they go out bent, and come back as the client wrote them.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+
+use throughline_canonical::{Block, Loss, Request, Tool, ToolChoice};
+use throughline_codec::dialects::UpstreamDialect;
+
+/// The names that went out bent: as the client knows them, and as they went.
+#[derive(Debug, Default)]
+pub(crate) struct ToolNames {
+    sent: HashMap<String, String>,
+    theirs: HashMap<String, String>,
+    /// How often names were bent to the same.
+    alike: HashMap<String, usize>,
+}
+
+impl ToolNames {
+    /// Bends the names of a request, wherever they stand in it.
+    pub(crate) fn rename_for(
+        request: &mut Request,
+        upstream: &dyn UpstreamDialect,
+        variant: &str,
+        losses: &mut Vec<Loss>,
+    ) -> Self {
+        let mut names = Self::default();
+        // ModelAlias that are offered come first: of two that bend alike, those stay.
+        let taken: HashSet<String> = request
+            .tools
+            .iter()
+            .filter_map(|tool| match tool {
+                Tool::Function { name, .. } => Some(name.clone()),
+                Tool::Opaque { .. } => None,
+            })
+            .collect();
+        let mut rename_for = |name: &mut String| {
+            if let Some(longest) = upstream.max_tool_name(variant, name) {
+                *name = names.of(name, longest, &taken);
+            }
+        };
+        for tool in &mut request.tools {
+            if let Tool::Function { name, .. } = tool {
+                rename_for(name);
+            }
+        }
+        if let Some(ToolChoice::Named { name }) = &mut request.tool_choice {
+            rename_for(name);
+        }
+        for message in &mut request.messages {
+            for block in &mut message.content {
+                match block {
+                    Block::ToolCall { name, .. } | Block::ToolResult { name: Some(name), .. } => {
+                        rename_for(name)
+                    }
+                    _ => {}
+                }
+            }
+        }
+        if !names.sent.is_empty() {
+            losses.push(Loss::SettingAdapted { setting: "tool.name", reason: "characters" });
+        }
+        names
+    }
+
+    /// The name that a client gave a tool.
+    pub(crate) fn theirs<'a>(&self, name: Cow<'a, str>) -> Cow<'a, str> {
+        match self.theirs.get(&*name) {
+            Some(theirs) => Cow::Owned(theirs.clone()),
+            None => name,
+        }
+    }
+
+    /// The name that one goes by: letters, digits, `_` and `-`, and no other tool's.
+    fn of(&mut self, name: &str, longest: usize, taken: &HashSet<String>) -> String {
+        if let Some(sent) = self.sent.get(name) {
+            return sent.clone();
+        }
+        let plain = |letter: char| match letter {
+            '-' => letter,
+            letter if letter.is_ascii_alphanumeric() => letter,
+            _ => '_',
+        };
+        // Some want a letter at the beginning.
+        let begins = |first: char| first.is_ascii_alphabetic() || first == '_';
+        let start = if name.starts_with(begins) { "" } else { "_" };
+        let letters = start.chars().chain(name.chars().map(plain));
+        let bent: String = letters.take(longest).collect();
+        let mut sent = bent.clone();
+        let number = self.alike.entry(bent.clone()).or_insert(1);
+        while taken.contains(&sent) || self.theirs.contains_key(&sent) {
+            *number += 1;
+            let end = format!("_{number}");
+            let kept = longest.saturating_sub(end.len());
+            sent = format!("{}{end}", &bent[..bent.len().min(kept)]);
+        }
+        self.sent.insert(name.to_owned(), sent.clone());
+        self.theirs.insert(sent.clone(), name.to_owned());
+        sent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_bent_once_and_told_apart() {
+        let mut names = ToolNames::default();
+        let taken = ["a_b", "a.b", "a:b"].map(ToOwned::to_owned).into();
+        assert_eq!(names.of("a.b", 64, &taken), "a_b_2");
+        assert_eq!(names.of("a:b", 64, &taken), "a_b_3");
+        assert_eq!(names.of("a.b", 64, &taken), "a_b_2");
+        assert_eq!(names.of("", 64, &taken), "_");
+        assert_eq!(names.of("9 lives", 64, &taken), "_9_lives");
+        assert_eq!(names.of("größe", 4, &taken), "gr__");
+        assert_eq!(names.of("größer", 4, &taken), "gr_2");
+        assert_eq!(names.theirs("a_b_3".into()), "a:b");
+        assert_eq!(names.theirs("a_b".into()), "a_b");
+        // However many there are.
+        for number in 0..20_000 {
+            names.of(&format!("{}名", "名".repeat(number % 3)), 64, &taken);
+            names.of(
+                &format!("名{}", char::from_u32(0x4e00 + number as u32).unwrap_or('x')),
+                64,
+                &taken,
+            );
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! The reply's body on its way to the client: what a lane makes of the provider's bytes as they
+//! arrive, and, only where nothing else would help, a sign of life or an error.
+
+pub(crate) mod model_name;
+pub(crate) mod passthrough;
+pub(crate) mod translated;
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use throughline_canonical::{Fault, FaultKind};
+use throughline_codec::framing::encoding::EncodingError;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, Sleep};
+
+use crate::upstream::BoxError;
+
+/// What a lane does with a reply on its way.
+pub(crate) trait ReplyTransform: fmt::Debug + Send {
+    /// Takes bytes of the provider, gives those of the client. `last` says that none follow.
+    fn take(&mut self, bytes: Bytes, last: bool) -> Result<Bytes, EncodingError>;
+    /// The provider's bytes have ended: the client's last ones, or none if that was too early.
+    fn end(&mut self) -> Option<Bytes>;
+    /// A sign of life after nothing was said for so long; empty where none can stand now.
+    fn keep_alive(&mut self, silent: Duration) -> Bytes;
+    /// The reply cannot go on: what tells the client so, or none if it can only be broken off.
+    fn fail(&mut self, fault: &Fault) -> Option<Bytes>;
+    /// None waits for the reply any more.
+    fn client_gone(&mut self);
+    /// Whether signs of life may be sent.
+    fn can_inject(&self) -> bool;
+    /// Whether the client gets as many bytes as the provider sends.
+    fn keeps_length(&self) -> bool;
+}
+
+/// A reply's body.
+#[derive(Debug)]
+pub enum ReplyBody {
+    /// Bytes we have.
+    Whole(Option<Bytes>),
+    /// A provider's bytes, as they arrive.
+    Live(Box<Live>),
+}
+
+impl ReplyBody {
+    /// Bytes we have.
+    pub fn whole(bytes: impl Into<Bytes>) -> Self {
+        Self::Whole(Some(bytes.into()))
+    }
+
+    /// A provider's bytes, as they arrive.
+    pub(crate) fn live(
+        upstream: Incoming,
+        transform: Box<dyn ReplyTransform>,
+        clocks: &Clocks,
+        backend: String,
+        permit: Option<OwnedSemaphorePermit>,
+    ) -> Self {
+        let now = Instant::now();
+        let mut watch = Watch {
+            timer: Box::pin(tokio::time::sleep_until(now)),
+            last_byte: now,
+            last_out: now,
+            last_said: now,
+            ends: clocks.ends,
+            idle: clocks.idle,
+            keep_alive: transform.can_inject().then_some(clocks.keep_alive),
+        };
+        let first = watch.next();
+        watch.timer.as_mut().reset(first);
+        Self::Live(Box::new(Live {
+            upstream,
+            transform,
+            watch,
+            backend,
+            done: false,
+            breaking: None,
+            _permit: permit,
+        }))
+    }
+}
+
+/// When a reply gets a sign of life, and when it is given up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clocks {
+    /// Silence after which the client gets a sign of life.
+    pub(crate) keep_alive: Duration,
+    /// Silence after which the reply is given up.
+    pub(crate) idle: Duration,
+    /// When the reply is given up in any case.
+    pub(crate) ends: Instant,
+}
+
+/// A provider's bytes, as they arrive.
+#[derive(Debug)]
+pub struct Live {
+    upstream: Incoming,
+    transform: Box<dyn ReplyTransform>,
+    watch: Watch,
+    backend: String,
+    done: bool,
+    /// The error the reply breaks with at the next look.
+    breaking: Option<BoxError>,
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+/// The clocks of one reply. One timer serves all three; it is set anew only when it fires, so that
+/// a byte costs a look at the clock and no more.
+#[derive(Debug)]
+struct Watch {
+    timer: Pin<Box<Sleep>>,
+    last_byte: Instant,
+    last_out: Instant,
+    /// As `last_out`, signs of life left aside.
+    last_said: Instant,
+    ends: Instant,
+    idle: Duration,
+    keep_alive: Option<Duration>,
+}
+
+impl Watch {
+    fn next(&self) -> Instant {
+        let silence = self.last_byte + self.idle;
+        let sign = self.keep_alive.map(|after| self.last_out + after);
+        sign.map_or(silence, |sign| sign.min(silence)).min(self.ends)
+    }
+}
+
+impl Body for ReplyBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match self.get_mut() {
+            Self::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Self::Live(live) => live.poll_or_break(context),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Whole(bytes) => bytes.is_none(),
+            Self::Live(live) => live.done && live.breaking.is_none(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Whole(bytes) => {
+                SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
+            }
+            Self::Live(live) if live.transform.keeps_length() => live.upstream.size_hint(),
+            Self::Live(_) => SizeHint::default(),
+        }
+    }
+}
+
+impl Live {
+    /// As [`Live::poll`], but pauses once before an error: the server drops what it has not yet
+    /// written when it sees one, and what had arrived should not be lost.
+    fn poll_or_break(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if let Some(error) = self.breaking.take() {
+            return Poll::Ready(Some(Err(error)));
+        }
+        match self.poll(context) {
+            Poll::Ready(Some(Err(error))) => {
+                self.breaking = Some(error);
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
+            other => other,
+        }
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if self.done {
+            return Poll::Ready(None);
+        }
+        loop {
+            match Pin::new(&mut self.upstream).poll_frame(context) {
+                Poll::Ready(Some(Ok(frame))) => {
+                    let bytes = match frame.into_data() {
+                        Ok(bytes) => bytes,
+                        // Behind them nothing more could be said, and something may have to be.
+                        Err(_trailers) => continue,
+                    };
+                    self.watch.last_byte = Instant::now();
+                    let last = self.upstream.is_end_stream();
+                    let bytes = match self.transform.take(bytes, last) {
+                        Ok(bytes) => bytes,
+                        Err(error) => return self.unreadable(error),
+                    };
+                    if bytes.is_empty() {
+                        continue;
+                    }
+                    self.watch.last_out = self.watch.last_byte;
+                    self.watch.last_said = self.watch.last_byte;
+                    return Poll::Ready(Some(Ok(Frame::data(bytes))));
+                }
+                Poll::Ready(Some(Err(error))) => {
+                    let what = format!("the connection to backend `{}` broke", self.backend);
+                    tracing::warn!(
+                        backend = self.backend,
+                        error = &error as &dyn std::error::Error,
+                        "the connection to a backend broke in mid-reply"
+                    );
+                    return self.fail(FaultKind::Unreachable, what, Some(error.into()));
+                }
+                Poll::Ready(None) => return self.end(),
+                Poll::Pending => return self.poll_clocks(context),
+            }
+        }
+    }
+
+    /// What the client should get undone is not what it says it is.
+    fn unreadable(&mut self, error: EncodingError) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let what = format!(
+            "the reply of backend `{}` is not valid for its content encoding",
+            self.backend
+        );
+        tracing::warn!(backend = self.backend, %error, "a compressed reply could not be read");
+        self.fail(FaultKind::Unreachable, what, Some(error.into()))
+    }
+
+    /// The provider's bytes have ended.
+    fn end(&mut self) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if let Some(rest) = self.transform.end() {
+            self.done = true;
+            return Poll::Ready((!rest.is_empty()).then(|| Ok(Frame::data(rest))));
+        }
+        // Several clients take any clean end for that of a complete answer.
+        let what = format!("backend `{}` ended its reply before its end", self.backend);
+        tracing::warn!(backend = self.backend, "a reply ended before its end");
+        self.fail(FaultKind::Unreachable, what, None)
+    }
+
+    fn poll_clocks(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        while self.watch.timer.as_mut().poll(context).is_ready() {
+            let now = Instant::now();
+            if now >= self.watch.ends {
+                let what = format!("backend `{}` took too long to finish its reply", self.backend);
+                return self.fail(FaultKind::TimedOut, what, Some("total time-out".into()));
+            }
+            if now >= self.watch.last_byte + self.watch.idle {
+                let what = format!(
+                    "backend `{}` sent nothing for {} s",
+                    self.backend,
+                    self.watch.idle.as_secs_f32()
+                );
+                return self.fail(FaultKind::TimedOut, what, Some("idle time-out".into()));
+            }
+            let due = self.watch.keep_alive.is_some_and(|after| now >= self.watch.last_out + after);
+            if due {
+                // Counted as said even where nothing could be said, so that the clock goes on.
+                self.watch.last_out = now;
+            }
+            let next = self.watch.next();
+            self.watch.timer.as_mut().reset(next);
+            if due {
+                let silent = now.saturating_duration_since(self.watch.last_said);
+                let sign = self.transform.keep_alive(silent);
+                if !sign.is_empty() {
+                    return Poll::Ready(Some(Ok(Frame::data(sign))));
+                }
+            }
+        }
+        Poll::Pending
+    }
+
+    /// Ends the reply with an error the client can see.
+    fn fail(
+        &mut self,
+        kind: FaultKind,
+        what: String,
+        cause: Option<BoxError>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        self.done = true;
+        match self.transform.fail(&Fault::new(kind, what.clone())) {
+            Some(bytes) if bytes.is_empty() => Poll::Ready(None),
+            Some(bytes) => Poll::Ready(Some(Ok(Frame::data(bytes)))),
+            None => Poll::Ready(Some(Err(cause.unwrap_or_else(|| what.into())))),
+        }
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.transform.client_gone();
+    }
+}

@@ -1,0 +1,288 @@
+//! Gives the model back the name the client used, wherever a reply tells it.
+
+use bytes::{Bytes, BytesMut};
+use throughline_codec::dialects::passthrough::{ModelNameSpan, Passthrough};
+use throughline_codec::framing::sse::Framer;
+use throughline_codec::json::{Span, quote};
+
+/// An event that may name the model is held back at most so long.
+const LONGEST_EVENT: usize = 256 << 10;
+/// A whole reply is held back at most so long.
+const LONGEST_WHOLE: usize = 64 << 20;
+
+/// Two names of one model, and the dialect that tells them.
+#[derive(Clone, Debug)]
+pub(crate) struct ModelAlias {
+    /// Where the name stands.
+    pub dialect: &'static dyn Passthrough,
+    /// The backend's.
+    pub theirs: String,
+    /// The client's.
+    pub asked: String,
+}
+
+/// Puts the client's name in place of the backend's.
+#[derive(Debug)]
+pub(crate) enum RewriteModelName {
+    /// Nothing to do, or done.
+    No,
+    /// In the events of a stream that name it.
+    InStream(InStream),
+    /// In a whole reply.
+    InWhole {
+        /// Which names.
+        names: ModelAlias,
+        /// What has come so far.
+        held: BytesMut,
+    },
+}
+
+/// Looks for events that name the model. Only the bytes of the event it stands in are held.
+#[derive(Debug)]
+pub(crate) struct InStream {
+    names: ModelAlias,
+    framer: Framer,
+    held: BytesMut,
+}
+
+impl RewriteModelName {
+    /// In a stream of events, or in a whole reply; nowhere without names.
+    pub(crate) fn new(names: Option<ModelAlias>, events: bool) -> Self {
+        match names {
+            None => Self::No,
+            Some(names) if events => Self::InStream(InStream {
+                names,
+                framer: Framer::new(LONGEST_EVENT),
+                held: BytesMut::new(),
+            }),
+            Some(names) => Self::InWhole { names, held: BytesMut::new() },
+        }
+    }
+
+    /// Whether bytes are held that have come.
+    pub(crate) fn holds(&self) -> bool {
+        match self {
+            Self::No => false,
+            Self::InStream(stream) => !stream.held.is_empty(),
+            Self::InWhole { held, .. } => !held.is_empty(),
+        }
+    }
+
+    /// Takes bytes, gives what may go on.
+    pub(crate) fn push(&mut self, bytes: Bytes) -> Bytes {
+        match self {
+            Self::No => bytes,
+            Self::InStream(stream) => {
+                let (out, done) = stream.push(&bytes);
+                if done {
+                    *self = Self::No;
+                }
+                out
+            }
+            Self::InWhole { held, .. } => {
+                held.extend_from_slice(&bytes);
+                if held.len() <= LONGEST_WHOLE {
+                    return Bytes::new();
+                }
+                let all = held.split().freeze();
+                *self = Self::No;
+                all
+            }
+        }
+    }
+
+    /// The bytes have ended; gives what was held.
+    pub(crate) fn finish(&mut self) -> Bytes {
+        match std::mem::replace(self, Self::No) {
+            Self::No => Bytes::new(),
+            // Half an event: it is not read by anyone.
+            Self::InStream(stream) => stream.held.freeze(),
+            Self::InWhole { names, held } => names.apply(&held).into(),
+        }
+    }
+}
+
+impl InStream {
+    /// What may go on, and whether there is nothing more to look for.
+    fn push(&mut self, bytes: &[u8]) -> (Bytes, bool) {
+        let mut ends = Vec::new();
+        self.framer.push(bytes, |_, end| ends.push(end));
+        let mut out = BytesMut::new();
+        let mut from = 0;
+        for end in ends {
+            self.held.extend_from_slice(&bytes[from..end]);
+            from = end;
+            let event = self.held.split();
+            let (place, last) = model_name_span(&event, &self.names);
+            match place {
+                Some(place) => out.extend_from_slice(&self.names.put(&event, place)),
+                None => out.extend_from_slice(&event),
+            }
+            if last {
+                out.extend_from_slice(&bytes[from..]);
+                return (out.freeze(), true);
+            }
+        }
+        self.held.extend_from_slice(&bytes[from..]);
+        // Nothing is begun, or it is too long to be looked at: there is nothing to hold.
+        if self.framer.between_events() || self.framer.skips() {
+            out.extend_from_slice(&self.held.split());
+        }
+        (out.freeze(), false)
+    }
+}
+
+/// Where an event names the model, if it does, and whether no other will.
+fn model_name_span(event: &[u8], names: &ModelAlias) -> (Option<Span>, bool) {
+    let (mut name, mut data) = (&b""[..], None);
+    let mut at = 0;
+    while at < event.len() {
+        let length = memchr::memchr2(b'\n', b'\r', &event[at..]).unwrap_or(event.len() - at);
+        let line = &event[at..at + length];
+        if let Some(value) = line.strip_prefix(b"data:") {
+            // No provider splits its JSON over lines.
+            data = data.or(Some(at + length - value.len()..at + length));
+        } else if let Some(value) = line.strip_prefix(b"event:") {
+            name = value.trim_ascii();
+        }
+        at += length + 1;
+    }
+    let Some(data) = data else {
+        return (None, false);
+    };
+    let (place, last) = match names.dialect.model_name_span(name, &event[data.clone()]) {
+        ModelNameSpan::None => (None, false),
+        ModelNameSpan::Here(place) => (Some(place), false),
+        ModelNameSpan::Only(place) => (place, true),
+    };
+    let place = place.map(|place| data.start + place.start..data.start + place.end);
+    (place, last)
+}
+
+impl ModelAlias {
+    /// The JSON with the client's name in place of the backend's; anything else stays.
+    fn apply(&self, json: &[u8]) -> Vec<u8> {
+        match self.dialect.model_of(json) {
+            Some(place) => self.put(json, place),
+            None => json.to_vec(),
+        }
+    }
+
+    /// Puts the client's name into its place, if the backend's stands there.
+    fn put(&self, text: &[u8], place: Span) -> Vec<u8> {
+        if text[place.clone()] != *self.theirs.as_bytes() {
+            return text.to_vec();
+        }
+        let quoted = quote(&self.asked);
+        let name = &quoted[1..quoted.len() - 1];
+        [&text[..place.start], name, &text[place.end..]].concat()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use throughline_codec::dialects::UpstreamDialect;
+
+    use super::*;
+
+    const START_EVENT: &str = "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"model\":\"glm-5\",\"content\":[]}}\n\n";
+
+    fn names() -> ModelAlias {
+        ModelAlias {
+            dialect: throughline_codec::dialects::anthropic::Anthropic.passthrough(),
+            theirs: "glm-5".into(),
+            asked: "claude-opus-5".into(),
+        }
+    }
+
+    fn pushed(rename: &mut RewriteModelName, bytes: &str) -> String {
+        let out = rename.push(Bytes::copy_from_slice(bytes.as_bytes()));
+        String::from_utf8(out.to_vec()).unwrap()
+    }
+
+    /// Covers: case 17
+    #[test]
+    fn the_clients_name_is_put_back_for_every_split() {
+        let data_in_text = "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"data: {\\\"model\\\":\",\"model\":\"glm-5\"}}\nid: data: 5\n\n";
+        let after = "event: x\ndata: {\"model\":\"glm-5\"}\n\n";
+        let streams = [
+            format!("event: ping\ndata: {{}}\n\n{START_EVENT}{after}"),
+            format!("\n\n: message_start\n\n{data_in_text}{after}"),
+            // A ping that speaks of the event is not the event.
+            format!(
+                "event: ping\ndata: {{\"x\":\"message_start\",\"model\":\"no\"}}\n\n{START_EVENT}{after}"
+            ),
+            // The data alone names the event.
+            START_EVENT.replace("event: message_start\n", "") + after,
+        ];
+        for stream in streams {
+            let expected = stream.replacen("glm-5", "claude-opus-5", 1);
+            for end in ["\n", "\r\n", "\r"] {
+                let stream = stream.replace('\n', end);
+                let expected = expected.replace('\n', end);
+                for cut in 0..stream.len() {
+                    let mut rename = RewriteModelName::new(Some(names()), true);
+                    let (one, two) = stream.as_bytes().split_at(cut);
+                    let mut out = rename.push(Bytes::copy_from_slice(one)).to_vec();
+                    out.extend(rename.push(Bytes::copy_from_slice(two)));
+                    out.extend(rename.finish());
+                    assert_eq!(String::from_utf8(out).unwrap(), expected, "cut at {cut}");
+                }
+                let mut rename = RewriteModelName::new(Some(names()), true);
+                let mut out = Vec::new();
+                for byte in stream.bytes() {
+                    out.extend(rename.push(Bytes::copy_from_slice(&[byte])));
+                }
+                out.extend(rename.finish());
+                assert_eq!(String::from_utf8(out).unwrap(), expected, "by bytes");
+            }
+        }
+    }
+
+    #[test]
+    fn only_the_event_that_is_looked_at_is_held() {
+        let ping = "event: ping\r\ndata: {}\r\n\r\n";
+        let mut rename = RewriteModelName::new(Some(names()), true);
+        assert_eq!(pushed(&mut rename, ping), ping);
+        assert!(!rename.holds());
+        assert_eq!(pushed(&mut rename, &ping[..ping.len() - 1]), ping[..ping.len() - 1]);
+        assert!(!rename.holds());
+        assert_eq!(pushed(&mut rename, "\n"), "\n");
+        assert!(!rename.holds());
+        assert_eq!(pushed(&mut rename, &format!("{ping}eve")), ping);
+        assert!(rename.holds());
+        assert_eq!(pushed(&mut rename, "nt: error\n\n"), "event: error\n\n");
+        assert!(!rename.holds());
+    }
+
+    #[test]
+    fn an_event_too_long_to_be_held_passes_and_the_next_is_looked_at() {
+        let long = format!(": {}", "x".repeat(LONGEST_EVENT));
+        let mut rename = RewriteModelName::new(Some(names()), true);
+        assert_eq!(pushed(&mut rename, &long), long);
+        assert_eq!(pushed(&mut rename, "y\n"), "y\n");
+        assert_eq!(
+            pushed(&mut rename, &format!("\n{START_EVENT}")),
+            format!("\n{}", START_EVENT.replace("glm-5", "claude-opus-5"))
+        );
+    }
+
+    #[test]
+    fn a_whole_reply_too_long_to_be_held_passes() {
+        let mut rename = RewriteModelName::new(Some(names()), false);
+        let half = Bytes::from(vec![b' '; LONGEST_WHOLE / 2]);
+        assert!(rename.push(half.clone()).is_empty());
+        assert!(rename.push(half.clone()).is_empty());
+        assert_eq!(rename.push(half.slice(..1)).len(), LONGEST_WHOLE + 1);
+        assert_eq!(rename.push(half.clone()), half);
+        assert!(rename.finish().is_empty());
+    }
+
+    #[test]
+    fn another_name_passes_unchanged() {
+        let json = br#"{"model":"glm-5-turbo"}"#;
+        assert_eq!(names().apply(json), json);
+        assert_eq!(names().apply(b"not json"), b"not json");
+        assert_eq!(names().apply(br#"{"model":"glm-5"}"#), br#"{"model":"claude-opus-5"}"#);
+    }
+}

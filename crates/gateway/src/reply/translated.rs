@@ -1,0 +1,112 @@
+//! A streamed reply on its way from one dialect to another.
+
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+use throughline_canonical::Fault;
+use throughline_codec::dialects::{ReplyReader, ReplyWriter};
+use throughline_codec::framing::encoding::{Decoder, EncodingError};
+
+use crate::relay::Relay;
+use crate::reply::ReplyTransform;
+
+/// How much room for the client's bytes a reply keeps between two reads. Events that come one by one
+/// need no more, and a stream that is idle should not hold much.
+const KEPT_ROOM: usize = 4 << 10;
+
+/// A streamed reply.
+pub(crate) struct Across {
+    decoder: Option<Decoder>,
+    reader: Box<dyn ReplyReader>,
+    relay: Relay,
+    writer: Box<dyn ReplyWriter>,
+    /// What was written since the client last got something.
+    out: Vec<u8>,
+}
+
+impl Across {
+    /// A reply on its way from one to the other.
+    pub(crate) fn new(
+        decoder: Option<Decoder>,
+        reader: Box<dyn ReplyReader>,
+        relay: Relay,
+        writer: Box<dyn ReplyWriter>,
+    ) -> Self {
+        Self { decoder, reader, relay, writer, out: Vec::new() }
+    }
+
+    /// What was written. A little is copied out of its room, which stays; much goes as it is.
+    fn written(&mut self) -> Bytes {
+        if self.out.capacity() > KEPT_ROOM {
+            return std::mem::take(&mut self.out).into();
+        }
+        let written = Bytes::copy_from_slice(&self.out);
+        self.out.clear();
+        written
+    }
+}
+
+impl fmt::Debug for Across {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Across({:?})", self.relay)
+    }
+}
+
+impl ReplyTransform for Across {
+    fn take(&mut self, bytes: Bytes, last: bool) -> Result<Bytes, EncodingError> {
+        let plain = match &mut self.decoder {
+            Some(decoder) => Bytes::from(decoder.push(&bytes)?),
+            None => bytes,
+        };
+        self.relay.ledger.receive(&plain);
+        self.out.reserve(plain.len() * 2);
+        let (relay, writer, out) = (&mut self.relay, &mut self.writer, &mut self.out);
+        self.reader.push(&plain, &mut |event| {
+            relay.pass(event, &mut |event| writer.push(event, out));
+        });
+        // A client that has the last byte may come back at once; by then the turn must be known.
+        if last && self.relay.has_ended() {
+            self.relay.finish_reading(self.reader.as_ref());
+            self.relay.close(false, None);
+        }
+        Ok(self.written())
+    }
+
+    fn end(&mut self) -> Option<Bytes> {
+        let (relay, writer, out) = (&mut self.relay, &mut self.writer, &mut self.out);
+        self.reader.finish(&mut |event| {
+            relay.pass(event, &mut |event| writer.push(event, out));
+        });
+        self.relay.finish_reading(self.reader.as_ref());
+        self.relay.close(false, None);
+        Some(self.written())
+    }
+
+    fn keep_alive(&mut self, silent: Duration) -> Bytes {
+        self.writer.wait(silent, &mut self.out);
+        if !self.out.is_empty() {
+            self.relay.ledger.counters.keep_alives.add(1);
+        }
+        self.written()
+    }
+
+    fn fail(&mut self, fault: &Fault) -> Option<Bytes> {
+        let (relay, writer, out) = (&mut self.relay, &mut self.writer, &mut self.out);
+        relay.break_off(fault, &mut |event| writer.push(event, out));
+        self.relay.close(false, Some(fault.message.clone()));
+        Some(self.written())
+    }
+
+    fn client_gone(&mut self) {
+        self.relay.close(true, None);
+    }
+
+    fn can_inject(&self) -> bool {
+        true
+    }
+
+    fn keeps_length(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,147 @@
+//! The HTTP client side: connections to one backend.
+
+pub mod refusal_policy;
+pub(crate) mod send;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use http_body_util::combinators::UnsyncBoxBody;
+use hyper::body::Incoming;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+
+use throughline_canonical::{Fault, FaultKind};
+
+/// Any error, as the source of another.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+/// A request's body: whole, or passed on as it arrives.
+pub type RequestBody = UnsyncBoxBody<Bytes, BoxError>;
+
+/// Connections to one backend.
+#[derive(Clone)]
+pub struct Client {
+    inner: hyper_util::client::legacy::Client<HttpsConnector<HttpConnector>, RequestBody>,
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Client")
+    }
+}
+
+/// Why a backend gave no reply.
+#[derive(Debug, thiserror::Error)]
+pub enum SendError {
+    /// No connection, or it broke before the reply.
+    #[error("cannot reach backend `{backend}`")]
+    Unreachable {
+        /// Which.
+        backend: String,
+        /// The cause.
+        #[source]
+        cause: BoxError,
+    },
+    /// No head of a reply in time.
+    #[error("backend `{backend}` did not answer within {} s", .waited.as_secs_f32())]
+    TimedOut {
+        /// Which.
+        backend: String,
+        /// How long it was waited for.
+        waited: Duration,
+    },
+    /// A good reply of which it is known from its head that nothing follows.
+    #[error("backend `{backend}` answered with an empty body")]
+    Empty {
+        /// Which.
+        backend: String,
+    },
+    /// The caller's body broke off, or was not what it said.
+    #[error("the request body broke off")]
+    Caller(#[source] BoxError),
+}
+
+impl SendError {
+    /// As the client is told.
+    pub fn fault(&self) -> Fault {
+        match self {
+            Self::Unreachable { backend, cause } => Fault::new(
+                FaultKind::Unreachable,
+                format!("cannot reach backend `{backend}`: {}", root(cause.as_ref())),
+            ),
+            Self::TimedOut { .. } => Fault::new(FaultKind::TimedOut, self.to_string()),
+            Self::Empty { .. } => Fault::new(FaultKind::Unreachable, self.to_string()),
+            Self::Caller(_) => Fault::invalid(self.to_string()),
+        }
+    }
+}
+
+/// The innermost cause: it says what happened, the outer ones where.
+fn root(error: &dyn std::error::Error) -> String {
+    let mut inner = error;
+    while let Some(source) = inner.source() {
+        inner = source;
+    }
+    inner.to_string()
+}
+
+impl Client {
+    /// Connections that must stand within `connect`.
+    pub fn new(connect: Duration) -> Self {
+        let mut http = HttpConnector::new();
+        http.set_connect_timeout(Some(connect));
+        http.set_nodelay(true);
+        http.enforce_http(false);
+        // The system's own certificates where there are any, so that private authorities work.
+        let tls = HttpsConnectorBuilder::new()
+            .with_native_roots()
+            .unwrap_or_else(|_| HttpsConnectorBuilder::new().with_webpki_roots());
+        let connector = tls.https_or_http().enable_http1().enable_http2().wrap_connector(http);
+        Self {
+            inner: hyper_util::client::legacy::Client::builder(TokioExecutor::new())
+                .pool_timer(TokioTimer::new())
+                .pool_idle_timeout(Duration::from_secs(90))
+                .build(connector),
+        }
+    }
+
+    /// Sends a request and waits for the head of the reply.
+    pub async fn send(
+        &self,
+        backend: &str,
+        request: Request<RequestBody>,
+        first_byte: Duration,
+    ) -> Result<Response<Incoming>, SendError> {
+        let caller_broke_off = Arc::new(AtomicBool::new(false));
+        let noted = caller_broke_off.clone();
+        // Noted where it happens: of the errors that come back, only those of HTTP/1 name it as
+        // their cause.
+        let request = request.map(|body| {
+            body.map_err(move |error| {
+                noted.store(true, Ordering::Relaxed);
+                error
+            })
+            .boxed_unsync()
+        });
+        match tokio::time::timeout(first_byte, self.inner.request(request)).await {
+            Ok(Ok(response)) => Ok(response),
+            Ok(Err(error)) if caller_broke_off.load(Ordering::Relaxed) => {
+                Err(SendError::Caller(error.into()))
+            }
+            Ok(Err(error)) => {
+                Err(SendError::Unreachable { backend: backend.to_owned(), cause: error.into() })
+            }
+            Err(_) => Err(SendError::TimedOut { backend: backend.to_owned(), waited: first_byte }),
+        }
+    }
+}
+
+/// A whole body.
+pub fn whole(bytes: Bytes) -> RequestBody {
+    http_body_util::Full::new(bytes).map_err(|never| match never {}).boxed_unsync()
+}

@@ -1,0 +1,173 @@
+//! Sending to a backend: patiently where the operator allows it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http_body::Body;
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
+
+use throughline_codec::framing::encoding::{Encoding, unpack};
+
+use crate::backend::Backend;
+use crate::gateway::Gateway;
+use crate::turn::request::content_encoding;
+use crate::unix_ms;
+use crate::upstream::{BoxError, RequestBody, SendError, whole};
+
+/// The longest error that is read; errors are short.
+pub(crate) const MAX_ERROR_BYTES: usize = 1 << 20;
+
+/// A request that is ready to go, as often as it takes.
+#[derive(Clone, Debug)]
+pub(crate) struct OutboundRequest {
+    pub(crate) path: String,
+    pub(crate) query: Option<String>,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+    /// Whether the reply is wanted as it is written.
+    pub(crate) streamed: bool,
+}
+
+/// What came back.
+pub(crate) enum UpstreamAnswer {
+    /// A reply that may begin.
+    Ok(Response<Incoming>),
+    /// An error, read whole.
+    Error(Response<Bytes>),
+}
+
+impl Gateway {
+    /// Sends, and tries again where the operator allows it for 429 and 5xx.
+    pub(crate) async fn send_with_retries(
+        &self,
+        backend: &Backend,
+        outbound: &OutboundRequest,
+    ) -> Result<UpstreamAnswer, SendError> {
+        let mut tries = 0;
+        loop {
+            let answer = self.send_once(backend, outbound).await;
+            let (wait, fail) = match &answer {
+                Ok(UpstreamAnswer::Error(error)) if worth_another(error.status()) => {
+                    (retry_after(error.headers()), false)
+                }
+                Err(SendError::Unreachable { .. }) => (None, false),
+                _ => (None, true),
+            };
+            if fail || tries >= backend.retries {
+                return answer;
+            }
+            tries += 1;
+            // Doubling, with a spread that keeps many callers from coming back together.
+            let spread = unix_ms() % 100;
+            let backoff = Duration::from_millis((250 << tries.min(6)) + spread);
+            tokio::time::sleep(wait.unwrap_or(backoff)).await;
+        }
+    }
+
+    async fn send_once(
+        &self,
+        backend: &Backend,
+        outbound: &OutboundRequest,
+    ) -> Result<UpstreamAnswer, SendError> {
+        let response = self
+            .request(
+                backend,
+                &Method::POST,
+                (&outbound.path, outbound.query.as_deref()),
+                outbound.headers.clone(),
+                whole(outbound.body.clone()),
+                backend.timeouts.head(outbound.streamed),
+            )
+            .await?;
+        if response.status().is_success() {
+            if response.body().is_end_stream() {
+                return Err(SendError::Empty { backend: backend.name.clone() });
+            }
+            return Ok(UpstreamAnswer::Ok(response));
+        }
+        let (head, body) = response.into_parts();
+        let body = read_whole(backend, body, MAX_ERROR_BYTES, backend.timeouts.idle).await?;
+        Ok(UpstreamAnswer::Error(Response::from_parts(head, body)))
+    }
+
+    /// Sends a request, once, and waits for the head of the reply.
+    pub(crate) async fn request(
+        &self,
+        backend: &Backend,
+        method: &Method,
+        (path, query): (&str, Option<&str>),
+        headers: HeaderMap,
+        body: RequestBody,
+        patience: Duration,
+    ) -> Result<Response<Incoming>, SendError> {
+        let unreachable =
+            |cause: BoxError| SendError::Unreachable { backend: backend.name.clone(), cause };
+        let address = backend.address(path, query).map_err(|error| unreachable(error.into()))?;
+        let mut request = Request::builder()
+            .method(method.clone())
+            .uri(address)
+            .body(body)
+            .map_err(|error| unreachable(error.into()))?;
+        *request.headers_mut() = headers;
+        let sent = backend.client.send(&backend.name, request, patience).await;
+        if !matches!(sent, Err(SendError::Caller(_))) {
+            self.note_reached(&backend.name, sent.is_ok());
+        }
+        sent
+    }
+}
+
+/// Reads a reply to its end.
+pub(crate) async fn read_whole(
+    backend: &Backend,
+    body: Incoming,
+    limit: usize,
+    patience: Duration,
+) -> Result<Bytes, SendError> {
+    let read = tokio::time::timeout(patience, Limited::new(body, limit).collect())
+        .await
+        .map_err(|_| SendError::TimedOut { backend: backend.name.clone(), waited: patience })?;
+    let read =
+        read.map_err(|cause| SendError::Unreachable { backend: backend.name.clone(), cause })?;
+    Ok(read.to_bytes())
+}
+
+/// Reads a reply to its end, and undoes its compression.
+pub(crate) async fn read_plain(
+    backend: &Backend,
+    response: Response<Incoming>,
+    limit: usize,
+    patience: Duration,
+) -> Result<Bytes, SendError> {
+    let (head, body) = response.into_parts();
+    let body = read_whole(backend, body, limit, patience).await?;
+    match content_encoding(&head.headers) {
+        Some(Encoding::Identity) | None => Ok(body),
+        Some(packed) => unpack(packed, &body, limit).map(Bytes::from).map_err(|error| {
+            SendError::Unreachable { backend: backend.name.clone(), cause: error.into() }
+        }),
+    }
+}
+
+/// The text of an error, readable.
+pub(crate) fn error_text(error: &Response<Bytes>) -> Vec<u8> {
+    match content_encoding(error.headers()) {
+        Some(Encoding::Identity) | None => error.body().to_vec(),
+        Some(packed) => unpack(packed, error.body(), MAX_ERROR_BYTES).unwrap_or_default(),
+    }
+}
+
+pub(crate) fn worth_another(status: StatusCode) -> bool {
+    status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error()
+}
+
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let number = |name: &str| headers.get(name)?.to_str().ok()?.parse::<u64>().ok();
+    let wait = number("retry-after-ms")
+        .map(Duration::from_millis)
+        .or_else(|| number("retry-after").map(Duration::from_secs))?;
+    // A caller is waiting; longer pauses are its own decision.
+    (wait <= Duration::from_secs(30)).then_some(wait)
+}
