@@ -79,3 +79,24 @@ pub enum FaultKind {
     /// Something failed inside.
     Internal,
 }
+
+impl FaultKind {
+    /// The word for it in logs and reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Invalid => "invalid",
+            Self::Unauthenticated => "unauthenticated",
+            Self::Forbidden => "forbidden",
+            Self::NotFound => "not_found",
+            Self::WrongMethod => "wrong_method",
+            Self::Conflict => "conflict",
+            Self::TooLarge => "too_large",
+            Self::RateLimited => "rate_limited",
+            Self::Overloaded => "overloaded",
+            Self::Unreachable => "unreachable",
+            Self::TimedOut => "timed_out",
+            Self::ToolCallUnreadable => "tool_call_parse_error",
+            Self::Internal => "internal",
+        }
+    }
+}

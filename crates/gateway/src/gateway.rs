@@ -50,8 +50,8 @@ pub struct Gateway {
     pub turns: Arc<Turns>,
     pub(crate) changes: Changes,
     pub(crate) lists: Mutex<Lists>,
-    pub(crate) places: Arc<Semaphore>,
-    pub(crate) places_of: usize,
+    pub(crate) streams: Arc<Semaphore>,
+    pub(crate) max_streams: usize,
 }
 
 impl Gateway {
@@ -72,7 +72,7 @@ impl Gateway {
             .filter_map(|fact| fact.strip_prefix(BINDS))
             .map(ToOwned::to_owned)
             .collect();
-        let places_of = settings.limits.streams;
+        let max_streams = settings.limits.streams;
         let key_site = snapshot.facts.get(KEY_SITE).cloned().or_else(|| {
             let now = settings.backend(&active)?;
             (now.auth == Auth::Passthrough).then(|| now.site())
@@ -90,8 +90,8 @@ impl Gateway {
             turns: Arc::default(),
             changes,
             lists: Mutex::default(),
-            places: Arc::new(Semaphore::new(places_of)),
-            places_of,
+            streams: Arc::new(Semaphore::new(max_streams)),
+            max_streams,
             settings: ArcSwap::from_pointee(settings),
         }
     }
@@ -167,13 +167,13 @@ impl Gateway {
 
     /// Requests in progress.
     pub fn in_progress(&self) -> usize {
-        self.places_of.saturating_sub(self.places.available_permits())
+        self.max_streams.saturating_sub(self.streams.available_permits())
     }
 
     /// Waits until no request is in progress. None is begun meanwhile.
     pub async fn idle(&self) {
-        let all = u32::try_from(self.places_of).unwrap_or(u32::MAX);
-        drop(self.places.acquire_many(all).await);
+        let all = u32::try_from(self.max_streams).unwrap_or(u32::MAX);
+        drop(self.streams.acquire_many(all).await);
     }
 
     /// Whether the memory and the vault reach their store.

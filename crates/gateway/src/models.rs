@@ -22,7 +22,7 @@ use crate::headers;
 use crate::reply::ReplyBody;
 use crate::settings::Settings;
 use crate::turn::allowed_fallbacks;
-use crate::turn::answer::{Reply, mark, tell};
+use crate::turn::error_reply::{Reply, error_response, finish_headers};
 use crate::turn::request::IncomingRequest;
 use crate::unix_ms;
 use crate::upstream::send::read_plain;
@@ -48,7 +48,7 @@ impl Gateway {
         let name = named(&asked.path).map(decode);
         let backends = match self.asked_for(&settings, &asked, name.as_deref()) {
             Ok(backends) => backends,
-            Err(fault) => return tell(asked.dialect, &fault, &id, ""),
+            Err(fault) => return error_response(asked.dialect, &fault, &id, ""),
         };
         if let [only] = backends.as_slice()
             && asked.dialect.lists_as(only.dialect.name())
@@ -61,7 +61,7 @@ impl Gateway {
             Ok(cards) => cards,
             Err(error) => {
                 let backend = backends.first().map_or("", |backend| &backend.name);
-                return tell(asked.dialect, &error.fault(), &id, backend);
+                return error_response(asked.dialect, &error.fault(), &id, backend);
             }
         };
         let query = asked.query.as_deref().unwrap_or_default();
@@ -77,7 +77,7 @@ impl Gateway {
         };
         let told = match told {
             Ok(told) => told,
-            Err(fault) => return tell(asked.dialect, &fault, &id, ""),
+            Err(fault) => return error_response(asked.dialect, &fault, &id, ""),
         };
         told_as_json(&told, &id, "")
     }
@@ -95,7 +95,7 @@ impl Gateway {
         });
         let (name, backend) = match found {
             Ok(found) => found,
-            Err(fault) => return tell(asked.dialect, &fault, &id, ""),
+            Err(fault) => return error_response(asked.dialect, &fault, &id, ""),
         };
         let theirs = backend.model_for(Some(&name));
         if backend.dialect.name() == asked.dialect.name() {
@@ -106,7 +106,7 @@ impl Gateway {
         }
         if !self.may_be_served(&settings, &asked, &name).await {
             let fault = Fault::new(FaultKind::NotFound, model_card::not_found(&name));
-            return tell(asked.dialect, &fault, &id, &backend.name);
+            return error_response(asked.dialect, &fault, &id, &backend.name);
         }
         let known = settings.catalog.find_at(&backend.name, theirs);
         let told = model_card::show(Abilities {
@@ -258,7 +258,7 @@ fn told_as_json(told: &Value, id: &str, backend: &str) -> Reply {
     let mut reply = Response::new(ReplyBody::whole(told.to_string()));
     let json = HeaderValue::from_static("application/json");
     reply.headers_mut().insert(header::CONTENT_TYPE, json);
-    mark(reply.headers_mut(), id, backend, &[]);
+    finish_headers(reply.headers_mut(), id, backend, &[]);
     reply
 }
 

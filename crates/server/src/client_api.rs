@@ -22,7 +22,7 @@ use throughline_codec::dialects::{self, CLIENT, ClientDialect, openai_responses}
 use throughline_conversations::responses::Responses;
 use throughline_gateway::headers::{BACKEND, TURN};
 use throughline_gateway::models::is_about_models;
-use throughline_gateway::turn::answer::{Reply, tell};
+use throughline_gateway::turn::error_reply::{Reply, error_response};
 use throughline_gateway::{IncomingRequest, unix_ms};
 
 use crate::ollama_api;
@@ -304,7 +304,7 @@ fn elsewhere(house: &House, method: &Method, path: &str, headers: &HeaderMap) ->
 }
 
 pub(crate) fn refuse(house: &House, dialect: &dyn ClientDialect, fault: &Fault) -> Response {
-    reply(tell(dialect, fault, &house.gateway.turns.id(unix_ms()), ""))
+    reply(error_response(dialect, fault, &house.gateway.turns.id(unix_ms()), ""))
 }
 
 pub(crate) fn reply(reply: Reply) -> Response {

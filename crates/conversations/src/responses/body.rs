@@ -9,7 +9,7 @@ use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use serde_json::Value;
-use throughline_gateway::turn::answer::Reply;
+use throughline_gateway::turn::error_reply::Reply;
 use throughline_gateway::upstream::BoxError;
 
 /// A reply on its way to the client.

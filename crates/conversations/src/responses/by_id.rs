@@ -12,7 +12,7 @@ use throughline_codec::dialects::openai_responses::{self, OpenAiResponses};
 use throughline_codec::dialects::segments::decode;
 use throughline_gateway::backend::credential_fingerprint;
 use throughline_gateway::headers::callers_key;
-use throughline_gateway::turn::answer::tell;
+use throughline_gateway::turn::error_reply::error_response;
 use throughline_gateway::{IncomingRequest, unix_ms};
 
 use super::Responses;
@@ -123,7 +123,7 @@ impl Responses {
     /// Tells what went wrong here where the request itself is gone.
     pub(super) fn failed(&self, fault: &Fault) -> Answer {
         let id = self.gateway.turns.id(unix_ms());
-        plain(tell(&OpenAiResponses, fault, &id, ""))
+        plain(error_response(&OpenAiResponses, fault, &id, ""))
     }
 
     fn not_here(&self, asked: &IncomingRequest) -> Answer {

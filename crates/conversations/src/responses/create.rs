@@ -18,7 +18,7 @@ use throughline_gateway::backend::credential_fingerprint;
 use throughline_gateway::headers::{BACKEND, callers_key};
 use throughline_gateway::reply::ReplyBody;
 use throughline_gateway::thinking::random;
-use throughline_gateway::turn::answer::Reply;
+use throughline_gateway::turn::error_reply::Reply;
 use throughline_gateway::turn::request::readable;
 use throughline_gateway::upstream::BoxError;
 use throughline_gateway::{IncomingRequest, unix_ms};

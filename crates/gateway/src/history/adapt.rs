@@ -12,10 +12,15 @@ use crate::backend::Replay;
 use crate::catalog::{Model, Off};
 use crate::history::recall::PastBlock;
 use crate::history::replay_table::{self, Maker, Part, Place, Treatment};
-use crate::plan::translated_reply::CALL_UNSIGNED;
 use crate::thinking::guard::PrefixRecord;
 use crate::turn::log::KeptBlock;
 use crate::upstream::refusal_policy::RetryPlan;
+
+/// A tool call was sent with a skip-validation signature because its original signature is unknown.
+pub(crate) const CALL_UNSIGNED: Loss = Loss::PartOmitted {
+    part: std::borrow::Cow::Borrowed("tool_call.signature"),
+    reason: "unknown",
+};
 
 /// Where a request goes, as far as its shape is concerned.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +56,7 @@ impl AdaptedHistory {
     /// A block that went out will not hold.
     pub(crate) fn doubt(&mut self, line: usize) {
         if let Some(block) = self.blocks.get_mut(line) {
-            block.tell(Fate::LeftOut, Some(Reason::Prefix));
+            block.set_fate(Fate::LeftOut, Some(Reason::Prefix));
             self.omit(Reason::Prefix);
         }
     }

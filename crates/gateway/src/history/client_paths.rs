@@ -61,7 +61,7 @@ impl ClientPaths {
             };
             let place = place.map(|(at, index)| (at, Some(index)));
             if let Some(at) = place.or(turn.map(|at| (at, None))) {
-                block.stands(at, self.dialect);
+                block.set_path(at, self.dialect);
             }
         }
         // What was not told of stands behind us all the same.

@@ -1,12 +1,206 @@
 //! A request made ready for one backend: what goes out, and what becomes of each block.
+//!
+//! There are two lanes. The *passthrough* lane edits the client's body in place and forwards the reply
+//! as it arrives. It knows every block of a request ([`outlined`]) or only the parts that nobody but
+//! their maker can read ([`opaque`]). The *translate* lane ([`translate`]) goes through the canonical
+//! request and writes it in the backend's dialect. All of them are a [`Plan`], so that sending,
+//! retrying and reporting exist once.
 
 pub(crate) mod opaque;
-mod opaque_retry;
+pub(crate) mod opaque_reply;
 pub mod outlined;
-mod outlined_retry;
+pub(crate) mod outlined_plan;
 pub(crate) mod passthrough;
 mod thinking_controls;
 pub(crate) mod thinking_setting;
 pub(crate) mod translate;
-mod translate_retry;
 pub(crate) mod translated_reply;
+
+use std::fmt;
+use std::pin::Pin;
+
+use bytes::Bytes;
+use http::Response;
+use hyper::body::Incoming;
+use serde::Serialize;
+use serde_json::{Value, json};
+use throughline_canonical::{BlockKey, Fault, Loss};
+use throughline_codec::dialects::anthropic::outline::Outline;
+use throughline_codec::dialects::opaque_outline::OpaqueOutline;
+use throughline_codec::dialects::{Refusal, UpstreamDialect};
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::catalog::Form;
+use crate::gateway::Gateway;
+use crate::plan::translate::spoken;
+use crate::thinking::Target;
+use crate::turn::Attempt;
+use crate::turn::error_reply::Reply;
+use crate::turn::log::KeptBlock;
+use crate::upstream::refusal_policy::{RefusedRequest, RejectedBlocks, RetryPlan};
+use crate::upstream::send::OutboundRequest;
+
+/// The way of a request through the gateway.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub enum Lane {
+    /// None was chosen yet.
+    #[default]
+    #[serde(rename = "")]
+    Unset,
+    /// The body is edited in place, and the reply is forwarded.
+    #[serde(rename = "through")]
+    Passthrough,
+    /// Request and reply are translated.
+    #[serde(rename = "across")]
+    Translate,
+}
+
+/// The lane of a request, with what its plan is made from.
+#[derive(Clone, Copy)]
+pub(crate) enum LaneChoice<'a> {
+    /// Passthrough, with the outline of every block.
+    Outlined(&'a Outline),
+    /// Passthrough, with the parts that only their maker reads.
+    Opaque(&'a OpaqueOutline),
+    /// Translate.
+    Translate,
+}
+
+/// What every plan decides.
+#[derive(Debug)]
+pub(crate) struct Decision {
+    pub(crate) lane: Lane,
+    /// The dialect that is spoken to the backend.
+    pub(crate) dialect: &'static dyn UpstreamDialect,
+    /// The model's name at the backend.
+    pub(crate) model: String,
+    pub(crate) losses: Vec<Loss>,
+    /// The session of the conversation.
+    pub(crate) session: u64,
+    /// Who receives the blocks, for the memory.
+    pub(crate) target: Target,
+}
+
+/// A reply that is being made.
+pub(crate) type ReplyFuture<'a> = Pin<Box<dyn Future<Output = Result<Reply, Fault>> + Send + 'a>>;
+
+/// A request made ready for one backend.
+pub(crate) trait Plan: fmt::Debug + Send + Sync {
+    /// What was decided.
+    fn decision(&self) -> &Decision;
+    /// The same, to be changed.
+    fn decision_mut(&mut self) -> &mut Decision;
+    /// What becomes of each thinking block.
+    fn blocks(&self) -> Vec<KeptBlock>;
+    /// The body that goes out.
+    fn body(&self) -> &[u8];
+    /// The request that goes out.
+    fn outbound(&self, attempt: &Attempt<'_>) -> OutboundRequest;
+    /// The thinking setting, as the client asked for it and as it goes out.
+    fn thinking(&self, attempt: &Attempt<'_>) -> (Value, Value);
+    /// Whether the gateway asks the model to think. A client's own setting is the client's.
+    fn asks_for_thinking(&self) -> bool {
+        false
+    }
+    /// What the retry rule needs to know about a refusal, and the key of the block it names. `None` if
+    /// the caller wants the refusal.
+    fn refused(
+        &self,
+        attempt: &Attempt<'_>,
+        refusal: &Refusal,
+    ) -> Option<(RefusedRequest, Option<BlockKey>)>;
+    /// The keys of blocks in the body: all of them, or those that were only tried.
+    fn sent_keys(&self, which: RejectedBlocks) -> Vec<BlockKey>;
+    /// The reply, where no backend has to be asked.
+    fn reply_without_backend(&self, _: &Gateway, _: &Attempt<'_>) -> Option<Reply> {
+        None
+    }
+    /// The reply to the client, from the backend's.
+    fn reply<'a>(
+        self: Box<Self>,
+        gateway: &'a Gateway,
+        attempt: &'a Attempt<'_>,
+        response: Response<Incoming>,
+        permit: Option<OwnedSemaphorePermit>,
+    ) -> ReplyFuture<'a>;
+    /// The reply to the client, from an error of the backend.
+    fn error_reply(
+        &self,
+        gateway: &Gateway,
+        attempt: &Attempt<'_>,
+        error: Response<Bytes>,
+    ) -> Reply;
+}
+
+impl Gateway {
+    /// Plans a request for one backend; differently, where the backend has refused it.
+    pub(crate) async fn plan(
+        &self,
+        attempt: &Attempt<'_>,
+        lane: LaneChoice<'_>,
+        retry: RetryPlan,
+    ) -> Result<Box<dyn Plan>, Fault> {
+        Ok(match lane {
+            LaneChoice::Outlined(outline) => {
+                Box::new(self.plan_outlined(attempt, outline, retry).await)
+            }
+            LaneChoice::Opaque(outline) => Box::new(self.plan_opaque(attempt, outline, retry)),
+            LaneChoice::Translate => Box::new(self.translate(attempt, retry).await?),
+        })
+    }
+
+    /// Chooses the lane of a request.
+    pub(crate) async fn lane<'a>(&self, attempt: &Attempt<'a>) -> LaneChoice<'a> {
+        let read = attempt.read;
+        let same_dialect = read.asked.dialect.name() == attempt.backend.dialect.name();
+        if !same_dialect || read.asked.reply_id.is_some() {
+            return LaneChoice::Translate;
+        }
+        match (&read.outline, &read.places) {
+            (Some(outline), _) => LaneChoice::Outlined(outline),
+            (None, Some(outline)) if self.can_pass(attempt).await => LaneChoice::Opaque(outline),
+            _ => LaneChoice::Translate,
+        }
+    }
+
+    /// Whether neither the request nor its reply needs more than an edit in place.
+    async fn can_pass(&self, attempt: &Attempt<'_>) -> bool {
+        let (read, backend) = (attempt.read, attempt.backend);
+        let raw = backend.dialect.has_raw_text(&backend.variant)
+            && backend.raw_text.family.as_deref() != Some("none");
+        // A request that cannot be read in full can still pass.
+        let Ok(request) = read.request() else {
+            return !raw;
+        };
+        let request = &request.value;
+        let model = backend.model_for(read.model.as_deref());
+        let known = attempt.settings.catalog.find_at(&backend.name, model);
+        let (spoken, _) = spoken(backend, request, &known);
+        let renamed = read.model.as_deref() != Some(model);
+        let events = read.asked.dialect.stream_type(request);
+        // In a stream of another kind than events, the model's name is found only by reading all of it.
+        let named_late = read.stream && renamed && !events.starts_with("text/event-stream");
+        // A client writes its settings for the model it names. For another model, or one that does not
+        // think, they have to be adapted.
+        let thinks = known.thinking != Some(Form::None) || !request.thinking.is_wanted();
+        let adapted = (renamed || !thinks) && !request.thinking.is_unset();
+        !raw && !named_late
+            && !adapted
+            && spoken.name() == backend.dialect.name()
+            && !self.needs_restore(attempt, request).await
+    }
+}
+
+/// What `POST /v1/plan` answers.
+pub(crate) fn report(plan: &dyn Plan, attempt: &Attempt<'_>) -> Value {
+    let decision = plan.decision();
+    let (asked, sent) = plan.thinking(attempt);
+    json!({
+        "backend": attempt.backend.name,
+        "model": decision.model,
+        "lane": decision.lane,
+        "blocks": plan.blocks(),
+        "losses": decision.losses,
+        "thinking": {"asked": asked, "sent": sent},
+    })
+}

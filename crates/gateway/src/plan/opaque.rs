@@ -13,35 +13,23 @@ use throughline_codec::dialects::passthrough::Passthrough;
 
 use crate::backend::Backend;
 use crate::gateway::Gateway;
+use crate::history::adapt::CALL_UNSIGNED;
 use crate::history::recall::{PastBlock, Recall, key_of};
 use crate::history::replay_table::{self, Maker, Part, Place, Treatment};
-use crate::plan::translated_reply::CALL_UNSIGNED;
+use crate::plan::{Decision, Lane};
 use crate::thinking::envelope::OpenResult;
-use crate::thinking::memory::{Question, Target, Verdict};
+use crate::thinking::memory::{Question, Verdict};
 use crate::turn::Attempt;
 use crate::turn::log::KeptBlock;
 use crate::unix_ms;
-
-/// What a second try does without.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Without {
-    /// This is the first try.
-    Nothing,
-    /// Nothing either, but calls that bear no signature are marked as made elsewhere.
-    BareCalls,
-    /// What nobody knew.
-    Tried,
-    /// All thinking.
-    Thinking,
-}
+use crate::upstream::refusal_policy::RetryPlan;
 
 /// What goes out.
 #[derive(Debug)]
 pub(crate) struct OpaquePlan {
-    /// The body; the very bytes that came, if nothing had to change.
+    pub(crate) decision: Decision,
+    /// The body; the client's own bytes, if nothing had to change.
     pub(crate) body: Bytes,
-    /// The model's name at the backend.
-    pub(crate) model: String,
     /// The name the client used, if it was changed.
     pub(crate) asked_model: Option<String>,
     pub(crate) blocks: Vec<KeptBlock>,
@@ -49,16 +37,35 @@ pub(crate) struct OpaquePlan {
     dialect: &'static dyn Passthrough,
     /// How many of them stayed behind.
     pub(crate) left_out: usize,
-    pub(crate) losses: Vec<Loss>,
-    pub(crate) session: u64,
-    pub(crate) target: Target,
     /// The names of those that went.
     pub(crate) sent: Vec<BlockKey>,
     /// Those of them that nobody knew.
     pub(crate) tried: Vec<BlockKey>,
 }
 
-/// What becomes of one mark.
+/// Which thinking a second try drops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Drops {
+    Nothing,
+    Tried,
+    All,
+}
+
+impl Drops {
+    fn after(retry: RetryPlan, backend: &Backend) -> Self {
+        match retry {
+            RetryPlan::First | RetryPlan::NoThinkingSetting | RetryPlan::DropBound => Self::Nothing,
+            RetryPlan::DropTried => Self::Tried,
+            RetryPlan::DropEarlierThinking | RetryPlan::DropAllThinking => Self::All,
+            // A missing signature is made good on the call. Where there is no such value, the request
+            // goes without thinking.
+            RetryPlan::ThinkingOff if marks_foreign_calls(backend) => Self::Nothing,
+            RetryPlan::ThinkingOff => Self::All,
+        }
+    }
+}
+
+/// What becomes of one opaque part.
 struct Fated {
     edit: OpaqueEdit,
     fate: Fate,
@@ -69,15 +76,15 @@ struct Fated {
 }
 
 impl Gateway {
-    /// Decides what goes out.
-    pub(crate) fn mark(
+    /// Plans a request of which only the opaque parts are known.
+    pub(crate) fn plan_opaque(
         &self,
         attempt: &Attempt<'_>,
         places: &OpaqueOutline,
-        without: Without,
+        retry: RetryPlan,
     ) -> OpaquePlan {
         let (read, backend, body) = (attempt.read, attempt.backend, &attempt.read.body);
-        let first = without == Without::Nothing;
+        let first = retry == RetryPlan::First;
         let asked = read.model.as_deref();
         let model = backend.model_for(asked).to_owned();
         let known = attempt.settings.catalog.find_at(&backend.name, &model);
@@ -114,19 +121,23 @@ impl Gateway {
             reads_past: true,
         };
         // A model that has refused a call for want of a signature is one that wants them.
-        let skips = marks_foreign_calls(backend)
-            && (known.signatures_enforced || without != Without::Nothing);
+        let skips = marks_foreign_calls(backend) && (known.signatures_enforced || !first);
+        let drops = Drops::after(retry, backend);
         let in_place = backend.dialect.passthrough();
         let mut plan = OpaquePlan {
+            decision: Decision {
+                lane: Lane::Passthrough,
+                dialect: backend.dialect,
+                losses: Vec::new(),
+                session: answer.session,
+                target: target.clone(),
+                model: model.clone(),
+            },
             body: body.clone(),
             asked_model: asked.filter(|asked| **asked != model).map(ToOwned::to_owned),
-            model,
             blocks: Vec::new(),
             dialect: in_place,
             left_out: 0,
-            losses: Vec::new(),
-            session: answer.session,
-            target: target.clone(),
             sent: Vec::new(),
             tried: Vec::new(),
         };
@@ -136,7 +147,7 @@ impl Gateway {
         for (mark, carried) in places.marks.iter().zip(carried) {
             let edit = match carried {
                 Some((block, key)) => {
-                    let mut fated = judge(&recall, mark, &block, verdicts.next(), without);
+                    let mut fated = judge(&recall, mark, &block, verdicts.next(), drops);
                     if in_place.refuses(mark, &backend.variant) {
                         fated.leave_behind(reads_thinking(backend));
                     }
@@ -161,10 +172,10 @@ impl Gateway {
         }
         if unknown {
             // It may have had one; what the model thought when it called is then lost.
-            plan.losses.push(CALL_UNSIGNED);
+            plan.decision.losses.push(CALL_UNSIGNED);
         }
-        let renamed =
-            (asked != Some(&plan.model) && !plan.model.is_empty()).then_some(plan.model.as_str());
+        let renamed = (asked != Some(&plan.decision.model) && !plan.decision.model.is_empty())
+            .then_some(plan.decision.model.as_str());
         let (edited, filled) = places.rewrite(body, renamed, &edits);
         if let Some(edited) = edited {
             plan.body = edited.into();
@@ -173,12 +184,12 @@ impl Gateway {
         if let Some(completed) = completed.value {
             plan.body = completed.into();
         }
-        plan.losses.extend(completed.losses);
+        plan.decision.losses.extend(completed.losses);
         if filled > 0 {
-            plan.losses.push(Loss::MessageFilled { messages: filled });
+            plan.decision.losses.push(Loss::MessageFilled { messages: filled });
         }
         if places.repeated_tool_ids > 0 {
-            plan.losses.push(Loss::ToolIdRepeated { ids: places.repeated_tool_ids });
+            plan.decision.losses.push(Loss::ToolIdRepeated { ids: places.repeated_tool_ids });
         }
         plan
     }
@@ -229,7 +240,7 @@ fn judge(
     mark: &OpaquePart,
     block: &Block,
     verdict: Option<&Verdict>,
-    without: Without,
+    drops: Drops,
 ) -> Fated {
     let sent = match block {
         Block::Thinking { signature, .. } => signature.clone(),
@@ -243,7 +254,7 @@ fn judge(
         _ => recall.thinking(block, verdict),
     };
     let PastBlock { block, maker, reason, origin, tried, .. } = past;
-    let refused = without == Without::Thinking || without == Without::Tried && tried;
+    let refused = drops == Drops::All || drops == Drops::Tried && tried;
     let left_out = match maker {
         Maker::Foreign => Some(reason),
         Maker::Same => refused.then_some(Reason::Origin),
@@ -312,13 +323,13 @@ impl OpaquePlan {
     }
 
     fn omit(&mut self, why: Reason) {
-        let counted = self.losses.iter_mut().find_map(|loss| match loss {
+        let counted = self.decision.losses.iter_mut().find_map(|loss| match loss {
             Loss::ThinkingOmitted { blocks, reason } if *reason == why => Some(blocks),
             _ => None,
         });
         match counted {
             Some(blocks) => *blocks += 1,
-            None => self.losses.push(Loss::ThinkingOmitted { blocks: 1, reason: why }),
+            None => self.decision.losses.push(Loss::ThinkingOmitted { blocks: 1, reason: why }),
         }
     }
 }

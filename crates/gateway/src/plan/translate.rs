@@ -1,14 +1,15 @@
-//! A request, made ready for one backend.
+//! The translate lane: the canonical request is adapted to one backend and written in its dialect.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use throughline_canonical::{
-    Amount, Fault, Loss, Message, Prefix, Request, Role, Show, ThinkingSetting, Tool,
+    Amount, Fault, Loss, Lossy, Message, Prefix, Request, Role, Show, ThinkingSetting, Tool,
 };
 use throughline_codec::dialects::openai_responses::OpenAiResponses;
 use throughline_codec::dialects::{
-    self, Operation, Outgoing, ReplyReader, UpstreamDialect, anthropic, ollama, openai_chat,
+    self, ClientDialect, Operation, Outgoing, ReplyReader, UpstreamDialect, anthropic, ollama,
+    openai_chat,
 };
 use throughline_codec::text::{Delivery, Evidence, Options, RawTextReader, Recipe, Stage, Tools};
 
@@ -20,11 +21,11 @@ use crate::history::client_paths::ClientPaths;
 use crate::history::normalize::{
     dedupe_tool_results, ensure_user_message, join_turns, results_follow_calls,
 };
-use crate::history::prefix_guard::{Guarding, place};
+use crate::history::prefix_guard::{Guarded, Guarding, place};
 use crate::history::recall::{Recall, key_of, keys};
 use crate::history::replay_table::{self, Place};
 use crate::history::vault_lookup::tell_question;
-use crate::plan::thinking_setting;
+use crate::plan::{Decision, Lane, thinking_setting};
 use crate::relay::call_ids::Ids;
 use crate::relay::custom_tools::CustomTools;
 use crate::relay::tool_names::ToolNames;
@@ -37,58 +38,133 @@ use crate::turn::log::KeptBlock;
 use crate::unix_ms;
 use crate::upstream::refusal_policy::RetryPlan;
 
-/// A request that is ready to go.
+/// A request, translated for one backend.
 #[derive(Debug)]
-pub(crate) struct Prepared {
+pub(crate) struct TranslatedPlan {
+    pub(crate) decision: Decision,
     /// As the client asked it, for the reply.
     pub(crate) asked: Request,
-    pub(crate) dialect: &'static dyn UpstreamDialect,
     pub(crate) variant: String,
-    pub(crate) model: String,
     pub(crate) outgoing: Outgoing,
     /// Whether the backend counts tokens, where that is what is asked.
     pub(crate) counted: bool,
     pub(crate) blocks: Vec<KeptBlock>,
-    pub(crate) losses: Vec<Loss>,
     pub(crate) thinking: ThinkingSetting,
     /// Whether the model is known to show summaries of its thinking.
     pub(crate) summarizes: bool,
-    pub(crate) session: u64,
-    pub(crate) target: Target,
     /// The thinking that goes out, in order.
     pub(crate) sent: Vec<Sent>,
     /// What the reply will be made under, where prefixes matter.
     pub(crate) prefix: Option<Prefix>,
     /// Whether the provider was asked to drop bound blocks.
     pub(crate) drop_bound: bool,
-    /// Where the model's present turn begins.
+    /// The message with which the model's present turn begins.
     pub(crate) open: usize,
-    /// What is to be answered.
+    /// What the reply will answer.
     pub(crate) question: String,
     /// Ids that a call of the reply must not have.
     pub(crate) ids: Ids,
     /// Tools that went as functions.
-    pub(crate) free: CustomTools,
+    pub(crate) custom_tools: CustomTools,
     /// Tools that went under other names.
-    pub(crate) names: ToolNames,
+    pub(crate) tool_names: ToolNames,
 }
 
 impl Gateway {
-    /// Makes a request ready.
-    pub(crate) async fn prepare(
+    /// Translates a request: `normalize`, `settings`, `recall`, `write` and `guard`, one after another.
+    pub(crate) async fn translate(
         &self,
         attempt: &Attempt<'_>,
         retry: RetryPlan,
-    ) -> Result<Prepared, Fault> {
-        let first = retry == RetryPlan::First;
-        let said = attempt.read.request()?;
-        let client = attempt.read.asked.dialect;
-        let mut asked = said.value.clone();
-        if client.name() == openai_chat::NAME {
-            openai_chat::carry_reasoning_in(&mut asked, &attempt.settings.reasoning_fields);
+    ) -> Result<TranslatedPlan, Fault> {
+        let mut draft = Draft::new(attempt, retry)?;
+        draft.default_thinking();
+        if !draft.client.returns_call_ids() {
+            self.name_calls(&attempt.read.scope, &mut draft.request.messages).await;
         }
-        let mut request = said.value.clone();
-        let mut losses = said.losses.clone();
+        draft.choose_dialect();
+        draft.carry_custom_tools();
+        let ids = Ids::new(&draft.request, &random::id());
+        draft.normalize();
+        draft.adapt_settings();
+        let mut past = draft.recall(self).await;
+        let tool_names = draft.rename_tools();
+        draft.fill_and_close_loops(&mut past);
+        if attempt.read.in_conversation && draft.is_first() {
+            self.memory.restored(past.adapted.restored);
+        }
+        let (mut written, counted) = draft.write(&past.adapted);
+        let guarded = draft.guard(self, &mut written, &mut past);
+        let outgoing = draft.finish(written, &mut past.adapted);
+        let AdaptedHistory { blocks, sent, .. } = past.adapted;
+        Ok(TranslatedPlan {
+            decision: Decision {
+                lane: Lane::Translate,
+                dialect: draft.to.dialect,
+                model: draft.to.model,
+                losses: draft.losses,
+                session: past.session,
+                target: past.target,
+            },
+            asked: draft.asked,
+            variant: draft.to.variant,
+            outgoing,
+            counted,
+            blocks,
+            thinking: draft.request.thinking,
+            summarizes: draft.to.known.shows == Some(Shows::Summary),
+            sent,
+            prefix: guarded.prefix,
+            drop_bound: guarded.asked,
+            open: past.open,
+            question: past.question,
+            ids,
+            custom_tools: draft.custom_tools,
+            tool_names,
+        })
+    }
+}
+
+/// A request on its way from the client's dialect to the backend's.
+struct Draft<'a> {
+    attempt: &'a Attempt<'a>,
+    retry: RetryPlan,
+    client: &'static dyn ClientDialect,
+    /// As the client asked it, for the reply.
+    asked: Request,
+    /// As it will go out.
+    request: Request,
+    losses: Vec<Loss>,
+    to: Destination,
+    custom_tools: CustomTools,
+}
+
+/// Where a request goes.
+struct Destination {
+    dialect: &'static dyn UpstreamDialect,
+    variant: String,
+    /// The model's name at the backend.
+    model: String,
+    known: Model,
+}
+
+/// The history of a request, as it goes out.
+struct Past {
+    adapted: AdaptedHistory,
+    session: u64,
+    target: Target,
+    /// The message with which the model's present turn begins.
+    open: usize,
+    /// The first message whose thinking the operator lets go back.
+    replays_from: usize,
+    /// What the reply will answer.
+    question: String,
+}
+
+impl<'a> Draft<'a> {
+    fn new(attempt: &'a Attempt<'a>, retry: RetryPlan) -> Result<Self, Fault> {
+        let accepted = attempt.read.request()?;
+        let client = attempt.read.asked.dialect;
         let model = attempt.backend.model_for(attempt.read.model.as_deref()).to_owned();
         if model.is_empty() {
             let backend = &attempt.backend.name;
@@ -97,76 +173,124 @@ impl Gateway {
                  name the model in the request"
             )));
         }
-        // Whoever leaves the choice to us is told what was chosen.
+        let mut asked = accepted.value.clone();
+        if client.name() == openai_chat::NAME {
+            openai_chat::carry_reasoning_in(&mut asked, &attempt.settings.reasoning_fields);
+        }
+        // A client that leaves the choice to us learns what was chosen.
         if asked.model.is_empty() {
             asked.model.clone_from(&model);
         }
-        let known = attempt.settings.catalog.find_at(&attempt.backend.name, &model);
+        let mut request = accepted.value.clone();
         client.forget_own_members(&mut request);
+        Ok(Self {
+            attempt,
+            retry,
+            client,
+            asked,
+            request,
+            losses: accepted.losses.clone(),
+            to: Destination {
+                known: attempt.settings.catalog.find_at(&attempt.backend.name, &model),
+                model,
+                dialect: attempt.backend.dialect,
+                variant: attempt.backend.variant.clone(),
+            },
+            custom_tools: CustomTools::default(),
+        })
+    }
+
+    fn is_first(&self) -> bool {
+        self.retry == RetryPlan::First
+    }
+
+    /// Applies the client dialect's defaults where the request says nothing about thinking.
+    fn default_thinking(&mut self) {
+        let (client, known, thinking) = (self.client, &self.to.known, &mut self.request.thinking);
         let thinks = known.thinking.is_some_and(|form| form != Form::None);
-        if thinks && client.default_thinking() && request.thinking.is_unset() {
-            request.thinking.amount = Some(Amount::On);
+        if thinks && client.default_thinking() && thinking.is_unset() {
+            thinking.amount = Some(Amount::On);
         }
         let shows = known.shows.is_some_and(|shows| shows != Shows::Nothing);
-        if known.unasked && shows && client.default_show() && request.thinking.is_unset() {
-            request.thinking.show = Some(Show::Summary);
+        if known.unasked && shows && client.default_show() && thinking.is_unset() {
+            thinking.show = Some(Show::Summary);
         }
-        if !client.returns_call_ids() {
-            self.name_calls(&attempt.read.scope, &mut request.messages).await;
-        }
-        let (dialect, variant) = spoken(attempt.backend, &request, &known);
-        let free = CustomTools::carry(&mut request, client, dialect.name(), &mut losses);
-        let ids = Ids::new(&request, &random::id());
-        join_turns(&mut request.messages);
-        if dedupe_tool_results(&mut request.messages) > 0 {
-            losses.push(Loss::PartOmitted { part: "tool_result".into(), reason: "repeated" });
-        }
-        let in_order = ![openai_chat::NAME, ollama::NAME].contains(&dialect.name());
-        if !in_order && results_follow_calls(&mut request.messages) {
-            losses.push(Loss::SettingAdapted { setting: "tool_result", reason: "goes_first" });
-        }
-        let elsewhere = request.messages.is_empty() && client.name() == dialect.name();
-        if in_order && !elsewhere && ensure_user_message(&mut request) {
-            losses.push(Loss::SettingAdapted { setting: "system_message", reason: "user_part" });
-        }
-        losses.extend(thinking_setting::fit(&mut request, &known, dialect.name(), &variant));
+    }
 
-        let target = attempt.target(&known);
+    fn choose_dialect(&mut self) {
+        (self.to.dialect, self.to.variant) =
+            spoken(self.attempt.backend, &self.request, &self.to.known);
+    }
+
+    fn carry_custom_tools(&mut self) {
+        let dialect = self.to.dialect.name();
+        self.custom_tools =
+            CustomTools::carry(&mut self.request, self.client, dialect, &mut self.losses);
+    }
+
+    /// Brings the messages into the order that the dialect takes.
+    fn normalize(&mut self) {
+        join_turns(&mut self.request.messages);
+        if dedupe_tool_results(&mut self.request.messages) > 0 {
+            self.losses.push(Loss::PartOmitted { part: "tool_result".into(), reason: "repeated" });
+        }
+        let in_order = ![openai_chat::NAME, ollama::NAME].contains(&self.to.dialect.name());
+        if !in_order && results_follow_calls(&mut self.request.messages) {
+            self.adapted("tool_result", "goes_first");
+        }
+        let elsewhere =
+            self.request.messages.is_empty() && self.client.name() == self.to.dialect.name();
+        if in_order && !elsewhere && ensure_user_message(&mut self.request) {
+            self.adapted("system_message", "user_part");
+        }
+    }
+
+    fn adapted(&mut self, setting: &'static str, reason: &'static str) {
+        self.losses.push(Loss::SettingAdapted { setting, reason });
+    }
+
+    /// Adapts the settings to what the model takes.
+    fn adapt_settings(&mut self) {
+        let dialect = self.to.dialect.name();
+        let losses =
+            thinking_setting::fit(&mut self.request, &self.to.known, dialect, &self.to.variant);
+        self.losses.extend(losses);
+    }
+
+    /// Restores each assistant message as its maker wrote it, and adapts it to this target.
+    async fn recall(&mut self, gateway: &Gateway) -> Past {
+        let (read, first) = (self.attempt.read, self.is_first());
+        let target = self.attempt.target(&self.to.known);
+        let rules = self.attempt.settings.thinking;
         let has_assistant = |message: &Message| message.role == Role::Assistant;
-        let answer = self.memory.ask(&Question {
-            lineage: attempt.read.lineage,
+        let answer = gateway.memory.ask(&Question {
+            lineage: read.lineage,
             target: &target,
-            follows_active_backend: attempt.follows_active_backend && first,
-            in_conversation: attempt.read.in_conversation && first,
-            blocks: &keys(&request),
-            has_assistant: request.messages.iter().any(has_assistant),
+            follows_active_backend: self.attempt.follows_active_backend && first,
+            in_conversation: read.in_conversation && first,
+            blocks: &keys(&self.request),
+            has_assistant: self.request.messages.iter().any(has_assistant),
             now: unix_ms(),
-            rules: attempt.settings.thinking,
+            rules,
         });
         let recall = Recall {
-            gateway: self,
+            gateway,
             target: &target,
-            scope: &attempt.read.scope,
+            scope: &read.scope,
             found: Mutex::default(),
             session: answer.session,
-            rules: attempt.settings.thinking,
-            same_dialect: client.name() == dialect.name(),
-            reads_past: replay_table::reads_past(dialect.name(), &variant),
+            rules,
+            same_dialect: self.client.name() == self.to.dialect.name(),
+            reads_past: replay_table::reads_past(self.to.dialect.name(), &self.to.variant),
         };
-        let open = open_turn(&request.messages);
-        let rules = HistoryRules {
-            dialect: dialect.name(),
-            variant: &variant,
-            model: &known,
-            retry,
-            open,
-            replays_from: replays_from(attempt.backend.replay, &request.messages),
-        };
+        let open = open_turn(&self.request.messages);
+        let replays_from = replays_from(self.attempt.backend.replay, &self.request.messages);
+        let history = self.to.history_rules(self.retry, open, replays_from);
         let mut adapted = AdaptedHistory::default();
         let mut verdicts = answer.verdicts.as_slice();
         let mut question = String::new();
-        let mut located = ClientPaths::new(attempt.read);
-        for (at, message) in request.messages.iter_mut().enumerate() {
+        let mut paths = ClientPaths::new(read);
+        for (at, message) in self.request.messages.iter_mut().enumerate() {
             if message.role != Role::Assistant {
                 tell_question(message, &mut question);
                 continue;
@@ -178,76 +302,103 @@ impl Gateway {
             let past = recall.message(message, &question, own).await;
             question.clear();
             let place = if at >= open { Place::OpenLoop } else { Place::Earlier };
-            let told = adapted.blocks.len();
-            message.content = rules.message(at, past, place, &mut adapted);
-            located.tell(adapted.blocks.get_mut(told..).unwrap_or_default(), sent);
+            let reported = adapted.blocks.len();
+            message.content = history.message(at, past, place, &mut adapted);
+            paths.tell(adapted.blocks.get_mut(reported..).unwrap_or_default(), sent);
         }
-        // What is kept of the past has the client's names, too.
-        let names = ToolNames::rename_for(&mut request, dialect, &variant, &mut losses);
-        rules.fill(&mut request.messages, &mut adapted);
-        rules.mend_open_loop(&mut request, &mut adapted);
-        if attempt.read.in_conversation && first {
-            self.memory.restored(adapted.restored);
-        }
-        let mut spoken = variant.clone();
-        if adapted.unsigned && dialect.name() == anthropic::NAME {
-            "unsigned".clone_into(&mut spoken);
-        }
+        Past { adapted, session: answer.session, target, open, replays_from, question }
+    }
 
-        let to = dialects::Target { model: &model, variant: &spoken };
-        let counting = attempt.read.wanted == Operation::CountTokens;
-        let write = |request: &Request| {
-            let count = counting.then(|| dialect.write_count(request, &to)).flatten();
-            let counted = count.is_some();
-            let written = count.unwrap_or_else(|| dialect.write_request(request, &to));
-            (written, counted)
+    /// Renames tools whose names the provider would refuse, also in the restored history.
+    fn rename_tools(&mut self) -> ToolNames {
+        ToolNames::rename_for(
+            &mut self.request,
+            self.to.dialect,
+            &self.to.variant,
+            &mut self.losses,
+        )
+    }
+
+    /// Leaves no message empty, and no tool loop that the target must refuse.
+    fn fill_and_close_loops(&mut self, past: &mut Past) {
+        let rules = self.to.history_rules(self.retry, past.open, past.replays_from);
+        rules.fill(&mut self.request.messages, &mut past.adapted);
+        rules.mend_open_loop(&mut self.request, &mut past.adapted);
+    }
+
+    /// Writes the request in the backend's dialect. Answers also whether the backend counts tokens,
+    /// where that is what is asked.
+    fn write(&mut self, adapted: &AdaptedHistory) -> (Lossy<Outgoing>, bool) {
+        if adapted.unsigned && self.to.dialect.name() == anthropic::NAME {
+            "unsigned".clone_into(&mut self.to.variant);
+        }
+        self.write_again()
+    }
+
+    fn write_again(&self) -> (Lossy<Outgoing>, bool) {
+        let target = dialects::Target { model: &self.to.model, variant: &self.to.variant };
+        let count = match self.attempt.read.wanted {
+            Operation::CountTokens => self.to.dialect.write_count(&self.request, &target),
+            Operation::Generate => None,
         };
-        let (mut written, counted) = write(&request);
-        let guard = match dialect.name() {
-            anthropic::NAME => self.guard(attempt.backend, &known),
+        let counted = count.is_some();
+        (count.unwrap_or_else(|| self.to.dialect.write_request(&self.request, &target)), counted)
+    }
+
+    /// Finds blocks that are no longer where they were made. They are dropped, by the provider where it
+    /// can be asked.
+    fn guard(
+        &mut self,
+        gateway: &Gateway,
+        written: &mut Lossy<Outgoing>,
+        past: &mut Past,
+    ) -> Guarded {
+        let adapted = &mut past.adapted;
+        let guard = match self.to.dialect.name() {
+            anthropic::NAME => gateway.guard(self.attempt.backend, &self.to.known),
             _ => Guard::Off,
         };
-        let guarding = Guarding { guard, asks: retry == RetryPlan::DropBound };
-        let mut guarded = guarding.look(&written.value.body, &mut adapted);
-        if guarding.mend(&mut guarded, &mut request, &mut adapted) {
-            rules.fill(&mut request.messages, &mut adapted);
-            (written, _) = write(&request);
+        let guarding = Guarding { guard, asks: self.retry == RetryPlan::DropBound };
+        let mut guarded = guarding.look(&written.value.body, adapted);
+        if guarding.mend(&mut guarded, &mut self.request, adapted) {
+            let rules = self.to.history_rules(self.retry, past.open, past.replays_from);
+            rules.fill(&mut self.request.messages, adapted);
+            (*written, _) = self.write_again();
             guarded.prefix = place(&written.value.body, &mut adapted.sent);
         }
+        guarded
+    }
+
+    /// Collects the losses of all steps.
+    fn finish(&mut self, written: Lossy<Outgoing>, adapted: &mut AdaptedHistory) -> Outgoing {
         adapted.tell();
-        losses.splice(0..0, std::mem::take(&mut adapted.losses));
+        self.losses.splice(0..0, std::mem::take(&mut adapted.losses));
         let mut outgoing = written.value;
-        let interleaved = attempt.settings.thinking.tool_thinking == ToolThinking::Interleaved;
-        if interleaved && dialect.name() == anthropic::NAME && !request.tools.is_empty() {
-            anthropic::interleave(&request, &mut outgoing);
+        let interleaved = self.attempt.settings.thinking.tool_thinking == ToolThinking::Interleaved;
+        if interleaved
+            && self.to.dialect.name() == anthropic::NAME
+            && !self.request.tools.is_empty()
+        {
+            anthropic::interleave(&self.request, &mut outgoing);
         }
         for loss in written.losses {
-            if !losses.contains(&loss) {
-                losses.push(loss);
+            if !self.losses.contains(&loss) {
+                self.losses.push(loss);
             }
         }
-        Ok(Prepared {
-            asked,
-            dialect,
-            variant: spoken,
-            model,
-            outgoing,
-            counted,
-            blocks: adapted.blocks,
-            losses,
-            thinking: request.thinking,
-            summarizes: known.shows == Some(Shows::Summary),
-            session: answer.session,
-            target,
-            sent: adapted.sent,
-            prefix: guarded.prefix,
-            drop_bound: guarded.asked,
-            open,
-            question,
-            ids,
-            free,
-            names,
-        })
+        outgoing
+    }
+}
+
+impl Destination {
+    fn history_rules(
+        &self,
+        retry: RetryPlan,
+        open: usize,
+        replays_from: usize,
+    ) -> HistoryRules<'_> {
+        let (dialect, variant, model) = (self.dialect.name(), self.variant.as_str(), &self.known);
+        HistoryRules { dialect, variant, model, retry, open, replays_from }
     }
 }
 
@@ -270,7 +421,7 @@ pub(crate) fn spoken(
     (backend.dialect, backend.variant.clone())
 }
 
-impl Prepared {
+impl TranslatedPlan {
     /// Reads the reply to it.
     pub(crate) fn reader(
         &self,
@@ -278,27 +429,27 @@ impl Prepared {
         attempt: &Attempt<'_>,
         streamed: bool,
     ) -> Box<dyn ReplyReader> {
-        let target = dialects::Target { model: &self.model, variant: &self.variant };
-        let reader = self.dialect.reply_reader(&target, streamed);
+        let target = dialects::Target { model: &self.decision.model, variant: &self.variant };
+        let reader = self.decision.dialect.reply_reader(&target, streamed);
         let delivery = match streamed {
             true => Delivery::Streamed,
             false => Delivery::Whole,
         };
         let shown = matches!(self.thinking.show, Some(Show::Full | Show::Summary));
-        let tags = self.dialect.thinking_tags(&self.variant);
+        let tags = self.decision.dialect.thinking_tags(&self.variant);
         if let Some(tags) = tags.filter(|_| shown)
             && let Ok(recipe) = Recipe::named(Some(tags), &[])
         {
             let stage = Stage::new(&recipe, Options::default(), delivery);
             return Box::new(RawTextReader::new(reader, stage));
         }
-        if !self.dialect.has_raw_text(&self.variant) {
+        if !self.decision.dialect.has_raw_text(&self.variant) {
             return reader;
         }
         let raw = &attempt.backend.raw_text;
         let evidence = Evidence {
             family: raw.family.as_deref(),
-            model: &self.model,
+            model: &self.decision.model,
             thinking: self.thinking.amount.map(|amount| amount != Amount::Off),
         };
         // A family that does not exist was refused at start.
@@ -312,7 +463,7 @@ impl Prepared {
             ..Options::default()
         };
         let mut stage = Stage::new(&recipe, options, delivery);
-        if gateway.separating.contains(&attempt.backend.name, &self.model) {
+        if gateway.separating.contains(&attempt.backend.name, &self.decision.model) {
             stage = stage.expecting_answer();
         }
         Box::new(RawTextReader::new(reader, stage))

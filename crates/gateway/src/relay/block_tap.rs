@@ -6,12 +6,13 @@ use throughline_canonical::{Event, Fault, Transformation};
 use throughline_codec::dialects::anthropic::client_reply::{PING, error_event};
 use throughline_codec::dialects::anthropic::upstream_reply::ReplyReader;
 
-use crate::plan::outlined::Plan;
+use crate::plan::outlined::OutlinedPlan;
 use crate::relay::settle::Dropped;
 use crate::reply::passthrough::Tap;
 use crate::thinking::capture::Capture;
-use crate::thinking::memory::{Outcome, Target};
+use crate::thinking::memory::Outcome;
 use crate::turn::ledger::Ledger;
+use crate::turn::log::KeptBlock;
 use crate::unix_ms;
 
 /// The longest event, and the longest whole reply, that is read.
@@ -31,10 +32,7 @@ pub(crate) struct BlockTap {
 /// What went to the provider.
 #[derive(Debug)]
 pub(crate) struct Sent {
-    /// Where to.
-    pub(crate) target: Target,
-    /// What.
-    pub(crate) plan: Plan,
+    pub(crate) plan: OutlinedPlan,
     /// Whether the request is part of its conversation.
     pub(crate) in_conversation: bool,
 }
@@ -68,7 +66,7 @@ impl BlockTap {
             ledger.memory.outcome(
                 ledger.lineage,
                 ledger.session,
-                &sent.target,
+                &sent.plan.decision.target,
                 &outcomes,
                 unix_ms(),
             );
@@ -116,8 +114,8 @@ impl Tap for BlockTap {
         }
         let plan = &self.sent.plan;
         self.ledger.close(client_gone, error, |turn| {
-            turn.keep_blocks(&plan.blocks);
-            turn.losses.clone_from(&plan.losses);
+            turn.keep_blocks(KeptBlock::list(&plan.blocks));
+            turn.losses.clone_from(&plan.decision.losses);
         });
     }
 }
@@ -131,7 +129,7 @@ fn see(event: &Event<'_>, capture: &mut Capture, ledger: &mut Ledger) {
 
 /// Brings the report in line with what the provider says it did, and tells what is worth
 /// remembering of it.
-fn settle(plan: &mut Plan, transformations: &[Transformation]) -> Vec<Outcome> {
+fn settle(plan: &mut OutlinedPlan, transformations: &[Transformation]) -> Vec<Outcome> {
     let dropped = Dropped::read(transformations);
     let mut outcomes = Vec::new();
     for (at, sent) in plan.sent_blocks() {

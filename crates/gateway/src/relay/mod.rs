@@ -521,7 +521,7 @@ impl Relay {
         }
         let sent = &self.sent;
         self.ledger.close(client_gone, error, |turn| {
-            turn.keep_reports(&sent.blocks);
+            turn.keep_blocks(sent.blocks.clone());
             turn.losses.clone_from(&sent.losses);
         });
     }

@@ -30,7 +30,7 @@ impl Sent {
             let (Some(block), Some(place)) = (line, sent.place) else {
                 continue;
             };
-            let (fate, reason) = block.told();
+            let (fate, reason) = block.fate();
             let (fate, reason, outcome) = dropped.settle(&SentBlock {
                 place,
                 key: sent.key,
@@ -38,11 +38,11 @@ impl Sent {
                 reason,
                 prefix: sent.prefix,
             });
-            block.tell(fate, reason);
+            block.set_fate(fate, reason);
             outcomes.extend(outcome);
         }
         if !outcomes.is_empty() {
-            count_omitted(&mut self.losses, self.blocks.iter().map(KeptBlock::told));
+            count_omitted(&mut self.losses, self.blocks.iter().map(KeptBlock::fate));
         }
         Some((past.target, outcomes))
     }

@@ -12,7 +12,7 @@ use crate::counters::Counters;
 use crate::thinking::capture::Captured;
 use crate::thinking::lineage::Lineage;
 use crate::thinking::memory::{Made, Memory};
-use crate::turn::log::{SharedTurn, Turn, Turns};
+use crate::turn::log::{SharedTurn, Turn, TurnEnd, Turns};
 use crate::unix_ms;
 
 /// How much of a reply is kept where contents may be kept.
@@ -133,15 +133,15 @@ impl Ledger {
         last: impl FnOnce(&mut Turn),
     ) {
         let end = match (&self.seen.end, client_gone) {
-            (Some(EndReason::Cut), true) => "client_gone",
-            (Some(EndReason::Cut), false) | (None, _) => "cut",
-            (Some(EndReason::Failed), _) => "failed",
-            _ => "completed",
+            (Some(EndReason::Cut), true) => TurnEnd::ClientGone,
+            (Some(EndReason::Cut), false) | (None, _) => TurnEnd::Cut,
+            (Some(EndReason::Failed), _) => TurnEnd::Failed,
+            _ => TurnEnd::Completed,
         };
         let counters = &self.counters;
         match end {
-            "cut" => counters.cut.add(1),
-            "failed" => counters.failed.add(1),
+            TurnEnd::Cut => counters.cut.add(1),
+            TurnEnd::Failed => counters.failed.add(1),
             _ => {}
         }
         let tokens = |count: Option<u64>| count.unwrap_or_default() as usize;
@@ -172,7 +172,7 @@ impl Ledger {
                 backend = turn.backend,
                 model = turn.upstream_model,
                 status = turn.status,
-                end,
+                end = end.as_str(),
                 first_byte_ms = turn.ms.first_byte,
                 total_ms = total,
                 output_tokens = turn.usage.output,

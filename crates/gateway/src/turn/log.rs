@@ -12,6 +12,7 @@ use throughline_codec::dialects::anthropic::Anthropic;
 use throughline_codec::dialects::passthrough::Passthrough;
 use tokio::sync::broadcast;
 
+use crate::plan::Lane;
 use crate::plan::outlined::PlannedBlock;
 
 /// How many turns are kept.
@@ -46,8 +47,8 @@ pub struct Turn {
     pub model: String,
     /// The model, as the backend calls it.
     pub upstream_model: String,
-    /// Whether it passed through or across.
-    pub lane: &'static str,
+    /// The lane it took.
+    pub lane: Lane,
     /// The status of the reply.
     pub status: u16,
     /// Whether a stream was asked for.
@@ -62,8 +63,8 @@ pub struct Turn {
     pub usage: Usage,
     /// Times since the request came.
     pub ms: Times,
-    /// How it ended: `completed`, `cut`, `failed`, `client_gone`; empty while it runs.
-    pub end: &'static str,
+    /// How it ended.
+    pub end: TurnEnd,
     /// What went wrong, if anything.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -73,6 +74,37 @@ pub struct Turn {
     /// The reply as it came; only where contents may be kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub received: Option<String>,
+}
+
+/// How a turn ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TurnEnd {
+    /// It is still running.
+    #[default]
+    #[serde(rename = "")]
+    Running,
+    /// The reply came to its end.
+    Completed,
+    /// The provider's bytes stopped before the end.
+    Cut,
+    /// The provider or the gateway reported an error.
+    Failed,
+    /// The client left.
+    ClientGone,
+}
+
+impl TurnEnd {
+    /// The word in logs and reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "",
+            Self::Completed => "completed",
+            Self::Cut => "cut",
+            Self::Failed => "failed",
+            Self::ClientGone => "client_gone",
+        }
+    }
 }
 
 /// Milliseconds since the request came.
@@ -112,13 +144,18 @@ impl KeptBlock {
         Self { at, dialect: Anthropic.passthrough(), kind, fate, reason, origin }
     }
 
+    /// The reports of planned blocks.
+    pub(crate) fn list(blocks: &[PlannedBlock]) -> Vec<Self> {
+        blocks.iter().map(Self::from).collect()
+    }
+
     /// What became of it, as far as is known.
-    pub fn told(&self) -> (Fate, Option<Reason>) {
+    pub fn fate(&self) -> (Fate, Option<Reason>) {
         (self.fate, self.reason)
     }
 
-    /// Something else became of it.
-    pub fn tell(&mut self, fate: Fate, reason: Option<Reason>) {
+    /// Sets what became of it.
+    pub fn set_fate(&mut self, fate: Fate, reason: Option<Reason>) {
         (self.fate, self.reason) = (fate, reason);
     }
 
@@ -127,8 +164,8 @@ impl KeptBlock {
         self.at.1.is_some()
     }
 
-    /// Says where it stands in the client's own body.
-    pub fn stands(&mut self, at: (usize, Option<usize>), dialect: &'static dyn Passthrough) {
+    /// Sets its path in the client's own body.
+    pub fn set_path(&mut self, at: (usize, Option<usize>), dialect: &'static dyn Passthrough) {
         self.at = at;
         self.dialect = dialect;
     }
@@ -164,16 +201,11 @@ impl Serialize for KeptBlock {
 }
 
 impl Turn {
-    /// Keeps what became of the blocks, of many the last ones: those are the ones that are new.
-    pub fn keep_blocks(&mut self, blocks: &[PlannedBlock]) {
+    /// Keeps what became of the blocks. Of many, it keeps the last ones: those are new.
+    pub fn keep_blocks(&mut self, mut blocks: Vec<KeptBlock>) {
         self.blocks_omitted = blocks.len().saturating_sub(KEPT_BLOCKS);
-        self.blocks = share_origins(&blocks[self.blocks_omitted..]);
-    }
-
-    /// As [`Turn::keep_blocks`], of blocks that were told already.
-    pub fn keep_reports(&mut self, blocks: &[KeptBlock]) {
-        self.blocks_omitted = blocks.len().saturating_sub(KEPT_BLOCKS);
-        self.blocks = blocks[self.blocks_omitted..].to_vec();
+        self.blocks = blocks.split_off(self.blocks_omitted);
+        share_origins(&mut self.blocks);
     }
 
     /// Keeps the body that was sent, or its beginning.
@@ -208,18 +240,13 @@ impl Turn {
     }
 }
 
-/// Neighbours mostly have one maker; they need not name it each for themselves.
-fn share_origins<'a, B>(blocks: &'a [B]) -> Vec<KeptBlock>
-where
-    KeptBlock: From<&'a B>,
-{
-    let mut kept: Vec<KeptBlock> = blocks.iter().map(KeptBlock::from).collect();
-    for at in 1..kept.len() {
-        if kept[at].origin == kept[at - 1].origin {
-            kept[at].origin = kept[at - 1].origin.clone();
+/// Neighbours mostly have one maker. They share its name.
+fn share_origins(blocks: &mut [KeptBlock]) {
+    for at in 1..blocks.len() {
+        if blocks[at].origin == blocks[at - 1].origin {
+            blocks[at].origin = blocks[at - 1].origin.clone();
         }
     }
-    kept
 }
 
 /// A body, or as much of it as is kept, with a note where it was cut.
@@ -407,14 +434,12 @@ mod tests {
 
     #[test]
     fn neighbours_share_their_origin() {
-        struct Made(&'static str);
-        impl From<&Made> for KeptBlock {
-            fn from(made: &Made) -> Self {
-                let (kind, told) = (ThinkingKind::Thinking, (Fate::Sent, None));
-                Self::new((1, Some(0)), kind, told, origin(made.0))
-            }
-        }
-        let kept = share_origins(&[Made("m"), Made("m"), Made("n"), Made("m")]);
+        let block = |maker| {
+            let (kind, fate) = (ThinkingKind::Thinking, (Fate::Sent, None));
+            KeptBlock::new((1, Some(0)), kind, fate, origin(maker))
+        };
+        let mut kept = [block("m"), block("m"), block("n"), block("m")];
+        share_origins(&mut kept);
         let same = |one: usize, other: usize| {
             Arc::ptr_eq(kept[one].origin.as_ref().unwrap(), kept[other].origin.as_ref().unwrap())
         };

@@ -8,10 +8,10 @@ use throughline_canonical::Fault;
 use crate::backend::{Auth, Backend};
 use crate::gateway::Gateway;
 use crate::headers;
-use crate::plan::passthrough::Through;
 use crate::plan::translated_reply::fault_of;
+use crate::reply::passthrough::Through;
 use crate::reply::{Clocks, ReplyBody};
-use crate::turn::answer::{Reply, mark, tell};
+use crate::turn::error_reply::{Reply, error_response, finish_headers};
 use crate::turn::request::IncomingRequest;
 use crate::unix_ms;
 use crate::upstream::send::{MAX_ERROR_BYTES, read_whole};
@@ -40,7 +40,7 @@ impl Gateway {
         let chosen = settings.routes.choose(&settings, asked.pin.as_deref(), None, &self.active());
         let backend = match chosen {
             Ok(chosen) => chosen.chain[0].clone(),
-            Err(fault) => return tell(asked.dialect, &fault, &id, ""),
+            Err(fault) => return error_response(asked.dialect, &fault, &id, ""),
         };
         let mut head = headers::upstream(&asked.headers, &backend, headers::Body::Passed);
         if let Some(length) = asked.headers.get(header::CONTENT_LENGTH) {
@@ -57,12 +57,12 @@ impl Gateway {
         match sent.await {
             Ok(response) if response.status().as_u16() >= 400 && !alike(&asked, &backend) => {
                 let told = error_of(&backend, response).await;
-                tell(asked.dialect, &told, &id, &backend.name)
+                error_response(asked.dialect, &told, &id, &backend.name)
             }
             Ok(response) => {
                 let (head, upstream) = response.into_parts();
                 let mut reply_headers = headers::client(&head.headers, &backend.auth);
-                mark(&mut reply_headers, &id, &backend.name, &[]);
+                finish_headers(&mut reply_headers, &id, &backend.name, &[]);
                 let clocks = Clocks {
                     keep_alive: settings.keep_alive,
                     idle: backend.timeouts.idle,
@@ -83,7 +83,7 @@ impl Gateway {
                 } else {
                     tracing::warn!(backend = backend.name, error = cause, "no reply");
                 }
-                tell(asked.dialect, &error.fault(), &id, &backend.name)
+                error_response(asked.dialect, &error.fault(), &id, &backend.name)
             }
         }
     }

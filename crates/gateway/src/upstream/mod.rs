@@ -1,6 +1,7 @@
 //! The HTTP client side: connections to one backend.
 
 pub mod refusal_policy;
+pub(crate) mod retry;
 pub(crate) mod send;
 
 use std::sync::Arc;

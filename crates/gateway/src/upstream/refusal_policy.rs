@@ -38,7 +38,7 @@ pub(crate) enum RejectedBlocks {
 
 /// A refusal, as far as something follows from it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Refused {
+pub(crate) struct RefusedRequest {
     pub(crate) kind: RefusalKind,
     /// What was to become of the block that the provider names.
     pub(crate) named: Option<Fate>,
@@ -52,7 +52,7 @@ pub(crate) struct Refused {
     pub(crate) ours: bool,
 }
 
-impl Refused {
+impl RefusedRequest {
     /// What to do about it, and who is guilty; nothing, where the refusal has to be passed on.
     pub(crate) fn plan_retry(self) -> Option<(RetryPlan, RejectedBlocks)> {
         let a_try_failed = self.tried && self.named.is_none_or(|fate| fate == Fate::Tried);
@@ -79,7 +79,7 @@ impl Refused {
 mod tests {
     use super::*;
 
-    const NOTHING: Refused = Refused {
+    const NOTHING: RefusedRequest = RefusedRequest {
         kind: RefusalKind::Signature,
         named: None,
         tried: false,
@@ -93,7 +93,7 @@ mod tests {
     fn a_refused_try_takes_all_tries_along_and_no_block_that_is_known() {
         for kind in [RefusalKind::Signature, RefusalKind::Bound] {
             for named in [None, Some(Fate::Tried)] {
-                let refused = Refused { kind, named, tried: true, old: true, ..NOTHING };
+                let refused = RefusedRequest { kind, named, tried: true, old: true, ..NOTHING };
                 let mended = Some((RetryPlan::DropTried, RejectedBlocks::Tried));
                 assert_eq!(refused.plan_retry(), mended);
             }
@@ -104,9 +104,9 @@ mod tests {
     fn a_refused_known_block_takes_all_older_thinking_along() {
         let (named, old) = (Some(Fate::Sent), true);
         for refused in [
-            Refused { named, tried: true, ..NOTHING },
-            Refused { named, ..NOTHING },
-            Refused { old, ..NOTHING },
+            RefusedRequest { named, tried: true, ..NOTHING },
+            RefusedRequest { named, ..NOTHING },
+            RefusedRequest { old, ..NOTHING },
         ] {
             let mended = Some((RetryPlan::DropEarlierThinking, RejectedBlocks::Named));
             assert_eq!(refused.plan_retry(), mended);
@@ -121,9 +121,9 @@ mod tests {
             (RefusalKind::Bound, RetryPlan::DropBound),
             (RefusalKind::MissingThinking, RetryPlan::ThinkingOff),
         ] {
-            let refused = Refused { kind, old: true, ..NOTHING };
+            let refused = RefusedRequest { kind, old: true, ..NOTHING };
             assert_eq!(refused.plan_retry(), Some((retry, RejectedBlocks::None)));
-            let hopeless = Refused { can_ask: false, ours: false, ..refused };
+            let hopeless = RefusedRequest { can_ask: false, ours: false, ..refused };
             assert_eq!(hopeless.plan_retry(), None);
         }
     }

@@ -20,7 +20,7 @@ use crate::upstream::{BoxError, RequestBody, SendError, whole};
 pub(crate) const MAX_ERROR_BYTES: usize = 1 << 20;
 
 /// A request that is ready to go, as often as it takes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OutboundRequest {
     pub(crate) path: String,
     pub(crate) query: Option<String>,

@@ -241,11 +241,11 @@ async fn a_refused_turn_tells_what_kind_of_refusal_it_was() {
     for (answer, error) in [
         (
             format!("{head}connection: close\r\n\r\n{refusal}"),
-            "the backend refused the request: 429 rate_limit_error",
+            "the backend refused the request: 429 rate_limited",
         ),
         (
             "HTTP/1.1 500 No\r\ncontent-length: 4\r\nconnection: close\r\n\r\noops".to_owned(),
-            "the backend refused the request: 500",
+            "the backend refused the request: 500 internal",
         ),
     ] {
         let body = ask("Hello.", false);

@@ -42,15 +42,6 @@ pub(super) fn path(text: &str) -> Option<(usize, usize)> {
     Some((message.parse().ok()?, block.parse().ok()?))
 }
 
-/// The kind of any error, such as `invalid_request_error`; none if it is not a plain word, since
-/// then it may be anything.
-pub fn error_kind(body: &[u8]) -> Option<String> {
-    let plain =
-        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-.".contains(&byte);
-    error_member(body, b"type")
-        .filter(|kind| (1..=64).contains(&kind.len()) && kind.bytes().all(plain))
-}
-
 /// The message of `{"error":{"message":...}}`.
 fn error_message(body: &[u8]) -> Option<String> {
     error_member(body, b"message")
@@ -117,23 +108,5 @@ mod tests {
         check(400, "thinking.budget_tokens: must be at least 1024", None);
         check(500, "Invalid `signature` in `thinking` block", None);
         assert_eq!(classify(400, b"<html>"), None);
-    }
-
-    #[test]
-    fn the_kind_of_an_error_is_a_word() {
-        let kind = |body: &str| error_kind(body.as_bytes());
-        assert_eq!(
-            kind(r#"{"type":"error","error":{"type":"overloaded_error","message":"x"}}"#),
-            Some("overloaded_error".to_owned())
-        );
-        for other in [
-            r#"{"type":"error","error":{"type":"Say: hello"}}"#,
-            r#"{"type":"error","error":{"type":""}}"#,
-            r#"{"type":"error","error":"rate_limited"}"#,
-            "<html>",
-            "",
-        ] {
-            assert_eq!(kind(other), None, "{other}");
-        }
     }
 }

@@ -19,17 +19,18 @@ use throughline_codec::dialects::anthropic::rewrite::{self, ThinkingEdit};
 use throughline_codec::dialects::anthropic::settings::Change;
 use throughline_codec::json::Edits;
 
+use self::envelopes::Native;
 use crate::backend::Backend;
 use crate::catalog::Model;
-use crate::plan::outlined::envelopes::Native;
+use crate::plan::{Decision, Lane};
 use crate::relay::settle::{SentBlock, count_omitted};
-use crate::thinking::Verdict;
 use crate::thinking::guard::{Guard, PrefixRecord};
+use crate::thinking::{Target, Verdict};
 use crate::upstream::refusal_policy::RetryPlan;
 
 /// What the plan is made from.
 #[derive(Debug)]
-pub struct Planner<'a> {
+pub(crate) struct Planner<'a> {
     /// The request.
     pub body: &'a Bytes,
     /// Its outline.
@@ -48,21 +49,22 @@ pub struct Planner<'a> {
     pub guard: Guard,
     /// What to do differently.
     pub retry: RetryPlan,
+    /// Who receives the blocks, for the memory.
+    pub target: Target,
+    /// The session of the conversation.
+    pub session: u64,
 }
 
 /// What goes out.
 #[derive(Debug)]
-pub struct Plan {
+pub(crate) struct OutlinedPlan {
     /// The body; the very bytes that came, if nothing had to change.
     pub body: Bytes,
-    /// The model's name at the backend.
-    pub model: String,
+    pub(crate) decision: Decision,
     /// The name the client used, if it was changed.
     pub asked_model: Option<String>,
     /// What became of each thinking block.
     pub blocks: Vec<PlannedBlock>,
-    /// What was lost.
-    pub losses: Vec<Loss>,
     /// Entries the beta header must gain.
     pub betas_added: Vec<&'static str>,
     /// Whether entries about adaptive thinking must go from it.
@@ -83,7 +85,7 @@ pub struct Plan {
 
 /// One thinking block and what becomes of it.
 #[derive(Clone, Debug)]
-pub struct PlannedBlock {
+pub(crate) struct PlannedBlock {
     /// Its message in the client's request.
     pub message: usize,
     /// Its place in that message.
@@ -115,9 +117,9 @@ impl PlannedBlock {
     }
 }
 
-impl Plan {
+impl OutlinedPlan {
     /// The blocks of this fate, by name.
-    pub fn keys(&self, fate: Fate) -> Vec<BlockKey> {
+    pub(crate) fn keys(&self, fate: Fate) -> Vec<BlockKey> {
         self.blocks
             .iter()
             .filter(|block| block.fate == fate)
@@ -128,7 +130,7 @@ impl Plan {
     /// Counts the omitted blocks again, by reason.
     pub(crate) fn recount_losses(&mut self) {
         let fates = self.blocks.iter().map(|block| (block.fate, block.reason));
-        count_omitted(&mut self.losses, fates);
+        count_omitted(&mut self.decision.losses, fates);
     }
 
     /// The blocks in the body that went out, each with its number among all.
@@ -149,12 +151,12 @@ impl Plan {
     }
 
     /// The block that stands at a place of the body that went out.
-    pub fn sent_at(&self, message: usize, index: usize) -> Option<usize> {
+    pub(crate) fn sent_at(&self, message: usize, index: usize) -> Option<usize> {
         self.sent().find(|(_, at)| *at == (message, index)).map(|(block, _)| block)
     }
 
     /// The blocks in the body that went out, each with its place there: message, then block.
-    pub fn sent(&self) -> impl Iterator<Item = (usize, (usize, usize))> {
+    pub(crate) fn sent(&self) -> impl Iterator<Item = (usize, (usize, usize))> {
         let (mut message, mut removed) = (0, 0);
         self.blocks.iter().enumerate().filter_map(move |(at, block)| {
             if block.message != message {
@@ -168,7 +170,7 @@ impl Plan {
 
 impl Planner<'_> {
     /// Decides.
-    pub fn plan(&self) -> Plan {
+    pub(crate) fn plan(self) -> OutlinedPlan {
         let mut blocks = self.blocks_from_memory();
         self.by_configuration(&mut blocks);
         self.by_retry(&mut blocks);
@@ -176,12 +178,18 @@ impl Planner<'_> {
         let asked_model = self.outline.model.as_ref().map(|model| model.name.as_str());
         let model = self.backend.model_for(asked_model).to_owned();
 
-        let mut plan = Plan {
+        let mut plan = OutlinedPlan {
             body: self.body.clone(),
             asked_model: asked_model.filter(|asked| *asked != model).map(ToOwned::to_owned),
-            model,
+            decision: Decision {
+                lane: Lane::Passthrough,
+                dialect: self.backend.dialect,
+                model,
+                losses: Vec::new(),
+                session: self.session,
+                target: self.target.clone(),
+            },
             blocks,
-            losses: Vec::new(),
             betas_added: Vec::new(),
             betas_without_adaptive: false,
             prefix: None,
@@ -202,12 +210,12 @@ impl Planner<'_> {
     }
 
     /// Makes the body from the decisions.
-    fn render(&self, plan: &mut Plan) {
+    fn render(&self, plan: &mut OutlinedPlan) {
         let (outline, body) = (self.outline, self.body);
         let mut edits = Edits::default();
         let named = outline.model.as_ref().map_or("", |model| &model.name);
-        if plan.model != named {
-            rewrite::set_model(&mut edits, body, outline, &plan.model);
+        if plan.decision.model != named {
+            rewrite::set_model(&mut edits, body, outline, &plan.decision.model);
         }
         let mut gone = Vec::new();
         if plan.thinking == ThinkingEdit::Remove && outline.thinking.is_some() {
@@ -245,24 +253,24 @@ impl Planner<'_> {
                 keep[block.index] = false;
             }
         }
-        plan.losses.retain(|loss| {
+        plan.decision.losses.retain(|loss| {
             !matches!(loss, Loss::MessageFilled { .. } | Loss::ToolLoopClosed { .. })
         });
         let filled = rewrite::leave_out(&mut edits, outline, &keep);
         if filled > 0 {
-            plan.losses.push(Loss::MessageFilled { messages: filled });
+            plan.decision.losses.push(Loss::MessageFilled { messages: filled });
         }
         if let Some(start) = plan.tells_loop_from {
             let calls = rewrite::close_loop(&mut edits, body, outline, start);
-            plan.losses.push(Loss::ToolLoopClosed { calls });
+            plan.decision.losses.push(Loss::ToolLoopClosed { calls });
         }
         plan.body = if edits.is_empty() { body.clone() } else { Bytes::from(edits.apply(body)) };
     }
 
-    fn record_losses(&self, plan: &mut Plan) {
+    fn record_losses(&self, plan: &mut OutlinedPlan) {
         plan.recount_losses();
         if self.outline.repeated_tool_ids > 0 {
-            plan.losses.push(Loss::ToolIdRepeated { ids: self.outline.repeated_tool_ids });
+            plan.decision.losses.push(Loss::ToolIdRepeated { ids: self.outline.repeated_tool_ids });
         }
     }
 }

@@ -6,13 +6,13 @@ use throughline_codec::dialects::anthropic::rewrite::ThinkingEdit;
 use crate::catalog::Off;
 use crate::plan::outlined::fates::{first_in_body, is_thinking, of_message};
 use crate::plan::outlined::settings::adapted;
-use crate::plan::outlined::{Plan, Planner, turn_start};
+use crate::plan::outlined::{OutlinedPlan, Planner, turn_start};
 use crate::upstream::refusal_policy::RetryPlan;
 
 impl Planner<'_> {
     /// With manual thinking, an open tool loop must begin with a thinking block. If that block had
     /// to stay behind, this one request goes without thinking, or the loop is told as text.
-    pub(crate) fn repair_open_loop(&self, plan: &mut Plan) {
+    pub(crate) fn repair_open_loop(&self, plan: &mut OutlinedPlan) {
         let Some(call) = self.outline.open_tool_loop() else {
             return;
         };
@@ -29,7 +29,7 @@ impl Planner<'_> {
         if needed && self.model.off == Off::Disabled {
             plan.thinking = ThinkingEdit::Disabled;
             plan.betas_added.clear();
-            plan.losses.push(adapted("thinking", "open_tool_loop"));
+            plan.decision.losses.push(adapted("thinking", "open_tool_loop"));
         } else if needed {
             plan.tells_loop_from = Some(start);
         }

@@ -7,13 +7,13 @@ use throughline_codec::dialects::anthropic::outline::Outline;
 use throughline_codec::dialects::anthropic::prefix::{Prefixes, after_block};
 use throughline_codec::dialects::anthropic::rewrite::ThinkingEdit;
 
-use crate::plan::outlined::{Plan, PlannedBlock, Planner};
+use crate::plan::outlined::{OutlinedPlan, PlannedBlock, Planner};
 use crate::upstream::refusal_policy::RetryPlan;
 
 impl Planner<'_> {
     /// Finds which blocks no longer stand where they were made, and asks the provider to drop
     /// those, unless the caller has said what it wants.
-    pub(crate) fn guard_prefixes(&self, plan: &mut Plan) {
+    pub(crate) fn guard_prefixes(&self, plan: &mut OutlinedPlan) {
         let Some(prefixes) = self.prefixes(&plan.body) else {
             return;
         };
@@ -58,7 +58,7 @@ impl Planner<'_> {
     }
 
     /// Whether thinking is on, so that something can be asked about it.
-    fn thinks(&self, plan: &Plan) -> bool {
+    fn thinks(&self, plan: &OutlinedPlan) -> bool {
         match plan.thinking.mode(self.outline) {
             // Those that bind their blocks think when nothing is said.
             None => plan.thinking != ThinkingEdit::Remove,

@@ -8,7 +8,7 @@ use throughline_codec::dialects::anthropic::{self, BETA_INTERLEAVED};
 
 use crate::backend::Compat;
 use crate::catalog::Off;
-use crate::plan::outlined::{Plan, Planner};
+use crate::plan::outlined::{OutlinedPlan, Planner};
 use crate::plan::thinking_setting;
 
 /// The least budget a provider takes.
@@ -20,7 +20,7 @@ const ANY_KNOWS: [Effort; 3] = [Effort::Low, Effort::Medium, Effort::High];
 
 impl Planner<'_> {
     /// Changes the settings that the backend, or the model there, does not know.
-    pub(crate) fn adapt_settings(&self, plan: &mut Plan) {
+    pub(crate) fn adapt_settings(&self, plan: &mut OutlinedPlan) {
         if let Some(compat) = self.backend.compat {
             self.by_operator(compat, plan);
         }
@@ -37,7 +37,7 @@ impl Planner<'_> {
     }
 
     /// Changes the thinking setting to the one form the backend knows.
-    fn by_operator(&self, compat: Compat, plan: &mut Plan) {
+    fn by_operator(&self, compat: Compat, plan: &mut OutlinedPlan) {
         let Some(thinking) = &self.outline.thinking else {
             return;
         };
@@ -45,7 +45,7 @@ impl Planner<'_> {
             // As good as off, and never more than was asked for.
             (Compat::Budget(_), "between_tools") if self.model.off == Off::Disabled => {
                 plan.thinking = ThinkingEdit::Disabled;
-                plan.losses.push(adapted("thinking", "thinking_compat"));
+                plan.decision.losses.push(adapted("thinking", "thinking_compat"));
             }
             (Compat::Budget(wanted), "adaptive" | "between_tools") => {
                 plan.betas_without_adaptive = true;
@@ -58,16 +58,16 @@ impl Planner<'_> {
                 if budget < MIN_BUDGET {
                     // There is no room for any budget a provider takes.
                     plan.thinking = ThinkingEdit::Remove;
-                    plan.losses.push(adapted("thinking", "max_tokens"));
+                    plan.decision.losses.push(adapted("thinking", "max_tokens"));
                 } else {
                     plan.thinking = ThinkingEdit::Budget(budget);
                     plan.betas_added.push(BETA_INTERLEAVED);
-                    plan.losses.push(adapted("thinking", "thinking_compat"));
+                    plan.decision.losses.push(adapted("thinking", "thinking_compat"));
                 }
             }
             (Compat::Adaptive, "enabled") => {
                 plan.thinking = ThinkingEdit::Adaptive;
-                plan.losses.push(adapted("thinking", "thinking_compat"));
+                plan.decision.losses.push(adapted("thinking", "thinking_compat"));
                 let effort = thinking
                     .budget
                     .and_then(|budget| Effort::of_budget(budget).nearest(&ANY_KNOWS))
@@ -76,14 +76,14 @@ impl Planner<'_> {
             }
             (Compat::Off, _) => {
                 plan.thinking = ThinkingEdit::Remove;
-                plan.losses.push(adapted("thinking", "thinking_compat"));
+                plan.decision.losses.push(adapted("thinking", "thinking_compat"));
             }
             _ => {}
         }
     }
 
     /// What the model does not take beside the thinking that the operator chose.
-    fn beside_thinking(&self, said: &Request, plan: &mut Plan) {
+    fn beside_thinking(&self, said: &Request, plan: &mut OutlinedPlan) {
         let mut before = said.clone();
         match plan.thinking {
             ThinkingEdit::Budget(tokens) => {
@@ -101,7 +101,7 @@ impl Planner<'_> {
     }
 
     /// All that the model does not take.
-    fn by_model(&self, said: &Request, plan: &mut Plan) {
+    fn by_model(&self, said: &Request, plan: &mut OutlinedPlan) {
         let mut after = said.clone();
         let variant = &self.backend.variant;
         let mut losses = thinking_setting::fit(&mut after, self.model, anthropic::NAME, variant);
@@ -125,7 +125,13 @@ impl Planner<'_> {
     }
 
     /// Turns changed settings into edits, and tells of them.
-    fn tell(&self, before: &Request, mut after: Request, losses: Vec<Loss>, plan: &mut Plan) {
+    fn tell(
+        &self,
+        before: &Request,
+        mut after: Request,
+        losses: Vec<Loss>,
+        plan: &mut OutlinedPlan,
+    ) {
         if before.max_tokens.is_none() {
             // A limit that is missing is the caller's to miss; counts of tokens have none.
             after.max_tokens = None;
@@ -136,7 +142,7 @@ impl Planner<'_> {
             }
             _ => false,
         };
-        plan.losses.extend(losses.into_iter().filter(|loss| !unsaid(loss)));
+        plan.decision.losses.extend(losses.into_iter().filter(|loss| !unsaid(loss)));
         for (name, value) in settings::changes(before, &after) {
             match (name, value) {
                 ("thinking", Some(value)) => {

@@ -1,0 +1,157 @@
+//! The plan of a request of which only the opaque parts are known: how it is sent, refused and answered.
+
+use bytes::Bytes;
+use http::Response;
+use hyper::body::Incoming;
+use serde_json::{Value, json};
+use throughline_canonical::BlockKey;
+use throughline_codec::dialects::{self, Operation, Refusal, RefusalKind};
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::backend::Auth;
+use crate::gateway::Gateway;
+use crate::headers;
+use crate::history::vault_lookup::question;
+use crate::plan::opaque::{OpaquePlan, marks_foreign_calls};
+use crate::plan::outlined_plan::sent_body;
+use crate::plan::{Decision, Plan, ReplyFuture};
+use crate::relay::opaque_tap::Listener;
+use crate::relay::{Relay, Sent, SignatureForm};
+use crate::thinking::memory::Outcome;
+use crate::turn::Attempt;
+use crate::turn::error_reply::Reply;
+use crate::turn::log::KeptBlock;
+use crate::unix_ms;
+use crate::upstream::refusal_policy::{RefusedRequest, RejectedBlocks};
+use crate::upstream::send::OutboundRequest;
+
+impl Plan for OpaquePlan {
+    fn decision(&self) -> &Decision {
+        &self.decision
+    }
+
+    fn decision_mut(&mut self) -> &mut Decision {
+        &mut self.decision
+    }
+
+    fn blocks(&self) -> Vec<KeptBlock> {
+        self.blocks.clone()
+    }
+
+    fn body(&self) -> &[u8] {
+        &self.body
+    }
+
+    fn outbound(&self, attempt: &Attempt<'_>) -> OutboundRequest {
+        let (read, backend) = (attempt.read, attempt.backend);
+        let mut headers = headers::upstream(&read.asked.headers, backend, headers::Body::Read);
+        let body = sent_body(read, &self.body, &mut headers);
+        let (path, renamed) = (&read.asked.path, self.asked_model.is_some());
+        let query = match backend.auth {
+            Auth::Passthrough => read.asked.query.clone(),
+            _ => read.asked.query.as_deref().map(headers::without_key),
+        };
+        let passthrough = backend.dialect.passthrough();
+        OutboundRequest {
+            path: passthrough.path(path, &self.decision.model, renamed, &backend.variant),
+            query: query.filter(|query| !query.is_empty()),
+            headers,
+            body,
+            streamed: read.stream,
+        }
+    }
+
+    fn thinking(&self, attempt: &Attempt<'_>) -> (Value, Value) {
+        let thinking = attempt.read.request().map(|request| &request.value.thinking).ok();
+        let thinking = json!(thinking);
+        (thinking.clone(), thinking)
+    }
+
+    fn refused(
+        &self,
+        attempt: &Attempt<'_>,
+        refusal: &Refusal,
+    ) -> Option<(RefusedRequest, Option<BlockKey>)> {
+        let missing = refusal.kind == RefusalKind::MissingThinking;
+        if self.sent.is_empty() && !missing {
+            return None;
+        }
+        let refused = RefusedRequest {
+            // These dialects do not say which block they mean, nor can they be asked to drop one.
+            kind: if missing { refusal.kind } else { RefusalKind::Signature },
+            named: None,
+            tried: !self.tried.is_empty(),
+            old: false,
+            can_ask: false,
+            ours: marks_foreign_calls(attempt.backend) || !self.sent.is_empty(),
+        };
+        Some((refused, None))
+    }
+
+    fn sent_keys(&self, which: RejectedBlocks) -> Vec<BlockKey> {
+        match which {
+            RejectedBlocks::All => self.sent.clone(),
+            _ => self.tried.clone(),
+        }
+    }
+
+    fn reply<'a>(
+        self: Box<Self>,
+        gateway: &'a Gateway,
+        attempt: &'a Attempt<'_>,
+        response: Response<Incoming>,
+        permit: Option<OwnedSemaphorePermit>,
+    ) -> ReplyFuture<'a> {
+        let Self { decision, blocks, tried, asked_model, left_out, .. } = *self;
+        let read = attempt.read;
+        gateway.counters.filtered.add(left_out);
+        let accepted = |key: &_| Outcome { key: *key, tried: true, prefix: None, dropped: None };
+        let outcomes: Vec<_> = tried.iter().map(accepted).collect();
+        if read.in_conversation && !outcomes.is_empty() {
+            let (session, target) = (decision.session, &decision.target);
+            gateway.memory.outcome(read.lineage, session, target, &outcomes, unix_ms());
+        }
+        let origin = attempt.origin(&decision);
+        let alias = attempt.model_alias(&decision.model, asked_model);
+        let losses = decision.losses.clone();
+        let sent = Sent {
+            blocks,
+            losses: decision.losses,
+            client: read.asked.dialect,
+            question: read.request().map_or_else(|_| String::new(), |said| question(&said.value)),
+            scope: read.scope.clone(),
+            past: None,
+            prefix: None,
+            keeps_ids: true,
+            separating: gateway.separating.clone(),
+        };
+        let passthrough = attempt.backend.dialect.passthrough();
+        let relay = Relay::new(
+            attempt.ledger(gateway, decision.session, origin),
+            SignatureForm::Passed(passthrough),
+            gateway.vault.clone(),
+            None,
+            sent,
+            read.in_conversation,
+        );
+        let injector = passthrough.injector();
+        let model = decision.model;
+        let reply = gateway.forward(attempt, response, permit, alias, &losses, |events| {
+            let target = dialects::Target { model: &model, variant: &attempt.backend.variant };
+            // The backend decides whether it streams, whatever was asked for.
+            let reader = (read.wanted == Operation::Generate)
+                .then(|| attempt.backend.dialect.reply_reader(&target, events));
+            Box::new(Listener::new(reader, injector, relay, events))
+        });
+        Box::pin(std::future::ready(Ok(reply)))
+    }
+
+    fn error_reply(
+        &self,
+        gateway: &Gateway,
+        attempt: &Attempt<'_>,
+        error: Response<Bytes>,
+    ) -> Reply {
+        gateway.forward_error(attempt, &self.decision, error)
+    }
+}

@@ -1,0 +1,228 @@
+//! The plan of a request whose every block is known: how it is sent, refused and answered.
+
+use bytes::Bytes;
+use http::{HeaderMap, Response, header};
+use hyper::body::Incoming;
+use serde_json::Value;
+use throughline_canonical::{BlockKey, Fate};
+use throughline_codec::dialects::Refusal;
+use throughline_codec::dialects::anthropic::outline::{BlockKind, Outline};
+use throughline_codec::dialects::anthropic::rewrite::ThinkingEdit;
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::gateway::Gateway;
+use crate::headers;
+use crate::plan::outlined::{OutlinedPlan, PlannedBlock, Planner};
+use crate::plan::{Decision, Plan, ReplyFuture};
+use crate::relay::block_tap::{BlockTap, Sent};
+use crate::thinking::memory::Question;
+use crate::turn::Attempt;
+use crate::turn::error_reply::Reply;
+use crate::turn::log::KeptBlock;
+use crate::turn::request::ParsedRequest;
+use crate::unix_ms;
+use crate::upstream::refusal_policy::{RefusedRequest, RejectedBlocks, RetryPlan};
+use crate::upstream::send::OutboundRequest;
+
+impl Gateway {
+    /// Plans a request whose every block is known.
+    pub(crate) async fn plan_outlined(
+        &self,
+        attempt: &Attempt<'_>,
+        outline: &Outline,
+        retry: RetryPlan,
+    ) -> OutlinedPlan {
+        let made_elsewhere = self.made_elsewhere(attempt, outline).await;
+        let Attempt { settings, read, backend, .. } = *attempt;
+        let known =
+            settings.catalog.find_at(&backend.name, backend.model_for(read.model.as_deref()));
+        let target = attempt.target(&known);
+        let sealed: Vec<_> = outline
+            .thinking_blocks()
+            .map(|(message, index, ..)| {
+                self.unseal(&read.body, &outline.messages[message].blocks()[index])
+            })
+            .collect();
+        let keys: Vec<_> = outline
+            .thinking_blocks()
+            .zip(&sealed)
+            .map(|(block, sealed)| sealed.as_ref().map(|sealed| sealed.key).or(block.3))
+            .collect();
+        let mut answer = self.memory.ask(&Question {
+            lineage: read.lineage,
+            target: &target,
+            follows_active_backend: attempt.follows_active_backend && retry == RetryPlan::First,
+            // A second look at the same request tells nothing new.
+            in_conversation: read.in_conversation && retry == RetryPlan::First,
+            blocks: &keys,
+            has_assistant: outline.has_assistant(),
+            now: unix_ms(),
+            rules: settings.thinking,
+        });
+        let mut natives = Vec::new();
+        for (sealed, verdict) in sealed.into_iter().zip(&mut answer.verdicts) {
+            if let Some(sealed) = sealed {
+                let (judged, native) = sealed.judge(verdict, &target);
+                *verdict = judged;
+                natives.extend(native);
+            }
+        }
+        Planner {
+            body: &read.body,
+            outline,
+            backend,
+            model: &known,
+            verdicts: &answer.verdicts,
+            natives: &natives,
+            made_elsewhere,
+            guard: self.guard(backend, &known),
+            retry,
+            target: target.clone(),
+            session: answer.session,
+        }
+        .plan()
+    }
+
+    /// Whether the open tool loop was begun by a backend whose thinking, if there was any, this one
+    /// cannot have.
+    async fn made_elsewhere(&self, attempt: &Attempt<'_>, outline: &Outline) -> bool {
+        let Some(call) = outline.open_tool_loop() else {
+            return false;
+        };
+        let body = &attempt.read.body;
+        let names: Vec<_> = outline.messages[call]
+            .blocks()
+            .iter()
+            .filter(|block| block.kind == BlockKind::ToolUse)
+            .filter_map(|block| {
+                let call: Value = serde_json::from_slice(body.get(block.span.clone())?).ok()?;
+                Some(attempt.read.scope.call(call.get("id")?.as_str()?))
+            })
+            .collect();
+        let kept = self.vault.find(&names).await;
+        kept.is_some_and(|kept| kept.origin.domain != attempt.backend.domain)
+    }
+}
+
+impl Plan for OutlinedPlan {
+    fn decision(&self) -> &Decision {
+        &self.decision
+    }
+
+    fn decision_mut(&mut self) -> &mut Decision {
+        &mut self.decision
+    }
+
+    fn blocks(&self) -> Vec<KeptBlock> {
+        KeptBlock::list(&self.blocks)
+    }
+
+    fn body(&self) -> &[u8] {
+        &self.body
+    }
+
+    fn outbound(&self, attempt: &Attempt<'_>) -> OutboundRequest {
+        let (read, backend) = (attempt.read, attempt.backend);
+        let mut headers = headers::upstream(&read.asked.headers, backend, headers::Body::Read);
+        headers::patch_betas(&mut headers, &self.betas_added, self.betas_without_adaptive);
+        let body = sent_body(read, &self.body, &mut headers);
+        OutboundRequest {
+            path: read.asked.path.clone(),
+            query: read.asked.query.clone(),
+            headers,
+            body,
+            streamed: read.stream,
+        }
+    }
+
+    fn thinking(&self, attempt: &Attempt<'_>) -> (Value, Value) {
+        let setting = |outline: &Outline, body: &[u8]| {
+            let thinking = outline.thinking.as_ref()?;
+            serde_json::from_slice(&body[thinking.span.clone()]).ok()
+        };
+        let asked = attempt.read.outline.as_ref();
+        let asked = asked.and_then(|outline| setting(outline, &attempt.read.body));
+        let sent = Outline::read(&self.body, usize::MAX).ok();
+        let sent = sent.and_then(|outline| setting(&outline, &self.body));
+        (asked.unwrap_or_default(), sent.unwrap_or_default())
+    }
+
+    fn refused(
+        &self,
+        attempt: &Attempt<'_>,
+        refusal: &Refusal,
+    ) -> Option<(RefusedRequest, Option<BlockKey>)> {
+        let outline = attempt.read.outline.as_ref()?;
+        let caller = outline.thinking.as_ref().and_then(|thinking| thinking.binding.as_deref());
+        if caller == Some("error") {
+            return None;
+        }
+        let named = refusal.at.and_then(|(message, index)| self.sent_at(message, index));
+        let named = named.map(|at| &self.blocks[at]);
+        let turn = outline.after_last_user_turn();
+        let present = |block: &PlannedBlock| block.message >= turn;
+        let mut blocks = self.blocks.iter();
+        let refused = RefusedRequest {
+            kind: refusal.kind,
+            named: named.map(|block| block.fate),
+            tried: blocks.clone().any(|block| block.fate == Fate::Tried),
+            old: blocks.clone().any(|block| block.fate == Fate::Sent && !present(block)),
+            can_ask: caller.is_none() && !self.drop_bound,
+            // Thinking was dropped now, or in an earlier round of a loop that began with it. A loop that
+            // the caller sent without any thinking is the caller's mistake.
+            ours: blocks.any(|block| block.fate == Fate::LeftOut || present(block))
+                && self.thinking != ThinkingEdit::Disabled,
+        };
+        Some((refused, named.and_then(|block| block.key)))
+    }
+
+    fn sent_keys(&self, which: RejectedBlocks) -> Vec<BlockKey> {
+        let mut keys = self.keys(Fate::Tried);
+        if which == RejectedBlocks::All {
+            keys.extend(self.keys(Fate::Sent));
+        }
+        keys
+    }
+
+    fn reply<'a>(
+        mut self: Box<Self>,
+        gateway: &'a Gateway,
+        attempt: &'a Attempt<'_>,
+        response: Response<Incoming>,
+        permit: Option<OwnedSemaphorePermit>,
+    ) -> ReplyFuture<'a> {
+        // A stream may last for minutes. The request it answers is not needed any more.
+        self.body = Bytes::new();
+        let left_out = self.blocks.iter().filter(|block| block.fate == Fate::LeftOut);
+        gateway.counters.filtered.add(left_out.count());
+        let decision = &self.decision;
+        let origin = attempt.origin(decision);
+        let ledger = attempt.ledger(gateway, decision.session, origin);
+        let alias = attempt.model_alias(&decision.model, self.asked_model.clone());
+        let losses = decision.losses.clone();
+        let sent = Sent { plan: *self, in_conversation: attempt.read.in_conversation };
+        let reply = gateway.forward(attempt, response, permit, alias, &losses, |events| {
+            Box::new(BlockTap::new(ledger, sent, events))
+        });
+        Box::pin(std::future::ready(Ok(reply)))
+    }
+
+    fn error_reply(
+        &self,
+        gateway: &Gateway,
+        attempt: &Attempt<'_>,
+        error: Response<Bytes>,
+    ) -> Reply {
+        gateway.forward_error(attempt, &self.decision, error)
+    }
+}
+
+/// The body to send: the client's own bytes, maybe compressed, if nothing was edited.
+pub(crate) fn sent_body(read: &ParsedRequest, body: &Bytes, headers: &mut HeaderMap) -> Bytes {
+    let unedited = body.as_ptr() == read.body.as_ptr() && body.len() == read.body.len();
+    if unedited {
+        return read.raw.clone();
+    }
+    headers.remove(header::CONTENT_ENCODING);
+    body.clone()
+}

@@ -1,0 +1,36 @@
+//! Which requests are let in.
+
+use std::sync::Arc;
+
+use throughline_canonical::{Fault, FaultKind};
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::gateway::Gateway;
+use crate::turn::error_reply::{Reply, error_response};
+use crate::turn::request::IncomingRequest;
+
+impl Gateway {
+    /// Admits a request, before any of its body is held.
+    pub fn admit(&self) -> Result<OwnedSemaphorePermit, Fault> {
+        Arc::clone(&self.streams).try_acquire_owned().map_err(|_| {
+            let limit = self.max_streams;
+            let mut fault = Fault::new(
+                FaultKind::Overloaded,
+                format!(
+                    "too many concurrent streams (limit {limit}); retry later, or raise `limits.streams`"
+                ),
+            );
+            fault.retry_after = Some(1);
+            fault
+        })
+    }
+
+    /// Refuses a request before its turn begins, and records that.
+    pub fn reject(&self, asked: &IncomingRequest, fault: &Fault) -> Reply {
+        let turn = self.begin(asked);
+        let id = turn.lock().id.clone();
+        let reply = error_response(asked.dialect, fault, &id, "");
+        self.record_failure(&turn, asked.began, reply.status().as_u16(), &fault.message);
+        reply
+    }
+}

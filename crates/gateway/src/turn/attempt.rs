@@ -1,0 +1,160 @@
+//! One backend, tried in one turn.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use throughline_canonical::{Fault, Origin};
+use throughline_codec::dialects::segments::has_dot_segments;
+
+use crate::backend::{Backend, credential_fingerprint};
+use crate::catalog::Model;
+use crate::gateway::Gateway;
+use crate::headers;
+use crate::plan::{Decision, Plan};
+use crate::reply::Clocks;
+use crate::reply::model_name::ModelAlias;
+use crate::settings::Settings;
+use crate::thinking::Target;
+use crate::turn::ledger::{Ledger, Seen};
+use crate::turn::log::{SharedTurn, Turn};
+use crate::turn::request::ParsedRequest;
+use crate::upstream::SendError;
+
+/// One backend, tried in one turn.
+#[derive(Clone, Copy)]
+pub(crate) struct Attempt<'a> {
+    pub(crate) settings: &'a Arc<Settings>,
+    pub(crate) read: &'a ParsedRequest,
+    pub(crate) backend: &'a Arc<Backend>,
+    pub(crate) turn: &'a SharedTurn,
+    /// Whether the request goes here because this is the active backend.
+    pub(crate) follows_active_backend: bool,
+    /// Whether no other backend is left to try.
+    pub(crate) last: bool,
+}
+
+impl Attempt<'_> {
+    /// Refuses a model name that would lead to another path than that of a model.
+    pub(crate) fn check_model(&self) -> Result<(), Fault> {
+        let model = self.backend.model_for(self.read.model.as_deref());
+        if self.backend.dialect.names_model_in_path() && has_dot_segments(model) {
+            return Err(Fault::invalid(format!(
+                "model: `{model}` is not a model name: `.` and `..` are not allowed as path segments"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Where it goes, for the memory.
+    pub(crate) fn target(&self, model: &Model) -> Target {
+        Target {
+            backend: self.backend.name.as_str().into(),
+            domain: self.backend.domain.as_str().into(),
+            credential: credential_fingerprint(&headers::credential(
+                &self.read.asked,
+                self.backend,
+            )),
+            account_bound: model.account_bound,
+        }
+    }
+
+    /// What the reply bears: the turn's id, unless whoever keeps it has given another.
+    pub(crate) fn reply_id<'a>(&'a self, turn: &'a str) -> &'a str {
+        self.read.asked.reply_id.as_deref().unwrap_or(turn)
+    }
+
+    /// Records what is about to be sent.
+    pub(crate) fn record_plan(&self, plan: &dyn Plan) {
+        let Decision { lane, dialect, model, losses, session, .. } = plan.decision();
+        let mut turn = self.turn.lock();
+        turn.lineage = self.read.lineage.id.text();
+        turn.session = *session;
+        turn.backend.clone_from(&self.backend.name);
+        turn.upstream_dialect = dialect.name();
+        turn.lane = *lane;
+        turn.stream = self.read.stream;
+        turn.upstream_model.clone_from(model);
+        turn.model = self.read.model.clone().unwrap_or_else(|| model.clone());
+        turn.keep_blocks(plan.blocks());
+        turn.losses.clone_from(losses);
+        self.log_body(&mut turn, plan.body());
+    }
+
+    /// The name by which the client calls the model, where it is another one.
+    pub(crate) fn model_alias(&self, theirs: &str, asked: Option<String>) -> Option<ModelAlias> {
+        let dialect = self.backend.dialect.passthrough();
+        Some(ModelAlias { dialect, theirs: theirs.to_owned(), asked: asked? })
+    }
+
+    /// Who makes the reply.
+    pub(crate) fn origin(&self, decision: &Decision) -> Arc<Origin> {
+        Arc::new(Origin {
+            domain: self.backend.domain.clone(),
+            backend: self.backend.name.clone(),
+            model: decision.model.clone(),
+            credential: decision.target.credential.clone(),
+        })
+    }
+
+    /// Logs and keeps the body that goes out, where contents may be kept.
+    pub(crate) fn log_body(&self, turn: &mut Turn, body: &[u8]) {
+        if !self.settings.full_body {
+            return;
+        }
+        let sent = String::from_utf8_lossy(body).into_owned();
+        if self.settings.pretty_print {
+            // Without quotes, which would put it back on one line.
+            let body = pretty(&sent);
+            tracing::debug!(turn = turn.id, %body, "Request body");
+        } else {
+            tracing::debug!(turn = turn.id, body = sent, "Request body");
+        }
+        turn.keep_sent(&sent);
+    }
+
+    /// What will be noted of the reply.
+    pub(crate) fn ledger(&self, gateway: &Gateway, session: u64, origin: Arc<Origin>) -> Ledger {
+        Ledger {
+            memory: gateway.memory.clone(),
+            counters: gateway.counters.clone(),
+            turns: gateway.turns.clone(),
+            turn: self.turn.clone(),
+            lineage: self.read.lineage,
+            session,
+            origin,
+            began: self.read.asked.began,
+            memory_limit: self.settings.thinking.memory_limit,
+            full_body: self.settings.full_body,
+            seen: Seen::default(),
+        }
+    }
+
+    /// How long the reply may be silent, and how long it may take.
+    pub(crate) fn clocks(&self) -> Clocks {
+        let timeouts = &self.backend.timeouts;
+        Clocks {
+            keep_alive: self.settings.keep_alive,
+            idle: timeouts.idle,
+            ends: (self.read.asked.began + timeouts.total).into(),
+        }
+    }
+
+    /// Another backend is asked in this one's place.
+    pub(crate) fn passed_over(&self, status: u16) {
+        let backend = &self.backend.name;
+        tracing::warn!(backend, status, "trying the next backend");
+    }
+
+    /// The backend gave no reply; the client is told so if no other is left to ask.
+    pub(crate) fn no_reply(&self, error: &SendError) -> Result<(), Fault> {
+        let cause = error as &dyn std::error::Error;
+        tracing::warn!(backend = self.backend.name, error = cause, "no reply");
+        if self.last { Err(error.fault()) } else { Ok(()) }
+    }
+}
+
+fn pretty(text: &str) -> String {
+    serde_json::from_str::<Value>(text)
+        .and_then(|value| serde_json::to_string_pretty(&value))
+        .unwrap_or_else(|_| text.to_owned())
+}
