@@ -1,0 +1,34 @@
+// The recipes of the project's README, so that what people copy is what is tested.
+//
+// A recipe is a fenced block after a comment `<!-- recipe: NAME [FILE] -->`. With a
+// FILE it is the content of that file, `~/` being the home folder. Without one it is
+// the shell command or the program to run.
+
+import { existsSync, readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+
+// The address that the README uses.
+const ADDRESS = "http://127.0.0.1:8484";
+
+/** The blocks of the recipe `name`: `{ files: { path: text }, command }`, for a gateway at `url`. */
+export function recipe(name, url) {
+  const blocks = /<!-- recipe: (\S+)(?: (\S+))? -->\n+```\w*\n([^]*?)```/g;
+  const found = { files: {}, command: "" };
+  for (const [, whose, file, text] of readme().matchAll(blocks)) {
+    if (whose !== name) continue;
+    const block = text.replaceAll(ADDRESS, url);
+    if (file) found.files[file] = block;
+    else found.command = block.trimEnd();
+  }
+  if (!found.command) throw new Error(`the README has no recipe \`${name}\``);
+  return found;
+}
+
+/** The README of the repository that the working directory belongs to. */
+function readme() {
+  for (let folder = process.cwd(); ; folder = dirname(folder)) {
+    const path = join(folder, "README.md");
+    if (existsSync(join(folder, "throughline.example.toml"))) return readFileSync(path, "utf8");
+    if (folder === dirname(folder)) throw new Error("run this inside the repository");
+  }
+}
