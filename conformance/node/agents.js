@@ -10,6 +10,15 @@ import { fileURLToPath } from "node:url";
 import { recipe } from "./readme.js";
 
 const PACKAGES = join(dirname(fileURLToPath(import.meta.url)), "node_modules");
+// An agent must not update itself, call anyone but the gateway, or ask whether it may trust its folder.
+const UNATTENDED = {
+  CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1",
+  DISABLE_AUTOUPDATER: "1",
+  GEMINI_CLI_TRUST_WORKSPACE: "true",
+  NO_UPDATE_NOTIFIER: "1",
+  OPENCODE_DISABLE_AUTOUPDATE: "1",
+  OPENCODE_DISABLE_MODELS_FETCH: "1",
+};
 // Milliseconds for one run; the slowest agent takes about seven seconds on an idle machine.
 const MAX_RUN = 45_000;
 
@@ -25,16 +34,19 @@ export class Agent {
     chmodSync(command, 0o755);
   }
 
+  /** Writes a file below the home folder (`~/...`) or the working directory. */
+  write(file, text) {
+    const path = file.startsWith("~/")
+      ? join(this.folder, "home", file.slice(2))
+      : join(this.folder, "work", file);
+    mkdirSync(dirname(path), { recursive: true });
+    writeFileSync(path, text);
+  }
+
   /** Follows the README for a gateway at `url`, adding `words` to the command; returns what it prints. */
   async run(url, words) {
     const { files, command } = recipe(this.name, url);
-    for (const [file, text] of Object.entries(files)) {
-      const path = file.startsWith("~/")
-        ? join(this.folder, "home", file.slice(2))
-        : join(this.folder, "work", file);
-      mkdirSync(dirname(path), { recursive: true });
-      writeFileSync(path, text);
-    }
+    for (const [file, text] of Object.entries(files)) this.write(file, text);
     return this.shell(`${command} "$@"`, words);
   }
 
@@ -46,6 +58,7 @@ export class Agent {
         PATH: [join(this.folder, "bin"), process.env.PATH].join(delimiter),
         HOME: join(this.folder, "home"),
         LANG: "C.UTF-8",
+        ...UNATTENDED,
       },
       stdio: ["ignore", "pipe", "pipe"],
       // A group of its own, so that what the agent starts ends with it.

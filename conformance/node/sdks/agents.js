@@ -26,8 +26,11 @@ const AGENTS = [
     name: "gemini-cli",
     agent: ["gemini", script("@google", "gemini-cli", "bundle", "gemini.js")],
     turn: { client_dialect: "gemini", model: /^gemini-/ },
-    ask: (text) => ["--skip-trust", "-p", text],
-    goOn: (text) => ["--skip-trust", "--resume", "latest", "-p", text],
+    ask: (text) => ["-p", text],
+    goOn: (text) => ["--resume", "latest", "-p", text],
+    // It lists its skills in another order after a restart, which looks like another conversation.
+    prepare: (agent) =>
+      agent.write(".gemini/settings.json", '{ "skills": { "enabled": false } }'),
   },
   {
     name: "opencode",
@@ -79,6 +82,7 @@ function has(turns, ...fates) {
 /** One conversation: a turn at the first backend, one at the second, one at the first again. */
 async function conversation(of) {
   const agent = new Agent(of.name, ...of.agent);
+  of.prepare?.(agent);
   const { turns: earlier } = await admin("GET", "turns?limit=1000");
   const known = new Set(earlier.map(({ id }) => id));
   try {
