@@ -25,6 +25,6 @@ pub use reply::{Fold, Reply};
 pub use request::{
     Block, MediaKind, Message, Output, Request, Role, Sampling, Source, Tool, ToolChoice,
 };
-pub use setting::{Amount, Effort, Show, ThinkingSetting};
+pub use setting::{Amount, Effort, Show, ThinkingForm, ThinkingSetting};
 pub use thinking::{BlockKey, KeyHasher, Origin, Prefix, ThinkingKind};
 pub use usage::Usage;

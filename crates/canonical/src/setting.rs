@@ -134,6 +134,24 @@ pub enum Show {
     Hidden,
 }
 
+/// How a model is asked to think.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ThinkingForm {
+    /// By a number of tokens.
+    Budget,
+    /// The model decides, around an effort.
+    Adaptive,
+    /// By a level.
+    Level,
+    /// By an effort.
+    Effort,
+    /// Thinking is on or off. A model that cannot be off always thinks.
+    Switch,
+    /// The model does not think.
+    None,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -16,6 +16,7 @@ use throughline_canonical::{
 
 use self::custom_tools::CustomToolFormat;
 use self::passthrough::Passthrough;
+use self::profile::Profile;
 
 pub mod ag_ui;
 pub mod anthropic;
@@ -35,6 +36,7 @@ pub mod openai_chat;
 mod openai_models;
 pub mod openai_responses;
 pub mod passthrough;
+pub mod profile;
 mod refusal;
 pub mod segments;
 pub mod ui_stream;
@@ -192,6 +194,8 @@ impl fmt::Debug for dyn ClientDialect {
 pub trait UpstreamDialect: Sync {
     /// Its name.
     fn name(&self) -> &'static str;
+    /// What the gateway has to know about a variant of it.
+    fn profile(&self, variant: &str) -> &'static Profile;
     /// Writes a request for a target. What has no place there is a loss.
     fn write_request(&self, request: &Request, target: &Target<'_>) -> Lossy<Outgoing>;
     /// Reads the reply to a request that was written for this target.

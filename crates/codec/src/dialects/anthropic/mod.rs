@@ -22,6 +22,7 @@ use serde_json::Value;
 use throughline_canonical::{Amount, Delta, Effort, Event, Fault, Loss, Lossy, Request};
 
 use super::passthrough::Passthrough;
+use super::profile::Profile;
 use super::{
     ClientDialect, ModelCard, Models, Operation, Outgoing, Refusal, ReplyIdentity, ReplyReader,
     ReplyWriter, RequestParts, Target, UpstreamDialect, is_plain_name, lost_part, only_members,
@@ -36,6 +37,7 @@ mod inject;
 pub mod model_card;
 pub mod outline;
 pub mod prefix;
+mod profile;
 pub mod refusal;
 pub mod rewrite;
 mod schema;
@@ -127,6 +129,10 @@ impl ClientDialect for Anthropic {
 impl UpstreamDialect for Anthropic {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn profile(&self, _: &str) -> &'static Profile {
+        &profile::PROFILE
     }
 
     fn write_request(&self, request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {

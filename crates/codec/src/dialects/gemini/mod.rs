@@ -20,6 +20,7 @@ use serde_json::Value;
 use throughline_canonical::{Event, Fault, Loss, Lossy, Request};
 
 use super::passthrough::Passthrough;
+use super::profile::Profile;
 use super::{
     ClientDialect, ModelCard, Models, Operation, Outgoing, Refusal, RefusalKind, ReplyIdentity,
     ReplyReader, ReplyWriter, RequestParts, Target, UpstreamDialect, bearer, forget, lost_part,
@@ -44,6 +45,7 @@ pub mod objects;
 mod outline;
 pub mod partial_arguments;
 pub mod parts;
+mod profile;
 mod repeats;
 pub mod schema;
 pub mod settings;
@@ -164,6 +166,10 @@ pub(super) fn refused_signature(message: &str) -> Option<RefusalKind> {
 impl UpstreamDialect for Gemini {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn profile(&self, _: &str) -> &'static Profile {
+        &profile::PROFILE
     }
 
     fn write_request(&self, request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {

@@ -14,6 +14,7 @@
 use serde_json::Value;
 use throughline_canonical::{Delta, Effort, EndReason, Event, Fault, Loss, Lossy, Request};
 
+use super::profile::Profile;
 use super::{
     ClientDialect, ModelCard, Models, Operation, Outgoing, ReplyIdentity, ReplyReader, ReplyWriter,
     RequestParts, Target, UpstreamDialect, bearer, forget, lost_part, openai_chat,
@@ -24,6 +25,7 @@ mod client_reply;
 mod client_request;
 mod errors;
 pub mod model_card;
+mod profile;
 mod timestamp;
 mod upstream_messages;
 mod upstream_reply;
@@ -168,6 +170,10 @@ impl ClientDialect for Ollama {
 impl UpstreamDialect for Ollama {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn profile(&self, _: &str) -> &'static Profile {
+        &profile::PROFILE
     }
 
     fn write_request(&self, request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {

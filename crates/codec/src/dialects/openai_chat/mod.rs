@@ -18,6 +18,7 @@ use throughline_canonical::{BlockStart, Delta, Event, Fault, Loss, Lossy, Reques
 
 use super::custom_tools::CustomToolFormat;
 use super::passthrough::Passthrough;
+use super::profile::Profile;
 use super::{
     BREAK, ClientDialect, ModelCard, Models, NOTICE, OPENAI_LONGEST_NAME, Operation, Outgoing,
     Refusal, ReplyIdentity, ReplyReader, ReplyWriter, RequestParts, Target, UpstreamDialect,
@@ -41,6 +42,7 @@ mod form;
 mod ids;
 mod inject;
 mod outline;
+mod profile;
 mod upstream_messages;
 mod upstream_reply;
 mod upstream_request;
@@ -164,6 +166,10 @@ impl ClientDialect for OpenAiChat {
 impl UpstreamDialect for OpenAiChat {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn profile(&self, variant: &str) -> &'static Profile {
+        profile::find(variant)
     }
 
     fn write_request(&self, request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {

@@ -26,6 +26,7 @@ mod inject;
 mod item_parts;
 mod outline;
 mod output_items;
+mod profile;
 mod repeated;
 mod reply_items;
 mod response;
@@ -42,6 +43,7 @@ use throughline_canonical::{Fault, Lossy, Request};
 use super::custom_tools::CustomToolFormat;
 use super::losses::Losses;
 use super::passthrough::Passthrough;
+use super::profile::Profile;
 use super::{
     ClientDialect, ModelCard, Models, OPENAI_LONGEST_NAME, Operation, Outgoing, Refusal,
     ReplyIdentity, ReplyReader, ReplyWriter, RequestParts, Target, UpstreamDialect, bearer, forget,
@@ -131,6 +133,10 @@ impl ClientDialect for OpenAiResponses {
 impl UpstreamDialect for OpenAiResponses {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn profile(&self, _: &str) -> &'static Profile {
+        &profile::PROFILE
     }
 
     fn write_request(&self, request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {

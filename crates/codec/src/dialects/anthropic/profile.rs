@@ -1,0 +1,36 @@
+//! What the gateway has to know about this dialect.
+
+use throughline_canonical::{Effort, ThinkingForm};
+
+use super::LONGEST_NAME;
+use crate::dialects::profile::{
+    BlockRules, BudgetFor, MessageOrder, Profile, Replay, Shows, ThinkingControls, ToolNames,
+};
+
+/// Signed blocks, and a thinking setting with modes and an effort.
+pub(super) static PROFILE: Profile = Profile {
+    replay: Replay::SIGNED_BLOCKS,
+    thinking: ThinkingControls {
+        between_tools: true,
+        automatic: &[None, Some(ThinkingForm::Adaptive)],
+        efforts: Effort::ALL.split_at(1).1,
+        // Models of other makers that are only on or off take a budget here.
+        budget: BudgetFor::BudgetedOrSwitches,
+        modes: true,
+        needs_max_tokens: true,
+        min_budget: 1024,
+        budget_below_limit: true,
+        no_sampling_while_thinking: true,
+        shows: Shows::SummaryOrModel,
+        ..ThinkingControls::OFF
+    },
+    order: MessageOrder::Turns,
+    blocks: BlockRules::Native,
+    misses_earlier_thinking: false,
+    signs_calls: false,
+    tool_names: ToolNames::Plain { max: LONGEST_NAME },
+    raw_text: false,
+    thinking_tags: None,
+    model_in_path: false,
+    reasoning_dialect: None,
+};

@@ -1,0 +1,26 @@
+//! What the gateway has to know about this dialect.
+
+use super::LEVELS;
+use crate::dialects::profile::{
+    BlockRules, MessageOrder, Profile, Replay, SwitchOn, ThinkingControls, ToolNames,
+};
+
+/// Thinking as text. The server's templates drop thinking of earlier turns by themselves.
+pub(super) static PROFILE: Profile = Profile {
+    replay: Replay::PRESENT_TURN,
+    thinking: ThinkingControls {
+        on: SwitchOn::Always,
+        efforts: &LEVELS,
+        always_written: true,
+        ..ThinkingControls::OFF
+    },
+    order: MessageOrder::ResultsAfterCalls,
+    blocks: BlockRules::None,
+    misses_earlier_thinking: false,
+    signs_calls: false,
+    tool_names: ToolNames::Any,
+    raw_text: true,
+    thinking_tags: None,
+    model_in_path: false,
+    reasoning_dialect: None,
+};

@@ -1,0 +1,104 @@
+//! What the gateway has to know about the servers of this dialect. It follows from their rows.
+
+use std::sync::LazyLock;
+
+use super::variants::{self, CallSignature, Setting, VARIANTS, Variant};
+use crate::dialects::OPENAI_LONGEST_NAME;
+use crate::dialects::profile::{
+    BlockRules, BudgetFor, EffortsFor, MessageOrder, Profile, Replay, Shows, SwitchOn,
+    ThinkingControls, ToolNames,
+};
+
+static PROFILES: LazyLock<Vec<(&str, Profile)>> =
+    LazyLock::new(|| VARIANTS.iter().map(|variant| (variant.name, of(variant))).collect());
+
+/// The profile of a variant.
+pub(super) fn find(variant: &str) -> &'static Profile {
+    let name = variants::find(variant).name;
+    let (_, profile) = PROFILES.iter().find(|(known, _)| *known == name).unwrap_or(&PROFILES[0]);
+    profile
+}
+
+fn of(variant: &Variant) -> Profile {
+    let replay = replay(variant);
+    let passes_blocks_on = variant.replay == variants::Replay::Blocks;
+    Profile {
+        replay: match variant.call_signature {
+            CallSignature::Nowhere => replay,
+            CallSignature::ExtraContent | CallSignature::ProviderFields => {
+                replay.with_signed_calls()
+            }
+        },
+        thinking: thinking(variant),
+        order: MessageOrder::ResultsAfterCalls,
+        blocks: if passes_blocks_on { BlockRules::PassedOn } else { BlockRules::None },
+        misses_earlier_thinking: variant.replay == variants::Replay::ReasoningContentAlways,
+        signs_calls: variant.call_signature != CallSignature::Nowhere,
+        tool_names: match variant.official {
+            true => ToolNames::Plain { max: OPENAI_LONGEST_NAME },
+            false => ToolNames::Any,
+        },
+        raw_text: variant.raw_text,
+        thinking_tags: variant.thinking_tags,
+        model_in_path: false,
+        reasoning_dialect: variant.official.then_some("openai_responses"),
+    }
+}
+
+fn replay(variant: &Variant) -> Replay {
+    match variant.replay {
+        variants::Replay::Nothing => Replay::NOTHING,
+        variants::Replay::ReasoningContent
+        | variants::Replay::ReasoningContentAlways
+        | variants::Replay::Reasoning
+        | variants::Replay::Chunks => Replay::FIELD,
+        variants::Replay::Tags => Replay::PRESENT_TURN,
+        variants::Replay::Details | variants::Replay::Blocks => Replay::SIGNED_BLOCKS,
+    }
+}
+
+fn thinking(variant: &Variant) -> ThinkingControls {
+    let controls = ThinkingControls {
+        efforts: variant.efforts,
+        shows: match variant.setting {
+            // Reasoning is shown only in the newer dialect.
+            _ if variant.official => Shows::Nothing,
+            Setting::Object | Setting::Config => Shows::FullOrModel,
+            _ => Shows::Full,
+        },
+        shares_limit: variant.setting == Setting::Config,
+        passes_on: variant.setting == Setting::Blocks,
+        ..ThinkingControls::OFF
+    };
+    let all = EffortsFor::AllButSwitches;
+    match variant.setting {
+        // A server in between knows what an effort is for a model that takes budgets.
+        Setting::Effort => ThinkingControls { efforts_for: all, ..controls },
+        // Models with efforts get one, all others are only switched on.
+        Setting::Format => {
+            ThinkingControls { on: SwitchOn::IfUngraded, writes_effort: true, ..controls }
+        }
+        Setting::Config => {
+            ThinkingControls { on: SwitchOn::IfNotFixed, budget: BudgetFor::Budgeted, ..controls }
+        }
+        Setting::Switch | Setting::Template => {
+            ThinkingControls { on: SwitchOn::IfNotFixed, ..controls }
+        }
+        Setting::Enable => ThinkingControls {
+            on: SwitchOn::IfNotFixed,
+            efforts: &[],
+            budget: BudgetFor::Budgeted,
+            ..controls
+        },
+        Setting::Object => ThinkingControls {
+            on: SwitchOn::IfNotFixed,
+            efforts_for: all,
+            budget: BudgetFor::Budgeted,
+            ..controls
+        },
+        Setting::Blocks => {
+            ThinkingControls { efforts_for: all, budget: BudgetFor::Budgeted, ..controls }
+        }
+        Setting::Always => ThinkingControls { off: false, always: true, efforts: &[], ..controls },
+    }
+}

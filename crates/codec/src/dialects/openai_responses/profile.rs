@@ -1,0 +1,30 @@
+//! What the gateway has to know about this dialect.
+
+use throughline_canonical::Effort;
+
+use crate::dialects::OPENAI_LONGEST_NAME;
+use crate::dialects::profile::{
+    BlockRules, EffortsFor, MessageOrder, Profile, Replay, Shows, ThinkingControls, ToolNames,
+    Treatment,
+};
+
+/// Reasoning items go back unchanged.
+pub(super) static PROFILE: Profile = Profile {
+    replay: Replay { text: Treatment::Verbatim, ..Replay::SIGNED_BLOCKS },
+    thinking: ThinkingControls {
+        efforts: &Effort::ALL,
+        efforts_for: EffortsFor::AllButSwitches,
+        shows: Shows::Summary,
+        has_details: true,
+        ..ThinkingControls::OFF
+    },
+    order: MessageOrder::Turns,
+    blocks: BlockRules::None,
+    misses_earlier_thinking: true,
+    signs_calls: false,
+    tool_names: ToolNames::Plain { max: OPENAI_LONGEST_NAME },
+    raw_text: false,
+    thinking_tags: None,
+    model_in_path: false,
+    reasoning_dialect: None,
+};

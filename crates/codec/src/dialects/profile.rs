@@ -1,0 +1,266 @@
+//! What the gateway has to know about an upstream dialect, as data.
+//!
+//! A dialect has one [`Profile`] for each of its variants. It says what of the past goes back, how a
+//! model is asked to think, and which shapes of requests the provider refuses. The gateway decides by
+//! these facts alone, so a new dialect needs no line of code there.
+
+use throughline_canonical::{Effort, ThinkingForm};
+
+/// An upstream dialect in one of its variants.
+#[derive(Clone, Copy, Debug)]
+pub struct Profile {
+    /// What of the past goes back.
+    pub replay: Replay,
+    /// How a model is asked to think.
+    pub thinking: ThinkingControls,
+    /// The order of messages that the provider takes.
+    pub order: MessageOrder,
+    /// The rules for whole thinking blocks.
+    pub blocks: BlockRules,
+    /// The provider refuses a request without the thinking of an earlier turn.
+    pub misses_earlier_thinking: bool,
+    /// The model's tool calls are signed, and refused without a signature.
+    pub signs_calls: bool,
+    /// The names of tools that the provider takes.
+    pub tool_names: ToolNames,
+    /// The text of a reply may be what the model wrote, with reasoning and tool calls inside.
+    pub raw_text: bool,
+    /// The tags around reasoning in the text of a reply, where reasoning was asked for.
+    pub thinking_tags: Option<&'static str>,
+    /// The path names the model, and not the body.
+    pub model_in_path: bool,
+    /// Another dialect that the same address serves, and that models need for reasoning.
+    pub reasoning_dialect: Option<&'static str>,
+}
+
+/// What becomes of each part of the past that was made by the target itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replay {
+    /// Thinking of the present turn.
+    pub thinking: Treatment,
+    /// Thinking of an earlier turn.
+    pub earlier: Treatment,
+    /// Reasoning that its maker encrypted.
+    pub redacted: Treatment,
+    /// The signature of a tool call.
+    pub call: Treatment,
+    /// A tool call of the present turn that another maker made.
+    pub foreign_call: Treatment,
+    /// The signature of a text.
+    pub text: Treatment,
+}
+
+/// What becomes of a part of the past.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Treatment {
+    /// It is sent unchanged.
+    Verbatim,
+    /// Its text is sent, without a signature.
+    Text,
+    /// It is dropped, and nothing is lost: this upstream never reads it.
+    Unneeded,
+    /// It is dropped, and that is a loss.
+    Omitted,
+    /// A value is sent in its place that says it was made elsewhere, where the model wants any.
+    Skipped,
+}
+
+impl Replay {
+    /// Only text and calls go back.
+    pub const NOTHING: Self = Self {
+        thinking: Treatment::Unneeded,
+        earlier: Treatment::Unneeded,
+        redacted: Treatment::Unneeded,
+        call: Treatment::Unneeded,
+        foreign_call: Treatment::Unneeded,
+        text: Treatment::Unneeded,
+    };
+    /// Signed blocks go back unchanged, all of them.
+    pub const SIGNED_BLOCKS: Self = Self {
+        thinking: Treatment::Verbatim,
+        earlier: Treatment::Verbatim,
+        redacted: Treatment::Verbatim,
+        ..Self::NOTHING
+    };
+    /// Reasoning goes back as text, in a member of its own.
+    pub const FIELD: Self =
+        Self { thinking: Treatment::Text, earlier: Treatment::Text, ..Self::NOTHING };
+    /// Reasoning of the present turn goes back as text.
+    pub const PRESENT_TURN: Self = Self { thinking: Treatment::Text, ..Self::NOTHING };
+    /// The same, with signatures on tool calls.
+    pub const fn with_signed_calls(self) -> Self {
+        Self { call: Treatment::Verbatim, foreign_call: Treatment::Skipped, ..self }
+    }
+}
+
+/// How a model is asked to think.
+#[derive(Clone, Copy, Debug)]
+pub struct ThinkingControls {
+    /// Thinking can be switched off.
+    pub off: bool,
+    /// Thinking can be off except between tool calls.
+    pub between_tools: bool,
+    /// When thinking can be switched on, and no more.
+    pub on: SwitchOn,
+    /// The forms of models that can be left to decide how much they think.
+    pub automatic: &'static [Option<ThinkingForm>],
+    /// The efforts, in their order.
+    pub efforts: &'static [Effort],
+    /// Which models take an effort.
+    pub efforts_for: EffortsFor,
+    /// Which models take a budget.
+    pub budget: BudgetFor,
+    /// Nothing can be set: every model here thinks.
+    pub always: bool,
+    /// An effort is written also for a model that thinks by default.
+    pub writes_effort: bool,
+    /// The setting is always written: a server that gets none decides by itself.
+    pub always_written: bool,
+    /// The setting has modes: an effort goes with adaptive thinking, and without a mode nothing is shown.
+    pub modes: bool,
+    /// The server passes the setting on to another server.
+    pub passes_on: bool,
+    /// A request must limit its output.
+    pub needs_max_tokens: bool,
+    /// The smallest budget.
+    pub min_budget: u64,
+    /// A budget must be smaller than the limit of the output.
+    pub budget_below_limit: bool,
+    /// Thinking counts towards the limit of the output.
+    pub shares_limit: bool,
+    /// Unknown models do not take sampling settings while they think.
+    pub no_sampling_while_thinking: bool,
+    /// What is shown of the thinking.
+    pub shows: Shows,
+    /// The full text can be asked for also where a summary is usual.
+    pub has_details: bool,
+}
+
+/// When thinking can be switched on, and no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SwitchOn {
+    /// Never.
+    Never,
+    /// Always.
+    Always,
+    /// For models that can be off.
+    IfNotFixed,
+    /// For models without efforts that can be off.
+    IfUngraded,
+}
+
+/// Which models take an effort.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EffortsFor {
+    /// Models that have efforts or levels.
+    Graded,
+    /// All models but those that are only on or off.
+    AllButSwitches,
+}
+
+/// Which models take a budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BudgetFor {
+    /// None.
+    Nobody,
+    /// Models that think by a budget.
+    Budgeted,
+    /// The same, and models that are only on or off.
+    BudgetedOrSwitches,
+}
+
+/// What is shown of a model's thinking at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shows {
+    /// Nothing.
+    Nothing,
+    /// The full text.
+    Full,
+    /// A summary.
+    Summary,
+    /// The full text, or a summary where the model has only that.
+    FullOrModel,
+    /// A summary, or the full text where the model has that.
+    SummaryOrModel,
+}
+
+impl ThinkingControls {
+    /// Thinking can be switched off, and nothing else.
+    pub const OFF: Self = Self {
+        off: true,
+        between_tools: false,
+        on: SwitchOn::Never,
+        automatic: &[],
+        efforts: &[],
+        efforts_for: EffortsFor::Graded,
+        budget: BudgetFor::Nobody,
+        always: false,
+        writes_effort: false,
+        always_written: false,
+        modes: false,
+        passes_on: false,
+        needs_max_tokens: false,
+        min_budget: 1,
+        budget_below_limit: false,
+        shares_limit: false,
+        no_sampling_while_thinking: false,
+        shows: Shows::Full,
+        has_details: false,
+    };
+}
+
+/// The order of messages that a provider takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MessageOrder {
+    /// Turns of user and model, the user first. Tool results are part of the user's turn.
+    Turns,
+    /// Any order, but tool results come directly after their calls.
+    ResultsAfterCalls,
+}
+
+/// The rules for whole thinking blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockRules {
+    /// There are no blocks.
+    None,
+    /// The provider reads blocks, also unsigned ones, and can be asked to drop bound ones.
+    Native,
+    /// A server in front of such a provider passes blocks on. It wants a signature on each.
+    PassedOn,
+}
+
+/// The names of tools that a provider takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ToolNames {
+    /// Any.
+    Any,
+    /// Letters, digits, `_` and `-`, at most so many.
+    Plain {
+        /// The longest name.
+        max: usize,
+    },
+    /// The same with `.` and `:`, and a letter or `_` first.
+    Dotted {
+        /// The longest name.
+        max: usize,
+    },
+}
+
+impl ToolNames {
+    /// The longest name the provider takes, if it would refuse this one.
+    pub fn refuses(self, name: &str) -> Option<usize> {
+        let allowed = |extra: &[u8]| {
+            let allowed = |byte: u8| byte.is_ascii_alphanumeric() || extra.contains(&byte);
+            name.bytes().all(allowed)
+        };
+        let (max, good) = match self {
+            Self::Any => return None,
+            Self::Plain { max } => (max, !name.is_empty() && allowed(b"_-")),
+            Self::Dotted { max } => {
+                let begins = |first: char| first.is_ascii_alphabetic() || first == '_';
+                (max, name.starts_with(begins) && allowed(b"_-.:"))
+            }
+        };
+        (!good || name.len() > max).then_some(max)
+    }
+}
