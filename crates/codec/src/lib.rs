@@ -1,14 +1,13 @@
-//! Pure translation between what providers and clients put on the wire and the canonical
-//! vocabulary.
+//! Pure translation between wire formats and the canonical vocabulary.
 //!
-//! No HTTP, no configuration, no history, no clock and no dice live here: bytes come in, values go
-//! out, and the state is that of one stream at most.
+//! This crate has no HTTP, no configuration, no history, no clock and no random numbers. Bytes come
+//! in, values go out, and the state it keeps belongs to one stream.
 //!
-//! - [`json`]: reading and editing JSON in place, so that what we do not touch stays byte for byte;
-//! - [`framing`]: cutting a stream of bytes into events;
-//! - [`dialects`]: one folder for each wire dialect;
-//! - [`text`]: reasoning and tool calls in the raw text of open models;
-//! - [`pacing`]: a reply's deltas gathered into larger ones.
+//! - [`json`]: reads and edits JSON in place, so that unchanged parts stay equal byte for byte.
+//! - [`framing`]: cuts a stream of bytes into events and lines.
+//! - [`dialects`]: one folder for each wire dialect.
+//! - [`text`]: finds reasoning and tool calls in the raw text of open models.
+//! - [`pacing`]: joins the deltas of a reply into larger ones.
 
 pub mod dialects;
 pub mod framing;

@@ -1,32 +1,32 @@
-//! Looking for bytes, in texts of a few bytes and of many.
+//! Byte search that is fast for short and for long text.
 //!
-//! Streams come in pieces of a few bytes, for which setting up a vector search costs more than it
-//! saves: eight bytes are looked at first, as one number.
+//! Streams arrive in pieces of a few bytes. For those, the set-up of a vector search costs more
+//! than it saves, so the first eight bytes are compared as one number.
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGH: u64 = 0x8080_8080_8080_8080;
 
-/// The first place of a byte.
+/// Finds the first position of a byte.
 #[inline]
 pub(crate) fn find_byte(wanted: u8, bytes: &[u8]) -> Option<usize> {
     let Some((word, rest)) = bytes.split_first_chunk::<8>() else {
         return bytes.iter().position(|byte| *byte == wanted);
     };
-    match first_mark(equal(wanted, u64::from_le_bytes(*word))) {
+    match first_flag(flag_equal(wanted, u64::from_le_bytes(*word))) {
         None if rest.is_empty() => None,
         None => memchr::memchr(wanted, rest).map(|at| at + 8),
         found => found,
     }
 }
 
-/// The first byte at or after `at` that means something inside a string: a quote, a backslash, or
-/// a control character; the end of the text if there is none.
+/// Finds the first byte at or after `at` that is special inside a JSON string: a quote, a backslash
+/// or a control character. Returns the length of `bytes` if there is none.
 pub(crate) fn special(bytes: &[u8], at: usize) -> usize {
     special_or(b'"', bytes, at)
 }
 
-/// The same, where one more byte means something.
-// Always inlined, so that nothing more is looked for in `special`.
+/// Like [`special`], with one more special byte.
+// Always inlined, so that `special` does not compare with a fourth byte.
 #[inline(always)]
 pub(crate) fn special_or(also: u8, bytes: &[u8], at: usize) -> usize {
     let Some(rest) = bytes.get(at..) else {
@@ -34,17 +34,17 @@ pub(crate) fn special_or(also: u8, bytes: &[u8], at: usize) -> usize {
     };
     at + match rest.split_first_chunk::<8>() {
         None => special_one_by_one(also, rest),
-        Some((word, after)) => match first_mark(special_in_word(also, *word)) {
+        Some((word, after)) => match first_flag(flag_special(also, *word)) {
             Some(found) => found,
             None if after.is_empty() => 8,
-            None => 8 + special_in_many(also, after),
+            None => 8 + special_in_blocks(also, after),
         },
     }
 }
 
-fn special_in_many(also: u8, bytes: &[u8]) -> usize {
+fn special_in_blocks(also: u8, bytes: &[u8]) -> usize {
     let mut rest = bytes;
-    // By blocks that the compiler turns into vector code.
+    // The compiler turns these blocks into vector code.
     while let Some((block, after)) = rest.split_first_chunk::<32>() {
         let hit = |hit, byte: &u8| hit | is_special(also, *byte);
         if block.iter().fold(false, hit) {
@@ -53,7 +53,7 @@ fn special_in_many(also: u8, bytes: &[u8]) -> usize {
         rest = after;
     }
     while let Some((word, after)) = rest.split_first_chunk::<8>() {
-        if let Some(found) = first_mark(special_in_word(also, *word)) {
+        if let Some(found) = first_flag(flag_special(also, *word)) {
             return bytes.len() - rest.len() + found;
         }
         rest = after;
@@ -67,27 +67,27 @@ fn special_one_by_one(also: u8, bytes: &[u8]) -> usize {
 }
 
 fn is_special(also: u8, byte: u8) -> bool {
-    // Without a branch, for the sake of vector code.
+    // No branches, so that the compiler can use vector code.
     (byte == b'"') | (byte == b'\\') | (byte < 0x20) | (byte == also)
 }
 
-/// Marks the bytes of a word that are special.
-fn special_in_word(also: u8, word: [u8; 8]) -> u64 {
+/// Sets the high bit of each byte in the word that is special.
+fn flag_special(also: u8, word: [u8; 8]) -> u64 {
     let word = u64::from_le_bytes(word);
     let control = word.wrapping_sub(ONES * 0x20) & !word & HIGH;
-    equal(b'"', word) | equal(b'\\', word) | equal(also, word) | control
+    flag_equal(b'"', word) | flag_equal(b'\\', word) | flag_equal(also, word) | control
 }
 
-/// Marks the bytes of a word that are this one.
-fn equal(byte: u8, word: u64) -> u64 {
+/// Sets the high bit of each byte in the word that equals `byte`.
+fn flag_equal(byte: u8, word: u64) -> u64 {
     let difference = word ^ (ONES * u64::from(byte));
     difference.wrapping_sub(ONES) & !difference & HIGH
 }
 
-/// The place of the lowest mark. Only that one is exact: a borrow can run upwards from a true hit,
-/// never downwards.
-fn first_mark(marks: u64) -> Option<usize> {
-    (marks != 0).then(|| (marks.trailing_zeros() / 8) as usize)
+/// Returns the position of the lowest flag. Only that flag is exact: a borrow can set flags above
+/// a real match, never below it.
+fn first_flag(flags: u64) -> Option<usize> {
+    (flags != 0).then(|| (flags.trailing_zeros() / 8) as usize)
 }
 
 #[cfg(test)]
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_found_at_every_place() {
+    fn finds_a_byte_at_every_position() {
         for length in 0..100 {
             for at in 0..length {
                 for byte in [b'"', b'\\', 0, 0x1f, b'\n', b'<'] {
@@ -116,8 +116,8 @@ mod tests {
     }
 
     #[test]
-    fn the_first_of_several_counts() {
-        // Neighbours that a borrow would mark: one above, one below, and with the highest bit.
+    fn finds_the_first_of_several_matches() {
+        // Neighbours that a borrow could flag: one above, one below, and with the highest bit set.
         for text in ["\"#!<=;\u{bc}", "<<=\"\"##\u{bc}x<", "aaaaaaaa\"#\"<"] {
             let bytes = text.as_bytes();
             let expected = bytes.iter().position(|byte| *byte == b'<');

@@ -1,25 +1,26 @@
-//! Content encodings, undone piece by piece: a compressed request has to be read to be filtered,
-//! and a provider may compress although it was asked not to.
+//! Undoes content encodings piece by piece. We must read a compressed request to filter it, and a
+//! provider may compress a reply although we asked for plain bytes.
 
 use std::io::{self, Write};
 
-/// What one message body was compressed with.
+/// The content encoding of one message body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
     /// Not compressed.
     Identity,
-    /// gzip
+    /// gzip.
     Gzip,
-    /// zlib, which HTTP calls deflate
+    /// zlib, which HTTP calls `deflate`.
     Deflate,
-    /// Brotli
+    /// Brotli.
     Brotli,
-    /// Zstandard
+    /// Zstandard.
     Zstd,
 }
 
 impl Encoding {
-    /// Reads a `content-encoding` value; none if it is unknown or a stack of several.
+    /// Reads a `content-encoding` value. Returns `None` for unknown encodings and for several
+    /// encodings at once.
     pub fn from_header(value: &str) -> Option<Self> {
         match value.trim().to_ascii_lowercase().as_str() {
             "" | "identity" => Some(Self::Identity),
@@ -35,18 +36,18 @@ impl Encoding {
 /// Why a body could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum EncodingError {
-    /// Longer than allowed once unpacked.
+    /// The unpacked body is larger than allowed.
     #[error("the body is larger than {limit} bytes when unpacked")]
     TooLarge {
-        /// The limit.
+        /// Largest number of bytes allowed.
         limit: usize,
     },
-    /// Not what its header says.
+    /// The bytes do not match the content encoding in the header.
     #[error("the body is not valid for its content encoding")]
     Broken(#[source] io::Error),
 }
 
-/// Unpacks a body pushed piece by piece.
+/// Unpacks a body that arrives in pieces.
 pub struct Decoder {
     inner: Inner,
 }
@@ -59,7 +60,7 @@ enum Inner {
     Zstd(Box<zstd::stream::write::Decoder<'static, Sink>>),
 }
 
-/// Takes unpacked bytes up to a limit for each push, so that a small body cannot fill the memory.
+/// Collects at most `limit` unpacked bytes per push, so that a small body cannot fill the memory.
 struct Sink {
     bytes: Vec<u8>,
     limit: usize,
@@ -86,7 +87,7 @@ impl std::fmt::Debug for Decoder {
 }
 
 impl Decoder {
-    /// A decoder that holds at most `limit` unpacked bytes at a time.
+    /// Creates a decoder that returns at most `limit` unpacked bytes per push.
     pub fn new(encoding: Encoding, limit: usize) -> Result<Self, EncodingError> {
         let sink = Sink { bytes: Vec::new(), limit };
         let inner = match encoding {
@@ -103,7 +104,7 @@ impl Decoder {
         Ok(Self { inner })
     }
 
-    /// Takes packed bytes and gives what they unpack to.
+    /// Unpacks the next bytes.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<u8>, EncodingError> {
         let written = match &mut self.inner {
             Inner::Identity(sink) => sink.write_all(bytes),
@@ -129,8 +130,8 @@ impl Decoder {
     }
 }
 
-/// Unpacks a whole body. A body that stops early is unpacked as far as it goes; what it holds is
-/// then not whole JSON and is refused as such.
+/// Unpacks a whole body. A body that stops early is unpacked as far as it goes. Its content is then
+/// incomplete JSON, which the reader rejects.
 pub fn unpack(encoding: Encoding, bytes: &[u8], limit: usize) -> Result<Vec<u8>, EncodingError> {
     Decoder::new(encoding, limit)?.push(bytes)
 }
@@ -153,7 +154,7 @@ mod tests {
                 encoder.finish().unwrap()
             }
             Encoding::Zstd => zstd::encode_all(text, 3).unwrap(),
-            // A Brotli stream of one stored block, written by hand: no encoder is at hand.
+            // A Brotli stream of one stored block, written by hand: no encoder is available.
             Encoding::Brotli => {
                 assert_eq!(text, b"hello");
                 vec![0x0b, 0x02, 0x80, b'h', b'e', b'l', b'l', b'o', 0x03]
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn every_encoding_is_unpacked_by_pieces() {
+    fn every_encoding_unpacks_byte_by_byte() {
         for encoding in [
             Encoding::Identity,
             Encoding::Gzip,
@@ -193,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_is_not_what_it_says_is_refused() {
+    fn rejects_a_body_that_does_not_match_its_encoding() {
         assert!(matches!(
             unpack(Encoding::Gzip, b"{\"not\":\"gzip\"}", 1000),
             Err(EncodingError::Broken(_))

@@ -1,4 +1,4 @@
-//! Cutting bytes into frames: server-sent events, lines, and the content encodings around them.
+//! Cuts bytes into frames: server-sent events and lines. Also undoes content encodings.
 
 pub mod encoding;
 pub mod ndjson;

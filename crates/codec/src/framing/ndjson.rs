@@ -1,30 +1,30 @@
-//! Lines of JSON, cut out of a stream of bytes however it arrives.
+//! Cuts a stream of bytes into lines of JSON.
 //!
-//! A line that lies whole in one read is handed over where it stands, one that is split over reads is
-//! collected first. Blank lines say nothing and are passed over.
+//! A line inside one read is passed on without a copy. A line that is split over several reads is
+//! collected first. Blank lines are ignored.
 
 /// Cuts a stream into lines.
 #[derive(Debug)]
 pub struct Lines {
-    /// The beginning of a line whose end has not arrived.
+    /// The start of a line whose end has not arrived.
     carry: Vec<u8>,
     limit: usize,
-    /// A line was longer than the limit; the rest of it is skipped.
+    /// The current line is longer than the limit, so the rest of it is skipped.
     skipping: bool,
 }
 
 impl Lines {
-    /// A cutter that skips lines longer than `limit` bytes.
+    /// Creates a cutter that skips lines longer than `limit` bytes.
     pub fn new(limit: usize) -> Self {
         Self { carry: Vec::new(), limit, skipping: false }
     }
 
-    /// Whether the stream stands in a line that is too long to be kept.
+    /// Whether the current line is too long and is being skipped.
     pub fn skips(&self) -> bool {
         self.skipping
     }
 
-    /// Takes the next bytes and hands over each line that is now complete.
+    /// Takes the next bytes and passes each complete line to `line`.
     pub fn push(&mut self, bytes: &[u8], mut line: impl FnMut(&[u8])) {
         let mut start = 0;
         for end in memchr::memchr_iter(b'\n', bytes) {
@@ -33,10 +33,10 @@ impl Lines {
             if self.skipping {
                 self.skipping = false;
             } else if self.carry.is_empty() {
-                hand_over(piece, &mut line);
+                emit(piece, &mut line);
             } else {
                 self.carry.extend_from_slice(piece);
-                hand_over(&self.carry, &mut line);
+                emit(&self.carry, &mut line);
                 self.carry.clear();
             }
         }
@@ -52,14 +52,14 @@ impl Lines {
         }
     }
 
-    /// The stream has ended: hands over a line that lacked only its end.
+    /// Ends the stream. A last line without a line feed is passed to `line`.
     pub fn finish(&mut self, mut line: impl FnMut(&[u8])) {
         let carry = std::mem::take(&mut self.carry);
-        hand_over(&carry, &mut line);
+        emit(&carry, &mut line);
     }
 }
 
-fn hand_over(found: &[u8], line: &mut impl FnMut(&[u8])) {
+fn emit(found: &[u8], line: &mut impl FnMut(&[u8])) {
     let found = found.trim_ascii();
     if !found.is_empty() {
         line(found);
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_the_same_for_every_split_and_line_end() {
+    fn splits_and_line_endings_do_not_change_the_lines() {
         for (stream, expected) in [
             ("", &[][..]),
             ("{\"a\":1}\n{}\n", &["{\"a\":1}", "{}"]),
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_over_the_limit_is_skipped_and_the_next_one_read() {
+    fn a_line_over_the_limit_is_skipped() {
         let long = "x".repeat(200);
         let all = lines(&[long.as_bytes(), b"yyy", b"z\n", b"2\n"], 100);
         assert_eq!(all, ["2"]);

@@ -1,61 +1,60 @@
-//! Server-sent events, cut out of a stream of bytes however it arrives.
+//! Cuts a stream of bytes into server-sent events.
 //!
-//! The bytes themselves are not kept: an event that lies whole in one read is handed over where it
-//! stands, one that is split over reads is collected first.
+//! An event inside one read is passed on without a copy. An event that is split over several reads
+//! is collected first.
 
 /// Cuts a stream into events.
 #[derive(Debug)]
 pub struct Framer {
-    /// The beginning of an event whose end has not arrived.
+    /// The start of an event whose end has not arrived.
     carry: Vec<u8>,
     /// Bytes of the current line so far.
     line: usize,
-    /// The last byte was a carriage return, so a line feed now belongs to the same line end.
+    /// The last byte was a carriage return, so a line feed now belongs to the same line ending.
     after_return: bool,
     limit: usize,
-    /// An event was longer than the limit; the rest of it is skipped.
+    /// The current event is longer than the limit, so the rest of it is skipped.
     skipping: bool,
 }
 
-/// One event: its name and its data, as they stand in the stream.
+/// One event: its name and its data, borrowed from the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// The value of the last `event:` line, empty if there was none.
+    /// The value of the last `event:` line. Empty if there is none.
     pub event: &'a [u8],
-    /// The value of the `data:` line; only the first of several, since no dialect here splits JSON
-    /// over lines.
+    /// The value of the first `data:` line. No dialect here splits JSON over several lines.
     pub data: &'a [u8],
 }
 
 impl Framer {
-    /// A framer that skips events longer than `limit` bytes.
+    /// Creates a framer that skips events longer than `limit` bytes.
     pub fn new(limit: usize) -> Self {
         Self { carry: Vec::new(), line: 0, after_return: false, limit, skipping: false }
     }
 
-    /// Whether the stream stands between two events.
+    /// Whether the stream is between two events.
     pub fn between_events(&self) -> bool {
         self.carry.is_empty() && self.line == 0 && !self.skipping
     }
 
-    /// Whether the stream may stand in the middle of a line end of two characters.
+    /// Whether a line feed may still follow that belongs to the last line ending (`\r\n`).
     pub fn in_line_end(&self) -> bool {
         self.after_return && self.line == 0
     }
 
-    /// Whether the stream stands in an event that is too long to be kept.
+    /// Whether the current event is too long and is being skipped.
     pub fn skips(&self) -> bool {
         self.skipping
     }
 
-    /// The event whose end has not arrived, if the stream stands in one; nothing of it if it was
-    /// too long to be kept.
+    /// The part of the current event that has arrived, or `None` between events. Empty for an event
+    /// that is too long to keep.
     pub fn half_event(&self) -> Option<&[u8]> {
         (!self.between_events()).then_some(&self.carry)
     }
 
-    /// Takes the next bytes and hands over each event that is now complete, with the offset in
-    /// these bytes just behind it.
+    /// Takes the next bytes. Passes each complete event to `frame`, with the offset in `bytes`
+    /// where the event ends.
     pub fn push(&mut self, bytes: &[u8], mut frame: impl FnMut(Frame<'_>, usize)) {
         let mut start = 0;
         let mut at = 0;
@@ -66,7 +65,7 @@ impl Framer {
             at = end + 1;
             self.line = 0;
             if feed_of_pair {
-                // The second half of a line end that has been seen.
+                // The second half of a line ending that was handled before.
                 if self.carry.is_empty() && start == end {
                     start = at;
                 }
@@ -76,18 +75,18 @@ impl Framer {
                 continue;
             }
             let piece = &bytes[start..end];
-            // Both halves of a line end belong to the event, if both are here.
+            // Both halves of a line ending belong to the event, if both are here.
             let pair = self.after_return && bytes.get(at) == Some(&b'\n');
-            let behind = at + usize::from(pair);
+            let event_end = at + usize::from(pair);
             start = at;
             if self.skipping {
                 self.skipping = false;
                 self.carry.clear();
             } else if self.carry.is_empty() {
-                hand_over(piece, behind, &mut frame);
+                emit(piece, event_end, &mut frame);
             } else {
                 self.carry.extend_from_slice(piece);
-                hand_over(&self.carry, behind, &mut frame);
+                emit(&self.carry, event_end, &mut frame);
                 self.carry.clear();
             }
         }
@@ -104,14 +103,14 @@ impl Framer {
         }
     }
 
-    /// The stream has ended: hands over an event that lacked only its closing blank line.
+    /// Ends the stream. An event that lacks only its closing blank line is passed to `frame`.
     pub fn finish(&mut self, mut frame: impl FnMut(Frame<'_>, usize)) {
         let carry = std::mem::take(&mut self.carry);
-        hand_over(&carry, 0, &mut frame);
+        emit(&carry, 0, &mut frame);
     }
 }
 
-fn hand_over(lines: &[u8], end: usize, frame: &mut impl FnMut(Frame<'_>, usize)) {
+fn emit(lines: &[u8], end: usize, frame: &mut impl FnMut(Frame<'_>, usize)) {
     let (mut event, mut data) = (None, None);
     let mut rest = lines;
     while !rest.is_empty() {
@@ -131,7 +130,7 @@ fn hand_over(lines: &[u8], end: usize, frame: &mut impl FnMut(Frame<'_>, usize))
     }
 }
 
-/// The value of a line, if it is of this field.
+/// Returns the value of a line if it has this field name.
 fn field<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let value = line.strip_prefix(name)?.strip_prefix(b":")?;
     Some(value.strip_prefix(b" ").unwrap_or(value))
@@ -181,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_the_same_for_every_split_and_line_end() {
+    fn splits_and_line_endings_do_not_change_the_events() {
         check("", &[]);
         check("event: a\ndata: 1\n\ndata:2\n\n", &[("a", "1"), ("", "2")]);
         check("\n\n: comment\n\nevent: a\n\n", &[("a", "")]);
@@ -191,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn the_place_between_events_is_known() {
+    fn between_events_is_true_after_a_blank_line() {
         assert!(frames(&[b"data: 1\n\n"]).1);
         assert!(frames(&[b"data: 1\r\n\r\n"]).1);
         assert!(frames(&[b"data: 1\r\n\r"]).1);
@@ -200,14 +199,14 @@ mod tests {
     }
 
     #[test]
-    fn an_event_over_the_limit_is_skipped_and_the_next_one_read() {
+    fn an_event_over_the_limit_is_skipped() {
         let long = format!("data: {}", "x".repeat(2000));
         let (all, _) = frames(&[long.as_bytes(), b"yyy\n\n", b"data: 2\n\n"]);
         assert_eq!(all, [(String::new(), "2".to_owned())]);
     }
 
     #[test]
-    fn offsets_stand_behind_each_event() {
+    fn offsets_point_to_the_end_of_each_event() {
         let mut offsets = Vec::new();
         let mut framer = Framer::new(100);
         framer.push(b"data: 1\n\ndata: 2\n\nda", |_, end| offsets.push(end));

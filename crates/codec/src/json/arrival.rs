@@ -1,62 +1,62 @@
-//! Tells whether a JSON text that arrives in pieces has arrived to its end. It reads no more than that
-//! takes: a text that is broken in another way may pass for a whole one.
+//! Detects whether a JSON text that arrives in pieces is complete. It only counts brackets and
+//! strings, so it may accept a text that is malformed in another way.
 
-/// How far a text has arrived.
+/// Follows a JSON text up to the end of its outermost object or array.
 #[derive(Debug, Default)]
 pub struct Arrival {
     depth: usize,
-    place: Place,
+    position: Position,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Place {
-    /// Nothing but white space has come.
+enum Position {
+    /// Only white space so far.
     #[default]
     Before,
     /// Outside of strings.
     Value,
     String,
-    /// Behind a backslash in a string.
+    /// In a string, after a backslash.
     Escape,
-    /// The outermost object or list has ended, or it is none.
+    /// The outermost object or array has ended, or the text is neither.
     End,
 }
 
 impl Arrival {
-    /// Whether all of the text has come.
+    /// Whether the whole text has arrived.
     pub fn is_whole(&self) -> bool {
-        self.place == Place::End
+        self.position == Position::End
     }
 
     /// Takes the next bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         let mut at = 0;
         while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
-            let found = match self.place {
-                Place::Before => rest.iter().position(|byte| !byte.is_ascii_whitespace()),
-                Place::Value => rest.iter().position(|byte| b"{}[]\"".contains(byte)),
-                Place::String => memchr::memchr2(b'"', b'\\', rest),
-                Place::Escape => Some(0),
-                Place::End => return,
+            let found = match self.position {
+                Position::Before => rest.iter().position(|byte| !byte.is_ascii_whitespace()),
+                Position::Value => rest.iter().position(|byte| b"{}[]\"".contains(byte)),
+                Position::String => memchr::memchr2(b'"', b'\\', rest),
+                Position::Escape => Some(0),
+                Position::End => return,
             };
             let Some(found) = found else {
                 return;
             };
             at += found + 1;
-            self.place = match (self.place, rest[found]) {
-                (Place::Escape, _) | (Place::Value, b'"') => Place::String,
-                (Place::String, b'"') => Place::Value,
-                (Place::String, _) => Place::Escape,
+            self.position = match (self.position, rest[found]) {
+                (Position::Escape, _) | (Position::Value, b'"') => Position::String,
+                (Position::String, b'"') => Position::Value,
+                (Position::String, _) => Position::Escape,
                 (_, b'{' | b'[') => {
                     self.depth += 1;
-                    Place::Value
+                    Position::Value
                 }
-                (Place::Value, _) if self.depth > 1 => {
+                (Position::Value, _) if self.depth > 1 => {
                     self.depth -= 1;
-                    Place::Value
+                    Position::Value
                 }
-                // Where a text that is no object or list ends cannot be told.
-                _ => Place::End,
+                // We cannot know where a text ends that is no object or array.
+                _ => Position::End,
             };
         }
     }
@@ -66,7 +66,7 @@ impl Arrival {
 mod tests {
     use super::*;
 
-    fn whole(pieces: &[&[u8]]) -> bool {
+    fn is_complete(pieces: &[&[u8]]) -> bool {
         let mut arrival = Arrival::default();
         for piece in pieces {
             arrival.push(piece);
@@ -75,23 +75,23 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_whole_at_its_last_bracket_and_not_before() {
+    fn a_text_is_complete_exactly_at_its_last_bracket() {
         for text in [" {\"a\":[1,{\"b\\\"}\":\"]}\\\\\"}],\"c\":{}}", "\r\n[{},[\"{\"]]"] {
             let text = text.as_bytes();
             for cut in 0..=text.len() {
                 let expected = cut == text.len();
-                assert_eq!(whole(&[&text[..cut]]), expected, "cut at {cut}");
+                assert_eq!(is_complete(&[&text[..cut]]), expected, "cut at {cut}");
                 let (one, two) = text.split_at(cut);
-                assert!(whole(&[one, two]), "split at {cut}");
+                assert!(is_complete(&[one, two]), "split at {cut}");
             }
-            assert!(whole(&[text, b"\n"]));
+            assert!(is_complete(&[text, b"\n"]));
         }
     }
 
     #[test]
-    fn what_is_no_object_or_list_is_never_taken_for_half_of_one() {
-        assert!(whole(&[b"null"]));
-        assert!(whole(&[b"<html>"]));
-        assert!(!whole(&[b" \n"]));
+    fn a_text_that_is_no_object_or_list_is_complete_at_once() {
+        assert!(is_complete(&[b"null"]));
+        assert!(is_complete(&[b"<html>"]));
+        assert!(!is_complete(&[b" \n"]));
     }
 }

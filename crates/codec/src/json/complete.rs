@@ -1,24 +1,24 @@
-//! The end of a JSON text that was cut, made up so that whoever reads it gets past it.
+//! Completes a JSON text that was cut, so that a client can parse it and read the error in it.
 
 use super::cursor::Levels;
 
-/// What stands next in a container, or may.
+/// What the current container expects at this position.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Next {
-    /// The container has just begun.
+enum Expected {
+    /// A first member or element, or the end.
     First,
-    /// A key, behind a comma.
+    /// A key, after a comma.
     Key,
-    /// A colon, behind a key.
+    /// A colon, after a key.
     Colon,
-    /// A value, behind a colon or a comma.
+    /// A value, after a colon or a comma.
     Value,
-    /// A comma or the end, behind a value.
+    /// A comma or the end, after a value.
     Comma,
 }
 
-/// Writes what is missing behind half of an object, with one more member at its end: the object is
-/// whole then. Answers false, and writes nothing, if this is not half of one.
+/// Writes the bytes that are missing at the end of a cut object, with one more member at its end.
+/// Returns false, and writes nothing, if `half` is not a cut object.
 pub(crate) fn complete_object(half: &[u8], member: &[u8], out: &mut Vec<u8>) -> bool {
     let half = half.trim_ascii_start();
     if half.first() != Some(&b'{') {
@@ -26,7 +26,7 @@ pub(crate) fn complete_object(half: &[u8], member: &[u8], out: &mut Vec<u8>) -> 
     }
     let start = out.len();
     let mut open = Levels::default();
-    let mut next = Next::Value;
+    let mut expected = Expected::Value;
     let mut at = 0;
     while let Some(&byte) = half.get(at) {
         at += 1;
@@ -34,16 +34,16 @@ pub(crate) fn complete_object(half: &[u8], member: &[u8], out: &mut Vec<u8>) -> 
             b' ' | b'\t' | b'\r' | b'\n' => {}
             b'{' | b'[' => {
                 open.push(byte == b'{');
-                next = Next::First;
+                expected = Expected::First;
             }
             b'}' | b']' => {
                 open.pop();
-                next = Next::Comma;
+                expected = Expected::Comma;
             }
-            b',' if open.last() => next = Next::Key,
-            b',' | b':' => next = Next::Value,
+            b',' if open.last() => expected = Expected::Key,
+            b',' | b':' => expected = Expected::Value,
             b'"' => {
-                let key = open.last() && next != Next::Value;
+                let key = open.last() && expected != Expected::Value;
                 match end_of_string(half, at) {
                     Some(end) => at = end,
                     None => {
@@ -51,7 +51,7 @@ pub(crate) fn complete_object(half: &[u8], member: &[u8], out: &mut Vec<u8>) -> 
                         at = half.len();
                     }
                 }
-                next = if key { Next::Colon } else { Next::Comma };
+                expected = if key { Expected::Colon } else { Expected::Comma };
             }
             _ => {
                 let rest = half.get(at - 1..).unwrap_or_default();
@@ -61,25 +61,25 @@ pub(crate) fn complete_object(half: &[u8], member: &[u8], out: &mut Vec<u8>) -> 
                     finish_scalar(rest, out);
                 }
                 at += length.max(1) - 1;
-                next = Next::Comma;
+                expected = Expected::Comma;
             }
         }
         if open.count() == 0 {
-            // Nothing began, or all of it has ended.
+            // The text does not begin with an object, or the object is complete.
             out.truncate(start);
             return false;
         }
     }
     loop {
         let (object, last) = (open.last(), open.count() == 1);
-        match next {
-            Next::Colon => out.extend_from_slice(b":null"),
-            Next::Value => out.extend_from_slice(b"null"),
-            Next::Key if !last => out.extend_from_slice(b"\"\":null"),
-            Next::Key | Next::First | Next::Comma => {}
+        match expected {
+            Expected::Colon => out.extend_from_slice(b":null"),
+            Expected::Value => out.extend_from_slice(b"null"),
+            Expected::Key if !last => out.extend_from_slice(b"\"\":null"),
+            Expected::Key | Expected::First | Expected::Comma => {}
         }
         if last {
-            if !matches!(next, Next::Key | Next::First) {
+            if !matches!(expected, Expected::Key | Expected::First) {
                 out.push(b',');
             }
             out.extend_from_slice(member);
@@ -88,11 +88,11 @@ pub(crate) fn complete_object(half: &[u8], member: &[u8], out: &mut Vec<u8>) -> 
         }
         out.push(if object { b'}' } else { b']' });
         open.pop();
-        next = Next::Comma;
+        expected = Expected::Comma;
     }
 }
 
-/// Behind the quote that ends the string whose text begins here, if it ends.
+/// Returns the position after the closing quote of the string whose text starts at `at`.
 fn end_of_string(half: &[u8], mut at: usize) -> Option<usize> {
     loop {
         at = crate::search::special(half, at);
@@ -104,9 +104,9 @@ fn end_of_string(half: &[u8], mut at: usize) -> Option<usize> {
     }
 }
 
-/// Ends a string, of which this is the text so far.
+/// Completes a string of which `text` has arrived.
 fn finish_string(text: &[u8], out: &mut Vec<u8>) {
-    // Behind the first half of a pair of escapes, where only the second may stand.
+    // Where the second half of a surrogate pair must follow.
     let mut pending = None;
     let mut at = 0;
     let cut = loop {
@@ -140,7 +140,7 @@ fn finish_string(text: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// Whether an escape is the first half of a pair.
+/// Whether an escape is the first half of a surrogate pair.
 fn is_high(digits: &[u8]) -> bool {
     matches!(digits, [b'd' | b'D', b'8' | b'9' | b'a' | b'b' | b'A' | b'B', ..])
 }
@@ -156,8 +156,8 @@ fn finish_scalar(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Fills up a character that was cut: some clients give up on bytes that are not UTF-8, and never
-/// see the error behind them.
+/// Completes a character that was cut. Some clients stop at bytes that are not UTF-8 and would
+/// never see the error after them.
 pub(crate) fn finish_character(half: &[u8], bytes: &mut Vec<u8>) {
     let tail = &half[half.len().saturating_sub(3)..];
     let Some(at) = tail.iter().rposition(|byte| byte & 0xc0 != 0x80) else {
@@ -171,7 +171,7 @@ pub(crate) fn finish_character(half: &[u8], bytes: &mut Vec<u8>) {
         _ => return,
     };
     for at in have..length {
-        // The second byte of these may not be the smallest one.
+        // After these lead bytes, 0x80 is not a valid second byte.
         bytes.push(match (at, lead) {
             (1, 0xe0) => 0xa0,
             (1, 0xf0) => 0x90,
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cut_character_is_filled_up() {
+    fn a_cut_character_is_completed() {
         for character in ["\u{80}", "\u{800}", "\u{d7ff}", "\u{ffff}", "\u{10000}", "\u{10ffff}"] {
             for cut in 1..character.len() {
                 let mut bytes = [b"abc", &character.as_bytes()[..cut]].concat();
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_cut_anywhere_is_whole_again() {
+    fn an_object_cut_anywhere_becomes_valid_json() {
         let text = r#" { "a" : [1, -2.5e+3, true , false, null, "x\"é€🤔\u00e9\ud83e\udd14\\" , {}, []] , "b" : { "c":{"d":[[{"e":"f"}]]}}, "":0.5,"g":-1}"#;
         for cut in 0..text.len() {
             let half = &text.as_bytes()[..cut];
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_half_object_is_left_alone() {
+    fn input_that_is_no_cut_object_is_left_unchanged() {
         for text in ["", "  ", "[DONE", "[1", "\"a", "{}", "{\"a\":1} ", "x", "]"] {
             let mut out = Vec::new();
             let completed = complete_object(text.as_bytes(), b"\"error\":1", &mut out);

@@ -1,4 +1,4 @@
-//! A strict reader that walks JSON and tells where things are. It never builds a value.
+//! A strict JSON reader that reports spans. It never builds a value.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -6,28 +6,28 @@ use std::ops::Range;
 use super::string::decode;
 use crate::search::special;
 
-/// A place in the text.
+/// A byte range in the text.
 pub type Span = Range<usize>;
 
-/// What a value is, by its first byte.
+/// The type of a value, known from its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// `{`
+    /// Starts with `{`.
     Object,
-    /// `[`
+    /// Starts with `[`.
     Array,
-    /// `"`
+    /// Starts with `"`.
     String,
-    /// A digit or a minus.
+    /// Starts with a digit or a minus sign.
     Number,
-    /// `true` or `false`
+    /// `true` or `false`.
     Bool,
-    /// `null`
+    /// `null`.
     Null,
 }
 
 impl Kind {
-    /// What a person calls it.
+    /// The name used in error messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::Object => "an object",
@@ -40,42 +40,42 @@ impl Kind {
     }
 }
 
-/// Why a text is not JSON, and where.
+/// Why a text is not JSON, with the byte offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JsonError {
     /// The text ends inside a value.
     #[error("the JSON ends unexpectedly at byte {0}")]
     Truncated(usize),
-    /// A byte that cannot stand there.
+    /// A byte that is not allowed at this position.
     #[error("unexpected byte in the JSON at byte {0}")]
     Unexpected(usize),
-    /// More levels than allowed.
+    /// More levels of nesting than allowed.
     #[error("the JSON is nested too deeply at byte {0}")]
     TooDeep(usize),
-    /// Not UTF-8.
+    /// Not valid UTF-8.
     #[error("the JSON is not valid UTF-8 at byte {0}")]
     NotUtf8(usize),
 }
 
-/// The bytes of a span; empty if the span does not lie in the text.
+/// The bytes of a span. Empty if the span is outside the text.
 pub fn slice<'a>(bytes: &'a [u8], span: &Span) -> &'a [u8] {
     bytes.get(span.clone()).unwrap_or_default()
 }
 
-/// What stands between the quotes of a string value, still escaped.
+/// The bytes between the quotes of a string value, still escaped.
 pub fn inside<'a>(bytes: &'a [u8], string: &Span) -> &'a [u8] {
     slice(bytes, &(string.start + 1..string.end.saturating_sub(1)))
 }
 
-/// The text of a string value.
+/// The decoded text of a string value.
 pub fn text<'a>(bytes: &'a [u8], string: &Span) -> Cow<'a, str> {
     decode(inside(bytes, string))
 }
 
-/// What a value is and where it stands, if it was found.
+/// The type and span of a value, if it was found.
 pub(crate) type Found = Option<(Kind, Span)>;
 
-/// The text of a value; empty where it is no string or was not found.
+/// The text of a value. Empty if it was not found or is no string.
 pub(crate) fn found_text<'a>(bytes: &'a [u8], found: &Found) -> Cow<'a, str> {
     match found {
         Some((Kind::String, span)) => text(bytes, span),
@@ -83,18 +83,18 @@ pub(crate) fn found_text<'a>(bytes: &'a [u8], found: &Found) -> Cow<'a, str> {
     }
 }
 
-/// A value that is a whole number.
+/// A value as a whole number.
 pub fn number(bytes: &[u8], span: &Span) -> Option<u64> {
     std::str::from_utf8(slice(bytes, span)).ok()?.parse().ok()
 }
 
-/// Walks the members of the object that stands at `start`: key, kind and place of each value.
+/// Visits the members of the object at `start`: key, type and span of each value.
 pub fn each_member<'a>(
     bytes: &'a [u8],
     start: usize,
     mut member: impl FnMut(&'a [u8], Kind, Span),
 ) -> Result<(), JsonError> {
-    // Walking costs no stack, so the depth needs no limit here.
+    // Walking uses no stack per level, so the depth needs no limit here.
     let mut cursor = Cursor::at(bytes, start, usize::MAX);
     cursor.enter_object()?;
     let mut first = true;
@@ -105,7 +105,7 @@ pub fn each_member<'a>(
     Ok(())
 }
 
-/// Walks the elements of the array that stands at `start`: kind and place of each.
+/// Visits the elements of the array at `start`: type and span of each.
 pub fn each_element(
     bytes: &[u8],
     start: usize,
@@ -121,7 +121,7 @@ pub fn each_element(
     Ok(())
 }
 
-/// Checks that the text is one JSON value and nothing else.
+/// Checks that the text is exactly one JSON value.
 pub fn validate(bytes: &[u8], depth: usize) -> Result<Kind, JsonError> {
     if let Err(error) = std::str::from_utf8(bytes) {
         return Err(JsonError::NotUtf8(error.valid_up_to()));
@@ -133,7 +133,7 @@ pub fn validate(bytes: &[u8], depth: usize) -> Result<Kind, JsonError> {
     Ok(kind)
 }
 
-/// Where the reader stands.
+/// A position in a JSON text.
 #[derive(Clone, Debug)]
 pub struct Cursor<'a> {
     bytes: &'a [u8],
@@ -143,13 +143,13 @@ pub struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// A reader at the beginning of a text, which may nest `limit` levels deep.
+    /// Creates a cursor at the start of a text that may nest `limit` levels deep.
     pub fn new(bytes: &'a [u8], limit: usize) -> Self {
         Self { bytes, at: 0, depth: 0, limit }
     }
 
-    /// A reader at the beginning of a value somewhere in the text. Spans it gives are places in
-    /// the whole text.
+    /// Creates a cursor at the start of a value inside the text. Its spans are relative to the
+    /// whole text.
     pub fn at(bytes: &'a [u8], at: usize, limit: usize) -> Self {
         Self { bytes, at, depth: 0, limit }
     }
@@ -158,13 +158,13 @@ impl<'a> Cursor<'a> {
         self.bytes.get(self.at).copied()
     }
 
-    fn white_space(&mut self) {
+    fn skip_white_space(&mut self) {
         while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.byte() {
             self.at += 1;
         }
     }
 
-    fn wrong<T>(&self) -> Result<T, JsonError> {
+    fn error<T>(&self) -> Result<T, JsonError> {
         Err(if self.at >= self.bytes.len() {
             JsonError::Truncated(self.at)
         } else {
@@ -172,9 +172,9 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// What stands next.
+    /// Returns the type of the next value.
     pub fn peek(&mut self) -> Result<Kind, JsonError> {
-        self.white_space();
+        self.skip_white_space();
         match self.byte() {
             Some(b'{') => Ok(Kind::Object),
             Some(b'[') => Ok(Kind::Array),
@@ -182,24 +182,24 @@ impl<'a> Cursor<'a> {
             Some(b'-' | b'0'..=b'9') => Ok(Kind::Number),
             Some(b't' | b'f') => Ok(Kind::Bool),
             Some(b'n') => Ok(Kind::Null),
-            _ => self.wrong(),
+            _ => self.error(),
         }
     }
 
-    /// Steps into the object that stands next.
+    /// Enters the next value, which must be an object.
     pub fn enter_object(&mut self) -> Result<(), JsonError> {
         self.enter(b'{')
     }
 
-    /// Steps into the array that stands next.
+    /// Enters the next value, which must be an array.
     pub fn enter_array(&mut self) -> Result<(), JsonError> {
         self.enter(b'[')
     }
 
     fn enter(&mut self, open: u8) -> Result<(), JsonError> {
-        self.white_space();
+        self.skip_white_space();
         if self.byte() != Some(open) {
-            return self.wrong();
+            return self.error();
         }
         self.depth += 1;
         if self.depth > self.limit {
@@ -209,48 +209,48 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// Where the next thing begins.
+    /// Skips white space and returns the position.
     pub fn start(&mut self) -> usize {
-        self.white_space();
+        self.skip_white_space();
         self.at
     }
 
-    /// Where the last thing ended.
+    /// Returns the position without skipping white space.
     pub fn position(&self) -> usize {
         self.at
     }
 
-    /// Inside an object: the next key, raw and without its quotes, or none where the object ends
-    /// (which is then behind the reader). The value stands next.
+    /// Inside an object: reads the next key and its colon. Returns the raw key without quotes, or
+    /// `None` after the closing brace.
     pub fn key(&mut self, first: &mut bool) -> Result<Option<&'a [u8]>, JsonError> {
         let span = self.key_span(first)?;
         Ok(span.map(|span| slice(self.bytes, &span)))
     }
 
-    /// As [`Cursor::key`], but tells where the key stands.
+    /// Like [`Cursor::key`], but returns the span of the key.
     pub fn key_span(&mut self, first: &mut bool) -> Result<Option<Span>, JsonError> {
-        if !self.more(first, b'}')? {
+        if !self.has_next(first, b'}')? {
             return Ok(None);
         }
         if self.byte() != Some(b'"') {
-            return self.wrong();
+            return self.error();
         }
         let span = self.string()?;
-        self.white_space();
+        self.skip_white_space();
         if self.byte() != Some(b':') {
-            return self.wrong();
+            return self.error();
         }
         self.at += 1;
         Ok(Some(span))
     }
 
-    /// Inside an array: whether another element stands next.
+    /// Inside an array: whether another element follows. Consumes the comma or the closing bracket.
     pub fn element(&mut self, first: &mut bool) -> Result<bool, JsonError> {
-        self.more(first, b']')
+        self.has_next(first, b']')
     }
 
-    fn more(&mut self, first: &mut bool, close: u8) -> Result<bool, JsonError> {
-        self.white_space();
+    fn has_next(&mut self, first: &mut bool, close: u8) -> Result<bool, JsonError> {
+        self.skip_white_space();
         match self.byte() {
             Some(byte) if byte == close => {
                 self.at += 1;
@@ -259,22 +259,22 @@ impl<'a> Cursor<'a> {
             }
             Some(b',') if !*first => {
                 self.at += 1;
-                self.white_space();
+                self.skip_white_space();
                 Ok(true)
             }
             Some(_) if *first => {
                 *first = false;
                 Ok(true)
             }
-            _ => self.wrong(),
+            _ => self.error(),
         }
     }
 
-    /// Reads the string that stands next; the span lies between its quotes, still escaped.
+    /// Reads the next value, which must be a string. The span is between its quotes, still escaped.
     pub fn string(&mut self) -> Result<Span, JsonError> {
-        self.white_space();
+        self.skip_white_space();
         if self.byte() != Some(b'"') {
-            return self.wrong();
+            return self.error();
         }
         let start = self.at + 1;
         let mut at = start;
@@ -306,15 +306,15 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Steps over the value that stands next and tells where it was, without white space.
+    /// Skips the next value and returns its span, without white space around it.
     pub fn skip(&mut self) -> Result<Span, JsonError> {
-        self.white_space();
+        self.skip_white_space();
         let start = self.at;
-        // One bit for each open container: set for objects. Levels beyond a word use the heap.
+        // One bit for each open container: set for objects. Levels beyond one word use the heap.
         let mut open = Levels::default();
         let outer = self.depth;
         loop {
-            // A value stands next.
+            // A value follows.
             match self.peek()? {
                 kind @ (Kind::Object | Kind::Array) => {
                     self.depth += 1;
@@ -322,7 +322,7 @@ impl<'a> Cursor<'a> {
                         return Err(JsonError::TooDeep(self.at));
                     }
                     self.at += 1;
-                    self.white_space();
+                    self.skip_white_space();
                     let object = kind == Kind::Object;
                     let close = if object { b'}' } else { b']' };
                     if self.byte() == Some(close) {
@@ -340,29 +340,29 @@ impl<'a> Cursor<'a> {
                     self.string()?;
                 }
                 Kind::Number => self.number()?,
-                Kind::Bool if self.byte() == Some(b't') => self.word(b"true")?,
-                Kind::Bool => self.word(b"false")?,
-                Kind::Null => self.word(b"null")?,
+                Kind::Bool if self.byte() == Some(b't') => self.literal(b"true")?,
+                Kind::Bool => self.literal(b"false")?,
+                Kind::Null => self.literal(b"null")?,
             }
-            // A value has ended: close what ends with it, or find the next one.
+            // A value has ended: close the containers that end with it, or find the next value.
             loop {
                 if self.depth == outer {
                     return Ok(start..self.at);
                 }
                 let object = open.last();
-                self.white_space();
+                self.skip_white_space();
                 match self.byte() {
                     Some(b',') => {
                         self.at += 1;
                         if object {
-                            self.white_space();
+                            self.skip_white_space();
                             self.member()?;
                         }
                         break;
                     }
                     Some(b'}') if object => {}
                     Some(b']') if !object => {}
-                    _ => return self.wrong(),
+                    _ => return self.error(),
                 }
                 self.at += 1;
                 self.depth -= 1;
@@ -371,21 +371,21 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A key and its colon.
+    /// Reads a key and its colon.
     fn member(&mut self) -> Result<(), JsonError> {
         self.string()?;
-        self.white_space();
+        self.skip_white_space();
         if self.byte() != Some(b':') {
-            return self.wrong();
+            return self.error();
         }
         self.at += 1;
         Ok(())
     }
 
-    fn word(&mut self, word: &'static [u8]) -> Result<(), JsonError> {
-        for expected in word {
+    fn literal(&mut self, literal: &'static [u8]) -> Result<(), JsonError> {
+        for expected in literal {
             if self.byte() != Some(*expected) {
-                return self.wrong();
+                return self.error();
             }
             self.at += 1;
         }
@@ -399,18 +399,18 @@ impl<'a> Cursor<'a> {
         match self.byte() {
             Some(b'0') => self.at += 1,
             Some(b'1'..=b'9') => self.digits(),
-            _ => return self.wrong(),
+            _ => return self.error(),
         }
         if self.byte() == Some(b'.') {
             self.at += 1;
-            self.some_digits()?;
+            self.one_or_more_digits()?;
         }
         if let Some(b'e' | b'E') = self.byte() {
             self.at += 1;
             if let Some(b'+' | b'-') = self.byte() {
                 self.at += 1;
             }
-            self.some_digits()?;
+            self.one_or_more_digits()?;
         }
         Ok(())
     }
@@ -421,26 +421,26 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    fn some_digits(&mut self) -> Result<(), JsonError> {
+    fn one_or_more_digits(&mut self) -> Result<(), JsonError> {
         let before = self.at;
         self.digits();
         if self.at == before {
-            return self.wrong();
+            return self.error();
         }
         Ok(())
     }
 
-    /// Checks that nothing but white space follows.
+    /// Checks that only white space follows.
     pub fn end(&mut self) -> Result<(), JsonError> {
-        self.white_space();
+        self.skip_white_space();
         if self.at < self.bytes.len() {
-            return self.wrong();
+            return self.error();
         }
         Ok(())
     }
 }
 
-/// A stack of bits.
+/// A stack of bits, for example one per open container.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Levels {
     word: u64,
@@ -482,7 +482,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn levels_remember_more_than_a_word() {
+    fn bit_stack_holds_more_than_one_word() {
         let mut levels = Levels::default();
         let bits: Vec<bool> = (0..300).map(|n| n % 3 == 0 || n % 7 == 2).collect();
         for &bit in &bits {
@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn depth_is_limited_everywhere() {
+    fn depth_is_limited() {
         let nested = |levels: usize| [vec![b'['; levels], vec![b']'; levels]].concat();
         assert_eq!(validate(&nested(128), 128), Ok(Kind::Array));
         assert_eq!(validate(&nested(129), 128), Err(JsonError::TooDeep(128)));
@@ -513,16 +513,16 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
-        /// Whatever another strict parser says of a text, so do we.
+        /// We accept exactly the texts that another strict parser accepts.
         #[test]
-        fn verdicts_agree_with_serde_json(text in r#"[\[\]{}":,0-9a-f\\utrlsen. eE+\-"é]{0,24}"#) {
+        fn validate_agrees_with_serde_json(text in r#"[\[\]{}":,0-9a-f\\utrlsen. eE+\-"é]{0,24}"#) {
             let theirs = serde_json::from_str::<Box<serde_json::value::RawValue>>(&text).is_ok();
-            // Lone surrogates are spelled correctly and refused only when decoded.
+            // Lone surrogates are valid escapes; only decoding rejects them.
             prop_assert_eq!(validate(text.as_bytes(), 100).is_ok(), theirs, "{}", text);
         }
 
         #[test]
-        fn arbitrary_bytes_do_no_harm(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn arbitrary_bytes_do_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let _ = validate(&bytes, 16);
             let _ = Cursor::new(&bytes, 16).skip();
         }

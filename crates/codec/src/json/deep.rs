@@ -1,18 +1,18 @@
-//! A tree of values from JSON that nests deeper than the usual reader follows, which stops at 127 levels
-//! to spare its stack. This one takes none of it for a level.
+//! Reads JSON that nests deeper than `serde_json` allows. That crate stops at 127 levels to protect
+//! its stack. This reader uses no stack per level.
 
 use serde_json::{Map, Value};
 
 use super::cursor::{Cursor, JsonError, Kind, slice};
 use super::decode;
 
-/// More levels than this are never read into a tree: whoever walks one does need a stack.
+/// Deepest nesting that is read into a tree. Code that walks a tree does need stack per level.
 pub const DEEPEST: usize = 1024;
 
-/// An object or a list whose end has not come.
-struct Open {
+/// An object or array whose end has not been read.
+struct OpenContainer {
     container: Container,
-    /// Nothing of it has come yet.
+    /// Nothing inside it has been read yet.
     first: bool,
 }
 
@@ -21,8 +21,8 @@ enum Container {
     List(Vec<Value>),
 }
 
-impl Open {
-    fn put(&mut self, value: Value) {
+impl OpenContainer {
+    fn insert(&mut self, value: Value) {
         match &mut self.container {
             Container::Object { members, key } => {
                 members.insert(std::mem::take(key), value);
@@ -31,8 +31,8 @@ impl Open {
         }
     }
 
-    /// Whether another value stands next.
-    fn goes_on(&mut self, cursor: &mut Cursor<'_>) -> Result<bool, JsonError> {
+    /// Moves to the next value. Returns false at the end of the container.
+    fn has_next(&mut self, cursor: &mut Cursor<'_>) -> Result<bool, JsonError> {
         match &mut self.container {
             Container::Object { key, .. } => match cursor.key(&mut self.first)? {
                 Some(raw) => {
@@ -53,13 +53,13 @@ impl Open {
     }
 }
 
-/// Reads a text that is one value and nothing else.
+/// Reads a text that is exactly one value.
 pub(super) fn read(bytes: &[u8]) -> Result<Value, JsonError> {
     if let Err(error) = std::str::from_utf8(bytes) {
         return Err(JsonError::NotUtf8(error.valid_up_to()));
     }
     let mut cursor = Cursor::new(bytes, DEEPEST);
-    let mut open: Vec<Open> = Vec::new();
+    let mut open: Vec<OpenContainer> = Vec::new();
     loop {
         let container = match cursor.peek()? {
             Kind::Object => {
@@ -75,7 +75,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Value, JsonError> {
         };
         let mut value = None;
         match container {
-            Some(container) => open.push(Open { container, first: true }),
+            Some(container) => open.push(OpenContainer { container, first: true }),
             None => {
                 let at = cursor.start();
                 let scalar = cursor.skip()?;
@@ -83,19 +83,19 @@ pub(super) fn read(bytes: &[u8]) -> Result<Value, JsonError> {
                 value = Some(read.map_err(|_| JsonError::Unexpected(at))?);
             }
         }
-        // What ends here goes into what stands around it.
+        // A finished value goes into its container. That may finish the container too.
         loop {
-            let Some(inmost) = open.last_mut() else {
+            let Some(innermost) = open.last_mut() else {
                 cursor.end()?;
                 return Ok(value.unwrap_or_default());
             };
             if let Some(value) = value.take() {
-                inmost.put(value);
+                innermost.insert(value);
             }
-            if inmost.goes_on(&mut cursor)? {
+            if innermost.has_next(&mut cursor)? {
                 break;
             }
-            value = open.pop().map(Open::close);
+            value = open.pop().map(OpenContainer::close);
         }
     }
 }
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_reads_what_the_usual_reader_reads() {
+    fn agrees_with_serde_json() {
         for text in [
             "7",
             " \"a\\u00e9\\n\" ",
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn depth_has_a_bound() {
+    fn depth_is_limited() {
         let nested = |levels: usize| [vec![b'['; levels], vec![b']'; levels]].concat();
         assert!(read(&nested(DEEPEST)).is_ok());
         assert_eq!(read(&nested(DEEPEST + 1)), Err(JsonError::TooDeep(DEEPEST)));

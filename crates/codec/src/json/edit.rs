@@ -1,4 +1,4 @@
-//! Changing a few spots of a JSON text and copying the rest as it is.
+//! Changes a few spans of a JSON text and copies the rest unchanged.
 
 use super::cursor::Span;
 
@@ -14,17 +14,17 @@ impl Edits {
         self.changes.is_empty()
     }
 
-    /// Puts new bytes in place of a span. Spans of one text must not overlap.
+    /// Replaces a span. Spans of one text must not overlap.
     pub fn replace(&mut self, span: Span, bytes: impl Into<Vec<u8>>) {
         self.changes.push((span, bytes.into()));
     }
 
-    /// Takes a span out.
+    /// Removes a span.
     pub fn remove(&mut self, span: Span) {
         self.replace(span, Vec::new());
     }
 
-    /// The text with all changes made.
+    /// Returns the text with all changes applied.
     pub fn apply(mut self, text: &[u8]) -> Vec<u8> {
         self.changes.sort_by_key(|(span, _)| (span.start, span.end));
         let grown: usize = self.changes.iter().map(|(_, bytes)| bytes.len()).sum();
@@ -41,8 +41,8 @@ impl Edits {
     }
 }
 
-/// Takes elements out of an array, each with one comma. `keep` says which stay. Answers false,
-/// and changes nothing, if none would stay.
+/// Removes elements from an array, each with one comma. `keep` holds one flag per element. Returns
+/// false, and changes nothing, if no element would stay.
 pub fn remove_elements(edits: &mut Edits, elements: &[Span], keep: &[bool]) -> bool {
     debug_assert_eq!(elements.len(), keep.len());
     if !keep.iter().any(|&kept| kept) {
@@ -58,7 +58,7 @@ pub fn remove_elements(edits: &mut Edits, elements: &[Span], keep: &[bool]) -> b
         while at < elements.len() && !keep[at] {
             at += 1;
         }
-        // The run goes with the comma behind it, or, at the end of the array, the one before it.
+        // Remove the comma after the run, or the one before it at the end of the array.
         match elements.get(at) {
             Some(next) => edits.remove(elements[first].start..next.start),
             None => edits.remove(elements[first - 1].end..elements[at - 1].end),
@@ -67,7 +67,7 @@ pub fn remove_elements(edits: &mut Edits, elements: &[Span], keep: &[bool]) -> b
     true
 }
 
-/// Adds a member at the end of an object, whose span includes its braces.
+/// Adds a member at the end of an object. The span includes the braces.
 pub fn append_member(edits: &mut Edits, text: &[u8], object: &Span, key: &str, value: &[u8]) {
     let inside = text.get(object.start + 1..object.end - 1).unwrap_or_default();
     let trailing = inside.iter().rev().take_while(|byte| byte.is_ascii_whitespace()).count();
@@ -82,9 +82,9 @@ pub fn append_member(edits: &mut Edits, text: &[u8], object: &Span, key: &str, v
     edits.replace(at..at, member);
 }
 
-/// A text as a JSON string, quotes included.
+/// Writes a text as a JSON string, with quotes.
 pub fn quote(text: &str) -> Vec<u8> {
-    // Writing a string cannot fail.
+    // Serializing a string cannot fail.
     serde_json::to_vec(text).unwrap_or_default()
 }
 
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn removed_elements_take_one_comma_along() {
+    fn remove_elements_removes_one_comma_for_each() {
         let text = "[ 1 , 2,\n3 ,4 ]";
         let check = |keep: [bool; 4], expected: &str| {
             assert_eq!(without(text, &keep).as_deref(), Some(expected));
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn members_are_added_at_the_end() {
+    fn append_member_adds_the_last_member() {
         let add = |text: &str| {
             let mut edits = Edits::default();
             append_member(&mut edits, text.as_bytes(), &(0..text.len()), "b", b"2");

@@ -1,22 +1,22 @@
-//! JSON that stands in a line of its own, as events and lines of a reply do.
+//! JSON on one line, as SSE and NDJSON need it.
 
 use super::validate;
 
-/// As deep as a value may be.
-const DEEPEST: usize = 512;
+/// Deepest nesting that is accepted.
+const MAX_DEPTH: usize = 512;
 
-/// A text that is JSON, whoever wrote it.
+/// A text that is known to be valid JSON.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OneLine<'a>(&'a str);
 
 impl<'a> OneLine<'a> {
-    /// None if the text is not JSON.
+    /// Returns `None` if the text is not JSON.
     pub(crate) fn of(text: &'a str) -> Option<Self> {
-        validate(text.as_bytes(), DEEPEST).ok().map(|_| Self(text))
+        validate(text.as_bytes(), MAX_DEPTH).ok().map(|_| Self(text))
     }
 
-    /// Writes it as it is, but for line breaks: those of strings are escaped, so all others are white
-    /// space between its parts.
+    /// Writes the text with line breaks replaced by spaces. Line breaks in strings are escaped, so
+    /// these are only white space between values.
     pub(crate) fn write(self, out: &mut Vec<u8>) {
         out.extend(self.0.bytes().map(|byte| match byte {
             b'\n' | b'\r' => b' ',
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_is_written_in_one_line_and_nothing_else_is() {
+    fn valid_json_is_written_on_one_line() {
         let mut out = Vec::new();
         let text = "{\r\n \"a\\n\": 1.50,\n\"b\": [ ]\n}";
         OneLine::of(text).unwrap().write(&mut out);

@@ -1,8 +1,8 @@
-//! JSON as bytes with places in them.
+//! JSON as bytes, with spans that point into them.
 //!
-//! A request is edited in place: we look for the few spots we have to change and copy all the rest
-//! as it came. A tree of values would lose key order, number spelling and string escapes, and cost
-//! ten times as much.
+//! A request is edited in place: we find the few spans that change and copy the rest unchanged. A
+//! tree of values would lose key order, number format and string escapes, and would cost ten times
+//! as much.
 
 mod arrival;
 mod complete;

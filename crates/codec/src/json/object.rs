@@ -1,4 +1,4 @@
-//! Writing a JSON object member by member, straight into bytes.
+//! Writes a JSON object member by member, directly into bytes.
 
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ impl<'a> ObjectWriter<'a> {
         Self { out, first: true }
     }
 
-    /// Writes a key; the caller writes its value.
+    /// Writes a key. The caller writes the value.
     pub(crate) fn key(&mut self, key: &str) -> &mut Vec<u8> {
         if !std::mem::take(&mut self.first) {
             self.out.push(b',');
@@ -28,29 +28,29 @@ impl<'a> ObjectWriter<'a> {
         self.out
     }
 
-    /// Writes a string.
+    /// Writes a string member.
     pub(crate) fn text(&mut self, key: &str, text: &str) -> &mut Self {
         quote_bytes(text, self.key(key));
         self
     }
 
-    /// Writes a whole number.
+    /// Writes a whole number member.
     pub(crate) fn count(&mut self, key: &str, count: u64) -> &mut Self {
         self.raw(key, count.to_string().as_bytes())
     }
 
-    /// Writes a value.
+    /// Writes a JSON value member.
     pub(crate) fn value(&mut self, key: &str, value: &Value) -> &mut Self {
         self.raw(key, value.to_string().as_bytes())
     }
 
-    /// Writes what is JSON already.
+    /// Writes a member whose value is JSON text.
     pub(crate) fn raw(&mut self, key: &str, json: &[u8]) -> &mut Self {
         self.key(key).extend_from_slice(json);
         self
     }
 
-    /// Writes an object inside this one.
+    /// Opens an object as a member.
     pub(crate) fn object(&mut self, key: &str) -> ObjectWriter<'_> {
         ObjectWriter::new(self.key(key))
     }
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_are_written_in_their_order() {
+    fn members_are_written_in_call_order() {
         let mut out = Vec::new();
         let mut object = ObjectWriter::new(&mut out);
         object.text("a\"b", "c\nd").count("n", 7);

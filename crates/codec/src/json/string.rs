@@ -1,10 +1,10 @@
-//! The inside of a JSON string: escapes out, text in.
+//! The content of JSON strings: decoding and writing escapes.
 
 use std::borrow::Cow;
 
 use crate::search::special;
 
-/// Gives the text of an escaped string piece by piece, without building it.
+/// Decodes an escaped string piece by piece, without building it.
 ///
 /// A lone surrogate has no UTF-8 and becomes a replacement character.
 pub fn decode_pieces(raw: &[u8], mut piece: impl FnMut(&[u8])) {
@@ -23,7 +23,7 @@ pub fn decode_pieces(raw: &[u8], mut piece: impl FnMut(&[u8])) {
     }
 }
 
-/// The text of an escaped string; borrowed where nothing is escaped. What is not UTF-8 becomes
+/// Decodes an escaped string. The result is borrowed if nothing is escaped. Invalid UTF-8 becomes
 /// replacement characters.
 pub fn decode(raw: &[u8]) -> Cow<'_, str> {
     if memchr::memchr(b'\\', raw).is_none() {
@@ -37,17 +37,17 @@ pub fn decode(raw: &[u8]) -> Cow<'_, str> {
     })
 }
 
-/// Writes what stands between the quotes of a JSON string.
+/// Escapes a text for use between the quotes of a JSON string.
 pub(crate) fn escape(text: &str, out: &mut String) {
     escape_pieces(text, |piece| out.push_str(piece));
 }
 
-/// The same, into bytes.
+/// Like [`escape`], into bytes.
 pub(crate) fn escape_bytes(text: &str, out: &mut Vec<u8>) {
     escape_pieces(text, |piece| out.extend_from_slice(piece.as_bytes()));
 }
 
-/// Writes a text as a JSON string, quotes included.
+/// Writes a text as a JSON string, with quotes.
 pub(crate) fn quote_bytes(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
     escape_bytes(text, out);
@@ -73,7 +73,7 @@ fn escape_pieces(text: &str, mut piece: impl FnMut(&str)) {
     }
 }
 
-/// The escapes of control characters, by their number.
+/// The escapes of control characters, indexed by their code.
 const CONTROLS: [&str; 32] = [
     "\\u0000", "\\u0001", "\\u0002", "\\u0003", "\\u0004", "\\u0005", "\\u0006", "\\u0007", "\\b",
     "\\t", "\\n", "\\u000b", "\\f", "\\r", "\\u000e", "\\u000f", "\\u0010", "\\u0011", "\\u0012",
@@ -81,7 +81,7 @@ const CONTROLS: [&str; 32] = [
     "\\u001b", "\\u001c", "\\u001d", "\\u001e", "\\u001f",
 ];
 
-/// What the escape at the beginning stands for, and how many bytes it takes.
+/// Decodes the escape at the start. Also returns its length in bytes.
 fn decode_escape(escape: &[u8]) -> (char, usize) {
     let simple = |character| (character, 2);
     match escape.get(1) {
@@ -94,7 +94,7 @@ fn decode_escape(escape: &[u8]) -> (char, usize) {
         Some(b'r') => simple('\r'),
         Some(b't') => simple('\t'),
         Some(b'u') => decode_unicode(escape),
-        // The reader refuses such strings; here they only must do no harm.
+        // The strict reader rejects such strings. Here they must only not panic.
         _ => (char::REPLACEMENT_CHARACTER, 2),
     }
 }
@@ -115,7 +115,7 @@ fn decode_unicode(escape: &[u8]) -> (char, usize) {
     (char::REPLACEMENT_CHARACTER, 6)
 }
 
-/// The number in `\uXXXX`.
+/// The code unit in `\uXXXX`.
 fn unit(escape: &[u8]) -> Option<u32> {
     if escape.get(..2) != Some(b"\\u") {
         return None;
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn escapes_become_text() {
+    fn decodes_every_escape() {
         assert_eq!(
             decode(br#"a\n\t\"\\\/\b\f\r\u00e9\ud83e\udde0z"#),
             "a\n\t\"\\/\u{8}\u{c}\ré🧠z"
@@ -148,20 +148,20 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_serde_json_writes_we_read(text in any::<String>()) {
+        fn decodes_strings_written_by_serde_json(text in any::<String>()) {
             let quoted = serde_json::to_string(&text).unwrap();
             prop_assert_eq!(decode(&quoted.as_bytes()[1..quoted.len() - 1]), text);
         }
 
         #[test]
-        fn what_we_write_is_what_serde_json_writes(text in r#"[\x00-\x7f"\\é🧠]{0,40}"#) {
+        fn quotes_like_serde_json(text in r#"[\x00-\x7f"\\é🧠]{0,40}"#) {
             let mut quoted = Vec::new();
             quote_bytes(&text, &mut quoted);
             prop_assert_eq!(quoted, serde_json::to_vec(&text).unwrap());
         }
 
         #[test]
-        fn arbitrary_bytes_do_no_harm(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
+        fn decode_accepts_arbitrary_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
             let _ = decode(&bytes);
         }
     }

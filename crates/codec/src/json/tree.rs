@@ -1,28 +1,28 @@
-//! A JSON value with the way to it, so that whoever finds something wrong can say where.
+//! A JSON value that knows its path, so that errors can name the path.
 
 use serde_json::{Map, Value};
 use throughline_canonical::Fault;
 
 use super::{Kind, deep};
 
-/// A value of a request, and where it stands.
+/// A value of a request, with its path.
 #[derive(Clone, Copy, Debug)]
 pub struct Node<'a> {
     value: &'a Value,
-    way: Way<'a>,
+    location: Location<'a>,
 }
 
-/// The way to a value, from the inside out.
+/// The path of a value, linked from the inside out.
 #[derive(Clone, Copy, Debug)]
-enum Way<'a> {
-    Root(Places),
+enum Location<'a> {
+    Root(IndexStyle),
     Member(&'a Node<'a>, &'a str),
     Element(&'a Node<'a>, usize),
 }
 
-/// How the place of an element is spelled.
+/// How paths write the index of an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Places {
+enum IndexStyle {
     /// `messages[2]`
     Bracketed,
     /// `messages.2`
@@ -30,14 +30,14 @@ enum Places {
 }
 
 impl<'a> Node<'a> {
-    /// The outermost value.
+    /// Wraps the outermost value. Paths look like `messages[2].content[0]`.
     pub fn root(value: &'a Value) -> Self {
-        Self { value, way: Way::Root(Places::Bracketed) }
+        Self { value, location: Location::Root(IndexStyle::Bracketed) }
     }
 
-    /// The outermost value, for a dialect that spells places as `messages.2.content.0`.
+    /// Wraps the outermost value. Paths look like `messages.2.content.0`.
     pub fn dotted(value: &'a Value) -> Self {
-        Self { value, way: Way::Root(Places::Dotted) }
+        Self { value, location: Location::Root(IndexStyle::Dotted) }
     }
 
     /// The value itself.
@@ -45,34 +45,35 @@ impl<'a> Node<'a> {
         self.value
     }
 
-    /// Where it stands, such as `messages[2].content[0].text`, or `messages.2.content.0.text`.
+    /// The path of the value, for example `messages[2].content[0].text` or
+    /// `messages.2.content.0.text`.
     pub fn path(&self) -> String {
         let mut path = String::new();
-        self.spell(&mut path);
+        self.write_path(&mut path);
         path
     }
 
-    /// Appends where it stands. Answers how places are spelled here.
-    fn spell(&self, path: &mut String) -> Places {
-        match self.way {
-            Way::Root(places) => places,
-            Way::Member(around, key) => {
-                let places = around.spell(path);
+    /// Appends the path. Returns the index style of this tree.
+    fn write_path(&self, path: &mut String) -> IndexStyle {
+        match self.location {
+            Location::Root(style) => style,
+            Location::Member(around, key) => {
+                let style = around.write_path(path);
                 append(path, key);
-                places
+                style
             }
-            Way::Element(around, place) => {
-                let places = around.spell(path);
-                match places {
-                    Places::Bracketed => path.push_str(&format!("[{place}]")),
-                    Places::Dotted => append(path, &place.to_string()),
+            Location::Element(around, index) => {
+                let style = around.write_path(path);
+                match style {
+                    IndexStyle::Bracketed => path.push_str(&format!("[{index}]")),
+                    IndexStyle::Dotted => append(path, &index.to_string()),
                 }
-                places
+                style
             }
         }
     }
 
-    /// A fault that says where, and what was expected there.
+    /// A fault with the path, the expected type and the type found.
     pub fn wrong(&self, expected: &str) -> Fault {
         let found = match self.value {
             Value::Null => Kind::Null,
@@ -89,7 +90,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// A fault that says where, and what is wrong with the value there.
+    /// A fault with the path and the reason.
     pub fn refuse(&self, why: &str) -> Fault {
         match self.path().as_str() {
             "" => Fault::invalid(why),
@@ -102,43 +103,43 @@ impl<'a> Node<'a> {
         self.value.as_object().ok_or_else(|| self.wrong("an object"))
     }
 
-    /// A member of an object. One that is null is not there.
+    /// A member of an object. A null member counts as missing.
     pub fn get(&'a self, key: &'a str) -> Option<Node<'a>> {
         let value = self.value.get(key).filter(|value| !value.is_null())?;
-        Some(Node { value, way: Way::Member(self, key) })
+        Some(Node { value, location: Location::Member(self, key) })
     }
 
-    /// Whether a member is there and null: whoever writes that says that there is nothing.
+    /// Whether a member is explicitly null.
     pub fn is_null(&self, key: &str) -> bool {
         self.value.get(key).is_some_and(Value::is_null)
     }
 
-    /// A member that must be there.
+    /// A required member.
     pub fn need(&'a self, key: &'a str) -> Result<Node<'a>, Fault> {
         self.get(key).ok_or_else(|| {
-            let way = Way::Member(self, key);
-            let missing = Node { value: &Value::Null, way };
+            let location = Location::Member(self, key);
+            let missing = Node { value: &Value::Null, location };
             missing.refuse("is required")
         })
     }
 
-    /// The elements of a list.
+    /// The elements of an array.
     pub fn elements(&'a self) -> Result<impl Iterator<Item = Node<'a>>, Fault> {
         let list = self.value.as_array().ok_or_else(|| self.wrong("a list"))?;
         Ok(list
             .iter()
             .enumerate()
-            .map(move |(place, value)| Node { value, way: Way::Element(self, place) }))
+            .map(move |(index, value)| Node { value, location: Location::Element(self, index) }))
     }
 
-    /// A string.
+    /// The value as a string.
     pub fn text(&self) -> Result<&'a str, Fault> {
         self.value.as_str().ok_or_else(|| self.wrong("a string"))
     }
 
-    /// A whole number that is not negative.
+    /// The value as a whole number that is not negative.
     pub fn count(&self) -> Result<u64, Fault> {
-        // Some clients write 64-bit numbers as strings, and whole ones with a fraction of zero.
+        // Some clients write 64-bit numbers as strings, and whole numbers as `5.0`.
         let read = match self.value {
             Value::String(text) => text.parse().ok(),
             Value::Number(number) => number.as_u64().or_else(|| {
@@ -151,17 +152,17 @@ impl<'a> Node<'a> {
         read.ok_or_else(|| self.wrong("a whole number"))
     }
 
-    /// A number.
+    /// The value as a number.
     pub fn number(&self) -> Result<f64, Fault> {
         self.value.as_f64().ok_or_else(|| self.wrong("a number"))
     }
 
-    /// True or false.
+    /// The value as a boolean.
     pub fn flag(&self) -> Result<bool, Fault> {
         self.value.as_bool().ok_or_else(|| self.wrong("true or false"))
     }
 
-    /// Members that are none of these.
+    /// The members whose keys are not in `known`.
     pub fn others(&self, known: &[&str]) -> Map<String, Value> {
         let Value::Object(members) = self.value else {
             return Map::new();
@@ -181,11 +182,11 @@ fn append(path: &mut String, member: &str) {
     path.push_str(member);
 }
 
-/// Reads a body, which must be a JSON object.
+/// Parses a body, which must be a JSON object.
 pub fn read_object(body: &[u8]) -> Result<Value, Fault> {
     let value: Value = match serde_json::from_slice(body) {
         Ok(value) => value,
-        // It tells better than we do what is wrong, unless that is the depth alone.
+        // serde_json's message is better than ours, unless only the depth is the problem.
         Err(error) => deep::read(body)
             .map_err(|_| Fault::invalid(format!("the body is not JSON: {error}")))?,
     };
@@ -203,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn faults_say_where() {
+    fn faults_name_the_path() {
         let body = json!({"messages": [{"content": "x"}, {"content": [{"text": 7}]}], "n": -1});
         let root = Node::root(&body);
         let messages = root.need("messages").unwrap();
@@ -233,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_come_in_many_spellings() {
+    fn count_accepts_strings_and_whole_floats() {
         for (value, count) in [
             (json!(5), Some(5)),
             (json!("5"), Some(5)),
