@@ -1,5 +1,5 @@
-//! Pacing, for any events, any paces and any cuts: nothing is lost, nothing changes its place, and
-//! deltas end where their pace says.
+//! Pacing with any events, any paces and any split: nothing is lost, the order stays the same, and
+//! deltas end where their pace allows.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -9,32 +9,32 @@ use proptest::prelude::*;
 use throughline_canonical::{Delta, EndReason, Event, Usage};
 use throughline_codec::pacing::{Pace, Pacer, Pacing};
 
-/// Which of the three kinds that are gathered.
+/// The kinds of delta that are joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum DeltaKind {
     Text,
     Thinking,
     ToolArguments,
 }
 
-fn delta(index: u32, kind: Kind, text: &str) -> Event<'static> {
+fn delta(index: u32, kind: DeltaKind, text: &str) -> Event<'static> {
     let text = text.to_owned().into();
     let delta = match kind {
-        Kind::Text => Delta::Text(text),
-        Kind::Thinking => Delta::Thinking(text),
-        Kind::ToolArguments => Delta::ToolArguments(text),
+        DeltaKind::Text => Delta::Text(text),
+        DeltaKind::Thinking => Delta::Thinking(text),
+        DeltaKind::ToolArguments => Delta::ToolArguments(text),
     };
     Event::BlockDelta { index, delta }
 }
 
-fn parts<'a>(event: &'a Event<'_>) -> Option<(u32, Kind, &'a str)> {
+fn parts<'a>(event: &'a Event<'_>) -> Option<(u32, DeltaKind, &'a str)> {
     let Event::BlockDelta { index, delta } = event else {
         return None;
     };
     match delta {
-        Delta::Text(text) => Some((*index, Kind::Text, text)),
-        Delta::Thinking(text) => Some((*index, Kind::Thinking, text)),
-        Delta::ToolArguments(text) => Some((*index, Kind::ToolArguments, text)),
+        Delta::Text(text) => Some((*index, DeltaKind::Text, text)),
+        Delta::Thinking(text) => Some((*index, DeltaKind::Thinking, text)),
+        Delta::ToolArguments(text) => Some((*index, DeltaKind::ToolArguments, text)),
         Delta::Signature(_) | Delta::Citation(_) | Delta::Opaque(_) => None,
     }
 }
@@ -69,7 +69,11 @@ fn any_pace() -> impl Strategy<Value = Pace> {
 }
 
 fn any_event() -> impl Strategy<Value = Event<'static>> {
-    let kind = prop_oneof![Just(Kind::Text), Just(Kind::Thinking), Just(Kind::ToolArguments)];
+    let kind = prop_oneof![
+        Just(DeltaKind::Text),
+        Just(DeltaKind::Thinking),
+        Just(DeltaKind::ToolArguments)
+    ];
     prop_oneof![
         12 => (0u32..2, kind, "[a1 .?。…\n\r)\"{}\\\\ä€]{0,8}")
             .prop_map(|(index, kind, text)| delta(index, kind, &text)),
@@ -80,7 +84,7 @@ fn any_event() -> impl Strategy<Value = Event<'static>> {
     ]
 }
 
-/// Neighbouring deltas joined: what a reader of the whole sees.
+/// Joins neighbouring deltas, as a reader of the whole reply would.
 fn joined(events: &[Event<'_>]) -> Vec<Event<'static>> {
     let mut all: Vec<Event<'static>> = Vec::new();
     for event in events {
@@ -92,8 +96,8 @@ fn joined(events: &[Event<'_>]) -> Vec<Event<'static>> {
             continue;
         }
         let longer = match all.last().and_then(parts) {
-            Some((before, same, begun)) if (before, same) == (index, kind) => {
-                Some([begun, more].concat())
+            Some((before, same, start)) if (before, same) == (index, kind) => {
+                Some([start, more].concat())
             }
             _ => None,
         };
@@ -105,12 +109,12 @@ fn joined(events: &[Event<'_>]) -> Vec<Event<'static>> {
     all
 }
 
-/// Whether a delta that goes on may end here.
-fn ends_well(pace: Pace, piece: &str) -> bool {
+/// Whether a delta may end here if another one of its block follows.
+fn may_end_here(pace: Pace, piece: &str) -> bool {
     let bare = piece.trim_end();
     let space = &piece[bare.len()..];
-    let begun = bare.trim_end_matches(['.', '?', '…', '。', '"', ')', '}']);
-    let stop = &bare[begun.len()..];
+    let start = bare.trim_end_matches(['.', '?', '…', '。', '"', ')', '}']);
+    let stop = &bare[start.len()..];
     match pace {
         Pace::Immediate => true,
         Pace::Sentence => {
@@ -126,20 +130,20 @@ fn ends_well(pace: Pace, piece: &str) -> bool {
     }
 }
 
-/// The deltas of one block in which these pieces came.
+/// The deltas of one block whose text arrives in these pieces.
 fn paced(pace: Pace, pieces: &[&str]) -> Vec<String> {
     let mut out = Vec::new();
     let mut gather = |event: Event<'_>| out.push(parts(&event).unwrap().2.to_owned());
     let mut pacer = Pacer::new(Pacing { thinking: pace, ..Pacing::IMMEDIATE });
     for piece in pieces {
-        let event = delta(0, Kind::Thinking, piece);
+        let event = delta(0, DeltaKind::Thinking, piece);
         pacer.push(event, Duration::ZERO, &mut gather);
     }
     pacer.finish(&mut gather);
     out
 }
 
-/// Where a pass over the whole text would cut last.
+/// The last boundary that a pass over the whole text finds.
 fn last_boundary(json: &str) -> usize {
     let (mut last, mut in_string, mut escaped) = (0, false, false);
     for (at, letter) in json.char_indices() {
@@ -164,7 +168,7 @@ proptest! {
     })]
 
     #[test]
-    fn nothing_is_lost_and_nothing_changes_its_place(
+    fn pacing_keeps_all_events_in_order(
         events in proptest::collection::vec((any_event(), 0u64..30, any::<bool>()), 0..30),
         text in any_pace(),
         thinking in any_pace(),
@@ -183,27 +187,27 @@ proptest! {
             prop_assert!(pacer.deadline().is_none_or(|deadline| deadline > now));
         }
         pacer.finish(&mut gather);
-        let came: Vec<Event<'_>> = events.into_iter().map(|(event, ..)| event).collect();
-        prop_assert_eq!(joined(&out), joined(&came));
-        for (place, event) in out.iter().enumerate() {
+        let expected: Vec<Event<'_>> = events.into_iter().map(|(event, ..)| event).collect();
+        prop_assert_eq!(joined(&out), joined(&expected));
+        for (position, event) in out.iter().enumerate() {
             let Some((index, kind, piece)) = parts(event) else { continue };
             prop_assert!(!piece.is_empty());
             let pace = match kind {
-                Kind::Text => text,
-                Kind::Thinking => thinking,
-                Kind::ToolArguments => tool_args,
+                DeltaKind::Text => text,
+                DeltaKind::Thinking => thinking,
+                DeltaKind::ToolArguments => tool_args,
             };
-            // What another event follows may end anywhere, and is no longer than a window.
-            let goes_on = out.get(place + 1).and_then(parts);
-            let goes_on = goes_on.is_some_and(|next| (next.0, next.1) == (index, kind));
-            if goes_on || matches!(pace, Pace::Window { .. }) {
-                prop_assert!(ends_well(pace, piece), "{:?} {:?}", pace, piece);
+            // Before another event a delta may end anywhere. A window still limits its size.
+            let continues = out.get(position + 1).and_then(parts);
+            let continues = continues.is_some_and(|next| (next.0, next.1) == (index, kind));
+            if continues || matches!(pace, Pace::Window { .. }) {
+                prop_assert!(may_end_here(pace, piece), "{:?} {:?}", pace, piece);
             }
         }
     }
 
     #[test]
-    fn sentences_paragraphs_and_windows_do_not_depend_on_the_pieces(
+    fn sentences_paragraphs_and_windows_do_not_depend_on_the_split(
         pieces in proptest::collection::vec("[a1 .?。…\n\r)\"ä€]{0,6}", 0..12),
     ) {
         let whole = pieces.concat();
@@ -213,22 +217,22 @@ proptest! {
         }
     }
 
-    /// After each piece all but what stands behind the last boundary has gone.
+    /// After each piece, only the text after the last boundary is held.
     ///
     /// Covers: S2-39
     #[test]
-    fn arguments_wait_for_the_next_boundary_only(
+    fn arguments_are_held_only_up_to_the_next_boundary(
         pieces in proptest::collection::vec("[a1{}\\[\\]\"\\\\ä]{0,6}", 0..12),
     ) {
         let mut pacer = Pacer::new(Pacing::default());
-        let (mut pushed, mut gone) = (String::new(), String::new());
+        let (mut pushed, mut released) = (String::new(), String::new());
         for piece in &pieces {
             pushed.push_str(piece);
-            let event = delta(0, Kind::ToolArguments, piece);
+            let event = delta(0, DeltaKind::ToolArguments, piece);
             pacer.push(event, Duration::ZERO, &mut |event| {
-                gone.push_str(parts(&event).unwrap().2);
+                released.push_str(parts(&event).unwrap().2);
             });
-            prop_assert_eq!(gone.len(), last_boundary(&pushed), "{}", pushed);
+            prop_assert_eq!(released.len(), last_boundary(&pushed), "{}", pushed);
         }
     }
 }

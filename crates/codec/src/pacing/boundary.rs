@@ -1,11 +1,10 @@
-//! Where text may be cut: behind a sentence, behind a paragraph, at a place in JSON where something
-//! begins or ends. What is held and for how long is the stage's matter, not ours.
+//! Finds where text may be cut: after a sentence, after a paragraph, or at a bracket or quote in
+//! JSON. The pacer decides how long text is held.
 //!
-//! Each byte is looked at once, in the piece it came in; what must be known of earlier pieces is a
-//! few bits of state. Sentences and paragraphs are therefore the same however the text was cut into
-//! pieces.
+//! Each byte is examined once, in the piece it arrives in. A few bits of state remember what is
+//! needed from earlier pieces. So sentences and paragraphs do not depend on how the text was cut.
 
-/// Looks for places to cut in text that arrives in pieces.
+/// Finds cuts in text that arrives in pieces.
 #[derive(Clone, Debug)]
 pub(super) enum Boundaries {
     Sentence(Sentence),
@@ -14,8 +13,8 @@ pub(super) enum Boundaries {
 }
 
 impl Boundaries {
-    /// Tells where to cut the next piece, in rising order. A cut at 0 separates it from what came
-    /// before it.
+    /// Reports the cuts in the next piece, in rising order. A cut at 0 separates the piece from the
+    /// text before it.
     pub(super) fn find(&mut self, piece: &str, cut: &mut dyn FnMut(usize)) {
         match self {
             Self::Sentence(sentence) => sentence.find(piece, cut),
@@ -24,9 +23,9 @@ impl Boundaries {
         }
     }
 
-    /// All that came before has been let go in the middle of a block. A sentence begins anew then;
-    /// whether JSON stands in a string does not change.
-    pub(super) fn let_go(&mut self) {
+    /// Held text was released in the middle of a block. A sentence restarts then. Whether JSON is
+    /// inside a string does not change.
+    pub(super) fn restart(&mut self) {
         match self {
             Self::Sentence(sentence) => *sentence = Sentence::default(),
             Self::Paragraph(paragraph) => *paragraph = Paragraph::default(),
@@ -35,65 +34,65 @@ impl Boundaries {
     }
 }
 
-/// How far a sentence has come.
+/// The position within a sentence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Sentence {
-    /// Nothing but white space: no sentence to end yet.
+    /// Only white space so far: there is no sentence to end yet.
     #[default]
     Before,
-    /// Nothing but digits. A full stop behind them numbers an item.
+    /// Only digits so far. A full stop after them numbers a list item.
     Number,
     Words,
-    /// Behind a stop, which ends the sentence if white space follows.
+    /// After a stop. It ends the sentence if white space follows.
     Stop,
-    /// Behind a stop of a script that writes no white space between sentences.
+    /// After a stop of a script that has no white space between sentences.
     WideStop,
-    /// In the white space behind the sentence, all of which belongs to it.
-    Behind,
+    /// In the white space after the sentence. All of it belongs to the sentence.
+    After,
 }
 
 impl Sentence {
     fn find(&mut self, piece: &str, cut: &mut dyn FnMut(usize)) {
-        for (at, letter) in piece.char_indices() {
-            let next = self.next(letter);
-            if next.1 {
+        for (at, character) in piece.char_indices() {
+            let (next, is_cut) = self.next(character);
+            if is_cut {
                 cut(at);
             }
-            *self = next.0;
+            *self = next;
         }
     }
 
-    /// The state behind a letter, and whether there is a cut before the letter.
-    fn next(self, letter: char) -> (Self, bool) {
-        let begun = match letter {
+    /// The state after a character, and whether there is a cut before it.
+    fn next(self, character: char) -> (Self, bool) {
+        let next = match character {
             '.' | '!' | '?' | '…' | '؟' | '।' => Self::Stop,
             '。' | '！' | '？' | '｡' => Self::WideStop,
             '0'..='9' if self != Self::Words => Self::Number,
-            _ if letter.is_whitespace() => Self::Before,
+            _ if character.is_whitespace() => Self::Before,
             _ => Self::Words,
         };
-        match (self, begun) {
-            (Self::Before, begun) => (begun, false),
-            (Self::Number, Self::Stop) if letter == '.' => (Self::Words, false),
-            (Self::Number | Self::Words, Self::Before) if letter == '\n' => (Self::Behind, false),
+        match (self, next) {
+            (Self::Before, next) => (next, false),
+            (Self::Number, Self::Stop) if character == '.' => (Self::Words, false),
+            (Self::Number | Self::Words, Self::Before) if character == '\n' => (Self::After, false),
             (Self::Number | Self::Words, Self::Before) => (Self::Words, false),
-            (Self::Number | Self::Words, begun) => (begun, false),
-            (Self::Stop | Self::WideStop | Self::Behind, Self::Before) => (Self::Behind, false),
-            // `?!` and `。”`: as wide as the widest of them.
+            (Self::Number | Self::Words, next) => (next, false),
+            (Self::Stop | Self::WideStop | Self::After, Self::Before) => (Self::After, false),
+            // `?!` and `。”`: the wide stop wins.
             (Self::WideStop, Self::Stop) => (Self::WideStop, false),
-            (Self::Stop | Self::WideStop, Self::Stop | Self::WideStop) => (begun, false),
-            (Self::Stop | Self::WideStop, _) if closes(letter) => (self, false),
-            // `3.14`, `main.rs`: no stop after all.
+            (Self::Stop | Self::WideStop, Self::Stop | Self::WideStop) => (next, false),
+            (Self::Stop | Self::WideStop, _) if is_closing(character) => (self, false),
+            // `3.14`, `main.rs`: not a stop after all.
             (Self::Stop, _) => (Self::Words, false),
-            (Self::WideStop | Self::Behind, begun) => (begun, true),
+            (Self::WideStop | Self::After, next) => (next, true),
         }
     }
 }
 
-/// What may stand between a stop and the white space behind it; emphasis of Markdown too.
-fn closes(letter: char) -> bool {
+/// Characters that may follow a stop before the white space, including Markdown emphasis.
+fn is_closing(character: char) -> bool {
     matches!(
-        letter,
+        character,
         '"' | '\''
             | ')'
             | ']'
@@ -115,33 +114,33 @@ fn closes(letter: char) -> bool {
     )
 }
 
-/// How far a paragraph has come.
+/// The position within a paragraph.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Paragraph {
-    /// Nothing but white space: no paragraph to end yet.
+    /// Only white space so far: there is no paragraph to end yet.
     #[default]
     Before,
     Lines,
-    /// In a line that has been blank so far.
+    /// In a line that is blank so far.
     NewLine,
-    /// Behind a blank line. Further line breaks belong to the paragraph, an indentation does not.
-    Behind,
+    /// After a blank line. Further line breaks belong to the paragraph, indentation does not.
+    After,
 }
 
 impl Paragraph {
     fn find(&mut self, piece: &str, cut: &mut dyn FnMut(usize)) {
-        // No byte that counts here is part of a longer character.
+        // None of these bytes can be part of a longer character.
         for (at, byte) in piece.bytes().enumerate() {
             *self = match (*self, byte) {
                 (Self::Lines, b'\n') => Self::NewLine,
-                (Self::NewLine, b'\n') => Self::Behind,
-                (Self::Behind, b'\n' | b'\r') => Self::Behind,
+                (Self::NewLine, b'\n') => Self::After,
+                (Self::After, b'\n' | b'\r') => Self::After,
                 (Self::NewLine, b' ' | b'\t' | b'\r') => Self::NewLine,
-                (Self::Behind, b' ' | b'\t') => {
+                (Self::After, b' ' | b'\t') => {
                     cut(at);
                     Self::Before
                 }
-                (Self::Behind, _) => {
+                (Self::After, _) => {
                     cut(at);
                     Self::Lines
                 }
@@ -152,18 +151,18 @@ impl Paragraph {
     }
 }
 
-/// Where in JSON the text stands.
+/// The position within JSON.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Json {
     #[default]
     Outside,
     InString,
-    /// In a string, behind a backslash.
+    /// In a string, after a backslash.
     Escaped,
 }
 
 impl Json {
-    /// Tells the last place only: one piece never becomes more than one.
+    /// Reports only the last cut, so one piece never becomes more deltas.
     fn find(&mut self, piece: &str, cut: &mut dyn FnMut(usize)) {
         let bytes = piece.as_bytes();
         let (mut at, mut last) = (0, None);
@@ -181,7 +180,7 @@ impl Json {
                     at += 1;
                 }
                 Self::InString => {
-                    // Most of the arguments are strings, and most of these are long.
+                    // Most arguments are strings, and most of these are long.
                     let Some(found) = memchr::memchr2(b'"', b'\\', &bytes[at..]) else {
                         break;
                     };
@@ -209,11 +208,11 @@ impl Json {
 mod tests {
     use super::*;
 
-    /// What comes between the cuts, if the text arrives in pieces of so many letters.
-    fn cut(mut boundaries: Boundaries, text: &str, letters: usize) -> Vec<String> {
+    /// The parts between the cuts, if the text arrives in pieces of this many characters.
+    fn cut(mut boundaries: Boundaries, text: &str, characters: usize) -> Vec<String> {
         let mut parts = vec![String::new()];
         let all: Vec<char> = text.chars().collect();
-        for piece in all.chunks(letters) {
+        for piece in all.chunks(characters) {
             let piece: String = piece.iter().collect();
             let mut from = 0;
             boundaries.find(&piece, &mut |at| {
@@ -227,19 +226,19 @@ mod tests {
         parts
     }
 
-    /// The bars are where the cuts are, for pieces of any size.
-    fn check(boundaries: &Boundaries, marked: &str) {
-        let expected: Vec<&str> = marked.split('|').collect();
-        for letters in 1..=marked.len().max(1) {
-            let found = cut(boundaries.clone(), &marked.replace('|', ""), letters);
-            assert_eq!(found, expected, "pieces of {letters}");
+    /// Checks that the cuts are at the bars, for pieces of any size.
+    fn check(boundaries: &Boundaries, with_bars: &str) {
+        let expected: Vec<&str> = with_bars.split('|').collect();
+        for characters in 1..=with_bars.len().max(1) {
+            let found = cut(boundaries.clone(), &with_bars.replace('|', ""), characters);
+            assert_eq!(found, expected, "pieces of {characters}");
         }
     }
 
     #[test]
-    fn sentences_end_where_people_end_them() {
+    fn sentences_end_at_stops_and_line_ends() {
         let sentences = Boundaries::Sentence(Sentence::default());
-        for marked in [
+        for with_bars in [
             "One. |Two! |Three? |Four… |Five",
             "Really?! |Yes... |Well",
             "Pi is 3.14 and e is 2.718. |So",
@@ -256,14 +255,14 @@ mod tests {
             "a. ",
             " ",
         ] {
-            check(&sentences, marked);
+            check(&sentences, with_bars);
         }
     }
 
     #[test]
-    fn paragraphs_end_behind_blank_lines() {
+    fn paragraphs_end_after_blank_lines() {
         let paragraphs = Boundaries::Paragraph(Paragraph::default());
-        for marked in [
+        for with_bars in [
             "one\ntwo\n\n|three\n\n\n\n|four\n",
             "one\r\ntwo\r\n\r\n|three\r\n\r\n\r\n|four",
             "one\n \t \n|two",
@@ -273,12 +272,12 @@ mod tests {
             "one\n\n",
             "\n\n\n",
         ] {
-            check(&paragraphs, marked);
+            check(&paragraphs, with_bars);
         }
     }
 
     #[test]
-    fn json_is_cut_at_brackets_and_quotes_that_count() {
+    fn json_is_cut_at_brackets_and_quotes_outside_strings() {
         let json = Boundaries::Json(Json::default());
         for (text, end) in [
             (r#"{"a": 12"#, r#"{"a""#),
@@ -288,11 +287,11 @@ mod tests {
             (r#"{"a": [1, {"b": true}], "#, r#"{"a": [1, {"b": true}]"#),
             (r#"{"ä": "ö{"}"#, r#"{"ä": "ö{"}"#),
         ] {
-            for letters in 1..=text.len() {
-                let parts = cut(json.clone(), text, letters);
-                let behind = &text[end.len()..];
-                let held = if behind.is_empty() { "" } else { parts.last().unwrap() };
-                assert_eq!(held, behind, "{text} in pieces of {letters}");
+            for characters in 1..=text.len() {
+                let parts = cut(json.clone(), text, characters);
+                let tail = &text[end.len()..];
+                let held = if tail.is_empty() { "" } else { parts.last().unwrap() };
+                assert_eq!(held, tail, "{text} in pieces of {characters}");
             }
             let whole = cut(json.clone(), text, text.len());
             assert_eq!(whole[0], end, "a piece is cut once, as late as can be");

@@ -1,57 +1,57 @@
-//! What a stage holds back, and how it is let go. Where to cut is decided elsewhere.
+//! Held text and how it is released. `boundary.rs` decides where to cut.
 
 use std::time::Duration;
 
 use throughline_canonical::Event;
 
-use super::{HELD_MOST, Kind};
+use super::{DeltaKind, MAX_HELD_BYTES};
 
-/// Text that waits, all of one block.
+/// Waiting text, all from one block.
 #[derive(Debug, Default)]
 pub(super) struct Held {
-    /// The block that grew last, and by what. It stays when the text has gone.
-    pub(super) place: Option<(u32, Kind)>,
+    /// The block and kind of the last delta. Stays set after the text is released.
+    pub(super) block: Option<(u32, DeltaKind)>,
     text: String,
     pub(super) deadline: Option<Duration>,
 }
 
 impl Held {
-    /// Lets go what is held.
+    /// Emits the held text.
     pub(super) fn release(&mut self, out: &mut dyn FnMut(Event<'_>)) {
         if !self.text.is_empty() {
-            self.give(&self.text, out);
+            self.emit(&self.text, out);
             self.text.clear();
         }
         self.deadline = None;
     }
 
-    /// Lets go what is held and this behind it, as one delta if there is room for both. Without
-    /// anything held the text is not copied.
+    /// Emits the held text with `more` at its end, as one delta if both fit. If nothing is held,
+    /// the text is not copied.
     pub(super) fn release_with(&mut self, more: &str, out: &mut dyn FnMut(Event<'_>)) {
-        if self.text.len() + more.len() > HELD_MOST {
+        if self.text.len() + more.len() > MAX_HELD_BYTES {
             self.release(out);
         }
         if self.text.is_empty() {
-            self.give(more, out);
+            self.emit(more, out);
         } else {
             self.text.push_str(more);
             self.release(out);
         }
     }
 
-    /// Holds this too, as far as there is room.
-    pub(super) fn keep(&mut self, more: &str, out: &mut dyn FnMut(Event<'_>)) {
-        if self.text.len() + more.len() > HELD_MOST {
+    /// Also holds `more`, within the limit.
+    pub(super) fn hold(&mut self, more: &str, out: &mut dyn FnMut(Event<'_>)) {
+        if self.text.len() + more.len() > MAX_HELD_BYTES {
             self.release(out);
         }
-        if more.len() > HELD_MOST {
-            self.give(more, out);
+        if more.len() > MAX_HELD_BYTES {
+            self.emit(more, out);
         } else {
             self.text.push_str(more);
         }
     }
 
-    /// Holds this too, and lets go in deltas of so many bytes what is enough for one.
+    /// Also holds `more`, and emits a delta for each `bytes` bytes.
     pub(super) fn fill(
         &mut self,
         mut more: &str,
@@ -62,7 +62,7 @@ impl Held {
         while self.text.len() + more.len() >= bytes {
             let mut at = more.floor_char_boundary(bytes - self.text.len());
             if at == 0 && self.text.is_empty() {
-                // One character is more than enough.
+                // A single character is longer than the limit.
                 at = more.ceil_char_boundary(1);
             }
             let (enough, rest) = more.split_at(at);
@@ -78,8 +78,8 @@ impl Held {
         self.text.push_str(more);
     }
 
-    fn give(&self, text: &str, out: &mut dyn FnMut(Event<'_>)) {
-        if let Some((index, kind)) = self.place
+    fn emit(&self, text: &str, out: &mut dyn FnMut(Event<'_>)) {
+        if let Some((index, kind)) = self.block
             && !text.is_empty()
         {
             out(Event::BlockDelta { index, delta: kind.delta(text) });

@@ -1,10 +1,10 @@
-//! Pacing: the deltas of a reply gathered into fewer, larger ones. Nothing is lost and nothing
-//! changes its place; what is not gathered passes as it came.
+//! Joins the deltas of a reply into fewer, larger ones. Nothing is lost and the order stays the
+//! same. Events that are not deltas of text pass unchanged.
 //!
-//! A [`Pacer`] stands between whoever reads a reply and whoever shows it. Each kind of delta has a
-//! [`Pace`]. What it holds is let go where that pace says so, before any event of another kind or
-//! another block, and at the end. There is no clock here: the caller says what time it is, counted
-//! from any point that stays the same, and asks for the [`Pacer::deadline`] to wake up at.
+//! A [`Pacer`] sits between the reader of a reply and the writer that shows it. Each kind of delta
+//! has a [`Pace`]. Held text is released when its pace allows, before any event of another kind or
+//! another block, and at the end. There is no clock here: the caller passes the time as a duration
+//! since a fixed point of its choice, and asks [`Pacer::deadline`] when to wake up.
 //!
 //! ```
 //! use std::time::Duration;
@@ -22,7 +22,7 @@
 //!     }
 //! };
 //!
-//! // Reasoning goes out in sentences, unless it is told otherwise.
+//! // By default, reasoning is released in sentences.
 //! let mut pacer = Pacer::new(Pacing::default());
 //! for (milliseconds, text) in [(0, "It is"), (20, " 3.14."), (40, " Or"), (60, " is it? No")] {
 //!     pacer.push(thinking(text), Duration::from_millis(milliseconds), &mut show);
@@ -30,7 +30,7 @@
 //! pacer.finish(&mut show);
 //! assert_eq!(shown, ["It is 3.14. ", "Or is it? ", "No"]);
 //!
-//! // A window: no more than 16 bytes at once, no later than 80 ms after they came.
+//! // A window: at most 16 bytes at once, at most 80 ms after they arrived.
 //! let window = Pace::Window { after: Duration::from_millis(80), bytes: 16 };
 //! let mut pacer = Pacer::new(Pacing { thinking: window, ..Pacing::default() });
 //! pacer.push(thinking("Wait."), Duration::from_millis(500), &mut |_| unreachable!());
@@ -51,35 +51,34 @@ use throughline_canonical::{Delta, Event};
 use boundary::{Boundaries, Json, Paragraph, Sentence};
 use held::Held;
 
-/// So many bytes are held at most. A sentence, a paragraph or a string that is longer is let go in
-/// parts.
-pub const HELD_MOST: usize = 64 * 1024;
+/// Limit for held bytes. A longer sentence, paragraph or string is released in parts.
+pub const MAX_HELD_BYTES: usize = 64 * 1024;
 
-/// When what was gathered goes on.
+/// When held text is released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// At once, as it came.
+    /// At once, delta by delta.
     Immediate,
-    /// Sentence by sentence, as soon as the next one begins. A sentence ends behind a stop, or
-    /// several, with the quotes or brackets that close there, if white space follows; or at the end
-    /// of a line. The white space belongs to it.
+    /// Sentence by sentence, when the next one begins. A sentence ends after one or more stops,
+    /// with the quotes or brackets that close there, if white space follows; or at the end of a
+    /// line. The white space belongs to the sentence.
     Sentence,
-    /// Paragraph by paragraph, as soon as the next one begins. A paragraph ends behind a blank line;
-    /// all line breaks there belong to it.
+    /// Paragraph by paragraph, when the next one begins. A paragraph ends after a blank line. All
+    /// line breaks there belong to it.
     Paragraph,
-    /// As far as there is JSON up to a bracket, or to a quote that begins or ends a string.
+    /// Up to the last bracket, or the last quote that begins or ends a string in JSON.
     JsonBoundary,
-    /// When there is enough of it, or when it has waited long enough.
+    /// When there are enough bytes, or when they have waited long enough.
     Window {
         /// How long the first byte may wait.
         after: Duration,
-        /// How many bytes are enough. No delta is longer, unless it is a single character; no
-        /// character is cut. Counts as [`HELD_MOST`] where it is more.
+        /// Size of a delta. No delta is longer, unless it is a single character; no character is
+        /// cut. Values above [`MAX_HELD_BYTES`] count as that limit.
         bytes: usize,
     },
 }
 
-/// A pace for each kind of delta.
+/// The pace of each kind of delta.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pacing {
     /// Answer text.
@@ -91,35 +90,35 @@ pub struct Pacing {
 }
 
 impl Pacing {
-    /// Everything at once.
+    /// Releases everything at once.
     pub const IMMEDIATE: Self =
         Self { text: Pace::Immediate, thinking: Pace::Immediate, tool_args: Pace::Immediate };
 
-    fn of(&self, kind: Kind) -> Pace {
+    fn of(&self, kind: DeltaKind) -> Pace {
         match kind {
-            Kind::Text => self.text,
-            Kind::Thinking => self.thinking,
-            Kind::ToolArguments => self.tool_args,
+            DeltaKind::Text => self.text,
+            DeltaKind::Thinking => self.thinking,
+            DeltaKind::ToolArguments => self.tool_args,
         }
     }
 }
 
 impl Default for Pacing {
-    /// Text at once, reasoning in sentences, arguments in pieces that end at brackets and quotes.
+    /// Text at once, reasoning by sentence, arguments in pieces that end at brackets and quotes.
     fn default() -> Self {
         Self { text: Pace::Immediate, thinking: Pace::Sentence, tool_args: Pace::JsonBoundary }
     }
 }
 
-/// The kinds of delta that are gathered.
+/// The kinds of delta that are joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum DeltaKind {
     Text,
     Thinking,
     ToolArguments,
 }
 
-impl Kind {
+impl DeltaKind {
     fn delta(self, text: &str) -> Delta<'_> {
         let text = Cow::Borrowed(text);
         match self {
@@ -130,45 +129,45 @@ impl Kind {
     }
 }
 
-/// The stage: events go in, the same events with larger deltas come out.
+/// Takes events and emits the same events with larger deltas.
 #[derive(Debug)]
 pub struct Pacer {
     pacing: Pacing,
     held: Held,
-    /// What is known of the block that grows. `None` where its pace looks for no boundaries.
+    /// Boundary search in the current block. `None` if its pace needs no boundaries.
     boundaries: Option<Boundaries>,
 }
 
 impl Pacer {
-    /// A stage for one reply.
+    /// Creates a pacer for one reply.
     pub fn new(pacing: Pacing) -> Self {
         Self { pacing, held: Held::default(), boundaries: None }
     }
 
-    /// Takes the next event and gives what may go on by now. A delta without text is left out.
+    /// Takes the next event and emits what may be released now. Empty deltas are dropped.
     pub fn push(&mut self, event: Event<'_>, now: Duration, out: &mut dyn FnMut(Event<'_>)) {
         let (index, kind, text) = match &event {
             Event::BlockDelta { index, delta } => match delta {
-                Delta::Text(text) => (*index, Kind::Text, text),
-                Delta::Thinking(text) => (*index, Kind::Thinking, text),
-                Delta::ToolArguments(text) => (*index, Kind::ToolArguments, text),
+                Delta::Text(text) => (*index, DeltaKind::Text, text),
+                Delta::Thinking(text) => (*index, DeltaKind::Thinking, text),
+                Delta::ToolArguments(text) => (*index, DeltaKind::ToolArguments, text),
                 Delta::Signature(_) | Delta::Citation(_) | Delta::Opaque(_) => {
-                    return self.pass(event, out);
+                    return self.pass_through(event, out);
                 }
             },
             Event::Transformed { .. }
             | Event::Usage(_)
             | Event::EndExplained(_)
             | Event::Fault(_) => {
-                return self.pass(event, out);
+                return self.pass_through(event, out);
             }
             Event::MessageStarted { .. }
             | Event::BlockStarted { .. }
             | Event::BlockEnded { .. }
             | Event::Ended { .. } => {
-                self.pass(event, out);
-                // The next delta is of another block, even if its number comes again.
-                self.held.place = None;
+                self.pass_through(event, out);
+                // The next delta belongs to another block, even if the index is used again.
+                self.held.block = None;
                 return;
             }
         };
@@ -176,9 +175,9 @@ impl Pacer {
             return self.tick(now, out);
         }
         let pace = self.pacing.of(kind);
-        if self.held.place != Some((index, kind)) {
+        if self.held.block != Some((index, kind)) {
             self.held.release(out);
-            self.held.place = Some((index, kind));
+            self.held.block = Some((index, kind));
             self.boundaries = match pace {
                 Pace::Sentence => Some(Boundaries::Sentence(Sentence::default())),
                 Pace::Paragraph => Some(Boundaries::Paragraph(Paragraph::default())),
@@ -189,7 +188,7 @@ impl Pacer {
         match (pace, &mut self.boundaries) {
             (Pace::Window { after, bytes }, _) => {
                 let due = now.checked_add(after);
-                self.held.fill(text, bytes.clamp(1, HELD_MOST), due, out);
+                self.held.fill(text, bytes.clamp(1, MAX_HELD_BYTES), due, out);
                 self.tick(now, out);
             }
             (_, Some(boundaries)) => {
@@ -198,35 +197,35 @@ impl Pacer {
                     self.held.release_with(&text[from..at], out);
                     from = at;
                 });
-                self.held.keep(&text[from..], out);
+                self.held.hold(&text[from..], out);
             }
             (_, None) => out(event),
         }
     }
 
-    /// When [`Pacer::tick`] is due, if nothing comes before. Only windows wait for a time.
+    /// When to call [`Pacer::tick`] if no event arrives before. Only windows have a deadline.
     pub fn deadline(&self) -> Option<Duration> {
         self.held.deadline
     }
 
-    /// Gives what has waited long enough.
+    /// Emits text whose deadline has passed.
     pub fn tick(&mut self, now: Duration, out: &mut dyn FnMut(Event<'_>)) {
         if self.deadline().is_some_and(|deadline| deadline <= now) {
             self.held.release(out);
         }
     }
 
-    /// Gives what is left. The stage can be used for another reply then.
+    /// Emits the rest. The pacer can then be used for another reply.
     pub fn finish(&mut self, out: &mut dyn FnMut(Event<'_>)) {
         self.held.release(out);
-        self.held.place = None;
+        self.held.block = None;
     }
 
-    /// An event that is not gathered: what came before it goes first.
-    fn pass(&mut self, event: Event<'_>, out: &mut dyn FnMut(Event<'_>)) {
+    /// Emits the held text, then an event that is not joined.
+    fn pass_through(&mut self, event: Event<'_>, out: &mut dyn FnMut(Event<'_>)) {
         self.held.release(out);
         if let Some(boundaries) = &mut self.boundaries {
-            boundaries.let_go();
+            boundaries.restart();
         }
         out(event);
     }
@@ -248,7 +247,7 @@ mod tests {
         Pace::Window { after: Duration::from_millis(milliseconds), bytes }
     }
 
-    fn delta(index: u32, kind: Kind, text: &str) -> Event<'_> {
+    fn delta(index: u32, kind: DeltaKind, text: &str) -> Event<'_> {
         Event::BlockDelta { index, delta: kind.delta(text) }
     }
 
@@ -276,21 +275,21 @@ mod tests {
         Event::BlockDelta { index, delta }
     }
 
-    fn text(event: &Event<'_>) -> Option<(u32, Kind, String)> {
+    fn text(event: &Event<'_>) -> Option<(u32, DeltaKind, String)> {
         let Event::BlockDelta { index, delta } = event else {
             return None;
         };
         let (kind, text) = match delta {
-            Delta::Text(text) => (Kind::Text, text),
-            Delta::Thinking(text) => (Kind::Thinking, text),
-            Delta::ToolArguments(text) => (Kind::ToolArguments, text),
+            Delta::Text(text) => (DeltaKind::Text, text),
+            Delta::Thinking(text) => (DeltaKind::Thinking, text),
+            Delta::ToolArguments(text) => (DeltaKind::ToolArguments, text),
             Delta::Signature(_) | Delta::Citation(_) | Delta::Opaque(_) => return None,
         };
         Some((*index, kind, text.to_string()))
     }
 
-    /// The pieces that come out of one block, with what is given only at the end behind them.
-    fn paced(pace: Pace, kind: Kind, pieces: &[&str]) -> Vec<String> {
+    /// The deltas that one block becomes, including those released at the end.
+    fn paced(pace: Pace, kind: DeltaKind, pieces: &[&str]) -> Vec<String> {
         let mut out = Vec::new();
         let mut gather = |event: Event<'_>| out.push(text(&event).unwrap().2);
         let mut pacer = Pacer::new(every(pace));
@@ -306,11 +305,11 @@ mod tests {
     fn ten_deltas_in_a_window_become_three() {
         let pieces =
             ["one ", "two ", "thre", "e fo", "ur f", "ive ", "six ", "seve", "n ei", "ght "];
-        let gathered = paced(window(1000, 16), Kind::Thinking, &pieces);
+        let gathered = paced(window(1000, 16), DeltaKind::Thinking, &pieces);
         let lengths: Vec<usize> = gathered.iter().map(String::len).collect();
         assert_eq!(lengths, [16, 16, 8]);
         assert_eq!(gathered.concat(), pieces.concat());
-        assert_eq!(paced(Pace::Immediate, Kind::Thinking, &pieces), pieces);
+        assert_eq!(paced(Pace::Immediate, DeltaKind::Thinking, &pieces), pieces);
     }
 
     #[test]
@@ -324,39 +323,39 @@ mod tests {
             (2, &["€", "a"], &["€", "a"]),
             (0, &["ab"], &["a", "b"]),
         ] {
-            let found = paced(window(1000, bytes), Kind::Text, pieces);
+            let found = paced(window(1000, bytes), DeltaKind::Text, pieces);
             assert_eq!(found, expected, "{bytes}");
         }
     }
 
     #[test]
-    fn a_window_waits_no_longer_than_it_may() {
+    fn a_window_releases_text_at_its_deadline() {
         let at = Duration::from_millis;
         let mut out = Vec::new();
         let mut pacer = Pacer::new(every(window(80, 8)));
         let push = |pacer: &mut Pacer, piece: &str, now| {
             let mut count = 0;
-            pacer.push(delta(0, Kind::Text, piece), at(now), &mut |_| count += 1);
+            pacer.push(delta(0, DeltaKind::Text, piece), at(now), &mut |_| count += 1);
             count
         };
         assert_eq!(pacer.deadline(), None);
         assert_eq!(push(&mut pacer, "ab", 10), 0);
         assert_eq!(push(&mut pacer, "cd", 60), 0);
-        // Counted from the first byte that waits.
+        // Counted from the first waiting byte.
         assert_eq!(pacer.deadline(), Some(at(90)));
         pacer.tick(at(89), &mut |_| unreachable!());
         pacer.tick(at(90), &mut |event| out.push(text(&event).unwrap().2));
         assert_eq!(out, ["abcd"]);
         assert_eq!(pacer.deadline(), None);
         pacer.tick(at(999), &mut |_| unreachable!());
-        // What is left of a delta came when the delta came.
+        // The rest of a delta waits since the delta arrived.
         assert_eq!(push(&mut pacer, "abcd", 100), 0);
         assert_eq!(push(&mut pacer, "efghij", 150), 1);
         assert_eq!(pacer.deadline(), Some(at(230)));
-        // Whoever is late need not tick first.
+        // A late push releases without a tick.
         assert_eq!(push(&mut pacer, "k", 300), 1);
         assert_eq!(pacer.deadline(), None);
-        // A window for ever, and one that does not wait.
+        // A window without end, and one that does not wait.
         let for_ever = Pace::Window { after: Duration::MAX, bytes: 8 };
         let mut pacer = Pacer::new(every(for_ever));
         assert_eq!(push(&mut pacer, "a", 1), 0);
@@ -367,18 +366,18 @@ mod tests {
 
     /// Covers: S2-38, S2-39, S2-40, C-13
     #[test]
-    fn each_kind_has_its_pace() {
+    fn each_kind_of_delta_has_its_own_pace() {
         let mut out = Vec::new();
         let mut pacer = Pacer::new(Pacing::default());
         for (index, kind, piece) in [
-            (0, Kind::Thinking, "First. Th"),
-            (0, Kind::Thinking, "en. La"),
-            (0, Kind::Thinking, "st"),
-            (1, Kind::Text, "To"),
-            (1, Kind::Text, "ken. "),
-            (2, Kind::ToolArguments, "{\"pa"),
-            (2, Kind::ToolArguments, "th\": 1"),
-            (2, Kind::ToolArguments, "2}"),
+            (0, DeltaKind::Thinking, "First. Th"),
+            (0, DeltaKind::Thinking, "en. La"),
+            (0, DeltaKind::Thinking, "st"),
+            (1, DeltaKind::Text, "To"),
+            (1, DeltaKind::Text, "ken. "),
+            (2, DeltaKind::ToolArguments, "{\"pa"),
+            (2, DeltaKind::ToolArguments, "th\": 1"),
+            (2, DeltaKind::ToolArguments, "2}"),
         ] {
             pacer.push(delta(index, kind, piece), START, &mut |event| {
                 out.push(text(&event).unwrap());
@@ -387,14 +386,14 @@ mod tests {
         }
         pacer.finish(&mut |event| panic!("{event:?} is late"));
         let expected = [
-            (0, Kind::Thinking, "First. "),
-            (0, Kind::Thinking, "Then. "),
-            (0, Kind::Thinking, "Last"),
-            (1, Kind::Text, "To"),
-            (1, Kind::Text, "ken. "),
-            (2, Kind::ToolArguments, "{\""),
-            (2, Kind::ToolArguments, "path\""),
-            (2, Kind::ToolArguments, ": 12}"),
+            (0, DeltaKind::Thinking, "First. "),
+            (0, DeltaKind::Thinking, "Then. "),
+            (0, DeltaKind::Thinking, "Last"),
+            (1, DeltaKind::Text, "To"),
+            (1, DeltaKind::Text, "ken. "),
+            (2, DeltaKind::ToolArguments, "{\""),
+            (2, DeltaKind::ToolArguments, "path\""),
+            (2, DeltaKind::ToolArguments, ": 12}"),
         ];
         let expected = expected.map(|(index, kind, piece)| (index, kind, piece.to_owned()));
         assert_eq!(out, expected);
@@ -402,8 +401,8 @@ mod tests {
 
     /// Covers: S0-64
     #[test]
-    fn answer_and_thinking_can_both_come_in_paragraphs() {
-        for kind in [Kind::Text, Kind::Thinking] {
+    fn text_and_thinking_can_be_paced_by_paragraph() {
+        for kind in [DeltaKind::Text, DeltaKind::Thinking] {
             let pieces = ["On", "e\nline\n", "\n", "Two\n\n", "  Th", "ree"];
             let found = paced(Pace::Paragraph, kind, &pieces);
             assert_eq!(found, ["One\nline\n\n", "Two\n\n", "  Three"]);
@@ -411,33 +410,33 @@ mod tests {
     }
 
     #[test]
-    fn every_other_event_comes_after_what_is_held() {
+    fn other_events_come_after_the_held_text() {
         for other in [
             Event::Usage(Usage::default()),
             Event::BlockEnded { index: 0 },
             Event::Ended { reason: EndReason::Cut },
             Event::BlockDelta { index: 0, delta: Delta::Signature("".into()) },
-            delta(1, Kind::Thinking, "x. y"),
+            delta(1, DeltaKind::Thinking, "x. y"),
         ] {
             let mut out = Vec::new();
             let mut gather = |event: Event<'_>| out.push(owned(event));
             let mut pacer = Pacer::new(Pacing::default());
-            pacer.push(delta(0, Kind::Thinking, "held."), START, &mut gather);
-            pacer.push(delta(0, Kind::Thinking, ""), START, &mut gather);
-            pacer.push(delta(1, Kind::Text, ""), START, &mut gather);
+            pacer.push(delta(0, DeltaKind::Thinking, "held."), START, &mut gather);
+            pacer.push(delta(0, DeltaKind::Thinking, ""), START, &mut gather);
+            pacer.push(delta(1, DeltaKind::Text, ""), START, &mut gather);
             pacer.push(other.clone(), START, &mut gather);
             pacer.finish(&mut gather);
-            assert_eq!(out[0], delta(0, Kind::Thinking, "held."));
+            assert_eq!(out[0], delta(0, DeltaKind::Thinking, "held."));
             let rest: String = out[1..].iter().filter_map(text).map(|text| text.2).collect();
             assert_eq!(rest, text(&other).map_or(String::new(), |text| text.2));
         }
     }
 
     #[test]
-    fn a_sentence_begins_anew_and_a_string_goes_on_behind_another_event() {
+    fn after_another_event_a_sentence_restarts_and_a_string_continues() {
         for (kind, pieces, expected) in [
-            (Kind::Thinking, ["Held.", " More. X"], &["Held.", " More. ", "X"][..]),
-            (Kind::ToolArguments, [r#"{"a{"#, r#"b{c": 1}"#], &[r#"{""#, "a{", r#"b{c": 1}"#]),
+            (DeltaKind::Thinking, ["Held.", " More. X"], &["Held.", " More. ", "X"][..]),
+            (DeltaKind::ToolArguments, [r#"{"a{"#, r#"b{c": 1}"#], &[r#"{""#, "a{", r#"b{c": 1}"#]),
         ] {
             let mut out = Vec::new();
             let mut gather = |event: Event<'_>| out.extend(text(&event).map(|text| text.2));
@@ -448,44 +447,48 @@ mod tests {
             pacer.finish(&mut gather);
             assert_eq!(out, expected);
         }
-        // A block that was cut in a string says nothing of the next one of its number.
+        // A block that ends inside a string does not affect the next block with its index.
         let mut out = Vec::new();
         let mut gather = |event: Event<'_>| out.extend(text(&event).map(|text| text.2));
         let mut pacer = Pacer::new(Pacing::default());
-        pacer.push(delta(0, Kind::ToolArguments, "{\"a"), START, &mut gather);
+        pacer.push(delta(0, DeltaKind::ToolArguments, "{\"a"), START, &mut gather);
         pacer.push(Event::BlockEnded { index: 0 }, START, &mut gather);
-        pacer.push(delta(0, Kind::ToolArguments, "{b"), START, &mut gather);
+        pacer.push(delta(0, DeltaKind::ToolArguments, "{b"), START, &mut gather);
         assert_eq!(out, ["{\"", "a", "{"]);
     }
 
     #[test]
-    fn what_never_ends_is_held_to_a_bound() {
+    fn endless_text_is_held_up_to_the_limit() {
         let word = "word ";
         for pace in [Pace::Sentence, Pace::Paragraph, Pace::JsonBoundary, window(1000, usize::MAX)]
         {
-            let (mut gone, mut pushed) = (0, 0);
+            let (mut released, mut pushed) = (0, 0);
             let mut pacer = Pacer::new(every(pace));
             for _ in 0..100_000 {
-                let event = delta(0, Kind::Text, word);
+                let event = delta(0, DeltaKind::Text, word);
                 pacer.push(event, START, &mut |event| {
-                    gone += text(&event).unwrap().2.len();
+                    released += text(&event).unwrap().2.len();
                 });
                 pushed += word.len();
-                assert!(pushed - gone <= HELD_MOST, "{pace:?} holds {}", pushed - gone);
+                assert!(
+                    pushed - released <= MAX_HELD_BYTES,
+                    "{pace:?} holds {}",
+                    pushed - released
+                );
             }
-            assert!(pushed - gone > 0);
-            let long = word.repeat(HELD_MOST);
+            assert!(pushed - released > 0);
+            let long = word.repeat(MAX_HELD_BYTES);
             let pieces = [word, &long, word];
-            assert_eq!(paced(pace, Kind::Text, &pieces).concat(), pieces.concat());
+            assert_eq!(paced(pace, DeltaKind::Text, &pieces).concat(), pieces.concat());
         }
     }
 
     #[test]
-    fn what_goes_at_once_is_not_copied() {
+    fn text_released_at_once_is_not_copied() {
         let text = String::from("Whole. Sentence. ");
         for pacing in [Pacing::IMMEDIATE, every(Pace::JsonBoundary), every(window(9, 3))] {
             let inside = text.as_bytes().as_ptr_range();
-            Pacer::new(pacing).push(delta(0, Kind::Text, &text), START, &mut |event| {
+            Pacer::new(pacing).push(delta(0, DeltaKind::Text, &text), START, &mut |event| {
                 let Event::BlockDelta { delta: Delta::Text(Cow::Borrowed(part)), .. } = event
                 else {
                     panic!("{event:?}");
