@@ -1,4 +1,4 @@
-//! What holds for any text: what is rendered is read back, and nothing is lost.
+//! Properties of any text: rendered parts are read back, and nothing is lost.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -6,38 +6,38 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use throughline_codec::text::{Event, OnError, Options, Reader, ReasoningFormat, Recipe};
 
-/// What a model says, one after the other.
+/// One part of a model's text.
 #[derive(Clone, Debug, PartialEq)]
-enum Said {
+enum Part {
     Reasoning(String),
     Content(String),
     Call(String, Value),
 }
 
-/// Reads a text in pieces of these sizes, over and over; neighbours are joined.
-fn read(recipe: &Recipe, options: Options, text: &[u8], sizes: &[usize]) -> Vec<Said> {
+/// Reads a text in pieces of these sizes, repeated. Joins neighbouring deltas.
+fn read(recipe: &Recipe, options: Options, text: &[u8], sizes: &[usize]) -> Vec<Part> {
     let mut reader = Reader::new(recipe, options);
-    let mut said: Vec<Said> = Vec::new();
+    let mut parts: Vec<Part> = Vec::new();
     let mut arguments = String::new();
     let mut out = |event: Event<'_>| match event {
-        Event::Reasoning(more) => match said.last_mut() {
-            Some(Said::Reasoning(text)) => text.push_str(more),
-            _ => said.push(Said::Reasoning(more.to_owned())),
+        Event::Reasoning(more) => match parts.last_mut() {
+            Some(Part::Reasoning(text)) => text.push_str(more),
+            _ => parts.push(Part::Reasoning(more.to_owned())),
         },
-        Event::Content(more) => match said.last_mut() {
-            Some(Said::Content(text)) => text.push_str(more),
-            _ => said.push(Said::Content(more.to_owned())),
+        Event::Content(more) => match parts.last_mut() {
+            Some(Part::Content(text)) => text.push_str(more),
+            _ => parts.push(Part::Content(more.to_owned())),
         },
-        Event::CallStarted { name, .. } => said.push(Said::Call(name.to_owned(), Value::Null)),
+        Event::CallStarted { name, .. } => parts.push(Part::Call(name.to_owned(), Value::Null)),
         Event::CallArguments { delta, .. } => {
             arguments.push_str(delta);
-            if let Some(Said::Call(_, value)) = said.last_mut() {
+            if let Some(Part::Call(_, value)) = parts.last_mut() {
                 *value = json!(arguments);
             }
         }
         Event::CallEnded { .. } => {
-            if let Some(Said::Call(_, value)) = said.last_mut() {
-                // Broken arguments stay as they were written.
+            if let Some(Part::Call(_, value)) = parts.last_mut() {
+                // Malformed arguments stay unchanged.
                 *value = serde_json::from_str(&arguments).unwrap_or_else(|_| json!(arguments));
             }
             arguments.clear();
@@ -52,10 +52,10 @@ fn read(recipe: &Recipe, options: Options, text: &[u8], sizes: &[usize]) -> Vec<
         rest = after;
     }
     reader.finish(&mut out);
-    said
+    parts
 }
 
-/// How a format renders a call.
+/// How a format writes a call.
 type Render = fn(&str, &Value) -> String;
 
 const FORMATS: &[(&str, Render)] = &[
@@ -97,7 +97,7 @@ const FORMATS: &[(&str, Render)] = &[
     }),
 ];
 
-/// JSON values with everything in their strings that could be taken for something else.
+/// JSON values whose strings contain text that looks like markers.
 fn values() -> impl Strategy<Value = Value> {
     let text = prop_oneof![
         any::<String>(),
@@ -121,33 +121,34 @@ fn values() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Things to say. Text begins and ends with a letter: white space at its borders may be framing.
-fn sayings() -> impl Strategy<Value = Vec<Said>> {
+/// Parts of a text. Text starts and ends with a letter, because white space at its ends may be
+/// framing.
+fn parts_strategy() -> impl Strategy<Value = Vec<Part>> {
     let text = "[a-z]([a-z <>.é\n]{0,12}[a-z])?";
     let one = prop_oneof![
-        text.prop_map(Said::Reasoning),
-        text.prop_map(Said::Content),
+        text.prop_map(Part::Reasoning),
+        text.prop_map(Part::Content),
         ("[a-z_]{1,8}", proptest::collection::btree_map("[a-z]{1,3}", values(), 0..4))
-            .prop_map(|(name, map)| Said::Call(name, Value::Object(map.into_iter().collect()))),
+            .prop_map(|(name, map)| Part::Call(name, Value::Object(map.into_iter().collect()))),
     ];
     proptest::collection::vec(one, 0..8).prop_map(|list| {
-        // Two spans of one kind side by side would be read as one.
-        let mut said: Vec<Said> = Vec::new();
+        // Two neighbouring parts of one kind would be read as one.
+        let mut parts: Vec<Part> = Vec::new();
         for one in list {
             let same = matches!(
-                (said.last(), &one),
-                (Some(Said::Reasoning(_)), Said::Reasoning(_))
-                    | (Some(Said::Content(_)), Said::Content(_))
+                (parts.last(), &one),
+                (Some(Part::Reasoning(_)), Part::Reasoning(_))
+                    | (Some(Part::Content(_)), Part::Content(_))
             );
             if !same {
-                said.push(one);
+                parts.push(one);
             }
         }
-        said
+        parts
     })
 }
 
-/// Pieces of markers and of text, in any order: most of it is broken.
+/// Fragments of markers and of text, in any order. Most of it is malformed.
 fn fragments() -> impl Strategy<Value = Vec<String>> {
     let fragment = prop_oneof![
         4 => "w[0-9]{6}",
@@ -178,9 +179,9 @@ fn words(text: &str) -> Vec<&str> {
     words
 }
 
-/// A text without white space, and with a mark where a tag stood.
-fn bare(text: &str, tags: &[&str]) -> String {
-    let mut bare = String::new();
+/// Removes white space, and replaces each tag by a null character.
+fn strip(text: &str, tags: &[&str]) -> String {
+    let mut strip = String::new();
     let mut rest = text;
     while let Some(character) = rest.chars().next() {
         let tag = tags
@@ -188,18 +189,18 @@ fn bare(text: &str, tags: &[&str]) -> String {
             .find(|tag| rest.get(..tag.len()).is_some_and(|start| start.eq_ignore_ascii_case(tag)));
         match tag {
             Some(tag) => {
-                bare.push('\0');
+                strip.push('\0');
                 rest = &rest[tag.len()..];
             }
             None => {
                 if !character.is_whitespace() {
-                    bare.push(character);
+                    strip.push(character);
                 }
                 rest = &rest[character.len_utf8()..];
             }
         }
     }
-    bare
+    strip
 }
 
 proptest! {
@@ -207,72 +208,72 @@ proptest! {
 
     /// Covers: S2-26, S2-32
     #[test]
-    fn what_is_rendered_is_read_back(
-        said in sayings(),
+    fn rendered_parts_round_trip(
+        parts in parts_strategy(),
         which in 0..FORMATS.len(),
         sizes in proptest::collection::vec(1usize..20, 1..6),
     ) {
         let (name, render) = FORMATS[which];
         let recipe = Recipe::named(Some("think"), &[name]).unwrap();
-        let text: String = said
+        let text: String = parts
             .iter()
-            .map(|said| match said {
-                Said::Reasoning(text) => format!("<think>\n{text}\n</think>\n\n"),
-                Said::Content(text) => text.clone(),
-                Said::Call(name, arguments) => render(name, arguments),
+            .map(|part| match part {
+                Part::Reasoning(text) => format!("<think>\n{text}\n</think>\n\n"),
+                Part::Content(text) => text.clone(),
+                Part::Call(name, arguments) => render(name, arguments),
             })
             .collect();
         let read = read(&recipe, Options::default(), text.as_bytes(), &sizes);
-        prop_assert_eq!(read, said, "{}", text);
+        prop_assert_eq!(read, parts, "{}", text);
     }
 
-    /// With tags alone, all that is missing from what was said are tags and white space.
+    /// With tags only, nothing is missing but tags and white space.
     #[test]
-    fn every_byte_of_a_text_is_said_or_part_of_a_tag(parts in fragments()) {
+    fn only_tags_and_white_space_are_removed(parts in fragments()) {
         let recipe = Recipe::named(Some("plain"), &[]).unwrap();
         let text = parts.concat();
         let tags = [
             "<think>", "</think>", "<reasoning>", "</reasoning>", "<thought>", "</thought>",
         ];
-        let said: Vec<String> = read(&recipe, Options::default(), text.as_bytes(), &[7])
+        let parts: Vec<String> = read(&recipe, Options::default(), text.as_bytes(), &[7])
             .into_iter()
-            .map(|said| match said {
-                Said::Reasoning(text) | Said::Content(text) => bare(&text, &tags),
-                Said::Call(..) => unreachable!("no calls were looked for"),
+            .map(|part| match part {
+                Part::Reasoning(text) | Part::Content(text) => strip(&text, &tags),
+                Part::Call(..) => unreachable!("no calls were looked for"),
             })
             .collect();
-        // Words that a tag stood between are not one word.
+        // A tag between two words separates them.
         prop_assert_eq!(
-            said.concat().replace('\0', ""),
-            bare(&text, &tags).replace('\0', ""),
+            parts.concat().replace('\0', ""),
+            strip(&text, &tags).replace('\0', ""),
             "{}", text
         );
     }
 
     /// Covers: S2-30, C-24
     #[test]
-    fn no_word_is_lost_or_said_twice(
+    fn no_word_is_lost_or_repeated(
         parts in fragments(),
         sizes in proptest::collection::vec(1usize..9, 1..4),
         family in prop_oneof![Just("qwen3"), Just("hermes"), Just("llama-3"), Just("mistral")],
     ) {
         let recipe = Recipe::family(family).unwrap();
         let text = parts.concat();
-        let said = read(&recipe, Options::default(), text.as_bytes(), &sizes);
-        let told: String = said
+        let parts = read(&recipe, Options::default(), text.as_bytes(), &sizes);
+        let output: String = parts
             .iter()
-            .map(|said| match said {
-                Said::Reasoning(text) | Said::Content(text) => format!("{text}\0"),
-                Said::Call(name, Value::String(cut)) => format!("{name}\0{cut}\0"),
-                Said::Call(name, arguments) => format!("{name}\0{arguments}\0"),
+            .map(|part| match part {
+                Part::Reasoning(text) | Part::Content(text) => format!("{text}\0"),
+                Part::Call(name, Value::String(cut)) => format!("{name}\0{cut}\0"),
+                Part::Call(name, arguments) => format!("{name}\0{arguments}\0"),
             })
             .collect();
-        prop_assert_eq!(words(&told), words(&text), "{}", text);
+        prop_assert_eq!(words(&output), words(&text), "{}", text);
     }
 
-    /// Whatever comes, cut however: the same is said.
+    /// For any input, every split gives the same parts.
     #[test]
-    fn any_bytes_in_any_pieces_say_the_same(
+    fn splits_do_not_change_the_parts_of_any_bytes(
         parts in proptest::collection::vec(
             prop_oneof![
                 fragments().prop_map(|parts| parts.concat().into_bytes()),
@@ -298,18 +299,18 @@ proptest! {
         let pieces = read(&recipe, options.clone(), &text, &sizes);
         prop_assert_eq!(&pieces, &whole);
         if format == ReasoningFormat::None && !text.is_empty() {
-            // Nothing is taken out but calls.
-            let calls = whole.iter().any(|said| matches!(said, Said::Call(..)));
+            // Only calls are removed.
+            let calls = whole.iter().any(|part| matches!(part, Part::Call(..)));
             if !calls && !error {
-                let said: String = whole
+                let parts: String = whole
                     .iter()
-                    .map(|said| match said {
-                        Said::Content(text) => text.as_str(),
+                    .map(|part| match part {
+                        Part::Content(text) => text.as_str(),
                         _ => unreachable!("reasoning is content"),
                     })
                     .collect();
                 let text = String::from_utf8_lossy(&text);
-                prop_assert_eq!(said.trim(), text.trim());
+                prop_assert_eq!(parts.trim(), text.trim());
             }
         }
     }

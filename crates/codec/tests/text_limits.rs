@@ -1,4 +1,4 @@
-//! What is held back has a limit, and the limit falls at the same byte however the text arrives.
+//! Held text is limited, and the limit applies at the same byte however the text arrives.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use throughline_codec::text::{Event, OnError, Options, Reader, Recipe};
 
-/// The events as lines, neighbouring deltas joined.
+/// The events as pairs of kind and text, with neighbouring deltas joined.
 fn read(recipe: &Recipe, on_error: OnError, text: &str, size: usize) -> Vec<(String, String)> {
     let options = Options { on_error, ..Options::default() };
     let mut reader = Reader::new(recipe, options);
-    let mut told: Vec<(String, String)> = Vec::new();
+    let mut events: Vec<(String, String)> = Vec::new();
     let mut out = |event: Event<'_>| {
         let (kind, text) = match event {
             Event::Reasoning(text) => ("reasoning", text),
@@ -21,16 +21,16 @@ fn read(recipe: &Recipe, on_error: OnError, text: &str, size: usize) -> Vec<(Str
             Event::Fault { message } => ("fault", message),
             Event::Ended(_) => ("ended", ""),
         };
-        match told.last_mut() {
+        match events.last_mut() {
             Some((last, joined)) if last == kind => joined.push_str(text),
-            _ => told.push((kind.to_owned(), text.to_owned())),
+            _ => events.push((kind.to_owned(), text.to_owned())),
         }
     };
     for piece in text.as_bytes().chunks(size) {
         reader.push(piece, &mut out);
     }
     reader.finish(&mut out);
-    told
+    events
 }
 
 fn named(tags: &str, format: &str) -> Recipe {
@@ -38,8 +38,8 @@ fn named(tags: &str, format: &str) -> Recipe {
 }
 
 #[test]
-fn limits_fall_at_the_same_byte_however_the_text_arrives() {
-    // tags, format, what stands before the filler, the filler, what stands behind it
+fn limits_do_not_depend_on_how_the_text_arrives() {
+    // tags, format, text before the filler, the filler, text after it
     let rows = [
         ("think", "mistral", "[TOOL_CALLS]g", "\n", "{} x"),
         ("think", "mistral", "[TOOL_CALLS]g", "\n", ""),
@@ -95,13 +95,13 @@ fn limits_fall_at_the_same_byte_however_the_text_arrives() {
         .chain([1000, 1009, 1010, 1022, 1023, 1024, 1025, 1026])
         .chain([4095, 4096, 4097]);
     for length in lengths {
-        for (tags, format, before, filler, behind) in rows {
-            // Only white space waits for so long.
+        for (tags, format, before, filler, after) in rows {
+            // Only white space can wait for this long.
             if length > 2000 && !filler.trim().is_empty() {
                 continue;
             }
             let recipe = named(tags, format);
-            let text = format!("{before}{}{behind}", filler.repeat(length));
+            let text = format!("{before}{}{after}", filler.repeat(length));
             for on_error in [OnError::Text, OnError::Error] {
                 let whole = read(&recipe, on_error, &text, usize::MAX);
                 for size in [1, 1000] {
@@ -117,73 +117,73 @@ fn limits_fall_at_the_same_byte_however_the_text_arrives() {
 }
 
 #[test]
-fn a_block_that_is_too_long_to_be_held_goes_back_and_the_next_call_is_read() {
+fn a_block_over_the_limit_becomes_content_and_the_next_call_is_read() {
     let recipe = Recipe::family("qwen3").unwrap();
     let junk = "\"abcdefghijklmnop\":1,".repeat(55_000);
     let text = format!(
         "<tool_call>{{{junk}}}</tool_call>\n<tool_call>{{\"name\":\"f\",\"arguments\":{{}}}}</tool_call>"
     );
     for size in [4096, usize::MAX] {
-        let told = read(&recipe, OnError::Text, &text, size);
-        let kinds: Vec<&str> = told.iter().map(|(kind, _)| kind.as_str()).collect();
+        let events = read(&recipe, OnError::Text, &text, size);
+        let kinds: Vec<&str> = events.iter().map(|(kind, _)| kind.as_str()).collect();
         assert_eq!(kinds, ["content", "call", "arguments", "call ended", "ended"]);
-        assert!(told[0].1.ends_with("}</tool_call>\n"));
+        assert!(events[0].1.ends_with("}</tool_call>\n"));
     }
 }
 
 #[test]
-fn arguments_have_no_limit_and_do_not_wait() {
+fn arguments_are_not_limited_or_held() {
     let recipe = Recipe::family("qwen3").unwrap();
     let value = "x".repeat(3 << 20);
     let text =
         format!("<tool_call>{{\"name\":\"f\",\"arguments\":{{\"a\":\"{value}\"}}}}</tool_call>");
     let mut reader = Reader::new(&recipe, Options::default());
-    let (mut told, mut ended) = (0, false);
+    let (mut events, mut ended) = (0, false);
     reader.push_str(&text, |event| match event {
-        Event::CallArguments { delta, .. } => told += delta.len(),
+        Event::CallArguments { delta, .. } => events += delta.len(),
         Event::CallEnded { .. } => ended = true,
         _ => {}
     });
-    assert_eq!((told, ended), (value.len() + 8, true));
+    assert_eq!((events, ended), (value.len() + 8, true));
 }
 
 #[test]
-fn white_space_without_end_is_said_in_time() {
+fn endless_white_space_is_emitted() {
     for (recipe, opener) in [
         (Recipe::family("qwen3").unwrap(), "<think>"),
         (Recipe::family("qwen3").unwrap(), ""),
         (Recipe::family("llama-3").unwrap(), ""),
     ] {
         let mut reader = Reader::new(&recipe, Options::default());
-        let mut said = 0;
+        let mut length = 0;
         reader.push_str(opener, |_| {});
         for _ in 0..2000 {
             reader.push_str("          ", |event| {
                 if let Event::Reasoning(text) | Event::Content(text) = event {
-                    said += text.len();
+                    length += text.len();
                 }
             });
         }
-        assert_eq!(said, 20_000, "{opener}");
+        assert_eq!(length, 20_000, "{opener}");
     }
 }
 
 /// The best of three runs.
 fn time(recipe: &Recipe, text: &str, size: usize) -> Duration {
     let run = || {
-        let began = Instant::now();
+        let start = Instant::now();
         let mut reader = Reader::new(recipe, Options::default());
         for piece in text.as_bytes().chunks(size) {
             reader.push(piece, |_| {});
         }
         reader.finish(|_| {});
-        began.elapsed()
+        start.elapsed()
     };
     (0..3).map(|_| run()).min().unwrap()
 }
 
 #[test]
-fn forty_times_the_text_takes_about_forty_times_as_long() {
+fn reading_time_is_linear_in_the_length() {
     let rows = [
         ("qwen3", "Some text.\n```html\n<div><p>x</p><a>y</a></div>\n```\n"),
         ("qwen3", "<tool_call>"),
@@ -204,7 +204,7 @@ fn forty_times_the_text_takes_about_forty_times_as_long() {
         for size in [64, usize::MAX] {
             let short = time(&recipe, &text(20_000), size);
             let long = time(&recipe, &text(800_000), size);
-            // Quadratic work would take 1600 times as long; the rest is for busy machines.
+            // Quadratic work would take 1600 times as long. The margin is for busy machines.
             assert!(
                 long < short * 400,
                 "{family}, {part:?} in pieces of {size}: {short:?}, then {long:?}"

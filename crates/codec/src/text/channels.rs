@@ -1,49 +1,49 @@
-//! Models that write messages with headers: the header says what the message is.
+//! Models that write messages with headers. The header gives the type of the message.
 
 use super::calls::ToolFormat;
 use super::formats;
 
-/// How such messages are written.
+/// The markers of such messages.
 #[derive(Debug)]
 pub(crate) struct Channels {
-    /// What begins a header.
-    pub(crate) headers: &'static [&'static str],
-    /// How the very first header begins: the prompt ended inside it.
-    pub(crate) first: &'static [&'static str],
-    /// What ends a header and begins the message.
-    pub(crate) messages: &'static [&'static str],
-    /// What ends a message.
-    pub(crate) ends: &'static [&'static str],
-    /// What a header says, with what ended it.
-    pub(crate) read: fn(&str, &str) -> Channel,
-    /// How the body of a call is written, its name being in the header.
+    /// Markers that start a header.
+    pub(crate) header_starts: &'static [&'static str],
+    /// How the first header of a text can start if the prompt ended inside it.
+    pub(crate) implied_starts: &'static [&'static str],
+    /// Markers that end a header and start the message.
+    pub(crate) message_starts: &'static [&'static str],
+    /// Markers that end a message.
+    pub(crate) message_ends: &'static [&'static str],
+    /// Classifies a message by its header and the marker that ended the header.
+    pub(crate) classify: fn(&str, &str) -> Channel,
+    /// The format of a call's body. The name is in the header.
     pub(crate) calls: &'static ToolFormat,
     /// Whether a text begins inside reasoning.
     pub(crate) implicit: bool,
 }
 
-/// What a message is.
+/// The type of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Channel {
     /// Reasoning.
     Reasoning,
     /// The answer.
     Content,
-    /// A call of this tool.
+    /// A call of the named tool.
     Call(String),
-    /// A block of calls that name themselves; those that do not have this name.
+    /// A block of calls that name themselves. Calls without a name get this one.
     Calls(Option<String>),
-    /// The header is no header.
+    /// Not a valid header.
     Unknown,
 }
 
 /// gpt-oss.
 pub(crate) static HARMONY: Channels = Channels {
-    headers: &["<|start|>", "<|channel|>"],
-    first: &[" to=", "to="],
-    messages: &["<|message|>"],
-    ends: &["<|end|>", "<|call|>", "<|return|>"],
-    read: harmony,
+    header_starts: &["<|start|>", "<|channel|>"],
+    implied_starts: &[" to=", "to="],
+    message_starts: &["<|message|>"],
+    message_ends: &["<|end|>", "<|call|>", "<|return|>"],
+    classify: classify_harmony,
     calls: &formats::HARMONY_CALL,
     implicit: false,
 };
@@ -54,27 +54,27 @@ pub(crate) static BEAM: Channels =
 
 /// Inkling.
 pub(crate) static INKLING: Channels = Channels {
-    headers: &["<|message_model|>"],
-    first: &["<|content_thinking|>", "<|content_text|>", "<|content_invoke_tool_json|>"],
-    messages: &["<|content_thinking|>", "<|content_text|>", "<|content_invoke_tool_json|>"],
-    ends: &["<|end_message|>", "<|content_model_end_sampling|>"],
-    read: inkling,
+    header_starts: &["<|message_model|>"],
+    implied_starts: &["<|content_thinking|>", "<|content_text|>", "<|content_invoke_tool_json|>"],
+    message_starts: &["<|content_thinking|>", "<|content_text|>", "<|content_invoke_tool_json|>"],
+    message_ends: &["<|end_message|>", "<|content_model_end_sampling|>"],
+    classify: classify_inkling,
     calls: &formats::INKLING_CALL,
     implicit: false,
 };
 
 /// Muse.
 pub(crate) static MUSE: Channels = Channels {
-    headers: &["<|start|>"],
-    first: &[" to=", "to="],
-    messages: &["<|message|>"],
-    ends: &["<|eom|>"],
-    read: muse,
+    header_starts: &["<|start|>"],
+    implied_starts: &[" to=", "to="],
+    message_starts: &["<|message|>"],
+    message_ends: &["<|eom|>"],
+    classify: classify_muse,
     calls: &formats::MUSE_CALLS,
     implicit: false,
 };
 
-/// The word behind `to=`.
+/// The word after `to=`.
 fn recipient(header: &str) -> Option<&str> {
     let (_, rest) = header.split_once("to=")?;
     let end = rest
@@ -83,16 +83,16 @@ fn recipient(header: &str) -> Option<&str> {
     Some(&rest[..end]).filter(|recipient| !recipient.is_empty())
 }
 
-/// The first word behind `<|channel|>`.
+/// The first word after `<|channel|>`.
 fn channel(header: &str) -> &str {
-    let behind = header.rsplit_once("<|channel|>").map_or("", |(_, rest)| rest);
-    let end = behind
+    let name = header.rsplit_once("<|channel|>").map_or("", |(_, rest)| rest);
+    let end = name
         .find(|character: char| !character.is_alphanumeric() && character != '_')
-        .unwrap_or(behind.len());
-    &behind[..end]
+        .unwrap_or(name.len());
+    &name[..end]
 }
 
-fn harmony(header: &str, _: &str) -> Channel {
+fn classify_harmony(header: &str, _: &str) -> Channel {
     if let Some(recipient) = recipient(header) {
         let name = recipient.strip_prefix("functions.").unwrap_or(recipient);
         if !matches!(name, "user" | "assistant" | "all" | "") {
@@ -108,7 +108,7 @@ fn harmony(header: &str, _: &str) -> Channel {
     }
 }
 
-fn inkling(header: &str, end: &str) -> Channel {
+fn classify_inkling(header: &str, end: &str) -> Channel {
     let name = header.trim().strip_prefix("<|message_model|>").unwrap_or(header).trim();
     match end {
         "<|content_thinking|>" => Channel::Reasoning,
@@ -117,7 +117,7 @@ fn inkling(header: &str, end: &str) -> Channel {
     }
 }
 
-fn muse(header: &str, _: &str) -> Channel {
+fn classify_muse(header: &str, _: &str) -> Channel {
     match recipient(header) {
         Some("self") => Channel::Reasoning,
         Some("user" | "commentary") => Channel::Content,

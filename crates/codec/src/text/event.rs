@@ -1,42 +1,42 @@
-//! What a model's text is made of, in the order the model wrote it.
+//! The parts of a model's text, in the order the model wrote them.
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-/// One step of a model's text. Text is borrowed from the piece it came in, or from what was held.
+/// One step of a model's text. Text is borrowed from its piece, or from text that was held back.
 ///
-/// Neighbouring deltas of one kind may be cut anywhere; joined, they are the same for every way
-/// the text was cut into pieces.
+/// Neighbouring deltas of one kind may be cut anywhere. Joined, they do not depend on how the text
+/// was cut into pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
     /// Reasoning, without its tags.
     Reasoning(&'a str),
     /// Answer text.
     Content(&'a str),
-    /// A call began: its name is known.
+    /// A call started: its name is known.
     CallStarted {
-        /// Which call of this text, from 0.
+        /// Number of the call in this text, from 0.
         index: usize,
-        /// The model's own id of it, or one that was made.
+        /// The id that the model wrote, or a generated one.
         id: &'a str,
-        /// The tool.
+        /// The name of the tool.
         name: &'a str,
     },
     /// More of the call's arguments, as JSON text.
     CallArguments {
-        /// Which call.
+        /// Number of the call.
         index: usize,
-        /// What was added.
+        /// The added text.
         delta: &'a str,
     },
     /// The call's arguments are complete.
     CallEnded {
-        /// Which call.
+        /// Number of the call.
         index: usize,
     },
-    /// A call could not be read (`tool_call_parse_error`); stands in the place of its text.
+    /// A call could not be read (`tool_call_parse_error`). Replaces the text of the call.
     Fault {
-        /// What was wrong, and where.
+        /// What is wrong, and where.
         message: &'a str,
     },
     /// The last event of every text.
@@ -47,19 +47,19 @@ pub enum Event<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EndReason {
-    /// With its answer.
+    /// After the answer.
     Stop,
-    /// With calls that wait for their results.
+    /// After calls that wait for their results.
     ToolCalls,
     /// Inside reasoning.
     UnclosedReasoning,
     /// Inside the arguments of a call.
     UnclosedToolCall,
-    /// A call could not be read, and the caller asked to be told.
+    /// A call could not be read, and [`OnError::Error`](super::OnError::Error) is set.
     Error,
 }
 
-/// As `throughline parse` prints it: one object with a `type`.
+/// Writes the form that `throughline parse` prints: one object with a `type`.
 impl Serialize for Event<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
@@ -101,7 +101,7 @@ mod tests {
 
     /// Covers: S2-31
     #[test]
-    fn events_are_lines_with_a_type() {
+    fn events_serialize_to_objects_with_a_type() {
         let lines = [
             (Event::Reasoning("a\n"), r#"{"type":"reasoning","delta":"a\n"}"#),
             (Event::Content("é"), r#"{"type":"content","delta":"é"}"#),

@@ -1,17 +1,17 @@
-//! Which models write how: one row for each family, the more specific first.
+//! The model families and how each one writes: one row per family, specific names first.
 
 /// A family of models.
 #[derive(Debug)]
 pub struct Family {
-    /// What people call it.
+    /// The usual name of the family.
     pub name: &'static str,
-    /// What its models have in their names: one of these.
+    /// A model belongs to the family if its name contains one of these parts.
     pub models: &'static [&'static str],
-    /// And none of these.
-    pub but: &'static [&'static str],
-    /// Its tag set.
+    /// A model with one of these parts in its name does not belong to the family.
+    pub except: &'static [&'static str],
+    /// Name of its tag set.
     pub reasoning: Option<&'static str>,
-    /// Its tool formats.
+    /// Names of its tool formats.
     pub tools: &'static [&'static str],
     /// Its usual template opens the reasoning in the prompt.
     pub implicit: bool,
@@ -22,7 +22,7 @@ pub struct Family {
 const ROW: Family = Family {
     name: "",
     models: &[],
-    but: &[],
+    except: &[],
     reasoning: None,
     tools: &[],
     implicit: false,
@@ -44,14 +44,14 @@ macro_rules! families {
     (@value $value:expr) => { $value };
 }
 
-/// All families. The first whose model name fits counts, so the more specific stand first.
+/// All families. The first match counts, so specific names come first.
 #[rustfmt::skip]
 pub static FAMILIES: &[Family] = families! {
     // name             in the model's name                         tags             formats                            flags
     "deepseek-r1"       ["deepseek-r1"]                             "think";         "deepseek_v3";                     implicit;
     "deepseek-v4.1"     ["deepseek-v4.1"]                           "think";         "deepseek_v41";                    call_ends_reasoning;
     "deepseek-v4"       ["deepseek-v4"]                             "think";         "deepseek_v4";                     ;
-    "deepseek-v3.2"     ["deepseek-v3.2"]                           "think";         "deepseek_v32";                    but = &["-exp"];
+    "deepseek-v3.2"     ["deepseek-v3.2"]                           "think";         "deepseek_v32";                    except = &["-exp"];
     "deepseek-v3.1"     ["deepseek-v3.1", "deepseek-v3.2-exp"]      "think";         "deepseek_v31";                    ;
     "deepseek-v3"       ["deepseek-v3"]                             "think";         "deepseek_v3";                     ;
     "qwen3-coder"       ["qwen3-coder"]                             "think";         "qwen3_coder";                     call_ends_reasoning;
@@ -113,21 +113,21 @@ pub static FAMILIES: &[Family] = families! {
     "apriel"            ["apriel"]                                  "think";         ;                                  ;
 };
 
-/// The family of a model, by its name.
-pub(crate) fn of_model(model: &str) -> Option<&'static Family> {
+/// Finds the family of a model by its name.
+pub(crate) fn find_for_model(model: &str) -> Option<&'static Family> {
     let model = model.to_ascii_lowercase().replace('_', "-");
     FAMILIES.iter().find(|family| {
-        family.models.iter().any(|part| fits(&model, part))
-            && !family.but.iter().any(|part| model.contains(part))
+        family.models.iter().any(|part| has_part(&model, part))
+            && !family.except.iter().any(|part| model.contains(part))
     })
 }
 
-/// Whether a name has this part; a `*` in it stands for anything.
-fn fits(model: &str, part: &str) -> bool {
+/// Whether a name contains this part. A `*` in the part matches anything.
+fn has_part(model: &str, part: &str) -> bool {
     match part.split_once('*') {
         None => model.contains(part),
-        Some((first, then)) => {
-            model.find(first).is_some_and(|at| model[at + first.len()..].contains(then))
+        Some((first, second)) => {
+            model.find(first).is_some_and(|at| model[at + first.len()..].contains(second))
         }
     }
 }

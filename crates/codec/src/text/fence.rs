@@ -1,26 +1,26 @@
-//! Fenced code in an answer: what a model shows there is no marker.
+//! Fenced code in an answer. Markers inside it are only text.
 
 /// Follows the lines of an answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Fence {
-    /// The fence that is open: its character and how many of them opened it.
+    /// The open fence: its character and how many of them opened it.
     open: Option<(u8, usize)>,
     line: Line,
 }
 
-/// How far a fence may be indented: in lists, and behind the `>` of quotes.
-const INDENT: usize = 16;
+/// How far a fence may be indented, in lists and after the `>` of quotes.
+const MAX_INDENT: usize = 16;
 
-/// How far the present line is.
+/// The position in the current line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Line {
-    /// Nothing but so much indentation.
+    /// Only indentation so far, this many characters.
     Start(u8),
-    /// A run of fence characters, right at its start.
+    /// In a run of fence characters at the start of the line.
     Run(u8, usize),
-    /// Behind the run that opened a fence.
+    /// After the run that opened a fence.
     Info,
-    /// Behind a run that closes the fence, if nothing else follows on this line.
+    /// After a run that closes the fence, if nothing else follows on the line.
     Closing,
     Middle,
 }
@@ -37,34 +37,34 @@ impl Fence {
         self.open.is_some()
     }
 
-    /// The answer goes on with something new.
+    /// Starts again, after something that is not part of the answer.
     pub(crate) fn reset(&mut self) {
         *self = Self::default();
     }
 
-    /// Follows text outside a fence; tells where one has opened.
+    /// Follows text outside a fence. Returns the position after an opening run, if there is one.
     pub(crate) fn outside(&mut self, bytes: &[u8]) -> Option<usize> {
         let mut at = 0;
         loop {
-            if let Line::Run(mark, count) = self.line {
-                let (end, count) = run(bytes, at, mark, count);
+            if let Line::Run(character, count) = self.line {
+                let (end, count) = run(bytes, at, character, count);
                 at = end;
                 if at == bytes.len() {
-                    self.line = Line::Run(mark, count);
+                    self.line = Line::Run(character, count);
                     return None;
                 }
                 if count >= 3 {
-                    self.open = Some((mark, count));
+                    self.open = Some((character, count));
                     self.line = Line::Info;
                     return Some(at);
                 }
                 self.line = Line::Middle;
             }
             let Some(found) = memchr::memchr2(b'`', b'~', &bytes[at..]) else {
-                self.line = self.line.after(&bytes[at..]);
+                self.line = self.line.skip(&bytes[at..]);
                 return None;
             };
-            self.line = self.line.after(&bytes[at..at + found]);
+            self.line = self.line.skip(&bytes[at..at + found]);
             at += found;
             if let Line::Start(_) = self.line {
                 self.line = Line::Run(bytes[at], 0);
@@ -75,13 +75,13 @@ impl Fence {
         }
     }
 
-    /// Follows text inside a fence; tells where it has closed.
+    /// Follows text inside a fence. Returns the position after the end of the fence, if it closes.
     pub(crate) fn inside(&mut self, bytes: &[u8]) -> Option<usize> {
         let (fence, opened) = self.open?;
         let mut at = 0;
         while at < bytes.len() {
             match self.line {
-                // A backtick on the opening line means that it was code in a line.
+                // A backtick on the opening line means that this is inline code.
                 Line::Info => match memchr::memchr2(fence, b'\n', &bytes[at..]) {
                     None => return None,
                     Some(found) if bytes[at + found] == b'\n' => {
@@ -95,11 +95,11 @@ impl Fence {
                         return Some(at + found + 1);
                     }
                 },
-                Line::Run(mark, count) => {
-                    let (end, count) = run(bytes, at, mark, count);
+                Line::Run(character, count) => {
+                    let (end, count) = run(bytes, at, character, count);
                     at = end;
                     self.line = if at == bytes.len() {
-                        Line::Run(mark, count)
+                        Line::Run(character, count)
                     } else if count >= opened {
                         Line::Closing
                     } else {
@@ -117,11 +117,11 @@ impl Fence {
                 },
                 Line::Start(_) | Line::Middle => match memchr::memchr(fence, &bytes[at..]) {
                     None => {
-                        self.line = self.line.after(&bytes[at..]);
+                        self.line = self.line.skip(&bytes[at..]);
                         return None;
                     }
                     Some(found) => {
-                        self.line = self.line.after(&bytes[at..at + found]);
+                        self.line = self.line.skip(&bytes[at..at + found]);
                         at += found;
                         if let Line::Start(_) = self.line {
                             self.line = Line::Run(fence, 0);
@@ -136,23 +136,23 @@ impl Fence {
     }
 }
 
-/// Where a run of one character ends, and how many there were with those before.
-fn run(bytes: &[u8], from: usize, mark: u8, before: usize) -> (usize, usize) {
-    let more = bytes[from..].iter().take_while(|byte| **byte == mark).count();
+/// Returns where a run of one character ends, and its length with the `before` earlier ones.
+fn run(bytes: &[u8], from: usize, character: u8, before: usize) -> (usize, usize) {
+    let more = bytes[from..].iter().take_while(|byte| **byte == character).count();
     (from + more, before + more)
 }
 
 impl Line {
-    /// The line after some text without fence characters.
-    fn after(self, bytes: &[u8]) -> Self {
+    /// The position after text without fence characters.
+    fn skip(self, bytes: &[u8]) -> Self {
         let indents = |byte: &&u8| matches!(byte, b' ' | b'\t' | b'>');
-        let indent = bytes.iter().rev().take(INDENT + 1).take_while(indents).count();
+        let indent = bytes.iter().rev().take(MAX_INDENT + 1).take_while(indents).count();
         match bytes.len().checked_sub(indent + 1).map(|before| bytes[before]) {
-            _ if indent > INDENT => Self::Middle,
+            _ if indent > MAX_INDENT => Self::Middle,
             Some(b'\n' | b'\r') => Self::Start(indent as u8),
             Some(_) => Self::Middle,
             None => match self {
-                Self::Start(before) if usize::from(before) + indent <= INDENT => {
+                Self::Start(before) if usize::from(before) + indent <= MAX_INDENT => {
                     Self::Start(before + indent as u8)
                 }
                 Self::Start(_) => Self::Middle,

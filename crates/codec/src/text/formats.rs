@@ -1,10 +1,11 @@
-//! How models write calls: one row for each format.
+//! The call formats: one row per format.
 //!
-//! The steps of a row lead from its opener through a block; see [`Step`].
+//! The steps of a row lead from its opening marker through a block. See [`Step`].
 
 use super::calls::parameters as rows;
 use super::calls::{
-    FUNCTION_GEMMA, GEMMA, Keys, Shape, Spelling, Start, Step, ToolFormat, USUAL, Until,
+    DEFAULT_KEYS, FUNCTION_GEMMA, GEMMA, Keys, Layout, NameStyle, Start, Step, Terminator,
+    ToolFormat,
 };
 use super::channels;
 
@@ -18,25 +19,25 @@ const EMPTY: ToolFormat = ToolFormat {
     channels: None,
 };
 
-/// Calls without a marker.
-const BARE: Keys = Keys { bare: true, ..USUAL };
+/// Calls without a marker before them.
+const BARE: Keys = Keys { bare: true, ..DEFAULT_KEYS };
 
-/// A list of calls, never one alone.
-const LIST: Keys = Keys { alone: false, ..USUAL };
+/// An array of calls. A single call is not allowed.
+const LIST: Keys = Keys { alone: false, ..DEFAULT_KEYS };
 
-/// The model gives ids.
-const WITH_ID: Keys = Keys { id: Some("id"), ..USUAL };
+/// The model writes ids.
+const WITH_ID: Keys = Keys { id: Some("id"), ..DEFAULT_KEYS };
 
-/// `<function=NAME>` and a tag for each parameter, maybe in an outer tag.
+/// `<function=NAME>` and one tag per parameter, in an optional outer tag.
 const QWEN3_CODER: ToolFormat = ToolFormat {
     name: "qwen3_coder",
     openers: &[("<tool_call>", 0), ("<function=", 1)],
     steps: &[
         Step::Expect(&["<function="]),
-        Step::Name(Spelling::Line, &[until(">", 2)]),
+        Step::Name(NameStyle::Line, &[until(">", 2)]),
         Step::Tags(&rows::QWEN3_CODER),
         Step::Repeat(&["<function="], 0),
-        Step::Maybe(&["</tool_call>"]),
+        Step::Optional(&["</tool_call>"]),
     ],
     closers: &["</tool_call>", "</function>"],
     ..EMPTY
@@ -48,11 +49,11 @@ const GLM: ToolFormat = ToolFormat {
     openers: &[("<tool_call>", 0)],
     steps: &[
         Step::Name(
-            Spelling::Word,
+            NameStyle::Word,
             &[
                 before("<arg_key>", 1),
                 before("</tool_call>", 1),
-                // Some outputs spell the line break out.
+                // Some outputs contain the two characters `\n` instead of a line break.
                 until("\\n", 1),
                 until("\n", 1),
                 until("\r\n", 1),
@@ -64,7 +65,7 @@ const GLM: ToolFormat = ToolFormat {
     ..EMPTY
 };
 
-/// Calls in tags that all begin with the same mark.
+/// Calls in tags that all start with the same prefix.
 macro_rules! dsml {
     ($name:literal, $open:literal, $close:literal, $invoke:literal, $row:expr) => {
         ToolFormat {
@@ -75,7 +76,7 @@ macro_rules! dsml {
                 Step::Attributes { name: "name", id: None, end: ">" },
                 Step::Tags(&$row),
                 Step::Repeat(&[$invoke], 0),
-                Step::Maybe(&[$close]),
+                Step::Optional(&[$close]),
             ],
             closers: &[$close],
             ..EMPTY
@@ -83,14 +84,14 @@ macro_rules! dsml {
     };
 }
 
-/// Hunyuan's tags, each with a suffix that may tell the checkpoint.
+/// Hunyuan's tags. Each may have a suffix that names the checkpoint.
 const HUNYUAN: ToolFormat = ToolFormat {
     name: "hy_v3",
     openers: &[("<tool_calls\u{1}>", 0), ("<tool_call\u{1}>", 1)],
     steps: &[
         Step::Expect(&["<tool_call\u{1}>"]),
         Step::Name(
-            Spelling::Word,
+            NameStyle::Word,
             &[
                 until("<tool_sep\u{1}>", 2),
                 before("<arg_key", 2),
@@ -100,45 +101,47 @@ const HUNYUAN: ToolFormat = ToolFormat {
         ),
         Step::Tags(&rows::HUNYUAN),
         Step::Repeat(&["<tool_call\u{1}>"], 0),
-        Step::Maybe(&["</tool_calls\u{1}>"]),
+        Step::Optional(&["</tool_calls\u{1}>"]),
     ],
     closers: &["</tool_calls\u{1}>", "</tool_call\u{1}>"],
     ..EMPTY
 };
 
-const fn until(marker: &'static str, to: usize) -> Until {
-    Until { marker, kept: false, to }
+/// The marker ends a word and is read with it.
+const fn until(marker: &'static str, to: usize) -> Terminator {
+    Terminator { marker, kept: false, next_step: to }
 }
 
-const fn before(marker: &'static str, to: usize) -> Until {
-    Until { marker, kept: true, to }
+/// The marker ends a word and stays unread.
+const fn before(marker: &'static str, to: usize) -> Terminator {
+    Terminator { marker, kept: true, next_step: to }
 }
 
-/// One marker, calls that name themselves, and maybe an end marker.
+/// One marker, calls that name themselves, and an optional end marker.
 macro_rules! block {
     ($name:literal, [$($open:literal),+], $keys:expr, [$($close:literal),*]) => {
         ToolFormat {
             name: $name,
             openers: &[$(($open, 0)),+],
-            steps: &[Step::Calls(&$keys), Step::Maybe(&[$($close),*])],
+            steps: &[Step::Calls(&$keys), Step::Optional(&[$($close),*])],
             closers: &[$($close),*],
             ..EMPTY
         }
     };
 }
 
-/// A list of Python calls behind a marker.
-const MARKED_LIST: Shape = Shape::List { declared_only: false };
+/// A list of Python calls after a marker.
+const MARKED_LIST: Layout = Layout::List { declared_only: false };
 
 const PYTHONIC: ToolFormat = ToolFormat {
     name: "pythonic",
     openers: &[("<|python_tag|>", 2)],
     starts: &[(Start::NameList, 0)],
     steps: &[
-        Step::Python(Shape::List { declared_only: true }),
+        Step::Python(Layout::List { declared_only: true }),
         Step::Done,
         Step::If(Start::NameList, 5),
-        Step::Calls(&USUAL),
+        Step::Calls(&DEFAULT_KEYS),
         Step::Done,
         Step::Python(MARKED_LIST),
     ],
@@ -161,7 +164,7 @@ pub static TOOL_FORMATS: &[ToolFormat] = &[
             Step::If(Start::ObjectList, 6),
             Step::If(Start::Object, 6),
             Step::Name(
-                Spelling::Word,
+                NameStyle::Word,
                 &[until("[CALL_ID]", 3), until("[ARGS]", 4), before("{", 4)],
             ),
             Step::Id(&[until("[ARGS]", 4), before("{", 4)]),
@@ -169,19 +172,19 @@ pub static TOOL_FORMATS: &[ToolFormat] = &[
             Step::Done,
             Step::Calls(&WITH_ID),
             Step::Done,
-            // The server took the marker out.
+            // The server removed the marker.
             Step::Calls(&Keys { bare: true, ..WITH_ID }),
         ],
         ..EMPTY
     },
-    block!("hermes", ["<tool_call>"], USUAL, ["</tool_call>"]),
+    block!("hermes", ["<tool_call>"], DEFAULT_KEYS, ["</tool_call>"]),
     ToolFormat {
         name: "llama_function",
         openers: &[("<function=", 0)],
         steps: &[
-            Step::Name(Spelling::Line, &[until(">", 1)]),
+            Step::Name(NameStyle::Line, &[until(">", 1)]),
             Step::Arguments,
-            Step::Maybe(&["</function>"]),
+            Step::Optional(&["</function>"]),
         ],
         closers: &["</function>"],
         noise: &["<|python_tag|>", "<|eom_id|>"],
@@ -195,7 +198,7 @@ pub static TOOL_FORMATS: &[ToolFormat] = &[
             Step::Calls(&BARE),
             Step::Another(&[";", ","], Start::Object, 0),
             Step::Done,
-            Step::Calls(&USUAL),
+            Step::Calls(&DEFAULT_KEYS),
             Step::Another(&[";", ","], Start::Object, 3),
         ],
         noise: &["<|eom_id|>"],
@@ -215,15 +218,15 @@ pub static TOOL_FORMATS: &[ToolFormat] = &[
             Step::Expect(&["<｜tool▁call▁begin｜>"]),
             Step::Ignore(&[until("<｜tool▁sep｜>", 2)]),
             Step::Name(
-                Spelling::Word,
+                NameStyle::Word,
                 &[until("\n", 3), until("\r\n", 3), before("```", 3), before("{", 3)],
             ),
-            Step::Maybe(&["```json", "```"]),
+            Step::Optional(&["```json", "```"]),
             Step::Arguments,
-            Step::Maybe(&["```"]),
-            Step::Maybe(&["<｜tool▁call▁end｜>"]),
+            Step::Optional(&["```"]),
+            Step::Optional(&["<｜tool▁call▁end｜>"]),
             Step::Repeat(&["<｜tool▁call▁begin｜>"], 0),
-            Step::Maybe(&["<｜tool▁calls▁end｜>"]),
+            Step::Optional(&["<｜tool▁calls▁end｜>"]),
         ],
         closers: &["<｜tool▁calls▁end｜>", "<｜tool▁call▁end｜>"],
         ..EMPTY
@@ -233,11 +236,11 @@ pub static TOOL_FORMATS: &[ToolFormat] = &[
         openers: &[("<｜tool▁calls▁begin｜>", 0), ("<｜tool▁call▁begin｜>", 1)],
         steps: &[
             Step::Expect(&["<｜tool▁call▁begin｜>"]),
-            Step::Name(Spelling::Word, &[until("<｜tool▁sep｜>", 2)]),
+            Step::Name(NameStyle::Word, &[until("<｜tool▁sep｜>", 2)]),
             Step::Arguments,
-            Step::Maybe(&["<｜tool▁call▁end｜>"]),
+            Step::Optional(&["<｜tool▁call▁end｜>"]),
             Step::Repeat(&["<｜tool▁call▁begin｜>"], 0),
-            Step::Maybe(&["<｜tool▁calls▁end｜>"]),
+            Step::Optional(&["<｜tool▁calls▁end｜>"]),
         ],
         closers: &["<｜tool▁calls▁end｜>", "<｜tool▁call▁end｜>"],
         ..EMPTY
@@ -251,32 +254,32 @@ pub static TOOL_FORMATS: &[ToolFormat] = &[
         ],
         steps: &[
             Step::Expect(&["<|tool_call_begin|>"]),
-            Step::Name(Spelling::Numbered, &[until("<|tool_call_argument_begin|>", 2)]),
+            Step::Name(NameStyle::Numbered, &[until("<|tool_call_argument_begin|>", 2)]),
             Step::Arguments,
-            Step::Maybe(&["<|tool_call_end|>"]),
+            Step::Optional(&["<|tool_call_end|>"]),
             Step::Repeat(&["<|tool_call_begin|>"], 0),
-            Step::Maybe(&["<|tool_calls_section_end|>", "<|tool_call_section_end|>"]),
+            Step::Optional(&["<|tool_calls_section_end|>", "<|tool_call_section_end|>"]),
         ],
         closers: &["<|tool_calls_section_end|>", "<|tool_call_section_end|>", "<|tool_call_end|>"],
         ..EMPTY
     },
-    block!("granite", ["<|tool_call|>", "<tool_call>"], USUAL, ["</tool_call>"]),
-    block!("granite_20b_fc", ["<function_call>"], USUAL, []),
-    block!("granite4", ["<tool_call>"], USUAL, ["</tool_call>"]),
+    block!("granite", ["<|tool_call|>", "<tool_call>"], DEFAULT_KEYS, ["</tool_call>"]),
+    block!("granite_20b_fc", ["<function_call>"], DEFAULT_KEYS, []),
+    block!("granite4", ["<tool_call>"], DEFAULT_KEYS, ["</tool_call>"]),
     ToolFormat {
         name: "internlm2",
         openers: &[("<|action_start|>", 0)],
         steps: &[
             Step::Expect(&["<|plugin|>"]),
-            Step::Calls(&USUAL),
-            Step::Maybe(&["<|action_end|>"]),
+            Step::Calls(&DEFAULT_KEYS),
+            Step::Optional(&["<|action_end|>"]),
         ],
         closers: &["<|action_end|>"],
         ..EMPTY
     },
-    block!("jamba", ["<tool_calls>"], USUAL, ["</tool_calls>"]),
-    block!("hunyuan_a13b", ["<tool_calls>"], USUAL, ["</tool_calls>"]),
-    block!("nemotron_deci", ["<TOOLCALL>"], USUAL, ["</TOOLCALL>"]),
+    block!("jamba", ["<tool_calls>"], DEFAULT_KEYS, ["</tool_calls>"]),
+    block!("hunyuan_a13b", ["<tool_calls>"], DEFAULT_KEYS, ["</tool_calls>"]),
+    block!("nemotron_deci", ["<TOOLCALL>"], DEFAULT_KEYS, ["</TOOLCALL>"]),
     block!("phi4_mini", ["functools"], LIST, []),
     ToolFormat {
         name: "xlam",
@@ -285,31 +288,31 @@ pub static TOOL_FORMATS: &[ToolFormat] = &[
         steps: &[
             Step::Calls(&BARE),
             Step::Done,
-            Step::Maybe(&["```json", "```"]),
+            Step::Optional(&["```json", "```"]),
             Step::Calls(&BARE),
-            Step::Maybe(&["```"]),
+            Step::Optional(&["```"]),
             Step::Done,
-            Step::Calls(&USUAL),
+            Step::Calls(&DEFAULT_KEYS),
         ],
         ..EMPTY
     },
-    block!("longcat", ["<longcat_tool_call>"], USUAL, ["</longcat_tool_call>"]),
+    block!("longcat", ["<longcat_tool_call>"], DEFAULT_KEYS, ["</longcat_tool_call>"]),
     block!(
         "gigachat3",
         ["<|message_sep|>\n\nfunction call<|role_sep|>\n", "<|function_call|>"],
-        USUAL,
+        DEFAULT_KEYS,
         []
     ),
     block!(
         "apertus",
         ["<|tools_prefix|>"],
-        Keys { key_is_name: true, ..USUAL },
+        Keys { key_is_name: true, ..DEFAULT_KEYS },
         ["<|tools_suffix|>"]
     ),
     block!(
         "cohere_command",
         ["<|START_ACTION|>"],
-        Keys { name: &["tool_name"], id: Some("tool_call_id"), ..USUAL },
+        Keys { name: &["tool_name"], id: Some("tool_call_id"), ..DEFAULT_KEYS },
         ["<|END_ACTION|>"]
     ),
     ToolFormat { name: "gpt_oss", channels: Some(&channels::HARMONY), ..EMPTY },
@@ -320,8 +323,8 @@ pub static TOOL_FORMATS: &[ToolFormat] = &[
         name: "olmo3",
         openers: &[("<function_calls>", 0)],
         steps: &[
-            Step::Python(Shape::Lines { end: "</function_calls>" }),
-            Step::Maybe(&["</function_calls>"]),
+            Step::Python(Layout::Lines { end: "</function_calls>" }),
+            Step::Optional(&["</function_calls>"]),
         ],
         closers: &["</function_calls>"],
         ..EMPTY
@@ -332,10 +335,10 @@ pub static TOOL_FORMATS: &[ToolFormat] = &[
         steps: &[
             Step::If(Start::ObjectList, 4),
             Step::Python(MARKED_LIST),
-            Step::Maybe(&["<|tool_call_end|>"]),
+            Step::Optional(&["<|tool_call_end|>"]),
             Step::Done,
-            Step::Calls(&USUAL),
-            Step::Maybe(&["<|tool_call_end|>"]),
+            Step::Calls(&DEFAULT_KEYS),
+            Step::Optional(&["<|tool_call_end|>"]),
         ],
         closers: &["<|tool_call_end|>"],
         ..EMPTY
@@ -345,9 +348,9 @@ pub static TOOL_FORMATS: &[ToolFormat] = &[
         openers: &[("<|tool_call>", 0)],
         steps: &[
             Step::Expect(&["call:"]),
-            Step::Name(Spelling::Word, &[before("{", 2)]),
+            Step::Name(NameStyle::Word, &[before("{", 2)]),
             Step::Literal(&GEMMA),
-            Step::Maybe(&["<tool_call|>"]),
+            Step::Optional(&["<tool_call|>"]),
         ],
         closers: &["<tool_call|>"],
         ..EMPTY
@@ -357,9 +360,9 @@ pub static TOOL_FORMATS: &[ToolFormat] = &[
         openers: &[("<start_function_call>", 0)],
         steps: &[
             Step::Expect(&["call:"]),
-            Step::Name(Spelling::Word, &[before("{", 2)]),
+            Step::Name(NameStyle::Word, &[before("{", 2)]),
             Step::Literal(&FUNCTION_GEMMA),
-            Step::Maybe(&["<end_function_call>"]),
+            Step::Optional(&["<end_function_call>"]),
         ],
         closers: &["<end_function_call>"],
         ..EMPTY
@@ -380,10 +383,10 @@ pub static TOOL_FORMATS: &[ToolFormat] = &[
         openers: &[("<seed:tool_call>", 0), ("<function=", 1)],
         steps: &[
             Step::Expect(&["<function="]),
-            Step::Name(Spelling::Line, &[until(">", 2)]),
+            Step::Name(NameStyle::Line, &[until(">", 2)]),
             Step::Tags(&rows::SEED_OSS),
             Step::Repeat(&["<function="], 0),
-            Step::Maybe(&["</seed:tool_call>"]),
+            Step::Optional(&["</seed:tool_call>"]),
         ],
         closers: &["</seed:tool_call>", "</function>"],
         ..EMPTY
@@ -399,7 +402,7 @@ pub static TOOL_FORMATS: &[ToolFormat] = &[
             Step::Attributes { name: "name", id: None, end: ">" },
             Step::Tags(&rows::MINIMAX_M2),
             Step::Repeat(&["<invoke"], 0),
-            Step::Maybe(&["</minimax:tool_call>"]),
+            Step::Optional(&["</minimax:tool_call>"]),
         ],
         closers: &["</minimax:tool_call>"],
         ..EMPTY
@@ -412,7 +415,7 @@ pub static TOOL_FORMATS: &[ToolFormat] = &[
             Step::Attributes { name: "name", id: None, end: ">" },
             Step::Nested,
             Step::Repeat(&["]<]minimax[>[<invoke"], 0),
-            Step::Maybe(&["]<]minimax[>[</tool_call>"]),
+            Step::Optional(&["]<]minimax[>[</tool_call>"]),
         ],
         closers: &["]<]minimax[>[</tool_call>"],
         ..EMPTY
@@ -440,14 +443,14 @@ pub static TOOL_FORMATS: &[ToolFormat] = &[
             Step::Attributes { name: "name", id: None, end: ">" },
             Step::Tags(&rows::DSML_SPACED),
             Step::Repeat(&["<｜DSML｜ invoke", "<｜DSML｜invoke"], 0),
-            Step::Maybe(&["</｜DSML｜ calls>"]),
+            Step::Optional(&["</｜DSML｜ calls>"]),
             Step::Done,
-            // The older spelling inside the newer section.
+            // The older format inside the newer section.
             Step::Expect(&["<｜DSML｜invoke"]),
             Step::Attributes { name: "name", id: None, end: ">" },
             Step::Tags(&rows::DSML),
             Step::Repeat(&["<｜DSML｜ invoke", "<｜DSML｜invoke"], 0),
-            Step::Maybe(&["</｜DSML｜ calls>"]),
+            Step::Optional(&["</｜DSML｜ calls>"]),
         ],
         closers: &["</｜DSML｜ calls>"],
         ..EMPTY
@@ -462,7 +465,7 @@ pub static TOOL_FORMATS: &[ToolFormat] = &[
             Step::Attributes { name: "tool", id: Some("index"), end: "<|sep|>" },
             Step::Tags(&rows::KIMI_K3),
             Step::Repeat(&["<|open|>call"], 0),
-            Step::Maybe(&["<|close|>tools<|sep|>"]),
+            Step::Optional(&["<|close|>tools<|sep|>"]),
         ],
         closers: &["<|close|>tools<|sep|>"],
         ..EMPTY
@@ -476,9 +479,9 @@ pub static TOOL_FORMATS: &[ToolFormat] = &[
             Step::Expect(&["<steptml:invoke"]),
             Step::Attributes { name: "name", id: None, end: ">" },
             Step::Tags(&rows::STEP3),
-            Step::Maybe(&["<｜tool_call_end｜>"]),
+            Step::Optional(&["<｜tool_call_end｜>"]),
             Step::Repeat(&["<｜tool_call_begin｜>"], 0),
-            Step::Maybe(&["<｜tool_calls_end｜>"]),
+            Step::Optional(&["<｜tool_calls_end｜>"]),
         ],
         closers: &["<｜tool_calls_end｜>", "<｜tool_call_end｜>"],
         ..EMPTY
@@ -492,10 +495,10 @@ pub static TOOL_FORMATS: &[ToolFormat] = &[
             Step::Attributes { name: "name", id: None, end: ">" },
             Step::Tags(&rows::DOTS),
             Step::Repeat(&["<invoke"], 1),
-            Step::Maybe(&["</dots_function_call>"]),
+            Step::Optional(&["</dots_function_call>"]),
             Step::Done,
-            Step::Calls(&USUAL),
-            Step::Maybe(&["</dots_function_call>"]),
+            Step::Calls(&DEFAULT_KEYS),
+            Step::Optional(&["</dots_function_call>"]),
         ],
         closers: &["</dots_function_call>"],
         ..EMPTY
@@ -515,10 +518,10 @@ pub static TOOL_FORMATS: &[ToolFormat] = &[
     ToolFormat { name: "beam", channels: Some(&channels::BEAM), ..EMPTY },
 ];
 
-/// The body of a harmony call: its name stands in the header.
+/// The body of a Harmony call. Its name is in the header.
 pub(crate) static HARMONY_CALL: ToolFormat = ToolFormat {
     name: "gpt_oss",
-    steps: &[Step::Arguments, Step::Maybe(&["<|call|>", "<|end|>", "<|return|>"])],
+    steps: &[Step::Arguments, Step::Optional(&["<|call|>", "<|end|>", "<|return|>"])],
     closers: &["<|call|>", "<|end|>", "<|return|>"],
     ..EMPTY
 };
@@ -527,14 +530,14 @@ pub(crate) static HARMONY_CALL: ToolFormat = ToolFormat {
 pub(crate) static INKLING_CALL: ToolFormat = ToolFormat {
     name: "inkling",
     steps: &[
-        Step::Calls(&Keys { arguments: &["args", "arguments", "parameters"], ..USUAL }),
-        Step::Maybe(&["<|end_message|>", "<|content_model_end_sampling|>"]),
+        Step::Calls(&Keys { arguments: &["args", "arguments", "parameters"], ..DEFAULT_KEYS }),
+        Step::Optional(&["<|end_message|>", "<|content_model_end_sampling|>"]),
     ],
     closers: &["<|end_message|>", "<|content_model_end_sampling|>"],
     ..EMPTY
 };
 
-/// The body of a Beam call: its name stands in the header.
+/// The body of a Beam call. Its name is in the header.
 pub(crate) static BEAM_CALL: ToolFormat = ToolFormat {
     name: "beam",
     steps: &[Step::Tags(&rows::BEAM)],
@@ -546,13 +549,13 @@ pub(crate) static BEAM_CALL: ToolFormat = ToolFormat {
 pub(crate) static MUSE_CALLS: ToolFormat = ToolFormat {
     name: "muse",
     steps: &[
-        Step::Maybe(&["<atem:function_calls>"]),
+        Step::Optional(&["<atem:function_calls>"]),
         Step::Expect(&["<atem:invoke"]),
         Step::Attributes { name: "name", id: None, end: ">" },
         Step::Tags(&rows::MUSE),
         Step::Repeat(&["<atem:invoke"], 1),
-        Step::Maybe(&["</atem:function_calls>"]),
-        Step::Maybe(&["<|eom|>"]),
+        Step::Optional(&["</atem:function_calls>"]),
+        Step::Optional(&["<|eom|>"]),
     ],
     closers: &["<|eom|>"],
     ..EMPTY

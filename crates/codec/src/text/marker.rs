@@ -1,19 +1,19 @@
-//! Finding markers in text that arrives in pieces.
+//! Finds markers in text that arrives in pieces.
 //!
-//! A set of markers is fixed for a state of a stream. Looking for it costs one pass over the new
-//! text: a search for the few bytes a marker can begin with, and a comparison only there.
+//! Each state of a stream has a fixed set of markers. A search makes one pass over the new text: it
+//! looks for the few bytes a marker can start with, and compares only there.
 
 /// One marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Marker {
-    /// Its spelling.
+    /// The text of the marker.
     pub(crate) text: &'static str,
     /// Whether letters match in either case.
     pub(crate) any_case: bool,
 }
 
 impl Marker {
-    /// A marker that is spelled just so.
+    /// A marker that must match exactly.
     pub(crate) const fn exact(text: &'static str) -> Self {
         Self { text, any_case: false }
     }
@@ -23,7 +23,7 @@ impl Marker {
         Self { text, any_case: true }
     }
 
-    /// Whether the text begins with it: wholly, not at all, or as far as the text goes.
+    /// Compares the start of a text with the marker.
     pub(crate) fn compare(&self, text: &[u8]) -> Match {
         if !self.any_case {
             return compare_bytes(self.text, text);
@@ -33,31 +33,31 @@ impl Marker {
         if !marker[..common].eq_ignore_ascii_case(&text[..common]) {
             Match::No
         } else if common == marker.len() {
-            Match::Whole(common)
+            Match::Full(common)
         } else {
-            Match::Begun
+            Match::Partial
         }
     }
 }
 
-/// How a text compares with a marker.
+/// How the start of a text compares with a marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Match {
-    /// It does not begin with it.
+    /// It differs.
     No,
-    /// It is too short to say, and fits so far.
-    Begun,
-    /// It begins with it, and it has so many bytes.
-    Whole(usize),
+    /// The text is shorter than the marker and matches so far.
+    Partial,
+    /// It matches, with this many bytes.
+    Full(usize),
 }
 
-/// In a marker, this stands for nothing or for a suffix such as `:opensource`.
+/// In a marker, this character stands for an optional suffix such as `:opensource`.
 pub(crate) const SUFFIX: char = '\u{1}';
 
-/// The longest suffix.
-const LONGEST_SUFFIX: usize = 32;
+/// Maximum length of a suffix.
+const MAX_SUFFIX: usize = 32;
 
-/// How a text compares with a marker that is spelled just so.
+/// Compares the start of a text with a marker that must match exactly.
 pub(crate) fn compare(marker: &str, text: &str) -> Match {
     compare_bytes(marker, text.as_bytes())
 }
@@ -65,51 +65,51 @@ pub(crate) fn compare(marker: &str, text: &str) -> Match {
 fn compare_bytes(marker: &str, text: &[u8]) -> Match {
     if let Some((head, tail)) = marker.split_once(SUFFIX) {
         return match compare_bytes(head, text) {
-            Match::Whole(length) => compare_suffix(length, tail, &text[length..]),
+            Match::Full(length) => compare_suffix(length, tail, &text[length..]),
             other => other,
         };
     }
     let marker = marker.as_bytes();
     if text.starts_with(marker) {
-        Match::Whole(marker.len())
+        Match::Full(marker.len())
     } else if marker.starts_with(text) {
-        Match::Begun
+        Match::Partial
     } else {
         Match::No
     }
 }
 
-/// Goes on behind the head of a marker, where a suffix may stand before its tail.
+/// Continues after the head of a marker. A suffix may come before its tail.
 fn compare_suffix(head: usize, tail: &str, rest: &[u8]) -> Match {
-    let belongs = |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    let is_suffix = |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     let suffix = match rest {
-        [b':', word @ ..] => 1 + word.iter().take_while(belongs).count(),
+        [b':', word @ ..] => 1 + word.iter().take_while(is_suffix).count(),
         _ => 0,
     };
     match compare_bytes(tail, &rest[suffix..]) {
-        _ if suffix > LONGEST_SUFFIX => Match::No,
-        Match::Whole(length) => Match::Whole(head + suffix + length),
+        _ if suffix > MAX_SUFFIX => Match::No,
+        Match::Full(length) => Match::Full(head + suffix + length),
         other => other,
     }
 }
 
-/// What was found in a text.
+/// The result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// No marker, and no beginning of one at the end.
+    /// No marker, and no start of one at the end.
     Nothing,
-    /// From here on, the text may be the beginning of a marker.
-    Begun {
-        /// Where.
+    /// The text may contain the start of a marker from here on.
+    Partial {
+        /// Start of the possible marker.
         at: usize,
     },
     /// A marker.
     Marker {
-        /// Where it begins.
+        /// Start of the marker.
         at: usize,
-        /// Where it ends.
+        /// End of the marker.
         end: usize,
-        /// Which of the set.
+        /// Index of the marker in the set.
         which: usize,
     },
 }
@@ -121,18 +121,18 @@ pub(crate) struct Markers {
     first: FirstBytes,
 }
 
-/// The bytes a marker can begin with.
+/// The bytes a marker can start with.
 #[derive(Clone, Debug)]
 struct FirstBytes {
     table: Box<[bool; 256]>,
     bytes: Vec<u8>,
 }
 
-/// Below this length setting up a vector search costs more than it saves.
-const SHORT: usize = 24;
+/// Below this length, the set-up of a vector search costs more than it saves.
+const MIN_VECTOR_SEARCH: usize = 24;
 
 impl FirstBytes {
-    fn of(markers: &[Marker]) -> Self {
+    fn new(markers: &[Marker]) -> Self {
         let mut table = Box::new([false; 256]);
         for marker in markers {
             let byte = marker.text.as_bytes()[0];
@@ -147,7 +147,7 @@ impl FirstBytes {
     }
 
     fn find(&self, text: &[u8]) -> Option<usize> {
-        if text.len() < SHORT {
+        if text.len() < MIN_VECTOR_SEARCH {
             return self.one_by_one(text);
         }
         match *self.bytes {
@@ -165,7 +165,7 @@ impl FirstBytes {
         text.iter().position(|byte| self.table[usize::from(*byte)])
     }
 
-    /// By blocks that the compiler turns into vector code.
+    /// Searches in blocks that the compiler turns into vector code.
     fn in_blocks<const N: usize>(&self, text: &[u8], bytes: [u8; N]) -> Option<usize> {
         let mut rest = text;
         while let Some((block, after)) = rest.split_first_chunk::<32>() {
@@ -183,23 +183,23 @@ impl FirstBytes {
 }
 
 impl Markers {
-    /// A set. Where several fit at one place, the longest counts.
+    /// Creates a set. If several markers match at one position, the longest wins.
     pub(crate) fn new(markers: impl IntoIterator<Item = Marker>) -> Self {
         let markers: Vec<Marker> =
             markers.into_iter().filter(|marker| !marker.text.is_empty()).collect();
-        let first = FirstBytes::of(&markers);
+        let first = FirstBytes::new(&markers);
         Self { markers, first }
     }
 
-    /// The first marker in a text, or the place where one may have begun at its end. Nothing begins
-    /// in a text that will not go on (`last`).
+    /// Finds the first marker in a text, or the position at its end where one may start. If no more
+    /// text follows (`last`), a partial marker does not count.
     pub(crate) fn find(&self, text: &[u8], last: bool) -> Found {
         let mut from = 0;
         while let Some(found) = self.first.find(&text[from..]) {
             let at = from + found;
             match self.at(&text[at..], last) {
                 Found::Nothing => from = at + 1,
-                Found::Begun { .. } => return Found::Begun { at },
+                Found::Partial { .. } => return Found::Partial { at },
                 Found::Marker { end, which, .. } => {
                     return Found::Marker { at, end: at + end, which };
                 }
@@ -208,16 +208,16 @@ impl Markers {
         Found::Nothing
     }
 
-    /// As [`Markers::find`], for a marker that stands right at the beginning.
+    /// Like [`Markers::find`], for a marker at the start of the text.
     pub(crate) fn at(&self, text: &[u8], last: bool) -> Found {
         let mut whole: Option<(usize, usize)> = None;
         for (which, marker) in self.markers.iter().enumerate() {
             match marker.compare(text) {
                 Match::No => {}
-                // A longer marker may still come where a shorter one is whole.
-                Match::Begun if !last => return Found::Begun { at: 0 },
-                Match::Begun => {}
-                Match::Whole(end) => {
+                // A longer marker may still follow where a shorter one is complete.
+                Match::Partial if !last => return Found::Partial { at: 0 },
+                Match::Partial => {}
+                Match::Full(end) => {
                     if whole.is_none_or(|(longest, _)| end > longest) {
                         whole = Some((end, which));
                     }
@@ -245,12 +245,12 @@ mod tests {
     }
 
     #[test]
-    fn markers_and_their_beginnings_are_found() {
+    fn finds_markers_and_their_starts() {
         let find = |text: &str| tags().find(text.as_bytes(), false);
         assert_eq!(find("plain"), Found::Nothing);
         assert_eq!(find("a < b"), Found::Nothing);
-        assert_eq!(find("a <"), Found::Begun { at: 2 });
-        assert_eq!(find("a </thi"), Found::Begun { at: 2 });
+        assert_eq!(find("a <"), Found::Partial { at: 2 });
+        assert_eq!(find("a </thi"), Found::Partial { at: 2 });
         let marker = |at, end, which| Found::Marker { at, end, which };
         assert_eq!(find("a<THINK>b"), marker(1, 8, 0));
         assert_eq!(find("<<think>"), marker(1, 8, 0));
@@ -259,45 +259,45 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_marker_counts() {
+    fn the_longest_marker_wins() {
         let set = Markers::new([Marker::exact("<a>"), Marker::exact("<a>b")]);
-        assert_eq!(set.find(b"<a>", false), Found::Begun { at: 0 });
+        assert_eq!(set.find(b"<a>", false), Found::Partial { at: 0 });
         assert_eq!(set.find(b"<a>", true), Found::Marker { at: 0, end: 3, which: 0 });
         assert_eq!(set.find(b"<a>b", false), Found::Marker { at: 0, end: 4, which: 1 });
         assert_eq!(set.find(b"<a>c", false), Found::Marker { at: 0, end: 3, which: 0 });
     }
 
     #[test]
-    fn a_suffix_may_stand_in_a_marker() {
+    fn a_marker_may_contain_a_suffix() {
         let compare = |text: &str| compare("<think\u{1}>", text);
-        assert_eq!(compare("<think>x"), Match::Whole(7));
-        assert_eq!(compare("<think:open-source_1>x"), Match::Whole(21));
-        assert_eq!(compare("<think:open"), Match::Begun);
-        assert_eq!(compare("<think"), Match::Begun);
+        assert_eq!(compare("<think>x"), Match::Full(7));
+        assert_eq!(compare("<think:open-source_1>x"), Match::Full(21));
+        assert_eq!(compare("<think:open"), Match::Partial);
+        assert_eq!(compare("<think"), Match::Partial);
         assert_eq!(compare("<thinks>"), Match::No);
         assert_eq!(compare("<think:a b>"), Match::No);
         assert_eq!(compare(&format!("<think:{}>", "a".repeat(32))), Match::No);
     }
 
     proptest! {
-        /// Whatever is cut off and held back, the same markers are found in the end.
+        /// A text that is cut and held back gives the same markers in the end.
         #[test]
-        fn any_cut_finds_the_same(text in "[<>/a-kT\\[\\]]{0,12}(<think>|</think>|<tool_call>|\\[THINK\\])?[<a]{0,3}", cut in 0usize..30) {
+        fn splits_do_not_change_the_markers(text in "[<>/a-kT\\[\\]]{0,12}(<think>|</think>|<tool_call>|\\[THINK\\])?[<a]{0,3}", cut in 0usize..30) {
             let bytes = text.as_bytes();
             let cut = cut.min(bytes.len());
             let whole = tags().find(bytes, true);
             let first = tags().find(&bytes[..cut], false);
-            // No marker that is found later begins before what was let through.
-            let let_through = match first {
+            // No later marker starts before the released text ends.
+            let released = match first {
                 Found::Marker { .. } => {
                     prop_assert_eq!(first, whole);
                     0
                 }
-                Found::Begun { at } => at,
+                Found::Partial { at } => at,
                 Found::Nothing => cut,
             };
             if let Found::Marker { at, .. } = whole {
-                prop_assert!(at >= let_through);
+                prop_assert!(at >= released);
             }
         }
     }

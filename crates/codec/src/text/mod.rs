@@ -1,21 +1,21 @@
-//! Reasoning and tool calls in the raw text of open models, read as it streams.
+//! Finds reasoning and tool calls in the raw text of open models, while it streams.
 //!
 //! Models write both into plain text, each family in its own way, and a server may cut that text
-//! anywhere. A [`Reader`] takes the pieces and tells [`Event`]s in the order of the model: reasoning,
-//! content, and for each call its start, its arguments and its end. However the text is cut, the
-//! joined events are the same, and the work grows with its length alone.
+//! anywhere. A [`Reader`] takes the pieces and emits [`Event`]s in the order of the model:
+//! reasoning, content, and for each call its start, its arguments and its end. The joined events do
+//! not depend on how the text is cut, and the work is linear in its length.
 //!
 //! ```
 //! use throughline_codec::text::{Event, Options, Reader, Recipe};
 //!
 //! let recipe = Recipe::for_model("Qwen/Qwen3-32B");
 //! let mut reader = Reader::new(&recipe, Options::default());
-//! let mut told = Vec::new();
-//! let mut out = |event: Event<'_>| told.push(serde_json::to_string(&event).unwrap());
+//! let mut events = Vec::new();
+//! let mut out = |event: Event<'_>| events.push(serde_json::to_string(&event).unwrap());
 //! reader.push_str("<think>Weather?</think>Let me look.<tool_call>{\"name\": \"wea", &mut out);
 //! reader.push_str("ther\", \"arguments\": {\"city\": \"Oslo\"}}</tool_call>", &mut out);
 //! reader.finish(&mut out);
-//! assert_eq!(told, [
+//! assert_eq!(events, [
 //!     r#"{"type":"reasoning","delta":"Weather?"}"#,
 //!     r#"{"type":"content","delta":"Let me look."}"#,
 //!     r#"{"type":"tool_call_start","index":0,"id":"call_0","name":"weather"}"#,
@@ -25,10 +25,10 @@
 //! ]);
 //! ```
 //!
-//! What to look for is a [`Recipe`]: a tag set and tool formats, by the name of a family
-//! ([`Recipe::family`]), of a model ([`Recipe::for_model`]) or of the parts ([`Recipe::named`]);
-//! [`Evidence`] weighs all that is known of a request. Parameters that a format writes as plain text
-//! are typed by the schemas of the [`Tools`] that were offered:
+//! A [`Recipe`] says what to look for: a tag set and tool formats, chosen by the name of a family
+//! ([`Recipe::family`]), of a model ([`Recipe::for_model`]) or of the parts ([`Recipe::named`]).
+//! [`Evidence`] combines all that is known about a request. If a format writes parameters as plain
+//! text, the schemas of the offered [`Tools`] give their types:
 //!
 //! ```
 //! use std::sync::Arc;
@@ -53,13 +53,13 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Broken output is data: by [`OnError::Text`] what is no call is content, by [`OnError::Error`] a
-//! fault stands in its place.
+//! Malformed output is data. With [`OnError::Text`], text that is no valid call becomes content.
+//! With [`OnError::Error`], a fault replaces it.
 //!
-//! The way of a piece: `utf8.rs` makes text of bytes, `marker.rs` finds markers in it, the states of
-//! the `reader` folder decide what they mean, and the machines of the `calls` folder read bodies. Tag
-//! sets, formats and families are rows in `reasoning.rs`, `formats.rs`, `channels.rs` and
-//! `families.rs`. [`RawTextReader`] puts it all behind the reader of a dialect.
+//! The path of a piece: `utf8.rs` decodes bytes to text, `marker.rs` finds markers in it, the
+//! states in the `reader` folder decide what the markers mean, and the machines in the `calls`
+//! folder read bodies. Tag sets, formats and families are rows in `reasoning.rs`, `formats.rs`,
+//! `channels.rs` and `families.rs`. [`RawTextReader`] adds all of this to the reader of a dialect.
 
 mod calls;
 mod channels;
@@ -68,8 +68,8 @@ mod evidence;
 mod families;
 mod fence;
 mod formats;
-mod lookout;
 mod marker;
+mod marker_sets;
 mod reader;
 mod reasoning;
 mod recipe;

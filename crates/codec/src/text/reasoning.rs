@@ -1,4 +1,4 @@
-//! How models mark their reasoning: one row for each set of tags.
+//! The tags that models put around their reasoning: one row per tag set.
 
 use super::channels::{self, Channels};
 use super::marker::Marker;
@@ -6,25 +6,25 @@ use super::marker::Marker;
 /// The tags of one kind of reasoning.
 #[derive(Debug)]
 pub struct TagSet {
-    /// What people call it.
+    /// The name of the tag set.
     pub name: &'static str,
-    /// What opens and closes a span.
+    /// The tags that open and close a span of reasoning.
     pub(crate) pairs: &'static [Pair],
-    /// Wrappers of the answer: taken out, with the line break inside them.
+    /// Wrappers around the answer. They are removed, with the line break inside them.
     pub(crate) wrappers: &'static [(&'static str, &'static str)],
-    /// Markers that mean nothing by themselves and are taken out.
+    /// Markers without a meaning of their own. They are removed.
     pub(crate) noise: &'static [&'static str],
     /// Whether its usual template opens the reasoning in the prompt.
     pub(crate) implicit: bool,
     /// Whether its models forget the closing tag before a call.
     pub(crate) call_ends: bool,
-    /// What the prompt took from the text and is put back in front of it.
-    pub(crate) lead: &'static str,
+    /// Text that the prompt already contains and that we put back at the start.
+    pub(crate) prefix: &'static str,
     /// For models that write everything in messages with headers.
     pub(crate) channels: Option<&'static Channels>,
 }
 
-/// A span of reasoning opens with one of the first and closes with one of the second.
+/// A span of reasoning opens with any `open` marker and closes with any `close` marker.
 #[derive(Debug)]
 pub(crate) struct Pair {
     pub(crate) open: &'static [Marker],
@@ -39,7 +39,7 @@ const fn tags(name: &'static str, pairs: &'static [Pair]) -> TagSet {
         noise: &[],
         implicit: false,
         call_ends: false,
-        lead: "",
+        prefix: "",
         channels: None,
     }
 }
@@ -57,12 +57,12 @@ const THINK: Pair = pair!(any case "<think>", "</think>");
 const REASONING: Pair = pair!(any case "<reasoning>", "</reasoning>");
 const THOUGHT: Pair = pair!(any case "<thought>", "</thought>");
 
-/// All sets of tags, by name.
+/// All tag sets, by name.
 pub static TAG_SETS: &[TagSet] = &[
     tags("think", &[THINK]),
     tags("reasoning", &[REASONING]),
     tags("thought", &[THOUGHT]),
-    // For models nobody knows.
+    // For unknown models.
     tags("plain", &[THINK, REASONING, THOUGHT]),
     tags("mistral", &[pair!("[THINK]", "[/THINK]")]),
     tags("kimi", &[pair!("◁think▷", "◁/think▷")]),
@@ -79,8 +79,8 @@ pub static TAG_SETS: &[TagSet] = &[
     TagSet { call_ends: true, ..tags("minimax_m3", &[pair!("<mm:think>", "</mm:think>")]) },
     tags("seed_oss", &[pair!("<seed:think>", "</seed:think>")]),
     tags("pipe_think", &[pair!("<|think|>", "<|/think|>")]),
-    // All of it stays content, with the opener that the prompt held.
-    TagSet { lead: "<think>", ..tags("minimax_m2_append", &[]) },
+    // All of it stays content, after the opening tag that was in the prompt.
+    TagSet { prefix: "<think>", ..tags("minimax_m2_append", &[]) },
     TagSet { implicit: true, ..tags("step3p5", &[THINK]) },
     TagSet { implicit: true, call_ends: true, ..tags("nemotron_v3", &[THINK]) },
     TagSet {
@@ -114,5 +114,5 @@ pub static TAG_SETS: &[TagSet] = &[
     TagSet { channels: Some(&channels::MUSE), ..tags("muse_spark", &[]) },
 ];
 
-/// Behind the name of each tag a suffix may tell the checkpoint.
+/// The name of each tag may have a suffix that names the checkpoint.
 const HY: &[Pair] = &[pair!("<think\u{1}>", "</think\u{1}>")];

@@ -1,4 +1,4 @@
-//! How to read the text of one model: which tags, which calls.
+//! How to read the text of one model: which tags and which call formats.
 
 use std::sync::Arc;
 
@@ -13,26 +13,26 @@ use super::schema::Tools;
 /// How to read the text of one model.
 #[derive(Clone, Debug, Default)]
 pub struct Recipe {
-    /// How reasoning is marked; `None`: it is not looked for.
+    /// The tags of the reasoning. `None`: do not look for reasoning.
     pub reasoning: Option<&'static TagSet>,
-    /// How calls are written; empty: they are not looked for.
+    /// The formats of calls. Empty: do not look for calls.
     pub tools: Vec<&'static ToolFormat>,
-    /// The prompt opened the reasoning already: the text begins inside it.
+    /// The prompt already opened the reasoning, so the text begins inside it.
     pub implicit: bool,
-    /// These models forget the closing tag: a call ends their reasoning.
+    /// A call ends the reasoning: these models forget the closing tag.
     pub call_ends_reasoning: bool,
 }
 
 /// What the caller wants.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The tools that were offered; `None` if that is not known.
+    /// The offered tools. `None` if unknown.
     pub tools: Option<Arc<Tools>>,
-    /// What becomes of calls that cannot be read.
+    /// How to handle calls that cannot be read.
     pub on_error: OnError,
     /// Where reasoning goes.
     pub reasoning_format: ReasoningFormat,
-    /// What ids begin with that the model did not give.
+    /// Prefix of generated call ids.
     pub id_prefix: String,
 }
 
@@ -47,71 +47,73 @@ impl Default for Options {
     }
 }
 
-/// What becomes of calls that cannot be read.
+/// How to handle calls that cannot be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnError {
-    /// Their text is content.
+    /// Emit their text as content.
     #[default]
     Text,
-    /// A fault stands in their place.
+    /// Emit a fault instead of their text.
     Error,
 }
 
 /// Where reasoning goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReasoningFormat {
-    /// Into its own events, without tags.
+    /// Its own events, without tags.
     #[default]
     Split,
-    /// Into its own events, as written.
+    /// Its own events, with tags.
     Raw,
-    /// Into the content, as written.
+    /// The content, with tags.
     None,
 }
 
-/// A name nobody knows.
+/// A name that is not in the table.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown {what} `{name}`{}; known are: {}", nearest.map(|near| format!(" (did you mean `{near}`?)")).unwrap_or_default(), known.join(", "))]
 pub struct UnknownName {
-    /// What was looked for.
+    /// The kind of thing that was looked up.
     pub what: &'static str,
     /// The name.
     pub name: String,
-    /// One that is spelled nearly so.
+    /// A known name that is spelled similarly.
     pub nearest: Option<&'static str>,
-    /// All that are known.
+    /// All known names.
     pub known: Vec<&'static str>,
 }
 
 impl Recipe {
     /// The recipe of a family, by its name in [`FAMILIES`].
     pub fn family(name: &str) -> Result<Self, UnknownName> {
-        // A name of one of its models is as good.
-        let alias =
-            FAMILIES.iter().find(|family| family.models.iter().any(|model| same(model, name)));
+        // A name of one of its models works too.
+        let alias = FAMILIES
+            .iter()
+            .find(|family| family.models.iter().any(|model| is_same_name(model, name)));
         match (find("family", name, FAMILIES, |family| family.name), alias) {
-            (Ok(family), _) | (Err(_), Some(family)) => Self::of(family),
+            (Ok(family), _) | (Err(_), Some(family)) => Self::from_family(family),
             (Err(unknown), None) => Err(unknown),
         }
     }
 
-    /// The recipe for a model, by its name. A model nobody knows gets the plain tags.
+    /// The recipe for a model, by its name. An unknown model gets the plain tags.
     pub fn for_model(model: &str) -> Self {
-        let plain = || Self::named(Some("plain"), &[]).unwrap_or_default();
-        let Some(mut recipe) = families::of_model(model).and_then(|family| Self::of(family).ok())
+        let plain_tags = || Self::named(Some("plain"), &[]).unwrap_or_default();
+        let Some(mut recipe) =
+            families::find_for_model(model).and_then(|family| Self::from_family(family).ok())
         else {
-            return plain();
+            return plain_tags();
         };
         if recipe.reasoning.is_none() && promises_reasoning(model) {
-            recipe.reasoning = plain().reasoning;
+            recipe.reasoning = plain_tags().reasoning;
         }
         recipe
     }
 
-    /// A recipe of these parts; `none` is no part.
+    /// A recipe of named parts. The name `none` is skipped.
     pub fn named(reasoning: Option<&str>, tool_formats: &[&str]) -> Result<Self, UnknownName> {
-        let is_given = |name: &&str| !same("none", name);
-        let reasoning = reasoning.filter(is_given).map(tag_set).transpose()?;
+        let is_set = |name: &&str| !is_same_name("none", name);
+        let reasoning = reasoning.filter(is_set).map(tag_set).transpose()?;
         Ok(Self {
             reasoning,
             implicit: reasoning.is_some_and(|tags| tags.implicit),
@@ -119,13 +121,13 @@ impl Recipe {
             tools: tool_formats
                 .iter()
                 .copied()
-                .filter(is_given)
+                .filter(is_set)
                 .map(tool_format)
                 .collect::<Result<_, _>>()?,
         })
     }
 
-    fn of(family: &Family) -> Result<Self, UnknownName> {
+    fn from_family(family: &Family) -> Result<Self, UnknownName> {
         Ok(Self {
             implicit: family.implicit,
             call_ends_reasoning: family.call_ends_reasoning,
@@ -133,7 +135,7 @@ impl Recipe {
         })
     }
 
-    /// The messages with headers of this recipe.
+    /// The message headers that this recipe looks for.
     pub(crate) fn channels(&self) -> Option<&'static Channels> {
         self.reasoning
             .and_then(|tags| tags.channels)
@@ -141,12 +143,12 @@ impl Recipe {
     }
 }
 
-/// A set of tags by its name.
+/// Finds a tag set by its name.
 fn tag_set(name: &str) -> Result<&'static TagSet, UnknownName> {
     find("tag set", name, TAG_SETS, |tags| tags.name)
 }
 
-/// A tool format by its name.
+/// Finds a tool format by its name.
 fn tool_format(name: &str) -> Result<&'static ToolFormat, UnknownName> {
     find("tool format", name, TOOL_FORMATS, |format| format.name)
 }
@@ -157,35 +159,39 @@ fn find<T>(
     rows: &'static [T],
     name_of: fn(&T) -> &'static str,
 ) -> Result<&'static T, UnknownName> {
-    rows.iter().find(|row| same(name_of(row), name)).ok_or_else(|| {
+    rows.iter().find(|row| is_same_name(name_of(row), name)).ok_or_else(|| {
         let known: Vec<&str> = rows.iter().map(name_of).collect();
         UnknownName { what, name: name.to_owned(), nearest: nearest(name, &known), known }
     })
 }
 
-/// Names are the same in any letter case, and with `_` for `-`, `.` or a space.
-fn same(one: &str, other: &str) -> bool {
-    plain(one).eq(plain(other))
+/// Compares names without regard to letter case, and with `-`, `.` and space equal to `_`.
+fn is_same_name(one: &str, other: &str) -> bool {
+    normalize(one).eq(normalize(other))
 }
 
-fn plain(name: &str) -> impl Iterator<Item = char> {
+fn normalize(name: &str) -> impl Iterator<Item = char> {
     name.trim().chars().map(|character| match character {
         '-' | '.' | ' ' => '_',
         _ => character.to_ascii_lowercase(),
     })
 }
 
-/// The known name that shares most of its pairs of letters.
+/// Finds the known name that shares the most pairs of letters.
 fn nearest(name: &str, known: &[&'static str]) -> Option<&'static str> {
     let pairs = |name: &str| {
-        let letters: Vec<char> = plain(name).collect();
+        let letters: Vec<char> = normalize(name).collect();
         letters.windows(2).map(<[char]>::to_vec).collect::<Vec<_>>()
     };
-    let asked = pairs(name);
-    let likeness = |known: &str| {
+    let wanted = pairs(name);
+    let similarity = |known: &str| {
         let known = pairs(known);
-        let common = asked.iter().filter(|pair| known.contains(pair)).count();
-        2 * common * 100 / (asked.len() + known.len()).max(1)
+        let common = wanted.iter().filter(|pair| known.contains(pair)).count();
+        2 * common * 100 / (wanted.len() + known.len()).max(1)
     };
-    known.iter().copied().max_by_key(|known| likeness(known)).filter(|known| likeness(known) >= 50)
+    known
+        .iter()
+        .copied()
+        .max_by_key(|known| similarity(known))
+        .filter(|known| similarity(known) >= 50)
 }

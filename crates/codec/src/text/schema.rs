@@ -1,4 +1,4 @@
-//! The tools a request offered: their names, and what their parameters may hold.
+//! The tools that a request offered: their names and the types of their parameters.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ pub enum ToolsError {
     /// The text is not JSON.
     #[error("the tools are not JSON")]
     Json(#[from] serde_json::Error),
-    /// It is JSON of another shape.
+    /// The JSON has another shape.
     #[error(
         "tool {0} has no name; a tool is `{{name, description?, parameters}}` or what OpenAI's API takes"
     )]
@@ -24,18 +24,18 @@ pub enum ToolsError {
 }
 
 impl Tools {
-    /// Reads a JSON list of `{name, description?, parameters}`, or of tools as OpenAI's API (chat or
-    /// Responses) or Anthropic's takes them.
+    /// Reads a JSON list of `{name, description?, parameters}`, or of tools in the form of OpenAI's
+    /// API (chat or Responses) or Anthropic's.
     pub fn read(json: &[u8]) -> Result<Self, ToolsError> {
         let list: Vec<Value> = serde_json::from_slice(json)?;
         let mut parameters = HashMap::with_capacity(list.len());
-        for (place, tool) in list.into_iter().enumerate() {
+        for (index, tool) in list.into_iter().enumerate() {
             let tool = match tool.get("function") {
                 Some(function) => function.clone(),
                 None => tool,
             };
             let Some(name) = tool.get("name").and_then(Value::as_str) else {
-                return Err(ToolsError::Shape(place));
+                return Err(ToolsError::Shape(index));
             };
             let schema = ["parameters", "input_schema", "parametersJsonSchema"]
                 .iter()
@@ -47,61 +47,61 @@ impl Tools {
         Ok(Self { parameters })
     }
 
-    /// Whether a tool of this name was offered.
+    /// Whether a tool from_value this name was offered.
     pub fn declares(&self, name: &str) -> bool {
         self.parameters.contains_key(name)
     }
 
-    /// What is known of a tool's arguments; nothing for a tool that was not offered.
+    /// The schema of a tool's arguments. Empty for a tool that was not offered.
     pub(crate) fn schema(&self, tool: &str) -> Schema<'_> {
-        let root = self.parameters.get(tool).unwrap_or(&NOTHING);
+        let root = self.parameters.get(tool).unwrap_or(&EMPTY);
         Schema { root, node: root }
     }
 
-    /// What a parameter of a tool may hold.
-    pub(crate) fn kinds(&self, tool: &str, key: &str) -> Kinds {
-        self.schema(tool).property(key).kinds()
+    /// The types that a parameter of a tool may have.
+    pub(crate) fn types(&self, tool: &str, key: &str) -> JsonTypes {
+        self.schema(tool).property(key).types()
     }
 }
 
-/// What a value may be. Empty where no schema says.
+/// A set of JSON types. Empty if the schema does not say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Kinds(u8);
+pub(crate) struct JsonTypes(u8);
 
-impl Kinds {
-    /// Nothing is known.
+impl JsonTypes {
+    /// No type is known.
     pub(crate) const UNKNOWN: Self = Self(0);
-    /// A text.
+    /// A string.
     pub(crate) const STRING: Self = Self(1);
     /// A whole number.
     pub(crate) const INTEGER: Self = Self(1 << 1);
-    /// Any number; whole ones are numbers too.
+    /// Any number. Whole numbers are numbers too.
     pub(crate) const NUMBER: Self = Self(1 << 1 | 1 << 2);
-    /// True or false.
+    /// `true` or `false`.
     pub(crate) const BOOLEAN: Self = Self(1 << 3);
-    /// Nothing, said in so many words.
+    /// An explicit null.
     pub(crate) const NULL: Self = Self(1 << 4);
     /// An object.
     pub(crate) const OBJECT: Self = Self(1 << 5);
-    /// A list.
+    /// An array.
     pub(crate) const ARRAY: Self = Self(1 << 6);
 
-    /// Whether no schema says anything.
+    /// Whether no type is known.
     pub(crate) fn is_unknown(self) -> bool {
         self == Self::UNKNOWN
     }
 
-    /// Whether all of these are among them.
-    pub(crate) fn allow(self, kinds: Self) -> bool {
-        self.0 & kinds.0 == kinds.0
+    /// Whether all of these types are in the set.
+    pub(crate) fn allow(self, types: Self) -> bool {
+        self.0 & types.0 == types.0
     }
 
-    /// Either of the two.
+    /// The union of both sets.
     pub(crate) const fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// What both say. A schema that contradicts itself says what it said first.
+    /// The types that both sets have. If they contradict each other, the first one wins.
     fn and(self, other: Self) -> Self {
         match Self(self.0 & other.0) {
             _ if self.is_unknown() => other,
@@ -110,9 +110,9 @@ impl Kinds {
         }
     }
 
-    /// The kind of this name. Besides those of JSON Schema, the ones that peers accept: models are
-    /// prompted with what people write.
-    fn named(name: &str) -> Self {
+    /// The type of this name. Accepts the names of JSON Schema, and those that other servers also
+    /// accept: models are prompted with what people write.
+    fn from_name(name: &str) -> Self {
         match name.to_ascii_lowercase().as_str() {
             "string" | "str" | "text" => Self::STRING,
             "integer" | "int" | "long" => Self::INTEGER,
@@ -125,7 +125,7 @@ impl Kinds {
         }
     }
 
-    fn of(value: &Value) -> Self {
+    fn from_value(value: &Value) -> Self {
         match value {
             Value::Null => Self::NULL,
             Value::Bool(_) => Self::BOOLEAN,
@@ -137,14 +137,14 @@ impl Kinds {
         }
     }
 
-    /// Any one of several; if one of them may be anything, so may the whole.
-    fn any(several: impl IntoIterator<Item = Self>) -> Self {
+    /// The union of several sets. Unknown if one of them is unknown.
+    fn any(alternatives: impl IntoIterator<Item = Self>) -> Self {
         let mut all = Self::UNKNOWN;
-        for kinds in several {
-            if kinds.is_unknown() {
-                return kinds;
+        for types in alternatives {
+            if types.is_unknown() {
+                return types;
             }
-            all = all.or(kinds);
+            all = all.or(types);
         }
         all
     }
@@ -153,125 +153,125 @@ impl Kinds {
 /// A JSON Schema, or a part of one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Schema<'a> {
-    /// Where references are looked up.
+    /// The root, for references.
     root: &'a Value,
     node: &'a Value,
 }
 
-/// A schema that says nothing.
-static NOTHING: Value = Value::Null;
+/// A schema without content.
+static EMPTY: Value = Value::Null;
 
-/// How many parts of a schema are looked at for one question: a schema can refer to itself.
-const STEPS: usize = 200;
+/// How many parts of a schema one query visits. A schema can refer to itself.
+const MAX_STEPS: usize = 200;
 
 impl<'a> Schema<'a> {
-    /// The schema that says nothing.
-    pub(crate) fn nothing() -> Self {
-        Self { root: &NOTHING, node: &NOTHING }
+    /// A schema without content.
+    pub(crate) fn empty() -> Self {
+        Self { root: &EMPTY, node: &EMPTY }
     }
 
-    /// What a value may be.
-    pub(crate) fn kinds(self) -> Kinds {
-        let mut steps = STEPS;
-        self.kinds_of(self.node, &mut steps)
+    /// The types that a value may have.
+    pub(crate) fn types(self) -> JsonTypes {
+        let mut steps_left = MAX_STEPS;
+        self.types_of(self.node, &mut steps_left)
     }
 
-    /// What is known of a member.
+    /// The schema of a member.
     pub(crate) fn property(self, key: &str) -> Self {
-        self.part(|node| node.get("properties")?.get(key))
-            .or_else(|| self.part(|node| node.get("additionalProperties")))
-            .unwrap_or(Self::nothing())
+        self.find_part(|node| node.get("properties")?.get(key))
+            .or_else(|| self.find_part(|node| node.get("additionalProperties")))
+            .unwrap_or(Self::empty())
     }
 
-    /// Whether a member of this name is spoken of.
-    pub(crate) fn names(self, key: &str) -> bool {
-        self.part(|node| node.get("properties")?.get(key)).is_some()
+    /// Whether the schema lists a member of this name.
+    pub(crate) fn has_property(self, key: &str) -> bool {
+        self.find_part(|node| node.get("properties")?.get(key)).is_some()
     }
 
-    /// What is known of an element.
-    pub(crate) fn element(self, place: usize) -> Self {
-        self.part(|node| {
-            let at = |list: &'a Value| list.as_array()?.get(place);
+    /// The schema of an element.
+    pub(crate) fn element(self, index: usize) -> Self {
+        self.find_part(|node| {
+            let at = |list: &'a Value| list.as_array()?.get(index);
             node.get("prefixItems").and_then(at).or_else(|| match node.get("items")? {
                 items @ Value::Array(_) => at(items),
                 items => Some(items),
             })
         })
-        .unwrap_or(Self::nothing())
+        .unwrap_or(Self::empty())
     }
 
-    /// A part of the schema, wherever in its alternatives it is.
-    fn part(self, pick: impl Fn(&'a Map<String, Value>) -> Option<&'a Value>) -> Option<Self> {
-        let mut left = vec![self.node];
-        for _ in 0..STEPS {
-            let Some(node) = left.pop()?.as_object() else {
+    /// Finds a part of the schema, in the schema itself or in its alternatives.
+    fn find_part(self, pick: impl Fn(&'a Map<String, Value>) -> Option<&'a Value>) -> Option<Self> {
+        let mut pending = vec![self.node];
+        for _ in 0..MAX_STEPS {
+            let Some(node) = pending.pop()?.as_object() else {
                 continue;
             };
             if let Some(node) = pick(node) {
                 let root = self.root;
                 return Some(Self { root, node });
             }
-            for several in ["oneOf", "anyOf", "allOf"] {
-                if let Some(Value::Array(several)) = node.get(several) {
-                    left.extend(several.iter().rev());
+            for keyword in ["oneOf", "anyOf", "allOf"] {
+                if let Some(Value::Array(alternatives)) = node.get(keyword) {
+                    pending.extend(alternatives.iter().rev());
                 }
             }
-            left.extend(self.referred(node));
+            pending.extend(self.resolve_reference(node));
         }
         None
     }
 
-    /// What a schema refers to; only places in itself.
-    fn referred(self, node: &Map<String, Value>) -> Option<&'a Value> {
-        let place = node.get("$ref")?.as_str()?.strip_prefix('#')?;
-        self.root.pointer(place)
+    /// Resolves a reference, if it points into the same schema.
+    fn resolve_reference(self, node: &Map<String, Value>) -> Option<&'a Value> {
+        let pointer = node.get("$ref")?.as_str()?.strip_prefix('#')?;
+        self.root.pointer(pointer)
     }
 
-    fn kinds_of(self, node: &'a Value, steps: &mut usize) -> Kinds {
+    fn types_of(self, node: &'a Value, steps_left: &mut usize) -> JsonTypes {
         let Some(node) = node.as_object() else {
-            return Kinds::UNKNOWN;
+            return JsonTypes::UNKNOWN;
         };
-        if *steps == 0 {
-            return Kinds::UNKNOWN;
+        if *steps_left == 0 {
+            return JsonTypes::UNKNOWN;
         }
-        *steps -= 1;
-        let mut kinds = match node.get("type") {
-            Some(Value::String(name)) => Kinds::named(name),
-            Some(Value::Array(names)) => {
-                Kinds::any(names.iter().map(|name| Kinds::named(name.as_str().unwrap_or_default())))
-            }
-            _ => Kinds::UNKNOWN,
+        *steps_left -= 1;
+        let mut types = match node.get("type") {
+            Some(Value::String(name)) => JsonTypes::from_name(name),
+            Some(Value::Array(names)) => JsonTypes::any(
+                names.iter().map(|name| JsonTypes::from_name(name.as_str().unwrap_or_default())),
+            ),
+            _ => JsonTypes::UNKNOWN,
         };
         if let Some(Value::Array(values)) = node.get("enum") {
-            kinds = kinds.and(Kinds::any(values.iter().map(Kinds::of)));
+            types = types.and(JsonTypes::any(values.iter().map(JsonTypes::from_value)));
         }
         if let Some(value) = node.get("const") {
-            kinds = kinds.and(Kinds::of(value));
+            types = types.and(JsonTypes::from_value(value));
         }
-        if let Some(referred) = self.referred(node) {
-            kinds = kinds.and(self.kinds_of(referred, steps));
+        if let Some(referenced) = self.resolve_reference(node) {
+            types = types.and(self.types_of(referenced, steps_left));
         }
-        for several in ["anyOf", "oneOf"] {
-            if let Some(Value::Array(several)) = node.get(several) {
-                let each = several.iter().map(|node| self.kinds_of(node, steps));
-                kinds = kinds.and(Kinds::any(each));
+        for keyword in ["anyOf", "oneOf"] {
+            if let Some(Value::Array(alternatives)) = node.get(keyword) {
+                let each = alternatives.iter().map(|node| self.types_of(node, steps_left));
+                types = types.and(JsonTypes::any(each));
             }
         }
-        if let Some(Value::Array(several)) = node.get("allOf") {
-            for node in several {
-                kinds = kinds.and(self.kinds_of(node, steps));
+        if let Some(Value::Array(alternatives)) = node.get("allOf") {
+            for node in alternatives {
+                types = types.and(self.types_of(node, steps_left));
             }
         }
-        if kinds.is_unknown() {
+        if types.is_unknown() {
             if node.contains_key("properties") {
-                kinds = Kinds::OBJECT;
+                types = JsonTypes::OBJECT;
             } else if node.contains_key("items") {
-                kinds = Kinds::ARRAY;
+                types = JsonTypes::ARRAY;
             }
         }
         match node.get("nullable") {
-            Some(Value::Bool(true)) if !kinds.is_unknown() => kinds.or(Kinds::NULL),
-            _ => kinds,
+            Some(Value::Bool(true)) if !types.is_unknown() => types.or(JsonTypes::NULL),
+            _ => types,
         }
     }
 }
@@ -285,35 +285,38 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_says_what_a_parameter_may_be() {
-        let check = |schema: &str, expected: Kinds| {
+    fn a_schema_gives_the_types_of_a_parameter() {
+        let check = |schema: &str, expected: JsonTypes| {
             let tools = tools(&format!(
                 r##"{{"properties":{{"k":{schema}}},"$defs":{{"text":{{"type":"string"}},
                 "again":{{"anyOf":[{{"$ref":"#/$defs/again"}},{{"$ref":"#/$defs/again"}}]}}}},
                 "definitions":{{"whole":{{"type":"integer"}}}}}}"##
             ));
-            assert_eq!(tools.kinds("t", "k"), expected, "{schema}");
+            assert_eq!(tools.types("t", "k"), expected, "{schema}");
         };
-        let nullable = Kinds::STRING.or(Kinds::NULL);
-        check(r#"{"type":"string"}"#, Kinds::STRING);
-        check(r#"{"type":"STRING"}"#, Kinds::STRING);
+        let nullable = JsonTypes::STRING.or(JsonTypes::NULL);
+        check(r#"{"type":"string"}"#, JsonTypes::STRING);
+        check(r#"{"type":"STRING"}"#, JsonTypes::STRING);
         check(r#"{"type":["string","null"]}"#, nullable);
         check(r#"{"type":"string","nullable":true}"#, nullable);
-        check(r#"{"type":"number","enum":[1,2]}"#, Kinds::INTEGER);
-        check(r#"{"type":"number","enum":[1,2.5]}"#, Kinds::NUMBER);
+        check(r#"{"type":"number","enum":[1,2]}"#, JsonTypes::INTEGER);
+        check(r#"{"type":"number","enum":[1,2.5]}"#, JsonTypes::NUMBER);
         check(r#"{"enum":["a","b",null]}"#, nullable);
-        check(r#"{"const":true}"#, Kinds::BOOLEAN);
-        check(r#"{"type":"string","enum":[1]}"#, Kinds::STRING);
-        check(r#"{"type":"string","anyOf":[{"minLength":1}]}"#, Kinds::STRING);
+        check(r#"{"const":true}"#, JsonTypes::BOOLEAN);
+        check(r#"{"type":"string","enum":[1]}"#, JsonTypes::STRING);
+        check(r#"{"type":"string","anyOf":[{"minLength":1}]}"#, JsonTypes::STRING);
         check(r#"{"anyOf":[{"type":"string"},{"type":"null"}]}"#, nullable);
-        check(r#"{"oneOf":[{"type":"object"},{"items":{}}]}"#, Kinds::OBJECT.or(Kinds::ARRAY));
+        check(
+            r#"{"oneOf":[{"type":"object"},{"items":{}}]}"#,
+            JsonTypes::OBJECT.or(JsonTypes::ARRAY),
+        );
         check(
             r#"{"allOf":[{"description":"x"},{"type":["string","integer"]},{"type":"integer"}]}"#,
-            Kinds::INTEGER,
+            JsonTypes::INTEGER,
         );
-        check(r##"{"$ref":"#/$defs/text"}"##, Kinds::STRING);
-        check(r##"{"$ref":"#/definitions/whole"}"##, Kinds::INTEGER);
-        check(r#"{"properties":{}}"#, Kinds::OBJECT);
+        check(r##"{"$ref":"#/$defs/text"}"##, JsonTypes::STRING);
+        check(r##"{"$ref":"#/definitions/whole"}"##, JsonTypes::INTEGER);
+        check(r#"{"properties":{}}"#, JsonTypes::OBJECT);
         for unknown in [
             "{}",
             "true",
@@ -323,19 +326,19 @@ mod tests {
             r##"{"$ref":"#/nowhere"}"##,
             r#"{"$ref":"http://example.com/x"}"#,
         ] {
-            check(unknown, Kinds::UNKNOWN);
+            check(unknown, JsonTypes::UNKNOWN);
         }
     }
 
     #[test]
-    fn what_was_not_offered_is_unknown() {
+    fn types_of_tools_that_were_not_offered_are_unknown() {
         let tools = tools(r#"{"properties":{"k":{"type":"string"}}}"#);
-        assert_eq!(tools.kinds("t", "other"), Kinds::UNKNOWN);
-        assert_eq!(tools.kinds("other", "k"), Kinds::UNKNOWN);
+        assert_eq!(tools.types("t", "other"), JsonTypes::UNKNOWN);
+        assert_eq!(tools.types("other", "k"), JsonTypes::UNKNOWN);
     }
 
     #[test]
-    fn parts_are_found_wherever_they_stand() {
+    fn finds_parts_in_alternatives_and_references() {
         let tools = tools(
             r##"{"oneOf":[{"properties":{"a":{"$ref":"#/$defs/list"}}},
                 {"properties":{"b":{"additionalProperties":{"type":"boolean"}}}}],
@@ -344,13 +347,13 @@ mod tests {
                 "pair":{"prefixItems":[{"type":"string"}],"items":{"type":"integer"}}}}}}"##,
         );
         let entry = tools.schema("t").property("a").element(3);
-        assert_eq!(entry.kinds(), Kinds::OBJECT);
+        assert_eq!(entry.types(), JsonTypes::OBJECT);
         let deep = entry.property("next").property("next");
-        assert_eq!(deep.property("n").kinds(), Kinds::NUMBER);
-        assert_eq!(deep.property("pair").element(0).kinds(), Kinds::STRING);
-        assert_eq!(deep.property("pair").element(1).kinds(), Kinds::INTEGER);
+        assert_eq!(deep.property("n").types(), JsonTypes::NUMBER);
+        assert_eq!(deep.property("pair").element(0).types(), JsonTypes::STRING);
+        assert_eq!(deep.property("pair").element(1).types(), JsonTypes::INTEGER);
         let any = tools.schema("t").property("b").property("x");
-        assert_eq!(any.kinds(), Kinds::BOOLEAN);
-        assert!(deep.names("n") && !deep.names("x"));
+        assert_eq!(any.types(), JsonTypes::BOOLEAN);
+        assert!(deep.has_property("n") && !deep.has_property("x"));
     }
 }

@@ -1,15 +1,15 @@
-//! Bytes to text: a character that is cut between two pieces waits for its rest.
+//! Decodes bytes to text. A character that is cut between two pieces waits for the rest.
 
-/// Holds the beginning of a character.
+/// Holds the start of a cut character.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Characters {
+pub(crate) struct Utf8Decoder {
     held: [u8; 4],
     length: usize,
 }
 
-impl Characters {
-    /// Gives the text of the next bytes, as far as its characters are whole. What can never become a
-    /// character is given as a replacement character, one for each broken sequence.
+impl Utf8Decoder {
+    /// Decodes the next bytes up to the last complete character. Each invalid sequence becomes one
+    /// replacement character.
     pub(crate) fn push(&mut self, mut bytes: &[u8], mut text: impl FnMut(&str)) {
         while self.length > 0 && !bytes.is_empty() {
             self.held[self.length] = bytes[0];
@@ -22,20 +22,20 @@ impl Characters {
                 }
                 Err(error) => {
                     if let Some(broken) = error.error_len() {
-                        // The last byte broke the sequence and may begin another one.
+                        // The last byte broke the sequence and may start another one.
                         text(REPLACEMENT);
                         let rest = self.held;
                         let length = self.length;
                         self.length = 0;
-                        self.plain(&rest[broken..length], &mut text);
+                        self.decode(&rest[broken..length], &mut text);
                     }
                 }
             }
         }
-        self.plain(bytes, &mut text);
+        self.decode(bytes, &mut text);
     }
 
-    fn plain(&mut self, mut bytes: &[u8], text: &mut impl FnMut(&str)) {
+    fn decode(&mut self, mut bytes: &[u8], text: &mut impl FnMut(&str)) {
         loop {
             match std::str::from_utf8(bytes) {
                 Ok("") => return,
@@ -63,7 +63,7 @@ impl Characters {
         }
     }
 
-    /// The bytes have ended; a character that lacks its rest is broken.
+    /// Ends the stream. An incomplete character becomes a replacement character.
     pub(crate) fn finish(&mut self, mut text: impl FnMut(&str)) {
         if std::mem::take(&mut self.length) > 0 {
             text(REPLACEMENT);
@@ -81,18 +81,18 @@ mod tests {
 
     fn read(pieces: &[&[u8]]) -> String {
         let mut all = String::new();
-        let mut characters = Characters::default();
+        let mut decoder = Utf8Decoder::default();
         for piece in pieces {
-            characters.push(piece, |text| all.push_str(text));
+            decoder.push(piece, |text| all.push_str(text));
         }
-        characters.finish(|text| all.push_str(text));
+        decoder.finish(|text| all.push_str(text));
         all
     }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
         #[test]
-        fn any_split_gives_the_text_of_the_whole(
+        fn splits_do_not_change_the_text(
             bytes in prop_oneof![
                 any::<String>().prop_map(String::into_bytes),
                 proptest::collection::vec(prop_oneof![Just(0xe2u8), Just(0x82), Just(0xf0), Just(0x9f), Just(0xff), Just(b'a'), any::<u8>()], 0..12),

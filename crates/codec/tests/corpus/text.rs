@@ -1,4 +1,4 @@
-//! What models wrote, by family: the events, however the text arrives.
+//! Texts that models wrote, by family, and their events.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/text")
 }
 
-/// A text of a model and how it is to be read.
+/// A text of a model, and how to read it.
 struct Case {
     name: String,
     capture: Capture,
@@ -87,7 +87,8 @@ impl Case {
     }
 }
 
-/// The events of a text in these pieces, neighbouring deltas joined; checks that they make sense.
+/// The events of a text in these pieces, with neighbouring deltas joined. Checks that they are
+/// consistent.
 fn events<'a>(mut reader: Reader, pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<Value> {
     let mut events: Vec<Value> = Vec::new();
     let mut open = None;
@@ -107,7 +108,7 @@ fn events<'a>(mut reader: Reader, pieces: impl IntoIterator<Item = &'a [u8]>) ->
         }
         let mut event = serde_json::to_value(event).unwrap();
         if let Some(message) = event.get_mut("message") {
-            // What it says is for people; that it says something is for us.
+            // The wording is for people. We only check that there is a message.
             assert!(message.as_str().unwrap().len() > 20);
             *message = json!("*");
         }
@@ -136,10 +137,10 @@ fn lines(events: &[Value]) -> String {
     events.iter().map(|event| format!("{event}\n")).collect()
 }
 
-/// Covers: S3-16, S2-15, S2-18, S2-19, S2-20, S2-21, S2-26, S2-27, S2-29, S2-30, S2-32, S2-45, S3-14, X-9,
-/// C-24
+/// Covers: S3-16, S2-15, S2-18, S2-19, S2-20, S2-21, S2-26, S2-27, S2-29, S2-30, S2-32, S2-45,
+/// S3-14, X-9, X-10, X-11, C-24
 #[test]
-fn texts_tell_the_events_of_their_goldens() {
+fn texts_give_the_events_of_their_goldens() {
     report(cases().iter().map(|case| {
         let events = case.read([&case.capture.bytes[..]]);
         case.capture
@@ -150,7 +151,7 @@ fn texts_tell_the_events_of_their_goldens() {
 
 /// Covers: S3-15
 #[test]
-fn any_split_gives_the_same_events() {
+fn splits_do_not_change_the_events() {
     for case in cases() {
         let (name, bytes) = (&case.name, &case.capture.bytes[..]);
         let whole = lines(&case.read([bytes]));
@@ -167,15 +168,15 @@ fn any_split_gives_the_same_events() {
 
 ///
 #[test]
-fn any_cut_ends_in_one_end_that_tells_of_open_calls() {
+fn any_cut_gives_one_end_that_reports_open_calls() {
     for case in cases() {
         for cut in 0..case.capture.bytes.len() {
             let events = case.read([&case.capture.bytes[..cut]]);
             let count = |kind: &str| events.iter().filter(|event| event["type"] == kind).count();
             let reason = &events.last().unwrap()["reason"];
             if count("tool_call_start") > count("tool_call_end") {
-                let told = [json!(EndReason::UnclosedToolCall), json!(EndReason::Error)];
-                assert!(told.contains(reason), "{}, cut at {cut}: {reason}", case.name);
+                let expected = [json!(EndReason::UnclosedToolCall), json!(EndReason::Error)];
+                assert!(expected.contains(reason), "{}, cut at {cut}: {reason}", case.name);
             }
         }
     }

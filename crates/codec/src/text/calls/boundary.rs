@@ -1,10 +1,16 @@
-//! Where values end, in text that may go on.
+//! Finds where a value ends, in text that may continue.
 
 use crate::search::find_byte;
 
-/// How much of a value's text is certain, and where it goes on behind its closer, if that is there.
-/// What may begin the closer, and a line break before it that may belong to it, is not certain.
-pub(crate) fn find(text: &str, close: &str, framed: bool, last: bool) -> (usize, Option<usize>) {
+/// Returns how much of the text surely belongs to the value, and the position after its closer, if
+/// the closer is there. A partial closer, and a line break before it that may belong to it, are not
+/// sure yet.
+pub(crate) fn find_closer(
+    text: &str,
+    close: &str,
+    framed: bool,
+    last: bool,
+) -> (usize, Option<usize>) {
     let (bytes, marker) = (text.as_bytes(), close.as_bytes());
     let mut from = 0;
     let (end, after) = loop {
@@ -39,31 +45,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_closer_is_found_and_its_beginning_waits() {
-        let find = |text: &str| find(text, "</p>", false, false);
-        assert_eq!(find("abc"), (3, None));
-        assert_eq!(find("a<b"), (3, None));
-        assert_eq!(find("a</"), (1, None));
-        assert_eq!(find("a</p>b"), (1, Some(5)));
-        assert_eq!(find("<</p>"), (1, Some(5)));
-        assert_eq!(find("a\n"), (2, None));
+    fn finds_a_closer_and_holds_a_partial_one() {
+        let find_closer = |text: &str| find_closer(text, "</p>", false, false);
+        assert_eq!(find_closer("abc"), (3, None));
+        assert_eq!(find_closer("a<b"), (3, None));
+        assert_eq!(find_closer("a</"), (1, None));
+        assert_eq!(find_closer("a</p>b"), (1, Some(5)));
+        assert_eq!(find_closer("<</p>"), (1, Some(5)));
+        assert_eq!(find_closer("a\n"), (2, None));
     }
 
     #[test]
     fn one_line_break_before_a_closer_belongs_to_it() {
-        let find = |text: &str| find(text, "</p>", true, false);
-        assert_eq!(find("a\n"), (1, None));
-        assert_eq!(find("a\r"), (1, None));
-        assert_eq!(find("a\r\n"), (1, None));
-        assert_eq!(find("a\r\n</"), (1, None));
-        assert_eq!(find("a\r</"), (2, None));
-        assert_eq!(find("a\n\n</p>"), (2, Some(7)));
-        assert_eq!(find("a\n\nb"), (4, None));
+        let find_closer = |text: &str| find_closer(text, "</p>", true, false);
+        assert_eq!(find_closer("a\n"), (1, None));
+        assert_eq!(find_closer("a\r"), (1, None));
+        assert_eq!(find_closer("a\r\n"), (1, None));
+        assert_eq!(find_closer("a\r\n</"), (1, None));
+        assert_eq!(find_closer("a\r</"), (2, None));
+        assert_eq!(find_closer("a\n\n</p>"), (2, Some(7)));
+        assert_eq!(find_closer("a\n\nb"), (4, None));
     }
 
     #[test]
-    fn nothing_waits_at_the_end() {
-        assert_eq!(find("a\n</", "</p>", true, true), (4, None));
-        assert_eq!(find("a\n</p>", "</p>", true, true), (1, Some(6)));
+    fn holds_nothing_at_the_end() {
+        assert_eq!(find_closer("a\n</", "</p>", true, true), (4, None));
+        assert_eq!(find_closer("a\n</p>", "</p>", true, true), (1, Some(6)));
     }
 }

@@ -1,106 +1,106 @@
-//! Calls written as Python dicts: `[{'name': 'search', 'arguments': {'query': 'x'}}]`.
+//! Calls as Python dicts: `[{'name': 'search', 'arguments': {'query': 'x'}}]`.
 
-use super::draft::{Draft, hold};
+use super::draft::{Draft, push_limited};
 use super::json_writer::JsonWriter;
-use super::literal::{LONGEST_WORD, Literal, Opening, PYTHON};
-use super::quoted::{Quoted, Reached};
+use super::literal::{Literal, MAX_WORD, Opening, PYTHON};
+use super::quoted::{Quoted, QuotedEnd};
 use super::{Progress, Sink};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// The list must begin, or the only call.
+    /// Expects the list, or the only call.
     Begin,
-    /// A call must come. Where one came already, the end may.
+    /// Expects a call. After a call, the end may follow.
     Call,
-    /// A key or the end of the call must come.
+    /// Expects a key or the end of the call.
     Key,
     InKey(Quoted),
     Colon,
-    /// The value of the key that was read must come.
+    /// Expects the value of the last key.
     Value,
     InName(Quoted),
-    /// Arguments written as a dict.
+    /// Arguments as a dict.
     Arguments,
-    /// Arguments written as a string that holds JSON.
+    /// Arguments as a string that contains JSON.
     InArguments(Quoted),
     /// Arguments that may be `None`.
     NoArguments,
-    /// A value that means nothing here.
+    /// A value that is ignored.
     Skipped,
-    /// A comma or the end of the call must come.
-    BehindValue,
-    /// A comma or the end of the list must come.
-    BehindCall,
+    /// Expects a comma or the end of the call.
+    AfterValue,
+    /// Expects a comma or the end of the list.
+    AfterCall,
     Complete,
 }
 
-/// Reads such calls. When a list has ended, another may follow.
+/// Reads such calls. After the end of a list, another may follow.
 #[derive(Debug)]
 pub(crate) struct DictCalls {
     declared_only: bool,
     state: State,
     in_list: bool,
     /// Whether a call was read.
-    any: bool,
+    has_calls: bool,
     call: Draft,
-    /// The key, the name or the constant that is read.
+    /// The current key, name or constant.
     text: String,
-    /// Whether it is longer than may be.
+    /// Whether it is over the limit.
     too_long: bool,
-    /// The first character of arguments written as a string, if it was seen.
-    first: Option<char>,
+    /// The first character of arguments that are a string, if it was read.
+    first_character: Option<char>,
     literal: Literal,
-    gathered: String,
+    buffer: String,
 }
 
 impl DictCalls {
-    /// Reads calls. With `declared_only` the list may be plain text as well, since no marker stands
-    /// before it: then a call has arguments, and is of a tool that was offered, where that is known.
+    /// Creates a reader. With `declared_only`, no marker comes before the list, so it may be plain
+    /// text: a call must then have arguments, and name an offered tool if the tools are known.
     pub(crate) const fn new(declared_only: bool) -> Self {
         Self {
             declared_only,
             state: State::Begin,
             in_list: false,
-            any: false,
+            has_calls: false,
             call: Draft::new(declared_only),
             text: String::new(),
             too_long: false,
-            first: None,
+            first_character: None,
             literal: Literal::new(&PYTHON),
-            gathered: String::new(),
+            buffer: String::new(),
         }
     }
 
-    /// Reads on, and tells the calls.
+    /// Reads the next text, and writes the calls.
     pub(crate) fn read(&mut self, text: &str, last: bool, sink: &mut Sink<'_>) -> Progress {
         let mut at = 0;
         while self.state != State::Complete {
-            if !self.minds_space() {
+            if !self.keeps_white_space() {
                 at = text.len() - text[at..].trim_ascii_start().len();
             }
             if at == text.len() {
                 return Progress::More(at);
             }
-            let ended = sink.ended();
+            let ended = sink.ended_count();
             match self.step(&text[at..], last, sink) {
                 Progress::Ended(used) | Progress::Called(used) | Progress::Stray(used) => {
                     at += used;
-                    if sink.ended() > ended {
+                    if sink.ended_count() > ended {
                         return Progress::Called(at);
                     }
                 }
-                // What has only begun, in a text that will not go on, cannot be told.
+                // Something partial at the end of the text cannot be classified.
                 Progress::More(_) if last => return Progress::More(text.len()),
-                progress => return progress.behind(at),
+                progress => return progress.offset_by(at),
             }
         }
         self.state = State::Begin;
-        self.any = false;
+        self.has_calls = false;
         Progress::Ended(at)
     }
 
-    /// Whether white space may be part of what is read.
-    const fn minds_space(&self) -> bool {
+    /// Whether white space may be part of the current value.
+    const fn keeps_white_space(&self) -> bool {
         matches!(
             self.state,
             State::InKey(_)
@@ -112,72 +112,72 @@ impl DictCalls {
         )
     }
 
-    /// Reads what a text, which is not empty, begins with. `Ended` is the end of this step.
+    /// Reads the start of a text, which is not empty. `Ended` is the end of this step.
     fn step(&mut self, text: &str, last: bool, sink: &mut Sink<'_>) -> Progress {
         let byte = text.as_bytes()[0];
         match (self.state, byte) {
             (State::Begin, b'[') => {
                 self.in_list = true;
-                self.goes_on(State::Call)
+                self.advance_to(State::Call)
             }
             (State::Begin, b'{') => {
                 self.in_list = false;
-                self.goes_on(State::Key)
+                self.advance_to(State::Key)
             }
-            (State::Call, b'{') => self.goes_on(State::Key),
-            (State::Call, b']') if self.any => self.goes_on(State::Complete),
+            (State::Call, b'{') => self.advance_to(State::Key),
+            (State::Call, b']') if self.has_calls => self.advance_to(State::Complete),
             (State::Begin | State::Call, _) => Progress::Broken(0, "a call was expected"),
-            (State::Key | State::BehindValue, b'}') => self.close(sink),
+            (State::Key | State::AfterValue, b'}') => self.close(sink),
             (State::Key, _) => match PYTHON.opening(text, last) {
                 Opening::No => Progress::Broken(0, "a key was expected"),
-                Opening::Begun => Progress::More(0),
-                Opening::Quote(quote) => self.open(quote, State::InKey),
+                Opening::Partial => Progress::More(0),
+                Opening::Quote(quote) => self.open_string(quote, State::InKey),
             },
             (State::InKey(quoted), _) => match self.read_text(quoted, text, last) {
-                Reached::Inside(used) => Progress::More(used),
-                Reached::Closed(used) => {
+                QuotedEnd::Inside(used) => Progress::More(used),
+                QuotedEnd::Closed(used) => {
                     self.state = State::Colon;
                     Progress::Ended(used)
                 }
             },
-            (State::Colon, b':') => self.goes_on(State::Value),
+            (State::Colon, b':') => self.advance_to(State::Value),
             (State::Colon, _) => Progress::Broken(0, "a colon was expected"),
-            (State::Value, _) => self.value(text, last),
+            (State::Value, _) => self.begin_value(text, last),
             (State::InName(quoted), _) => match self.read_text(quoted, text, last) {
-                Reached::Inside(used) => Progress::More(used),
-                Reached::Closed(used) => match self.name(sink) {
+                QuotedEnd::Inside(used) => Progress::More(used),
+                QuotedEnd::Closed(used) => match self.finish_name(sink) {
                     Ok(()) => Progress::Ended(used),
                     Err(why) => Progress::Broken(used, why),
                 },
             },
             (State::InArguments(quoted), _) => match self.read_string(quoted, text, last, sink) {
-                Reached::Inside(used) => Progress::More(used),
-                Reached::Closed(used) => match self.first {
-                    Some('{') => self.arguments_ended(used, sink),
+                QuotedEnd::Inside(used) => Progress::More(used),
+                QuotedEnd::Closed(used) => match self.first_character {
+                    Some('{') => self.finish_arguments(used, sink),
                     Some(_) => Progress::Broken(used, "the arguments are no object"),
                     None => self.no_arguments(used, sink),
                 },
             },
             (State::Arguments, _) => match self.read_dict(text, last, sink) {
-                Progress::Ended(used) => self.arguments_ended(used, sink),
+                Progress::Ended(used) => self.finish_arguments(used, sink),
                 progress => progress,
             },
             (State::NoArguments | State::Skipped, _) => self.skip(text, last, sink),
-            (State::BehindValue, b',') => self.goes_on(State::Key),
-            (State::BehindValue, _) => {
+            (State::AfterValue, b',') => self.advance_to(State::Key),
+            (State::AfterValue, _) => {
                 Progress::Broken(0, "a comma or a closing bracket was expected")
             }
-            (State::BehindCall, b',') => self.goes_on(State::Call),
-            (State::BehindCall, b']') => self.goes_on(State::Complete),
-            (State::BehindCall, _) => {
+            (State::AfterCall, b',') => self.advance_to(State::Call),
+            (State::AfterCall, b']') => self.advance_to(State::Complete),
+            (State::AfterCall, _) => {
                 Progress::Broken(0, "a comma or the end of the list was expected")
             }
             (State::Complete, _) => Progress::Ended(0),
         }
     }
 
-    /// Sees what the value behind a key is.
-    fn value(&mut self, text: &str, last: bool) -> Progress {
+    /// Decides how to read the value of the current key.
+    fn begin_value(&mut self, text: &str, last: bool) -> Progress {
         let key = if self.too_long { "" } else { self.text.as_str() };
         let is_name = key == "name" && !self.call.has_name();
         let is_arguments = matches!(key, "arguments" | "parameters") && !self.call.has_arguments();
@@ -186,9 +186,9 @@ impl DictCalls {
             return Progress::Ended(0);
         }
         match (PYTHON.opening(text, last), text.as_bytes()[0]) {
-            (Opening::Begun, _) => return Progress::More(0),
-            (Opening::Quote(quote), _) if is_name => return self.open(quote, State::InName),
-            (Opening::Quote(quote), _) => return self.open(quote, State::InArguments),
+            (Opening::Partial, _) => return Progress::More(0),
+            (Opening::Quote(quote), _) if is_name => return self.open_string(quote, State::InName),
+            (Opening::Quote(quote), _) => return self.open_string(quote, State::InArguments),
             (Opening::No, _) if is_name => {
                 return Progress::Broken(0, "a call's name is no string");
             }
@@ -204,70 +204,70 @@ impl DictCalls {
         Progress::Ended(0)
     }
 
-    fn open(&mut self, quote: &'static str, state: fn(Quoted) -> State) -> Progress {
+    fn open_string(&mut self, quote: &'static str, state: fn(Quoted) -> State) -> Progress {
         self.text.clear();
         self.too_long = false;
-        self.first = None;
+        self.first_character = None;
         self.state = state(PYTHON.quoted(quote, false));
         Progress::Ended(quote.len())
     }
 
-    /// Reads on in a key or a name.
-    fn read_text(&mut self, quoted: Quoted, text: &str, last: bool) -> Reached {
+    /// Reads the next text of a key or a name.
+    fn read_text(&mut self, quoted: Quoted, text: &str, last: bool) -> QuotedEnd {
         let (held, too_long) = (&mut self.text, &mut self.too_long);
-        let mut out = |delta: &str| hold(delta, held, LONGEST_WORD, too_long);
-        let mut json = JsonWriter::new(&mut self.gathered, &mut out);
-        let reached = quoted.read(text, last, &mut json);
+        let mut out = |delta: &str| push_limited(delta, held, MAX_WORD, too_long);
+        let mut json = JsonWriter::new(&mut self.buffer, &mut out);
+        let end = quoted.read(text, last, &mut json);
         json.flush();
-        reached
+        end
     }
 
-    /// Reads on in arguments that are a dict.
+    /// Reads the next text of arguments that are a dict.
     fn read_dict(&mut self, text: &str, last: bool, sink: &mut Sink<'_>) -> Progress {
         let call = &mut self.call;
-        let mut out = |delta: &str| call.arguments(delta, sink);
-        let mut json = JsonWriter::new(&mut self.gathered, &mut out);
+        let mut out = |delta: &str| call.push_arguments(delta, sink);
+        let mut json = JsonWriter::new(&mut self.buffer, &mut out);
         let progress = self.literal.read(text, last, &mut json);
         json.flush();
         progress
     }
 
-    /// Reads on in arguments that are a string. What is in it goes out as it is if it begins as an
-    /// object does; else nothing goes out.
+    /// Reads the next text of arguments that are a string. Its content is emitted unchanged if it
+    /// starts like an object. Otherwise nothing is emitted.
     fn read_string(
         &mut self,
         quoted: Quoted,
         text: &str,
         last: bool,
         sink: &mut Sink<'_>,
-    ) -> Reached {
-        let (call, first) = (&mut self.call, &mut self.first);
+    ) -> QuotedEnd {
+        let (call, first_character) = (&mut self.call, &mut self.first_character);
         let mut out = |delta: &str| {
-            let delta = match first {
+            let delta = match first_character {
                 None => delta.trim_ascii_start(),
                 Some(_) => delta,
             };
-            *first = first.or(delta.chars().next());
-            if *first == Some('{') {
-                call.arguments(delta, sink);
+            *first_character = first_character.or(delta.chars().next());
+            if *first_character == Some('{') {
+                call.push_arguments(delta, sink);
             }
         };
-        let mut json = JsonWriter::new(&mut self.gathered, &mut out);
-        let reached = quoted.read(text, last, &mut json);
+        let mut json = JsonWriter::new(&mut self.buffer, &mut out);
+        let end = quoted.read(text, last, &mut json);
         json.flush();
-        reached
+        end
     }
 
-    /// Reads on in a value that is not told.
+    /// Reads the next text of a value that is not emitted.
     fn skip(&mut self, text: &str, last: bool, sink: &mut Sink<'_>) -> Progress {
         let (held, too_long) = (&mut self.text, &mut self.too_long);
-        let mut out = |delta: &str| hold(delta, held, LONGEST_WORD, too_long);
-        let mut json = JsonWriter::new(&mut self.gathered, &mut out);
+        let mut out = |delta: &str| push_limited(delta, held, MAX_WORD, too_long);
+        let mut json = JsonWriter::new(&mut self.buffer, &mut out);
         let progress = self.literal.read(text, last, &mut json);
         json.flush();
         match progress {
             Progress::Ended(used) if self.state == State::Skipped => {
-                self.state = State::BehindValue;
+                self.state = State::AfterValue;
                 Progress::Ended(used)
             }
             Progress::Ended(used) if self.text == "null" => self.no_arguments(used, sink),
@@ -276,8 +276,8 @@ impl DictCalls {
         }
     }
 
-    /// The name was read.
-    fn name(&mut self, sink: &mut Sink<'_>) -> Result<(), &'static str> {
+    /// The name is complete.
+    fn finish_name(&mut self, sink: &mut Sink<'_>) -> Result<(), &'static str> {
         if self.too_long {
             return Err("a name is too long");
         }
@@ -287,38 +287,38 @@ impl DictCalls {
         if self.declared_only && sink.tools().is_some_and(|tools| !tools.declares(&self.text)) {
             return Err("no such tool was offered");
         }
-        self.call.name(&self.text, sink);
-        self.state = State::BehindValue;
+        self.call.set_name(&self.text, sink);
+        self.state = State::AfterValue;
         Ok(())
     }
 
-    /// The arguments are there, and say nothing.
+    /// The arguments are empty.
     fn no_arguments(&mut self, used: usize, sink: &mut Sink<'_>) -> Progress {
-        self.call.arguments("{}", sink);
-        self.arguments_ended(used, sink)
+        self.call.push_arguments("{}", sink);
+        self.finish_arguments(used, sink)
     }
 
-    fn arguments_ended(&mut self, used: usize, sink: &mut Sink<'_>) -> Progress {
-        self.state = State::BehindValue;
-        match self.call.arguments_ended(sink) {
+    fn finish_arguments(&mut self, used: usize, sink: &mut Sink<'_>) -> Progress {
+        self.state = State::AfterValue;
+        match self.call.finish_arguments(sink) {
             Ok(()) => Progress::Ended(used),
             Err(why) => Progress::Broken(used, why),
         }
     }
 
-    /// The call's own bracket closes.
+    /// Handles the closing brace of the call.
     fn close(&mut self, sink: &mut Sink<'_>) -> Progress {
-        if let Err(why) = self.call.ended(sink) {
+        if let Err(why) = self.call.finish(sink) {
             return Progress::Broken(1, why);
         }
-        self.any = true;
-        self.goes_on(match self.in_list {
-            true => State::BehindCall,
+        self.has_calls = true;
+        self.advance_to(match self.in_list {
+            true => State::AfterCall,
             false => State::Complete,
         })
     }
 
-    fn goes_on(&mut self, state: State) -> Progress {
+    fn advance_to(&mut self, state: State) -> Progress {
         self.state = state;
         Progress::Ended(1)
     }
@@ -330,7 +330,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::super::super::schema::Tools;
-    use super::super::HELD;
+    use super::super::MAX_HELD;
     use super::super::every_cut::{Read, read_every_cut, read_pieces};
     use super::super::rendered::{Choices, arguments, python, values};
     use super::*;
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn dicts_are_calls() {
+    fn reads_dicts_as_calls() {
         for (text, expected) in [
             (
                 "[{'name': 'f', 'arguments': {'a': 1, 'b': ['x', None]}}]",
@@ -373,13 +373,13 @@ mod tests {
             ("{'na\\x6de': '''f\\\n''', 'arguments': {}}", "f{};"),
         ] {
             let progress = Progress::Ended(text.len());
-            let (told, reached) = read(&format!("{text}]\n"));
-            assert_eq!((told.as_str(), reached), (expected, progress), "{text}");
+            let (output, end) = read(&format!("{text}]\n"));
+            assert_eq!((output.as_str(), end), (expected, progress), "{text}");
         }
     }
 
     #[test]
-    fn what_is_no_call_starts_none() {
+    fn text_that_is_no_call_starts_no_call() {
         let no_object = "the arguments are no object";
         for (text, at, why) in [
             ("text", 0, "a call was expected"),
@@ -398,15 +398,15 @@ mod tests {
             let expected = (String::new(), Progress::Broken(at, why));
             assert_eq!(read(text), expected, "{text}");
         }
-        let long = "f".repeat(LONGEST_WORD + 1);
-        let (told, progress) = read(&format!("{{'{long}': 1, 'name': '{long}'}}"));
-        let broken = Progress::Broken(LONGEST_WORD * 2 + 20, "a name is too long");
-        assert_eq!((told.as_str(), progress), ("", broken));
+        let long = "f".repeat(MAX_WORD + 1);
+        let (output, progress) = read(&format!("{{'{long}': 1, 'name': '{long}'}}"));
+        let broken = Progress::Broken(MAX_WORD * 2 + 20, "a name is too long");
+        assert_eq!((output.as_str(), progress), ("", broken));
     }
 
     #[test]
-    fn errors_in_a_call_are_told_where_they_stand() {
-        for (text, told, at, why) in [
+    fn errors_give_their_position() {
+        for (text, output, at, why) in [
             ("[{'name': 'f', 'arguments': {'a': x}}]", "f{\"a\":", 34, "a value was expected"),
             ("[{'name': 'f', 'arguments': [1]}]", "f", 28, "the arguments are no object"),
             (
@@ -417,14 +417,14 @@ mod tests {
             ),
             ("[{'name': 'f'} {}]", "f{};", 15, "a comma or the end of the list was expected"),
         ] {
-            let expected = (told.to_owned(), Progress::Broken(at, why));
+            let expected = (output.to_owned(), Progress::Broken(at, why));
             assert_eq!(read(text), expected, "{text}");
         }
     }
 
     #[test]
-    fn a_cut_keeps_what_was_told() {
-        for (text, told) in [
+    fn a_cut_keeps_the_emitted_output() {
+        for (text, output) in [
             ("[{'name': 'f", ""),
             ("[{'name': 'f'", "f"),
             ("[{'name': 'f', 'arguments': {'a': 'x", "f{\"a\":\"x"),
@@ -433,13 +433,13 @@ mod tests {
             ("[{'arguments': {'a': 1}, ", ""),
             ("[{'name': 'f'}", "f{};"),
         ] {
-            let expected = (told.to_owned(), Progress::More(text.len()));
+            let expected = (output.to_owned(), Progress::More(text.len()));
             assert_eq!(read(text), expected, "{text}");
         }
     }
 
     #[test]
-    fn without_a_marker_a_call_has_arguments_and_a_tool_that_was_offered() {
+    fn without_a_marker_a_call_needs_arguments_and_an_offered_tool() {
         let tools = Tools::read(br#"[{"name":"f"}]"#).unwrap();
         let read = |text| read_every_cut(machine(true), text, Some(&tools));
         let broken = |at, why| (String::new(), Progress::Broken(at, why));
@@ -460,26 +460,26 @@ mod tests {
     }
 
     #[test]
-    fn arguments_before_the_name_have_a_limit() {
+    fn arguments_before_the_name_are_limited() {
         let read = |length: usize| {
             let text = format!("{{'arguments': {{'a': '{}'}}, 'name': 'f'}}", "x".repeat(length));
             read_pieces(machine(false)(), &[&text[..99], &text[99..]], None)
         };
         let around = "{\"a\":\"\"}".len();
-        let (told, progress) = read(HELD - around);
-        assert_eq!(told.len(), HELD + 2);
+        let (output, progress) = read(MAX_HELD - around);
+        assert_eq!(output.len(), MAX_HELD + 2);
         assert!(matches!(progress, Progress::Ended(_)));
-        let (told, progress) = read(HELD - around + 1);
+        let (output, progress) = read(MAX_HELD - around + 1);
         let why = "the arguments before the name are too long";
-        assert_eq!((told.as_str(), progress), ("", Progress::Broken(HELD + 16, why)));
+        assert_eq!((output.as_str(), progress), ("", Progress::Broken(MAX_HELD + 16, why)));
     }
 
     proptest! {
-        // Each is cut at every place.
+        // Each text is cut at every position.
         #![proptest_config(ProptestConfig::with_cases(48))]
 
         #[test]
-        fn calls_are_read_back(arguments in arguments(), other in values(), order in Just([0, 1, 2]).prop_shuffle(), seed: u64) {
+        fn calls_round_trip(arguments in arguments(), other in values(), order in Just([0, 1, 2]).prop_shuffle(), seed: u64) {
             let arguments = Value::Object(arguments);
             let entries = [("name", json!("f.g")), ("arguments", arguments.clone()), ("other", other)];
             let mut choices = Choices(seed);
@@ -494,13 +494,13 @@ mod tests {
                 text.push(',');
             }
             text.push_str("}]");
-            let (told, progress) = read(&text);
-            prop_assert_eq!(told, format!("f.g{arguments};"));
+            let (output, progress) = read(&text);
+            prop_assert_eq!(output, format!("f.g{arguments};"));
             prop_assert_eq!(progress, Progress::Ended(text.len()));
         }
 
         #[test]
-        fn whatever_comes_cuts_change_nothing(text in "\\[?\\{('name': 'f'|'arguments': |[,'\"\\\\\\[\\]{}:x1.\n u-]){0,20}") {
+        fn splits_do_not_change_the_output(text in "\\[?\\{('name': 'f'|'arguments': |[,'\"\\\\\\[\\]{}:x1.\n u-]){0,20}") {
             read(&text);
         }
     }

@@ -1,15 +1,15 @@
-//! One call whose name and arguments come in any order: what is known of it, and what was told.
+//! One call whose name and arguments come in any order.
 
-use super::{HELD, Sink};
+use super::{MAX_HELD, Sink};
 
 /// A call that is being read.
 #[derive(Debug)]
 pub(crate) struct Draft {
-    /// Whether the call begins with its arguments, not with its name; then it must have some.
+    /// Whether the call starts with its arguments, not with its name. Then it must have arguments.
     waits_for_arguments: bool,
     name: Option<String>,
-    /// Whether it was told that the call began.
-    told: bool,
+    /// Whether the start of the call was emitted.
+    started: bool,
     /// Whether the arguments are complete.
     complete: bool,
     /// Arguments that came before the name.
@@ -18,12 +18,12 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// A call of which nothing is known.
+    /// Creates a call without known parts.
     pub(crate) const fn new(waits_for_arguments: bool) -> Self {
         Self {
             waits_for_arguments,
             name: None,
-            told: false,
+            started: false,
             complete: false,
             held: String::new(),
             too_long: false,
@@ -40,42 +40,42 @@ impl Draft {
         self.complete
     }
 
-    /// The name is known now.
-    pub(crate) fn name(&mut self, name: &str, sink: &mut Sink<'_>) {
+    /// Sets the name.
+    pub(crate) fn set_name(&mut self, name: &str, sink: &mut Sink<'_>) {
         self.name = Some(name.to_owned());
         if self.complete {
             self.begin(sink);
-            sink.arguments(&std::mem::take(&mut self.held));
+            sink.write_arguments(&std::mem::take(&mut self.held));
             sink.end();
         } else if !self.waits_for_arguments {
             self.begin(sink);
         }
     }
 
-    /// The arguments grow.
-    pub(crate) fn arguments(&mut self, delta: &str, sink: &mut Sink<'_>) {
+    /// Adds to the arguments.
+    pub(crate) fn push_arguments(&mut self, delta: &str, sink: &mut Sink<'_>) {
         self.begin(sink);
-        if self.told {
-            sink.arguments(delta);
+        if self.started {
+            sink.write_arguments(delta);
         } else {
-            hold(delta, &mut self.held, HELD, &mut self.too_long);
+            push_limited(delta, &mut self.held, MAX_HELD, &mut self.too_long);
         }
     }
 
-    /// The arguments are complete.
-    pub(crate) fn arguments_ended(&mut self, sink: &mut Sink<'_>) -> Result<(), &'static str> {
+    /// Ends the arguments.
+    pub(crate) fn finish_arguments(&mut self, sink: &mut Sink<'_>) -> Result<(), &'static str> {
         if self.too_long {
             return Err("the arguments before the name are too long");
         }
-        if self.told {
+        if self.started {
             sink.end();
         }
         self.complete = true;
         Ok(())
     }
 
-    /// The call is complete; the next one may come.
-    pub(crate) fn ended(&mut self, sink: &mut Sink<'_>) -> Result<(), &'static str> {
+    /// Ends the call. The next one may follow.
+    pub(crate) fn finish(&mut self, sink: &mut Sink<'_>) -> Result<(), &'static str> {
         if self.name.is_none() {
             return Err("a call has no name");
         }
@@ -83,25 +83,25 @@ impl Draft {
             return Err("a call has no arguments");
         }
         if !self.complete {
-            sink.arguments("{}");
+            sink.write_arguments("{}");
             sink.end();
         }
         *self = Self::new(self.waits_for_arguments);
         Ok(())
     }
 
-    /// Tells that the call began, if its name is known and that was not told.
+    /// Emits the start of the call, if its name is known and it has not started.
     fn begin(&mut self, sink: &mut Sink<'_>) {
-        if let (Some(name), false) = (&self.name, self.told) {
+        if let (Some(name), false) = (&self.name, self.started) {
             sink.start(name, None);
-            self.told = true;
+            self.started = true;
         }
     }
 }
 
-/// Holds text up to a limit. What is longer is never used, so that some of it may be lost.
-pub(crate) fn hold(delta: &str, held: &mut String, most: usize, too_long: &mut bool) {
-    if held.len() + delta.len() > most {
+/// Appends text up to a limit. Text over the limit is never used, so it may be lost.
+pub(crate) fn push_limited(delta: &str, held: &mut String, max: usize, too_long: &mut bool) {
+    if held.len() + delta.len() > max {
         *too_long = true;
     } else {
         held.push_str(delta);

@@ -1,57 +1,58 @@
-//! For tests: shows a body to a machine in every way it can be cut, and tells what came of it.
+//! Test helper: gives a body to a machine in every possible split, and returns the output.
 
 use super::super::event::Event;
 use super::super::schema::Tools;
-use super::{NAME, Numbering, Progress, Sink};
+use super::{MAX_NAME, Numbering, Progress, Sink};
 
-/// A machine's way to read.
+/// The read function of a machine.
 pub(super) type Read<'a> = Box<dyn FnMut(&str, bool, &mut Sink<'_>) -> Progress + 'a>;
 
-/// The most a machine may leave over: a tag or a name, and what stands around it.
-const MOST_LEFT: usize = NAME + 76;
+/// Limit for unread text: a tag or a name, and the markers around it.
+const MAX_LEFTOVER: usize = MAX_NAME + 76;
 
-/// Reads pieces, the last of which ends the text. Calls come out as `name{"a":1};`, where the
-/// semicolon is the end of the call; then how it ended, counted from the beginning of all pieces.
+/// Reads pieces, the last of which ends the text. Writes calls as `name{"a":1};`, where the
+/// semicolon is the end of the call. Also returns the final progress, counted from the start of all
+/// pieces.
 pub(super) fn read_pieces(
     read: Read<'_>,
     pieces: &[&str],
     tools: Option<&Tools>,
 ) -> (String, Progress) {
-    read_on(read, pieces, tools, true)
+    read_partial(read, pieces, tools, true)
 }
 
-/// As [`read_pieces`], of a text that may go on.
-pub(super) fn read_on(
+/// Like [`read_pieces`], for a text that may continue.
+pub(super) fn read_partial(
     mut read: Read<'_>,
     pieces: &[&str],
     tools: Option<&Tools>,
-    ends: bool,
+    is_complete: bool,
 ) -> (String, Progress) {
-    let (mut told, mut numbering) = (String::new(), Numbering::new("call_"));
+    let (mut output, mut numbering) = (String::new(), Numbering::new("call_"));
     let mut out = |event: Event<'_>| match event {
-        Event::CallStarted { name, .. } => told.push_str(name),
-        Event::CallArguments { delta, .. } => told.push_str(delta),
-        Event::CallEnded { .. } => told.push(';'),
+        Event::CallStarted { name, .. } => output.push_str(name),
+        Event::CallArguments { delta, .. } => output.push_str(delta),
+        Event::CallEnded { .. } => output.push(';'),
         _ => {}
     };
     let (mut left, mut used) = (String::new(), 0);
     let mut progress = Progress::More(0);
-    'pieces: for (place, piece) in pieces.iter().enumerate() {
+    'pieces: for (index, piece) in pieces.iter().enumerate() {
         left.push_str(piece);
-        let last = ends && place + 1 == pieces.len();
+        let last = is_complete && index + 1 == pieces.len();
         loop {
             let mut sink = Sink::new(&mut out, &mut numbering, tools, true);
             progress = read(&left, last, &mut sink);
             match progress {
-                Progress::Called(now) => {
-                    left.drain(..now);
-                    used += now;
+                Progress::Called(count) => {
+                    left.drain(..count);
+                    used += count;
                 }
-                Progress::More(now) if !last => {
-                    left.drain(..now);
-                    used += now;
+                Progress::More(count) if !last => {
+                    left.drain(..count);
+                    used += count;
                     progress = Progress::More(0);
-                    assert!(left.len() <= MOST_LEFT, "{} bytes are left", left.len());
+                    assert!(left.len() <= MAX_LEFTOVER, "{} bytes are left", left.len());
                     break;
                 }
                 _ => break 'pieces,
@@ -59,37 +60,37 @@ pub(super) fn read_on(
         }
     }
     let progress = match progress {
-        Progress::More(now) => Progress::More(used + now),
-        Progress::Called(now) => Progress::Called(used + now),
-        Progress::Stray(now) => Progress::Stray(used + now),
-        Progress::Ended(now) => Progress::Ended(used + now),
-        Progress::Broken(now, why) => Progress::Broken(used + now, why),
+        Progress::More(count) => Progress::More(used + count),
+        Progress::Called(count) => Progress::Called(used + count),
+        Progress::Stray(count) => Progress::Stray(used + count),
+        Progress::Ended(count) => Progress::Ended(used + count),
+        Progress::Broken(count, why) => Progress::Broken(used + count, why),
     };
-    (told, progress)
+    (output, progress)
 }
 
-/// Reads a text whole, by characters, and cut at any one place, with the end of the text told with
-/// the last piece and after it: all must come to the same, which is returned.
+/// Reads a text as a whole, character by character, and cut at each position, with the end of the
+/// text known with the last piece or after it. All must give the same output, which is returned.
 pub(super) fn read_every_cut<'a>(
     machine: impl Fn() -> Read<'a>,
     text: &str,
     tools: Option<&Tools>,
 ) -> (String, Progress) {
     let whole = read_pieces(machine(), &[text], tools);
-    for pieces in every_way(text) {
+    for pieces in every_split(text) {
         let cut = read_pieces(machine(), &pieces, tools);
         assert_eq!(cut, whole, "{pieces:?}");
     }
     whole
 }
 
-/// The ways to cut a text: at any one place, at all of them, and with its end told afterwards.
-pub(super) fn every_way(text: &str) -> Vec<Vec<&str>> {
-    let places = text.char_indices().map(|(at, _)| at);
-    let mut ways: Vec<Vec<&str>> = places.map(|at| vec![&text[..at], &text[at..]]).collect();
-    ways.push(vec![text, ""]);
+/// The ways to split a text: at each position, at all of them, and with its end known afterwards.
+pub(super) fn every_split(text: &str) -> Vec<Vec<&str>> {
+    let positions = text.char_indices().map(|(at, _)| at);
+    let mut splits: Vec<Vec<&str>> = positions.map(|at| vec![&text[..at], &text[at..]]).collect();
+    splits.push(vec![text, ""]);
     let mut characters: Vec<&str> = text.split_inclusive(|_: char| true).collect();
     characters.push("");
-    ways.push(characters);
-    ways
+    splits.push(characters);
+    splits
 }

@@ -1,55 +1,55 @@
-//! Shows a machine one text in many cuts, and wants the same of each.
+//! Test helper for machines that read the arguments of one call: checks that every split gives the
+//! same result.
 
 use super::super::schema::Tools;
-use super::every_cut::{Read, every_way, read_on};
+use super::every_cut::{Read, every_split, read_partial};
 use super::{Progress, Sink};
 
-/// What reads the arguments of a call.
+/// A machine that reads the arguments of a call.
 pub(super) trait Machine {
-    /// As the machines have it.
+    /// Reads the next text.
     fn read(&mut self, text: &str, last: bool, sink: &mut Sink<'_>) -> Progress;
 }
 
-/// What was read.
+/// The result of a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Outcome {
     /// All arguments.
     pub(super) arguments: String,
-    /// How it ended, with places in the whole text.
+    /// The final progress, with positions in the whole text.
     pub(super) progress: Progress,
 }
 
-/// Reads pieces as the arguments of a call, and tells the machine at the end that nothing follows,
-/// if that is so.
+/// Reads pieces as the arguments of a call. `last` says whether the text ends after them.
 pub(super) fn read_pieces(
     mut machine: impl Machine,
     tools: Option<&Tools>,
     pieces: &[&str],
     last: bool,
 ) -> Outcome {
-    let mut begun = false;
+    let mut has_started = false;
     let read: Read<'_> = Box::new(move |text, last, sink| {
-        if !std::mem::replace(&mut begun, true) {
+        if !std::mem::replace(&mut has_started, true) {
             sink.start("t", None);
         }
         machine.read(text, last, sink)
     });
-    let (told, progress) = read_on(read, pieces, tools, last);
-    Outcome { arguments: told.strip_prefix('t').unwrap_or_default().to_owned(), progress }
+    let (output, progress) = read_partial(read, pieces, tools, last);
+    Outcome { arguments: output.strip_prefix('t').unwrap_or_default().to_owned(), progress }
 }
 
-/// Reads a text in every way it can be cut. All must give the same.
+/// Reads a text in every split. All must give the same result.
 pub(super) fn read<M: Machine>(new: impl Fn() -> M, tools: Option<&Tools>, text: &str) -> Outcome {
     let whole = read_pieces(new(), tools, &[text], true);
-    for pieces in every_way(text) {
+    for pieces in every_split(text) {
         let cut = read_pieces(new(), tools, &pieces, true);
         assert_eq!(cut, whole, "{pieces:?}");
     }
     whole
 }
 
-/// Ends a text everywhere. What went out before the end was known is the beginning of what the
-/// whole text gives; the end then adds to it and takes nothing back.
+/// Ends a text at every position. The output before the end is known must be a prefix of the whole
+/// output. The end may add to it, and must not take anything back.
 pub(super) fn cut_everywhere<M: Machine>(new: impl Fn() -> M, tools: Option<&Tools>, text: &str) {
     let whole = read_pieces(new(), tools, &[text], true);
     for cut in (0..=text.len()).filter(|&cut| text.is_char_boundary(cut)) {

@@ -1,31 +1,31 @@
-//! Calls that name themselves: `{"name": .., "arguments": ..}`, alone or in a list, keys in any
-//! order.
+//! Calls that name themselves: `{"name": .., "arguments": ..}`, alone or in an array, with keys in
+//! any order.
 
 use super::arguments::JsonArguments;
-use super::scan::{Scan, Scanned};
-use super::{HELD, NAME, Progress, Sink, white_space};
+use super::scan::{JsonScanner, ScanResult};
+use super::{MAX_HELD, MAX_NAME, Progress, Sink, leading_white_space};
 use crate::json::decode;
 use crate::search::special;
 
-/// How a format spells such calls.
+/// How a format writes such calls.
 #[derive(Debug)]
 pub(crate) struct Keys {
-    /// The key of the tool's name.
+    /// Keys for the name of the tool.
     pub name: &'static [&'static str],
-    /// The keys of the arguments.
+    /// Keys for the arguments.
     pub arguments: &'static [&'static str],
-    /// The key of the model's id of a call, which then has to be waited for.
+    /// The key for the model's id of a call. The call then waits for it.
     pub id: Option<&'static str>,
-    /// No marker stands before it: it must look like a call, and name a tool that was offered.
+    /// No marker comes before it: it must look like a call, and name an offered tool.
     pub bare: bool,
-    /// Whether one call may stand alone, without a list around it.
+    /// Whether a call may come alone, without an array around it.
     pub alone: bool,
     /// `{"NAME": {..}}`: the key is the name.
     pub key_is_name: bool,
 }
 
-/// The usual spelling.
-pub(crate) const USUAL: Keys = Keys {
+/// The usual keys.
+pub(crate) const DEFAULT_KEYS: Keys = Keys {
     name: &["name"],
     arguments: &["arguments", "parameters"],
     id: None,
@@ -34,40 +34,40 @@ pub(crate) const USUAL: Keys = Keys {
     key_is_name: false,
 };
 
-/// One call, or a list of them.
+/// Reads one call, or an array of calls.
 #[derive(Debug)]
 pub(crate) struct JsonCalls {
     keys: &'static Keys,
     closers: &'static [&'static str],
-    place: Place,
-    /// Inside a list.
-    list: bool,
+    position: Position,
+    /// Inside an array.
+    in_list: bool,
     /// How many objects of the key `function` are open around the name.
-    wrapped: usize,
+    open_wrappers: usize,
     /// The name of calls that do not name themselves.
-    default: Option<String>,
-    /// A call has been told.
-    any: bool,
-    call: Call,
+    default_name: Option<String>,
+    /// A call was emitted.
+    has_calls: bool,
+    call: CallParts,
 }
 
-/// What is known of the call that is being read.
+/// The known parts of the current call.
 #[derive(Debug, Default)]
-struct Call {
+struct CallParts {
     name: Option<String>,
     id: Option<String>,
-    /// Its arguments have been given.
+    /// Its arguments were emitted.
     done: bool,
     /// Arguments that came before the name.
     held: Option<String>,
 }
 
 #[derive(Debug)]
-enum Place {
+enum Position {
     Begin,
-    /// In a list, before a call.
+    /// In an array, before a call.
     Element,
-    /// In a list, behind a call.
+    /// In an array, after a call.
     ElementEnd,
     KeyOrClose,
     Key,
@@ -75,8 +75,8 @@ enum Place {
     Value(Key),
     ValueEnd,
     Arguments(JsonArguments),
-    Held(Scan),
-    Skipped(Scan),
+    Held(JsonScanner),
+    Skipped(JsonScanner),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,61 +89,61 @@ enum Key {
 }
 
 impl JsonCalls {
-    /// Calls in this spelling; the closers are what ends one whose JSON is broken.
+    /// Creates a reader for calls with these keys. The closers end a call whose JSON is malformed.
     pub(crate) fn new(
         keys: &'static Keys,
         closers: &'static [&'static str],
-        default: Option<String>,
+        default_name: Option<String>,
     ) -> Self {
         Self {
             keys,
             closers,
-            place: Place::Begin,
-            list: false,
-            wrapped: 0,
-            default,
-            any: false,
-            call: Call::default(),
+            position: Position::Begin,
+            in_list: false,
+            open_wrappers: 0,
+            default_name,
+            has_calls: false,
+            call: CallParts::default(),
         }
     }
 
-    /// Reads on.
+    /// Reads the next text.
     pub(crate) fn read(&mut self, text: &str, last: bool, sink: &mut Sink<'_>) -> Progress {
         let mut at = 0;
         loop {
-            match &mut self.place {
-                Place::Arguments(arguments) => {
+            match &mut self.position {
+                Position::Arguments(arguments) => {
                     match arguments.read(&text[at..], last, sink) {
                         Progress::Ended(used) | Progress::Called(used) => {
                             at += used;
                             self.call.done = true;
-                            self.any = true;
-                            if arguments.resynced() {
+                            self.has_calls = true;
+                            if arguments.ended_by_closer() {
                                 return Progress::Ended(at);
                             }
-                            self.place = Place::ValueEnd;
-                            // A strict caller wants the whole of it, to its last bracket.
+                            self.position = Position::ValueEnd;
+                            // A strict caller wants all of it, up to the last bracket.
                             if sink.is_tolerant() {
                                 sink.end();
                                 return Progress::Called(at);
                             }
                         }
-                        progress => return progress.behind(at),
+                        progress => return progress.offset_by(at),
                     }
                 }
-                Place::Held(scan) | Place::Skipped(scan) => {
-                    let scanned = scan.read(&text.as_bytes()[at..]);
-                    let end = match scanned {
-                        Scanned::All => text.len(),
-                        Scanned::Ended(used) => at + used,
-                        Scanned::Broken(used) => {
+                Position::Held(scanner) | Position::Skipped(scanner) => {
+                    let scan = scanner.read(&text.as_bytes()[at..]);
+                    let end = match scan {
+                        ScanResult::All => text.len(),
+                        ScanResult::Ended(used) => at + used,
+                        ScanResult::Broken(used) => {
                             return Progress::Broken(at + used, "the call is not valid JSON");
                         }
                     };
-                    if matches!(self.place, Place::Held(_))
+                    if matches!(self.position, Position::Held(_))
                         && let Some(held) = &mut self.call.held
                     {
-                        if held.len() + (end - at) > HELD {
+                        if held.len() + (end - at) > MAX_HELD {
                             return Progress::Broken(
                                 at,
                                 "the arguments before the name are too long",
@@ -152,20 +152,20 @@ impl JsonCalls {
                         held.push_str(&text[at..end]);
                     }
                     at = end;
-                    if scanned == Scanned::All {
+                    if scan == ScanResult::All {
                         return Progress::More(at);
                     }
-                    self.place = Place::ValueEnd;
+                    self.position = Position::ValueEnd;
                 }
                 _ => {}
             }
-            at += white_space(&text[at..]);
+            at += leading_white_space(&text[at..]);
             let Some(&byte) = text.as_bytes().get(at) else {
                 return Progress::More(at);
             };
             match self.token(text, at, byte, sink) {
                 Token::Next(used) => at += used,
-                // Half a key of a call that is known is no text.
+                // Half a key after a known call is no content.
                 Token::Return(Progress::More(_)) if last && self.call.done => {
                     return Progress::Called(text.len());
                 }
@@ -179,22 +179,22 @@ impl JsonCalls {
 
     fn token(&mut self, text: &str, at: usize, byte: u8, sink: &mut Sink<'_>) -> Token {
         let broken = |why| Token::Return(Progress::Broken(at, why));
-        match (&self.place, byte) {
-            (Place::Begin, b'[') => {
-                self.list = true;
-                self.place = Place::Element;
+        match (&self.position, byte) {
+            (Position::Begin, b'[') => {
+                self.in_list = true;
+                self.position = Position::Element;
             }
-            (Place::Begin, b'{') if self.keys.alone => self.place = Place::KeyOrClose,
-            (Place::Element, b'{') => {
-                self.call = Call::default();
-                self.place = Place::KeyOrClose;
+            (Position::Begin, b'{') if self.keys.alone => self.position = Position::KeyOrClose,
+            (Position::Element, b'{') => {
+                self.call = CallParts::default();
+                self.position = Position::KeyOrClose;
             }
-            (Place::ElementEnd, b',') => self.place = Place::Element,
-            (Place::ElementEnd, b']') => return Token::Return(Progress::Ended(at + 1)),
-            (Place::KeyOrClose | Place::ValueEnd, b'}') => return self.close(at, sink),
-            (Place::ValueEnd, b',') => self.place = Place::Key,
-            (Place::Key | Place::KeyOrClose, b'"') => {
-                let string = match string(&text[at..]) {
+            (Position::ElementEnd, b',') => self.position = Position::Element,
+            (Position::ElementEnd, b']') => return Token::Return(Progress::Ended(at + 1)),
+            (Position::KeyOrClose | Position::ValueEnd, b'}') => return self.close(at, sink),
+            (Position::ValueEnd, b',') => self.position = Position::Key,
+            (Position::Key | Position::KeyOrClose, b'"') => {
+                let string = match short_string(&text[at..]) {
                     Ok(string) => string,
                     Err(incomplete) => return incomplete.at(at),
                 };
@@ -203,16 +203,16 @@ impl JsonCalls {
                     Ok(key) => key,
                     Err(why) => return broken(why),
                 };
-                self.place = Place::Colon(key);
+                self.position = Position::Colon(key);
                 return Token::Next(string.len() + 2);
             }
-            (Place::Colon(key), b':') => self.place = Place::Value(*key),
-            (Place::Value(key), _) => return self.value(*key, text, at, byte, sink),
-            // The call is there, only its brackets are not.
-            (Place::ValueEnd, _) if self.call.done && sink.is_tolerant() => {
+            (Position::Colon(key), b':') => self.position = Position::Value(*key),
+            (Position::Value(key), _) => return self.value(*key, text, at, byte, sink),
+            // The call is complete, only its brackets are missing.
+            (Position::ValueEnd, _) if self.call.done && sink.is_tolerant() => {
                 return Token::Return(Progress::Ended(at));
             }
-            (Place::ElementEnd, _) if sink.is_tolerant() => {
+            (Position::ElementEnd, _) if sink.is_tolerant() => {
                 return Token::Return(Progress::Ended(at));
             }
             _ => return broken("the call is not valid JSON"),
@@ -220,14 +220,14 @@ impl JsonCalls {
         Token::Next(1)
     }
 
-    /// What a key stands for.
+    /// Classifies a key.
     fn key(&mut self, key: &str, sink: &mut Sink<'_>) -> Result<Key, &'static str> {
         if self.keys.key_is_name {
             if key.is_empty() {
                 return Err("the name is empty");
             }
-            self.call = Call { name: Some(key.to_owned()), ..Call::default() };
-            sink.ready(key, None);
+            self.call = CallParts { name: Some(key.to_owned()), ..CallParts::default() };
+            sink.prepare(key, None);
             return Ok(Key::Arguments);
         }
         let key = if self.keys.name.contains(&key) {
@@ -244,7 +244,7 @@ impl JsonCalls {
             && !matches!(key, "type" | "id")
             && sink.tools().is_none()
         {
-            // Any other JSON is the answer, and where no tools are known it should not wait.
+            // Other JSON is the answer. Without known tools it must not wait.
             return Err("the JSON is no call");
         } else {
             Key::Other
@@ -255,7 +255,7 @@ impl JsonCalls {
     fn value(&mut self, key: Key, text: &str, at: usize, byte: u8, sink: &mut Sink<'_>) -> Token {
         match (key, byte) {
             (Key::Name | Key::Function, b'"') if self.call.name.is_none() => {
-                let string = match string(&text[at..]) {
+                let string = match short_string(&text[at..]) {
                     Ok(string) => string,
                     Err(incomplete) => return incomplete.at(at),
                 };
@@ -267,22 +267,22 @@ impl JsonCalls {
                 if self.keys.bare && sink.tools().is_some_and(|tools| !tools.declares(&name)) {
                     return Token::Return(Progress::Broken(at, "no tool of this name was offered"));
                 }
-                self.place = Place::ValueEnd;
+                self.position = Position::ValueEnd;
                 if let Some(held) = self.call.held.take() {
-                    sink.ready(&name, self.call.id.as_deref());
-                    // Scanned when it was held, so that it is one value.
+                    sink.prepare(&name, self.call.id.as_deref());
+                    // It was scanned when it was held, so it is one value.
                     let read = JsonArguments::new(&[]).read(&held, true, sink);
                     if let Progress::Broken(_, why) = read {
                         return Token::Return(Progress::Broken(at, why));
                     }
                     sink.end();
-                    self.any = true;
+                    self.has_calls = true;
                     self.call.done = true;
                     self.call.name = Some(name);
                     return Token::Return(Progress::Called(at + used));
                 }
                 if !self.keys.bare {
-                    sink.ready(&name, self.call.id.as_deref());
+                    sink.prepare(&name, self.call.id.as_deref());
                 }
                 self.call.name = Some(name);
                 Token::Next(used)
@@ -291,56 +291,56 @@ impl JsonCalls {
                 Token::Return(Progress::Broken(at, "the name is not a string"))
             }
             (Key::Id, b'"') if self.call.id.is_none() => {
-                let string = match string(&text[at..]) {
+                let string = match short_string(&text[at..]) {
                     Ok(string) => string,
                     Err(incomplete) => return incomplete.at(at),
                 };
                 let id = decode(string.as_bytes());
-                sink.identify(&id);
+                sink.set_id(&id);
                 self.call.id = Some(id.into_owned());
-                self.place = Place::ValueEnd;
+                self.position = Position::ValueEnd;
                 Token::Next(string.len() + 2)
             }
             (Key::Function, b'{') if self.call.name.is_none() => {
-                self.wrapped += 1;
-                self.place = Place::KeyOrClose;
+                self.open_wrappers += 1;
+                self.position = Position::KeyOrClose;
                 Token::Next(1)
             }
             (Key::Arguments, _) if !self.call.done && self.call.held.is_none() => {
                 match &self.call.name {
                     Some(name) => {
                         if self.keys.bare {
-                            sink.ready(name, self.call.id.as_deref());
+                            sink.prepare(name, self.call.id.as_deref());
                         }
-                        self.place = Place::Arguments(JsonArguments::new(self.closers));
+                        self.position = Position::Arguments(JsonArguments::new(self.closers));
                     }
                     None => {
                         self.call.held = Some(String::new());
-                        self.place = Place::Held(Scan::default());
+                        self.position = Position::Held(JsonScanner::default());
                     }
                 }
                 Token::Next(0)
             }
             _ => {
-                self.place = Place::Skipped(Scan::default());
+                self.position = Position::Skipped(JsonScanner::default());
                 Token::Next(0)
             }
         }
     }
 
-    /// A `}` of ours.
+    /// Handles the `}` of a call or of a wrapper.
     fn close(&mut self, at: usize, sink: &mut Sink<'_>) -> Token {
-        if self.wrapped > 0 {
-            self.wrapped -= 1;
-            self.place = Place::ValueEnd;
+        if self.open_wrappers > 0 {
+            self.open_wrappers -= 1;
+            self.position = Position::ValueEnd;
             return Token::Next(1);
         }
         let call = std::mem::take(&mut self.call);
-        self.place = Place::ElementEnd;
+        self.position = Position::ElementEnd;
         let end = at + 1;
-        let Some(name) = call.name.or_else(|| self.default.clone()) else {
-            // One element that is no call does not spoil a list of calls.
-            return Token::Return(if self.list && (self.any || !self.keys.bare) {
+        let Some(name) = call.name.or_else(|| self.default_name.clone()) else {
+            // One element that is no call does not break an array of calls.
+            return Token::Return(if self.in_list && (self.has_calls || !self.keys.bare) {
                 Progress::Stray(end)
             } else {
                 Progress::Broken(end, "the call has no name")
@@ -350,29 +350,29 @@ impl JsonCalls {
             if self.keys.bare {
                 return Token::Return(Progress::Broken(end, "the JSON is no call"));
             }
-            if sink.open().is_none() {
-                sink.ready(&name, call.id.as_deref());
+            if sink.current_name().is_none() {
+                sink.prepare(&name, call.id.as_deref());
             }
             match call.held {
                 Some(held) => {
                     JsonArguments::new(&[]).read(&held, true, sink);
                 }
-                None => sink.arguments("{}"),
+                None => sink.write_arguments("{}"),
             }
         }
-        self.any = true;
+        self.has_calls = true;
         sink.end();
-        Token::Return(if self.list { Progress::Called(end) } else { Progress::Ended(end) })
+        Token::Return(if self.in_list { Progress::Called(end) } else { Progress::Ended(end) })
     }
 }
 
 enum Token {
-    /// So many bytes on.
+    /// Continue after this many bytes.
     Next(usize),
     Return(Progress),
 }
 
-/// A string whose end is not there.
+/// A string without its end.
 enum Incomplete {
     Wait,
     Broken(&'static str),
@@ -387,14 +387,14 @@ impl Incomplete {
     }
 }
 
-/// The inside of the short string that begins the text, still escaped.
-fn string(text: &str) -> Result<&str, Incomplete> {
+/// The content of the short string at the start of a text, still escaped.
+fn short_string(text: &str) -> Result<&str, Incomplete> {
     let bytes = text.as_bytes();
     let mut at = 1;
     loop {
         at = special(bytes, at);
         match bytes.get(at) {
-            _ if at > NAME => return Err(Incomplete::Broken("a name is too long")),
+            _ if at > MAX_NAME => return Err(Incomplete::Broken("a name is too long")),
             Some(b'"') => return Ok(&text[1..at]),
             Some(b'\\') => at += 2,
             Some(_) => return Err(Incomplete::Broken("the call is not valid JSON")),

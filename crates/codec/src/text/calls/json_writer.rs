@@ -1,42 +1,42 @@
-//! Compact JSON on its way out: small parts are gathered, long ones are handed on as they are.
+//! Writes compact JSON. Small parts are joined, long parts are passed on without a copy.
 //!
-//! Without that, a piece of text that holds `{'a': 1, 'b': 2}` would give a delta for every bracket.
+//! Otherwise a piece of text such as `{'a': 1, 'b': 2}` would give one delta per bracket.
 
 use crate::json::escape;
 
-/// From how many bytes on a text is handed on by itself and not copied to its neighbours.
-const LONG: usize = 256;
+/// Text of at least this many bytes is passed on directly and not copied.
+const MIN_DIRECT: usize = 256;
 
-/// How much is gathered at most, so that a huge piece of text is not copied as a whole.
-const MOST: usize = 4096;
+/// Limit for the buffer, so that a huge piece of text is not copied as a whole.
+const MAX_BUFFERED: usize = 4096;
 
-/// Writes JSON. What was gathered lives with the machine, so that its memory is used again.
+/// Writes JSON. The machine owns the buffer, so that its memory is reused.
 pub(crate) struct JsonWriter<'a> {
-    gathered: &'a mut String,
+    buffer: &'a mut String,
     out: &'a mut dyn FnMut(&str),
 }
 
 impl<'a> JsonWriter<'a> {
-    /// A writer that gathers here and hands on there. What is left at the end waits for
-    /// [`JsonWriter::flush`].
-    pub(crate) fn new(gathered: &'a mut String, out: &'a mut dyn FnMut(&str)) -> Self {
-        Self { gathered, out }
+    /// Creates a writer with this buffer and output. [`JsonWriter::flush`] emits the rest of the
+    /// buffer.
+    pub(crate) fn new(buffer: &'a mut String, out: &'a mut dyn FnMut(&str)) -> Self {
+        Self { buffer, out }
     }
 
-    /// Brackets, numbers and names: what needs no escapes and is short.
+    /// Writes brackets, numbers and names: short text without escapes.
     pub(crate) fn push(&mut self, part: &str) {
-        if self.gathered.len() + part.len() > MOST {
+        if self.buffer.len() + part.len() > MAX_BUFFERED {
             self.flush();
         }
-        self.gathered.push_str(part);
+        self.buffer.push_str(part);
     }
 
-    /// A run of text that needs no escapes.
-    pub(crate) fn pass(&mut self, run: &str) {
+    /// Writes text that needs no escapes.
+    pub(crate) fn write_raw(&mut self, run: &str) {
         if run.is_empty() {
             return;
         }
-        if self.gathered.is_empty() || run.len() >= LONG {
+        if self.buffer.is_empty() || run.len() >= MIN_DIRECT {
             self.flush();
             (self.out)(run);
         } else {
@@ -44,37 +44,37 @@ impl<'a> JsonWriter<'a> {
         }
     }
 
-    /// A character of a string, in JSON's shortest form.
-    pub(crate) fn escaped(&mut self, character: char) {
-        escape(character.encode_utf8(&mut [0; 4]), self.gathered);
-        self.bound();
+    /// Writes a character of a string, escaped in JSON's shortest form.
+    pub(crate) fn write_escaped(&mut self, character: char) {
+        escape(character.encode_utf8(&mut [0; 4]), self.buffer);
+        self.flush_if_full();
     }
 
-    /// A character as it is.
-    pub(crate) fn literal(&mut self, character: char) {
+    /// Writes a character unchanged.
+    pub(crate) fn write_char(&mut self, character: char) {
         self.push(character.encode_utf8(&mut [0; 4]));
     }
 
-    /// A whole string.
-    pub(crate) fn string(&mut self, text: &str) {
+    /// Writes a complete string.
+    pub(crate) fn write_string(&mut self, text: &str) {
         self.push("\"");
-        escape(text, self.gathered);
-        self.bound();
+        escape(text, self.buffer);
+        self.flush_if_full();
         self.push("\"");
     }
 
-    /// Hands on what was gathered if it is much.
-    fn bound(&mut self) {
-        if self.gathered.len() >= MOST - 16 {
+    /// Emits the buffer if it is nearly full.
+    fn flush_if_full(&mut self) {
+        if self.buffer.len() >= MAX_BUFFERED - 16 {
             self.flush();
         }
     }
 
-    /// Hands on what was gathered.
+    /// Emits the buffer.
     pub(crate) fn flush(&mut self) {
-        if !self.gathered.is_empty() {
-            (self.out)(self.gathered);
-            self.gathered.clear();
+        if !self.buffer.is_empty() {
+            (self.out)(self.buffer);
+            self.buffer.clear();
         }
     }
 }
@@ -84,49 +84,49 @@ mod tests {
     use super::*;
 
     fn deltas(write: impl FnOnce(&mut JsonWriter<'_>)) -> Vec<String> {
-        let (mut gathered, mut deltas) = (String::new(), Vec::new());
+        let (mut buffer, mut deltas) = (String::new(), Vec::new());
         let mut out = |delta: &str| deltas.push(delta.to_owned());
-        let mut json = JsonWriter::new(&mut gathered, &mut out);
+        let mut json = JsonWriter::new(&mut buffer, &mut out);
         write(&mut json);
         json.flush();
         deltas
     }
 
     #[test]
-    fn small_parts_make_one_delta() {
+    fn small_parts_are_joined_into_one_delta() {
         let written = deltas(|json| {
             json.push("{");
-            json.string("a");
+            json.write_string("a");
             json.push(":");
-            json.pass("run");
+            json.write_raw("run");
             json.push("}");
         });
         assert_eq!(written, ["{\"a\":run}"]);
     }
 
     #[test]
-    fn a_run_that_is_first_or_long_is_handed_on_by_itself() {
-        let long = "x".repeat(LONG);
+    fn a_first_or_long_run_is_not_copied() {
+        let long = "x".repeat(MIN_DIRECT);
         let written = deltas(|json| {
-            json.pass("first");
+            json.write_raw("first");
             json.push("\"");
-            json.pass(&long);
+            json.write_raw(&long);
             json.push("\"");
         });
         assert_eq!(written, ["first", "\"", &long, "\""]);
     }
 
     #[test]
-    fn what_is_gathered_has_a_bound() {
-        let written = deltas(|json| (0..MOST * 2).for_each(|_| json.push("[")));
-        assert!(written.iter().all(|delta| delta.len() <= MOST));
-        assert_eq!(written.concat().len(), MOST * 2);
+    fn the_buffer_is_limited() {
+        let written = deltas(|json| (0..MAX_BUFFERED * 2).for_each(|_| json.push("[")));
+        assert!(written.iter().all(|delta| delta.len() <= MAX_BUFFERED));
+        assert_eq!(written.concat().len(), MAX_BUFFERED * 2);
     }
 
     #[test]
     fn strings_are_escaped_in_the_shortest_form() {
         let text = "\"\\/\n\r\t\u{8}\u{c}\0\u{1b}\u{7f}é\u{2028}😀";
-        let written = deltas(|json| json.string(text)).concat();
+        let written = deltas(|json| json.write_string(text)).concat();
         assert_eq!(written, serde_json::to_string(text).unwrap());
     }
 }

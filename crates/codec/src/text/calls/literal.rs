@@ -1,76 +1,76 @@
-//! One value in a syntax that is not JSON (a Python literal, Gemma's own), turned into compact JSON
-//! as it streams.
+//! Reads one value in a syntax that is not JSON (Python's or Gemma's), and writes compact JSON
+//! while it streams.
 //!
-//! The syntaxes are rows of one table, [`Syntax`]. Strings go out as they come; a number or a word is
-//! held until it ends, since only then it is known what it is.
+//! Each syntax is a [`Syntax`] row. Strings are written at once. A number or a word is held until
+//! it ends, because only then its meaning is known.
 
 use super::Progress;
 use super::json_writer::JsonWriter;
 use super::number::write_number;
-use super::quoted::{Quoted, Reached};
+use super::quoted::{Quoted, QuotedEnd};
 
-/// How deep values may be nested.
-const DEEPEST: usize = 128;
+/// Limit for the nesting of values.
+const MAX_DEPTH: usize = 128;
 
-/// How long a number, a constant or a bare word may be.
-pub(crate) const LONGEST_WORD: usize = 256;
+/// Limit for a number, a constant or a bare word.
+pub(crate) const MAX_WORD: usize = 256;
 
 /// How values are written.
 #[derive(Debug)]
 pub(crate) struct Syntax {
-    /// What strings stand between. Where several fit the longest counts, and must stand first.
+    /// The quotes of strings. The longest match counts and must come first.
     quotes: &'static [&'static str],
-    /// Whether a backslash in a string means what it means in Python.
+    /// Whether a backslash in a string has the same meaning as in Python.
     escapes: bool,
-    /// Whether keys and texts may stand without quotes.
+    /// Whether keys and texts may come without quotes.
     bare: bool,
-    /// Whether round brackets hold a list.
+    /// Whether parentheses enclose a list.
     tuples: bool,
 }
 
-/// Python's literals. Constants may be JSON's as well, in every syntax.
+/// Python literals. JSON's constants are accepted too, in every syntax.
 pub(crate) static PYTHON: Syntax =
     Syntax { quotes: &["\"\"\"", "'''", "\"", "'"], escapes: true, bare: false, tuples: true };
 
-/// What Gemma 4 writes: `{key:<|"|>text<|"|>,count:42}`.
+/// Gemma 4: `{key:<|"|>text<|"|>,count:42}`.
 pub(crate) static GEMMA: Syntax =
     Syntax { quotes: &["<|\"|>"], escapes: false, bare: true, tuples: false };
 
-/// What FunctionGemma writes: `{key:<escape>text<escape>,count:42}`.
+/// FunctionGemma: `{key:<escape>text<escape>,count:42}`.
 pub(crate) static FUNCTION_GEMMA: Syntax =
     Syntax { quotes: &["<escape>"], escapes: false, bare: true, tuples: false };
 
-/// Whether a text begins with a string.
+/// Whether a text starts with a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Opening {
     /// It does not.
     No,
-    /// It may, as far as the text goes.
-    Begun,
+    /// More text is needed.
+    Partial,
     /// It does, with this quote.
     Quote(&'static str),
 }
 
 impl Syntax {
-    /// Whether a text, which is not empty, begins with a string. In a text that will not go on, a
-    /// short quote is not the beginning of a long one.
+    /// Whether a text, which is not empty, starts with a string. If no more text follows, a short
+    /// quote is not the start of a long one.
     pub(crate) fn opening(&self, text: &str, last: bool) -> Opening {
-        let mut begun = false;
+        let mut is_partial = false;
         for quote in self.quotes {
-            if text.starts_with(quote) && (last || !begun) {
+            if text.starts_with(quote) && (last || !is_partial) {
                 return Opening::Quote(quote);
             }
-            begun |= quote.starts_with(text);
+            is_partial |= quote.starts_with(text);
         }
-        if begun { Opening::Begun } else { Opening::No }
+        if is_partial { Opening::Partial } else { Opening::No }
     }
 
-    /// The inside of a string that stands between these quotes.
+    /// A reader for the content of a string between these quotes.
     pub(crate) const fn quoted(&self, quote: &'static str, to_json: bool) -> Quoted {
         Quoted::new(quote, self.escapes, to_json)
     }
 
-    /// Where the word that a text begins with ends.
+    /// Finds the end of the word at the start of a text.
     fn word_end(&self, text: &str, is_key: bool) -> Option<usize> {
         let ends = |byte: u8| match byte {
             b',' | b'}' | b']' | b'{' | b'[' | b'<' | b'"' | b'\n' => true,
@@ -85,32 +85,32 @@ impl Syntax {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// A value must come.
+    /// Expects a value.
     Value,
-    /// A value or the end of the list must come.
+    /// Expects a value or the end of the list.
     Element,
-    /// A key or the end of the object must come.
+    /// Expects a key or the end of the object.
     Key,
-    /// The colon behind a key must come.
+    /// Expects the colon after a key.
     Colon,
-    /// A comma or the end of what is open must come.
+    /// Expects a comma or the end of the container.
     Next,
-    /// Inside a string that is a key.
+    /// Inside a key string.
     InKey(Quoted),
-    /// Inside a string that is a value.
+    /// Inside a value string.
     InText(Quoted),
     /// The value is complete.
     Complete,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Open {
+enum OpenContainer {
     List,
     Tuple,
     Object,
 }
 
-impl Open {
+impl OpenContainer {
     const fn closer(self) -> u8 {
         match self {
             Self::List => b']',
@@ -120,30 +120,30 @@ impl Open {
     }
 }
 
-/// Reads one value after the other; each is a fresh one.
+/// Reads values one after the other.
 #[derive(Debug)]
 pub(crate) struct Literal {
     syntax: &'static Syntax,
     state: State,
-    open: Vec<Open>,
-    /// Whether a comma was read that is written as soon as something follows it: JSON knows no
-    /// comma before a bracket.
+    open: Vec<OpenContainer>,
+    /// Whether a comma was read. It is written when something follows it: JSON allows no comma
+    /// before a bracket.
     comma: bool,
-    /// The number that is read at the moment; kept for its memory.
+    /// The current number. Kept to reuse its memory.
     number: String,
 }
 
 impl Literal {
-    /// Reads values of this syntax.
+    /// Creates a reader for this syntax.
     pub(crate) const fn new(syntax: &'static Syntax) -> Self {
         Self { syntax, state: State::Value, open: Vec::new(), comma: false, number: String::new() }
     }
 
-    /// Turns a whole text into JSON, if it is one value.
+    /// Converts a whole text to JSON, if it is one value.
     pub(crate) fn convert(syntax: &'static Syntax, text: &str) -> Option<String> {
-        let (mut gathered, mut converted) = (String::new(), String::new());
+        let (mut buffer, mut converted) = (String::new(), String::new());
         let mut out = |delta: &str| converted.push_str(delta);
-        let mut json = JsonWriter::new(&mut gathered, &mut out);
+        let mut json = JsonWriter::new(&mut buffer, &mut out);
         let Progress::Ended(used) = Self::new(syntax).read(text, true, &mut json) else {
             return None;
         };
@@ -151,20 +151,20 @@ impl Literal {
         text[used..].trim().is_empty().then_some(converted)
     }
 
-    /// Reads on. The value ends right behind its last byte; one that is a number or a constant ends
-    /// where something else is seen, or the text will not go on.
+    /// Reads the next text. A value ends directly after its last byte. A number or constant ends
+    /// where something else follows, or where the text ends.
     pub(crate) fn read(&mut self, text: &str, last: bool, json: &mut JsonWriter<'_>) -> Progress {
         let mut at = 0;
         while self.state != State::Complete {
             if let State::InKey(quoted) | State::InText(quoted) = self.state {
                 match quoted.read(&text[at..], last, json) {
-                    Reached::Inside(used) => return Progress::More(at + used),
-                    Reached::Closed(used) => at += used,
+                    QuotedEnd::Inside(used) => return Progress::More(at + used),
+                    QuotedEnd::Closed(used) => at += used,
                 }
                 json.push("\"");
                 self.state = match self.state {
                     State::InKey(_) => State::Colon,
-                    _ => self.behind_value(),
+                    _ => self.after_value(),
                 };
                 continue;
             }
@@ -174,7 +174,7 @@ impl Literal {
             }
             match self.step(&text[at..], last, json) {
                 Ok(Some(used)) => at += used,
-                // What has only begun, in a text that will not go on, cannot be told.
+                // Something partial at the end of the text cannot be classified.
                 Ok(None) if last => return Progress::More(text.len()),
                 Ok(None) => return Progress::More(at),
                 Err(why) => return Progress::Broken(at, why),
@@ -184,7 +184,8 @@ impl Literal {
         Progress::Ended(at)
     }
 
-    /// Reads what a text outside of strings, which is not empty, begins with, if it is all there.
+    /// Reads the token at the start of a text, which is not empty and outside of strings. `None` if
+    /// the token is incomplete.
     fn step(
         &mut self,
         text: &str,
@@ -199,13 +200,13 @@ impl Literal {
                 json.push(if byte == b'}' { "}" } else { "]" });
                 self.open.pop();
                 self.comma = false;
-                self.state = self.behind_value();
+                self.state = self.after_value();
                 Ok(Some(1))
             }
             (State::Next, b',') => {
                 self.comma = true;
                 self.state = match self.open.last() {
-                    Some(Open::Object) => State::Key,
+                    Some(OpenContainer::Object) => State::Key,
                     _ => State::Element,
                 };
                 Ok(Some(1))
@@ -217,16 +218,16 @@ impl Literal {
                 Ok(Some(1))
             }
             (State::Colon, _) => Err("a colon was expected"),
-            (State::Value | State::Element, b'[') => self.open(Open::List, json),
-            (State::Value | State::Element, b'{') => self.open(Open::Object, json),
+            (State::Value | State::Element, b'[') => self.open(OpenContainer::List, json),
+            (State::Value | State::Element, b'{') => self.open(OpenContainer::Object, json),
             (State::Value | State::Element, b'(') if self.syntax.tuples => {
-                self.open(Open::Tuple, json)
+                self.open(OpenContainer::Tuple, json)
             }
             _ => match self.syntax.opening(text, last) {
-                Opening::Begun => Ok(None),
+                Opening::Partial => Ok(None),
                 Opening::No => self.word(text, last, json),
                 Opening::Quote(quote) => {
-                    separate(&mut self.comma, json);
+                    write_comma(&mut self.comma, json);
                     json.push("\"");
                     let quoted = self.syntax.quoted(quote, true);
                     self.state = match self.state {
@@ -241,17 +242,17 @@ impl Literal {
 
     fn open(
         &mut self,
-        open: Open,
+        open: OpenContainer,
         json: &mut JsonWriter<'_>,
     ) -> Result<Option<usize>, &'static str> {
-        if self.open.len() == DEEPEST {
+        if self.open.len() == MAX_DEPTH {
             return Err("values are nested too deeply");
         }
-        separate(&mut self.comma, json);
+        write_comma(&mut self.comma, json);
         self.open.push(open);
-        json.push(if open == Open::Object { "{" } else { "[" });
+        json.push(if open == OpenContainer::Object { "{" } else { "[" });
         self.state = match open {
-            Open::Object => State::Key,
+            OpenContainer::Object => State::Key,
             _ => State::Element,
         };
         Ok(Some(1))
@@ -266,7 +267,7 @@ impl Literal {
     ) -> Result<Option<usize>, &'static str> {
         let is_key = self.state == State::Key;
         let end = self.syntax.word_end(text, is_key);
-        if end.unwrap_or(text.len()) > LONGEST_WORD {
+        if end.unwrap_or(text.len()) > MAX_WORD {
             return Err("a value without quotes is too long");
         }
         if end.is_none() && !last {
@@ -274,35 +275,37 @@ impl Literal {
         }
         let used = end.unwrap_or(text.len());
         let word = text[..used].trim_ascii_end();
-        let known = match constant(word) {
+        let value = match constant(word) {
             None if write_number(word, &mut self.number) => Some(self.number.as_str()),
-            known => known,
+            constant => constant,
         };
-        // What is cut off may have been longer. A number stays all the same, as it does in JSON.
-        if end.is_none() && (is_key || known.is_none() && (self.syntax.bare || may_begin(word))) {
+        // A cut word may have been longer. A cut number is kept, as in JSON.
+        if end.is_none()
+            && (is_key || value.is_none() && (self.syntax.bare || may_become_value(word)))
+        {
             return Ok(None);
         }
-        if known.is_none() && (!self.syntax.bare || word.is_empty()) {
+        if value.is_none() && (!self.syntax.bare || word.is_empty()) {
             return Err(match is_key {
                 true => "a key was expected",
                 false => "a value was expected",
             });
         }
-        separate(&mut self.comma, json);
-        match known {
-            Some(known) if !is_key => json.push(known),
-            // As Python itself does when it writes JSON.
-            Some(known) if !self.syntax.bare => json.string(known),
-            _ => json.string(word),
+        write_comma(&mut self.comma, json);
+        match value {
+            Some(value) if !is_key => json.push(value),
+            // Python does the same when it writes JSON.
+            Some(value) if !self.syntax.bare => json.write_string(value),
+            _ => json.write_string(word),
         }
         self.state = match is_key {
             true => State::Colon,
-            false => self.behind_value(),
+            false => self.after_value(),
         };
         Ok(Some(used))
     }
 
-    fn behind_value(&self) -> State {
+    fn after_value(&self) -> State {
         match self.open.is_empty() {
             true => State::Complete,
             false => State::Next,
@@ -311,7 +314,7 @@ impl Literal {
 }
 
 /// Writes the comma that was read before.
-fn separate(comma: &mut bool, json: &mut JsonWriter<'_>) {
+fn write_comma(comma: &mut bool, json: &mut JsonWriter<'_>) {
     if std::mem::take(comma) {
         json.push(",");
     }
@@ -331,8 +334,8 @@ fn constant(word: &str) -> Option<&'static str> {
     Some(found.1)
 }
 
-/// Whether more letters may make a number or a constant of it.
-fn may_begin(word: &str) -> bool {
+/// Whether more letters may turn the word into a number or a constant.
+fn may_become_value(word: &str) -> bool {
     CONSTANTS.iter().any(|(name, _)| name.starts_with(word))
         || write_number(&format!("{word}0"), &mut String::new())
 }
@@ -342,14 +345,14 @@ mod tests {
     use super::super::every_cut::{Read, read_every_cut};
     use super::*;
 
-    /// A machine of nothing but one value.
+    /// A machine for a single value.
     fn machine(syntax: &'static Syntax) -> impl Fn() -> Read<'static> {
         move || {
             let mut literal = Literal::new(syntax);
             Box::new(move |text, last, sink| {
-                let mut gathered = String::new();
-                let mut out = |delta: &str| sink.arguments(delta);
-                let mut json = JsonWriter::new(&mut gathered, &mut out);
+                let mut buffer = String::new();
+                let mut out = |delta: &str| sink.write_arguments(delta);
+                let mut json = JsonWriter::new(&mut buffer, &mut out);
                 let progress = literal.read(text, last, &mut json);
                 json.flush();
                 progress
@@ -357,7 +360,7 @@ mod tests {
         }
     }
 
-    /// What comes of a value with something behind it.
+    /// Checks the result for a value with other text after it.
     fn check(syntax: &'static Syntax, text: &str, expected: &str) {
         let (json, progress) = read_every_cut(machine(syntax), &format!("{text};"), None);
         assert_eq!(json, expected, "{text}");
@@ -408,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_python_literal_is_told_where_it_stands() {
+    fn python_errors_give_their_position() {
         let value = "a value was expected";
         broken(&PYTHON, "[1, x]", 4, value);
         broken(&PYTHON, "[nan]", 1, value);
@@ -432,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn gemma_writes_keys_and_constants_bare_and_text_raw() {
+    fn reads_bare_keys_and_raw_text_of_gemma() {
         for (text, expected) in [
             ("{}", "{}"),
             (
@@ -460,18 +463,18 @@ mod tests {
     }
 
     #[test]
-    fn words_and_nesting_have_limits() {
-        let digits = "1".repeat(LONGEST_WORD);
+    fn words_and_nesting_are_limited() {
+        let digits = "1".repeat(MAX_WORD);
         check(&PYTHON, &digits, &digits);
         broken(&PYTHON, &format!("[{digits}1]"), 1, "a value without quotes is too long");
         broken(&GEMMA, &format!("{{{digits}1"), 1, "a value without quotes is too long");
-        let deep = format!("{}{}", "[".repeat(DEEPEST), "]".repeat(DEEPEST));
+        let deep = format!("{}{}", "[".repeat(MAX_DEPTH), "]".repeat(MAX_DEPTH));
         check(&PYTHON, &deep, &deep);
-        broken(&PYTHON, &"[".repeat(DEEPEST + 1), DEEPEST, "values are nested too deeply");
+        broken(&PYTHON, &"[".repeat(MAX_DEPTH + 1), MAX_DEPTH, "values are nested too deeply");
     }
 
     #[test]
-    fn a_cut_keeps_what_was_written() {
+    fn a_cut_keeps_the_written_output() {
         let cut = |syntax, text: &str| read_every_cut(machine(syntax), text, None);
         for (text, expected) in [
             ("{'a': 'b", r#"{"a":"b"#),
@@ -500,7 +503,7 @@ mod tests {
             let (json, progress) = cut(&GEMMA, text);
             assert_eq!((json.as_str(), progress), (expected, Progress::More(text.len())));
         }
-        // What cannot become a value is broken, even where it was cut.
+        // Text that cannot become a value is an error, even where it is cut.
         broken(&PYTHON, "[foo", 1, "a value was expected");
         assert_eq!(Literal::convert(&PYTHON, "1 2"), None);
         assert_eq!(Literal::convert(&PYTHON, "'a"), None);

@@ -1,49 +1,50 @@
-//! The arguments of a call, written as one object in a syntax that is not JSON.
+//! The arguments of a call, as one object in a syntax that is not JSON.
 
 use super::json_writer::JsonWriter;
 use super::literal::{Literal, Syntax};
 use super::{Progress, Sink};
 
-/// Reads arguments, from their `{` to right behind their `}`. Another object may follow.
+/// Reads arguments, from their `{` to their `}`. Another object may follow.
 #[derive(Debug)]
 pub(crate) struct LiteralArguments {
     literal: Literal,
-    /// Whether the opening bracket was seen.
-    begun: bool,
-    gathered: String,
+    /// Whether the opening brace was read.
+    has_started: bool,
+    buffer: String,
 }
 
 impl LiteralArguments {
-    /// Reads arguments of this syntax.
+    /// Creates a reader for this syntax.
     pub(crate) const fn new(syntax: &'static Syntax) -> Self {
-        Self { literal: Literal::new(syntax), begun: false, gathered: String::new() }
+        Self { literal: Literal::new(syntax), has_started: false, buffer: String::new() }
     }
 
-    /// Reads on, and tells the arguments of the open call.
+    /// Reads the next text, and writes the arguments of the open call.
     pub(crate) fn read(&mut self, text: &str, last: bool, sink: &mut Sink<'_>) -> Progress {
-        if !self.begun {
+        if !self.has_started {
             let at = text.len() - text.trim_ascii_start().len();
             match text.as_bytes().get(at) {
                 None => return Progress::More(at),
                 Some(b'{') => {
-                    // A call begins with its bracket and cannot be taken back: it must go on as one.
+                    // The call starts with this brace and cannot be taken back, so its content must
+                    // fit.
                     match text[at + 1..].trim_ascii_start().as_bytes().first() {
                         None if !last => return Progress::More(at),
                         Some(b'"' | b'{' | b'[') => {
                             return Progress::Broken(at, "the arguments are no object");
                         }
-                        _ => self.begun = true,
+                        _ => self.has_started = true,
                     }
                 }
                 Some(_) => return Progress::Broken(at, "the arguments are no object"),
             }
         }
-        let mut out = |delta: &str| sink.arguments(delta);
-        let mut json = JsonWriter::new(&mut self.gathered, &mut out);
+        let mut out = |delta: &str| sink.write_arguments(delta);
+        let mut json = JsonWriter::new(&mut self.buffer, &mut out);
         let progress = self.literal.read(text, last, &mut json);
         json.flush();
         if matches!(progress, Progress::Ended(_)) {
-            self.begun = false;
+            self.has_started = false;
         }
         progress
     }
@@ -71,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_end_right_behind_their_bracket() {
+    fn arguments_end_directly_after_their_bracket() {
         let (json, progress) = read("{k:<|\"|>a}<|\"|>,n:42}<tool_call|>");
         assert_eq!(json, r#"{"k":"a}","n":42}"#);
         assert_eq!(progress, Progress::Ended(21));
@@ -79,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_an_object() {
+    fn rejects_arguments_that_are_no_object() {
         let why = "the arguments are no object";
         assert_eq!(read("[1]"), (String::new(), Progress::Broken(0, why)));
         assert_eq!(read(" 1"), (String::new(), Progress::Broken(1, why)));
@@ -87,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_may_follow_others() {
+    fn one_reader_reads_several_objects() {
         let both = || -> Read<'static> {
             let mut arguments = LiteralArguments::new(&GEMMA);
             let mut bodies = 0;
@@ -96,7 +97,7 @@ mod tests {
                 loop {
                     match arguments.read(&text[at..], last, sink) {
                         Progress::Ended(used) if bodies == 0 => at += used,
-                        progress => return progress.behind(at),
+                        progress => return progress.offset_by(at),
                     }
                     bodies += 1;
                 }
@@ -110,11 +111,11 @@ mod tests {
     }
 
     proptest! {
-        // Each is cut at every place.
+        // Each text is cut at every position.
         #![proptest_config(ProptestConfig::with_cases(48))]
 
         #[test]
-        fn what_gemma_writes_is_read_back(arguments in arguments(), seed: u64) {
+        fn gemma_arguments_round_trip(arguments in arguments(), seed: u64) {
             let expected = Value::Object(arguments);
             for (syntax, quote) in [(&GEMMA, "<|\"|>"), (&FUNCTION_GEMMA, "<escape>")] {
                 let mut text = String::new();
@@ -128,13 +129,13 @@ mod tests {
         }
 
         #[test]
-        fn a_cut_gives_a_beginning_of_the_whole(arguments in arguments(), seed: u64, cut: prop::sample::Index) {
+        fn a_cut_text_gives_a_prefix_of_the_whole(arguments in arguments(), seed: u64, cut: prop::sample::Index) {
             let expected = Value::Object(arguments);
             let mut text = String::new();
             gemma(&expected, "<|\"|>", &mut Choices(seed), &mut text);
             let cut = text.floor_char_boundary(cut.index(text.len() + 1));
             let (json, _) = read(&text[..cut]);
-            // A float that lost its digits gets a nought; a quote that has begun is text.
+            // A float that lost its digits gets a zero. A partial quote is text.
             let json = json.strip_suffix(".0").unwrap_or(&json);
             let json = json.trim_end_matches(['<', '|', '\\', '"']);
             prop_assert!(expected.to_string().starts_with(json), "{}", json);

@@ -1,12 +1,10 @@
-//! Reading calls: a few machines, and the script that leads through a format's markers to them.
+//! Reads calls: a few machines, and the script that leads through a format's markers to them.
 //!
-//! A machine reads one kind of body. It is shown the text it has not used yet and says how far it
-//! got; what it leaves over is shown again with more text behind it. It must use up what it can: a
-//! leftover is a marker that may have begun, a name, a key or a tag, all of which have a limit, so that
-//! the work stays linear. What
-//! it tells the [`Sink`] may not depend on how the text was cut.
+//! A machine reads one kind of body. It gets the unread text and returns how far it got. The caller
+//! shows the rest again, with more text after it. A machine must use as much as it can. It may
+//! leave a partial marker, a name, a key or a tag. Each of these has a length limit, so the work
+//! stays linear. The output in the [`Sink`] must not depend on how the text was cut.
 
-mod ahead;
 mod arguments;
 mod boundary;
 mod dict_calls;
@@ -15,10 +13,12 @@ mod draft;
 mod every_cut;
 #[cfg(test)]
 mod harness;
+mod hex;
 mod json;
 mod json_writer;
 mod literal;
 mod literal_arguments;
+mod lookahead;
 mod nested;
 mod number;
 pub(crate) mod parameters;
@@ -32,32 +32,31 @@ mod sink;
 mod tags;
 mod value;
 
-pub(crate) use json::{Keys, USUAL};
+pub(crate) use json::{DEFAULT_KEYS, Keys};
 pub(crate) use literal::{FUNCTION_GEMMA, GEMMA};
-pub(crate) use pythonic::Shape;
+pub(crate) use pythonic::Layout;
 pub use script::ToolFormat;
-pub(crate) use script::{Script, Spelling, Start, Step, Until};
+pub(crate) use script::{NameStyle, Script, Start, Step, Terminator};
 pub(crate) use sink::{Numbering, Sink};
 
-/// How far a machine got in the text it was shown.
+/// How far a machine got in the text it was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// So many bytes are used up, and the body goes on. At the end of a text this means: cut.
+    /// This many bytes are used, and the body continues. At the end of a text this means: cut.
     More(usize),
-    /// What was read up to here belongs to calls that were told, and the body goes on; more may be
-    /// read at once.
+    /// Everything up to here belongs to calls that were emitted, and the body continues. More can
+    /// be read at once.
     Called(usize),
-    /// What was read since is no call, and the body goes on behind it; more may be read at once.
+    /// The last part is no call. The body continues after it, and more can be read at once.
     Stray(usize),
-    /// The body ended after so many bytes.
+    /// The body ended after this many bytes.
     Ended(usize),
-    /// The text is no such body: the bytes before this place were part of it, the one at it cannot
-    /// be. With the reason.
+    /// The text is no such body: the byte at this position does not fit. With the reason.
     Broken(usize, &'static str),
 }
 
 impl Progress {
-    /// How many bytes it is about.
+    /// The number of bytes.
     pub(crate) fn used(self) -> usize {
         match self {
             Self::More(used)
@@ -68,8 +67,8 @@ impl Progress {
         }
     }
 
-    /// The same, in a text that has so many bytes before the one that was shown.
-    pub(crate) fn behind(self, before: usize) -> Self {
+    /// The same progress, in a text that has `before` more bytes at its start.
+    pub(crate) fn offset_by(self, before: usize) -> Self {
         match self {
             Self::More(used) => Self::More(before + used),
             Self::Called(used) => Self::Called(before + used),
@@ -80,24 +79,31 @@ impl Progress {
     }
 }
 
-/// How long a name, a key or a header may be.
-pub(crate) const NAME: usize = 1024;
+/// One step of a machine that reads tags.
+enum TagStep {
+    /// Continue at this position.
+    To(usize),
+    /// Return to the caller.
+    Stop(Progress),
+}
+/// Limit for a name, a key or a header.
+pub(crate) const MAX_NAME: usize = 1024;
 
-/// White space that may frame something. More is text.
-pub(crate) const FRAME: usize = 64;
+/// Limit for white space that frames something. More is text.
+pub(crate) const MAX_FRAMING: usize = 64;
 
-/// How much may be held back until it can be told what it is.
-pub(crate) const HELD: usize = 1 << 20;
+/// Limit for text that is held back until it is known what it is.
+pub(crate) const MAX_HELD: usize = 1 << 20;
 
-/// How much white space at the beginning.
-pub(crate) fn white_space(text: &str) -> usize {
+/// The length of the white space at the start of a text.
+pub(crate) fn leading_white_space(text: &str) -> usize {
     text.bytes()
         .position(|byte| !matches!(byte, b' ' | b'\t' | b'\n' | b'\r'))
         .unwrap_or(text.len())
 }
 
-/// As much of a text as is looked at for something that ends within so many bytes, whether or not
-/// more of it is there: what is found may not depend on that.
-pub(crate) fn within(text: &str, most: usize) -> &str {
-    &text[..text.floor_char_boundary(most)]
+/// The start of a text, up to `max` bytes. Used to search for something that must end within that
+/// limit, so that the result does not depend on how much text has arrived.
+pub(crate) fn prefix_up_to(text: &str, max: usize) -> &str {
+    &text[..text.floor_char_boundary(max)]
 }

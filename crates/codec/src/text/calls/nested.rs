@@ -1,42 +1,42 @@
-//! Arguments written as elements in elements, named after their keys: minimax_m3.
+//! Arguments as nested elements, named after their keys: minimax_m3.
 //!
-//! Every tag has a mark before it, `]<]minimax[>[`, which no other text has. An object is an element
-//! for each member, a list is an element for each of its own, called `item`; the schema decides
-//! where it says, and else the name of the first one. A value that begins with text is text up to
-//! its own closer. An element that holds nothing is an empty list or object where the schema wants
-//! one. A key that comes twice is passed on twice: what went out cannot become a list any more.
+//! Every tag has the prefix `]<]minimax[>[`, which no other text contains. An object has one
+//! element per member. An array has one element per item, called `item`. The schema decides between
+//! them, or else the name of the first element. A value that starts with text is text up to its own
+//! closer. An empty element is an empty array or object if the schema asks for one. A repeated key
+//! is passed on twice: emitted text cannot become an array any more.
 
-use super::super::schema::{Kinds, Schema};
-use super::boundary::find;
+use super::super::schema::{JsonTypes, Schema};
+use super::boundary::find_closer;
 use super::sink::Sink;
-use super::value::{Typing, Value, quote};
-use super::{FRAME, NAME, Progress, within};
+use super::value::{Value, ValueType, quote};
+use super::{MAX_FRAMING, MAX_NAME, Progress, TagStep, prefix_up_to};
 use crate::text::marker::{Match, compare};
 
-/// Reads the arguments of one call, up to and including what ends it.
+/// Reads the arguments of one call, up to and including its end.
 #[derive(Debug)]
 pub(crate) struct NestedArguments {
     state: State,
-    /// The containers that are open, outermost first: the arguments themselves.
+    /// The open containers. The first one is the arguments themselves.
     open: Vec<Container>,
-    /// Their names and that of the value in them, one behind the other.
+    /// Their names, and the name of the current element, joined.
     names: String,
-    /// Where the name of the element that is read stands in them.
+    /// The range of the current element's name in `names`.
     current: (usize, usize),
-    /// What closes that.
+    /// What closes the current element.
     close: String,
     value: Value,
-    /// White space at the beginning of a value.
+    /// White space at the start of a value.
     space: String,
     scratch: String,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// Where an element, or the end of what holds it, can stand.
+    /// Where an element, or the end of its container, can follow.
     Between,
-    /// Behind the opener of an element, before it is known what it holds.
-    Begins,
+    /// After the opening tag of an element, before its type is known.
+    ElementStart,
     /// In the text of a value.
     Value,
 }
@@ -44,41 +44,34 @@ enum State {
 #[derive(Clone, Copy, Debug)]
 struct Container {
     list: bool,
-    /// Where its name stands in the names.
+    /// The range of its name in `names`.
     name: (usize, usize),
-    /// How many elements have begun in it.
+    /// How many elements have started in it.
     elements: usize,
 }
 
-const MARK: &str = "]<]minimax[>[";
+const TAG_PREFIX: &str = "]<]minimax[>[";
 const END: &str = "]<]minimax[>[</invoke>";
-/// What ends a call without being part of it: the end of the section, and the next call.
+/// Tags that end a call without being part of it: the end of the section, and the next call.
 const IMPLICIT_END: [&str; 2] = ["]<]minimax[>[</tool_call>", "]<]minimax[>[<invoke "];
-/// The name of an element of a list.
+/// The name of an array's element.
 const ITEM: &str = "item";
 
-/// The longest tag.
-const LONGEST_TAG: usize = NAME;
-/// How deeply values may be nested.
-const DEPTH: usize = 64;
+/// Limit for a tag.
+const MAX_TAG: usize = MAX_NAME;
+/// Limit for the nesting of values.
+const MAX_DEPTH: usize = 64;
 
-/// One step.
-enum Step {
-    /// Go on here.
-    To(usize),
-    Stop(Progress),
-}
-
-/// The tag at the beginning of a text.
+/// The tag at the start of a text.
 enum Tag<'t> {
-    Begun,
+    Partial,
     Wrong(&'static str),
     Open { name: &'t str, length: usize },
     Close { name: &'t str, length: usize },
 }
 
 impl NestedArguments {
-    /// For a new call.
+    /// Creates a reader for a new call.
     pub(crate) fn new() -> Self {
         let arguments = Container { list: false, name: (0, 0), elements: 0 };
         Self {
@@ -93,101 +86,104 @@ impl NestedArguments {
         }
     }
 
-    /// Reads on. `last` says that no text follows.
+    /// Reads the next text. `last` means that no text follows.
     pub(crate) fn read(&mut self, text: &str, last: bool, sink: &mut Sink<'_>) -> Progress {
         let mut at = 0;
         loop {
             let step = match self.state {
                 State::Between => self.between(text, at, last, sink),
-                State::Begins => self.begins(text, at, last, sink),
+                State::ElementStart => self.element_start(text, at, last, sink),
                 State::Value => self.value(text, at, last, sink),
             };
             match step {
-                Step::To(place) => at = place,
-                Step::Stop(progress) => return progress,
+                TagStep::To(next) => at = next,
+                TagStep::Stop(progress) => return progress,
             }
         }
     }
 
-    fn between(&mut self, text: &str, at: usize, last: bool, sink: &mut Sink<'_>) -> Step {
+    fn between(&mut self, text: &str, at: usize, last: bool, sink: &mut Sink<'_>) -> TagStep {
         let rest = text[at..].trim_ascii_start();
         let at = text.len() - rest.len();
         if rest.is_empty() {
-            return Step::Stop(Progress::More(at));
+            return TagStep::Stop(Progress::More(at));
         }
-        if IMPLICIT_END.iter().any(|marker| rest.starts_with(marker) && !self.is_open(marker)) {
-            self.close_down_to(0, sink);
-            return Step::Stop(Progress::Ended(at));
+        if IMPLICIT_END
+            .iter()
+            .any(|marker| rest.starts_with(marker) && !self.closes_container(marker))
+        {
+            self.close_from(0, sink);
+            return TagStep::Stop(Progress::Ended(at));
         }
-        Step::Stop(match tag(within(rest, LONGEST_TAG)) {
-            Tag::Begun if rest.len() >= LONGEST_TAG => Progress::Broken(at, "a tag is too long"),
-            Tag::Begun if !last => Progress::More(at),
-            Tag::Begun => match self.has_ended(rest) {
+        TagStep::Stop(match tag(prefix_up_to(rest, MAX_TAG)) {
+            Tag::Partial if rest.len() >= MAX_TAG => Progress::Broken(at, "a tag is too long"),
+            Tag::Partial if !last => Progress::More(at),
+            Tag::Partial => match self.end_length(rest) {
                 Some(used) => {
-                    self.close_down_to(0, sink);
+                    self.close_from(0, sink);
                     Progress::Ended(at + used)
                 }
                 None => Progress::More(text.len()),
             },
             Tag::Wrong(why) => Progress::Broken(at, why),
-            Tag::Open { .. } if self.open.len() > DEPTH => {
+            Tag::Open { .. } if self.open.len() > MAX_DEPTH => {
                 Progress::Broken(at, "the arguments are nested too deeply")
             }
             Tag::Open { name, length } => {
-                self.element(name, sink);
-                return Step::To(at + length);
+                self.begin_element(name, sink);
+                return TagStep::To(at + length);
             }
-            Tag::Close { name, length } => match self.holder(name) {
+            Tag::Close { name, length } => match self.find_container(name) {
                 Some(0) => {
-                    self.close_down_to(0, sink);
+                    self.close_from(0, sink);
                     Progress::Ended(at + length)
                 }
                 Some(level) => {
-                    self.close_down_to(level, sink);
-                    return Step::To(at + length);
+                    self.close_from(level, sink);
+                    return TagStep::To(at + length);
                 }
                 None => Progress::Broken(at, "a closing tag of nothing that is open"),
             },
         })
     }
 
-    /// Whether a text that ends in a closing tag lacks nothing but the rest of it, and how much of
-    /// that is part of the call.
-    fn has_ended(&self, rest: &str) -> Option<usize> {
-        let closes = self.open.len() == 1 && rest.strip_prefix(MARK)?.starts_with("</");
-        if closes && END.starts_with(rest) {
+    /// If the text ends inside the closing tag of the call, returns how much of that tag belongs to
+    /// the call.
+    fn end_length(&self, rest: &str) -> Option<usize> {
+        let is_closing = self.open.len() == 1 && rest.strip_prefix(TAG_PREFIX)?.starts_with("</");
+        if is_closing && END.starts_with(rest) {
             return Some(rest.len());
         }
-        (closes && IMPLICIT_END[0].starts_with(rest)).then_some(0)
+        (is_closing && IMPLICIT_END[0].starts_with(rest)).then_some(0)
     }
 
-    /// The innermost container that a closing tag of this name closes. Those in it, whose own are
-    /// missing, end with it.
-    fn holder(&self, name: &str) -> Option<usize> {
+    /// Finds the innermost container that a closing tag of this name closes. Containers inside it,
+    /// whose own closing tags are missing, end with it.
+    fn find_container(&self, name: &str) -> Option<usize> {
         let is_named =
             |container: &Container| &self.names[container.name.0..container.name.1] == name;
         match self.open[1..].iter().rposition(is_named) {
-            Some(place) => Some(place + 1),
+            Some(index) => Some(index + 1),
             None => (name == "invoke").then_some(0),
         }
     }
 
-    /// Whether a closing tag belongs to a container that happens to have the name of a section.
-    fn is_open(&self, marker: &str) -> bool {
+    /// Whether a closing tag belongs to a container that has the same name as a section.
+    fn closes_container(&self, marker: &str) -> bool {
         match tag(marker) {
-            Tag::Close { name, .. } => self.holder(name).is_some(),
+            Tag::Close { name, .. } => self.find_container(name).is_some(),
             _ => false,
         }
     }
 
-    /// Closes containers, down to and including the one at a level.
-    fn close_down_to(&mut self, level: usize, sink: &mut Sink<'_>) {
+    /// Closes containers from the innermost one down to `level`, inclusive.
+    fn close_from(&mut self, level: usize, sink: &mut Sink<'_>) {
         while self.open.len() > level
             && let Some(container) = self.open.pop()
         {
             self.names.truncate(container.name.0);
-            // The arguments open with their first member only, since the call may be cut before.
-            sink.arguments(match (container.list, container.elements) {
+            // The arguments open only with their first member, because the call may be cut before.
+            sink.write_arguments(match (container.list, container.elements) {
                 (true, _) => "]",
                 (false, 0) if self.open.is_empty() => "{}",
                 (false, _) => "}",
@@ -195,8 +191,8 @@ impl NestedArguments {
         }
     }
 
-    /// An element begins in the innermost container.
-    fn element(&mut self, name: &str, sink: &mut Sink<'_>) {
+    /// Begins an element in the innermost container.
+    fn begin_element(&mut self, name: &str, sink: &mut Sink<'_>) {
         let outermost = self.open.len() == 1;
         let Some(container) = self.open.last_mut() else {
             return;
@@ -212,26 +208,26 @@ impl NestedArguments {
             quote(name, &mut self.scratch);
             self.scratch.push(':');
         }
-        sink.arguments(&self.scratch);
+        sink.write_arguments(&self.scratch);
 
         self.close.clear();
-        self.close.extend([MARK, "</", name, ">"]);
+        self.close.extend([TAG_PREFIX, "</", name, ">"]);
         self.space.clear();
         self.current = (self.names.len(), self.names.len() + name.len());
         self.names.push_str(name);
-        let kinds = self.schema(sink).kinds();
-        if kinds.is_unknown() || kinds.allow(Kinds::OBJECT) || kinds.allow(Kinds::ARRAY) {
-            self.state = State::Begins;
+        let types = self.schema(sink).types();
+        if types.is_unknown() || types.allow(JsonTypes::OBJECT) || types.allow(JsonTypes::ARRAY) {
+            self.state = State::ElementStart;
         } else {
-            self.value.begin(Typing::Schema(kinds), sink);
+            self.value.begin(ValueType::Schema(types), sink);
             self.state = State::Value;
         }
     }
 
-    /// What is known of the element that is read.
+    /// The schema of the current element.
     fn schema<'a>(&self, sink: &Sink<'a>) -> Schema<'a> {
-        let (Some(tools), Some(tool)) = (sink.tools(), sink.open()) else {
-            return Schema::nothing();
+        let (Some(tools), Some(tool)) = (sink.tools(), sink.current_name()) else {
+            return Schema::empty();
         };
         let mut schema = tools.schema(tool);
         let inner = self.open[1..].iter().map(|container| container.name);
@@ -245,104 +241,105 @@ impl NestedArguments {
         schema
     }
 
-    /// The element that was read is complete.
-    fn element_ends(&mut self) {
+    /// Ends the current element.
+    fn end_element(&mut self) {
         self.names.truncate(self.current.0);
         self.state = State::Between;
     }
 
-    fn begins(&mut self, text: &str, at: usize, last: bool, sink: &mut Sink<'_>) -> Step {
+    fn element_start(&mut self, text: &str, at: usize, last: bool, sink: &mut Sink<'_>) -> TagStep {
         let rest = text[at..].trim_ascii_start();
         let start = text.len() - rest.len();
-        // So much white space is part of a text.
-        let room = FRAME.saturating_sub(self.space.len());
+        // More white space than this is part of a string.
+        let room = MAX_FRAMING.saturating_sub(self.space.len());
         if start - at > room {
             self.space.push_str(&text[at..at + room]);
-            let kinds = self.schema(sink).kinds();
-            self.value.begin(Typing::Schema(kinds), sink);
+            let types = self.schema(sink).types();
+            self.value.begin(ValueType::Schema(types), sink);
             self.value.text(&self.space, sink);
             self.state = State::Value;
-            return Step::To(at + room);
+            return TagStep::To(at + room);
         }
         self.space.push_str(&text[at..start]);
         let schema = self.schema(sink);
-        let kinds = schema.kinds();
+        let types = schema.types();
         let closed = compare(&self.close, rest);
-        if let Match::Whole(length) = closed
-            && !kinds.allow(Kinds::STRING)
-            && (kinds.allow(Kinds::ARRAY) || kinds.allow(Kinds::OBJECT))
+        if let Match::Full(length) = closed
+            && !types.allow(JsonTypes::STRING)
+            && (types.allow(JsonTypes::ARRAY) || types.allow(JsonTypes::OBJECT))
         {
-            let list = kinds.allow(Kinds::ARRAY);
-            sink.arguments(if list { "[]" } else { "{}" });
-            self.element_ends();
-            return Step::To(start + length);
+            let list = types.allow(JsonTypes::ARRAY);
+            sink.write_arguments(if list { "[]" } else { "{}" });
+            self.end_element();
+            return TagStep::To(start + length);
         }
-        if !matches!(closed, Match::Whole(_)) {
-            match tag(within(rest, LONGEST_TAG)) {
-                // An empty text may still become anything.
-                Tag::Begun if last => return Step::Stop(Progress::More(text.len())),
-                Tag::Begun if rest.len() < LONGEST_TAG => {
-                    return Step::Stop(Progress::More(start));
+        if !matches!(closed, Match::Full(_)) {
+            match tag(prefix_up_to(rest, MAX_TAG)) {
+                // An empty text may still become any type.
+                Tag::Partial if last => return TagStep::Stop(Progress::More(text.len())),
+                Tag::Partial if rest.len() < MAX_TAG => {
+                    return TagStep::Stop(Progress::More(start));
                 }
                 Tag::Open { name, .. } => {
-                    let list = match (kinds.allow(Kinds::ARRAY), kinds.allow(Kinds::OBJECT)) {
+                    let list = match (types.allow(JsonTypes::ARRAY), types.allow(JsonTypes::OBJECT))
+                    {
                         (true, false) => true,
                         (false, true) => false,
-                        _ => name == ITEM && !schema.names(name),
+                        _ => name == ITEM && !schema.has_property(name),
                     };
-                    sink.arguments(if list { "[" } else { "{" });
+                    sink.write_arguments(if list { "[" } else { "{" });
                     self.open.push(Container { list, name: self.current, elements: 0 });
                     self.state = State::Between;
-                    return Step::To(start);
+                    return TagStep::To(start);
                 }
                 _ => {}
             }
         }
-        self.value.begin(Typing::Schema(kinds), sink);
+        self.value.begin(ValueType::Schema(types), sink);
         self.value.text(&self.space, sink);
         self.state = State::Value;
-        Step::To(start)
+        TagStep::To(start)
     }
 
-    fn value(&mut self, text: &str, at: usize, last: bool, sink: &mut Sink<'_>) -> Step {
-        let (end, after) = find(&text[at..], &self.close, false, last);
+    fn value(&mut self, text: &str, at: usize, last: bool, sink: &mut Sink<'_>) -> TagStep {
+        let (end, after) = find_closer(&text[at..], &self.close, false, last);
         self.value.text(&text[at..at + end], sink);
         let Some(after) = after else {
             if last {
                 self.value.cut(sink);
             }
-            return Step::Stop(Progress::More(at + end));
+            return TagStep::Stop(Progress::More(at + end));
         };
         self.value.end(sink);
-        self.element_ends();
-        Step::To(at + after)
+        self.end_element();
+        TagStep::To(at + after)
     }
 }
 
-/// Reads the tag at the beginning of a text.
+/// Reads the tag at the start of a text.
 fn tag(text: &str) -> Tag<'_> {
-    match compare(MARK, text) {
+    match compare(TAG_PREFIX, text) {
         Match::No => return Tag::Wrong("neither a parameter nor the end of the call"),
-        Match::Begun => return Tag::Begun,
-        Match::Whole(_) => {}
+        Match::Partial => return Tag::Partial,
+        Match::Full(_) => {}
     }
-    let inside = match text[MARK.len()..].strip_prefix('<') {
+    let inside = match text[TAG_PREFIX.len()..].strip_prefix('<') {
         Some(inside) => inside,
-        None if text.len() == MARK.len() => return Tag::Begun,
+        None if text.len() == TAG_PREFIX.len() => return Tag::Partial,
         None => return Tag::Wrong("a mark without a tag"),
     };
     let Some(end) = inside.find(['>', '<', '\n']) else {
-        return Tag::Begun;
+        return Tag::Partial;
     };
-    let length = MARK.len() + 1 + end + 1;
-    let (closes, name) = match inside[..end].strip_prefix('/') {
+    let length = TAG_PREFIX.len() + 1 + end + 1;
+    let (is_closing, name) = match inside[..end].strip_prefix('/') {
         Some(name) => (true, name),
         None => (false, &inside[..end]),
     };
     match inside.as_bytes()[end] {
         b'>' if name.trim().is_empty() => Tag::Wrong("a tag has no name"),
-        b'>' if length >= LONGEST_TAG => Tag::Wrong("a tag is too long"),
-        b'>' if closes => Tag::Close { name, length },
+        b'>' if length >= MAX_TAG => Tag::Wrong("a tag is too long"),
+        b'>' if is_closing => Tag::Close { name, length },
         b'>' => Tag::Open { name, length },
         _ => Tag::Wrong("a tag does not end"),
     }
@@ -376,9 +373,9 @@ mod tests {
         .unwrap()
     }
 
-    /// `(` stands for the mark and `<`, `)` for `>`.
-    fn marked(text: &str) -> String {
-        text.replace('(', &format!("{MARK}<")).replace(')', ">")
+    /// Replaces `(` by the prefix and `<`, and `)` by `>`.
+    fn with_prefix(text: &str) -> String {
+        text.replace('(', &format!("{TAG_PREFIX}<")).replace(')', ">")
     }
 
     fn outcome(text: &str) -> Outcome {
@@ -388,7 +385,7 @@ mod tests {
     }
 
     fn check(text: &str, expected: &str) {
-        let text = marked(text);
+        let text = with_prefix(text);
         for after in ["", "\n", "x"] {
             let read = outcome(&format!("{text}{after}"));
             assert_eq!(read.arguments, expected, "{text}");
@@ -397,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_elements() {
+    fn reads_parameters_as_elements() {
         check("(/invoke)", "{}");
         check("\n(s)Paris(/s)\n(n)3(/n)\n(/invoke)", r#"{"s":"Paris","n":3}"#);
         check("(s) 1 \"<b>\n(/s)(n)x(/n)(/invoke)", r#"{"s":" 1 \"<b>\n","n":"x"}"#);
@@ -409,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_and_lists_are_elements_in_elements() {
+    fn reads_objects_and_arrays_as_nested_elements() {
         check("(l)(item)1(/item)\n(item)b(/item)(/l)(/invoke)", r#"{"l":["1","b"]}"#);
         check("(l)\n(x)1(/x)(y)2(/y)(/l)(/invoke)", r#"{"l":["1","2"]}"#);
         check(
@@ -424,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_schema_the_names_decide() {
+    fn without_a_schema_element_names_decide_the_type() {
         check("(u)(item)1(/item)(item)x(/item)(/u)(/invoke)", r#"{"u":[1,"x"]}"#);
         check(
             "(u)(a)true(/a)(b)(item) [2] (/item)(/b)(/u)(/invoke)",
@@ -441,26 +438,26 @@ mod tests {
     }
 
     #[test]
-    fn closers_that_are_missing_are_made_up_for() {
+    fn missing_closing_tags_are_added() {
         check(
             "(o)(next)(zip)1(/zip)(/o)(s)a(/s)(/invoke)",
             r#"{"o":{"next":{"zip":"1"}},"s":"a"}"#,
         );
         check("(l)(item)a(/item)(/invoke)", r#"{"l":["a"]}"#);
         for next in ["(/tool_call)", "(invoke name=\"u\")"] {
-            let body = marked("(o)(zip)1(/zip)");
-            let read = outcome(&format!("{body}{}", marked(next)));
+            let body = with_prefix("(o)(zip)1(/zip)");
+            let read = outcome(&format!("{body}{}", with_prefix(next)));
             assert_eq!(read.arguments, r#"{"o":{"zip":"1"}}"#);
             assert_eq!(read.progress, Progress::Ended(body.len()));
         }
-        let text = marked("(s)a(/s)(/inv");
+        let text = with_prefix("(s)a(/s)(/inv");
         let read = outcome(&text);
         assert_eq!(read.arguments, r#"{"s":"a"}"#);
         assert_eq!(read.progress, Progress::Ended(text.len()));
     }
 
     #[test]
-    fn a_cut_leaves_what_was_there() {
+    fn a_cut_keeps_the_emitted_output() {
         for (text, expected) in [
             ("(s", ""),
             ("(s)", r#"{"s":""#),
@@ -469,7 +466,7 @@ mod tests {
             ("(l)(item)a(/item)(it", r#"{"l":["a""#),
             ("(o)(zi", r#"{"o":"#),
         ] {
-            let text = marked(text);
+            let text = with_prefix(text);
             let read = outcome(&text);
             assert_eq!(read.arguments, expected, "{text}");
             assert_eq!(read.progress, Progress::More(text.len()), "{text}");
@@ -477,29 +474,31 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_element_breaks_the_call() {
+    fn text_that_is_no_element_breaks_the_call() {
         for text in ["x", "(s)a(/s)x", "(/s)", "(o)(zip)1(/zip)x", "()", "(s<", "]<]minimax[>[s"] {
-            let read = outcome(&marked(text));
+            let read = outcome(&with_prefix(text));
             assert!(matches!(read.progress, Progress::Broken(..)), "{text}");
         }
-        let deep = marked(&"(a)".repeat(DEPTH + 1));
+        let deep = with_prefix(&"(a)".repeat(MAX_DEPTH + 1));
         let read = |text: &str| read_pieces(NestedArguments::new(), None, &[text], true);
         assert!(matches!(read(&deep).progress, Progress::Broken(..)));
-        assert!(matches!(read(&marked(&"(a)".repeat(DEPTH))).progress, Progress::More(_)));
-        let long = marked(&format!("({})", "a".repeat(LONGEST_TAG)));
+        assert!(matches!(read(&with_prefix(&"(a)".repeat(MAX_DEPTH))).progress, Progress::More(_)));
+        let long = with_prefix(&format!("({})", "a".repeat(MAX_TAG)));
         assert!(matches!(read(&long).progress, Progress::Broken(0, _)));
     }
 
-    /// As the model's template writes values.
+    /// Writes values as the model's template does.
     fn write(value: &Json, out: &mut String) {
-        let mut element = |name: &str, value: &Json| {
-            out.push_str(&format!("{MARK}<{name}>"));
+        let mut begin_element = |name: &str, value: &Json| {
+            out.push_str(&format!("{TAG_PREFIX}<{name}>"));
             write(value, out);
-            out.push_str(&format!("{MARK}</{name}>"));
+            out.push_str(&format!("{TAG_PREFIX}</{name}>"));
         };
         match value {
-            Json::Object(members) => members.iter().for_each(|(key, value)| element(key, value)),
-            Json::Array(elements) => elements.iter().for_each(|value| element(ITEM, value)),
+            Json::Object(members) => {
+                members.iter().for_each(|(key, value)| begin_element(key, value))
+            }
+            Json::Array(elements) => elements.iter().for_each(|value| begin_element(ITEM, value)),
             Json::String(text) => out.push_str(text),
             other => out.push_str(&other.to_string()),
         }
@@ -523,7 +522,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_a_template_writes_comes_back(value in values(), cut in 0usize..300) {
+        fn template_output_round_trips(value in values(), cut in 0usize..300) {
             let arguments = json!({ "key": value });
             let mut text = String::new();
             write(&arguments, &mut text);
@@ -535,13 +534,13 @@ mod tests {
         }
 
         #[test]
-        fn arbitrary_text_is_read_alike_in_any_cut(
+        fn splits_do_not_change_the_output(
             parts in proptest::collection::vec(proptest::sample::select(vec![
                 "(o)", "(/o)", "(l)", "(/l)", "(u)", "(/u)", "(item)", "(/item)", "(zip)", "(/zip)",
                 "(/invoke)", "(/tool_call)", "\n", "x", "12", "]", "]<]",
             ]), 0..7),
         ) {
-            outcome(&marked(&parts.concat()));
+            outcome(&with_prefix(&parts.concat()));
         }
     }
 }

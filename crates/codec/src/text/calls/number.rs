@@ -1,7 +1,7 @@
-//! Python's numbers, as JSON writes them.
+//! Converts Python numbers to JSON numbers.
 
-/// Writes a number as JSON does, in place of what was there; says whether it is one. What JSON knows
-/// stays as it is.
+/// Replaces `number` by the JSON form of a Python number. Returns whether `word` is one. Valid JSON
+/// numbers stay unchanged.
 pub(crate) fn write_number(word: &str, number: &mut String) -> bool {
     number.clear();
     let unsigned = match word.strip_prefix('-') {
@@ -19,7 +19,7 @@ pub(crate) fn write_number(word: &str, number: &mut String) -> bool {
         Some((whole, fraction)) => (whole, Some(fraction)),
         None => (mantissa, None),
     };
-    // Of `1.` and `.5` Python leaves out a nought that JSON wants.
+    // Python allows `1.` and `.5`. JSON needs a zero there.
     let whole = match (whole, fraction) {
         ("", Some(fraction)) if !fraction.is_empty() => "0",
         _ => whole,
@@ -49,7 +49,7 @@ fn write_exponent(exponent: &str, number: &mut String) -> bool {
     write_digits(digits, number)
 }
 
-/// Writes digits without the underscores that Python allows between two of them.
+/// Writes digits without the underscores that Python allows between them.
 fn write_digits(digits: &str, number: &mut String) -> bool {
     digits.split('_').all(|group| {
         number.push_str(group);
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_stay_as_written_where_json_knows_them() {
+    fn json_numbers_stay_unchanged() {
         for same in ["0", "-0", "42", "1.50", "-1.5e10", "1E+5", "2e-07", "0.0"] {
             assert_eq!(read(same).as_deref(), Some(same));
         }
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_python_knows_is_spelled_for_json() {
+    fn python_numbers_become_json_numbers() {
         for (word, expected) in [
             ("+1", "1"),
             ("1.", "1.0"),
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_none() {
+    fn rejects_text_that_is_no_number() {
         for word in [
             "", "nan", "inf", "-inf", "0x1F", "01", "--1", "+-1", ".", "-", "1e", "e5", "1_", "_1",
             "1__0", "1.2.3", "1j", "1e5.0", "1e+-5", ".e5", "٣",

@@ -1,47 +1,47 @@
-//! How the formats with tags spell their parameters: one row for each, and how a parameter's tag is
-//! read by it. What stands between the tags is no business of this file.
+//! How the formats with tags write their parameters: one row per format, and the reader for the tag
+//! of a parameter. The text between tags is read elsewhere.
 
 use crate::text::marker::{Match, compare};
 
-/// How a format spells the parameters of a call, and the end of it.
+/// How a format writes the parameters of a call, and the end of the call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Parameters {
-    /// What a parameter begins with.
+    /// The start of a parameter's tag.
     pub(crate) open: &'static str,
-    /// How its key is written.
+    /// How the key is written.
     pub(crate) key: Key,
-    /// What ends the tag it begins with.
+    /// The end of the parameter's tag.
     pub(crate) tag_end: &'static str,
-    /// What ends its value, and nothing else does.
+    /// The only thing that ends the value.
     pub(crate) close: &'static str,
-    /// The attribute that says whether the value is a text; without it, the tool's schema does.
+    /// The attribute that says whether the value is a string. Without it, the schema decides.
     pub(crate) typed_by: Option<TypeAttribute>,
     /// Whether one line break after the tag and one before the closer belong to them.
     pub(crate) framed: bool,
-    /// Whether a value may stand in `<![CDATA[` and `]]>`.
+    /// Whether a value may be inside `<![CDATA[` and `]]>`.
     pub(crate) character_data: bool,
-    /// Whether attributes have `&amp;` and `&quot;` in them.
+    /// Whether attributes contain `&amp;` and `&quot;`.
     pub(crate) escaped_attributes: bool,
     /// Whether tags may have a suffix, as in `<arg_key:6124c78e>`.
     pub(crate) suffixed: bool,
     /// How all arguments can be written as one JSON object instead.
     pub(crate) json: JsonBody,
-    /// What may stand around the parameters and means nothing.
+    /// Tags around the parameters without meaning.
     pub(crate) wrapper: &'static [&'static str],
     /// What ends the call.
     pub(crate) end: &'static [&'static str],
-    /// What ends the call where a parameter could stand, and is not part of it.
+    /// What ends the call between parameters without being part of it.
     pub(crate) implicit_end: &'static [&'static str],
 }
 
 /// How the key of a parameter is written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Key {
-    /// It is the rest of the tag.
+    /// As the rest of the tag.
     Rest,
-    /// It is this attribute.
+    /// As this attribute.
     Attribute(&'static str),
-    /// It is an element of its own, which this closes, and the value has its own opener.
+    /// As an element of its own. The value then has its own opening tag.
     Element {
         /// What closes the key.
         close: &'static str,
@@ -50,32 +50,32 @@ pub(crate) enum Key {
     },
 }
 
-/// An attribute that says whether a value is a text. All others are JSON then.
+/// An attribute that says whether a value is a string. All other values are then JSON.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TypeAttribute {
-    /// Its name.
+    /// The name of the attribute.
     pub(crate) name: &'static str,
-    /// What it says of a text.
+    /// Its value for a string.
     pub(crate) text: &'static str,
 }
 
 /// How all arguments can be written as one JSON object.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum JsonBody {
-    /// They cannot.
+    /// Not at all.
     Never,
-    /// Just so, in place of the first parameter.
+    /// Instead of the first parameter.
     Bare,
     /// In an element.
     Element {
-        /// What its tag begins with.
+        /// The start of its tag.
         open: &'static str,
         /// What closes it.
         close: &'static str,
     },
 }
 
-/// `<parameter name="K">V</parameter>`, on which most formats are modelled.
+/// `<parameter name="K">V</parameter>`, the model for most formats.
 const NAMED: Parameters = Parameters {
     open: "<parameter",
     key: Key::Attribute("name"),
@@ -97,7 +97,7 @@ pub(crate) const QWEN3_CODER: Parameters = Parameters {
     open: "<parameter=",
     key: Key::Rest,
     framed: true,
-    // Other models write `<function=NAME>{..}`, and this one does too at times.
+    // Other models write `<function=NAME>{..}`, and this one sometimes does too.
     json: JsonBody::Bare,
     end: &["</function>"],
     implicit_end: &["</tool_call>", "<tool_call>", "<function="],
@@ -209,139 +209,139 @@ pub(crate) const BEAM: Parameters = Parameters {
 /// The tag of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tag<'t> {
-    /// It is not all there yet.
-    Begun,
-    /// It is no tag of a parameter.
+    /// It is incomplete.
+    Partial,
+    /// It is not the tag of a parameter.
     Wrong(&'static str),
     /// It is complete.
-    Whole {
-        /// How many bytes it has.
+    Full {
+        /// Its length in bytes.
         length: usize,
-        /// The key, as written.
+        /// The key, still escaped.
         key: &'t str,
-        /// Whether the value is a text, if the tag says.
+        /// Whether the value is a string, if the tag says so.
         text: Option<bool>,
-        /// The suffix of the value's opener.
+        /// The suffix of the value's opening tag.
         suffix: &'t str,
     },
-    /// It is complete, and closes itself.
+    /// It is complete and closes itself.
     Closed {
-        /// How many bytes it has.
+        /// Its length in bytes.
         length: usize,
-        /// The key, as written.
+        /// The key, still escaped.
         key: &'t str,
     },
 }
 
 impl Parameters {
-    /// A tag of which only the attributes are left to read: one of them is the key.
+    /// A tag of which only the attributes are unread. One of them is the key.
     pub(crate) const fn named(key: &'static str, tag_end: &'static str) -> Self {
         Self { open: "", key: Key::Attribute(key), tag_end, escaped_attributes: true, ..NAMED }
     }
 
-    /// Whether a text begins with a marker of the format, which may have a suffix.
-    pub(crate) fn beginning(&self, text: &str, marker: &str) -> Match {
+    /// Compares the start of a text with a marker of the format, which may have a suffix.
+    pub(crate) fn compare_marker(&self, text: &str, marker: &str) -> Match {
         let head = match marker.strip_suffix('>') {
             Some(head) if self.suffixed => head,
             _ => return compare(marker, text),
         };
         match compare(head, text) {
-            Match::Whole(length) => match suffix(&text[length..]) {
-                Some(Some(suffix)) => Match::Whole(length + suffix.len() + 1),
+            Match::Full(length) => match read_suffix(&text[length..]) {
+                Some(Some(suffix)) => Match::Full(length + suffix.len() + 1),
                 Some(None) => Match::No,
-                None => Match::Begun,
+                None => Match::Partial,
             },
             other => other,
         }
     }
 
-    /// Reads the tag of a parameter, at whose opener the text begins.
+    /// Reads the tag of a parameter. The text starts at its opening marker.
     pub(crate) fn tag<'t>(&self, text: &'t str) -> Tag<'t> {
         match self.key {
-            Key::Rest => self.rest(text),
-            Key::Attribute(name) => self.attributes(self.open, Some(name), text),
-            Key::Element { close, value } => self.element(close, value, text),
+            Key::Rest => self.read_rest(text),
+            Key::Attribute(name) => self.read_attributes(self.open, Some(name), text),
+            Key::Element { close, value } => self.read_element(close, value, text),
         }
     }
 
     /// Reads the tag of an element with all arguments.
     pub(crate) fn json_tag<'t>(&self, open: &str, text: &'t str) -> Tag<'t> {
-        self.attributes(open, None, text)
+        self.read_attributes(open, None, text)
     }
 
-    fn rest<'t>(&self, text: &'t str) -> Tag<'t> {
+    fn read_rest<'t>(&self, text: &'t str) -> Tag<'t> {
         let key = &text[self.open.len()..];
         let Some(at) = key.find(['>', '<', '\n']) else {
-            return Tag::Begun;
+            return Tag::Partial;
         };
         match compare(self.tag_end, &key[at..]) {
-            Match::Whole(end) => Tag::Whole {
+            Match::Full(end) => Tag::Full {
                 length: self.open.len() + at + end,
                 key: key[..at].trim(),
                 text: None,
                 suffix: "",
             },
-            Match::Begun => Tag::Begun,
+            Match::Partial => Tag::Partial,
             Match::No => Tag::Wrong("a tag does not end"),
         }
     }
 
-    fn element<'t>(&self, close: &str, value: &str, text: &'t str) -> Tag<'t> {
-        let Match::Whole(open) = self.beginning(text, self.open) else {
-            return Tag::Begun;
+    fn read_element<'t>(&self, close: &str, value: &str, text: &'t str) -> Tag<'t> {
+        let Match::Full(open) = self.compare_marker(text, self.open) else {
+            return Tag::Partial;
         };
         let Some(end) = text[open..].find('<').map(|at| open + at) else {
-            return Tag::Begun;
+            return Tag::Partial;
         };
-        let after = match self.beginning(&text[end..], close) {
-            Match::Whole(length) => end + length,
-            Match::Begun => return Tag::Begun,
+        let after = match self.compare_marker(&text[end..], close) {
+            Match::Full(length) => end + length,
+            Match::Partial => return Tag::Partial,
             Match::No => return Tag::Wrong("the key of a parameter does not end"),
         };
         let rest = text[after..].trim_ascii_start();
         let at = text.len() - rest.len();
-        match self.beginning(rest, value) {
-            Match::Whole(length) => Tag::Whole {
+        match self.compare_marker(rest, value) {
+            Match::Full(length) => Tag::Full {
                 length: at + length,
                 key: text[open..end].trim(),
                 text: None,
                 suffix: &rest[value.len() - 1..length - 1],
             },
-            Match::Begun => Tag::Begun,
+            Match::Partial => Tag::Partial,
             Match::No => Tag::Wrong("a parameter has a key and no value"),
         }
     }
 
-    fn attributes<'t>(&self, open: &str, wanted: Option<&str>, text: &'t str) -> Tag<'t> {
+    fn read_attributes<'t>(&self, open: &str, wanted: Option<&str>, text: &'t str) -> Tag<'t> {
         let (mut key, mut kind) = (None, None);
         let mut rest = &text[open.len()..];
         loop {
             rest = rest.trim_ascii_start();
             match compare(self.tag_end, rest) {
-                Match::Whole(end) => {
+                Match::Full(end) => {
                     let Some(key) = key.or(wanted.is_none().then_some("")) else {
                         return Tag::Wrong("a tag has no name");
                     };
                     let text_length = text.len() - rest.len() + end;
-                    return Tag::Whole { length: text_length, key, text: kind, suffix: "" };
+                    return Tag::Full { length: text_length, key, text: kind, suffix: "" };
                 }
-                Match::Begun => return Tag::Begun,
+                Match::Partial => return Tag::Partial,
                 Match::No => {}
             }
             if self.tag_end == ">" {
                 match (compare("/>", rest), key) {
-                    (Match::Whole(end), Some(key)) => {
+                    (Match::Full(end), Some(key)) => {
                         let length = text.len() - rest.len() + end;
                         return Tag::Closed { length, key };
                     }
-                    (Match::Begun, _) => return Tag::Begun,
+                    (Match::Partial, _) => return Tag::Partial,
                     _ => {}
                 }
             }
-            let (name, value) = match attribute(rest, self.tag_end) {
-                Attribute::Begun => return Tag::Begun,
+            let (name, value) = match read_attribute(rest, self.tag_end) {
+                Attribute::Partial => return Tag::Partial,
                 Attribute::Wrong => return Tag::Wrong("a tag cannot be read"),
-                Attribute::Whole { name, value, after } => {
+                Attribute::Full { name, value, after } => {
                     rest = after;
                     (name, value)
                 }
@@ -356,7 +356,7 @@ impl Parameters {
         }
     }
 
-    /// Gives the text of an attribute to the receiver, in pieces.
+    /// Decodes an attribute piece by piece.
     pub(crate) fn decode(&self, attribute: &str, mut piece: impl FnMut(&str)) {
         let mut rest = attribute;
         while self.escaped_attributes
@@ -376,53 +376,53 @@ impl Parameters {
 }
 
 enum Attribute<'t> {
-    Begun,
+    Partial,
     Wrong,
-    Whole { name: &'t str, value: &'t str, after: &'t str },
+    Full { name: &'t str, value: &'t str, after: &'t str },
 }
 
 /// Reads `name="value"`. Models also write other quotes, or none.
-fn attribute<'t>(text: &'t str, tag_end: &str) -> Attribute<'t> {
+fn read_attribute<'t>(text: &'t str, tag_end: &str) -> Attribute<'t> {
     let is_name = |character: char| character.is_alphanumeric() || "_-:.".contains(character);
     let Some(end) = text.find(|character| !is_name(character)) else {
-        return Attribute::Begun;
+        return Attribute::Partial;
     };
     let (name, rest) = text.split_at(end);
     let rest = match rest.trim_ascii_start() {
-        "" => return Attribute::Begun,
+        "" => return Attribute::Partial,
         rest => match rest.strip_prefix('=') {
             Some(rest) if !name.is_empty() => rest.trim_ascii_start(),
             _ => return Attribute::Wrong,
         },
     };
     let Some(first) = rest.chars().next() else {
-        return Attribute::Begun;
+        return Attribute::Partial;
     };
     let (value, after) = match first {
         '"' | '\'' => match rest[1..].split_once(first) {
             Some(parts) => parts,
-            None => return Attribute::Begun,
+            None => return Attribute::Partial,
         },
         _ => {
-            // Bare: up to white space, or where the tag may end.
+            // Without quotes: up to white space, or where the tag may end.
             let end = tag_end.chars().next().unwrap_or('>');
             match rest.find(|c: char| c.is_ascii_whitespace() || c == end) {
                 Some(0) => return Attribute::Wrong,
                 Some(at) => rest.split_at(at),
-                None => return Attribute::Begun,
+                None => return Attribute::Partial,
             }
         }
     };
-    Attribute::Whole { name, value, after }
+    Attribute::Full { name, value, after }
 }
 
-/// The suffix before the `>` of a tag: none at all if the text ends before it is known, and no
-/// suffix if there can be none.
-fn suffix(text: &str) -> Option<Option<&str>> {
-    const LONGEST: usize = 32;
+/// The suffix before the `>` of a tag. `None` if more text is needed, `Some(None)` if the text is
+/// no suffix.
+fn read_suffix(text: &str) -> Option<Option<&str>> {
+    const MAX_SUFFIX: usize = 32;
     let is_suffix = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-:".contains(byte);
     let length = text.bytes().take_while(|byte| is_suffix(byte)).count();
-    let fits = length == 0 || (length <= LONGEST && text.starts_with(':'));
+    let fits = length == 0 || (length <= MAX_SUFFIX && text.starts_with(':'));
     match text.as_bytes().get(length) {
         _ if !fits => Some(None),
         Some(b'>') => Some(Some(&text[..length])),
@@ -438,17 +438,17 @@ mod tests {
     fn key<'t>(row: &Parameters, text: &'t str) -> Tag<'t> {
         for cut in (0..text.len()).filter(|&cut| text.is_char_boundary(cut)) {
             if cut >= row.open.len() {
-                // A tag that is read wrongly may be known to be so early.
-                assert!(!matches!(row.tag(&text[..cut]), Tag::Whole { .. }), "{cut} {text}");
+                // An invalid tag may be recognized early.
+                assert!(!matches!(row.tag(&text[..cut]), Tag::Full { .. }), "{cut} {text}");
             }
         }
         row.tag(text)
     }
 
     #[test]
-    fn tags_give_their_keys() {
+    fn tags_contain_their_keys() {
         let check = |row: &Parameters, text: &str, key: &str, is_text: Option<bool>| {
-            let whole = Tag::Whole { length: text.len(), key, text: is_text, suffix: "" };
+            let whole = Tag::Full { length: text.len(), key, text: is_text, suffix: "" };
             assert_eq!(self::key(row, text), whole, "{text}");
         };
         check(&QWEN3_CODER, "<parameter=city>", "city", None);
@@ -465,18 +465,18 @@ mod tests {
     }
 
     #[test]
-    fn suffixes_are_read() {
+    fn reads_suffixes() {
         let text = "<arg_key:61a>k</arg_key:61a> <arg_value:61a>";
-        let whole = Tag::Whole { length: text.len(), key: "k", text: None, suffix: ":61a" };
+        let whole = Tag::Full { length: text.len(), key: "k", text: None, suffix: ":61a" };
         assert_eq!(key(&HUNYUAN, text), whole);
-        assert_eq!(HUNYUAN.beginning("</tool_call:x", "</tool_call>"), Match::Begun);
+        assert_eq!(HUNYUAN.compare_marker("</tool_call:x", "</tool_call>"), Match::Partial);
         for no in ["</tool_calls>", "</tool_callx>", "</tool_call:x y>"] {
-            assert_eq!(HUNYUAN.beginning(no, "</tool_call>"), Match::No, "{no}");
+            assert_eq!(HUNYUAN.compare_marker(no, "</tool_call>"), Match::No, "{no}");
         }
     }
 
     #[test]
-    fn what_is_no_tag_is_wrong() {
+    fn rejects_text_that_is_no_tag() {
         for (row, text) in [
             (&QWEN3_CODER, "<parameter=city\nParis"),
             (&QWEN3_CODER, "<parameter=city</parameter>"),
@@ -492,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn entities_are_decoded_where_the_format_has_them() {
+    fn decodes_entities_if_the_format_has_them() {
         let decode = |row: &Parameters, text: &str| {
             let mut all = String::new();
             row.decode(text, |piece| all.push_str(piece));

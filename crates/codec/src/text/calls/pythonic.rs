@@ -1,92 +1,92 @@
-//! Calls written as Python calls: `[search(query="x", limit=3), stop()]`, or one in a line.
+//! Calls in Python syntax: `[search(query="x", limit=3), stop()]`, or one per line.
 //!
-//! Brackets and a word are common in plain text, so a call counts only when its first argument has a
-//! name, or it has none: `[link](address)` and `[see(1)]` are no calls.
+//! Brackets and a word are common in plain text, so a call counts only if its first argument has a
+//! name, or if it has no arguments: `[link](address)` and `[see(1)]` are no calls.
 
 use super::json_writer::JsonWriter;
-use super::literal::{LONGEST_WORD, Literal, PYTHON};
+use super::literal::{Literal, MAX_WORD, PYTHON};
 use super::{Progress, Sink};
 
-/// How calls stand together.
+/// How calls are laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shape {
+pub(crate) enum Layout {
     /// In a Python list, which ends the body.
     List {
-        /// Whether the list may be plain text as well, since no marker stands before it. Then a call
-        /// must be of a tool that was offered, where that is known.
+        /// Whether no marker comes before the list, so that it may be plain text. A call must then
+        /// name an offered tool, if the tools are known.
         declared_only: bool,
     },
     /// One after the other, between white space.
     Lines {
-        /// The marker the body ends before.
+        /// The marker after the body.
         end: &'static str,
     },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// The list must begin.
+    /// Expects the list.
     Begin,
-    /// A call must come. Where one came already, the end may.
+    /// Expects a call. After a call, the end may follow.
     Call,
-    /// An argument or the closing bracket must come.
+    /// Expects an argument or the closing bracket.
     Argument,
-    /// The `=` behind an argument's name must come.
+    /// Expects the `=` after an argument's name.
     Equals,
     /// The value of an argument.
     Value,
-    /// A comma or the closing bracket must come.
-    BehindValue,
-    /// A comma or the end of the list must come.
-    BehindCall,
+    /// Expects a comma or the closing bracket.
+    AfterValue,
+    /// Expects a comma or the end of the list.
+    AfterCall,
     /// The body is complete.
     Complete,
 }
 
-/// Reads such calls. When a body has ended, another may follow.
+/// Reads such calls. After the end of a body, another may follow.
 #[derive(Debug)]
 pub(crate) struct PythonCalls {
-    shape: Shape,
+    layout: Layout,
     state: State,
     /// Whether a call was read.
-    any: bool,
-    /// The name of the call that is read.
+    has_calls: bool,
+    /// The name of the current call.
     name: String,
-    /// The name of the argument that is read.
+    /// The name of the current argument.
     key: String,
-    /// How many arguments the call has so far, if it was told.
-    told: Option<usize>,
+    /// The number of arguments so far, if the start of the call was emitted.
+    argument_count: Option<usize>,
     literal: Literal,
-    gathered: String,
+    buffer: String,
 }
 
-/// What a step came to: so many bytes are used up (`None`: more must show), or the place of the byte
-/// that does not fit, and why.
+/// The result of a step: the number of bytes used (`None`: more text is needed), or the position of
+/// the byte that does not fit, with the reason.
 type Step = Result<Option<usize>, (usize, &'static str)>;
 
 impl PythonCalls {
-    /// Reads calls that stand together like this.
-    pub(crate) const fn new(shape: Shape) -> Self {
+    /// Creates a reader for this layout.
+    pub(crate) const fn new(layout: Layout) -> Self {
         Self {
-            shape,
-            state: Self::begin(shape),
-            any: false,
+            layout,
+            state: Self::first_state(layout),
+            has_calls: false,
             name: String::new(),
             key: String::new(),
-            told: None,
+            argument_count: None,
             literal: Literal::new(&PYTHON),
-            gathered: String::new(),
+            buffer: String::new(),
         }
     }
 
-    const fn begin(shape: Shape) -> State {
-        match shape {
-            Shape::List { .. } => State::Begin,
-            Shape::Lines { .. } => State::Call,
+    const fn first_state(layout: Layout) -> State {
+        match layout {
+            Layout::List { .. } => State::Begin,
+            Layout::Lines { .. } => State::Call,
         }
     }
 
-    /// Reads on, and tells the calls.
+    /// Reads the next text, and writes the calls.
     pub(crate) fn read(&mut self, text: &str, last: bool, sink: &mut Sink<'_>) -> Progress {
         let progress = self.advance(text, last, sink);
         self.flush(sink);
@@ -97,72 +97,76 @@ impl PythonCalls {
         let mut at = 0;
         while self.state != State::Complete {
             if self.state == State::Value {
-                let mut out = |delta: &str| sink.arguments(delta);
-                let mut json = JsonWriter::new(&mut self.gathered, &mut out);
+                let mut out = |delta: &str| sink.write_arguments(delta);
+                let mut json = JsonWriter::new(&mut self.buffer, &mut out);
                 match self.literal.read(&text[at..], last, &mut json) {
                     Progress::Ended(used) => at += used,
-                    progress => return progress.behind(at),
+                    progress => return progress.offset_by(at),
                 }
-                self.state = State::BehindValue;
+                self.state = State::AfterValue;
             }
             at = text.len() - text[at..].trim_ascii_start().len();
-            let ended = sink.ended();
+            let ended = sink.ended_count();
             let step = match at == text.len() {
                 true => Ok(None),
                 false => self.step(&text[at..], last, sink),
             };
             match step {
-                Ok(Some(used)) if sink.ended() > ended => return Progress::Called(at + used),
+                Ok(Some(used)) if sink.ended_count() > ended => return Progress::Called(at + used),
                 Ok(Some(used)) => at += used,
                 Ok(None) if last => return self.cut(text, at, sink),
                 Ok(None) => return Progress::More(at),
-                Err((place, why)) => return Progress::Broken(at + place, why),
+                Err((position, why)) => return Progress::Broken(at + position, why),
             }
         }
-        self.state = Self::begin(self.shape);
-        self.any = false;
+        self.state = Self::first_state(self.layout);
+        self.has_calls = false;
         Progress::Ended(at)
     }
 
-    /// The text ends here, at the latest with something that has only begun.
+    /// The text ends here, or with something partial.
     fn cut(&mut self, text: &str, at: usize, sink: &mut Sink<'_>) -> Progress {
-        match (self.shape, self.state) {
-            // Lines end with the text, as far as they are whole.
-            (Shape::Lines { end }, State::Call) if self.any && end.starts_with(&text[at..]) => {
+        match (self.layout, self.state) {
+            // Lines end with the text, if the last one is complete.
+            (Layout::Lines { end }, State::Call)
+                if self.has_calls && end.starts_with(&text[at..]) =>
+            {
                 self.state = State::Call;
-                self.any = false;
+                self.has_calls = false;
                 return Progress::Ended(at);
             }
-            // Behind a marker, a name and a bracket are a call.
+            // After a marker, a name and a bracket are a call.
             (
-                Shape::List { declared_only: false } | Shape::Lines { .. },
+                Layout::List { declared_only: false } | Layout::Lines { .. },
                 State::Argument | State::Equals,
-            ) => self.tell(sink),
-            // A name without its bracket is no call, and not for this machine to drop.
+            ) => self.start_call(sink),
+            // A name without its bracket is no call. The caller decides about it.
             (_, State::Call) => return Progress::More(at),
             _ => {}
         }
         Progress::More(text.len())
     }
 
-    /// Reads what a text, which begins with something else than white space, begins with.
+    /// Reads the start of a text, which is not white space.
     fn step(&mut self, text: &str, last: bool, sink: &mut Sink<'_>) -> Step {
         let byte = text.as_bytes()[0];
         match (self.state, byte) {
-            (State::Begin, b'[') => self.goes_on(State::Call),
+            (State::Begin, b'[') => self.advance_to(State::Call),
             (State::Begin, _) => Err((0, "a list of calls was expected")),
-            (State::Call, b']') if self.any && self.in_list() => self.goes_on(State::Complete),
+            (State::Call, b']') if self.has_calls && self.in_list() => {
+                self.advance_to(State::Complete)
+            }
             (State::Call, _) => self.call(text, sink),
-            (State::Argument | State::BehindValue, b')') => {
-                self.tell(sink);
-                let bracket = if self.told == Some(0) { "{}" } else { "}" };
-                self.gathered.push_str(bracket);
+            (State::Argument | State::AfterValue, b')') => {
+                self.start_call(sink);
+                let bracket = if self.argument_count == Some(0) { "{}" } else { "}" };
+                self.buffer.push_str(bracket);
                 self.flush(sink);
                 sink.end();
-                self.told = None;
-                self.any = true;
-                self.goes_on(match self.in_list() {
-                    true => State::BehindCall,
+                self.argument_count = None;
+                self.has_calls = true;
+                self.advance_to(match self.in_list() {
+                    true => State::AfterCall,
                     false => State::Call,
                 })
             }
@@ -171,26 +175,26 @@ impl PythonCalls {
                 None if !last => Ok(None),
                 Some(b'=') => Err((0, "a comparison is no argument")),
                 _ => {
-                    self.tell(sink);
+                    self.start_call(sink);
                     self.write_key();
-                    self.goes_on(State::Value)
+                    self.advance_to(State::Value)
                 }
             },
             (State::Equals, _) => Err((0, "an argument has no name")),
-            (State::BehindValue, b',') => self.goes_on(State::Argument),
-            (State::BehindValue, _) => Err((0, "a comma or a closing bracket was expected")),
-            (State::BehindCall, b',') => self.goes_on(State::Call),
-            (State::BehindCall, b']') => self.goes_on(State::Complete),
-            (State::BehindCall, _) => Err((0, "a comma or the end of the list was expected")),
+            (State::AfterValue, b',') => self.advance_to(State::Argument),
+            (State::AfterValue, _) => Err((0, "a comma or a closing bracket was expected")),
+            (State::AfterCall, b',') => self.advance_to(State::Call),
+            (State::AfterCall, b']') => self.advance_to(State::Complete),
+            (State::AfterCall, _) => Err((0, "a comma or the end of the list was expected")),
             (State::Value | State::Complete, _) => Ok(Some(0)),
         }
     }
 
-    /// Reads a call's name and opening bracket, or sees the marker behind the calls.
+    /// Reads the name and opening bracket of a call, or finds the marker after the calls.
     fn call(&mut self, text: &str, sink: &Sink<'_>) -> Step {
-        if let Shape::Lines { end } = self.shape {
+        if let Layout::Lines { end } = self.layout {
             if text.starts_with(end) {
-                if !self.any {
+                if !self.has_calls {
                     return Err((0, "a call was expected"));
                 }
                 self.state = State::Complete;
@@ -200,16 +204,16 @@ impl PythonCalls {
                 return Ok(None);
             }
         }
-        if !begins_name(text) && !text.as_bytes()[0].is_ascii_digit() {
+        if !starts_with_name(text) && !text.as_bytes()[0].is_ascii_digit() {
             return Err((0, "a call was expected"));
         }
-        let Some(name) = identifier(text, |byte| byte == b'.')? else {
+        let Some(name) = read_identifier(text, |byte| byte == b'.')? else {
             return Ok(None);
         };
         if text.as_bytes()[name.len()] != b'(' {
             return Err((name.len(), "a call's opening bracket was expected"));
         }
-        let declared_only = matches!(self.shape, Shape::List { declared_only: true });
+        let declared_only = matches!(self.layout, Layout::List { declared_only: true });
         if declared_only && sink.tools().is_some_and(|tools| !tools.declares(name)) {
             return Err((0, "no such tool was offered"));
         }
@@ -219,12 +223,12 @@ impl PythonCalls {
         Ok(Some(name.len() + 1))
     }
 
-    /// Reads an argument's name.
+    /// Reads the name of an argument.
     fn argument(&mut self, text: &str) -> Step {
-        if !begins_name(text) {
+        if !starts_with_name(text) {
             return Err((0, "an argument has no name"));
         }
-        let Some(key) = identifier(text, |_| false)? else {
+        let Some(key) = read_identifier(text, |_| false)? else {
             return Ok(None);
         };
         self.key.clear();
@@ -233,47 +237,47 @@ impl PythonCalls {
         Ok(Some(key.len()))
     }
 
-    /// Tells that the call began, unless that was told.
-    fn tell(&mut self, sink: &mut Sink<'_>) {
-        if self.told.is_none() {
+    /// Emits the start of the call, unless it was emitted.
+    fn start_call(&mut self, sink: &mut Sink<'_>) {
+        if self.argument_count.is_none() {
             sink.start(&self.name, None);
-            self.told = Some(0);
+            self.argument_count = Some(0);
         }
     }
 
-    /// Writes an argument's name, which has nothing to escape.
+    /// Writes the name of an argument. It needs no escapes.
     fn write_key(&mut self) {
-        let before = self.told.unwrap_or_default();
-        self.gathered.push_str(if before == 0 { "{\"" } else { ",\"" });
-        self.gathered.push_str(&self.key);
-        self.gathered.push_str("\":");
-        self.told = Some(before + 1);
+        let before = self.argument_count.unwrap_or_default();
+        self.buffer.push_str(if before == 0 { "{\"" } else { ",\"" });
+        self.buffer.push_str(&self.key);
+        self.buffer.push_str("\":");
+        self.argument_count = Some(before + 1);
     }
 
-    /// Hands on what was gathered.
+    /// Emits the buffer.
     fn flush(&mut self, sink: &mut Sink<'_>) {
-        sink.arguments(&self.gathered);
-        self.gathered.clear();
+        sink.write_arguments(&self.buffer);
+        self.buffer.clear();
     }
 
-    fn goes_on(&mut self, state: State) -> Step {
+    fn advance_to(&mut self, state: State) -> Step {
         self.state = state;
         Ok(Some(1))
     }
 
     const fn in_list(&self) -> bool {
-        matches!(self.shape, Shape::List { .. })
+        matches!(self.layout, Layout::List { .. })
     }
 }
 
-/// Whether a text, which is not empty, begins as a name does.
-fn begins_name(text: &str) -> bool {
+/// Whether a text, which is not empty, starts like a name.
+fn starts_with_name(text: &str) -> bool {
     matches!(text.as_bytes()[0], b'a'..=b'z' | b'A'..=b'Z' | b'_' | 0x80..)
 }
 
-/// The name a text begins with, if it has ended. Other letters than ASCII's may be in it, and the `-`
-/// that some tools have in theirs.
-fn identifier(
+/// The name at the start of a text, if its end is there. It may contain letters outside ASCII, and
+/// the `-` that some tool names have.
+fn read_identifier(
     text: &str,
     also: impl Fn(u8) -> bool,
 ) -> Result<Option<&str>, (usize, &'static str)> {
@@ -281,7 +285,7 @@ fn identifier(
         byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | 0x80..) || also(byte)
     };
     let end = text.bytes().position(|byte| !inside(byte));
-    if end.unwrap_or(text.len()) > LONGEST_WORD {
+    if end.unwrap_or(text.len()) > MAX_WORD {
         return Err((0, "a name is too long"));
     }
     Ok(end.map(|end| &text[..end]))
@@ -298,27 +302,27 @@ mod tests {
     use super::super::rendered::{Choices, arguments, python_arguments};
     use super::*;
 
-    const LIST: Shape = Shape::List { declared_only: false };
-    const BARE: Shape = Shape::List { declared_only: true };
-    const LINES: Shape = Shape::Lines { end: "</function_calls>" };
+    const LIST: Layout = Layout::List { declared_only: false };
+    const BARE: Layout = Layout::List { declared_only: true };
+    const LINES: Layout = Layout::Lines { end: "</function_calls>" };
 
-    fn machine(shape: Shape) -> impl Fn() -> Read<'static> {
+    fn machine(layout: Layout) -> impl Fn() -> Read<'static> {
         move || {
-            let mut calls = PythonCalls::new(shape);
+            let mut calls = PythonCalls::new(layout);
             Box::new(move |text, last, sink| calls.read(text, last, sink))
         }
     }
 
-    fn read(shape: Shape, text: &str) -> (String, Progress) {
-        read_every_cut(machine(shape), text, None)
+    fn read(layout: Layout, text: &str) -> (String, Progress) {
+        read_every_cut(machine(layout), text, None)
     }
 
-    fn check(shape: Shape, text: &str, expected: &str, progress: Progress) {
-        assert_eq!(read(shape, text), (expected.to_owned(), progress), "{text}");
+    fn check(layout: Layout, text: &str, expected: &str, progress: Progress) {
+        assert_eq!(read(layout, text), (expected.to_owned(), progress), "{text}");
     }
 
     #[test]
-    fn a_list_of_calls_is_read() {
+    fn reads_a_list_of_calls() {
         for (text, expected) in [
             ("[f()]", "f{};"),
             ("[f(a=[1,], b=2)]", "f{\"a\":[1],\"b\":2};"),
@@ -333,13 +337,13 @@ mod tests {
             ),
         ] {
             let progress = Progress::Ended(text.len());
-            let (told, reached) = read(LIST, &format!("{text} and more"));
-            assert_eq!((told.as_str(), reached), (expected, progress), "{text}");
+            let (output, reached) = read(LIST, &format!("{text} and more"));
+            assert_eq!((output.as_str(), reached), (expected, progress), "{text}");
         }
     }
 
     #[test]
-    fn what_is_plain_text_starts_no_call() {
+    fn plain_text_starts_no_call() {
         let opening = "a call's opening bracket was expected";
         let nameless = "an argument has no name";
         for (text, at, why) in [
@@ -364,16 +368,16 @@ mod tests {
             check(LIST, text, "", Progress::Broken(at, why));
             check(BARE, text, "", Progress::Broken(at, why));
         }
-        let long = "a".repeat(LONGEST_WORD + 1);
+        let long = "a".repeat(MAX_WORD + 1);
         let why = "a name is too long";
         check(LIST, &format!("[{long}()]"), "", Progress::Broken(1, why));
         check(LIST, &format!("[f({long}=1)]"), "", Progress::Broken(3, why));
     }
 
     #[test]
-    fn without_a_marker_only_tools_that_were_offered_count() {
+    fn without_a_marker_only_offered_tools_are_calls() {
         let tools = Tools::read(br#"[{"name":"f"}]"#).unwrap();
-        let read = |shape, text| read_every_cut(machine(shape), text, Some(&tools));
+        let read = |layout, text| read_every_cut(machine(layout), text, Some(&tools));
         let unknown = Progress::Broken(6, "no such tool was offered");
         assert_eq!(read(BARE, "[f(), g(a=1)]"), ("f{};".into(), unknown));
         assert_eq!(read(LIST, "[g()]"), ("g{};".into(), Progress::Ended(5)));
@@ -381,27 +385,27 @@ mod tests {
     }
 
     #[test]
-    fn errors_in_a_call_are_told_where_they_stand() {
-        let behind = "a comma or a closing bracket was expected";
-        for (text, told, at, why) in [
+    fn errors_give_their_position() {
+        let after = "a comma or a closing bracket was expected";
+        for (text, output, at, why) in [
             ("[f(a=1, 2)]", "f{\"a\":1", 8, "an argument has no name"),
-            ("[f(a=1 b=2)]", "f{\"a\":1", 7, behind),
-            ("[f(a='x' 'y')]", "f{\"a\":\"x\"", 9, behind),
+            ("[f(a=1 b=2)]", "f{\"a\":1", 7, after),
+            ("[f(a='x' 'y')]", "f{\"a\":\"x\"", 9, after),
             ("[f(a=b)]", "f{\"a\":", 5, "a value was expected"),
             ("[f(a=)]", "f{\"a\":", 5, "a value was expected"),
             ("[f() g()]", "f{};", 5, "a comma or the end of the list was expected"),
             ("[f(), link](x)", "f{};", 10, "a call's opening bracket was expected"),
             ("[f(), ,]", "f{};", 6, "a call was expected"),
         ] {
-            check(LIST, text, told, Progress::Broken(at, why));
+            check(LIST, text, output, Progress::Broken(at, why));
         }
     }
 
     #[test]
     fn lines_end_before_their_marker() {
         let text = "\nf(a=1)\n\ng(b='</function_calls>')\n</function_calls>more";
-        let told = "f{\"a\":1};g{\"b\":\"</function_calls>\"};";
-        check(LINES, text, told, Progress::Ended(34));
+        let output = "f{\"a\":1};g{\"b\":\"</function_calls>\"};";
+        check(LINES, text, output, Progress::Ended(34));
         check(LINES, "f(a=null)\n", "f{\"a\":null};", Progress::Ended(10));
         check(LINES, "f()\n</func", "f{};", Progress::Ended(4));
         let none = Progress::Broken(0, "a call was expected");
@@ -417,8 +421,8 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_keeps_what_was_told() {
-        for (text, told) in [
+    fn a_cut_keeps_the_emitted_output() {
+        for (text, output) in [
             ("[f(a='x", "f{\"a\":\"x"),
             ("[f(a=1", "f{\"a\":1"),
             ("[f(a=1,", "f{\"a\":1"),
@@ -427,29 +431,30 @@ mod tests {
             ("[f()", "f{};"),
             ("[f(), ", "f{};"),
         ] {
-            for shape in [LIST, BARE] {
-                check(shape, text, told, Progress::More(text.len()));
+            for layout in [LIST, BARE] {
+                check(layout, text, output, Progress::More(text.len()));
             }
         }
-        // Behind a marker a name and its bracket are enough.
+        // After a marker, a name and its bracket are enough.
         for text in ["[f(", "[f( ", "[f(a", "[f(a "] {
             check(LIST, text, "f", Progress::More(text.len()));
             check(BARE, text, "", Progress::More(text.len()));
             check(LINES, &text[1..], "f", Progress::More(text.len() - 1));
         }
-        // A name alone is left.
+        // A name alone stays unread.
         check(LIST, "[f(), g", "f{};", Progress::More(6));
         check(LINES, "f()\ng", "f{};", Progress::More(4));
         check(LINES, "</func", "", Progress::More(0));
     }
 
     #[test]
-    fn a_body_that_follows_another_is_read_afresh() {
+    fn one_reader_reads_several_bodies() {
         let mut out = |_: Event<'_>| {};
         let mut numbering = Numbering::new("call_");
         let mut sink = Sink::new(&mut out, &mut numbering, None, true);
-        for (shape, text, none) in [(LIST, "[f(a=1)]", "[]"), (LINES, "f()", "</function_calls>")] {
-            let mut calls = PythonCalls::new(shape);
+        for (layout, text, none) in [(LIST, "[f(a=1)]", "[]"), (LINES, "f()", "</function_calls>")]
+        {
+            let mut calls = PythonCalls::new(layout);
             for _ in 0..2 {
                 let Progress::Called(used) = calls.read(text, true, &mut sink) else {
                     panic!("the call was not read");
@@ -476,11 +481,11 @@ mod tests {
     }
 
     proptest! {
-        // Each is cut at every place.
+        // Each text is cut at every position.
         #![proptest_config(ProptestConfig::with_cases(48))]
 
         #[test]
-        fn calls_are_read_back(calls in prop::collection::vec(("[a-z][a-z_.]{0,8}", arguments()), 1..3), seed: u64) {
+        fn calls_round_trip(calls in prop::collection::vec(("[a-z][a-z_.]{0,8}", arguments()), 1..3), seed: u64) {
             let mut choices = Choices(seed);
             let (mut list, mut lines, mut expected) = (String::from("["), String::new(), String::new());
             for (name, arguments) in calls {
@@ -495,31 +500,31 @@ mod tests {
             }
             list.pop();
             list.push(']');
-            let (told, progress) = read(LIST, &list);
-            prop_assert_eq!(&told, &expected);
+            let (output, progress) = read(LIST, &list);
+            prop_assert_eq!(&output, &expected);
             prop_assert_eq!(progress, Progress::Ended(list.len()));
             let end = lines.len();
             lines.push_str("</function_calls>");
-            let (told, progress) = read(LINES, &lines);
-            prop_assert_eq!(&told, &expected);
+            let (output, progress) = read(LINES, &lines);
+            prop_assert_eq!(&output, &expected);
             prop_assert_eq!(progress, Progress::Ended(end));
         }
 
         #[test]
-        fn a_cut_gives_a_beginning_of_the_whole(arguments in arguments(), seed: u64, cut: prop::sample::Index) {
+        fn a_cut_text_gives_a_prefix_of_the_whole(arguments in arguments(), seed: u64, cut: prop::sample::Index) {
             let mut text = String::from("[f(");
             python_arguments(&arguments, &mut Choices(seed), &mut text);
             let cut = text.floor_char_boundary(cut.index(text.len() + 1));
-            let (told, _) = read(LIST, &text[..cut]);
-            // A float that lost its digits gets a nought; a quote that has begun is text.
-            let told = told.strip_suffix(".0").unwrap_or(&told);
-            let told = told.trim_end_matches(['"', '\'', '\\']);
+            let (output, _) = read(LIST, &text[..cut]);
+            // A float that lost its digits gets a zero. A partial quote is text.
+            let output = output.strip_suffix(".0").unwrap_or(&output);
+            let output = output.trim_end_matches(['"', '\'', '\\']);
             let expected = format!("f{}", Value::Object(arguments));
-            prop_assert!(expected.starts_with(told), "{told} is no beginning of {expected}");
+            prop_assert!(expected.starts_with(output), "{output} is no beginning of {expected}");
         }
 
         #[test]
-        fn whatever_comes_cuts_change_nothing(text in "\\[?([fg(),='\"\\\\\\[\\]{}:x1.\n </u-]|</function_calls>){0,30}") {
+        fn splits_do_not_change_the_output(text in "\\[?([fg(),='\"\\\\\\[\\]{}:x1.\n </u-]|</function_calls>){0,30}") {
             read(LIST, &text);
             read(LINES, &text);
         }

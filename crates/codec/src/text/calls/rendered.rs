@@ -1,11 +1,11 @@
-//! For tests: random values, and how Python and Gemma write them.
+//! Test helper: random values, written as Python and as Gemma write them.
 
 use std::fmt::Write;
 
 use proptest::prelude::*;
 use serde_json::{Map, Value};
 
-/// Values with all that is hard in a string.
+/// Values with strings that are hard to read.
 pub(super) fn values() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -22,7 +22,7 @@ pub(super) fn values() -> impl Strategy<Value = Value> {
     })
 }
 
-/// The arguments of a call, whose names Python allows.
+/// Arguments of a call, with names that Python allows.
 pub(super) fn arguments() -> impl Strategy<Value = Map<String, Value>> {
     proptest::collection::btree_map("[a-zé_][a-z0-9_]{0,5}", values(), 0..4)
         .prop_map(|arguments| arguments.into_iter().collect())
@@ -42,11 +42,11 @@ fn strings() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Choices, the same ones for the same seed.
+/// Random choices that depend only on the seed.
 pub(super) struct Choices(pub(super) u64);
 
 impl Choices {
-    fn of(&mut self, count: u64) -> u64 {
+    fn pick(&mut self, count: u64) -> u64 {
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % count
@@ -54,20 +54,20 @@ impl Choices {
 
     /// White space, or none.
     pub(super) fn space(&mut self) -> &'static str {
-        ["", "", " ", "\n", " \t "][self.of(5) as usize]
+        ["", "", " ", "\n", " \t "][self.pick(5) as usize]
     }
 }
 
-/// A value as Python may write it.
+/// Writes a value in Python syntax.
 pub(super) fn python(value: &Value, choices: &mut Choices, out: &mut String) {
     match value {
-        Value::Null => out.push_str(["None", "null"][choices.of(2) as usize]),
-        Value::Bool(true) => out.push_str(["True", "true"][choices.of(2) as usize]),
-        Value::Bool(false) => out.push_str(["False", "false"][choices.of(2) as usize]),
+        Value::Null => out.push_str(["None", "null"][choices.pick(2) as usize]),
+        Value::Bool(true) => out.push_str(["True", "true"][choices.pick(2) as usize]),
+        Value::Bool(false) => out.push_str(["False", "false"][choices.pick(2) as usize]),
         Value::Number(number) => write!(out, "{number}").unwrap(),
         Value::String(text) => python_string(text, choices, out),
         Value::Array(list) => {
-            let (open, close) = [("[", "]"), ("(", ")")][choices.of(2) as usize];
+            let (open, close) = [("[", "]"), ("(", ")")][choices.pick(2) as usize];
             out.push_str(open);
             for element in list {
                 out.push_str(choices.space());
@@ -95,7 +95,7 @@ pub(super) fn python(value: &Value, choices: &mut Choices, out: &mut String) {
     }
 }
 
-/// Arguments as they stand in a call.
+/// Writes the arguments of a Python call.
 pub(super) fn python_arguments(
     arguments: &Map<String, Value>,
     choices: &mut Choices,
@@ -113,19 +113,19 @@ pub(super) fn python_arguments(
     drop_comma(choices, out);
 }
 
-/// Drops the comma behind the last of a list, mostly.
+/// Usually drops the comma after the last element.
 fn drop_comma(choices: &mut Choices, out: &mut String) {
-    if out.ends_with(',') && choices.of(4) > 0 {
+    if out.ends_with(',') && choices.pick(4) > 0 {
         out.pop();
     }
 }
 
 fn python_string(text: &str, choices: &mut Choices, out: &mut String) {
-    let quote = ["'", "\"", "'''", "\"\"\""][choices.of(4) as usize];
+    let quote = ["'", "\"", "'''", "\"\"\""][choices.pick(4) as usize];
     out.push_str(quote);
     for character in text.chars() {
         let code = u32::from(character);
-        match (character, choices.of(8)) {
+        match (character, choices.pick(8)) {
             (_, 0) if code < 0x100 => write!(out, "\\x{code:02x}").unwrap(),
             (_, 1) if code < 0x10000 => write!(out, "\\u{code:04X}").unwrap(),
             (_, 2) => write!(out, "\\U{code:08x}").unwrap(),
@@ -142,7 +142,7 @@ fn python_string(text: &str, choices: &mut Choices, out: &mut String) {
     out.push_str(quote);
 }
 
-/// A value as Gemma writes it, with this quote. Texts may not hold the quote.
+/// Writes a value in Gemma's syntax, with this quote. Strings must not contain the quote.
 pub(super) fn gemma(value: &Value, quote: &str, choices: &mut Choices, out: &mut String) {
     match value {
         Value::String(text) => write!(out, "{quote}{text}{quote}").unwrap(),
@@ -160,7 +160,7 @@ pub(super) fn gemma(value: &Value, quote: &str, choices: &mut Choices, out: &mut
             out.push('{');
             for (key, value) in object {
                 let is_bare = key.bytes().all(|byte| byte.is_ascii_alphanumeric());
-                match is_bare && !key.is_empty() && choices.of(4) > 0 {
+                match is_bare && !key.is_empty() && choices.pick(4) > 0 {
                     true => out.push_str(key),
                     false => write!(out, "{quote}{key}{quote}").unwrap(),
                 }

@@ -1,27 +1,27 @@
-//! Where a JSON value ends, found as it arrives: each byte is looked at once.
+//! Finds the end of a JSON value while it arrives. Each byte is examined once.
 //!
-//! The grammar is checked on the way. A caller that can live with broken JSON turns to
-//! [`Scan::tolerate`], which goes on by brackets and strings alone.
+//! The scanner also checks the grammar. A caller that accepts malformed JSON calls
+//! [`JsonScanner::tolerate`], which continues with brackets and strings only.
 
 use crate::json::Levels;
 use crate::search::special;
 
-/// How deep a value may nest.
-const DEPTH: usize = 512;
+/// Limit for the nesting of a value.
+const MAX_DEPTH: usize = 512;
 
-/// One value, as far as it has been seen.
+/// Scans one value.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Scan {
+pub(crate) struct JsonScanner {
     /// One bit for each open container: set for objects.
     open: Levels,
-    next: Next,
-    /// The grammar no longer holds; only brackets and strings count.
+    expected: Expected,
+    /// The grammar is violated. Only brackets and strings count from here on.
     tolerant: bool,
 }
 
 /// What the grammar allows next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Next {
+enum Expected {
     #[default]
     Value,
     ValueOrClose,
@@ -29,19 +29,19 @@ enum Next {
     KeyOrClose,
     Colon,
     CommaOrClose,
-    /// Inside a string; of a key if so.
+    /// Inside a string. True for a key.
     String(bool),
     Escape(bool),
-    /// So many digits of `\uXXXX` are missing.
+    /// This many digits of `\uXXXX` are missing.
     Hex(bool, u8),
-    Number(Number),
+    NumberPosition(NumberPosition),
     /// The rest of `true`, `false` or `null`.
     Word(&'static [u8]),
 }
 
-/// Where in a number.
+/// The position in a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Number {
+enum NumberPosition {
     Minus,
     Zero,
     Digits,
@@ -54,119 +54,132 @@ enum Number {
 
 /// How far a scan got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scanned {
-    /// All bytes belong to the value, and it goes on.
+pub(crate) enum ScanResult {
+    /// All bytes belong to the value, and it continues.
     All,
-    /// The value ended after so many bytes.
+    /// The value ended after this many bytes.
     Ended(usize),
-    /// The byte at this place cannot stand there.
+    /// The byte at this position is not allowed.
     Broken(usize),
 }
 
-impl Scan {
-    /// Goes on with the next bytes.
-    pub(crate) fn read(&mut self, bytes: &[u8]) -> Scanned {
+impl JsonScanner {
+    /// Scans the next bytes.
+    pub(crate) fn read(&mut self, bytes: &[u8]) -> ScanResult {
         let mut at = 0;
         while let Some(&byte) = bytes.get(at) {
             if self.tolerant {
-                return self.by_brackets(bytes, at);
+                return self.follow_brackets(bytes, at);
             }
-            match self.next {
-                Next::String(key) => {
+            match self.expected {
+                Expected::String(key) => {
                     at = special(bytes, at);
                     match bytes.get(at) {
-                        None => return Scanned::All,
-                        Some(b'"') if key => self.next = Next::Colon,
+                        None => return ScanResult::All,
+                        Some(b'"') if key => self.expected = Expected::Colon,
                         Some(b'"') => {
-                            self.next = Next::CommaOrClose;
+                            self.expected = Expected::CommaOrClose;
                             if self.open.count() == 0 {
-                                return Scanned::Ended(at + 1);
+                                return ScanResult::Ended(at + 1);
                             }
                         }
-                        Some(b'\\') => self.next = Next::Escape(key),
-                        Some(_) => return Scanned::Broken(at),
+                        Some(b'\\') => self.expected = Expected::Escape(key),
+                        Some(_) => return ScanResult::Broken(at),
                     }
                 }
-                Next::Escape(key) => match byte {
+                Expected::Escape(key) => match byte {
                     b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => {
-                        self.next = Next::String(key);
+                        self.expected = Expected::String(key);
                     }
-                    b'u' => self.next = Next::Hex(key, 4),
-                    _ => return Scanned::Broken(at),
+                    b'u' => self.expected = Expected::Hex(key, 4),
+                    _ => return ScanResult::Broken(at),
                 },
-                Next::Hex(key, missing) => {
+                Expected::Hex(key, missing) => {
                     if !byte.is_ascii_hexdigit() {
-                        return Scanned::Broken(at);
+                        return ScanResult::Broken(at);
                     }
-                    self.next = match missing {
-                        1 => Next::String(key),
-                        _ => Next::Hex(key, missing - 1),
+                    self.expected = match missing {
+                        1 => Expected::String(key),
+                        _ => Expected::Hex(key, missing - 1),
                     };
                 }
-                Next::Number(place) => match place.after(byte) {
-                    Some(place) => self.next = Next::Number(place),
-                    None if place.may_end() => {
-                        self.next = Next::CommaOrClose;
+                Expected::NumberPosition(position) => match position.advance(byte) {
+                    Some(position) => self.expected = Expected::NumberPosition(position),
+                    None if position.may_end() => {
+                        self.expected = Expected::CommaOrClose;
                         if self.open.count() == 0 {
-                            return Scanned::Ended(at);
+                            return ScanResult::Ended(at);
                         }
                         continue;
                     }
-                    None => return Scanned::Broken(at),
+                    None => return ScanResult::Broken(at),
                 },
-                Next::Word(rest) => {
+                Expected::Word(rest) => {
                     if byte != rest[0] {
-                        return Scanned::Broken(at);
+                        return ScanResult::Broken(at);
                     }
-                    self.next = Next::Word(&rest[1..]);
+                    self.expected = Expected::Word(&rest[1..]);
                     if rest.len() == 1 {
-                        self.next = Next::CommaOrClose;
+                        self.expected = Expected::CommaOrClose;
                         if self.open.count() == 0 {
-                            return Scanned::Ended(at + 1);
+                            return ScanResult::Ended(at + 1);
                         }
                     }
                 }
                 _ if matches!(byte, b' ' | b'\t' | b'\n' | b'\r') => {}
                 _ => match self.structural(byte) {
-                    None => return Scanned::Broken(at),
-                    Some(true) => return Scanned::Ended(at + 1),
+                    None => return ScanResult::Broken(at),
+                    Some(true) => return ScanResult::Ended(at + 1),
                     Some(false) => {}
                 },
             }
             at += 1;
         }
-        Scanned::All
+        ScanResult::All
     }
 
-    /// A byte between tokens; tells whether the value ended with it.
+    /// Handles a byte between tokens. Returns whether it ended the value, or `None` if it is not
+    /// allowed.
     fn structural(&mut self, byte: u8) -> Option<bool> {
-        match (self.next, byte) {
-            (Next::Value | Next::ValueOrClose, b'{' | b'[') => {
-                if self.open.count() == DEPTH {
+        match (self.expected, byte) {
+            (Expected::Value | Expected::ValueOrClose, b'{' | b'[') => {
+                if self.open.count() == MAX_DEPTH {
                     return None;
                 }
                 let object = byte == b'{';
                 self.open.push(object);
-                self.next = if object { Next::KeyOrClose } else { Next::ValueOrClose };
+                self.expected = if object { Expected::KeyOrClose } else { Expected::ValueOrClose };
             }
-            (Next::Value | Next::ValueOrClose, b'"') => self.next = Next::String(false),
-            (Next::Value | Next::ValueOrClose, b't') => self.next = Next::Word(b"rue"),
-            (Next::Value | Next::ValueOrClose, b'f') => self.next = Next::Word(b"alse"),
-            (Next::Value | Next::ValueOrClose, b'n') => self.next = Next::Word(b"ull"),
-            (Next::Value | Next::ValueOrClose, b'-') => self.next = Next::Number(Number::Minus),
-            (Next::Value | Next::ValueOrClose, b'0') => self.next = Next::Number(Number::Zero),
-            (Next::Value | Next::ValueOrClose, b'1'..=b'9') => {
-                self.next = Next::Number(Number::Digits);
+            (Expected::Value | Expected::ValueOrClose, b'"') => {
+                self.expected = Expected::String(false)
             }
-            (Next::Key | Next::KeyOrClose, b'"') => self.next = Next::String(true),
-            (Next::Colon, b':') => self.next = Next::Value,
-            (Next::CommaOrClose, b',') => {
-                self.next = if self.open.last() { Next::Key } else { Next::Value };
+            (Expected::Value | Expected::ValueOrClose, b't') => {
+                self.expected = Expected::Word(b"rue")
             }
-            (Next::CommaOrClose | Next::KeyOrClose, b'}') if self.open.last() => {
+            (Expected::Value | Expected::ValueOrClose, b'f') => {
+                self.expected = Expected::Word(b"alse")
+            }
+            (Expected::Value | Expected::ValueOrClose, b'n') => {
+                self.expected = Expected::Word(b"ull")
+            }
+            (Expected::Value | Expected::ValueOrClose, b'-') => {
+                self.expected = Expected::NumberPosition(NumberPosition::Minus)
+            }
+            (Expected::Value | Expected::ValueOrClose, b'0') => {
+                self.expected = Expected::NumberPosition(NumberPosition::Zero)
+            }
+            (Expected::Value | Expected::ValueOrClose, b'1'..=b'9') => {
+                self.expected = Expected::NumberPosition(NumberPosition::Digits);
+            }
+            (Expected::Key | Expected::KeyOrClose, b'"') => self.expected = Expected::String(true),
+            (Expected::Colon, b':') => self.expected = Expected::Value,
+            (Expected::CommaOrClose, b',') => {
+                self.expected = if self.open.last() { Expected::Key } else { Expected::Value };
+            }
+            (Expected::CommaOrClose | Expected::KeyOrClose, b'}') if self.open.last() => {
                 return Some(self.close());
             }
-            (Next::CommaOrClose | Next::ValueOrClose, b']') if !self.open.last() => {
+            (Expected::CommaOrClose | Expected::ValueOrClose, b']') if !self.open.last() => {
                 return Some(self.close());
             }
             _ => return None,
@@ -176,62 +189,64 @@ impl Scan {
 
     fn close(&mut self) -> bool {
         self.open.pop();
-        self.next = Next::CommaOrClose;
+        self.expected = Expected::CommaOrClose;
         self.open.count() == 0
     }
 
-    /// The grammar is broken, and the caller wants to go on from the byte that broke it. Only for
+    /// Continues from the byte that violated the grammar, without checking it further. Only for
     /// containers.
     pub(crate) fn tolerate(&mut self) {
         self.tolerant = true;
-        self.next = match self.next {
-            Next::String(_) | Next::Escape(_) | Next::Hex(..) => Next::String(false),
-            _ => Next::Value,
+        self.expected = match self.expected {
+            Expected::String(_) | Expected::Escape(_) | Expected::Hex(..) => {
+                Expected::String(false)
+            }
+            _ => Expected::Value,
         };
     }
 
-    /// Whether the grammar was broken.
+    /// Whether the grammar was violated.
     pub(crate) fn is_tolerant(&self) -> bool {
         self.tolerant
     }
 
-    /// Whether the next byte lies in a string.
+    /// Whether the next byte is inside a string.
     pub(crate) fn in_string(&self) -> bool {
-        matches!(self.next, Next::String(_) | Next::Escape(_) | Next::Hex(..))
+        matches!(self.expected, Expected::String(_) | Expected::Escape(_) | Expected::Hex(..))
     }
 
-    /// Whether the value could end here, if nothing followed: only a bare number can.
+    /// Whether the value is complete if no more text follows. Only a bare number can be.
     pub(crate) fn may_end(&self) -> bool {
-        match self.next {
-            Next::Number(place) => self.open.count() == 0 && place.may_end(),
+        match self.expected {
+            Expected::NumberPosition(position) => self.open.count() == 0 && position.may_end(),
             _ => false,
         }
     }
 
-    fn by_brackets(&mut self, bytes: &[u8], from: usize) -> Scanned {
+    fn follow_brackets(&mut self, bytes: &[u8], from: usize) -> ScanResult {
         for (at, &byte) in bytes.iter().enumerate().skip(from) {
-            match (self.next, byte) {
-                (Next::Escape(_), _) => self.next = Next::String(false),
-                (Next::String(_), b'\\') => self.next = Next::Escape(false),
-                (Next::String(_), b'"') => self.next = Next::Value,
-                (Next::String(_), _) => {}
-                (_, b'"') => self.next = Next::String(false),
+            match (self.expected, byte) {
+                (Expected::Escape(_), _) => self.expected = Expected::String(false),
+                (Expected::String(_), b'\\') => self.expected = Expected::Escape(false),
+                (Expected::String(_), b'"') => self.expected = Expected::Value,
+                (Expected::String(_), _) => {}
+                (_, b'"') => self.expected = Expected::String(false),
                 (_, b'{' | b'[') => self.open.push(byte == b'{'),
                 (_, b'}' | b']') => {
                     self.open.pop();
                     if self.open.count() == 0 {
-                        return Scanned::Ended(at + 1);
+                        return ScanResult::Ended(at + 1);
                     }
                 }
                 _ => {}
             }
         }
-        Scanned::All
+        ScanResult::All
     }
 }
 
-impl Number {
-    fn after(self, byte: u8) -> Option<Self> {
+impl NumberPosition {
+    fn advance(self, byte: u8) -> Option<Self> {
         Some(match (self, byte) {
             (Self::Minus, b'0') => Self::Zero,
             (Self::Minus, b'1'..=b'9') | (Self::Digits, b'0'..=b'9') => Self::Digits,
@@ -257,7 +272,7 @@ mod tests {
 
     use super::*;
 
-    /// The end of the first value, as another parser sees it.
+    /// The end of the first value according to `serde_json`.
     fn theirs(text: &str) -> Option<usize> {
         let mut values = serde_json::Deserializer::from_str(text)
             .into_iter::<Box<serde_json::value::RawValue>>();
@@ -266,13 +281,13 @@ mod tests {
     }
 
     fn ours(text: &str, piece: usize) -> Option<usize> {
-        let mut scan = Scan::default();
+        let mut scan = JsonScanner::default();
         let mut before = 0;
         for piece in text.as_bytes().chunks(piece) {
             match scan.read(piece) {
-                Scanned::All => before += piece.len(),
-                Scanned::Ended(at) => return Some(before + at),
-                Scanned::Broken(_) => return None,
+                ScanResult::All => before += piece.len(),
+                ScanResult::Ended(at) => return Some(before + at),
+                ScanResult::Broken(_) => return None,
             }
         }
         scan.may_end().then_some(before)
@@ -281,22 +296,22 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(3000))]
         #[test]
-        fn the_end_is_where_serde_json_sees_it(
+        fn finds_the_same_end_as_serde_json(
             text in r#"[\[{"]?[\[\]{}":,0-9a-f\\utrlsen. eE+\-"é]{0,24}"#,
             piece in 1usize..9,
         ) {
-            // A number that runs into something else is one parser's end and another's error.
+            // Parsers disagree about a number that runs into something else.
             prop_assume!(!text.trim_start().starts_with(|first: char| first == '-' || first.is_ascii_digit()));
             prop_assert_eq!(ours(&text, piece), theirs(&text), "{}", text);
         }
     }
 
     #[test]
-    fn what_is_broken_is_followed_by_its_brackets() {
+    fn tolerant_scan_ends_at_the_matching_bracket() {
         let text = br#"{"a": [1, 2,], "b": "x}\"y", oops: {}} rest"#;
-        let mut scan = Scan::default();
-        assert_eq!(scan.read(text), Scanned::Broken(12));
+        let mut scan = JsonScanner::default();
+        assert_eq!(scan.read(text), ScanResult::Broken(12));
         scan.tolerate();
-        assert_eq!(scan.read(&text[12..]), Scanned::Ended(26));
+        assert_eq!(scan.read(&text[12..]), ScanResult::Ended(26));
     }
 }

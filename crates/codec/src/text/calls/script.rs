@@ -1,87 +1,90 @@
-//! Leading through a format: markers in a row, and a machine where a body stands.
+//! Leads through a format: markers in sequence, and a machine for each body.
 //!
-//! A format is a list of steps. Each is tried on the text behind the one before; white space in
-//! front of a marker is framing.
+//! A format is a list of steps. Each step is tried on the text after the previous one. White space
+//! before a marker is framing.
 
 use std::ops::ControlFlow;
 
-use super::ahead::{Attributes, Next, Word, another, begins, next, tag, word};
 use super::arguments::JsonArguments;
 use super::dict_calls::DictCalls;
 use super::json::{JsonCalls, Keys};
 use super::literal::Syntax;
 use super::literal_arguments::LiteralArguments;
+use super::lookahead::{
+    Attributes, Lookahead, Word, find_marker, find_next_call, is_partial_marker, read_attributes,
+    read_word,
+};
 use super::nested::NestedArguments;
 use super::parameters::Parameters;
-use super::pythonic::{PythonCalls, Shape};
+use super::pythonic::{Layout, PythonCalls};
 use super::tags::TagArguments;
-use super::{FRAME, NAME, Progress, Sink, white_space};
+use super::{MAX_FRAMING, MAX_NAME, Progress, Sink, leading_white_space};
 use crate::text::channels::Channels;
 use crate::text::marker::{Match, compare};
 
-/// How calls are written.
+/// A format for calls.
 #[derive(Debug)]
 pub struct ToolFormat {
-    /// What people call it.
+    /// The name of the format.
     pub name: &'static str,
-    /// What opens a block, and the step it leads to.
+    /// Markers that open a block, and the step each one leads to.
     pub(crate) openers: &'static [(&'static str, usize)],
-    /// What opens one at the beginning of an answer, without a marker.
+    /// What opens a block at the start of an answer, without a marker.
     pub(crate) starts: &'static [(Start, usize)],
-    /// The way through a block.
+    /// The steps through a block.
     pub(crate) steps: &'static [Step],
-    /// What ends a block that is broken.
+    /// Markers that end a malformed block.
     pub(crate) closers: &'static [&'static str],
-    /// Markers of this format that mean nothing by themselves and are taken out.
+    /// Markers of this format without a meaning of their own. They are removed.
     pub(crate) noise: &'static [&'static str],
     /// For models that write calls in messages with headers.
     pub(crate) channels: Option<&'static Channels>,
 }
 
-/// One step of the way.
+/// One step through a block.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// One of these must stand next.
+    /// One of these markers must follow.
     Expect(&'static [&'static str]),
-    /// One of these may stand next.
-    Maybe(&'static [&'static str]),
-    /// A word that means nothing.
-    Ignore(&'static [Until]),
-    /// The tool's name.
-    Name(Spelling, &'static [Until]),
+    /// One of these markers may follow.
+    Optional(&'static [&'static str]),
+    /// A word without meaning.
+    Ignore(&'static [Terminator]),
+    /// The name of the tool.
+    Name(NameStyle, &'static [Terminator]),
     /// The model's id of the call.
-    Id(&'static [Until]),
-    /// Arguments in JSON, which may be missing.
+    Id(&'static [Terminator]),
+    /// Arguments in JSON. They may be missing.
     Arguments,
-    /// The attributes of a tag up to its end, one of which is the name. An end of `/>` ends the call.
+    /// The attributes of a tag, one of which is the name. A tag that ends with `/>` ends the call.
     Attributes {
-        /// The attribute.
+        /// The attribute with the name.
         name: &'static str,
-        /// The one that is the model's id of the call.
+        /// The attribute with the model's id of the call.
         id: Option<&'static str>,
         /// What ends the tag.
         end: &'static str,
     },
-    /// Arguments with a tag for each parameter.
+    /// Arguments with one tag per parameter.
     Tags(&'static Parameters),
-    /// Arguments with tags in tags.
+    /// Arguments with nested tags.
     Nested,
-    /// Arguments in another notation.
+    /// Arguments in a syntax that is not JSON.
     Literal(&'static Syntax),
-    /// Calls that name themselves, in JSON.
+    /// Calls in JSON that name themselves.
     Calls(&'static Keys),
-    /// Calls as Python writes them.
-    Python(Shape),
-    /// Calls that name themselves, as Python writes data; without a marker if so.
+    /// Calls in Python syntax.
+    Python(Layout),
+    /// Calls in Python dicts that name themselves.
     Dicts {
-        /// No marker stands before them.
+        /// No marker comes before them.
         bare: bool,
     },
-    /// On to another step if this stands next.
+    /// Continues at another step if the text starts like this.
     If(Start, usize),
-    /// On to another step if one of these stands next; it is not used up.
+    /// Continues at another step if one of these markers follows. The marker stays unread.
     Repeat(&'static [&'static str], usize),
-    /// On to another step if such a call stands next, maybe behind one of these.
+    /// Continues at another step if such a call follows, after an optional separator.
     Another(&'static [&'static str], Start, usize),
     /// The block is complete.
     Done,
@@ -89,27 +92,27 @@ pub(crate) enum Step {
 
 /// What ends a name or an id.
 #[derive(Debug)]
-pub(crate) struct Until {
+pub(crate) struct Terminator {
     /// The marker.
     pub marker: &'static str,
-    /// Whether it belongs to what follows.
+    /// Whether the marker stays unread for the next step.
     pub kept: bool,
-    /// The step that follows.
-    pub to: usize,
+    /// The next step.
+    pub next_step: usize,
 }
 
-/// How a name is spelled.
+/// How a name is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Spelling {
+pub(crate) enum NameStyle {
     /// A word.
     Word,
     /// Anything on one line.
     Line,
-    /// `functions.NAME:N`, which is the id as well.
+    /// `functions.NAME:N`. All of it is the id.
     Numbered,
 }
 
-/// What can stand at the beginning of a text.
+/// What a text can start with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Start {
     /// `{"`
@@ -120,14 +123,14 @@ pub(crate) enum Start {
     DictList,
     /// `[name`
     NameList,
-    /// Just this.
+    /// This text.
     Text(&'static str),
 }
 
 impl Start {
-    /// Whether the text begins so.
+    /// Compares the start of a text.
     pub(crate) fn compare(self, text: &str) -> Match {
-        let (brackets, then): (&[u8], fn(u8) -> bool) = match self {
+        let (brackets, accepts): (&[u8], fn(u8) -> bool) = match self {
             Self::Text(marker) => return compare(marker, text),
             Self::Object => (b"{", |byte| byte == b'"'),
             Self::ObjectList => (b"[{", |byte| byte == b'"'),
@@ -138,25 +141,25 @@ impl Start {
         let mut at = 0;
         for bracket in brackets {
             match bytes.get(at) {
-                None => return Match::Begun,
+                None => return Match::Partial,
                 Some(byte) if byte != bracket => return Match::No,
                 Some(_) => at += 1,
             }
-            let white = white_space(&text[at..]);
-            if white > FRAME {
+            let white = leading_white_space(&text[at..]);
+            if white > MAX_FRAMING {
                 return Match::No;
             }
             at += white;
         }
         match bytes.get(at) {
-            None => Match::Begun,
-            Some(&byte) if then(byte) => Match::Whole(at + 1),
+            None => Match::Partial,
+            Some(&byte) if accepts(byte) => Match::Full(at + 1),
             Some(_) => Match::No,
         }
     }
 }
 
-/// One block on its way.
+/// Leads through one block.
 #[derive(Debug)]
 pub(crate) struct Script {
     format: &'static ToolFormat,
@@ -164,8 +167,8 @@ pub(crate) struct Script {
     machine: Option<Machine>,
     name: Option<String>,
     id: Option<String>,
-    /// A call has been told.
-    called: bool,
+    /// A call was emitted.
+    has_calls: bool,
 }
 
 #[derive(Debug)]
@@ -194,12 +197,12 @@ impl Machine {
 }
 
 impl Script {
-    /// Begins behind an opener.
+    /// Starts after an opening marker.
     pub(crate) fn new(format: &'static ToolFormat, step: usize) -> Self {
-        Self { format, step, machine: None, name: None, id: None, called: false }
+        Self { format, step, machine: None, name: None, id: None, has_calls: false }
     }
 
-    /// Begins with a name that is known.
+    /// Starts with a known name.
     pub(crate) fn named(format: &'static ToolFormat, name: &str) -> Self {
         Self { name: Some(name.to_owned()), ..Self::new(format, 0) }
     }
@@ -209,11 +212,11 @@ impl Script {
         self.format
     }
 
-    /// Reads on.
+    /// Reads the next text.
     pub(crate) fn read(&mut self, text: &str, last: bool, sink: &mut Sink<'_>) -> Progress {
         let mut at = 0;
         loop {
-            // Most pieces lie inside a body, and only its machine has a say there.
+            // Most pieces are inside a body, and only its machine needs to see them.
             let Some(machine) = &mut self.machine else {
                 match self.walk(text, at, last, sink) {
                     ControlFlow::Continue(body) => at = body,
@@ -221,27 +224,27 @@ impl Script {
                 }
                 continue;
             };
-            let ended = sink.ended();
-            match machine.read(&text[at..], last, sink).behind(at) {
-                Progress::Ended(behind) => {
+            let ended = sink.ended_count();
+            match machine.read(&text[at..], last, sink).offset_by(at) {
+                Progress::Ended(end) => {
                     sink.end();
                     self.machine = None;
                     self.step += 1;
-                    self.called |= sink.ended() > ended;
-                    if self.called {
-                        return Progress::Called(behind);
+                    self.has_calls |= sink.ended_count() > ended;
+                    if self.has_calls {
+                        return Progress::Called(end);
                     }
-                    at = behind;
+                    at = end;
                 }
                 progress => {
-                    self.called |= matches!(progress, Progress::Called(_));
+                    self.has_calls |= matches!(progress, Progress::Called(_));
                     return progress;
                 }
             }
         }
     }
 
-    /// Goes from marker to marker, up to where a body begins.
+    /// Runs steps up to the start of a body.
     fn walk(
         &mut self,
         text: &str,
@@ -253,127 +256,152 @@ impl Script {
             let Some(step) = self.format.steps.get(self.step) else {
                 return ControlFlow::Break(Progress::Ended(at));
             };
-            let rest = &text[at..];
-            let moved = match step {
-                Step::Expect(markers) => match next(markers, rest, last) {
-                    Next::Found(used) => Move::On(used, self.step + 1),
-                    Next::Wait => Move::Wait,
-                    Next::Other(at) => Move::Broken(at, "a marker is missing"),
-                },
-                Step::Maybe(markers) => match next(markers, rest, last) {
-                    Next::Found(used) => Move::On(used, self.step + 1),
-                    // Half an end marker, and then the text ended: it is no text.
-                    _ if last && begins(markers, rest) => Move::On(rest.len(), self.step + 1),
-                    Next::Wait => Move::Wait,
-                    Next::Other(_) => Move::On(0, self.step + 1),
-                },
-                Step::Ignore(until) => match word(Spelling::Word, until, rest, last) {
-                    Word::Found { used, to, .. } => Move::On(used, to),
-                    Word::Wait => Move::Wait,
-                    Word::Broken(at) => Move::Broken(at, "a marker is missing"),
-                },
-                Step::Name(spelling, until) => match word(*spelling, until, rest, last) {
-                    Word::Found { text, used, to } => {
-                        self.name(*spelling, text);
-                        Move::On(used, to)
-                    }
-                    Word::Wait => Move::Wait,
-                    Word::Broken(at) => Move::Broken(at, "the name is no name"),
-                },
-                Step::Id(until) => match word(Spelling::Word, until, rest, last) {
-                    Word::Found { text, used, to } => {
-                        self.id = Some(text.to_owned());
-                        Move::On(used, to)
-                    }
-                    Word::Wait => Move::Wait,
-                    Word::Broken(at) => Move::Broken(at, "the id is no id"),
-                },
-                Step::If(start, to) => {
-                    let white = white_space(rest).min(FRAME + 1);
-                    match start.compare(&rest[white..]) {
-                        Match::Whole(_) => Move::On(0, *to),
-                        Match::Begun if !last => Move::Wait,
-                        _ => Move::On(0, self.step + 1),
-                    }
-                }
-                Step::Repeat(markers, to) => match next(markers, rest, last) {
-                    Next::Found(_) => {
-                        // What stands before it belongs to the call before.
-                        self.step = *to;
-                        let before = at + white_space(rest);
-                        return ControlFlow::Break(Progress::Called(before));
-                    }
-                    Next::Wait => Move::Wait,
-                    Next::Other(_) => Move::On(0, self.step + 1),
-                },
-                Step::Another(separators, start, to) => {
-                    match another(separators, *start, rest, last) {
-                        Next::Found(used) => Move::On(used, *to),
-                        Next::Wait => Move::Wait,
-                        Next::Other(_) => Move::On(0, self.step + 1),
-                    }
-                }
-                Step::Attributes { name, id, end } => match tag(name, end, rest) {
-                    Attributes::Wait if rest.len() > NAME => Move::Broken(0, "a tag is too long"),
-                    Attributes::Wait => Move::Wait,
-                    Attributes::Wrong(why) => Move::Broken(0, why),
-                    Attributes::Found { name, used, closed } => {
-                        if closed {
-                            sink.start(&name, None);
-                            sink.arguments("{}");
-                            sink.end();
-                            // Behind the step that would have read the arguments.
-                            self.step += 2;
-                            return ControlFlow::Break(Progress::Called(at + used));
-                        }
-                        self.name = Some(name);
-                        self.id = id.and_then(|id| match tag(id, end, rest) {
-                            Attributes::Found { name, .. } => Some(name),
-                            _ => None,
-                        });
-                        Move::On(used, self.step + 1)
-                    }
-                },
-                Step::Done => return ControlFlow::Break(Progress::Ended(at)),
-                Step::Arguments
-                | Step::Tags(_)
-                | Step::Nested
-                | Step::Literal(_)
-                | Step::Calls(_)
-                | Step::Python(_)
-                | Step::Dicts { .. } => {
-                    self.begin_body(step, sink);
-                    return ControlFlow::Continue(at);
-                }
-            };
-            match moved {
-                Move::On(used, to) => {
+            match self.try_step(step, &text[at..], last, sink) {
+                StepResult::GoTo(used, next) => {
                     at += used;
-                    self.step = to;
+                    self.step = next;
                 }
-                // The text ends behind a name: that is a call.
-                Move::Wait if last && self.name.is_some() => {
+                // The text ends after a name: that is a call.
+                StepResult::Wait if last && self.name.is_some() => {
                     if let Some(name) = self.name.take() {
-                        sink.ready(&name, self.id.take().as_deref());
+                        sink.prepare(&name, self.id.take().as_deref());
                     }
                     return ControlFlow::Break(Progress::More(text.len()));
                 }
-                Move::Wait => return ControlFlow::Break(Progress::More(at)),
-                Move::Broken(used, why) => {
+                StepResult::Wait => return ControlFlow::Break(Progress::More(at)),
+                StepResult::Broken(used, why) => {
                     return ControlFlow::Break(Progress::Broken(at + used, why));
                 }
+                StepResult::Called(used, next) => {
+                    self.step = next;
+                    return ControlFlow::Break(Progress::Called(at + used));
+                }
+                StepResult::Done => return ControlFlow::Break(Progress::Ended(at)),
+                StepResult::Body => return ControlFlow::Continue(at),
             }
         }
     }
 
-    /// Sets up the machine that reads the body of a step.
+    /// Tries one step on the text.
+    fn try_step(
+        &mut self,
+        step: &'static Step,
+        text: &str,
+        last: bool,
+        sink: &mut Sink<'_>,
+    ) -> StepResult {
+        let next = self.step + 1;
+        match step {
+            Step::Expect(markers) => match find_marker(markers, text, last) {
+                Lookahead::Found(used) => StepResult::GoTo(used, next),
+                Lookahead::Wait => StepResult::Wait,
+                Lookahead::Other(at) => StepResult::Broken(at, "a marker is missing"),
+            },
+            Step::Optional(markers) => match find_marker(markers, text, last) {
+                Lookahead::Found(used) => StepResult::GoTo(used, next),
+                // A partial end marker at the end of the text is no content.
+                _ if last && is_partial_marker(markers, text) => StepResult::GoTo(text.len(), next),
+                Lookahead::Wait => StepResult::Wait,
+                Lookahead::Other(_) => StepResult::GoTo(0, next),
+            },
+            Step::Ignore(terminators) => {
+                match read_word(NameStyle::Word, terminators, text, last) {
+                    Word::Found { used, next_step, .. } => StepResult::GoTo(used, next_step),
+                    Word::Wait => StepResult::Wait,
+                    Word::Broken(at) => StepResult::Broken(at, "a marker is missing"),
+                }
+            }
+            Step::Name(style, terminators) => match read_word(*style, terminators, text, last) {
+                Word::Found { text, used, next_step } => {
+                    self.set_name(*style, text);
+                    StepResult::GoTo(used, next_step)
+                }
+                Word::Wait => StepResult::Wait,
+                Word::Broken(at) => StepResult::Broken(at, "the name is no name"),
+            },
+            Step::Id(terminators) => match read_word(NameStyle::Word, terminators, text, last) {
+                Word::Found { text, used, next_step } => {
+                    self.id = Some(text.to_owned());
+                    StepResult::GoTo(used, next_step)
+                }
+                Word::Wait => StepResult::Wait,
+                Word::Broken(at) => StepResult::Broken(at, "the id is no id"),
+            },
+            Step::If(start, target) => {
+                let white = leading_white_space(text).min(MAX_FRAMING + 1);
+                match start.compare(&text[white..]) {
+                    Match::Full(_) => StepResult::GoTo(0, *target),
+                    Match::Partial if !last => StepResult::Wait,
+                    _ => StepResult::GoTo(0, next),
+                }
+            }
+            Step::Repeat(markers, target) => match find_marker(markers, text, last) {
+                // The white space before the marker belongs to the previous call.
+                Lookahead::Found(_) => StepResult::Called(leading_white_space(text), *target),
+                Lookahead::Wait => StepResult::Wait,
+                Lookahead::Other(_) => StepResult::GoTo(0, next),
+            },
+            Step::Another(separators, start, target) => {
+                match find_next_call(separators, *start, text, last) {
+                    Lookahead::Found(used) => StepResult::GoTo(used, *target),
+                    Lookahead::Wait => StepResult::Wait,
+                    Lookahead::Other(_) => StepResult::GoTo(0, next),
+                }
+            }
+            Step::Attributes { name, id, end } => self.try_attributes(name, *id, end, text, sink),
+            Step::Done => StepResult::Done,
+            Step::Arguments
+            | Step::Tags(_)
+            | Step::Nested
+            | Step::Literal(_)
+            | Step::Calls(_)
+            | Step::Python(_)
+            | Step::Dicts { .. } => {
+                self.begin_body(step, sink);
+                StepResult::Body
+            }
+        }
+    }
+
+    /// Reads the attributes of a tag: the name, and the model's id if the format has one.
+    fn try_attributes(
+        &mut self,
+        name: &'static str,
+        id: Option<&'static str>,
+        end: &'static str,
+        text: &str,
+        sink: &mut Sink<'_>,
+    ) -> StepResult {
+        match read_attributes(name, end, text) {
+            Attributes::Wait if text.len() > MAX_NAME => StepResult::Broken(0, "a tag is too long"),
+            Attributes::Wait => StepResult::Wait,
+            Attributes::Wrong(why) => StepResult::Broken(0, why),
+            Attributes::Found { name, used, closed: true } => {
+                sink.start(&name, None);
+                sink.write_arguments("{}");
+                sink.end();
+                // Skips the step that would have read the arguments.
+                StepResult::Called(used, self.step + 2)
+            }
+            Attributes::Found { name, used, closed: false } => {
+                self.name = Some(name);
+                self.id = id.and_then(|id| match read_attributes(id, end, text) {
+                    Attributes::Found { name, .. } => Some(name),
+                    _ => None,
+                });
+                StepResult::GoTo(used, self.step + 1)
+            }
+        }
+    }
+
+    /// Creates the machine that reads the body of a step.
     fn begin_body(&mut self, step: &'static Step, sink: &mut Sink<'_>) {
         let mut default = None;
         if let Some(name) = self.name.take() {
             match step {
                 // These may name themselves.
                 Step::Calls(_) => default = Some(name),
-                _ => sink.ready(&name, self.id.take().as_deref()),
+                _ => sink.prepare(&name, self.id.take().as_deref()),
             }
         }
         let closers = self.format.closers;
@@ -382,28 +410,38 @@ impl Script {
             Step::Tags(row) => Machine::Tags(Box::new(TagArguments::new(row))),
             Step::Nested => Machine::Nested(Box::new(NestedArguments::new())),
             Step::Literal(syntax) => Machine::Literal(Box::new(LiteralArguments::new(syntax))),
-            Step::Python(shape) => Machine::Python(Box::new(PythonCalls::new(*shape))),
+            Step::Python(layout) => Machine::Python(Box::new(PythonCalls::new(*layout))),
             Step::Dicts { bare } => Machine::Dicts(Box::new(DictCalls::new(*bare))),
             _ => Machine::Arguments(JsonArguments::optional(closers)),
         });
     }
 
-    fn name(&mut self, spelling: Spelling, text: &str) {
-        match spelling {
-            Spelling::Numbered => {
+    /// Sets the name, and the id if the name contains it.
+    fn set_name(&mut self, style: NameStyle, text: &str) {
+        match style {
+            NameStyle::Numbered => {
                 let name = text.rsplit_once(':').map_or(text, |(name, _)| name);
                 let name = name.strip_prefix("functions.").unwrap_or(name);
                 self.name = Some(name.to_owned());
                 self.id = Some(text.to_owned());
             }
-            Spelling::Word | Spelling::Line => self.name = Some(text.to_owned()),
+            NameStyle::Word | NameStyle::Line => self.name = Some(text.to_owned()),
         }
     }
 }
 
-enum Move {
-    /// So many bytes on, to that step.
-    On(usize, usize),
+/// The result of a step.
+enum StepResult {
+    /// Continue after this many bytes, at that step.
+    GoTo(usize, usize),
+    /// More text is needed.
     Wait,
+    /// The byte at this position does not fit. With the reason.
     Broken(usize, &'static str),
+    /// A call is complete after this many bytes. That step follows.
+    Called(usize, usize),
+    /// The block is complete.
+    Done,
+    /// A machine reads the body from here on.
+    Body,
 }

@@ -1,300 +1,302 @@
-//! Arguments written as one element for each parameter, whose value is plain text.
+//! Arguments with one element per parameter, whose value is plain text.
 //!
-//! A value ends at its own closer and nowhere else. What may be a text goes out as it comes; what
-//! may be something else waits in [`Value`] until that is known.
+//! A value ends at its own closer and nowhere else. Text that can only be a string is emitted at
+//! once. Other text waits in [`Value`] until its type is known.
 
 use std::borrow::Cow;
 
-use super::super::schema::Kinds;
+use super::super::schema::JsonTypes;
 use super::arguments::JsonArguments;
-use super::boundary::find;
+use super::boundary::find_closer;
 use super::parameters::{JsonBody, Parameters, Tag};
 use super::sink::Sink;
-use super::value::{Typing, Value};
-use super::{FRAME, NAME, Progress, within};
+use super::value::{Value, ValueType};
+use super::{MAX_FRAMING, MAX_NAME, Progress, TagStep, prefix_up_to};
 use crate::json::escape;
 use crate::text::marker::{Match, compare};
 
-/// Reads the arguments of one call, up to and including what ends it.
+/// Reads the arguments of one call, up to and including its end.
 #[derive(Debug)]
 pub(crate) struct TagArguments {
     row: &'static Parameters,
     state: State,
     /// Whether a parameter was read.
-    begun: bool,
+    has_parameters: bool,
     value: Value,
-    /// What closes the value that is read.
+    /// What closes the current value.
     close: Cow<'static, str>,
     scratch: String,
 }
 
 #[derive(Debug)]
 enum State {
-    /// Where a parameter, or the end, can stand.
+    /// Where a parameter or the end can follow.
     Between,
-    /// At the very beginning of a value.
-    ValueBegins,
+    /// At the start of a value.
+    ValueStart,
     /// Inside a value.
     Value,
-    /// Inside a value, and there inside `<![CDATA[`.
+    /// Inside the `<![CDATA[` of a value.
     CharacterData,
-    /// Behind the `]]>` of it.
+    /// After the `]]>` of a value.
     AfterCharacterData,
-    /// Inside a JSON object that has all arguments.
+    /// Inside a JSON object with all arguments.
     Json(JsonArguments),
-    /// Behind it.
+    /// After that object.
     AfterJson,
 }
 
-/// The longest tag of a parameter.
-const LONGEST_TAG: usize = NAME;
+/// Limit for the tag of a parameter.
+const MAX_TAG: usize = MAX_NAME;
 
-/// The longest white space around `<![CDATA[` that is dropped. It has to wait.
-const LONGEST_SPACE: usize = FRAME;
+/// Limit for the white space around `<![CDATA[` that is dropped.
+const MAX_SPACE: usize = MAX_FRAMING;
 
 const CHARACTER_DATA: &str = "<![CDATA[";
 const CHARACTER_DATA_END: &str = "]]>";
 
-/// What stands where a parameter can.
-enum Next {
+/// What can follow between parameters.
+enum TagKind {
     Parameter,
-    /// An element with all arguments, whose tag begins with this.
+    /// An element with all arguments. Its tag starts with this.
     Json(&'static str),
     End(usize),
     ImplicitEnd,
     Nothing(usize),
 }
 
-/// One step.
-enum Step {
-    /// Go on here.
-    To(usize),
-    Stop(Progress),
-}
-
 impl TagArguments {
-    /// For a format that is written so.
+    /// Creates a reader for this format.
     pub(crate) fn new(row: &'static Parameters) -> Self {
         Self {
             row,
             state: State::Between,
-            begun: false,
+            has_parameters: false,
             value: Value::new(),
             close: Cow::Borrowed(row.close),
             scratch: String::new(),
         }
     }
 
-    /// Reads on. `last` says that no text follows.
+    /// Reads the next text. `last` means that no text follows.
     pub(crate) fn read(&mut self, text: &str, last: bool, sink: &mut Sink<'_>) -> Progress {
         let mut at = 0;
         loop {
             let step = match &mut self.state {
                 State::Between => self.between(text, at, last, sink),
-                State::ValueBegins => self.value_begins(text, at, last),
+                State::ValueStart => self.value_start(text, at, last),
                 State::Value | State::CharacterData => self.value(text, at, last, sink),
                 State::AfterCharacterData => self.after_character_data(text, at, last, sink),
                 State::Json(arguments) => match arguments.read(&text[at..], last, sink) {
                     Progress::Ended(used) | Progress::Called(used) | Progress::Stray(used) => {
                         self.state = State::AfterJson;
-                        Step::To(at + used)
+                        TagStep::To(at + used)
                     }
-                    progress => Step::Stop(progress.behind(at)),
+                    progress => TagStep::Stop(progress.offset_by(at)),
                 },
                 State::AfterJson => self.after_json(text, at, last),
             };
             match step {
-                Step::To(place) => at = place,
-                Step::Stop(progress) => return progress,
+                TagStep::To(next) => at = next,
+                TagStep::Stop(progress) => return progress,
             }
         }
     }
 
-    fn between(&mut self, text: &str, at: usize, last: bool, sink: &mut Sink<'_>) -> Step {
+    fn between(&mut self, text: &str, at: usize, last: bool, sink: &mut Sink<'_>) -> TagStep {
         let rest = text[at..].trim_ascii_start();
         let at = text.len() - rest.len();
         if rest.is_empty() {
-            // Servers take end markers out that end the text: what is there is whole.
-            if last && self.begun {
+            // Servers remove end markers at the end of a text, so the call is complete.
+            if last && self.has_parameters {
                 self.end(sink);
-                return Step::Stop(Progress::Ended(at));
+                return TagStep::Stop(Progress::Ended(at));
             }
-            return Step::Stop(Progress::More(at));
+            return TagStep::Stop(Progress::More(at));
         }
-        if matches!(self.row.json, JsonBody::Bare) && !self.begun && rest.starts_with('{') {
+        if matches!(self.row.json, JsonBody::Bare) && !self.has_parameters && rest.starts_with('{')
+        {
             self.state = State::Json(JsonArguments::new(self.row.end));
-            return Step::To(at);
+            return TagStep::To(at);
         }
-        let (next, partly) = self.next(rest);
-        if partly && !last {
-            return Step::Stop(Progress::More(at));
+        let (tag, is_partial) = self.find_tag(rest);
+        if is_partial && !last {
+            return TagStep::Stop(Progress::More(at));
         }
-        Step::Stop(match next {
-            Some(Next::Parameter) => return self.parameter(text, at, last, sink),
-            Some(Next::Json(open)) => return self.json_begins(open, text, at, last),
-            Some(Next::Nothing(length)) => return Step::To(at + length),
-            Some(Next::End(length)) => {
+        TagStep::Stop(match tag {
+            Some(TagKind::Parameter) => return self.parameter(text, at, last, sink),
+            Some(TagKind::Json(open)) => return self.json_start(open, text, at, last),
+            Some(TagKind::Nothing(length)) => return TagStep::To(at + length),
+            Some(TagKind::End(length)) => {
                 self.end(sink);
                 Progress::Ended(at + length)
             }
-            Some(Next::ImplicitEnd) => {
+            Some(TagKind::ImplicitEnd) => {
                 self.end(sink);
                 Progress::Ended(at)
             }
-            // A text that ends inside the marker of the end lacks nothing else.
-            None if partly && !self.may_be_parameter(rest) => {
+            // If the text ends inside the end marker, nothing else is missing.
+            None if is_partial && !self.may_be_parameter(rest) => {
                 self.end(sink);
-                let own = |marker: &&str| self.row.beginning(rest, marker) == Match::Begun;
+                let own = |marker: &&str| self.row.compare_marker(rest, marker) == Match::Partial;
                 Progress::Ended(if self.row.end.iter().any(own) { text.len() } else { at })
             }
-            None if partly => Progress::More(text.len()),
+            None if is_partial => Progress::More(text.len()),
             None => Progress::Broken(at, "neither a parameter nor the end of the call"),
         })
     }
 
-    /// What stands next, and whether a marker may have begun there that is not complete.
-    fn next(&self, rest: &str) -> (Option<Next>, bool) {
+    /// Finds the tag at the start of `rest`. Also returns whether it may be a partial one.
+    fn find_tag(&self, rest: &str) -> (Option<TagKind>, bool) {
         let row = self.row;
-        let (mut next, mut longest, mut partly) = (None, 0, false);
-        let mut look = |marker: &str, what: fn(usize) -> Next| match row.beginning(rest, marker) {
-            Match::Whole(length) if length > longest => {
-                longest = length;
-                next = Some(what(length));
-            }
-            Match::Begun => partly = true,
-            _ => {}
-        };
-        look(row.open, |_| Next::Parameter);
+        let (mut tag, mut longest, mut is_partial) = (None, 0, false);
+        let mut try_marker =
+            |marker: &str, kind: fn(usize) -> TagKind| match row.compare_marker(rest, marker) {
+                Match::Full(length) if length > longest => {
+                    longest = length;
+                    tag = Some(kind(length));
+                }
+                Match::Partial => is_partial = true,
+                _ => {}
+            };
+        try_marker(row.open, |_| TagKind::Parameter);
         for marker in row.end {
-            look(marker, Next::End);
+            try_marker(marker, TagKind::End);
         }
         for marker in row.implicit_end {
-            look(marker, |_| Next::ImplicitEnd);
+            try_marker(marker, |_| TagKind::ImplicitEnd);
         }
         for marker in row.wrapper {
-            look(marker, Next::Nothing);
+            try_marker(marker, TagKind::Nothing);
         }
         if let JsonBody::Element { open, .. } = row.json
-            && !self.begun
+            && !self.has_parameters
         {
-            match row.beginning(rest, open) {
-                Match::Whole(_) => next = Some(Next::Json(open)),
-                Match::Begun => partly = true,
+            match row.compare_marker(rest, open) {
+                Match::Full(_) => tag = Some(TagKind::Json(open)),
+                Match::Partial => is_partial = true,
                 Match::No => {}
             }
         }
-        (next, partly)
+        (tag, is_partial)
     }
 
-    /// Whether what begins here may become something else than an end.
+    /// Whether the partial tag at the start may be something other than an end.
     fn may_be_parameter(&self, rest: &str) -> bool {
-        let begun = |marker| self.row.beginning(rest, marker) == Match::Begun;
+        let has_parameters = |marker| self.row.compare_marker(rest, marker) == Match::Partial;
         let json = match self.row.json {
-            JsonBody::Element { open, .. } => begun(open),
+            JsonBody::Element { open, .. } => has_parameters(open),
             _ => false,
         };
-        json || begun(self.row.open) || self.row.wrapper.iter().any(|marker| begun(marker))
+        json || has_parameters(self.row.open)
+            || self.row.wrapper.iter().any(|marker| has_parameters(marker))
     }
 
-    /// The call is complete.
+    /// Ends the call.
     fn end(&mut self, sink: &mut Sink<'_>) {
-        sink.arguments(if self.begun { "}" } else { "{}" });
+        sink.write_arguments(if self.has_parameters { "}" } else { "{}" });
     }
 
-    fn parameter(&mut self, text: &str, at: usize, last: bool, sink: &mut Sink<'_>) -> Step {
-        match self.row.tag(within(&text[at..], LONGEST_TAG)) {
-            Tag::Whole { length, key, text: is_text, suffix } if !key.is_empty() => {
-                self.begin(key, is_text, suffix, sink);
-                Step::To(at + length)
+    fn parameter(&mut self, text: &str, at: usize, last: bool, sink: &mut Sink<'_>) -> TagStep {
+        match self.row.tag(prefix_up_to(&text[at..], MAX_TAG)) {
+            Tag::Full { length, key, text: is_text, suffix } if !key.is_empty() => {
+                self.begin_parameter(key, is_text, suffix, sink);
+                TagStep::To(at + length)
             }
             Tag::Closed { length, key } if !key.is_empty() => {
-                self.begin(key, None, "", sink);
+                self.begin_parameter(key, None, "", sink);
                 self.value.end(sink);
                 self.state = State::Between;
-                Step::To(at + length)
+                TagStep::To(at + length)
             }
-            tag => Step::Stop(unfinished(tag, text, at, last)),
+            tag => TagStep::Stop(handle_incomplete(tag, text, at, last)),
         }
     }
 
-    fn begin(&mut self, key: &str, is_text: Option<bool>, suffix: &str, sink: &mut Sink<'_>) {
-        // The key twice: in its place it is escaped, the schema has it as it is.
+    fn begin_parameter(
+        &mut self,
+        key: &str,
+        is_text: Option<bool>,
+        suffix: &str,
+        sink: &mut Sink<'_>,
+    ) {
+        // The key is needed twice: escaped in the output, and unescaped for the schema.
         self.scratch.clear();
         self.row.decode(key, |piece| self.scratch.push_str(piece));
-        let kinds = match (sink.tools(), sink.open()) {
-            (Some(tools), Some(tool)) if is_text.is_none() => tools.kinds(tool, &self.scratch),
-            _ => Kinds::UNKNOWN,
+        let types = match (sink.tools(), sink.current_name()) {
+            (Some(tools), Some(tool)) if is_text.is_none() => tools.types(tool, &self.scratch),
+            _ => JsonTypes::UNKNOWN,
         };
-        let typing = match is_text {
-            Some(true) => Typing::TEXT,
-            Some(false) => Typing::Json,
-            None => Typing::Schema(kinds),
+        let value_type = match is_text {
+            Some(true) => ValueType::TEXT,
+            Some(false) => ValueType::Json,
+            None => ValueType::Schema(types),
         };
         let key_end = self.scratch.len();
-        self.scratch.push_str(if self.begun { ",\"" } else { "{\"" });
+        self.scratch.push_str(if self.has_parameters { ",\"" } else { "{\"" });
         self.row.decode(key, |piece| escape(piece, &mut self.scratch));
         self.scratch.push_str("\":");
-        sink.arguments(&self.scratch[key_end..]);
+        sink.write_arguments(&self.scratch[key_end..]);
         if self.row.suffixed {
             let close = self.row.close.strip_suffix('>').unwrap_or(self.row.close);
             self.close = Cow::Owned([close, suffix, ">"].concat());
         }
-        self.begun = true;
-        self.value.begin(typing, sink);
+        self.has_parameters = true;
+        self.value.begin(value_type, sink);
         self.state = if self.row.framed || self.row.character_data {
-            State::ValueBegins
+            State::ValueStart
         } else {
             State::Value
         };
     }
 
-    fn value_begins(&mut self, text: &str, at: usize, last: bool) -> Step {
+    fn value_start(&mut self, text: &str, at: usize, last: bool) -> TagStep {
         let rest = &text[at..];
         if self.row.framed {
             let length = match rest.as_bytes() {
-                [] if !last => return Step::Stop(Progress::More(at)),
-                [b'\r'] if !last => return Step::Stop(Progress::More(at)),
+                [] if !last => return TagStep::Stop(Progress::More(at)),
+                [b'\r'] if !last => return TagStep::Stop(Progress::More(at)),
                 [b'\n', ..] => 1,
                 [b'\r', b'\n', ..] => 2,
                 _ => 0,
             };
             self.state = State::Value;
-            return Step::To(at + length);
+            return TagStep::To(at + length);
         }
-        match spaced(rest, CHARACTER_DATA) {
-            Match::Begun if !last => Step::Stop(Progress::More(at)),
-            Match::Whole(length) => {
+        match compare_after_space(rest, CHARACTER_DATA) {
+            Match::Partial if !last => TagStep::Stop(Progress::More(at)),
+            Match::Full(length) => {
                 self.state = State::CharacterData;
-                Step::To(at + length)
+                TagStep::To(at + length)
             }
             _ => {
                 self.state = State::Value;
-                Step::To(at)
+                TagStep::To(at)
             }
         }
     }
 
-    fn value(&mut self, text: &str, at: usize, last: bool, sink: &mut Sink<'_>) -> Step {
+    fn value(&mut self, text: &str, at: usize, last: bool, sink: &mut Sink<'_>) -> TagStep {
         let character_data = matches!(self.state, State::CharacterData);
         let marker = if character_data { CHARACTER_DATA_END } else { &self.close };
         let framed = self.row.framed && !character_data;
-        let (end, after) = find(&text[at..], marker, framed, last);
+        let (end, after) = find_closer(&text[at..], marker, framed, last);
         self.value.text(&text[at..at + end], sink);
         match after {
             Some(after) if character_data => {
                 self.state = State::AfterCharacterData;
-                Step::To(at + after)
+                TagStep::To(at + after)
             }
             Some(after) => {
                 self.value.end(sink);
                 self.state = State::Between;
-                Step::To(at + after)
+                TagStep::To(at + after)
             }
             None => {
                 if last {
                     self.value.cut(sink);
                 }
-                Step::Stop(Progress::More(at + end))
+                TagStep::Stop(Progress::More(at + end))
             }
         }
     }
@@ -305,59 +307,59 @@ impl TagArguments {
         at: usize,
         last: bool,
         sink: &mut Sink<'_>,
-    ) -> Step {
+    ) -> TagStep {
         let rest = &text[at..];
-        let close = spaced(rest, &self.close);
+        let close = compare_after_space(rest, &self.close);
         let again = compare(CHARACTER_DATA, rest);
         match (close, again) {
-            (Match::Whole(length), _) => {
+            (Match::Full(length), _) => {
                 self.value.end(sink);
                 self.state = State::Between;
-                Step::To(at + length)
+                TagStep::To(at + length)
             }
-            (_, Match::Whole(length)) => {
+            (_, Match::Full(length)) => {
                 self.state = State::CharacterData;
-                Step::To(at + length)
+                TagStep::To(at + length)
             }
-            (Match::Begun, _) | (_, Match::Begun) if !last => Step::Stop(Progress::More(at)),
+            (Match::Partial, _) | (_, Match::Partial) if !last => TagStep::Stop(Progress::More(at)),
             _ => {
                 self.state = State::Value;
-                Step::To(at)
+                TagStep::To(at)
             }
         }
     }
 
-    fn json_begins(&mut self, open: &str, text: &str, at: usize, last: bool) -> Step {
-        let rest = within(&text[at..], LONGEST_TAG);
+    fn json_start(&mut self, open: &str, text: &str, at: usize, last: bool) -> TagStep {
+        let rest = prefix_up_to(&text[at..], MAX_TAG);
         match self.row.json_tag(open, rest) {
-            Tag::Whole { length, .. } => {
+            Tag::Full { length, .. } => {
                 self.state = State::Json(JsonArguments::new(self.row.end));
-                Step::To(at + length)
+                TagStep::To(at + length)
             }
-            tag => Step::Stop(unfinished(tag, text, at, last)),
+            tag => TagStep::Stop(handle_incomplete(tag, text, at, last)),
         }
     }
 
-    /// The arguments are complete, whether or not the markers behind them are.
-    fn after_json(&mut self, text: &str, at: usize, last: bool) -> Step {
+    /// The arguments are complete. The markers after them may be missing.
+    fn after_json(&mut self, text: &str, at: usize, last: bool) -> TagStep {
         let rest = text[at..].trim_ascii_start();
         let at = text.len() - rest.len();
-        let mut partly = rest.is_empty();
+        let mut is_partial = rest.is_empty();
         if let JsonBody::Element { close, .. } = self.row.json {
             match compare(close, rest) {
-                Match::Whole(length) => return Step::To(at + length),
-                Match::Begun => partly = true,
+                Match::Full(length) => return TagStep::To(at + length),
+                Match::Partial => is_partial = true,
                 Match::No => {}
             }
         }
         for marker in self.row.end {
-            match self.row.beginning(rest, marker) {
-                Match::Whole(length) => return Step::Stop(Progress::Ended(at + length)),
-                Match::Begun => partly = true,
+            match self.row.compare_marker(rest, marker) {
+                Match::Full(length) => return TagStep::Stop(Progress::Ended(at + length)),
+                Match::Partial => is_partial = true,
                 Match::No => {}
             }
         }
-        Step::Stop(match (partly, last) {
+        TagStep::Stop(match (is_partial, last) {
             (true, false) => Progress::More(at),
             (true, true) => Progress::Ended(text.len()),
             (false, _) => Progress::Ended(at),
@@ -365,27 +367,27 @@ impl TagArguments {
     }
 }
 
-/// What to say of a tag that is not complete, or none.
-fn unfinished(tag: Tag<'_>, text: &str, at: usize, last: bool) -> Progress {
+/// Handles a tag that is incomplete or invalid.
+fn handle_incomplete(tag: Tag<'_>, text: &str, at: usize, last: bool) -> Progress {
     match tag {
         Tag::Wrong(why) => Progress::Broken(at, why),
-        Tag::Whole { key: "", .. } | Tag::Closed { key: "", .. } => {
+        Tag::Full { key: "", .. } | Tag::Closed { key: "", .. } => {
             Progress::Broken(at, "a tag has no name")
         }
-        Tag::Begun if text.len() - at < LONGEST_TAG => {
+        Tag::Partial if text.len() - at < MAX_TAG => {
             Progress::More(if last { text.len() } else { at })
         }
         _ => Progress::Broken(at, "a tag is too long"),
     }
 }
 
-/// Whether a text begins with a marker, after some white space.
-fn spaced(text: &str, marker: &str) -> Match {
+/// Compares the start of a text with a marker, after some white space.
+fn compare_after_space(text: &str, marker: &str) -> Match {
     let rest = text.trim_ascii_start();
     let space = text.len() - rest.len();
     match compare(marker, rest) {
-        _ if space > LONGEST_SPACE => Match::No,
-        Match::Whole(length) => Match::Whole(space + length),
+        _ if space > MAX_SPACE => Match::No,
+        Match::Full(length) => Match::Full(space + length),
         other => other,
     }
 }

@@ -1,103 +1,103 @@
-//! Untyped text to JSON values: what a schema allows decides, as the text arrives.
+//! Converts untyped text to JSON values while it arrives. The schema decides the type.
 
-use super::super::schema::Kinds;
+use super::super::schema::JsonTypes;
 use super::literal::{Literal, PYTHON};
-use super::{HELD, Sink};
+use super::{MAX_HELD, Sink};
 use crate::json::{Kind, escape, validate};
 use crate::search::special;
 
 /// How a text becomes a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Typing {
-    /// As one of these kinds; a text where none fits.
-    Schema(Kinds),
-    /// As JSON, because the model says that it is; a text where it is not.
+pub(crate) enum ValueType {
+    /// As one of these types, or as a string if none matches.
+    Schema(JsonTypes),
+    /// As JSON, because the model says so, or as a string if it is not JSON.
     Json,
 }
 
-impl Typing {
-    /// A text, whatever it looks like.
-    pub(crate) const TEXT: Self = Self::Schema(Kinds::STRING);
+impl ValueType {
+    /// Always a string.
+    pub(crate) const TEXT: Self = Self::Schema(JsonTypes::STRING);
 }
 
-/// Values beyond this depth are no JSON to us.
-const DEPTH: usize = 128;
+/// Limit for the nesting of a value.
+const MAX_DEPTH: usize = 128;
 
-/// A value whose text arrives in pieces, and goes out as JSON as early as it can. One after the
-/// other can be read with it; it keeps its memory.
+/// A value whose text arrives in pieces. It is emitted as JSON as early as possible. Reusable for
+/// several values, so that its memory is reused.
 #[derive(Debug)]
 pub(crate) struct Value {
-    typing: Typing,
-    shape: Shape,
-    /// The text so far, while it may still be something else than a text.
+    value_type: ValueType,
+    form: TextForm,
+    /// The text so far, while it may still be something other than a string.
     held: String,
     escaped: String,
 }
 
 impl Value {
-    /// No value yet.
+    /// Creates a reader without a value.
     pub(crate) fn new() -> Self {
         Self {
-            typing: Typing::TEXT,
-            shape: Shape::Text,
+            value_type: ValueType::TEXT,
+            form: TextForm::Text,
             held: String::new(),
             escaped: String::new(),
         }
     }
 
-    /// A value begins.
-    pub(crate) fn begin(&mut self, typing: Typing, sink: &mut Sink<'_>) {
-        self.typing = typing;
-        self.shape = Shape::new(typing);
+    /// Begins a value.
+    pub(crate) fn begin(&mut self, value_type: ValueType, sink: &mut Sink<'_>) {
+        self.value_type = value_type;
+        self.form = TextForm::new(value_type);
         self.held.clear();
-        if matches!(self.shape, Shape::Text) {
-            sink.arguments("\"");
+        if matches!(self.form, TextForm::Text) {
+            sink.write_arguments("\"");
         }
     }
 
-    /// Its text goes on.
+    /// Adds text to the value.
     pub(crate) fn text(&mut self, text: &str, sink: &mut Sink<'_>) {
         if text.is_empty() {
             return;
         }
-        if !matches!(self.shape, Shape::Text) {
-            self.shape.read(text, self.typing);
-            if self.held.len() + text.len() > HELD {
-                self.shape = Shape::Text;
+        if !matches!(self.form, TextForm::Text) {
+            self.form.read(text, self.value_type);
+            if self.held.len() + text.len() > MAX_HELD {
+                self.form = TextForm::Text;
             }
-            if !matches!(self.shape, Shape::Text) {
+            if !matches!(self.form, TextForm::Text) {
                 self.held.push_str(text);
                 return;
             }
-            sink.arguments("\"");
-            send(&self.held, &mut self.escaped, sink);
+            sink.write_arguments("\"");
+            write_escaped(&self.held, &mut self.escaped, sink);
             self.release();
         }
-        send(text, &mut self.escaped, sink);
+        write_escaped(text, &mut self.escaped, sink);
     }
 
-    /// It is complete.
+    /// Ends the value.
     pub(crate) fn end(&mut self, sink: &mut Sink<'_>) {
-        if matches!(self.shape, Shape::Text) {
-            sink.arguments("\"");
+        if matches!(self.form, TextForm::Text) {
+            sink.write_arguments("\"");
             return;
         }
         self.escaped.clear();
-        match self.typing {
-            Typing::Schema(kinds) => encode(&self.held, kinds, &mut self.escaped),
-            Typing::Json => encode_json(&self.held, &mut self.escaped),
+        match self.value_type {
+            ValueType::Schema(types) => encode(&self.held, types, &mut self.escaped),
+            ValueType::Json => encode_json(&self.held, &mut self.escaped),
         }
-        sink.arguments(&self.escaped);
+        sink.write_arguments(&self.escaped);
         self.release();
     }
 
-    /// The text ended inside of it: what was kept back goes out as the model wrote it.
+    /// The text ended inside the value: held text is emitted as the model wrote it.
     pub(crate) fn cut(&mut self, sink: &mut Sink<'_>) {
-        sink.arguments(&self.held);
+        sink.write_arguments(&self.held);
         self.release();
     }
 
-    /// Gives large memory back: a stream lives on long after its largest value.
+    /// Frees large buffers: a stream lives long after its largest value.
     fn release(&mut self) {
         for text in [&mut self.held, &mut self.escaped] {
             text.clear();
@@ -108,40 +108,40 @@ impl Value {
 
 /// What the text of a value looks like so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Shape {
-    /// White space at most.
+enum TextForm {
+    /// Only white space.
     Blank,
     /// A number.
     Number,
-    /// A word, of which this must follow.
+    /// A word. These bytes must follow.
     Word(&'static [u8]),
-    /// A number or word that is complete: only white space may follow.
+    /// A complete number or word: only white space may follow.
     Complete,
-    /// Only its end will tell.
+    /// Undecided up to its end.
     Open,
-    /// A text and nothing else.
+    /// A string and nothing else.
     Text,
 }
 
-impl Shape {
-    fn new(typing: Typing) -> Self {
-        match typing {
-            Typing::Schema(Kinds::STRING) => Self::Text,
-            Typing::Schema(kinds) if !structured(kinds) => Self::Blank,
+impl TextForm {
+    fn new(value_type: ValueType) -> Self {
+        match value_type {
+            ValueType::Schema(JsonTypes::STRING) => Self::Text,
+            ValueType::Schema(types) if !is_container(types) => Self::Blank,
             _ => Self::Open,
         }
     }
 
-    fn read(&mut self, text: &str, typing: Typing) {
-        let Typing::Schema(kinds) = typing else {
+    fn read(&mut self, text: &str, value_type: ValueType) {
+        let ValueType::Schema(types) = value_type else {
             return;
         };
         for &byte in text.as_bytes() {
-            let space = SPACE.contains(&char::from(byte));
+            let space = WHITE_SPACE.contains(&char::from(byte));
             *self = match (*self, byte) {
                 (Self::Open | Self::Text, _) => return,
                 (Self::Blank, _) if space => Self::Blank,
-                (Self::Blank, _) => Self::beginning(byte, kinds),
+                (Self::Blank, _) => Self::from_first_byte(byte, types),
                 (Self::Number, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E') => Self::Number,
                 (Self::Word([next, rest @ ..]), _) if *next == byte => Self::Word(rest),
                 (Self::Number | Self::Word([]) | Self::Complete, _) if space => Self::Complete,
@@ -150,60 +150,61 @@ impl Shape {
         }
     }
 
-    fn beginning(byte: u8, kinds: Kinds) -> Self {
-        let unknown = kinds.is_unknown();
-        let may_be = |kind| unknown || kinds.allow(kind);
+    fn from_first_byte(byte: u8, types: JsonTypes) -> Self {
+        let unknown = types.is_unknown();
+        let may_be = |kind| unknown || types.allow(kind);
         match byte {
-            b'{' if may_be(Kinds::OBJECT) => Self::Open,
-            b'[' if may_be(Kinds::ARRAY) => Self::Open,
-            b'-' | b'0'..=b'9' if may_be(Kinds::INTEGER) => Self::Number,
-            b't' if may_be(Kinds::BOOLEAN) => Self::Word(b"rue"),
-            b'f' if may_be(Kinds::BOOLEAN) => Self::Word(b"alse"),
-            b'n' if may_be(Kinds::NULL) => Self::Word(b"ull"),
-            b'T' if kinds.allow(Kinds::BOOLEAN) => Self::Word(b"rue"),
-            b'F' if kinds.allow(Kinds::BOOLEAN) => Self::Word(b"alse"),
-            b'N' if kinds.allow(Kinds::NULL) => Self::Word(b"one"),
+            b'{' if may_be(JsonTypes::OBJECT) => Self::Open,
+            b'[' if may_be(JsonTypes::ARRAY) => Self::Open,
+            b'-' | b'0'..=b'9' if may_be(JsonTypes::INTEGER) => Self::Number,
+            b't' if may_be(JsonTypes::BOOLEAN) => Self::Word(b"rue"),
+            b'f' if may_be(JsonTypes::BOOLEAN) => Self::Word(b"alse"),
+            b'n' if may_be(JsonTypes::NULL) => Self::Word(b"ull"),
+            b'T' if types.allow(JsonTypes::BOOLEAN) => Self::Word(b"rue"),
+            b'F' if types.allow(JsonTypes::BOOLEAN) => Self::Word(b"alse"),
+            b'N' if types.allow(JsonTypes::NULL) => Self::Word(b"one"),
             _ => Self::Text,
         }
     }
 }
 
-/// White space as JSON has it.
-const SPACE: [char; 4] = [' ', '\t', '\n', '\r'];
+/// White space in JSON.
+const WHITE_SPACE: [char; 4] = [' ', '\t', '\n', '\r'];
 
-/// Whether a value must be an object or a list.
-fn structured(kinds: Kinds) -> bool {
-    !kinds.allow(Kinds::STRING) && (kinds.allow(Kinds::OBJECT) || kinds.allow(Kinds::ARRAY))
+/// Whether a value must be an object or an array.
+fn is_container(types: JsonTypes) -> bool {
+    !types.allow(JsonTypes::STRING)
+        && (types.allow(JsonTypes::OBJECT) || types.allow(JsonTypes::ARRAY))
 }
 
-/// Writes a text as the JSON value it stands for, if it may be one of these kinds.
-pub(crate) fn encode(text: &str, kinds: Kinds, out: &mut String) {
-    let inner = text.trim_matches(SPACE);
-    if structured(kinds) {
+/// Writes a text as a JSON value of one of these types, or as a string.
+pub(crate) fn encode(text: &str, types: JsonTypes, out: &mut String) {
+    let inner = text.trim_matches(WHITE_SPACE);
+    if is_container(types) {
         return encode_json(text, out);
     }
-    let unknown = kinds.is_unknown();
-    let fits = |kind| match kind {
-        Kind::Object => unknown || kinds.allow(Kinds::OBJECT),
-        Kind::Array => unknown || kinds.allow(Kinds::ARRAY),
+    let unknown = types.is_unknown();
+    let is_allowed = |kind| match kind {
+        Kind::Object => unknown || types.allow(JsonTypes::OBJECT),
+        Kind::Array => unknown || types.allow(JsonTypes::ARRAY),
         Kind::String => false,
-        Kind::Number if unknown || kinds.allow(Kinds::NUMBER) => true,
-        Kind::Number => kinds.allow(Kinds::INTEGER) && is_whole(inner),
-        Kind::Bool => unknown || kinds.allow(Kinds::BOOLEAN),
-        Kind::Null => unknown || kinds.allow(Kinds::NULL),
+        Kind::Number if unknown || types.allow(JsonTypes::NUMBER) => true,
+        Kind::Number => types.allow(JsonTypes::INTEGER) && is_whole(inner),
+        Kind::Bool => unknown || types.allow(JsonTypes::BOOLEAN),
+        Kind::Null => unknown || types.allow(JsonTypes::NULL),
     };
-    match validate(inner.as_bytes(), DEPTH) {
-        Ok(kind) if fits(kind) => return out.push_str(inner),
+    match validate(inner.as_bytes(), MAX_DEPTH) {
+        Ok(kind) if is_allowed(kind) => return out.push_str(inner),
         Ok(_) => {}
         Err(_) => {
             let kind = match inner.as_bytes().first() {
-                Some(b'T' | b'F') => Kinds::BOOLEAN,
-                Some(b'N') => Kinds::NULL,
-                Some(b'{') => Kinds::OBJECT,
-                Some(b'[') => Kinds::ARRAY,
-                _ => Kinds::STRING,
+                Some(b'T' | b'F') => JsonTypes::BOOLEAN,
+                Some(b'N') => JsonTypes::NULL,
+                Some(b'{') => JsonTypes::OBJECT,
+                Some(b'[') => JsonTypes::ARRAY,
+                _ => JsonTypes::STRING,
             };
-            if !unknown && kind != Kinds::STRING && kinds.allow(kind) && python(inner, out) {
+            if !unknown && kind != JsonTypes::STRING && types.allow(kind) && python(inner, out) {
                 return;
             }
         }
@@ -211,17 +212,17 @@ pub(crate) fn encode(text: &str, kinds: Kinds, out: &mut String) {
     quote(text, out);
 }
 
-/// Writes JSON as it is, a Python literal as JSON, and anything else as a text.
+/// Writes JSON unchanged, a Python literal as JSON, and anything else as a string.
 fn encode_json(text: &str, out: &mut String) {
-    let inner = text.trim_matches(SPACE);
-    if validate(inner.as_bytes(), DEPTH).is_ok() {
+    let inner = text.trim_matches(WHITE_SPACE);
+    if validate(inner.as_bytes(), MAX_DEPTH).is_ok() {
         out.push_str(inner);
     } else if !python(inner, out) {
         quote(text, out);
     }
 }
 
-/// Writes a Python literal as JSON, if the text is one.
+/// Writes a Python literal as JSON. Returns false if the text is none.
 fn python(text: &str, out: &mut String) -> bool {
     match Literal::convert(&PYTHON, text) {
         Some(json) => {
@@ -232,7 +233,7 @@ fn python(text: &str, out: &mut String) -> bool {
     }
 }
 
-/// Whether a number is whole: JSON Schema lets `5.0` be an integer.
+/// Whether a number is whole. JSON Schema accepts `5.0` as an integer.
 fn is_whole(number: &str) -> bool {
     match number.split_once('.') {
         Some((_, fraction)) => fraction.bytes().all(|digit| digit == b'0'),
@@ -247,14 +248,14 @@ pub(crate) fn quote(text: &str, out: &mut String) {
     out.push('"');
 }
 
-/// Sends a text as part of a JSON string; as it is, if nothing in it needs an escape.
-fn send(text: &str, escaped: &mut String, sink: &mut Sink<'_>) {
+/// Writes a text as part of a JSON string. It is not copied if nothing needs an escape.
+fn write_escaped(text: &str, escaped: &mut String, sink: &mut Sink<'_>) {
     if special(text.as_bytes(), 0) == text.len() {
-        return sink.arguments(text);
+        return sink.write_arguments(text);
     }
     escaped.clear();
     escape(text, escaped);
-    sink.arguments(escaped);
+    sink.write_arguments(escaped);
 }
 
 #[cfg(test)]
@@ -265,14 +266,14 @@ mod tests {
     use super::super::sink::Numbering;
     use super::*;
 
-    fn encoded(text: &str, kinds: Kinds) -> String {
+    fn encoded(text: &str, types: JsonTypes) -> String {
         let mut out = String::new();
-        encode(text, kinds, &mut out);
+        encode(text, types, &mut out);
         out
     }
 
-    /// The value as it goes out, and how much of it before its end is known.
-    fn grown(pieces: &[&str], typing: Typing) -> (String, String) {
+    /// The emitted value, and how much of it is emitted before its end is known.
+    fn stream(pieces: &[&str], value_type: ValueType) -> (String, String) {
         let (mut all, mut early) = (String::new(), String::new());
         let mut numbering = Numbering::new("");
         let mut value = Value::new();
@@ -282,7 +283,7 @@ mod tests {
             }
         };
         let mut sink = Sink::new(&mut out, &mut numbering, None, true);
-        value.begin(typing, &mut sink);
+        value.begin(value_type, &mut sink);
         for piece in pieces {
             value.text(piece, &mut sink);
         }
@@ -296,78 +297,78 @@ mod tests {
         (all, early)
     }
 
-    const ANY_NUMBER: Kinds = Kinds::NUMBER;
-    const OBJECT_OR_TEXT: Kinds = Kinds::OBJECT.or(Kinds::STRING);
+    const ANY_NUMBER: JsonTypes = JsonTypes::NUMBER;
+    const OBJECT_OR_TEXT: JsonTypes = JsonTypes::OBJECT.or(JsonTypes::STRING);
 
-    const TABLE: [(&str, Kinds, &str); 43] = [
-        ("42", Kinds::STRING, r#""42""#),
-        ("null", Kinds::STRING, r#""null""#),
-        ("42", Kinds::INTEGER, "42"),
-        (" 42\n", Kinds::INTEGER, "42"),
-        ("-0", Kinds::INTEGER, "-0"),
-        ("5.0", Kinds::INTEGER, "5.0"),
-        ("5.5", Kinds::INTEGER, r#""5.5""#),
-        ("1e3", Kinds::INTEGER, r#""1e3""#),
-        ("042", Kinds::INTEGER, r#""042""#),
-        ("12a", Kinds::INTEGER, r#""12a""#),
-        ("", Kinds::INTEGER, r#""""#),
-        ("123456789012345678901", Kinds::INTEGER, "123456789012345678901"),
+    const TABLE: [(&str, JsonTypes, &str); 43] = [
+        ("42", JsonTypes::STRING, r#""42""#),
+        ("null", JsonTypes::STRING, r#""null""#),
+        ("42", JsonTypes::INTEGER, "42"),
+        (" 42\n", JsonTypes::INTEGER, "42"),
+        ("-0", JsonTypes::INTEGER, "-0"),
+        ("5.0", JsonTypes::INTEGER, "5.0"),
+        ("5.5", JsonTypes::INTEGER, r#""5.5""#),
+        ("1e3", JsonTypes::INTEGER, r#""1e3""#),
+        ("042", JsonTypes::INTEGER, r#""042""#),
+        ("12a", JsonTypes::INTEGER, r#""12a""#),
+        ("", JsonTypes::INTEGER, r#""""#),
+        ("123456789012345678901", JsonTypes::INTEGER, "123456789012345678901"),
         ("1e3", ANY_NUMBER, "1e3"),
         ("5.50", ANY_NUMBER, "5.50"),
         (".5", ANY_NUMBER, r#"".5""#),
         ("true", ANY_NUMBER, r#""true""#),
-        ("true", Kinds::BOOLEAN, "true"),
-        ("False ", Kinds::BOOLEAN, "false"),
-        ("TRUE", Kinds::BOOLEAN, r#""TRUE""#),
-        ("1", Kinds::BOOLEAN, r#""1""#),
-        ("None", Kinds::NULL, "null"),
-        ("null", Kinds::STRING.or(Kinds::NULL), "null"),
-        (" null ", Kinds::STRING.or(Kinds::NULL), "null"),
-        ("nul", Kinds::STRING.or(Kinds::NULL), r#""nul""#),
-        (" no", Kinds::STRING.or(Kinds::NULL), r#"" no""#),
-        ("7", Kinds::STRING.or(Kinds::INTEGER), "7"),
-        ("7 days", Kinds::STRING.or(Kinds::INTEGER), r#""7 days""#),
-        (r#" {"a": 1} "#, Kinds::OBJECT, r#"{"a": 1}"#),
-        ("{'a': None}", Kinds::OBJECT, r#"{"a":null}"#),
-        ("{a}", Kinds::OBJECT, r#""{a}""#),
-        ("[1,]", Kinds::ARRAY, "[1]"),
-        ("a, b", Kinds::ARRAY, r#""a, b""#),
+        ("true", JsonTypes::BOOLEAN, "true"),
+        ("False ", JsonTypes::BOOLEAN, "false"),
+        ("TRUE", JsonTypes::BOOLEAN, r#""TRUE""#),
+        ("1", JsonTypes::BOOLEAN, r#""1""#),
+        ("None", JsonTypes::NULL, "null"),
+        ("null", JsonTypes::STRING.or(JsonTypes::NULL), "null"),
+        (" null ", JsonTypes::STRING.or(JsonTypes::NULL), "null"),
+        ("nul", JsonTypes::STRING.or(JsonTypes::NULL), r#""nul""#),
+        (" no", JsonTypes::STRING.or(JsonTypes::NULL), r#"" no""#),
+        ("7", JsonTypes::STRING.or(JsonTypes::INTEGER), "7"),
+        ("7 days", JsonTypes::STRING.or(JsonTypes::INTEGER), r#""7 days""#),
+        (r#" {"a": 1} "#, JsonTypes::OBJECT, r#"{"a": 1}"#),
+        ("{'a': None}", JsonTypes::OBJECT, r#"{"a":null}"#),
+        ("{a}", JsonTypes::OBJECT, r#""{a}""#),
+        ("[1,]", JsonTypes::ARRAY, "[1]"),
+        ("a, b", JsonTypes::ARRAY, r#""a, b""#),
         ("{'a': 1}", OBJECT_OR_TEXT, r#"{"a":1}"#),
         ("[1]", OBJECT_OR_TEXT, r#""[1]""#),
         ("{x", OBJECT_OR_TEXT, r#""{x""#),
-        ("[1]", Kinds::UNKNOWN, "[1]"),
-        (" 1.5 ", Kinds::UNKNOWN, "1.5"),
-        ("null", Kinds::UNKNOWN, "null"),
-        ("True", Kinds::UNKNOWN, r#""True""#),
-        (r#""x""#, Kinds::UNKNOWN, r#""\"x\"""#),
-        ("{'a': 1}", Kinds::UNKNOWN, r#""{'a': 1}""#),
-        ("hello", Kinds::UNKNOWN, r#""hello""#),
-        (" ", Kinds::UNKNOWN, r#"" ""#),
+        ("[1]", JsonTypes::UNKNOWN, "[1]"),
+        (" 1.5 ", JsonTypes::UNKNOWN, "1.5"),
+        ("null", JsonTypes::UNKNOWN, "null"),
+        ("True", JsonTypes::UNKNOWN, r#""True""#),
+        (r#""x""#, JsonTypes::UNKNOWN, r#""\"x\"""#),
+        ("{'a': 1}", JsonTypes::UNKNOWN, r#""{'a': 1}""#),
+        ("hello", JsonTypes::UNKNOWN, r#""hello""#),
+        (" ", JsonTypes::UNKNOWN, r#"" ""#),
     ];
 
     #[test]
-    fn kinds_decide_what_a_text_is() {
-        for (text, kinds, expected) in TABLE {
-            assert_eq!(encoded(text, kinds), expected, "{text} {kinds:?}");
+    fn types_decide_how_a_text_is_encoded() {
+        for (text, types, expected) in TABLE {
+            assert_eq!(encoded(text, types), expected, "{text} {types:?}");
         }
     }
 
     #[test]
-    fn pieces_give_what_the_whole_gives() {
-        for (text, kinds, expected) in TABLE {
-            let typing = Typing::Schema(kinds);
-            assert_eq!(grown(&[text], typing).0, expected, "{text} {kinds:?}");
+    fn pieces_give_the_same_value_as_the_whole_text() {
+        for (text, types, expected) in TABLE {
+            let value_type = ValueType::Schema(types);
+            assert_eq!(stream(&[text], value_type).0, expected, "{text} {types:?}");
             let single: Vec<&str> = text.split_inclusive(|_: char| true).collect();
-            assert_eq!(grown(&single, typing).0, expected, "{text} {kinds:?}");
+            assert_eq!(stream(&single, value_type).0, expected, "{text} {types:?}");
         }
     }
 
     #[test]
-    fn a_text_goes_out_as_soon_as_it_can_be_nothing_else() {
-        let nullable = Typing::Schema(Kinds::STRING.or(Kinds::NULL));
-        let unknown = Typing::Schema(Kinds::UNKNOWN);
-        for (text, typing, early) in [
-            ("null", Typing::TEXT, "\"null"),
+    fn a_string_is_emitted_as_soon_as_no_other_type_is_possible() {
+        let nullable = ValueType::Schema(JsonTypes::STRING.or(JsonTypes::NULL));
+        let unknown = ValueType::Schema(JsonTypes::UNKNOWN);
+        for (text, value_type, early) in [
+            ("null", ValueType::TEXT, "\"null"),
             ("nul", nullable, ""),
             ("null ", nullable, ""),
             ("nulls", nullable, "\"nulls"),
@@ -377,26 +378,26 @@ mod tests {
             ("12 a", unknown, "\"12 a"),
             ("12 3", unknown, "\"12 3"),
             ("[x", unknown, ""),
-            ("x", Typing::Json, ""),
-            ("x", Typing::Schema(Kinds::OBJECT), ""),
-            ("x", Typing::Schema(Kinds::INTEGER), "\"x"),
+            ("x", ValueType::Json, ""),
+            ("x", ValueType::Schema(JsonTypes::OBJECT), ""),
+            ("x", ValueType::Schema(JsonTypes::INTEGER), "\"x"),
         ] {
-            assert_eq!(grown(&[text], typing).1, early, "{text} {typing:?}");
+            assert_eq!(stream(&[text], value_type).1, early, "{text} {value_type:?}");
         }
     }
 
     #[test]
-    fn json_is_json_where_the_model_says_so() {
+    fn values_typed_as_json_stay_json() {
         for (text, expected) in
             [(r#" "x" "#, r#""x""#), ("[1, 2]", "[1, 2]"), ("True", "true"), ("no", r#""no""#)]
         {
-            assert_eq!(grown(&[text], Typing::Json).0, expected);
+            assert_eq!(stream(&[text], ValueType::Json).0, expected);
         }
     }
 
     proptest! {
         #[test]
-        fn escapes_are_those_of_serde_json(text in any::<String>(), more in "[\u{0}-\u{ff}]{0,40}") {
+        fn quote_escapes_like_serde_json(text in any::<String>(), more in "[\u{0}-\u{ff}]{0,40}") {
             let text = text + &more;
             let mut out = String::new();
             quote(&text, &mut out);
@@ -404,19 +405,19 @@ mod tests {
         }
 
         #[test]
-        fn every_value_is_json_in_any_cut(
+        fn every_value_is_valid_json_for_any_split(
             text in r#"[ \[\]{}'":,0-9aeNTrunlsfo.\n-]{0,12}"#,
-            kinds in proptest::sample::subsequence(vec![
-                Kinds::STRING, Kinds::INTEGER, Kinds::NUMBER, Kinds::BOOLEAN, Kinds::NULL,
-                Kinds::OBJECT, Kinds::ARRAY,
+            types in proptest::sample::subsequence(vec![
+                JsonTypes::STRING, JsonTypes::INTEGER, JsonTypes::NUMBER, JsonTypes::BOOLEAN, JsonTypes::NULL,
+                JsonTypes::OBJECT, JsonTypes::ARRAY,
             ], 0..=7),
             cut in 0usize..12,
         ) {
-            let kinds = kinds.into_iter().fold(Kinds::UNKNOWN, Kinds::or);
-            let whole = encoded(&text, kinds);
+            let types = types.into_iter().fold(JsonTypes::UNKNOWN, JsonTypes::or);
+            let whole = encoded(&text, types);
             prop_assert!(validate(whole.as_bytes(), 100).is_ok(), "{}", whole);
             let (first, second) = text.split_at(cut.min(text.len()));
-            let (split, early) = grown(&[first, second], Typing::Schema(kinds));
+            let (split, early) = stream(&[first, second], ValueType::Schema(types));
             prop_assert_eq!(&split, &whole);
             prop_assert!(whole.starts_with(&early));
         }

@@ -1,11 +1,11 @@
-//! In the answer: markers, quoted markers, white space that may frame them.
+//! In the answer: markers, quoted markers, and white space that may frame markers.
 
-use super::states::{Core, Flow, Gap, State, WHITE};
-use super::thought::{Reasoning, line_break, may_break};
-use crate::text::calls::white_space;
+use super::reasoning::{Reasoning, line_break, partial_line_break};
+use super::states::{Core, Flow, Gap, MAX_WHITE_SPACE, State};
+use crate::text::calls::leading_white_space;
 use crate::text::event::Event;
-use crate::text::lookout::Role;
 use crate::text::marker::{Found, Match, compare};
+use crate::text::marker_sets::Role;
 use crate::text::recipe::ReasoningFormat;
 
 impl Core {
@@ -26,45 +26,48 @@ impl Core {
         if self.fence.is_open() {
             let closed = self.fence.inside(rest.as_bytes());
             let end = closed.map_or(text.len(), |closed| at + closed);
-            self.say(&text[at..end], out);
+            self.emit_content(&text[at..end], out);
             return match closed {
                 Some(_) => Flow::On(end),
                 None => Flow::Wait(end),
             };
         }
-        let found = self.ahead(text, at, last);
+        let found = self.find_next_marker(text, at, last);
         let (stop, follow) = match found {
             Found::Nothing => (text.len(), text.len()),
-            Found::Begun { at: begun } => (begun, begun),
+            Found::Partial { at: partial } => (partial, partial),
             // The marker's first byte ends a run of fence characters before it.
             Found::Marker { at: stop, .. } => (stop, stop + 1),
         };
         if let Some(opened) = self.fence.outside(&text.as_bytes()[at..follow]) {
-            self.say(&text[at..at + opened], out);
+            self.emit_content(&text[at..at + opened], out);
             return Flow::On(at + opened);
         }
         match found {
-            Found::Nothing | Found::Begun { .. } => {
-                let held =
-                    if self.lookouts.wrapped && !last { may_break(&text[at..stop]) } else { 0 };
-                self.say(&text[at..stop - held], out);
+            Found::Nothing | Found::Partial { .. } => {
+                let held = if self.markers.wrapped && !last {
+                    partial_line_break(&text[at..stop])
+                } else {
+                    0
+                };
+                self.emit_content(&text[at..stop - held], out);
                 Flow::Wait(stop - held)
             }
             Found::Marker { end, which, .. } => {
-                let role = self.lookouts.content.role(which);
-                let quoted = if self.counts(role) {
-                    self.quoted(text, at, stop, end, last)
+                let role = self.markers.content.role(which);
+                let quoted = if self.is_active(role) {
+                    self.is_quoted(text, at, stop, end, last)
                 } else {
-                    Match::Whole(0)
+                    Match::Full(0)
                 };
                 match quoted {
-                    Match::Begun => {
-                        self.say(&text[at..stop], out);
+                    Match::Partial => {
+                        self.emit_content(&text[at..stop], out);
                         return Flow::Wait(stop);
                     }
-                    Match::Whole(_) => {
+                    Match::Full(_) => {
                         self.fence.outside(&text.as_bytes()[follow..end]);
-                        self.say(&text[at..end], out);
+                        self.emit_content(&text[at..end], out);
                         return Flow::On(end);
                     }
                     Match::No => {}
@@ -73,35 +76,35 @@ impl Core {
                     Role::WrapperClose => stop - line_break(&text[at..stop]),
                     _ => stop,
                 };
-                self.say(&text[at..before], out);
-                self.act(role, &text[stop..end], out);
+                self.emit_content(&text[at..before], out);
+                self.handle_marker(role, &text[stop..end], out);
                 Flow::On(end)
             }
         }
     }
 
-    /// The first marker from here on, with its place in the whole piece. One that was found stays
-    /// found while fences open and close before it: each byte is searched once.
-    fn ahead(&mut self, text: &str, from: usize, last: bool) -> Found {
+    /// Finds the first marker from here on, with its position in the whole piece. The result is
+    /// kept while fences open and close before it, so each byte is searched once.
+    fn find_next_marker(&mut self, text: &str, from: usize, last: bool) -> Found {
         let is_ahead = |found: &Found| match *found {
             Found::Nothing => true,
-            Found::Begun { at } | Found::Marker { at, .. } => at >= from,
+            Found::Partial { at } | Found::Marker { at, .. } => at >= from,
         };
-        if let Some(found) = self.ahead.filter(is_ahead) {
+        if let Some(found) = self.next_marker.filter(is_ahead) {
             return found;
         }
-        let found = match self.lookouts.content.find(&text[from..], last) {
+        let found = match self.markers.content.find(&text[from..], last) {
             Found::Nothing => Found::Nothing,
-            Found::Begun { at } => Found::Begun { at: from + at },
+            Found::Partial { at } => Found::Partial { at: from + at },
             Found::Marker { at, end, which } => {
                 Found::Marker { at: from + at, end: from + end, which }
             }
         };
-        self.ahead = Some(found);
+        self.next_marker = Some(found);
         found
     }
 
-    /// White space where it may be framing, and what stands behind it. `None`: text does.
+    /// Handles white space that may frame a marker, and the marker after it. `None`: text follows.
     pub(super) fn gap(
         &mut self,
         text: &str,
@@ -109,12 +112,12 @@ impl Core {
         last: bool,
         out: &mut dyn FnMut(Event<'_>),
     ) -> Option<Flow> {
-        let white = white_space(&text[*at..]);
+        let white = leading_white_space(&text[*at..]);
         if white > 0 {
-            self.previous = 0;
+            self.previous_byte = 0;
         }
-        if self.gap == Gap::Wait && !self.wait(&text[*at..*at + white], at) {
-            self.flush_white(out);
+        if self.gap == Gap::Wait && !self.hold_white_space(&text[*at..*at + white], at) {
+            self.flush_white_space(out);
             return None;
         }
         if self.gap == Gap::Drop {
@@ -124,84 +127,85 @@ impl Core {
         if rest.is_empty() {
             return Some(Flow::Wait(*at));
         }
-        if self.fresh {
-            match self.start(rest, last) {
-                Match::Whole(_) => return Some(Flow::On(*at)),
-                Match::Begun => return Some(Flow::Wait(*at)),
+        if self.at_start {
+            match self.find_implied_start(rest, last) {
+                Match::Full(_) => return Some(Flow::On(*at)),
+                Match::Partial => return Some(Flow::Wait(*at)),
                 Match::No => {}
             }
         }
-        match self.lookouts.content.at(rest, last) {
+        match self.markers.content.at(rest, last) {
             Found::Nothing => {
-                self.flush_white(out);
+                self.flush_white_space(out);
                 None
             }
-            Found::Begun { .. } => Some(Flow::Wait(*at)),
+            Found::Partial { .. } => Some(Flow::Wait(*at)),
             Found::Marker { end, which, .. } => {
-                let role = self.lookouts.content.role(which);
-                let begins = role == Role::WrapperOpen && self.fresh && !self.wrapped;
-                if !begins && !self.counts(role) {
-                    self.flush_white(out);
+                let role = self.markers.content.role(which);
+                let opens_wrapper = role == Role::WrapperOpen && self.at_start && !self.wrapped;
+                if !opens_wrapper && !self.is_active(role) {
+                    self.flush_white_space(out);
                     return None;
                 }
-                self.act(role, &rest[..end], out);
+                self.handle_marker(role, &rest[..end], out);
                 Some(Flow::On(*at + end))
             }
         }
     }
 
-    /// Whether a block or a header stands at the beginning of the answer without its marker.
-    pub(super) fn start(&mut self, rest: &str, last: bool) -> Match {
-        let mut begun = false;
+    /// Whether the answer begins with a block or a header that lacks its marker. Opens it.
+    pub(super) fn find_implied_start(&mut self, rest: &str, last: bool) -> Match {
+        let mut partial = false;
         for (which, format) in self.recipe.tools.iter().enumerate() {
             for (start, step) in format.starts {
                 match start.compare(rest) {
-                    Match::Whole(_) => {
-                        self.open(which, *step, "", None, true);
-                        return Match::Whole(0);
+                    Match::Full(_) => {
+                        self.open_block(which, *step, "", None, true);
+                        return Match::Full(0);
                     }
-                    Match::Begun => begun = true,
+                    Match::Partial => partial = true,
                     Match::No => {}
                 }
             }
         }
-        if let Some(channels) = self.lookouts.channels
-            && self.numbering.begun() == 0
+        if let Some(channels) = self.markers.channels
+            && self.numbering.started() == 0
         {
-            for first in channels.first {
+            for first in channels.implied_starts {
                 match compare(first, rest) {
-                    Match::Whole(_) => {
-                        self.state = State::Header(std::mem::take(&mut self.white));
-                        return Match::Whole(0);
+                    Match::Full(_) => {
+                        self.state = State::Header(std::mem::take(&mut self.white_space));
+                        return Match::Full(0);
                     }
-                    Match::Begun => begun = true,
+                    Match::Partial => partial = true,
                     Match::No => {}
                 }
             }
         }
-        if begun && !last { Match::Begun } else { Match::No }
+        if partial && !last { Match::Partial } else { Match::No }
     }
 
-    /// White space joins what waits, as far as there is room; tells whether there was room for all.
-    pub(super) fn wait(&mut self, white: &str, at: &mut usize) -> bool {
-        let room = WHITE.saturating_sub(self.white.len()).min(white.len());
-        self.white.push_str(&white[..room]);
+    /// Adds white space to the waiting white space. Returns false if there was no room for all of
+    /// it.
+    pub(super) fn hold_white_space(&mut self, white: &str, at: &mut usize) -> bool {
+        let room = MAX_WHITE_SPACE.saturating_sub(self.white_space.len()).min(white.len());
+        self.white_space.push_str(&white[..room]);
         *at += room;
         room == white.len()
     }
 
-    pub(super) fn flush_white(&mut self, out: &mut dyn FnMut(Event<'_>)) {
-        if !self.white.is_empty() {
-            let white = std::mem::take(&mut self.white);
-            self.give_back(&white, out);
-            self.white = white;
-            self.white.clear();
+    pub(super) fn flush_white_space(&mut self, out: &mut dyn FnMut(Event<'_>)) {
+        if !self.white_space.is_empty() {
+            let white = std::mem::take(&mut self.white_space);
+            self.emit_unparsed(&white, out);
+            self.white_space = white;
+            self.white_space.clear();
         }
     }
 
-    /// Whether a marker of this role is one here. A wrapper opens only where the answer begins, and
-    /// closes only if it is open.
-    fn counts(&self, role: Role) -> bool {
+    /// Whether a marker of this role is active here. A wrapper opens only at the start of the
+    /// answer, and closes only if it is open.
+    fn is_active(&self, role: Role) -> bool {
         match role {
             Role::WrapperOpen => false,
             Role::WrapperClose => self.wrapped,
@@ -209,8 +213,8 @@ impl Core {
         }
     }
 
-    /// Whether a marker stands tightly between two equal quotes: then it is only spoken of.
-    pub(super) fn quoted(
+    /// Whether a marker is directly between two equal quotes. Then it is only mentioned.
+    pub(super) fn is_quoted(
         &self,
         text: &str,
         from: usize,
@@ -218,47 +222,56 @@ impl Core {
         end: usize,
         last: bool,
     ) -> Match {
-        let before = if at > from { text.as_bytes()[at - 1] } else { self.previous };
+        let before = if at > from { text.as_bytes()[at - 1] } else { self.previous_byte };
         if !matches!(before, b'`' | b'"' | b'\'') {
             return Match::No;
         }
         match text.as_bytes().get(end) {
-            Some(&behind) if behind == before => Match::Whole(1),
-            None if !last => Match::Begun,
+            Some(&after) if after == before => Match::Full(1),
+            None if !last => Match::Partial,
             _ => Match::No,
         }
     }
 
-    /// A marker in the answer.
-    pub(super) fn act(&mut self, role: Role, marker: &str, out: &mut dyn FnMut(Event<'_>)) {
+    /// Handles a marker in the answer.
+    pub(super) fn handle_marker(
+        &mut self,
+        role: Role,
+        marker: &str,
+        out: &mut dyn FnMut(Event<'_>),
+    ) {
         let split = self.options.reasoning_format == ReasoningFormat::Split;
         match role {
             Role::Open(pair) => {
-                self.leave_content(out);
-                let reasoning =
-                    Reasoning { pair: Some(pair), at_break: split, spoke: !split, echo: false };
+                self.frame_reasoning(out);
+                let reasoning = Reasoning {
+                    pair: Some(pair),
+                    skip_line_break: split,
+                    has_text: !split,
+                    may_repeat_opener: false,
+                };
                 if !split {
-                    self.think(marker, out);
+                    self.emit_reasoning(marker, out);
                 }
                 self.state = State::Reasoning(reasoning);
             }
-            Role::Call(which, step) => self.open(which, step, marker, None, false),
+            Role::Call(which, step) => self.open_block(which, step, marker, None, false),
             Role::Header => {
-                let mut raw = std::mem::take(&mut self.white);
+                let mut raw = std::mem::take(&mut self.white_space);
                 raw.push_str(marker);
                 self.state = State::Header(raw);
             }
             Role::StrayClose | Role::Close if !split => {
-                self.flush_white(out);
-                self.give_back(marker, out);
+                self.flush_white_space(out);
+                self.emit_unparsed(marker, out);
                 self.gap = Gap::None;
             }
             Role::MessageEnd => {
-                self.white.clear();
+                self.white_space.clear();
                 self.gap = Gap::Drop;
             }
             Role::WrapperOpen => {
-                self.white.clear();
+                self.white_space.clear();
                 self.gap = Gap::Drop;
                 self.wrapped = true;
             }
@@ -267,21 +280,21 @@ impl Core {
                 self.wrapped = false;
             }
             Role::StrayClose | Role::Close => {
-                // Nothing was said before: it closes what the prompt opened.
-                self.gap = if self.fresh { Gap::Drop } else { Gap::Wait };
-                self.fresh = true;
+                // Without content before it, it closes reasoning that the prompt opened.
+                self.gap = if self.at_start { Gap::Drop } else { Gap::Wait };
+                self.at_start = true;
             }
             Role::Noise => {}
         }
-        self.previous = 0;
+        self.previous_byte = 0;
     }
 
-    /// The answer gives way to reasoning: white space before it frames it.
-    pub(super) fn leave_content(&mut self, out: &mut dyn FnMut(Event<'_>)) {
+    /// Reasoning follows: white space before it is framing.
+    pub(super) fn frame_reasoning(&mut self, out: &mut dyn FnMut(Event<'_>)) {
         if self.options.reasoning_format == ReasoningFormat::Split {
-            self.white.clear();
+            self.white_space.clear();
         } else {
-            self.flush_white(out);
+            self.flush_white_space(out);
         }
     }
 }

@@ -1,8 +1,8 @@
-//! In a block of calls: what it tells goes out, and what is no call goes back.
+//! In a block of calls: emits its calls, and returns text that is no call to the content.
 
+use super::reasoning::Reasoning;
 use super::states::{Core, Flow, Gap, State};
-use super::thought::Reasoning;
-use crate::text::calls::{HELD, Numbering, Progress, Script, Sink, within};
+use crate::text::calls::{MAX_HELD, Numbering, Progress, Script, Sink, prefix_up_to};
 use crate::text::event::Event;
 use crate::text::marker::{Marker, Markers};
 use crate::text::recipe::{OnError, Options};
@@ -11,19 +11,19 @@ use crate::text::recipe::{OnError, Options};
 #[derive(Debug)]
 pub(super) struct Block {
     pub(super) script: Script,
-    /// What has been read since the last call began or ended; given back if it is none.
+    /// Text read since the last call started or ended. Emitted again if it is no call.
     pub(super) raw: String,
-    /// The reasoning it stands in.
+    /// The reasoning around the block.
     pub(super) origin: Option<Reasoning>,
-    /// No marker opened it.
+    /// No marker opened the block.
     pub(super) bare: bool,
-    /// How many calls there were before.
-    pub(super) before: usize,
+    /// How many calls started before the block.
+    pub(super) calls_before: usize,
 }
 
 impl Core {
-    /// A block of calls begins behind its marker and the white space that waits.
-    pub(super) fn open(
+    /// Opens a block of calls after its marker and the waiting white space.
+    pub(super) fn open_block(
         &mut self,
         which: usize,
         step: usize,
@@ -31,18 +31,25 @@ impl Core {
         origin: Option<Reasoning>,
         bare: bool,
     ) {
-        let mut raw = std::mem::take(&mut self.white);
+        let mut raw = std::mem::take(&mut self.white_space);
         raw.push_str(marker);
-        self.state = State::Call(Box::new(Block {
-            script: Script::new(self.recipe.tools[which], step),
-            raw,
-            origin,
-            bare,
-            before: self.numbering.begun(),
-        }));
+        let script = Script::new(self.recipe.tools[which], step);
+        self.enter_block(script, raw, origin, bare);
     }
 
-    /// In a block. What is read is kept until it is known that a call begins or ends with it.
+    /// Enters the state of a block.
+    pub(super) fn enter_block(
+        &mut self,
+        script: Script,
+        raw: String,
+        origin: Option<Reasoning>,
+        bare: bool,
+    ) {
+        let calls_before = self.numbering.started();
+        self.state = State::Call(Box::new(Block { script, raw, origin, bare, calls_before }));
+    }
+
+    /// Reads in a block. The text is kept until a call starts or ends with it.
     pub(super) fn call(
         &mut self,
         text: &str,
@@ -56,27 +63,27 @@ impl Core {
         let State::Call(block) = &mut self.state else {
             return Flow::Wait(at);
         };
-        let begun = self.numbering.begun();
-        // What may have to be given back is bounded.
-        let shown = within(&text[at..], HELD.saturating_sub(block.raw.len()));
-        let whole = at + shown.len() == text.len();
+        let started = self.numbering.started();
+        // The kept text is limited.
+        let visible = prefix_up_to(&text[at..], MAX_HELD.saturating_sub(block.raw.len()));
+        let whole = at + visible.len() == text.len();
         let mut sink = sink(out, &mut self.numbering, &self.options);
-        let progress = block.script.read(shown, last && whole, &mut sink);
+        let progress = block.script.read(visible, last && whole, &mut sink);
         let is_open = self.numbering.is_open();
-        if is_open || self.numbering.begun() > begun {
+        if is_open || self.numbering.started() > started {
             block.raw.clear();
         } else {
-            block.raw.push_str(&shown[..progress.used()]);
+            block.raw.push_str(&visible[..progress.used()]);
         }
-        match progress.behind(at) {
+        match progress.offset_by(at) {
             Progress::More(reached) if whole => Flow::Wait(reached),
             Progress::More(reached) if is_open => Flow::On(reached),
-            Progress::More(reached) => self.give_up(reached, "it is too long", out),
-            progress => self.progressed(progress, out),
+            Progress::More(reached) => self.fail_block(reached, "it is too long", out),
+            progress => self.handle_progress(progress, out),
         }
     }
 
-    /// In a call that has begun: all that is read of it is told, so that nothing is kept or bounded.
+    /// Reads in a call that has started. All of it is emitted, so nothing is kept or limited.
     pub(super) fn arguments(
         &mut self,
         text: &str,
@@ -90,12 +97,12 @@ impl Core {
         let mut sink = sink(out, &mut self.numbering, &self.options);
         match block.script.read(&text[at..], last, &mut sink) {
             Progress::More(used) => Flow::Wait(at + used),
-            progress => self.progressed(progress.behind(at), out),
+            progress => self.handle_progress(progress.offset_by(at), out),
         }
     }
 
-    /// Something in the block came to its end, in a text that was read up to there.
-    fn progressed(&mut self, progress: Progress, out: &mut dyn FnMut(Event<'_>)) -> Flow {
+    /// Handles progress other than "more text needed".
+    fn handle_progress(&mut self, progress: Progress, out: &mut dyn FnMut(Event<'_>)) -> Flow {
         let State::Call(block) = &mut self.state else {
             return Flow::Wait(progress.used());
         };
@@ -106,72 +113,77 @@ impl Core {
                 Flow::On(at)
             }
             Progress::Stray(at) if self.options.on_error == OnError::Error => {
-                self.give_up(at, "a call has no name", out)
+                self.fail_block(at, "a call has no name", out)
             }
             Progress::Stray(at) => {
-                self.stray(out);
+                self.emit_stray(out);
                 Flow::On(at)
             }
-            Progress::Ended(at) if self.numbering.begun() > block.before => {
+            Progress::Ended(at) if self.numbering.started() > block.calls_before => {
                 self.state = State::Content;
                 self.gap = Gap::Wait;
-                self.fresh = false;
-                self.previous = 0;
+                self.at_start = false;
+                self.previous_byte = 0;
                 self.fence.reset();
                 Flow::On(at)
             }
-            Progress::Ended(at) => self.give_up(at, "it holds no call", out),
-            Progress::Broken(at, why) => self.give_up(at, why, out),
+            Progress::Ended(at) => self.fail_block(at, "it holds no call", out),
+            Progress::Broken(at, why) => self.fail_block(at, why, out),
         }
     }
 
-    /// Something in the block is no call, and the block goes on.
-    fn stray(&mut self, out: &mut dyn FnMut(Event<'_>)) {
+    /// Something in the block is no call, and the block continues.
+    fn emit_stray(&mut self, out: &mut dyn FnMut(Event<'_>)) {
         let State::Call(block) = &mut self.state else {
             return;
         };
         let raw = std::mem::take(&mut block.raw);
-        if self.numbering.begun() > block.before {
-            self.give_back(behind_brackets(&raw), out);
+        if self.numbering.started() > block.calls_before {
+            self.emit_unparsed(after_brackets(&raw), out);
         } else if block.origin.is_some() {
-            self.think(&raw, out);
+            self.emit_reasoning(&raw, out);
         } else {
-            self.give_back(&raw, out);
+            self.emit_unparsed(&raw, out);
         }
     }
 
-    pub(super) fn give_up(&mut self, at: usize, why: &str, out: &mut dyn FnMut(Event<'_>)) -> Flow {
+    pub(super) fn fail_block(
+        &mut self,
+        at: usize,
+        why: &str,
+        out: &mut dyn FnMut(Event<'_>),
+    ) -> Flow {
         if let State::Call(block) = std::mem::replace(&mut self.state, State::Content) {
-            self.broken(&block, why, false, out);
+            self.abandon_block(&block, why, false, out);
         }
         Flow::On(at)
     }
 
-    /// The text ends: a call whose name is known is one. Tells whether there was one.
-    fn begin_ready(&mut self, out: &mut dyn FnMut(Event<'_>)) -> bool {
-        let before = self.numbering.begun();
-        Sink::new(out, &mut self.numbering, None, true).begin();
-        self.numbering.begun() > before
+    /// The text ends: starts a call whose name is known. Returns whether there was one.
+    fn start_prepared(&mut self, out: &mut dyn FnMut(Event<'_>)) -> bool {
+        let calls_before = self.numbering.started();
+        Sink::new(out, &mut self.numbering, None, true).start_prepared();
+        self.numbering.started() > calls_before
     }
 
-    /// A block that is no call, or not a whole one.
-    pub(super) fn broken(
+    /// Ends a block that is no call, or not a complete one.
+    pub(super) fn abandon_block(
         &mut self,
         block: &Block,
         why: &str,
         cut: bool,
         out: &mut dyn FnMut(Event<'_>),
     ) {
-        let named = cut && self.begin_ready(out);
+        let has_started = cut && self.start_prepared(out);
         let partial = self.numbering.is_open();
-        let called = self.numbering.begun() > block.before;
+        let has_calls = self.numbering.started() > block.calls_before;
         self.numbering.abandon();
         self.gap = Gap::None;
-        self.previous = 0;
-        self.fresh = false;
+        self.previous_byte = 0;
+        self.at_start = false;
         self.fence.reset();
-        // JSON without a marker was an answer all along.
-        if self.options.on_error == OnError::Error && (called || !block.bare) {
+        // JSON without a marker is part of the answer.
+        if self.options.on_error == OnError::Error && (has_calls || !block.bare) {
             self.faulted = true;
             let format = block.script.format();
             let message = format!("a tool call ({}) could not be read: {why}", format.name);
@@ -186,28 +198,29 @@ impl Core {
         }
         self.incomplete |= partial;
         match block.origin {
-            Some(mut reasoning) if !called => {
-                self.think(&block.raw, out);
-                reasoning.spoke = true;
-                reasoning.at_break = false;
+            Some(mut reasoning) if !has_calls => {
+                self.emit_reasoning(&block.raw, out);
+                reasoning.has_text = true;
+                reasoning.skip_line_break = false;
                 self.state = State::Reasoning(reasoning);
             }
             _ => {
-                // Brackets behind a call that was read belong to it, and so does its name.
-                let raw = if named {
+                // Brackets after a finished call belong to it, and so does the name of a started
+                // one.
+                let raw = if has_started {
                     ""
-                } else if called {
-                    behind_brackets(&block.raw)
+                } else if has_calls {
+                    after_brackets(&block.raw)
                 } else {
                     &block.raw
                 };
-                self.give_back(raw, out);
+                self.emit_unparsed(raw, out);
             }
         }
     }
 }
 
-/// Where a block's machines put what they read.
+/// The sink for the machines of a block.
 fn sink<'a>(
     out: &'a mut dyn FnMut(Event<'_>),
     numbering: &'a mut Numbering,
@@ -217,9 +230,8 @@ fn sink<'a>(
     Sink::new(out, numbering, options.tools.as_deref(), tolerant)
 }
 
-/// What follows brackets and commas at the beginning of a text, with the white space around them, if
-/// there are any.
-fn behind_brackets(text: &str) -> &str {
+/// Drops brackets and commas at the start of a text, with the white space around them.
+fn after_brackets(text: &str) -> &str {
     let mut rest = text;
     while let Some(next) = rest.trim_start().strip_prefix(['}', ']', ')', ',']) {
         rest = next.trim_start();

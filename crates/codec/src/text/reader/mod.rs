@@ -1,21 +1,22 @@
-//! The state machine of a model's text: answer, reasoning, calls.
+//! The state machine for a model's text: answer, reasoning and calls.
 //!
-//! One machine for all three, since what a marker means depends on where it stands: a tag in a
-//! call's arguments is data, a call in reasoning is a thought, and for some models the end of it.
+//! One machine handles all three, because the meaning of a marker depends on where it occurs: a tag
+//! in a call's arguments is data, a call in reasoning is part of the reasoning, and for some models
+//! it ends the reasoning.
 //!
-//! - [`states`]: the states, and the loop over them;
-//! - [`answer`], [`thought`], [`block`], [`header`]: one state each.
+//! - [`states`]: the states and the loop over them.
+//! - [`answer`], [`reasoning`], [`block`], [`header`]: one state each.
 
 mod answer;
 mod block;
 mod header;
+mod reasoning;
 mod states;
-mod thought;
 
 use self::states::Core;
 use super::event::Event;
 use super::recipe::{Options, Recipe};
-use super::utf8::Characters;
+use super::utf8::Utf8Decoder;
 
 /// Reads one text, piece by piece.
 ///
@@ -24,9 +25,9 @@ use super::utf8::Characters;
 ///
 /// let recipe = Recipe::family("qwen3")?;
 /// let mut reader = Reader::new(&recipe, Options::default());
-/// let (mut thought, mut answer, mut end) = (String::new(), String::new(), None);
+/// let (mut reasoning, mut answer, mut end) = (String::new(), String::new(), None);
 /// let mut out = |event: Event<'_>| match event {
-///     Event::Reasoning(text) => thought.push_str(text),
+///     Event::Reasoning(text) => reasoning.push_str(text),
 ///     Event::Content(text) => answer.push_str(text),
 ///     Event::Ended(reason) => end = Some(reason),
 ///     _ => {}
@@ -35,31 +36,31 @@ use super::utf8::Characters;
 ///     reader.push_str(piece, &mut out);
 /// }
 /// reader.finish(&mut out);
-/// assert_eq!((&*thought, &*answer, end), ("Two and two", "4", Some(EndReason::Stop)));
+/// assert_eq!((&*reasoning, &*answer, end), ("Two and two", "4", Some(EndReason::Stop)));
 /// # Ok::<(), throughline_codec::text::UnknownName>(())
 /// ```
 #[derive(Debug)]
 pub struct Reader {
-    characters: Characters,
-    /// Text that waits for what follows it.
+    decoder: Utf8Decoder,
+    /// Text that cannot be classified before more text arrives.
     held: String,
     core: Core,
 }
 
 impl Reader {
-    /// A reader for one text.
+    /// Creates a reader for one text.
     pub fn new(recipe: &Recipe, options: Options) -> Self {
         Self {
-            characters: Characters::default(),
+            decoder: Utf8Decoder::default(),
             held: String::with_capacity(128),
             core: Core::new(recipe, options),
         }
     }
 
-    /// Takes the next bytes; characters may be cut.
+    /// Takes the next bytes. Characters may be cut.
     pub fn push(&mut self, bytes: &[u8], mut out: impl FnMut(Event<'_>)) {
         let (held, core) = (&mut self.held, &mut self.core);
-        self.characters.push(bytes, |text| push(held, core, text, &mut out));
+        self.decoder.push(bytes, |text| push(held, core, text, &mut out));
     }
 
     /// Takes the next text.
@@ -67,13 +68,13 @@ impl Reader {
         push(&mut self.held, &mut self.core, text, &mut out);
     }
 
-    /// Takes text that the worker itself marked as reasoning: it is, whatever it says.
+    /// Takes text that the model server flagged as reasoning. Markers in it have no meaning.
     pub fn push_reasoning(&mut self, text: &str, mut out: impl FnMut(Event<'_>)) {
         if self.core.has_ended() {
             return;
         }
         self.flush(&mut out);
-        self.core.flagged(text, &mut out);
+        self.core.push_flagged(text, &mut out);
     }
 
     /// Whether the prompt has opened the reasoning, so that the text begins inside it.
@@ -87,18 +88,18 @@ impl Reader {
         self.core.begin_answer();
     }
 
-    /// Lets go of what waits for its rest, since something other than text comes between.
+    /// Emits the held text, because something other than text comes next.
     pub fn flush(&mut self, mut out: impl FnMut(Event<'_>)) {
         let (held, core) = (&mut self.held, &mut self.core);
-        self.characters.finish(|text| push(held, core, text, &mut out));
+        self.decoder.finish(|text| push(held, core, text, &mut out));
         let held = std::mem::take(&mut self.held);
         self.core.interrupt(&held, &mut out);
     }
 
-    /// The text has ended.
+    /// Ends the text.
     pub fn finish(&mut self, mut out: impl FnMut(Event<'_>)) {
         let (held, core) = (&mut self.held, &mut self.core);
-        self.characters.finish(|text| push(held, core, text, &mut out));
+        self.decoder.finish(|text| push(held, core, text, &mut out));
         let held = std::mem::take(&mut self.held);
         self.core.finish(&held, &mut out);
     }
@@ -108,13 +109,13 @@ fn push(held: &mut String, core: &mut Core, text: &str, out: &mut dyn FnMut(Even
     if core.has_ended() {
         return;
     }
-    let waited = !held.is_empty();
-    if waited {
+    let was_held = !held.is_empty();
+    if was_held {
         held.push_str(text);
     }
-    let shown = if waited { held.as_str() } else { text };
-    let used = core.run(shown, false, out);
-    if waited {
+    let unread = if was_held { held.as_str() } else { text };
+    let used = core.run(unread, false, out);
+    if was_held {
         held.drain(..used);
     } else if used < text.len() {
         held.push_str(&text[used..]);
@@ -127,11 +128,12 @@ mod tests {
     use super::super::recipe::OnError;
     use super::*;
 
-    /// What is told of pieces, each a text and whether the worker flagged it as reasoning.
-    fn told(recipe: &Recipe, options: Options, pieces: &[(&str, bool)]) -> Vec<String> {
+    /// The events for these pieces. Each piece has a flag: whether the server marked it as
+    /// reasoning.
+    fn events(recipe: &Recipe, options: Options, pieces: &[(&str, bool)]) -> Vec<String> {
         let mut reader = Reader::new(recipe, options);
-        let mut told = Vec::new();
-        let mut out = |event: Event<'_>| told.push(format!("{event:?}"));
+        let mut events = Vec::new();
+        let mut out = |event: Event<'_>| events.push(format!("{event:?}"));
         for &(text, flagged) in pieces {
             if flagged {
                 reader.push_reasoning(text, &mut out);
@@ -140,12 +142,12 @@ mod tests {
             }
         }
         reader.finish(&mut out);
-        told
+        events
     }
 
     /// Covers: S2-16, S2-17
     #[test]
-    fn what_the_worker_flags_is_reasoning_whatever_it_says() {
+    fn text_flagged_by_the_server_is_always_reasoning() {
         let recipe = Recipe::family("qwen3").unwrap();
         let pieces = [
             ("plan", true),
@@ -156,7 +158,7 @@ mod tests {
             ("s", false),
         ];
         assert_eq!(
-            told(&recipe, Options::default(), &pieces),
+            events(&recipe, Options::default(), &pieces),
             [
                 r#"Reasoning("plan")"#,
                 r#"Reasoning(" </think> <tool_call>")"#,
@@ -172,37 +174,37 @@ mod tests {
 
     /// Covers: S2-22, S2-27, S2-49
     #[test]
-    fn arguments_are_told_as_they_are_written() {
+    fn arguments_are_emitted_as_the_model_writes_them() {
         let recipe = Recipe::family("hermes").unwrap();
         let mut reader = Reader::new(&recipe, Options::default());
-        let mut told = |piece: &str| {
-            let mut told = Vec::new();
-            reader.push_str(piece, |event| told.push(format!("{event:?}")));
-            told
+        let mut events = |piece: &str| {
+            let mut events = Vec::new();
+            reader.push_str(piece, |event| events.push(format!("{event:?}")));
+            events
         };
-        assert_eq!(told("<tool_call>{\"name\": \"f"), [""; 0]);
-        assert_eq!(told("\", \"arguments\": "), [""; 0]);
+        assert_eq!(events("<tool_call>{\"name\": \"f"), [""; 0]);
+        assert_eq!(events("\", \"arguments\": "), [""; 0]);
         assert_eq!(
-            told("{\"a\": [1, "),
+            events("{\"a\": [1, "),
             [
                 r#"CallStarted { index: 0, id: "call_0", name: "f" }"#,
                 r#"CallArguments { index: 0, delta: "{\"a\": [1, " }"#
             ]
         );
         assert_eq!(
-            told("2]}}</tool"),
+            events("2]}}</tool"),
             [r#"CallArguments { index: 0, delta: "2]}" }"#, "CallEnded { index: 0 }"]
         );
-        assert_eq!(told("_call>"), [""; 0]);
+        assert_eq!(events("_call>"), [""; 0]);
     }
 
     #[test]
     fn a_fault_names_the_format_and_the_reason() {
         let recipe = Recipe::family("qwen3").unwrap();
         let options = Options { on_error: OnError::Error, ..Options::default() };
-        let told = told(&recipe, options, &[("<tool_call>oops</tool_call>x", false)]);
+        let events = events(&recipe, options, &[("<tool_call>oops</tool_call>x", false)]);
         assert_eq!(
-            told,
+            events,
             [
                 r#"Fault { message: "a tool call (hermes) could not be read: the call is not valid JSON" }"#,
                 r#"Content("x")"#,
@@ -212,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_told_after_the_end() {
+    fn no_events_follow_the_end() {
         let recipe = Recipe::family("qwen3").unwrap();
         let mut reader = Reader::new(&recipe, Options::default());
         let mut ends = 0;

@@ -1,42 +1,42 @@
-//! The states of a text, the loop over them, and what is told.
+//! The states of a text, the loop over them, and the emitted events.
 
 use super::block::Block;
-use super::thought::Reasoning;
-use crate::text::calls::{FRAME, Numbering, white_space};
+use super::reasoning::Reasoning;
+use crate::text::calls::{MAX_FRAMING, Numbering, leading_white_space};
 use crate::text::event::{EndReason, Event};
 use crate::text::fence::Fence;
-use crate::text::lookout::Lookouts;
 use crate::text::marker::{Found, Markers};
+use crate::text::marker_sets::MarkerSets;
 use crate::text::recipe::{Options, ReasoningFormat, Recipe};
 
-/// White space that waits to be told framing from text. More is text.
-pub(super) const WHITE: usize = 4096;
+/// Limit for white space that waits until it is known to be framing or text. More is text.
+pub(super) const MAX_WHITE_SPACE: usize = 4096;
 
 #[derive(Debug)]
 pub(super) struct Core {
     pub(super) recipe: Recipe,
     pub(super) options: Options,
-    pub(super) lookouts: Lookouts,
+    pub(super) markers: MarkerSets,
     pub(super) state: State,
-    /// What white space here would be.
+    /// How white space is handled here.
     pub(super) gap: Gap,
     /// White space that waits.
-    pub(super) white: String,
-    /// Nothing has been said yet, so that a call without a marker may come.
-    pub(super) fresh: bool,
-    /// The next marker of the answer in the present piece, if it was looked for.
-    pub(super) ahead: Option<Found>,
-    /// A wrapper of the answer is open.
+    pub(super) white_space: String,
+    /// There is no content yet, so a call without a marker may come.
+    pub(super) at_start: bool,
+    /// The next marker of the answer in the current piece, if it was searched.
+    pub(super) next_marker: Option<Found>,
+    /// A wrapper around the answer is open.
     pub(super) wrapped: bool,
     pub(super) fence: Fence,
-    /// The byte before, if it was text.
-    pub(super) previous: u8,
+    /// The last byte, if it was text.
+    pub(super) previous_byte: u8,
     pub(super) numbering: Numbering,
-    /// A call broke off, or the text did inside one.
+    /// A call, or the text inside a call, was incomplete.
     pub(super) incomplete: bool,
     pub(super) faulted: bool,
-    /// What goes before the text.
-    pub(super) lead: &'static str,
+    /// Text to emit before the first piece.
+    pub(super) prefix: &'static str,
     pub(super) ended: bool,
 }
 
@@ -46,41 +46,43 @@ pub(super) enum State {
     Reasoning(Reasoning),
     Header(String),
     Call(Box<Block>),
-    /// Behind a fault, up to the end of the block.
+    /// After a fault, up to the end of the block.
     Skip {
-        /// What ends it.
+        /// Markers that end the block.
         closers: Markers,
-        /// One of them was found; more may follow.
+        /// One of them was found. More may follow.
         found: bool,
     },
 }
 
+/// How white space is handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Gap {
-    /// Text.
+    /// It is text.
     None,
-    /// Framing.
+    /// It is framing and is dropped.
     Drop,
-    /// Framing if a marker follows, text if text does.
+    /// It is framing if a marker follows, and text if text follows.
     Wait,
 }
 
-/// Where to go on.
+/// How the loop over the states continues.
 pub(super) enum Flow {
+    /// Continues at this position.
     On(usize),
-    /// More text is needed for what stands here.
+    /// Needs more text. Everything before this position is used.
     Wait(usize),
 }
 
 impl Core {
     pub(super) fn new(recipe: &Recipe, options: Options) -> Self {
-        let lookouts = Lookouts::new(recipe);
+        let markers = MarkerSets::new(recipe);
         let implicit = recipe.reasoning.is_some()
-            && (recipe.implicit || lookouts.channels.is_some_and(|channels| channels.implicit));
+            && (recipe.implicit || markers.channels.is_some_and(|channels| channels.implicit));
         let state = if implicit {
             State::Reasoning(Reasoning {
-                at_break: options.reasoning_format == ReasoningFormat::Split,
-                echo: true,
+                skip_line_break: options.reasoning_format == ReasoningFormat::Split,
+                may_repeat_opener: true,
                 ..Reasoning::default()
             })
         } else {
@@ -90,48 +92,48 @@ impl Core {
             numbering: Numbering::new(&options.id_prefix),
             recipe: recipe.clone(),
             options,
-            lookouts,
+            markers,
             state,
             gap: Gap::Wait,
-            white: String::new(),
-            fresh: true,
-            ahead: None,
+            white_space: String::new(),
+            at_start: true,
+            next_marker: None,
             wrapped: false,
             fence: Fence::default(),
-            previous: 0,
+            previous_byte: 0,
             incomplete: false,
             faulted: false,
-            lead: recipe.reasoning.map_or("", |tags| tags.lead),
+            prefix: recipe.reasoning.map_or("", |tags| tags.prefix),
             ended: false,
         }
     }
 
-    /// Reads a text as far as it goes; tells how much was used.
+    /// Reads as much of a text as possible. Returns the number of bytes used.
     pub(super) fn run(&mut self, text: &str, last: bool, out: &mut dyn FnMut(Event<'_>)) -> usize {
         let mut at = 0;
-        // Arguments are most of what comes in small pieces, and only their call has a say in them.
+        // Most small pieces are arguments, and only their call needs to see them.
         if self.numbering.is_open() {
             match self.arguments(text, at, last, out) {
                 Flow::On(next) => at = next,
                 Flow::Wait(used) => return used,
             }
         }
-        self.walk(text, at, last, out)
+        self.run_states(text, at, last, out)
     }
 
-    /// From state to state.
-    fn walk(
+    /// Runs state after state.
+    fn run_states(
         &mut self,
         text: &str,
         mut at: usize,
         last: bool,
         out: &mut dyn FnMut(Event<'_>),
     ) -> usize {
-        if !self.lead.is_empty() && !text.is_empty() {
-            let lead = std::mem::take(&mut self.lead);
-            self.say(lead, out);
+        if !self.prefix.is_empty() && !text.is_empty() {
+            let prefix = std::mem::take(&mut self.prefix);
+            self.emit_content(prefix, out);
         }
-        self.ahead = None;
+        self.next_marker = None;
         loop {
             let flow = match &self.state {
                 State::Content => self.content(text, at, last, out),
@@ -147,19 +149,18 @@ impl Core {
         }
     }
 
-    /// Something other than text comes between: what waits is let go, and a call that is open stays as
-    /// it is.
+    /// Something other than text comes next. Emits the waiting text. An open call stays incomplete.
     pub(super) fn interrupt(&mut self, held: &str, out: &mut dyn FnMut(Event<'_>)) {
         let used = self.run(held, true, out);
         let rest = &held[used..];
         match std::mem::replace(&mut self.state, State::Content) {
             State::Call(mut block) => {
                 block.raw.push_str(rest);
-                self.broken(&block, "something came between", true, out);
+                self.abandon_block(&block, "something came between", true, out);
             }
             State::Header(raw) => {
-                self.give_back(&raw, out);
-                self.give_back(rest, out);
+                self.emit_unparsed(&raw, out);
+                self.emit_unparsed(rest, out);
             }
             state => self.state = state,
         }
@@ -173,12 +174,12 @@ impl Core {
     pub(super) fn begin_answer(&mut self) {
         if let State::Reasoning(_) = self.state {
             self.state = State::Content;
-            self.white.clear();
+            self.white_space.clear();
             self.gap = Gap::Drop;
         }
     }
 
-    /// Throws away the rest of a block.
+    /// Skips the rest of a block.
     fn skip(&mut self, text: &str, at: usize, last: bool) -> Flow {
         let State::Skip { closers, found } = &mut self.state else {
             return Flow::Wait(at);
@@ -187,17 +188,17 @@ impl Core {
         if !*found {
             return match closers.find(rest.as_bytes(), last) {
                 Found::Nothing => Flow::Wait(text.len()),
-                Found::Begun { at: begun } => Flow::Wait(at + begun),
+                Found::Partial { at: begun } => Flow::Wait(at + begun),
                 Found::Marker { end, .. } => {
                     *found = true;
                     Flow::On(at + end)
                 }
             };
         }
-        let white = white_space(rest);
+        let white = leading_white_space(rest);
         match closers.at(&rest.as_bytes()[white..], last) {
-            Found::Begun { .. } if white <= FRAME => Flow::Wait(at),
-            Found::Marker { end, .. } if white <= FRAME => Flow::On(at + white + end),
+            Found::Partial { .. } if white <= MAX_FRAMING => Flow::Wait(at),
+            Found::Marker { end, .. } if white <= MAX_FRAMING => Flow::On(at + white + end),
             _ => {
                 self.state = State::Content;
                 self.gap = Gap::Wait;
@@ -206,7 +207,7 @@ impl Core {
         }
     }
 
-    /// Whether the end was told.
+    /// Whether the end was emitted.
     pub(super) fn has_ended(&self) -> bool {
         self.ended
     }
@@ -220,25 +221,25 @@ impl Core {
         let mut unclosed = false;
         match std::mem::replace(&mut self.state, State::Content) {
             State::Content => {
-                // A text of white space alone has nothing to frame.
-                if self.fresh && self.numbering.begun() == 0 && self.gap == Gap::Wait {
-                    let white = std::mem::take(&mut self.white);
-                    self.say(&white, out);
+                // A text of only white space has nothing to frame.
+                if self.at_start && self.numbering.started() == 0 && self.gap == Gap::Wait {
+                    let white = std::mem::take(&mut self.white_space);
+                    self.emit_content(&white, out);
                 }
-                self.say(rest, out);
+                self.emit_content(rest, out);
             }
             State::Reasoning(_) => {
                 unclosed = true;
-                self.think(rest, out);
+                self.emit_reasoning(rest, out);
             }
             State::Header(raw) => {
-                self.give_back(&raw, out);
-                self.give_back(rest, out);
+                self.emit_unparsed(&raw, out);
+                self.emit_unparsed(rest, out);
             }
             State::Call(mut block) => {
                 block.raw.push_str(rest);
-                unclosed = block.origin.is_some() && self.numbering.begun() == block.before;
-                self.broken(&block, "the text ends inside it", true, out);
+                unclosed = block.origin.is_some() && self.numbering.started() == block.calls_before;
+                self.abandon_block(&block, "the text ends inside it", true, out);
             }
             State::Skip { .. } => {}
         }
@@ -248,7 +249,7 @@ impl Core {
             EndReason::UnclosedToolCall
         } else if unclosed {
             EndReason::UnclosedReasoning
-        } else if self.numbering.begun() > 0 {
+        } else if self.numbering.started() > 0 {
             EndReason::ToolCalls
         } else {
             EndReason::Stop
@@ -256,35 +257,36 @@ impl Core {
         out(Event::Ended(reason));
     }
 
-    /// Answer text that the fence has followed.
-    pub(super) fn say(&mut self, text: &str, out: &mut dyn FnMut(Event<'_>)) {
+    /// Emits answer text that the fence has already followed.
+    pub(super) fn emit_content(&mut self, text: &str, out: &mut dyn FnMut(Event<'_>)) {
         if let Some(&byte) = text.as_bytes().last() {
-            self.previous = byte;
-            self.fresh = false;
+            self.previous_byte = byte;
+            self.at_start = false;
             out(Event::Content(text));
         }
     }
 
-    /// Answer text that was taken for something else.
-    pub(super) fn give_back(&mut self, text: &str, out: &mut dyn FnMut(Event<'_>)) {
+    /// Emits answer text that was first taken for something else.
+    pub(super) fn emit_unparsed(&mut self, text: &str, out: &mut dyn FnMut(Event<'_>)) {
         let mut rest = text.as_bytes();
         while !rest.is_empty() {
-            let turned = if self.fence.is_open() {
+            let toggled = if self.fence.is_open() {
                 self.fence.inside(rest)
             } else {
                 self.fence.outside(rest)
             };
-            rest = turned.map_or(&[], |turned| &rest[turned..]);
+            rest = toggled.map_or(&[], |toggled| &rest[toggled..]);
         }
-        self.say(text, out);
+        self.emit_content(text, out);
     }
 
-    pub(super) fn think(&mut self, text: &str, out: &mut dyn FnMut(Event<'_>)) {
+    /// Emits reasoning in the format that the caller wants.
+    pub(super) fn emit_reasoning(&mut self, text: &str, out: &mut dyn FnMut(Event<'_>)) {
         if let Some(&byte) = text.as_bytes().last() {
-            self.previous = byte;
+            self.previous_byte = byte;
             match self.options.reasoning_format {
                 ReasoningFormat::None => {
-                    self.fresh = false;
+                    self.at_start = false;
                     out(Event::Content(text));
                 }
                 ReasoningFormat::Split | ReasoningFormat::Raw => out(Event::Reasoning(text)),
@@ -292,11 +294,11 @@ impl Core {
         }
     }
 
-    /// Text the worker marked as reasoning.
-    pub(super) fn flagged(&mut self, text: &str, out: &mut dyn FnMut(Event<'_>)) {
-        self.think(text, out);
+    /// Takes text that the server flagged as reasoning.
+    pub(super) fn push_flagged(&mut self, text: &str, out: &mut dyn FnMut(Event<'_>)) {
+        self.emit_reasoning(text, out);
         if let State::Content = self.state {
-            self.white.clear();
+            self.white_space.clear();
             self.gap = Gap::Drop;
         }
     }

@@ -1,9 +1,9 @@
-//! Every format with tags, in every cut.
+//! Every format with tags, in every split.
 
 use proptest::prelude::*;
 
 use super::super::super::schema::Tools;
-use super::super::HELD;
+use super::super::MAX_HELD;
 use super::super::harness::{Machine, Outcome, cut_everywhere, read, read_pieces};
 use super::super::parameters::{
     BEAM, DOTS, DSML, DSML_SPACED, GLM, HUNYUAN, KIMI_K3, Key, MINICPM5, MINIMAX_M2, MUSE,
@@ -49,7 +49,8 @@ fn outcome(row: &'static Parameters, text: &str) -> Outcome {
     read(|| TagArguments::new(row), Some(&tools), text)
 }
 
-/// The text is a whole call and gives these arguments; what follows it is left alone.
+/// Checks that the text is a whole call with these arguments, and that the text after it stays
+/// unread.
 fn check(row: &'static Parameters, text: &str, expected: &str) {
     for after in ["", "\n<more>"] {
         let read = outcome(row, &format!("{text}{after}"));
@@ -58,7 +59,7 @@ fn check(row: &'static Parameters, text: &str, expected: &str) {
     }
 }
 
-/// A parameter as a format writes it.
+/// Writes a parameter in a format.
 fn parameter(row: &Parameters, key: &str, value: &str) -> String {
     let escape = |text: &str| match row.escaped_attributes {
         true => text.replace('&', "&amp;").replace('"', "&quot;"),
@@ -82,7 +83,7 @@ fn parameter(row: &Parameters, key: &str, value: &str) -> String {
 }
 
 #[test]
-fn every_format_reads_texts_and_nothing() {
+fn every_format_reads_strings_and_empty_values() {
     for row in ROWS {
         let end = row.end[0];
         check(row, &format!("\n{end}"), "{}");
@@ -111,7 +112,7 @@ fn the_schema_types_values() {
 }
 
 #[test]
-fn attributes_type_values_where_a_format_has_them() {
+fn type_attributes_give_the_types_of_values() {
     let text = concat!(
         r#"<｜DSML｜parameter name="n" string="true">1</｜DSML｜parameter>"#,
         r#"<｜DSML｜parameter name="s" string="false">"x"</｜DSML｜parameter>"#,
@@ -159,21 +160,21 @@ fn character_data_is_unwrapped() {
 }
 
 #[test]
-fn suffixes_are_those_of_the_opener() {
+fn a_closer_needs_the_suffix_of_its_opener() {
     let text =
         "<arg_key:6a>s</arg_key:6a><arg_value:6a>x</arg_value></arg_value:6a>\n</tool_call:6a>";
     check(&HUNYUAN, text, r#"{"s":"x</arg_value>"}"#);
 }
 
 #[test]
-fn a_json_object_may_stand_in_place_of_parameters() {
+fn a_json_object_may_replace_the_parameters() {
     let object = r#"{"a": [1, "}</｜DSML｜invoke>\"", {}]}"#;
     check(&DSML, &format!("\n{object}\n</｜DSML｜invoke>"), object);
     check(&DOTS, "{ }</invoke>", "{ }");
     let open = r#"<|open|>json type="object"<|sep|>"#;
     let text = format!("{open} {object} <|close|>json<|sep|><|close|>call<|sep|>");
     check(&KIMI_K3, &text, object);
-    // Without what closes it, it is complete all the same; with a bracket lost it is not.
+    // Without its closing tag it is still complete. Without a bracket it is not.
     let read = outcome(&DSML, &format!("{object}\nText"));
     assert_eq!(read.progress, Progress::Ended(object.len() + 1));
     for end in ["", " ", "</｜DSM"] {
@@ -189,7 +190,7 @@ fn a_json_object_may_stand_in_place_of_parameters() {
 }
 
 #[test]
-fn a_call_without_its_end_ends_before_what_follows() {
+fn a_call_without_its_end_ends_before_the_next_marker() {
     for row in ROWS {
         for marker in row.implicit_end {
             let text = parameter(row, "s", "a");
@@ -205,7 +206,7 @@ fn a_call_without_its_end_ends_before_what_follows() {
 }
 
 #[test]
-fn a_cut_leaves_what_was_there() {
+fn a_cut_keeps_the_emitted_output() {
     let check = |text: &str, expected: &str| {
         let read = outcome(&QWEN3_CODER, text);
         assert_eq!(read.arguments, expected, "{text}");
@@ -223,7 +224,7 @@ fn a_cut_leaves_what_was_there() {
 }
 
 #[test]
-fn what_is_no_parameter_breaks_the_call() {
+fn text_that_is_no_parameter_breaks_the_call() {
     for (text, at) in [
         ("x", 0),
         ("<parameter=s>a</parameter> x", 27),
@@ -240,9 +241,9 @@ fn what_is_no_parameter_breaks_the_call() {
 }
 
 #[test]
-fn a_tag_has_a_longest_length() {
+fn tags_are_limited() {
     let frame = "<parameter=>".len();
-    for (length, fits) in [(LONGEST_TAG, true), (LONGEST_TAG + 1, false)] {
+    for (length, fits) in [(MAX_TAG, true), (MAX_TAG + 1, false)] {
         let text = format!("<parameter={}>x", "k".repeat(length - frame));
         let characters: Vec<&str> = text.split_inclusive(|_: char| true).collect();
         let new = || TagArguments::new(&QWEN3_CODER);
@@ -255,9 +256,9 @@ fn a_tag_has_a_longest_length() {
 }
 
 #[test]
-fn a_value_too_long_to_hold_is_a_text() {
+fn a_value_over_the_limit_is_a_string() {
     let tools = tools();
-    for (length, is_text) in [(HELD, false), (HELD + 1, true)] {
+    for (length, is_text) in [(MAX_HELD, false), (MAX_HELD + 1, true)] {
         let value = format!("[{}]", "1".repeat(length - 2));
         let text = format!("<parameter=l>\n{value}\n</parameter>\n</function>");
         let (first, second) = text.split_at(text.len() / 2);
@@ -272,13 +273,13 @@ fn a_value_too_long_to_hold_is_a_text() {
 
 proptest! {
     #[test]
-    fn texts_come_back_from_every_format(
+    fn strings_round_trip_in_every_format(
         values in proptest::collection::vec(
             ("[a-z]{1,3}", prop_oneof![any::<String>(), "[<>/a\\]\\[!\r\n\"\\\\|｜]{0,9}"]), 0..3),
         cut in 0usize..200,
     ) {
         for row in ROWS {
-            // Without a schema, a text that is JSON would become JSON.
+            // Without a schema, a string that is valid JSON would become JSON.
             let values: Vec<(String, String)> = values
                 .iter()
                 .map(|(key, value)| (key.clone(), format!("~{value}~")))
@@ -299,7 +300,7 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_text_is_read_alike_in_any_cut(
+    fn splits_do_not_change_the_output(
         parts in proptest::collection::vec(prop_oneof![
             Just("<parameter=s>".to_owned()), Just("</parameter>".to_owned()), Just("</function>".to_owned()),
             Just("<parameter=n>".to_owned()), Just("\r\n".to_owned()), Just("12".to_owned()),

@@ -1,40 +1,40 @@
-//! What each state of a text looks out for, made once from a recipe.
+//! The markers that each state of a text looks for, built once from a recipe.
 
 use super::channels::Channels;
 use super::marker::{Found, Marker, Markers};
 use super::recipe::Recipe;
 
-/// What a marker means where it is looked for.
+/// The meaning of a marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// Opens reasoning, with this pair of tags.
+    /// Opens reasoning, with the tag pair of this index.
     Open(usize),
-    /// Closes the reasoning that is open.
+    /// Closes the open reasoning.
     Close,
-    /// Closes reasoning, and none is open.
+    /// Closes reasoning although none is open.
     StrayClose,
-    /// Opens a block of calls: which format, and its step.
+    /// Opens a block of calls: index of the format, and its first step.
     Call(usize, usize),
-    /// Begins the header of a message.
+    /// Starts the header of a message.
     Header,
     /// Ends a message.
     MessageEnd,
-    /// Means nothing by itself.
+    /// Has no meaning and is removed.
     Noise,
-    /// Opens a wrapper of the answer.
+    /// Opens a wrapper around the answer.
     WrapperOpen,
-    /// Closes it.
+    /// Closes a wrapper around the answer.
     WrapperClose,
 }
 
-/// Markers and what they mean.
+/// Markers with their roles.
 #[derive(Debug)]
-pub(crate) struct Lookout {
+pub(crate) struct MarkerSet {
     markers: Markers,
     roles: Vec<Role>,
 }
 
-impl Lookout {
+impl MarkerSet {
     fn new(rows: Vec<(Marker, Role)>) -> Self {
         Self {
             roles: rows.iter().map(|(_, role)| *role).collect(),
@@ -42,38 +42,39 @@ impl Lookout {
         }
     }
 
-    /// The first marker in a text.
+    /// Finds the first marker in a text.
     pub(crate) fn find(&self, text: &str, last: bool) -> Found {
         self.markers.find(text.as_bytes(), last)
     }
 
-    /// The marker right at the beginning of a text.
+    /// Finds a marker at the start of a text.
     pub(crate) fn at(&self, text: &str, last: bool) -> Found {
         self.markers.at(text.as_bytes(), last)
     }
 
-    /// What one of them means.
+    /// The role of the marker with this index.
     pub(crate) fn role(&self, which: usize) -> Role {
         self.roles[which]
     }
 }
 
-/// The lookouts of one text.
+/// The marker sets of all states.
 #[derive(Debug)]
-pub(crate) struct Lookouts {
-    /// In the answer.
-    pub(crate) content: Lookout,
-    /// In reasoning, by the pair of tags that opened it; the last one where nothing did.
-    reasoning: Vec<Lookout>,
-    /// The openers alone.
-    pub(crate) openers: Lookout,
-    /// Messages with headers.
+pub(crate) struct MarkerSets {
+    /// For the answer.
+    pub(crate) content: MarkerSet,
+    /// For reasoning, by the tag pair that opened it. The last one is for reasoning without an
+    /// opener.
+    reasoning: Vec<MarkerSet>,
+    /// Only the markers that open reasoning.
+    pub(crate) openers: MarkerSet,
+    /// The headers of messages.
     pub(crate) channels: Option<&'static Channels>,
-    /// Whether the answer has wrappers.
+    /// Whether the answer can have a wrapper.
     pub(crate) wrapped: bool,
 }
 
-impl Lookouts {
+impl MarkerSets {
     pub(crate) fn new(recipe: &Recipe) -> Self {
         let pairs = recipe.reasoning.map_or(&[][..], |tags| tags.pairs);
         let channels = recipe.channels();
@@ -98,8 +99,8 @@ impl Lookouts {
             })
             .collect();
         content.extend_from_slice(&calls);
-        let headers = channels.map_or(&[][..], |channels| channels.headers);
-        let ends = channels.map_or(&[][..], |channels| channels.ends);
+        let headers = channels.map_or(&[][..], |channels| channels.header_starts);
+        let ends = channels.map_or(&[][..], |channels| channels.message_ends);
         let all = |markers: &'static [&'static str], role: Role| {
             markers.iter().map(move |marker| (Marker::exact(marker), role))
         };
@@ -125,22 +126,22 @@ impl Lookouts {
             if recipe.call_ends_reasoning {
                 rows.extend_from_slice(&calls);
             }
-            Lookout::new(rows)
+            MarkerSet::new(rows)
         };
-        let mut reasoning: Vec<Lookout> =
+        let mut reasoning: Vec<MarkerSet> =
             pairs.iter().map(|pair| inside(std::slice::from_ref(pair))).collect();
         reasoning.push(inside(pairs));
         Self {
-            content: Lookout::new(content),
+            content: MarkerSet::new(content),
             reasoning,
-            openers: Lookout::new(openers),
+            openers: MarkerSet::new(openers),
             channels,
             wrapped: recipe.reasoning.is_some_and(|tags| !tags.wrappers.is_empty()),
         }
     }
 
-    /// In reasoning that this pair of tags opened, or none.
-    pub(crate) fn reasoning(&self, pair: Option<usize>) -> &Lookout {
+    /// The markers for reasoning that this tag pair opened, or that no tag opened.
+    pub(crate) fn reasoning(&self, pair: Option<usize>) -> &MarkerSet {
         &self.reasoning[pair.unwrap_or(self.reasoning.len() - 1)]
     }
 }
