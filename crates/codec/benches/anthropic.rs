@@ -1,6 +1,6 @@
-//! What the gateway does to every byte of this dialect: reading and editing requests, and looking
-//! at replies as they pass. Beside each stands a scan of the same bytes for a byte that is not in
-//! them, as the floor that memory sets.
+//! The work on every byte of this dialect: reading and editing requests, and reading replies as
+//! they pass. Next to each is a scan of the same bytes for a byte that does not occur: the limit
+//! that memory sets.
 
 use std::fmt::Write;
 use std::hint::black_box;
@@ -17,7 +17,7 @@ const LIMIT: usize = 1 << 20;
 const SIZES: &[usize] = &[200_000, 2_000_000, 20_000_000];
 const READS: &[usize] = &[64, 1024, 16 * 1024];
 const DELTAS: usize = 10_000;
-/// As long as one token or a few, as providers send them.
+/// One token or a few, as providers send them.
 const PIECE: &str = " and so the seventh row";
 const SIGNATURE: &str = "++//yUUSC6rluDzQP1g/Y6y29fvwqVLRCQ4msv3eamszCgFkogObBzd+aWpJVNwn9UrPeXJ9PEPLNdD0STyFVZyBFJdrrNFbrPcBHGgLl5jD39YjqH2jYcmrXlWc9XMyeTWSUImFj99tU7AbboLSE5qEyyz4R3WMIpZlmpLIpJa8JSmvP/wzCht4ELNmed7uMFKWRqxSY8/6svW57gdMPWPAs9fmUBpx";
 
@@ -26,7 +26,7 @@ fn main() {
 }
 
 /// A conversation of a coding agent of about this size: questions, answers with tool calls, and
-/// files as tool results, with line ends and quotes escaped. One turn in ten thousand bytes.
+/// files as tool results, with line ends and quotes escaped. One turn per ten thousand bytes.
 fn request(size: usize, thinking: bool) -> Vec<u8> {
     const TURN: usize = 10_000;
     let line = r#"    let found = cursor.find(\"row\", 7)?; // naïve → see above\n"#;
@@ -56,7 +56,7 @@ fn request(size: usize, thinking: bool) -> Vec<u8> {
     body.into_bytes()
 }
 
-/// The floor: one pass over the bytes.
+/// The lower limit: one pass over the bytes.
 #[divan::bench(args = SIZES)]
 fn request_scan(bencher: Bencher<'_, '_>, size: usize) {
     let body = request(size, false);
@@ -65,7 +65,7 @@ fn request_scan(bencher: Bencher<'_, '_>, size: usize) {
         .bench_local(|| memchr::memchr(0, black_box(&body)));
 }
 
-/// The floor of strict reading: the check that it is UTF-8.
+/// The lower limit for strict reading: the UTF-8 check.
 #[divan::bench(args = SIZES)]
 fn request_utf8(bencher: Bencher<'_, '_>, size: usize) {
     let body = request(size, false);
@@ -82,7 +82,7 @@ fn request_read(bencher: Bencher<'_, '_>, size: usize) {
         .bench_local(|| Outline::read(black_box(&body), DEPTH));
 }
 
-/// One long file in one string: the least JSON there can be in these bytes.
+/// One long file in one string: as little JSON structure as possible.
 #[divan::bench]
 fn request_read_one_string(bencher: Bencher<'_, '_>) {
     let text = "x".repeat(2_000_000);
@@ -92,7 +92,7 @@ fn request_read_one_string(bencher: Bencher<'_, '_>) {
         .bench_local(|| Outline::read(black_box(body.as_bytes()), DEPTH));
 }
 
-/// A block in every ten thousand bytes, each hashed.
+/// One block per ten thousand bytes, each hashed.
 #[divan::bench(args = SIZES)]
 fn request_read_thinking(bencher: Bencher<'_, '_>, size: usize) {
     let body = request(size, true);
@@ -102,7 +102,7 @@ fn request_read_thinking(bencher: Bencher<'_, '_>, size: usize) {
         .bench_local(|| Outline::read(black_box(&body), DEPTH));
 }
 
-/// Reading, taking all thinking out, and writing what is left.
+/// Reads, removes all thinking, and writes the rest.
 #[divan::bench(args = SIZES)]
 fn request_without_thinking(bencher: Bencher<'_, '_>, size: usize) {
     let body = request(size, true);
@@ -122,7 +122,7 @@ fn request_without_thinking(bencher: Bencher<'_, '_>, size: usize) {
     });
 }
 
-/// A stream whose only block is of this kind and grows in small deltas.
+/// A stream with one block of this kind, which grows in small deltas.
 fn reply(kind: &str, piece: &str) -> Vec<u8> {
     let mut stream = "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"msg_1\",\"model\":\"m\",\"content\":[],\"usage\":{\"input_tokens\":5}}}\n\n".to_owned();
     let _ = write!(
@@ -156,7 +156,7 @@ fn tap(bencher: Bencher<'_, '_>, stream: &[u8], read: usize) {
     );
 }
 
-/// The floor: every line end of the stream.
+/// The lower limit: find every line end of the stream.
 #[divan::bench]
 fn reply_scan(bencher: Bencher<'_, '_>) {
     let stream = reply("text", PIECE);
@@ -176,7 +176,7 @@ fn reply_thinking(bencher: Bencher<'_, '_>, read: usize) {
     tap(bencher, &reply("thinking", PIECE), read);
 }
 
-/// Half a page in every delta, with escapes, as providers send that collect before they send.
+/// Half a page per delta, with escapes, as sent by providers that buffer.
 #[divan::bench(args = READS)]
 fn reply_long_deltas(bencher: Bencher<'_, '_>, read: usize) {
     let piece = r"the seventh row of the table is the one that was asked for,\n".repeat(16);

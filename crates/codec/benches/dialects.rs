@@ -1,5 +1,5 @@
-//! What crossing from one dialect to another costs for each delta of a reply: reading it as the
-//! provider's dialect wrote it, and writing it as the client's. Every pair, from the rows.
+//! The cost of translating each delta of a reply from one dialect to another: reading it in the
+//! provider's dialect and writing it in the client's. For every pair of dialects.
 
 #[path = "shared/reply.rs"]
 mod reply;
@@ -18,7 +18,7 @@ use reply::events;
 #[global_allocator]
 static ALLOCATIONS: AllocProfiler = AllocProfiler::system();
 
-/// In thinking, text and arguments alike.
+/// The same number for thinking, text and arguments.
 const DELTAS: usize = 10_000;
 
 fn main() {
@@ -48,7 +48,7 @@ fn pairs() -> Vec<String> {
         .collect()
 }
 
-/// A pair by its name.
+/// Finds a pair by its name.
 fn pair(name: &str) -> (&'static dyn UpstreamDialect, &'static dyn ClientDialect) {
     let (from, to) = name.split_once(" to ").unwrap_or_default();
     let upstream = UPSTREAM.iter().find(|upstream| upstream.name() == from);

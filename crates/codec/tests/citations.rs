@@ -1,4 +1,4 @@
-//! What an answer refers to, from one end to the other: as providers tell it, and as our writers do.
+//! Citations from one end to the other: as providers send them, and as our writers write them.
 
 use std::collections::HashSet;
 
@@ -19,7 +19,7 @@ fn read(dialect: &str, bytes: &[u8], streamed: bool) -> Reply {
     fold.finish()
 }
 
-/// The texts of a reply, with what they refer to.
+/// The texts of a reply, with their citations.
 fn cited(reply: &Reply) -> Vec<(&str, Vec<Citation>)> {
     let blocks = reply.content.iter();
     blocks
@@ -38,7 +38,7 @@ fn events(data: &[Value]) -> Vec<u8> {
     data.iter().map(event).collect::<String>().into_bytes()
 }
 
-fn of_the_web(url: &str, title: &str, span: Option<(u64, u64)>) -> Citation {
+fn web_citation(url: &str, title: &str, span: Option<(u64, u64)>) -> Citation {
     Citation {
         url: Some(url.to_owned()),
         title: Some(title.to_owned()),
@@ -52,7 +52,7 @@ fn verbatim(dialect: &str, value: &Value) -> Option<Verbatim> {
 }
 
 #[test]
-fn sources_of_an_anthropic_block_come_with_its_start_or_as_deltas() {
+fn reads_anthropic_citations_from_the_start_or_from_deltas() {
     let found = json!({"type": "web_search_result_location", "url": "https://a.example", "title": "A",
         "encrypted_index": "Eo8B", "cited_text": "so"});
     let page = json!({"type": "page_location", "cited_text": "thus", "document_index": 0,
@@ -61,7 +61,7 @@ fn sources_of_an_anthropic_block_come_with_its_start_or_as_deltas() {
         Citation {
             quote: Some("so".to_owned()),
             verbatim: verbatim("anthropic", &found),
-            ..of_the_web("https://a.example", "A", None)
+            ..web_citation("https://a.example", "A", None)
         },
         Citation {
             title: Some("B".to_owned()),
@@ -73,8 +73,8 @@ fn sources_of_an_anthropic_block_come_with_its_start_or_as_deltas() {
     let whole = json!({"id": "m", "type": "message", "model": "x", "stop_reason": "end_turn", "content": [
         {"type": "text", "text": "Yes.", "citations": [found, page]}, {"type": "text", "text": "No.", "citations": null}]});
     let reply = read("anthropic", whole.to_string().as_bytes(), false);
-    let told = [("Yes.", expected.to_vec()), ("No.", vec![])];
-    assert_eq!(cited(&reply), told);
+    let texts = [("Yes.", expected.to_vec()), ("No.", vec![])];
+    assert_eq!(cited(&reply), texts);
 
     let delta = |delta: Value| json!({"type": "content_block_delta", "index": 0, "delta": delta});
     let stream = events(&[
@@ -86,16 +86,16 @@ fn sources_of_an_anthropic_block_come_with_its_start_or_as_deltas() {
         json!({"type": "content_block_stop", "index": 0}),
         json!({"type": "message_stop"}),
     ]);
-    assert_eq!(cited(&read("anthropic", &stream, true)), told[..1]);
+    assert_eq!(cited(&read("anthropic", &stream, true)), texts[..1]);
 }
 
 #[test]
-fn sources_of_a_responses_part_are_told_once_wherever_they_stand() {
+fn reads_each_responses_citation_once() {
     let web = json!({"type": "url_citation", "start_index": 1, "end_index": 3, "url": "https://a.example", "title": "A"});
     let file =
         json!({"type": "file_citation", "file_id": "file-1", "filename": "b.pdf", "index": 4});
-    let told = [
-        of_the_web("https://a.example", "A", Some((1, 3))),
+    let expected = [
+        web_citation("https://a.example", "A", Some((1, 3))),
         Citation {
             title: Some("b.pdf".to_owned()),
             verbatim: verbatim("openai_responses", &file),
@@ -106,7 +106,7 @@ fn sources_of_a_responses_part_are_told_once_wherever_they_stand() {
         {"type": "output_text", "text": "Yes.", "annotations": [web, file]}]});
     let response = json!({"id": "r", "status": "completed", "output": [item]});
     let whole = read("openai_responses", response.to_string().as_bytes(), false);
-    assert_eq!(cited(&whole), [("Yes.", told.to_vec())]);
+    assert_eq!(cited(&whole), [("Yes.", expected.to_vec())]);
     let at = |mut event: Value| {
         event["output_index"] = 0.into();
         event["content_index"] = 0.into();
@@ -119,7 +119,7 @@ fn sources_of_a_responses_part_are_told_once_wherever_they_stand() {
         )
     };
     let (first, second) = (added(0, &web), added(1, &file));
-    // All as events, some, none: the end repeats them.
+    // All as events, some, or none: the end repeats them.
     for announced in [vec![first.clone(), second], vec![first], vec![]] {
         let mut stream = vec![
             at(
@@ -131,22 +131,22 @@ fn sources_of_a_responses_part_are_told_once_wherever_they_stand() {
         stream.push(at(json!({"type": "response.output_item.done", "item": item})));
         stream.push(json!({"type": "response.completed", "response": response}));
         let reply = read("openai_responses", &events(&stream), true);
-        assert_eq!(cited(&reply), [("Yes.", told.to_vec())]);
+        assert_eq!(cited(&reply), [("Yes.", expected.to_vec())]);
     }
 }
 
 #[test]
-fn sources_of_a_chat_answer_come_in_a_delta_or_in_the_message() {
+fn reads_chat_citations_from_a_delta_or_from_the_message() {
     let annotations = json!([{"type": "url_citation", "url_citation":
         {"start_index": 0, "end_index": 4, "url": "https://a.example", "title": "A", "content": "so"}}]);
-    let told = vec![Citation {
+    let expected = vec![Citation {
         quote: Some("so".to_owned()),
-        ..of_the_web("https://a.example", "A", Some((0, 4)))
+        ..web_citation("https://a.example", "A", Some((0, 4)))
     }];
     let message = json!({"role": "assistant", "content": "Yes.", "annotations": annotations});
     let whole = json!({"id": "c", "model": "x", "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]});
     let reply = read("openai_chat", whole.to_string().as_bytes(), false);
-    assert_eq!(cited(&reply), [("Yes.", told.clone())]);
+    assert_eq!(cited(&reply), [("Yes.", expected.clone())]);
     let chunk = |delta: Value, finish: Value| json!({"id": "c", "model": "x", "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]});
     let stream = events(&[
         chunk(json!({"content": "Ye"}), Value::Null),
@@ -154,11 +154,11 @@ fn sources_of_a_chat_answer_come_in_a_delta_or_in_the_message() {
         chunk(json!({"annotations": annotations}), Value::Null),
         chunk(json!({}), "stop".into()),
     ]);
-    assert_eq!(cited(&read("openai_chat", &stream, true)), [("Yes.", told)]);
+    assert_eq!(cited(&read("openai_chat", &stream, true)), [("Yes.", expected)]);
 }
 
 #[test]
-fn sources_of_a_gemini_answer_are_those_of_the_text_before_its_signature() {
+fn reads_gemini_citations_of_the_text_before_its_signature() {
     let context =
         json!({"retrievedContext": {"uri": "https://b.example", "title": "B", "text": "thus"}});
     let metadata = json!({
@@ -169,14 +169,14 @@ fn sources_of_a_gemini_answer_are_those_of_the_text_before_its_signature() {
             {"segment": {"startIndex": 7, "endIndex": 11, "text": "Else"}, "groundingChunkIndices": [0, 9]},
         ],
     });
-    let told = vec![
-        of_the_web("https://a.example", "A", Some((0, 5))),
-        // What stands there is something else.
-        of_the_web("https://a.example", "A", None),
+    let expected = vec![
+        web_citation("https://a.example", "A", Some((0, 5))),
+        // The text at that position is something else.
+        web_citation("https://a.example", "A", None),
         Citation {
             quote: Some("thus".to_owned()),
             verbatim: verbatim("gemini", &context),
-            ..of_the_web("https://b.example", "B", None)
+            ..web_citation("https://b.example", "B", None)
         },
     ];
     let piece = |parts: Value, more: &[(&str, Value)]| {
@@ -192,16 +192,16 @@ fn sources_of_a_gemini_answer_are_those_of_the_text_before_its_signature() {
         piece(json!([{"text": "Über."}]), &[]),
         piece(json!([{"text": " Yes."}]), &[]),
         piece(signed, &end),
-        // It is told again with every piece.
+        // Every piece repeats it.
         piece(json!([{"text": ""}]), &end),
     ]);
     let reply = read("gemini", &stream, true);
-    assert_eq!(cited(&reply)[0], ("Über. Yes.", told.clone()));
+    assert_eq!(cited(&reply)[0], ("Über. Yes.", expected.clone()));
     assert_eq!(cited(&reply)[1], ("", vec![]));
     assert_eq!(reply.content.len(), 2);
     let whole = piece(json!([{"text": "Über. Yes.", "thoughtSignature": "s"}]), &end);
     let reply = read("gemini", whole.to_string().as_bytes(), false);
-    assert_eq!(cited(&reply), [("Über. Yes.", told)]);
+    assert_eq!(cited(&reply), [("Über. Yes.", expected)]);
 }
 
 fn citation() -> impl Strategy<Value = (Option<String>, Option<(u64, u64)>, u8)> {
@@ -211,7 +211,7 @@ fn citation() -> impl Strategy<Value = (Option<String>, Option<(u64, u64)>, u8)>
 
 proptest! {
     #[test]
-    fn what_is_written_of_sources_is_read(
+    fn written_citations_are_read_back(
         text in "[a-zé🧠\"\\\\\n]{12,20}",
         all in proptest::collection::vec(citation(), 0..5),
     ) {
@@ -222,29 +222,29 @@ proptest! {
             span,
             ..Citation::default()
         }).collect();
-        let mut told = vec![
+        let mut reply_events = vec![
             Event::BlockStarted { index: 0, block: BlockStart::Text { text: "".into() } },
             Event::BlockDelta { index: 0, delta: Delta::Text(text.as_str().into()) },
         ];
-        told.extend(citations.iter().map(|one| Event::BlockDelta {
+        reply_events.extend(citations.iter().map(|one| Event::BlockDelta {
             index: 0,
             delta: Delta::Citation(one.clone().into()),
         }));
-        told.push(Event::BlockEnded { index: 0 });
-        told.push(Event::Ended { reason: EndReason::Stop });
+        reply_events.push(Event::BlockEnded { index: 0 });
+        reply_events.push(Event::Ended { reason: EndReason::Stop });
         let mut fold = Fold::default();
-        for event in &told {
+        for event in &reply_events {
             fold.push(event);
         }
         let reply = fold.finish();
         for dialect in ["gemini", "openai_chat", "openai_responses"] {
-            // A source of all of a text is one of its first character up to its last.
+            // A citation of a whole text covers its first to its last character.
             let mut expected: Vec<Citation> = citations.iter().map(|one| Citation {
                 span: one.span.or(Some((0, length))),
                 ..one.clone()
             }).collect();
             if dialect == "gemini" {
-                // It tells what refers to what, and not how often.
+                // The citation matters, not how often it occurs.
                 let mut seen = HashSet::new();
                 expected.retain(|one| seen.insert(format!("{one:?}")));
             }
@@ -252,7 +252,7 @@ proptest! {
             let identity = ReplyIdentity { id: "1".to_owned(), created: 1 };
             let mut writer = client.reply_writer(&Request::default(), &identity);
             let mut stream = Vec::new();
-            for event in &told {
+            for event in &reply_events {
                 writer.push(event, &mut stream);
             }
             let whole = writer.whole(&reply);

@@ -1,16 +1,16 @@
-//! A reply as benches read it: deltas of thinking, text and arguments alike.
+//! A reply for benchmarks: deltas of thinking, text and arguments.
 
 use std::borrow::Cow;
 
 use throughline_canonical::{BlockStart, Delta, EndReason, Event};
 
-/// As long as one token or a few, as providers send them.
+/// One token or a few, as providers send them.
 const PIECE: &str = " and so the seventh row";
 
-/// How a block grows.
+/// The kind of a block's deltas.
 type Grow = fn(&'static str) -> Delta<'static>;
 
-/// A reply of so many deltas.
+/// A reply with this many deltas.
 pub(crate) fn events(deltas: usize) -> Vec<Event<'static>> {
     let text = Cow::Borrowed;
     let mut events = vec![Event::MessageStarted { id: text("r1"), model: text("m") }];

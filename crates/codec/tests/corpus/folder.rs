@@ -1,4 +1,4 @@
-//! Captures, their goldens, and what is known about them.
+//! Captures, their goldens and their descriptions.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -6,28 +6,28 @@ use std::{env, fs};
 
 /// One capture.
 pub(crate) struct Capture {
-    /// Its file name, without folder and ending.
+    /// The file name, without folder and extension.
     pub(crate) name: String,
-    /// Its ending.
+    /// The extension.
     pub(crate) ending: String,
-    /// Its bytes.
+    /// The content.
     pub(crate) bytes: Vec<u8>,
     folder: PathBuf,
 }
 
-/// Where the corpus is.
+/// The folder of the corpus.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus")
 }
 
-/// The captures of one folder of the corpus that have this ending, by name.
+/// The captures in one folder of the corpus with these extensions, sorted by name.
 pub(crate) fn captures(folder: &str, endings: &[&str]) -> Vec<Capture> {
     let folder = root().join(folder);
     let mut found = Vec::new();
     for entry in fs::read_dir(&folder).unwrap() {
         let path = entry.unwrap().path();
         let file = path.file_name().unwrap().to_str().unwrap();
-        // A golden has two endings, a capture one.
+        // A golden has two extensions, a capture has one.
         if let Some((name, ending)) = file.split_once('.')
             && endings.contains(&ending)
         {
@@ -48,7 +48,7 @@ pub(crate) fn captures(folder: &str, endings: &[&str]) -> Vec<Capture> {
 }
 
 impl Capture {
-    /// A value of its `about.toml`, which is flat: one `key = value` a line.
+    /// A value of its `about.toml`, which is flat: one `key = value` per line.
     pub(crate) fn about(&self, key: &str) -> Option<String> {
         let path = self.folder.join(format!("{}.about.toml", self.name));
         let text = fs::read_to_string(&path)
@@ -59,15 +59,15 @@ impl Capture {
         })
     }
 
-    /// Compares with the golden beside it.
+    /// Compares with the golden next to it.
     pub(crate) fn golden(&self, ending: &str, actual: &str) -> Result<(), String> {
         let path = self.folder.join(format!("{}.{ending}", self.name));
         golden(&path, Some(actual))
     }
 }
 
-/// Compares with a golden, or writes it where `BLESS` is set; without a value there must be none.
-/// Answers what differs, so that one run shows all that does.
+/// Compares with a golden, or writes it if `BLESS` is set. Without a value, there must be no
+/// golden. Returns the difference, so that one run shows all differences.
 pub(crate) fn golden(path: &Path, actual: Option<&str>) -> Result<(), String> {
     let expected = fs::read_to_string(path).ok();
     if expected.as_deref() == actual {
@@ -90,7 +90,7 @@ pub(crate) fn golden(path: &Path, actual: Option<&str>) -> Result<(), String> {
     ))
 }
 
-/// Fails with all that differs.
+/// Fails with all differences.
 pub(crate) fn report(results: impl IntoIterator<Item = Result<(), String>>) {
     let wrong: Vec<String> = results.into_iter().filter_map(Result::err).collect();
     assert!(
@@ -101,7 +101,7 @@ pub(crate) fn report(results: impl IntoIterator<Item = Result<(), String>>) {
     );
 }
 
-/// The lines between the common beginning and the common end.
+/// The lines between the common start and the common end.
 fn difference(expected: &str, actual: &str) -> String {
     let (old, new): (Vec<_>, Vec<_>) = (expected.lines().collect(), actual.lines().collect());
     let same = |one: &mut dyn Iterator<Item = (&&str, &&str)>| {
@@ -120,15 +120,15 @@ fn difference(expected: &str, actual: &str) -> String {
     text
 }
 
-/// Folders that hold goldens only: what a dialect makes of the shared values.
+/// Folders with goldens only: the shared values as a dialect writes them.
 const MADE: [&str; 2] = ["upstream_request", "client_reply"];
 
-/// Every capture says what is special about it, and every golden belongs to a capture.
+/// Every capture has a description, and every golden belongs to a capture.
 #[test]
-fn every_file_of_the_corpus_is_known() {
+fn every_corpus_file_belongs_to_a_capture() {
     for dialect in fs::read_dir(root()).unwrap() {
         let dialect = dialect.unwrap().file_name().into_string().unwrap();
-        // Model text has folders of its own shape.
+        // The folders of model text have another structure.
         if dialect == "text" {
             continue;
         }

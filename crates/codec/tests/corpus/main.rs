@@ -1,19 +1,18 @@
-//! The corpus and what every file of it proves.
+//! The corpus, and the properties that hold for every file in it.
 //!
-//! A capture is a file drop: put it in a folder of `corpus/`, say in `<name>.about.toml` what is
-//! special about it, run with `BLESS=1`, and read the golden that appears beside it. Nothing here
-//! changes for that.
+//! To add a capture: put the file in a folder of `corpus/`, describe it in `<name>.about.toml`, run
+//! with `BLESS=1`, and read the golden that appears next to it. No Rust code changes.
 //!
-//! - [`dialects`]: the shared requests and replies, as every dialect writes them and reads them back;
-//! - [`folder`]: captures, their goldens and what is known about them;
-//! - [`malformed`]: requests that are wrong, and where they are said to be;
-//! - [`reply`]: what providers answer, in every split and every cut;
-//! - [`remembered`]: a thinking block has one name, in the reply and when it is sent back;
-//! - [`request`]: what clients ask, and that an edit changes nothing but its spot;
-//! - [`prefix`]: what does and does not change what a block was made under;
-//! - [`refusal`]: what providers refuse;
-//! - [`tree`]: the edits once more, made on a tree of values, to compare with;
-//! - [`rendered`]: random requests in random spellings, for the same proofs.
+//! - [`dialects`]: the shared requests and replies, written and read back by every dialect.
+//! - [`folder`]: captures, their goldens and their descriptions.
+//! - [`malformed`]: invalid requests, and the paths in their error messages.
+//! - [`reply`]: replies of providers, in every split and every cut.
+//! - [`remembered`]: a thinking block has one name, in the reply and when it is sent back.
+//! - [`request`]: requests of clients. An edit changes only its own span.
+//! - [`prefix`]: what changes the prefix of a thinking block, and what does not.
+//! - [`refusal`]: error replies of providers.
+//! - [`tree`]: the same edits on a tree of values, for comparison.
+//! - [`rendered`]: random requests in random spellings, for the same properties.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -1,8 +1,8 @@
-//! Requests that are wrong: each is refused with the place of what is wrong.
+//! Invalid requests. Each one is rejected with the path of the error.
 //!
-//! `corpus/<dialect>/malformed/requests.jsonl` has one case a line: the request, the place of its
-//! mistake (empty for the body itself) and what is said of it. The server's tests send the same
-//! cases over HTTP. No golden is written here: a message is a promise, made by hand.
+//! `corpus/<dialect>/malformed/requests.jsonl` has one case per line: the request, the path of the
+//! error (empty for the body itself) and the message. The server's tests send the same cases over
+//! HTTP. `BLESS` does not write these: a message is a promise, so a person writes it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +14,7 @@ use throughline_codec::dialects::{CLIENT, RequestParts};
 use super::folder::root;
 
 #[test]
-fn a_wrong_request_is_refused_with_the_place_of_its_mistake() {
+fn rejects_an_invalid_request_with_the_path_of_the_error() {
     for dialect in CLIENT {
         let name = dialect.name();
         let table = fs::read_to_string(root().join(name).join("malformed/requests.jsonl")).unwrap();

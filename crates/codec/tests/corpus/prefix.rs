@@ -1,4 +1,4 @@
-//! What a thinking block was made under: what keeps it, and what does not count.
+//! The prefix of a thinking block: what changes it, and what does not.
 
 use throughline_codec::dialects::anthropic::outline::{BlockKind, Outline};
 use throughline_codec::dialects::anthropic::prefix::Prefixes;
@@ -34,7 +34,7 @@ fn a_longer_conversation_keeps_its_earlier_prefixes() {
 }
 
 #[test]
-fn moving_cache_marks_changes_no_prefix() {
+fn moving_cache_breakpoints_changes_no_prefix() {
     const MARK: &[u8] = br#"{"type":"ephemeral","ttl":"1h"}"#;
     for capture in requests() {
         let (outline, before) = read(&capture.bytes);
@@ -64,7 +64,7 @@ fn white_space_changes_neither_names_nor_prefixes() {
     }
 }
 
-/// The same JSON with white space around everything outside strings.
+/// The same JSON, with white space between all tokens.
 fn spread(json: &[u8]) -> Vec<u8> {
     let mut text = Vec::new();
     let (mut string, mut escaped) = (false, false);

@@ -1,4 +1,4 @@
-//! Error replies: which of them speak of thinking blocks, and of which block.
+//! Error replies: whether they name thinking blocks, and which.
 
 use serde_json::json;
 use throughline_codec::dialects::anthropic::refusal::classify;
@@ -6,28 +6,28 @@ use throughline_codec::dialects::anthropic::refusal::classify;
 use super::folder::{captures, report};
 
 #[test]
-fn refusals_are_told_as_their_goldens_say() {
+fn refusals_match_their_goldens() {
     report(captures("anthropic/refusal", &["json"]).iter().map(|capture| {
         let status = capture.about("status").unwrap().parse().unwrap();
-        let told = match classify(status, &capture.bytes) {
+        let refusal = match classify(status, &capture.bytes) {
             Some(refusal) => json!({
                 "kind": format!("{:?}", refusal.kind),
                 "at": refusal.at,
             }),
             None => json!(null),
         };
-        capture.golden("refusal.json", &format!("{told}\n"))
+        capture.golden("refusal.json", &format!("{refusal}\n"))
     }));
 }
 
 #[test]
-fn any_cut_of_an_error_does_no_harm() {
+fn a_cut_error_names_no_blocks() {
     for capture in captures("anthropic/refusal", &["json"]) {
         for cut in 0..capture.bytes.len() {
-            // Half an error says nothing that could be acted on.
-            let told = classify(400, &capture.bytes[..cut]);
+            // A cut error contains nothing to act on.
+            let refusal = classify(400, &capture.bytes[..cut]);
             assert!(
-                told.is_none() || capture.bytes[cut..].trim_ascii().is_empty(),
+                refusal.is_none() || capture.bytes[cut..].trim_ascii().is_empty(),
                 "{} cut at {cut}",
                 capture.name
             );

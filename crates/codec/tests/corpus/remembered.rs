@@ -1,5 +1,5 @@
-//! A thinking block has one name: the one given while a reply is read is the one that is found
-//! when a client sends the block back.
+//! A thinking block has one name: the name from the reply equals the name of the block that a
+//! client sends back.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +12,11 @@ use super::reply::{read, replies};
 
 type Name = (ThinkingKind, Option<BlockKey>);
 
-/// A reply as the gateway remembers it and as a client keeps it.
+/// A reply as the gateway remembers it, and as a client stores it.
 #[derive(Default)]
 struct Folded {
     open: BTreeMap<u32, Open>,
-    /// The names of the closed thinking blocks, by their place in the message.
+    /// The names of the closed thinking blocks, by their index in the message.
     names: BTreeMap<u32, Name>,
     /// The closed blocks as a client sends them back.
     content: BTreeMap<u32, Value>,
@@ -115,7 +115,7 @@ impl Open {
                 };
                 self.append(member, text);
             }
-            // The last one counts.
+            // The last one wins.
             Delta::Signature(signature) if !signature.is_empty() => {
                 self.block["signature"] = json!(signature);
             }
@@ -132,12 +132,12 @@ impl Open {
 
 /// Covers: S1-25, S1-26, S1-27, S1-30, case 8
 #[test]
-fn a_block_sent_back_is_the_block_that_was_read() {
+fn a_block_that_is_sent_back_keeps_its_name() {
     let mut found = 0;
     for capture in replies() {
         let folded = Folded::of(&capture, [&capture.bytes[..]]);
         let request = folded.sent_back();
-        // A client may write it as it likes.
+        // A client may use any spelling.
         for body in [
             serde_json::to_vec(&request).unwrap(),
             serde_json::to_vec_pretty(&request).unwrap(),
@@ -155,7 +155,7 @@ fn a_block_sent_back_is_the_block_that_was_read() {
 
 /// Covers: S1-25
 #[test]
-fn any_split_remembers_the_same_blocks() {
+fn splits_do_not_change_the_remembered_blocks() {
     for capture in replies() {
         let expected = Folded::of(&capture, [&capture.bytes[..]]).names();
         for size in [1, 2, 3, 5, 7, 11, 13, 16, 64] {
@@ -165,9 +165,9 @@ fn any_split_remembers_the_same_blocks() {
     }
 }
 
-/// A block that was cut off is not remembered, and one that was closed before the cut is.
+/// A block that was cut is not remembered. A block that closed before the cut is.
 #[test]
-fn any_cut_remembers_the_closed_blocks_only() {
+fn only_blocks_closed_before_a_cut_are_remembered() {
     for capture in replies() {
         let all = Folded::of(&capture, [&capture.bytes[..]]).names;
         let mut most = 0;
@@ -184,7 +184,7 @@ fn any_cut_remembers_the_closed_blocks_only() {
 
 /// Covers: S1-26
 #[test]
-fn a_whole_reply_remembers_what_its_stream_does() {
+fn a_whole_reply_and_its_stream_remember_the_same_blocks() {
     let replies = replies();
     let mut pairs = 0;
     for whole in &replies {
@@ -200,7 +200,7 @@ fn a_whole_reply_remembers_what_its_stream_does() {
     assert!(pairs > 5);
 }
 
-/// The same JSON with everything but ASCII escaped.
+/// The same JSON, with all characters outside ASCII escaped.
 fn ascii(json: &str) -> String {
     let mut text = String::new();
     for character in json.chars() {

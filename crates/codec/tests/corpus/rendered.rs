@@ -1,5 +1,5 @@
-//! Random requests in random spellings: white space, escapes and the order of keys are thrown with
-//! dice, so that every proof about captures also holds for what nobody captured.
+//! Random requests in random spellings: white space, escapes and the order of keys are random, so
+//! the properties of the captures are also checked on other input.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -13,28 +13,28 @@ use throughline_codec::json::{Edits, validate};
 use super::request::{DEPTH, Request, THINKING_EDITS};
 use super::tree::Change;
 
-/// Throws that come round again.
-struct Dice<'a> {
+/// A sequence of choices that repeats.
+struct Choices<'a> {
     throws: &'a [u8],
     at: usize,
 }
 
-impl Dice<'_> {
-    fn throw(&mut self, sides: usize) -> usize {
+impl Choices<'_> {
+    fn pick(&mut self, sides: usize) -> usize {
         self.at += 1;
-        // The round number is mixed in, so that a few throws do not repeat as they are.
-        let throw = self.throws[self.at % self.throws.len()] as usize;
-        (throw + self.at / self.throws.len()) % sides
+        // The round is mixed in, so that a short sequence does not repeat exactly.
+        let pick = self.throws[self.at % self.throws.len()] as usize;
+        (pick + self.at / self.throws.len()) % sides
     }
 }
 
-fn render(value: &Value, dice: &mut Dice<'_>, text: &mut String) {
-    white_space(dice, text);
+fn render(value: &Value, choices: &mut Choices<'_>, text: &mut String) {
+    white_space(choices, text);
     match value {
         Value::Object(members) => {
             let mut members: Vec<_> = members.iter().collect();
             if !members.is_empty() {
-                let turn = dice.throw(members.len());
+                let turn = choices.pick(members.len());
                 members.rotate_left(turn);
             }
             text.push('{');
@@ -42,14 +42,14 @@ fn render(value: &Value, dice: &mut Dice<'_>, text: &mut String) {
                 if at > 0 {
                     text.push(',');
                 }
-                white_space(dice, text);
-                // Keys are looked for as they are spelled; nobody escapes them.
+                white_space(choices, text);
+                // Keys are compared as they are spelled, and clients do not escape them.
                 text.push_str(&Value::from(key.as_str()).to_string());
-                white_space(dice, text);
+                white_space(choices, text);
                 text.push(':');
-                render(value, dice, text);
+                render(value, choices, text);
             }
-            white_space(dice, text);
+            white_space(choices, text);
             text.push('}');
         }
         Value::Array(elements) => {
@@ -58,41 +58,41 @@ fn render(value: &Value, dice: &mut Dice<'_>, text: &mut String) {
                 if at > 0 {
                     text.push(',');
                 }
-                render(value, dice, text);
+                render(value, choices, text);
             }
-            white_space(dice, text);
+            white_space(choices, text);
             text.push(']');
         }
         Value::String(string) if MARKS.contains(&string.as_str()) => {
             text.push_str(&value.to_string());
         }
-        Value::String(string) => quote(string, dice, text),
-        Value::Number(number) if number.is_f64() && dice.throw(2) == 0 => {
+        Value::String(string) => quote(string, choices, text),
+        Value::Number(number) if number.is_f64() && choices.pick(2) == 0 => {
             text.push_str(&format!("{:e}", number.as_f64().unwrap()));
         }
         other => text.push_str(&other.to_string()),
     }
-    white_space(dice, text);
+    white_space(choices, text);
 }
 
 /// Values that are compared as they are spelled.
 const MARKS: &[&str] =
     &["user", "assistant", "thinking", "redacted_thinking", "text", "tool_use", "tool_result"];
 
-fn white_space(dice: &mut Dice<'_>, text: &mut String) {
-    text.push_str(["", "", "", " ", "\n  ", "\t", "\r\n"][dice.throw(7)]);
+fn white_space(choices: &mut Choices<'_>, text: &mut String) {
+    text.push_str(["", "", "", " ", "\n  ", "\t", "\r\n"][choices.pick(7)]);
 }
 
-fn quote(string: &str, dice: &mut Dice<'_>, text: &mut String) {
+fn quote(string: &str, choices: &mut Choices<'_>, text: &mut String) {
     text.push('"');
     for character in string.chars() {
         let must = matches!(character, '"' | '\\') || character < ' ';
-        if must || dice.throw(5) == 0 {
+        if must || choices.pick(5) == 0 {
             let mut units = [0; 2];
             for unit in character.encode_utf16(&mut units) {
                 text.push_str(&format!("\\u{unit:04x}"));
             }
-        } else if character == '/' && dice.throw(2) == 0 {
+        } else if character == '/' && choices.pick(2) == 0 {
             text.push_str("\\/");
         } else {
             text.push(character);
@@ -174,8 +174,8 @@ fn request() -> impl Strategy<Value = Value> {
 
 fn spelled() -> impl Strategy<Value = (Value, String)> {
     (request(), vec(any::<u8>(), 1..60)).prop_map(|(request, throws)| {
-        let (mut text, mut dice) = (String::new(), Dice { throws: &throws, at: 0 });
-        render(&request, &mut dice, &mut text);
+        let (mut text, mut choices) = (String::new(), Choices { throws: &throws, at: 0 });
+        render(&request, &mut choices, &mut text);
         (request, text)
     })
 }
@@ -196,7 +196,7 @@ proptest! {
 
     /// Covers: S1-27, S1-28, case 12
     #[test]
-    fn any_change_changes_its_spot_only(
+    fn an_edit_changes_only_its_span(
         (_, text) in spelled(),
         gone in vec(any::<bool>(), 40),
         thinking in select(THINKING_EDITS.to_vec()),
@@ -214,7 +214,7 @@ proptest! {
 
     /// Covers: S1-16, S1-30
     #[test]
-    fn spelling_changes_no_name((value, text) in spelled()) {
+    fn spelling_does_not_change_names((value, text) in spelled()) {
         let plain = value.to_string();
         let names = |text: &str| {
             let outline = Outline::read(text.as_bytes(), DEPTH).unwrap();
@@ -230,7 +230,7 @@ proptest! {
     }
 
     #[test]
-    fn a_damaged_request_is_refused_or_stays_json(
+    fn a_damaged_request_is_rejected_or_stays_json(
         (_, text) in spelled(),
         damage in vec((any::<Index>(), any::<u8>()), 1..4),
     ) {
@@ -249,12 +249,12 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_bytes_do_no_harm(bytes in vec(any::<u8>(), 0..300)) {
+    fn arbitrary_bytes_do_not_panic(bytes in vec(any::<u8>(), 0..300)) {
         let _ = Outline::read(&bytes, DEPTH);
     }
 
     #[test]
-    fn arbitrary_brackets_do_no_harm(text in r#"\{"messages":\[[\[\]{}":,0-9a-z\\ ]{0,80}"#) {
+    fn arbitrary_brackets_do_not_panic(text in r#"\{"messages":\[[\[\]{}":,0-9a-z\\ ]{0,80}"#) {
         let _ = Outline::read(text.as_bytes(), DEPTH);
     }
 }

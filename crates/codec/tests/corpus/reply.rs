@@ -1,4 +1,4 @@
-//! Replies of providers, streamed and whole: their events, however the bytes arrive.
+//! Replies of providers, streamed and whole, and their events.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,7 @@ use throughline_codec::framing::sse::Framer;
 
 use super::folder::{Capture, captures, report};
 
-/// Larger than any capture, so that nothing is skipped for its length.
+/// Larger than any capture, so that no event is skipped.
 const LIMIT: usize = 1 << 20;
 const FOLDER: &str = "anthropic/upstream_reply";
 const ENDED: &str = r#"{"type":"ended""#;
@@ -17,7 +17,7 @@ pub(crate) fn replies() -> Vec<Capture> {
     captures(FOLDER, &["sse", "json"])
 }
 
-/// Reads a reply that arrives in these pieces, hands over each event and tells them as lines.
+/// Reads a reply that arrives in these pieces. Passes each event on, and returns them as lines.
 pub(crate) fn read<'a>(
     capture: &Capture,
     pieces: impl IntoIterator<Item = &'a [u8]>,
@@ -47,7 +47,7 @@ fn lines<'a>(capture: &Capture, pieces: impl IntoIterator<Item = &'a [u8]>) -> S
 
 /// Covers: S1-25, S1-26, case 8
 #[test]
-fn replies_tell_the_events_of_their_goldens() {
+fn replies_give_the_events_of_their_goldens() {
     report(replies().iter().map(|capture| {
         let events = lines(capture, [&capture.bytes[..]]);
         capture.golden("events.jsonl", &events)
@@ -56,7 +56,7 @@ fn replies_tell_the_events_of_their_goldens() {
 
 /// Covers: S1-25
 #[test]
-fn any_split_gives_the_same_events() {
+fn splits_do_not_change_the_events() {
     for capture in replies() {
         let (name, bytes) = (&capture.name, &capture.bytes[..]);
         let expected = lines(&capture, [bytes]);
@@ -73,15 +73,15 @@ fn any_split_gives_the_same_events() {
 }
 
 #[test]
-fn any_cut_tells_a_beginning_and_ends_once() {
+fn any_cut_gives_a_prefix_and_one_end() {
     for capture in replies() {
         let whole = lines(&capture, [&capture.bytes[..]]);
         for cut in 0..=capture.bytes.len() {
-            let told = lines(&capture, [&capture.bytes[..cut]]);
-            let at = format!("{} cut at {cut}:\n{told}", capture.name);
-            let (before, last) = match told.trim_end().rsplit_once('\n') {
+            let found = lines(&capture, [&capture.bytes[..cut]]);
+            let at = format!("{} cut at {cut}:\n{found}", capture.name);
+            let (before, last) = match found.trim_end().rsplit_once('\n') {
                 Some((before, last)) => (before, last),
-                None => ("", told.trim_end()),
+                None => ("", found.trim_end()),
             };
             assert!(last.starts_with(ENDED), "{at}");
             assert!(!before.lines().any(|line| line.starts_with(ENDED)), "{at}");
@@ -90,33 +90,33 @@ fn any_cut_tells_a_beginning_and_ends_once() {
     }
 }
 
-/// An event over the limit is skipped whole, and what stands around it is read.
+/// An event over the limit is skipped, and the events around it are read.
 #[test]
-fn an_event_over_the_limit_takes_nothing_else_along() {
+fn an_event_over_the_limit_is_skipped_alone() {
     for capture in replies().iter().filter(|capture| capture.ending == "sse") {
         let expected = lines(capture, [&capture.bytes[..]]);
         // Small reads, so that the framer has to collect.
         for limit in [0, 40, 150, 400] {
             let mut reader = ReplyReader::events(limit);
-            let mut told = Vec::new();
+            let mut found = Vec::new();
             let mut begun = HashSet::new();
             let mut line = |event: Event<'_>| {
                 match event {
                     Event::BlockStarted { index, .. } => {
                         begun.insert(index);
                     }
-                    // What a block grows by says nothing where its beginning was skipped.
+                    // Deltas have no meaning if the start of their block was skipped.
                     Event::BlockDelta { index, .. } if !begun.contains(&index) => return,
                     _ => {}
                 }
-                told.push(serde_json::to_string(&event).unwrap());
+                found.push(serde_json::to_string(&event).unwrap());
             };
             for piece in capture.bytes.chunks(7) {
                 reader.push(piece, &mut line);
             }
             reader.finish(&mut line);
             let mut rest = expected.lines();
-            for event in &told[..told.len() - 1] {
+            for event in &found[..found.len() - 1] {
                 assert!(
                     rest.any(|line| line == event),
                     "{} with limit {limit}: {event}",
@@ -130,7 +130,7 @@ fn an_event_over_the_limit_takes_nothing_else_along() {
 /// The name and the data of an event.
 type Named = (Vec<u8>, Vec<u8>);
 
-/// Every event, and whether the stream stood between two at its end.
+/// Every event, and whether the stream ended between two events.
 fn frames<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Named>, bool) {
     let mut framer = Framer::new(LIMIT);
     let mut all = Vec::new();
@@ -142,9 +142,9 @@ fn frames<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Named>, bool) 
     (all, framer.between_events())
 }
 
-/// A name must not come apart from its data: clients skip events without a name.
+/// A name must stay with its data: clients skip events without a name.
 #[test]
-fn events_keep_their_names_whatever_ends_a_line() {
+fn events_keep_their_names_with_every_line_ending() {
     for capture in replies().iter().filter(|capture| capture.ending == "sse") {
         let text = String::from_utf8(capture.bytes.clone()).unwrap();
         let lines = text.replace("\r\n", "\n").replace('\r', "\n");

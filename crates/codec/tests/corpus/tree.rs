@@ -1,9 +1,9 @@
-//! The edits of a request, made on a tree of values: slow, lossy and easy to believe.
+//! The edits of a request on a tree of values: slow and lossy, but easy to trust.
 
 use serde_json::{Map, Value, json};
 use throughline_codec::dialects::anthropic::rewrite::{PLACEHOLDER, ThinkingEdit};
 
-/// What is changed in a request.
+/// A change to a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     /// Which blocks stay, for each message that loses some.
@@ -12,7 +12,7 @@ pub(crate) struct Change {
     pub(crate) model: Option<&'static str>,
     /// The thinking setting.
     pub(crate) thinking: ThinkingEdit,
-    /// Whether bound blocks are to be dropped.
+    /// Whether prefix-bound blocks are dropped.
     pub(crate) drop_bound: bool,
 }
 
@@ -23,7 +23,7 @@ impl Default for Change {
 }
 
 impl Change {
-    /// Makes the change. Answers how many messages had to be filled.
+    /// Applies the change. Returns how many messages had to be filled.
     pub(crate) fn apply(&self, request: &mut Value) -> usize {
         let mut filled = 0;
         for (at, keep) in &self.keep {
@@ -51,7 +51,7 @@ impl Change {
                 Some(setting) => setting.clone(),
             },
             ThinkingEdit::Remove => {
-                // Null says nothing, so it may stay.
+                // Null means nothing, so it may stay.
                 if request.get("thinking").is_some_and(Value::is_object) {
                     request.remove("thinking");
                 }
