@@ -20,7 +20,7 @@ impl Lines {
     }
 
     /// Whether the current line is too long and is being skipped.
-    pub fn skips(&self) -> bool {
+    pub fn is_skipping(&self) -> bool {
         self.skipping
     }
 
@@ -109,8 +109,8 @@ mod tests {
         assert_eq!(all, ["2"]);
         let mut cutter = Lines::new(10);
         cutter.push(long.as_bytes(), |_| {});
-        assert!(cutter.skips());
+        assert!(cutter.is_skipping());
         cutter.push(b"\n", |_| {});
-        assert!(!cutter.skips());
+        assert!(!cutter.is_skipping());
     }
 }

@@ -43,7 +43,7 @@ impl Framer {
     }
 
     /// Whether the current event is too long and is being skipped.
-    pub fn skips(&self) -> bool {
+    pub fn is_skipping(&self) -> bool {
         self.skipping
     }
 

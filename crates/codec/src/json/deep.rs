@@ -7,7 +7,7 @@ use super::cursor::{Cursor, JsonError, Kind, slice};
 use super::decode;
 
 /// Deepest nesting that is read into a tree. Code that walks a tree does need stack per level.
-pub const DEEPEST: usize = 1024;
+pub const MAX_TREE_DEPTH: usize = 1024;
 
 /// An object or array whose end has not been read.
 struct OpenContainer {
@@ -58,7 +58,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Value, JsonError> {
     if let Err(error) = std::str::from_utf8(bytes) {
         return Err(JsonError::NotUtf8(error.valid_up_to()));
     }
-    let mut cursor = Cursor::new(bytes, DEEPEST);
+    let mut cursor = Cursor::new(bytes, MAX_TREE_DEPTH);
     let mut open: Vec<OpenContainer> = Vec::new();
     loop {
         let container = match cursor.peek()? {
@@ -126,8 +126,8 @@ mod tests {
     #[test]
     fn depth_is_limited() {
         let nested = |levels: usize| [vec![b'['; levels], vec![b']'; levels]].concat();
-        assert!(read(&nested(DEEPEST)).is_ok());
-        assert_eq!(read(&nested(DEEPEST + 1)), Err(JsonError::TooDeep(DEEPEST)));
-        assert_eq!(read(&vec![b'['; 5_000_000]), Err(JsonError::TooDeep(DEEPEST)));
+        assert!(read(&nested(MAX_TREE_DEPTH)).is_ok());
+        assert_eq!(read(&nested(MAX_TREE_DEPTH + 1)), Err(JsonError::TooDeep(MAX_TREE_DEPTH)));
+        assert_eq!(read(&vec![b'['; 5_000_000]), Err(JsonError::TooDeep(MAX_TREE_DEPTH)));
     }
 }

@@ -4,24 +4,24 @@
 //! tree of values would lose key order, number format and string escapes, and would cost ten times
 //! as much.
 
-mod arrival;
 mod complete;
 mod cursor;
 mod deep;
 mod edit;
+mod end_detector;
 mod line;
 mod object;
 mod string;
 mod tree;
 
-pub use arrival::Arrival;
 pub(crate) use complete::{complete_object, finish_character};
 pub use cursor::{
     Cursor, JsonError, Kind, Span, each_element, each_member, inside, number, slice, text, validate,
 };
 pub(crate) use cursor::{Found, Levels, found_text};
-pub use deep::DEEPEST;
+pub use deep::MAX_TREE_DEPTH;
 pub use edit::{Edits, append_member, quote, remove_elements};
+pub use end_detector::EndDetector;
 pub(crate) use line::OneLine;
 pub(crate) use object::ObjectWriter;
 pub use string::{decode, decode_pieces};

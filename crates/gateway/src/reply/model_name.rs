@@ -125,7 +125,7 @@ impl InStream {
         }
         self.held.extend_from_slice(&bytes[from..]);
         // Nothing is begun, or it is too long to be looked at: there is nothing to hold.
-        if self.framer.between_events() || self.framer.skips() {
+        if self.framer.between_events() || self.framer.is_skipping() {
             out.extend_from_slice(&self.held.split());
         }
         (out.freeze(), false)

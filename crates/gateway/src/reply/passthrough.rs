@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use throughline_canonical::Fault;
 use throughline_codec::framing::encoding::{Decoder, EncodingError};
-use throughline_codec::json::Arrival;
+use throughline_codec::json::EndDetector;
 
 use crate::reply::ReplyTransform;
 use crate::reply::model_name::{ModelAlias, RewriteModelName};
@@ -52,7 +52,7 @@ pub(crate) struct Through {
     /// Whether an end is only good after the last event.
     needs_last_event: bool,
     /// How far a whole reply in JSON has come: many a server that breaks down ends its body cleanly.
-    json: Option<Arrival>,
+    json: Option<EndDetector>,
     /// Whether what comes cannot be read.
     unread: bool,
 }
@@ -105,7 +105,7 @@ impl Through {
             rename: RewriteModelName::new(names, events),
             can_inject,
             needs_last_event: events && readable && tap.is_some(),
-            json: (shape == Shape::Json && readable).then(Arrival::default),
+            json: (shape == Shape::Json && readable).then(EndDetector::default),
             unread: !readable,
             tap,
         }
@@ -113,7 +113,7 @@ impl Through {
 
     /// Whether a reply that is one text ends before that does.
     fn is_half(&self) -> bool {
-        self.json.as_ref().is_some_and(|json| !json.is_whole())
+        self.json.as_ref().is_some_and(|json| !json.is_complete())
     }
 }
 

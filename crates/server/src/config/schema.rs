@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use throughline_codec::json::DEEPEST;
+use throughline_codec::json::MAX_TREE_DEPTH;
 
 use super::settings::{
     CompatMode, Dialect, Format, Level, OnToolParseError, PASSTHROUGH, Policy, ReasoningField,
@@ -179,7 +179,7 @@ pub(super) const ROWS: &[Row] = &[
 
     now("limits", Table, Unset, "Bounds on what a client may ask for."),
     now("limits.body", Size { least: 1024 }, Value(r#""64MiB""#), "A request's body."),
-    now("limits.json_depth", Whole { least: 8, most: DEEPEST as i64 }, Value("128"), "Levels of nesting in a request's JSON."),
+    now("limits.json_depth", Whole { least: 8, most: MAX_TREE_DEPTH as i64 }, Value("128"), "Levels of nesting in a request's JSON."),
     now("limits.streams", Whole { least: 1, most: 1_000_000 }, Value("1000"), "Requests under way at one time; as many WebSockets may be open besides."),
     later("limits.queue", Whole { least: 0, most: 1_000_000 }, Value("100"), "Requests that wait for a place."),
     later("limits.reader_queue", Whole { least: 1, most: 1_000_000 }, Value("1000"), "Events that wait for a slow reader."),

@@ -16,7 +16,7 @@ use super::interrupts::Called;
 use super::run::{Form, Run};
 use super::{METADATA, REDACTED, REFUSAL};
 use crate::dialects::{NOTICE, ReplyIdentity, ReplyWriter, may_cut_a_call};
-use crate::json::{Arrival, escape};
+use crate::json::{EndDetector, escape};
 
 /// Writes one run.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ struct Open {
     /// Of a call: its place among the calls of the run.
     call: usize,
     /// Of a call: how much of its arguments has come.
-    arguments: Arrival,
+    arguments: EndDetector,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,7 +136,7 @@ impl Writer {
             begun: false,
             signature: signature.to_owned(),
             call: self.calls.len().saturating_sub(1),
-            arguments: Arrival::default(),
+            arguments: EndDetector::default(),
         });
         if let BlockStart::Text { text }
         | BlockStart::Refusal { text }
@@ -313,7 +313,7 @@ impl Writer {
             delta("TOOL_CALL_ARGS", About::Call(&block.id), "{}", out);
         }
         if let Some(call) = self.calls.get_mut(block.call) {
-            call.whole = empty || block.arguments.is_whole();
+            call.whole = empty || block.arguments.is_complete();
         }
         border("TOOL_CALL_END", About::Call(&block.id), out);
         self.seal("tool-call", &block.id, &block.signature, out);

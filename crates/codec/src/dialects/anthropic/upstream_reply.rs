@@ -102,7 +102,7 @@ impl ReplyReader {
                 framer.push(bytes, |frame, _| {
                     read_frame(frame, progress, &mut out);
                 });
-                framer.skips()
+                framer.is_skipping()
             }
             Framing::Whole { bytes: all, limit } => {
                 let room = limit.saturating_sub(all.len());

@@ -87,7 +87,7 @@ impl Reader {
                 if bare.is_some() {
                     framer.finish(|frame, _| read(frame.data));
                 }
-                if too_long || framer.skips() {
+                if too_long || framer.is_skipping() {
                     answer.fail(too_long_event(), out);
                 }
                 if bare.is_none() {

@@ -54,7 +54,7 @@ impl ReplyReader for Reader {
         let too_long = match &mut self.framing {
             Framing::Lines(lines) => {
                 lines.push(bytes, |line| state.line(line, out));
-                lines.skips()
+                lines.is_skipping()
             }
             Framing::Whole(all) if all.len() + bytes.len() > WHOLE_LIMIT => {
                 *all = Vec::new();

@@ -68,7 +68,7 @@ impl ReplyReader for Reader {
         match &mut self.framing {
             Framing::Events(framer) => {
                 framer.push(bytes, |frame, _| state.frame(frame.data, out));
-                if framer.skips() {
+                if framer.is_skipping() {
                     state.fail(too_long("an event of the provider's stream"), out);
                 }
             }

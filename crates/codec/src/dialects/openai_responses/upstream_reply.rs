@@ -73,7 +73,7 @@ impl ReplyReader for Reader {
         match &mut self.framing {
             Framing::Events(framer) => {
                 framer.push(taken, |frame, _| reply.frame(frame, out));
-                if framer.skips() {
+                if framer.is_skipping() {
                     reply.fail(too_long("an event"), out);
                 }
             }

@@ -3,7 +3,7 @@
 
 /// Follows a JSON text up to the end of its outermost object or array.
 #[derive(Debug, Default)]
-pub struct Arrival {
+pub struct EndDetector {
     depth: usize,
     position: Position,
 }
@@ -22,9 +22,9 @@ enum Position {
     End,
 }
 
-impl Arrival {
+impl EndDetector {
     /// Whether the whole text has arrived.
-    pub fn is_whole(&self) -> bool {
+    pub fn is_complete(&self) -> bool {
         self.position == Position::End
     }
 
@@ -67,11 +67,11 @@ mod tests {
     use super::*;
 
     fn is_complete(pieces: &[&[u8]]) -> bool {
-        let mut arrival = Arrival::default();
+        let mut detector = EndDetector::default();
         for piece in pieces {
-            arrival.push(piece);
+            detector.push(piece);
         }
-        arrival.is_whole()
+        detector.is_complete()
     }
 
     #[test]
