@@ -1,6 +1,6 @@
 //! Completes a JSON text that was cut, so that a client can parse it and read the error in it.
 
-use super::cursor::Levels;
+use super::cursor::BitStack;
 
 /// What the current container expects at this position.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub(crate) fn complete_object(half: &[u8], member: &[u8], out: &mut Vec<u8>) -> 
         return false;
     }
     let start = out.len();
-    let mut open = Levels::default();
+    let mut open = BitStack::default();
     let mut expected = Expected::Value;
     let mut at = 0;
     while let Some(&byte) = half.get(at) {

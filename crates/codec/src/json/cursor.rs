@@ -311,7 +311,7 @@ impl<'a> Cursor<'a> {
         self.skip_white_space();
         let start = self.at;
         // One bit for each open container: set for objects. Levels beyond one word use the heap.
-        let mut open = Levels::default();
+        let mut open = BitStack::default();
         let outer = self.depth;
         loop {
             // A value follows.
@@ -442,13 +442,13 @@ impl<'a> Cursor<'a> {
 
 /// A stack of bits, for example one per open container.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Levels {
+pub(crate) struct BitStack {
     word: u64,
     count: usize,
     spilled: Vec<u64>,
 }
 
-impl Levels {
+impl BitStack {
     pub(crate) fn push(&mut self, bit: bool) {
         if self.count > 0 && self.count.is_multiple_of(64) {
             self.spilled.push(self.word);
@@ -483,14 +483,14 @@ mod tests {
 
     #[test]
     fn bit_stack_holds_more_than_one_word() {
-        let mut levels = Levels::default();
+        let mut stack = BitStack::default();
         let bits: Vec<bool> = (0..300).map(|n| n % 3 == 0 || n % 7 == 2).collect();
         for &bit in &bits {
-            levels.push(bit);
+            stack.push(bit);
         }
         for &bit in bits.iter().rev() {
-            assert_eq!(levels.last(), bit);
-            levels.pop();
+            assert_eq!(stack.last(), bit);
+            stack.pop();
         }
     }
 

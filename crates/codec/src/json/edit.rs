@@ -1,6 +1,7 @@
 //! Changes a few spans of a JSON text and copies the rest unchanged.
 
 use super::cursor::Span;
+use super::string::quote_bytes;
 
 /// Changes to one text, applied together.
 #[derive(Clone, Debug, Default)]
@@ -84,8 +85,9 @@ pub fn append_member(edits: &mut Edits, text: &[u8], object: &Span, key: &str, v
 
 /// Writes a text as a JSON string, with quotes.
 pub fn quote(text: &str) -> Vec<u8> {
-    // Serializing a string cannot fail.
-    serde_json::to_vec(text).unwrap_or_default()
+    let mut quoted = Vec::with_capacity(text.len() + 2);
+    quote_bytes(text, &mut quoted);
+    quoted
 }
 
 #[cfg(test)]

@@ -15,10 +15,10 @@ mod string;
 mod tree;
 
 pub(crate) use complete::{complete_object, finish_character};
+pub(crate) use cursor::{BitStack, Found, found_text};
 pub use cursor::{
     Cursor, JsonError, Kind, Span, each_element, each_member, inside, number, slice, text, validate,
 };
-pub(crate) use cursor::{Found, Levels, found_text};
 pub use deep::MAX_TREE_DEPTH;
 pub use edit::{Edits, append_member, quote, remove_elements};
 pub use end_detector::EndDetector;

@@ -3,7 +3,7 @@
 //! The scanner also checks the grammar. A caller that accepts malformed JSON calls
 //! [`JsonScanner::tolerate`], which continues with brackets and strings only.
 
-use crate::json::Levels;
+use crate::json::BitStack;
 use crate::search::special;
 
 /// Limit for the nesting of a value.
@@ -13,7 +13,7 @@ const MAX_DEPTH: usize = 512;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct JsonScanner {
     /// One bit for each open container: set for objects.
-    open: Levels,
+    open: BitStack,
     expected: Expected,
     /// The grammar is violated. Only brackets and strings count from here on.
     tolerant: bool,
