@@ -3,7 +3,7 @@
 use super::draft::{Draft, push_limited};
 use super::json_writer::JsonWriter;
 use super::literal::{Literal, MAX_WORD, Opening, PYTHON};
-use super::quoted::{Quoted, QuotedEnd};
+use super::quoted::{Quoted, StringProgress};
 use super::{Progress, Sink};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,8 +134,8 @@ impl DictCalls {
                 Opening::Quote(quote) => self.open_string(quote, State::InKey),
             },
             (State::InKey(quoted), _) => match self.read_text(quoted, text, last) {
-                QuotedEnd::Inside(used) => Progress::More(used),
-                QuotedEnd::Closed(used) => {
+                StringProgress::Inside(used) => Progress::More(used),
+                StringProgress::Closed(used) => {
                     self.state = State::Colon;
                     Progress::Ended(used)
                 }
@@ -144,15 +144,15 @@ impl DictCalls {
             (State::Colon, _) => Progress::Broken(0, "a colon was expected"),
             (State::Value, _) => self.begin_value(text, last),
             (State::InName(quoted), _) => match self.read_text(quoted, text, last) {
-                QuotedEnd::Inside(used) => Progress::More(used),
-                QuotedEnd::Closed(used) => match self.finish_name(sink) {
+                StringProgress::Inside(used) => Progress::More(used),
+                StringProgress::Closed(used) => match self.finish_name(sink) {
                     Ok(()) => Progress::Ended(used),
                     Err(why) => Progress::Broken(used, why),
                 },
             },
             (State::InArguments(quoted), _) => match self.read_string(quoted, text, last, sink) {
-                QuotedEnd::Inside(used) => Progress::More(used),
-                QuotedEnd::Closed(used) => match self.first_character {
+                StringProgress::Inside(used) => Progress::More(used),
+                StringProgress::Closed(used) => match self.first_character {
                     Some('{') => self.finish_arguments(used, sink),
                     Some(_) => Progress::Broken(used, "the arguments are no object"),
                     None => self.no_arguments(used, sink),
@@ -213,7 +213,7 @@ impl DictCalls {
     }
 
     /// Reads the next text of a key or a name.
-    fn read_text(&mut self, quoted: Quoted, text: &str, last: bool) -> QuotedEnd {
+    fn read_text(&mut self, quoted: Quoted, text: &str, last: bool) -> StringProgress {
         let (held, too_long) = (&mut self.text, &mut self.too_long);
         let mut out = |delta: &str| push_limited(delta, held, MAX_WORD, too_long);
         let mut json = JsonWriter::new(&mut self.buffer, &mut out);
@@ -240,7 +240,7 @@ impl DictCalls {
         text: &str,
         last: bool,
         sink: &mut Sink<'_>,
-    ) -> QuotedEnd {
+    ) -> StringProgress {
         let (call, first_character) = (&mut self.call, &mut self.first_character);
         let mut out = |delta: &str| {
             let delta = match first_character {

@@ -7,7 +7,7 @@
 use super::Progress;
 use super::json_writer::JsonWriter;
 use super::number::write_number;
-use super::quoted::{Quoted, QuotedEnd};
+use super::quoted::{Quoted, StringProgress};
 
 /// Limit for the nesting of values.
 const MAX_DEPTH: usize = 128;
@@ -158,8 +158,8 @@ impl Literal {
         while self.state != State::Complete {
             if let State::InKey(quoted) | State::InText(quoted) = self.state {
                 match quoted.read(&text[at..], last, json) {
-                    QuotedEnd::Inside(used) => return Progress::More(at + used),
-                    QuotedEnd::Closed(used) => at += used,
+                    StringProgress::Inside(used) => return Progress::More(at + used),
+                    StringProgress::Closed(used) => at += used,
                 }
                 json.push("\"");
                 self.state = match self.state {

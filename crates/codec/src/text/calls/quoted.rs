@@ -18,7 +18,7 @@ pub(crate) struct Quoted {
 
 /// How far a string was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum QuotedEnd {
+pub(crate) enum StringProgress {
     /// This many bytes are used, and the string continues.
     Inside(usize),
     /// The string ended after this many bytes, with its quote.
@@ -45,7 +45,7 @@ impl Quoted {
 
     /// Reads the next text. The rest may be a partial closing quote or escape. If no more text
     /// follows, a partial quote is text, and a partial escape is dropped.
-    pub(crate) fn read(self, text: &str, last: bool, json: &mut JsonWriter<'_>) -> QuotedEnd {
+    pub(crate) fn read(self, text: &str, last: bool, json: &mut JsonWriter<'_>) -> StringProgress {
         let bytes = text.as_bytes();
         let first = self.quote.as_bytes()[0];
         let mut at = 0;
@@ -60,13 +60,13 @@ impl Quoted {
             }
             json.write_raw(&text[from..at]);
             let Some(&byte) = rest.first() else {
-                return QuotedEnd::Inside(at);
+                return StringProgress::Inside(at);
             };
             if rest.starts_with(self.quote.as_bytes()) {
-                return QuotedEnd::Closed(at + self.quote.len());
+                return StringProgress::Closed(at + self.quote.len());
             }
             if !last && self.quote.as_bytes().starts_with(rest) {
-                return QuotedEnd::Inside(at);
+                return StringProgress::Inside(at);
             }
             let escape = if byte == b'\\' && self.escapes {
                 read_escape(rest)
@@ -77,8 +77,8 @@ impl Quoted {
                 Escape::Character(character, used) => (Some(character), used),
                 Escape::Backslash => (Some('\\'), 1),
                 Escape::Nothing(used) => (None, used),
-                Escape::Partial if last => return QuotedEnd::Inside(text.len()),
-                Escape::Partial => return QuotedEnd::Inside(at),
+                Escape::Partial if last => return StringProgress::Inside(text.len()),
+                Escape::Partial => return StringProgress::Inside(at),
             };
             match character {
                 Some(character) if self.to_json => json.write_escaped(character),
@@ -161,7 +161,7 @@ fn read_code(text: &[u8], digits: usize) -> Escape {
 mod tests {
     use super::*;
 
-    fn read(quoted: Quoted, text: &str, last: bool) -> (String, QuotedEnd) {
+    fn read(quoted: Quoted, text: &str, last: bool) -> (String, StringProgress) {
         let (mut buffer, mut written) = (String::new(), String::new());
         let mut out = |delta: &str| written.push_str(delta);
         let mut json = JsonWriter::new(&mut buffer, &mut out);
@@ -176,7 +176,7 @@ mod tests {
             let quoted = Quoted::new("'", true, false);
             let (written, end) = read(quoted, &format!("{inside}'"), false);
             assert_eq!(written, expected, "{inside}");
-            assert_eq!(end, QuotedEnd::Closed(inside.len() + 1), "{inside}");
+            assert_eq!(end, StringProgress::Closed(inside.len() + 1), "{inside}");
         };
         check(r#"\n\t\r\a\b\f\v"#, "\n\t\r\u{7}\u{8}\u{c}\u{b}");
         check(r#"\\ \' \" ""#, "\\ ' \" \"");
@@ -211,7 +211,7 @@ mod tests {
     fn holds_only_a_partial_quote_or_escape() {
         let check = |quoted: Quoted, text: &str, held: &str| {
             let (_, end) = read(quoted, text, false);
-            assert_eq!(end, QuotedEnd::Inside(text.len() - held.len()), "{text}");
+            assert_eq!(end, StringProgress::Inside(text.len() - held.len()), "{text}");
         };
         let python = Quoted::new("'''", true, true);
         check(python, "plain", "");
@@ -230,9 +230,9 @@ mod tests {
     #[test]
     fn at_the_end_a_partial_quote_is_text_and_a_partial_escape_is_dropped() {
         let gemma = Quoted::new("<|\"|>", false, true);
-        assert_eq!(read(gemma, "a<|\"", true), ("a<|\\\"".into(), QuotedEnd::Inside(4)));
+        assert_eq!(read(gemma, "a<|\"", true), ("a<|\\\"".into(), StringProgress::Inside(4)));
         let python = Quoted::new("'", true, true);
-        assert_eq!(read(python, r"a\u12", true), ("a".into(), QuotedEnd::Inside(5)));
-        assert_eq!(read(python, r"a\1", true), ("a".into(), QuotedEnd::Inside(3)));
+        assert_eq!(read(python, r"a\u12", true), ("a".into(), StringProgress::Inside(5)));
+        assert_eq!(read(python, r"a\1", true), ("a".into(), StringProgress::Inside(3)));
     }
 }
