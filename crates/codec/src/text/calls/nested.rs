@@ -142,7 +142,7 @@ impl NestedArguments {
                     self.close_from(level, sink);
                     return TagStep::To(at + length);
                 }
-                None => Progress::Broken(at, "a closing tag of nothing that is open"),
+                None => Progress::Broken(at, "a closing tag without an open element"),
             },
         })
     }
@@ -326,7 +326,7 @@ fn tag(text: &str) -> Tag<'_> {
     let inside = match text[TAG_PREFIX.len()..].strip_prefix('<') {
         Some(inside) => inside,
         None if text.len() == TAG_PREFIX.len() => return Tag::Partial,
-        None => return Tag::Wrong("a mark without a tag"),
+        None => return Tag::Wrong("the tag prefix is not followed by a tag"),
     };
     let Some(end) = inside.find(['>', '<', '\n']) else {
         return Tag::Partial;

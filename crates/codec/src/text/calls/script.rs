@@ -317,7 +317,7 @@ impl Script {
                     StepResult::GoTo(used, next_step)
                 }
                 Word::Wait => StepResult::Wait,
-                Word::Broken(at) => StepResult::Broken(at, "the name is no name"),
+                Word::Broken(at) => StepResult::Broken(at, "the name is not valid"),
             },
             Step::Id(terminators) => match read_word(NameStyle::Word, terminators, text, last) {
                 Word::Found { text, used, next_step } => {
@@ -325,7 +325,7 @@ impl Script {
                     StepResult::GoTo(used, next_step)
                 }
                 Word::Wait => StepResult::Wait,
-                Word::Broken(at) => StepResult::Broken(at, "the id is no id"),
+                Word::Broken(at) => StepResult::Broken(at, "the id is not valid"),
             },
             Step::If(start, target) => {
                 let white = leading_white_space(text).min(MAX_FRAMING + 1);

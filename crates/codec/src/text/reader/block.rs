@@ -78,7 +78,7 @@ impl Core {
         match progress.offset_by(at) {
             Progress::More(reached) if whole => Flow::Wait(reached),
             Progress::More(reached) if is_open => Flow::On(reached),
-            Progress::More(reached) => self.fail_block(reached, "it is too long", out),
+            Progress::More(reached) => self.fail_block(reached, "the block is too long", out),
             progress => self.handle_progress(progress, out),
         }
     }
@@ -127,7 +127,7 @@ impl Core {
                 self.fence.reset();
                 Flow::On(at)
             }
-            Progress::Ended(at) => self.fail_block(at, "it holds no call", out),
+            Progress::Ended(at) => self.fail_block(at, "the block contains no call", out),
             Progress::Broken(at, why) => self.fail_block(at, why, out),
         }
     }

@@ -156,7 +156,7 @@ impl Core {
         match std::mem::replace(&mut self.state, State::Content) {
             State::Call(mut block) => {
                 block.raw.push_str(rest);
-                self.abandon_block(&block, "something came between", true, out);
+                self.abandon_block(&block, "the call was interrupted", true, out);
             }
             State::Header(raw) => {
                 self.emit_unparsed(&raw, out);
@@ -239,7 +239,7 @@ impl Core {
             State::Call(mut block) => {
                 block.raw.push_str(rest);
                 unclosed = block.origin.is_some() && self.numbering.started() == block.calls_before;
-                self.abandon_block(&block, "the text ends inside it", true, out);
+                self.abandon_block(&block, "the text ends inside the call", true, out);
             }
             State::Skip { .. } => {}
         }
