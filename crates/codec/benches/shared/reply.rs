@@ -7,14 +7,14 @@ use throughline_canonical::{BlockStart, Delta, EndReason, Event};
 /// One token or a few, as providers send them.
 const PIECE: &str = " and so the seventh row";
 
-/// The kind of a block's deltas.
-type Grow = fn(&'static str) -> Delta<'static>;
+/// Creates a delta of a block.
+type NewDelta = fn(&'static str) -> Delta<'static>;
 
 /// A reply with this many deltas.
 pub(crate) fn events(deltas: usize) -> Vec<Event<'static>> {
     let text = Cow::Borrowed;
     let mut events = vec![Event::MessageStarted { id: text("r1"), model: text("m") }];
-    let blocks: [(BlockStart<'_>, Grow); 3] = [
+    let blocks: [(BlockStart<'_>, NewDelta); 3] = [
         (BlockStart::Thinking { text: text(""), signature: text("") }, |piece| {
             Delta::Thinking(Cow::Borrowed(piece))
         }),

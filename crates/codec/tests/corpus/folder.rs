@@ -121,7 +121,7 @@ fn difference(expected: &str, actual: &str) -> String {
 }
 
 /// Folders with goldens only: the shared values as a dialect writes them.
-const MADE: [&str; 2] = ["upstream_request", "client_reply"];
+const GOLDEN_ONLY: [&str; 2] = ["upstream_request", "client_reply"];
 
 /// Every capture has a description, and every golden belongs to a capture.
 #[test]
@@ -135,7 +135,7 @@ fn every_corpus_file_belongs_to_a_capture() {
         for folder in fs::read_dir(root().join(&dialect)).unwrap() {
             let folder = folder.unwrap().path();
             let name = folder.file_name().unwrap().to_str().unwrap();
-            if !MADE.contains(&name) {
+            if !GOLDEN_ONLY.contains(&name) {
                 check_folder(&folder, &format!("{dialect}/{name}"));
             }
         }

@@ -15,16 +15,16 @@ use super::tree::Change;
 
 /// A sequence of choices that repeats.
 struct Choices<'a> {
-    throws: &'a [u8],
+    random: &'a [u8],
     at: usize,
 }
 
 impl Choices<'_> {
-    fn pick(&mut self, sides: usize) -> usize {
+    fn pick(&mut self, count: usize) -> usize {
         self.at += 1;
         // The round is mixed in, so that a short sequence does not repeat exactly.
-        let pick = self.throws[self.at % self.throws.len()] as usize;
-        (pick + self.at / self.throws.len()) % sides
+        let pick = self.random[self.at % self.random.len()] as usize;
+        (pick + self.at / self.random.len()) % count
     }
 }
 
@@ -34,8 +34,8 @@ fn render(value: &Value, choices: &mut Choices<'_>, text: &mut String) {
         Value::Object(members) => {
             let mut members: Vec<_> = members.iter().collect();
             if !members.is_empty() {
-                let turn = choices.pick(members.len());
-                members.rotate_left(turn);
+                let offset = choices.pick(members.len());
+                members.rotate_left(offset);
             }
             text.push('{');
             for (at, (key, value)) in members.into_iter().enumerate() {
@@ -173,8 +173,8 @@ fn request() -> impl Strategy<Value = Value> {
 }
 
 fn spelled() -> impl Strategy<Value = (Value, String)> {
-    (request(), vec(any::<u8>(), 1..60)).prop_map(|(request, throws)| {
-        let (mut text, mut choices) = (String::new(), Choices { throws: &throws, at: 0 });
+    (request(), vec(any::<u8>(), 1..60)).prop_map(|(request, random)| {
+        let (mut text, mut choices) = (String::new(), Choices { random: &random, at: 0 });
         render(&request, &mut choices, &mut text);
         (request, text)
     })
