@@ -1,5 +1,5 @@
-//! `throughline parse`: a model's raw text from stdin, its events as JSON lines on stdout. What the
-//! text means is read elsewhere; here is the choice of what to look for, and the lines.
+//! `throughline parse`: reads a model's raw text from stdin and prints its events as JSON lines.
+//! The codec reads the text. This file chooses the recipe and writes the lines.
 
 use std::io::{self, BufRead, BufWriter, IsTerminal, Write};
 use std::path::Path;
@@ -16,15 +16,15 @@ use super::remote::table;
 use super::{Failure, print, say};
 use crate::cli::{OnError, Parse, ReasoningForm};
 
-/// What shows the names in place of reading a text.
+/// The value that prints the known names instead of reading a text.
 const LIST: &str = "list";
 
-/// What a file of tools should hold.
+/// What a file of tools should contain.
 const EXPECTED: &str = "expected a JSON list of tools, each `{name, description?, parameters}` or as OpenAI's API takes them";
 
-/// Reads stdin to its end, or prints the names that can be given.
+/// Reads stdin to its end, or prints the known names.
 pub fn run(options: &Parse) -> Result<(), Failure> {
-    if let Some(names) = listed(options) {
+    if let Some(names) = requested_list(options) {
         print(&names);
         return Ok(());
     }
@@ -51,29 +51,31 @@ pub fn run(options: &Parse) -> Result<(), Failure> {
     }
     let mut lines = Lines::new(Reader::new(&recipe, settings), io::stdout().lock());
     match read(&mut io::stdin().lock(), options.chunk, &mut lines) {
-        // Whoever read the lines has seen enough.
-        Err(Trouble::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        Err(Trouble::Write(error)) => Err(Failure::Failed(format!("cannot write: {error}"))),
-        Err(Trouble::Read(error)) => Err(Failure::Failed(format!("cannot read the text: {error}"))),
+        // The reader of our output has closed the pipe.
+        Err(StreamError::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Err(StreamError::Write(error)) => Err(Failure::Failed(format!("cannot write: {error}"))),
+        Err(StreamError::Read(error)) => {
+            Err(Failure::Failed(format!("cannot read the text: {error}")))
+        }
         Ok(()) => Ok(()),
     }
 }
 
-/// The table that was asked for, if one was.
-fn listed(options: &Parse) -> Option<String> {
-    let asks = |name: &str| is_same(name, LIST);
-    if options.family.as_deref().is_some_and(asks) {
+/// The list that the options ask for, if any.
+fn requested_list(options: &Parse) -> Option<String> {
+    let is_list = |name: &str| matches_word(name, LIST);
+    if options.family.as_deref().is_some_and(is_list) {
         return Some(families(options.json));
     }
-    if options.reasoning.as_deref().is_some_and(asks) {
+    if options.reasoning.as_deref().is_some_and(is_list) {
         let names = TAG_SETS.iter().map(|set| set.name);
-        return Some(uses(options.json, "tag set", names, |family, name| {
+        return Some(families_by_name(options.json, "tag set", names, |family, name| {
             family.reasoning == Some(name)
         }));
     }
-    if options.tool_format.iter().any(|name| asks(name)) {
+    if options.tool_format.iter().any(|name| is_list(name)) {
         let names = TOOL_FORMATS.iter().map(|format| format.name);
-        return Some(uses(options.json, "tool format", names, |family, name| {
+        return Some(families_by_name(options.json, "tool format", names, |family, name| {
             family.tools.contains(&name)
         }));
     }
@@ -98,16 +100,16 @@ fn families(as_json: bool) -> String {
         vec![
             family.name.to_owned(),
             format!("{}{implicit}", family.reasoning.unwrap_or("-")),
-            words(family.tools),
-            words(family.models),
+            join(family.tools),
+            join(family.models),
         ]
     });
     let head = ["family", "reasoning", "tool formats", "models whose name has"];
     table(&head, rows)
 }
 
-/// Names, and the families that use each.
-fn uses<'a>(
+/// Names, and the families that use each one.
+fn families_by_name<'a>(
     as_json: bool,
     head: &str,
     names: impl Iterator<Item = &'a str>,
@@ -121,28 +123,27 @@ fn uses<'a>(
         let rows = rows.map(|(name, families)| json!({ "name": name, "families": families }));
         return json!(rows.collect::<Vec<_>>()).to_string();
     }
-    let rows = rows.map(|(name, families)| vec![name.to_owned(), words(&families)]);
+    let rows = rows.map(|(name, families)| vec![name.to_owned(), join(&families)]);
     table(&[head, "families"], rows)
 }
 
-fn words(words: &[&str]) -> String {
-    if words.is_empty() { "-".to_owned() } else { words.join(", ") }
+fn join(names: &[&str]) -> String {
+    if names.is_empty() { "-".to_owned() } else { names.join(", ") }
 }
 
-/// What to look for: the family's or the model's recipe, with the parts that flags name in its
-/// place.
+/// The recipe of the family or the model. Parts that flags name replace the recipe's parts.
 fn recipe(options: &Parse) -> Result<Recipe, UnknownName> {
     let reasoning = options.reasoning.as_deref();
     let formats: Vec<&str> = options.tool_format.iter().map(String::as_str).collect();
     let model = options.model.as_deref();
     let mut recipe = match options.family.as_deref() {
         None if model.is_none() => {
-            // Only what flags name. A text that begins inside reasoning has some.
+            // Only the parts that flags name. A text that begins inside reasoning has reasoning.
             let has_reasoning = formats.is_empty() || options.implicit_reasoning;
             Recipe::named(has_reasoning.then_some("think"), &[])?
         }
-        Some(family) if is_same(family, "none") => Recipe::named(None, &[])?,
-        Some(family) if !is_same(family, "auto") => Recipe::family(family)?,
+        Some(family) if matches_word(family, "none") => Recipe::named(None, &[])?,
+        Some(family) if !matches_word(family, "auto") => Recipe::family(family)?,
         _ => Recipe::for_model(model.unwrap_or_default()),
     };
     if reasoning.is_some() {
@@ -158,8 +159,8 @@ fn recipe(options: &Parse) -> Result<Recipe, UnknownName> {
     Ok(recipe)
 }
 
-/// Whether a word was written, in any letter case.
-fn is_same(written: &str, word: &str) -> bool {
+/// Compares a word without regard to letter case.
+fn matches_word(written: &str, word: &str) -> bool {
     written.trim().eq_ignore_ascii_case(word)
 }
 
@@ -171,13 +172,13 @@ fn read_tools(path: &Path) -> Result<Tools, Failure> {
     Tools::read(&bytes).map_err(|error| {
         let (line, column, what) = match error {
             ToolsError::Json(error) => {
-                let told = error.to_string();
-                // The place stands in front, as in all our messages.
-                let what = told.split(" at line ").next().unwrap_or_default().to_owned();
+                let message = error.to_string();
+                // Our messages start with the position.
+                let what = message.split(" at line ").next().unwrap_or_default().to_owned();
                 (error.line(), error.column().max(1), what)
             }
             ToolsError::Shape(tool) => {
-                let (line, column) = place_of(&bytes, tool);
+                let (line, column) = position_of(&bytes, tool);
                 (line, column, format!("tool {} of the list has no name", tool + 1))
             }
         };
@@ -185,65 +186,65 @@ fn read_tools(path: &Path) -> Result<Tools, Failure> {
     })
 }
 
-/// Line and column of an element of a JSON list.
-fn place_of(list: &[u8], element: usize) -> (usize, usize) {
+/// Line and column of an element in a JSON array.
+fn position_of(list: &[u8], element: usize) -> (usize, usize) {
     let elements: Vec<&RawValue> = serde_json::from_slice(list).unwrap_or_default();
-    let begin = list.as_ptr().addr();
+    let start = list.as_ptr().addr();
     let before = elements
         .get(element)
-        .and_then(|raw| list.get(..raw.get().as_ptr().addr().checked_sub(begin)?))
+        .and_then(|raw| list.get(..raw.get().as_ptr().addr().checked_sub(start)?))
         .unwrap_or_default();
     let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
-    let start = before.iter().rposition(|byte| *byte == b'\n');
-    let column = String::from_utf8_lossy(&before[start.map_or(0, |at| at + 1)..]).chars().count();
+    let line_start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    let column = String::from_utf8_lossy(&before[line_start..]).chars().count();
     (line, column + 1)
 }
 
 /// Why reading ended early.
-enum Trouble {
+enum StreamError {
     Read(io::Error),
     Write(io::Error),
 }
 
-/// Hands the text on in pieces of this size, or as it comes.
+/// Passes the text on in pieces of this size, or as it arrives.
 fn read(
     input: &mut impl BufRead,
     chunk: Option<usize>,
     lines: &mut Lines<impl Write>,
-) -> Result<(), Trouble> {
-    let mut waiting = Vec::new();
+) -> Result<(), StreamError> {
+    let mut pending = Vec::new();
     loop {
         let bytes = match input.fill_buf() {
             Ok([]) => break,
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(Trouble::Read(error)),
+            Err(error) => return Err(StreamError::Read(error)),
         };
         let length = bytes.len();
         match chunk {
             None => lines.push(bytes),
-            Some(_) => waiting.extend_from_slice(bytes),
+            Some(_) => pending.extend_from_slice(bytes),
         }
         input.consume(length);
         if let Some(size @ 1..) = chunk {
-            let whole = waiting.len() - waiting.len() % size;
-            waiting[..whole].chunks(size).for_each(|piece| lines.push(piece));
-            waiting.drain(..whole);
+            let whole = pending.len() - pending.len() % size;
+            pending[..whole].chunks(size).for_each(|piece| lines.push(piece));
+            pending.drain(..whole);
         }
-        // A reader at the other end sees each line when its text has come.
+        // A reader at the other end sees each line as soon as its text arrives.
         lines.flush()?;
     }
-    if !waiting.is_empty() {
-        lines.push(&waiting);
+    if !pending.is_empty() {
+        lines.push(&pending);
     }
     lines.finish()
 }
 
-/// The reader, and where its events are written.
+/// The reader, and the output for its events.
 struct Lines<W: Write> {
     reader: Reader,
     out: BufWriter<W>,
-    /// The first failure of writing; nothing is written after it.
+    /// The first write error. Nothing is written after it.
     failed: io::Result<()>,
 }
 
@@ -257,16 +258,16 @@ impl<W: Write> Lines<W> {
         reader.push(bytes, |event| write(out, failed, event));
     }
 
-    fn finish(&mut self) -> Result<(), Trouble> {
+    fn finish(&mut self) -> Result<(), StreamError> {
         let Self { reader, out, failed } = self;
         reader.finish(|event| write(out, failed, event));
         self.flush()
     }
 
-    fn flush(&mut self) -> Result<(), Trouble> {
+    fn flush(&mut self) -> Result<(), StreamError> {
         std::mem::replace(&mut self.failed, Ok(()))
             .and_then(|()| self.out.flush())
-            .map_err(Trouble::Write)
+            .map_err(StreamError::Write)
     }
 }
 
