@@ -32,7 +32,7 @@ impl Guard {
     }
 
     /// The last lines this process has written, for a failure message.
-    pub(crate) fn last_words(&self) -> String {
+    pub(crate) fn last_lines(&self) -> String {
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
         let tail = &lines[lines.len().saturating_sub(15)..];

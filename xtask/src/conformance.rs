@@ -1,7 +1,6 @@
-//! Official client libraries against the release binary: the packages they are,
-//! the processes around them, and running each of their scripts. What is
-//! asserted is in `conformance/`, what the gateway is told in
-//! `conformance/throughline.toml`.
+//! Runs the scripts of official client libraries against the gateway: installs the libraries, starts
+//! simulators and the gateway, runs each script. The assertions are in `conformance/`, the gateway's
+//! configuration is `conformance/throughline.toml`.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -16,29 +15,29 @@ use crate::packages::{self, Missing};
 use crate::ports;
 use crate::workspace;
 
-/// For one script; the slowest takes a few seconds on an idle machine.
-const SCRIPT: Duration = Duration::from_secs(90);
+/// Limit for one script; the slowest takes a few seconds on an idle machine.
+const SCRIPT_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// A language's scripts, with the environment that runs them.
+/// A language and how to prepare its scripts.
 struct Language {
     name: &'static str,
     prepare: fn() -> Result<Scripts, Missing>,
 }
 
-/// What is started, once for each file.
+/// Scripts that are ready to run, each as its own process.
 struct Scripts {
     interpreter: PathBuf,
     files: Vec<PathBuf>,
-    /// Where what they share is found.
+    /// The folder of the code that scripts share.
     shared: PathBuf,
 }
 
 const LANGUAGES: &[Language] =
     &[Language { name: "Python", prepare: python }, Language { name: "Node", prepare: node }];
 
-/// Starts two simulators and a gateway, then lets each library talk through them.
+/// Starts two simulators and a gateway, then runs each library's script against the gateway.
 pub(crate) fn run() -> Result<(), Failure> {
-    let binary = workspace::release_binary()?;
+    let binary = workspace::test_binary()?;
     let mut ready = Vec::new();
     for language in LANGUAGES {
         match (language.prepare)() {
@@ -49,18 +48,30 @@ pub(crate) fn run() -> Result<(), Failure> {
             Err(Missing::Failed(failure)) => return Err(failure),
         }
     }
+    with_gateway(&binary, |gateway| run_all(&ready, gateway))
+}
+
+/// Starts two simulators and a gateway, waits until they are ready, and ends them.
+pub(crate) fn start_and_stop(binary: &Path) -> Result<(), Failure> {
+    with_gateway(binary, |_| Ok(()))
+}
+
+/// Calls `work` with the address of a gateway that runs in front of two simulators.
+fn with_gateway(
+    binary: &Path,
+    work: impl FnOnce(SocketAddr) -> Result<(), Failure>,
+) -> Result<(), Failure> {
     let folder =
         tempfile::tempdir().map_err(|error| format!("cannot make a temporary folder: {error}"))?;
     let mut children = Vec::new();
-    let outcome =
-        start(&binary, folder.path(), &mut children).and_then(|gateway| run_all(&ready, gateway));
+    let outcome = start(binary, folder.path(), &mut children).and_then(work);
     outcome.map_err(|failure: Failure| {
-        let words: Vec<String> = children.iter().map(Guard::last_words).collect();
-        format!("{}\n{failure}", words.join("\n"))
+        let logs: Vec<String> = children.iter().map(Guard::last_lines).collect();
+        format!("{}\n{failure}", logs.join("\n"))
     })
 }
 
-/// Every script runs, whatever became of those before it.
+/// Runs every script, also after one has failed.
 fn run_all(ready: &[Scripts], gateway: SocketAddr) -> Result<(), Failure> {
     let mut failures = Vec::new();
     let mut passed = 0;
@@ -73,7 +84,7 @@ fn run_all(ready: &[Scripts], gateway: SocketAddr) -> Result<(), Failure> {
                 .env("PYTHONPATH", &scripts.shared)
                 .env("THROUGHLINE_URL", format!("http://{gateway}"));
             isolate(&mut script);
-            match command::run_within(&mut script, SCRIPT) {
+            match command::run_within(&mut script, SCRIPT_TIMEOUT) {
                 Ok(()) => passed += 1,
                 Err(failure) => failures.push(failure),
             }
@@ -87,26 +98,26 @@ fn run_all(ready: &[Scripts], gateway: SocketAddr) -> Result<(), Failure> {
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
 }
 
-/// A library must find neither a real key nor another address by itself, and
-/// must not ask a proxy for what is on this machine.
+/// Removes real keys, other addresses and proxies from the environment: libraries read them by
+/// themselves.
 pub(crate) fn isolate(command: &mut Command) {
-    // What Python compiles would otherwise be kept beside the scripts, in the repository.
+    // Python would otherwise write compiled files into the repository.
     command.env("PYTHONDONTWRITEBYTECODE", "1");
     for (name, _) in std::env::vars_os() {
-        let theirs = name.to_str().is_some_and(|name| {
+        let is_read_by_a_library = name.to_str().is_some_and(|name| {
             let name = name.to_ascii_uppercase();
             name.ends_with("_PROXY")
                 || ["ANTHROPIC_", "OPENAI_", "GOOGLE_", "GEMINI_", "OLLAMA_"]
                     .iter()
                     .any(|prefix| name.starts_with(prefix))
         });
-        if theirs {
+        if is_read_by_a_library {
             command.env_remove(name);
         }
     }
 }
 
-/// Answers the gateway's address.
+/// Returns the gateway's address.
 fn start(binary: &Path, folder: &Path, children: &mut Vec<Guard>) -> Result<SocketAddr, Failure> {
     let first = simulator(binary, "a", folder, children)?;
     let second = simulator(binary, "b", folder, children)?;
@@ -132,7 +143,7 @@ fn simulator(
     simulate.args(["simulate", "--identity", identity, "--listen"]);
     simulate.arg(address.to_string());
     children.push(Guard::start(&name, &mut simulate, folder)?);
-    ports::wait_until_ready(&name, address, "/simulator/requests", gateway::START)?;
+    ports::wait_until_ready(&name, address, "/simulator/requests", gateway::START_TIMEOUT)?;
     Ok(address)
 }
 

@@ -1,4 +1,4 @@
-//! A gateway beside us, told what a file in the repository says.
+//! Starts a gateway with a configuration from the repository.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -9,11 +9,11 @@ use crate::Failure;
 use crate::children::Guard;
 use crate::ports;
 
-/// For a process to answer.
-pub(crate) const START: Duration = Duration::from_secs(20);
+/// How long a process may take until it answers.
+pub(crate) const START_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Starts the gateway with the configuration in `template`, where each word of
-/// `addresses` stands for the address beside it; its state is in `folder`.
+/// Starts the gateway with the configuration in `template`, in which each name of `addresses` is
+/// replaced by its address. The gateway keeps its state in `folder`.
 pub(crate) fn start(
     binary: &Path,
     template: &Path,
@@ -22,8 +22,8 @@ pub(crate) fn start(
 ) -> Result<(Guard, SocketAddr), Failure> {
     let mut text = std::fs::read_to_string(template)
         .map_err(|error| format!("cannot read `{}`: {error}", template.display()))?;
-    for (word, address) in addresses {
-        text = text.replace(word, &address.to_string());
+    for (name, address) in addresses {
+        text = text.replace(name, &address.to_string());
     }
     let configuration = folder.join("throughline.toml");
     std::fs::write(&configuration, text)
@@ -34,8 +34,8 @@ pub(crate) fn start(
     serve.args(["--listen", &address.to_string(), "--data-dir"]);
     serve.arg(folder.join("data"));
     let guard = Guard::start("gateway", &mut serve, folder)?;
-    match ports::wait_until_ready("gateway", address, "/readyz", START) {
+    match ports::wait_until_ready("gateway", address, "/readyz", START_TIMEOUT) {
         Ok(()) => Ok((guard, address)),
-        Err(failure) => Err(format!("{}\n{failure}", guard.last_words())),
+        Err(failure) => Err(format!("{}\n{failure}", guard.last_lines())),
     }
 }

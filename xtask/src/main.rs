@@ -1,11 +1,7 @@
-//! The developer's commands: `cargo xtask` lists them. Here is only the dispatch;
-//! each command lives in the file of its name. Nothing here is part of a release.
+//! Commands for developers; `cargo xtask` lists them. This file only dispatches: each command has a
+//! file of its name. Nothing here is part of a release.
 
-#![allow(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "these commands talk to the person who typed them"
-)]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "these commands print to a terminal")]
 
 mod bench_across;
 mod bench_proxy;
@@ -21,6 +17,7 @@ mod gateway;
 mod packages;
 mod ports;
 mod real_model;
+mod release;
 mod tidy;
 mod workspace;
 
@@ -29,26 +26,28 @@ use std::process::ExitCode;
 const HELP: &str = "\
 Usage: cargo xtask COMMAND
 
-  ci [STEP]...       everything CI checks, in order; named steps only when given
-     --list          print the steps and what each one runs
+  ci [STEP]...       run all checks of CI, or only the named steps
+     --list          print the steps
+     --jobs N        run N steps side by side (2); 1 prints output as it is written
      --keep-going    run the remaining steps after one has failed
-  tidy               borders between crates, file shape, requirement coverage
-  deny               licences, duplicate versions and sources of dependencies
-  bless              rewrite the corpus goldens from what the code says now
-  fuzz [TARGET]      run one fuzz target, or all of them in turn
+  tidy               check rules that no compiler checks: borders, files, words, coverage
+  deny               check licences, duplicate versions and sources of dependencies
+  advisories         check security advisories with cargo-deny, installing it if needed
+  bless              rewrite the golden files of the corpus with the current output
+  fuzz [TARGET]      run one fuzz target, or each of them in turn
      --seconds N     time for each target (60)
-  conformance        official Python and Node SDKs against the release binary
-  real-model         a small real model behind the gateway, three SDKs before it
-  bench-across       what crossing from one dialect to another costs, as Markdown tables
-  bench-proxy        the gateway beside nginx, as a Markdown table
+  conformance        run official Python and Node SDKs against the gateway
+  real-model         run three SDKs against a small real model through the gateway
+  bench-across       measure translation between every two dialects
+  bench-proxy        compare the gateway with nginx
      --quick         about 20 seconds instead of about two minutes
-  bench-text         the reader of model text beside its peers, as Markdown tables
+  bench-text         compare our reader of model text with other readers
      --quick         about 20 seconds instead of about two minutes
 
-A first change: edit, `cargo xtask ci fmt clippy tidy`, then `cargo xtask ci`.
+For a first change: edit, run `cargo xtask ci fmt clippy tidy`, then `cargo xtask ci`.
 ";
 
-/// What a command could not do, ready to be shown.
+/// Why a command failed, as text for the terminal.
 type Failure = String;
 
 fn main() -> ExitCode {
@@ -60,8 +59,10 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
         Some((&"ci", rest)) => ci::run(rest),
+        Some((&"ci-step", [name])) => ci::run_step(name),
         Some((&"tidy", [])) => tidy::run(),
         Some((&"deny", [])) => deny::run(),
+        Some((&"advisories", [])) => deny::run_advisories(),
         Some((&"bless", [])) => bless::run(),
         Some((&"fuzz", rest)) => fuzz::run(rest),
         Some((&"conformance", [])) => conformance::run(),

@@ -68,7 +68,7 @@ fn talk(
     serve.arg(source.join("real-model/server.py"));
     serve.args(["--port", &address.port().to_string(), "--reasoning", way]);
     let model = Guard::start("model", &mut serve, folder.path())?;
-    let said = |failure: Failure| format!("{}\n{failure}", model.last_words());
+    let said = |failure: Failure| format!("{}\n{failure}", model.last_lines());
     ports::wait_until_ready("the model", address, "/health", LOADING).map_err(said)?;
     let (gateway, listening) = gateway::start(
         binary,
@@ -86,5 +86,5 @@ fn talk(
     script.env("THROUGHLINE_URL", format!("http://{listening}"));
     conformance::isolate(&mut script);
     command::run_within(&mut script, TALKING)
-        .map_err(|failure| said(format!("{}\n{failure}", gateway.last_words())))
+        .map_err(|failure| said(format!("{}\n{failure}", gateway.last_lines())))
 }

@@ -1,5 +1,4 @@
-//! Where things are: the repository, cargo's target folder, and what
-//! `cargo metadata` says. What the metadata *means* is `tidy`'s.
+//! Finds the repository, cargo's target folder and our binaries, and reads `cargo metadata`.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -11,7 +10,7 @@ use crate::command;
 
 /// The repository's root folder.
 pub(crate) fn root() -> PathBuf {
-    // Cargo sets the variable when it runs us; the compiled-in value serves a binary started by hand.
+    // Cargo sets the variable when it runs us. A binary started by hand uses the compiled-in value.
     let manifest = std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
     manifest.parent().map_or_else(|| PathBuf::from("."), PathBuf::from)
@@ -20,13 +19,13 @@ pub(crate) fn root() -> PathBuf {
 /// `cargo` with the repository as its working directory.
 pub(crate) fn cargo() -> Command {
     let mut cargo = Command::new("cargo");
-    // What cargo told us about ourselves is not meant for the next cargo: build scripts that watch
-    // these variables would run again, and with them whatever stands on their crates.
+    // Cargo describes this package to us in variables. If the next cargo inherited them, build
+    // scripts that watch them would run again, and all crates that depend on theirs would rebuild.
     for (name, _) in std::env::vars_os() {
-        let about_us = name.to_str().is_some_and(|name| {
+        let describes_us = name.to_str().is_some_and(|name| {
             name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
         });
-        if about_us {
+        if describes_us {
             cargo.env_remove(name);
         }
     }
@@ -34,16 +33,16 @@ pub(crate) fn cargo() -> Command {
     cargo
 }
 
-/// What `cargo metadata` tells about the workspace and all its dependencies.
+/// `cargo metadata` of the workspace and all its dependencies.
 pub(crate) fn metadata() -> Result<Value, Failure> {
     let mut cargo = cargo();
-    // A stale lock file is a finding, not something to repair on the way.
+    // A stale lock file must fail, not be repaired in silence.
     cargo.args(["metadata", "--format-version", "1", "--locked"]);
     let text = command::output(&mut cargo)?;
     serde_json::from_str(&text).map_err(|error| format!("cannot read cargo metadata: {error}"))
 }
 
-/// Cargo's target folder, wherever the environment has put it.
+/// Cargo's target folder, which the environment may have moved.
 pub(crate) fn target_directory() -> Result<PathBuf, Failure> {
     let mut cargo = cargo();
     cargo.args(["metadata", "--format-version", "1", "--no-deps"]);
@@ -56,13 +55,33 @@ pub(crate) fn target_directory() -> Result<PathBuf, Failure> {
         .ok_or_else(|| "cargo metadata names no target directory".to_owned())
 }
 
-/// Builds the release binary, which is nearly free when it is fresh, and says where it is.
-/// `THROUGHLINE_BIN` names one that was built elsewhere, to compare two builds.
+/// The binary that tests drive, relative to the target folder.
+pub(crate) const TEST_BINARY: &str = "debug/throughline";
+
+/// Builds the binary that tests drive and returns its path.
+///
+/// Building the whole workspace chooses the same features of dependencies as building its tests, so
+/// nothing compiles twice. `THROUGHLINE_BIN` names another binary instead.
+pub(crate) fn test_binary() -> Result<PathBuf, Failure> {
+    if let Some(given) = given_binary() {
+        return Ok(given);
+    }
+    command::run(cargo().args(["build", "--workspace", "--bins", "--locked"]))?;
+    Ok(target_directory()?.join(TEST_BINARY))
+}
+
+/// Builds the release binary and returns its path. `THROUGHLINE_BIN` names another one, for example
+/// to compare two builds.
 pub(crate) fn release_binary() -> Result<PathBuf, Failure> {
-    if let Some(given) = std::env::var_os("THROUGHLINE_BIN") {
-        println!("using `{}` from THROUGHLINE_BIN", given.display());
-        return Ok(PathBuf::from(given));
+    if let Some(given) = given_binary() {
+        return Ok(given);
     }
     command::run(cargo().args(["build", "--release", "--package", "throughline-server"]))?;
     Ok(target_directory()?.join("release").join("throughline"))
+}
+
+fn given_binary() -> Option<PathBuf> {
+    let given = PathBuf::from(std::env::var_os("THROUGHLINE_BIN")?);
+    println!("using `{}` from THROUGHLINE_BIN", given.display());
+    Some(given)
 }

@@ -77,7 +77,7 @@ pub(crate) fn run(arguments: &[&str]) -> Result<(), Failure> {
     ];
     let outcome = measure(&ways, effort, placing);
     outcome.map_err(|failure| {
-        let words = [nginx.last_words(), gateway.last_words()];
+        let words = [nginx.last_lines(), gateway.last_words()];
         format!("{failure}\n{}", words.join("\n"))
     })
 }
@@ -192,5 +192,5 @@ fn wait(
     limit: Duration,
 ) -> Result<(), Failure> {
     ports::wait_until_ready(name, address, path, limit)
-        .map_err(|failure| format!("{failure}\n{}", process.last_words()))
+        .map_err(|failure| format!("{failure}\n{}", process.last_lines()))
 }
