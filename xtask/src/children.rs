@@ -1,11 +1,13 @@
-//! Processes that run beside us: each is ended by its own id when its guard
-//! goes, on success and on failure alike.
+//! Processes that run beside this one. Each ends when its guard is dropped, on success and on
+//! failure alike.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::Failure;
+use crate::command;
 
 /// A running process that does not outlive this value.
 pub(crate) struct Guard {
@@ -38,11 +40,26 @@ impl Guard {
         let tail = &lines[lines.len().saturating_sub(15)..];
         format!("last lines of {}:\n  {}", self.name, tail.join("\n  "))
     }
+
+    /// Asks the process to end, and waits until it has.
+    pub(crate) fn stop(mut self, limit: Duration) -> Result<(), Failure> {
+        let id = self.id().to_string();
+        command::output(Command::new("kill").args(["-s", "TERM", &id]))?;
+        let started = Instant::now();
+        while started.elapsed() < limit {
+            if self.child.try_wait().is_ok_and(|status| status.is_some()) {
+                return Ok(());
+            }
+            #[expect(clippy::disallowed_methods, reason = "no task runs on this thread")]
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Err(format!("{} did not end within {limit:?}\n{}", self.name, self.last_lines()))
+    }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // Both fail only when the process has already ended, which is what we want.
+        // Both fail only if the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -40,9 +40,12 @@ Usage: cargo xtask COMMAND
   real-model         run three SDKs against a small real model through the gateway
   bench-across       measure translation between every two dialects
   bench-proxy        compare the gateway with nginx
-     --quick         about 20 seconds instead of about two minutes
+     --quick         one short round for each case
+     --case NAME     run only this case; may be given several times
+     --list          print the cases
   bench-text         compare our reader of model text with other readers
      --quick         about 20 seconds instead of about two minutes
+  instructions       count instructions per delta and per request with valgrind
 
 For a first change: edit, run `cargo xtask ci fmt clippy tidy`, then `cargo xtask ci`.
 ";
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
         Some((&"bench-across", [])) => bench_across::run(),
         Some((&"bench-proxy", rest)) => bench_proxy::run(rest),
         Some((&"bench-text", rest)) => bench_text::run(rest),
+        Some((&"instructions", [])) => bench_proxy::instructions::run(),
         Some((command, _)) => {
             eprintln!("xtask: cannot run `{command}` with these arguments\n\n{HELP}");
             return ExitCode::from(2);

@@ -1,8 +1,9 @@
-//! The client side: connections that ask for streamed replies and time them.
-//! It speaks just enough HTTP to cost little beside the proxy it measures, and
-//! it counts what arrives, so a proxy that loses an event fails the run.
+//! The client side: connections that send requests and time the replies. Every reply is checked, so
+//! a proxy that loses an event fails the run.
 
+use std::cell::Cell;
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -12,39 +13,44 @@ use tokio::task::{JoinSet, LocalSet};
 
 use crate::Failure;
 
-use super::upstream::{Writes, model_name};
+use super::process;
+use super::reader::Reader;
+use super::requests::Request;
+use super::upstream::Writes;
 
-/// What is asked for, by how many, for how long.
+/// Which requests to send, over how many connections, for how long.
 #[derive(Clone, Copy)]
 pub(super) struct Load {
     pub(super) connections: usize,
-    pub(super) events: u32,
-    pub(super) writes: Writes,
-    /// Requests a second over all connections; without it each connection asks again at once.
+    pub(super) request: Request,
+    /// Requests a second over all connections. Without it, each connection sends the next request
+    /// when the reply to the last one is complete.
     pub(super) pace: Option<u32>,
     pub(super) stretch: Duration,
 }
 
-/// What all rounds of one load on one way have shown.
+/// The results of all rounds of one load through one proxy.
 #[derive(Default)]
 pub(super) struct Samples {
     pub(super) rounds: Vec<Round>,
+    pub(super) requests: u64,
     pub(super) events: u64,
     pub(super) proxy_cpu: Duration,
 }
 
-/// Rounds stay apart: their median is steady where one of them met a busy machine.
+/// One round. Tables show the median of rounds, so that one round on a busy machine does no harm.
 #[derive(Default)]
 pub(super) struct Round {
     pub(super) events_per_second: f64,
+    pub(super) requests_per_second: f64,
     pub(super) first_byte: Vec<Duration>,
     pub(super) whole: Vec<Duration>,
 }
 
-/// No single request takes longer than this.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// The limit for one request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A single thread: the client must not take a core from the proxy.
+/// A runtime with a single thread: the client must not take a core from the proxy.
 pub(super) fn runtime() -> Result<Runtime, Failure> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -52,33 +58,123 @@ pub(super) fn runtime() -> Result<Runtime, Failure> {
         .map_err(|error| format!("cannot start a runtime: {error}"))
 }
 
-/// A few requests that nobody times.
+/// Sends a few requests that are not measured.
 pub(super) async fn warm_up(address: SocketAddr) -> Result<(), Failure> {
     let mut connection = Connection::open(address).await?;
     for events in [12, 2000, 12] {
-        connection.ask(&request(address, events, Writes::Blocks), events).await?;
+        let request = Request::streamed(events, Writes::Blocks);
+        connection.send(&request.bytes(address), request).await?;
     }
     Ok(())
 }
 
-/// Opens streams that have begun and then say nothing. They close when dropped.
-pub(super) async fn open_idle(
+/// Sends a request several times over one connection.
+pub(super) async fn send_times(
     address: SocketAddr,
+    request: Request,
+    times: u32,
+) -> Result<(), Failure> {
+    let mut connection = Connection::open(address).await?;
+    let bytes = request.bytes(address);
+    for _ in 0..times {
+        connection.send(&bytes, request).await?;
+    }
+    Ok(())
+}
+
+/// Opens streams, each of which has sent its first event. They close when dropped.
+pub(super) async fn open_streams(
+    address: SocketAddr,
+    request: Request,
     count: usize,
-) -> Result<Vec<Connection>, Failure> {
+) -> Result<Vec<OpenStream>, Failure> {
     let mut streams = Vec::new();
-    let request = request(address, 12, Writes::Hold);
+    let bytes = request.bytes(address);
     for _ in 0..count {
         let mut connection = Connection::open(address).await?;
-        connection.begin(&request).await?;
-        streams.push(connection);
+        let length = connection.begin(&bytes).await?;
+        let mut reader = Reader::default();
+        reader.push(&connection.buffer[..length])?;
+        // Hundreds of large buffers would only spoil the caches.
+        connection.buffer.truncate(4096);
+        connection.buffer.shrink_to_fit();
+        streams.push(OpenStream { connection, reader });
     }
-    // What is still on its way when the last stream begins settles within this.
+    // Bytes that are still on their way arrive within this time.
     tokio::time::sleep(Duration::from_millis(500)).await;
     Ok(streams)
 }
 
-/// One round of a load.
+/// How long streams are read before they are measured: what piled up while they were opened has
+/// to be read first.
+const SETTLE: Duration = Duration::from_millis(1500);
+
+/// What slow streams showed while they were read.
+pub(super) struct Streamed {
+    pub(super) events: u64,
+    pub(super) cpu: Duration,
+    /// Resident memory of the proxy with all streams open.
+    pub(super) memory: u64,
+}
+
+/// Reads open streams for a while and measures the proxy meanwhile.
+pub(super) async fn read_streams(
+    streams: Vec<OpenStream>,
+    stretch: Duration,
+    proxy: u32,
+) -> Result<Streamed, Failure> {
+    let events = Rc::new(Cell::new(0_u64));
+    let local = LocalSet::new();
+    local
+        .run_until(async {
+            let mut tasks = JoinSet::new();
+            for mut stream in streams {
+                let events = Rc::clone(&events);
+                tasks.spawn_local(async move { stream.read(&events).await });
+            }
+            read_for(&mut tasks, SETTLE).await?;
+            let (before, cpu) = (events.get(), process::cpu_time(proxy)?);
+            let memory = process::resident_bytes(proxy)?;
+            read_for(&mut tasks, stretch).await?;
+            let cpu = process::cpu_time(proxy)?.saturating_sub(cpu);
+            Ok(Streamed { events: events.get() - before, cpu, memory })
+        })
+        .await
+}
+
+/// Waits while tasks read streams, none of which may end.
+async fn read_for(
+    tasks: &mut JoinSet<Result<(), Failure>>,
+    stretch: Duration,
+) -> Result<(), Failure> {
+    match tokio::time::timeout(stretch, tasks.join_next()).await {
+        Err(_) => Ok(()),
+        Ok(Some(Ok(Err(failure)))) => Err(failure),
+        Ok(_) => Err("a stream ended too early".to_owned()),
+    }
+}
+
+/// A stream that is being received.
+pub(super) struct OpenStream {
+    connection: Connection,
+    reader: Reader,
+}
+
+impl OpenStream {
+    async fn read(&mut self, events: &Cell<u64>) -> Result<(), Failure> {
+        loop {
+            let read = self.connection.stream.read(&mut self.connection.buffer).await;
+            let length = read.map_err(|error| format!("a stream broke: {error}"))?;
+            let before = self.reader.events;
+            if length == 0 || self.reader.push(&self.connection.buffer[..length])? {
+                return Err("a slow stream ended too early".to_owned());
+            }
+            events.set(events.get() + u64::from(self.reader.events - before));
+        }
+    }
+}
+
+/// Runs one round of a load.
 pub(super) async fn run(
     address: SocketAddr,
     load: Load,
@@ -93,74 +189,65 @@ pub(super) async fn run(
             }
             let started = Instant::now();
             let mut tasks = JoinSet::new();
-            for (place, connection) in connections.into_iter().enumerate() {
-                tasks.spawn_local(ask_until_end(connection, address, load, place, started));
+            for (index, connection) in connections.into_iter().enumerate() {
+                tasks.spawn_local(send_until_end(connection, address, load, index, started));
             }
-            let mut events: u64 = 0;
+            let (mut events, mut requests) = (0, 0);
             let mut round = Round::default();
             while let Some(result) = tasks.join_next().await {
                 let replies = result.map_err(|error| format!("a client task ended: {error}"))??;
                 for reply in replies {
-                    events += u64::from(load.events);
+                    events += u64::from(load.request.events);
+                    requests += 1;
                     round.first_byte.push(reply.first_byte);
                     round.whole.push(reply.whole);
                 }
             }
             samples.events += events;
-            round.events_per_second = events as f64 / started.elapsed().as_secs_f64();
+            samples.requests += requests;
+            let seconds = started.elapsed().as_secs_f64();
+            round.events_per_second = events as f64 / seconds;
+            round.requests_per_second = requests as f64 / seconds;
             samples.rounds.push(round);
             Ok(())
         })
         .await
 }
 
-async fn ask_until_end(
+async fn send_until_end(
     mut connection: Connection,
     address: SocketAddr,
     load: Load,
-    place: usize,
+    index: usize,
     started: Instant,
 ) -> Result<Vec<Reply>, Failure> {
-    let request = request(address, load.events, load.writes);
+    let bytes = load.request.bytes(address);
     let mut replies = Vec::new();
     let width = u32::try_from(load.connections).unwrap_or(u32::MAX);
     let pause = load.pace.map(|pace| Duration::from_secs(1) * width / pace.max(1));
     if let Some(pause) = pause {
-        // Spread over the first pause, so that connections do not march in step.
-        let place = u32::try_from(place).unwrap_or_default();
-        tokio::time::sleep(pause * place / width).await;
+        // Spread over the first pause, so that connections do not send at the same moment.
+        let index = u32::try_from(index).unwrap_or_default();
+        tokio::time::sleep(pause * index / width).await;
     }
     while started.elapsed() < load.stretch {
-        let asked = Instant::now();
-        replies.push(connection.ask(&request, load.events).await?);
+        let sent = Instant::now();
+        replies.push(connection.send(&bytes, load.request).await?);
         if let Some(pause) = pause {
-            tokio::time::sleep(pause.saturating_sub(asked.elapsed())).await;
+            tokio::time::sleep(pause.saturating_sub(sent.elapsed())).await;
         }
     }
     Ok(replies)
 }
 
-fn request(address: SocketAddr, events: u32, writes: Writes) -> Vec<u8> {
-    let model = model_name(events, writes);
-    let body = format!(
-        r#"{{"model":"{model}","max_tokens":4096,"stream":true,"thinking":{{"type":"enabled","budget_tokens":2048}},"messages":[{{"role":"user","content":"How fast is this?"}}]}}"#
-    );
-    format!(
-        "POST /v1/messages HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\n\
-         anthropic-version: 2023-06-01\r\nx-api-key: bench\r\ncontent-length: {}\r\n\r\n{body}",
-        body.len()
-    )
-    .into_bytes()
-}
-
-/// When one reply began and ended, from the moment it was asked for.
+/// When one reply began and ended, counted from sending its request.
 struct Reply {
     first_byte: Duration,
     whole: Duration,
 }
 
 /// One connection to a proxy.
-pub(super) struct Connection {
+struct Connection {
     stream: TcpStream,
     buffer: Vec<u8>,
 }
@@ -179,23 +266,23 @@ impl Connection {
             self.stream.write_all(request).await?;
             self.stream.read(&mut self.buffer).await
         };
-        match tokio::time::timeout(PATIENCE, first).await {
-            Ok(Ok(0)) => Err("closed before the reply".to_owned()),
+        match tokio::time::timeout(REQUEST_TIMEOUT, first).await {
+            Ok(Ok(0)) => Err("connection closed before the reply".to_owned()),
             Ok(Ok(length)) => Ok(length),
-            Ok(Err(error)) => Err(format!("broke before the reply: {error}")),
-            Err(_) => Err(format!("no reply within {PATIENCE:?}")),
+            Ok(Err(error)) => Err(format!("connection broke before the reply: {error}")),
+            Err(_) => Err(format!("no reply within {REQUEST_TIMEOUT:?}")),
         }
     }
 
-    /// Asks and reads the whole reply, which must have `events` events.
-    async fn ask(&mut self, request: &[u8], events: u32) -> Result<Reply, Failure> {
-        let asked = Instant::now();
-        let mut length = self.begin(request).await?;
-        let first_byte = asked.elapsed();
+    /// Sends a request, reads the whole reply and checks that it is complete.
+    async fn send(&mut self, bytes: &[u8], request: Request) -> Result<Reply, Failure> {
+        let sent = Instant::now();
+        let mut length = self.begin(bytes).await?;
+        let first_byte = sent.elapsed();
         let mut reader = Reader::default();
         while !reader.push(&self.buffer[..length])? {
-            if asked.elapsed() > PATIENCE {
-                return Err(format!("a reply took longer than {PATIENCE:?}"));
+            if sent.elapsed() > REQUEST_TIMEOUT {
+                return Err(format!("a reply took longer than {REQUEST_TIMEOUT:?}"));
             }
             length = self
                 .stream
@@ -203,131 +290,15 @@ impl Connection {
                 .await
                 .map_err(|error| format!("a reply broke: {error}"))?;
             if length == 0 {
-                return Err(format!("cut after {} events", reader.events));
+                return Err(format!("a reply was cut after {} events", reader.events));
             }
         }
-        if reader.events != events {
-            return Err(format!("{} events arrived of {events}", reader.events));
+        if !request.is_complete(reader.events) {
+            return Err(format!("{} of {} events arrived", reader.events, request.events));
         }
-        Ok(Reply { first_byte, whole: asked.elapsed() })
-    }
-}
-
-/// Counts the events of one chunked reply as its bytes come.
-#[derive(Default)]
-struct Reader {
-    state: State,
-    /// Bytes of a head or a chunk size that is not complete yet.
-    pending: Vec<u8>,
-    after_line_end: bool,
-    events: u32,
-}
-
-#[derive(Default)]
-enum State {
-    #[default]
-    Head,
-    Size,
-    Data(usize),
-    /// The line end after a chunk's data.
-    DataEnd(usize),
-    /// The empty line after the last chunk.
-    Last(usize),
-}
-
-impl Reader {
-    /// Takes bytes and says whether the reply is complete.
-    fn push(&mut self, mut bytes: &[u8]) -> Result<bool, Failure> {
-        while !bytes.is_empty() {
-            match self.state {
-                State::Head => {
-                    self.pending.extend_from_slice(bytes);
-                    let Some(end) = memchr::memmem::find(&self.pending, b"\r\n\r\n") else {
-                        return Ok(false);
-                    };
-                    let head = String::from_utf8_lossy(&self.pending[..end]).to_ascii_lowercase();
-                    if !head.starts_with("http/1.1 200") || !head.contains("chunked") {
-                        let shown = String::from_utf8_lossy(&self.pending);
-                        return Err(format!("not a streamed reply: {shown}"));
-                    }
-                    // Only the tail of these bytes belongs to the body.
-                    bytes = &bytes[bytes.len() - (self.pending.len() - end - 4)..];
-                    self.pending.clear();
-                    self.state = State::Size;
-                }
-                State::Size => {
-                    let Some(end) = memchr::memchr(b'\n', bytes) else {
-                        self.pending.extend_from_slice(bytes);
-                        return Ok(false);
-                    };
-                    self.pending.extend_from_slice(&bytes[..end]);
-                    bytes = &bytes[end + 1..];
-                    let size = std::str::from_utf8(&self.pending)
-                        .ok()
-                        .and_then(|text| usize::from_str_radix(text.trim(), 16).ok())
-                        .ok_or("a chunk size that is no number")?;
-                    self.pending.clear();
-                    self.state = if size == 0 { State::Last(2) } else { State::Data(size) };
-                }
-                State::Data(left) => {
-                    let take = left.min(bytes.len());
-                    self.count(&bytes[..take]);
-                    bytes = &bytes[take..];
-                    self.state =
-                        if take == left { State::DataEnd(2) } else { State::Data(left - take) };
-                }
-                State::DataEnd(left) => {
-                    bytes = &bytes[1..];
-                    self.state = if left == 1 { State::Size } else { State::DataEnd(left - 1) };
-                }
-                State::Last(left) => {
-                    bytes = &bytes[1..];
-                    if left == 1 {
-                        return Ok(true);
-                    }
-                    self.state = State::Last(left - 1);
-                }
-            }
+        if reader.length == 0 {
+            return Err("a reply was empty".to_owned());
         }
-        Ok(false)
-    }
-
-    /// An event ends at an empty line, which may lie across two pieces.
-    fn count(&mut self, data: &[u8]) {
-        let Some(last) = data.last() else { return };
-        if self.after_line_end && data[0] == b'\n' {
-            self.events += 1;
-        }
-        let inside = memchr::memmem::find_iter(data, b"\n\n").count();
-        self.events += u32::try_from(inside).unwrap_or(u32::MAX);
-        // A line end that already closed an event does not open the next one.
-        self.after_line_end = *last == b'\n' && !data.ends_with(b"\n\n") && data.len() > 1
-            || (data == b"\n" && !self.after_line_end);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn events_are_counted_the_same_for_any_split() {
-        let reply = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n\
-            9\r\ndata: 1\n\n\r\n8\r\ndata: 2\n\r\na\r\n\ndata: 3\n\n\r\n0\r\n\r\n";
-        for size in 1..reply.len() {
-            let mut reader = Reader::default();
-            let pieces: Vec<bool> =
-                reply.chunks(size).map(|piece| reader.push(piece).unwrap()).collect();
-            assert_eq!(reader.events, 3, "pieces of {size}");
-            assert_eq!(pieces.iter().filter(|end| **end).count(), 1);
-        }
-    }
-
-    #[test]
-    fn refusal_is_shown() {
-        let mut reader = Reader::default();
-        let failure =
-            reader.push(b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 0\r\n\r\n").unwrap_err();
-        assert!(failure.contains("502"), "{failure}");
+        Ok(Reply { first_byte, whole: sent.elapsed() })
     }
 }

@@ -1,27 +1,31 @@
-//! The gateway beside a plain reverse proxy, in one run on one machine: the
-//! order of events. The upstream, the load, the numbers and the table have
-//! their own files.
+//! Compares the gateway with a plain reverse proxy, in one run on one machine. This file starts the
+//! processes; the cases, the load, the upstream and the tables have their own files.
 
+mod cases;
+pub(crate) mod instructions;
 mod load;
 mod nginx;
 mod process;
+mod reader;
 mod report;
+mod requests;
 mod upstream;
 
 use std::net::SocketAddr;
-use std::path::Path;
-use std::process::Command;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
 
 use crate::Failure;
 use crate::children::Guard;
 use crate::ports;
 use crate::workspace;
 
-use load::{Load, Samples};
-use upstream::Writes;
+use cases::{CASES, Case};
 
-/// How long and how often.
+/// How many rounds, and how long each one is.
 #[derive(Clone, Copy)]
 struct Effort {
     rounds: u32,
@@ -31,133 +35,123 @@ struct Effort {
 const FULL: Effort = Effort { rounds: 4, stretch: Duration::from_millis(1200) };
 const QUICK: Effort = Effort { rounds: 1, stretch: Duration::from_millis(700) };
 
-/// Events of one long reply, and of one short one.
-const LONG: u32 = 2000;
-const SHORT: u32 = 12;
-/// Requests a second, over all connections, when many wait side by side.
-const PACE: u32 = 1500;
-const CONNECTIONS: [usize; 2] = [1, 64];
-const IDLE_STREAMS: usize = 256;
+/// How long a proxy may take until it answers.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A way from the client to the upstream.
-struct Way {
+/// Everything a case needs to run.
+struct Bench {
+    runtime: Runtime,
+    effort: Effort,
+    placement: process::Placement,
+    binary: PathBuf,
+    upstream: SocketAddr,
+}
+
+/// A route from the client to the upstream.
+struct Route {
     name: &'static str,
     address: SocketAddr,
-    /// The proxy on the way, if there is one.
+    /// The proxy's process; none on the direct route.
     process: Option<u32>,
 }
 
-/// `bench-proxy [--quick]`
-pub(crate) fn run(arguments: &[&str]) -> Result<(), Failure> {
-    let effort = match arguments {
-        [] => FULL,
-        ["--quick"] => QUICK,
-        _ => return Err("bench-proxy takes only `--quick`".to_owned()),
-    };
-    nginx::have()?;
-    let binary = workspace::release_binary()?;
-    let folder =
-        tempfile::tempdir().map_err(|error| format!("cannot make a temporary folder: {error}"))?;
-    let placing = process::Placing::choose();
-    placing.place_ourselves()?;
-    let upstream = upstream::start()?;
-
-    let limit = Duration::from_secs(20);
-    let nginx_address = ports::free()?;
-    let nginx = nginx::start(nginx_address, upstream, placing, folder.path())?;
-    wait("nginx", &nginx, nginx_address, "/ready", limit)?;
-    let gateway_address = ports::free()?;
-    let gateway = gateway(&binary, gateway_address, upstream, placing, folder.path())?;
-    wait("throughline", &gateway, gateway_address, "/readyz", limit)?;
-
-    let ways = [
-        Way { name: "direct", address: upstream, process: None },
-        Way { name: "nginx", address: nginx_address, process: Some(nginx.id()) },
-        Way { name: "throughline", address: gateway_address, process: Some(gateway.id()) },
-    ];
-    let outcome = measure(&ways, effort, placing);
-    outcome.map_err(|failure| {
-        let words = [nginx.last_lines(), gateway.last_words()];
-        format!("{failure}\n{}", words.join("\n"))
-    })
+/// The two proxies, freshly started, and the routes over them. They end when this is dropped.
+struct Proxies {
+    /// Direct, nginx, throughline: the tables rely on this order.
+    routes: [Route; 3],
+    guards: [Guard; 2],
+    _folder: TempDir,
 }
 
-fn measure(ways: &[Way], effort: Effort, placing: process::Placing) -> Result<(), Failure> {
-    let runtime = load::runtime()?;
-    report::heading(placing, effort.rounds);
-
-    // Memory first: a heap that has already grown under load would hide what a stream costs.
-    for way in ways {
-        runtime.block_on(load::warm_up(way.address))?;
-    }
-    let mut memory = Vec::new();
-    for way in ways {
-        let Some(process) = way.process else { continue };
-        let before = process::resident_bytes(process)?;
-        let streams = runtime.block_on(load::open_idle(way.address, IDLE_STREAMS))?;
-        let after = process::resident_bytes(process)?;
-        drop(streams);
-        memory.push(report::Memory { name: way.name, before, after });
-    }
-
-    let mut streaming = Vec::new();
-    for writes in [Writes::Blocks, Writes::SingleEvents] {
-        for connections in CONNECTIONS {
-            let load =
-                Load { connections, events: LONG, writes, pace: None, stretch: effort.stretch };
-            let samples = alternate(&runtime, ways, load, effort.rounds)?;
-            streaming.push(report::Row { load, samples });
+/// `bench-proxy [--quick] [--list] [--case NAME]...`
+pub(crate) fn run(arguments: &[&str]) -> Result<(), Failure> {
+    if arguments.contains(&"--list") {
+        for case in CASES {
+            println!("{:<16} {}", case.name, case.about);
         }
+        return Ok(());
     }
-    let mut latency = Vec::new();
-    for connections in CONNECTIONS {
-        let load = Load {
-            connections,
-            events: SHORT,
-            writes: Writes::Blocks,
-            pace: (connections > 1).then_some(PACE),
-            stretch: effort.stretch,
-        };
-        let samples = alternate(&runtime, ways, load, effort.rounds)?;
-        latency.push(report::Row { load, samples });
+    let (effort, cases) = read(arguments)?;
+    nginx::install()?;
+    let binary = workspace::release_binary()?;
+    let placement = process::Placement::choose();
+    placement.place_this_process()?;
+    let bench = Bench {
+        runtime: load::runtime()?,
+        effort,
+        placement,
+        binary,
+        upstream: upstream::start()?,
+    };
+    report::heading(placement, effort.rounds);
+    for case in cases {
+        // New processes for each case: a heap that has grown would hide the memory of a stream.
+        let proxies = bench.start_proxies()?;
+        (case.run)(&bench, &proxies.routes).map_err(|failure| {
+            let logs: Vec<String> = proxies.guards.iter().map(Guard::last_lines).collect();
+            format!("case `{}`: {failure}\n{}", case.name, logs.join("\n"))
+        })?;
     }
-
-    report::streaming(&streaming);
-    report::latency(&latency);
-    report::memory(&memory, IDLE_STREAMS);
     Ok(())
 }
 
-/// Takes the ways in turn, round after round, so that a slow moment of the machine hits all.
-fn alternate(
-    runtime: &tokio::runtime::Runtime,
-    ways: &[Way],
-    load: Load,
-    rounds: u32,
-) -> Result<Vec<Samples>, Failure> {
-    let mut all: Vec<Samples> = ways.iter().map(|_| Samples::default()).collect();
-    for _ in 0..rounds {
-        for (way, samples) in ways.iter().zip(&mut all) {
-            let before = way.process.map(process::cpu_time).transpose()?;
-            runtime
-                .block_on(load::run(way.address, load, samples))
-                .map_err(|failure| format!("{}: {failure}", way.name))?;
-            let after = way.process.map(process::cpu_time).transpose()?;
-            if let (Some(before), Some(after)) = (before, after) {
-                samples.proxy_cpu += after.saturating_sub(before);
+fn read(arguments: &[&str]) -> Result<(Effort, Vec<&'static Case>), Failure> {
+    let (mut effort, mut names) = (FULL, Vec::new());
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        match *argument {
+            "--quick" => effort = QUICK,
+            "--case" => names.push(*rest.next().ok_or("`--case` needs a name")?),
+            _ => {
+                return Err(format!(
+                    "bench-proxy does not take `{argument}`; it takes `--quick`, `--list` and `--case NAME`"
+                ));
             }
         }
     }
-    Ok(all)
+    if let Some(name) = names.iter().find(|name| !CASES.iter().any(|case| case.name == **name)) {
+        return Err(format!("no case `{name}`; `cargo xtask bench-proxy --list` shows them"));
+    }
+    let chosen = |case: &&Case| names.is_empty() || names.contains(&case.name);
+    Ok((effort, CASES.iter().filter(chosen).collect()))
 }
 
-fn gateway(
-    binary: &Path,
+impl Bench {
+    /// Starts both proxies and sends each route a few requests that are not measured.
+    fn start_proxies(&self) -> Result<Proxies, Failure> {
+        let folder = tempfile::tempdir()
+            .map_err(|error| format!("cannot make a temporary folder: {error}"))?;
+        let nginx_address = ports::free()?;
+        let nginx = nginx::start(nginx_address, self.upstream, self.placement, folder.path())?;
+        wait("nginx", &nginx, nginx_address, "/ready")?;
+        let gateway_address = ports::free()?;
+        let gateway = self.start_gateway(gateway_address, folder.path())?;
+        wait("throughline", &gateway, gateway_address, "/readyz")?;
+        let routes = [
+            Route { name: "direct", address: self.upstream, process: None },
+            Route { name: "nginx", address: nginx_address, process: Some(nginx.id()) },
+            Route { name: "throughline", address: gateway_address, process: Some(gateway.id()) },
+        ];
+        for route in &routes {
+            self.runtime.block_on(load::warm_up(route.address))?;
+        }
+        Ok(Proxies { routes, guards: [nginx, gateway], _folder: folder })
+    }
+
+    fn start_gateway(&self, address: SocketAddr, folder: &Path) -> Result<Guard, Failure> {
+        let config = write_config(address, self.upstream, folder)?;
+        let mut serve = self.placement.proxy(&self.binary);
+        serve.args(["serve", "--config"]).arg(&config).env_remove("RUST_LOG");
+        Guard::start("throughline", &mut serve, folder)
+    }
+}
+
+/// Writes the configuration of the gateway; returns its path.
+fn write_config(
     address: SocketAddr,
     upstream: SocketAddr,
-    placing: process::Placing,
     folder: &Path,
-) -> Result<Guard, Failure> {
+) -> Result<PathBuf, Failure> {
     let config = folder.join("throughline.toml");
     let data = folder.join("data");
     let data = data.display();
@@ -179,18 +173,30 @@ default = "upstream"
     );
     std::fs::write(&config, text)
         .map_err(|error| format!("cannot write the gateway's configuration: {error}"))?;
-    let mut serve: Command = placing.proxy(binary);
-    serve.args(["serve", "--config"]).arg(&config).env_remove("RUST_LOG");
-    Guard::start("throughline", &mut serve, folder)
+    Ok(config)
 }
 
-fn wait(
-    name: &str,
-    process: &Guard,
-    address: SocketAddr,
-    path: &str,
-    limit: Duration,
-) -> Result<(), Failure> {
-    ports::wait_until_ready(name, address, path, limit)
+fn wait(name: &str, process: &Guard, address: SocketAddr, path: &str) -> Result<(), Failure> {
+    ports::wait_until_ready(name, address, path, START_TIMEOUT)
         .map_err(|failure| format!("{failure}\n{}", process.last_lines()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cases_are_chosen_by_name() {
+        let (effort, cases) = read(&["--case", "slow-streams", "--quick"]).unwrap();
+        assert_eq!(effort.rounds, QUICK.rounds);
+        assert_eq!(cases.iter().map(|case| case.name).collect::<Vec<_>>(), ["slow-streams"]);
+        assert_eq!(read(&[]).unwrap().1.len(), CASES.len());
+    }
+
+    #[test]
+    fn unknown_case_is_refused_with_a_hint() {
+        let failure = read(&["--case", "fast"]).err().unwrap();
+        assert!(failure.contains("--list"), "{failure}");
+        assert!(read(&["--slow"]).is_err());
+    }
 }

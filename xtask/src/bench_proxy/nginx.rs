@@ -1,5 +1,5 @@
-//! The plain reverse proxy we are measured beside: having it, and running it
-//! with the settings a person would choose for streamed replies.
+//! Installs and starts nginx, the reverse proxy we compare with, with the settings a person would
+//! choose for streamed replies.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -9,12 +9,12 @@ use crate::Failure;
 use crate::children::Guard;
 use crate::command;
 
-use super::process::Placing;
+use super::process::Placement;
 
 const PROGRAM: &str = "/usr/sbin/nginx";
 
-/// Installs nginx where it is missing.
-pub(super) fn have() -> Result<(), Failure> {
+/// Installs nginx if it is missing.
+pub(super) fn install() -> Result<(), Failure> {
     if Path::new(PROGRAM).exists() {
         return Ok(());
     }
@@ -32,19 +32,19 @@ pub(super) fn have() -> Result<(), Failure> {
 pub(super) fn start(
     address: SocketAddr,
     upstream: SocketAddr,
-    placing: Placing,
+    placement: Placement,
     folder: &Path,
 ) -> Result<Guard, Failure> {
     let config = folder.join("nginx.conf");
     std::fs::write(&config, configuration(address, upstream, folder))
         .map_err(|error| format!("cannot write the configuration of nginx: {error}"))?;
-    let mut nginx = placing.proxy(Path::new(PROGRAM));
+    let mut nginx = placement.proxy(Path::new(PROGRAM));
     nginx.arg("-p").arg(folder).arg("-c").arg(&config);
     nginx.args(["-e", "stderr"]);
     Guard::start("nginx", &mut nginx, folder)
 }
 
-/// One process that is its own worker, so that ending it by its id leaves none behind.
+/// One process without workers, so that ending it by its id ends all of nginx.
 fn configuration(address: SocketAddr, upstream: SocketAddr, folder: &Path) -> String {
     let folder = folder.display();
     format!(
@@ -70,6 +70,7 @@ http {{
     server {{
         listen {address};
         client_max_body_size 64m;
+        client_body_buffer_size 1m;
         location / {{
             proxy_pass http://upstream;
             proxy_http_version 1.1;

@@ -1,5 +1,4 @@
-//! What the system says of a process: its processor time, its memory, and the
-//! core it runs on.
+//! CPU time, memory and core of a process.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,16 +7,16 @@ use std::time::Duration;
 use crate::Failure;
 use crate::command;
 
-/// Which cores the processes get.
+/// The cores on which the processes run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Placing {
-    /// A proxy has core 0 for itself; client and upstream share core 1.
+pub(super) enum Placement {
+    /// The measured proxy has core 0 for itself; client and upstream share core 1.
     Apart,
-    /// One core, or no tool to choose: everybody everywhere.
+    /// The machine has one core, or no tool to choose one: all processes share all cores.
     Together,
 }
 
-impl Placing {
+impl Placement {
     /// Apart where the machine can do it.
     pub(super) fn choose() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -28,13 +27,13 @@ impl Placing {
         }
     }
 
-    /// Moves this process, the client and the upstream, to its core.
-    pub(super) fn place_ourselves(self) -> Result<(), Failure> {
+    /// Moves this process, which is the client and the upstream, to its core.
+    pub(super) fn place_this_process(self) -> Result<(), Failure> {
         if self == Self::Together {
             return Ok(());
         }
-        let ourselves = std::process::id().to_string();
-        command::output(Command::new("taskset").args(["-a", "-c", "-p", "1", &ourselves])).map(drop)
+        let id = std::process::id().to_string();
+        command::output(Command::new("taskset").args(["-a", "-c", "-p", "1", &id])).map(drop)
     }
 
     /// The command that starts a proxy on the proxies' core.
@@ -50,7 +49,7 @@ impl Placing {
     }
 }
 
-/// User and system time a process has used, all threads together.
+/// User and system time of all threads of a process.
 pub(super) fn cpu_time(process: u32) -> Result<Duration, Failure> {
     let stat = read(process, "stat")?;
     ticks(&stat)
@@ -59,7 +58,7 @@ pub(super) fn cpu_time(process: u32) -> Result<Duration, Failure> {
         .ok_or_else(|| format!("cannot read the processor time of process {process}"))
 }
 
-/// Memory a process has in RAM now.
+/// Resident memory of a process.
 pub(super) fn resident_bytes(process: u32) -> Result<u64, Failure> {
     let status = read(process, "status")?;
     resident(&status).ok_or_else(|| format!("cannot read the memory of process {process}"))
@@ -67,7 +66,7 @@ pub(super) fn resident_bytes(process: u32) -> Result<u64, Failure> {
 
 fn read(process: u32, file: &str) -> Result<String, Failure> {
     std::fs::read_to_string(format!("/proc/{process}/{file}"))
-        .map_err(|error| format!("process {process} has gone: {error}"))
+        .map_err(|error| format!("process {process} has ended: {error}"))
 }
 
 /// The name in brackets may hold spaces, so fields are counted after it.
@@ -90,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processor_time_is_user_and_system_together() {
+    fn cpu_time_is_user_and_system_together() {
         let stat = "7 (a (b) c) S 1 2 3 4 5 6 7 8 9 10 150 50 0 0 20 0";
         assert_eq!(ticks(stat), Some(200));
     }

@@ -1,13 +1,13 @@
-//! The numbers as Markdown, ready to be pasted into the documentation.
-//! The columns follow the order of the ways: direct, nginx, throughline.
+//! Prints the results as Markdown for `docs/performance.md`. Columns follow the order of the routes:
+//! direct, nginx, throughline.
 
 use std::time::Duration;
 
 use super::load::{Load, Round, Samples};
-use super::process::Placing;
+use super::process::Placement;
 use super::upstream::Writes;
 
-/// One load, with what each way has shown under it.
+/// One load, with the results of each route.
 pub(super) struct Row {
     pub(super) load: Load,
     pub(super) samples: Vec<Samples>,
@@ -20,53 +20,48 @@ pub(super) struct Memory {
     pub(super) after: u64,
 }
 
-/// What was run, and where.
-pub(super) fn heading(placing: Placing, rounds: u32) {
+/// Prints how the run was done.
+pub(super) fn heading(placement: Placement, rounds: u32) {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    println!("\n## Throughline beside nginx\n");
-    match placing {
-        Placing::Apart => println!(
+    println!("\n## Throughline and nginx\n");
+    match placement {
+        Placement::Apart => println!(
             "Loopback; each proxy alone on one core, client and upstream together on another."
         ),
-        Placing::Together => println!("Loopback; all processes share {cores} core(s)."),
+        Placement::Together => println!("Loopback; all processes share {cores} core(s)."),
     }
     println!(
         "Each number is the median of {rounds} round(s) in turn; every reply is checked to be complete.\n"
     );
 }
 
-/// Streamed events a second and what one costs.
+/// Prints streamed events a second and the CPU time of one.
 pub(super) fn streaming(rows: &[Row]) {
     println!(
         "| connections | upstream writes | direct, events/s | nginx, events/s | throughline, events/s | throughline : nginx | nginx, CPU per event | throughline, CPU per event |"
     );
     println!("|---:|---|---:|---:|---:|---:|---:|---:|");
     for row in rows {
-        let rates: Vec<f64> = row
-            .samples
-            .iter()
-            .map(|samples| median(samples.rounds.iter().map(|round| round.events_per_second)))
-            .collect();
+        let rates: Vec<f64> = row.samples.iter().map(events_per_second).collect();
         let [direct, nginx, throughline] = rates[..] else {
             continue;
         };
-        let writes = match row.load.writes {
-            Writes::Blocks => "16 KB",
+        let writes = match row.load.request.writes {
             Writes::SingleEvents => "one event",
-            Writes::Hold => "none",
+            _ => "16 KB",
         };
         println!(
-            "| {} | {writes} | {direct:.0} | {nginx:.0} | {throughline:.0} | {:.2} | {} | {} |",
+            "| {} | {writes} | {direct:.0} | {nginx:.0} | {throughline:.0} | {:.2} | {:.0} ns | {:.0} ns |",
             row.load.connections,
             throughline / nginx,
-            cost(&row.samples[1]),
-            cost(&row.samples[2]),
+            event_cpu(&row.samples[1]) * 1e3,
+            event_cpu(&row.samples[2]) * 1e3,
         );
     }
     println!();
 }
 
-/// What a proxy adds to a short request.
+/// Prints the time a proxy adds to a short request.
 pub(super) fn latency(rows: &[Row]) {
     println!(
         "| connections | requests/s | measure | direct | nginx | throughline | nginx adds | throughline adds |\n|---:|---|---|---:|---:|---:|---:|---:|"
@@ -105,7 +100,7 @@ pub(super) fn latency(rows: &[Row]) {
     println!();
 }
 
-/// What an open stream that says nothing keeps in memory.
+/// Prints the memory of open streams that send nothing.
 pub(super) fn memory(proxies: &[Memory], streams: usize) {
     println!("| proxy | memory at rest | with {streams} idle streams | per stream |");
     println!("|---|---:|---:|---:|");
@@ -121,17 +116,75 @@ pub(super) fn memory(proxies: &[Memory], streams: usize) {
     println!();
 }
 
-fn cost(samples: &Samples) -> String {
-    let events = u32::try_from(samples.events).unwrap_or(u32::MAX).max(1);
-    let nanoseconds = (samples.proxy_cpu / events).as_nanos();
-    format!("{nanoseconds} ns")
+/// One measure of both proxies.
+pub(super) struct Comparison {
+    case: String,
+    measure: &'static str,
+    nginx: f64,
+    throughline: f64,
+}
+
+impl Comparison {
+    /// Takes the value of nginx, then that of the gateway.
+    pub(super) fn new(case: impl Into<String>, measure: &'static str, values: &[f64]) -> Self {
+        let value = |index: usize| values.get(index).copied().unwrap_or(f64::NAN);
+        Self { case: case.into(), measure, nginx: value(0), throughline: value(1) }
+    }
+}
+
+/// Prints measures with their ratio.
+pub(super) fn comparisons(title: &str, rows: &[Comparison]) {
+    println!("{title}:\n");
+    println!("| case | measure | nginx | throughline | throughline : nginx |");
+    println!("|---|---|---:|---:|---:|");
+    for Comparison { case, measure, nginx, throughline } in rows {
+        let (left, right) = (number(*nginx), number(*throughline));
+        println!("| {case} | {measure} | {left} | {right} | {:.2} |", throughline / nginx);
+    }
+    println!();
+}
+
+/// Three digits for small numbers, no fraction for large ones.
+fn number(value: f64) -> String {
+    match value {
+        _ if value < 10.0 => format!("{value:.2}"),
+        _ if value < 100.0 => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
+    }
+}
+
+pub(super) fn events_per_second(samples: &Samples) -> f64 {
+    median(samples.rounds.iter().map(|round| round.events_per_second))
+}
+
+pub(super) fn requests_per_second(samples: &Samples) -> f64 {
+    median(samples.rounds.iter().map(|round| round.requests_per_second))
+}
+
+/// Microseconds of the proxy's CPU time for each event.
+pub(super) fn event_cpu(samples: &Samples) -> f64 {
+    samples.proxy_cpu.as_secs_f64() * 1e6 / samples.events.max(1) as f64
+}
+
+/// Microseconds of the proxy's CPU time for each request.
+pub(super) fn request_cpu(samples: &Samples) -> f64 {
+    samples.proxy_cpu.as_secs_f64() * 1e6 / samples.requests.max(1) as f64
+}
+
+/// The number of instructions in a file of callgrind.
+pub(super) fn callgrind_total(text: &str) -> Option<u64> {
+    let line = text
+        .lines()
+        .rev()
+        .find_map(|line| line.strip_prefix("totals:").or_else(|| line.strip_prefix("summary:")))?;
+    line.split_whitespace().next()?.parse().ok()
 }
 
 fn microseconds(duration: Duration) -> String {
     format!("{} µs", duration.as_micros())
 }
 
-/// With its sign: a number below zero says that the run was too noisy to tell.
+/// With its sign: a number below zero means that the run was too noisy.
 fn added(direct: Duration, through: Duration) -> String {
     if through >= direct {
         format!("+{}", microseconds(through - direct))
@@ -154,8 +207,8 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
 fn percentile(times: &[Duration], share: usize) -> Duration {
     let mut times = times.to_vec();
     times.sort();
-    let place = (times.len() * share).div_ceil(100).saturating_sub(1);
-    times.get(place).copied().unwrap_or_default()
+    let index = (times.len() * share).div_ceil(100).saturating_sub(1);
+    times.get(index).copied().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -163,13 +216,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn median_of_an_even_count_lies_between() {
+    fn median_of_an_even_count_is_the_mean_of_the_middle() {
         assert!((median([4.0, 1.0, 3.0, 2.0].into_iter()) - 2.5).abs() < f64::EPSILON);
         assert!((median([3.0, 1.0, 2.0].into_iter()) - 2.0).abs() < f64::EPSILON);
     }
 
     #[test]
-    fn percentile_is_a_value_that_was_seen() {
+    fn total_is_read_from_a_file_of_callgrind() {
+        let text = "version: 1\nevents: Ir\nsummary: 12\n\nfn=(1) main\n16 12\n\ntotals: 34\n";
+        assert_eq!(callgrind_total(text), Some(34));
+        assert_eq!(callgrind_total("events: Ir\nsummary: 12\n"), Some(12));
+        assert_eq!(callgrind_total(""), None);
+    }
+
+    #[test]
+    fn percentile_is_one_of_the_values() {
         let times: Vec<Duration> = (1..=200).map(Duration::from_millis).collect();
         assert_eq!(percentile(&times, 50), Duration::from_millis(100));
         assert_eq!(percentile(&times, 99), Duration::from_millis(198));

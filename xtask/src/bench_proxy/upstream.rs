@@ -1,6 +1,5 @@
-//! The fastest provider there is: it answers every POST with a reply that was
-//! built beforehand, so that a proxy in front of it is what limits a run.
-//! How requests are made is `load`'s.
+//! A provider that costs almost nothing: its replies are built beforehand, so that the proxy in
+//! front of it limits a run.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -17,46 +16,64 @@ use crate::Failure;
 /// How a reply leaves the upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Writes {
-    /// In blocks of 16 KB, as from a provider that is faster than its network.
+    /// In blocks of 16 KB, each one HTTP chunk: a provider that is faster than its network.
     Blocks,
-    /// One write for each event, as from a provider that sends tokens when they come.
+    /// One write for each event: a provider that sends each token at once.
     SingleEvents,
-    /// Three events, then silence until the client goes.
+    /// One HTTP chunk for each event, but many chunks in one write: a provider that flushes each
+    /// token behind a proxy that collects them.
+    ManyChunks,
+    /// One event after another at this rate per second, until the client closes.
+    Slow(u32),
+    /// Three events, then silence until the client closes.
     Hold,
+    /// A whole reply as JSON: text alone.
+    Whole,
+    /// A whole reply as JSON: a signed thinking block, then text.
+    WholeThinking,
 }
 
 const BLOCK: usize = 16 * 1024;
-/// No stream is held longer than this, whatever the client does.
-const LONGEST_HOLD: Duration = Duration::from_secs(60);
+/// One write of many chunks; a segment on the loopback holds as much.
+const SEGMENT: usize = 64 * 1024;
+/// No stream stays open longer than this.
+const MAX_OPEN: Duration = Duration::from_secs(60);
 
-/// The model name tells the upstream what to do: it reaches every upstream unchanged.
+/// The model name that makes the upstream write this reply. Proxies do not change it.
 pub(super) fn model_name(events: u32, writes: Writes) -> String {
     let mode = match writes {
-        Writes::Blocks => "blocks",
-        Writes::SingleEvents => "single",
-        Writes::Hold => "hold",
+        Writes::Blocks => "blocks".to_owned(),
+        Writes::SingleEvents => "single".to_owned(),
+        Writes::ManyChunks => "chunks".to_owned(),
+        Writes::Slow(rate) => format!("slow{rate}"),
+        Writes::Hold => "hold".to_owned(),
+        Writes::Whole => "whole".to_owned(),
+        Writes::WholeThinking => "thinking".to_owned(),
     };
     format!("bench-{events}-{mode}")
 }
 
 fn read_model_name(body: &[u8]) -> Option<(u32, Writes)> {
-    const MARK: &[u8] = b"bench-";
-    let start = memchr::memmem::find(body, MARK)? + MARK.len();
+    const PREFIX: &[u8] = b"bench-";
+    let start = memchr::memmem::find(body, PREFIX)? + PREFIX.len();
     let rest = &body[start..];
     let end = memchr::memchr(b'"', rest)?;
     let (events, mode) = std::str::from_utf8(&rest[..end]).ok()?.split_once('-')?;
     let writes = match mode {
         "blocks" => Writes::Blocks,
         "single" => Writes::SingleEvents,
+        "chunks" => Writes::ManyChunks,
         "hold" => Writes::Hold,
-        _ => return None,
+        "whole" => Writes::Whole,
+        "thinking" => Writes::WholeThinking,
+        _ => Writes::Slow(mode.strip_prefix("slow")?.parse().ok()?),
     };
     Some((events.parse().ok()?, writes))
 }
 
-/// Runs the upstream on a thread of its own, which ends with the process.
+/// Starts the upstream on a thread of its own, which ends with the process.
 pub(super) fn start() -> Result<SocketAddr, Failure> {
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
             return;
@@ -69,23 +86,23 @@ pub(super) fn start() -> Result<SocketAddr, Failure> {
             let Ok(address) = listener.local_addr() else {
                 return;
             };
-            if tell.send(address).is_err() {
+            if sender.send(address).is_err() {
                 return;
             }
             let replies = Rc::new(Mutex::new(BTreeMap::new()));
             while let Ok((stream, _)) = listener.accept().await {
                 let replies = Rc::clone(&replies);
                 tokio::task::spawn_local(async move {
-                    // A connection that breaks is the client's to notice.
+                    // The client notices a broken connection.
                     let _ = serve(stream, &replies).await;
                 });
             }
         });
     });
-    told.recv().map_err(|_| "the upstream could not listen on a loopback port".to_owned())
+    receiver.recv().map_err(|_| "the upstream could not listen on a loopback port".to_owned())
 }
 
-/// A reply as the pieces that are written one by one.
+/// A reply as pieces, each of which is one write.
 type Pieces = Rc<Vec<Vec<u8>>>;
 type Replies = Mutex<BTreeMap<(u32, Writes), Pieces>>;
 
@@ -94,7 +111,7 @@ async fn serve(mut stream: TcpStream, replies: &Replies) -> std::io::Result<()> 
     let mut buffer = Vec::with_capacity(BLOCK);
     while let Some(request) = read_request(&mut stream, &mut buffer).await? {
         let Some((events, writes)) = read_model_name(&request) else {
-            // Questions that are not the bench's own: readiness, health.
+            // Requests that are not the bench's own: readiness, health.
             stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").await?;
             continue;
         };
@@ -108,16 +125,33 @@ async fn serve(mut stream: TcpStream, replies: &Replies) -> std::io::Result<()> 
         for piece in pieces.iter() {
             stream.write_all(piece).await?;
         }
-        if writes == Writes::Hold {
-            let mut byte = [0_u8; 1];
-            let _ = tokio::time::timeout(LONGEST_HOLD, stream.read(&mut byte)).await;
-            return Ok(());
+        match writes {
+            Writes::Hold => {
+                let mut byte = [0_u8; 1];
+                let _ = tokio::time::timeout(MAX_OPEN, stream.read(&mut byte)).await;
+                return Ok(());
+            }
+            Writes::Slow(rate) => {
+                let _ = tokio::time::timeout(MAX_OPEN, write_slowly(&mut stream, rate)).await;
+                return Ok(());
+            }
+            _ => {}
         }
     }
     Ok(())
 }
 
-/// One request, head and body; nothing when the peer has closed.
+/// Writes one delta after another until the client closes the connection.
+async fn write_slowly(stream: &mut TcpStream, rate: u32) -> std::io::Result<()> {
+    let delta = chunk(&delta_event());
+    let mut ticks = tokio::time::interval(Duration::from_secs(1) / rate.max(1));
+    loop {
+        ticks.tick().await;
+        stream.write_all(&delta).await?;
+    }
+}
+
+/// Reads one request, head and body; none when the peer has closed.
 async fn read_request(
     stream: &mut TcpStream,
     buffer: &mut Vec<u8>,
@@ -139,7 +173,7 @@ fn request_length(buffer: &[u8]) -> Option<usize> {
     let text = String::from_utf8_lossy(&buffer[..head]).to_ascii_lowercase();
     let value = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
     if value("transfer-encoding:").is_some() {
-        // Bodies of the bench never hold these bytes otherwise.
+        // Bodies of the bench hold these bytes only at their end.
         let end = memchr::memmem::find(&buffer[head..], b"\r\n0\r\n\r\n")?;
         return Some(head + end + 7);
     }
@@ -148,25 +182,54 @@ fn request_length(buffer: &[u8]) -> Option<usize> {
 }
 
 fn reply(events: u32, writes: Writes) -> Vec<Vec<u8>> {
+    if matches!(writes, Writes::Whole | Writes::WholeThinking) {
+        return vec![whole_reply(writes)];
+    }
     let events = reply_events(events);
     let mut pieces = vec![
         b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n\
           cache-control: no-cache\r\ntransfer-encoding: chunked\r\n\r\n"
             .to_vec(),
     ];
+    let chunks = |count: usize| events.iter().take(count).map(|event| chunk(event));
     match writes {
         Writes::Blocks => {
             let whole: Vec<u8> = events.concat();
             pieces.extend(whole.chunks(BLOCK).map(chunk));
         }
-        Writes::SingleEvents => pieces.extend(events.iter().map(|event| chunk(event))),
-        Writes::Hold => {
-            pieces.extend(events.iter().take(3).map(|event| chunk(event)));
+        Writes::SingleEvents => pieces.extend(chunks(events.len())),
+        Writes::ManyChunks => {
+            let whole: Vec<u8> = chunks(events.len()).collect::<Vec<_>>().concat();
+            pieces.extend(whole.chunks(SEGMENT).map(<[u8]>::to_vec));
+        }
+        Writes::Hold | Writes::Slow(_) => {
+            // The stream begins: a message, an open block.
+            pieces.extend(chunks(3));
             return pieces;
         }
+        Writes::Whole | Writes::WholeThinking => {}
     }
     pieces.push(b"0\r\n\r\n".to_vec());
     pieces
+}
+
+/// A short answer as one JSON body.
+fn whole_reply(writes: Writes) -> Vec<u8> {
+    let model = model_name(0, writes);
+    let thinking = match writes {
+        Writes::WholeThinking => {
+            r#"{"type":"thinking","thinking":"It depends on the wire.","signature":"YmVuY2ggc2lnbmF0dXJlIG9mIG5vYm9keQ=="},"#
+        }
+        _ => "",
+    };
+    let body = format!(
+        r#"{{"id":"msg_bench","type":"message","role":"assistant","model":"{model}","content":[{thinking}{{"type":"text","text":"As fast as the wire allows."}}],"stop_reason":"end_turn","stop_sequence":null,"usage":{{"input_tokens":12,"output_tokens":8}}}}"#
+    );
+    let length = body.len();
+    format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+    )
+    .into_bytes()
 }
 
 fn chunk(data: &[u8]) -> Vec<u8> {
@@ -176,9 +239,20 @@ fn chunk(data: &[u8]) -> Vec<u8> {
     chunk
 }
 
+fn event(name: &str, data: &str) -> Vec<u8> {
+    format!("event: {name}\ndata: {data}\n\n").into_bytes()
+}
+
+/// A delta of the thinking block that begins each reply.
+fn delta_event() -> Vec<u8> {
+    event(
+        "content_block_delta",
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"and so it follows that "}}"#,
+    )
+}
+
 /// A reply of exactly `count` events: thinking, then text, in equal parts.
 fn reply_events(count: u32) -> Vec<Vec<u8>> {
-    let event = |name: &str, data: &str| format!("event: {name}\ndata: {data}\n\n").into_bytes();
     let model = model_name(count, Writes::Blocks);
     // Nine events frame the reply; the rest are deltas.
     let deltas = count.saturating_sub(9);
@@ -196,12 +270,7 @@ fn reply_events(count: u32) -> Vec<Vec<u8>> {
         ),
         event("ping", r#"{"type":"ping"}"#),
     ];
-    for _ in 0..thinking {
-        events.push(event(
-            "content_block_delta",
-            r#"{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"and so it follows that "}}"#,
-        ));
-    }
+    events.extend((0..thinking).map(|_| delta_event()));
     events.push(event(
         "content_block_delta",
         r#"{"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"YmVuY2ggc2lnbmF0dXJlIG9mIG5vYm9keQ=="}}"#,
@@ -231,10 +300,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reply_has_as_many_events_as_asked() {
+    fn reply_has_the_requested_number_of_events() {
         for count in [9, 12, 2000] {
             assert_eq!(reply_events(count).len(), count as usize);
         }
+    }
+
+    #[test]
+    fn one_write_holds_many_chunks() {
+        let pieces = reply(2000, Writes::ManyChunks);
+        assert!(pieces.len() < 12, "{} writes", pieces.len());
+        let chunks = memchr::memmem::find_iter(&pieces[1], b"\r\nevent: ").count();
+        assert!(chunks > 100, "{chunks} chunks in one write");
     }
 
     #[test]
@@ -248,7 +325,15 @@ mod tests {
 
     #[test]
     fn model_name_is_read_back() {
-        for writes in [Writes::Blocks, Writes::SingleEvents, Writes::Hold] {
+        for writes in [
+            Writes::Blocks,
+            Writes::SingleEvents,
+            Writes::ManyChunks,
+            Writes::Slow(50),
+            Writes::Hold,
+            Writes::Whole,
+            Writes::WholeThinking,
+        ] {
             let body = format!(r#"{{"model":"{}"}}"#, model_name(7, writes));
             assert_eq!(read_model_name(body.as_bytes()), Some((7, writes)));
         }
