@@ -1,9 +1,9 @@
-//! Cutting an input into pieces. What is done with the pieces is each target's.
+//! Cuts an input into pieces.
 
-/// Pieces of `input` whose sizes follow from its bytes alone.
+/// Cuts `input` into pieces whose sizes depend on its bytes alone.
 ///
-/// The sizes are not part of the input, so a capture from `corpus/` is a seed as it stands.
-/// Most pieces are small: borders are where readers break.
+/// The sizes are not part of the input, so a capture from `corpus/` can be a seed unchanged. Most
+/// pieces are small, because readers break where pieces meet.
 pub fn splits(input: &[u8]) -> Vec<&[u8]> {
     // FNV-1a, so that any change of a byte cuts elsewhere.
     let mut state = input.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -15,10 +15,10 @@ pub fn splits(input: &[u8]) -> Vec<&[u8]> {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        let most = if state & 8 == 0 { 4 } else { 64 };
-        let size = (state >> 32) as usize % most + usize::from(state & 48 != 0);
+        let max = if state & 8 == 0 { 4 } else { 64 };
+        let size = (state >> 32) as usize % max + usize::from(state & 48 != 0);
         let (piece, after) = rest.split_at(size.min(rest.len()));
-        // An empty piece is a read that brought nothing; it must change nothing.
+        // An empty piece is a read of no bytes; it must change nothing.
         pieces.push(piece);
         rest = after;
     }

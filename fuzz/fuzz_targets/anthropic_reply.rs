@@ -1,4 +1,4 @@
-//! A provider's reply: for any bytes, any split gives the same events, and any cut one end.
+//! Reads a provider's reply: every split gives the same events, and every cut ends in one end.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -11,14 +11,14 @@ fuzz_target!(|input: &[u8]| {
         let whole = read(reader(usize::MAX), &[input]);
         let split = read(reader(usize::MAX), &splits(input));
         assert_eq!(split, whole);
-        // A limit loses events; it must not lose the end.
+        // A limit may drop events, but never the end.
         read(reader(32), &splits(input));
         let (cut, _) = input.split_at(input.len() / 2);
         read(reader(usize::MAX), &splits(cut));
     }
 });
 
-/// The events as text, once it is known that exactly the last of them is an end.
+/// Returns the events as text, after checking that only the last one is an end.
 fn read(mut reader: ReplyReader, pieces: &[&[u8]]) -> Vec<String> {
     let mut events = Vec::new();
     let mut ends = Vec::new();

@@ -1,4 +1,4 @@
-//! A client's request: what the outline reads is JSON, and every edit of it is readable again.
+//! Reads a client's request: an accepted request is JSON, and an edited one can be read again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -9,15 +9,15 @@ use throughline_codec::dialects::anthropic::rewrite::{
 };
 use throughline_codec::json::Edits;
 
-/// Below the depth at which the other reader, serde_json, gives up.
-const DEPTH: usize = 100;
+/// Less than the depth at which serde_json stops.
+const MAX_DEPTH: usize = 100;
 
 fuzz_target!(|body: &[u8]| {
-    let Ok(outline) = Outline::read(body, DEPTH) else {
+    let Ok(outline) = Outline::read(body, MAX_DEPTH) else {
         return;
     };
     let other = serde_json::from_slice::<IgnoredAny>(body);
-    assert!(other.is_ok(), "read what is not JSON: {other:?}");
+    assert!(other.is_ok(), "accepted a body that is not JSON: {other:?}");
 
     unchanged(body, &outline);
     without_thinking(body, &outline);
@@ -28,7 +28,7 @@ fuzz_target!(|body: &[u8]| {
         ThinkingEdit::Adaptive,
         ThinkingEdit::Disabled,
     ] {
-        // Asking twice for a binding is the gateway's to avoid.
+        // The gateway never asks twice for a binding.
         let bound = outline.thinking.as_ref().is_some_and(|thinking| thinking.binding.is_some());
         for drop_bound in [false, !bound] {
             with_settings(body, &outline, &edit, drop_bound);
@@ -41,14 +41,14 @@ fn unchanged(body: &[u8], outline: &Outline) {
     let mut edits = Edits::default();
     let all: Vec<(usize, Vec<bool>)> = keep(outline, |_| true);
     leave_out(&mut edits, outline, &all);
-    assert_eq!(edits.apply(body), body, "an edit of nothing changed bytes");
+    assert_eq!(edits.apply(body), body, "an empty edit changed bytes");
 }
 
 fn without_thinking(body: &[u8], outline: &Outline) {
     let mut edits = Edits::default();
     let kept = keep(outline, |kind| !matches!(kind, BlockKind::Thinking { .. }));
     leave_out(&mut edits, outline, &kept);
-    let after = again(&edits.apply(body));
+    let after = read_again(&edits.apply(body));
     assert_eq!(after.thinking_blocks().count(), 0);
     assert_eq!(roles(&after), roles(outline));
     for (message, before) in after.messages.iter().zip(&outline.messages) {
@@ -59,12 +59,12 @@ fn without_thinking(body: &[u8], outline: &Outline) {
 fn with_settings(body: &[u8], outline: &Outline, edit: &ThinkingEdit, drop_bound: bool) {
     let mut edits = Edits::default();
     set_thinking(&mut edits, body, outline, edit, drop_bound);
-    let after = again(&edits.apply(body));
+    let after = read_again(&edits.apply(body));
     assert_eq!(roles(&after), roles(outline));
 
     let mut edits = Edits::default();
     set_model(&mut edits, body, outline, "an \"other\" \u{1F9E0}\n");
-    let after = again(&edits.apply(body));
+    let after = read_again(&edits.apply(body));
     assert!(after.model.is_some_and(|model| model.name == "an \"other\" \u{1F9E0}\n"));
 
     if outline.effort.is_none() && outline.thinking.is_some() {
@@ -81,12 +81,12 @@ fn without_open_loop(body: &[u8], outline: &Outline) {
     };
     let mut edits = Edits::default();
     rewrite::close_loop(&mut edits, body, outline, from);
-    let after = again(&edits.apply(body));
+    let after = read_again(&edits.apply(body));
     assert_eq!(after.open_tool_loop(), None);
 }
 
-fn again(body: &[u8]) -> Outline {
-    match Outline::read(body, DEPTH + 1) {
+fn read_again(body: &[u8]) -> Outline {
+    match Outline::read(body, MAX_DEPTH + 1) {
         Ok(outline) => outline,
         Err(fault) => panic!("{fault:?} in {}", String::from_utf8_lossy(body)),
     }

@@ -1,5 +1,5 @@
-//! A provider's reply in any dialect: every split gives the same events, every cut one end, and every
-//! dialect can write what was read.
+//! Reads a provider's reply in every dialect: every split gives the same events, every cut ends in one
+//! end, and every dialect can write the reply.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -19,25 +19,25 @@ fuzz_target!(|input: &[u8]| {
     }
 });
 
-/// The events as text, deltas of one block joined, once it is known that exactly the last of them is
-/// an end. Each goes to every client on the way.
+/// Returns the events as text, after checking that only the last one is an end. Also writes each event
+/// in every client dialect.
 fn read(upstream: &dyn UpstreamDialect, pieces: &[&[u8]], streamed: bool) -> Vec<String> {
     let target = Target { model: "m", variant: "" };
     let request = Request::default();
-    let identity = ReplyIdentity { id: "0".to_owned(), created: 0 };
+    let stamp = ReplyIdentity { id: "0".to_owned(), created: 0 };
     let mut writers: Vec<_> =
-        CLIENT.iter().map(|client| client.reply_writer(&request, &identity)).collect();
+        CLIENT.iter().map(|client| client.reply_writer(&request, &stamp)).collect();
     let (mut events, mut ends) = (Vec::new(), 0);
     let (mut fold, mut written) = (Fold::default(), Vec::new());
     let mut take = |event: Event<'_>| {
-        assert_eq!(ends, 0, "an event behind the end");
+        assert_eq!(ends, 0, "an event after the end");
         ends += usize::from(matches!(event, Event::Ended { .. }));
         for writer in &mut writers {
             writer.push(&event, &mut written);
         }
         written.clear();
         fold.push(&event);
-        // Where deltas are cut is not part of what was said.
+        // A split may cut deltas elsewhere: only the folded reply is compared.
         if !matches!(event, Event::BlockDelta { .. }) {
             events.push(format!("{event:?}"));
         }

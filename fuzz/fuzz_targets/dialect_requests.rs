@@ -1,5 +1,5 @@
-//! A client's request in any dialect: reading does no harm, and what was read can be written by
-//! every dialect and read again.
+//! Reads a client's request in every dialect, writes it in every dialect, and reads it again: nothing
+//! panics.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -16,13 +16,13 @@ fuzz_target!(|input: &[u8]| {
             let target = Target { model: "m", variant: "" };
             let written = upstream.write_request(&read.value, &target).value;
             let body: serde_json::Value =
-                serde_json::from_slice(&written.body).expect("what we write is JSON");
+                serde_json::from_slice(&written.body).expect("a written request is JSON");
             assert!(body.is_object());
             let Some(back) = CLIENT.iter().find(|back| back.name() == upstream.name()) else {
                 continue;
             };
             let asked = RequestParts { path: &written.path, query: &written.query, body: &written.body };
-            // What a provider would refuse may be refused; it must not do harm.
+            // The request may be refused, as a provider would refuse it.
             let _ = back.read_request(&asked);
         }
     }

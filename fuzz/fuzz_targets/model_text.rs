@@ -1,5 +1,5 @@
-//! A model's text: for any bytes and any recipe, any split gives the same events, and any cut one
-//! end.
+//! Reads a model's text with every recipe: every split gives the same events, and every cut ends in
+//! one end.
 #![no_main]
 
 use std::sync::{Arc, LazyLock};
@@ -12,11 +12,11 @@ use throughline_fuzz::splits;
 
 static TOOLS: LazyLock<Arc<Tools>> = LazyLock::new(|| {
     let tools = include_bytes!("../../corpus/text/tools/weather.json");
-    Arc::new(Tools::read(tools).expect("it is in the corpus"))
+    Arc::new(Tools::read(tools).expect("the file is valid"))
 });
 
-// The first line of an input names what to look for: a family, or `tags/formats`. Behind a `+`,
-// tools are known.
+// The first line of an input names the recipe: a family, or `tags/formats`. A `+` after it offers
+// tools.
 fuzz_target!(|input: &[u8]| {
     let line = input.iter().position(|byte| *byte == b'\n').unwrap_or(0);
     let (name, text) = (String::from_utf8_lossy(&input[..line]), &input[line..]);
@@ -45,7 +45,7 @@ fuzz_target!(|input: &[u8]| {
     read(Reader::new(&recipe, options), &splits(cut));
 });
 
-/// What a name stands for; a family by chance, if it is no name.
+/// The recipe of this name, or else a family chosen by `sum`.
 fn recipe(name: &str, sum: usize) -> Recipe {
     if let Some((tags, formats)) = name.split_once('/') {
         let formats: Vec<&str> = formats.split(',').filter(|name| !name.is_empty()).collect();
@@ -54,23 +54,23 @@ fn recipe(name: &str, sum: usize) -> Recipe {
             return recipe;
         }
     }
-    let chance = FAMILIES[sum % FAMILIES.len()].name;
-    Recipe::family(name).or_else(|_| Recipe::family(chance)).unwrap_or_default()
+    let other = FAMILIES[sum % FAMILIES.len()].name;
+    Recipe::family(name).or_else(|_| Recipe::family(other)).unwrap_or_default()
 }
 
-/// The events as text, neighbouring deltas joined, once it is known that exactly the last of them
-/// is an end and that calls begin and end in turn.
+/// Returns the events as text, with neighbouring deltas joined. Checks that only the last one is an
+/// end, and that each call ends before the next one begins.
 fn read(mut reader: Reader, pieces: &[&[u8]]) -> Vec<(String, String)> {
     let mut events: Vec<(String, String)> = Vec::new();
-    let (mut open, mut begun) = (None, 0);
+    let (mut open, mut started) = (None, 0);
     let mut keep = |event: Event<'_>| {
         assert!(events.last().is_none_or(|(kind, _)| kind != "ended"));
         let (kind, text) = match event {
             Event::Reasoning(text) => ("reasoning", text.to_owned()),
             Event::Content(text) => ("content", text.to_owned()),
             Event::CallStarted { index, id, name } => {
-                assert_eq!(index, begun);
-                begun += 1;
+                assert_eq!(index, started);
+                started += 1;
                 open = Some(index);
                 ("started", format!("{id} {name}"))
             }

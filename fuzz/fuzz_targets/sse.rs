@@ -1,4 +1,4 @@
-//! Server-sent events: for any bytes, any split gives the events a plain reading gives.
+//! Reads server-sent events: every split gives the events of a simple second reader.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -8,12 +8,12 @@ use throughline_fuzz::splits;
 type Event = (Vec<u8>, Vec<u8>);
 
 fuzz_target!(|input: &[u8]| {
-    let expected = read_plainly(input);
+    let expected = read_simply(input);
     assert_eq!(read(&[input], usize::MAX), expected, "in one piece");
     assert_eq!(read(&splits(input), usize::MAX), expected, "in pieces");
-    // With a tight limit events may be skipped, but never made up.
+    // With a small limit events may be skipped, but never invented.
     for event in read(&splits(input), 16) {
-        assert!(expected.contains(&event), "made up {event:?}");
+        assert!(expected.contains(&event), "invented {event:?}");
     }
 });
 
@@ -34,8 +34,8 @@ fn owned(frame: Frame<'_>) -> Event {
     (frame.event.to_vec(), frame.data.to_vec())
 }
 
-/// The same rules without any state between reads: split into lines, then into events.
-fn read_plainly(input: &[u8]) -> Vec<Event> {
+/// The same rules on the whole input: split it into lines, then into events.
+fn read_simply(input: &[u8]) -> Vec<Event> {
     let mut lines: Vec<Vec<u8>> = vec![Vec::new()];
     let mut bytes = input.iter().peekable();
     while let Some(byte) = bytes.next() {
