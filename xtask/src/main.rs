@@ -31,6 +31,7 @@ Usage: cargo xtask COMMAND
      --jobs N        run N steps side by side (2); 1 prints output as it is written
      --keep-going    run the remaining steps after one has failed
   tidy               check rules that no compiler checks: borders, files, words, coverage
+     --shrink        remove exceptions that are not needed from the lists of the rules
   deny               check licences, duplicate versions and sources of dependencies
   advisories         check security advisories with cargo-deny, installing it if needed
   bless              rewrite the golden files of the corpus with the current output
@@ -63,7 +64,8 @@ fn main() -> ExitCode {
         }
         Some((&"ci", rest)) => ci::run(rest),
         Some((&"ci-step", [name])) => ci::run_step(name),
-        Some((&"tidy", [])) => tidy::run(),
+        Some((&"tidy", [])) => tidy::run(false),
+        Some((&"tidy", ["--shrink"])) => tidy::run(true),
         Some((&"deny", [])) => deny::run(),
         Some((&"advisories", [])) => deny::run_advisories(),
         Some((&"bless", [])) => bless::run(),

@@ -1,5 +1,5 @@
-//! The arrows between our crates, read from `cargo metadata`. A new arrow is a
-//! decision: it is made in this table, in its own commit.
+//! Which of our crates may depend on which, checked against `cargo metadata`. A new dependency between
+//! crates is a decision: it changes this table, in a commit of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,11 +7,11 @@ use serde_json::Value;
 
 use super::Finding;
 
-/// A crate and the crates of ours it may use in a release build.
-const ARROWS: &[(&str, &[&str])] = &[
+/// A crate and those of our crates that it may use in a release build.
+const ALLOWED: &[(&str, &[&str])] = &[
     ("throughline-canonical", &[]),
     ("throughline-codec", &["throughline-canonical"]),
-    // It will be built for browsers as well.
+    // It will also be built for browsers.
     ("throughline-sealing", &[]),
     ("throughline-gateway", &["throughline-canonical", "throughline-codec", "throughline-sealing"]),
     (
@@ -60,14 +60,14 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
-/// What tests may use besides: the harness, the provider it talks to, and keys to seal with.
+/// Crates that all tests may use.
 const TEST_ONLY: &[&str] = &["throughline-testkit", "throughline-simulator", "throughline-sealing"];
 
-/// Crates that stay free of a runtime, a server and a database, at any depth.
+/// Crates that must not depend on a runtime, a server or a database, directly or indirectly.
 const PURE: &[&str] = &["throughline-canonical", "throughline-codec", "throughline-sealing"];
 const IMPURE: &[&str] = &["tokio", "hyper", "axum", "sqlx"];
 
-/// Checks every arrow between workspace members, and the purity of the inner crates.
+/// Checks every dependency between our crates, and that pure crates stay pure.
 pub(super) fn check(metadata: &Value) -> Vec<Finding> {
     let packages = list(&metadata["packages"]);
     let members: BTreeSet<&str> =
@@ -78,7 +78,7 @@ pub(super) fn check(metadata: &Value) -> Vec<Finding> {
 
     let mut findings = Vec::new();
     for package in &ours {
-        findings.extend(check_arrows(package, &names));
+        findings.extend(check_dependencies(package, &names));
     }
     for package in ours.iter().filter(|package| PURE.contains(&text(&package["name"]))) {
         findings.extend(check_purity(package, metadata));
@@ -86,15 +86,15 @@ pub(super) fn check(metadata: &Value) -> Vec<Finding> {
     findings
 }
 
-fn check_arrows(package: &Value, ours: &BTreeSet<&str>) -> Vec<Finding> {
+fn check_dependencies(package: &Value, ours: &BTreeSet<&str>) -> Vec<Finding> {
     let name = text(&package["name"]);
     let manifest = manifest(name);
-    let Some((_, allowed)) = ARROWS.iter().find(|(from, _)| *from == name) else {
+    let Some((_, allowed)) = ALLOWED.iter().find(|(from, _)| *from == name) else {
         return vec![Finding::new(
             manifest,
             1,
-            format!("crate `{name}` has no row in the table of arrows"),
-            "say what it may depend on in `xtask/src/tidy/borders.rs`",
+            format!("crate `{name}` has no row in the table of dependencies"),
+            "list what it may depend on in `xtask/src/tidy/borders.rs`",
         )];
     };
     list(&package["dependencies"])
@@ -107,7 +107,7 @@ fn check_arrows(package: &Value, ours: &BTreeSet<&str>) -> Vec<Finding> {
                 || (for_tests && (TEST_ONLY.contains(&to) || to == name));
             (!fine).then(|| {
                 let remedy = if to == "throughline-testkit" {
-                    "move it to `[dev-dependencies]`: it is a harness for tests".to_owned()
+                    "move it to `[dev-dependencies]`: it is for tests only".to_owned()
                 } else {
                     let allowed = if allowed.is_empty() {
                         "none of our crates".to_owned()
@@ -119,7 +119,7 @@ fn check_arrows(package: &Value, ours: &BTreeSet<&str>) -> Vec<Finding> {
                 Finding::new(
                     manifest.clone(),
                     1,
-                    format!("`{name}` must not know `{to}`"),
+                    format!("`{name}` must not depend on `{to}`"),
                     remedy,
                 )
             })
@@ -127,7 +127,7 @@ fn check_arrows(package: &Value, ours: &BTreeSet<&str>) -> Vec<Finding> {
         .collect()
 }
 
-/// Follows normal dependencies and shows the way to the first impure crate of each kind.
+/// Follows normal dependencies and shows the path to each impure crate.
 fn check_purity(package: &Value, metadata: &Value) -> Vec<Finding> {
     let names: BTreeMap<&str, &str> = list(&metadata["packages"])
         .iter()
@@ -150,12 +150,12 @@ fn check_purity(package: &Value, metadata: &Value) -> Vec<Finding> {
             came_from.insert(to, id);
             let name = names.get(to).copied().unwrap_or_default();
             if IMPURE.contains(&name) {
-                let way = way(start, to, &came_from, &names);
+                let path = path(start, to, &came_from, &names);
                 findings.push(Finding::new(
                     manifest(text(&package["name"])),
                     1,
-                    format!("`{name}` comes in: {way}"),
-                    "translation is pure: take bytes and values, and leave the runtime outside",
+                    format!("`{name}` is a dependency: {path}"),
+                    "take bytes and values instead; the runtime belongs to the crates outside",
                 ));
             } else {
                 open.push(to);
@@ -165,7 +165,7 @@ fn check_purity(package: &Value, metadata: &Value) -> Vec<Finding> {
     findings
 }
 
-fn way(
+fn path(
     start: &str,
     end: &str,
     came_from: &BTreeMap<&str, &str>,
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn arrows_of_the_table_are_fine() {
+    fn dependency_in_the_table_is_fine() {
         let edges = [
             ("throughline-codec", "throughline-canonical", Value::Null),
             ("throughline-codec", "throughline-testkit", json!("dev")),
@@ -252,12 +252,12 @@ mod tests {
     }
 
     #[test]
-    fn arrow_against_the_grain_is_found() {
+    fn dependency_outside_the_table_is_found() {
         let edges = [("throughline-canonical", "throughline-codec", Value::Null)];
         let members = ["throughline-canonical", "throughline-codec"];
         assert_eq!(
             check_edges(&members, &edges),
-            ["`throughline-canonical` must not know `throughline-codec`"]
+            ["`throughline-canonical` must not depend on `throughline-codec`"]
         );
     }
 
@@ -269,19 +269,19 @@ mod tests {
     }
 
     #[test]
-    fn simulator_must_not_know_the_gateway_even_in_tests() {
+    fn simulator_that_uses_the_gateway_is_found_even_in_tests() {
         let edges = [("throughline-simulator", "throughline-gateway", json!("dev"))];
         let members = ["throughline-simulator", "throughline-gateway"];
         assert_eq!(check_edges(&members, &edges).len(), 1);
     }
 
     #[test]
-    fn runtime_behind_a_dependency_is_found_with_its_way() {
+    fn indirect_runtime_is_found_with_its_path() {
         let edges =
             [("throughline-codec", "helper", Value::Null), ("helper", "tokio", Value::Null)];
         assert_eq!(
             check_edges(&["throughline-codec"], &edges),
-            ["`tokio` comes in: throughline-codec > helper > tokio"]
+            ["`tokio` is a dependency: throughline-codec > helper > tokio"]
         );
     }
 

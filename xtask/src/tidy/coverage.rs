@@ -1,17 +1,16 @@
-//! Every requirement has a test that names it, by a line `/// Covers: S1-3, case 2`
-//! above the test. Whether the test is a good one is for its reader.
+//! Every requirement has a test that names it in a line `/// Covers: S1-3, case 2`.
 
 use std::collections::BTreeSet;
 
 use super::sources::{function_name, is_test_attribute};
 use super::{File, Finding};
 
-/// One id a line, with a reminder of what it asks.
+/// One requirement in each line: its id and a short reminder.
 const REQUIREMENTS: &str = include_str!("../requirements.txt");
 const REQUIREMENTS_PATH: &str = "xtask/src/requirements.txt";
-const MARK: &str = "/// Covers:";
+const COVERS: &str = "/// Covers:";
 
-/// Finds requirements without a test, and marks that name nothing or stand on nothing.
+/// Finds requirements without a test, unknown ids, and `Covers` lines outside of tests.
 pub(super) fn check(files: &[File]) -> Vec<Finding> {
     check_against(&requirements(), files)
 }
@@ -45,19 +44,19 @@ fn check_against(requirements: &[Requirement], files: &[File]) -> Vec<Finding> {
     for file in files.iter().filter(|file| file.path.ends_with(".rs")) {
         let lines: Vec<&str> = file.text.lines().collect();
         for (index, line) in lines.iter().enumerate() {
-            if !line.trim_start().starts_with(MARK) {
+            if !line.trim_start().starts_with(COVERS) {
                 continue;
             }
-            if !stands_on_a_test(&lines, index) {
+            if !belongs_to_a_test(&lines, index) {
                 findings.push(Finding::new(
                     &file.path,
                     index + 1,
-                    "a `Covers` line that stands on no test",
+                    "a `Covers` line that belongs to no test",
                     "put it in the doc comment of the test function itself",
                 ));
                 continue;
             }
-            for id in named(&lines, index) {
+            for id in ids(&lines, index) {
                 if requirements.iter().any(|known| known.id == id) || is_of_later_work(&id) {
                     covered.insert(id);
                 } else {
@@ -78,7 +77,7 @@ fn check_against(requirements: &[Requirement], files: &[File]) -> Vec<Finding> {
                 REQUIREMENTS_PATH,
                 *line,
                 format!("no test covers {id} ({reminder})"),
-                format!("write the test, or add `{MARK} {id}` above the one that shows it"),
+                format!("write the test, or add `{COVERS} {id}` above the one that shows it"),
             )
         },
     );
@@ -86,7 +85,7 @@ fn check_against(requirements: &[Requirement], files: &[File]) -> Vec<Finding> {
     findings
 }
 
-/// Ids that may be named already, though no test has to name them yet.
+/// Ids that tests may name already, though no test has to.
 fn is_of_later_work(id: &str) -> bool {
     let Some((family, number)) = id.rsplit_once(['-', ' ']) else {
         return false;
@@ -101,9 +100,9 @@ fn is_of_later_work(id: &str) -> bool {
     }
 }
 
-/// The ids of a mark; a line that ends in a comma goes on in the next one.
-fn named(lines: &[&str], index: usize) -> Vec<String> {
-    let mut text = lines[index].trim().trim_start_matches(MARK).to_owned();
+/// The ids of a `Covers` line. After a comma at the end, the next line continues it.
+fn ids(lines: &[&str], index: usize) -> Vec<String> {
+    let mut text = lines[index].trim().trim_start_matches(COVERS).to_owned();
     let mut following = lines[index + 1..].iter();
     while text.trim_end().ends_with(',') {
         let Some(next) = following.next().and_then(|line| line.trim().strip_prefix("///")) else {
@@ -117,8 +116,8 @@ fn named(lines: &[&str], index: usize) -> Vec<String> {
         .collect()
 }
 
-/// Whether the doc comment and attributes around the mark belong to a test function.
-fn stands_on_a_test(lines: &[&str], index: usize) -> bool {
+/// Whether the doc comment and attributes around the line belong to a test function.
+fn belongs_to_a_test(lines: &[&str], index: usize) -> bool {
     let belongs = |line: &&&str| {
         let line = line.trim_start();
         line.starts_with("///") || line.starts_with("#[")
@@ -128,7 +127,7 @@ fn stands_on_a_test(lines: &[&str], index: usize) -> bool {
     let Some(function) = after.iter().position(|line| function_name(line).is_some()) else {
         return false;
     };
-    // Between the mark and its function stand only attributes, which may span lines, and comments.
+    // Only attributes, which may span lines, and comments come between the line and its function.
     let between = &after[..function];
     let whole =
         between.iter().all(|line| !line.trim().is_empty() && !line.trim_start().starts_with('}'));
@@ -145,7 +144,7 @@ mod tests {
             reminder: "a reminder".to_owned(),
             line: 1,
         });
-        let file = File { path: "a.rs".to_owned(), text: text.replace("MARK", MARK) };
+        let file = File { path: "a.rs".to_owned(), text: text.replace("MARK", COVERS) };
         check_against(&wanted, &[file]).into_iter().map(|finding| finding.what).collect()
     }
 
@@ -154,7 +153,7 @@ mod tests {
         let known = requirements();
         let ids: BTreeSet<&str> = known.iter().map(|known| known.id.as_str()).collect();
         assert_eq!(ids.len(), known.len());
-        // What has been shown once stays in the list.
+        // Requirements are never removed from the list.
         let first = (1..=44)
             .map(|number| format!("S1-{number}"))
             .chain((1..=30).map(|number| format!("case {number}")));
@@ -168,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_above_tests_count() {
+    fn covers_lines_above_tests_count() {
         let text = "\
             MARK S1-1, case 1\n#[test]\nfn one() {}\n\n\
             /// Why.\nMARK S1-2\n#[tokio::test(\n    start_paused = true,\n)]\nasync fn two() {}\n";
@@ -176,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn long_mark_goes_on_after_a_comma() {
+    fn covers_line_continues_after_a_comma() {
         let text = "MARK S1-1,\n/// S1-2, case 1\n#[test]\nfn one() {}\n";
         assert!(check_text(text).is_empty());
     }
@@ -194,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn id_of_later_work_may_be_named() {
+    fn id_of_later_work_is_accepted() {
         let text = "MARK S1-1, S1-2, case 1, case 36, S0-20, C-2, X-13\n#[test]\nfn one() {}\n";
         assert!(check_text(text).is_empty());
         let text = "MARK S1-1, S1-2, case 1, case 49, S1-45, case x\n#[test]\nfn one() {}\n";
@@ -202,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn mark_on_a_helper_covers_nothing() {
+    fn covers_line_on_a_helper_covers_nothing() {
         let text = "MARK S1-1, S1-2, case 1\nfn helper() {}\n\n#[test]\nfn one() {}\n";
         assert_eq!(check_text(text).len(), 4);
     }

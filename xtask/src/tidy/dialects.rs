@@ -1,11 +1,10 @@
-//! A dialect is a source folder and a corpus folder of one name. What the
-//! captures hold is the corpus test's.
+//! Every dialect has a source folder and a corpus folder of the same name.
 
 use std::collections::BTreeSet;
 
 use super::Finding;
 
-/// Corpus folders that belong to no dialect: the shared values, and model text.
+/// Corpus folders that belong to no dialect.
 const SHARED: &[&str] = &["canonical", "text"];
 
 /// Compares the dialect folders of the codec with those of the corpus.
@@ -23,8 +22,8 @@ pub(super) fn check(sources: &BTreeSet<String>, corpus: &BTreeSet<String>) -> Ve
             Finding::new(
                 format!("corpus/{name}"),
                 1,
-                format!("captures of `{name}`, which no source folder reads"),
-                format!("name the folder after one in `crates/codec/src/dialects/`, not `{name}`"),
+                format!("no dialect is called `{name}`"),
+                "name the folder like one in `crates/codec/src/dialects/`",
             )
         });
     without_captures.chain(without_source).collect()
@@ -40,12 +39,12 @@ mod tests {
     }
 
     #[test]
-    fn folders_of_one_name_agree() {
+    fn folders_of_the_same_name_are_fine() {
         assert!(check_names(&["anthropic"], &["anthropic", "canonical", "text"]).is_empty());
     }
 
     #[test]
-    fn either_side_alone_is_found() {
+    fn folder_without_its_counterpart_is_found() {
         assert_eq!(
             check_names(&["anthropic", "gemini"], &["anthropic", "ollama"]),
             ["crates/codec/src/dialects/gemini", "corpus/ollama"]

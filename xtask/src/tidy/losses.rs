@@ -1,21 +1,21 @@
-//! The words of losses: what `docs/api.md` lists is what the sources say, all of it and nothing else.
+//! The list of losses in `docs/api.md` has exactly the names and reasons that the sources use.
 
 use std::collections::BTreeSet;
 
 use super::{File, Finding};
 
-/// Where the words are listed, between these two lines.
+/// The file with the list, and the lines around it.
 const DOCS: &str = "docs/api.md";
 const BEGIN: &str = "<!-- losses -->";
 const END: &str = "<!-- /losses -->";
 
-/// Where losses are made.
+/// The sources that report losses.
 const SOURCES: [&str; 2] = ["crates/codec/src/dialects/", "crates/gateway/src/"];
 
-/// Calls that make one, of a name and a reason.
+/// Calls that report a loss with a name and a reason.
 const CALLS: [&str; 5] = ["omit(", "omitted(", "adapt(", "adapted(", "of_part("];
 
-/// A word that a source says.
+/// A word of a loss in a source.
 #[derive(Debug, PartialEq, Eq)]
 enum Word<'a> {
     /// A part or a setting.
@@ -36,7 +36,7 @@ pub(super) fn check(files: &[File]) -> Vec<Finding> {
         .collect();
     let mut findings = Vec::new();
     for file in &sources {
-        for (line, word) in said(&file.text) {
+        for (line, word) in words(&file.text) {
             let (known, word) = match word {
                 Word::Name(word) => (names.contains(word), word),
                 Word::Reason(word) => (reasons.contains(word), word),
@@ -45,8 +45,8 @@ pub(super) fn check(files: &[File]) -> Vec<Finding> {
                 findings.push(Finding::new(
                     &file.path,
                     line,
-                    format!("`{word}` is no word for a loss"),
-                    format!("take one of the list in `{DOCS}`, or add it there"),
+                    format!("`{word}` is not in the list of losses"),
+                    format!("use one of the list in `{DOCS}`, or add it there"),
                 ));
             }
         }
@@ -57,15 +57,15 @@ pub(super) fn check(files: &[File]) -> Vec<Finding> {
             findings.push(Finding::new(
                 DOCS,
                 1,
-                format!("no loss says `{word}`"),
-                "take it off the list",
+                format!("no loss uses `{word}`"),
+                "remove it from the list",
             ));
         }
     }
     findings
 }
 
-/// The names and the reasons of the list: what stands in backticks in the first column of its first
+/// The names and the reasons of the list: the words in backticks in the first column of its first
 /// table, and of its second.
 fn listed(docs: &str) -> (BTreeSet<String>, BTreeSet<String>) {
     let list = docs.split_once(BEGIN).map_or("", |(_, list)| list);
@@ -84,8 +84,8 @@ fn listed(docs: &str) -> (BTreeSet<String>, BTreeSet<String>) {
     (names, reasons)
 }
 
-/// The words a source says, each with its line.
-fn said(source: &str) -> Vec<(usize, Word<'_>)> {
+/// The words of losses in a source, each with its line.
+fn words(source: &str) -> Vec<(usize, Word<'_>)> {
     let code = source.split("#[cfg(test)]").next().unwrap_or_default();
     let mut words = Vec::new();
     let line = |at: usize| code[..at].matches('\n').count() + 1;
@@ -123,7 +123,7 @@ fn said(source: &str) -> Vec<(usize, Word<'_>)> {
     words
 }
 
-/// What stands between quotes, if that is all there is.
+/// The text of a string literal, if the argument is nothing else.
 fn literal(argument: &str) -> Option<&str> {
     let argument = argument.strip_suffix(".into()").unwrap_or(argument);
     let word = argument.strip_prefix('"')?.strip_suffix('"')?;
@@ -148,7 +148,7 @@ mod tests {
             Loss::PartOmitted {\n    part: \"seed\",\n    reason: \"empty\",\n};\nvomit(\"a\", \"b\");\n\
             #[cfg(test)]\nomit(\"x\", \"y\")";
         assert_eq!(
-            said(source),
+            words(source),
             [
                 (2, Word::Reason("range")),
                 (1, Word::Name("user")),
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_on_one_side_only_is_found() {
+    fn word_on_one_side_only_is_found() {
         let docs = file("docs/api.md", LIST);
         let source = file(
             "crates/gateway/src/x.rs",
@@ -171,9 +171,9 @@ mod tests {
         assert_eq!(
             found,
             [
-                "`usr` is no word for a loss",
-                "`no_room` is no word for a loss",
-                "no loss says `seed`",
+                "`usr` is not in the list of losses",
+                "`no_room` is not in the list of losses",
+                "no loss uses `seed`",
             ]
         );
     }

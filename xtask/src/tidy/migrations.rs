@@ -1,15 +1,15 @@
-//! A migration that was committed stays as it is: a database that has run it will not run it
-//! again, and refuses one that has changed. The list beside holds each with its hash.
+//! A committed migration never changes: a database that has run it does not run it again, and refuses
+//! a changed one. `migrations.txt` lists each migration with its hash.
 
 use sha2::{Digest, Sha256};
 
 use super::{File, Finding};
 
-/// One migration a line: its path and the SHA-256 of its bytes.
+/// One migration in each line: its path and the SHA-256 of its bytes.
 const LISTED: &str = include_str!("../migrations.txt");
 const LISTED_PATH: &str = "xtask/src/migrations.txt";
 
-/// Finds migrations that have changed, that are gone, and that are not on the list.
+/// Finds migrations that have changed, that are missing, and that are not on the list.
 pub(super) fn check(files: &[File]) -> Vec<Finding> {
     check_against(LISTED, files)
 }
@@ -24,17 +24,14 @@ fn check_against(listed: &str, files: &[File]) -> Vec<Finding> {
             Some(_) => findings.push(Finding::new(
                 &file.path,
                 1,
-                "a migration that was committed has changed",
-                "databases have run it: put it back, and write a new one with the next number",
+                "a committed migration has changed",
+                "databases have run it: restore it, and write a new one with the next number",
             )),
             None => findings.push(Finding::new(
                 &file.path,
                 1,
                 "a migration that is not on the list",
-                format!(
-                    "when it is as it shall stay, add to `{LISTED_PATH}`: {} {hash}",
-                    file.path
-                ),
+                format!("when it is final, add to `{LISTED_PATH}`: {} {hash}", file.path),
             )),
         }
     }
@@ -43,8 +40,8 @@ fn check_against(listed: &str, files: &[File]) -> Vec<Finding> {
             findings.push(Finding::new(
                 LISTED_PATH,
                 index + 1,
-                format!("migration `{path}` is gone"),
-                "databases have run it: put it back; a new one can undo what it did",
+                format!("migration `{path}` is missing"),
+                "databases have run it: restore it; a new migration can undo it",
             ));
         }
     }
@@ -83,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn listed_migration_stays_as_it_is() {
+    fn changed_migration_is_found() {
         assert!(check_files(&[(ONE, "abc"), ("crates/backends/src/lib.rs", "")]).is_empty());
         let [(what, remedy)] = &check_files(&[(ONE, "abd")])[..] else {
             panic!("one finding");
@@ -93,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn new_migration_is_to_be_listed() {
+    fn unlisted_migration_is_found() {
         let [(what, remedy)] = &check_files(&[(ONE, "abc"), (TWO, "abc")])[..] else {
             panic!("one finding");
         };
@@ -106,6 +103,6 @@ mod tests {
         let [(what, _)] = &check_files(&[])[..] else {
             panic!("one finding");
         };
-        assert_eq!(*what, format!("migration `{ONE}` is gone"));
+        assert_eq!(*what, format!("migration `{ONE}` is missing"));
     }
 }

@@ -1,13 +1,19 @@
-//! What no compiler checks: the borders between crates, the shape of files, the words of losses, that
-//! every requirement has a test and no migration changes. Here is only gathering; the rules are in
-//! the files of their nouns, as pure functions over text and metadata.
+//! Rules that no compiler checks. This file reads the repository; each rule is a pure function over
+//! text and metadata, in a file of its name.
 
+mod banned_words;
 mod borders;
+mod corpus_files;
 mod coverage;
+mod dialect_imports;
 mod dialects;
+mod exceptions;
+mod functions;
+mod lexer;
 mod losses;
 mod migrations;
 mod sources;
+mod vendor_names;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,7 +23,7 @@ use crate::Failure;
 use crate::command;
 use crate::workspace;
 
-/// One thing to put right, and where.
+/// A broken rule: where, what is wrong and what to do.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Finding {
     path: String,
@@ -50,11 +56,19 @@ struct File {
     text: String,
 }
 
-/// Checks everything and tells all findings at once.
-pub(crate) fn run() -> Result<(), Failure> {
+/// Checks all rules and prints every finding.
+///
+/// `shrink` removes exceptions that are not needed any more.
+pub(crate) fn run(shrink: bool) -> Result<(), Failure> {
     let files = files()?;
+    let dialect_folders = folders("crates/codec/src/dialects");
     let mut findings = borders::check(&workspace::metadata()?);
-    findings.extend(dialects::check(&folders("crates/codec/src/dialects"), &folders("corpus")));
+    findings.extend(dialects::check(&dialect_folders, &folders("corpus")));
+    findings.extend(dialect_imports::check(&files, &dialect_folders));
+    findings.extend(vendor_names::check(&files));
+    findings.extend(banned_words::check(&files));
+    findings.extend(corpus_files::check(&files));
+    findings.extend(functions::check(&files));
     for file in &files {
         findings.extend(sources::check(&file.path, &file.text));
     }
@@ -62,18 +76,21 @@ pub(crate) fn run() -> Result<(), Failure> {
     findings.extend(losses::check(&files));
     findings.extend(migrations::check(&files));
     findings.sort();
+    if shrink {
+        findings = exceptions::shrink(findings)?;
+    }
     for finding in &findings {
         println!("{finding}");
     }
     if findings.is_empty() {
-        println!("tidy: {} files, nothing to say", files.len());
+        println!("tidy: {} files, no findings", files.len());
         Ok(())
     } else {
         Err(format!("tidy: {} findings", findings.len()))
     }
 }
 
-/// Every text file that is tracked or about to be.
+/// Every text file that git tracks, or would track.
 fn files() -> Result<Vec<File>, Failure> {
     let root = workspace::root();
     let listed = command::output(Command::new("git").current_dir(&root).args([
@@ -84,7 +101,7 @@ fn files() -> Result<Vec<File>, Failure> {
     ]))?;
     let mut files = Vec::new();
     for path in listed.lines().collect::<BTreeSet<_>>() {
-        // Gone from the work tree but not yet from the index, or not text: not ours to judge.
+        // Skips what is deleted but still in the index, and what is not text.
         if let Ok(text) = std::fs::read_to_string(root.join(path)) {
             files.push(File { path: path.to_owned(), text });
         }

@@ -1,11 +1,12 @@
-//! The shape of one file: how it opens, how long it is, and words that must not
-//! be in it. Coverage of requirements is `coverage`'s.
+//! Rules for one file: its first line, its length, and text that must not be in it.
 
 use super::Finding;
 
-const LONGEST: usize = 800;
+/// Lines of a source file.
+const MAX_LINES: usize = 800;
 
-/// Words that mean unfinished. Put together here so that this file passes its own check.
+/// Signs of unfinished work. Each one is put together from two parts, so that this file passes its
+/// own check.
 const UNFINISHED: &[(&str, Border)] = &[
     (concat!("TO", "DO"), Border::Word),
     (concat!("FIX", "ME"), Border::Word),
@@ -14,7 +15,7 @@ const UNFINISHED: &[(&str, Border)] = &[
     (concat!("#[ign", "ore"), Border::None),
 ];
 
-/// Folders of somebody's machine.
+/// Folders that exist only on one machine.
 const MACHINE_PATHS: &[&str] = &[
     concat!("/ro", "ot/"),
     concat!("/wo", "rk/"),
@@ -30,7 +31,7 @@ enum Border {
 
 /// Checks one file by its path and text.
 pub(super) fn check(path: &str, text: &str) -> Vec<Finding> {
-    // Captures are bytes as they came.
+    // Captures are recorded bytes.
     if path.starts_with("corpus/") {
         return Vec::new();
     }
@@ -41,17 +42,17 @@ pub(super) fn check(path: &str, text: &str) -> Vec<Finding> {
         findings.push(Finding::new(
             path,
             1,
-            "the file does not say what lives here",
-            "open it with `//!`: what lives here and what does not",
+            "the file does not begin with a comment",
+            "begin it with `//!` and say what it holds",
         ));
     }
     let length = text.lines().count();
-    if source && length > LONGEST {
+    if source && length > MAX_LINES {
         findings.push(Finding::new(
             path,
-            LONGEST + 1,
-            format!("{length} lines, more than {LONGEST}"),
-            "split it where a second noun begins",
+            MAX_LINES + 1,
+            format!("{length} lines, more than {MAX_LINES}"),
+            "split it",
         ));
     }
     for (index, line) in text.lines().enumerate() {
@@ -78,8 +79,8 @@ fn check_line(path: &str, number: usize, line: &str, source: bool) -> Vec<Findin
             findings.push(Finding::new(
                 path,
                 number,
-                format!("`{machine}` is a folder of one machine"),
-                "name it relative to the repository, or take it from the environment",
+                format!("`{machine}` is a folder on one machine"),
+                "use a path in the repository, or read it from the environment",
             ));
         }
     }
@@ -93,7 +94,7 @@ fn check_line(path: &str, number: usize, line: &str, source: bool) -> Vec<Findin
                 path,
                 number,
                 format!("`{word}`"),
-                "finish it, or say in an issue what is missing and why",
+                "finish it, or open an issue",
             ));
         }
     }
@@ -173,30 +174,30 @@ mod tests {
     }
 
     #[test]
-    fn rust_file_opens_with_its_purpose() {
+    fn rust_file_must_begin_with_a_comment() {
         assert_eq!(lines("build.rs", "fn main() {}\n"), [1]);
         assert!(lines("notes.md", "No such rule here.\n").is_empty());
     }
 
     #[test]
-    fn long_file_is_found_at_the_first_line_too_many() {
-        let text = "//! Long.\n".repeat(LONGEST + 5);
-        assert_eq!(lines("long.rs", &text), [LONGEST + 1]);
+    fn long_file_is_found() {
+        let text = "//! Long.\n".repeat(MAX_LINES + 5);
+        assert_eq!(lines("long.rs", &text), [MAX_LINES + 1]);
         assert!(lines("Cargo.lock", &text).is_empty());
     }
 
     #[test]
     fn unfinished_words_are_found_as_words_only() {
         for (word, _) in UNFINISHED {
-            let text = format!("//! Here.\n// {word} x\n");
+            let text = format!("//! Text.\n// {word} x\n");
             assert_eq!(lines("a.rs", &text), [2], "{word}");
         }
-        let method = format!("//! Here.\n// MAS{}NT\n", UNFINISHED[0].0);
+        let method = format!("//! Text.\n// MAS{}NT\n", UNFINISHED[0].0);
         assert!(lines("a.rs", &method).is_empty());
     }
 
     #[test]
-    fn machine_path_is_found_where_a_path_begins() {
+    fn machine_path_is_found_only_at_its_beginning() {
         for machine in MACHINE_PATHS {
             let text = format!("see `{machine}x`\n");
             assert_eq!(lines("README.md", &text), [1], "{machine}");
@@ -206,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn captures_may_hold_anything() {
+    fn captures_are_not_checked() {
         assert!(lines("corpus/anthropic/client_request/odd.json", "\t\n").is_empty());
     }
 
@@ -219,7 +220,7 @@ mod tests {
     fn prefix_is_found_only_on_tests() {
         let prefix = "test_";
         let text = format!(
-            "//! Here.\n#[tokio::test(start_paused = true)]\nasync fn {prefix}one() {{}}\nfn {prefix}server() {{}}\n"
+            "//! Text.\n#[tokio::test(start_paused = true)]\nasync fn {prefix}one() {{}}\nfn {prefix}server() {{}}\n"
         );
         assert_eq!(lines("a.rs", &text), [3]);
     }

@@ -1,0 +1,137 @@
+//! A dialect folder uses nothing of another one: code that two dialects need is shared code.
+
+use std::collections::BTreeSet;
+
+use super::exceptions::Exceptions;
+use super::lexer::{self, Kind, Token};
+use super::{File, Finding};
+
+const EXCEPTIONS: Exceptions = Exceptions {
+    path: "xtask/src/tidy/dialect_imports.txt",
+    text: include_str!("dialect_imports.txt"),
+};
+
+const DIALECTS: &str = "crates/codec/src/dialects/";
+
+/// Folders that hold what dialects share.
+const SHARED: &[&str] = &["shared"];
+
+/// Finds paths from one dialect folder into another, outside of tests.
+pub(super) fn check(files: &[File], folders: &BTreeSet<String>) -> Vec<Finding> {
+    let found = files.iter().flat_map(|file| check_file(file, folders)).collect();
+    EXCEPTIONS.apply(found)
+}
+
+fn check_file(file: &File, folders: &BTreeSet<String>) -> Vec<Finding> {
+    let Some(inside) = file.path.strip_prefix(DIALECTS) else { return Vec::new() };
+    let Some((dialect, rest)) = inside.split_once('/') else { return Vec::new() };
+    if !rest.ends_with(".rs") || lexer::is_test_file(&file.path) {
+        return Vec::new();
+    }
+    let tokens: Vec<Token<'_>> = lexer::without_tests(&lexer::tokens(&file.text))
+        .into_iter()
+        .filter(|token| !matches!(token.kind, Kind::Comment(_)))
+        .collect();
+    let depth = module_depth(rest);
+    let mut findings = Vec::new();
+    for at in 0..tokens.len() {
+        let Some(after) = path_to_dialects(&tokens[at..], depth) else { continue };
+        for token in first_names(&tokens[at + after..]) {
+            let Kind::Name(name) = token.kind else { continue };
+            if name != dialect && folders.contains(name) && !SHARED.contains(&name) {
+                findings.push(Finding::new(
+                    &file.path,
+                    token.line,
+                    format!("`{name}` is used by dialect `{dialect}`"),
+                    "move the code that both need to `dialects/shared` or the codec's kit",
+                ));
+            }
+        }
+    }
+    findings
+}
+
+/// How many `super` lead from a file to the module of all dialects: one from `mod.rs`.
+fn module_depth(rest: &str) -> usize {
+    let parts = rest.split('/').count();
+    if rest.ends_with("mod.rs") { parts } else { parts + 1 }
+}
+
+/// The length of a path to the module of all dialects: `dialects::`, or as many `super::` as lead
+/// there.
+fn path_to_dialects(tokens: &[Token<'_>], depth: usize) -> Option<usize> {
+    if tokens.first()?.kind == Kind::Name("dialects") {
+        return is_separator(&tokens[1..]).then_some(3);
+    }
+    let is_super = |index: usize| {
+        let at = index * 3;
+        tokens.get(at).is_some_and(|token| token.kind == Kind::Name("super"))
+            && is_separator(&tokens[at + 1..])
+    };
+    let count = (0..).take_while(|index| is_super(*index)).count();
+    (count == depth).then_some(count * 3)
+}
+
+fn is_separator(tokens: &[Token<'_>]) -> bool {
+    let colon = Kind::Punctuation(':');
+    tokens.len() > 1 && tokens[0].kind == colon && tokens[1].kind == colon
+}
+
+/// The name that comes next, or the first name of each member of a group in braces.
+fn first_names<'a>(tokens: &[Token<'a>]) -> Vec<Token<'a>> {
+    let Some(first) = tokens.first() else { return Vec::new() };
+    if first.kind != Kind::Punctuation('{') {
+        return vec![*first];
+    }
+    let end = lexer::closing(tokens, '{', '}').unwrap_or(tokens.len());
+    let mut names = Vec::new();
+    let (mut depth, mut expected) = (0_usize, true);
+    for token in &tokens[1..end] {
+        match token.kind {
+            Kind::Punctuation('{') => depth += 1,
+            Kind::Punctuation('}') => depth -= 1,
+            Kind::Punctuation(',') if depth == 0 => expected = true,
+            Kind::Name(_) if depth == 0 && expected => {
+                names.push(*token);
+                expected = false;
+            }
+            _ => {}
+        }
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(path: &str, text: &str) -> Vec<usize> {
+        let folders = ["anthropic", "events", "openai_chat"].map(ToOwned::to_owned).into();
+        let file = File { path: format!("{DIALECTS}{path}"), text: text.to_owned() };
+        check_file(&file, &folders).iter().map(|finding| finding.line).collect()
+    }
+
+    #[test]
+    fn path_into_another_dialect_is_found() {
+        let text = "use crate::dialects::openai_chat::read;\n\
+            use crate::dialects::{Asked, anthropic::{self, events}, losses};\n\
+            use super::super::openai_chat;\nfn f() { crate::dialects::openai_chat::g() }\n";
+        assert_eq!(lines("events/client_reply.rs", text), [1, 2, 3, 4]);
+        assert_eq!(lines("events/mod.rs", "use super::openai_chat::read;\n"), [1]);
+    }
+
+    #[test]
+    fn own_and_shared_modules_are_fine() {
+        let text = "use crate::dialects::events::write;\nuse crate::dialects::shared::read;\n\
+            use super::anthropic;\nuse crate::dialects::losses::Losses;\n";
+        assert!(lines("events/client_reply.rs", text).is_empty());
+    }
+
+    #[test]
+    fn tests_and_comments_may_name_other_dialects() {
+        let text = "//! As [`crate::dialects::openai_chat::read`].\n#[cfg(test)]\n\
+            mod tests { use crate::dialects::openai_chat; }\n";
+        assert!(lines("events/client_reply.rs", text).is_empty());
+        assert!(lines("events/tests/mod.rs", "use crate::dialects::openai_chat;\n").is_empty());
+    }
+}
