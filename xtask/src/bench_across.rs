@@ -1,5 +1,5 @@
-//! What the across lane costs for each delta, as Markdown tables of what the bench of the gateway
-//! measures (`crates/gateway/benches/across.rs`).
+//! Prints the cost of translating a delta as Markdown tables. The bench of the gateway measures it
+//! (`crates/gateway/benches/across.rs`).
 
 use std::collections::BTreeMap;
 
@@ -7,20 +7,20 @@ use crate::Failure;
 use crate::command;
 use crate::workspace;
 
-/// Deltas of a reply, where the bench has no other number.
+/// Deltas of a reply, except in the table by length.
 const DELTAS: f64 = 10_000.0;
 
-/// How often it is measured: another program on the same cores can spoil one case for a whole round.
+/// How often the bench runs: another program on the same cores can spoil one round.
 const ROUNDS: usize = 3;
 
-/// What the bench says of one case: nanoseconds of the fastest reply, and its allocations.
+/// The fastest reply of one case.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Measured {
     nanoseconds: f64,
     allocations: f64,
 }
 
-/// By the names of bench and case.
+/// Keyed by the names of bench and case.
 type Cases = BTreeMap<(String, String), Measured>;
 
 /// `bench-across`
@@ -81,7 +81,7 @@ fn read(printed: &str) -> Cases {
     cases
 }
 
-/// `1.5 ms` and its like.
+/// Reads a time such as `1.5 ms`.
 fn nanoseconds(time: &str) -> f64 {
     let (number, unit) = time.split_once(' ').unwrap_or_default();
     let scale = match unit {
@@ -104,11 +104,11 @@ fn by_pair(cases: &Cases, writes: &str) -> String {
             continue;
         }
         let (upstream, client) = pair.split_once(" to ").unwrap_or_default();
-        // Every client dialect is held against this one.
+        // Every client dialect is compared with this one.
         let chat = cases.get(&(lane.clone(), format!("{upstream} to openai_chat")));
-        let beside = chat.map_or(f64::NAN, |chat| whole.nanoseconds / chat.nanoseconds);
+        let ratio = chat.map_or(f64::NAN, |chat| whole.nanoseconds / chat.nanoseconds);
         table.push_str(&format!(
-            "| {upstream} | {client} | {:.0} | {beside:.2} | {:.0} | {:.2} | {:.1} million | {:.2} |\n",
+            "| {upstream} | {client} | {:.0} | {ratio:.2} | {:.0} | {:.2} | {:.1} million | {:.2} |\n",
             whole.nanoseconds / DELTAS,
             alone.nanoseconds / DELTAS,
             whole.nanoseconds / alone.nanoseconds,
@@ -168,7 +168,7 @@ across                     fastest       │ slowest       │ median
 ";
 
     #[test]
-    fn what_the_bench_prints_becomes_a_table() {
+    fn output_of_the_bench_becomes_a_table() {
         let table = by_pair(&read(PRINTED), "x");
         let rows = [
             "| anthropic | openai_chat | 150 | 1.00 | 50 | 3.00 | 6.7 million | 1.25 |",

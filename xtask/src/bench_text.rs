@@ -1,5 +1,5 @@
-//! Our reader of model text beside its peers. They are built in `bench/`, a workspace of its own, so
-//! that nobody else builds them; what is measured is told there.
+//! Compares our reader of model text with other readers. `bench/` is a workspace of its own, so that
+//! the other readers are compiled only for this command.
 
 use crate::Failure;
 use crate::command;

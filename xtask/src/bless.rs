@@ -1,4 +1,4 @@
-//! Rewriting the corpus goldens. What a golden holds is decided by the codec's corpus test.
+//! Rewrites the golden files of the corpus, by running the codec's corpus test.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use crate::Failure;
 use crate::command;
 use crate::workspace;
 
-/// Runs the corpus test in its rewriting mode and shows which files changed.
+/// Runs the corpus test with `BLESS` set and lists the files that changed.
 pub(crate) fn run() -> Result<(), Failure> {
     command::run(
         workspace::cargo()
@@ -17,10 +17,10 @@ pub(crate) fn run() -> Result<(), Failure> {
         Command::new("git").current_dir(workspace::root()).args(["status", "--short", "corpus"]),
     )?;
     if changed.is_empty() {
-        println!("no golden changed");
+        println!("no golden file changed");
     } else {
         print!("{changed}");
-        println!("read each one before you commit it: a golden is a claim");
+        println!("read each file before you commit it: nothing else checks that it is right");
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Running one command to its end. Commands that stay alive are `children`'s.
+//! Runs one command to its end. Processes that keep running are in `children`.
 
 use std::io::{Read, Seek};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::Failure;
 
-/// Runs a command with its output going to the terminal, and shows what is run.
+/// Prints a command and runs it; its output goes to the terminal.
 pub(crate) fn run(command: &mut Command) -> Result<(), Failure> {
     let shown = shown(command);
     println!("$ {shown}");
@@ -17,7 +17,7 @@ pub(crate) fn run(command: &mut Command) -> Result<(), Failure> {
     if status.success() { Ok(()) } else { Err(format!("`{shown}` failed ({status})")) }
 }
 
-/// As `run`, but ends the command when `limit` has passed.
+/// Like [`run`], but ends the command after `limit`.
 pub(crate) fn run_within(command: &mut Command, limit: Duration) -> Result<(), Failure> {
     let shown = shown(command);
     println!("$ {shown}");
@@ -29,9 +29,8 @@ pub(crate) fn run_within(command: &mut Command, limit: Duration) -> Result<(), F
     if status.success() { Ok(()) } else { Err(format!("`{shown}` failed ({status})")) }
 }
 
-/// Runs a command without showing what it prints unless it fails, and ends it
-/// when `limit` has passed.
-pub(crate) fn quietly(command: &mut Command, limit: Duration) -> Result<(), Failure> {
+/// Runs a command, shows its output only if it fails, and ends it after `limit`.
+pub(crate) fn run_quietly(command: &mut Command, limit: Duration) -> Result<(), Failure> {
     let shown = shown(command);
     let cannot = |error: std::io::Error| format!("cannot start `{shown}`: {error}");
     let mut printed = tempfile::tempfile().map_err(cannot)?;
@@ -46,7 +45,7 @@ pub(crate) fn quietly(command: &mut Command, limit: Duration) -> Result<(), Fail
     });
     outcome.map_err(|failure| {
         let mut text = Vec::new();
-        // What cannot be read is not shown; the failure itself is.
+        // The failure is shown even if the output cannot be read.
         let _ = printed.rewind();
         let _ = printed.read_to_end(&mut text);
         format!("{failure}\n{}", String::from_utf8_lossy(&text))
@@ -62,7 +61,7 @@ fn wait(mut child: Child, limit: Duration, shown: &str) -> Result<ExitStatus, Fa
             return Ok(status);
         }
         if started.elapsed() > limit {
-            // Both fail only when it has just ended by itself.
+            // Both fail only if the command has just ended by itself.
             let _ = child.kill();
             let _ = child.wait();
             return Err(format!("`{shown}` took more than {limit:?} and was ended"));
@@ -86,7 +85,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String, Failure> {
     String::from_utf8(output.stdout).map_err(|_| format!("`{shown}` did not print text"))
 }
 
-/// Whether a command exists and answers with success.
+/// Whether a command exists and succeeds.
 pub(crate) fn answers(command: &mut Command) -> bool {
     command
         .stdin(Stdio::null())
@@ -96,7 +95,7 @@ pub(crate) fn answers(command: &mut Command) -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// The command as a person would type it.
+/// The command as a person types it.
 fn shown(command: &Command) -> String {
     let mut words = vec![command.get_program().to_string_lossy().into_owned()];
     words.extend(command.get_args().map(|word| word.to_string_lossy().into_owned()));
@@ -108,11 +107,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_that_takes_too_long_is_ended() {
+    fn slow_command_is_ended_and_its_output_shown() {
         let mut command = Command::new("sh");
-        command.args(["-c", "echo begun; exec sleep 60"]);
-        let failure = quietly(&mut command, Duration::from_millis(300)).unwrap_err();
+        command.args(["-c", "echo started; exec sleep 60"]);
+        let failure = run_quietly(&mut command, Duration::from_millis(300)).unwrap_err();
         assert!(failure.contains("was ended"), "{failure}");
-        assert!(failure.contains("begun"), "{failure}");
+        assert!(failure.contains("started"), "{failure}");
     }
 }

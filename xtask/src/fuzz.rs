@@ -1,4 +1,4 @@
-//! Running the fuzz targets of `fuzz/`. What a target feeds and asserts is in its own file.
+//! Runs the fuzz targets of `fuzz/`. Each target is described in its own file.
 
 use std::path::{Path, PathBuf};
 
@@ -6,10 +6,10 @@ use crate::Failure;
 use crate::command;
 use crate::workspace;
 
-/// The version this has been run with.
+/// The version of cargo-fuzz that is installed if there is none.
 const VERSION: &str = "0.13.2";
 
-/// Corpus files seed the targets that read the same bytes.
+/// The corpus folders that seed each target.
 const SEEDS: &[(&str, &[&str])] = &[
     ("anthropic_reply", &["corpus/anthropic/upstream_reply", "corpus/anthropic/client_reply"]),
     (
@@ -50,12 +50,12 @@ pub(crate) fn run(arguments: &[&str]) -> Result<(), Failure> {
     {
         return Err(format!("no fuzz target `{name}`; there are: {}", targets.join(", ")));
     }
-    have_cargo_fuzz()?;
+    install_cargo_fuzz()?;
     for target in targets.iter().filter(|target| chosen.is_none_or(|name| name == *target)) {
         println!("\n=== fuzz {target} for {seconds} s");
         let mut fuzz = workspace::cargo();
         // Without a sanitizer the coverage flags are stable ones, so no nightly is needed.
-        // Our code forbids `unsafe`: panics and broken assertions are what we look for.
+        // Our code forbids `unsafe`, so we look for panics and failed assertions.
         fuzz.args(["fuzz", "run", "--sanitizer", "none", target]);
         fuzz.arg(format!("fuzz/corpus/{target}"));
         std::fs::create_dir_all(workspace::root().join("fuzz/corpus").join(target))
@@ -77,10 +77,10 @@ pub(crate) fn run(arguments: &[&str]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether the targets still compile, without the minute that building libFuzzer takes.
+/// Checks that the targets compile, without the minute that building libFuzzer takes.
 pub(crate) fn check() -> Result<(), Failure> {
     let folder = workspace::target_directory()?.join("fuzz");
-    // Nothing is linked, so an empty library in place of libFuzzer is never missed.
+    // Nothing is linked, so an empty library can replace libFuzzer.
     let nothing = folder.join("libnothing.a");
     std::fs::create_dir_all(&folder)
         .and_then(|()| std::fs::write(&nothing, []))
@@ -106,7 +106,7 @@ fn read<'a>(arguments: &[&'a str]) -> Result<(Option<&'a str>, u32), Failure> {
             seconds = rest
                 .next()
                 .and_then(|number| number.parse().ok())
-                .ok_or("`--seconds` wants a whole number")?;
+                .ok_or("`--seconds` needs a whole number")?;
         } else if argument.starts_with('-') || target.is_some() {
             return Err(format!(
                 "fuzz does not take `{argument}`; it takes one target and `--seconds N`"
@@ -118,7 +118,7 @@ fn read<'a>(arguments: &[&'a str]) -> Result<(Option<&'a str>, u32), Failure> {
     Ok((target, seconds))
 }
 
-/// The targets are the files: a new one needs no list.
+/// The targets, which are the files of a folder.
 fn targets() -> Result<Vec<String>, Failure> {
     let folder = workspace::root().join("fuzz/fuzz_targets");
     let entries = std::fs::read_dir(&folder)
@@ -144,10 +144,11 @@ fn seeds(target: &str) -> Vec<PathBuf> {
         .collect()
 }
 
-/// A model's text means something under its own recipe only: seeds name it in their first line.
+/// Writes seeds from the corpus of model text. The first line of a seed names the recipe that reads
+/// its text.
 fn model_text_seeds() -> Result<(), Failure> {
     let root = workspace::root();
-    let failed = |error: std::io::Error| format!("cannot make seeds of model text: {error}");
+    let failed = |error: std::io::Error| format!("cannot write seeds of model text: {error}");
     let about = |text: &str, key: &str| {
         text.lines().find_map(|line| {
             let value = line.strip_prefix(key)?.strip_prefix(" = ")?;
@@ -161,16 +162,16 @@ fn model_text_seeds() -> Result<(), Failure> {
             if file.extension().is_none_or(|ending| ending != "txt") {
                 continue;
             }
-            let told =
+            let description =
                 std::fs::read_to_string(file.with_extension("about.toml")).map_err(failed)?;
-            let part = |key| about(&told, key).unwrap_or_default();
-            let name = about(&told, "family")
+            let part = |key| about(&description, key).unwrap_or_default();
+            let name = about(&description, "family")
                 .unwrap_or_else(|| format!("{}/{}", part("reasoning"), part("tool_format")));
             let offered = if part("tools").is_empty() { "" } else { "+" };
             let text = std::fs::read(&file).map_err(failed)?;
             let seed = [format!("{name}{offered}\n").as_bytes(), &text].concat();
-            let place = folder.file_name().zip(file.file_stem());
-            let (folder, case) = place.unwrap_or_default();
+            let names = folder.file_name().zip(file.file_stem());
+            let (folder, case) = names.unwrap_or_default();
             let seed_file = format!("seed-{}-{}", folder.display(), case.display());
             std::fs::write(root.join("fuzz/corpus/model_text").join(seed_file), seed)
                 .map_err(failed)?;
@@ -179,7 +180,7 @@ fn model_text_seeds() -> Result<(), Failure> {
     Ok(())
 }
 
-fn have_cargo_fuzz() -> Result<(), Failure> {
+fn install_cargo_fuzz() -> Result<(), Failure> {
     if command::answers(workspace::cargo().args(["fuzz", "--version"])) {
         return Ok(());
     }
@@ -199,14 +200,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn target_and_time_come_in_any_order() {
+    fn target_and_time_are_read_in_any_order() {
         assert_eq!(read(&[]), Ok((None, 60)));
         assert_eq!(read(&["sse", "--seconds", "5"]), Ok((Some("sse"), 5)));
         assert_eq!(read(&["--seconds", "5", "sse"]), Ok((Some("sse"), 5)));
     }
 
     #[test]
-    fn time_that_is_no_number_is_refused() {
+    fn rejects_a_time_that_is_not_a_number() {
         assert!(read(&["--seconds", "soon"]).is_err());
         assert!(read(&["--seconds"]).is_err());
     }

@@ -1,6 +1,5 @@
-//! Packages of other languages, installed into cargo's target folder from pins
-//! in the repository and kept until the pins change. What they are for is
-//! their user's.
+//! Installs Python and Node packages into cargo's target folder. The repository pins their versions;
+//! they are installed again when the pins change.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,11 +9,11 @@ use crate::Failure;
 use crate::command;
 use crate::workspace;
 
-/// Enough for a slow mirror; an installer that hangs must not hold up everything.
-const PATIENCE: Duration = Duration::from_secs(600);
+/// Long enough for a slow mirror, so that an installer that hangs does not block CI.
+const INSTALL_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// What installers say when the registry cannot be reached, whatever else they
-/// conclude from it. A package that is missing or broken does not read so.
+/// Parts of the messages that installers print when the registry cannot be reached. They do not print
+/// these when a package is missing or broken.
 const UNREACHABLE: &[&str] = &[
     "NewConnectionError",
     "ConnectTimeoutError",
@@ -32,9 +31,9 @@ const UNREACHABLE: &[&str] = &[
     "ETIMEDOUT",
 ];
 
-/// Why packages are not there.
+/// Why packages are not installed.
 pub(crate) enum Missing {
-    /// The registry cannot be reached, which says nothing about us.
+    /// The registry cannot be reached: no failure of our code.
     Unreachable(String),
     /// Anything else.
     Failed(Failure),
@@ -46,9 +45,9 @@ impl From<Failure> for Missing {
     }
 }
 
-/// A virtual environment with what `requirements` pins; answers its interpreter.
+/// Makes a virtual environment with the packages of `requirements`; returns its interpreter.
 ///
-/// The requirements name all packages there are, so none is looked for besides.
+/// The requirements list all packages, so the installer does not resolve dependencies.
 pub(crate) fn python(name: &str, requirements: &Path) -> Result<PathBuf, Missing> {
     let folder = workspace::target_directory()?.join(name);
     let python = folder.join("bin/python");
@@ -57,7 +56,7 @@ pub(crate) fn python(name: &str, requirements: &Path) -> Result<PathBuf, Missing
         return Ok(python);
     }
     println!("installing Python packages into {} (first time only)", folder.display());
-    have("python3", "install Python 3.11 or newer")?;
+    require("python3", "install Python 3.11 or newer")?;
     let mut environment = Command::new("python3");
     environment.args(["-m", "venv", "--clear"]).arg(&folder);
     install(&mut environment)?;
@@ -65,12 +64,12 @@ pub(crate) fn python(name: &str, requirements: &Path) -> Result<PathBuf, Missing
     packages.args(["-m", "pip", "install", "--disable-pip-version-check"]);
     packages.args(["--no-deps", "--retries", "2", "-r"]);
     install(packages.arg(requirements))?;
-    mark_installed(&folder, &pins)?;
+    record_installed(&folder, &pins)?;
     Ok(python)
 }
 
-/// A folder with what `source/package-lock.json` pins, and beside it the
-/// scripts of `source` and `source/sdks`, which find the packages only from there.
+/// Makes a folder with the packages of `source/package-lock.json` and copies of the scripts of
+/// `source` and `source/sdks`: Node finds packages only from there.
 pub(crate) fn node(name: &str, source: &Path) -> Result<PathBuf, Missing> {
     let folder = workspace::target_directory()?.join(name);
     make(&folder)?;
@@ -78,19 +77,19 @@ pub(crate) fn node(name: &str, source: &Path) -> Result<PathBuf, Missing> {
     let pins = read(&lock)?;
     if !is_installed(&folder, &pins) {
         println!("installing Node packages into {} (first time only)", folder.display());
-        have("node", "install Node 20 or newer")?;
-        have("npm", "install Node with npm")?;
+        require("node", "install Node 20 or newer")?;
+        require("npm", "install Node with npm")?;
         copy(&source.join("package.json"), &folder)?;
         copy(&lock, &folder)?;
         let mut packages = Command::new("npm");
-        // Nothing here needs to be built, so no package's script has to run.
+        // No package has to be built, so no script of a package has to run.
         packages.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]);
         packages.args(["--fetch-retries", "2", "--loglevel", "error"]);
         install(packages.current_dir(&folder))?;
-        mark_installed(&folder, &pins)?;
+        record_installed(&folder, &pins)?;
     }
     let sdks = folder.join("sdks");
-    // A script that is gone from the source must not go on running.
+    // A script that was removed from the source must not run again.
     if sdks.exists() {
         std::fs::remove_dir_all(&sdks)
             .map_err(|error| format!("cannot empty `{}`: {error}", sdks.display()))?;
@@ -118,19 +117,21 @@ pub(crate) fn scripts(folder: &Path, extension: &str) -> Result<Vec<PathBuf>, Fa
 }
 
 fn install(command: &mut Command) -> Result<(), Missing> {
-    command::quietly(command, PATIENCE).map_err(|failure| {
-        match UNREACHABLE.iter().find(|word| failure.contains(**word)) {
-            Some(word) => Missing::Unreachable(format!("the package registry answers {word}")),
+    command::run_quietly(command, INSTALL_TIMEOUT).map_err(|failure| {
+        match UNREACHABLE.iter().find(|part| failure.contains(**part)) {
+            Some(part) => {
+                Missing::Unreachable(format!("the package registry cannot be reached: {part}"))
+            }
             None => Missing::Failed(failure),
         }
     })
 }
 
-fn have(program: &str, hint: &str) -> Result<(), Failure> {
+fn require(program: &str, hint: &str) -> Result<(), Failure> {
     if command::answers(Command::new(program).arg("--version")) {
         Ok(())
     } else {
-        Err(format!("`{program}` is not here: {hint}"))
+        Err(format!("`{program}` is not installed: {hint}"))
     }
 }
 
@@ -138,11 +139,11 @@ fn is_installed(folder: &Path, pins: &str) -> bool {
     std::fs::read_to_string(folder.join("installed.txt")).is_ok_and(|text| text == pins)
 }
 
-/// Called last: a broken install is tried again.
-fn mark_installed(folder: &Path, pins: &str) -> Result<(), Failure> {
-    let mark = folder.join("installed.txt");
-    std::fs::write(&mark, pins)
-        .map_err(|error| format!("cannot write `{}`: {error}", mark.display()))
+/// Records the pins. It is called last, so that a broken install is tried again.
+fn record_installed(folder: &Path, pins: &str) -> Result<(), Failure> {
+    let file = folder.join("installed.txt");
+    std::fs::write(&file, pins)
+        .map_err(|error| format!("cannot write `{}`: {error}", file.display()))
 }
 
 fn read(path: &Path) -> Result<String, Failure> {
@@ -157,7 +158,7 @@ fn make(folder: &Path) -> Result<(), Failure> {
 
 fn copy(file: &Path, folder: &Path) -> Result<(), Failure> {
     let Some(name) = file.file_name() else {
-        return Err(format!("`{}` is no file", file.display()));
+        return Err(format!("`{}` is not a file", file.display()));
     };
     std::fs::copy(file, folder.join(name)).map(drop).map_err(|error| {
         format!("cannot copy `{}` to `{}`: {error}", file.display(), folder.display())
@@ -173,37 +174,37 @@ mod tests {
     }
 
     #[test]
-    fn a_registry_that_cannot_be_reached_is_no_failure_of_ours() {
-        let said = "echo 'npm error code EAI_AGAIN' >&2; exit 1";
+    fn unreachable_registry_is_not_a_failure() {
+        let script = "echo 'npm error code EAI_AGAIN' >&2; exit 1";
         assert!(
-            matches!(outcome(said), Err(Missing::Unreachable(reason)) if reason.contains("EAI_AGAIN"))
+            matches!(outcome(script), Err(Missing::Unreachable(reason)) if reason.contains("EAI_AGAIN"))
         );
     }
 
     #[test]
-    fn any_other_failure_is_told_with_what_the_installer_printed() {
-        let said = "echo 'ERROR: No matching distribution found for openai==0.0.0'; exit 1";
+    fn other_failure_shows_the_output_of_the_installer() {
+        let script = "echo 'ERROR: No matching distribution found for openai==0.0.0'; exit 1";
         assert!(
-            matches!(outcome(said), Err(Missing::Failed(failure)) if failure.contains("openai==0.0.0"))
+            matches!(outcome(script), Err(Missing::Failed(failure)) if failure.contains("openai==0.0.0"))
         );
     }
 
     #[test]
-    fn packages_are_there_only_while_the_pins_are_the_same() {
+    fn packages_are_installed_again_when_the_pins_change() {
         let folder = tempfile::tempdir().unwrap();
         assert!(!is_installed(folder.path(), "a==1"));
-        mark_installed(folder.path(), "a==1").unwrap();
+        record_installed(folder.path(), "a==1").unwrap();
         assert!(is_installed(folder.path(), "a==1"));
         assert!(!is_installed(folder.path(), "a==2"));
     }
 
     #[test]
-    fn committed_pins_are_exact_and_name_no_registry() {
+    fn pins_are_exact_and_name_no_registry() {
         let conformance = workspace::root().join("conformance");
         for file in ["python/requirements.txt", "real-model/requirements.txt"] {
             let text = read(&conformance.join(file)).unwrap();
             for line in text.lines().filter(|line| !line.starts_with('#')) {
-                assert!(line.contains("=="), "{file}: `{line}` is no exact version");
+                assert!(line.contains("=="), "{file}: `{line}` is not an exact version");
             }
         }
         let lock = read(&conformance.join("node/package-lock.json")).unwrap();

@@ -1,4 +1,4 @@
-//! Loopback ports for the processes we start, and waiting until one answers.
+//! Finds free loopback ports and waits until a server answers on one.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use crate::Failure;
 
-/// A loopback address that was free a moment ago.
+/// Finds a loopback address that is free now.
 ///
-/// Another process may take it before our child does; the child then fails to
-/// start and the run says so, which is rare enough on a developer's machine.
+/// Another process may take it before our child does. The child then fails to start and the run
+/// fails, which is rare enough.
 pub(crate) fn free() -> Result<SocketAddr, Failure> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
         .and_then(|listener| listener.local_addr())
@@ -40,9 +40,9 @@ pub(crate) fn wait_until_ready(
 }
 
 fn status_line(address: SocketAddr, path: &str) -> std::io::Result<String> {
-    let patience = Duration::from_secs(1);
-    let mut stream = TcpStream::connect_timeout(&address, patience)?;
-    stream.set_read_timeout(Some(patience))?;
+    let timeout = Duration::from_secs(1);
+    let mut stream = TcpStream::connect_timeout(&address, timeout)?;
+    stream.set_read_timeout(Some(timeout))?;
     stream.write_all(
         format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n").as_bytes(),
     )?;

@@ -1,5 +1,5 @@
-//! A real model behind the gateway: the server, the gateway and the SDKs that
-//! ask it. What is asserted is in `conformance/real-model`.
+//! Runs SDKs against a small real model through the gateway. The assertions are in
+//! `conformance/real-model`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,16 +14,16 @@ use crate::packages::{self, Missing};
 use crate::ports;
 use crate::workspace;
 
-/// The weights are read from disk, which a busy machine does slowly.
-const LOADING: Duration = Duration::from_secs(120);
+/// Loading the weights takes long on a busy machine.
+const LOAD_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// For three clients with three turns each; a minute on an idle machine.
-const TALKING: Duration = Duration::from_secs(600);
+/// For three clients with three turns each, which take a minute on an idle machine.
+const RUN_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Where the server puts reasoning: as tags in the content, or in a field beside it.
-const WAYS: &[&str] = &["inline", "field"];
+/// How the server returns reasoning: as tags in the content, or in a field of its own.
+const REASONING_FORMATS: &[&str] = &["inline", "field"];
 
-/// Lets three SDKs talk to the model, once for each way in which it reasons.
+/// Runs three SDKs against the model, once for each format of its reasoning.
 pub(crate) fn run() -> Result<(), Failure> {
     let binary = workspace::release_binary()?;
     let source = workspace::root().join("conformance");
@@ -32,8 +32,8 @@ pub(crate) fn run() -> Result<(), Failure> {
     let server =
         installed(packages::python("real-model", &source.join("real-model/requirements.txt")))?;
     let mut failures = Vec::new();
-    for way in WAYS {
-        if let Err(failure) = talk(&binary, &source, &clients, &server, way) {
+    for format in REASONING_FORMATS {
+        if let Err(failure) = run_clients(&binary, &source, &clients, &server, format) {
             failures.push(failure);
         }
     }
@@ -53,38 +53,38 @@ fn installed(outcome: Result<PathBuf, Missing>) -> Result<PathBuf, Failure> {
     })
 }
 
-fn talk(
+fn run_clients(
     binary: &Path,
     source: &Path,
     clients: &Path,
     server: &Path,
-    way: &str,
+    format: &str,
 ) -> Result<(), Failure> {
     let folder =
         tempfile::tempdir().map_err(|error| format!("cannot make a temporary folder: {error}"))?;
     let address = ports::free()?;
-    println!("loading the model, with reasoning {way}");
+    println!("loading the model, with reasoning {format}");
     let mut serve = Command::new(server);
     serve.arg(source.join("real-model/server.py"));
-    serve.args(["--port", &address.port().to_string(), "--reasoning", way]);
+    serve.args(["--port", &address.port().to_string(), "--reasoning", format]);
     let model = Guard::start("model", &mut serve, folder.path())?;
-    let said = |failure: Failure| format!("{}\n{failure}", model.last_lines());
-    ports::wait_until_ready("the model", address, "/health", LOADING).map_err(said)?;
+    let with_log = |failure: Failure| format!("{}\n{failure}", model.last_lines());
+    ports::wait_until_ready("the model", address, "/health", LOAD_TIMEOUT).map_err(with_log)?;
     let (gateway, listening) = gateway::start(
         binary,
         &source.join("real-model/throughline.toml"),
         &[("MODEL", address)],
         folder.path(),
     )
-    .map_err(said)?;
-    println!("three clients ask three questions each, which takes about half a minute");
+    .map_err(with_log)?;
+    println!("three clients send three requests each, which takes about half a minute");
     let path = std::env::join_paths([source.join("python"), source.join("python/sdks")])
-        .map_err(|error| format!("cannot name the folder of the scripts: {error}"))?;
+        .map_err(|error| format!("cannot set the path of the scripts: {error}"))?;
     let mut script = Command::new(clients);
     script.arg(source.join("real-model/three_turns.py"));
-    script.arg(way).env("PYTHONPATH", path);
+    script.arg(format).env("PYTHONPATH", path);
     script.env("THROUGHLINE_URL", format!("http://{listening}"));
     conformance::isolate(&mut script);
-    command::run_within(&mut script, TALKING)
-        .map_err(|failure| said(format!("{}\n{failure}", gateway.last_lines())))
+    command::run_within(&mut script, RUN_TIMEOUT)
+        .map_err(|failure| with_log(format!("{}\n{failure}", gateway.last_lines())))
 }
