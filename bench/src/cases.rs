@@ -1,11 +1,11 @@
-//! Texts that readers are known to stumble over, and who does.
+//! Texts that are hard to read, and which readers get them right.
 
 use crate::inputs;
 use crate::measure;
 use crate::sink::{Call, Collected, Truth};
 use crate::subjects::{Format, Reading, Subject, ours};
 
-/// A difficulty, in the formats that have it. A subject is given the first that it knows.
+/// A difficulty, in the formats that have it. A reader gets the first format that it knows.
 struct Case {
     name: &'static str,
     writings: Vec<Writing>,
@@ -19,7 +19,7 @@ struct Writing {
 
 /// How a text is cut.
 enum Feed {
-    /// In each of the three ways.
+    /// In each of the three sizes.
     Each(String),
     /// The cut is the difficulty.
     Cut(&'static [&'static str]),
@@ -31,7 +31,7 @@ pub(crate) fn table() {
         Subject::READERS.iter().map(|subject| subject.name(Format::Hermes)).collect();
     println!(
         "\n## Cases\n\nEach text is read three times: whole, in pieces of 4 to 16 bytes, and letter \
-         by letter. Where only some of these go wrong, the cell names them.\n"
+         by letter. If only some of these fail, the cell names them.\n"
     );
     println!("| case | {} |", names.join(" | "));
     println!("|---|{}", "---|".repeat(names.len()));
@@ -72,7 +72,7 @@ fn verdict(case: &Case, subject: Subject) -> String {
     }
 }
 
-/// Bytes are for us alone.
+/// Only our reader takes bytes.
 fn bytes() -> bool {
     let text = "<think>größer 価値</think>naïve — 価値";
     let mut found = Collected::default();
@@ -95,7 +95,7 @@ fn cases() -> Vec<Case> {
     let kimi = |arguments: &str| inputs::json_call(Format::KimiK2, "get_weather", arguments);
     let block = |body: &str| format!("<tool_call>\n{body}\n</tool_call>");
     let (json, element) = (hermes(oslo), call_in_tags("Oslo"));
-    // The same difficulty around a call of either format.
+    // The same difficulty around a call of both formats.
     let around = |write: &dyn Fn(&str) -> String, truth: &dyn Fn(&str) -> Truth| {
         vec![
             each(Format::Hermes, &write(&json), truth(&write(&json))),

@@ -1,4 +1,4 @@
-//! The texts that are read: made here, the same in every run, with what they say beside them.
+//! The texts that are read, the same in every run, and what a reader must find in them.
 
 use std::fmt::Write as _;
 
@@ -7,15 +7,15 @@ use serde_json::{Value, json};
 use crate::sink::{Call, Truth};
 use crate::subjects::Format;
 
-/// A text and what it says.
+/// A text and its meaning.
 pub(crate) struct Input {
     /// The model's text.
     pub(crate) text: String,
-    /// What a reader should find in it.
+    /// What a reader must find in it.
     pub(crate) truth: Truth,
 }
 
-/// Half reasoning, half answer, with so many calls spread over the answer.
+/// Half reasoning, half answer, with this number of calls spread over the answer.
 pub(crate) fn reply(bytes: usize, format: Format, calls: usize) -> Input {
     let mut dice = Dice::new(1);
     let reasoning = prose(bytes / 2, &mut dice);
@@ -36,12 +36,12 @@ pub(crate) fn reply(bytes: usize, format: Format, calls: usize) -> Input {
     Input { text, truth }
 }
 
-/// One call with so many bytes of arguments, and nothing else.
+/// One call with this number of bytes of arguments, and nothing else.
 pub(crate) fn long_call(bytes: usize, format: Format) -> Input {
     call(bytes, format, 0, &mut Dice::new(2))
 }
 
-/// Reasoning only, which is never closed.
+/// Reasoning only, without its end.
 pub(crate) fn reasoning(bytes: usize) -> String {
     format!("<think>\n{}", prose(bytes, &mut Dice::new(3)))
 }
@@ -52,19 +52,19 @@ pub(crate) fn answer(bytes: usize) -> Input {
     Input { truth: Truth { content: Some(text.clone()), ..Truth::default() }, text }
 }
 
-/// Pieces of 4 to 16 bytes, never cut inside a code point: no peer would take that.
+/// Pieces of 4 to 16 bytes, never cut inside a code point: other readers do not accept that.
 pub(crate) fn ragged(text: &str) -> Vec<&str> {
     let mut dice = Dice::new(5);
     cut(text, || 4 + dice.below(13))
 }
 
-/// Pieces of 8 bytes, or a little less where a code point stands in the way.
+/// Pieces of 8 bytes, or a little less at a longer code point.
 pub(crate) fn eights(text: &str) -> Vec<&str> {
     cut(text, || 8)
 }
 
-/// Cut as told, but these markers, each met once and in this order, come whole: for readers that
-/// miss a marker which was cut.
+/// Cut with `cut`, except these markers, which occur once each and in this order: for readers that
+/// miss a cut marker.
 pub(crate) fn around<'a>(
     markers: &[&str],
     text: &'a str,
@@ -85,7 +85,7 @@ pub(crate) fn around<'a>(
     pieces
 }
 
-/// Each letter alone.
+/// One piece for each character.
 pub(crate) fn letters(text: &str) -> Vec<&str> {
     cut(text, || 1)
 }
@@ -101,7 +101,7 @@ fn cut(mut text: &str, mut size: impl FnMut() -> usize) -> Vec<&str> {
     pieces
 }
 
-/// The tools that were offered, with the schema of their parameters.
+/// The offered tools, with the schemas of their parameters.
 pub(crate) fn tools(format: Format) -> Vec<(&'static str, Value)> {
     if format == Format::Tags {
         return Vec::new();
@@ -118,7 +118,7 @@ pub(crate) fn tools(format: Format) -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// A call of `write_file` as a model of this format would write it. Formats with JSON get a list of
+/// A call of `write_file` in this format. Formats with JSON get a list of
 /// edits; the others, whose values are text, get one long text.
 fn call(bytes: usize, format: Format, place: usize, dice: &mut Dice) -> Input {
     let path = format!("src/reader_{place}.rs");
@@ -138,7 +138,7 @@ fn call(bytes: usize, format: Format, place: usize, dice: &mut Dice) -> Input {
         }
         Format::Pythonic => {
             let content = code(bytes, dice);
-            // What needs escaping is escaped alike in a string of Python and of JSON.
+            // Python and JSON strings escape the same characters here.
             let literal = Value::from(content.as_str());
             let text = format!("[write_file(path=\"{path}\", content={literal})]");
             (text, json!({"path": path, "content": content}).to_string())
@@ -180,7 +180,7 @@ fn edits(path: &str, bytes: usize, dice: &mut Dice) -> String {
     text
 }
 
-/// Lines of a program, at least so many bytes.
+/// Lines of a program, at least this many bytes.
 fn code(bytes: usize, dice: &mut Dice) -> String {
     const LINES: [&str; 8] = [
         "    let mut total: Vec<u8> = Vec::with_capacity(names.len());",
@@ -192,7 +192,7 @@ fn code(bytes: usize, dice: &mut Dice) -> String {
         "    }",
         "",
     ];
-    // White space at either end of a value is read differently, and is a case of its own.
+    // Readers differ in white space at the ends of a value; that is a case of its own.
     let mut text = "fn main() {\n".to_owned();
     while text.len() < bytes {
         text.push_str(LINES[dice.below(LINES.len())]);
@@ -202,8 +202,8 @@ fn code(bytes: usize, dice: &mut Dice) -> String {
     text
 }
 
-/// Sentences in paragraphs, at least so many bytes: mostly plain letters, some words that are not,
-/// and now and then a `<` that opens nothing.
+/// Sentences in paragraphs, at least this many bytes: mostly ASCII, some other words, and now and then
+/// a `<` that opens nothing.
 fn prose(bytes: usize, dice: &mut Dice) -> String {
     const WORDS: [&str; 40] = [
         "the",
@@ -265,7 +265,7 @@ fn prose(bytes: usize, dice: &mut Dice) -> String {
     text
 }
 
-/// Numbers that look random and are not.
+/// Pseudo-random numbers with a fixed seed.
 struct Dice(u64);
 
 impl Dice {

@@ -1,5 +1,5 @@
-//! Our reader of model text beside its peers: the same texts, one run, Markdown on standard output.
-//! Here is only which subject gets which text; how it is measured is in `measure`.
+//! Compares our reader of model text with other readers: the same texts in one run, printed as
+//! Markdown. This file chooses the texts of each reader; `measure` measures.
 
 mod allocations;
 mod cases;
@@ -79,7 +79,7 @@ fn arguments_of_a_call(effort: Effort) {
     for (bytes, size) in [(MEGABYTE / 10, "100 KB"), (MEGABYTE, "1 MB")] {
         println!("\n## Arguments of one call, {size}\n\nIn pieces of 8 bytes.");
         if !slow.is_empty() {
-            println!("Who did not get through 100 KB in time is left out.");
+            println!("Readers that did not finish 100 KB in time are left out.");
         }
         println!();
         let inputs = Format::WITH_CALLS.map(|format| (format, inputs::long_call(bytes, format)));
@@ -98,12 +98,12 @@ fn arguments_of_a_call(effort: Effort) {
         all.retain(|entry| !slow.contains(&(entry.subject, entry.format, entry.note)));
         let figures = measure::all(&all, effort);
         tables::pieces(&all, &figures);
-        let broken_off = all.iter().zip(&figures).filter(|(_, one)| !one.complete);
-        slow.extend(broken_off.map(|(entry, _)| (entry.subject, entry.format, entry.note)));
+        let stopped = all.iter().zip(&figures).filter(|(_, one)| !one.complete);
+        slow.extend(stopped.map(|(entry, _)| (entry.subject, entry.format, entry.note)));
     }
 }
 
-/// Everyone who reads a format, and the floor.
+/// All readers of a format, and the floor.
 fn entries<'a>(format: Format, input: &'a Input, pieces: &'a [&'a str]) -> Vec<Entry<'a>> {
     let subjects = [Subject::Floor].into_iter().chain(Subject::READERS);
     subjects
@@ -112,14 +112,14 @@ fn entries<'a>(format: Format, input: &'a Input, pieces: &'a [&'a str]) -> Vec<E
         .collect()
 }
 
-/// A reader that misses a marker which was cut takes all that follows for something else, and does
-/// less than it should; this is what it does when none was.
+/// A reader on text without cut markers. If it misses a cut marker, it misreads the rest of the text
+/// and does less work than the others.
 fn spared<'a>(format: Format, input: &'a Input, pieces: &'a [&'a str]) -> Entry<'a> {
     Entry { subject: Subject::Smg, format, input, pieces, note: ", no marker cut" }
 }
 
 fn whole(effort: Effort) {
-    println!("\n## A whole buffer\n\nProse in one piece, nothing copied of what is borrowed.\n");
+    println!("\n## A whole buffer\n\nProse in one piece, without copying borrowed text.\n");
     let mut rows = Vec::new();
     for (bytes, size) in [(MEGABYTE, "1 MB"), (16 * MEGABYTE, "16 MB")] {
         let input = inputs::answer(bytes);
@@ -146,13 +146,13 @@ fn whole(effort: Effort) {
     tables::speeds(&rows);
 }
 
-/// Ours alone: what a byte costs must not depend on how many there are.
+/// Our reader alone: the cost of a byte must not depend on the length of the text.
 fn linear(effort: Effort) {
     const SIZES: [usize; 4] = [10_000, 100_000, MEGABYTE, 10 * MEGABYTE];
-    // The ratios are what counts here, and one disturbed cell spoils its row.
+    // Only ratios matter here, and one disturbed cell spoils its row.
     let rounds = 3 * effort.rounds;
     println!(
-        "\n## Linear\n\nOurs, in pieces of 8 bytes: nanoseconds for a byte. Best of {rounds} rounds, \
+        "\n## Linear\n\nOurs, in pieces of 8 bytes: nanoseconds per byte. Best of {rounds} rounds, \
          nothing kept.\n"
     );
     let mut rows = Vec::new();
@@ -162,7 +162,7 @@ fn linear(effort: Effort) {
         let mut best = [f64::INFINITY; SIZES.len()];
         for _ in 0..rounds {
             for ((text, pieces), best) in texts.iter().zip(&pieces).zip(&mut best) {
-                // Each size reads as much in a round as the others.
+                // All sizes read the same number of bytes in a round.
                 let times = SIZES[SIZES.len() - 1] / text.len().min(SIZES[SIZES.len() - 1]);
                 let mut spent = Duration::ZERO;
                 for _ in 0..times {

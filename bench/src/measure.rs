@@ -1,4 +1,4 @@
-//! Running subjects: how long, how often memory was asked for, and whether the output is right.
+//! Measures readers: time, allocations, and whether the output is right.
 
 use std::time::{Duration, Instant};
 
@@ -7,47 +7,47 @@ use crate::inputs::Input;
 use crate::sink::{Collected, Nothing, Sink};
 use crate::subjects::{Format, Reading, Subject, dynamo_v1, dynamo_v2, floor, ours, smg};
 
-/// How much is done.
+/// How much is measured.
 #[derive(Clone, Copy)]
 pub(crate) struct Effort {
-    /// Each subject runs so often, in turn with the others; the best time counts.
+    /// Runs of each reader, in turn with the others; the best time counts.
     pub(crate) rounds: u32,
-    /// A run that takes longer is broken off.
+    /// A run that takes longer is stopped.
     pub(crate) cap: Duration,
 }
 
-/// A subject, and what it is given.
+/// A reader and its input.
 pub(crate) struct Entry<'a> {
-    /// Who reads.
+    /// The reader.
     pub(crate) subject: Subject,
-    /// What the text is written in.
+    /// The format of the calls in the text.
     pub(crate) format: Format,
-    /// The text, and what it says.
+    /// The text and its meaning.
     pub(crate) input: &'a Input,
-    /// The text, cut.
+    /// The text in pieces.
     pub(crate) pieces: &'a [&'a str],
-    /// What is special about this entry.
+    /// A remark for the table.
     pub(crate) note: &'static str,
 }
 
-/// What a subject needed.
+/// The results of one reader.
 pub(crate) struct Figures {
-    /// The best time for all pieces that were read.
+    /// The best time for all pieces it read.
     pub(crate) time: Duration,
-    /// How many were read: fewer than there are if it was broken off.
+    /// How many pieces it read: not all of them if it was stopped.
     pub(crate) pieces: usize,
-    /// Whether it came to the end.
+    /// Whether it read the whole text.
     pub(crate) complete: bool,
-    /// How its output differs; only said if it came to the end.
+    /// How its output differs, if it read the whole text.
     pub(crate) difference: Option<&'static str>,
-    /// In how many parts the arguments of calls came.
+    /// The number of parts in which it returned arguments.
     pub(crate) deltas: usize,
-    /// How often memory was asked for, and over how many pieces.
+    /// The number of allocations, and of the pieces they were counted over.
     pub(crate) allocations: (u64, usize),
 }
 
 impl Figures {
-    /// Nanoseconds for a piece.
+    /// Nanoseconds per piece.
     pub(crate) fn nanoseconds(&self) -> f64 {
         self.time.as_secs_f64() * 1e9 / self.pieces as f64
     }
@@ -97,13 +97,13 @@ fn timed(entry: &Entry<'_>, cap: Duration) -> (Collected, Run) {
     (found, run)
 }
 
-/// One run whose output nobody keeps.
+/// One run whose output is dropped.
 pub(crate) fn unkept(subject: Subject, format: Format, pieces: &[&str], cap: Duration) -> Run {
     let sink = &mut Nothing;
     opened(subject, format, Drive { pieces, sink, cap })
 }
 
-/// All pieces through one subject, into a sink that is kept.
+/// Reads all pieces and returns the output.
 pub(crate) fn collected(subject: Subject, format: Format, pieces: &[&str]) -> Collected {
     let mut found = Collected::default();
     let cap = Duration::MAX;
@@ -112,7 +112,7 @@ pub(crate) fn collected(subject: Subject, format: Format, pieces: &[&str]) -> Co
     found
 }
 
-/// What to do with a subject that was opened; each has its own type.
+/// Work on an opened reader; each reader has its own type.
 trait Work {
     type Result;
     fn with(self, reading: impl Reading) -> Self::Result;
@@ -131,7 +131,7 @@ fn opened<W: Work>(subject: Subject, format: Format, work: W) -> W::Result {
     }
 }
 
-/// The timed loop. Opening a subject is not in it.
+/// The timed loop. Opening a reader is not part of it.
 struct Drive<'a, S> {
     pieces: &'a [&'a str],
     sink: &'a mut S,
@@ -152,7 +152,7 @@ impl<S: Sink> Work for Drive<'_, S> {
     }
 }
 
-/// Pushes pieces until the time is over, and says how many.
+/// Pushes pieces until the time is over; returns how many.
 fn push_all(
     reading: &mut impl Reading,
     pieces: &[&str],
@@ -161,7 +161,7 @@ fn push_all(
 ) -> usize {
     let start = Instant::now();
     let mut pushed = 0;
-    // The clock is read so rarely that it costs less than half a nanosecond a piece.
+    // The clock is read rarely: it costs less than half a nanosecond per piece.
     for some in pieces.chunks(64) {
         for piece in some {
             reading.push(piece, sink);

@@ -1,10 +1,10 @@
-//! Where a subject puts what it read, and the comparison with what the text says.
+//! Collects the output of a reader and compares it with the meaning of the text.
 
 use std::hint::black_box;
 
 use serde_json::Value;
 
-/// What a subject tells of a text.
+/// The output of a reader.
 pub(crate) trait Sink {
     /// More reasoning.
     fn reasoning(&mut self, text: &str);
@@ -16,7 +16,7 @@ pub(crate) trait Sink {
     fn arguments(&mut self, index: usize, text: &str);
 }
 
-/// Keeps nothing: for allocations, which must be the subject's own, and for reading without a copy.
+/// Keeps nothing: to count only allocations of the reader, and to read without a copy.
 pub(crate) struct Nothing;
 
 impl Sink for Nothing {
@@ -37,7 +37,7 @@ impl Sink for Nothing {
     }
 }
 
-/// Keeps everything, in memory that was there before.
+/// Keeps everything, in memory that was reserved before.
 #[derive(Default)]
 pub(crate) struct Collected {
     reasoning: String,
@@ -57,7 +57,7 @@ pub(crate) struct Call {
 }
 
 impl Collected {
-    /// Room for a text of so many bytes, so that growing is not measured.
+    /// Reserves memory for a text of this many bytes, so that growing is not measured.
     pub(crate) fn with_room(bytes: usize, calls: usize) -> Self {
         Self {
             reasoning: room(bytes),
@@ -70,7 +70,7 @@ impl Collected {
         }
     }
 
-    /// In how many parts the arguments came.
+    /// The number of parts in which arguments arrived.
     pub(crate) fn deltas(&self) -> usize {
         self.deltas
     }
@@ -102,14 +102,14 @@ impl Sink for Collected {
     }
 }
 
-/// Empty, in pages that were touched: the first touch costs more than what is written there.
+/// An empty string in pages that were touched: the first touch of a page costs more than a write.
 fn room(bytes: usize) -> String {
     let mut text = " ".repeat(bytes);
     text.clear();
     text
 }
 
-/// What a text says.
+/// The meaning of a text.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Truth {
     /// All reasoning, joined.
@@ -121,8 +121,8 @@ pub(crate) struct Truth {
 }
 
 impl Truth {
-    /// The first difference, in a word. White space is not compared, nor how arguments are spelt:
-    /// formats and readers differ there with good reasons.
+    /// The first difference, in one word. White space and the spelling of arguments are not compared:
+    /// formats and readers differ there for good reasons.
     pub(crate) fn difference(&self, found: &Collected) -> Option<&'static str> {
         if !same_text(&self.reasoning, &found.reasoning) {
             return Some("reasoning");

@@ -1,9 +1,9 @@
-//! The Markdown.
+//! Prints the results as Markdown tables.
 
 use crate::measure::{Effort, Entry, Figures};
 use crate::subjects::{Format, Subject};
 
-/// What the run is.
+/// Prints how the run was done.
 pub(crate) fn heading(effort: Effort) {
     println!("# Readers of model text, side by side\n");
     println!(
@@ -16,7 +16,7 @@ pub(crate) fn heading(effort: Effort) {
     );
 }
 
-/// A table of pieces.
+/// Prints the cost of a piece for each reader.
 pub(crate) fn pieces(entries: &[Entry<'_>], figures: &[Figures]) {
     let calls = entries.iter().any(|entry| entry.format != Format::Tags);
     if calls {
@@ -64,15 +64,15 @@ fn said(subject: Subject, difference: Option<&str>) -> String {
     }
 }
 
-/// A size, who read what, how fast in GB/s, and what is wrong with it.
+/// A size, a reader, a format, the speed in GB/s, and what is wrong with the output.
 type Speed = (&'static str, Subject, Format, f64, Option<&'static str>);
 
-/// A table of speeds.
+/// Prints the speed of each reader.
 pub(crate) fn speeds(rows: &[Speed]) {
     println!("| size | format | subject | GB/s | output |");
     println!("|---:|---|---|---:|---|");
     for (size, subject, format, speed, difference) in rows {
-        // How fast a text was refused says nothing.
+        // The speed of a wrong reading means nothing.
         let speed = match (subject, difference) {
             (Subject::Floor, _) | (_, None) => format!("{speed:.2}"),
             (_, Some(_)) => String::new(),
@@ -86,7 +86,7 @@ pub(crate) fn speeds(rows: &[Speed]) {
     }
 }
 
-/// A table of what a byte costs at each size.
+/// Prints the cost of a byte at each size.
 pub(crate) fn costs<const N: usize>(sizes: [&str; N], rows: &[(String, [f64; N])]) {
     println!("| text | {} | most : least |", sizes.join(" | "));
     println!("|---|{}", "---:|".repeat(N + 1));

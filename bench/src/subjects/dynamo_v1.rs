@@ -1,6 +1,6 @@
-//! `dynamo-parsers`: a parser for reasoning, and behind it the stream that holds a call back until
-//! it can be parsed whole. The second takes and gives chunks of a chat completion, so these are
-//! built here, with as little in them as it allows.
+//! `dynamo-parsers`: a parser for reasoning, followed by a stream that holds a call back until it is
+//! complete. The stream takes and returns chunks of a chat completion, so we build chunks that are as
+//! small as it allows.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -22,13 +22,13 @@ use crate::sink::Sink;
 
 type Chunk = Annotated<CreateChatCompletionStreamResponse>;
 
-/// Its parsers at work.
+/// The parsers of one text.
 pub(crate) struct DynamoV1 {
     reasoning: ReasoningParserWrapper,
     calls: Option<Jail>,
 }
 
-/// Opens them.
+/// Opens the parsers for a format.
 pub(crate) fn open(format: Format) -> DynamoV1 {
     DynamoV1 {
         reasoning: ReasoningParserType::get_reasoning_parser_from_name("qwen3"),
@@ -79,7 +79,7 @@ impl Reading for DynamoV1 {
     }
 }
 
-/// Its stream, fed by hand.
+/// The stream, with an input that we fill.
 struct Jail {
     queue: Queue,
     output: Pin<Box<dyn Stream<Item = Chunk> + Send>>,
@@ -108,7 +108,7 @@ impl Jail {
         self.queue.lock().chunks.push_back(chunk);
     }
 
-    /// Takes out all that is ready. The stream waits for nothing but its input.
+    /// Takes all chunks that are ready. The stream waits only for its input.
     fn tell(&mut self, sink: &mut impl Sink) {
         let mut context = Context::from_waker(Waker::noop());
         while let Poll::Ready(Some(chunk)) = self.output.as_mut().poll_next(&mut context) {
@@ -135,7 +135,7 @@ impl Jail {
     }
 }
 
-/// What its stream has not taken yet.
+/// Chunks that the stream has not taken yet.
 #[derive(Clone, Default)]
 struct Queue(Arc<Mutex<Waiting>>);
 

@@ -1,4 +1,4 @@
-//! `dynamo-parsers-v2`: one machine for reasoning and calls. It has no JSON formats but Kimi's.
+//! `dynamo-parsers-v2`: one parser for reasoning and calls. Its only JSON format is Kimi's.
 
 use dynamo_parsers_v2::{
     Tool, UnifiedParser, UnifiedParserEvent, UnifiedParserInit, UnifiedParserOutput,
@@ -9,7 +9,7 @@ use super::{Format, Reading};
 use crate::inputs;
 use crate::sink::Sink;
 
-/// Its parser at work.
+/// The parser of one text.
 pub(crate) struct DynamoV2 {
     parser: Box<dyn UnifiedParser>,
     output: UnifiedParserOutput,
@@ -24,7 +24,7 @@ pub(crate) fn family(format: Format) -> Option<&'static str> {
     }
 }
 
-/// Opens it.
+/// Opens the parser for a format.
 pub(crate) fn open(format: Format) -> Option<DynamoV2> {
     let tools: Vec<Tool> = inputs::tools(format)
         .into_iter()
@@ -42,7 +42,7 @@ pub(crate) fn open(format: Format) -> Option<DynamoV2> {
 
 impl Reading for DynamoV2 {
     fn push(&mut self, piece: &str, sink: &mut impl Sink) {
-        // What came before an error counts, says its documentation.
+        // Its documentation says that output before an error counts.
         let _ = self.parser.parse_into(piece, &mut self.output);
         tell(&mut self.output, sink);
     }

@@ -1,11 +1,11 @@
-//! The floor: a scan for `<`, and the copy that every consumer makes.
+//! The floor: a scan for `<`, and the copy that every user of a reader makes.
 
 use std::hint::black_box;
 
 use super::Reading;
 use crate::sink::Sink;
 
-/// Reads nothing.
+/// Scans and copies, without reading.
 pub(crate) struct Floor;
 
 impl Reading for Floor {

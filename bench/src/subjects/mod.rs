@@ -1,5 +1,5 @@
-//! Who is measured. Each reader has its file, which opens it for a format and tells a sink what it
-//! read; nothing is done there that the reader's interface does not ask for.
+//! The readers that are measured. Each has a file that opens it for a format and passes its output to
+//! a sink, with nothing that the reader's interface does not require.
 
 pub(crate) mod dynamo_v1;
 pub(crate) mod dynamo_v2;
@@ -9,18 +9,18 @@ pub(crate) mod smg;
 
 use crate::sink::Sink;
 
-/// A reader at work on one text.
+/// A reader of one text.
 pub(crate) trait Reading {
     /// Takes the next piece.
     fn push(&mut self, piece: &str, sink: &mut impl Sink);
-    /// The text has ended.
+    /// Ends the text.
     fn finish(&mut self, sink: &mut impl Sink);
 }
 
 /// A reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Subject {
-    /// What nobody can go below: a scan for `<`, and the copy.
+    /// The least possible work: a scan for `<`, and a copy.
     Floor,
     /// `throughline-codec`.
     Ours,
@@ -28,7 +28,7 @@ pub(crate) enum Subject {
     DynamoV1,
     /// `dynamo-parsers-v2`.
     DynamoV2,
-    /// `reasoning-parser`, and `tool-parser` behind it.
+    /// `reasoning-parser`, followed by `tool-parser`.
     Smg,
 }
 
@@ -50,13 +50,13 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// All that have calls.
+    /// All formats with calls.
     pub(crate) const WITH_CALLS: [Self; 5] =
         [Self::Hermes, Self::Mistral, Self::KimiK2, Self::Qwen3Coder, Self::Pythonic];
 }
 
 impl Subject {
-    /// All that read.
+    /// All readers, without the floor.
     pub(crate) const READERS: [Self; 4] = [Self::Ours, Self::DynamoV1, Self::DynamoV2, Self::Smg];
 
     /// The name in the tables.
@@ -71,7 +71,7 @@ impl Subject {
         }
     }
 
-    /// Whether there is such a format.
+    /// Whether the reader knows this format.
     pub(crate) fn reads(self, format: Format) -> bool {
         self != Self::DynamoV2 || dynamo_v2::family(format).is_some()
     }

@@ -4,10 +4,10 @@ use super::{Format, Reading};
 use crate::sink::Sink;
 use throughline_codec::text::{Event, Options, Reader, Recipe};
 
-/// Our reader at work.
+/// Our reader of one text.
 pub(crate) struct Ours(Reader);
 
-/// Opens it.
+/// Opens the reader for a format.
 pub(crate) fn open(format: Format) -> Ours {
     let recipe = match format {
         Format::Tags => Recipe::named(Some("think"), &[]),
@@ -22,7 +22,7 @@ pub(crate) fn open(format: Format) -> Ours {
 }
 
 impl Ours {
-    /// Takes bytes, wherever they were cut.
+    /// Takes bytes, which may be cut inside a code point.
     pub(crate) fn push_bytes(&mut self, piece: &[u8], sink: &mut impl Sink) {
         self.0.push(piece, |event| tell(event, sink));
     }

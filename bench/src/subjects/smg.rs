@@ -1,4 +1,4 @@
-//! `reasoning-parser`, and `tool-parser` on what it leaves: how their own gateway joins them.
+//! `reasoning-parser`, followed by `tool-parser` on the rest: their own gateway joins them this way.
 
 use futures::FutureExt;
 use openai_protocol::common::{Function, Tool};
@@ -11,14 +11,14 @@ use super::{Format, Reading};
 use crate::inputs;
 use crate::sink::Sink;
 
-/// Both parsers at work.
+/// Both parsers of one text.
 pub(crate) struct Smg {
     reasoning: Qwen3Parser,
     calls: Option<Box<dyn ToolParser>>,
     tools: Vec<Tool>,
 }
 
-/// Opens them.
+/// Opens the parsers for a format.
 pub(crate) fn open(format: Format) -> Smg {
     let calls: Option<Box<dyn ToolParser>> = match format {
         Format::Tags => None,
