@@ -5,7 +5,7 @@ mod runner;
 mod schedule;
 
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::Failure;
 use crate::command;
@@ -132,12 +132,13 @@ pub(crate) fn run(arguments: &[&str]) -> Result<(), Failure> {
         return Ok(());
     }
     let options = read(arguments)?;
+    let started = Instant::now();
     let outcomes = if options.jobs == 1 || options.steps.len() == 1 {
         runner::in_turn(&options)
     } else {
         runner::side_by_side(&options)?
     };
-    summary(&options.steps, &outcomes)
+    summary(&options.steps, &outcomes, started.elapsed())
 }
 
 /// Runs one step in this process; the scheduler starts steps this way.
@@ -183,7 +184,8 @@ struct Outcome {
     closing_line: Option<String>,
 }
 
-fn summary(steps: &[&Step], outcomes: &[Outcome]) -> Result<(), Failure> {
+/// Prints the result of each step. `elapsed` is less than the sum of the steps, which overlap.
+fn summary(steps: &[&Step], outcomes: &[Outcome], elapsed: Duration) -> Result<(), Failure> {
     println!("\nstep         result       time        CPU");
     for step in steps {
         let Some(outcome) = outcomes.iter().find(|outcome| outcome.name == step.name) else {
@@ -194,9 +196,8 @@ fn summary(steps: &[&Step], outcomes: &[Outcome]) -> Result<(), Failure> {
         let cpu = outcome.cpu.map_or_else(String::new, seconds);
         println!("{:<12} {result:<8} {:>8} {cpu:>10}", step.name, seconds(outcome.took));
     }
-    let took: Duration = outcomes.iter().map(|outcome| outcome.took).sum();
     let cpu: Duration = outcomes.iter().filter_map(|outcome| outcome.cpu).sum();
-    println!("{:<12} {:<8} {:>8} {:>10}", "sum", "", seconds(took), seconds(cpu));
+    println!("{:<12} {:<8} {:>8} {:>10}", "all", "", seconds(elapsed), seconds(cpu));
     for line in outcomes.iter().filter_map(|outcome| outcome.closing_line.as_ref()) {
         println!("{line}");
     }
@@ -293,8 +294,9 @@ mod tests {
             closing_line: None,
         };
         let steps: Vec<&Step> = STEPS.iter().collect();
-        assert!(summary(&steps, &[outcome("fmt", true)]).is_ok());
-        let failure = summary(&steps, &[outcome("fmt", true), outcome("tidy", false)]).unwrap_err();
+        assert!(summary(&steps, &[outcome("fmt", true)], Duration::ZERO).is_ok());
+        let outcomes = [outcome("fmt", true), outcome("tidy", false)];
+        let failure = summary(&steps, &outcomes, Duration::ZERO).unwrap_err();
         assert!(failure.contains("cargo xtask ci tidy"), "{failure}");
     }
 }
