@@ -190,7 +190,7 @@ fn summary(steps: &[&Step], outcomes: &[Outcome], elapsed: Duration) -> Result<(
     println!("\nstep         result       time        CPU");
     for step in steps {
         let Some(outcome) = outcomes.iter().find(|outcome| outcome.name == step.name) else {
-            println!("{:<12} not run", step.name);
+            println!("{:<12} not finished", step.name);
             continue;
         };
         let result = if outcome.passed { "ok" } else { "FAILED" };

@@ -3,13 +3,18 @@
 
 use std::fs::File;
 use std::io::{Read, Seek};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
 use super::schedule::Schedule;
 use super::{Options, Outcome, Step, seconds};
 use crate::Failure;
+use crate::command;
 use crate::workspace;
 
 /// How often a line says what runs, for those who watch.
@@ -50,7 +55,8 @@ struct Running {
     started: Instant,
 }
 
-/// Runs up to `options.jobs` steps at a time.
+/// Runs up to `options.jobs` steps at a time. After a failure, the steps that still run are ended,
+/// unless the run keeps going.
 pub(super) fn side_by_side(options: &Options) -> Result<Vec<Outcome>, Failure> {
     let target = workspace::target_directory()?;
     let folder = tempfile::tempdir_in(&target)
@@ -61,6 +67,7 @@ pub(super) fn side_by_side(options: &Options) -> Result<Vec<Outcome>, Failure> {
         .and_then(|itself| std::fs::copy(itself, &program))
         .map_err(|error| format!("cannot copy this program: {error}"))?;
 
+    let mut interruption = Interruption::new()?;
     let begun = Instant::now();
     let mut schedule = Schedule::new(&options.steps, options.keep_going);
     let mut running: Vec<Running> = Vec::new();
@@ -94,13 +101,66 @@ pub(super) fn side_by_side(options: &Options) -> Result<Vec<Outcome>, Failure> {
             }
         }
         running = still_running;
+        let failed = outcomes.iter().any(|outcome| !outcome.passed);
+        if failed && !options.keep_going && !running.is_empty() {
+            println!("[{:>9}] ending {}", seconds(begun.elapsed()), schedule.running().join(", "));
+            end_all(running);
+            return Ok(outcomes);
+        }
         if last_line.elapsed() > STILL_RUNNING {
             let names = schedule.running().join(", ");
             println!("[{:>9}] running: {names}", seconds(begun.elapsed()));
             last_line = Instant::now();
         }
-        #[expect(clippy::disallowed_methods, reason = "no task runs on this thread")]
-        std::thread::sleep(Duration::from_millis(20));
+        if interruption.within(Duration::from_millis(20)) {
+            end_all(running);
+            return Err("interrupted".to_owned());
+        }
+    }
+}
+
+/// Waits for a signal to end. Steps are process groups of their own, so a terminal does not send it
+/// to them.
+struct Interruption {
+    runtime: Runtime,
+    signals: [Signal; 2],
+}
+
+impl Interruption {
+    fn new() -> Result<Self, Failure> {
+        let cannot = |error: std::io::Error| format!("cannot listen for signals: {error}");
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
+        let signals = {
+            let _context = runtime.enter();
+            [
+                signal(SignalKind::interrupt()).map_err(cannot)?,
+                signal(SignalKind::terminate()).map_err(cannot)?,
+            ]
+        };
+        Ok(Self { runtime, signals })
+    }
+
+    /// Waits this long; returns whether a signal arrived.
+    fn within(&mut self, time: Duration) -> bool {
+        let [interrupt, terminate] = &mut self.signals;
+        self.runtime.block_on(async {
+            tokio::select! {
+                _ = interrupt.recv() => true,
+                _ = terminate.recv() => true,
+                () = tokio::time::sleep(time) => false,
+            }
+        })
+    }
+}
+
+/// Ends steps with all processes they have started.
+fn end_all(running: Vec<Running>) {
+    for mut process in running {
+        let group = format!("-{}", process.child.id());
+        // Both fail only if the step has just ended by itself.
+        let _ = command::output(Command::new("kill").args(["-s", "TERM", "--", &group]));
+        let _ = process.child.wait();
     }
 }
 
@@ -108,7 +168,8 @@ fn start(step: &'static Step, program: &Path, binary: Option<&Path>) -> Result<R
     let cannot = |error: std::io::Error| format!("cannot start step `{}`: {error}", step.name);
     let output = tempfile::tempfile().map_err(cannot)?;
     let mut command = Command::new(program);
-    command.args(["ci-step", step.name]).stdin(Stdio::null());
+    // In a process group of its own, the step can be ended with all its processes.
+    command.args(["ci-step", step.name]).stdin(Stdio::null()).process_group(0);
     command.stdout(output.try_clone().map_err(cannot)?);
     command.stderr(output.try_clone().map_err(cannot)?);
     if let Some(binary) = binary
@@ -179,6 +240,23 @@ fn children_ticks(stat: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ended_step_ends_with_its_processes() {
+        static STEP: Step =
+            Step { name: "slow", about: "", needs: &[], compiles_in: None, run: || Ok(()) };
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 60 & echo started; wait"]).process_group(0);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut pipe = child.stdout.take().unwrap();
+        pipe.read_exact(&mut [0; 8]).unwrap();
+        let output = tempfile::tempfile().unwrap();
+        let started = Instant::now();
+        end_all(vec![Running { step: &STEP, child, output, started }]);
+        // The pipe ends when the last process that holds it has ended.
+        pipe.read_to_end(&mut Vec::new()).unwrap();
+        assert!(started.elapsed() < Duration::from_secs(30), "a process kept running");
+    }
 
     #[test]
     fn time_of_ended_children_is_user_and_system_together() {
