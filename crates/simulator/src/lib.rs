@@ -20,6 +20,7 @@ mod refusal;
 mod replay;
 mod scenario;
 mod script;
+mod shape;
 mod signing;
 mod style;
 

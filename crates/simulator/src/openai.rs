@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use crate::RequestId;
 use crate::dialect::Models;
 use crate::refusal::Refusal;
+use crate::shape::{Problem, Shape, Step, bracketed};
 
 /// The models, wherever the two dialects list them.
 pub(crate) const MODELS: Models = Models {
@@ -109,10 +110,93 @@ pub(crate) fn lacks_key() -> Refusal {
     )
 }
 
-/// A parameter that the API does not know, or not here.
-pub(crate) fn unknown(path: &str) -> Refusal {
-    let message = format!("Unknown parameter: '{path}'.");
-    refused(path, Some("unknown_parameter"), message)
+/// The names of functions.
+pub(crate) const FUNCTION_NAME: Shape = Shape::Pattern(FUNCTION_NAME_PATTERN, |name| {
+    let fits = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
+    !name.is_empty() && name.chars().all(fits)
+});
+const FUNCTION_NAME_PATTERN: &str = "^[a-zA-Z0-9_-]+$";
+
+/// A problem of shape in OpenAI's words. `number` is the dialect's name for a number with decimals.
+pub(crate) fn refuse(path: &[Step<'_>], problem: &Problem<'_>, number: &'static str) -> Refusal {
+    let at = bracketed(path);
+    let (code, message) = match problem {
+        Problem::Missing => return missing(&at),
+        Problem::Unknown => ("unknown_parameter", format!("Unknown parameter: '{at}'.")),
+        Problem::Type { expected, found } => {
+            let expected = type_name(expected, number);
+            return wrong_type(&at, expected, value_name(found, number));
+        }
+        Problem::Word { words, found, .. } => return wrong_value(&at, found, words),
+        Problem::Tag { tag, known, found } => {
+            return wrong_value(&format!("{at}.{tag}"), found, known);
+        }
+        Problem::Pattern { name, .. } => (
+            "invalid_value",
+            format!(
+                "Invalid '{at}': string does not match pattern. Expected a string that matches the pattern '{name}'."
+            ),
+        ),
+        Problem::Range { expected, found } => return out_of_range(&at, expected, found),
+        Problem::Length { found: 0, .. } => (
+            "empty_array",
+            format!(
+                "Invalid '{at}': empty array. Expected an array with minimum length 1, but got an empty array with length 0 instead."
+            ),
+        ),
+        Problem::Length { max, found, .. } => (
+            "array_above_max_length",
+            format!(
+                "Invalid '{at}': array too long. Expected an array with maximum length {max}, but got an array with length {found} instead."
+            ),
+        ),
+    };
+    refused(&at, Some(code), message)
+}
+
+fn type_name(shape: &Shape, number: &'static str) -> &'static str {
+    match shape {
+        Shape::Boolean => "a boolean",
+        Shape::Integer(..) => "an integer",
+        Shape::Number(..) => number,
+        Shape::Text | Shape::Pattern(..) | Shape::Word(_) => "a string",
+        Shape::List(_) | Shape::ListOf(..) => "an array of objects",
+        Shape::Named(name, _) => name,
+        _ => "an object",
+    }
+}
+
+fn value_name(value: &Value, number: &'static str) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(found) if found.is_f64() => number,
+        Value::Number(_) => "an integer",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    }
+}
+
+fn out_of_range(at: &str, expected: &Shape, found: &Value) -> Refusal {
+    let (kind, min, max) = match expected {
+        Shape::Integer(min, max) => ("integer", *min as f64, *max as f64),
+        Shape::Number(min, max) => ("decimal", *min, *max),
+        _ => ("value", f64::MIN, f64::MAX),
+    };
+    let is_below = found.as_f64().is_some_and(|found| found < min);
+    let (side, sign, bound) =
+        if is_below { ("below minimum", ">=", min) } else { ("above maximum", "<=", max) };
+    let message = format!(
+        "Invalid '{at}': {kind} {side} value. Expected a value {sign} {bound}, but got {found} instead."
+    );
+    let code = match (kind, is_below) {
+        ("integer", true) => "integer_below_min_value",
+        ("integer", false) => "integer_above_max_value",
+        (_, true) => "decimal_below_min_value",
+        (_, false) => "decimal_above_max_value",
+    };
+    refused(at, Some(code), message)
 }
 
 /// A parameter that must be there.
@@ -121,46 +205,25 @@ pub(crate) fn missing(path: &str) -> Refusal {
     refused(path, Some("missing_required_parameter"), message)
 }
 
-/// A parameter of another type than `expected`, which is written with its article.
-pub(crate) fn wrong_type(path: &str, expected: &str, value: &Value) -> Refusal {
-    let got = match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(number) if number.is_f64() => "a decimal",
-        Value::Number(_) => "an integer",
-        Value::String(_) => "a string",
-        Value::Array(_) => "an array",
-        Value::Object(_) => "an object",
-    };
-    let message = format!("Invalid type for '{path}': expected {expected}, but got {got} instead.");
+/// A parameter of the wrong type; both types are written with their article.
+pub(crate) fn wrong_type(path: &str, expected: &str, found: &str) -> Refusal {
+    let message =
+        format!("Invalid type for '{path}': expected {expected}, but got {found} instead.");
     refused(path, Some("invalid_type"), message)
 }
 
-/// A word that is none of those there are.
+/// A value that is none of the supported ones.
 pub(crate) fn wrong_value(path: &str, value: &str, supported: &[&str]) -> Refusal {
-    let quoted: Vec<String> = supported.iter().map(|word| format!("'{word}'")).collect();
-    let choices = match quoted.as_slice() {
-        [only] => only.clone(),
-        [first, second] => format!("{first} and {second}"),
-        [most @ .., last] => format!("{}, and {last}", most.join(", ")),
-        [] => String::new(),
-    };
-    let message = format!("Invalid value: '{value}'. Supported values are: {choices}.");
+    let message = format!("Invalid value: '{value}'. Supported values are: {}.", quoted(supported));
     refused(path, Some("invalid_value"), message)
 }
 
-/// A list that must hold something.
-pub(crate) fn empty_list(path: &str) -> Refusal {
-    let message = format!(
-        "Invalid '{path}': empty array. Expected an array with minimum length 1, but got an empty array with length 0 instead."
-    );
-    refused(path, Some("empty_array"), message)
-}
-
-/// A number below the least there may be.
-pub(crate) fn too_small(path: &str, least: i64, value: &Value) -> Refusal {
-    let message = format!(
-        "Invalid '{path}': integer below minimum value. Expected a value >= {least}, but got {value} instead."
-    );
-    refused(path, Some("integer_below_min_value"), message)
+/// `'a', 'b', and 'c'`, as the provider lists values.
+pub(crate) fn quoted(words: &[&str]) -> String {
+    let quoted: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
+    match quoted.as_slice() {
+        [first, second] => format!("{first} and {second}"),
+        [most @ .., last] if !most.is_empty() => format!("{}, and {last}", most.join(", ")),
+        quoted => quoted.concat(),
+    }
 }

@@ -150,7 +150,7 @@ fn judge(
     let model = Model::named(&ask.model);
     let plan = Plan::read(&ask, model);
     if strict {
-        modes::check(&ask, &plan, model, &terms)?;
+        modes::check(&ask, &plan, model)?;
         modes::check_sampling(&sampling, &plan, model, &terms)?;
         dialogue::check(&ask, model)?;
     }

@@ -3,7 +3,6 @@
 //! How contents follow each other is in `dialogue`.
 
 use std::collections::HashSet;
-use std::ops::RangeInclusive;
 
 use serde_json::Value;
 
@@ -27,14 +26,12 @@ const DATA: &[&str] = &[
 ];
 
 const LONGEST_NAME: usize = 64;
-const MOST_STOP_SEQUENCES: usize = 5;
 
 /// Refuses members that say what cannot be.
 pub(crate) fn check(ask: &Ask) -> Result<(), Refusal> {
     check_contents(ask)?;
     check_declarations(ask)?;
-    check_calling(ask)?;
-    check_config(&ask.config)
+    check_calling(ask)
 }
 
 fn wrong<T>(path: &str, message: &str) -> Result<T, Refusal> {
@@ -150,33 +147,4 @@ fn check_calling(ask: &Ask) -> Result<(), Refusal> {
         Some(name) => wrong(&path, &format!("\"{name}\" is not a declared function")),
         None => Ok(()),
     }
-}
-
-fn check_config(config: &Value) -> Result<(), Refusal> {
-    let path = |key: &str| format!("generation_config.{}", snake(key));
-    let ranges: [(&str, RangeInclusive<f64>); 4] = [
-        ("temperature", 0.0..=2.0),
-        ("topP", 0.0..=1.0),
-        ("topK", 1.0..=f64::MAX),
-        ("maxOutputTokens", 1.0..=f64::MAX),
-    ];
-    for (key, range) in ranges {
-        let number = config[key].as_f64();
-        if number.is_some_and(|number| !range.contains(&number)) {
-            let message = match (range.start(), range.end()) {
-                (_, &f64::MAX) => format!("{} must be positive", snake(key)),
-                (least, most) => format!("{} must be in the range [{least}, {most}]", snake(key)),
-            };
-            return wrong(&path(key), &message);
-        }
-    }
-    if config["candidateCount"].as_i64().is_some_and(|count| count != 1) {
-        return Err(Refusal::invalid("Multiple candidates is not enabled for this model"));
-    }
-    let sequences = config["stopSequences"].as_array().map_or(0, Vec::len);
-    if sequences > MOST_STOP_SEQUENCES {
-        let message = format!("at most {MOST_STOP_SEQUENCES} stop sequences are allowed");
-        return wrong(&path("stopSequences"), &message);
-    }
-    Ok(())
 }

@@ -184,7 +184,7 @@ fn judge(
     check_key(simulator, received)?;
     let body = match received.method {
         Method::Count => counted(body, strict)?,
-        _ => shape::read(body, &schema::GENERATE, strict)?,
+        _ => shape::read(body, &schema::GENERATE, schema::IN_PATH, strict)?,
     };
     let ask = Ask::read(received.model, body);
     let model = Model::named(received.model);
@@ -203,7 +203,7 @@ fn judge(
 
 /// What is to be counted: contents alone, or a whole request.
 fn counted(body: Map<String, Value>, strict: bool) -> Result<Map<String, Value>, Refusal> {
-    let mut body = shape::read(body, &schema::COUNT, strict)?;
+    let mut body = shape::read(body, &schema::COUNT, schema::IN_BODY, strict)?;
     match body.remove("generateContentRequest") {
         Some(Value::Object(whole)) if body.is_empty() || !strict => Ok(whole),
         Some(_) => {
@@ -236,7 +236,8 @@ fn read(body: &Bytes) -> Result<Map<String, Value>, Refusal> {
 
 fn said(model: &str, body: &Map<String, Value>) -> Said {
     // A lenient reading refuses nothing.
-    let body = shape::read(body.clone(), &schema::GENERATE, false).unwrap_or_default();
+    let body =
+        shape::read(body.clone(), &schema::GENERATE, schema::IN_PATH, false).unwrap_or_default();
     let ask = Ask::read(model, body);
     Said { text: compose::last_said(&ask), model: ask.model }
 }

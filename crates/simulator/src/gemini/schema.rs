@@ -1,253 +1,228 @@
-//! The request's messages: which members there are and what they hold, as a table.
+//! The tables of a request: which members there are and what they hold, in camelCase.
 //!
-//! Members of the other endpoint of this provider (Vertex) are left out: here they are unknown.
+//! Members that only Vertex, this provider's other endpoint, has are left out: they are unknown here.
 
-/// What a member holds.
-#[derive(Debug)]
-pub(crate) enum Shape {
-    Text,
-    Flag,
-    Number,
-    /// May also come as a string, as 64-bit numbers do.
-    Integer,
-    /// Base64 in either alphabet.
-    Bytes,
-    /// Any object.
-    Struct,
-    Any,
-    /// The provider's subset of OpenAPI.
-    Schema,
-    /// The type's name and its words.
-    Word(&'static str, &'static [&'static str]),
-    Message(&'static Message),
-    List(&'static Shape),
-}
+use super::shape::{BYTES, SCHEMA};
+use crate::shape::Shape::{Any, Boolean, Closed, List, ListOf, Named, Object, Text, Word};
+use crate::shape::{Flags, INTEGER, NUMBER, Shape, optional};
 
-/// A message: its type's name and its members in camelCase.
-#[derive(Debug)]
-pub(crate) struct Message {
-    pub(crate) name: &'static str,
-    pub(crate) members: &'static [(&'static str, Shape)],
-}
-
-use Shape::{Any, Bytes, Flag, Integer, List, Number, Schema, Struct, Text, Word};
+/// The request's path names the model.
+pub(crate) const IN_PATH: Flags = 1;
+/// The request is part of a token count, so its body names the model.
+pub(crate) const IN_BODY: Flags = 2;
 
 /// The levels of thinking; the only words that are taken in any letter case.
 pub(crate) const LEVEL: &str = "ThinkingConfig.ThinkingLevel";
 
 /// A request for content.
-pub(crate) static GENERATE: Message = Message {
-    name: "GenerateContentRequest",
-    members: &[
-        ("contents", CONTENTS),
-        ("systemInstruction", Shape::Message(&CONTENT)),
-        ("tools", TOOLS),
-        ("toolConfig", Shape::Message(&TOOL_CONFIG)),
-        ("safetySettings", List(&Shape::Message(&SAFETY))),
-        ("cachedContent", Text),
-        ("serviceTier", Text),
-        ("store", Flag),
-        ("generationConfig", Shape::Message(&GENERATION)),
-        ("continuationToken", Text),
-    ],
-};
+pub(crate) const GENERATE: Shape = Named(
+    "GenerateContentRequest",
+    &Closed(&[
+        optional("contents", CONTENTS),
+        optional("systemInstruction", CONTENT),
+        optional("tools", TOOLS),
+        optional("toolConfig", TOOL_CONFIG),
+        optional("safetySettings", List(&SAFETY)),
+        optional("cachedContent", Text),
+        optional("serviceTier", Text),
+        optional("store", Boolean),
+        optional("generationConfig", GENERATION),
+        optional("continuationToken", Text).needs(IN_PATH),
+        optional("model", Text).needs(IN_BODY),
+    ]),
+);
 
 /// A request for the count of its tokens.
-pub(crate) static COUNT: Message = Message {
-    name: "CountTokensRequest",
-    members: &[("contents", CONTENTS), ("generateContentRequest", Shape::Message(&COUNTED))],
-};
+pub(crate) const COUNT: Shape = Named(
+    "CountTokensRequest",
+    &Closed(&[optional("contents", CONTENTS), optional("generateContentRequest", GENERATE)]),
+);
 
-/// As `GENERATE`, but outside of its path it has to name its model.
-static COUNTED: Message = Message {
-    name: "GenerateContentRequest",
-    members: &[
-        ("model", Text),
-        ("contents", CONTENTS),
-        ("systemInstruction", Shape::Message(&CONTENT)),
-        ("tools", TOOLS),
-        ("toolConfig", Shape::Message(&TOOL_CONFIG)),
-        ("safetySettings", List(&Shape::Message(&SAFETY))),
-        ("cachedContent", Text),
-        ("serviceTier", Text),
-        ("store", Flag),
-        ("generationConfig", Shape::Message(&GENERATION)),
-    ],
-};
+const CONTENTS: Shape = List(&CONTENT);
+const TOOLS: Shape = List(&TOOL);
 
-const CONTENTS: Shape = List(&Shape::Message(&CONTENT));
-const TOOLS: Shape = List(&Shape::Message(&TOOL));
+const CONTENT: Shape =
+    Named("Content", &Closed(&[optional("role", Text), optional("parts", List(&PART))]));
 
-static CONTENT: Message = Message {
-    name: "Content",
-    members: &[("role", Text), ("parts", List(&Shape::Message(&PART)))],
-};
+const PART: Shape = Named(
+    "Part",
+    &Closed(&[
+        optional("text", Text),
+        optional("inlineData", BLOB),
+        optional("fileData", FILE),
+        optional("functionCall", FUNCTION_CALL),
+        optional("functionResponse", FUNCTION_RESPONSE),
+        optional("executableCode", CODE),
+        optional("codeExecutionResult", CODE_RESULT),
+        optional("toolCall", TOOL_CALL),
+        optional("toolResponse", TOOL_RESPONSE),
+        optional("thought", Boolean),
+        optional("thoughtSignature", BYTES),
+        optional("partMetadata", Object),
+        optional("mediaResolution", Any),
+        optional("videoMetadata", Object),
+    ]),
+);
 
-static PART: Message = Message {
-    name: "Part",
-    members: &[
-        ("text", Text),
-        ("inlineData", Shape::Message(&BLOB)),
-        ("fileData", Shape::Message(&FILE)),
-        ("functionCall", Shape::Message(&FUNCTION_CALL)),
-        ("functionResponse", Shape::Message(&FUNCTION_RESPONSE)),
-        ("executableCode", Shape::Message(&CODE)),
-        ("codeExecutionResult", Shape::Message(&CODE_RESULT)),
-        ("toolCall", Shape::Message(&TOOL_CALL)),
-        ("toolResponse", Shape::Message(&TOOL_RESPONSE)),
-        ("thought", Flag),
-        ("thoughtSignature", Bytes),
-        ("partMetadata", Struct),
-        ("mediaResolution", Any),
-        ("videoMetadata", Struct),
-    ],
-};
+const BLOB: Shape = Named(
+    "Blob",
+    &Closed(&[optional("mimeType", Text), optional("data", BYTES), optional("displayName", Text)]),
+);
 
-static BLOB: Message = Message {
-    name: "Blob",
-    members: &[("mimeType", Text), ("data", Bytes), ("displayName", Text)],
-};
+const FILE: Shape = Named(
+    "FileData",
+    &Closed(&[
+        optional("mimeType", Text),
+        optional("fileUri", Text),
+        optional("displayName", Text),
+    ]),
+);
 
-static FILE: Message = Message {
-    name: "FileData",
-    members: &[("mimeType", Text), ("fileUri", Text), ("displayName", Text)],
-};
+const FUNCTION_CALL: Shape = Named(
+    "FunctionCall",
+    &Closed(&[optional("id", Text), optional("name", Text), optional("args", Object)]),
+);
 
-static FUNCTION_CALL: Message =
-    Message { name: "FunctionCall", members: &[("id", Text), ("name", Text), ("args", Struct)] };
-
-static FUNCTION_RESPONSE: Message = Message {
-    name: "FunctionResponse",
-    members: &[
-        ("id", Text),
-        ("name", Text),
-        ("response", Struct),
-        ("parts", List(&Shape::Message(&RESPONSE_PART))),
-        ("willContinue", Flag),
-        (
+const FUNCTION_RESPONSE: Shape = Named(
+    "FunctionResponse",
+    &Closed(&[
+        optional("id", Text),
+        optional("name", Text),
+        optional("response", Object),
+        optional("parts", List(&RESPONSE_PART)),
+        optional("willContinue", Boolean),
+        optional(
             "scheduling",
-            Word(
+            Named(
                 "FunctionResponse.Scheduling",
-                &["SCHEDULING_UNSPECIFIED", "SILENT", "WHEN_IDLE", "INTERRUPT"],
+                &Word(&["SCHEDULING_UNSPECIFIED", "SILENT", "WHEN_IDLE", "INTERRUPT"]),
             ),
         ),
-    ],
-};
+    ]),
+);
 
-static RESPONSE_PART: Message = Message {
-    name: "FunctionResponsePart",
-    members: &[("inlineData", Shape::Message(&BLOB)), ("fileData", Shape::Message(&FILE))],
-};
+const RESPONSE_PART: Shape = Named(
+    "FunctionResponsePart",
+    &Closed(&[optional("inlineData", BLOB), optional("fileData", FILE)]),
+);
 
-static CODE: Message = Message {
-    name: "ExecutableCode",
-    members: &[("id", Text), ("language", Text), ("code", Text)],
-};
+const CODE: Shape = Named(
+    "ExecutableCode",
+    &Closed(&[optional("id", Text), optional("language", Text), optional("code", Text)]),
+);
 
-static CODE_RESULT: Message = Message {
-    name: "CodeExecutionResult",
-    members: &[("id", Text), ("outcome", Text), ("output", Text)],
-};
+const CODE_RESULT: Shape = Named(
+    "CodeExecutionResult",
+    &Closed(&[optional("id", Text), optional("outcome", Text), optional("output", Text)]),
+);
 
-static TOOL_CALL: Message =
-    Message { name: "ToolCall", members: &[("id", Text), ("toolType", Text), ("args", Struct)] };
+const TOOL_CALL: Shape = Named(
+    "ToolCall",
+    &Closed(&[optional("id", Text), optional("toolType", Text), optional("args", Object)]),
+);
 
-static TOOL_RESPONSE: Message = Message {
-    name: "ToolResponse",
-    members: &[("id", Text), ("toolType", Text), ("response", Struct)],
-};
+const TOOL_RESPONSE: Shape = Named(
+    "ToolResponse",
+    &Closed(&[optional("id", Text), optional("toolType", Text), optional("response", Object)]),
+);
 
-static TOOL: Message = Message {
-    name: "Tool",
-    members: &[
-        ("functionDeclarations", List(&Shape::Message(&DECLARATION))),
-        ("googleSearch", Struct),
-        ("googleSearchRetrieval", Struct),
-        ("urlContext", Struct),
-        ("codeExecution", Struct),
-        ("googleMaps", Struct),
-        ("computerUse", Struct),
-        ("fileSearch", Struct),
-        ("mcpServers", List(&Struct)),
-    ],
-};
+const TOOL: Shape = Named(
+    "Tool",
+    &Closed(&[
+        optional("functionDeclarations", List(&DECLARATION)),
+        optional("googleSearch", Object),
+        optional("googleSearchRetrieval", Object),
+        optional("urlContext", Object),
+        optional("codeExecution", Object),
+        optional("googleMaps", Object),
+        optional("computerUse", Object),
+        optional("fileSearch", Object),
+        optional("mcpServers", List(&Object)),
+    ]),
+);
 
-static DECLARATION: Message = Message {
-    name: "FunctionDeclaration",
-    members: &[
-        ("name", Text),
-        ("description", Text),
-        ("parameters", Schema),
-        ("parametersJsonSchema", Any),
-        ("response", Schema),
-        ("responseJsonSchema", Any),
-        (
+const DECLARATION: Shape = Named(
+    "FunctionDeclaration",
+    &Closed(&[
+        optional("name", Text),
+        optional("description", Text),
+        optional("parameters", SCHEMA),
+        optional("parametersJsonSchema", Any),
+        optional("response", SCHEMA),
+        optional("responseJsonSchema", Any),
+        optional(
             "behavior",
-            Word("FunctionDeclaration.Behavior", &["UNSPECIFIED", "BLOCKING", "NON_BLOCKING"]),
-        ),
-    ],
-};
-
-static TOOL_CONFIG: Message = Message {
-    name: "ToolConfig",
-    members: &[
-        ("functionCallingConfig", Shape::Message(&CALLING)),
-        ("retrievalConfig", Struct),
-        ("includeServerSideToolInvocations", Flag),
-    ],
-};
-
-static CALLING: Message = Message {
-    name: "FunctionCallingConfig",
-    members: &[
-        (
-            "mode",
-            Word(
-                "FunctionCallingConfig.Mode",
-                &["MODE_UNSPECIFIED", "AUTO", "ANY", "NONE", "VALIDATED"],
+            Named(
+                "FunctionDeclaration.Behavior",
+                &Word(&["UNSPECIFIED", "BLOCKING", "NON_BLOCKING"]),
             ),
         ),
-        ("allowedFunctionNames", List(&Text)),
-    ],
-};
+    ]),
+);
 
-static SAFETY: Message =
-    Message { name: "SafetySetting", members: &[("category", Text), ("threshold", Text)] };
+const TOOL_CONFIG: Shape = Named(
+    "ToolConfig",
+    &Closed(&[
+        optional("functionCallingConfig", CALLING),
+        optional("retrievalConfig", Object),
+        optional("includeServerSideToolInvocations", Boolean),
+    ]),
+);
 
-static GENERATION: Message = Message {
-    name: "GenerationConfig",
-    members: &[
-        ("temperature", Number),
-        ("topP", Number),
-        ("topK", Number),
-        ("candidateCount", Integer),
-        ("maxOutputTokens", Integer),
-        ("stopSequences", List(&Text)),
-        ("responseLogprobs", Flag),
-        ("logprobs", Integer),
-        ("presencePenalty", Number),
-        ("frequencyPenalty", Number),
-        ("seed", Integer),
-        ("responseMimeType", Text),
-        ("responseSchema", Schema),
-        ("responseJsonSchema", Any),
-        ("responseModalities", List(&Text)),
-        ("mediaResolution", Text),
-        ("speechConfig", Struct),
-        ("thinkingConfig", Shape::Message(&THINKING)),
-        ("imageConfig", Struct),
-        ("audioTranscriptionConfig", Struct),
-    ],
-};
-
-static THINKING: Message = Message {
-    name: "ThinkingConfig",
-    members: &[
-        ("includeThoughts", Flag),
-        ("thinkingBudget", Integer),
-        (
-            "thinkingLevel",
-            Word(LEVEL, &["THINKING_LEVEL_UNSPECIFIED", "MINIMAL", "LOW", "MEDIUM", "HIGH"]),
+const CALLING: Shape = Named(
+    "FunctionCallingConfig",
+    &Closed(&[
+        optional(
+            "mode",
+            Named(
+                "FunctionCallingConfig.Mode",
+                &Word(&["MODE_UNSPECIFIED", "AUTO", "ANY", "NONE", "VALIDATED"]),
+            ),
         ),
-    ],
-};
+        optional("allowedFunctionNames", List(&Text)),
+    ]),
+);
+
+const SAFETY: Shape =
+    Named("SafetySetting", &Closed(&[optional("category", Text), optional("threshold", Text)]));
+
+const GENERATION: Shape = Named(
+    "GenerationConfig",
+    &Closed(&[
+        optional("temperature", Shape::Number(0.0, 2.0)),
+        optional("topP", Shape::Number(0.0, 1.0)),
+        optional("topK", Shape::Number(1.0, f64::MAX)),
+        optional("candidateCount", Shape::Integer(1, 1)),
+        optional("maxOutputTokens", Shape::Integer(1, i64::MAX)),
+        optional("stopSequences", ListOf(0, 5, &Text)),
+        optional("responseLogprobs", Boolean),
+        optional("logprobs", INTEGER),
+        optional("presencePenalty", NUMBER),
+        optional("frequencyPenalty", NUMBER),
+        optional("seed", INTEGER),
+        optional("responseMimeType", Text),
+        optional("responseSchema", SCHEMA),
+        optional("responseJsonSchema", Any),
+        optional("responseModalities", List(&Text)),
+        optional("mediaResolution", Text),
+        optional("speechConfig", Object),
+        optional("thinkingConfig", THINKING),
+        optional("imageConfig", Object),
+        optional("audioTranscriptionConfig", Object),
+    ]),
+);
+
+const THINKING: Shape = Named(
+    "ThinkingConfig",
+    &Closed(&[
+        optional("includeThoughts", Boolean),
+        optional("thinkingBudget", INTEGER),
+        optional(
+            "thinkingLevel",
+            Named(
+                LEVEL,
+                &Word(&["THINKING_LEVEL_UNSPECIFIED", "MINIMAL", "LOW", "MEDIUM", "HIGH"]),
+            ),
+        ),
+    ]),
+);

@@ -6,8 +6,10 @@ use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde_json::{Map, Value};
 
-use super::schema::{LEVEL, Message, Shape};
+use super::schema::LEVEL;
 use crate::refusal::Refusal;
+use crate::shape::Shape::{self, Closed, Integer, List, ListOf, Named, Number, Rule};
+use crate::shape::{Checker, Flags, Problem, Step, bracketed};
 
 const PACKAGE: &str = "type.googleapis.com/google.ai.generativelanguage.v1beta";
 
@@ -25,147 +27,149 @@ pub(crate) fn bytes(text: &str) -> Option<Vec<u8>> {
     TOLERANT.decode(standard).ok()
 }
 
-/// Reads a body with its names in camelCase. Without `strict`, what does not fit stays as it is.
+/// Base64 in either alphabet.
+pub(crate) const BYTES: Shape = Shape::Pattern("base64", |text| bytes(text).is_some());
+
+/// The provider's subset of OpenAPI.
+pub(crate) const SCHEMA: Shape = Rule(&Named("Schema", &Shape::Object), |schema, path| {
+    check_schema(schema, &snake(&bracketed(path)))
+});
+
+/// Reads a body with its names in camelCase. Without `strict`, what does not fit stays unchanged.
 pub(crate) fn read(
     body: Map<String, Value>,
-    message: &Message,
+    shape: &Shape,
+    flags: Flags,
     strict: bool,
 ) -> Result<Map<String, Value>, Refusal> {
-    Reader { strict }.message(body, message, "")
+    let Value::Object(body) = normalise(body.into(), shape) else {
+        return Ok(Map::new());
+    };
+    if strict {
+        Checker { flags, null_is_absent: true, unknown_first: false, refuse }
+            .check(&body, shape)?;
+    }
+    Ok(body)
 }
 
-struct Reader {
-    strict: bool,
-}
-
-impl Reader {
-    fn message(
-        &self,
-        body: Map<String, Value>,
-        message: &Message,
-        path: &str,
-    ) -> Result<Map<String, Value>, Refusal> {
-        let mut read = Map::new();
-        for (key, value) in body {
-            let found = message.members.iter().find(|(name, _)| *name == key || snake(name) == key);
-            let Some((name, shape)) = found else {
-                if self.strict {
-                    return Err(unknown(&key, path));
+/// Rewrites the forms that this provider takes for one another into one.
+fn normalise(value: Value, shape: &Shape) -> Value {
+    match (shape, value) {
+        (Named(LEVEL, _), Value::String(word)) => word.to_uppercase().into(),
+        (Named(_, inner), value) => normalise(value, inner),
+        (Closed(listed), Value::Object(members)) => {
+            let mut read = Map::new();
+            for (key, value) in members {
+                let is_named = |name: &str| name == key || snake(name) == key;
+                match listed.iter().find(|member| is_named(member.name())) {
+                    // To this provider null is the same as nothing.
+                    Some(_) if value.is_null() => {}
+                    Some(member) => {
+                        read.insert(member.name().to_owned(), normalise(value, member.shape()));
+                    }
+                    None => {
+                        read.insert(key, value);
+                    }
                 }
-                read.insert(key, value);
-                continue;
-            };
-            // To this reader null is the same as nothing.
-            if value.is_null() {
-                continue;
             }
-            let below = below(path, &snake(name));
-            read.insert((*name).to_owned(), self.value(value, shape, &below)?);
+            read.into()
         }
-        Ok(read)
-    }
-
-    fn value(&self, value: Value, shape: &Shape, path: &str) -> Result<Value, Refusal> {
-        let fits = match (shape, value) {
-            (Shape::Message(message), Value::Object(members)) => {
-                return Ok(self.message(members, message, path)?.into());
-            }
-            (Shape::List(item), Value::Array(values)) => {
-                let values = values.into_iter().enumerate();
-                let read =
-                    values.map(|(at, value)| self.value(value, item, &format!("{path}[{at}]")));
-                return read.collect::<Result<Vec<_>, _>>().map(Value::from);
-            }
-            // One message where a list of them belongs is a list of one.
-            (Shape::List(item @ Shape::Message(_)), value @ Value::Object(_)) => {
-                return Ok(vec![self.value(value, item, &format!("{path}[0]"))?].into());
-            }
-            (Shape::Integer, Value::String(text)) => match text.parse::<i64>() {
-                Ok(number) => return Ok(number.into()),
-                Err(_) => Err(Value::String(text)),
-            },
-            (Shape::Word(LEVEL, _), Value::String(word)) => {
-                self.word(Value::String(word.to_uppercase()), shape)
-            }
-            (Shape::Word(..), word) => self.word(word, shape),
-            (Shape::Bytes, Value::String(text)) => {
-                if self.strict && bytes(&text).is_none() {
-                    let text = Value::String(text);
-                    return Err(Refusal::invalid(format!(
-                        "Invalid value at '{path}' (TYPE_BYTES), Base64 decoding failed for {text}"
-                    )));
-                }
-                Ok(Value::String(text))
-            }
-            (Shape::Schema, value @ Value::Object(_)) => {
-                if self.strict {
-                    check_schema(&value, path)?;
-                }
-                Ok(value)
-            }
-            (Shape::Any, value)
-            | (Shape::Text, value @ Value::String(_))
-            | (Shape::Flag, value @ Value::Bool(_))
-            | (Shape::Number, value @ Value::Number(_))
-            | (Shape::Struct, value @ Value::Object(_)) => Ok(value),
-            (Shape::Integer, value) if value.is_i64() || value.is_u64() => Ok(value),
-            (Shape::Integer, Value::Number(number)) => match whole(&number) {
-                Some(whole) => return Ok(whole.into()),
-                None => Err(Value::Number(number)),
-            },
-            (_, value) => Err(value),
-        };
-        match fits {
-            Ok(value) => Ok(value),
-            Err(value) if !self.strict => Ok(value),
-            Err(value) => Err(wrong(&value, shape, path)),
+        (List(item) | ListOf(_, _, item), Value::Array(values)) => {
+            values.into_iter().map(|value| normalise(value, item)).collect()
         }
-    }
-
-    fn word(&self, value: Value, shape: &Shape) -> Result<Value, Value> {
-        match shape {
-            Shape::Word(_, words) if value.as_str().is_some_and(|word| words.contains(&word)) => {
-                Ok(value)
-            }
-            _ => Err(value),
+        // One message where a list of them belongs is a list of one.
+        (List(item @ Named(_, Closed(_))), value @ Value::Object(_)) => {
+            vec![normalise(value, item)].into()
         }
+        // 64-bit integers come as strings, and 7.0 is as good as 7.
+        (Integer(..), Value::String(text)) => {
+            text.parse::<i64>().map_or(Value::String(text), Value::from)
+        }
+        (Integer(..), Value::Number(number)) if number.is_f64() => {
+            whole(&number).map_or(Value::Number(number), Value::from)
+        }
+        (_, value) => value,
     }
 }
 
-/// `7.0` is as good as `7`.
 fn whole(number: &serde_json::Number) -> Option<i64> {
     let number = number.as_f64()?;
     let small = number.fract() == 0.0 && number.abs() < f64::from(i32::MAX);
     small.then_some(number as i64)
 }
 
-fn unknown(key: &str, path: &str) -> Refusal {
-    let place = match path {
-        "" => String::new(),
-        path => format!(" at '{path}'"),
+/// A problem in the provider's words.
+fn refuse(path: &[Step<'_>], problem: &Problem<'_>) -> Refusal {
+    let at = snake(&bracketed(path));
+    let wrong = |expected: &Shape, found: &Value| {
+        format!("Invalid value at '{at}' ({}), {found}", type_name(expected))
     };
+    Refusal::invalid(match problem {
+        Problem::Unknown => return unknown(path),
+        Problem::Type { expected, found } => wrong(expected, found),
+        Problem::Word { expected, found, .. } => wrong(expected, &Value::from(*found)),
+        Problem::Pattern { found, .. } => format!(
+            "Invalid value at '{at}' (TYPE_BYTES), Base64 decoding failed for {}",
+            Value::from(*found)
+        ),
+        Problem::Range { expected, .. } => return out_of_range(path, expected),
+        Problem::Length { max, .. } => {
+            return out_of_bounds(path, &format!("at most {max} stop sequences are allowed"));
+        }
+        // No table of this dialect requires a member or has tags.
+        Problem::Missing | Problem::Tag { .. } => format!("Invalid value at '{at}'"),
+    })
+}
+
+fn unknown(path: &[Step<'_>]) -> Refusal {
+    let (name, place) = match path {
+        [place @ .., Step::Member(name)] => (*name, snake(&bracketed(place))),
+        place => ("", snake(&bracketed(place))),
+    };
+    unknown_name(name, &place)
+}
+
+fn unknown_name(name: &str, place: &str) -> Refusal {
+    let place = if place.is_empty() { String::new() } else { format!(" at '{place}'") };
     Refusal::invalid(format!(
-        "Invalid JSON payload received. Unknown name \"{key}\"{place}: Cannot find field."
+        "Invalid JSON payload received. Unknown name \"{name}\"{place}: Cannot find field."
     ))
 }
 
-fn wrong(value: &Value, shape: &Shape, path: &str) -> Refusal {
-    Refusal::invalid(format!("Invalid value at '{path}' ({}), {value}", type_name(shape)))
+fn out_of_range(path: &[Step<'_>], expected: &Shape) -> Refusal {
+    let name = match path.last() {
+        Some(Step::Member("candidateCount")) => {
+            return Refusal::invalid("Multiple candidates is not enabled for this model");
+        }
+        Some(Step::Member(name)) => snake(name),
+        _ => String::new(),
+    };
+    match expected {
+        Number(min, max) if *max < f64::MAX => {
+            out_of_bounds(path, &format!("{name} must be in the range [{min}, {max}]"))
+        }
+        _ => out_of_bounds(path, &format!("{name} must be positive")),
+    }
+}
+
+/// Bounds are checked by the service behind the JSON reader, which names the message.
+fn out_of_bounds(path: &[Step<'_>], message: &str) -> Refusal {
+    let at = snake(&bracketed(path));
+    let at = at.strip_prefix("generate_content_request.").unwrap_or(&at);
+    Refusal::invalid(format!("* GenerateContentRequest.{at}: {message}"))
 }
 
 fn type_name(shape: &Shape) -> String {
     match shape {
         Shape::Text => "TYPE_STRING".to_owned(),
-        Shape::Flag => "TYPE_BOOL".to_owned(),
-        Shape::Number => "TYPE_FLOAT".to_owned(),
-        Shape::Integer => "TYPE_INT32".to_owned(),
-        Shape::Bytes => "TYPE_BYTES".to_owned(),
-        Shape::Struct => "type.googleapis.com/google.protobuf.Struct".to_owned(),
-        Shape::Any => "type.googleapis.com/google.protobuf.Value".to_owned(),
-        Shape::Schema => format!("{PACKAGE}.Schema"),
-        Shape::Word(name, _) => format!("{PACKAGE}.{name}"),
-        Shape::Message(message) => format!("{PACKAGE}.{}", message.name),
-        Shape::List(item) => type_name(item),
+        Shape::Boolean => "TYPE_BOOL".to_owned(),
+        Number(..) => "TYPE_FLOAT".to_owned(),
+        Integer(..) => "TYPE_INT32".to_owned(),
+        Shape::Pattern(..) => "TYPE_BYTES".to_owned(),
+        Shape::Object => "type.googleapis.com/google.protobuf.Struct".to_owned(),
+        Named(name, _) => format!("{PACKAGE}.{name}"),
+        List(inner) | ListOf(_, _, inner) | Rule(inner, _) => type_name(inner),
+        _ => "type.googleapis.com/google.protobuf.Value".to_owned(),
     }
 }
 
@@ -176,7 +180,7 @@ fn check_schema(schema: &Value, path: &str) -> Result<(), Refusal> {
     };
     for (key, value) in members {
         if key.starts_with('$') {
-            return Err(unknown(key, path));
+            return Err(unknown_name(key, path));
         }
         let path = below(path, &snake(key));
         match (key.as_str(), value) {
@@ -215,7 +219,7 @@ pub(crate) fn snake(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::schema::GENERATE;
+    use super::super::schema::{GENERATE, IN_PATH};
     use super::*;
     use serde_json::json;
 
@@ -223,7 +227,7 @@ mod tests {
         let Value::Object(body) = body else {
             panic!("no object");
         };
-        let read = read(body, &GENERATE, true);
+        let read = read(body, &GENERATE, IN_PATH, true);
         read.map(Value::from).map_err(|refusal| refusal.message)
     }
 

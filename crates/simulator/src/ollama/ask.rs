@@ -49,6 +49,10 @@ impl Ask {
         self.path
     }
 
+    pub(super) fn body(&self) -> &Map<String, Value> {
+        &self.body
+    }
+
     /// A member; null where there is none.
     pub(super) fn get(&self, key: &str) -> &Value {
         self.body.get(key).unwrap_or(&NOTHING)

@@ -10,8 +10,8 @@ use crate::exchange::Said;
 use crate::script::{Choice, Tool};
 use crate::signing::{Hash, hash};
 
-/// More choices than this the provider does not make.
-pub(crate) const MOST_CHOICES: u64 = 128;
+/// The provider makes this many choices at most.
+pub(crate) const MAX_CHOICES: i64 = 128;
 
 static NOTHING: Value = Value::Null;
 
@@ -69,7 +69,7 @@ impl Ask {
 
     /// How many choices are wanted.
     pub(crate) fn choices(&self) -> u64 {
-        self.get("n").as_u64().unwrap_or(1).clamp(1, MOST_CHOICES)
+        self.get("n").as_i64().unwrap_or(1).clamp(1, MAX_CHOICES).unsigned_abs()
     }
 
     /// Tools are asked for in the way before there were tools.

@@ -1,242 +1,176 @@
-//! The shape of messages: their members, their content, their calls.
+//! The shape of messages: a table for each role, with content, calls and reasoning.
 //!
-//! Whether reasoning is as it was made is `verify`'s business; here it is only in its place or not.
-
-use serde_json::{Map, Value};
+//! `verify` decides whether reasoning is unchanged.
 
 use super::ask::Ask;
-use super::variants::{Back, Shows, Variant};
-use crate::openai::{empty_list, missing, refused, unknown, wrong_type, wrong_value};
+use super::shape::{ARGUMENTS, BLOCKS, CALL_ID, CHUNKS, DETAILS, NO_REASONING, OFFICIAL};
+use crate::openai::refused;
 use crate::refusal::Refusal;
+use crate::shape::Shape::{
+    Any, Boolean, ClosedWhen, Either, List, ListOf, Named, Open, Refused, Text, When,
+};
+use crate::shape::{BY_TYPE, Member, Shape, Tagged, optional, required};
 
-const ROLES: &[&str] = &["system", "assistant", "user", "function", "tool", "developer"];
+/// One message; its role decides what else it has.
+pub(super) const MESSAGE: Tagged = Tagged {
+    tag: "role",
+    cases: &[
+        ("system", PLAIN),
+        ("assistant", ASSISTANT),
+        ("user", ClosedWhen(OFFICIAL, &[ROLE, NAME, optional("content", USER_CONTENT)])),
+        ("function", PLAIN),
+        (
+            "tool",
+            ClosedWhen(
+                OFFICIAL,
+                &[
+                    ROLE,
+                    NAME,
+                    required("tool_call_id", CALL_ID),
+                    optional("content", PLAIN_CONTENT),
+                ],
+            ),
+        ),
+        ("developer", PLAIN),
+    ],
+    ..BY_TYPE
+};
 
-/// Members that one server or another has for reasoning.
-const REASONING: &[&str] = &[
-    "reasoning_content",
-    "reasoning",
-    "reasoning_details",
-    "reasoning_items",
-    "thinking",
-    "thinking_blocks",
-];
+const PLAIN: Shape = ClosedWhen(OFFICIAL, &[ROLE, NAME, optional("content", PLAIN_CONTENT)]);
 
-/// Refuses messages of the wrong shape.
-pub(crate) fn check(ask: &Ask, variant: &Variant) -> Result<(), Refusal> {
-    let messages = match ask.get("messages") {
-        Value::Null => return Err(missing("messages")),
-        Value::Array(messages) if messages.is_empty() => return Err(empty_list("messages")),
-        Value::Array(messages) => messages,
-        other => return Err(wrong_type("messages", "an array of objects", other)),
-    };
-    for (index, message) in messages.iter().enumerate() {
-        let path = format!("messages[{index}]");
-        let Value::Object(members) = message else {
-            return Err(wrong_type(&path, "an object", message));
-        };
-        check_message(message, members, &path, variant)?;
-    }
-    Ok(())
-}
+const ASSISTANT: Shape = ClosedWhen(
+    OFFICIAL,
+    &[
+        ROLE,
+        NAME,
+        optional("tool_calls", When(OFFICIAL, &ListOf(1, usize::MAX, &CALL), &List(&CALL))),
+        optional("content", ASSISTANT_CONTENT),
+        optional("refusal", Any),
+        optional("audio", Any),
+        optional("function_call", Any),
+        // Replies have them, so clients send them back.
+        optional("annotations", Any),
+        optional("reasoning_content", When(NO_REASONING, &Refused, &Text)),
+        optional("reasoning", When(NO_REASONING, &Refused, &Text)),
+        optional(
+            "reasoning_details",
+            When(NO_REASONING, &Refused, &When(DETAILS, &List(&DETAIL), &Any)),
+        ),
+        optional(
+            "thinking_blocks",
+            When(NO_REASONING, &Refused, &When(BLOCKS, &List(&THINKING_BLOCK), &Any)),
+        ),
+        optional("reasoning_items", When(NO_REASONING, &Refused, &Any)),
+        optional("thinking", When(NO_REASONING, &Refused, &Any)),
+    ],
+);
 
-fn check_message(
-    message: &Value,
-    members: &Map<String, Value>,
-    path: &str,
-    variant: &Variant,
-) -> Result<(), Refusal> {
-    let role = match &message["role"] {
-        Value::String(role) if ROLES.contains(&role.as_str()) => role.as_str(),
-        Value::String(role) => return Err(wrong_value(&format!("{path}.role"), role, ROLES)),
-        Value::Null => return Err(missing(&format!("{path}.role"))),
-        other => return Err(wrong_type(&format!("{path}.role"), "a string", other)),
-    };
-    for key in members.keys() {
-        let known = match variant.back {
-            Back::Unknown => own_members(role).contains(&key.as_str()),
-            Back::InContent => !REASONING.contains(&key.as_str()),
-            _ => true,
-        };
-        if !known {
-            return Err(unknown(&format!("{path}.{key}")));
-        }
-    }
-    if role == "tool" {
-        need_string(message, path, "tool_call_id")?;
-        check_id(&message["tool_call_id"], path, variant)?;
-    }
-    if role == "assistant" {
-        check_calls(&message["tool_calls"], &format!("{path}.tool_calls"), variant)?;
-    }
-    check_content(message, role, &format!("{path}.content"), variant)
-}
+const ROLE: Member = optional("role", Any);
+const NAME: Member = optional("name", Any);
 
-/// What the official types have; `annotations` are in replies, and so come back.
-fn own_members(role: &str) -> &'static [&'static str] {
-    match role {
-        "assistant" => &[
-            "role",
-            "content",
-            "refusal",
-            "name",
-            "audio",
-            "tool_calls",
-            "function_call",
-            "annotations",
-        ],
-        "tool" => &["role", "content", "tool_call_id", "name"],
-        _ => &["role", "content", "name"],
-    }
-}
+const CONTENT: &str = "a string or an array of objects";
+const PLAIN_CONTENT: Shape = Named(CONTENT, &Either(&[Text, ListOf(1, usize::MAX, &PLAIN_PART)]));
+const USER_CONTENT: Shape = Named(CONTENT, &Either(&[Text, ListOf(1, usize::MAX, &USER_PART)]));
+const ASSISTANT_CONTENT: Shape = Named(
+    CONTENT,
+    &Either(&[Text, ListOf(1, usize::MAX, &When(CHUNKS, &ASSISTANT_CHUNK, &ASSISTANT_PART))]),
+);
 
-fn check_content(
-    message: &Value,
-    role: &str,
-    path: &str,
-    variant: &Variant,
-) -> Result<(), Refusal> {
-    let instead = ["tool_calls", "function_call", "refusal", "audio"];
-    match &message["content"] {
-        Value::String(_) => Ok(()),
-        Value::Array(parts) if parts.is_empty() => Err(empty_list(path)),
-        Value::Array(parts) => {
-            let numbered = parts.iter().enumerate();
-            for (index, part) in numbered {
-                check_part(part, role, &format!("{path}[{index}]"), variant)?;
-            }
-            Ok(())
-        }
-        Value::Null if role == "assistant" && instead.iter().any(|key| !message[key].is_null()) => {
-            Ok(())
-        }
-        Value::Null => {
-            Err(refused(path, None, "Invalid value for 'content': expected a string, got null."))
-        }
-        other => Err(wrong_type(path, "a string or an array of objects", other)),
-    }
-}
+const PLAIN_PART: Shape = Shape::Tagged(&Tagged { cases: &[TEXT_PART], ..BY_TYPE });
 
-fn check_part(part: &Value, role: &str, path: &str, variant: &Variant) -> Result<(), Refusal> {
-    let Some(kind) = part["type"].as_str() else {
-        return Err(missing(&format!("{path}.type")));
-    };
-    let thinks = variant.shows == Shows::Chunks && role == "assistant";
-    let supported: &[&str] = match role {
-        "user" => &["text", "image_url", "input_audio", "file"],
-        "assistant" if thinks => &["text", "thinking", "reference"],
-        "assistant" => &["text", "refusal"],
-        _ => &["text"],
-    };
-    // What a user may show is each server's own matter.
-    let known = supported.contains(&kind) || role == "user" && !variant.official;
-    if !known || kind == "thinking" && !thinks {
-        return Err(wrong_value(&format!("{path}.type"), kind, supported));
-    }
-    match kind {
-        "text" => need_string(part, path, "text"),
-        "refusal" => need_string(part, path, "refusal"),
-        "thinking" => check_chunk(part, path),
-        _ => Ok(()),
-    }
-}
+const USER_PART: Shape = Shape::Tagged(&Tagged {
+    cases: &[
+        TEXT_PART,
+        ("image_url", Any),
+        ("input_audio", Any),
+        ("file", Any),
+        ("thinking", Refused),
+    ],
+    // Each server decides what else a user may show.
+    others: When(OFFICIAL, &Refused, &Any),
+    ..BY_TYPE
+});
 
-/// A thought among the content.
-fn check_chunk(chunk: &Value, path: &str) -> Result<(), Refusal> {
-    let inner = format!("{path}.thinking");
-    let Value::Array(parts) = &chunk["thinking"] else {
-        return Err(wrong_type(&inner, "an array of objects", &chunk["thinking"]));
-    };
-    for (index, part) in parts.iter().enumerate() {
-        let path = format!("{inner}[{index}]");
-        match part["type"].as_str() {
-            Some("text") => need_string(part, &path, "text")?,
-            Some("reference") => {}
-            Some(other) => {
-                let kinds = ["text", "reference"];
-                return Err(wrong_value(&format!("{path}.type"), other, &kinds));
-            }
-            None => return Err(missing(&format!("{path}.type"))),
-        }
-    }
-    match (&chunk["signature"], &chunk["closed"]) {
-        (Value::Null | Value::String(_), Value::Null | Value::Bool(_)) => Ok(()),
-        (Value::Null | Value::String(_), closed) => {
-            Err(wrong_type(&format!("{path}.closed"), "a boolean", closed))
-        }
-        (signature, _) => {
-            let path = format!("{path}.signature");
-            Err(wrong_type(&path, "a string", signature))
-        }
-    }
-}
+const ASSISTANT_PART: Shape = Shape::Tagged(&Tagged {
+    cases: &[TEXT_PART, ("refusal", Open(&[required("refusal", Text)]))],
+    ..BY_TYPE
+});
 
-fn check_calls(calls: &Value, path: &str, variant: &Variant) -> Result<(), Refusal> {
-    let calls = match calls {
-        Value::Null => return Ok(()),
-        Value::Array(calls) if calls.is_empty() && variant.official => {
-            return Err(empty_list(path));
-        }
-        Value::Array(calls) => calls,
-        other => return Err(wrong_type(path, "an array of objects", other)),
-    };
-    for (index, call) in calls.iter().enumerate() {
-        let path = format!("{path}[{index}]");
-        let Value::Object(members) = call else {
-            return Err(wrong_type(&path, "an object", call));
-        };
-        need_string(call, &path, "id")?;
-        check_id(&call["id"], &path, variant)?;
-        let (kind, input) = match call["type"].as_str() {
-            Some("custom") if variant.official => ("custom", "input"),
-            Some("function") => ("function", "arguments"),
-            None if !variant.official => ("function", "arguments"),
-            None => return Err(missing(&format!("{path}.type"))),
-            Some(other) => {
-                let kinds = ["function", "custom"];
-                return Err(wrong_value(&format!("{path}.type"), other, &kinds));
-            }
-        };
-        if variant.official
-            && let Some(other) =
-                members.keys().find(|key| !["id", "type", kind].contains(&key.as_str()))
-        {
-            return Err(unknown(&format!("{path}.{other}")));
-        }
-        let inner = format!("{path}.{kind}");
-        need_string(&call[kind], &inner, "name")?;
-        need_string(&call[kind], &inner, input)?;
-        if variant.reads_arguments {
-            let arguments = call[kind][input].as_str().unwrap_or_default();
-            if serde_json::from_str::<Map<String, Value>>(arguments).is_err() {
-                let message = format!(
-                    "Invalid '{inner}.{input}': expected a JSON object as text, but got {} instead.",
-                    Value::from(arguments)
-                );
-                return Err(refused(&format!("{inner}.{input}"), None, message));
-            }
+const ASSISTANT_CHUNK: Shape = Shape::Tagged(&Tagged {
+    cases: &[
+        TEXT_PART,
+        (
+            "thinking",
+            Open(&[
+                required("thinking", List(&THOUGHT)),
+                optional("signature", Text),
+                optional("closed", Boolean),
+            ]),
+        ),
+        ("reference", Any),
+    ],
+    ..BY_TYPE
+});
+
+const THOUGHT: Shape =
+    Shape::Tagged(&Tagged { cases: &[TEXT_PART, ("reference", Any)], ..BY_TYPE });
+
+const TEXT_PART: (&str, Shape) = ("text", Open(&[required("text", Text)]));
+
+const CALL: Shape = When(
+    OFFICIAL,
+    &Shape::Tagged(&Tagged { cases: CALLS, ..BY_TYPE }),
+    // Other servers take a call without a type for one of a function.
+    &Shape::Tagged(&Tagged { cases: CALLS, untagged: |_| Some("function"), ..BY_TYPE }),
+);
+
+const CALLS: &[(&str, Shape)] =
+    &[("function", FUNCTION_CALL), ("custom", When(OFFICIAL, &CUSTOM_CALL, &Refused))];
+
+const FUNCTION_CALL: Shape = ClosedWhen(
+    OFFICIAL,
+    &[
+        required("id", CALL_ID),
+        optional("type", Any),
+        required("function", Open(&[required("name", Text), required("arguments", ARGUMENTS)])),
+    ],
+);
+
+const CUSTOM_CALL: Shape = ClosedWhen(
+    OFFICIAL,
+    &[
+        required("id", CALL_ID),
+        optional("type", Any),
+        required("custom", Open(&[required("name", Text), required("input", ARGUMENTS)])),
+    ],
+);
+
+const DETAIL: Shape = Shape::Tagged(&Tagged {
+    cases: &[
+        ("reasoning.text", Open(&[required("text", Text)])),
+        ("reasoning.summary", Open(&[required("summary", Text)])),
+        ("reasoning.encrypted", Open(&[required("data", Text)])),
+        ("reasoning.server_tool_call", Any),
+    ],
+    ..BY_TYPE
+});
+
+const THINKING_BLOCK: Shape = Shape::Tagged(&Tagged {
+    cases: &[("thinking", Open(&[required("thinking", Text)])), ("redacted_thinking", Any)],
+    ..BY_TYPE
+});
+
+/// Refuses a message without content, unless the assistant said something in another member.
+pub(super) fn check_content(ask: &Ask) -> Result<(), Refusal> {
+    for (index, message) in ask.messages().iter().enumerate() {
+        let has = |key: &str| !message[key].is_null();
+        let instead = ["tool_calls", "function_call", "refusal", "audio"];
+        let said_otherwise = message["role"] == "assistant" && instead.iter().any(|key| has(key));
+        if !has("content") && !said_otherwise {
+            let path = format!("messages[{index}].content");
+            let message = "Invalid value for 'content': expected a string, got null.";
+            return Err(refused(&path, None, message));
         }
     }
     Ok(())
-}
-
-/// The id of a call, where a server is particular about it.
-fn check_id(id: &Value, path: &str, variant: &Variant) -> Result<(), Refusal> {
-    let id = id.as_str().unwrap_or_default();
-    if variant.nine_letters
-        && !(id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric()))
-    {
-        let message =
-            format!("Tool call id was {id} but must be a-z, A-Z, 0-9, with a length of 9.");
-        return Err(refused(path, None, message));
-    }
-    Ok(())
-}
-
-fn need_string(holder: &Value, path: &str, key: &str) -> Result<(), Refusal> {
-    let path = format!("{path}.{key}");
-    match &holder[key] {
-        Value::String(_) => Ok(()),
-        Value::Null => Err(missing(&path)),
-        other => Err(wrong_type(&path, "a string", other)),
-    }
 }

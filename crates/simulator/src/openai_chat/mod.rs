@@ -129,8 +129,7 @@ fn judge(
     }
     let plan = Plan::read(ask, variant);
     if simulator.options.strict {
-        shape::check(ask, variant)?;
-        messages::check(ask, variant)?;
+        shape::check(ask, variant, &plan)?;
         modes::check(ask, variant, &plan)?;
         dialogue::check(ask, variant)?;
         // A server that does not sign does not verify either.

@@ -4,10 +4,13 @@ use serde_json::Value;
 
 use super::ask::{Ask, list};
 use super::marks;
+use super::shape::{self, ANTHROPIC_SWITCH};
 use super::variants::{Shows, SignsCalls, Switch, Variant};
 use crate::ollama;
-use crate::openai::{refused, wrong_type, wrong_value};
+use crate::openai::refused;
 use crate::refusal::Refusal;
+use crate::shape::Shape::{Boolean, Integer, Open, When, Word};
+use crate::shape::{Checker, Shape, optional};
 
 /// What was decided about thinking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,12 +132,13 @@ impl Rules {
 
 /// Refuses settings that do not go together, or not with this model.
 pub(crate) fn check(ask: &Ask, variant: &Variant, plan: &Plan) -> Result<(), Refusal> {
+    let checker = shape::checker(variant, plan);
     for switch in variant.switches {
-        check_switch(ask, *switch, variant)?;
+        check_switch(ask, *switch, variant, &checker)?;
     }
     match variant.name {
-        "groq" => check_groq(ask)?,
-        "google" => check_google(ask)?,
+        "groq" => check_groq(ask, &checker)?,
+        "google" => check_google(ask, &checker)?,
         _ => {}
     }
     if variant.official {
@@ -159,16 +163,30 @@ fn has_efforts(ask: &Ask) -> bool {
     ask.model().contains("gpt-oss")
 }
 
-fn check_groq(ask: &Ask) -> Result<(), Refusal> {
+const GROQ: Shape = Open(&[
+    optional("reasoning_format", Word(&["parsed", "raw", "hidden"])),
+    optional("include_reasoning", Boolean),
+]);
+
+const GOOGLE: Shape = Open(&[optional(
+    "extra_body",
+    Open(&[optional("google", Open(&[optional("thinking_config", THINKING_CONFIG)]))]),
+)]);
+
+const THINKING_CONFIG: Shape = Open(&[
+    optional("include_thoughts", Boolean),
+    optional("thinking_level", Word(&["minimal", "low", "medium", "high"])),
+]);
+
+fn check_groq(ask: &Ask, checker: &Checker) -> Result<(), Refusal> {
     let efforts: &[&str] = match ask.model() {
         _ if has_efforts(ask) => &["low", "medium", "high"],
         model if model.contains("qwen") => &["none", "default"],
         _ => &["none", "default", "low", "medium", "high"],
     };
-    one_of("reasoning_effort", ask.get("reasoning_effort"), efforts)?;
+    checker.check_at(&["reasoning_effort"], ask.get("reasoning_effort"), &Word(efforts))?;
+    checker.check(ask.body(), &GROQ)?;
     let format = ask.get("reasoning_format");
-    one_of("reasoning_format", format, &["parsed", "raw", "hidden"])?;
-    boolean("include_reasoning", ask.get("include_reasoning"))?;
     if !format.is_null() && has_efforts(ask) {
         return Err(unsupported("reasoning_format", ""));
     }
@@ -188,12 +206,9 @@ fn config(ask: &Ask) -> &Value {
     &ask.get("extra_body")["google"]["thinking_config"]
 }
 
-fn check_google(ask: &Ask) -> Result<(), Refusal> {
+fn check_google(ask: &Ask, checker: &Checker) -> Result<(), Refusal> {
     let (path, config) = ("extra_body.google.thinking_config", config(ask));
-    object(path, config)?;
-    boolean("include_thoughts", &config["include_thoughts"])?;
-    let levels = &["minimal", "low", "medium", "high"];
-    one_of("thinking_level", &config["thinking_level"], levels)?;
+    checker.check(ask.body(), &GOOGLE)?;
     let (level, budget) = (&config["thinking_level"], &config["thinking_budget"]);
     let effort = ask.get("reasoning_effort");
     let said = [level, budget, effort];
@@ -204,36 +219,60 @@ fn check_google(ask: &Ask) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn check_switch(ask: &Ask, switch: Switch, variant: &Variant) -> Result<(), Refusal> {
+const THINKING: Shape = Open(&[optional(
+    "thinking",
+    Open(&[
+        optional(
+            "type",
+            When(
+                ANTHROPIC_SWITCH,
+                &Word(&["enabled", "disabled", "adaptive"]),
+                &Word(&["enabled", "disabled"]),
+            ),
+        ),
+        optional("budget_tokens", Integer(0, i64::MAX)),
+        optional("clear_thinking", Boolean),
+    ]),
+)]);
+
+const ENABLE: Shape = Open(&[
+    optional("enable_thinking", Boolean),
+    optional("preserve_thinking", Boolean),
+    optional("thinking_budget", Integer(0, i64::MAX)),
+]);
+
+const TEMPLATE: Shape = Open(&[optional("chat_template_kwargs", Shape::Object)]);
+
+const REASONING: Shape = Open(&[optional(
+    "reasoning",
+    Open(&[
+        optional("max_tokens", Integer(0, i64::MAX)),
+        optional("enabled", Boolean),
+        optional("exclude", Boolean),
+    ]),
+)]);
+
+const PROMPT_MODE: Shape = Open(&[optional("prompt_mode", Word(&["reasoning"]))]);
+
+fn check_switch(
+    ask: &Ask,
+    switch: Switch,
+    variant: &Variant,
+    checker: &Checker,
+) -> Result<(), Refusal> {
+    let body = ask.body();
+    let effort =
+        |names: &[&str], value: &Value| checker.check_at(names, value, &Word(variant.efforts));
     match switch {
-        Switch::Effort => one_of("reasoning_effort", ask.get("reasoning_effort"), variant.efforts),
-        Switch::Thinking => {
-            let thinking = ask.get("thinking");
-            object("thinking", thinking)?;
-            // Behind LiteLLM the words are Anthropic's.
-            let kinds: &[&str] = match variant.name {
-                "litellm" => &["enabled", "disabled", "adaptive"],
-                _ => &["enabled", "disabled"],
-            };
-            one_of("thinking.type", &thinking["type"], kinds)?;
-            whole("thinking.budget_tokens", &thinking["budget_tokens"])?;
-            boolean("thinking.clear_thinking", &thinking["clear_thinking"])
-        }
-        Switch::Enable => {
-            boolean("enable_thinking", ask.get("enable_thinking"))?;
-            boolean("preserve_thinking", ask.get("preserve_thinking"))?;
-            whole("thinking_budget", ask.get("thinking_budget"))
-        }
-        Switch::Template => object("chat_template_kwargs", ask.get("chat_template_kwargs")),
+        Switch::Effort => effort(&["reasoning_effort"], ask.get("reasoning_effort")),
+        Switch::Thinking => checker.check(body, &THINKING),
+        Switch::Enable => checker.check(body, &ENABLE),
+        Switch::Template => checker.check(body, &TEMPLATE),
         Switch::Object => {
-            let reasoning = ask.get("reasoning");
-            object("reasoning", reasoning)?;
-            one_of("reasoning.effort", &reasoning["effort"], variant.efforts)?;
-            whole("reasoning.max_tokens", &reasoning["max_tokens"])?;
-            boolean("reasoning.enabled", &reasoning["enabled"])?;
-            boolean("reasoning.exclude", &reasoning["exclude"])
+            checker.check(body, &REASONING)?;
+            effort(&["reasoning", "effort"], &ask.get("reasoning")["effort"])
         }
-        Switch::PromptMode => one_of("prompt_mode", ask.get("prompt_mode"), &["reasoning"]),
+        Switch::PromptMode => checker.check(body, &PROMPT_MODE),
     }
 }
 
@@ -289,38 +328,6 @@ fn check_official(ask: &Ask, plan: &Plan) -> Result<(), Refusal> {
 fn unsupported(key: &str, hint: &str) -> Refusal {
     let message = format!("Unsupported parameter: '{key}' is not supported with this model.{hint}");
     refused(key, Some("unsupported_parameter"), message)
-}
-
-/// Null is as good as nothing, for all of these.
-fn one_of(path: &str, value: &Value, words: &[&str]) -> Result<(), Refusal> {
-    match value {
-        Value::Null => Ok(()),
-        Value::String(word) if words.contains(&word.as_str()) => Ok(()),
-        Value::String(word) => Err(wrong_value(path, word, words)),
-        other => Err(wrong_type(path, "a string", other)),
-    }
-}
-
-fn boolean(path: &str, value: &Value) -> Result<(), Refusal> {
-    match value {
-        Value::Null | Value::Bool(_) => Ok(()),
-        other => Err(wrong_type(path, "a boolean", other)),
-    }
-}
-
-fn whole(path: &str, value: &Value) -> Result<(), Refusal> {
-    match value {
-        Value::Null => Ok(()),
-        Value::Number(number) if number.is_u64() => Ok(()),
-        other => Err(wrong_type(path, "an integer", other)),
-    }
-}
-
-fn object(path: &str, value: &Value) -> Result<(), Refusal> {
-    match value {
-        Value::Null | Value::Object(_) => Ok(()),
-        other => Err(wrong_type(path, "an object", other)),
-    }
 }
 
 #[cfg(test)]

@@ -1,159 +1,207 @@
-//! The shape of a request: which members there are and what they may hold, messages aside.
+//! The shape of a request: the table of its body, and the provider's words for what does not fit.
+//! The table of messages is in `messages`.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::ask::{Ask, MOST_CHOICES, list};
-use super::variants::Variant;
-use crate::openai::{empty_list, missing, refused, too_small, unknown, wrong_type, wrong_value};
+use super::ask::{Ask, MAX_CHOICES, list};
+use super::messages::{self, MESSAGE};
+use super::modes::Plan;
+use super::variants::{Back, Shows, Variant};
+use crate::openai::{self, FUNCTION_NAME, refused};
 use crate::refusal::Refusal;
+use crate::shape::Shape::{
+    Any, Boolean, ClosedWhen, Either, Integer, List, ListOf, Named, Number, Object, Open, Pattern,
+    Refused, Text, When, Word,
+};
+use crate::shape::{
+    BY_TYPE, Checker, Flags, INTEGER, Problem, Shape, Step, Tagged, bracketed, optional, required,
+};
 
-/// All that OpenAI itself takes. Other servers pass over what they do not know.
-const KNOWN: &[&str] = &[
-    "audio",
-    "frequency_penalty",
-    "function_call",
-    "functions",
-    "logit_bias",
-    "logprobs",
-    "max_completion_tokens",
-    "max_tokens",
-    "messages",
-    "metadata",
-    "modalities",
-    "model",
-    "moderation",
-    "n",
-    "parallel_tool_calls",
-    "prediction",
-    "presence_penalty",
-    "prompt_cache_key",
-    "prompt_cache_options",
-    "prompt_cache_retention",
-    "reasoning_effort",
-    "response_format",
-    "safety_identifier",
-    "seed",
-    "service_tier",
-    "stop",
-    "store",
-    "stream",
-    "stream_options",
-    "temperature",
-    "tool_choice",
-    "tools",
-    "top_logprobs",
-    "top_p",
-    "user",
-    "verbosity",
-    "web_search_options",
-];
+/// OpenAI's own rules hold. Other servers ignore members they do not know.
+pub(super) const OFFICIAL: Flags = 1;
+/// Messages have no member for reasoning.
+pub(super) const NO_REASONING: Flags = 2;
+/// Reasoning comes back as chunks of the content.
+pub(super) const CHUNKS: Flags = 4;
+/// Ids of calls have nine letters and digits.
+const NINE_LETTERS: Flags = 8;
+/// The prompt's template reads the arguments of earlier calls, so they must be JSON.
+const READS_ARGUMENTS: Flags = 16;
+/// Thinking is switched as Anthropic does it.
+pub(super) const ANTHROPIC_SWITCH: Flags = 32;
+/// `reasoning_details` are verified.
+pub(super) const DETAILS: Flags = 64;
+/// `thinking_blocks` are verified.
+pub(super) const BLOCKS: Flags = 128;
 
+const MAX_STOPS: usize = 4;
 const SERVICE_TIERS: &[&str] = &["auto", "default", "flex", "scale", "priority", "fast"];
+const NINE: &str = "nine letters";
+const JSON: &str = "a JSON object as text";
 
-/// OpenAI takes no more stop sequences.
-const MOST_STOPS: usize = 4;
+const BODY: Shape = ClosedWhen(
+    OFFICIAL,
+    &[
+        optional("model", Text),
+        optional("stream", Boolean),
+        optional(
+            "stream_options",
+            Open(&[optional("include_usage", Boolean), optional("include_obfuscation", Boolean)]),
+        ),
+        optional("max_completion_tokens", Integer(1, i64::MAX)),
+        optional("max_tokens", Integer(1, i64::MAX)),
+        optional("n", When(OFFICIAL, &Integer(1, MAX_CHOICES), &Integer(1, i64::MAX))),
+        optional("seed", INTEGER),
+        optional("top_logprobs", Integer(0, i64::MAX)),
+        optional("logprobs", Boolean),
+        optional("temperature", Number(0.0, 2.0)),
+        optional("top_p", Number(0.0, 1.0)),
+        optional("presence_penalty", Number(-2.0, 2.0)),
+        optional("frequency_penalty", Number(-2.0, 2.0)),
+        optional("parallel_tool_calls", Boolean),
+        optional("response_format", Object),
+        optional("user", Text),
+        optional("stop", Named("a string or an array of strings", &Either(&[Text, STOPS]))),
+        optional("tools", When(OFFICIAL, &ListOf(1, usize::MAX, &TOOL), &List(&TOOL))),
+        optional("functions", When(OFFICIAL, &ListOf(1, usize::MAX, &FUNCTION), &List(&FUNCTION))),
+        optional("tool_choice", Named("a string or an object", &TOOL_CHOICE)),
+        optional("verbosity", When(OFFICIAL, &Word(&["low", "medium", "high"]), &Any)),
+        optional("service_tier", When(OFFICIAL, &Word(SERVICE_TIERS), &Any)),
+        required("messages", ListOf(1, usize::MAX, &Shape::Tagged(&MESSAGE))),
+        optional("audio", Any),
+        optional("function_call", Any),
+        optional("logit_bias", Any),
+        optional("metadata", Any),
+        optional("modalities", Any),
+        optional("moderation", Any),
+        optional("prediction", Any),
+        optional("prompt_cache_key", Any),
+        optional("prompt_cache_options", Any),
+        optional("prompt_cache_retention", Any),
+        optional("reasoning_effort", Any),
+        optional("safety_identifier", Any),
+        optional("store", Any),
+        optional("web_search_options", Any),
+    ],
+);
 
-/// What a member must be, null aside.
-#[derive(Clone, Copy)]
-enum Type {
-    Boolean,
-    /// At least so much.
-    Integer(i64),
-    /// Between these.
-    Number(f64, f64),
-    String,
-    Object,
+const STOPS: Shape = When(OFFICIAL, &ListOf(0, MAX_STOPS, &Text), &List(&Text));
+
+const TOOL: Shape = Shape::Tagged(&Tagged {
+    cases: &[
+        ("function", Open(&[required("function", FUNCTION)])),
+        (
+            "custom",
+            When(
+                OFFICIAL,
+                &Open(&[required("custom", Open(&[required("name", FUNCTION_NAME)]))]),
+                &Any,
+            ),
+        ),
+    ],
+    // Many servers have tools of their own.
+    others: When(OFFICIAL, &Refused, &Any),
+    ..BY_TYPE
+});
+
+const FUNCTION: Shape = Open(&[required("name", FUNCTION_NAME), optional("parameters", Object)]);
+
+const TOOL_CHOICE: Shape = Either(&[
+    When(
+        OFFICIAL,
+        &Word(&["none", "auto", "required"]),
+        // `any` is Mistral's word for `required`.
+        &Word(&["none", "auto", "required", "any"]),
+    ),
+    Shape::Tagged(&Tagged {
+        cases: &[
+            ("function", Open(&[required("function", Open(&[required("name", Text)]))])),
+            ("allowed_tools", Any),
+            ("custom", Any),
+        ],
+        ..BY_TYPE
+    }),
+]);
+
+/// The id of a call.
+pub(super) const CALL_ID: Shape = When(
+    NINE_LETTERS,
+    &Pattern(NINE, |id| id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric())),
+    &Text,
+);
+
+/// The arguments of a call.
+pub(super) const ARGUMENTS: Shape = When(
+    READS_ARGUMENTS,
+    &Pattern(JSON, |text| serde_json::from_str::<Map<String, Value>>(text).is_ok()),
+    &Text,
+);
+
+/// The checker for requests to this server.
+pub(super) fn checker(variant: &Variant, plan: &Plan) -> Checker {
+    let no_reasoning = matches!(variant.back, Back::Unknown | Back::InContent);
+    let blocks = variant.back == Back::Blocks && plan.shows == Shows::Blocks;
+    let conditions = [
+        (variant.official, OFFICIAL),
+        (no_reasoning, NO_REASONING),
+        (variant.shows == Shows::Chunks, CHUNKS),
+        (variant.nine_letters, NINE_LETTERS),
+        (variant.reads_arguments, READS_ARGUMENTS),
+        (variant.name == "litellm", ANTHROPIC_SWITCH),
+        (variant.back == Back::Details, DETAILS),
+        (blocks, BLOCKS),
+    ];
+    let flags =
+        conditions.into_iter().filter(|(is_set, _)| *is_set).fold(0, |all, (_, flag)| all | flag);
+    Checker { flags, null_is_absent: true, unknown_first: false, refuse }
 }
 
-const TYPES: &[(&str, Type)] = &[
-    ("stream", Type::Boolean),
-    ("stream_options", Type::Object),
-    ("stream_options.include_usage", Type::Boolean),
-    ("stream_options.include_obfuscation", Type::Boolean),
-    ("max_completion_tokens", Type::Integer(1)),
-    ("max_tokens", Type::Integer(1)),
-    ("n", Type::Integer(1)),
-    ("seed", Type::Integer(i64::MIN)),
-    ("top_logprobs", Type::Integer(0)),
-    ("logprobs", Type::Boolean),
-    ("temperature", Type::Number(0.0, 2.0)),
-    ("top_p", Type::Number(0.0, 1.0)),
-    ("presence_penalty", Type::Number(-2.0, 2.0)),
-    ("frequency_penalty", Type::Number(-2.0, 2.0)),
-    ("parallel_tool_calls", Type::Boolean),
-    ("response_format", Type::Object),
-    ("user", Type::String),
-];
-
 /// Refuses a body of the wrong shape.
-pub(crate) fn check(ask: &Ask, variant: &Variant) -> Result<(), Refusal> {
-    match ask.get("model") {
-        Value::String(name) if !name.is_empty() => {}
-        Value::Null | Value::String(_) => {
-            return Err(Refusal::invalid("you must provide a model parameter"));
-        }
-        other => return Err(wrong_type("model", "a string", other)),
+pub(super) fn check(ask: &Ask, variant: &Variant, plan: &Plan) -> Result<(), Refusal> {
+    if matches!(ask.get("model"), Value::Null | Value::String(_)) && ask.model().is_empty() {
+        return Err(Refusal::invalid("you must provide a model parameter"));
     }
-    for (path, kind) in TYPES {
-        let value = match path.split_once('.') {
-            Some((outer, inner)) => &ask.get(outer)[inner],
-            None => ask.get(path),
-        };
-        check_type(path, value, *kind)?;
-    }
-    check_stop(ask, variant)?;
-    check_tools(ask, variant)?;
-    check_tool_choice(ask, variant)?;
+    checker(variant, plan).check(ask.body(), &BODY)?;
+    messages::check_content(ask)?;
+    check_chosen_tool(ask)?;
     if variant.official {
         check_official(ask)?;
     }
     Ok(())
 }
 
-fn check_type(path: &str, value: &Value, kind: Type) -> Result<(), Refusal> {
-    match (kind, value) {
-        (_, Value::Null)
-        | (Type::Boolean, Value::Bool(_))
-        | (Type::String, Value::String(_))
-        | (Type::Object, Value::Object(_)) => Ok(()),
-        (Type::Integer(least), Value::Number(number)) if !number.is_f64() => {
-            match number.as_i64() {
-                Some(number) if number < least => Err(too_small(path, least, value)),
-                _ => Ok(()),
-            }
-        }
-        (Type::Number(least, most), Value::Number(number)) => {
-            let number = number.as_f64().unwrap_or_default();
-            if number > most {
-                let message = format!(
-                    "Invalid '{path}': decimal above maximum value. Expected a value <= {most}, but got {value} instead."
-                );
-                Err(refused(path, Some("decimal_above_max_value"), message))
-            } else if number < least {
-                let message = format!(
-                    "Invalid '{path}': decimal below minimum value. Expected a value >= {least}, but got {value} instead."
-                );
-                Err(refused(path, Some("decimal_below_min_value"), message))
-            } else {
-                Ok(())
-            }
-        }
-        (Type::Boolean, _) => Err(wrong_type(path, "a boolean", value)),
-        (Type::Integer(_), _) => Err(wrong_type(path, "an integer", value)),
-        (Type::Number(..), _) => Err(wrong_type(path, "a decimal", value)),
-        (Type::String, _) => Err(wrong_type(path, "a string", value)),
-        (Type::Object, _) => Err(wrong_type(path, "an object", value)),
+/// A problem in the provider's words.
+fn refuse(path: &[Step<'_>], problem: &Problem<'_>) -> Refusal {
+    let at = bracketed(path);
+    match problem {
+        Problem::Pattern { name: NINE, found } => refused(
+            &at,
+            None,
+            format!("Tool call id was {found} but must be a-z, A-Z, 0-9, with a length of 9."),
+        ),
+        Problem::Pattern { name: JSON, found } => refused(
+            &at,
+            None,
+            format!("Invalid '{at}': expected {JSON}, but got {} instead.", Value::from(*found)),
+        ),
+        problem => openai::refuse(path, problem, "a decimal"),
     }
 }
 
-fn check_official(ask: &Ask) -> Result<(), Refusal> {
-    for key in ask.body().keys() {
-        if !KNOWN.contains(&key.as_str()) {
-            return Err(unknown(key));
-        }
+fn check_chosen_tool(ask: &Ask) -> Result<(), Refusal> {
+    let choice = ask.get("tool_choice");
+    let name = &choice["function"]["name"];
+    let is_offered = || list(ask.get("tools")).iter().any(|tool| tool["function"]["name"] == *name);
+    if choice["type"] != "function" || is_offered() {
+        return Ok(());
     }
-    check_word(ask, "verbosity", &["low", "medium", "high"])?;
-    check_word(ask, "service_tier", SERVICE_TIERS)?;
+    let name = name.as_str().unwrap_or_default();
+    let message =
+        format!("Invalid value for 'tool_choice': function '{name}' is not among the 'tools'.");
+    Err(refused("tool_choice", None, message))
+}
+
+fn check_official(ask: &Ask) -> Result<(), Refusal> {
     if !ask.get("stream_options").is_null() && !ask.streams() {
         return Err(refused(
             "stream_options",
@@ -161,149 +209,16 @@ fn check_official(ask: &Ask) -> Result<(), Refusal> {
             "The 'stream_options' parameter is only allowed when 'stream' is enabled.",
         ));
     }
-    if ask.get("n").as_u64().is_some_and(|most| most > MOST_CHOICES) {
-        let message = format!(
-            "Invalid 'n': integer above maximum value. Expected a value <= {MOST_CHOICES}, but got {} instead.",
-            ask.get("n")
-        );
-        return Err(refused("n", Some("integer_above_max_value"), message));
+    if !ask.get("tools").is_null() {
+        return Ok(());
     }
-    if ask.get("tools").is_null() {
-        for key in ["tool_choice", "parallel_tool_calls"] {
-            if !ask.get(key).is_null() {
-                let message = format!(
-                    "Invalid value for '{key}': '{key}' is only allowed when 'tools' are specified."
-                );
-                return Err(refused(key, None, message));
-            }
-        }
-    }
-    Ok(())
-}
-
-fn check_word(ask: &Ask, key: &str, words: &[&str]) -> Result<(), Refusal> {
-    match ask.get(key) {
-        Value::Null => Ok(()),
-        Value::String(word) if words.contains(&word.as_str()) => Ok(()),
-        Value::String(word) => Err(wrong_value(key, word, words)),
-        other => Err(wrong_type(key, "a string", other)),
-    }
-}
-
-fn check_stop(ask: &Ask, variant: &Variant) -> Result<(), Refusal> {
-    let stop = ask.get("stop");
-    let strings = match stop {
-        Value::Null | Value::String(_) => return Ok(()),
-        Value::Array(strings) => strings,
-        other => return Err(wrong_type("stop", "a string or an array of strings", other)),
-    };
-    for (index, string) in strings.iter().enumerate() {
-        if !string.is_string() {
-            return Err(wrong_type(&format!("stop[{index}]"), "a string", string));
-        }
-    }
-    if variant.official && strings.len() > MOST_STOPS {
-        let message = format!(
-            "Invalid 'stop': array too long. Expected an array with maximum length {MOST_STOPS}, but got an array with length {} instead.",
-            strings.len()
-        );
-        return Err(refused("stop", Some("array_above_max_length"), message));
-    }
-    Ok(())
-}
-
-fn check_tools(ask: &Ask, variant: &Variant) -> Result<(), Refusal> {
-    for (key, inner) in [("tools", ".function"), ("functions", "")] {
-        let tools = match ask.get(key) {
-            Value::Null => continue,
-            Value::Array(tools) => tools,
-            other => return Err(wrong_type(key, "an array of objects", other)),
-        };
-        if variant.official && tools.is_empty() {
-            return Err(empty_list(key));
-        }
-        for (index, tool) in tools.iter().enumerate() {
-            let path = format!("{key}[{index}]");
-            if !tool.is_object() {
-                return Err(wrong_type(&path, "an object", tool));
-            }
-            let function = match key {
-                "tools" => match tool["type"].as_str() {
-                    Some("function") => &tool["function"],
-                    Some("custom") if variant.official => {
-                        check_name(&tool["custom"]["name"], &format!("{path}.custom.name"))?;
-                        continue;
-                    }
-                    // Many servers have tools of their own.
-                    Some(_) if !variant.official => continue,
-                    Some(other) => {
-                        let path = format!("{path}.type");
-                        return Err(wrong_value(&path, other, &["function", "custom"]));
-                    }
-                    None => return Err(missing(&format!("{path}.type"))),
-                },
-                _ => tool,
-            };
-            let path = format!("{path}{inner}");
-            check_name(&function["name"], &format!("{path}.name"))?;
-            check_type(&format!("{path}.parameters"), &function["parameters"], Type::Object)?;
-        }
-    }
-    Ok(())
-}
-
-fn check_name(name: &Value, path: &str) -> Result<(), Refusal> {
-    let fits = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == '-';
-    match name {
-        Value::String(name) if !name.is_empty() && name.chars().all(fits) => Ok(()),
-        Value::String(_) => {
+    match ["tool_choice", "parallel_tool_calls"].iter().find(|key| !ask.get(key).is_null()) {
+        Some(key) => {
             let message = format!(
-                "Invalid '{path}': string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'."
+                "Invalid value for '{key}': '{key}' is only allowed when 'tools' are specified."
             );
-            Err(refused(path, Some("invalid_value"), message))
+            Err(refused(key, None, message))
         }
-        Value::Null => Err(missing(path)),
-        other => Err(wrong_type(path, "a string", other)),
-    }
-}
-
-fn check_tool_choice(ask: &Ask, variant: &Variant) -> Result<(), Refusal> {
-    let choice = ask.get("tool_choice");
-    let words: &[&str] = if variant.official {
-        &["none", "auto", "required"]
-    } else {
-        // Mistral's word for `required`.
-        &["none", "auto", "required", "any"]
-    };
-    match choice {
-        Value::Null => Ok(()),
-        Value::String(word) if words.contains(&word.as_str()) => Ok(()),
-        Value::String(word) => Err(wrong_value("tool_choice", word, words)),
-        Value::Object(_) => match choice["type"].as_str() {
-            Some("function") => {
-                let name = &choice["function"]["name"];
-                let Some(name) = name.as_str() else {
-                    return Err(missing("tool_choice.function.name"));
-                };
-                let mut tools = list(ask.get("tools")).iter();
-                if tools.any(|tool| tool["function"]["name"] == name) {
-                    return Ok(());
-                }
-                Err(refused(
-                    "tool_choice",
-                    None,
-                    format!(
-                        "Invalid value for 'tool_choice': function '{name}' is not among the 'tools'."
-                    ),
-                ))
-            }
-            Some("custom" | "allowed_tools") => Ok(()),
-            Some(other) => {
-                let kinds = ["function", "allowed_tools", "custom"];
-                Err(wrong_value("tool_choice.type", other, &kinds))
-            }
-            None => Err(missing("tool_choice.type")),
-        },
-        other => Err(wrong_type("tool_choice", "a string or an object", other)),
+        None => Ok(()),
     }
 }

@@ -2,117 +2,89 @@
 
 use serde_json::Value;
 
-use super::refusal::{coded, missing, unknown, wrong_type, wrong_value};
-use super::shape::one_of;
+use crate::openai::{FUNCTION_NAME, refused};
 use crate::refusal::Refusal;
+use crate::shape::Shape::{Any, Boolean, Closed, Either, Object, Open, Word};
+use crate::shape::{BY_TYPE, Shape, Tagged, optional, required};
 
-const FUNCTION: &[&str] = &[
-    "type",
-    "name",
-    "description",
-    "parameters",
-    "strict",
-    "async",
-    "defer_loading",
-    "allowed_callers",
-    "output_schema",
-];
+/// One of the tools.
+pub(super) const TOOL: Shape = Shape::Tagged(&Tagged {
+    cases: &[(
+        "function",
+        Closed(&[
+            optional("type", Any),
+            // A tool in the shape of the chat dialect has its name one level deeper.
+            required("name", FUNCTION_NAME),
+            optional("description", Any),
+            optional("parameters", Object),
+            optional("strict", Boolean),
+            optional("async", Any),
+            optional("defer_loading", Any),
+            optional("allowed_callers", Any),
+            optional("output_schema", Any),
+        ]),
+    )],
+    // The provider's own tools have shapes of their own.
+    others: Any,
+    ..BY_TYPE
+});
+
+/// Which of the tools is called.
+pub(super) const TOOL_CHOICE: Shape = Either(&[
+    Word(&["none", "auto", "required"]),
+    Shape::Tagged(&Tagged {
+        cases: &[
+            ("function", Open(&[required("name", Any)])),
+            ("custom", Open(&[required("name", Any)])),
+            ("allowed_tools", Open(&[required("mode", Word(&["auto", "required"]))])),
+        ],
+        others: Any,
+        ..BY_TYPE
+    }),
+]);
 
 /// Schemas nest no deeper than this at the provider.
 const DEEPEST: usize = 32;
 
-/// Refuses tools of the wrong shape, and a choice of none of them.
+/// Refuses strict tools whose schema is not strict, and a choice of a tool that is not there.
 pub(crate) fn check(tools: &Value, choice: &Value) -> Result<(), Refusal> {
     let tools = tools.as_array().map(Vec::as_slice).unwrap_or_default();
     for (index, tool) in tools.iter().enumerate() {
-        check_tool(tool, &format!("tools[{index}]"))?;
-    }
-    check_choice(choice, tools)
-}
-
-fn check_tool(tool: &Value, path: &str) -> Result<(), Refusal> {
-    let Value::Object(members) = tool else {
-        return Err(wrong_type(path, "an object", tool));
-    };
-    match &tool["type"] {
-        Value::Null => return Err(missing(&format!("{path}.type"))),
-        Value::String(kind) if kind == "function" => {}
-        // The provider's own tools have shapes of their own.
-        Value::String(_) => return Ok(()),
-        other => return Err(wrong_type(&format!("{path}.type"), "a string", other)),
-    }
-    // A tool in the shape of the chat dialect has its name one level deeper.
-    let name = match &tool["name"] {
-        Value::Null => return Err(missing(&format!("{path}.name"))),
-        Value::String(name) => name,
-        other => return Err(wrong_type(&format!("{path}.name"), "a string", other)),
-    };
-    let fits = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
-    if name.is_empty() || !name.chars().all(fits) {
-        return Err(coded(
-            format!(
-                "Invalid '{path}.name': string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'."
-            ),
-            &format!("{path}.name"),
-            "invalid_value",
-        ));
-    }
-    if let Some(key) = members.keys().find(|key| !FUNCTION.contains(&key.as_str())) {
-        return Err(unknown(&format!("{path}.{key}")));
-    }
-    let parameters = &tool["parameters"];
-    if !(parameters.is_object() || parameters.is_null()) {
-        let path = format!("{path}.parameters");
-        return Err(wrong_type(&path, "an object", parameters));
-    }
-    match &tool["strict"] {
-        Value::Bool(false) => Ok(()),
         // A function is strict unless it says that it is not.
-        Value::Bool(true) | Value::Null => check_strict(parameters).map_err(|reason| {
-            coded(
-                format!("Invalid schema for function '{name}': {reason}"),
-                &format!("{path}.parameters"),
-                "invalid_function_parameters",
-            )
-        }),
-        other => Err(wrong_type(&format!("{path}.strict"), "a boolean", other)),
-    }
-}
-
-fn check_choice(choice: &Value, tools: &[Value]) -> Result<(), Refusal> {
-    let words = ["none", "auto", "required"];
-    if !choice.is_object() {
-        return one_of(choice, "tool_choice", &words);
-    }
-    let (kind, name) = (choice["type"].as_str(), &choice["name"]);
-    let Some(kind) = kind else {
-        return Err(missing("tool_choice.type"));
-    };
-    match kind {
-        "function" | "custom" if name.is_null() => Err(missing("tool_choice.name")),
-        "function" | "custom"
-            if !tools.iter().any(|tool| tool["type"] == kind && tool["name"] == *name) =>
-        {
-            Err(coded(
-                format!("Tool choice '{kind}' not found in 'tools' parameter."),
-                "tool_choice",
-                "invalid_value",
-            ))
+        if tool["type"] == "function" && tool["strict"] != false {
+            let what = format!("function '{}'", tool["name"].as_str().unwrap_or_default());
+            let path = format!("tools[{index}].parameters");
+            refuse_loose(&tool["parameters"], &what, &path, "invalid_function_parameters")?;
         }
-        "allowed_tools" => {
-            let mode = &choice["mode"];
-            match mode.as_str() {
-                Some("auto" | "required") => Ok(()),
-                Some(other) => Err(wrong_value("tool_choice.mode", other, &["auto", "required"])),
-                None => Err(missing("tool_choice.mode")),
-            }
-        }
+    }
+    let (kind, name) = (&choice["type"], &choice["name"]);
+    let is_offered = || tools.iter().any(|tool| tool["type"] == *kind && tool["name"] == *name);
+    match kind.as_str() {
+        Some(kind @ ("function" | "custom")) if !is_offered() => Err(refused(
+            "tool_choice",
+            Some("invalid_value"),
+            format!("Tool choice '{kind}' not found in 'tools' parameter."),
+        )),
         _ => Ok(()),
     }
 }
 
+/// Refuses a strict format whose schema is not strict.
+pub(crate) fn check_format(format: &Value) -> Result<(), Refusal> {
+    if format["strict"] != true {
+        return Ok(());
+    }
+    let what = format!("response_format '{}'", format["name"].as_str().unwrap_or_default());
+    refuse_loose(&format["schema"], &what, "text.format.schema", "invalid_json_schema")
+}
+
+fn refuse_loose(schema: &Value, what: &str, path: &str, code: &'static str) -> Result<(), Refusal> {
+    check_strict(schema)
+        .map_err(|reason| refused(path, Some(code), format!("Invalid schema for {what}: {reason}")))
+}
+
 /// Says what a schema lacks that the strict mode asks for.
-pub(crate) fn check_strict(schema: &Value) -> Result<(), String> {
+fn check_strict(schema: &Value) -> Result<(), String> {
     // A function without parameters has nothing to be strict about.
     if schema.is_null() {
         return Ok(());

@@ -8,7 +8,8 @@ use http::StatusCode;
 use super::ask::{Ask, Item, Kind, is_reference};
 use super::marks;
 use super::memory::Memory;
-use super::refusal::{coded, missing, of_input};
+use super::refusal::of_input;
+use crate::openai::{missing, refused};
 use crate::refusal::Refusal;
 use crate::signing::{self, Hash, Signer, hash};
 
@@ -25,7 +26,7 @@ pub(crate) struct Verifier<'a> {
 pub(crate) fn check_references(ask: &Ask) -> Result<(), Refusal> {
     if let Some(id) = &ask.lost {
         let message = format!("Previous response with id '{id}' not found.");
-        let refusal = coded(message, "previous_response_id", "previous_response_not_found");
+        let refusal = refused("previous_response_id", Some("previous_response_not_found"), message);
         return Err(Refusal { status: StatusCode::NOT_FOUND, ..refusal });
     }
     let mut items = ask.items.iter();
