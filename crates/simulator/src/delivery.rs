@@ -1,4 +1,4 @@
-//! Delivery: carries out the steps of a reply on the connection, in its own time.
+//! Delivery: performs the steps of a reply on the connection, at the set pace.
 
 use std::io;
 use std::time::Duration;
@@ -10,31 +10,31 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::fault::Step;
 
-/// Unpaced events travel together up to this size, as they do from a fast provider.
-const TOGETHER: usize = 16 * 1024;
+/// Unpaced events are joined up to this size, as from a fast provider.
+const MAX_JOINED_BYTES: usize = 16 * 1024;
 
-/// How long written bytes get to leave the process before the connection is broken.
-const BEFORE_ABORT: Duration = Duration::from_millis(20);
+/// The time for written bytes to leave the process before the connection breaks.
+const FLUSH_TIME: Duration = Duration::from_millis(20);
 
 /// A response body that performs `steps`.
 pub(crate) fn body(steps: Vec<Step>, tokens_per_second: u32) -> Body {
-    let state = State {
+    let state = BodyWriter {
         steps: join(steps, tokens_per_second).into_iter(),
         began: Instant::now(),
         tokens: 0,
         tokens_per_second,
     };
-    Body::from_stream(stream::unfold(state, State::next))
+    Body::from_stream(stream::unfold(state, BodyWriter::next))
 }
 
-struct State {
+struct BodyWriter {
     steps: std::vec::IntoIter<Step>,
     began: Instant,
     tokens: u64,
     tokens_per_second: u32,
 }
 
-impl State {
+impl BodyWriter {
     async fn next(mut self) -> Option<(Result<Bytes, io::Error>, Self)> {
         loop {
             match self.steps.next()? {
@@ -43,7 +43,7 @@ impl State {
                 Step::Flush => tokio::task::yield_now().await,
                 Step::Wait(time) => {
                     sleep(time).await;
-                    // The silence does not make the rest faster.
+                    // A stall shifts all later deadlines.
                     self.began += time;
                 }
                 Step::Pace(tokens) => {
@@ -53,7 +53,7 @@ impl State {
                     sleep_until(self.began + Duration::from_secs_f64(due)).await;
                 }
                 Step::Abort => {
-                    sleep(BEFORE_ABORT).await;
+                    sleep(FLUSH_TIME).await;
                     let cut = io::Error::new(io::ErrorKind::ConnectionAborted, "cut on demand");
                     self.steps = Vec::new().into_iter();
                     return Some((Err(cut), self));
@@ -63,7 +63,7 @@ impl State {
     }
 }
 
-/// Drops the pace where there is none and joins neighbouring events then.
+/// Joins adjacent events if replies are not paced.
 fn join(steps: Vec<Step>, tokens_per_second: u32) -> Vec<Step> {
     if tokens_per_second > 0 {
         return steps;
@@ -75,7 +75,7 @@ fn join(steps: Vec<Step>, tokens_per_second: u32) -> Vec<Step> {
             Step::Pace(_) => {}
             Step::Send(bytes) => {
                 held.extend_from_slice(&bytes);
-                if held.len() >= TOGETHER {
+                if held.len() >= MAX_JOINED_BYTES {
                     joined.push(Step::Send(held.split().freeze()));
                 }
             }

@@ -1,7 +1,8 @@
-//! The dialects: one row for each, and whose words a request gets that no handler answers.
+//! The dialects: one row for each, and the choice of a dialect for requests that no handler
+//! answers.
 //!
-//! A dialect is a folder with a `DIALECT` row. Everything outside those folders is shared and asks
-//! the row for what differs.
+//! A dialect is a folder with a `DIALECT` row. Code outside these folders is shared and takes the
+//! differences from the row.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use crate::refusal::Refusal;
 use crate::{RequestId, Simulator};
 use crate::{anthropic, gemini, ollama, openai_chat, openai_responses};
 
-/// All dialects. A request that bears no sign of any is the first one's.
+/// All dialects. The first one answers requests that no dialect recognises.
 static DIALECTS: [&Dialect; 5] = [
     &anthropic::DIALECT,
     &gemini::DIALECT,
@@ -27,33 +28,33 @@ static DIALECTS: [&Dialect; 5] = [
 /// A dialect that the simulator speaks.
 pub struct Dialect {
     pub(crate) name: &'static str,
-    /// Its paths, except those of its models.
+    /// Its routes, except those of its models.
     pub(crate) routes: fn() -> Router<Arc<Simulator>>,
-    /// Its models, once it lists them.
+    /// Its models, if it lists them.
     pub(crate) models: Option<Models>,
-    /// Whether a request looks like one of its own, known path or not.
+    /// Whether a request looks like one of this dialect, even if its path is unknown.
     pub(crate) recognises: fn(&Uri, &HeaderMap) -> bool,
     /// The body of a refusal.
-    pub(crate) envelope: fn(&Refusal, &RequestId) -> Value,
-    /// What it says with a status that was asked for.
-    pub(crate) words: fn(StatusCode) -> &'static str,
-    /// The status that stands for the error event where there are no events.
-    pub(crate) overloaded: StatusCode,
-    /// The event that ends a stream which had begun well, after so many others.
+    pub(crate) error_body: fn(&Refusal, &RequestId) -> Value,
+    /// The message of a refusal that a status fault asks for.
+    pub(crate) status_message: fn(StatusCode) -> &'static str,
+    /// The status that replaces the error event in replies without events.
+    pub(crate) overloaded_status: StatusCode,
+    /// The error event that ends a stream after this many other events.
     pub(crate) error_event: fn(usize) -> Bytes,
 }
 
 /// How a dialect lists its models.
 pub(crate) struct Models {
-    /// Where the list stands; a model stands below it.
+    /// The paths of the list; each model is one level below.
     pub(crate) paths: &'static [&'static str],
     pub(crate) list: fn() -> Value,
     pub(crate) describe: fn(&str) -> Result<Value, Refusal>,
 }
 
-/// A dialect that does not exist.
+/// The error for an unknown dialect name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no dialect is called `{0}`; there are {names}", names = names())]
+#[error("unknown dialect `{0}`; use one of {names}", names = names())]
 pub struct UnknownDialect(String);
 
 fn names() -> String {
@@ -64,14 +65,14 @@ impl Dialect {
     /// Finds a dialect.
     ///
     /// # Errors
-    /// When none is called so; the error names those there are.
+    /// If the name is unknown; the error lists the known names.
     pub fn named(name: &str) -> Result<&'static Self, UnknownDialect> {
         let name = name.trim();
         let found = DIALECTS.into_iter().find(|dialect| dialect.name == name);
         found.ok_or_else(|| UnknownDialect(name.to_owned()))
     }
 
-    /// What it is called.
+    /// The name, as in options and headers.
     pub fn name(&self) -> &'static str {
         self.name
     }
@@ -83,11 +84,11 @@ impl fmt::Debug for Dialect {
     }
 }
 
-/// The dialects one simulator speaks, in the table's order; never none.
-pub(crate) struct Spoken(Vec<&'static Dialect>);
+/// The dialects of one simulator, in the table's order; there is at least one.
+pub(crate) struct ServedDialects(Vec<&'static Dialect>);
 
-impl Spoken {
-    /// Those that were asked for, or all.
+impl ServedDialects {
+    /// The named dialects, or all of them if none is named.
     pub(crate) fn new(asked: &[&'static Dialect]) -> Self {
         let wanted = |dialect: &&Dialect| {
             asked.is_empty() || asked.iter().any(|one| one.name == dialect.name)
@@ -99,14 +100,14 @@ impl Spoken {
         self.0.iter().copied()
     }
 
-    /// Whose words a request gets that no handler answers.
-    pub(crate) fn of(&self, uri: &Uri, headers: &HeaderMap) -> &'static Dialect {
-        whose(&self.0, uri, headers).unwrap_or(DIALECTS[0])
+    /// The dialect that refuses a request which no handler answers.
+    pub(crate) fn for_request(&self, uri: &Uri, headers: &HeaderMap) -> &'static Dialect {
+        find_dialect(&self.0, uri, headers).unwrap_or(DIALECTS[0])
     }
 }
 
-/// The first that recognises the request, or the first at all.
-pub(crate) fn whose(
+/// The first dialect that recognises the request, else the first of the list.
+pub(crate) fn find_dialect(
     candidates: &[&'static Dialect],
     uri: &Uri,
     headers: &HeaderMap,
@@ -124,12 +125,12 @@ mod tests {
         let asked: Vec<_> = asked.iter().map(|name| Dialect::named(name).unwrap()).collect();
         let headers = header.map(|name| (name.parse().unwrap(), "x".parse().unwrap()));
         let headers = headers.into_iter().collect();
-        let spoken = Spoken::new(&asked);
-        spoken.of(&path.parse().unwrap(), &headers).name
+        let dialects = ServedDialects::new(&asked);
+        dialects.for_request(&path.parse().unwrap(), &headers).name
     }
 
     #[test]
-    fn a_request_is_refused_in_the_words_of_its_dialect() {
+    fn unknown_path_selects_the_dialect_by_header_and_path() {
         for (path, header, dialect) in [
             ("/nowhere", None, "anthropic"),
             ("/nowhere", Some("anthropic-version"), "anthropic"),
@@ -151,19 +152,11 @@ mod tests {
     }
 
     #[test]
-    fn a_dialect_that_is_not_spoken_gives_no_words() {
-        let only = ["openai_responses", "gemini"];
-        assert_eq!(whose_words(&only, "/v1/messages", None), "gemini");
-        assert_eq!(whose_words(&only, "/v1/responses", None), "openai_responses");
-        assert_eq!(whose_words(&["anthropic"], "/v1beta/models", None), "anthropic");
-    }
-
-    #[test]
-    fn an_unknown_dialect_is_told_the_known_ones() {
+    fn unknown_dialect_error_lists_the_known_names() {
         let error = Dialect::named("klingon").unwrap_err();
         assert_eq!(
             error.to_string(),
-            "no dialect is called `klingon`; there are anthropic, gemini, ollama, openai_chat, openai_responses"
+            "unknown dialect `klingon`; use one of anthropic, gemini, ollama, openai_chat, openai_responses"
         );
         for dialect in DIALECTS {
             assert_eq!(Dialect::named(dialect.name).unwrap().name(), dialect.name);

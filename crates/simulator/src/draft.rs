@@ -1,5 +1,5 @@
-//! Drafts: a reply up to where the dialects part. What is said, where it stops, what it costs and
-//! how things are named; signing and writing come after.
+//! Drafts: the part of a reply that all dialects share, which is its pieces, its ending, its token
+//! counts and its ids. Signing and writing come later.
 
 use crate::exchange::Exchange;
 use crate::script::{self, Piece, Random, Script, Situation};
@@ -17,15 +17,15 @@ pub(crate) struct Draft {
 pub(crate) enum Ending {
     /// The limit of tokens cut it.
     Limit,
-    /// It came to this stop sequence, which is not said.
+    /// It reached this stop sequence, which is not part of the text.
     StopSequence(String),
     /// It waits for the results of its calls.
     Calls,
-    /// All is said.
+    /// The reply is complete.
     Done,
 }
 
-/// What a request lets a reply be.
+/// The limits a request sets for its reply.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Limits<'a> {
     pub(crate) stop_sequences: &'a [String],
@@ -33,15 +33,15 @@ pub(crate) struct Limits<'a> {
 }
 
 impl Draft {
-    /// Decides what is said: by the scenario's step, else by the situation.
+    /// Chooses the pieces: from the scenario's step, else from the situation.
     pub(crate) fn write(
         exchange: &Exchange<'_>,
         seed: &Hash,
         limits: Limits<'_>,
         situation: impl FnOnce() -> Situation,
     ) -> Self {
-        let told = exchange.step().and_then(|step| step.say.clone());
-        let script = match told {
+        let scripted = exchange.step().and_then(|step| step.say.clone());
+        let script = match scripted {
             Some(pieces) => Script { pieces, scripted: true },
             None => script::write(&situation(), &mut Random::new(seed)),
         };
@@ -66,12 +66,12 @@ impl Draft {
         Self { pieces, ending }
     }
 
-    /// About as many tokens as all of it has, thinking included.
+    /// The approximate number of tokens, thinking included.
     pub(crate) fn tokens(&self) -> usize {
         self.pieces.iter().map(|piece| tokens(&piece.text())).sum()
     }
 
-    /// About as many tokens as its thinking has.
+    /// The approximate number of thinking tokens.
     pub(crate) fn thinking_tokens(&self) -> usize {
         let thinking = self
             .pieces
@@ -81,12 +81,12 @@ impl Draft {
     }
 }
 
-/// About as many tokens as a text has.
+/// The approximate number of tokens in a text.
 pub(crate) fn tokens(text: &str) -> usize {
     text.len().div_ceil(4)
 }
 
-/// A text as a stream's deltas: four characters are about one token.
+/// Splits a text into stream deltas of four characters, about one token each.
 pub(crate) fn deltas(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -97,15 +97,15 @@ pub(crate) fn deltas(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// What a user's text says, unless it is a reminder that clients put around it: those are full of
-/// words that would trigger something.
-pub(crate) fn written(text: &str) -> Option<&str> {
+/// The user's words, or `None` for a reminder that a client added. Reminders contain words that
+/// would trigger special replies.
+pub(crate) fn user_words(text: &str) -> Option<&str> {
     let text = text.trim();
     (!text.starts_with("<system")).then_some(text)
 }
 
-/// An identifier of the length and alphabet providers use. The seed holds the whole conversation,
-/// so no later reply gets the same.
+/// An id with the length and alphabet that providers use. The seed depends on the whole
+/// conversation, so no later reply gets the same id.
 pub(crate) fn identifier(seed: &Hash, kind: &str, index: usize) -> String {
     let digest = hash(&[seed, kind.as_bytes(), &index.to_be_bytes()]);
     let letters = b"123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz";
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_draft_knows_why_it_ends() {
+    fn draft_reports_why_it_ends() {
         assert_eq!(cut("all of it", false, None).ending, Ending::Done);
         assert_eq!(cut("all of it", false, Some(2)).ending, Ending::Limit);
         assert_eq!(cut("all of it", true, Some(2)).ending, Ending::Done);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn deltas_are_four_characters_and_join_to_the_text() {
+    fn deltas_have_four_characters_and_join_to_the_text() {
         let text = "tok éééé日本語";
         let pieces: Vec<&str> = deltas(text).collect();
         assert_eq!(pieces, ["tok ", "éééé", "日本語"]);
@@ -169,8 +169,8 @@ mod tests {
     }
 
     #[test]
-    fn a_reminder_is_not_what_the_user_wrote() {
-        assert_eq!(written(" hello\n"), Some("hello"));
-        assert_eq!(written("\n<system-reminder>use a tool"), None);
+    fn client_reminder_is_not_part_of_the_user_text() {
+        assert_eq!(user_words(" hello\n"), Some("hello"));
+        assert_eq!(user_words("\n<system-reminder>use a tool"), None);
     }
 }

@@ -1,8 +1,8 @@
-//! One exchange, in any dialect: what the request asks of the simulator itself, the scenario's
-//! step for it, and the delivery of the reply with its faults.
+//! One exchange, in any dialect: the control headers of the request, the scenario's step for it,
+//! and the delivery of the reply with its faults.
 //!
-//! A handler opens an exchange, meets the scenario, judges the request and delivers; what it says
-//! and refuses meanwhile is the dialect's.
+//! A handler opens an exchange, applies the scenario, validates the request and delivers the reply.
+//! The dialect decides what the reply says and what is refused.
 
 use std::num::ParseIntError;
 
@@ -13,31 +13,31 @@ use http::{HeaderMap, StatusCode, header};
 use crate::dialect::Dialect;
 use crate::fault::{self, Fault, Frame};
 use crate::refusal::Refusal;
-use crate::replay::{self, Kind, Replay};
+use crate::replay::{self, Replay, ReplayFormat};
 use crate::scenario::{Scenario, Step};
 use crate::signing::{Hash, Signer, hash};
 use crate::style::SignatureStyle;
 use crate::{Simulator, delivery};
 
-/// In a reply that is no stream, so many bytes are an "event" to the faults.
-const JSON_EVENT: usize = 32;
+/// In a reply that is not a stream, faults count each slice of this size as one event.
+const JSON_EVENT_BYTES: usize = 32;
 
 /// A request that is being answered.
 pub(crate) struct Exchange<'a> {
     simulator: &'a Simulator,
     dialect: &'static Dialect,
-    wishes: Wishes,
+    controls: ControlHeaders,
     step: Option<Step>,
 }
 
-/// What a scenario looks at in a request.
-pub(crate) struct Said {
+/// The parts of a request that a scenario's `when` is compared with.
+pub(crate) struct ScenarioInput {
     pub(crate) model: String,
-    /// Everything the user's last entries say, tool results included.
+    /// All text of the user's last entries, tool results included.
     pub(crate) text: String,
 }
 
-/// What a reply carries.
+/// The body of a reply.
 pub(crate) enum Content {
     /// A stream of events.
     Events(Vec<Frame>),
@@ -45,31 +45,34 @@ pub(crate) enum Content {
     Lines(Vec<Frame>),
     /// One document.
     Json(Bytes),
-    /// One document that is written while it comes to be, with what ends it on an error fault.
+    /// One document that is sent piece by piece, and the bytes that end it on an error fault.
     JsonInParts { parts: Vec<Frame>, error: Bytes },
 }
 
 impl<'a> Exchange<'a> {
-    /// Reads what the request asks of the simulator itself.
+    /// Reads the control headers.
     pub(crate) fn open(
         simulator: &'a Simulator,
         dialect: &'static Dialect,
         headers: &HeaderMap,
     ) -> Result<Self, Refusal> {
-        Ok(Self { simulator, dialect, wishes: Wishes::read(headers)?, step: None })
+        Ok(Self { simulator, dialect, controls: ControlHeaders::read(headers)?, step: None })
     }
 
-    /// Takes the scenario's step, waits where a fault says so, and refuses where one does.
-    pub(crate) async fn meet(&mut self, said: impl FnOnce() -> Said) -> Result<(), Refusal> {
+    /// Takes the scenario's step, waits for a head delay, and refuses if a fault asks for a status.
+    pub(crate) async fn apply_scenario(
+        &mut self,
+        input: impl FnOnce() -> ScenarioInput,
+    ) -> Result<(), Refusal> {
         if let Some(progress) = &self.simulator.scenario {
-            let said = said();
-            self.step = progress.next(&said.model, &said.text);
+            let input = input();
+            self.step = progress.next(&input.model, &input.text);
         }
         if let Some(step) = &self.step {
-            self.wishes.faults.extend(step.faults.iter().cloned());
-            self.wishes.style = self.wishes.style.or(step.signature);
+            self.controls.faults.extend(step.faults.iter().cloned());
+            self.controls.style = self.controls.style.or(step.signature);
         }
-        for fault in &self.wishes.faults {
+        for fault in &self.controls.faults {
             if let Fault::HeadDelay(time) = fault {
                 tokio::time::sleep(*time).await;
             }
@@ -77,9 +80,10 @@ impl<'a> Exchange<'a> {
         self.refuse_on_demand()
     }
 
-    /// Refuses where a fault says so. `meet` does it too; this is for what has no scenario.
+    /// Refuses if a fault asks for a status. `apply_scenario` includes this check; call it directly
+    /// only for endpoints without a scenario.
     pub(crate) fn refuse_on_demand(&self) -> Result<(), Refusal> {
-        for fault in &self.wishes.faults {
+        for fault in &self.controls.faults {
             if let Fault::Status { code, retry_after } = fault {
                 return Err(Refusal::on_demand(self.dialect, *code, *retry_after));
             }
@@ -95,45 +99,45 @@ impl<'a> Exchange<'a> {
         &self.simulator.signer
     }
 
-    /// The scenario's step, if one fits.
+    /// The scenario's step for this request, if one fits.
     pub(crate) fn step(&self) -> Option<&Step> {
         self.step.as_ref()
     }
 
-    /// The signature style: the request's, the scenario's or the usual one.
+    /// The signature style: from the request, else the scenario, else the options.
     pub(crate) fn style(&self) -> SignatureStyle {
         let options = &self.simulator.options;
         let scenario = options.scenario.as_ref();
-        self.wishes
+        self.controls
             .style
             .or_else(|| scenario.and_then(Scenario::signature))
             .unwrap_or(options.signature_style)
     }
 
-    /// Whether a stream has pings, in dialects that know them.
+    /// Whether a stream has pings, in dialects that have them.
     pub(crate) fn pings(&self) -> bool {
-        !self.wishes.faults.contains(&Fault::NoPing)
+        !self.controls.faults.contains(&Fault::NoPing)
     }
 
-    /// Asked for by header: a text of so many deltas.
+    /// The number of text deltas that the header asks for.
     pub(crate) fn deltas(&self) -> Option<usize> {
-        self.wishes.deltas
+        self.controls.deltas
     }
 
-    /// The name to answer under: the header's, the step's or the one that was asked.
+    /// The model name in the reply: from the header, else the step, else the request.
     pub(crate) fn answer_model(&self, asked: &str) -> String {
-        let named = self.step().and_then(|step| step.answer_model.as_deref());
-        let wished = self.wishes.answer_model.as_deref();
-        wished.or(named).unwrap_or(asked).to_owned()
+        let from_step = self.step().and_then(|step| step.answer_model.as_deref());
+        let from_header = self.controls.answer_model.as_deref();
+        from_header.or(from_step).unwrap_or(asked).to_owned()
     }
 
-    /// What decides the reply: the simulator's seed, the model and all that was said.
+    /// The seed of the reply: it depends on the simulator's seed, the model and the conversation.
     pub(crate) fn seed(&self, model: &str, conversation: &Hash) -> Hash {
         let seed = self.simulator.options.seed.to_be_bytes();
         hash(&[&seed, model.as_bytes(), conversation])
     }
 
-    /// Answers with a capture where the scenario has one, else with `content`; faults strike here.
+    /// Answers with the scenario's capture, or else with `content`, and applies the faults.
     pub(crate) fn deliver(
         &self,
         content: impl FnOnce(&Self) -> Content,
@@ -143,12 +147,12 @@ impl<'a> Exchange<'a> {
             Some(replay) => (replay.status, Content::replayed(replay)),
             None => (StatusCode::OK, content(self)),
         };
-        let faults = &self.wishes.faults;
+        let faults = &self.controls.faults;
         let broken = faults.iter().filter_map(|fault| match fault {
             Fault::Error(event) => Some(*event),
             _ => None,
         });
-        // Only the first can strike: the stream ends there.
+        // Only the first one matters: the stream ends there.
         let broken = broken.min();
         let (content_type, frames, error) = match content {
             Content::Events(frames) => {
@@ -161,7 +165,7 @@ impl<'a> Exchange<'a> {
             }
             Content::JsonInParts { parts, error } => ("application/json", parts, error),
             Content::Json(_) if broken.is_some() => {
-                let status = self.dialect.overloaded.as_u16();
+                let status = self.dialect.overloaded_status.as_u16();
                 return Err(Refusal::on_demand(self.dialect, status, None));
             }
             Content::Json(bytes) if faults.is_empty() => {
@@ -179,31 +183,31 @@ impl<'a> Exchange<'a> {
 
 impl Content {
     fn replayed(replay: &Replay) -> Self {
-        match replay.kind {
-            Kind::Events => Self::Events(replay::events(&replay.bytes)),
-            Kind::Json => Self::Json(replay.bytes.clone()),
+        match replay.format {
+            ReplayFormat::Events => Self::Events(replay::events(&replay.bytes)),
+            ReplayFormat::Json => Self::Json(replay.bytes.clone()),
         }
     }
 }
 
 fn slices(bytes: &Bytes) -> Vec<Frame> {
-    let starts = (0..bytes.len()).step_by(JSON_EVENT);
+    let starts = (0..bytes.len()).step_by(JSON_EVENT_BYTES);
     let slice = |start: usize| Frame {
-        bytes: bytes.slice(start..bytes.len().min(start + JSON_EVENT)),
+        bytes: bytes.slice(start..bytes.len().min(start + JSON_EVENT_BYTES)),
         tokens: 0,
     };
     starts.map(slice).collect()
 }
 
-/// What a request asks of the simulator itself, by header.
-struct Wishes {
+/// The `x-simulator-*` headers of a request.
+struct ControlHeaders {
     faults: Vec<Fault>,
     style: Option<SignatureStyle>,
     deltas: Option<usize>,
     answer_model: Option<String>,
 }
 
-impl Wishes {
+impl ControlHeaders {
     fn read(headers: &HeaderMap) -> Result<Self, Refusal> {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let wrong = |name: &str, error: &dyn std::fmt::Display| {

@@ -1,15 +1,14 @@
-//! Faults on demand: their notation and what they do to a reply.
+//! Faults: their notation and their effect on a reply.
 //!
-//! A reply reaches this file as frames (one per event) and leaves it as steps
-//! for the delivery. Statuses and head delays act before a reply exists and are
-//! met by the exchange.
+//! Input are the frames of a reply, one per event; output are steps for the delivery. Status faults
+//! and head delays act before a reply exists, so `exchange` handles them.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::Value;
 
-/// One thing that goes wrong.
+/// One fault of a reply.
 ///
 /// In the notation `event=N` always means "after N events have been sent",
 /// the ping included.
@@ -21,14 +20,14 @@ pub(crate) enum Fault {
     CutEvent(usize),
     /// `end:event=N`: the body ends cleanly, but too early.
     End(usize),
-    /// `stall:event=N,ms=M`: silence, then it goes on.
+    /// `stall:event=N,ms=M`: silence, then the stream goes on.
     Stall { event: usize, time: Duration },
-    /// `head-delay:ms=M`: the response head comes late.
+    /// `head-delay:ms=M`: the response head is late.
     HeadDelay(Duration),
     /// `status:429,retry-after=2`: a refusal instead of a reply.
     Status { code: u16, retry_after: Option<u32> },
-    /// `garbage`, `garbage:event=N`: bytes that are no events, as the whole body
-    /// or between two events.
+    /// `garbage`, `garbage:event=N`: bytes that are not events, as the whole body or between two
+    /// events.
     Garbage(Option<usize>),
     /// `error:event=N`: an error event ends the stream.
     Error(usize),
@@ -40,12 +39,12 @@ pub(crate) enum Fault {
     Crlf,
 }
 
-/// Why a fault's notation was not understood.
+/// Why a fault's notation is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FaultError {
-    /// There is no such fault.
+    /// The name is unknown.
     #[error(
-        "no fault is called `{0}`; there are cut, end, stall, head-delay, status, garbage, error, no-ping, chunk, crlf"
+        "unknown fault `{0}`; use one of cut, end, stall, head-delay, status, garbage, error, no-ping, chunk, crlf"
     )]
     Unknown(String),
     /// A parameter the fault needs is absent.
@@ -53,11 +52,11 @@ pub enum FaultError {
     Missing {
         /// The fault as written.
         fault: String,
-        /// What it lacks.
+        /// The missing parameter.
         parameter: &'static str,
     },
-    /// A parameter is no number, out of range or not one of this fault's.
-    #[error("fault `{fault}` does not take `{parameter}`")]
+    /// A parameter is not a number, out of range or unknown to this fault.
+    #[error("invalid parameter `{parameter}` for fault `{fault}`")]
     Parameter {
         /// The fault as written.
         fault: String,
@@ -132,7 +131,7 @@ fn read_one(text: &str) -> Result<Fault, FaultError> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
     pub(crate) bytes: Bytes,
-    /// How many token times pass before it, when replies are paced.
+    /// The token times that pass before it, if replies are paced.
     pub(crate) tokens: u32,
 }
 
@@ -147,11 +146,11 @@ impl Frame {
     }
 }
 
-/// What the delivery does next.
+/// One action of the delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Send(Bytes),
-    /// Hand what was sent to the socket before going on.
+    /// Flush what was sent before going on.
     Flush,
     Pace(u32),
     Wait(Duration),
@@ -162,7 +161,7 @@ pub(crate) enum Step {
 /// Bytes that no event reader understands: no field names, no UTF-8, no blank line.
 pub(crate) const GARBAGE: &[u8] = b"<html>\x00\xff\xfe 502 {\"type\": garbage\r";
 
-/// Turns frames into steps, with the faults in their places.
+/// Turns frames into steps and inserts the faults.
 ///
 /// `error` is the dialect's error event.
 pub(crate) fn steps(frames: Vec<Frame>, faults: &[Fault], error: &Bytes) -> Vec<Step> {
@@ -201,7 +200,7 @@ pub(crate) fn steps(frames: Vec<Frame>, faults: &[Fault], error: &Bytes) -> Vec<
     steps
 }
 
-/// Applies the faults due before event `index`; says whether the reply ends here.
+/// Applies the faults due before event `index`. Returns whether the reply ends here.
 fn strike(steps: &mut Vec<Step>, faults: &[Fault], index: usize, error: &Bytes) -> bool {
     for fault in faults {
         match fault {
@@ -230,7 +229,7 @@ fn write_crlf(step: &mut Step) {
     {
         let mut written = Vec::with_capacity(bytes.len() + 8);
         for &byte in bytes.iter() {
-            // A replayed capture may have such ends already.
+            // A replayed capture may have such line ends already.
             if byte == b'\n' && !written.ends_with(b"\r") {
                 written.push(b'\r');
             }
@@ -292,7 +291,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_notation_is_read() {
+    fn reads_every_fault_notation() {
         let table: [(&str, Fault); 13] = [
             ("cut:bytes=10", Fault::CutBytes(10)),
             ("cut:event=3", Fault::CutEvent(3)),
@@ -315,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_notation_is_named() {
+    fn error_names_the_invalid_fault() {
         for (text, part) in [
             ("explode", "`explode`"),
             ("cut", "`event=N`"),
@@ -342,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_strike_at_their_place() {
+    fn fault_acts_at_its_event() {
         let garbage = || Step::Send(Bytes::from_static(GARBAGE));
         let wait = Step::Wait(Duration::from_millis(9));
         let table: [(&str, Vec<Step>); 9] = [
@@ -362,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_have_the_asked_size() {
+    fn chunk_fault_sets_the_chunk_size() {
         let sizes: Vec<usize> = run("chunk:bytes=5")
             .iter()
             .filter_map(|step| match step {

@@ -1,5 +1,5 @@
-//! A strict provider: signs its thinking and refuses what the real ones refuse. No decision of the
-//! gateway lives here; the guide below is the one for users.
+//! A strict fake provider: it signs its thinking and refuses what real providers refuse. It shares
+//! no decision with the gateway. The rest of this page is the user guide.
 //!
 #![doc = include_str!("../../../docs/simulator.md")]
 
@@ -38,7 +38,7 @@ use axum::{Extension, Json, Router, body};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use serde_json::Value;
 
-use crate::dialect::Spoken;
+use crate::dialect::ServedDialects;
 use crate::recording::{Recording, RefusalText};
 use crate::refusal::Refusal;
 use crate::scenario::Progress;
@@ -50,35 +50,35 @@ pub use crate::openai_chat::{UnknownVariant, Variant};
 pub use crate::scenario::{Scenario, ScenarioError};
 pub use crate::style::{SignatureStyle, UnknownStyle};
 
-/// The largest body that is read.
-const BODY_LIMIT: usize = 64 * 1024 * 1024;
+/// Larger request bodies are refused.
+const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
 
-/// Streams still open get this long after a shutdown was asked for.
-const GRACE: Duration = Duration::from_secs(1);
+/// Open streams get this long to end after a shutdown request.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
 
 /// How a simulator behaves.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What it speaks, all on one port; nothing here means every dialect.
+    /// The dialects, all on one port; empty means all of them.
     pub dialects: Vec<&'static Dialect>,
-    /// The server that the chat dialect pretends to be, whatever the model is called.
+    /// The server that the chat dialect imitates for every model name.
     pub variant: Option<&'static Variant>,
-    /// The name its signatures are made under. Simulators of one identity accept
-    /// each other's thinking, others refuse it.
+    /// The name of the signing key. Simulators with one identity accept each other's thinking;
+    /// others refuse it.
     pub identity: String,
-    /// Decides, with the request, what is said.
+    /// Together with the request, decides the reply.
     pub seed: u64,
-    /// The speed of streams; 0 is as fast as possible.
+    /// The speed of streams; 0 means unlimited.
     pub tokens_per_second: u32,
-    /// Thinking is refused when anything before it has changed, for every model.
+    /// Refuse thinking if anything before it has changed, for every model.
     pub prefix_binding: bool,
-    /// Refuse what the provider refuses. Otherwise only what is no JSON is refused.
+    /// Refuse what the provider refuses. If off, only bodies that are not JSON are refused.
     pub strict: bool,
     /// Refuse requests without any key.
     pub require_key: bool,
-    /// How thinking is signed, unless a request or scenario says otherwise.
+    /// The default signature style; requests and scenarios can override it.
     pub signature_style: SignatureStyle,
-    /// What to say and break, and when.
+    /// Scripted replies and faults.
     pub scenario: Option<Scenario>,
 }
 
@@ -99,14 +99,14 @@ impl Default for Options {
     }
 }
 
-/// A simulator as a router, to be served or nested.
+/// A simulator as a router, to serve or to nest.
 pub fn router(options: Options) -> Router {
-    let spoken = Spoken::new(&options.dialects);
-    let handlers = spoken
+    let dialects = ServedDialects::new(&options.dialects);
+    let handlers = dialects
         .iter()
-        .fold(models_list::routes(&spoken), |router, dialect| router.merge((dialect.routes)()));
+        .fold(models_list::routes(&dialects), |router, dialect| router.merge((dialect.routes)()));
     let simulator = Arc::new(Simulator {
-        spoken,
+        dialects,
         signer: Signer::new(&options.identity),
         scenario: options.scenario.clone().map(Progress::new),
         recording: Recording::default(),
@@ -128,27 +128,27 @@ pub fn router(options: Options) -> Router {
 /// Serves a simulator until `shutdown` resolves.
 ///
 /// # Errors
-/// Those of the listener.
+/// If the listener fails.
 pub async fn serve(
     listener: tokio::net::TcpListener,
     options: Options,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
-    // Events are small and must not wait for each other.
+    // Events are small and must not be delayed.
     let listener = listener.tap_io(|connection| {
         if let Err(error) = connection.set_nodelay(true) {
             tracing::debug!(%error, "cannot set TCP_NODELAY");
         }
     });
-    let (tell, told) = tokio::sync::oneshot::channel::<()>();
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let server = axum::serve(listener, router(options)).with_graceful_shutdown(async move {
-        // A dropped sender means the same: nobody serves any more.
-        let _ = told.await;
+        // A dropped sender also means that the server stops.
+        let _ = stopped.await;
     });
     let ending = async move {
         shutdown.await;
-        let _ = tell.send(());
-        tokio::time::sleep(GRACE).await;
+        let _ = stop.send(());
+        tokio::time::sleep(SHUTDOWN_GRACE).await;
     };
     tokio::select! {
         served = server => served,
@@ -156,9 +156,9 @@ pub async fn serve(
     }
 }
 
-/// What handlers share.
+/// The state that all handlers share.
 struct Simulator {
-    spoken: Spoken,
+    dialects: ServedDialects,
     options: Options,
     signer: Signer,
     scenario: Option<Progress>,
@@ -166,7 +166,7 @@ struct Simulator {
 }
 
 impl Simulator {
-    /// Whether a key is asked for and none of these headers has one.
+    /// Whether a key is required and none of these headers has one.
     fn lacks_key(&self, headers: &HeaderMap, names: &[&str]) -> bool {
         let filled = |name: &&str| headers.get(*name).is_some_and(|value| !value.is_empty());
         self.options.require_key && !names.iter().any(filled)
@@ -177,18 +177,18 @@ impl Simulator {
 #[derive(Clone)]
 pub(crate) struct RequestId(pub(crate) String);
 
-/// Reads the body once, keeps it, and notes what was answered.
+/// Records the request and its answer.
 async fn record(
     State(simulator): State<Arc<Simulator>>,
     mut request: Request,
     next: Next,
 ) -> Response {
     let whole = std::mem::replace(request.body_mut(), body::Body::empty());
-    let read = body::to_bytes(whole, BODY_LIMIT).await;
+    let read = body::to_bytes(whole, MAX_BODY_BYTES).await;
     let (method, uri) = (request.method().clone(), request.uri().clone());
-    let dialect = simulator.spoken.of(&uri, request.headers());
+    let dialect = simulator.dialects.for_request(&uri, request.headers());
     let kept = read.as_ref().cloned().unwrap_or_default();
-    let entry = simulator.recording.begin(method, uri, request.headers().clone(), kept);
+    let entry = simulator.recording.record(method, uri, request.headers().clone(), kept);
     let id = request_id(simulator.options.seed, entry);
     let mut response = match read {
         Ok(bytes) => {
@@ -203,7 +203,7 @@ async fn record(
     };
     let refusal = response.extensions_mut().remove::<RefusalText>();
     let refusal = refusal.map(|RefusalText(text)| text);
-    simulator.recording.answered(entry, response.status(), refusal);
+    simulator.recording.record_answer(entry, response.status(), refusal);
     if let Ok(value) = HeaderValue::try_from(id.0) {
         let name = HeaderName::from_static("request-id");
         response.headers_mut().insert(name, value);
@@ -217,7 +217,7 @@ async fn refuse_path(
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
-    let dialect = simulator.spoken.of(&uri, &headers);
+    let dialect = simulator.dialects.for_request(&uri, &headers);
     Refusal::new(StatusCode::NOT_FOUND, "Not found").respond(dialect, &id)
 }
 
@@ -227,7 +227,7 @@ async fn refuse_method(
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
-    let dialect = simulator.spoken.of(&uri, &headers);
+    let dialect = simulator.dialects.for_request(&uri, &headers);
     Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed").respond(dialect, &id)
 }
 

@@ -1,4 +1,4 @@
-//! The lists of models: paths that several dialects share, each answered by the one that is asked.
+//! The lists of models. Several dialects share these paths; the request decides which one answers.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,18 +10,18 @@ use axum::{Extension, Json, Router};
 use http::{HeaderMap, StatusCode, Uri};
 use serde_json::Value;
 
-use crate::dialect::{self, Dialect, Models, Spoken};
+use crate::dialect::{self, Dialect, Models, ServedDialects};
 use crate::refusal::Refusal;
 use crate::{RequestId, Simulator};
 
-/// The paths under which any of these dialects lists models.
-pub(crate) fn routes(spoken: &Spoken) -> Router<Arc<Simulator>> {
-    let models = spoken.iter().filter_map(|dialect| dialect.models.as_ref());
+/// Routes for all paths under which these dialects list models.
+pub(crate) fn routes(dialects: &ServedDialects) -> Router<Arc<Simulator>> {
+    let models = dialects.iter().filter_map(|dialect| dialect.models.as_ref());
     let paths: BTreeSet<&str> = models.flat_map(|models| models.paths).copied().collect();
     paths.into_iter().fold(Router::new(), |router, path| {
         router
             .route(path, get(list))
-            // The same spelling in all dialects: the router takes no second name for a place.
+            // All dialects use the same parameter name, because the router allows only one.
             .route(&format!("{path}/{{name}}"), get(describe))
     })
 }
@@ -56,9 +56,9 @@ fn answer(
         let paths = dialect.models.iter().flat_map(|models| models.paths);
         paths.copied().any(|path| is_below(uri.path(), path))
     };
-    let candidates: Vec<&'static Dialect> = simulator.spoken.iter().filter(here).collect();
-    let asked = dialect::whose(&candidates, uri, headers);
-    let asked = asked.unwrap_or_else(|| simulator.spoken.of(uri, headers));
+    let candidates: Vec<&'static Dialect> = simulator.dialects.iter().filter(here).collect();
+    let asked = dialect::find_dialect(&candidates, uri, headers);
+    let asked = asked.unwrap_or_else(|| simulator.dialects.for_request(uri, headers));
     let written = match &asked.models {
         Some(models) => write(models),
         None => Err(Refusal::new(StatusCode::NOT_FOUND, "Not found")),
@@ -71,25 +71,4 @@ fn answer(
 
 fn is_below(path: &str, list: &str) -> bool {
     path.strip_prefix(list).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use axum::routing::post;
-
-    #[test]
-    fn a_list_is_above_its_models_only() {
-        assert!(is_below("/v1/models", "/v1/models"));
-        assert!(is_below("/v1/models/a:b", "/v1/models"));
-        assert!(!is_below("/v1/models-of-others", "/v1/models"));
-        assert!(!is_below("/v1beta/models", "/v1/models"));
-    }
-
-    /// The router would panic on two handlers or two names for one place.
-    #[test]
-    fn a_dialect_may_post_where_models_are_described() {
-        let posts = Router::new().route("/v1/models/{name}", post(|| async {}));
-        let _: Router<Arc<Simulator>> = routes(&Spoken::new(&[])).merge(posts);
-    }
 }

@@ -1,4 +1,4 @@
-//! What both dialects of OpenAI share: the envelope of a refusal, its words, and the models.
+//! What OpenAI's two dialects share: error bodies, messages and the models.
 
 use axum::response::Response;
 use http::{HeaderName, HeaderValue, StatusCode};
@@ -9,14 +9,14 @@ use crate::dialect::Models;
 use crate::refusal::Refusal;
 use crate::shape::{Problem, Shape, Step, bracketed};
 
-/// The models, wherever the two dialects list them.
+/// The list of models of both dialects.
 pub(crate) const MODELS: Models = Models {
     paths: &["/v1/models", "/models", "/v1beta/openai/models"],
     list,
     describe: |name| Ok(describe(name)),
 };
 
-/// Names that stand for the rules and servers there are; every other name is answered too.
+/// One example name for each set of rules; every other name is accepted too.
 const LISTED: &[(&str, &str)] = &[
     ("gpt-6.1-sol", "openai"),
     ("gpt-6-astra", "openai"),
@@ -37,7 +37,7 @@ const LISTED: &[(&str, &str)] = &[
     ("open-model-repeat-ids", "simulator"),
 ];
 
-/// The moment of every model and reply: what is said must not hang on the clock.
+/// The time of every model and reply. It is fixed, so that replies do not depend on the clock.
 pub(crate) const CREATED: u64 = 1_794_700_000;
 
 fn list() -> Value {
@@ -51,8 +51,8 @@ fn describe(name: &str) -> Value {
     json!({ "id": name, "object": "model", "created": CREATED, "owned_by": owner })
 }
 
-/// The body of a refusal; all four members are always there.
-pub(crate) fn envelope(refusal: &Refusal, _: &RequestId) -> Value {
+/// The body of a refusal; all four members are always present.
+pub(crate) fn error_body(refusal: &Refusal, _: &RequestId) -> Value {
     let code = refusal.code.or(match refusal.status.as_u16() {
         401 => Some("invalid_api_key"),
         429 => Some("rate_limit_exceeded"),
@@ -60,14 +60,14 @@ pub(crate) fn envelope(refusal: &Refusal, _: &RequestId) -> Value {
     });
     json!({ "error": {
         "message": refusal.message,
-        "type": kind(refusal.status),
+        "type": error_type(refusal.status),
         "param": refusal.parameter,
         "code": code,
     } })
 }
 
-/// What is said with a status that was asked for.
-pub(crate) fn words(status: StatusCode) -> &'static str {
+/// The message of a refusal that a status fault asks for.
+pub(crate) fn status_message(status: StatusCode) -> &'static str {
     match status.as_u16() {
         429 => "Rate limit reached for requests. Please try again later.",
         503 => "The server is overloaded or not ready yet.",
@@ -76,7 +76,7 @@ pub(crate) fn words(status: StatusCode) -> &'static str {
     }
 }
 
-fn kind(status: StatusCode) -> &'static str {
+fn error_type(status: StatusCode) -> &'static str {
     match status.as_u16() {
         429 => "rate_limit_error",
         500.. => "server_error",
@@ -84,8 +84,8 @@ fn kind(status: StatusCode) -> &'static str {
     }
 }
 
-/// Puts the request's id where OpenAI's clients look for it.
-pub(crate) fn stamped(mut response: Response, id: &RequestId) -> Response {
+/// Adds the request id in the header that OpenAI's clients read.
+pub(crate) fn with_request_id(mut response: Response, id: &RequestId) -> Response {
     if let Ok(value) = HeaderValue::try_from(id.0.as_str()) {
         let name = HeaderName::from_static("x-request-id");
         response.headers_mut().insert(name, value);
@@ -102,8 +102,8 @@ pub(crate) fn refused(
     Refusal { parameter: Some(parameter.to_owned()), code, ..Refusal::invalid(message) }
 }
 
-/// A request without a key.
-pub(crate) fn lacks_key() -> Refusal {
+/// The refusal of a request without a key.
+pub(crate) fn missing_key() -> Refusal {
     Refusal::new(
         StatusCode::UNAUTHORIZED,
         "You didn't provide an API key. You need to provide your API key in an Authorization header using Bearer auth (i.e. Authorization: Bearer YOUR_KEY).",
@@ -117,7 +117,7 @@ pub(crate) const FUNCTION_NAME: Shape = Shape::Pattern(FUNCTION_NAME_PATTERN, |n
 });
 const FUNCTION_NAME_PATTERN: &str = "^[a-zA-Z0-9_-]+$";
 
-/// A problem of shape in OpenAI's words. `number` is the dialect's name for a number with decimals.
+/// A shape problem with OpenAI's message. `number` is the dialect's name for a decimal number.
 pub(crate) fn refuse(path: &[Step<'_>], problem: &Problem<'_>, number: &'static str) -> Refusal {
     let at = bracketed(path);
     let (code, message) = match problem {
@@ -199,7 +199,7 @@ fn out_of_range(at: &str, expected: &Shape, found: &Value) -> Refusal {
     refused(at, Some(code), message)
 }
 
-/// A parameter that must be there.
+/// A missing parameter.
 pub(crate) fn missing(path: &str) -> Refusal {
     let message = format!("Missing required parameter: '{path}'.");
     refused(path, Some("missing_required_parameter"), message)
@@ -212,7 +212,7 @@ pub(crate) fn wrong_type(path: &str, expected: &str, found: &str) -> Refusal {
     refused(path, Some("invalid_type"), message)
 }
 
-/// A value that is none of the supported ones.
+/// An unsupported value.
 pub(crate) fn wrong_value(path: &str, value: &str, supported: &[&str]) -> Refusal {
     let message = format!("Invalid value: '{value}'. Supported values are: {}.", quoted(supported));
     refused(path, Some("invalid_value"), message)

@@ -1,7 +1,7 @@
-//! The recording: what the simulator was really sent, byte for byte.
+//! The recording: the requests that the simulator received, byte for byte.
 //!
-//! Credentials are kept as they came, because a test of a gateway has to see
-//! which key went upstream. Do not point real keys at a simulator others can read.
+//! Credentials are recorded unchanged, because a gateway's tests must see which key went upstream.
+//! Do not send real keys to a simulator that others can read.
 
 use std::collections::VecDeque;
 
@@ -12,21 +12,21 @@ use http::{HeaderMap, Method, StatusCode, Uri};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-const REQUESTS: usize = 256;
-const BODY_BYTES: usize = 64 * 1024 * 1024;
+const MAX_REQUESTS: usize = 256;
+const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
 
-/// The refusal's text, put on a response so that the recording can keep it.
+/// The refusal's text, attached to a response for the recording.
 #[derive(Clone)]
 pub(crate) struct RefusalText(pub(crate) String);
 
 /// The last requests.
 #[derive(Default)]
 pub(crate) struct Recording {
-    kept: Mutex<Kept>,
+    recorded: Mutex<RecordedRequests>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct RecordedRequests {
     entries: VecDeque<Entry>,
     body_bytes: usize,
     last: u64,
@@ -42,49 +42,49 @@ struct Entry {
 }
 
 impl Recording {
-    /// Keeps a request as it arrived; its answer follows under the returned id.
-    pub(crate) fn begin(&self, method: Method, uri: Uri, headers: HeaderMap, body: Bytes) -> u64 {
-        let mut kept = self.kept.lock();
-        kept.last += 1;
-        let id = kept.last;
-        kept.body_bytes += body.len();
-        kept.entries.push_back(Entry { id, method, uri, headers, body, answer: None });
-        while kept.entries.len() > REQUESTS || kept.body_bytes > BODY_BYTES {
-            let Some(oldest) = kept.entries.pop_front() else {
+    /// Records a request. `record_answer` adds the answer to the returned id.
+    pub(crate) fn record(&self, method: Method, uri: Uri, headers: HeaderMap, body: Bytes) -> u64 {
+        let mut recorded = self.recorded.lock();
+        recorded.last += 1;
+        let id = recorded.last;
+        recorded.body_bytes += body.len();
+        recorded.entries.push_back(Entry { id, method, uri, headers, body, answer: None });
+        while recorded.entries.len() > MAX_REQUESTS || recorded.body_bytes > MAX_BODY_BYTES {
+            let Some(oldest) = recorded.entries.pop_front() else {
                 break;
             };
-            kept.body_bytes -= oldest.body.len();
+            recorded.body_bytes -= oldest.body.len();
         }
         id
     }
 
-    /// Notes what was answered.
-    pub(crate) fn answered(&self, id: u64, status: StatusCode, refusal: Option<String>) {
-        let mut kept = self.kept.lock();
-        if let Some(entry) = kept.entries.iter_mut().rev().find(|entry| entry.id == id) {
+    /// Records the answer to a request.
+    pub(crate) fn record_answer(&self, id: u64, status: StatusCode, refusal: Option<String>) {
+        let mut recorded = self.recorded.lock();
+        if let Some(entry) = recorded.entries.iter_mut().rev().find(|entry| entry.id == id) {
             entry.answer = Some((status, refusal));
         }
     }
 
-    /// Forgets all requests; ids go on, so that `after` stays meaningful.
+    /// Drops all requests. Ids continue, so `after` stays valid.
     pub(crate) fn clear(&self) {
-        let mut kept = self.kept.lock();
-        kept.entries.clear();
-        kept.body_bytes = 0;
+        let mut recorded = self.recorded.lock();
+        recorded.entries.clear();
+        recorded.body_bytes = 0;
     }
 
     /// The requests with an id above `after`, oldest first.
     pub(crate) fn after(&self, after: u64) -> Value {
-        let kept = self.kept.lock();
+        let recorded = self.recorded.lock();
         let requests: Vec<Value> =
-            kept.entries.iter().filter(|entry| entry.id > after).map(Entry::json).collect();
-        json!({ "requests": requests, "last": kept.last })
+            recorded.entries.iter().filter(|entry| entry.id > after).map(Entry::json).collect();
+        json!({ "requests": requests, "last": recorded.last })
     }
 }
 
 impl Entry {
     fn json(&self) -> Value {
-        // A list of pairs keeps order and repetition, which an object would not.
+        // A list of pairs keeps the order and repeated headers; an object would not.
         let headers: Vec<Value> = self
             .headers
             .iter()
@@ -108,9 +108,9 @@ impl Entry {
 mod tests {
     use super::*;
 
-    fn begin(recording: &Recording, size: usize) -> u64 {
+    fn record(recording: &Recording, size: usize) -> u64 {
         let body = Bytes::from(vec![b'x'; size]);
-        recording.begin(Method::POST, Uri::from_static("/a?b=c"), HeaderMap::new(), body)
+        recording.record(Method::POST, Uri::from_static("/a?b=c"), HeaderMap::new(), body)
     }
 
     fn ids(recording: &Recording, after: u64) -> Vec<u64> {
@@ -120,31 +120,31 @@ mod tests {
     }
 
     #[test]
-    fn the_recording_keeps_the_last_256_requests() {
+    fn recording_keeps_the_last_256_requests() {
         let recording = Recording::default();
         for _ in 0..300 {
-            begin(&recording, 1);
+            record(&recording, 1);
         }
         assert_eq!(ids(&recording, 0), (45..=300).collect::<Vec<_>>());
         assert_eq!(ids(&recording, 298), [299, 300]);
         recording.clear();
-        assert_eq!(begin(&recording, 1), 301);
+        assert_eq!(record(&recording, 1), 301);
     }
 
     #[test]
-    fn the_recording_bounds_its_bodies() {
+    fn recording_limits_the_size_of_all_bodies() {
         let recording = Recording::default();
         for _ in 0..4 {
-            begin(&recording, BODY_BYTES / 2);
+            record(&recording, MAX_BODY_BYTES / 2);
         }
         assert_eq!(ids(&recording, 0), [3, 4]);
     }
 
     #[test]
-    fn an_answer_is_noted_with_its_refusal() {
+    fn recording_includes_the_refusal_text() {
         let recording = Recording::default();
-        let id = begin(&recording, 2);
-        recording.answered(id, StatusCode::BAD_REQUEST, Some("no".into()));
+        let id = record(&recording, 2);
+        recording.record_answer(id, StatusCode::BAD_REQUEST, Some("no".into()));
         let listed = recording.after(0);
         assert_eq!(
             listed["requests"][0],

@@ -1,4 +1,4 @@
-//! Refusals: a status and a provider's own words. What they look like on the wire is the dialect's.
+//! Refusals: a status and the provider's message. The dialect decides how they look on the wire.
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
@@ -13,15 +13,15 @@ use crate::recording::RefusalText;
 pub(crate) struct Refusal {
     pub(crate) status: StatusCode,
     pub(crate) message: String,
-    /// The member that is wrong, where a dialect's envelope names it.
+    /// The member that is wrong, for dialects whose error body names it.
     pub(crate) parameter: Option<String>,
-    /// The dialect's word for it, where the status alone does not tell.
+    /// The dialect's error code, if the status does not decide it.
     pub(crate) code: Option<&'static str>,
     pub(crate) retry_after: Option<u32>,
 }
 
 impl Refusal {
-    /// A status 400, by far the most common one.
+    /// A refusal with status 400, the most common one.
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, message)
     }
@@ -30,15 +30,15 @@ impl Refusal {
         Self { status, message: message.into(), parameter: None, code: None, retry_after: None }
     }
 
-    /// What a status fault answers, in the dialect's words.
+    /// The refusal of a status fault, with the dialect's message.
     pub(crate) fn on_demand(dialect: &Dialect, code: u16, retry_after: Option<u32>) -> Self {
         let status = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        Self { retry_after, ..Self::new(status, (dialect.words)(status)) }
+        Self { retry_after, ..Self::new(status, (dialect.status_message)(status)) }
     }
 
-    /// The response, in the dialect's envelope.
+    /// The response, with the dialect's error body.
     pub(crate) fn respond(self, dialect: &Dialect, id: &RequestId) -> Response {
-        let envelope = (dialect.envelope)(&self, id);
+        let envelope = (dialect.error_body)(&self, id);
         let mut response = (self.status, Json(envelope)).into_response();
         if let Some(seconds) = self.retry_after {
             let headers = response.headers_mut();

@@ -1,5 +1,5 @@
-//! Replays: a reply that was captured elsewhere and is sent as it stands. How a capture is read,
-//! and where its events end; which request gets it is the scenario's.
+//! Replays: captured replies that are sent unchanged. This file reads a capture and finds the ends
+//! of its events; the scenario decides which request gets it.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -10,46 +10,46 @@ use http::StatusCode;
 
 use crate::fault::Frame;
 
-/// The largest capture that is read.
-const LIMIT: u64 = 64 * 1024 * 1024;
+/// The largest capture that can be replayed.
+const MAX_CAPTURE_BYTES: u64 = 64 * 1024 * 1024;
 
 /// A captured reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Replay {
-    pub(crate) kind: Kind,
+    pub(crate) format: ReplayFormat,
     pub(crate) status: StatusCode,
     pub(crate) bytes: Bytes,
 }
 
-/// What a capture is, told by the end of its name.
+/// The format of a capture, which its file extension decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ReplayFormat {
     Events,
     Json,
 }
 
 impl Replay {
-    /// Reads a capture, or says in words for people why it cannot be one.
+    /// Reads a capture. The error is a message for the user.
     pub(crate) fn load(path: &Path, status: StatusCode) -> Result<Self, String> {
-        Self::load_within(path, status, LIMIT)
+        Self::load_within(path, status, MAX_CAPTURE_BYTES)
     }
 
     fn load_within(path: &Path, status: StatusCode, limit: u64) -> Result<Self, String> {
         let name = path.display();
-        let kind = match path.extension().and_then(|end| end.to_str()) {
-            Some("sse") => Kind::Events,
-            Some("json") => Kind::Json,
-            _ => return Err(format!("`{name}` ends neither in `.sse` nor in `.json`")),
+        let format = match path.extension().and_then(|end| end.to_str()) {
+            Some("sse") => ReplayFormat::Events,
+            Some("json") => ReplayFormat::Json,
+            _ => return Err(format!("`{name}` must end in `.sse` or `.json`")),
         };
         let unreadable = |error| format!("cannot read `{name}`: {error}");
         let file = File::open(path).map_err(unreadable)?;
         let mut bytes = Vec::new();
-        // One byte more than the limit tells what is too long, even if it grows meanwhile.
+        // Reads one byte more than the limit to detect a file that is too long, even if it grows.
         let read = file.take(limit + 1).read_to_end(&mut bytes);
         if read.map_err(unreadable)? as u64 > limit {
             return Err(format!("`{name}` is longer than {limit} bytes"));
         }
-        Ok(Self { kind, status, bytes: bytes.into() })
+        Ok(Self { format, status, bytes: bytes.into() })
     }
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn events(stream: &Bytes) -> Vec<Frame> {
         if stream[end..].starts_with(b"\r\n") {
             line += 1;
         }
-        // Blank lines before an event belong to it: they are none by themselves.
+        // Blank lines before an event belong to it.
         if length == 0 && !blank {
             frames.push(frame(stream.slice(event..line)));
             (event, blank) = (line, true);
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_end_after_their_blank_line() {
+    fn event_ends_after_its_blank_line() {
         for (stream, expected) in [
             ("", &[][..]),
             ("data: 1\n\n", &["data: 1\n\n"]),
@@ -105,12 +105,15 @@ mod tests {
     }
 
     #[test]
-    fn a_capture_is_read_whole_up_to_its_limit() {
+    fn capture_is_read_up_to_its_size_limit() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.sse");
         std::fs::write(&path, b"\xff four").unwrap();
         let replay = Replay::load_within(&path, StatusCode::OK, 6).unwrap();
-        assert_eq!((replay.kind, replay.bytes.as_ref()), (Kind::Events, &b"\xff four"[..]));
+        assert_eq!(
+            (replay.format, replay.bytes.as_ref()),
+            (ReplayFormat::Events, &b"\xff four"[..])
+        );
         let refused = Replay::load_within(&path, StatusCode::OK, 5).unwrap_err();
         assert!(refused.contains("longer than 5 bytes"), "{refused}");
     }

@@ -1,8 +1,8 @@
-//! Scenarios: what the simulator says and breaks, written down in a TOML file.
+//! Scenarios: scripted replies and faults from a TOML file.
 //!
-//! A scenario is a list of `[[step]]`. Each request for a message takes the
-//! first step that still has turns left and whose `when` fits; a request that
-//! fits none gets the usual reply. See the crate's documentation for the keys.
+//! A scenario is a list of `[[step]]`. Each request takes the first step that has turns left and
+//! whose `when` fits; a request without a step gets the default reply. The crate's documentation
+//! lists the keys.
 
 use std::fs;
 use std::ops::Range;
@@ -19,14 +19,14 @@ use crate::replay::Replay;
 use crate::script::Piece;
 use crate::style::{SignatureStyle, UnknownStyle};
 
-/// A scenario, read and checked.
+/// A valid scenario.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     signature: Option<SignatureStyle>,
     steps: Vec<Step>,
 }
 
-/// What is wrong with a scenario.
+/// Why a scenario cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScenarioError {
     /// The file cannot be read.
@@ -34,19 +34,19 @@ pub enum ScenarioError {
     Unreadable {
         /// The file.
         file: PathBuf,
-        /// Why not.
+        /// The reason.
         message: String,
     },
-    /// Something in it is wrong.
+    /// The scenario is invalid.
     #[error("{}scenario line {line}, key `{key}`: {message}", name(file.as_deref()))]
     Wrong {
-        /// The file, where the scenario came from one.
+        /// The file, if the scenario came from one.
         file: Option<PathBuf>,
         /// The line, counted from 1.
         line: usize,
         /// The key on that line.
         key: String,
-        /// What is wrong with it.
+        /// The reason.
         message: String,
     },
 }
@@ -55,7 +55,7 @@ fn name(file: Option<&Path>) -> String {
     file.map(|file| format!("{}: ", file.display())).unwrap_or_default()
 }
 
-/// What a step makes of a request.
+/// What a step does with a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
     contains: Option<String>,
@@ -70,11 +70,11 @@ pub(crate) struct Step {
 }
 
 impl Scenario {
-    /// Reads a scenario that replays nothing: captures are found from a scenario's folder, and a
+    /// Reads a scenario without captures; their paths are relative to a scenario's folder, and a
     /// text has none.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its line and key.
+    /// The first problem, with its line and key.
     pub fn from_toml(text: &str) -> Result<Self, ScenarioError> {
         Self::read(&Source { text, path: None })
     }
@@ -82,7 +82,7 @@ impl Scenario {
     /// Reads a scenario file, and the captures it replays.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its file, line and key.
+    /// The first problem, with its file, line and key.
     pub fn load(path: &Path) -> Result<Self, ScenarioError> {
         let text = fs::read_to_string(path).map_err(|error| ScenarioError::Unreadable {
             file: path.to_owned(),
@@ -104,7 +104,7 @@ impl Scenario {
     }
 }
 
-/// A scenario under way.
+/// A scenario in use: it counts requests and used steps.
 pub(crate) struct Progress {
     scenario: Scenario,
     state: Mutex<State>,
@@ -121,7 +121,7 @@ impl Progress {
         Self { scenario, state: Mutex::new(State { requests: 0, used }) }
     }
 
-    /// The step for the next request, if one fits.
+    /// Takes the step for the next request, if one fits.
     pub(crate) fn next(&self, model: &str, text: &str) -> Option<Step> {
         let mut state = self.state.lock();
         state.requests += 1;
@@ -210,7 +210,7 @@ fn read_step(source: &Source<'_>, raw: RawStep) -> Result<Step, ScenarioError> {
         contains: when.contains,
         model: when.model,
         nth: when.nth,
-        // Steps without a condition are a sequence, so each has one turn.
+        // Steps without a condition are a sequence, so each is used once.
         times: raw.times.or(unconditional.then_some(1)),
         faults: faults.transpose()?.unwrap_or_default(),
         say: say.transpose()?,
@@ -226,16 +226,16 @@ fn read_replay(source: &Source<'_>, raw: &RawStep) -> Result<Option<Replay>, Sce
             None => Ok(None),
             Some(status) => Err(source.wrong(
                 status.span(),
-                "only a `replay` has a status; a refusal is a fault: `fault = \"status:529\"`",
+                "`status` needs `replay`; for a refusal use `fault = \"status:529\"`",
             )),
         };
     };
-    let in_the_way = [
+    let conflicting = [
         raw.say.as_ref().map(|say| (say.span(), "say")),
         raw.answer_model.as_ref().map(|model| (model.span(), "answer_model")),
     ];
-    if let Some((span, key)) = in_the_way.into_iter().flatten().next() {
-        let message = format!("a `replay` is sent as it stands and takes no `{key}`");
+    if let Some((span, key)) = conflicting.into_iter().flatten().next() {
+        let message = format!("a step with `replay` cannot have `{key}`");
         return Err(source.wrong(span, &message));
     }
     let status = match &raw.status {
@@ -243,10 +243,10 @@ fn read_replay(source: &Source<'_>, raw: &RawStep) -> Result<Option<Replay>, Sce
         Some(status) => StatusCode::from_u16(*status.get_ref())
             .ok()
             .filter(|status| (200..600).contains(&status.as_u16()))
-            .ok_or_else(|| source.wrong(status.span(), "a status is from 200 to 599"))?,
+            .ok_or_else(|| source.wrong(status.span(), "`status` must be from 200 to 599"))?,
     };
     let Some(path) = source.path else {
-        let message = "a capture is found from the scenario's folder, and this scenario has none: read it from a file";
+        let message = "`replay` is relative to the scenario's folder, so the scenario must be read from a file";
         return Err(source.wrong(replay.span(), message));
     };
     let capture = path.with_file_name(replay.get_ref());
@@ -284,14 +284,14 @@ fn read_style(
     read.map_err(|error: UnknownStyle| source.wrong(style.span(), &error.to_string()))
 }
 
-/// A scenario as it is written, and where.
+/// The text of a scenario and its file.
 struct Source<'a> {
     text: &'a str,
     path: Option<&'a Path>,
 }
 
 impl Source<'_> {
-    /// Names the line of a place in the text, and the key that stands on it or above it.
+    /// Finds the line of an offset in the text, and the key on that line or above it.
     fn wrong(&self, span: Range<usize>, message: &str) -> ScenarioError {
         let before = self.text.get(..span.start).unwrap_or(self.text);
         let line = before.matches('\n').count() + 1;
@@ -323,7 +323,7 @@ fn key_of(line: &str) -> Option<String> {
     (!key.is_empty() && key.chars().all(plain)).then(|| key.to_owned())
 }
 
-/// `*` stands for any run of characters; everything else for itself.
+/// `*` matches any characters; everything else matches itself.
 fn matches_glob(glob: &str, text: &str) -> bool {
     let Some((head, rest)) = glob.split_once('*') else {
         return glob == text;
@@ -339,11 +339,11 @@ fn matches_glob(glob: &str, text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replay::Kind;
+    use crate::replay::ReplayFormat;
     use serde_json::json;
 
     #[test]
-    fn a_scenario_is_read_whole() {
+    fn scenario_reads_every_key() {
         let scenario = Scenario::from_toml(
             r#"
 signature = "start"
@@ -376,10 +376,10 @@ signature = "empty"
     }
 
     #[test]
-    fn errors_name_line_and_key() {
+    fn scenario_error_names_line_and_key() {
         for (text, line, key, part) in [
             ("[[step]]\nfualt = \"cut\"", 2, "fualt", "unknown field `fualt`"),
-            ("[[step]]\ntimes = 1\nfault = \"cat\"", 3, "fault", "no fault is called `cat`"),
+            ("[[step]]\ntimes = 1\nfault = \"cat\"", 3, "fault", "unknown fault `cat`"),
             ("signature = \"loud\"", 1, "signature", "`loud`"),
             (
                 "[[step]]\nsay = [\n  { text = \"a\", thinking = \"b\" },\n]",
@@ -391,15 +391,15 @@ signature = "empty"
             ("[[step]]\ntimes = \"x\"", 2, "times", "invalid type"),
             ("[[step]\n", 1, "step", ""),
         ] {
-            let told = Scenario::from_toml(text).unwrap_err().to_string();
-            let place = format!("scenario line {line}, key `{key}`: ");
-            assert!(told.starts_with(&place), "{told}");
-            assert!(told.contains(part), "{told}");
+            let error = Scenario::from_toml(text).unwrap_err().to_string();
+            let location = format!("scenario line {line}, key `{key}`: ");
+            assert!(error.starts_with(&location), "{error}");
+            assert!(error.contains(part), "{error}");
         }
     }
 
     #[test]
-    fn a_replay_is_found_from_the_file_and_its_errors_name_it() {
+    fn replay_path_is_relative_to_the_scenario_file() {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: &str, bytes: &str| {
             let path = folder.path().join(name);
@@ -418,12 +418,12 @@ signature = "empty"
             replays,
             [
                 Some(Replay {
-                    kind: Kind::Events,
+                    format: ReplayFormat::Events,
                     status: StatusCode::OK,
                     bytes: "data: 1\n\n".into(),
                 }),
                 Some(Replay {
-                    kind: Kind::Json,
+                    format: ReplayFormat::Json,
                     status: StatusCode::from_u16(529).unwrap(),
                     bytes: "{}".into(),
                 }),
@@ -433,30 +433,30 @@ signature = "empty"
             ("replay = \"gone.sse\"", 2, "replay", "gone.sse"),
             ("replay = \"c.txt\"", 2, "replay", "`.sse`"),
             ("replay = \"captures\"", 2, "replay", "`.json`"),
-            ("replay = \"b.json\"\nsay = []", 3, "say", "takes no `say`"),
+            ("replay = \"b.json\"\nsay = []", 3, "say", "cannot have `say`"),
             (
                 "replay = \"b.json\"\nanswer_model = \"x\"",
                 3,
                 "answer_model",
-                "takes no `answer_model`",
+                "cannot have `answer_model`",
             ),
             ("replay = \"b.json\"\nstatus = 99", 3, "status", "200"),
             ("status = 200", 2, "status", "`replay`"),
         ] {
             let path = write("s.toml", &format!("[[step]]\n{text}"));
-            let told = Scenario::load(&path).unwrap_err().to_string();
-            let place = format!("{}: scenario line {line}, key `{key}`: ", path.display());
-            assert!(told.starts_with(&place), "{told}");
-            assert!(told.contains(part), "{told}");
+            let error = Scenario::load(&path).unwrap_err().to_string();
+            let location = format!("{}: scenario line {line}, key `{key}`: ", path.display());
+            assert!(error.starts_with(&location), "{error}");
+            assert!(error.contains(part), "{error}");
         }
-        let told = Scenario::from_toml("[[step]]\nreplay = \"b.json\"").unwrap_err();
-        assert!(told.to_string().contains("from a file"), "{told}");
-        let told = Scenario::load(&folder.path().join("gone.toml")).unwrap_err();
-        assert!(told.to_string().contains("gone.toml"), "{told}");
+        let error = Scenario::from_toml("[[step]]\nreplay = \"b.json\"").unwrap_err();
+        assert!(error.to_string().contains("from a file"), "{error}");
+        let error = Scenario::load(&folder.path().join("gone.toml")).unwrap_err();
+        assert!(error.to_string().contains("gone.toml"), "{error}");
     }
 
     #[test]
-    fn steps_are_taken_in_order_and_used_up() {
+    fn steps_are_used_in_order_and_once() {
         let scenario = "[[step]]\nanswer_model = \"a\"\n[[step]]\nanswer_model = \"b\"\n\
             [[step]]\nwhen = { contains = \"x\" }\nanswer_model = \"c\"\n\
             [[step]]\nwhen = { nth = 6 }\nanswer_model = \"d\"";
@@ -470,7 +470,7 @@ signature = "empty"
     }
 
     #[test]
-    fn globs_match_anywhere() {
+    fn glob_matches_any_characters() {
         for (glob, text, fits) in [
             ("claude-*", "claude-opus-5", true),
             ("*opus*", "claude-opus-5", true),

@@ -1,4 +1,4 @@
-//! What the model "says": pieces of a reply, decided by the seed and the request.
+//! The content of replies: pieces that the seed and the request decide.
 //!
 //! Nothing here knows a dialect. Signing, ids and events come later.
 
@@ -6,14 +6,14 @@ use serde_json::{Map, Value};
 
 use crate::signing::Hash;
 
-/// A longer bench would only cost memory; the rate is the same.
-const MOST_DELTAS: usize = 200_000;
+/// A longer bench would only cost memory.
+const MAX_DELTAS: usize = 200_000;
 
-/// One part of a reply, in the order in which it is said.
+/// One piece of a reply.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Piece {
     Thinking(String),
-    /// Thinking whose text the client never sees.
+    /// Redacted thinking: the client never sees its text.
     Redacted(String),
     Text(String),
     Tool {
@@ -38,21 +38,21 @@ pub(crate) enum Choice {
     Named(String),
 }
 
-/// What the model has before it.
+/// What the reply depends on, apart from the seed.
 #[derive(Debug)]
 pub(crate) struct Situation {
-    /// The last thing the user wrote; tool results do not count.
+    /// The user's last text, without tool results.
     pub(crate) user_text: String,
-    /// Texts of the tool results that came last; empty at the start of a turn.
+    /// The texts of the last tool results; empty at the start of a turn.
     pub(crate) results: Vec<String>,
-    /// How often a tool was called since the user wrote.
+    /// The rounds of tool calls since the user's last text.
     pub(crate) rounds: usize,
     pub(crate) tools: Vec<Tool>,
     pub(crate) choice: Choice,
     pub(crate) parallel: bool,
-    /// Whether it thinks now.
+    /// Whether the reply has thinking.
     pub(crate) thinks: bool,
-    /// Asked for by header: a text of so many deltas.
+    /// The number of text deltas that the header asks for.
     pub(crate) deltas: Option<usize>,
 }
 
@@ -60,16 +60,16 @@ pub(crate) struct Situation {
 #[derive(Debug)]
 pub(crate) struct Script {
     pub(crate) pieces: Vec<Piece>,
-    /// Benches and scenarios say what they were told to, whatever `max_tokens` is.
+    /// Benches and scenarios ignore `max_tokens`.
     pub(crate) scripted: bool,
 }
 
-/// Decides what to say.
+/// Chooses the pieces of a reply.
 pub(crate) fn write(situation: &Situation, random: &mut Random) -> Script {
     let asked = situation.user_text.to_lowercase();
     if let Some(deltas) = situation.deltas.or_else(|| bench(&asked)) {
         return Script {
-            pieces: vec![Piece::Text("tok ".repeat(deltas.clamp(1, MOST_DELTAS)))],
+            pieces: vec![Piece::Text("tok ".repeat(deltas.clamp(1, MAX_DELTAS)))],
             scripted: true,
         };
     }
@@ -110,7 +110,7 @@ pub(crate) fn write(situation: &Situation, random: &mut Random) -> Script {
     Script { pieces, scripted: false }
 }
 
-/// Cuts pieces to so many tokens; says whether anything was lost.
+/// Cuts pieces to a number of tokens. Returns whether anything was cut.
 pub(crate) fn limit(pieces: &mut Vec<Piece>, tokens: u64) -> bool {
     let mut left = usize::try_from(tokens).unwrap_or(usize::MAX).saturating_mul(4);
     for index in 0..pieces.len() {
@@ -127,7 +127,7 @@ pub(crate) fn limit(pieces: &mut Vec<Piece>, tokens: u64) -> bool {
                 text.truncate(text.floor_char_boundary(left));
                 index + usize::from(!text.is_empty())
             }
-            // Half a call or half a redacted block is of no use to anyone.
+            // A partial call or redacted block is useless, so it is dropped.
             _ => index,
         };
         pieces.truncate(keep);
@@ -180,7 +180,7 @@ fn tool_to_call<'a>(situation: &'a Situation, asked: &str) -> Option<&'a Tool> {
     let mentioned = situation.tools.iter().find(|tool| has_word(asked, &tool.name.to_lowercase()));
     let first = || mentioned.or(situation.tools.first());
     if !situation.results.is_empty() {
-        // "think twice" is about thinking, not about calls.
+        // "think twice" asks for thinking, not for calls.
         let rest = asked.replace("think twice", "");
         let wanted = if rest.contains("twice") || rest.contains("two tools") { 2 } else { 1 };
         let again = situation.rounds < wanted && situation.choice != Choice::Never;
@@ -209,7 +209,7 @@ fn has_word(text: &str, word: &str) -> bool {
         })
 }
 
-/// Sentences with characters that carriers like to damage.
+/// Sentences with characters that broken transports damage.
 fn thought(situation: &Situation, random: &mut Random) -> String {
     let opening = random.pick(&[
         "Let me take this apart first.",
@@ -247,8 +247,8 @@ fn answer(situation: &Situation, random: &mut Random) -> String {
             format!("{opening} {asked}. {closing}")
         }
         results => {
-            let told: Vec<String> = results.iter().map(|result| quote(result)).collect();
-            format!("The tool says {}. That answers {asked}.", told.join(" and "))
+            let quoted: Vec<String> = results.iter().map(|result| quote(result)).collect();
+            format!("The tool says {}. That answers {asked}.", quoted.join(" and "))
         }
     }
 }
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn trigger_words_shape_the_reply() {
+    fn trigger_words_select_the_reply() {
         for (text, expected) in [
             ("hello", "tx"),
             ("hello redacted", "rtx"),
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn tool_results_lead_to_the_answer_or_to_a_second_call() {
+    fn tool_result_leads_to_an_answer_or_a_second_call() {
         let after = |text: &str, rounds| {
             let mut situation = situation(text);
             situation.results = vec!["42".to_owned()];
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn tool_choice_rules_the_call() {
+    fn tool_choice_decides_the_call() {
         let chosen = |choice| {
             let mut situation = situation("hello");
             situation.choice = choice;
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn input_fits_the_schema() {
+    fn generated_input_fits_the_schema() {
         let schema = json!({"type": "object", "required": ["city", "days", "unit", "deep", "list", "yes"],
             "properties": {"city": {"type": "string"}, "days": {"type": "integer", "minimum": 3},
                 "unit": {"enum": ["C", "F"]}, "yes": {"type": "boolean"}, "other": {"type": "string"},
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_cuts_text_at_a_character_and_drops_calls_whole() {
+    fn token_limit_cuts_text_between_characters_and_drops_whole_calls() {
         let text = |text: &str| Piece::Text(text.to_owned());
         let call = Piece::Tool { name: "lookup".to_owned(), input: json!({}) };
         let mut pieces = vec![text("éééé"), call.clone()];

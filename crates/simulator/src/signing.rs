@@ -1,8 +1,8 @@
-//! Signatures over thinking: how they are made, opened and told apart.
+//! Signatures over thinking: how they are made and opened, and how their kinds differ.
 //!
-//! A signature is base64 of a payload that carries everything the verifier has
-//! to know, because the simulator keeps no conversations. Each dialect has its
-//! own kinds and their look; what a refusal says about a bad signature is its own too.
+//! A signature is the base64 of a payload with everything the verifier needs, because the simulator
+//! stores no conversations. Each dialect has its own kinds and prefixes, and its own refusals of a
+//! bad signature.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{GeneralPurpose, STANDARD, URL_SAFE};
@@ -45,10 +45,10 @@ pub(crate) fn hmac(key: &[u8], message: &[u8]) -> Hash {
     Sha256::new().chain_update(padded.map(|byte| byte ^ 0x5c)).chain_update(inner).finalize().into()
 }
 
-/// Which kind of block a payload belongs to; one cannot pass as the other.
+/// The kind of block a payload belongs to. A signature of one kind is not valid for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// A signature beside readable or omitted text.
+pub(crate) enum SignatureKind {
+    /// A signature next to readable or omitted text.
     Thinking = 1,
     /// The whole of a redacted block.
     Redacted = 2,
@@ -56,12 +56,12 @@ pub(crate) enum Kind {
     Thought = 3,
     /// `encrypted_content` of a reasoning item in Responses.
     Encrypted = 4,
-    /// What OpenAI chat variants sign: details, blocks and calls.
+    /// Signatures of OpenAI chat variants, on details, blocks and calls.
     Detail = 5,
 }
 
-impl Kind {
-    /// The alphabet and the first bytes, by which a client may tell whose it is.
+impl SignatureKind {
+    /// The alphabet and the first bytes, by which a client can recognise the provider.
     fn look(self) -> (&'static GeneralPurpose, &'static [u8]) {
         match self {
             Self::Encrypted => (&URL_SAFE, &TOKEN),
@@ -70,7 +70,7 @@ impl Kind {
     }
 }
 
-/// What a signature vouches for.
+/// What a signature protects.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claim<'a> {
     /// The family of the model that thought.
@@ -81,7 +81,7 @@ pub(crate) struct Claim<'a> {
     pub(crate) hidden: &'a str,
     /// Hash of everything that came before the block.
     pub(crate) prefix: Hash,
-    /// Sets two blocks with equal text apart.
+    /// Makes the signatures of two blocks with equal text differ.
     pub(crate) nonce: u64,
 }
 
@@ -99,14 +99,14 @@ pub(crate) struct Signer {
 }
 
 impl Signer {
-    /// The key comes from the name alone, so that two processes of one identity
-    /// read each other's blocks, as two hosts of one provider do.
+    /// The key depends on the name only, so two processes with one identity accept each other's
+    /// blocks, as two hosts of one provider do.
     pub(crate) fn new(identity: &str) -> Self {
         Self { key: hash(&[b"throughline simulator", identity.as_bytes()]) }
     }
 
     /// Signs a block.
-    pub(crate) fn sign(&self, kind: Kind, claim: &Claim<'_>) -> String {
+    pub(crate) fn sign(&self, kind: SignatureKind, claim: &Claim<'_>) -> String {
         let family = &claim.family.as_bytes()[..claim.family.len().min(255)];
         let nonce = claim.nonce.to_be_bytes();
         let (alphabet, magic) = kind.look();
@@ -129,8 +129,8 @@ impl Signer {
         alphabet.encode(payload)
     }
 
-    /// Opens a signature; `None` when it is malformed, altered or not ours.
-    pub(crate) fn open(&self, kind: Kind, signature: &str) -> Option<Opened> {
+    /// Opens a signature. Returns `None` if it is malformed, altered or from another identity.
+    pub(crate) fn open(&self, kind: SignatureKind, signature: &str) -> Option<Opened> {
         let (alphabet, magic) = kind.look();
         let payload = alphabet.decode(signature).ok()?;
         let signed = payload.len().checked_sub(MAC)?;
@@ -188,31 +188,31 @@ mod tests {
 
     #[test]
     fn signature_opens_for_its_own_identity_only() {
-        let signature = Signer::new("one").sign(Kind::Thinking, &claim("text"));
-        let opened = Signer::new("one").open(Kind::Thinking, &signature).unwrap();
+        let signature = Signer::new("one").sign(SignatureKind::Thinking, &claim("text"));
+        let opened = Signer::new("one").open(SignatureKind::Thinking, &signature).unwrap();
         assert_eq!(opened.family, "opus-5-5");
         assert_eq!(opened.prefix, [7; 32]);
         assert_eq!(opened.shown, hash(&[b"text"]));
-        assert_eq!(Signer::new("two").open(Kind::Thinking, &signature), None);
-        assert_eq!(Signer::new("one").open(Kind::Redacted, &signature), None);
+        assert_eq!(Signer::new("two").open(SignatureKind::Thinking, &signature), None);
+        assert_eq!(Signer::new("one").open(SignatureKind::Redacted, &signature), None);
     }
 
     #[test]
-    fn signature_shows_the_whole_alphabet_and_padding_survives() {
-        let signature = Signer::new("one").sign(Kind::Thinking, &claim("text"));
+    fn signature_uses_the_whole_alphabet_and_padding() {
+        let signature = Signer::new("one").sign(SignatureKind::Thinking, &claim("text"));
         assert!(signature.starts_with("++//"));
         assert_eq!(signature.len() % 4, 0);
         assert!(!signature.contains("reasoning"));
     }
 
     #[test]
-    fn a_blob_looks_as_its_dialect_has_it_and_opens_as_its_own_kind_only() {
+    fn signature_has_its_dialects_prefix_and_opens_as_its_own_kind_only() {
         let kinds = [
-            (Kind::Thinking, "++//"),
-            (Kind::Redacted, "++//"),
-            (Kind::Thought, "++//"),
-            (Kind::Encrypted, "gAAAAABp--__"),
-            (Kind::Detail, "++//"),
+            (SignatureKind::Thinking, "++//"),
+            (SignatureKind::Redacted, "++//"),
+            (SignatureKind::Thought, "++//"),
+            (SignatureKind::Encrypted, "gAAAAABp--__"),
+            (SignatureKind::Detail, "++//"),
         ];
         let signer = Signer::new("one");
         for (made, start) in kinds {
@@ -227,16 +227,16 @@ mod tests {
     }
 
     #[test]
-    fn any_changed_character_spoils_the_signature() {
+    fn any_changed_character_invalidates_the_signature() {
         let signer = Signer::new("one");
-        let signature = signer.sign(Kind::Thinking, &claim("text"));
+        let signature = signer.sign(SignatureKind::Thinking, &claim("text"));
         for position in 0..signature.len() {
             let mut changed = signature.clone().into_bytes();
             changed[position] = if changed[position] == b'A' { b'B' } else { b'A' };
             let changed = String::from_utf8(changed).unwrap();
-            assert_eq!(signer.open(Kind::Thinking, &changed), None, "{position}");
+            assert_eq!(signer.open(SignatureKind::Thinking, &changed), None, "{position}");
         }
-        assert_eq!(signer.open(Kind::Thinking, ""), None);
-        assert_eq!(signer.open(Kind::Thinking, &signature[4..]), None);
+        assert_eq!(signer.open(SignatureKind::Thinking, ""), None);
+        assert_eq!(signer.open(SignatureKind::Thinking, &signature[4..]), None);
     }
 }

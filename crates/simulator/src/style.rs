@@ -1,4 +1,4 @@
-//! Signature styles: where backends put a signature, or that they put none.
+//! Signature styles: where a backend puts the signature, if it signs.
 
 use std::str::FromStr;
 
@@ -10,15 +10,15 @@ pub enum SignatureStyle {
     Delta,
     /// Whole in the block's start, as GLM does.
     Start,
-    /// An empty string, as llama.cpp does; nothing is verified then.
+    /// An empty string, as llama.cpp does; nothing is verified.
     Empty,
-    /// In its own delta, but long after the text: a ping stands between.
+    /// In its own delta, long after the text and after a ping.
     Late,
 }
 
-/// A style that does not exist.
+/// The error for an unknown style name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no signature style is called `{0}`; there are delta, start, empty, late")]
+#[error("unknown signature style `{0}`; use one of delta, start, empty, late")]
 pub struct UnknownStyle(String);
 
 impl FromStr for SignatureStyle {

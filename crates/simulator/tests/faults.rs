@@ -1,4 +1,4 @@
-//! Faults on demand, scenarios and the recording, seen from the other end of the wire.
+//! Faults, scenarios and the recording over HTTP.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may fail like tests")]
 
 mod common;
@@ -20,7 +20,7 @@ fn fault(text: &str) -> [(&str, &str); 1] {
 }
 
 #[tokio::test]
-async fn a_cut_breaks_the_connection() {
+async fn cut_breaks_the_connection() {
     let server = Server::strict().await;
     let whole = server.post(&streamed(), &[]).await;
     for bytes in [0, 1, 100, whole.body.len() - 1] {
@@ -36,7 +36,7 @@ async fn a_cut_breaks_the_connection() {
 }
 
 #[tokio::test]
-async fn an_early_end_is_clean() {
+async fn early_end_closes_the_body_cleanly() {
     let server = Server::strict().await;
     let whole = server.post(&streamed(), &[]).await.events();
     let last = whole.len() - 1;
@@ -48,7 +48,7 @@ async fn an_early_end_is_clean() {
 }
 
 #[tokio::test]
-async fn a_stall_is_silence_and_then_the_rest() {
+async fn stall_pauses_and_then_sends_the_rest() {
     let server = Server::strict().await;
     let whole = server.post(&streamed(), &[]).await.body;
     let stalled = server.post(&streamed(), &fault("stall:event=3,ms=150")).await;
@@ -58,7 +58,7 @@ async fn a_stall_is_silence_and_then_the_rest() {
 }
 
 #[tokio::test]
-async fn a_late_head_is_late() {
+async fn head_delay_delays_the_response_head() {
     let server = Server::strict().await;
     let late = server.post(&streamed(), &fault("head-delay:ms=150")).await;
     assert_eq!(late.status, 200);
@@ -66,7 +66,7 @@ async fn a_late_head_is_late() {
 }
 
 #[tokio::test]
-async fn statuses_come_in_the_dialects_envelope() {
+async fn status_fault_uses_the_dialects_error_body() {
     let server = Server::strict().await;
     for (text, status, kind) in [
         ("status:400", 400, "invalid_request_error"),
@@ -88,7 +88,7 @@ async fn statuses_come_in_the_dialects_envelope() {
 }
 
 #[tokio::test]
-async fn garbage_is_no_event() {
+async fn garbage_is_not_a_valid_event() {
     let server = Server::strict().await;
     let garbage = server.post(&streamed(), &fault("garbage")).await;
     assert_eq!(garbage.status, 200);
@@ -101,7 +101,7 @@ async fn garbage_is_no_event() {
 }
 
 #[tokio::test]
-async fn an_error_event_ends_the_stream() {
+async fn error_event_ends_the_stream() {
     let server = Server::strict().await;
     let events = server.post(&streamed(), &fault("error:event=5")).await.events();
     assert_eq!(events.len(), 6);
@@ -112,7 +112,7 @@ async fn an_error_event_ends_the_stream() {
 }
 
 #[tokio::test]
-async fn pings_line_ends_and_chunks_are_a_matter_of_form() {
+async fn pings_line_ends_and_chunk_sizes_do_not_change_the_message() {
     let server = Server::strict().await;
     let whole = server.post(&streamed(), &[]).await;
     let message = assemble(&whole.events());
@@ -130,7 +130,7 @@ async fn pings_line_ends_and_chunks_are_a_matter_of_form() {
 }
 
 #[tokio::test]
-async fn faults_strike_replies_that_are_no_streams_too() {
+async fn faults_act_on_replies_without_streams() {
     let server = Server::strict().await;
     let body = adaptive("claude-opus-5-5", "use a tool");
     let whole = server.post(&body, &[]).await;
@@ -144,27 +144,19 @@ async fn faults_strike_replies_that_are_no_streams_too() {
 }
 
 #[tokio::test]
-async fn a_wrong_fault_is_refused_by_name() {
+async fn invalid_fault_is_rejected_by_name() {
     let server = Server::strict().await;
     server
-        .refuse_with(
-            &streamed(),
-            &fault("explode"),
-            "x-simulator-fault: no fault is called `explode`",
-        )
+        .refuse_with(&streamed(), &fault("explode"), "x-simulator-fault: unknown fault `explode`")
         .await;
     let style = [("x-simulator-signature", "loud")];
     server
-        .refuse_with(
-            &streamed(),
-            &style,
-            "x-simulator-signature: no signature style is called `loud`",
-        )
+        .refuse_with(&streamed(), &style, "x-simulator-signature: unknown signature style `loud`")
         .await;
 }
 
 #[tokio::test]
-async fn a_scenario_says_and_breaks_what_it_is_told() {
+async fn scenario_sets_replies_and_faults() {
     let server = Server::scenario(
         r#"
 [[step]]
@@ -196,14 +188,14 @@ answer_model = "renamed"
 }
 
 #[tokio::test]
-async fn a_scenario_sets_the_style_for_all() {
+async fn scenario_sets_the_signature_style_for_all_replies() {
     let server = Server::scenario("signature = \"empty\"").await;
     let message = server.accept(&adaptive("glm-5", "hello")).await;
     assert_eq!(message["content"][0]["signature"], "");
 }
 
 #[tokio::test]
-async fn the_recording_keeps_exact_bytes_and_answers() {
+async fn recording_keeps_exact_bytes_and_answers() {
     let server = Server::strict().await;
     let raw = b"{ \"model\" : \"caf\\u00e9\" ,\n\"x\":1 }";
     let headers = [
@@ -240,7 +232,7 @@ async fn the_recording_keeps_exact_bytes_and_answers() {
 }
 
 #[tokio::test]
-async fn a_shutdown_does_not_wait_for_a_stalled_stream() {
+async fn shutdown_does_not_wait_for_a_stalled_stream() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let server = Server::at(listener.local_addr().unwrap());
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();

@@ -1,33 +1,33 @@
-//! Composing: from an accepted request to a finished message.
+//! Builds the message that answers an accepted request.
 
 use serde_json::Value;
 
-use super::ask::{Ask, Terms, kind_of, result_text};
 use super::models::Model;
-use super::modes::Plan;
+use super::modes::ThinkingPlan;
 use super::reply::{Block, Reply, Usage};
+use super::request::{ApiHeaders, ParsedRequest, kind_of, result_text};
 use super::verify::Verified;
-use crate::draft::{Draft, Ending, Limits, identifier, written};
+use crate::draft::{Draft, Ending, Limits, identifier, user_words};
 use crate::exchange::Exchange;
 use crate::script::{Piece, Random, Situation};
-use crate::signing::{Claim, Hash, Kind, hash};
+use crate::signing::{Claim, Hash, SignatureKind, hash};
 use crate::style::SignatureStyle;
 
-/// Everything a reply depends on.
+/// What a reply depends on, apart from the request.
 pub(crate) struct Composer<'a> {
     pub(crate) exchange: &'a Exchange<'a>,
     pub(crate) model: &'a Model,
-    pub(crate) plan: &'a Plan,
-    pub(crate) terms: &'a Terms,
+    pub(crate) plan: &'a ThinkingPlan,
+    pub(crate) api_headers: &'a ApiHeaders,
     pub(crate) input_tokens: usize,
 }
 
 impl Composer<'_> {
-    /// Makes the reply.
-    pub(crate) fn compose(&self, ask: &Ask, verified: Verified) -> Reply {
-        let seed = self.exchange.seed(&ask.model, &verified.prefix.whole());
-        let limits = Limits { stop_sequences: &ask.stop_sequences, tokens: ask.max_tokens };
-        let draft = Draft::write(self.exchange, &seed, limits, || self.situation(ask));
+    /// Builds the reply.
+    pub(crate) fn compose(&self, request: &ParsedRequest, verified: Verified) -> Reply {
+        let seed = self.exchange.seed(&request.model, &verified.prefix.whole());
+        let limits = Limits { stop_sequences: &request.stop_sequences, tokens: request.max_tokens };
+        let draft = Draft::write(self.exchange, &seed, limits, || self.situation(request));
         let usage = Usage {
             input: self.input_tokens,
             output: draft.tokens(),
@@ -42,36 +42,42 @@ impl Composer<'_> {
         };
         Reply {
             id: format!("msg_{}", identifier(&seed, "message", 0)),
-            model: self.exchange.answer_model(&ask.model),
-            blocks: self.sign(draft.pieces, ask, verified, &seed),
+            model: self.exchange.answer_model(&request.model),
+            blocks: self.sign(draft.pieces, request, verified, &seed),
             stop_reason,
             stop_sequence,
             usage,
-            input_transformations: self.terms.has_binding_controls().then_some(dropped),
+            input_transformations: self.api_headers.has_binding_controls().then_some(dropped),
             style: self.exchange.style(),
         }
     }
 
-    fn situation(&self, ask: &Ask) -> Situation {
-        let results: Vec<String> = ask
+    fn situation(&self, request: &ParsedRequest) -> Situation {
+        let results: Vec<String> = request
             .last_user_turns()
             .flat_map(|turn| &turn.blocks)
             .filter(|block| kind_of(block) == "tool_result")
             .map(result_text)
             .collect();
         Situation {
-            user_text: user_text(ask),
-            rounds: rounds(ask),
-            tools: ask.callable(),
-            choice: ask.choice(),
-            parallel: ask.parallel(),
+            user_text: user_text(request),
+            rounds: rounds(request),
+            tools: request.callable(),
+            choice: request.choice(),
+            parallel: request.parallel(),
             thinks: self.plan.thinks(!results.is_empty()),
             deltas: self.exchange.deltas(),
             results,
         }
     }
 
-    fn sign(&self, pieces: Vec<Piece>, ask: &Ask, verified: Verified, seed: &Hash) -> Vec<Block> {
+    fn sign(
+        &self,
+        pieces: Vec<Piece>,
+        request: &ParsedRequest,
+        verified: Verified,
+        seed: &Hash,
+    ) -> Vec<Block> {
         let mut prefix = verified.prefix;
         prefix.begin_response();
         let signer = self.exchange.signer();
@@ -83,7 +89,7 @@ impl Composer<'_> {
                 family: self.model.family,
                 shown,
                 hidden,
-                prefix: prefix.here(),
+                prefix: prefix.binding(),
                 nonce,
             };
             let block = match piece {
@@ -91,31 +97,32 @@ impl Composer<'_> {
                     let shown = if self.plan.shows_text { text.as_str() } else { "" };
                     let signature = match style {
                         SignatureStyle::Empty => String::new(),
-                        _ => signer.sign(Kind::Thinking, &claim(shown, &text, nonces.next())),
+                        _ => signer
+                            .sign(SignatureKind::Thinking, &claim(shown, &text, nonces.next())),
                     };
                     Block::Thinking { text: shown.to_owned(), signature }
                 }
                 Piece::Redacted(text) => Block::Redacted {
-                    data: signer.sign(Kind::Redacted, &claim("", &text, nonces.next())),
+                    data: signer.sign(SignatureKind::Redacted, &claim("", &text, nonces.next())),
                 },
                 Piece::Text(text) => Block::Text { text },
-                // The seed holds the whole conversation, so no later call gets this id.
+                // The seed depends on the whole conversation, so no later call gets this id.
                 Piece::Tool { name, input } => Block::ToolUse {
-                    id: format!("toolu_{}", identifier(seed, "tool", index + ask.turns.len())),
+                    id: format!("toolu_{}", identifier(seed, "tool", index + request.turns.len())),
                     name,
                     input,
                 },
             };
-            prefix.pass("assistant", &block.json());
+            prefix.push_block("assistant", &block.json());
             blocks.push(block);
         }
         blocks
     }
 }
 
-/// Everything the user's last entries say, for scenarios.
-pub(crate) fn last_said(ask: &Ask) -> String {
-    let blocks = ask.last_user_turns().flat_map(|turn| &turn.blocks);
+/// All text of the user's last entries, for scenarios.
+pub(crate) fn last_said(request: &ParsedRequest) -> String {
+    let blocks = request.last_user_turns().flat_map(|turn| &turn.blocks);
     let texts = blocks.map(|block| match kind_of(block) {
         "tool_result" => result_text(block),
         _ => block["text"].as_str().unwrap_or_default().to_owned(),
@@ -123,14 +130,15 @@ pub(crate) fn last_said(ask: &Ask) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// The last user text that is not about tool results.
-fn user_text(ask: &Ask) -> String {
+/// The user's last text, without tool results.
+fn user_text(request: &ParsedRequest) -> String {
     let text = |block: &Value| {
-        let text = written(block["text"].as_str()?)?;
+        let text = user_words(block["text"].as_str()?)?;
         (kind_of(block) == "text").then(|| text.to_owned())
     };
-    let asking = |turn: &&super::ask::Turn| turn.role == "user" && !turn.holds("tool_result");
-    ask.turns
+    let asking = |turn: &&super::request::Turn| turn.role == "user" && !turn.holds("tool_result");
+    request
+        .turns
         .iter()
         .rev()
         .filter(asking)
@@ -139,9 +147,9 @@ fn user_text(ask: &Ask) -> String {
         .unwrap_or_default()
 }
 
-/// How many assistant turns with calls there were since the user wrote.
-fn rounds(ask: &Ask) -> usize {
-    let since = ask.turns.iter().rev();
+/// How many assistant turns with calls followed the user's last text.
+fn rounds(request: &ParsedRequest) -> usize {
+    let since = request.turns.iter().rev();
     since
         .take_while(|turn| turn.role != "user" || turn.holds("tool_result"))
         .filter(|turn| turn.is_assistant() && turn.holds("tool_use"))

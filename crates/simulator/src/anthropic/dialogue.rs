@@ -1,37 +1,37 @@
-//! The dialogue: how turns follow each other, and each call its result.
+//! The dialogue: the order of turns, and the pairing of calls and results.
 //!
-//! Neighbouring turns of one role count as one, and system turns are looked
-//! through, since both may stand between a call and its result.
+//! Adjacent turns of one role count as one, and system turns are skipped, because both may come
+//! between a call and its result.
 
 use std::collections::HashSet;
 
-use super::ask::{Ask, Turn, kind_of};
 use super::models::Model;
+use super::request::{ParsedRequest, Turn, kind_of};
 use crate::refusal::Refusal;
 
-/// Refuses a dialogue that does not hold together.
-pub(crate) fn check(ask: &Ask, model: &Model) -> Result<(), Refusal> {
-    if !model.prefill && ask.turns.last().is_some_and(Turn::is_assistant) {
+/// Refuses calls without results, results without calls, and turns in the wrong order.
+pub(crate) fn check(request: &ParsedRequest, model: &Model) -> Result<(), Refusal> {
+    if !model.prefill && request.turns.last().is_some_and(Turn::is_assistant) {
         return Err(Refusal::invalid(
             "This model does not support assistant message prefill. The conversation must end with a user message.",
         ));
     }
-    check_calls(ask)
+    check_calls(request)
 }
 
 /// A call that waits for its result.
-struct Open {
+struct PendingCall {
     turn: usize,
     id: String,
 }
 
-fn check_calls(ask: &Ask) -> Result<(), Refusal> {
+fn check_calls(request: &ParsedRequest) -> Result<(), Refusal> {
     let mut all: HashSet<&str> = HashSet::new();
-    // Calls of the assistant run that came last, and those already answered.
-    let mut open: Vec<Open> = Vec::new();
+    // Open calls of the last assistant turns, and the ids that already have a result.
+    let mut open: Vec<PendingCall> = Vec::new();
     let mut answered: Vec<&str> = Vec::new();
     let mut previous = "";
-    for (index, turn) in ask.turns.iter().enumerate() {
+    for (index, turn) in request.turns.iter().enumerate() {
         if turn.role == "system" {
             continue;
         }
@@ -48,7 +48,7 @@ fn check_calls(ask: &Ask) -> Result<(), Refusal> {
                     if !all.insert(id) {
                         return Err(Refusal::invalid("messages: `tool_use` ids must be unique"));
                     }
-                    open.push(Open { turn: index, id: id.to_owned() });
+                    open.push(PendingCall { turn: index, id: id.to_owned() });
                 }
                 "tool_result" => {
                     let id = block["tool_use_id"].as_str().unwrap_or_default();
@@ -73,7 +73,7 @@ fn check_calls(ask: &Ask) -> Result<(), Refusal> {
     refuse_unanswered(&open)
 }
 
-fn refuse_unanswered(open: &[Open]) -> Result<(), Refusal> {
+fn refuse_unanswered(open: &[PendingCall]) -> Result<(), Refusal> {
     let Some(first) = open.first() else {
         return Ok(());
     };

@@ -1,6 +1,5 @@
-//! The Anthropic dialect: its routes and the order in which a request is judged.
+//! The Anthropic dialect: its routes and the order of its checks.
 
-mod ask;
 mod compose;
 mod dialogue;
 mod models;
@@ -8,6 +7,7 @@ mod modes;
 mod prefix;
 mod refusal;
 mod reply;
+mod request;
 mod shape;
 mod verify;
 
@@ -21,21 +21,21 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode, Uri};
 use serde_json::{Map, Value, json};
 
-use self::ask::{Ask, Terms};
 use self::compose::Composer;
 use self::models::Model;
-use self::modes::Plan;
+use self::modes::ThinkingPlan;
+use self::request::{ApiHeaders, ParsedRequest};
 use self::shape::Endpoint;
 use self::verify::{Verified, Verifier};
 use crate::dialect::{Dialect, Models};
-use crate::exchange::{Content, Exchange, Said};
+use crate::exchange::{Content, Exchange, ScenarioInput};
 use crate::refusal::Refusal;
 use crate::style::SignatureStyle;
 use crate::{RequestId, Simulator, draft};
 
 const VERSIONS: &[&str] = &["2023-01-01", "2023-06-01", "2026-10-21"];
 
-/// This dialect's row.
+/// The row of this dialect.
 pub(crate) static DIALECT: Dialect = Dialect {
     name: "anthropic",
     routes,
@@ -45,9 +45,9 @@ pub(crate) static DIALECT: Dialect = Dialect {
         describe: |name| Ok(models::describe(name)),
     }),
     recognises,
-    envelope: refusal::envelope,
-    words: refusal::words,
-    overloaded: refusal::OVERLOADED,
+    error_body: refusal::error_body,
+    status_message: refusal::status_message,
+    overloaded_status: refusal::OVERLOADED,
     error_event: refusal::event,
 };
 
@@ -58,8 +58,8 @@ fn routes() -> Router<Arc<Simulator>> {
 }
 
 fn recognises(uri: &Uri, headers: &HeaderMap) -> bool {
-    let told = |name| headers.contains_key(name);
-    told("anthropic-version") || told("x-api-key") || uri.path().starts_with("/v1/messages")
+    let has = |name| headers.contains_key(name);
+    has("anthropic-version") || has("x-api-key") || uri.path().starts_with("/v1/messages")
 }
 
 async fn messages(
@@ -83,8 +83,8 @@ async fn count_tokens(
     let count = || {
         let exchange = Exchange::open(&simulator, &DIALECT, &headers)?;
         exchange.refuse_on_demand()?;
-        let accepted = judge(&exchange, &headers, read(&body)?, Endpoint::CountTokens)?;
-        Ok(Json(json!({ "input_tokens": input_tokens(&accepted.ask) })))
+        let accepted = validate(&exchange, &headers, read(&body)?, Endpoint::CountTokens)?;
+        Ok(Json(json!({ "input_tokens": input_tokens(&accepted.request) })))
     };
     match count() {
         Ok(counted) => counted.into_response(),
@@ -92,12 +92,12 @@ async fn count_tokens(
     }
 }
 
-/// A request that passed, or that nobody judged.
+/// A request that passed the checks, or any request if `strict` is off.
 struct Accepted {
-    ask: Ask,
-    plan: Plan,
+    request: ParsedRequest,
+    plan: ThinkingPlan,
     model: &'static Model,
-    terms: Terms,
+    api_headers: ApiHeaders,
     verified: Verified,
 }
 
@@ -108,18 +108,18 @@ async fn answer(
 ) -> Result<Response, Refusal> {
     let mut exchange = Exchange::open(simulator, &DIALECT, headers)?;
     let json = read(body)?;
-    exchange.meet(|| said(&json)).await?;
-    let accepted = judge(&exchange, headers, json, Endpoint::Messages)?;
+    exchange.apply_scenario(|| scenario_input(&json)).await?;
+    let accepted = validate(&exchange, headers, json, Endpoint::Messages)?;
     exchange.deliver(|exchange| {
         let composer = Composer {
             exchange,
             model: accepted.model,
             plan: &accepted.plan,
-            terms: &accepted.terms,
-            input_tokens: input_tokens(&accepted.ask),
+            api_headers: &accepted.api_headers,
+            input_tokens: input_tokens(&accepted.request),
         };
-        let reply = composer.compose(&accepted.ask, accepted.verified);
-        if accepted.ask.stream {
+        let reply = composer.compose(&accepted.request, accepted.verified);
+        if accepted.request.stream {
             Content::Events(reply.frames(exchange.pings()))
         } else {
             Content::Json(reply.json().to_string().into())
@@ -127,8 +127,8 @@ async fn answer(
     })
 }
 
-/// The rules in their order: the caller, the shape, the modes, the dialogue, the thinking.
-fn judge(
+/// Checks, in this order, the caller, the shape, the modes, the dialogue and the thinking.
+fn validate(
     exchange: &Exchange<'_>,
     headers: &HeaderMap,
     body: Map<String, Value>,
@@ -136,25 +136,25 @@ fn judge(
 ) -> Result<Accepted, Refusal> {
     let simulator = exchange.simulator();
     let strict = simulator.options.strict;
-    let terms = Terms::read(headers);
+    let api_headers = ApiHeaders::read(headers);
     check_key(simulator, headers)?;
     if strict {
-        check_version(&terms)?;
-        shape::check(&body, endpoint, &terms)?;
+        check_version(&api_headers)?;
+        shape::check(&body, endpoint, &api_headers)?;
     }
     let sampling: Map<String, Value> = ["temperature", "top_p", "top_k"]
         .iter()
         .filter_map(|key| Some(((*key).to_owned(), body.get(*key)?.clone())))
         .collect();
-    let ask = Ask::read(body);
-    let model = Model::named(&ask.model);
-    let plan = Plan::read(&ask, model);
+    let request = ParsedRequest::read(body);
+    let model = Model::named(&request.model);
+    let plan = ThinkingPlan::read(&request, model);
     if strict {
-        modes::check(&ask, &plan, model)?;
-        modes::check_sampling(&sampling, &plan, model, &terms)?;
-        dialogue::check(&ask, model)?;
+        modes::check(&request, &plan, model)?;
+        modes::check_sampling(&sampling, &plan, model, &api_headers)?;
+        dialogue::check(&request, model)?;
     }
-    // A backend that does not sign does not verify either.
+    // A backend that does not sign does not verify.
     let verified = if strict && exchange.style() != SignatureStyle::Empty {
         let verifier = Verifier {
             signer: exchange.signer(),
@@ -162,11 +162,11 @@ fn judge(
             plan: &plan,
             prefix_binding: simulator.options.prefix_binding,
         };
-        verifier.check(&ask)?
+        verifier.check(&request)?
     } else {
-        verify::trust(&ask)
+        verify::accept_unverified(&request)
     };
-    Ok(Accepted { ask, plan, model, terms, verified })
+    Ok(Accepted { request, plan, model, api_headers, verified })
 }
 
 fn check_key(simulator: &Simulator, headers: &HeaderMap) -> Result<(), Refusal> {
@@ -177,8 +177,8 @@ fn check_key(simulator: &Simulator, headers: &HeaderMap) -> Result<(), Refusal> 
     Ok(())
 }
 
-fn check_version(terms: &Terms) -> Result<(), Refusal> {
-    match terms.version.as_deref() {
+fn check_version(api_headers: &ApiHeaders) -> Result<(), Refusal> {
+    match api_headers.version.as_deref() {
         None => Err(Refusal::invalid("anthropic-version: header is required")),
         Some(version) if VERSIONS.contains(&version) => Ok(()),
         Some(version) => Err(Refusal::invalid(format!(
@@ -195,14 +195,14 @@ fn read(body: &Bytes) -> Result<Map<String, Value>, Refusal> {
     }
 }
 
-fn said(body: &Map<String, Value>) -> Said {
-    let ask = Ask::read(body.clone());
-    Said { text: compose::last_said(&ask), model: ask.model }
+fn scenario_input(body: &Map<String, Value>) -> ScenarioInput {
+    let request = ParsedRequest::read(body.clone());
+    ScenarioInput { text: compose::last_said(&request), model: request.model }
 }
 
-/// What the model reads, whatever else the body says.
-fn input_tokens(ask: &Ask) -> usize {
-    let blocks = ask.turns.iter().flat_map(|turn| &turn.blocks);
-    let read = ask.system.iter().chain(&ask.tools).chain(blocks);
+/// The number of input tokens.
+fn input_tokens(request: &ParsedRequest) -> usize {
+    let blocks = request.turns.iter().flat_map(|turn| &turn.blocks);
+    let read = request.system.iter().chain(&request.tools).chain(blocks);
     read.map(|part| draft::tokens(&part.to_string())).sum()
 }

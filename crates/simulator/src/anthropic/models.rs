@@ -1,6 +1,6 @@
-//! The models: one table of what each lets a caller do with thinking.
+//! The models: one table with the thinking rules of each family.
 //!
-//! The table answers both the refusals and `/v1/models`, so the two agree.
+//! Refusals and `/v1/models` use the same table, so they agree.
 
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ pub(crate) enum ForcedTool {
     Never,
 }
 
-/// What sampling parameters meet under version 2023-06-01.
+/// When sampling parameters are accepted under version 2023-06-01.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sampling {
     Free,
@@ -35,7 +35,7 @@ pub(crate) enum Sampling {
 /// The rules of one family of models.
 #[derive(Debug)]
 pub(crate) struct Model {
-    /// The name thinking is bound to.
+    /// The name that thinking is bound to.
     pub(crate) family: &'static str,
     /// Parts of model names; a digit after them means another version.
     names: &'static [&'static str],
@@ -46,13 +46,13 @@ pub(crate) struct Model {
     pub(crate) thinks_by_default: bool,
     pub(crate) sampling: Sampling,
     pub(crate) forced_tool: ForcedTool,
-    /// Thinking text is left out unless `display` asks for it.
+    /// The thinking text is omitted by default.
     pub(crate) omits_text: bool,
     /// The conversation may end on an assistant turn.
     pub(crate) prefill: bool,
     /// Thinking is bound to the model and the prefix.
     pub(crate) preserved: bool,
-    /// Families besides its own whose preserved thinking it reads.
+    /// Other families whose preserved thinking it accepts.
     reads: &'static [&'static str],
     efforts: &'static [&'static str],
     listed: &'static [&'static str],
@@ -60,7 +60,7 @@ pub(crate) struct Model {
 
 const ALL_EFFORTS: &[&str] = &["low", "medium", "high", "xhigh", "max"];
 
-/// What most models of late 2026 have in common.
+/// The defaults of models of late 2026.
 const CURRENT: Model = Model {
     family: "",
     names: &[],
@@ -167,7 +167,7 @@ static MODELS: &[Model] = &[
     },
 ];
 
-/// Models of other houses behind this dialect take every mode and think when asked.
+/// Models of other vendors support every mode and think when asked.
 static OTHER: Model = Model {
     family: "other",
     enabled: true,
@@ -189,7 +189,7 @@ impl Model {
             .unwrap_or(&OTHER)
     }
 
-    /// Whether thinking of that family means anything to this model.
+    /// Whether this model accepts thinking of that family.
     pub(crate) fn reads(&self, family: &str) -> bool {
         !self.preserved || self.family == family || self.reads.contains(&family)
     }
@@ -239,7 +239,7 @@ pub(crate) fn list() -> Value {
     })
 }
 
-/// The answer of `GET /v1/models/{name}`: every name that is accepted is described.
+/// The answer of `GET /v1/models/{name}`; every name has one.
 pub(crate) fn describe(name: &str) -> Value {
     Model::named(name).describe(name)
 }
@@ -266,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_find_their_row() {
+    fn model_name_selects_its_row() {
         for (name, family) in [
             ("claude-fable-5-2", "fable-5-1"),
             ("claude-fable-5-20260601", "fable-5"),
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn readability_goes_one_way() {
+    fn newer_model_reads_thinking_of_older_ones_but_not_the_reverse() {
         let fable = Model::named("claude-fable-5-1");
         let opus = Model::named("claude-opus-5-5");
         assert!(fable.reads("opus-5-5") && fable.reads("opus-5") && fable.reads("fable-5-1"));
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn every_listed_name_finds_its_own_row() {
+    fn listed_model_name_selects_its_own_row() {
         for model in MODELS {
             for name in model.listed {
                 assert_eq!(Model::named(name).family, model.family, "{name}");

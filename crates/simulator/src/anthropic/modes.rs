@@ -2,18 +2,18 @@
 
 use serde_json::Value;
 
-use super::ask::{Ask, Terms};
 use super::models::{Disabled, ForcedTool, Model, Sampling};
+use super::request::{ApiHeaders, ParsedRequest};
 use crate::refusal::Refusal;
 
-/// How a reply is thought out.
+/// The thinking mode of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     Off,
     Adaptive,
     /// `enabled` with a budget.
     Manual,
-    /// No thinking up front, notes after tool results.
+    /// No thinking at first, only after tool results.
     BetweenTools,
 }
 
@@ -26,7 +26,7 @@ pub(crate) enum OnMismatch {
 
 /// The thinking of one request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct ThinkingPlan {
     pub(crate) mode: Mode,
     /// Whether the client sees the text of its thinking.
     pub(crate) shows_text: bool,
@@ -34,10 +34,10 @@ pub(crate) struct Plan {
     pub(crate) binding: Option<OnMismatch>,
 }
 
-impl Plan {
-    /// What a request amounts to, refused or not.
-    pub(crate) fn read(ask: &Ask, model: &Model) -> Self {
-        let mode = match ask.thinking["type"].as_str() {
+impl ThinkingPlan {
+    /// Reads the plan of a request, valid or not.
+    pub(crate) fn read(request: &ParsedRequest, model: &Model) -> Self {
+        let mode = match request.thinking["type"].as_str() {
             Some("adaptive") => Mode::Adaptive,
             Some("enabled") => Mode::Manual,
             Some("between_tools") => Mode::BetweenTools,
@@ -45,10 +45,10 @@ impl Plan {
             None if model.thinks_by_default => Mode::Adaptive,
             None => Mode::Off,
         };
-        let binding = &ask.thinking["block_binding"];
+        let binding = &request.thinking["block_binding"];
         Self {
             mode,
-            shows_text: match ask.thinking["display"].as_str() {
+            shows_text: match request.thinking["display"].as_str() {
                 Some("omitted") => false,
                 Some(_) => true,
                 None => !model.omits_text,
@@ -62,7 +62,7 @@ impl Plan {
         }
     }
 
-    /// Whether it thinks before its next words.
+    /// Whether the reply starts with thinking.
     pub(crate) fn thinks(&self, after_results: bool) -> bool {
         match self.mode {
             Mode::Off => false,
@@ -73,17 +73,21 @@ impl Plan {
 }
 
 /// Refuses what the model does not allow.
-pub(crate) fn check(ask: &Ask, plan: &Plan, model: &Model) -> Result<(), Refusal> {
-    check_type(ask, model)?;
-    check_budget(ask)?;
-    check_forced_tool(ask, plan, model)
+pub(crate) fn check(
+    request: &ParsedRequest,
+    plan: &ThinkingPlan,
+    model: &Model,
+) -> Result<(), Refusal> {
+    check_type(request, model)?;
+    check_budget(request)?;
+    check_forced_tool(request, plan, model)
 }
 
-fn check_type(ask: &Ask, model: &Model) -> Result<(), Refusal> {
-    let Some(kind) = ask.thinking["type"].as_str() else {
+fn check_type(request: &ParsedRequest, model: &Model) -> Result<(), Refusal> {
+    let Some(kind) = request.thinking["type"].as_str() else {
         return Ok(());
     };
-    let high_effort = matches!(ask.effort.as_deref(), Some("xhigh" | "max"));
+    let high_effort = matches!(request.effort.as_deref(), Some("xhigh" | "max"));
     let hint = match kind {
         "adaptive" if !model.adaptive => {
             "Use \"thinking.type.enabled\" and \"budget_tokens\" to control thinking behavior."
@@ -117,13 +121,13 @@ fn check_type(ask: &Ask, model: &Model) -> Result<(), Refusal> {
     )))
 }
 
-fn check_budget(ask: &Ask) -> Result<(), Refusal> {
-    let budget = match ask.thinking["type"].as_str() {
-        Some("enabled") => ask.thinking["budget_tokens"].as_u64(),
+fn check_budget(request: &ParsedRequest) -> Result<(), Refusal> {
+    let budget = match request.thinking["type"].as_str() {
+        Some("enabled") => request.thinking["budget_tokens"].as_u64(),
         _ => None,
     };
     // Token counting has no max_tokens to compare with.
-    if budget.zip(ask.max_tokens).is_some_and(|(budget, max_tokens)| budget >= max_tokens) {
+    if budget.zip(request.max_tokens).is_some_and(|(budget, max_tokens)| budget >= max_tokens) {
         return Err(Refusal::invalid(
             "`max_tokens` must be greater than `thinking.budget_tokens`.",
         ));
@@ -131,8 +135,12 @@ fn check_budget(ask: &Ask) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn check_forced_tool(ask: &Ask, plan: &Plan, model: &Model) -> Result<(), Refusal> {
-    if !matches!(ask.tool_choice["type"].as_str(), Some("any" | "tool")) {
+fn check_forced_tool(
+    request: &ParsedRequest,
+    plan: &ThinkingPlan,
+    model: &Model,
+) -> Result<(), Refusal> {
+    if !matches!(request.tool_choice["type"].as_str(), Some("any" | "tool")) {
         return Ok(());
     }
     let refused = match model.forced_tool {
@@ -149,18 +157,19 @@ fn check_forced_tool(ask: &Ask, plan: &Plan, model: &Model) -> Result<(), Refusa
     Ok(())
 }
 
-/// Refuses sampling parameters where they no longer exist or fight with thinking.
+/// Refuses sampling parameters that the version or model does not have, or that conflict with
+/// thinking.
 pub(crate) fn check_sampling(
     body: &serde_json::Map<String, Value>,
-    plan: &Plan,
+    plan: &ThinkingPlan,
     model: &Model,
-    terms: &Terms,
+    api_headers: &ApiHeaders,
 ) -> Result<(), Refusal> {
     for key in ["temperature", "top_p", "top_k"] {
         let Some(value) = body.get(key) else {
             continue;
         };
-        if terms.is_new_version() {
+        if api_headers.is_new_version() {
             return Err(Refusal::extra(key));
         }
         match model.sampling {

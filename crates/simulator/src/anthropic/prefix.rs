@@ -1,13 +1,13 @@
 //! The prefix a thinking block is bound to.
 //!
-//! Compared are values, not bytes: key order, white space and escapes do not
-//! count, `cache_control` never does, and a content string is its text block.
-//! Turns are a flat row of blocks, because the API merges neighbours of one role.
+//! Values are compared, not bytes: key order, white space, escapes and `cache_control` do not
+//! count, and a content string equals its text block. Turns are a flat list of blocks, because the
+//! API merges adjacent messages of one role.
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::ask::{Ask, Turn, is_thinking, kind_of};
+use super::request::{ParsedRequest, Turn, is_thinking, kind_of};
 use crate::signing::{Hash, hash};
 
 /// The conversation up to a point.
@@ -15,24 +15,24 @@ use crate::signing::{Hash, hash};
 pub(crate) struct Prefix {
     /// Everything so far.
     whole: Hash,
-    /// Within a response: what came before it, and its thinking so far. The text
-    /// and calls between two thinking blocks of one response are not bound.
+    /// Within a response: a hash of everything before it and of its thinking so far. Text and calls
+    /// between two thinking blocks of one response are not bound.
     response: Option<Hash>,
 }
 
 impl Prefix {
     /// The prefix before the first message.
-    pub(crate) fn new(ask: &Ask) -> Self {
+    pub(crate) fn new(request: &ParsedRequest) -> Self {
         let mut hasher = Sha256::new();
-        for list in [&ask.system, &ask.tools] {
+        for list in [&request.system, &request.tools] {
             hasher.update((list.len() as u64).to_be_bytes());
             list.iter().for_each(|item| feed(&mut hasher, item));
         }
         Self { whole: hasher.finalize().into(), response: None }
     }
 
-    /// Comes to the next turn.
-    pub(crate) fn enter(&mut self, turn: &Turn) {
+    /// Starts the next turn.
+    pub(crate) fn start_turn(&mut self, turn: &Turn) {
         if turn.is_assistant() {
             self.response.get_or_insert(self.whole);
         } else {
@@ -44,8 +44,8 @@ impl Prefix {
         }
     }
 
-    /// Goes past a block of the turn that was entered.
-    pub(crate) fn pass(&mut self, role: &str, block: &Value) {
+    /// Adds a block of the current turn.
+    pub(crate) fn push_block(&mut self, role: &str, block: &Value) {
         let digest = digest(block);
         self.whole = hash(&[&self.whole, role.as_bytes(), &digest]);
         if is_thinking(block)
@@ -55,17 +55,17 @@ impl Prefix {
         }
     }
 
-    /// Begins the reply that is being made.
+    /// Starts the reply.
     pub(crate) fn begin_response(&mut self) {
         self.response.get_or_insert(self.whole);
     }
 
-    /// What a thinking block at this point is bound to.
-    pub(crate) fn here(&self) -> Hash {
+    /// The hash that a thinking block at this point is bound to.
+    pub(crate) fn binding(&self) -> Hash {
         self.response.unwrap_or(self.whole)
     }
 
-    /// The conversation as a whole, for choices that depend on it.
+    /// A hash of the whole conversation.
     pub(crate) fn whole(&self) -> Hash {
         self.whole
     }
@@ -120,19 +120,19 @@ mod tests {
         let Value::Object(body) = body else {
             panic!("an object");
         };
-        let ask = Ask::read(body);
-        let mut prefix = Prefix::new(&ask);
-        for turn in &ask.turns {
-            prefix.enter(turn);
+        let request = ParsedRequest::read(body);
+        let mut prefix = Prefix::new(&request);
+        for turn in &request.turns {
+            prefix.start_turn(turn);
             for block in &turn.blocks {
-                prefix.pass(&turn.role, block);
+                prefix.push_block(&turn.role, block);
             }
         }
         prefix.whole()
     }
 
     #[test]
-    fn forms_of_the_same_conversation_agree() {
+    fn equivalent_forms_of_a_conversation_have_one_prefix() {
         let plain = whole(json!({"system": "s", "messages": [{"role": "user", "content": "a"},
             {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "r"}]}]}));
         let blocks = whole(json!({
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn different_conversations_differ() {
+    fn different_conversations_have_different_prefixes() {
         let base = json!({"system": "s", "tools": [{"name": "t"}], "messages": [
             {"role": "user", "content": "a"}, {"role": "system", "content": "n", "output_config": {"effort": "low"}}]});
         let mut seen = vec![whole(base.clone())];

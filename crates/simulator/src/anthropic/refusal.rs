@@ -1,4 +1,4 @@
-//! Refusals in this dialect: the envelope, its types and its words.
+//! Refusals in this dialect: the error body, its types and its messages.
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -8,27 +8,27 @@ use super::reply;
 use crate::RequestId;
 use crate::refusal::Refusal;
 
-/// The status that only this provider has.
+/// A status that only this provider uses.
 pub(crate) const OVERLOADED: StatusCode = match StatusCode::from_u16(529) {
     Ok(status) => status,
     Err(_) => StatusCode::SERVICE_UNAVAILABLE,
 };
 
 impl Refusal {
-    /// A member that the API does not know, or not here.
+    /// An unknown or misplaced member.
     pub(crate) fn extra(path: &str) -> Self {
         Self::invalid(format!("{path}: Extra inputs are not permitted"))
     }
 }
 
 /// The body of a refusal.
-pub(crate) fn envelope(refusal: &Refusal, id: &RequestId) -> Value {
-    let error = json!({ "type": kind(refusal.status), "message": refusal.message });
+pub(crate) fn error_body(refusal: &Refusal, id: &RequestId) -> Value {
+    let error = json!({ "type": error_type(refusal.status), "message": refusal.message });
     json!({ "type": "error", "error": error, "request_id": id.0 })
 }
 
-/// What is said with a status that was asked for.
-pub(crate) fn words(status: StatusCode) -> &'static str {
+/// The message of a refusal that a status fault asks for.
+pub(crate) fn status_message(status: StatusCode) -> &'static str {
     match status.as_u16() {
         429 => "This request would exceed your account's rate limit. Please try again later.",
         529 => "Overloaded",
@@ -37,13 +37,13 @@ pub(crate) fn words(status: StatusCode) -> &'static str {
     }
 }
 
-/// The event that ends a stream which had begun well.
+/// The error event that ends a stream.
 pub(crate) fn event(_: usize) -> Bytes {
-    let error = json!({ "type": kind(OVERLOADED), "message": words(OVERLOADED) });
+    let error = json!({ "type": error_type(OVERLOADED), "message": status_message(OVERLOADED) });
     reply::event(&json!({ "type": "error", "error": error })).bytes
 }
 
-fn kind(status: StatusCode) -> &'static str {
+fn error_type(status: StatusCode) -> &'static str {
     match status.as_u16() {
         401 => "authentication_error",
         402 => "billing_error",

@@ -16,7 +16,7 @@ pub(crate) struct Reply {
     pub(crate) stop_reason: &'static str,
     pub(crate) stop_sequence: Option<String>,
     pub(crate) usage: Usage,
-    /// Present when the request had the beta that reports them.
+    /// Present if the request has the beta that reports them.
     pub(crate) input_transformations: Option<Vec<Value>>,
     pub(crate) style: SignatureStyle,
 }
@@ -30,7 +30,7 @@ pub(crate) enum Block {
     ToolUse { id: String, name: String, input: Value },
 }
 
-/// What the reply is said to have cost.
+/// Token counts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Usage {
     pub(crate) input: usize,
@@ -39,7 +39,7 @@ pub(crate) struct Usage {
 }
 
 impl Block {
-    /// The block as it stands in a message.
+    /// The block as JSON.
     pub(crate) fn json(&self) -> Value {
         match self {
             Self::Thinking { text, signature } => {
@@ -66,7 +66,7 @@ impl Usage {
         })
     }
 
-    /// What is known before the first token.
+    /// The counts before the first token.
     fn json_at_start(self) -> Value {
         json!({
             "input_tokens": self.input,
@@ -186,7 +186,7 @@ fn deltas(frames: &mut Vec<Frame>, index: usize, kind: &str, member: &str, text:
     }
 }
 
-/// A delta is written by hand: a bench sends two hundred thousand of them.
+/// Deltas are formatted by hand because a bench sends 200,000 of them.
 fn delta(index: usize, kind: &str, member: &str, text: &str) -> Frame {
     let text = Value::from(text);
     Frame {

@@ -1,4 +1,4 @@
-//! The shape of a request: its tables, the provider's words for what does not fit, and the rules
+//! The shape of a request: its tables, the provider's messages for shape problems, and the rules
 //! about content that no table can state.
 //!
 //! How messages follow each other is in `dialogue`.
@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
-use super::ask::Terms;
+use super::request::ApiHeaders;
 use crate::refusal::Refusal;
 use crate::shape::Shape::{
     Any, Boolean, Closed, Either, Integer, List, ListOf, Null, Object, Open, Pattern, Rule, Text,
@@ -183,23 +183,23 @@ const TEXT: Shape = Open(&[required("text", Pattern("text", |text| !text.trim().
 pub(crate) fn check(
     body: &Map<String, Value>,
     endpoint: Endpoint,
-    terms: &Terms,
+    api_headers: &ApiHeaders,
 ) -> Result<(), Refusal> {
     let flag = |is_set: bool, flag: Flags| if is_set { flag } else { 0 };
     let flags = flag(endpoint == Endpoint::Messages, MESSAGES)
-        | flag(!terms.betas.is_empty(), BETA)
-        | flag(terms.has_binding_controls(), BINDING);
+        | flag(!api_headers.betas.is_empty(), BETA)
+        | flag(api_headers.has_binding_controls(), BINDING);
     Checker { flags, null_is_absent: false, unknown_first: true, refuse }.check(body, &BODY)?;
     check_tools(body)?;
     let messages =
         body.get("messages").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     for (index, message) in messages.iter().enumerate() {
-        check_message(message, index, index + 1 == messages.len(), terms)?;
+        check_message(message, index, index + 1 == messages.len(), api_headers)?;
     }
     Ok(())
 }
 
-/// A problem in the words of the provider's validator.
+/// Writes a problem as the provider reports it.
 fn refuse(path: &[Step<'_>], problem: &Problem<'_>) -> Refusal {
     let at = dotted(path);
     // Refusals of text name the top-level member instead of the path.
@@ -271,7 +271,7 @@ fn choices(words: &[&str]) -> String {
     }
 }
 
-/// A grammar is made of it, which knows closed objects and no bounds.
+/// The provider turns the schema into a grammar, which has only closed objects and no bounds.
 fn check_schema(schema: &Value) -> Result<(), Refusal> {
     let refuse =
         |what: String| Err(Refusal::invalid(format!("output_config.format.schema: {what}")));
@@ -322,12 +322,17 @@ fn check_tools(body: &Map<String, Value>) -> Result<(), Refusal> {
     }
 }
 
-fn check_message(message: &Value, index: usize, last: bool, terms: &Terms) -> Result<(), Refusal> {
+fn check_message(
+    message: &Value,
+    index: usize,
+    last: bool,
+    api_headers: &ApiHeaders,
+) -> Result<(), Refusal> {
     let role = message["role"].as_str().unwrap_or_default();
     let empty = match &message["content"] {
         Value::Array(blocks) => {
             for (at, block) in blocks.iter().enumerate() {
-                check_block(block, role, &format!("messages.{index}.content.{at}"), terms)?;
+                check_block(block, role, &format!("messages.{index}.content.{at}"), api_headers)?;
             }
             blocks.is_empty()
         }
@@ -342,9 +347,14 @@ fn check_message(message: &Value, index: usize, last: bool, terms: &Terms) -> Re
 }
 
 /// Refuses blocks that do not belong in messages of this role.
-fn check_block(block: &Value, role: &str, path: &str, terms: &Terms) -> Result<(), Refusal> {
+fn check_block(
+    block: &Value,
+    role: &str,
+    path: &str,
+    api_headers: &ApiHeaders,
+) -> Result<(), Refusal> {
     let kind = block["type"].as_str().unwrap_or_default();
-    let new = terms.is_new_version();
+    let new = api_headers.is_new_version();
     let misplaced = match role {
         "assistant" => matches!(kind, "tool_result" | "image") || kind == "document" && new,
         "system" => !matches!(kind, "text" | "tool_addition" | "tool_removal"),

@@ -1,29 +1,29 @@
-//! Verification of the thinking a client sends back: its place, its signature, its prefix.
+//! Verifies the thinking a client sends back: its position, its signature and its prefix.
 
 use serde_json::{Value, json};
 
-use super::ask::{Ask, Turn, is_thinking, kind_of};
 use super::models::Model;
-use super::modes::{Mode, OnMismatch, Plan};
+use super::modes::{Mode, OnMismatch, ThinkingPlan};
 use super::prefix::Prefix;
+use super::request::{ParsedRequest, Turn, is_thinking, kind_of};
 use crate::refusal::Refusal;
-use crate::signing::{Kind, Opened, Signer, hash};
+use crate::signing::{Opened, SignatureKind, Signer, hash};
 
-/// What verification runs against.
+/// What the verification depends on.
 pub(crate) struct Verifier<'a> {
     pub(crate) signer: &'a Signer,
     pub(crate) model: &'a Model,
-    pub(crate) plan: &'a Plan,
-    /// Prefixes are checked for every model, not only where the request asks.
+    pub(crate) plan: &'a ThinkingPlan,
+    /// Check prefixes for every model, not only if the request asks for it.
     pub(crate) prefix_binding: bool,
 }
 
 /// A history that was accepted.
 pub(crate) struct Verified {
-    /// The prefix of the reply. Blocks that were dropped are not part of it, so
-    /// a client may keep sending them or stop.
+    /// The prefix of the reply. It does not include dropped blocks, so a client may keep sending
+    /// them or stop.
     pub(crate) prefix: Prefix,
-    /// What `input_transformations` reports.
+    /// The entries of `input_transformations`.
     pub(crate) dropped: Vec<Value>,
 }
 
@@ -32,27 +32,27 @@ enum Fate {
     Dropped(&'static str),
 }
 
-/// Takes a history as it is, for those who do not verify.
-pub(crate) fn trust(ask: &Ask) -> Verified {
-    let mut prefix = Prefix::new(ask);
-    for turn in &ask.turns {
-        prefix.enter(turn);
+/// Accepts a history without verification.
+pub(crate) fn accept_unverified(request: &ParsedRequest) -> Verified {
+    let mut prefix = Prefix::new(request);
+    for turn in &request.turns {
+        prefix.start_turn(turn);
         for block in &turn.blocks {
-            prefix.pass(&turn.role, block);
+            prefix.push_block(&turn.role, block);
         }
     }
     Verified { prefix, dropped: Vec::new() }
 }
 
 impl Verifier<'_> {
-    /// Refuses thinking that is not as it was made.
-    pub(crate) fn check(&self, ask: &Ask) -> Result<Verified, Refusal> {
-        check_places(ask, self.plan)?;
-        let latest = ask.last_assistant_run().unwrap_or(usize::MAX);
-        let mut prefix = Prefix::new(ask);
+    /// Refuses altered, foreign and misplaced thinking.
+    pub(crate) fn check(&self, request: &ParsedRequest) -> Result<Verified, Refusal> {
+        check_places(request, self.plan)?;
+        let latest = request.last_assistant_run().unwrap_or(usize::MAX);
+        let mut prefix = Prefix::new(request);
         let mut dropped = Vec::new();
-        for (index, turn) in ask.turns.iter().enumerate() {
-            prefix.enter(turn);
+        for (index, turn) in request.turns.iter().enumerate() {
+            prefix.start_turn(turn);
             for (at, block) in turn.blocks.iter().enumerate() {
                 if turn.is_assistant() && is_thinking(block) {
                     let path = format!("messages.{index}.content.{at}");
@@ -66,7 +66,7 @@ impl Verifier<'_> {
                         }
                     }
                 }
-                prefix.pass(&turn.role, block);
+                prefix.push_block(&turn.role, block);
             }
         }
         Ok(Verified { prefix, dropped })
@@ -80,8 +80,8 @@ impl Verifier<'_> {
         prefix: &Prefix,
     ) -> Result<Fate, Refusal> {
         let (kind, member) = match kind_of(block) {
-            "thinking" => (Kind::Thinking, "signature"),
-            _ => (Kind::Redacted, "data"),
+            "thinking" => (SignatureKind::Thinking, "signature"),
+            _ => (SignatureKind::Redacted, "data"),
         };
         let invalid = || format!("{path}: Invalid `{member}` in `{}` block", kind_of(block));
         let signature = block[member].as_str().unwrap_or_default();
@@ -107,13 +107,13 @@ impl Verifier<'_> {
     }
 
     fn check_binding(&self, opened: &Opened, prefix: &Prefix) -> Result<Fate, ()> {
-        // What a model cannot read it drops without a word.
+        // A model silently drops thinking that it cannot read.
         if !self.model.reads(&opened.family) {
             return Ok(Fate::Dropped("model_binding_mismatch"));
         }
         let asked_for = self.plan.binding.is_some() && self.model.preserved;
         let enforced = self.prefix_binding || asked_for;
-        if !enforced || opened.prefix == prefix.here() {
+        if !enforced || opened.prefix == prefix.binding() {
             return Ok(Fate::Kept);
         }
         match self.plan.binding {
@@ -123,18 +123,23 @@ impl Verifier<'_> {
     }
 }
 
-/// Refuses thinking in places where it cannot be, and its absence where it must be.
-fn check_places(ask: &Ask, plan: &Plan) -> Result<(), Refusal> {
-    for (index, turn) in ask.turns.iter().enumerate() {
+/// Refuses misplaced thinking, and missing thinking where it is required.
+fn check_places(request: &ParsedRequest, plan: &ThinkingPlan) -> Result<(), Refusal> {
+    for (index, turn) in request.turns.iter().enumerate() {
         if turn.is_assistant() {
-            let next = ask.turns.get(index + 1);
+            let next = request.turns.get(index + 1);
             check_turn(turn, index, next, plan)?;
         }
     }
-    check_open_loop(ask, plan)
+    check_open_loop(request, plan)
 }
 
-fn check_turn(turn: &Turn, index: usize, next: Option<&Turn>, plan: &Plan) -> Result<(), Refusal> {
+fn check_turn(
+    turn: &Turn,
+    index: usize,
+    next: Option<&Turn>,
+    plan: &ThinkingPlan,
+) -> Result<(), Refusal> {
     let first = turn.blocks.first();
     if plan.mode == Mode::Manual
         && let Some(first) = first
@@ -154,7 +159,7 @@ fn check_turn(turn: &Turn, index: usize, next: Option<&Turn>, plan: &Plan) -> Re
             )));
         }
     }
-    // An assistant turn right behind this one is the rest of the same message.
+    // An assistant turn right after this one is the rest of the same message.
     if !next.is_some_and(Turn::is_assistant)
         && let Some(last) = turn.blocks.last()
         && is_thinking(last)
@@ -168,15 +173,15 @@ fn check_turn(turn: &Turn, index: usize, next: Option<&Turn>, plan: &Plan) -> Re
     Ok(())
 }
 
-fn check_open_loop(ask: &Ask, plan: &Plan) -> Result<(), Refusal> {
-    let open = ask.last_user_turns().any(|turn| turn.holds("tool_result"));
+fn check_open_loop(request: &ParsedRequest, plan: &ThinkingPlan) -> Result<(), Refusal> {
+    let open = request.last_user_turns().any(|turn| turn.holds("tool_result"));
     if plan.mode != Mode::Manual || !open {
         return Ok(());
     }
-    let Some(index) = ask.last_assistant_run() else {
+    let Some(index) = request.last_assistant_run() else {
         return Ok(());
     };
-    let first = ask.turns.get(index).and_then(|turn| turn.blocks.first());
+    let first = request.turns.get(index).and_then(|turn| turn.blocks.first());
     match first {
         Some(first) if !is_thinking(first) => Err(Refusal::invalid(format!(
             "messages.{index}.content.0.type: Expected `thinking` or `redacted_thinking`, but found `{}`. When `thinking` is enabled, a final `assistant` message must start with a thinking block (preceeding the lastmost set of `tool_use` and `tool_result` blocks). We recommend you include thinking blocks from previous turns. To avoid this requirement, disable `thinking`.",

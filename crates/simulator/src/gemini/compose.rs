@@ -1,46 +1,46 @@
-//! Composing: from an accepted request to a finished reply.
+//! Builds the reply to an accepted request.
 
 use serde_json::Value;
 
-use super::ask::{Ask, result_text};
 use super::models::Model;
-use super::modes::Plan;
+use super::modes::ThinkingPlan;
 use super::reply::{Data, Part, Reply, Usage};
+use super::request::{ParsedRequest, result_text};
 use super::verify::bound_to;
 use crate::draft::{Draft, Ending, Limits, identifier};
 use crate::exchange::Exchange;
 use crate::script::{Piece, Random, Situation};
-use crate::signing::{Claim, Hash, Kind, hash};
+use crate::signing::{Claim, Hash, SignatureKind, hash};
 use crate::style::SignatureStyle;
 
-/// Everything a reply depends on.
+/// What a reply depends on, apart from the request.
 pub(crate) struct Composer<'a> {
     pub(crate) exchange: &'a Exchange<'a>,
     pub(crate) model: &'a Model,
-    pub(crate) plan: &'a Plan,
+    pub(crate) plan: &'a ThinkingPlan,
     pub(crate) prompt_tokens: usize,
 }
 
 impl Composer<'_> {
-    /// Makes the reply.
-    pub(crate) fn compose(&self, ask: &Ask) -> Reply {
-        let seed = self.exchange.seed(&ask.model, &conversation(ask));
-        let stop_sequences = ask.stop_sequences();
+    /// Builds the reply.
+    pub(crate) fn compose(&self, request: &ParsedRequest) -> Reply {
+        let seed = self.exchange.seed(&request.model, &conversation(request));
+        let stop_sequences = request.stop_sequences();
         let limits = Limits {
             stop_sequences: &stop_sequences,
-            tokens: ask.config["maxOutputTokens"].as_u64(),
+            tokens: request.config["maxOutputTokens"].as_u64(),
         };
-        let draft = Draft::write(self.exchange, &seed, limits, || self.situation(ask));
+        let draft = Draft::write(self.exchange, &seed, limits, || self.situation(request));
         let thoughts = draft.thinking_tokens();
         Reply {
             id: identifier(&seed, "response", 0),
-            model: self.exchange.answer_model(&ask.model),
+            model: self.exchange.answer_model(&request.model),
             usage: Usage {
                 prompt: self.prompt_tokens,
                 candidates: draft.tokens() - thoughts,
                 thoughts,
             },
-            // A reply that calls ends like any other.
+            // A reply with calls has the same finish reason as any other.
             finish_reason: match draft.ending {
                 Ending::Limit => "MAX_TOKENS",
                 Ending::StopSequence(_) | Ending::Calls | Ending::Done => "STOP",
@@ -51,20 +51,21 @@ impl Composer<'_> {
         }
     }
 
-    fn situation(&self, ask: &Ask) -> Situation {
+    fn situation(&self, request: &ParsedRequest) -> Situation {
         Situation {
-            user_text: ask.user_text(),
-            results: ask.last_user_parts().filter_map(result_text).collect(),
-            rounds: ask.rounds(),
-            tools: ask.callable(),
-            choice: ask.choice(),
+            user_text: request.user_text(),
+            results: request.last_user_parts().filter_map(result_text).collect(),
+            rounds: request.rounds(),
+            tools: request.callable(),
+            choice: request.choice(),
             parallel: true,
             thinks: self.plan.thinks,
             deltas: self.exchange.deltas(),
         }
     }
 
-    /// The parts, with a signature on the first call, or behind the text of a reply without calls.
+    /// The parts. The first call carries the signature; in a reply without calls it comes after the
+    /// text.
     fn sign(&self, draft: Draft, seed: &Hash) -> Vec<Part> {
         let mut parts: Vec<Part> = Vec::with_capacity(draft.pieces.len());
         let mut signing = Signing {
@@ -75,7 +76,7 @@ impl Composer<'_> {
         let mut called = false;
         for (index, piece) in draft.pieces.into_iter().enumerate() {
             match piece {
-                // There is no redacted thinking here: all of it is text, shown or not.
+                // This dialect has no redacted thinking, so it is an ordinary thought.
                 Piece::Thinking(text) | Piece::Redacted(text) => {
                     signing.thoughts += &text;
                     if self.plan.shows {
@@ -95,7 +96,7 @@ impl Composer<'_> {
                 }
             }
         }
-        // What the limit cut never came to its end, where the signature stands.
+        // A reply that the limit cut has no end, and so no signature.
         let ends = draft.ending != Ending::Limit && !signing.thoughts.is_empty();
         if !called && ends {
             self.sign_text(&mut parts, signing.sign(""));
@@ -116,11 +117,11 @@ impl Composer<'_> {
     }
 }
 
-/// Makes the signatures of one reply.
+/// Signs the parts of one reply.
 struct Signing<'a> {
     composer: &'a Composer<'a>,
     nonces: Random,
-    /// All thoughts so far, shown or not.
+    /// All thoughts so far, visible or not.
     thoughts: String,
 }
 
@@ -138,11 +139,12 @@ impl Signing<'_> {
             prefix: Hash::default(),
             nonce: self.nonces.next(),
         };
-        Some(exchange.signer().sign(Kind::Thought, &claim))
+        Some(exchange.signer().sign(SignatureKind::Thought, &claim))
     }
 }
 
-/// Adds a text; neighbours of one kind are one part, since a stream knows no border between them.
+/// Adds a text. Adjacent texts of one kind become one part, because a stream does not separate
+/// them.
 fn say(parts: &mut Vec<Part>, data: Data) {
     match (parts.last_mut().map(|part| &mut part.data), &data) {
         (Some(Data::Thought(before)), Data::Thought(text))
@@ -151,18 +153,18 @@ fn say(parts: &mut Vec<Part>, data: Data) {
     }
 }
 
-/// Everything the user's last entries say, for scenarios.
-pub(crate) fn last_said(ask: &Ask) -> String {
+/// All text of the user's last entries, for scenarios.
+pub(crate) fn last_said(request: &ParsedRequest) -> String {
     let text = |part: &Value| result_text(part).or_else(|| Some(part["text"].as_str()?.to_owned()));
-    let texts = ask.last_user_parts().filter_map(text);
+    let texts = request.last_user_parts().filter_map(text);
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// Hash of all that was said.
-fn conversation(ask: &Ask) -> Hash {
-    let mut all = vec![ask.system.to_string()];
-    all.extend(ask.tools.iter().map(Value::to_string));
-    for content in &ask.contents {
+/// A hash of the conversation.
+fn conversation(request: &ParsedRequest) -> Hash {
+    let mut all = vec![request.system.to_string()];
+    all.extend(request.tools.iter().map(Value::to_string));
+    for content in &request.contents {
         all.push(content.role.clone());
         all.extend(content.parts.iter().map(Value::to_string));
     }

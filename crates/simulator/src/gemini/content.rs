@@ -1,4 +1,5 @@
-//! What a request's members must say, beyond the table of their shapes.
+//! Rules about the members of a request that the tables cannot state. The provider checks them
+//! after the shape and words them differently.
 //!
 //! How contents follow each other is in `dialogue`.
 
@@ -6,13 +7,13 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::ask::Ask;
+use super::request::ParsedRequest;
 use super::shape::snake;
 use crate::refusal::Refusal;
 
 const REQUEST: &str = "* GenerateContentRequest.";
 
-/// The members of which a part has exactly one.
+/// A part has exactly one of these members.
 const DATA: &[&str] = &[
     "text",
     "inlineData",
@@ -25,32 +26,32 @@ const DATA: &[&str] = &[
     "toolResponse",
 ];
 
-const LONGEST_NAME: usize = 64;
+const MAX_NAME_LENGTH: usize = 64;
 
-/// Refuses members that say what cannot be.
-pub(crate) fn check(ask: &Ask) -> Result<(), Refusal> {
-    check_contents(ask)?;
-    check_declarations(ask)?;
-    check_calling(ask)
+/// Refuses contents, tools and choices that break these rules.
+pub(crate) fn check(request: &ParsedRequest) -> Result<(), Refusal> {
+    check_contents(request)?;
+    check_declarations(request)?;
+    check_calling(request)
 }
 
 fn wrong<T>(path: &str, message: &str) -> Result<T, Refusal> {
     Err(Refusal::invalid(format!("{REQUEST}{path}: {message}")))
 }
 
-fn check_contents(ask: &Ask) -> Result<(), Refusal> {
-    if ask.contents.is_empty() {
+fn check_contents(request: &ParsedRequest) -> Result<(), Refusal> {
+    if request.contents.is_empty() {
         return wrong("contents", "contents is not specified");
     }
-    for (index, content) in ask.contents.iter().enumerate() {
+    for (index, content) in request.contents.iter().enumerate() {
         let path = format!("contents[{index}]");
-        // A content without a role is the user's.
+        // A content without a role belongs to the user.
         if !matches!(content.role.as_str(), "" | "user" | "model") {
             return Err(Refusal::invalid("Please use a valid role: user, model."));
         }
         check_parts(&content.parts, &path)?;
     }
-    if let Some(parts) = ask.system.get("parts").and_then(Value::as_array) {
+    if let Some(parts) = request.system.get("parts").and_then(Value::as_array) {
         check_parts(parts, "system_instruction")?;
     }
     Ok(())
@@ -92,9 +93,9 @@ fn check_function(kind: &str, part: &Value, path: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn check_declarations(ask: &Ask) -> Result<(), Refusal> {
+fn check_declarations(request: &ParsedRequest) -> Result<(), Refusal> {
     let mut names = HashSet::new();
-    for (index, tool) in ask.tools.iter().enumerate() {
+    for (index, tool) in request.tools.iter().enumerate() {
         let declarations = tool["functionDeclarations"].as_array();
         for (at, declaration) in declarations.into_iter().flatten().enumerate() {
             let path = format!("tools[{index}].function_declarations[{at}]");
@@ -125,20 +126,20 @@ fn check_declarations(ask: &Ask) -> Result<(), Refusal> {
 fn is_function_name(name: &str) -> bool {
     let first = |letter: char| letter.is_ascii_alphabetic() || letter == '_';
     let other = |letter: char| letter.is_ascii_alphanumeric() || "_.:-".contains(letter);
-    name.len() <= LONGEST_NAME && name.starts_with(first) && name.chars().all(other)
+    name.len() <= MAX_NAME_LENGTH && name.starts_with(first) && name.chars().all(other)
 }
 
-fn check_calling(ask: &Ask) -> Result<(), Refusal> {
+fn check_calling(request: &ParsedRequest) -> Result<(), Refusal> {
     let names: HashSet<&str> =
-        ask.declarations().filter_map(|declaration| declaration["name"].as_str()).collect();
-    let forced = matches!(ask.calling["mode"].as_str(), Some("ANY" | "VALIDATED"));
+        request.declarations().filter_map(|declaration| declaration["name"].as_str()).collect();
+    let forced = matches!(request.calling["mode"].as_str(), Some("ANY" | "VALIDATED"));
     let path = "tool_config.function_calling_config";
     if forced && names.is_empty() {
         return Err(Refusal::invalid(
             "Function calling config is set without function_declarations.",
         ));
     }
-    let allowed = ask.allowed();
+    let allowed = request.allowed();
     let path = format!("{path}.allowed_function_names");
     if !forced && !allowed.is_empty() {
         return wrong(&path, "only allowed when mode is ANY or VALIDATED");

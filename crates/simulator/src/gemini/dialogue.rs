@@ -1,10 +1,10 @@
-//! The dialogue: each call its response, in the entries of the user that follow it.
+//! The dialogue: each call has its response in the user entries that follow it.
 //!
-//! Neighbouring entries of one role count as one, as the provider takes them.
+//! Adjacent entries of one role count as one, as at the provider.
 
 use serde_json::Value;
 
-use super::ask::Ask;
+use super::request::ParsedRequest;
 use crate::refusal::Refusal;
 
 const AFTER_CALL: &str =
@@ -20,18 +20,18 @@ struct Step<'a> {
     called: bool,
 }
 
-/// Refuses a dialogue that does not hold together.
-pub(crate) fn check(ask: &Ask) -> Result<(), Refusal> {
+/// Refuses calls without results, results without calls, and turns in the wrong order.
+pub(crate) fn check(request: &ParsedRequest) -> Result<(), Refusal> {
     let mut step = Step::default();
     let mut previous_is_model = None;
-    for content in &ask.contents {
+    for content in &request.contents {
         if content.is_model() && previous_is_model != Some(true) {
             step.close()?;
             step = Step::default();
         }
         for part in &content.parts {
             if let Some(call) = part.get("functionCall") {
-                // A call by the user, or before the user has said anything.
+                // A call by the user, or before the first user entry.
                 if !content.is_model() || previous_is_model.is_none() {
                     return Err(Refusal::invalid(AFTER_USER));
                 }
@@ -51,7 +51,7 @@ pub(crate) fn check(ask: &Ask) -> Result<(), Refusal> {
 }
 
 impl<'a> Step<'a> {
-    /// Finds the response's call: by id where both have one, else by name in order.
+    /// Finds the call of a response: by id if both have one, else by name, in order.
     fn answer(&mut self, response: &'a Value) -> Result<(), Refusal> {
         // A client repeats responses when it resumes a session.
         if response.get("id").is_some() && self.answered.contains(&response) {

@@ -1,6 +1,5 @@
-//! The Gemini dialect: its routes and the order in which a request is judged.
+//! The Gemini dialect: its routes and the order of its checks.
 
-mod ask;
 mod compose;
 mod content;
 mod dialogue;
@@ -8,6 +7,7 @@ mod models;
 mod modes;
 mod refusal;
 mod reply;
+mod request;
 mod schema;
 mod shape;
 mod verify;
@@ -23,20 +23,20 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode, Uri};
 use serde_json::{Map, Value, json};
 
-use self::ask::Ask;
 use self::compose::Composer;
 use self::models::Model;
-use self::modes::Plan;
+use self::modes::ThinkingPlan;
+use self::request::ParsedRequest;
 use crate::dialect::{Dialect, Models};
-use crate::exchange::{Content, Exchange, Said};
+use crate::exchange::{Content, Exchange, ScenarioInput};
 use crate::refusal::Refusal;
 use crate::style::SignatureStyle;
 use crate::{RequestId, Simulator, draft};
 
-/// Clients put either version before the models, or none.
+/// Clients put one of these versions before the models, or none.
 const MODELS: &[&str] = &["/v1beta/models", "/v1/models", "/models"];
 
-/// This dialect's row.
+/// The row of this dialect.
 pub(crate) static DIALECT: Dialect = Dialect {
     name: "gemini",
     routes,
@@ -46,9 +46,9 @@ pub(crate) static DIALECT: Dialect = Dialect {
         describe: |name| Ok(models::describe(name)),
     }),
     recognises,
-    envelope: refusal::envelope,
-    words: refusal::words,
-    overloaded: StatusCode::SERVICE_UNAVAILABLE,
+    error_body: refusal::error_body,
+    status_message: refusal::status_message,
+    overloaded_status: StatusCode::SERVICE_UNAVAILABLE,
     error_event: refusal::event,
 };
 
@@ -67,13 +67,13 @@ fn recognises(uri: &Uri, headers: &HeaderMap) -> bool {
         || parameter(uri, "key").is_some()
 }
 
-/// What is done with a model.
+/// The method of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Method {
     Generate,
-    /// As events.
+    /// A stream of events.
     Stream,
-    /// As one array that grows.
+    /// A stream that is one growing array.
     StreamArray,
     Count,
 }
@@ -93,7 +93,7 @@ impl Method {
     }
 }
 
-/// A request as it came.
+/// A request before it is parsed.
 struct Received<'a> {
     model: &'a str,
     method: Method,
@@ -123,8 +123,8 @@ async fn call(
     match answered {
         Ok(response) => response,
         Err(refusal) if method == Method::StreamArray => {
-            // Where an array was asked for, the error is its only element.
-            let array = json!([refusal::envelope(&refusal, &id)]).to_string();
+            // In a reply that is an array, the error is its only element.
+            let array = json!([refusal::error_body(&refusal, &id)]).to_string();
             let mut response = refusal.respond(&DIALECT, &id);
             *response.body_mut() = Body::from(array);
             response
@@ -133,26 +133,26 @@ async fn call(
     }
 }
 
-/// A request that passed, or that nobody judged.
+/// A request that passed the checks, or any request if `strict` is off.
 struct Accepted {
-    ask: Ask,
-    plan: Plan,
+    request: ParsedRequest,
+    plan: ThinkingPlan,
     model: Model,
 }
 
 async fn answer(simulator: &Simulator, received: &Received<'_>) -> Result<Response, Refusal> {
     let mut exchange = Exchange::open(simulator, &DIALECT, received.headers)?;
     let json = read(received.body)?;
-    exchange.meet(|| said(received.model, &json)).await?;
-    let accepted = judge(&exchange, received, json)?;
+    exchange.apply_scenario(|| scenario_input(received.model, &json)).await?;
+    let accepted = validate(&exchange, received, json)?;
     exchange.deliver(|exchange| {
         let composer = Composer {
             exchange,
             model: &accepted.model,
             plan: &accepted.plan,
-            prompt_tokens: prompt_tokens(&accepted.ask),
+            prompt_tokens: prompt_tokens(&accepted.request),
         };
-        let reply = composer.compose(&accepted.ask);
+        let reply = composer.compose(&accepted.request);
         match received.method {
             Method::Stream => Content::Events(reply.events()),
             Method::StreamArray => {
@@ -166,15 +166,15 @@ async fn answer(simulator: &Simulator, received: &Received<'_>) -> Result<Respon
 fn count(simulator: &Simulator, received: &Received<'_>) -> Result<Response, Refusal> {
     let exchange = Exchange::open(simulator, &DIALECT, received.headers)?;
     exchange.refuse_on_demand()?;
-    let accepted = judge(&exchange, received, read(received.body)?)?;
-    let total = prompt_tokens(&accepted.ask);
+    let accepted = validate(&exchange, received, read(received.body)?)?;
+    let total = prompt_tokens(&accepted.request);
     let details = json!([{"modality": "TEXT", "tokenCount": total}]);
     let counted = json!({"totalTokens": total, "promptTokensDetails": details});
     Ok(Json(counted).into_response())
 }
 
-/// The rules in their order: the caller, the shape, the modes, the dialogue, the signatures.
-fn judge(
+/// Checks, in this order, the caller, the shape, the modes, the dialogue and the signatures.
+fn validate(
     exchange: &Exchange<'_>,
     received: &Received<'_>,
     body: Map<String, Value>,
@@ -186,22 +186,22 @@ fn judge(
         Method::Count => counted(body, strict)?,
         _ => shape::read(body, &schema::GENERATE, schema::IN_PATH, strict)?,
     };
-    let ask = Ask::read(received.model, body);
+    let request = ParsedRequest::read(received.model, body);
     let model = Model::named(received.model);
-    let plan = Plan::read(&ask, &model);
+    let plan = ThinkingPlan::read(&request, &model);
     if strict {
-        content::check(&ask)?;
-        modes::check(&ask, &model)?;
-        dialogue::check(&ask)?;
-        // A backend that does not sign does not verify either.
+        content::check(&request)?;
+        modes::check(&request, &model)?;
+        dialogue::check(&request)?;
+        // A backend that does not sign does not verify.
         if exchange.style() != SignatureStyle::Empty {
-            verify::check(&ask, &model, exchange.signer())?;
+            verify::check(&request, &model, exchange.signer())?;
         }
     }
-    Ok(Accepted { ask, plan, model })
+    Ok(Accepted { request, plan, model })
 }
 
-/// What is to be counted: contents alone, or a whole request.
+/// The request to count: contents alone, or a whole request.
 fn counted(body: Map<String, Value>, strict: bool) -> Result<Map<String, Value>, Refusal> {
     let mut body = shape::read(body, &schema::COUNT, schema::IN_BODY, strict)?;
     match body.remove("generateContentRequest") {
@@ -214,8 +214,8 @@ fn counted(body: Map<String, Value>, strict: bool) -> Result<Map<String, Value>,
 }
 
 fn check_key(simulator: &Simulator, received: &Received<'_>) -> Result<(), Refusal> {
-    let told = parameter(received.uri, "key").is_some_and(|key| !key.is_empty());
-    if !told && simulator.lacks_key(received.headers, &["x-goog-api-key", "authorization"]) {
+    let in_query = parameter(received.uri, "key").is_some_and(|key| !key.is_empty());
+    if !in_query && simulator.lacks_key(received.headers, &["x-goog-api-key", "authorization"]) {
         return Err(Refusal::new(
             StatusCode::FORBIDDEN,
             "Method doesn't allow unregistered callers (callers without established identity). Please use API Key or other form of API consumer identity to call this API.",
@@ -234,23 +234,23 @@ fn read(body: &Bytes) -> Result<Map<String, Value>, Refusal> {
     }
 }
 
-fn said(model: &str, body: &Map<String, Value>) -> Said {
-    // A lenient reading refuses nothing.
+fn scenario_input(model: &str, body: &Map<String, Value>) -> ScenarioInput {
+    // Without `strict`, reading never fails.
     let body =
         shape::read(body.clone(), &schema::GENERATE, schema::IN_PATH, false).unwrap_or_default();
-    let ask = Ask::read(model, body);
-    Said { text: compose::last_said(&ask), model: ask.model }
+    let request = ParsedRequest::read(model, body);
+    ScenarioInput { text: compose::last_said(&request), model: request.model }
 }
 
-/// What the model reads, whatever else the body says.
-fn prompt_tokens(ask: &Ask) -> usize {
-    let parts = ask.contents.iter().flat_map(|content| &content.parts);
-    let system = Some(&ask.system).filter(|system| !system.is_null());
-    let read = system.into_iter().chain(&ask.tools).chain(parts);
+/// The number of input tokens.
+fn prompt_tokens(request: &ParsedRequest) -> usize {
+    let parts = request.contents.iter().flat_map(|content| &content.parts);
+    let system = Some(&request.system).filter(|system| !system.is_null());
+    let read = system.into_iter().chain(&request.tools).chain(parts);
     read.map(|part| draft::tokens(&part.to_string())).sum()
 }
 
-/// A parameter of the query.
+/// A query parameter.
 fn parameter<'a>(uri: &'a Uri, name: &str) -> Option<&'a str> {
     let mut pairs = uri.query().unwrap_or_default().split('&');
     pairs.find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))

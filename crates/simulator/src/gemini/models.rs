@@ -1,23 +1,23 @@
-//! The models: what each lets a caller do with thinking, told by the generation and the kind that
-//! its name holds.
+//! The models: how each one's thinking can be controlled, which depends on the generation and the
+//! kind in its name.
 //!
-//! The same rules answer the refusals and the list of models, so the two agree.
+//! Refusals and the list of models use the same rules, so they agree.
 
 use serde_json::{Value, json};
 
-/// How a caller steers the thinking of a model.
+/// How a caller controls the thinking of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Control {
-    /// By level; it cannot be switched off.
+    /// By level; thinking cannot be switched off.
     Levels {
         /// Whether the lowest level, `MINIMAL`, exists.
         minimal: bool,
-        /// Whether a budget is taken as well.
+        /// Whether a budget is accepted too.
         budgets: bool,
     },
-    /// By a budget between these; zero switches it off where it may.
+    /// By a budget between these bounds; zero switches thinking off if `off` is set.
     Budgets { least: i64, most: i64, off: bool },
-    /// Either way, as callers like; it thinks when asked to.
+    /// By level or budget; it thinks when the request asks for it.
     Any,
     /// It does not think.
     Never,
@@ -30,7 +30,7 @@ pub(crate) struct Model {
     pub(crate) family: &'static str,
     pub(crate) control: Control,
     pub(crate) thinks_by_default: bool,
-    /// A step of the current turn whose first call lacks its signature is refused.
+    /// Refuses a step of the current turn whose first call has no signature.
     pub(crate) enforces: bool,
     /// Its calls have ids.
     pub(crate) ids: bool,
@@ -51,7 +51,7 @@ const LISTED: &[&str] = &[
     "gemini-2.0-flash",
 ];
 
-/// Models of other houses behind this dialect.
+/// Models of other vendors behind this dialect.
 const OTHER: Model = Model {
     family: "other",
     control: Control::Any,
@@ -69,7 +69,7 @@ impl Model {
         };
         let rest = rest.trim_start_matches('-');
         let has = |word: &str| rest.split('-').any(|part| part == word);
-        // A name without a number means the newest, as `-latest` does.
+        // A name without a number means the newest model, as `-latest` does.
         let version = version(rest);
         let lite = has("lite");
         match version {
@@ -117,7 +117,7 @@ pub(crate) fn list() -> Value {
     json!({ "models": models })
 }
 
-/// The description of a model: every name that is accepted is described.
+/// The description of a model; every name has one.
 pub(crate) fn describe(name: &str) -> Value {
     let thinking = Model::named(name).control != Control::Never;
     json!({
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_tell_how_thinking_is_steered() {
+    fn model_name_selects_the_thinking_control() {
         let levels = |minimal, budgets| Control::Levels { minimal, budgets };
         let budgets = |least, most, off| Control::Budgets { least, most, off };
         for (name, family, control) in [
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn only_gemini_3_and_later_enforce_signatures_and_give_ids() {
+    fn only_gemini_3_and_later_require_signatures_and_send_ids() {
         for name in LISTED {
             let model = Model::named(name);
             let later = !name.starts_with("gemini-2");

@@ -2,28 +2,28 @@
 
 use serde_json::Value;
 
-use super::ask::Ask;
 use super::models::{Control, Model};
+use super::request::ParsedRequest;
 use crate::refusal::Refusal;
 
 /// The thinking of one request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct ThinkingPlan {
     pub(crate) thinks: bool,
     /// Whether the client sees its thoughts.
     pub(crate) shows: bool,
 }
 
-/// What `thinkingConfig` says.
-struct Wanted<'a> {
+/// The `thinkingConfig` of a request.
+struct ThinkingConfig<'a> {
     level: Option<&'a str>,
     budget: Option<i64>,
     shows: bool,
 }
 
-impl<'a> Wanted<'a> {
-    fn read(ask: &'a Ask) -> Self {
-        let config = &ask.config["thinkingConfig"];
+impl<'a> ThinkingConfig<'a> {
+    fn read(request: &'a ParsedRequest) -> Self {
+        let config = &request.config["thinkingConfig"];
         Self {
             level: config["thinkingLevel"]
                 .as_str()
@@ -34,48 +34,48 @@ impl<'a> Wanted<'a> {
     }
 }
 
-impl Plan {
-    /// What a request amounts to, refused or not.
-    pub(crate) fn read(ask: &Ask, model: &Model) -> Self {
-        let wanted = Wanted::read(ask);
-        let asked = wanted.level.is_some() || wanted.shows;
-        let thinks = match (model.control, wanted.budget) {
+impl ThinkingPlan {
+    /// Reads the plan of a request, valid or not.
+    pub(crate) fn read(request: &ParsedRequest, model: &Model) -> Self {
+        let config = ThinkingConfig::read(request);
+        let asked = config.level.is_some() || config.shows;
+        let thinks = match (model.control, config.budget) {
             (Control::Levels { .. }, _) => true,
             (Control::Never, _) => false,
             (_, Some(budget)) => budget != 0,
             (_, None) => model.thinks_by_default || asked,
         };
-        Self { thinks, shows: thinks && wanted.shows }
+        Self { thinks, shows: thinks && config.shows }
     }
 }
 
 /// Refuses what the model does not allow.
-pub(crate) fn check(ask: &Ask, model: &Model) -> Result<(), Refusal> {
-    let wanted = Wanted::read(ask);
+pub(crate) fn check(request: &ParsedRequest, model: &Model) -> Result<(), Refusal> {
+    let config = ThinkingConfig::read(request);
     let refuse = |message: &str| Err(Refusal::invalid(message));
-    if wanted.level.is_some() && wanted.budget.is_some() {
+    if config.level.is_some() && config.budget.is_some() {
         return refuse("You can only set only one of thinking budget and thinking level.");
     }
     match model.control {
         Control::Any => Ok(()),
-        Control::Never if wanted.level.is_some() || wanted.budget.is_some_and(|most| most != 0) => {
+        Control::Never if config.level.is_some() || config.budget.is_some_and(|most| most != 0) => {
             refuse("Thinking is not supported for this model.")
         }
-        Control::Never if wanted.shows => refuse(
+        Control::Never if config.shows => refuse(
             "Unable to submit request because Thinking_config.include_thoughts is only enabled when thinking is enabled.",
         ),
         Control::Never => Ok(()),
-        Control::Levels { budgets: false, .. } if wanted.budget.is_some() => {
+        Control::Levels { budgets: false, .. } if config.budget.is_some() => {
             refuse("Thinking budget is not supported for this model. Use thinking level instead.")
         }
-        Control::Levels { minimal: false, .. } if wanted.level == Some("MINIMAL") => refuse(
+        Control::Levels { minimal: false, .. } if config.level == Some("MINIMAL") => refuse(
             "Thinking level MINIMAL is not supported for this model. Please retry with other thinking level.",
         ),
-        Control::Levels { .. } => check_budget(wanted.budget, 1, i64::from(i32::MAX), false),
-        Control::Budgets { .. } if wanted.level.is_some() => {
+        Control::Levels { .. } => check_budget(config.budget, 1, i64::from(i32::MAX), false),
+        Control::Budgets { .. } if config.level.is_some() => {
             refuse("Thinking level is not supported for this model.")
         }
-        Control::Budgets { least, most, off } => check_budget(wanted.budget, least, most, off),
+        Control::Budgets { least, most, off } => check_budget(config.budget, least, most, off),
     }
 }
 

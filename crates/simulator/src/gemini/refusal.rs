@@ -1,4 +1,4 @@
-//! Refusals in this dialect: the envelope, its statuses and its words.
+//! Refusals in this dialect: the error body, its statuses and its messages.
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -9,7 +9,7 @@ use crate::fault::Frame;
 use crate::refusal::Refusal;
 
 /// The body of a refusal.
-pub(crate) fn envelope(refusal: &Refusal, _: &RequestId) -> Value {
+pub(crate) fn error_body(refusal: &Refusal, _: &RequestId) -> Value {
     let word = refusal.code.unwrap_or_else(|| status(refusal.status));
     let mut envelope = error(refusal.status, &refusal.message, word);
     // Clients of this provider look for the delay here, not in a header.
@@ -22,8 +22,8 @@ pub(crate) fn envelope(refusal: &Refusal, _: &RequestId) -> Value {
     envelope
 }
 
-/// What is said with a status that was asked for.
-pub(crate) fn words(status: StatusCode) -> &'static str {
+/// The message of a refusal that a status fault asks for.
+pub(crate) fn status_message(status: StatusCode) -> &'static str {
     match status.as_u16() {
         429 => "Resource has been exhausted (e.g. check quota).",
         503 => "The model is overloaded. Please try again later.",
@@ -32,19 +32,19 @@ pub(crate) fn words(status: StatusCode) -> &'static str {
     }
 }
 
-/// The event that ends a stream which had begun well.
+/// The error event that ends a stream.
 pub(crate) fn event(_: usize) -> Bytes {
     Frame::event(None, &overloaded()).bytes
 }
 
-/// What ends a stream that is one array.
+/// The error element that ends a stream which is one array.
 pub(crate) fn in_array() -> Bytes {
     format!(",\r\n{}\n]", overloaded()).into()
 }
 
 fn overloaded() -> Value {
     let code = StatusCode::SERVICE_UNAVAILABLE;
-    error(code, words(code), status(code))
+    error(code, status_message(code), status(code))
 }
 
 fn error(code: StatusCode, message: &str, status: &str) -> Value {

@@ -1,4 +1,4 @@
-//! The reply on the wire: one document, or the same in chunks, as events or as a growing array.
+//! The reply on the wire: one document, or chunks as events or as a growing array.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -15,19 +15,19 @@ pub(crate) struct Reply {
     pub(crate) parts: Vec<Part>,
     pub(crate) finish_reason: &'static str,
     pub(crate) usage: Usage,
-    /// Thoughts are parts, so their cost shows while they come; else it is all there at once.
+    /// Whether thoughts are visible parts, so that their token count grows with the stream.
     pub(crate) shows_thoughts: bool,
     pub(crate) style: SignatureStyle,
 }
 
-/// One part, with the signature that stands on it.
+/// One part and its signature.
 #[derive(Debug)]
 pub(crate) struct Part {
     pub(crate) data: Data,
     pub(crate) signature: Option<String>,
 }
 
-/// What a part holds.
+/// The content of a part.
 #[derive(Debug)]
 pub(crate) enum Data {
     Thought(String),
@@ -35,7 +35,7 @@ pub(crate) enum Data {
     Call { id: Option<String>, name: String, args: Value },
 }
 
-/// What the reply is said to have cost, so far or in all.
+/// Token counts, so far or in total.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Usage {
     pub(crate) prompt: usize,
@@ -44,7 +44,7 @@ pub(crate) struct Usage {
     pub(crate) thoughts: usize,
 }
 
-/// A part of a stream before it is known whether it is the last.
+/// A chunk of a stream, before it is known to be the last.
 struct Chunk {
     part: Option<String>,
     usage: Usage,
@@ -76,7 +76,7 @@ impl Usage {
         let Self { prompt, candidates, thoughts } = self;
         let total = prompt + candidates + thoughts;
         let mut json = format!("{{\"promptTokenCount\":{prompt}");
-        // What is not there yet is left out, as the provider does.
+        // The provider leaves out counts that are still zero.
         if candidates > 0 {
             json += &format!(",\"candidatesTokenCount\":{candidates}");
         }
@@ -117,7 +117,8 @@ impl Reply {
         frames
     }
 
-    /// The chunks, each a response, with the tokens it is paced by. The last one says why it ends.
+    /// The chunks, each a response, with its tokens for the pace. The last one has the finish
+    /// reason.
     fn responses(&self) -> impl Iterator<Item = (String, u32)> {
         let chunks = self.chunks();
         let last = chunks.len().saturating_sub(1);
@@ -133,10 +134,10 @@ impl Reply {
 
     fn chunks(&self) -> Vec<Chunk> {
         let mut chunks = Vec::new();
-        let (mut thought, mut said) = (0, 0);
+        let (mut thought, mut answered) = (0, 0);
         for part in &self.parts {
-            let usage = |thought: usize, said: usize| Usage {
-                candidates: said / 4,
+            let usage = |thought: usize, answered: usize| Usage {
+                candidates: answered / 4,
                 thoughts: match self.shows_thoughts {
                     true => thought / 4,
                     false => self.usage.thoughts,
@@ -148,12 +149,12 @@ impl Reply {
                 Data::Text(text) if !text.is_empty() => (text, false),
                 Data::Text(_) | Data::Call { .. } => {
                     if let Data::Call { name, args, .. } = &part.data {
-                        said += name.len() + args.to_string().len();
+                        answered += name.len() + args.to_string().len();
                     }
                     let late = self.style == SignatureStyle::Late && part.signature.is_some();
                     chunks.push(Chunk {
                         part: Some(part.json().to_string()),
-                        usage: usage(thought, said),
+                        usage: usage(thought, answered),
                         tokens: if late { 10 } else { 1 },
                     });
                     continue;
@@ -161,11 +162,11 @@ impl Reply {
             };
             let mut signature = part.signature.as_deref();
             for delta in draft::deltas(text) {
-                let counted = if is_thought { &mut thought } else { &mut said };
+                let counted = if is_thought { &mut thought } else { &mut answered };
                 *counted += delta.len();
                 chunks.push(Chunk {
                     part: Some(text_part(delta, is_thought, signature.take())),
-                    usage: usage(thought, said),
+                    usage: usage(thought, answered),
                     tokens: 1,
                 });
             }
@@ -176,7 +177,7 @@ impl Reply {
         chunks
     }
 
-    /// Written by hand: a bench sends two hundred thousand of them.
+    /// Chunks are formatted by hand because a bench sends 200,000 of them.
     fn response(&self, parts: Option<&str>, finish: Option<&str>, usage: Usage) -> String {
         let parts = parts.map(|parts| format!("\"parts\":[{parts}],"));
         let finish = finish.map(|reason| format!(",\"finishReason\":\"{reason}\""));

@@ -1,4 +1,4 @@
-//! The tables of a request: which members there are and what they hold, in camelCase.
+//! The tables of a request: the members and their types, in camelCase.
 //!
 //! Members that only Vertex, this provider's other endpoint, has are left out: they are unknown here.
 
@@ -11,7 +11,7 @@ pub(crate) const IN_PATH: Flags = 1;
 /// The request is part of a token count, so its body names the model.
 pub(crate) const IN_BODY: Flags = 2;
 
-/// The levels of thinking; the only words that are taken in any letter case.
+/// The levels of thinking; the only enum that accepts any letter case.
 pub(crate) const LEVEL: &str = "ThinkingConfig.ThinkingLevel";
 
 /// A request for content.

@@ -1,15 +1,15 @@
-//! The dialogue: each call its result, at once and by its tool. A server would not refuse the opposite;
-//! its template would render it wrongly, and the model misread it.
+//! The dialogue: each call is followed by its result, which names its tool. A real server does not
+//! refuse the opposite; its template renders it wrongly and the model misreads it.
 
 use serde_json::Value;
 
-use super::ask::{Ask, is, list};
+use super::request::{ParsedRequest, is, list};
 use crate::refusal::Refusal;
 
-/// Refuses a dialogue that does not hold together.
-pub(super) fn check(ask: &Ask) -> Result<(), Refusal> {
+/// Refuses calls without results, results without calls, and turns in the wrong order.
+pub(super) fn check(request: &ParsedRequest) -> Result<(), Refusal> {
     let mut open: Vec<(&str, &str)> = Vec::new();
-    for (index, message) in ask.messages().iter().enumerate() {
+    for (index, message) in request.messages().iter().enumerate() {
         if is(message, "tool") {
             answer(&mut open, message, index)?;
             continue;
@@ -17,7 +17,7 @@ pub(super) fn check(ask: &Ask) -> Result<(), Refusal> {
         refuse_unanswered(&open, index)?;
         open = list(&message["tool_calls"]).iter().map(named).collect();
     }
-    refuse_unanswered(&open, ask.messages().len())
+    refuse_unanswered(&open, request.messages().len())
 }
 
 /// A call's id, which may be missing, and its tool.

@@ -1,9 +1,9 @@
-//! Ollama's own dialect: its routes and the order in which a request is judged.
+//! Ollama's own dialect: its routes and the order of its checks.
 
-mod ask;
 mod dialogue;
 mod models;
 mod reply;
+mod request;
 mod shape;
 
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode, Uri};
 use serde_json::{Value, json};
 
-use self::ask::{Ask, Path};
 use self::reply::Reply;
+use self::request::{ParsedRequest, Path};
 use crate::dialect::{Dialect, Models};
 use crate::exchange::{Content, Exchange};
 use crate::refusal::Refusal;
@@ -25,7 +25,7 @@ use crate::{RequestId, Simulator};
 
 pub(crate) use self::models::{refuse_thinking, thinks};
 
-/// This dialect's row.
+/// The row of this dialect.
 pub(crate) static DIALECT: Dialect = Dialect {
     name: "ollama",
     routes,
@@ -35,11 +35,11 @@ pub(crate) static DIALECT: Dialect = Dialect {
         describe: |_| Err(Refusal::new(StatusCode::NOT_FOUND, "404 page not found")),
     }),
     recognises,
-    envelope: |refusal, _| json!({ "error": refusal.message }),
-    words,
-    overloaded: StatusCode::SERVICE_UNAVAILABLE,
+    error_body: |refusal, _| json!({ "error": refusal.message }),
+    status_message,
+    overloaded_status: StatusCode::SERVICE_UNAVAILABLE,
     error_event: |_| {
-        let words = words(StatusCode::SERVICE_UNAVAILABLE);
+        let words = status_message(StatusCode::SERVICE_UNAVAILABLE);
         format!("{}\n", json!({ "error": words })).into()
     },
 };
@@ -53,7 +53,7 @@ fn routes() -> Router<Arc<Simulator>> {
         .route("/api/version", get(|| async { Json(json!({ "version": "0.13.0" })) }))
 }
 
-/// Others have paths below `/api/` too.
+/// Other dialects have paths below `/api/` too.
 fn recognises(uri: &Uri, _: &HeaderMap) -> bool {
     const OURS: [&str; 9] =
         ["chat", "generate", "show", "tags", "ps", "version", "embed", "pull", "push"];
@@ -61,7 +61,7 @@ fn recognises(uri: &Uri, _: &HeaderMap) -> bool {
     below.is_some_and(|rest| OURS.contains(&rest))
 }
 
-fn words(status: StatusCode) -> &'static str {
+fn status_message(status: StatusCode) -> &'static str {
     match status.as_u16() {
         429 => "too many concurrent requests",
         503 => "server busy, please try again.  maximum pending requests exceeded",
@@ -76,7 +76,7 @@ async fn chat(
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
-    told(answer(&simulator, &headers, &body, Path::Chat).await, &id)
+    into_response(answer(&simulator, &headers, &body, Path::Chat).await, &id)
 }
 
 async fn generate(
@@ -85,7 +85,7 @@ async fn generate(
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
-    told(answer(&simulator, &headers, &body, Path::Generate).await, &id)
+    into_response(answer(&simulator, &headers, &body, Path::Generate).await, &id)
 }
 
 async fn show(Extension(id): Extension<RequestId>, body: Bytes) -> Response {
@@ -97,7 +97,7 @@ async fn show(Extension(id): Extension<RequestId>, body: Bytes) -> Response {
     }
 }
 
-fn told(answer: Result<Response, Refusal>, id: &RequestId) -> Response {
+fn into_response(answer: Result<Response, Refusal>, id: &RequestId) -> Response {
     answer.unwrap_or_else(|refusal| refusal.respond(&DIALECT, id))
 }
 
@@ -107,16 +107,16 @@ async fn answer(
     body: &Bytes,
     path: Path,
 ) -> Result<Response, Refusal> {
-    let ask = Ask::read(shape::object(body)?, path);
+    let request = ParsedRequest::read(shape::object(body)?, path);
     let mut exchange = Exchange::open(simulator, &DIALECT, headers)?;
-    exchange.meet(|| ask.said()).await?;
-    judge(&exchange, headers, &ask)?;
-    if ask.is_silent() {
-        return Ok(Json(Reply::of_nothing(&ask)).into_response());
+    exchange.apply_scenario(|| request.scenario_input()).await?;
+    validate(&exchange, headers, &request)?;
+    if request.is_silent() {
+        return Ok(Json(Reply::of_nothing(&request)).into_response());
     }
     exchange.deliver(|exchange| {
-        let reply = Reply::compose(exchange, &ask);
-        if ask.streams() {
+        let reply = Reply::compose(exchange, &request);
+        if request.streams() {
             Content::Lines(reply.frames())
         } else {
             Content::Json(reply.json().to_string().into())
@@ -124,16 +124,20 @@ async fn answer(
     })
 }
 
-/// The rules in their order: the caller, the shape, the model, the dialogue.
-fn judge(exchange: &Exchange<'_>, headers: &HeaderMap, ask: &Ask) -> Result<(), Refusal> {
+/// Checks, in this order, the caller, the shape, the model and the dialogue.
+fn validate(
+    exchange: &Exchange<'_>,
+    headers: &HeaderMap,
+    request: &ParsedRequest,
+) -> Result<(), Refusal> {
     let simulator = exchange.simulator();
     if simulator.lacks_key(headers, &["authorization"]) {
         return Err(Refusal::new(StatusCode::UNAUTHORIZED, "unauthorized"));
     }
     if simulator.options.strict {
-        shape::check(ask)?;
-        models::check(ask)?;
-        dialogue::check(ask)?;
+        shape::check(request)?;
+        models::check(request)?;
+        dialogue::check(request)?;
     }
     Ok(())
 }

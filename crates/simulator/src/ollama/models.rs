@@ -1,25 +1,25 @@
-//! Models: which there are, what each can do, and what is refused for it.
+//! The models: their list, what each one can do, and what it refuses.
 
 use serde_json::{Value, json};
 
-use super::ask::Ask;
+use super::request::ParsedRequest;
 use crate::refusal::Refusal;
 
-/// Names that stand for the kinds there are; every other name is answered too.
+/// One example name for each set of rules; every other name is accepted too.
 const LISTED: &[&str] = &["qwen3:8b", "gpt-oss:20b", "llama3.2:3b"];
 
-/// What a model does.
+/// Whether a model thinks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// It thinks, unless it is told not to.
+pub(super) enum ThinkingSupport {
+    /// It thinks unless the request switches it off.
     Thinks,
-    /// It always thinks, more or less.
+    /// It always thinks; a level sets how much.
     Levels,
     /// It does not think.
     Plain,
 }
 
-impl Kind {
+impl ThinkingSupport {
     pub(super) fn of(model: &str) -> Self {
         let model = model.to_lowercase();
         let has = |words: &[&str]| words.iter().any(|word| model.contains(word));
@@ -35,28 +35,28 @@ impl Kind {
 
 /// Whether a model thinks.
 pub(crate) fn thinks(model: &str) -> bool {
-    Kind::of(model) != Kind::Plain
+    ThinkingSupport::of(model) != ThinkingSupport::Plain
 }
 
-/// What is said where a model is told to think that does not.
+/// The refusal of a request that asks a model to think which cannot.
 pub(crate) fn refuse_thinking(model: &str) -> Refusal {
     Refusal::invalid(format!("\"{model}\" does not support thinking"))
 }
 
 /// Refuses what the model cannot do.
-pub(super) fn check(ask: &Ask) -> Result<(), Refusal> {
-    let asked = match ask.get("think") {
+pub(super) fn check(request: &ParsedRequest) -> Result<(), Refusal> {
+    let asked = match request.get("think") {
         Value::Bool(wanted) => *wanted,
         Value::String(_) => true,
         _ => false,
     };
-    match asked && !thinks(ask.model()) {
-        true => Err(refuse_thinking(ask.model())),
+    match asked && !thinks(request.model()) {
+        true => Err(refuse_thinking(request.model())),
         false => Ok(()),
     }
 }
 
-/// The list of models.
+/// The answer of `GET /api/tags`.
 pub(super) fn list() -> Value {
     let one = |name: &&str| {
         json!({
@@ -67,7 +67,7 @@ pub(super) fn list() -> Value {
     json!({ "models": LISTED.iter().map(one).collect::<Vec<_>>() })
 }
 
-/// What is told of one model.
+/// The answer of `POST /api/show`.
 pub(super) fn show(name: &str) -> Value {
     let mut can = vec!["completion", "tools"];
     if thinks(name) {

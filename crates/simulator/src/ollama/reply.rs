@@ -1,14 +1,14 @@
-//! The reply on the wire: one JSON document, or the same in lines.
+//! The reply on the wire: one JSON document, or the same as lines.
 
 use serde_json::{Map, Value, json};
 
-use super::ask::{Ask, Path};
+use super::request::{ParsedRequest, Path};
 use crate::draft::{self, Draft, Ending, Limits, identifier};
 use crate::exchange::Exchange;
 use crate::fault::Frame;
 use crate::script::Piece;
 
-/// The moment of every reply: what is said must not hang on the clock.
+/// The time of every reply. It is fixed, so that replies do not depend on the clock.
 pub(super) const CREATED: &str = "2026-11-14T23:46:40.123456789Z";
 
 /// A finished reply.
@@ -21,7 +21,7 @@ pub(super) struct Reply {
     output: usize,
 }
 
-/// What is said, in order.
+/// The parts of the reply, in order.
 enum Part {
     Thinking(String),
     Text(String),
@@ -29,77 +29,77 @@ enum Part {
 }
 
 impl Reply {
-    /// Makes the reply.
-    pub(super) fn compose(exchange: &Exchange<'_>, ask: &Ask) -> Self {
-        let seed = exchange.seed(ask.model(), &ask.conversation());
-        let stop_sequences = ask.stop_sequences();
-        let limits = Limits { stop_sequences: &stop_sequences, tokens: ask.limit() };
-        let situation = || ask.situation(exchange.deltas());
+    /// Builds the reply.
+    pub(super) fn compose(exchange: &Exchange<'_>, request: &ParsedRequest) -> Self {
+        let seed = exchange.seed(request.model(), &request.conversation());
+        let stop_sequences = request.stop_sequences();
+        let limits = Limits { stop_sequences: &stop_sequences, tokens: request.limit() };
+        let situation = || request.situation(exchange.deltas());
         let draft = Draft::write(exchange, &seed, limits, situation);
         let output = draft.tokens();
         let reason = match draft.ending {
             Ending::Limit => "length",
-            // There is no word for calls.
+            // This dialect has no finish reason for calls.
             Ending::StopSequence(_) | Ending::Calls | Ending::Done => "stop",
         };
         let mut calls = 0;
         let part = |piece| match piece {
-            // Nothing is sealed here: it is a thought more.
+            // This dialect has no redacted thinking, so it is sent as ordinary thinking.
             Piece::Thinking(text) | Piece::Redacted(text) => Part::Thinking(text),
             Piece::Text(text) => Part::Text(text),
             Piece::Tool { name, input } => {
                 let index = calls;
                 calls += 1;
-                let id = identifier(&seed, "call", index + ask.messages().len());
+                let id = identifier(&seed, "call", index + request.messages().len());
                 let function = json!({"index": index, "name": name, "arguments": input});
                 Part::Call(json!({"id": format!("call_{id}"), "function": function}))
             }
         };
         Self {
-            model: exchange.answer_model(ask.model()),
-            path: ask.path(),
+            model: exchange.answer_model(request.model()),
+            path: request.path(),
             parts: draft.pieces.into_iter().map(part).collect(),
             reason,
-            input: ask.tokens(),
+            input: request.tokens(),
             output,
         }
     }
 
-    /// The reply to a request that asks nothing.
-    pub(super) fn of_nothing(ask: &Ask) -> Value {
-        let unloads = match ask.get("keep_alive") {
+    /// The reply to a request without a prompt.
+    pub(super) fn of_nothing(request: &ParsedRequest) -> Value {
+        let unloads = match request.get("keep_alive") {
             Value::Number(number) => number.as_f64() == Some(0.0),
             Value::String(text) => text.starts_with('0'),
             _ => false,
         };
         let reply = Self {
-            model: ask.model().to_owned(),
-            path: ask.path(),
+            model: request.model().to_owned(),
+            path: request.path(),
             parts: Vec::new(),
             reason: if unloads { "unload" } else { "load" },
             input: 0,
             output: 0,
         };
-        reply.line(Said::default(), true)
+        reply.line(LineContent::default(), true)
     }
 
     /// The reply as one document.
     pub(super) fn json(&self) -> Value {
-        let mut said = Said::default();
+        let mut content = LineContent::default();
         for part in &self.parts {
             match part {
-                Part::Thinking(text) => said.thinking.push_str(text),
-                Part::Text(text) => said.text.push_str(text),
-                Part::Call(call) => said.calls.push(call.clone()),
+                Part::Thinking(text) => content.thinking.push_str(text),
+                Part::Text(text) => content.text.push_str(text),
+                Part::Call(call) => content.calls.push(call.clone()),
             }
         }
-        self.line(said, true)
+        self.line(content, true)
     }
 
-    /// The reply in lines. Where thinking ends and text begins, one line has both.
+    /// The reply as lines. The line where thinking ends and text begins has both.
     pub(super) fn frames(&self) -> Vec<Frame> {
         let mut lines = Vec::new();
-        let mut held = Said::default();
+        let mut held = LineContent::default();
         for part in &self.parts {
             match part {
                 Part::Thinking(text) => {
@@ -124,12 +124,12 @@ impl Reply {
         }
         lines.extend(held.take());
         let frame = |line: Value, tokens: u32| Frame { bytes: format!("{line}\n").into(), tokens };
-        let last = frame(self.line(Said::default(), true), 0);
-        let lines = lines.into_iter().map(|said| frame(self.line(said, false), 1));
+        let last = frame(self.line(LineContent::default(), true), 0);
+        let lines = lines.into_iter().map(|content| frame(self.line(content, false), 1));
         lines.chain([last]).collect()
     }
 
-    fn line(&self, said: Said, done: bool) -> Value {
+    fn line(&self, content: LineContent, done: bool) -> Value {
         let mut line = Map::new();
         let mut put = |key: &str, value: Value| line.insert(key.to_owned(), value);
         put("model", self.model.as_str().into());
@@ -142,12 +142,12 @@ impl Reply {
         if self.path == Path::Chat {
             message.insert("role".to_owned(), "assistant".into());
         }
-        message.insert(text.to_owned(), said.text.into());
-        if !said.thinking.is_empty() {
-            message.insert("thinking".to_owned(), said.thinking.into());
+        message.insert(text.to_owned(), content.text.into());
+        if !content.thinking.is_empty() {
+            message.insert("thinking".to_owned(), content.thinking.into());
         }
-        if !said.calls.is_empty() {
-            message.insert("tool_calls".to_owned(), said.calls.into());
+        if !content.calls.is_empty() {
+            message.insert("tool_calls".to_owned(), content.calls.into());
         }
         match self.path {
             Path::Chat => {
@@ -160,7 +160,7 @@ impl Reply {
         put("done", done.into());
         if done {
             put("done_reason", self.reason.into());
-            // What is nought is left out.
+            // Real servers leave out zero counts.
             for (key, count) in [
                 ("total_duration", self.output * 2),
                 ("load_duration", self.output),
@@ -178,19 +178,20 @@ impl Reply {
     }
 }
 
-/// What one line says.
+/// The content of one line.
 #[derive(Default)]
-struct Said {
+struct LineContent {
     thinking: String,
     text: String,
     calls: Vec<Value>,
 }
 
-impl Said {
-    /// What there is to say, if anything; nothing is left.
+impl LineContent {
+    /// Takes the content, if there is any.
     fn take(&mut self) -> Option<Self> {
-        let said = std::mem::take(self);
-        let empty = said.thinking.is_empty() && said.text.is_empty() && said.calls.is_empty();
-        (!empty).then_some(said)
+        let content = std::mem::take(self);
+        let empty =
+            content.thinking.is_empty() && content.text.is_empty() && content.calls.is_empty();
+        (!empty).then_some(content)
     }
 }

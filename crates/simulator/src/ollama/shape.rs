@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
-use super::ask::{Ask, Path};
+use super::request::{ParsedRequest, Path};
 use crate::refusal::Refusal;
 use crate::shape::Shape::{
     Any, Boolean, Either, List, Named, Object, Open, Pattern, Text, When, Word, WordAnyCase,
@@ -91,12 +91,13 @@ pub(super) fn object(body: &Bytes) -> Result<Map<String, Value>, Refusal> {
 }
 
 /// Refuses a body of the wrong shape.
-pub(super) fn check(ask: &Ask) -> Result<(), Refusal> {
-    let flags = if ask.path() == Path::Chat { CHAT } else { 0 };
-    Checker { flags, null_is_absent: true, unknown_first: false, refuse }.check(ask.body(), &BODY)
+pub(super) fn check(request: &ParsedRequest) -> Result<(), Refusal> {
+    let flags = if request.path() == Path::Chat { CHAT } else { 0 };
+    Checker { flags, null_is_absent: true, unknown_first: false, refuse }
+        .check(request.body(), &BODY)
 }
 
-/// A problem in the server's words. Its decoder does not count the items of lists.
+/// Writes a problem as the server reports it. Its paths have no list indexes.
 fn refuse(path: &[Step<'_>], problem: &Problem<'_>) -> Refusal {
     let names = path.iter().filter_map(|step| match step {
         Step::Member(name) => Some(*name),

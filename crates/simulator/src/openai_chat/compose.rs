@@ -1,111 +1,117 @@
-//! Composing: from an accepted request to a finished reply.
+//! Builds the reply to an accepted request.
 
 use serde_json::{Value, json};
 
-use super::ask::{Ask, CALL};
-use super::marks::{self, ANYWHERE, IN_ID};
-use super::modes::Plan;
+use super::modes::ThinkingPlan;
 use super::openrouter::Format;
 use super::reply::{Choice, Form, Part, Reply};
-use super::variants::{Shows, SignsCalls, Variant};
+use super::request::{CALL, ParsedRequest};
+use super::signatures::{self, ID_SEPARATOR, NO_PREFIX};
+use super::variants::{CallSigning, ReasoningOutput, Variant};
 use crate::draft::{Draft, Ending, Limits, identifier};
 use crate::exchange::Exchange;
 use crate::script::{Piece, Random, Situation};
 use crate::signing::{Hash, hash};
 use crate::style::SignatureStyle;
 
-/// Everything a reply depends on, besides the request.
+/// What a reply depends on, apart from the request.
 pub(crate) struct Composer<'a> {
     pub(crate) exchange: &'a Exchange<'a>,
     pub(crate) variant: &'static Variant,
-    pub(crate) plan: Plan,
+    pub(crate) plan: ThinkingPlan,
 }
 
 impl Composer<'_> {
-    /// Makes the reply.
-    pub(crate) fn compose(&self, ask: &Ask) -> Reply {
-        let seed = self.exchange.seed(ask.model(), &ask.conversation());
-        let mut counts = Counts { input: ask.tokens(), ..Counts::default() };
+    /// Builds the reply.
+    pub(crate) fn compose(&self, request: &ParsedRequest) -> Reply {
+        let seed = self.exchange.seed(request.model(), &request.conversation());
+        let mut counts = Counts { input: request.tokens(), ..Counts::default() };
         let choice = |index: u64| {
             let seed = match index {
                 0 => seed,
                 _ => hash(&[&seed, &index.to_be_bytes()]),
             };
-            self.choice(ask, &seed, &mut counts)
+            self.choice(request, &seed, &mut counts)
         };
-        let choices = (0..ask.choices()).map(choice).collect();
-        let streams_usage = ask.wants_usage();
+        let choices = (0..request.choices()).map(choice).collect();
+        let streams_usage = request.wants_usage();
         Reply {
             id: format!("chatcmpl-{}", identifier(&seed, "completion", 0)),
-            model: self.exchange.answer_model(ask.model()),
+            model: self.exchange.answer_model(request.model()),
             choices,
             usage: self.usage(counts),
             form: Form {
-                shows: self.plan.shows,
-                format: Format::of(ask.model()),
+                reasoning_output: self.plan.reasoning_output,
+                format: Format::of(request.model()),
                 style: self.exchange.style(),
-                signs_calls: marks::signs_calls(self.variant, ask.model()),
-                legacy: ask.is_legacy(),
-                empty_content: self.variant.empty_content,
-                whole_calls: self.variant.whole_calls,
+                call_signing: signatures::call_signing(self.variant, request.model()),
+                legacy: request.is_legacy(),
+                sends_empty_content: self.variant.sends_empty_content,
+                sends_whole_calls: self.variant.sends_whole_calls,
                 official: self.variant.official,
-                usage: streams_usage && !self.variant.counts_unasked,
-                usage_at_end: self.variant.counts_unasked,
-                obfuscation: self.variant.official && ask.wants_obfuscation(),
+                usage: streams_usage && !self.variant.always_sends_usage,
+                usage_at_end: self.variant.always_sends_usage,
+                obfuscation: self.variant.official && request.wants_obfuscation(),
             },
         }
     }
 
-    fn choice(&self, ask: &Ask, seed: &Hash, counts: &mut Counts) -> Choice {
-        let stop_sequences = ask.stop_sequences();
-        let limits = Limits { stop_sequences: &stop_sequences, tokens: ask.limit() };
-        let draft = Draft::write(self.exchange, seed, limits, || self.situation(ask));
+    fn choice(&self, request: &ParsedRequest, seed: &Hash, counts: &mut Counts) -> Choice {
+        let stop_sequences = request.stop_sequences();
+        let limits = Limits { stop_sequences: &stop_sequences, tokens: request.limit() };
+        let draft = Draft::write(self.exchange, seed, limits, || self.situation(request));
         counts.output += draft.tokens();
         counts.reasoning += draft.thinking_tokens();
         let cut = draft.ending == Ending::Limit;
         let finish_reason = match draft.ending {
             Ending::Limit => "length",
-            Ending::Calls if self.writes_calls(ask) => "stop",
-            Ending::Calls if ask.is_legacy() => "function_call",
-            Ending::Calls => self.variant.called,
+            Ending::Calls if self.writes_calls(request) => "stop",
+            Ending::Calls if request.is_legacy() => "function_call",
+            Ending::Calls => self.variant.calls_finish_reason,
             Ending::StopSequence(_) | Ending::Done => "stop",
         };
-        let parts = match self.plan.shows {
-            Shows::Tags => self.tagged(ask, draft.pieces, cut, seed),
-            _ => self.parts(ask, draft.pieces, cut, seed),
+        let parts = match self.plan.reasoning_output {
+            ReasoningOutput::Tags => self.tagged(request, draft.pieces, cut, seed),
+            _ => self.parts(request, draft.pieces, cut, seed),
         };
         Choice { parts, finish_reason }
     }
 
-    fn situation(&self, ask: &Ask) -> Situation {
+    fn situation(&self, request: &ParsedRequest) -> Situation {
         Situation {
-            user_text: ask.user_text(),
-            results: ask.results(),
-            rounds: ask.rounds(),
-            tools: ask.callable(),
-            choice: ask.choice(),
-            parallel: ask.parallel(),
+            user_text: request.user_text(),
+            results: request.results(),
+            rounds: request.rounds(),
+            tools: request.callable(),
+            choice: request.choice(),
+            parallel: request.parallel(),
             thinks: self.plan.thinks,
             deltas: self.exchange.deltas(),
         }
     }
 
     fn redacts(&self) -> bool {
-        matches!(self.plan.shows, Shows::Details | Shows::Blocks)
+        matches!(self.plan.reasoning_output, ReasoningOutput::Details | ReasoningOutput::Blocks)
     }
 
-    /// Calls are text here, as of a server that was not told how its model writes them.
-    fn writes_calls(&self, ask: &Ask) -> bool {
-        self.plan.shows == Shows::Tags && ask.model().contains("raw-tools")
+    /// Whether calls are written as text, as by a server without a tool parser.
+    fn writes_calls(&self, request: &ParsedRequest) -> bool {
+        self.plan.reasoning_output == ReasoningOutput::Tags && request.model().contains("raw-tools")
     }
 
-    fn parts(&self, ask: &Ask, pieces: Vec<Piece>, cut: bool, seed: &Hash) -> Vec<Part> {
+    fn parts(
+        &self,
+        request: &ParsedRequest,
+        pieces: Vec<Piece>,
+        cut: bool,
+        seed: &Hash,
+    ) -> Vec<Part> {
         let signs = self.exchange.style() != SignatureStyle::Empty;
-        let format = Format::of(ask.model());
+        let format = Format::of(request.model());
         let mut signing = Signing {
             composer: self,
             nonces: Random::new(&hash(&[seed, b"nonces"])),
-            place: ANYWHERE,
+            prefix: NO_PREFIX,
         };
         let last = pieces.len().saturating_sub(1);
         let mut parts = Vec::new();
@@ -117,13 +123,14 @@ impl Composer<'_> {
                 Piece::Tool { name, input } => {
                     let arguments = input.to_string();
                     let signed = signs && calls == 0;
-                    let signs_calls = marks::signs_calls(self.variant, ask.model());
-                    let signature = (signed && signs_calls != SignsCalls::Never)
-                        .then(|| signing.sign(&marks::of_call(&name, &arguments), &thoughts));
-                    let mut id = self.call_id(ask, seed, calls);
-                    if let (SignsCalls::ProviderFields, Some(signature)) = (signs_calls, &signature)
+                    let call_signing = signatures::call_signing(self.variant, request.model());
+                    let signature = (signed && call_signing != CallSigning::Never)
+                        .then(|| signing.sign(&signatures::of_call(&name, &arguments), &thoughts));
+                    let mut id = self.call_id(request, seed, calls);
+                    if let (CallSigning::ProviderFields, Some(signature)) =
+                        (call_signing, &signature)
                     {
-                        id = format!("{id}{IN_ID}{signature}");
+                        id = format!("{id}{ID_SEPARATOR}{signature}");
                     }
                     calls += 1;
                     parts.push(Part::Call { id, name, arguments, signature });
@@ -138,18 +145,20 @@ impl Composer<'_> {
                 }
                 Piece::Thinking(text) | Piece::Redacted(text) => {
                     thoughts.push_str(&text);
-                    if self.plan.shows == Shows::Nowhere {
+                    if self.plan.reasoning_output == ReasoningOutput::Nowhere {
                         continue;
                     }
-                    let readable = match self.plan.shows {
-                        Shows::Details => format.signs,
-                        Shows::Blocks => true,
+                    let readable = match self.plan.reasoning_output {
+                        ReasoningOutput::Details => format.signs,
+                        ReasoningOutput::Blocks => true,
                         _ => false,
                     };
                     let signature = (signs && readable).then(|| signing.sign(&text, &text));
-                    let mark = signature.as_deref().unwrap_or_default();
-                    signing.pass(format.kind, &text, mark);
-                    let sealed = (signs && self.plan.shows == Shows::Details && !readable)
+                    let signed = signature.as_deref().unwrap_or_default();
+                    signing.pass(format.kind, &text, signed);
+                    let sealed = (signs
+                        && self.plan.reasoning_output == ReasoningOutput::Details
+                        && !readable)
                         .then(|| signing.sign("", &text));
                     parts.push(Part::Thought { text, signature, closed: !(cut && index == last) });
                     if let Some(data) = sealed {
@@ -163,10 +172,16 @@ impl Composer<'_> {
         parts
     }
 
-    /// The reply of a server that does not tell reasoning from text.
-    fn tagged(&self, ask: &Ask, pieces: Vec<Piece>, cut: bool, seed: &Hash) -> Vec<Part> {
-        // The prompt's template has written the first tag already.
-        let mut opened = ask.model().contains("implicit");
+    /// The reply of a server that does not separate reasoning from text.
+    fn tagged(
+        &self,
+        request: &ParsedRequest,
+        pieces: Vec<Piece>,
+        cut: bool,
+        seed: &Hash,
+    ) -> Vec<Part> {
+        // The prompt's template already contains the first tag.
+        let mut opened = request.model().contains("implicit");
         let last = pieces.len().saturating_sub(1);
         let mut text = String::new();
         let mut parts = Vec::new();
@@ -181,13 +196,13 @@ impl Composer<'_> {
                         text.push_str("\n</think>\n\n");
                     }
                 }
-                Piece::Text(said) => text.push_str(&said),
-                Piece::Tool { name, input } if self.writes_calls(ask) => {
+                Piece::Text(piece) => text.push_str(&piece),
+                Piece::Tool { name, input } if self.writes_calls(request) => {
                     let call = json!({"name": name, "arguments": input});
                     text.push_str(&format!("\n{CALL}{call}</tool_call>"));
                 }
                 Piece::Tool { name, input } => parts.push(Part::Call {
-                    id: self.call_id(ask, seed, parts.len()),
+                    id: self.call_id(request, seed, parts.len()),
                     name,
                     arguments: input.to_string(),
                     signature: None,
@@ -200,28 +215,31 @@ impl Composer<'_> {
         parts
     }
 
-    /// The seed holds the whole conversation, so no later call gets the same id, except from a
-    /// server that numbers the calls of each reply anew.
-    fn call_id(&self, ask: &Ask, seed: &Hash, index: usize) -> String {
-        if self.repeats_ids(ask) {
+    /// The seed depends on the whole conversation, so no later call gets the same id, except from a
+    /// server that restarts its numbering with each reply.
+    fn call_id(&self, request: &ParsedRequest, seed: &Hash, index: usize) -> String {
+        if self.repeats_ids(request) {
             return "call_0".to_owned();
         }
-        let index = index + ask.messages().len();
+        let index = index + request.messages().len();
         let id = identifier(seed, "call", index);
         match id.len().checked_sub(9) {
-            Some(start) if self.variant.nine_letters => id[start..].to_owned(),
+            Some(start) if self.variant.nine_character_ids => id[start..].to_owned(),
             _ => format!("call_{id}"),
         }
     }
 
-    fn repeats_ids(&self, ask: &Ask) -> bool {
-        self.variant.name == "reasoning-field" && ask.model().contains("repeat-ids")
+    fn repeats_ids(&self, request: &ParsedRequest) -> bool {
+        self.variant.name == "reasoning-field" && request.model().contains("repeat-ids")
     }
 
     fn usage(&self, counts: Counts) -> Value {
         let Counts { input, output, reasoning } = counts;
-        let completion =
-            if self.variant.counts_apart { output.saturating_sub(reasoning) } else { output };
+        let completion = if self.variant.reasoning_outside_completion {
+            output.saturating_sub(reasoning)
+        } else {
+            output
+        };
         let mut usage = json!({
             "prompt_tokens": input,
             "completion_tokens": completion,
@@ -235,10 +253,11 @@ impl Composer<'_> {
                 "reasoning_tokens": reasoning, "audio_tokens": 0,
                 "accepted_prediction_tokens": 0, "rejected_prediction_tokens": 0,
             });
-        } else if (self.plan.shows != Shows::Tags || self.variant.name == "groq")
-            && self.variant.counts_thinking
+        } else if (self.plan.reasoning_output != ReasoningOutput::Tags
+            || self.variant.name == "groq")
+            && self.variant.reports_reasoning_tokens
         {
-            // Who cannot tell reasoning from text cannot count it either.
+            // A server that does not separate reasoning from text cannot count it.
             usage["completion_tokens_details"] = json!({ "reasoning_tokens": reasoning });
         }
         if self.variant.name.starts_with("deepseek") {
@@ -256,24 +275,24 @@ struct Counts {
     reasoning: usize,
 }
 
-/// The signing of one reply, thought by thought.
+/// Signs one reply, thought by thought.
 struct Signing<'a> {
     composer: &'a Composer<'a>,
     nonces: Random,
-    place: Hash,
+    prefix: Hash,
 }
 
 impl Signing<'_> {
     fn sign(&mut self, shown: &str, hidden: &str) -> String {
         let Composer { exchange, variant, .. } = self.composer;
         let nonce = self.nonces.next();
-        marks::sign(exchange.signer(), variant, shown, hidden, self.place, nonce)
+        signatures::sign(exchange.signer(), variant, shown, hidden, self.prefix, nonce)
     }
 
-    /// Only the list of details is bound in its order.
-    fn pass(&mut self, kind: &str, text: &str, mark: &str) {
-        if self.composer.plan.shows == Shows::Details {
-            self.place = marks::next(self.place, kind, text, mark);
+    /// Only `reasoning_details` are bound to their order.
+    fn pass(&mut self, kind: &str, text: &str, signature: &str) {
+        if self.composer.plan.reasoning_output == ReasoningOutput::Details {
+            self.prefix = signatures::next(self.prefix, kind, text, signature);
         }
     }
 }

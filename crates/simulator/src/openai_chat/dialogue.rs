@@ -1,26 +1,26 @@
-//! The dialogue: each call its result, at once.
+//! The dialogue: each call is followed by its result.
 
 use serde_json::Value;
 
-use super::ask::{Ask, CALL, is, list, text};
-use super::variants::{Shows, Variant};
+use super::request::{CALL, ParsedRequest, is, list, text};
+use super::variants::{ReasoningOutput, Variant};
 use crate::openai::refused;
 use crate::refusal::Refusal;
 
 /// The calls that wait for their results.
 #[derive(Default)]
-struct Open<'a> {
-    /// Somebody called, so results may follow.
+struct PendingCall<'a> {
+    /// There was a call, so results may follow.
     called: bool,
     ids: Vec<&'a str>,
-    /// The calls were text and have no ids.
+    /// The calls were text, so they have no ids.
     nameless: bool,
 }
 
-/// Refuses a dialogue that does not hold together.
-pub(crate) fn check(ask: &Ask, variant: &Variant) -> Result<(), Refusal> {
-    let mut open = Open::default();
-    for (index, message) in ask.messages().iter().enumerate() {
+/// Refuses calls without results, results without calls, and turns in the wrong order.
+pub(crate) fn check(request: &ParsedRequest, variant: &Variant) -> Result<(), Refusal> {
+    let mut open = PendingCall::default();
+    for (index, message) in request.messages().iter().enumerate() {
         if is(message, "tool") {
             answer(&mut open, message, index)?;
             continue;
@@ -35,13 +35,13 @@ pub(crate) fn check(ask: &Ask, variant: &Variant) -> Result<(), Refusal> {
         open = if is(message, "assistant") {
             calls(message, index, variant)?
         } else {
-            Open::default()
+            PendingCall::default()
         };
     }
-    refuse_unanswered(&open, ask.messages().len())
+    refuse_unanswered(&open, request.messages().len())
 }
 
-fn answer(open: &mut Open<'_>, message: &Value, index: usize) -> Result<(), Refusal> {
+fn answer(open: &mut PendingCall<'_>, message: &Value, index: usize) -> Result<(), Refusal> {
     if !open.called {
         return Err(unexpected("tool", "tool_calls", index));
     }
@@ -62,11 +62,15 @@ fn answer(open: &mut Open<'_>, message: &Value, index: usize) -> Result<(), Refu
     }
 }
 
-fn calls<'a>(message: &'a Value, index: usize, variant: &Variant) -> Result<Open<'a>, Refusal> {
+fn calls<'a>(
+    message: &'a Value,
+    index: usize,
+    variant: &Variant,
+) -> Result<PendingCall<'a>, Refusal> {
     let mut ids: Vec<&str> = Vec::new();
     for call in list(&message["tool_calls"]) {
         let id = call["id"].as_str().unwrap_or_default();
-        // A server that repeats ids itself cannot mind.
+        // A server that repeats ids itself cannot refuse repeated ids.
         if ids.contains(&id) && variant.name != "reasoning-field" {
             return Err(refused(
                 &format!("messages.[{index}].tool_calls"),
@@ -76,8 +80,9 @@ fn calls<'a>(message: &'a Value, index: usize, variant: &Variant) -> Result<Open
         }
         ids.push(id);
     }
-    let nameless = variant.shows == Shows::Tags && text(message).contains(CALL);
-    Ok(Open {
+    let nameless =
+        variant.reasoning_output == ReasoningOutput::Tags && text(message).contains(CALL);
+    Ok(PendingCall {
         called: nameless || !ids.is_empty() || message["function_call"].is_object(),
         ids,
         nameless,
@@ -94,7 +99,7 @@ fn unexpected(role: &str, member: &str, index: usize) -> Refusal {
     )
 }
 
-fn refuse_unanswered(open: &Open<'_>, index: usize) -> Result<(), Refusal> {
+fn refuse_unanswered(open: &PendingCall<'_>, index: usize) -> Result<(), Refusal> {
     if open.ids.is_empty() {
         return Ok(());
     }

@@ -2,7 +2,7 @@
 //!
 //! `verify` decides whether reasoning is unchanged.
 
-use super::ask::Ask;
+use super::request::ParsedRequest;
 use super::shape::{ARGUMENTS, BLOCKS, CALL_ID, CHUNKS, DETAILS, NO_REASONING, OFFICIAL};
 use crate::openai::refused;
 use crate::refusal::Refusal;
@@ -160,9 +160,9 @@ const THINKING_BLOCK: Shape = Shape::Tagged(&Tagged {
     ..BY_TYPE
 });
 
-/// Refuses a message without content, unless the assistant said something in another member.
-pub(super) fn check_content(ask: &Ask) -> Result<(), Refusal> {
-    for (index, message) in ask.messages().iter().enumerate() {
+/// Refuses a message without content, unless an assistant message has another member instead.
+pub(super) fn check_content(request: &ParsedRequest) -> Result<(), Refusal> {
+    for (index, message) in request.messages().iter().enumerate() {
         let has = |key: &str| !message[key].is_null();
         let instead = ["tool_calls", "function_call", "refusal", "audio"];
         let said_otherwise = message["role"] == "assistant" && instead.iter().any(|key| has(key));

@@ -1,14 +1,14 @@
-//! The OpenAI chat dialect: its routes and the order in which a request is judged.
+//! The OpenAI chat dialect: its routes and the order of its checks.
 
-mod ask;
 mod compose;
 mod dialogue;
-mod marks;
 mod messages;
 mod modes;
 mod openrouter;
 mod reply;
+mod request;
 mod shape;
+mod signatures;
 mod variants;
 mod verify;
 
@@ -22,9 +22,9 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode, Uri, header};
 use serde_json::{Map, Value, json};
 
-use self::ask::Ask;
 use self::compose::Composer;
-use self::modes::Plan;
+use self::modes::ThinkingPlan;
+use self::request::ParsedRequest;
 use self::verify::Verifier;
 use crate::dialect::Dialect;
 use crate::exchange::{Content, Exchange};
@@ -35,7 +35,7 @@ use crate::{RequestId, Simulator, openai};
 
 pub use self::variants::{UnknownVariant, Variant};
 
-/// This dialect's row.
+/// The row of this dialect.
 pub(crate) static DIALECT: Dialect = ROW;
 
 const ROW: Dialect = Dialect {
@@ -43,13 +43,13 @@ const ROW: Dialect = Dialect {
     routes,
     models: Some(openai::MODELS),
     recognises,
-    envelope: openai::envelope,
-    words: openai::words,
-    overloaded: StatusCode::SERVICE_UNAVAILABLE,
+    error_body: openai::error_body,
+    status_message: openai::status_message,
+    overloaded_status: StatusCode::SERVICE_UNAVAILABLE,
     error_event,
 };
 
-/// Where servers of this dialect answer: OpenAI's path, and those of GLM, Google and OpenRouter.
+/// The paths of this dialect's servers: OpenAI, GLM, Google and OpenRouter.
 const PATHS: &[&str] = &[
     "/v1/chat/completions",
     "/chat/completions",
@@ -63,13 +63,13 @@ fn routes() -> Router<Arc<Simulator>> {
     PATHS.iter().fold(Router::new(), |router, path| router.route(path, post(completions)))
 }
 
-/// Of the two dialects of OpenAI, this one speaks where only the key tells.
+/// OpenAI's two dialects use the same key header; without another sign, this dialect answers.
 fn recognises(uri: &Uri, headers: &HeaderMap) -> bool {
     uri.path().ends_with("/chat/completions") || headers.contains_key(header::AUTHORIZATION)
 }
 
 fn error_event(_: usize) -> Bytes {
-    let message = openai::words(StatusCode::SERVICE_UNAVAILABLE);
+    let message = openai::status_message(StatusCode::SERVICE_UNAVAILABLE);
     let error = json!({ "message": message, "type": "server_error", "param": null, "code": null });
     Frame::event(None, &json!({ "error": error })).bytes
 }
@@ -81,34 +81,34 @@ async fn completions(
     body: Bytes,
 ) -> Response {
     let asked = read(&body).and_then(|body| {
-        let ask = Ask::read(body);
+        let request = ParsedRequest::read(body);
         let usual = simulator.options.variant;
-        let variant = Variant::of(&headers, usual, ask.model())?;
-        Ok((ask, variant))
+        let variant = Variant::of(&headers, usual, request.model())?;
+        Ok((request, variant))
     });
     let response = match asked {
-        Ok((ask, variant)) => match answer(&simulator, &headers, &ask, variant).await {
+        Ok((request, variant)) => match answer(&simulator, &headers, &request, variant).await {
             Ok(response) => response,
             Err(refusal) => refusal.respond(variant.dialect, &id),
         },
         Err(refusal) => refusal.respond(&DIALECT, &id),
     };
-    openai::stamped(response, &id)
+    openai::with_request_id(response, &id)
 }
 
 async fn answer(
     simulator: &Simulator,
     headers: &HeaderMap,
-    ask: &Ask,
+    request: &ParsedRequest,
     variant: &'static Variant,
 ) -> Result<Response, Refusal> {
     let mut exchange = Exchange::open(simulator, variant.dialect, headers)?;
-    exchange.meet(|| ask.said()).await?;
-    let plan = judge(&exchange, headers, ask, variant)?;
+    exchange.apply_scenario(|| request.scenario_input()).await?;
+    let plan = validate(&exchange, headers, request, variant)?;
     exchange.deliver(|exchange| {
         let composer = Composer { exchange, variant, plan };
-        let reply = composer.compose(ask);
-        if ask.streams() {
+        let reply = composer.compose(request);
+        if request.streams() {
             Content::Events(reply.frames())
         } else {
             Content::Json(reply.json().to_string().into())
@@ -116,26 +116,26 @@ async fn answer(
     })
 }
 
-/// The rules in their order: the caller, the shape, the modes, the dialogue, the reasoning.
-fn judge(
+/// Checks, in this order, the caller, the shape, the modes, the dialogue and the reasoning.
+fn validate(
     exchange: &Exchange<'_>,
     headers: &HeaderMap,
-    ask: &Ask,
+    request: &ParsedRequest,
     variant: &'static Variant,
-) -> Result<Plan, Refusal> {
+) -> Result<ThinkingPlan, Refusal> {
     let simulator = exchange.simulator();
     if simulator.lacks_key(headers, &["authorization"]) {
-        return Err(openai::lacks_key());
+        return Err(openai::missing_key());
     }
-    let plan = Plan::read(ask, variant);
+    let plan = ThinkingPlan::read(request, variant);
     if simulator.options.strict {
-        shape::check(ask, variant, &plan)?;
-        modes::check(ask, variant, &plan)?;
-        dialogue::check(ask, variant)?;
-        // A server that does not sign does not verify either.
+        shape::check(request, variant, &plan)?;
+        modes::check(request, variant, &plan)?;
+        dialogue::check(request, variant)?;
+        // A server that does not sign does not verify.
         let signs = exchange.style() != SignatureStyle::Empty;
         let verifier = Verifier { signer: signs.then(|| exchange.signer()), variant, plan };
-        verifier.check(ask)?;
+        verifier.check(request)?;
     }
     Ok(plan)
 }

@@ -1,92 +1,101 @@
-//! Modes: whether the model thinks, what is seen of it, and which settings go together.
+//! Thinking modes: whether the model thinks, whether the client sees it, and which settings go
+//! together.
 
 use serde_json::Value;
 
-use super::ask::{Ask, list};
-use super::marks;
+use super::request::{ParsedRequest, list};
 use super::shape::{self, ANTHROPIC_SWITCH};
-use super::variants::{Shows, SignsCalls, Switch, Variant};
+use super::signatures;
+use super::variants::{CallSigning, ReasoningOutput, ThinkingSwitch, Variant};
 use crate::ollama;
 use crate::openai::refused;
 use crate::refusal::Refusal;
 use crate::shape::Shape::{Boolean, Integer, Open, When, Word};
 use crate::shape::{Checker, Shape, optional};
 
-/// What was decided about thinking.
+/// The thinking of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Plan {
+pub(crate) struct ThinkingPlan {
     pub(crate) thinks: bool,
-    pub(crate) shows: Shows,
-    /// The client wants to see it.
+    pub(crate) reasoning_output: ReasoningOutput,
+    /// Whether the client sees the reasoning.
     pub(crate) shown: bool,
 }
 
-impl Plan {
-    pub(crate) fn read(ask: &Ask, variant: &Variant) -> Self {
-        let told = variant.switches.iter().find_map(|switch| told(ask, *switch));
-        let usual = match Rules::of(ask.model()) {
+impl ThinkingPlan {
+    pub(crate) fn read(request: &ParsedRequest, variant: &Variant) -> Self {
+        let asked = variant.switches.iter().find_map(|switch| switch_state(request, *switch));
+        let default = match Rules::of(request.model()) {
             rules if variant.official => rules.thinks,
-            _ => variant.thinks,
+            _ => variant.thinks_by_default,
         };
-        let never = variant.official && !Rules::of(ask.model()).can_think;
-        // This model only thinks less.
-        let always = variant.name == "glm" && ask.model().to_lowercase().contains("glm-5.3");
-        let hidden = ask.get("reasoning")["exclude"] == Value::Bool(true)
-            || ask.get("include_reasoning") == &Value::Bool(false)
-            || ask.get("reasoning_format") == "hidden";
-        let raw = variant.name == "llamacpp" && ask.get("reasoning_format") == "none";
-        let shows = match variant.shows {
-            _ if raw => Shows::Tags,
-            _ if variant.name == "groq" && writes_raw(ask) => Shows::Tags,
-            _ if config(ask)["include_thoughts"] == Value::Bool(true) => Shows::Thoughts,
-            // Blocks are Claude's; Gemini signs its calls instead.
-            Shows::Blocks if marks::signs_calls(variant, ask.model()) != SignsCalls::Never => {
-                Shows::Field("reasoning_content")
+        let never = variant.official && !Rules::of(request.model()).can_think;
+        // This model cannot be switched off, it only thinks less.
+        let always = variant.name == "glm" && request.model().to_lowercase().contains("glm-5.3");
+        let hidden = request.get("reasoning")["exclude"] == Value::Bool(true)
+            || request.get("include_reasoning") == &Value::Bool(false)
+            || request.get("reasoning_format") == "hidden";
+        let raw = variant.name == "llamacpp" && request.get("reasoning_format") == "none";
+        let reasoning_output = match variant.reasoning_output {
+            _ if raw => ReasoningOutput::Tags,
+            _ if variant.name == "groq" && writes_raw(request) => ReasoningOutput::Tags,
+            _ if config(request)["include_thoughts"] == Value::Bool(true) => {
+                ReasoningOutput::Thoughts
             }
-            shows => shows,
+            // Only Claude has blocks; Gemini signs its calls instead.
+            ReasoningOutput::Blocks
+                if signatures::call_signing(variant, request.model()) != CallSigning::Never =>
+            {
+                ReasoningOutput::Field("reasoning_content")
+            }
+            reasoning_output => reasoning_output,
         };
-        Self { thinks: always || told.unwrap_or(usual) && !never, shows, shown: !hidden }
+        Self {
+            thinks: always || asked.unwrap_or(default) && !never,
+            reasoning_output,
+            shown: !hidden,
+        }
     }
 }
 
-/// What a setting says about thinking, if anything.
-fn told(ask: &Ask, switch: Switch) -> Option<bool> {
+/// Whether a setting switches thinking on or off; `None` if it is not set.
+fn switch_state(request: &ParsedRequest, switch: ThinkingSwitch) -> Option<bool> {
     let effort = |value: &Value| value.as_str().map(|effort| effort != "none");
     match switch {
-        Switch::Effort => effort(ask.get("reasoning_effort")),
-        Switch::Thinking => {
-            let kind = ask.get("thinking")["type"].as_str()?;
+        ThinkingSwitch::Effort => effort(request.get("reasoning_effort")),
+        ThinkingSwitch::Thinking => {
+            let kind = request.get("thinking")["type"].as_str()?;
             Some(kind != "disabled")
         }
-        Switch::Enable => ask.get("enable_thinking").as_bool(),
-        Switch::Template => {
-            let arguments = ask.get("chat_template_kwargs");
+        ThinkingSwitch::Enable => request.get("enable_thinking").as_bool(),
+        ThinkingSwitch::Template => {
+            let arguments = request.get("chat_template_kwargs");
             let enable = arguments["enable_thinking"].as_bool();
             enable.or_else(|| arguments["thinking"].as_bool())
         }
-        Switch::Object => {
-            let reasoning = ask.get("reasoning").as_object()?;
+        ThinkingSwitch::Object => {
+            let reasoning = request.get("reasoning").as_object()?;
             let enabled = reasoning.get("enabled").and_then(Value::as_bool);
             enabled.or_else(|| reasoning.get("effort").and_then(effort))
         }
-        Switch::PromptMode => (ask.get("prompt_mode") == "reasoning").then_some(true),
+        ThinkingSwitch::PromptMode => (request.get("prompt_mode") == "reasoning").then_some(true),
     }
 }
 
-/// What OpenAI's models take here.
+/// What this endpoint accepts for one of OpenAI's models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Rules {
     can_think: bool,
-    /// It thinks unless told otherwise.
+    /// It thinks by default.
     thinks: bool,
-    /// Tools go with `reasoning_effort: none` only.
+    /// When tools are accepted.
     tools: Tools,
-    /// Sampling goes with `reasoning_effort: none` only.
+    /// Sampling settings are accepted while it thinks.
     sampling: bool,
     max_tokens: bool,
 }
 
-/// Which tools a model of OpenAI takes here.
+/// When one of OpenAI's models accepts tools here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tools {
     Always,
@@ -121,7 +130,7 @@ impl Rules {
         };
         Self {
             can_think: version.0 >= 5,
-            // From 5.1 to 5.x the usual effort is none.
+            // From 5.1 to 5.x the default effort is none.
             thinks: version == (5, 0) || version.0 >= 6,
             tools,
             sampling: version.0 < 6,
@@ -130,37 +139,41 @@ impl Rules {
     }
 }
 
-/// Refuses settings that do not go together, or not with this model.
-pub(crate) fn check(ask: &Ask, variant: &Variant, plan: &Plan) -> Result<(), Refusal> {
+/// Refuses settings that do not go together, or that the model does not support.
+pub(crate) fn check(
+    request: &ParsedRequest,
+    variant: &Variant,
+    plan: &ThinkingPlan,
+) -> Result<(), Refusal> {
     let checker = shape::checker(variant, plan);
     for switch in variant.switches {
-        check_switch(ask, *switch, variant, &checker)?;
+        check_switch(request, *switch, variant, &checker)?;
     }
     match variant.name {
-        "groq" => check_groq(ask, &checker)?,
-        "google" => check_google(ask, &checker)?,
+        "groq" => check_groq(request, &checker)?,
+        "google" => check_google(request, &checker)?,
         _ => {}
     }
     if variant.official {
-        check_official(ask, plan)?;
+        check_official(request, plan)?;
     }
-    let told = told(ask, Switch::Effort) == Some(true);
-    if variant.name == "ollama" && told && !ollama::thinks(ask.model()) {
-        return Err(ollama::refuse_thinking(ask.model()));
+    let asked = switch_state(request, ThinkingSwitch::Effort) == Some(true);
+    if variant.name == "ollama" && asked && !ollama::thinks(request.model()) {
+        return Err(ollama::refuse_thinking(request.model()));
     }
     Ok(())
 }
 
-/// Whether Groq leaves reasoning in the content: unless it is told otherwise, or has tools to offer.
-fn writes_raw(ask: &Ask) -> bool {
-    let format = ask.get("reasoning_format");
-    let usual = format.is_null() && list(ask.get("tools")).is_empty();
-    !has_efforts(ask) && (usual || format == "raw")
+/// Whether Groq leaves reasoning in the content. This is its default without tools.
+fn writes_raw(request: &ParsedRequest) -> bool {
+    let format = request.get("reasoning_format");
+    let usual = format.is_null() && list(request.get("tools")).is_empty();
+    !has_efforts(request) && (usual || format == "raw")
 }
 
-/// Whether a model at Groq has efforts; the others are on or off.
-fn has_efforts(ask: &Ask) -> bool {
-    ask.model().contains("gpt-oss")
+/// Whether a model at Groq has efforts; other models only have on and off.
+fn has_efforts(request: &ParsedRequest) -> bool {
+    request.model().contains("gpt-oss")
 }
 
 const GROQ: Shape = Open(&[
@@ -178,41 +191,41 @@ const THINKING_CONFIG: Shape = Open(&[
     optional("thinking_level", Word(&["minimal", "low", "medium", "high"])),
 ]);
 
-fn check_groq(ask: &Ask, checker: &Checker) -> Result<(), Refusal> {
-    let efforts: &[&str] = match ask.model() {
-        _ if has_efforts(ask) => &["low", "medium", "high"],
+fn check_groq(request: &ParsedRequest, checker: &Checker) -> Result<(), Refusal> {
+    let efforts: &[&str] = match request.model() {
+        _ if has_efforts(request) => &["low", "medium", "high"],
         model if model.contains("qwen") => &["none", "default"],
         _ => &["none", "default", "low", "medium", "high"],
     };
-    checker.check_at(&["reasoning_effort"], ask.get("reasoning_effort"), &Word(efforts))?;
-    checker.check(ask.body(), &GROQ)?;
-    let format = ask.get("reasoning_format");
-    if !format.is_null() && has_efforts(ask) {
+    checker.check_at(&["reasoning_effort"], request.get("reasoning_effort"), &Word(efforts))?;
+    checker.check(request.body(), &GROQ)?;
+    let format = request.get("reasoning_format");
+    if !format.is_null() && has_efforts(request) {
         return Err(unsupported("reasoning_format", ""));
     }
-    if format == "raw" && !list(ask.get("tools")).is_empty() {
+    if format == "raw" && !list(request.get("tools")).is_empty() {
         let message = "reasoning_format must be set to parsed or hidden when using tools";
         return Err(refused("reasoning_format", None, message));
     }
-    if !format.is_null() && !ask.get("include_reasoning").is_null() {
+    if !format.is_null() && !request.get("include_reasoning").is_null() {
         let message = "cannot specify both include_reasoning and reasoning_format";
         return Err(refused("reasoning_format", None, message));
     }
     Ok(())
 }
 
-/// Google's own setting, beside those of the dialect.
-fn config(ask: &Ask) -> &Value {
-    &ask.get("extra_body")["google"]["thinking_config"]
+/// Google's own setting, in addition to those of the dialect.
+fn config(request: &ParsedRequest) -> &Value {
+    &request.get("extra_body")["google"]["thinking_config"]
 }
 
-fn check_google(ask: &Ask, checker: &Checker) -> Result<(), Refusal> {
-    let (path, config) = ("extra_body.google.thinking_config", config(ask));
-    checker.check(ask.body(), &GOOGLE)?;
+fn check_google(request: &ParsedRequest, checker: &Checker) -> Result<(), Refusal> {
+    let (path, config) = ("extra_body.google.thinking_config", config(request));
+    checker.check(request.body(), &GOOGLE)?;
     let (level, budget) = (&config["thinking_level"], &config["thinking_budget"]);
-    let effort = ask.get("reasoning_effort");
-    let said = [level, budget, effort];
-    if said.iter().filter(|said| !said.is_null()).count() > 1 {
+    let effort = request.get("reasoning_effort");
+    let settings = [level, budget, effort];
+    if settings.iter().filter(|setting| !setting.is_null()).count() > 1 {
         let message = "Expected one of either `reasoning_effort` or custom `thinking_config`";
         return Err(refused(path, None, message));
     }
@@ -255,35 +268,36 @@ const REASONING: Shape = Open(&[optional(
 const PROMPT_MODE: Shape = Open(&[optional("prompt_mode", Word(&["reasoning"]))]);
 
 fn check_switch(
-    ask: &Ask,
-    switch: Switch,
+    request: &ParsedRequest,
+    switch: ThinkingSwitch,
     variant: &Variant,
     checker: &Checker,
 ) -> Result<(), Refusal> {
-    let body = ask.body();
+    let body = request.body();
     let effort =
         |names: &[&str], value: &Value| checker.check_at(names, value, &Word(variant.efforts));
     match switch {
-        Switch::Effort => effort(&["reasoning_effort"], ask.get("reasoning_effort")),
-        Switch::Thinking => checker.check(body, &THINKING),
-        Switch::Enable => checker.check(body, &ENABLE),
-        Switch::Template => checker.check(body, &TEMPLATE),
-        Switch::Object => {
+        ThinkingSwitch::Effort => effort(&["reasoning_effort"], request.get("reasoning_effort")),
+        ThinkingSwitch::Thinking => checker.check(body, &THINKING),
+        ThinkingSwitch::Enable => checker.check(body, &ENABLE),
+        ThinkingSwitch::Template => checker.check(body, &TEMPLATE),
+        ThinkingSwitch::Object => {
             checker.check(body, &REASONING)?;
-            effort(&["reasoning", "effort"], &ask.get("reasoning")["effort"])
+            effort(&["reasoning", "effort"], &request.get("reasoning")["effort"])
         }
-        Switch::PromptMode => checker.check(body, &PROMPT_MODE),
+        ThinkingSwitch::PromptMode => checker.check(body, &PROMPT_MODE),
     }
 }
 
-/// Members that decide by chance.
+/// Sampling settings.
 const SAMPLING: &[&str] = &["temperature", "top_p", "logprobs", "top_logprobs"];
 
-fn check_official(ask: &Ask, plan: &Plan) -> Result<(), Refusal> {
-    let model = ask.model();
+fn check_official(request: &ParsedRequest, plan: &ThinkingPlan) -> Result<(), Refusal> {
+    let model = request.model();
     let rules = Rules::of(model);
-    let given = |key: &str| !ask.get(key).is_null();
-    let tools = !list(ask.get("tools")).is_empty() || !list(ask.get("functions")).is_empty();
+    let given = |key: &str| !request.get(key).is_null();
+    let tools =
+        !list(request.get("tools")).is_empty() || !list(request.get("functions")).is_empty();
     match rules.tools {
         Tools::Never if tools => {
             return Err(refused(
@@ -335,7 +349,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newer_a_model_the_less_it_takes_here() {
+    fn newer_openai_models_accept_fewer_settings() {
         for (model, tools, sampling, max_tokens) in [
             ("gpt-4o", Tools::Always, true, true),
             ("gpt-5", Tools::Always, true, true),

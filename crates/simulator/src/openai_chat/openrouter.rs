@@ -1,4 +1,4 @@
-//! What only OpenRouter has: its envelope, and the formats of `reasoning_details`.
+//! OpenRouter only: its error body, and the formats of `reasoning_details`.
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -10,10 +10,10 @@ use crate::fault::Frame;
 use crate::openai;
 use crate::refusal::Refusal;
 
-/// The chat dialect in this envelope; it is no row of its own.
-pub(crate) static DIALECT: Dialect = Dialect { envelope, error_event, ..super::ROW };
+/// The chat dialect with OpenRouter's error body.
+pub(crate) static DIALECT: Dialect = Dialect { error_body, error_event, ..super::ROW };
 
-/// How a model's details are written.
+/// The format of a model's details.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Format {
     pub(crate) name: &'static str,
@@ -21,7 +21,7 @@ pub(crate) struct Format {
     pub(crate) kind: &'static str,
     /// The member that holds their text.
     pub(crate) member: &'static str,
-    /// Readable entries are signed; otherwise an encrypted one follows them.
+    /// Whether readable entries are signed; if not, an encrypted entry follows them.
     pub(crate) signs: bool,
 }
 
@@ -36,14 +36,14 @@ const RESPONSES: Format = Format {
 };
 
 impl Format {
-    /// The format of a model's own provider; that of Claude where the name does not tell.
+    /// The format of the model's provider; Claude's format if the name is unknown.
     pub(crate) fn of(model: &str) -> Self {
         let model = model.to_lowercase();
         if model.contains("gpt-") || model.starts_with("openai/") { RESPONSES } else { CLAUDE }
     }
 }
 
-fn envelope(refusal: &Refusal, _: &RequestId) -> Value {
+fn error_body(refusal: &Refusal, _: &RequestId) -> Value {
     json!({ "error": {
         "code": refusal.status.as_u16(),
         "message": refusal.message,
@@ -53,7 +53,7 @@ fn envelope(refusal: &Refusal, _: &RequestId) -> Value {
 
 fn error_event(_: usize) -> Bytes {
     let status = StatusCode::SERVICE_UNAVAILABLE;
-    let error = json!({ "code": status.as_u16(), "message": openai::words(status) });
+    let error = json!({ "code": status.as_u16(), "message": openai::status_message(status) });
     let choice = json!({ "index": 0, "delta": {}, "finish_reason": "error" });
     Frame::event(None, &json!({ "error": error, "choices": [choice] })).bytes
 }

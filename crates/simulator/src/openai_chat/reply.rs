@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::openrouter::Format;
-use super::variants::{Shows, SignsCalls};
+use super::variants::{CallSigning, ReasoningOutput};
 use crate::draft;
 use crate::fault::Frame;
 use crate::openai::CREATED;
@@ -19,22 +19,22 @@ pub(crate) struct Reply {
     pub(crate) form: Form,
 }
 
-/// One of the answers; usually there is only one.
+/// One choice of the reply.
 pub(crate) struct Choice {
     pub(crate) parts: Vec<Part>,
     pub(crate) finish_reason: &'static str,
 }
 
-/// What is said, in order.
+/// The parts of the reply, in order.
 pub(crate) enum Part {
     Thought {
         text: String,
         /// Where thoughts are signed.
         signature: Option<String>,
-        /// It came to its end.
+        /// Whether the thought is complete.
         closed: bool,
     },
-    /// A thought that only the server can read.
+    /// Redacted thinking.
     Sealed {
         data: String,
         id: Option<String>,
@@ -48,23 +48,23 @@ pub(crate) enum Part {
     },
 }
 
-/// How it is written.
+/// How a reply is written.
 pub(crate) struct Form {
-    pub(crate) shows: Shows,
+    pub(crate) reasoning_output: ReasoningOutput,
     pub(crate) format: Format,
     pub(crate) style: SignatureStyle,
-    pub(crate) signs_calls: SignsCalls,
-    /// Calls are written in the way before there were tools.
+    pub(crate) call_signing: CallSigning,
+    /// Calls are written as the old `function_call`.
     pub(crate) legacy: bool,
-    /// A delta of reasoning has an empty content beside it.
-    pub(crate) empty_content: bool,
-    /// A call comes in one delta.
-    pub(crate) whole_calls: bool,
-    /// It has what only OpenAI's replies have.
+    /// A reasoning delta also has an empty `content`.
+    pub(crate) sends_empty_content: bool,
+    /// A call is sent in one delta.
+    pub(crate) sends_whole_calls: bool,
+    /// It has the members that only OpenAI sends.
     pub(crate) official: bool,
-    /// The stream ends with a count.
+    /// The stream ends with a usage chunk.
     pub(crate) usage: bool,
-    /// The last chunk of a stream has the count.
+    /// The last chunk of a stream includes the usage.
     pub(crate) usage_at_end: bool,
     /// Chunks are padded.
     pub(crate) obfuscation: bool,
@@ -131,7 +131,7 @@ impl Reply {
         }
     }
 
-    /// A chunk is written by hand: a bench sends two hundred thousand of them.
+    /// Chunks are formatted by hand because a bench sends 200,000 of them.
     fn chunk(&self, index: usize, members: &str, end: Option<&str>, tokens: u32) -> Frame {
         let finish_reason = Value::from(end);
         let usage = match end {
@@ -140,7 +140,7 @@ impl Reply {
             _ => String::new(),
         };
         let padding = if self.form.obfuscation {
-            // So that all chunks of a few letters have one length.
+            // Padding gives all short chunks one length.
             let missing = 16 - members.len() % 16;
             format!(",\"obfuscation\":\"{}\"", "x".repeat(missing))
         } else {
@@ -154,7 +154,7 @@ impl Reply {
 }
 
 impl Form {
-    /// The message as it stands in a choice.
+    /// The message of a choice.
     fn message(&self, parts: &[Part]) -> Value {
         let mut message = Map::new();
         message.insert("role".to_owned(), "assistant".into());
@@ -164,22 +164,24 @@ impl Form {
             message.insert("annotations".to_owned(), json!([]));
         }
         let thoughts: String = parts.iter().filter_map(Part::thought).collect();
-        if self.shows == Shows::Thoughts && !thoughts.is_empty() {
-            let mark = json!({"google": {"thought": true}});
-            message.insert("extra_content".to_owned(), mark);
+        if self.reasoning_output == ReasoningOutput::Thoughts && !thoughts.is_empty() {
+            let block = json!({"google": {"thought": true}});
+            message.insert("extra_content".to_owned(), block);
         }
         if let Some(member) = self.member()
             && !thoughts.is_empty()
         {
             message.insert(member.to_owned(), thoughts.into());
         }
-        let marks: Vec<Value> = match self.shows {
-            Shows::Details => numbered(parts).map(|(at, part)| self.detail(part, at)).collect(),
-            Shows::Blocks => numbered(parts).map(|(_, part)| block(part)).collect(),
+        let blocks: Vec<Value> = match self.reasoning_output {
+            ReasoningOutput::Details => {
+                numbered(parts).map(|(at, part)| self.detail(part, at)).collect()
+            }
+            ReasoningOutput::Blocks => numbered(parts).map(|(_, part)| block(part)).collect(),
             _ => Vec::new(),
         };
-        if !marks.is_empty() {
-            message.insert(self.marks().to_owned(), marks.into());
+        if !blocks.is_empty() {
+            message.insert(self.signature_member().to_owned(), blocks.into());
         }
         let calls: Vec<Value> = parts.iter().filter_map(|part| self.call(part)).collect();
         match calls.first() {
@@ -196,7 +198,7 @@ impl Form {
 
     fn content(&self, parts: &[Part]) -> Value {
         let thought = |part: &Part| matches!(part, Part::Thought { .. });
-        if self.shows == Shows::Chunks && parts.iter().any(thought) {
+        if self.reasoning_output == ReasoningOutput::Chunks && parts.iter().any(thought) {
             let chunk = |part: &Part| match part {
                 Part::Thought { text, closed, .. } => Some(json!({
                     "type": "thinking", "thinking": [{"type": "text", "text": text}],
@@ -209,7 +211,7 @@ impl Form {
         }
         let texts = parts.iter().filter_map(|part| match part {
             Part::Text(text) => Some(text.clone()),
-            Part::Thought { text, .. } if self.shows == Shows::Thoughts => {
+            Part::Thought { text, .. } if self.reasoning_output == ReasoningOutput::Thoughts => {
                 Some(format!("<thought>{text}</thought>"))
             }
             _ => None,
@@ -219,20 +221,23 @@ impl Form {
         if text.is_empty() && calls { Value::Null } else { text.into() }
     }
 
-    /// The member that has the reasoning as a string.
+    /// The member with the reasoning as a string.
     fn member(&self) -> Option<&'static str> {
-        match self.shows {
-            Shows::Field(member) => Some(member),
-            Shows::Details => Some("reasoning"),
-            Shows::Blocks => Some("reasoning_content"),
-            Shows::Nowhere | Shows::Chunks | Shows::Tags | Shows::Thoughts => None,
+        match self.reasoning_output {
+            ReasoningOutput::Field(member) => Some(member),
+            ReasoningOutput::Details => Some("reasoning"),
+            ReasoningOutput::Blocks => Some("reasoning_content"),
+            ReasoningOutput::Nowhere
+            | ReasoningOutput::Chunks
+            | ReasoningOutput::Tags
+            | ReasoningOutput::Thoughts => None,
         }
     }
 
-    /// The member that has it signed.
-    fn marks(&self) -> &'static str {
-        match self.shows {
-            Shows::Blocks => "thinking_blocks",
+    /// The member with the signed reasoning.
+    fn signature_member(&self) -> &'static str {
+        match self.reasoning_output {
+            ReasoningOutput::Blocks => "thinking_blocks",
             _ => "reasoning_details",
         }
     }
@@ -262,7 +267,7 @@ impl Form {
         }
     }
 
-    /// A call as it stands in a message.
+    /// A call in a message.
     fn call(&self, part: &Part) -> Option<Value> {
         let Part::Call { id, name, arguments, signature } = part else {
             return None;
@@ -270,11 +275,11 @@ impl Form {
         let function = json!({"name": name, "arguments": arguments});
         let mut call = json!({"id": id, "type": "function", "function": function});
         if let Some(signature) = signature {
-            let mark = json!({"thought_signature": signature});
-            match self.signs_calls {
-                SignsCalls::Never => {}
-                SignsCalls::ExtraContent => call["extra_content"] = json!({"google": mark}),
-                SignsCalls::ProviderFields => call["provider_specific_fields"] = mark,
+            let block = json!({"thought_signature": signature});
+            match self.call_signing {
+                CallSigning::Never => {}
+                CallSigning::ExtraContent => call["extra_content"] = json!({"google": block}),
+                CallSigning::ProviderFields => call["provider_specific_fields"] = block,
             }
         }
         Some(call)
@@ -283,12 +288,12 @@ impl Form {
     fn deltas(&self, parts: &[Part]) -> Vec<Delta> {
         let mut deltas = Vec::new();
         let mut calls = 0;
-        let mut marks = 0;
+        let mut blocks = 0;
         let mut thinks = false;
         for part in parts {
             match part {
                 Part::Text(text) => {
-                    // Google ends a thought where the answer begins.
+                    // Google closes a thought where the answer begins.
                     let text = match std::mem::take(&mut thinks) {
                         true => format!("</thought>{text}"),
                         false => text.clone(),
@@ -296,7 +301,9 @@ impl Form {
                     let texts = draft::deltas(&text);
                     deltas.extend(texts.map(|text| Delta::new(member("content", text))));
                 }
-                Part::Thought { text, .. } if self.shows == Shows::Thoughts => {
+                Part::Thought { text, .. }
+                    if self.reasoning_output == ReasoningOutput::Thoughts =>
+                {
                     let end = if thinks { "</thought>" } else { "" };
                     let text = format!("{end}<thought>{text}");
                     deltas.extend(draft::deltas(&text).map(thought_delta));
@@ -314,8 +321,8 @@ impl Form {
                     calls += 1;
                 }
                 Part::Thought { .. } | Part::Sealed { .. } => {
-                    self.thought_deltas(part, marks, &mut deltas);
-                    marks += 1;
+                    self.thought_deltas(part, blocks, &mut deltas);
+                    blocks += 1;
                 }
             }
         }
@@ -324,7 +331,7 @@ impl Form {
 
     fn thought_deltas(&self, part: &Part, index: usize, deltas: &mut Vec<Delta>) {
         let Part::Thought { text, signature, closed } = part else {
-            deltas.extend(self.mark(part, index));
+            deltas.extend(self.signature_delta(part, index));
             return;
         };
         let signed = |text: &str, signature: Option<&str>| Part::Thought {
@@ -339,13 +346,13 @@ impl Form {
         let mut pieces = draft::deltas(text).enumerate().peekable();
         while let Some((at, piece)) = pieces.next() {
             let mut members = Vec::new();
-            if self.empty_content {
+            if self.sends_empty_content {
                 members.push(member("content", ""));
             }
             if let Some(name) = self.member() {
                 members.push(member(name, piece));
             }
-            if self.shows == Shows::Chunks {
+            if self.reasoning_output == ReasoningOutput::Chunks {
                 let closed = *closed && pieces.peek().is_none();
                 members.push(format!(
                     "\"content\":[{{\"type\":\"thinking\",\"thinking\":[{{\"type\":\"text\",{}}}],\"closed\":{closed}}}]",
@@ -353,47 +360,47 @@ impl Form {
                 ));
             }
             let early = early.filter(|_| at == 0);
-            let mark = self.mark(&signed(piece, early), index);
-            members.extend(mark.map(|mark| mark.members));
+            let block = self.signature_delta(&signed(piece, early), index);
+            members.extend(block.map(|block| block.members));
             deltas.push(Delta::new(members.join(",")));
         }
         if let (Some(signature), None) = (signature, early)
-            && let Some(mark) = self.mark(&signed("", Some(signature)), index)
+            && let Some(block) = self.signature_delta(&signed("", Some(signature)), index)
         {
             let late = self.style == SignatureStyle::Late;
-            deltas.push(Delta { tokens: if late { 10 } else { 0 }, ..mark });
+            deltas.push(Delta { tokens: if late { 10 } else { 0 }, ..block });
         }
     }
 
-    /// A delta of what is signed. An empty text is left out, since it would end nothing.
-    fn mark(&self, part: &Part, index: usize) -> Option<Delta> {
-        let mut mark = match self.shows {
-            Shows::Details => self.detail(part, index),
-            Shows::Blocks => {
+    /// A delta with signed reasoning. An empty text is left out.
+    fn signature_delta(&self, part: &Part, index: usize) -> Option<Delta> {
+        let mut block = match self.reasoning_output {
+            ReasoningOutput::Details => self.detail(part, index),
+            ReasoningOutput::Blocks => {
                 let mut block = block(part);
                 block["index"] = index.into();
                 block
             }
             _ => return None,
         };
-        if let (Shows::Details, Some("")) = (self.shows, part.thought())
-            && let Some(members) = mark.as_object_mut()
+        if let (ReasoningOutput::Details, Some("")) = (self.reasoning_output, part.thought())
+            && let Some(members) = block.as_object_mut()
         {
             members.shift_remove(self.format.member);
         }
-        Some(Delta { members: format!("\"{}\":[{mark}]", self.marks()), tokens: 0 })
+        Some(Delta { members: format!("\"{}\":[{block}]", self.signature_member()), tokens: 0 })
     }
 
     fn call_deltas(&self, part: &Part, index: usize, deltas: &mut Vec<Delta>) {
         let Some(mut call) = self.call(part) else {
             return;
         };
-        // Google gives calls no number, so each must come in one piece.
-        if self.signs_calls == SignsCalls::ExtraContent {
+        // Google's calls have no index, so each one is sent in one delta.
+        if self.call_signing == CallSigning::ExtraContent {
             deltas.push(Delta::new(format!("\"tool_calls\":[{call}]")));
             return;
         }
-        if self.whole_calls && !self.legacy {
+        if self.sends_whole_calls && !self.legacy {
             call["index"] = index.into();
             deltas.push(Delta::new(format!("\"tool_calls\":[{call}]")));
             return;
@@ -459,8 +466,8 @@ fn block(part: &Part) -> Value {
 /// A piece of a thought in the content.
 fn thought_delta(text: &str) -> Delta {
     let content = member("content", text);
-    let mark = json!({"google": {"thought": true}});
-    Delta::new(format!("{content},\"extra_content\":{mark}"))
+    let block = json!({"google": {"thought": true}});
+    Delta::new(format!("{content},\"extra_content\":{block}"))
 }
 
 fn member(name: &str, text: &str) -> String {

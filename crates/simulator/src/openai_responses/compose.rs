@@ -1,28 +1,28 @@
-//! Composing: from an accepted request to a finished response.
+//! Builds the response to an accepted request.
 
 use serde_json::{Map, Value, json};
 
-use super::ask::Ask;
-use super::marks;
+use super::item_ids;
 use super::models::Model;
 use super::reply::{Content, Ending, Output, Reply, Usage};
+use super::request::ParsedRequest;
 use crate::draft::{self, Draft, Limits, identifier};
 use crate::exchange::Exchange;
 use crate::script::{Piece, Random, Situation};
-use crate::signing::{Claim, Hash, Kind, hash};
+use crate::signing::{Claim, Hash, SignatureKind, hash};
 use crate::style::SignatureStyle;
 
-/// Words of the user that only this dialect has an answer to.
+/// Trigger words that only this dialect has.
 const REFUSES: &str = "refusal";
 const FILTERED: &str = "content filter";
 const FAILS: &str = "fail midway";
 
-/// Makes the response.
-pub(crate) fn compose(exchange: &Exchange<'_>, ask: &Ask, model: &Model) -> Reply {
-    let seed = exchange.seed(&ask.model, &ask.conversation());
-    let limits = Limits { stop_sequences: &[], tokens: ask.get("max_output_tokens").as_u64() };
-    let draft = Draft::write(exchange, &seed, limits, || situation(exchange, ask, model));
-    let asked = ask.user_text().to_lowercase();
+/// Builds the response.
+pub(crate) fn compose(exchange: &Exchange<'_>, request: &ParsedRequest, model: &Model) -> Reply {
+    let seed = exchange.seed(&request.model, &request.conversation());
+    let limits = Limits { stop_sequences: &[], tokens: request.get("max_output_tokens").as_u64() };
+    let draft = Draft::write(exchange, &seed, limits, || situation(exchange, request, model));
+    let asked = request.user_text().to_lowercase();
     let ending = match draft.ending {
         draft::Ending::Limit => Ending::Incomplete("max_output_tokens"),
         _ if asked.contains(FILTERED) => Ending::Incomplete("content_filter"),
@@ -30,7 +30,7 @@ pub(crate) fn compose(exchange: &Exchange<'_>, ask: &Ask, model: &Model) -> Repl
         _ => Ending::Completed,
     };
     let usage = Usage {
-        input: ask.input_tokens(),
+        input: request.input_tokens(),
         output: draft.tokens(),
         reasoning: draft.thinking_tokens(),
     };
@@ -38,35 +38,35 @@ pub(crate) fn compose(exchange: &Exchange<'_>, ask: &Ask, model: &Model) -> Repl
     if draft.ending != draft::Ending::Limit && ending != Ending::Completed {
         halve(&mut pieces);
     }
-    let writer = Writer { exchange, ask, model, seed, refuses: asked.contains(REFUSES) };
+    let writer = Writer { exchange, request, model, seed, refuses: asked.contains(REFUSES) };
     let mut outputs = writer.outputs(pieces);
     if let Some(last) = outputs.last_mut() {
         last.whole = ending == Ending::Completed;
     }
     Reply {
         id: format!("resp_{}", identifier(&seed, "response", 0)),
-        model: exchange.answer_model(&ask.model),
+        model: exchange.answer_model(&request.model),
         outputs,
         ending,
         usage,
-        settings: settings(ask, model),
+        settings: settings(request, model),
     }
 }
 
-fn situation(exchange: &Exchange<'_>, ask: &Ask, model: &Model) -> Situation {
+fn situation(exchange: &Exchange<'_>, request: &ParsedRequest, model: &Model) -> Situation {
     Situation {
-        user_text: ask.user_text(),
-        results: ask.results(),
-        rounds: ask.rounds(),
-        tools: ask.callable(),
-        choice: ask.choice(),
-        parallel: ask.parallel(),
-        thinks: model.reasons() && ask.effort(model) != "none",
+        user_text: request.user_text(),
+        results: request.results(),
+        rounds: request.rounds(),
+        tools: request.callable(),
+        choice: request.choice(),
+        parallel: request.parallel(),
+        thinks: model.reasons() && request.effort(model) != "none",
         deltas: exchange.deltas(),
     }
 }
 
-/// The last piece breaks off in the middle; a call that does is no call.
+/// Cuts the last piece in half; half a call is dropped.
 fn halve(pieces: &mut Vec<Piece>) {
     while matches!(pieces.last(), Some(Piece::Tool { .. })) {
         pieces.pop();
@@ -78,7 +78,7 @@ fn halve(pieces: &mut Vec<Piece>) {
 
 struct Writer<'a> {
     exchange: &'a Exchange<'a>,
-    ask: &'a Ask,
+    request: &'a ParsedRequest,
     model: &'a Model,
     seed: Hash,
     refuses: bool,
@@ -86,8 +86,8 @@ struct Writer<'a> {
 
 impl Writer<'_> {
     fn outputs(&self, pieces: Vec<Piece>) -> Vec<Output> {
-        let is_said = |piece: &Piece| matches!(piece, Piece::Text(_) | Piece::Tool { .. });
-        let last = pieces.iter().rposition(is_said);
+        let is_from_model = |piece: &Piece| matches!(piece, Piece::Text(_) | Piece::Tool { .. });
+        let last = pieces.iter().rposition(is_from_model);
         let mut nonces = Random::new(&hash(&[&self.seed, b"nonces"]));
         let mut stem: Option<String> = None;
         let mut outputs = Vec::with_capacity(pieces.len());
@@ -96,14 +96,14 @@ impl Writer<'_> {
             let (id, content) = match piece {
                 Piece::Thinking(text) => {
                     let own = name("reasoning");
-                    let id = marks::reasoning(&own);
+                    let id = item_ids::reasoning(&own);
                     let content = self.reasoning(&id, &text, true, nonces.next());
                     stem = Some(own);
                     (id, content)
                 }
                 Piece::Redacted(text) => {
                     let own = name("reasoning");
-                    let id = marks::reasoning(&own);
+                    let id = item_ids::reasoning(&own);
                     let content = self.reasoning(&id, &text, false, nonces.next());
                     stem = Some(own);
                     (id, content)
@@ -130,19 +130,19 @@ impl Writer<'_> {
         outputs
     }
 
-    /// A server that does not sign does not know either what its calls came from.
+    /// A server that does not sign cannot link a call to its reasoning.
     fn call_id(&self, stem: Option<&str>, index: usize, other: &str) -> String {
         match stem {
             Some(stem) if self.exchange.style() != SignatureStyle::Empty => {
                 let identity = &self.exchange.simulator().options.identity;
-                marks::call(identity, stem, index)
+                item_ids::call(identity, stem, index)
             }
             _ => format!("fc_{other}"),
         }
     }
 
     fn reasoning(&self, id: &str, text: &str, readable: bool, nonce: u64) -> Content {
-        // Whoever does not sign is an open server, which shows the reasoning itself.
+        // Without signatures this is an open server, which shows the reasoning itself.
         if self.exchange.style() == SignatureStyle::Empty {
             return Content::Reasoning {
                 summary: Vec::new(),
@@ -150,32 +150,36 @@ impl Writer<'_> {
                 encrypted: Some(String::new()),
             };
         }
-        let summary = if readable && self.ask.wants_summary() {
+        let summary = if readable && self.request.wants_summary() {
             text.split("\n\n").map(str::to_owned).collect()
         } else {
             Vec::new()
         };
         let claim = Claim {
             family: self.model.family,
-            // It is bound to its item; the summary beside it is for people.
+            // The signature binds the item, not the summary.
             shown: id,
             hidden: text,
             prefix: Hash::default(),
             nonce,
         };
-        let sign = || self.exchange.signer().sign(Kind::Encrypted, &claim);
-        Content::Reasoning { summary, raw: None, encrypted: self.ask.wants_encrypted().then(sign) }
+        let sign = || self.exchange.signer().sign(SignatureKind::Encrypted, &claim);
+        Content::Reasoning {
+            summary,
+            raw: None,
+            encrypted: self.request.wants_encrypted().then(sign),
+        }
     }
 }
 
-/// What a response repeats of its request.
-fn settings(ask: &Ask, model: &Model) -> Map<String, Value> {
-    let given = |key: &str, usual: Value| match ask.get(key) {
+/// The request settings that a response repeats.
+fn settings(request: &ParsedRequest, model: &Model) -> Map<String, Value> {
+    let given = |key: &str, usual: Value| match request.get(key) {
         Value::Null => usual,
         value => value.clone(),
     };
-    let text = ask.get("text");
-    let effort = model.reasons().then(|| ask.effort(model));
+    let text = request.get("text");
+    let effort = model.reasons().then(|| request.effort(model));
     let members = json!({
         "background": false,
         "conversation": null,
@@ -183,13 +187,13 @@ fn settings(ask: &Ask, model: &Model) -> Map<String, Value> {
         "max_output_tokens": given("max_output_tokens", Value::Null),
         "max_tool_calls": given("max_tool_calls", Value::Null),
         "metadata": given("metadata", json!({})),
-        "parallel_tool_calls": ask.parallel(),
+        "parallel_tool_calls": request.parallel(),
         "previous_response_id": given("previous_response_id", Value::Null),
         "prompt_cache_key": given("prompt_cache_key", Value::Null),
-        "reasoning": { "effort": effort, "summary": ask.get("reasoning")["summary"] },
+        "reasoning": { "effort": effort, "summary": request.get("reasoning")["summary"] },
         "safety_identifier": given("safety_identifier", Value::Null),
         "service_tier": "default",
-        "store": ask.store,
+        "store": request.store,
         "temperature": given("temperature", Value::Null),
         "text": {
             "format": match &text["format"] {
@@ -202,7 +206,7 @@ fn settings(ask: &Ask, model: &Model) -> Map<String, Value> {
             },
         },
         "tool_choice": given("tool_choice", json!("auto")),
-        "tools": ask.tools.iter().map(tool).collect::<Vec<Value>>(),
+        "tools": request.tools.iter().map(tool).collect::<Vec<Value>>(),
         "top_logprobs": given("top_logprobs", json!(0)),
         "top_p": given("top_p", Value::Null),
         "truncation": given("truncation", json!("disabled")),
@@ -214,7 +218,7 @@ fn settings(ask: &Ask, model: &Model) -> Map<String, Value> {
     }
 }
 
-/// A tool with what is meant where nothing is said: functions are strict.
+/// A tool with its defaults filled in: functions are strict.
 fn tool(tool: &Value) -> Value {
     let mut tool = tool.clone();
     if tool["type"] == "function" && tool["strict"].is_null() {

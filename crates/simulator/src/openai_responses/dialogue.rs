@@ -1,26 +1,26 @@
-//! The dialogue: each call its output, and each output its call.
+//! The dialogue: each call has its output, and each output its call.
 
 use http::StatusCode;
 
-use super::ask::{Ask, Kind};
-use super::refusal::of_input;
+use super::refusal::input_refusal;
+use super::request::{ItemKind, ParsedRequest};
 use crate::refusal::Refusal;
 
-/// Refuses a dialogue that does not hold together.
-pub(crate) fn check(ask: &Ask) -> Result<(), Refusal> {
+/// Refuses calls without results, results without calls, and turns in the wrong order.
+pub(crate) fn check(request: &ParsedRequest) -> Result<(), Refusal> {
     let mut open: Vec<(&str, &str)> = Vec::new();
-    for item in &ask.items {
+    for item in &request.items {
         let kind = item.get("type").unwrap_or_default();
         let id = item.get("call_id").unwrap_or_default();
         match item.kind() {
-            Kind::Call => open.push((id, kind)),
-            Kind::Output => {
+            ItemKind::Call => open.push((id, kind)),
+            ItemKind::Output => {
                 let made_by = kind.trim_end_matches("_output");
                 let call = open.iter().position(|call| *call == (id, made_by));
                 let Some(call) = call else {
                     return Err(refused(format!(
                         "No tool call found for {} output with call_id {id}.",
-                        spoken(made_by)
+                        spell_kind(made_by)
                     )));
                 };
                 open.remove(call);
@@ -30,16 +30,16 @@ pub(crate) fn check(ask: &Ask) -> Result<(), Refusal> {
     }
     match open.first() {
         Some((id, kind)) => {
-            Err(refused(format!("No tool output found for {} {id}.", spoken(kind))))
+            Err(refused(format!("No tool output found for {} {id}.", spell_kind(kind))))
         }
         None => Ok(()),
     }
 }
 
 fn refused(message: String) -> Refusal {
-    of_input(StatusCode::BAD_REQUEST, message)
+    input_refusal(StatusCode::BAD_REQUEST, message)
 }
 
-fn spoken(kind: &str) -> String {
+fn spell_kind(kind: &str) -> String {
     kind.replace('_', " ")
 }

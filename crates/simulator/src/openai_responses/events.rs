@@ -1,5 +1,5 @@
-//! The response as events: numbered from 0, each item whole once it is done, and all of it again
-//! at the end.
+//! The response as events. They are numbered from 0; an item is sent whole when it is done, and the
+//! last event repeats the whole response.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -9,11 +9,12 @@ use crate::draft;
 use crate::fault::Frame;
 use crate::style::SignatureStyle;
 
-/// How much of `encrypted_content` an item has before it is done. Clients must not keep that.
-const EARLY: usize = 16;
+/// The length of `encrypted_content` in an item that is not done yet. Clients must not store this
+/// early value.
+const EARLY_CHARACTERS: usize = 16;
 
-/// So many token times pass before reasoning that is signed late is done.
-const LATE: u32 = 10;
+/// With the `late` style, a reasoning item is done after this many token times.
+const LATE_TOKENS: u32 = 10;
 
 /// Writes a response.
 pub(crate) fn write(reply: &Reply, style: SignatureStyle) -> Vec<Frame> {
@@ -39,16 +40,16 @@ struct Writer {
     style: SignatureStyle,
 }
 
-/// Where a text of an item goes.
+/// The position of a text within its item.
 struct Place<'a> {
     item: &'a str,
     output: usize,
-    /// The member that counts the parts, where there are parts.
+    /// The member with the index of the part, if the item has parts.
     part: Option<(&'static str, usize)>,
 }
 
 impl Place<'_> {
-    /// The members of an event about this place.
+    /// The members of an event for this position.
     fn event(&self, kind: &str, more: Value) -> Value {
         let mut event = json!({"type": kind, "item_id": self.item, "output_index": self.output});
         if let Value::Object(members) = &mut event {
@@ -73,27 +74,27 @@ impl Writer {
         self.event(
             json!({"type": "response.output_item.added", "output_index": index, "item": item}),
         );
-        let place = |part| Place { item: &output.id, output: index, part };
+        let position = |part| Place { item: &output.id, output: index, part };
         match &output.content {
             Content::Reasoning { summary, raw, .. } => {
                 for (at, text) in summary.iter().enumerate() {
-                    self.summary(&place(Some(("summary_index", at))), text, broken);
+                    self.summary(&position(Some(("summary_index", at))), text, broken);
                 }
                 if let Some(raw) = raw {
-                    self.part(&place(Some(("content_index", 0))), &RAW, raw, broken);
+                    self.part(&position(Some(("content_index", 0))), &RAW, raw, broken);
                 }
             }
             Content::Message { text, refusal, .. } => {
                 let kind = if *refusal { &REFUSAL } else { &TEXT };
-                self.part(&place(Some(("content_index", 0))), kind, text, broken);
+                self.part(&position(Some(("content_index", 0))), kind, text, broken);
             }
             Content::Call { arguments, .. } => {
-                let place = place(None);
+                let position = position(None);
                 let name = "response.function_call_arguments";
-                self.deltas(&place, name, arguments, "");
+                self.deltas(&position, name, arguments, "");
                 if !broken {
                     let done = json!({ "arguments": arguments });
-                    self.event(place.event(&format!("{name}.done"), done));
+                    self.event(position.event(&format!("{name}.done"), done));
                 }
             }
         }
@@ -103,12 +104,12 @@ impl Writer {
             let late = matches!(output.content, Content::Reasoning { .. })
                 && self.style == SignatureStyle::Late;
             if let Some(frame) = self.frames.last_mut().filter(|_| late) {
-                frame.tokens = LATE;
+                frame.tokens = LATE_TOKENS;
             }
         }
     }
 
-    /// An item that has nothing yet but its name.
+    /// An item with only its id.
     fn item_at_start(&self, output: &Output) -> Value {
         let mut item = output.json();
         match &output.content {
@@ -118,7 +119,8 @@ impl Writer {
                     item["content"] = json!([]);
                 }
                 if self.style != SignatureStyle::Start {
-                    let early = encrypted.as_ref().map(|text| text.get(..EARLY).unwrap_or(""));
+                    let early =
+                        encrypted.as_ref().map(|text| text.get(..EARLY_CHARACTERS).unwrap_or(""));
                     item["encrypted_content"] = early.into();
                 }
                 if let Value::Object(members) = &mut item {
@@ -133,37 +135,38 @@ impl Writer {
         item
     }
 
-    fn summary(&mut self, place: &Place<'_>, text: &str, broken: bool) {
+    fn summary(&mut self, position: &Place<'_>, text: &str, broken: bool) {
         let part = json!({ "part": summary_part("") });
-        self.event(place.event("response.reasoning_summary_part.added", part));
-        self.deltas(place, "response.reasoning_summary_text", text, "");
+        self.event(position.event("response.reasoning_summary_part.added", part));
+        self.deltas(position, "response.reasoning_summary_text", text, "");
         if !broken {
             let done = json!({ "text": text });
-            self.event(place.event("response.reasoning_summary_text.done", done));
+            self.event(position.event("response.reasoning_summary_text.done", done));
             let done = json!({ "part": summary_part(text) });
-            self.event(place.event("response.reasoning_summary_part.done", done));
+            self.event(position.event("response.reasoning_summary_part.done", done));
         }
     }
 
-    fn part(&mut self, place: &Place<'_>, kind: &Part, text: &str, broken: bool) {
+    fn part(&mut self, position: &Place<'_>, kind: &Part, text: &str, broken: bool) {
         let added = json!({ "part": (kind.part)("") });
-        self.event(place.event("response.content_part.added", added));
-        self.deltas(place, kind.event, text, kind.extra);
+        self.event(position.event("response.content_part.added", added));
+        self.deltas(position, kind.event, text, kind.extra);
         if !broken {
             let mut done = json!({ kind.member: text });
             if !kind.extra.is_empty() {
                 done["logprobs"] = json!([]);
             }
-            self.event(place.event(&format!("{}.done", kind.event), done));
+            self.event(position.event(&format!("{}.done", kind.event), done));
             let done = json!({ "part": (kind.part)(text) });
-            self.event(place.event("response.content_part.done", done));
+            self.event(position.event("response.content_part.done", done));
         }
     }
 
-    /// Deltas are written by hand: a bench sends two hundred thousand of them.
-    fn deltas(&mut self, place: &Place<'_>, event: &str, text: &str, extra: &str) {
-        let (item, output) = (Value::from(place.item), place.output);
-        let part = place.part.map(|(key, index)| format!(",\"{key}\":{index}")).unwrap_or_default();
+    /// Deltas are formatted by hand because a bench sends 200,000 of them.
+    fn deltas(&mut self, position: &Place<'_>, event: &str, text: &str, extra: &str) {
+        let (item, output) = (Value::from(position.item), position.output);
+        let part =
+            position.part.map(|(key, index)| format!(",\"{key}\":{index}")).unwrap_or_default();
         for piece in draft::deltas(text) {
             let number = self.frames.len();
             let piece = Value::from(piece);
@@ -175,11 +178,11 @@ impl Writer {
     }
 }
 
-/// A kind of content part: its events and where its text stands.
+/// A kind of content part: the names of its events and of its text member.
 struct Part {
     event: &'static str,
     member: &'static str,
-    /// What each delta has besides, as JSON.
+    /// Further members of each delta, as JSON.
     extra: &'static str,
     part: fn(&str) -> Value,
 }

@@ -112,7 +112,7 @@ const TYPE: Member = optional("type", Any);
 const ROLE: Member = optional("role", Any);
 const STATUS: Member = optional("status", Word(&["in_progress", "completed", "incomplete"]));
 
-// The id of an item is not the id of its call; its first letters tell which one it is.
+// The id of an item differs from the id of its call; its prefix shows which one it is.
 const MESSAGE_ID: Member = optional("id", Pattern("msg", |id| id.starts_with("msg")));
 const CALL_ITEM_ID: Member = optional("id", Pattern("fc", |id| id.starts_with("fc")));
 

@@ -1,17 +1,17 @@
-//! The OpenAI Responses dialect: its routes and the order in which a request is judged.
+//! The OpenAI Responses dialect: its routes and the order of its checks.
 
-mod ask;
 mod compose;
 mod dialogue;
 mod events;
+mod item_ids;
 mod items;
-mod marks;
-mod memory;
 mod models;
 mod refusal;
 mod reply;
+mod request;
 mod settings;
 mod shape;
+mod store;
 mod tools;
 mod verify;
 
@@ -25,37 +25,37 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode, Uri, header};
 use serde_json::{Map, Value, json};
 
-use self::ask::Ask;
-use self::memory::Memory;
 use self::models::Model;
+use self::request::ParsedRequest;
 use self::shape::Endpoint;
+use self::store::ResponseStore;
 use self::verify::Verifier;
 use crate::dialect::Dialect;
-use crate::exchange::{Content, Exchange, Said};
+use crate::exchange::{Content, Exchange, ScenarioInput};
 use crate::fault::Frame;
 use crate::refusal::Refusal;
 use crate::style::SignatureStyle;
 use crate::{RequestId, Simulator, openai};
 
-/// This dialect's row.
+/// The row of this dialect.
 pub(crate) static DIALECT: Dialect = Dialect {
     name: "openai_responses",
     routes,
     models: None,
     recognises,
-    envelope: openai::envelope,
-    words: openai::words,
-    overloaded: StatusCode::SERVICE_UNAVAILABLE,
+    error_body: openai::error_body,
+    status_message: openai::status_message,
+    overloaded_status: StatusCode::SERVICE_UNAVAILABLE,
     error_event,
 };
 
-/// Each simulator remembers for itself what it stored.
+/// Each simulator has its own store.
 fn routes() -> Router<Arc<Simulator>> {
     Router::new()
         .route("/v1/responses", post(create).get(upgrade))
         .route("/v1/responses/input_tokens", post(input_tokens))
         .route("/v1/responses/{id}", get(retrieve).delete(forget))
-        .layer(Extension(Arc::new(Memory::default())))
+        .layer(Extension(Arc::new(ResponseStore::default())))
 }
 
 fn recognises(uri: &Uri, headers: &HeaderMap) -> bool {
@@ -63,9 +63,9 @@ fn recognises(uri: &Uri, headers: &HeaderMap) -> bool {
         || headers.contains_key(header::AUTHORIZATION)
 }
 
-/// Events are numbered from 0, so this one's number is how many there were.
+/// Events are numbered from 0, so the number of this one is the count of the earlier ones.
 fn error_event(sent: usize) -> Bytes {
-    let message = openai::words(StatusCode::SERVICE_UNAVAILABLE);
+    let message = openai::status_message(StatusCode::SERVICE_UNAVAILABLE);
     let error = json!({ "type": "error", "code": "server_error", "message": message,
                         "param": null, "sequence_number": sent });
     Frame::event(Some("error"), &error).bytes
@@ -73,12 +73,12 @@ fn error_event(sent: usize) -> Bytes {
 
 async fn create(
     State(simulator): State<Arc<Simulator>>,
-    Extension(memory): Extension<Arc<Memory>>,
+    Extension(responses): Extension<Arc<ResponseStore>>,
     Extension(id): Extension<RequestId>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
-    match answer(&simulator, &memory, &headers, &body).await {
+    match answer(&simulator, &responses, &headers, &body).await {
         Ok(response) => response,
         Err(refusal) => refusal.respond(&DIALECT, &id),
     }
@@ -86,7 +86,7 @@ async fn create(
 
 async fn input_tokens(
     State(simulator): State<Arc<Simulator>>,
-    Extension(memory): Extension<Arc<Memory>>,
+    Extension(responses): Extension<Arc<ResponseStore>>,
     Extension(id): Extension<RequestId>,
     headers: HeaderMap,
     body: Bytes,
@@ -94,8 +94,11 @@ async fn input_tokens(
     let count = || {
         let exchange = Exchange::open(&simulator, &DIALECT, &headers)?;
         exchange.refuse_on_demand()?;
-        let ask = judge(&exchange, &memory, &headers, read(&body)?, Endpoint::InputTokens)?;
-        Ok(Json(json!({ "object": "response.input_tokens", "input_tokens": ask.input_tokens() })))
+        let request =
+            validate(&exchange, &responses, &headers, read(&body)?, Endpoint::InputTokens)?;
+        Ok(Json(
+            json!({ "object": "response.input_tokens", "input_tokens": request.input_tokens() }),
+        ))
     };
     match count() {
         Ok(counted) => counted.into_response(),
@@ -103,7 +106,7 @@ async fn input_tokens(
     }
 }
 
-/// Clients that try a WebSocket first fall back to HTTP at once on this status.
+/// Clients that try a WebSocket first fall back to HTTP on this status.
 async fn upgrade(Extension(id): Extension<RequestId>, headers: HeaderMap) -> Response {
     let refusal = if headers.contains_key(header::UPGRADE) {
         let message = "Responses over WebSocket are not available here. Use POST.";
@@ -115,25 +118,25 @@ async fn upgrade(Extension(id): Extension<RequestId>, headers: HeaderMap) -> Res
 }
 
 async fn retrieve(
-    Extension(memory): Extension<Arc<Memory>>,
-    Extension(request): Extension<RequestId>,
+    Extension(responses): Extension<Arc<ResponseStore>>,
+    Extension(request_id): Extension<RequestId>,
     Path(id): Path<String>,
 ) -> Response {
-    match memory.response(&id) {
+    match responses.response(&id) {
         Some(response) => Json(response).into_response(),
-        None => not_stored(&id).respond(&DIALECT, &request),
+        None => not_stored(&id).respond(&DIALECT, &request_id),
     }
 }
 
 async fn forget(
-    Extension(memory): Extension<Arc<Memory>>,
-    Extension(request): Extension<RequestId>,
+    Extension(responses): Extension<Arc<ResponseStore>>,
+    Extension(request_id): Extension<RequestId>,
     Path(id): Path<String>,
 ) -> Response {
-    if memory.forget(&id) {
+    if responses.forget(&id) {
         Json(json!({ "id": id, "object": "response.deleted", "deleted": true })).into_response()
     } else {
-        not_stored(&id).respond(&DIALECT, &request)
+        not_stored(&id).respond(&DIALECT, &request_id)
     }
 }
 
@@ -144,22 +147,22 @@ fn not_stored(id: &str) -> Refusal {
 
 async fn answer(
     simulator: &Simulator,
-    memory: &Memory,
+    responses: &ResponseStore,
     headers: &HeaderMap,
     body: &Bytes,
 ) -> Result<Response, Refusal> {
     let mut exchange = Exchange::open(simulator, &DIALECT, headers)?;
     let json = read(body)?;
-    exchange.meet(|| said(&json, memory)).await?;
-    let ask = judge(&exchange, memory, headers, json, Endpoint::Responses)?;
+    exchange.apply_scenario(|| scenario_input(&json, responses)).await?;
+    let request = validate(&exchange, responses, headers, json, Endpoint::Responses)?;
     exchange.deliver(|exchange| {
-        let reply = compose::compose(exchange, &ask, Model::named(&ask.model));
-        if ask.store {
-            let said = ask.items.iter().map(|item| item.value.clone());
-            let items = said.chain(reply.items()).collect();
-            memory.keep(&reply.id, reply.json(), items);
+        let reply = compose::compose(exchange, &request, Model::named(&request.model));
+        if request.store {
+            let history = request.items.iter().map(|item| item.value.clone());
+            let items = history.chain(reply.items()).collect();
+            responses.keep(&reply.id, reply.json(), items);
         }
-        if ask.stream {
+        if request.stream {
             Content::Events(events::write(&reply, exchange.style()))
         } else {
             Content::Json(reply.json().to_string().into())
@@ -167,15 +170,15 @@ async fn answer(
     })
 }
 
-/// The rules in their order: the caller, the shape, the settings, what is stored, the dialogue, the
-/// reasoning.
-fn judge(
+/// Checks, in this order, the caller, the shape, the settings, stored references, the dialogue and
+/// the reasoning.
+fn validate(
     exchange: &Exchange<'_>,
-    memory: &Memory,
+    responses: &ResponseStore,
     headers: &HeaderMap,
     body: Map<String, Value>,
     endpoint: Endpoint,
-) -> Result<Ask, Refusal> {
+) -> Result<ParsedRequest, Refusal> {
     let simulator = exchange.simulator();
     if simulator.lacks_key(headers, &["authorization"]) {
         let message = "Missing bearer or basic authentication in header";
@@ -185,25 +188,25 @@ fn judge(
     if strict {
         shape::check(&body, endpoint)?;
     }
-    let ask = Ask::read(body, memory);
+    let request = ParsedRequest::read(body, responses);
     if !strict {
-        return Ok(ask);
+        return Ok(request);
     }
-    let model = Model::named(&ask.model);
-    settings::check(&ask, model)?;
-    verify::check_references(&ask)?;
-    dialogue::check(&ask)?;
-    // A backend that does not sign does not verify either.
+    let model = Model::named(&request.model);
+    settings::check(&request, model)?;
+    verify::check_references(&request)?;
+    dialogue::check(&request)?;
+    // A backend that does not sign does not verify.
     if exchange.style() != SignatureStyle::Empty {
         let verifier = Verifier {
             signer: exchange.signer(),
             identity: &simulator.options.identity,
-            family: (!ask.model.is_empty()).then_some(model.family),
-            memory,
+            family: (!request.model.is_empty()).then_some(model.family),
+            responses,
         };
-        verifier.check(&ask)?;
+        verifier.check(&request)?;
     }
-    Ok(ask)
+    Ok(request)
 }
 
 fn read(body: &Bytes) -> Result<Map<String, Value>, Refusal> {
@@ -215,7 +218,7 @@ fn read(body: &Bytes) -> Result<Map<String, Value>, Refusal> {
     }
 }
 
-fn said(body: &Map<String, Value>, memory: &Memory) -> Said {
-    let ask = Ask::read(body.clone(), memory);
-    Said { text: ask.last_said(), model: ask.model }
+fn scenario_input(body: &Map<String, Value>, responses: &ResponseStore) -> ScenarioInput {
+    let request = ParsedRequest::read(body.clone(), responses);
+    ScenarioInput { text: request.last_said(), model: request.model }
 }

@@ -1,25 +1,26 @@
-//! The models: which efforts each takes, how it thinks by itself, and which sampling it refuses.
+//! The models: which efforts each one supports, its default effort, and which sampling settings it
+//! refuses.
 //!
-//! The values are those the provider's refusals list (measured by others in 2026). A name that is
-//! none of OpenAI's is a server of somebody else's, which takes everything.
+//! The values are those that the provider's refusals list (published measurements of 2026). Any
+//! other name is another vendor's model, which supports everything.
 
-/// Every effort there is.
+/// All efforts.
 pub(crate) const EFFORTS: &[&str] = &["none", "minimal", "low", "medium", "high", "xhigh", "max"];
 
-/// What is known of a model.
+/// The rules of a model.
 #[derive(Debug)]
 pub(crate) struct Model {
-    /// Reasoning of one family is read by the whole family.
+    /// Models of one family accept each other's reasoning.
     pub(crate) family: &'static str,
-    /// The efforts it takes; none at all where it does not reason.
+    /// The supported efforts; empty if the model does not reason.
     pub(crate) efforts: &'static [&'static str],
-    /// The effort when none is asked for.
-    pub(crate) usual: &'static str,
-    /// Temperature and its kin are refused while it reasons.
+    /// The default effort.
+    pub(crate) default_effort: &'static str,
+    /// Sampling settings are refused while it reasons.
     pub(crate) refuses_sampling: bool,
 }
 
-/// A row: how a name begins, what else it has to contain, and the model.
+/// A row: the start of a name, another part it must contain, and the model.
 struct Row {
     starts: &'static str,
     contains: &'static str,
@@ -31,12 +32,16 @@ const fn row(
     contains: &'static str,
     family: &'static str,
     efforts: &'static [&'static str],
-    usual: &'static str,
+    default_effort: &'static str,
 ) -> Row {
-    Row { starts, contains, model: Model { family, efforts, usual, refuses_sampling: false } }
+    Row {
+        starts,
+        contains,
+        model: Model { family, efforts, default_effort, refuses_sampling: false },
+    }
 }
 
-/// The first row that fits a name is its model's.
+/// The first row that fits a name counts.
 static ROWS: &[Row] = &[
     Row {
         starts: "gpt-6",
@@ -44,7 +49,7 @@ static ROWS: &[Row] = &[
         model: Model {
             family: "gpt-6",
             efforts: &["none", "low", "medium", "high", "xhigh", "max"],
-            usual: "medium",
+            default_effort: "medium",
             refuses_sampling: true,
         },
     },
@@ -70,16 +75,20 @@ static ROWS: &[Row] = &[
 ];
 
 impl Model {
-    /// What is known of the model of this name; names may have a provider before a slash.
+    /// The rules for a model name, which may start with a provider and a slash.
     pub(crate) fn named(name: &str) -> &'static Self {
-        static UNKNOWN: Model =
-            Model { family: "open", efforts: EFFORTS, usual: "medium", refuses_sampling: false };
+        static UNKNOWN: Model = Model {
+            family: "open",
+            efforts: EFFORTS,
+            default_effort: "medium",
+            refuses_sampling: false,
+        };
         let bare = name.rsplit('/').next().unwrap_or_default();
         let fits = |row: &&Row| bare.starts_with(row.starts) && bare.contains(row.contains);
         ROWS.iter().find(fits).map_or(&UNKNOWN, |row| &row.model)
     }
 
-    /// Whether it can reason at all.
+    /// Whether the model can reason.
     pub(crate) fn reasons(&self) -> bool {
         !self.efforts.is_empty()
     }
@@ -90,8 +99,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_lead_to_their_efforts() {
-        for (name, first, last, usual) in [
+    fn model_name_selects_the_efforts() {
+        for (name, first, last, default_effort) in [
             ("gpt-6.1-sol", "none", "max", "medium"),
             ("gpt-5", "minimal", "high", "medium"),
             ("gpt-5-mock", "minimal", "high", "medium"),
@@ -106,7 +115,7 @@ mod tests {
             let model = Model::named(name);
             assert_eq!(model.efforts.first(), Some(&first), "{name}");
             assert_eq!(model.efforts.last(), Some(&last), "{name}");
-            assert_eq!(model.usual, usual, "{name}");
+            assert_eq!(model.default_effort, default_effort, "{name}");
         }
         assert!(!Model::named("gpt-4.1").reasons());
         assert!(Model::named("gpt-6-astra").refuses_sampling);

@@ -1,8 +1,8 @@
-//! The response as an object: its items, its status and what it repeats of the request.
+//! The response as an object: its items, its status and the repeated settings.
 
 use serde_json::{Map, Value, json};
 
-/// Replies depend on nothing but the request, so they have no time of their own.
+/// Replies depend on the request only, so their time is fixed.
 const CREATED: u64 = 1_794_700_000;
 
 /// A finished response.
@@ -17,13 +17,13 @@ pub(crate) struct Reply {
     pub(crate) settings: Map<String, Value>,
 }
 
-/// How a response ends.
+/// Why a response ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     Completed,
     /// With the reason.
     Incomplete(&'static str),
-    /// Its last item never comes to an end.
+    /// Its last item stays unfinished.
     Failed,
 }
 
@@ -32,17 +32,17 @@ pub(crate) enum Ending {
 pub(crate) struct Output {
     pub(crate) id: String,
     pub(crate) content: Content,
-    /// Whether it came to its end.
+    /// Whether the item is complete.
     pub(crate) whole: bool,
 }
 
-/// What an item holds.
+/// The content of an item.
 #[derive(Clone, Debug)]
 pub(crate) enum Content {
     Reasoning {
         /// The parts of its summary.
         summary: Vec<String>,
-        /// The reasoning itself, which only open servers show.
+        /// The reasoning itself; only open servers show it.
         raw: Option<String>,
         encrypted: Option<String>,
     },
@@ -58,7 +58,7 @@ pub(crate) enum Content {
     },
 }
 
-/// What the response is said to have cost.
+/// Token counts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Usage {
     pub(crate) input: usize,
@@ -67,7 +67,7 @@ pub(crate) struct Usage {
 }
 
 impl Output {
-    /// The item as it stands in a response.
+    /// The item as JSON.
     pub(crate) fn json(&self) -> Value {
         let status = if self.whole { "completed" } else { "incomplete" };
         match &self.content {
@@ -100,7 +100,7 @@ pub(crate) fn summary_part(text: &str) -> Value {
     json!({"type": "summary_text", "text": text})
 }
 
-/// Reasoning as it was thought.
+/// A part of the reasoning itself.
 pub(crate) fn raw_part(text: &str) -> Value {
     json!({"type": "reasoning_text", "text": text})
 }
@@ -127,7 +127,7 @@ impl Usage {
 }
 
 impl Reply {
-    /// The items that came to be. One that a failure cut off did not.
+    /// The finished items; an item that a failure cut off is not included.
     pub(crate) fn items(&self) -> Vec<Value> {
         let kept = self.outputs.iter();
         let kept = kept.filter(|output| output.whole || self.ending != Ending::Failed);
@@ -154,7 +154,7 @@ impl Reply {
         response
     }
 
-    /// The response before anything was said.
+    /// The response before its first item.
     pub(crate) fn json_at_start(&self) -> Value {
         self.object("in_progress", &[], &Value::Null)
     }

@@ -1,7 +1,7 @@
 //! The shape of a request: the table of its body, and the rules about which members go together.
 //!
-//! What stands in `input` is in `items`, the tools are in `tools`, and what a model makes of the
-//! values in `settings`.
+//! `items` has the table of `input`, `tools` that of the tools, and `settings` checks values
+//! against the model.
 
 use serde_json::{Map, Value};
 
@@ -122,7 +122,7 @@ pub(crate) fn check(body: &Map<String, Value>, endpoint: Endpoint) -> Result<(),
     tools::check(get("tools"), get("tool_choice"))
 }
 
-/// A problem in the provider's words.
+/// Writes a problem as the provider reports it.
 fn refuse(path: &[Step<'_>], problem: &Problem<'_>) -> Refusal {
     match problem {
         Problem::Pattern { name, found } if is_id(path) => {
@@ -145,8 +145,8 @@ fn check_presence(body: &Map<String, Value>, endpoint: Endpoint) -> Result<(), R
     if endpoint == Endpoint::Responses && named.is_none_or(str::is_empty) && !has("prompt") {
         return Err(missing("model"));
     }
-    let told = ["input", "previous_response_id", "prompt", "conversation"];
-    if endpoint == Endpoint::Responses && !told.iter().any(|key| has(key)) {
+    let sources = ["input", "previous_response_id", "prompt", "conversation"];
+    if endpoint == Endpoint::Responses && !sources.iter().any(|key| has(key)) {
         let message = "One of \"input\" or \"previous_response_id\" or 'prompt' or 'conversation' must be provided.";
         return Err(refused("input", Some("missing_required_parameter"), message));
     }
@@ -158,7 +158,7 @@ fn check_presence(body: &Map<String, Value>, endpoint: Endpoint) -> Result<(), R
             message,
         ));
     }
-    // What the simulator cannot do it says, rather than do something else.
+    // The simulator refuses what it cannot do.
     if body.get("background") == Some(&Value::Bool(true)) {
         return Err(Refusal::invalid("The simulator runs nothing in the background."));
     }

@@ -29,7 +29,7 @@ pub(super) const TOOL: Shape = Shape::Tagged(&Tagged {
     ..BY_TYPE
 });
 
-/// Which of the tools is called.
+/// `tool_choice`.
 pub(super) const TOOL_CHOICE: Shape = Either(&[
     Word(&["none", "auto", "required"]),
     Shape::Tagged(&Tagged {
@@ -43,14 +43,14 @@ pub(super) const TOOL_CHOICE: Shape = Either(&[
     }),
 ]);
 
-/// Schemas nest no deeper than this at the provider.
-const DEEPEST: usize = 32;
+/// The provider refuses schemas that nest deeper.
+const MAX_SCHEMA_DEPTH: usize = 32;
 
 /// Refuses strict tools whose schema is not strict, and a choice of a tool that is not there.
 pub(crate) fn check(tools: &Value, choice: &Value) -> Result<(), Refusal> {
     let tools = tools.as_array().map(Vec::as_slice).unwrap_or_default();
     for (index, tool) in tools.iter().enumerate() {
-        // A function is strict unless it says that it is not.
+        // Functions are strict by default.
         if tool["type"] == "function" && tool["strict"] != false {
             let what = format!("function '{}'", tool["name"].as_str().unwrap_or_default());
             let path = format!("tools[{index}].parameters");
@@ -83,24 +83,24 @@ fn refuse_loose(schema: &Value, what: &str, path: &str, code: &'static str) -> R
         .map_err(|reason| refused(path, Some(code), format!("Invalid schema for {what}: {reason}")))
 }
 
-/// Says what a schema lacks that the strict mode asks for.
+/// Returns the first rule of strict mode that a schema breaks.
 fn check_strict(schema: &Value) -> Result<(), String> {
-    // A function without parameters has nothing to be strict about.
+    // A function without parameters has no schema to check.
     if schema.is_null() {
         return Ok(());
     }
     strict(schema, &mut Vec::new())
 }
 
-fn strict(schema: &Value, place: &mut Vec<String>) -> Result<(), String> {
-    if place.len() > DEEPEST {
-        return Err(format!("In context={}, the schema is nested too deeply.", context(place)));
+fn strict(schema: &Value, position: &mut Vec<String>) -> Result<(), String> {
+    if position.len() > MAX_SCHEMA_DEPTH {
+        return Err(format!("In context={}, the schema is nested too deeply.", context(position)));
     }
     let is_object = schema["type"] == "object" || schema.get("properties").is_some();
     if is_object && schema["additionalProperties"] != Value::Bool(false) {
         return Err(format!(
             "In context={}, 'additionalProperties' is required to be supplied and to be false.",
-            context(place)
+            context(position)
         ));
     }
     for (key, inner) in schema["properties"].as_object().into_iter().flatten() {
@@ -108,35 +108,35 @@ fn strict(schema: &Value, place: &mut Vec<String>) -> Result<(), String> {
         if !required.is_some_and(|list| list.iter().any(|name| name == key)) {
             return Err(format!(
                 "In context={}, 'required' is required to be supplied and to be an array including every key in properties. Missing '{key}'.",
-                context(place)
+                context(position)
             ));
         }
-        within(inner, ["properties", key], place)?;
+        within(inner, ["properties", key], position)?;
     }
     if schema["items"].is_object() {
-        within(&schema["items"], ["items", ""], place)?;
+        within(&schema["items"], ["items", ""], position)?;
     }
     for (index, inner) in schema["anyOf"].as_array().into_iter().flatten().enumerate() {
-        within(inner, ["anyOf", &index.to_string()], place)?;
+        within(inner, ["anyOf", &index.to_string()], position)?;
     }
     for (key, inner) in schema["$defs"].as_object().into_iter().flatten() {
-        within(inner, ["$defs", key], place)?;
+        within(inner, ["$defs", key], position)?;
     }
     Ok(())
 }
 
-fn within(schema: &Value, steps: [&str; 2], place: &mut Vec<String>) -> Result<(), String> {
-    let before = place.len();
+fn within(schema: &Value, steps: [&str; 2], position: &mut Vec<String>) -> Result<(), String> {
+    let before = position.len();
     let steps = steps.into_iter().filter(|step| !step.is_empty());
-    place.extend(steps.map(str::to_owned));
-    strict(schema, place)?;
-    place.truncate(before);
+    position.extend(steps.map(str::to_owned));
+    strict(schema, position)?;
+    position.truncate(before);
     Ok(())
 }
 
-/// A place as the provider writes it, in the manner of Python.
-fn context(place: &[String]) -> String {
-    let steps: Vec<String> = place.iter().map(|step| format!("'{step}'")).collect();
+/// A path as the provider writes it: a Python tuple.
+fn context(position: &[String]) -> String {
+    let steps: Vec<String> = position.iter().map(|step| format!("'{step}'")).collect();
     match steps.as_slice() {
         [one] => format!("({one},)"),
         steps => format!("({})", steps.join(", ")),
@@ -149,7 +149,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_strict_schema_says_everything() {
+    fn strict_schema_needs_closed_objects_and_required_properties() {
         let good = json!({"type": "object", "additionalProperties": false, "required": ["a", "b"],
             "properties": {"a": {"type": ["string", "null"]}, "b": {"type": "array",
                 "items": {"type": "object", "properties": {}, "additionalProperties": false}}}});
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bottomless_schema_is_refused() {
+    fn rejects_a_schema_that_nests_too_deeply() {
         let mut schema = json!({"type": "string"});
         for _ in 0..200 {
             schema = json!({"type": "array", "items": schema});

@@ -1,79 +1,80 @@
-//! Verification of what a client sends back: reasoning that is ours and unaltered, and calls with
-//! the reasoning they came from.
+//! Verifies what a client sends back: reasoning must be from this identity and unaltered, and calls
+//! need the reasoning they came from.
 
 use std::collections::HashSet;
 
 use http::StatusCode;
 
-use super::ask::{Ask, Item, Kind, is_reference};
-use super::marks;
-use super::memory::Memory;
-use super::refusal::of_input;
+use super::item_ids;
+use super::refusal::input_refusal;
+use super::request::{Item, ItemKind, ParsedRequest, is_reference};
+use super::store::ResponseStore;
 use crate::openai::{missing, refused};
 use crate::refusal::Refusal;
 use crate::signing::{self, Hash, Signer, hash};
 
-/// What verification runs against.
+/// What the verification depends on.
 pub(crate) struct Verifier<'a> {
     pub(crate) signer: &'a Signer,
     pub(crate) identity: &'a str,
-    /// The family that is to read the reasoning; nothing where tokens are counted for no model.
+    /// The family of the model that reads the reasoning; `None` if tokens are counted without a
+    /// model.
     pub(crate) family: Option<&'a str>,
-    pub(crate) memory: &'a Memory,
+    pub(crate) responses: &'a ResponseStore,
 }
 
-/// Refuses what names something that is not stored.
-pub(crate) fn check_references(ask: &Ask) -> Result<(), Refusal> {
-    if let Some(id) = &ask.lost {
+/// Refuses references to responses and items that are not stored.
+pub(crate) fn check_references(request: &ParsedRequest) -> Result<(), Refusal> {
+    if let Some(id) = &request.lost {
         let message = format!("Previous response with id '{id}' not found.");
         let refusal = refused("previous_response_id", Some("previous_response_not_found"), message);
         return Err(Refusal { status: StatusCode::NOT_FOUND, ..refusal });
     }
-    let mut items = ask.items.iter();
+    let mut items = request.items.iter();
     let reference = items.find(|item| is_reference(&item.value));
     match reference {
-        Some(item) => Err(not_found(item.get("id").unwrap_or_default(), ask.store)),
+        Some(item) => Err(not_found(item.get("id").unwrap_or_default(), request.store)),
         None => Ok(()),
     }
 }
 
 impl Verifier<'_> {
-    /// Refuses reasoning that is not as it was made or not where it was, and calls that lost theirs.
-    pub(crate) fn check(&self, ask: &Ask) -> Result<(), Refusal> {
-        // The names of the reasoning so far, hashed as the encrypted content holds them.
+    /// Refuses altered or misplaced reasoning, and calls without the reasoning they came from.
+    pub(crate) fn check(&self, request: &ParsedRequest) -> Result<(), Refusal> {
+        // The ids of the reasoning so far, hashed as in the encrypted content.
         let mut known: HashSet<Hash> = HashSet::new();
-        for (index, item) in ask.items.iter().enumerate() {
-            match (item.kind(), item.place) {
-                (Kind::Reasoning, None) => {
+        for (index, item) in request.items.iter().enumerate() {
+            match (item.kind(), item.position) {
+                (ItemKind::Reasoning, None) => {
                     known.extend(item.get("id").map(|id| hash(&[id.as_bytes()])));
                 }
-                (Kind::Reasoning, Some(place)) => {
-                    known.insert(self.check_reasoning(item, place, ask.store)?);
-                    check_following(item, place, ask.items.get(index + 1))?;
+                (ItemKind::Reasoning, Some(position)) => {
+                    known.insert(self.check_reasoning(item, position, request.store)?);
+                    check_following(item, position, request.items.get(index + 1))?;
                 }
-                (Kind::Call, _) => self.check_call(item, &known)?,
+                (ItemKind::Call, _) => self.check_call(item, &known)?,
                 _ => {}
             }
         }
         Ok(())
     }
 
-    /// The name of a reasoning item that may come back.
-    fn check_reasoning(&self, item: &Item, place: usize, store: bool) -> Result<Hash, Refusal> {
+    /// Checks a reasoning item and returns the hash of its id.
+    fn check_reasoning(&self, item: &Item, position: usize, store: bool) -> Result<Hash, Refusal> {
         let id = item.get("id");
         let name = id.map(|id| hash(&[id.as_bytes()]));
         let Some(encrypted) = item.get("encrypted_content") else {
-            // Then it has to be stored, and found by its name.
+            // Without content, the item must be stored and is found by its id.
             let Some((id, name)) = id.zip(name) else {
-                return Err(missing(&format!("input[{place}].id")));
+                return Err(missing(&format!("input[{position}].id")));
             };
-            return match self.memory.item(id) {
+            return match self.responses.item(id) {
                 Some(_) => Ok(name),
                 None => Err(not_found(id, store)),
             };
         };
-        let opened = self.signer.open(signing::Kind::Encrypted, encrypted);
-        // Another family's is as good as another organisation's.
+        let opened = self.signer.open(signing::SignatureKind::Encrypted, encrypted);
+        // Content of another model family is refused like content of another organisation.
         let reads = |family: &str| self.family.is_none_or(|own| own == family);
         let opened = opened.filter(|opened| reads(&opened.family));
         let Some(opened) = opened else {
@@ -89,13 +90,13 @@ impl Verifier<'_> {
 
     fn check_call(&self, item: &Item, known: &HashSet<Hash>) -> Result<(), Refusal> {
         let id = item.get("id").unwrap_or_default();
-        let Some(required) = marks::required(self.identity, id) else {
+        let Some(required) = item_ids::required(self.identity, id) else {
             return Ok(());
         };
         if known.contains(&hash(&[required.as_bytes()])) {
             return Ok(());
         }
-        Err(of_input(
+        Err(input_refusal(
             StatusCode::BAD_REQUEST,
             format!(
                 "Item '{id}' of type 'function_call' was provided without its required 'reasoning' item: '{required}'."
@@ -116,7 +117,7 @@ fn unverified(what: &str, reason: &str) -> Refusal {
     }
 }
 
-/// The first and the last four letters of a blob.
+/// The first and the last four characters of a value.
 fn abridged(blob: &str) -> String {
     let letters: Vec<char> = blob.chars().collect();
     let start: String = letters.iter().take(4).collect();
@@ -124,14 +125,14 @@ fn abridged(blob: &str) -> String {
     format!("{start}...{end}")
 }
 
-/// Reasoning stands right before what it led to.
-fn check_following(item: &Item, place: usize, next: Option<&Item>) -> Result<(), Refusal> {
-    if next.is_some_and(|next| next.kind().is_said()) {
+/// A reasoning item must be followed by the item it led to.
+fn check_following(item: &Item, position: usize, next: Option<&Item>) -> Result<(), Refusal> {
+    if next.is_some_and(|next| next.kind().is_from_model()) {
         return Ok(());
     }
-    let place = format!("input[{place}]");
-    let id = item.get("id").unwrap_or(&place);
-    Err(of_input(
+    let position = format!("input[{position}]");
+    let id = item.get("id").unwrap_or(&position);
+    Err(input_refusal(
         StatusCode::BAD_REQUEST,
         format!(
             "Item '{id}' of type 'reasoning' was provided without its required following item."
@@ -145,5 +146,5 @@ fn not_found(id: &str, store: bool) -> Refusal {
     } else {
         " Items are not persisted when `store` is set to false. Try again with `store` set to true, or remove this item from your input."
     };
-    of_input(StatusCode::NOT_FOUND, format!("Item with id '{id}' not found.{hint}"))
+    input_refusal(StatusCode::NOT_FOUND, format!("Item with id '{id}' not found.{hint}"))
 }

@@ -14,7 +14,7 @@ pub(crate) struct Checker {
     pub(crate) null_is_absent: bool,
     /// Unknown members are reported before problems with listed ones.
     pub(crate) unknown_first: bool,
-    /// Writes a problem in the provider's words.
+    /// Writes a problem as the provider reports it.
     pub(crate) refuse: fn(&[Step<'_>], &Problem<'_>) -> Refusal,
 }
 

@@ -1,6 +1,6 @@
 //! Shapes: what a JSON body may hold, as static tables. `check` walks a body along its table.
 //!
-//! Each dialect has its tables and one function that writes a problem in the provider's words.
+//! Each dialect has its tables and one function that writes a problem as the provider reports it.
 //! Rules that compare several members, such as the order of messages, are code in the dialect.
 
 mod check;
@@ -25,11 +25,11 @@ pub(crate) enum Shape {
     /// A number within inclusive bounds.
     Number(f64, f64),
     Text,
-    /// Text that passes a test. The name tells the wording which test failed.
+    /// Text that passes a test. `Problem::Pattern` repeats the name.
     Pattern(&'static str, fn(&str) -> bool),
-    /// One of these words.
+    /// One of these values.
     Word(&'static [&'static str]),
-    /// One of these words, in upper or lower case.
+    /// One of these values, in upper or lower case.
     WordAnyCase(&'static [&'static str]),
     /// Any object.
     Object,
@@ -104,7 +104,7 @@ pub(crate) const fn required(name: &'static str, shape: Shape) -> Member {
     Member { name, shape, presence: Presence::Required, needs: 0 }
 }
 
-/// An object whose members depend on the word in one of them, the tag.
+/// An object whose members depend on the value of one of them, the tag.
 pub(crate) struct Tagged {
     pub(crate) tag: &'static str,
     /// Finds the case of an object without the tag.

@@ -1,4 +1,4 @@
-//! What is said: streams, words, counts, models.
+//! Replies: streams, trigger words, token counts and models.
 
 use std::collections::HashSet;
 
@@ -24,7 +24,7 @@ const TEXTS: [&str; 9] = [
 ];
 
 #[tokio::test]
-async fn every_trigger_of_every_variant_streams_by_the_grammar_and_equals_its_json() {
+async fn every_trigger_of_every_variant_streams_correctly_and_equals_its_json() {
     let server = Server::strict().await;
     for (variant, model) in VARIANTS {
         for text in TEXTS {
@@ -47,7 +47,7 @@ async fn every_trigger_of_every_variant_streams_by_the_grammar_and_equals_its_js
 }
 
 #[tokio::test]
-async fn every_variant_goes_through_two_rounds_of_tools_and_another_question() {
+async fn every_variant_completes_two_tool_rounds_and_another_question() {
     let server = Server::strict().await;
     for (variant, model) in VARIANTS {
         let mut body = asking(model, "use a tool twice in parallel");
@@ -81,7 +81,7 @@ async fn every_variant_goes_through_two_rounds_of_tools_and_another_question() {
 }
 
 #[tokio::test]
-async fn the_stream_counts_only_where_it_is_asked_to() {
+async fn stream_includes_usage_only_on_request() {
     let server = Server::strict().await;
     let body = set(plain("open-model", "hello"), "stream", true);
     let found = chunks(&ask(&server, "", &body).await);
@@ -95,7 +95,7 @@ async fn the_stream_counts_only_where_it_is_asked_to() {
 }
 
 #[tokio::test]
-async fn mistral_writes_thoughts_as_chunks_and_counts_unasked() {
+async fn mistral_streams_thinking_chunks_and_always_sends_usage() {
     let server = Server::strict().await;
     let body = plain("magistral-medium", "think twice");
     let whole = accept(&server, "mistral", &body).await;
@@ -115,7 +115,7 @@ async fn mistral_writes_thoughts_as_chunks_and_counts_unasked() {
 }
 
 #[tokio::test]
-async fn calls_have_an_index_in_every_fragment_except_at_google() {
+async fn every_call_delta_has_an_index_except_at_google() {
     let server = Server::strict().await;
     for (variant, model, numbered) in
         [("vllm", "qwen3", true), ("google", "gemini-3.8-flash", false)]
@@ -139,7 +139,7 @@ async fn calls_have_an_index_in_every_fragment_except_at_google() {
 }
 
 #[tokio::test]
-async fn replies_end_for_the_reason_they_give() {
+async fn finish_reason_matches_the_end_of_the_reply() {
     let server = Server::strict().await;
     let reason = async |variant: &str, body: Value| {
         accept(&server, variant, &body).await["choices"][0]["finish_reason"].clone()
@@ -150,7 +150,7 @@ async fn replies_end_for_the_reason_they_give() {
     assert_eq!(reason("", set(hello(), "max_completion_tokens", 5)).await, "length");
     assert_eq!(reason("", set(hello(), "stop", "hello")).await, "stop");
     assert_eq!(reason("", asking("open-model", "use a tool")).await, "tool_calls");
-    // Google says `stop` all the same, and leaves it to the client to see the calls.
+    // Google sends `stop` for calls too.
     assert_eq!(reason("google", asking("gemini-3.8-flash", "use a tool")).await, "stop");
     let stopped = accept(&server, "", &set(hello(), "stop", json!(["hello"]))).await;
     let text = stopped["choices"][0]["message"]["content"].as_str().unwrap();
@@ -161,7 +161,7 @@ async fn replies_end_for_the_reason_they_give() {
 }
 
 #[tokio::test]
-async fn reasoning_is_in_the_completion_or_beside_it() {
+async fn completion_tokens_include_reasoning_by_variant() {
     let server = Server::strict().await;
     for (variant, model) in VARIANTS {
         let usage =
@@ -185,7 +185,7 @@ async fn reasoning_is_in_the_completion_or_beside_it() {
 }
 
 #[tokio::test]
-async fn several_choices_are_several_answers() {
+async fn n_choices_are_n_different_answers() {
     let server = Server::strict().await;
     let body = set(plain("gpt-4o", "hello there"), "n", 3);
     let whole = accept(&server, "", &body).await;
@@ -195,7 +195,7 @@ async fn several_choices_are_several_answers() {
 }
 
 #[tokio::test]
-async fn functions_of_old_are_called_the_old_way() {
+async fn legacy_functions_are_called_with_function_call() {
     let server = Server::strict().await;
     let mut body = plain("gpt-4o", "use a tool");
     body["functions"] = json!([lookup()["function"]]);
@@ -236,7 +236,7 @@ async fn tool_choice_forces_and_forbids_calls() {
 }
 
 #[tokio::test]
-async fn one_kind_of_model_calls_everything_call_0() {
+async fn repeat_ids_model_names_every_call_call_0() {
     let server = Server::strict().await;
     let mut body = asking("open-model-repeat-ids", "use a tool twice");
     for _ in 0..2 {
@@ -254,7 +254,7 @@ async fn one_kind_of_model_calls_everything_call_0() {
 }
 
 #[tokio::test]
-async fn the_variant_is_the_headers_the_options_or_the_models() {
+async fn variant_comes_from_the_header_then_options_then_model() {
     let server = Server::strict().await;
     let said = message(&server, "", &plain("deepseek-v4-pro", "hello")).await;
     assert!(said["reasoning_content"].is_string());
@@ -273,7 +273,7 @@ async fn the_variant_is_the_headers_the_options_or_the_models() {
         &server,
         "klingon",
         &plain("m", "x"),
-        "no variant is called `klingon`; there are openai, ",
+        "unknown variant `klingon`; use one of openai, ",
     )
     .await;
 }
@@ -291,12 +291,12 @@ async fn models_are_listed_and_described() {
     }
     let one = server.send("GET", "/v1/models/gpt-6-luna", &key, b"").await.json();
     assert_eq!((&one["id"], &one["owned_by"]), (&json!("gpt-6-luna"), &json!("openai")));
-    // Without the key it is still the first dialect's path.
+    // Without a key, the first dialect answers this path.
     assert!(server.get("/v1/models").await.json()["has_more"].is_boolean());
 }
 
 #[tokio::test]
-async fn servers_answer_at_their_own_paths() {
+async fn every_server_path_is_served() {
     let server = Server::strict().await;
     let body = plain("open-model", "hello").to_string();
     for path in [
@@ -314,7 +314,7 @@ async fn servers_answer_at_their_own_paths() {
 }
 
 #[tokio::test]
-async fn faults_and_scenarios_strike_this_dialect_too() {
+async fn chat_applies_faults_and_scenarios() {
     let server = Server::scenario(
         "[[step]]\nwhen = { contains = \"rain\" }\nsay = [{ thinking = \"Hm.\" }, { text = \"Wet.\" }]\nanswer_model = \"renamed\"\n",
     )

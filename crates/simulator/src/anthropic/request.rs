@@ -1,25 +1,25 @@
-//! The request as the simulator uses it: a lenient view that never refuses.
+//! The parsed request: a lenient view that never refuses.
 //!
-//! Strictness is a separate pass (`shape`, `modes`, `dialogue`, `verify`), so
-//! that `strict = off` is this view alone.
+//! The strict checks are separate (`shape`, `modes`, `dialogue`, `verify`), so `strict = off` uses
+//! this view alone.
 
 use http::HeaderMap;
 use serde_json::{Map, Value, json};
 
 use crate::script::{Choice, Tool};
 
-/// What the headers say about the request.
+/// The API version and the betas of a request.
 #[derive(Debug, Default)]
-pub(crate) struct Terms {
+pub(crate) struct ApiHeaders {
     pub(crate) version: Option<String>,
     pub(crate) betas: Vec<String>,
 }
 
-/// The version that did away with sampling parameters.
+/// The version without sampling parameters.
 const NEW_VERSION: &str = "2026-10-21";
 const BINDING_CONTROLS: &str = "thinking-binding-controls-2026-08-01";
 
-impl Terms {
+impl ApiHeaders {
     pub(crate) fn read(headers: &HeaderMap) -> Self {
         let betas = headers.get_all("anthropic-beta").iter();
         Self {
@@ -46,7 +46,7 @@ impl Terms {
 
 /// A request for a message or for its token count.
 #[derive(Debug)]
-pub(crate) struct Ask {
+pub(crate) struct ParsedRequest {
     pub(crate) model: String,
     pub(crate) max_tokens: Option<u64>,
     pub(crate) stream: bool,
@@ -64,11 +64,11 @@ pub(crate) struct Ask {
 pub(crate) struct Turn {
     pub(crate) role: String,
     pub(crate) blocks: Vec<Value>,
-    /// Members besides role and content.
+    /// Members other than role and content.
     pub(crate) members: Map<String, Value>,
 }
 
-impl Ask {
+impl ParsedRequest {
     pub(crate) fn read(mut body: Map<String, Value>) -> Self {
         let mut take = |key: &str| body.remove(key).unwrap_or_default();
         let output_config = take("output_config");
@@ -110,7 +110,7 @@ impl Ask {
         self.tool_choice["disable_parallel_tool_use"] != Value::Bool(true)
     }
 
-    /// Where the last run of assistant turns begins, system turns left aside.
+    /// The index where the last adjacent assistant turns begin.
     pub(crate) fn last_assistant_run(&self) -> Option<usize> {
         let last = self.turns.iter().rposition(Turn::is_assistant)?;
         let earlier = self.turns.get(..last)?;
@@ -118,7 +118,7 @@ impl Ask {
         Some(start.map_or(0, |before| before + 1))
     }
 
-    /// The last user entries: all after the last assistant turn.
+    /// The user turns after the last assistant turn.
     pub(crate) fn last_user_turns(&self) -> impl Iterator<Item = &Turn> {
         let start = self.turns.iter().rposition(Turn::is_assistant);
         let turns = self.turns.get(start.map_or(0, |last| last + 1)..);
@@ -181,7 +181,7 @@ fn items(value: Value) -> Vec<Value> {
     }
 }
 
-/// Content as blocks: a string is one text block, and nothing is no block.
+/// Content as blocks: a string is one text block, and an empty string is none.
 fn blocks(content: Value) -> Vec<Value> {
     match content {
         Value::String(text) if text.is_empty() => Vec::new(),

@@ -1,19 +1,19 @@
-//! The request as the simulator uses it: a lenient view that never refuses.
+//! The parsed request: a lenient view that never refuses.
 //!
-//! Strictness is a separate pass (`shape`, `models`, `dialogue`), so that `strict = off` is this view
+//! The strict checks are separate (`shape`, `models`, `dialogue`), so `strict = off` uses this view
 //! alone.
 
 use serde_json::{Map, Value};
 
 use super::models;
 use crate::draft;
-use crate::exchange::Said;
+use crate::exchange::ScenarioInput;
 use crate::script::{Choice, Situation, Tool};
 use crate::signing::{Hash, hash};
 
 static NOTHING: Value = Value::Null;
 
-/// Where a request came.
+/// The endpoint of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Path {
     /// A conversation.
@@ -24,22 +24,22 @@ pub(super) enum Path {
 
 /// A request for an answer.
 #[derive(Debug)]
-pub(super) struct Ask {
+pub(super) struct ParsedRequest {
     body: Map<String, Value>,
     path: Path,
-    /// The conversation; of a single question, one that has only that.
+    /// The conversation; for a single prompt, one message with that prompt.
     messages: Vec<Value>,
 }
 
-impl Ask {
+impl ParsedRequest {
     pub(super) fn read(body: Map<String, Value>, path: Path) -> Self {
         let messages = match path {
             Path::Chat => body.get("messages").map(list).unwrap_or_default().to_vec(),
             Path::Generate => {
                 let prompt = body.get("prompt").cloned().unwrap_or_default();
-                let said = prompt.as_str().is_some_and(|text| !text.is_empty());
+                let has_prompt = prompt.as_str().is_some_and(|text| !text.is_empty());
                 let message = serde_json::json!({"role": "user", "content": prompt});
-                said.then_some(message).into_iter().collect()
+                has_prompt.then_some(message).into_iter().collect()
             }
         };
         Self { body, path, messages }
@@ -53,7 +53,7 @@ impl Ask {
         &self.body
     }
 
-    /// A member; null where there is none.
+    /// A member, or null if it is absent.
     pub(super) fn get(&self, key: &str) -> &Value {
         self.body.get(key).unwrap_or(&NOTHING)
     }
@@ -66,12 +66,12 @@ impl Ask {
         &self.messages
     }
 
-    /// Nothing is asked: the model is to be loaded, or unloaded.
+    /// The request has no prompt: it only loads or unloads the model.
     pub(super) fn is_silent(&self) -> bool {
         self.messages.is_empty()
     }
 
-    /// Streaming is what is done unless it is said not to be.
+    /// Streaming is the default.
     pub(super) fn streams(&self) -> bool {
         self.get("stream") != &Value::Bool(false)
     }
@@ -80,7 +80,7 @@ impl Ask {
         &self.get("options")[key]
     }
 
-    /// What a limit says, where there is one.
+    /// The limit of output tokens, if there is one.
     pub(super) fn limit(&self) -> Option<u64> {
         self.option("num_predict").as_u64().filter(|most| *most > 0)
     }
@@ -90,49 +90,49 @@ impl Ask {
         sequences.filter_map(Value::as_str).map(str::to_owned).collect()
     }
 
-    /// Whether the model thinks now: as it is told, else if it can.
+    /// Whether the model thinks now: as the request says, else by the model's default.
     fn thinks(&self) -> bool {
-        let model = models::Kind::of(self.model());
+        let model = models::ThinkingSupport::of(self.model());
         match self.get("think") {
-            _ if model == models::Kind::Levels => true,
+            _ if model == models::ThinkingSupport::Levels => true,
             Value::Bool(wanted) => *wanted,
             Value::String(_) => true,
-            _ => model == models::Kind::Thinks,
+            _ => model == models::ThinkingSupport::Thinks,
         }
     }
 
-    /// All that was said, whatever the settings are.
+    /// A hash of the conversation, without the settings.
     pub(super) fn conversation(&self) -> Hash {
-        let said = [Value::from(self.messages.clone()).to_string(), self.get("tools").to_string()];
-        hash(&said.each_ref().map(String::as_bytes))
+        let parts = [Value::from(self.messages.clone()).to_string(), self.get("tools").to_string()];
+        hash(&parts.each_ref().map(String::as_bytes))
     }
 
-    /// What the model reads.
+    /// The number of input tokens.
     pub(super) fn tokens(&self) -> usize {
         let read = list(self.get("tools")).iter().chain(&self.messages);
         read.map(|part| draft::tokens(&part.to_string())).sum()
     }
 
-    /// What a scenario looks at.
-    pub(super) fn said(&self) -> Said {
+    /// The input of a scenario's `when`.
+    pub(super) fn scenario_input(&self) -> ScenarioInput {
         let texts: Vec<&str> = self.last_entries().map(text).collect();
-        Said { model: self.model().to_owned(), text: texts.join("\n") }
+        ScenarioInput { model: self.model().to_owned(), text: texts.join("\n") }
     }
 
-    /// What the model has before it.
+    /// What the reply depends on, apart from the seed.
     pub(super) fn situation(&self, deltas: Option<usize>) -> Situation {
         let mut asked = self.messages.iter().rev();
-        let written = |message: &&Value| is(message, "user") && !own(message).is_empty();
+        let is_question = |message: &&Value| is(message, "user") && !own(message).is_empty();
         let since = self.messages.iter().rev();
         Situation {
-            user_text: asked.find(written).map(own).unwrap_or_default().to_owned(),
+            user_text: asked.find(is_question).map(own).unwrap_or_default().to_owned(),
             results: self
                 .last_entries()
                 .filter(|entry| is(entry, "tool"))
                 .map(|entry| text(entry).to_owned())
                 .collect(),
             rounds: since
-                .take_while(|message| !written(message))
+                .take_while(|message| !is_question(message))
                 .filter(|message| !list(&message["tool_calls"]).is_empty())
                 .count(),
             tools: self.tools(),
@@ -170,12 +170,12 @@ fn text(message: &Value) -> &str {
     message["content"].as_str().unwrap_or_default()
 }
 
-/// What the user wrote in a message, without what clients put around it.
+/// The user's own words in a message, without the reminders that clients add.
 fn own(message: &Value) -> &str {
-    draft::written(text(message)).unwrap_or_default()
+    draft::user_words(text(message)).unwrap_or_default()
 }
 
-/// The items of a list; none where it is no list.
+/// The items of a list, or none if the value is not a list.
 pub(super) fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }

@@ -1,53 +1,53 @@
-//! The responses that were stored: what `previous_response_id` and item references lead to.
+//! Stored responses, for `previous_response_id` and item references.
 
 use std::collections::VecDeque;
 
 use parking_lot::Mutex;
 use serde_json::Value;
 
-/// So many responses are kept; the oldest goes first.
-const MOST: usize = 64;
+/// The store keeps this many responses and drops the oldest first.
+const MAX_RESPONSES: usize = 64;
 
 /// The last stored responses of one simulator.
 #[derive(Default)]
-pub(crate) struct Memory(Mutex<VecDeque<Stored>>);
+pub(crate) struct ResponseStore(Mutex<VecDeque<Stored>>);
 
 struct Stored {
     id: String,
     response: Value,
-    /// Everything that was said up to its end.
+    /// The conversation up to the end of this response.
     items: Vec<Value>,
 }
 
-impl Memory {
-    /// Keeps a response. The same request gives the same response, so it may be there already.
+impl ResponseStore {
+    /// Stores a response. The same request gives the same response, so it may be stored already.
     pub(crate) fn keep(&self, id: &str, response: Value, items: Vec<Value>) {
         let mut stored = self.0.lock();
         stored.retain(|one| one.id != id);
-        if stored.len() == MOST {
+        if stored.len() == MAX_RESPONSES {
             stored.pop_front();
         }
         stored.push_back(Stored { id: id.to_owned(), response, items });
     }
 
-    /// The response of this id.
+    /// Finds a response.
     pub(crate) fn response(&self, id: &str) -> Option<Value> {
         self.look(id, |stored| stored.response.clone())
     }
 
-    /// What was said up to the end of a response.
+    /// Finds the conversation up to the end of a response.
     pub(crate) fn conversation(&self, id: &str) -> Option<Vec<Value>> {
         self.look(id, |stored| stored.items.clone())
     }
 
-    /// An item of any stored conversation.
+    /// Finds an item in any stored conversation.
     pub(crate) fn item(&self, id: &str) -> Option<Value> {
         let stored = self.0.lock();
         let mut items = stored.iter().rev().flat_map(|one| &one.items);
         items.find(|item| item["id"] == id).cloned()
     }
 
-    /// Forgets a response; says whether it was there.
+    /// Drops a response. Returns whether it was stored.
     pub(crate) fn forget(&self, id: &str) -> bool {
         let mut stored = self.0.lock();
         let before = stored.len();
@@ -66,19 +66,19 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn the_oldest_response_is_forgotten_first() {
-        let memory = Memory::default();
-        for number in 0..=MOST {
+    fn store_drops_the_oldest_response_first() {
+        let responses = ResponseStore::default();
+        for number in 0..=MAX_RESPONSES {
             let items = vec![json!({"id": format!("rs_{number}")})];
-            memory.keep(&format!("resp_{number}"), json!(number), items);
+            responses.keep(&format!("resp_{number}"), json!(number), items);
         }
-        memory.keep("resp_1", json!("again"), Vec::new());
-        assert_eq!(memory.response("resp_0"), None);
-        assert_eq!(memory.response("resp_1"), Some(json!("again")));
-        assert_eq!(memory.conversation("resp_2").unwrap().len(), 1);
-        assert_eq!(memory.item("rs_0"), None);
-        assert!(memory.item("rs_64").is_some());
-        assert!(memory.forget("resp_64"));
-        assert!(!memory.forget("resp_64"));
+        responses.keep("resp_1", json!("again"), Vec::new());
+        assert_eq!(responses.response("resp_0"), None);
+        assert_eq!(responses.response("resp_1"), Some(json!("again")));
+        assert_eq!(responses.conversation("resp_2").unwrap().len(), 1);
+        assert_eq!(responses.item("rs_0"), None);
+        assert!(responses.item("rs_64").is_some());
+        assert!(responses.forget("resp_64"));
+        assert!(!responses.forget("resp_64"));
     }
 }

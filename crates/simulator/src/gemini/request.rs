@@ -1,16 +1,16 @@
-//! The request as the simulator uses it: a lenient view that never refuses.
+//! The parsed request: a lenient view that never refuses.
 //!
-//! Names are in camelCase by now (`shape`). Strictness is a separate pass (`content`, `modes`,
-//! `dialogue`, `verify`), so that `strict = off` is this view alone.
+//! `shape` has already turned all names into camelCase. The strict checks are separate (`content`,
+//! `modes`, `dialogue`, `verify`), so `strict = off` uses this view alone.
 
 use serde_json::{Map, Value};
 
-use crate::draft::written;
+use crate::draft::user_words;
 use crate::script::{Choice, Tool};
 
 /// A request for content or for its token count.
 #[derive(Debug)]
-pub(crate) struct Ask {
+pub(crate) struct ParsedRequest {
     pub(crate) model: String,
     pub(crate) system: Value,
     pub(crate) tools: Vec<Value>,
@@ -26,7 +26,7 @@ pub(crate) struct Content {
     pub(crate) parts: Vec<Value>,
 }
 
-impl Ask {
+impl ParsedRequest {
     pub(crate) fn read(model: &str, mut body: Map<String, Value>) -> Self {
         let mut take = |key: &str| body.remove(key).unwrap_or_default();
         Self {
@@ -80,14 +80,15 @@ impl Ask {
         sequences.into_iter().flatten().map(text_of).collect()
     }
 
-    /// Where the current turn begins: after the user's last message that is no function response.
+    /// The index where the current turn begins: after the user's last entry without function
+    /// responses.
     pub(crate) fn current_turn(&self) -> usize {
         let starts = |content: &Content| !content.is_model() && !content.holds("functionResponse");
         let last = self.contents.iter().rposition(starts);
         last.map_or(0, |last| last + 1)
     }
 
-    /// The user's last entries: all after the model's last.
+    /// The user's last entries: all entries after the model's last one.
     pub(crate) fn last_user_parts(&self) -> impl Iterator<Item = &Value> {
         let last = self.contents.iter().rposition(Content::is_model);
         let entries = self.contents.get(last.map_or(0, |last| last + 1)..);
@@ -95,19 +96,19 @@ impl Ask {
         entries.flat_map(|content| &content.parts)
     }
 
-    /// The last thing the user wrote; what stands beside function responses does not count.
+    /// The user's last text; text next to function responses does not count.
     pub(crate) fn user_text(&self) -> String {
         let asking = |content: &&Content| !content.is_model() && !content.holds("functionResponse");
         let text = |content: &Content| {
             let texts = content.parts.iter().filter_map(|part| part["text"].as_str());
-            texts.filter_map(written).collect::<Vec<_>>().join("\n")
+            texts.filter_map(user_words).collect::<Vec<_>>().join("\n")
         };
         let entries = self.contents.iter().rev().filter(asking).map(text);
         entries.into_iter().find(|text| !text.is_empty()).unwrap_or_default()
     }
 
-    /// How many steps with calls there were since the user wrote. Neighbouring entries of the model
-    /// are one step: a client may keep each chunk of a stream as an entry.
+    /// How many steps with calls followed the user's last text. Adjacent entries of the model are
+    /// one step, because a client may keep each chunk of a stream as an entry.
     pub(crate) fn rounds(&self) -> usize {
         let since = self.contents.get(self.current_turn()..).unwrap_or_default();
         let steps = since.chunk_by(|one, next| one.is_model() == next.is_model());
@@ -133,11 +134,11 @@ impl Content {
     }
 }
 
-/// What a function response says: its output or error, else all of it.
+/// The text of a function response: its output or error, else all of it.
 pub(crate) fn result_text(part: &Value) -> Option<String> {
     let response = part.get("functionResponse")?.get("response")?;
-    let told = response.get("output").or(response.get("error"));
-    Some(match told.unwrap_or(response) {
+    let text = response.get("output").or(response.get("error"));
+    Some(match text.unwrap_or(response) {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     })

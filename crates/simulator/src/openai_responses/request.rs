@@ -1,26 +1,26 @@
-//! The request as the simulator uses it: a lenient view that never refuses.
+//! The parsed request: a lenient view that never refuses.
 //!
-//! Strictness is a separate pass (`shape`, `settings`, `dialogue`, `verify`), so that
-//! `strict = off` is this view alone.
+//! The strict checks are separate (`shape`, `settings`, `dialogue`, `verify`), so `strict = off`
+//! uses this view alone.
 
 use serde_json::{Map, Value, json};
 
-use super::memory::Memory;
 use super::models::Model;
-use crate::draft::{tokens, written};
+use super::store::ResponseStore;
+use crate::draft::{tokens, user_words};
 use crate::script::{Choice, Tool};
 use crate::signing::{Hash, hash};
 
 /// A request for a response or for its token count.
 #[derive(Debug)]
-pub(crate) struct Ask {
+pub(crate) struct ParsedRequest {
     pub(crate) model: String,
     pub(crate) stream: bool,
     pub(crate) store: bool,
-    /// Everything that was said, what a stored response holds included.
+    /// The conversation, including the items of the previous response.
     pub(crate) items: Vec<Item>,
     pub(crate) tools: Vec<Value>,
-    /// `previous_response_id` leads nowhere.
+    /// The `previous_response_id` that is not stored.
     pub(crate) lost: Option<String>,
     /// The body without its input.
     pub(crate) body: Map<String, Value>,
@@ -30,12 +30,12 @@ pub(crate) struct Ask {
 #[derive(Debug)]
 pub(crate) struct Item {
     pub(crate) value: Value,
-    /// Its place in `input`; nothing where it comes from a stored response.
-    pub(crate) place: Option<usize>,
+    /// Its index in `input`; `None` if it comes from a stored response.
+    pub(crate) position: Option<usize>,
 }
 
-impl Ask {
-    pub(crate) fn read(mut body: Map<String, Value>, memory: &Memory) -> Self {
+impl ParsedRequest {
+    pub(crate) fn read(mut body: Map<String, Value>, responses: &ResponseStore) -> Self {
         let input = match body.remove("input").unwrap_or_default() {
             Value::String(text) => vec![json!({"role": "user", "content": text})],
             Value::Array(items) => items,
@@ -43,15 +43,15 @@ impl Ask {
         };
         let store = body.get("store") != Some(&Value::Bool(false));
         let previous = body.get("previous_response_id").and_then(Value::as_str);
-        let found = previous.and_then(|id| memory.conversation(id));
+        let found = previous.and_then(|id| responses.conversation(id));
         let lost = match &found {
             None => previous.map(str::to_owned),
             Some(_) => None,
         };
         let stored = found.unwrap_or_default().into_iter();
-        let mut items: Vec<Item> = stored.map(|value| Item { value, place: None }).collect();
-        for (place, value) in input.into_iter().enumerate() {
-            items.push(resolve(value, place, store, memory));
+        let mut items: Vec<Item> = stored.map(|value| Item { value, position: None }).collect();
+        for (position, value) in input.into_iter().enumerate() {
+            items.push(resolve(value, position, store, responses));
         }
         Self {
             model: text(&body, "model").unwrap_or_default().to_owned(),
@@ -68,19 +68,20 @@ impl Ask {
         self.body.get(key).unwrap_or(&Value::Null)
     }
 
-    /// The effort: the one asked for, or the model's own.
+    /// The effort of the request, else the model's default.
     pub(crate) fn effort<'a>(&'a self, model: &'a Model) -> &'a str {
         let asked = self.get("reasoning")["effort"].as_str();
-        asked.unwrap_or(model.usual)
+        asked.unwrap_or(model.default_effort)
     }
 
-    /// Whether the reasoning is to be summed up for the client.
+    /// Whether the client asked for a reasoning summary.
     pub(crate) fn wants_summary(&self) -> bool {
         let reasoning = self.get("reasoning");
         reasoning["summary"].is_string() || reasoning["generate_summary"].is_string()
     }
 
-    /// Whether the reasoning goes along encrypted. Without a store nothing else could bring it back.
+    /// Whether the reply includes encrypted reasoning. Without a store it is the only way to send
+    /// reasoning back.
     pub(crate) fn wants_encrypted(&self) -> bool {
         let mut asked = list(&self.body, "include").iter();
         !self.store || asked.any(|value| value == "reasoning.encrypted_content")
@@ -116,7 +117,7 @@ impl Ask {
         flag(&self.body, "parallel_tool_calls") != Some(false)
     }
 
-    /// What decides the reply.
+    /// A hash of the conversation.
     pub(crate) fn conversation(&self) -> Hash {
         let mut texts = vec![self.get("instructions").to_string()];
         texts.extend(self.tools.iter().map(Value::to_string));
@@ -125,7 +126,7 @@ impl Ask {
         hash(&parts)
     }
 
-    /// About as many tokens as the model reads.
+    /// The approximate number of input tokens.
     pub(crate) fn input_tokens(&self) -> usize {
         let items = self.items.iter().map(|item| &item.value);
         let read = items.chain(&self.tools).map(Value::to_string);
@@ -133,27 +134,27 @@ impl Ask {
         tokens(instructions) + read.map(|text| tokens(&text)).sum::<usize>()
     }
 
-    /// Everything said after the model's last word, for scenarios.
+    /// All text after the model's last item, for scenarios.
     pub(crate) fn last_said(&self) -> String {
-        let texts = self.after_the_model().filter_map(|item| match item.kind() {
-            Kind::User | Kind::Output => Some(item.text()),
+        let texts = self.after_last_reply().filter_map(|item| match item.kind() {
+            ItemKind::User | ItemKind::Output => Some(item.text()),
             _ => None,
         });
         texts.collect::<Vec<_>>().join("\n")
     }
 
-    /// The last thing the user wrote.
+    /// The user's last text.
     pub(crate) fn user_text(&self) -> String {
         let asked = self.items.iter().rev().filter_map(Item::asks);
         asked.into_iter().next().unwrap_or_default()
     }
 
-    /// The results of calls that came last.
+    /// The tool results after the model's last item.
     pub(crate) fn results(&self) -> Vec<String> {
         let mut results = Vec::new();
-        for item in self.after_the_model() {
+        for item in self.after_last_reply() {
             match item.kind() {
-                Kind::Output => results.push(item.text()),
+                ItemKind::Output => results.push(item.text()),
                 _ if item.asks().is_some() => results.clear(),
                 _ => {}
             }
@@ -161,73 +162,73 @@ impl Ask {
         results
     }
 
-    /// How often the model called since the user wrote; calls side by side are one time.
+    /// How many rounds of calls followed the user's last text; parallel calls are one round.
     pub(crate) fn rounds(&self) -> usize {
         let start = self.items.iter().rposition(|item| item.asks().is_some());
         let since = self.items.get(start.unwrap_or_default()..);
         let since = since.unwrap_or_default();
-        let calls = |item: &Item| item.kind() == Kind::Call;
+        let calls = |item: &Item| item.kind() == ItemKind::Call;
         let pairs = since.iter().zip(since.iter().skip(1));
         pairs.filter(|(before, item)| calls(item) && !calls(before)).count()
     }
 
-    fn after_the_model(&self) -> impl Iterator<Item = &Item> {
-        let last = self.items.iter().rposition(|item| item.kind().is_said());
+    fn after_last_reply(&self) -> impl Iterator<Item = &Item> {
+        let last = self.items.iter().rposition(|item| item.kind().is_from_model());
         self.items.iter().skip(last.map_or(0, |last| last + 1))
     }
 }
 
-/// What an item is, as far as the dialogue goes.
+/// The role of an item in the dialogue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ItemKind {
     User,
-    /// Developer or system.
+    /// A developer or system message.
     Above,
     Assistant,
     Reasoning,
     /// A call that waits for its output.
     Call,
     Output,
-    /// What the provider's own tools did.
+    /// A call of one of the provider's own tools.
     Hosted,
     Other,
 }
 
-impl Kind {
-    /// Whether the model said it.
-    pub(crate) fn is_said(self) -> bool {
+impl ItemKind {
+    /// Whether the model made this item.
+    pub(crate) fn is_from_model(self) -> bool {
         matches!(self, Self::Assistant | Self::Reasoning | Self::Call | Self::Hosted)
     }
 }
 
 impl Item {
-    pub(crate) fn kind(&self) -> Kind {
+    pub(crate) fn kind(&self) -> ItemKind {
         match self.value["type"].as_str() {
             None | Some("message") => match self.value["role"].as_str() {
-                Some("assistant") => Kind::Assistant,
-                Some("user") => Kind::User,
-                _ => Kind::Above,
+                Some("assistant") => ItemKind::Assistant,
+                Some("user") => ItemKind::User,
+                _ => ItemKind::Above,
             },
-            Some("reasoning") => Kind::Reasoning,
-            Some("function_call" | "custom_tool_call") => Kind::Call,
-            Some("function_call_output" | "custom_tool_call_output") => Kind::Output,
-            Some(kind) if kind.ends_with("_call") || kind == "program" => Kind::Hosted,
-            Some(_) => Kind::Other,
+            Some("reasoning") => ItemKind::Reasoning,
+            Some("function_call" | "custom_tool_call") => ItemKind::Call,
+            Some("function_call_output" | "custom_tool_call_output") => ItemKind::Output,
+            Some(kind) if kind.ends_with("_call") || kind == "program" => ItemKind::Hosted,
+            Some(_) => ItemKind::Other,
         }
     }
 
-    /// A string member, if it is there and not empty.
+    /// A string member, if it is present and not empty.
     pub(crate) fn get(&self, key: &str) -> Option<&str> {
         let value = self.value.get(key)?.as_str()?;
         (!value.is_empty()).then_some(value)
     }
 
-    /// What a user wrote here.
+    /// The user's words in this item.
     fn asks(&self) -> Option<String> {
-        if self.kind() != Kind::User {
+        if self.kind() != ItemKind::User {
             return None;
         }
-        let text = self.texts().filter_map(written);
+        let text = self.texts().filter_map(user_words);
         let text = text.collect::<Vec<_>>().join("\n");
         (!text.is_empty()).then_some(text)
     }
@@ -245,18 +246,18 @@ impl Item {
     }
 }
 
-/// An item, or the stored one it refers to.
-fn resolve(value: Value, place: usize, store: bool, memory: &Memory) -> Item {
+/// The item, or the stored item that it refers to.
+fn resolve(value: Value, position: usize, store: bool, responses: &ResponseStore) -> Item {
     if store
         && is_reference(&value)
-        && let Some(value) = value["id"].as_str().and_then(|id| memory.item(id))
+        && let Some(value) = value["id"].as_str().and_then(|id| responses.item(id))
     {
-        return Item { value, place: None };
+        return Item { value, position: None };
     }
-    Item { value, place: Some(place) }
+    Item { value, position: Some(position) }
 }
 
-/// Whether an item only names another; the type may be left out.
+/// Whether an item is a reference to another; its type may be absent.
 pub(crate) fn is_reference(item: &Value) -> bool {
     match item["type"].as_str() {
         Some(kind) => kind == "item_reference",

@@ -1,12 +1,12 @@
-//! The request as the simulator uses it: a lenient view that never refuses.
+//! The parsed request: a lenient view that never refuses.
 //!
-//! Strictness is a separate pass (`shape`, `messages`, `modes`, `dialogue`, `verify`), so that
-//! `strict = off` is this view alone.
+//! The strict checks are separate (`shape`, `modes`, `dialogue`, `verify`), so `strict = off` uses
+//! this view alone.
 
 use serde_json::{Map, Value};
 
 use crate::draft;
-use crate::exchange::Said;
+use crate::exchange::ScenarioInput;
 use crate::script::{Choice, Tool};
 use crate::signing::{Hash, hash};
 
@@ -17,11 +17,11 @@ static NOTHING: Value = Value::Null;
 
 /// A request for a completion.
 #[derive(Debug)]
-pub(crate) struct Ask {
+pub(crate) struct ParsedRequest {
     body: Map<String, Value>,
 }
 
-impl Ask {
+impl ParsedRequest {
     pub(crate) fn read(body: Map<String, Value>) -> Self {
         Self { body }
     }
@@ -30,7 +30,7 @@ impl Ask {
         &self.body
     }
 
-    /// A member; null where there is none.
+    /// A member, or null if it is absent.
     pub(crate) fn get(&self, key: &str) -> &Value {
         self.body.get(key).unwrap_or(&NOTHING)
     }
@@ -67,12 +67,12 @@ impl Ask {
         }
     }
 
-    /// How many choices are wanted.
+    /// The number of choices in the reply.
     pub(crate) fn choices(&self) -> u64 {
         self.get("n").as_i64().unwrap_or(1).clamp(1, MAX_CHOICES).unsigned_abs()
     }
 
-    /// Tools are asked for in the way before there were tools.
+    /// The request uses the old `functions` instead of `tools`.
     pub(crate) fn is_legacy(&self) -> bool {
         list(self.get("tools")).is_empty() && !list(self.get("functions")).is_empty()
     }
@@ -117,50 +117,50 @@ impl Ask {
         self.get("parallel_tool_calls") != &Value::Bool(false) && !self.is_legacy()
     }
 
-    /// All that was said, whatever the settings are.
+    /// A hash of the conversation, without the settings.
     pub(crate) fn conversation(&self) -> Hash {
-        let said = ["messages", "tools", "functions"].map(|key| self.get(key).to_string());
-        hash(&said.each_ref().map(String::as_bytes))
+        let parts = ["messages", "tools", "functions"].map(|key| self.get(key).to_string());
+        hash(&parts.each_ref().map(String::as_bytes))
     }
 
-    /// What the model reads, whatever else the body says.
+    /// The number of input tokens.
     pub(crate) fn tokens(&self) -> usize {
         let tools = list(self.get("tools")).iter();
         let read = tools.chain(self.messages());
         read.map(|part| draft::tokens(&part.to_string())).sum()
     }
 
-    /// What a scenario looks at.
-    pub(crate) fn said(&self) -> Said {
+    /// The input of a scenario's `when`.
+    pub(crate) fn scenario_input(&self) -> ScenarioInput {
         let texts: Vec<String> = self.last_entries().map(text).collect();
-        Said { model: self.model().to_owned(), text: texts.join("\n") }
+        ScenarioInput { model: self.model().to_owned(), text: texts.join("\n") }
     }
 
-    /// The last thing the user wrote.
+    /// The user's last text.
     pub(crate) fn user_text(&self) -> String {
         let asked = self.messages().iter().rev();
         asked
             .filter(|message| is(message, "user"))
-            .map(written)
+            .map(user_words)
             .find(|text| !text.is_empty())
             .unwrap_or_default()
     }
 
-    /// The texts of the tool results that came last.
+    /// The texts of the last tool results.
     pub(crate) fn results(&self) -> Vec<String> {
         self.last_entries().filter(|entry| is_result(entry)).map(text).collect()
     }
 
-    /// How many assistant messages with calls there were since the user wrote.
+    /// How many assistant messages with calls followed the user's last text.
     pub(crate) fn rounds(&self) -> usize {
         let since = self.messages().iter().rev();
         since
-            .take_while(|message| !is(message, "user") || written(message).is_empty())
+            .take_while(|message| !is(message, "user") || user_words(message).is_empty())
             .filter(|message| calls(message))
             .count()
     }
 
-    /// Where the turn begins that is being answered: behind the last words of the user.
+    /// The index where the current turn begins: after the user's last text.
     pub(crate) fn turn(&self) -> usize {
         let last = self.messages().iter().rposition(|message| {
             is(message, "user") && !text(message).trim_start().starts_with(RESPONSE)
@@ -178,7 +178,7 @@ impl Ask {
     }
 }
 
-/// How a call is written in a text, and its result.
+/// The tags of a call and of a result that are written as text.
 pub(crate) const CALL: &str = "<tool_call>";
 const RESPONSE: &str = "<tool_response>";
 
@@ -187,14 +187,14 @@ pub(crate) fn is(message: &Value, role: &str) -> bool {
     message["role"] == role
 }
 
-/// Whether a message is what a tool answered.
+/// Whether a message is a tool result.
 fn is_result(message: &Value) -> bool {
     is(message, "tool")
         || is(message, "function")
         || is(message, "user") && text(message).trim_start().starts_with(RESPONSE)
 }
 
-/// Whether an assistant calls tools here, in members or in its text.
+/// Whether an assistant message has calls, in its members or in its text.
 fn calls(message: &Value) -> bool {
     is(message, "assistant")
         && (!list(&message["tool_calls"]).is_empty()
@@ -213,10 +213,10 @@ pub(crate) fn text(message: &Value) -> String {
     }
 }
 
-/// What the user wrote in a message, without what clients put around it and without results.
-fn written(message: &Value) -> String {
+/// The user's own words in a message, without client reminders and tool results.
+fn user_words(message: &Value) -> String {
     let own = |text: &str| {
-        let text = draft::written(text)?;
+        let text = draft::user_words(text)?;
         (!text.starts_with(RESPONSE)).then(|| text.to_owned())
     };
     match &message["content"] {
@@ -228,7 +228,7 @@ fn written(message: &Value) -> String {
     }
 }
 
-/// The items of a list; none where it is no list.
+/// The items of a list, or none if the value is not a list.
 pub(crate) fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
