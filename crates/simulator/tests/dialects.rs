@@ -1,4 +1,4 @@
-//! Several dialects on one port: which one answers, and which are left out.
+//! Several dialects on one port: which one answers, and which are not served.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may fail like tests")]
 
 mod common;
@@ -12,7 +12,7 @@ async fn speaking(names: &[&str]) -> Server {
 }
 
 #[tokio::test]
-async fn an_unknown_path_is_refused_in_the_envelope_of_the_callers_dialect() {
+async fn unknown_path_is_rejected_in_the_callers_dialect() {
     let server = Server::strict().await;
     let anthropic =
         server.send("GET", "/nowhere", &[("anthropic-version", "2023-06-01")], b"").await;
@@ -28,7 +28,7 @@ async fn an_unknown_path_is_refused_in_the_envelope_of_the_callers_dialect() {
 }
 
 #[tokio::test]
-async fn a_dialect_that_was_not_asked_for_is_not_spoken() {
+async fn dialect_outside_the_options_is_not_served() {
     let body = adaptive("claude-opus-5-5", "hello");
     let with = speaking(&["anthropic", "gemini"]).await;
     assert_eq!(with.post(&body, &[]).await.status, 200);

@@ -1,4 +1,4 @@
-//! Captures replayed by a scenario, seen from the other end of the wire.
+//! Captures that a scenario replays.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may fail like tests")]
 
 mod common;
@@ -10,7 +10,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 use throughline_simulator::{Options, Scenario};
 
-/// A stream no simulator would write: other line ends, a comment, an odd spelling, half an event.
+/// A stream that the simulator would not write: other line ends, a comment, odd spelling, half an
+/// event.
 const ODD: &[u8] =
     b": caf\xc3\xa9\n\nevent: ping\r\ndata: {\"type\" :\"ping\"}\r\n\r\ndata: \xff\n\ndata: ha";
 
@@ -38,7 +39,7 @@ fn streamed(text: &str) -> Value {
 
 ///
 #[tokio::test]
-async fn a_capture_is_sent_as_it_stands() {
+async fn capture_is_sent_unchanged() {
     let answer = asked("odd.sse", ODD, "").await;
     assert_eq!((answer.status, answer.complete), (200, true));
     assert_eq!(answer.body, ODD);
@@ -50,7 +51,7 @@ async fn a_capture_is_sent_as_it_stands() {
 }
 
 #[tokio::test]
-async fn faults_strike_a_capture_as_any_reply() {
+async fn faults_act_on_a_capture() {
     let second = ODD.windows(8).position(|part| part == b"data: \xff\n").unwrap();
     for (fault, whole, expected) in [
         ("cut:event=2", false, ODD[..second].to_vec()),
@@ -76,9 +77,9 @@ async fn faults_strike_a_capture_as_any_reply() {
     broken.assert_refused(529, "overloaded_error", "Overloaded");
 }
 
-/// Its thinking carries another's signature, so only who does not verify takes it back.
+/// Its thinking has a foreign signature, so only a simulator that does not verify accepts it.
 #[tokio::test]
-async fn replayed_thinking_is_not_ours_to_accept() {
+async fn replayed_thinking_is_rejected_when_it_comes_back() {
     let other = Server::start(Options { identity: "other".to_owned(), ..Options::default() }).await;
     let capture = other.post(&streamed("hello"), &[]).await.body;
     let lenient = Options { strict: false, ..Options::default() };

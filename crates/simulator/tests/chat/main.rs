@@ -1,4 +1,4 @@
-//! The OpenAI chat dialect, seen from the other end of the wire.
+//! The OpenAI chat dialect over HTTP.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may fail like tests")]
 
 #[path = "../common/mod.rs"]

@@ -1,4 +1,4 @@
-//! What only OpenAI itself refuses, each beside what passes there or elsewhere.
+//! Refusals of OpenAI only, each with a request that passes.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::common::Server;
 use crate::support::{accept, ask, asking, lookup, message, plain, refuse, set};
 
 #[tokio::test]
-async fn only_openai_refuses_parameters_it_does_not_know() {
+async fn only_openai_rejects_unknown_parameters() {
     let server = Server::strict().await;
     for key in [
         "reasoning",
@@ -35,7 +35,7 @@ async fn only_openai_refuses_parameters_it_does_not_know() {
 }
 
 #[tokio::test]
-async fn openai_refuses_tools_with_effort_from_gpt_5_4_on() {
+async fn openai_rejects_tools_with_effort_from_gpt_5_4_on() {
     let server = Server::strict().await;
     for model in ["gpt-5.4", "gpt-5.6-luna", "gpt-6-luna", "gpt-6-sol"] {
         let words = format!(
@@ -46,7 +46,7 @@ async fn openai_refuses_tools_with_effort_from_gpt_5_4_on() {
         assert_eq!((&error["param"], &error["code"]), (&json!("reasoning_effort"), &Value::Null));
         let said = message(&server, "", &set(body.clone(), "reasoning_effort", "none")).await;
         assert!(said["tool_calls"].is_array());
-        // Only the newest think unless told otherwise.
+        // Only the newest models think by default.
         let unsaid = ask(&server, "", &set(body.clone(), "reasoning_effort", Value::Null)).await;
         assert_eq!(unsaid.status, if model.starts_with("gpt-6") { 400 } else { 200 }, "{model}");
         accept(&server, "", &set(plain(model, "hi"), "reasoning_effort", "high")).await;
@@ -59,12 +59,12 @@ async fn openai_refuses_tools_with_effort_from_gpt_5_4_on() {
         refuse(&server, "", &body, "use /v1/responses").await;
         accept(&server, "", &plain(model, "hi")).await;
     }
-    // The same name elsewhere is another server's.
+    // With another variant, the same name has other rules.
     accept(&server, "openrouter", &asking("openai/gpt-6-luna", "use a tool")).await;
 }
 
 #[tokio::test]
-async fn openai_refuses_sampling_with_effort_on_gpt_6() {
+async fn openai_rejects_sampling_with_effort_on_gpt_6() {
     let server = Server::strict().await;
     for (key, value) in [
         ("temperature", json!(0.5)),
@@ -86,7 +86,7 @@ async fn openai_refuses_sampling_with_effort_on_gpt_6() {
 }
 
 #[tokio::test]
-async fn the_o_series_has_no_max_tokens_and_nobody_has_both() {
+async fn o_series_rejects_max_tokens_and_all_models_reject_both_limits() {
     let server = Server::strict().await;
     let body = set(plain("o3", "hi"), "max_tokens", 100);
     refuse(&server, "", &body, "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.").await;

@@ -1,4 +1,4 @@
-//! Reasoning that is not signed: where it is shown, and what must and must not come back.
+//! Unsigned reasoning: where replies show it, and when requests must or must not have it.
 
 use serde_json::{Value, json};
 use throughline_simulator::Options;
@@ -9,7 +9,7 @@ use crate::support::{
 };
 
 #[tokio::test]
-async fn openai_counts_reasoning_and_never_shows_it() {
+async fn openai_counts_reasoning_without_showing_it() {
     let server = Server::strict().await;
     for model in ["o3", "gpt-5", "gpt-6-luna"] {
         let body = plain(model, "think twice");
@@ -27,7 +27,7 @@ async fn openai_counts_reasoning_and_never_shows_it() {
 }
 
 #[tokio::test]
-async fn openai_knows_no_member_for_reasoning() {
+async fn openai_rejects_members_for_reasoning() {
     let server = Server::strict().await;
     let mut body = plain("gpt-5", "hello");
     let said = message(&server, "", &body).await;
@@ -50,7 +50,7 @@ async fn openai_knows_no_member_for_reasoning() {
 }
 
 #[tokio::test]
-async fn deepseek_v4_wants_reasoning_back_on_every_message_while_it_thinks() {
+async fn deepseek_v4_requires_reasoning_on_every_message_while_it_thinks() {
     let server = Server::strict().await;
     let words = "The `reasoning_content` in the thinking mode must be passed back to the API.";
     let mut body = asking("deepseek-v4-pro", "use a tool");
@@ -65,13 +65,13 @@ async fn deepseek_v4_wants_reasoning_back_on_every_message_while_it_thinks() {
             body["messages"][2]["reasoning_content"] = value;
         }
         refuse(&server, "", &body, words).await;
-        // Thinking that is off needs none.
+        // A request without thinking needs no reasoning.
         accept(&server, "", &set(body, "thinking", json!({"type": "disabled"}))).await;
     }
     let mut wrong = body.clone();
     wrong["messages"][2]["reasoning_content"] = json!(["Hm."]);
     refuse(&server, "", &wrong, "Invalid type for 'messages[2].reasoning_content'").await;
-    // A message of another model has none, and says so.
+    // An empty string stands for a message of another model.
     let mut plain = plain("deepseek-flash", "hello");
     append(&mut plain, &json!({"role": "assistant", "content": "Hello."}));
     say(&mut plain, "go on");
@@ -114,7 +114,7 @@ async fn deepseek_v4_thinks_unless_switched_off() {
 }
 
 #[tokio::test]
-async fn deepseek_r1_must_not_get_it_back() {
+async fn deepseek_r1_rejects_reasoning_in_messages() {
     let server = Server::strict().await;
     let mut body = plain("deepseek-reasoner", "hello");
     let said = message(&server, "", &body).await;
@@ -127,7 +127,7 @@ async fn deepseek_r1_must_not_get_it_back() {
 }
 
 #[tokio::test]
-async fn think_tags_stand_in_the_content() {
+async fn think_tags_variant_writes_reasoning_into_the_content() {
     let server = Server::strict().await;
     let text = async |model: &str, text: &str| {
         let said = message(&server, "", &asking(model, text)).await;
@@ -161,7 +161,7 @@ async fn think_tags_stand_in_the_content() {
 }
 
 #[tokio::test]
-async fn think_tags_come_back_in_the_content_and_nowhere_else() {
+async fn think_tags_variant_accepts_reasoning_only_in_the_content() {
     let server = Server::strict().await;
     let mut body = asking("qwen3-think-tags", "use a tool");
     let said = message(&server, "", &body).await;
@@ -176,7 +176,7 @@ async fn think_tags_come_back_in_the_content_and_nowhere_else() {
 }
 
 #[tokio::test]
-async fn raw_calls_are_text_and_their_results_come_either_way() {
+async fn raw_calls_are_text_and_results_may_be_text_or_messages() {
     let server = Server::strict().await;
     let mut body = asking("qwen3-think-tags-raw-tools", "use a tool in parallel");
     let reply = accept(&server, "", &body).await;
@@ -203,7 +203,7 @@ async fn raw_calls_are_text_and_their_results_come_either_way() {
 }
 
 #[tokio::test]
-async fn plain_fields_may_come_back_or_not_but_only_as_text() {
+async fn reasoning_field_is_optional_and_must_be_a_string() {
     let server = Server::strict().await;
     for (variant, field) in [
         ("reasoning-field", "reasoning"),
@@ -239,7 +239,7 @@ async fn plain_fields_may_come_back_or_not_but_only_as_text() {
 }
 
 #[tokio::test]
-async fn groq_leaves_reasoning_in_the_content_unless_told_otherwise() {
+async fn groq_leaves_reasoning_in_the_content_by_default() {
     let server = Server::strict().await;
     let groq = |model: &str, key: &str, value: Value| set(plain(model, "hello"), key, value);
     let usual = message(&server, "groq", &plain("qwen/qwen3-32b", "hello")).await;
@@ -268,7 +268,7 @@ async fn groq_leaves_reasoning_in_the_content_unless_told_otherwise() {
 }
 
 #[tokio::test]
-async fn google_shows_thoughts_in_the_content_where_they_are_asked_for() {
+async fn google_writes_thoughts_into_the_content_on_request() {
     let server = Server::strict().await;
     let google = |config: Value| {
         let extra = json!({"google": {"thinking_config": config}});
@@ -291,7 +291,7 @@ async fn google_shows_thoughts_in_the_content_where_they_are_asked_for() {
 }
 
 #[tokio::test]
-async fn each_server_has_its_own_switch() {
+async fn each_variant_has_its_own_thinking_switch() {
     let server = Server::strict().await;
     let off = json!({"enable_thinking": false});
     for (variant, key, value) in [
@@ -312,7 +312,7 @@ async fn each_server_has_its_own_switch() {
         let count = &reply["usage"]["completion_tokens_details"]["reasoning_tokens"];
         assert_eq!(count, 0, "{variant} {key}");
     }
-    // This one only thinks less.
+    // This model only thinks less.
     let body = set(plain("glm-5.3", "hello"), "thinking", json!({"type": "disabled"}));
     assert!(message(&server, "glm", &body).await["reasoning_content"].is_string());
     for (variant, key, value, words) in [
@@ -340,14 +340,14 @@ async fn each_server_has_its_own_switch() {
 }
 
 #[tokio::test]
-async fn mistral_takes_thoughts_as_chunks_only_and_ids_of_nine_letters() {
+async fn mistral_requires_thinking_chunks_and_nine_character_ids() {
     let server = Server::strict().await;
     let mut body = asking("magistral-medium", "use a tool");
     let said = message(&server, "mistral", &body).await;
     assert_eq!(said["content"][0]["type"], "thinking");
     append(&mut body, &said);
     accept(&server, "mistral", &body).await;
-    // So it is with the ids of calls.
+    // Ids of calls have their own rule.
     let id = said["tool_calls"][0]["id"].as_str().unwrap();
     let other = body.to_string().replace(id, "call_1");
     refuse(
@@ -363,7 +363,7 @@ async fn mistral_takes_thoughts_as_chunks_only_and_ids_of_nine_letters() {
     let mut wrong = body.clone();
     wrong["messages"][2]["reasoning_content"] = "Hm.".into();
     refuse(&server, "mistral", &wrong, "Unknown parameter: 'messages[2].reasoning_content'").await;
-    // Nobody else has such chunks.
+    // Other variants reject such chunks.
     for variant in ["vllm", "qwen", "openai"] {
         refuse(
             &server,
@@ -386,7 +386,7 @@ async fn reasoning_streams_before_the_text() {
         (places.next().unwrap(), places.next_back().unwrap())
     };
     assert!(place("reasoning_content").1 < place("content").0);
-    // Content beside a thought would end it for many clients.
+    // For many clients, content next to a thought ends the thought.
     for chunk in &found {
         let delta = &chunk["choices"][0]["delta"];
         assert!(delta.get("reasoning_content").is_none() || delta.get("content").is_none());
@@ -394,7 +394,7 @@ async fn reasoning_streams_before_the_text() {
 }
 
 #[tokio::test]
-async fn nothing_is_refused_when_strictness_is_off() {
+async fn chat_accepts_any_json_object_without_strict() {
     let server = Server::start(Options { strict: false, ..Options::default() }).await;
     for body in [
         json!({}),

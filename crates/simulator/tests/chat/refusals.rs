@@ -1,4 +1,4 @@
-//! Requests of the wrong shape, each beside one that passes.
+//! Requests of the wrong shape, each with one that passes.
 
 use serde_json::{Value, json};
 use throughline_simulator::Options;
@@ -7,7 +7,7 @@ use crate::common::Server;
 use crate::support::{accept, append, asking, message, plain, refuse, say, set};
 
 #[tokio::test]
-async fn required_members_are_required() {
+async fn missing_and_mistyped_members_are_rejected() {
     let server = Server::strict().await;
     accept(&server, "", &plain("gpt-4o", "hi")).await;
     for (key, value, words, parameter, code) in [
@@ -50,7 +50,7 @@ async fn required_members_are_required() {
 }
 
 #[tokio::test]
-async fn a_key_is_required_where_keys_are() {
+async fn chat_rejects_a_missing_key() {
     let server = Server::start(Options { require_key: true, ..Options::default() }).await;
     accept(&server, "", &plain("gpt-4o", "hi")).await;
     let body = plain("gpt-4o", "hi").to_string();
@@ -59,9 +59,9 @@ async fn a_key_is_required_where_keys_are() {
     assert_eq!(answer.json()["error"]["code"], "invalid_api_key");
 }
 
-/// The words are those of the provider.
+/// The expected texts are the provider's.
 #[tokio::test]
-async fn values_are_what_they_must_be() {
+async fn invalid_values_are_rejected_with_the_providers_message() {
     let server = Server::strict().await;
     for (key, value, words) in [
         (
@@ -155,7 +155,7 @@ async fn values_are_what_they_must_be() {
 }
 
 #[tokio::test]
-async fn messages_are_what_they_must_be() {
+async fn invalid_messages_are_rejected_with_the_providers_message() {
     let server = Server::strict().await;
     let talk = |message: Value| json!({"model": "gpt-5", "messages": [{"role": "user", "content": "hi"}, message, {"role": "user", "content": "hi"}]});
     for (message, words) in [
@@ -233,7 +233,7 @@ async fn messages_are_what_they_must_be() {
 }
 
 #[tokio::test]
-async fn arguments_are_json_where_a_template_reads_them() {
+async fn arguments_must_be_json_except_at_openai() {
     let server = Server::strict().await;
     for arguments in ["", "not json", "[1]"] {
         let call = json!({"id": "c", "type": "function", "function": {"name": "lookup", "arguments": arguments}});
@@ -245,7 +245,7 @@ async fn arguments_are_json_where_a_template_reads_them() {
 }
 
 #[tokio::test]
-async fn every_call_has_its_result_at_once() {
+async fn every_call_needs_its_result_at_once() {
     let server = Server::strict().await;
     for (variant, model) in [("openai", "gpt-5"), ("vllm", "qwen3")] {
         let mut body = asking(model, "use a tool in parallel");
@@ -307,7 +307,7 @@ async fn every_call_has_its_result_at_once() {
             "Duplicate value",
         )
         .await;
-        // The order of the results is free, and another question may follow.
+        // The results may come in any order, and another question may follow.
         let mut swapped = change(&|all| all.swap(3, 4));
         say(&mut swapped, "and now?");
         accept(&server, variant, &swapped).await;

@@ -1,4 +1,4 @@
-//! Reasoning that is signed: verified where it comes back, refused where it is not as it was.
+//! Signed reasoning: it is verified when it comes back, and refused if it was altered.
 
 use serde_json::{Value, json};
 use throughline_simulator::Options;
@@ -55,7 +55,7 @@ async fn openrouter_details_are_signed_and_numbered() {
 }
 
 #[tokio::test]
-async fn openrouter_details_come_back_unchanged_or_not_at_all() {
+async fn openrouter_accepts_unchanged_details_or_none() {
     let server = Server::strict().await;
     let body = talk(&server, "openrouter", plain(CLAUDE, "think twice, redacted")).await;
     accept(&server, "openrouter", &body).await;
@@ -105,14 +105,14 @@ async fn openrouter_details_come_back_unchanged_or_not_at_all() {
     ] {
         refuse(&server, "openrouter", &body, words).await;
     }
-    // The end of the list may be lost, but all of it may be too.
+    // The whole list may be dropped.
     let mut none = body.clone();
     none["messages"][1].as_object_mut().unwrap().remove("reasoning_details");
     accept(&server, "openrouter", &none).await;
     let mut text = body.clone();
     text["messages"][1]["reasoning_details"] = "Hm.".into();
     refuse(&server, "openrouter", &text, "Invalid type for 'messages[1].reasoning_details'").await;
-    // What no provider signs needs no signature.
+    // Details that no provider signs need no signature.
     let unsigned = changed(&|all| {
         *all =
             vec![json!({"type": "reasoning.text", "text": "Hm.", "format": "unknown", "index": 0})];
@@ -121,7 +121,7 @@ async fn openrouter_details_come_back_unchanged_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn openrouter_refuses_foreign_and_repeated_details() {
+async fn openrouter_rejects_foreign_and_repeated_details() {
     let one = identity("one").await;
     let two = identity("two").await;
     let body = talk(&one, "openrouter", plain(CLAUDE, "hello")).await;
@@ -154,7 +154,7 @@ async fn openrouter_refuses_foreign_and_repeated_details() {
 }
 
 #[tokio::test]
-async fn an_empty_style_neither_signs_nor_verifies() {
+async fn empty_style_neither_signs_nor_verifies() {
     let server = Server::scenario("signature = \"empty\"").await;
     for (variant, model) in
         [("openrouter", CLAUDE), ("litellm", "claude-sonnet-5"), ("google", "gemini-3.8-flash")]
@@ -167,7 +167,7 @@ async fn an_empty_style_neither_signs_nor_verifies() {
 }
 
 #[tokio::test]
-async fn signatures_stream_where_the_style_puts_them() {
+async fn signature_style_decides_where_the_signature_streams() {
     let server = Server::strict().await;
     for (style, first) in [("delta", false), ("start", true), ("late", false)] {
         let headers = [("x-simulator-variant", "openrouter"), ("x-simulator-signature", style)];
@@ -187,7 +187,7 @@ async fn signatures_stream_where_the_style_puts_them() {
 }
 
 #[tokio::test]
-async fn litellm_carries_the_blocks_of_claude() {
+async fn litellm_signs_and_verifies_claude_blocks() {
     let server = Server::strict().await;
     let body = set(
         plain("claude-sonnet-5", "hello, redacted"),
@@ -214,7 +214,7 @@ async fn litellm_carries_the_blocks_of_claude() {
 }
 
 #[tokio::test]
-async fn litellm_needs_them_in_an_open_loop_of_claude() {
+async fn litellm_requires_claude_blocks_in_an_open_tool_loop() {
     let server = Server::strict().await;
     let mut body = talk(&server, "litellm", asking("claude-sonnet-5", "use a tool")).await;
     accept(&server, "litellm", &body).await;
@@ -232,7 +232,7 @@ async fn litellm_needs_them_in_an_open_loop_of_claude() {
     accept(&server, "litellm", &body).await;
 }
 
-/// The signature of a call, wherever this variant has it.
+/// The signature of a call, in the member that this variant uses.
 fn signature<'a>(body: &'a mut Value, variant: &str) -> &'a mut Value {
     let call = &mut body["messages"][2]["tool_calls"][0];
     match variant {
@@ -242,7 +242,7 @@ fn signature<'a>(body: &'a mut Value, variant: &str) -> &'a mut Value {
 }
 
 #[tokio::test]
-async fn gemini_wants_the_first_call_of_each_step_signed() {
+async fn gemini_models_require_a_signature_on_the_first_call_of_each_step() {
     let server = Server::strict().await;
     for variant in ["google", "litellm"] {
         let body =
@@ -254,7 +254,7 @@ async fn gemini_wants_the_first_call_of_each_step_signed() {
         let with = |value: Value| {
             let mut body = body.clone();
             *signature(&mut body, variant) = value;
-            // The id has it too, behind LiteLLM.
+            // With LiteLLM the id carries it too.
             let id = body["messages"][2]["tool_calls"][0]["id"].as_str().unwrap();
             let id = id.split("__thought__").next().unwrap().to_owned();
             body["messages"][2]["tool_calls"][0]["id"] = id.as_str().into();
@@ -276,7 +276,7 @@ async fn gemini_wants_the_first_call_of_each_step_signed() {
         let issued = signature(&mut body.clone(), variant).as_str().unwrap().to_owned();
         accept(&server, variant, &with(issued.replace('+', "-").replace('/', "_").into())).await;
         refuse(&identity("two").await, variant, &body, "Corrupted thought signature.").await;
-        // It belongs to this call and no other; how its JSON is written does not matter.
+        // It is bound to this call, but not to the formatting of its JSON.
         let mut other = body.clone();
         other["messages"][2]["tool_calls"][0]["function"]["arguments"] = "{\"k\":\"other\"}".into();
         refuse(&server, variant, &other, "Invalid thought signature.").await;
@@ -284,7 +284,7 @@ async fn gemini_wants_the_first_call_of_each_step_signed() {
         let arguments = &mut spaced["messages"][2]["tool_calls"][0]["function"]["arguments"];
         *arguments = arguments.as_str().unwrap().replace(':', " : ").into();
         accept(&server, variant, &spaced).await;
-        // Earlier turns and earlier models are not looked at.
+        // Earlier turns and earlier models are not checked.
         let mut later = missing.clone();
         let said =
             message(&server, variant, &with("skip_thought_signature_validator".into())).await;
@@ -296,7 +296,7 @@ async fn gemini_wants_the_first_call_of_each_step_signed() {
 }
 
 #[tokio::test]
-async fn litellm_signs_gemini_calls_in_their_ids_too() {
+async fn litellm_also_signs_gemini_calls_in_their_ids() {
     let server = Server::strict().await;
     let mut body = talk(&server, "litellm", asking("gemini-3.8-flash", "use a tool")).await;
     let call = body["messages"][2]["tool_calls"][0].as_object_mut().unwrap();
@@ -309,7 +309,7 @@ async fn litellm_signs_gemini_calls_in_their_ids_too() {
 }
 
 #[tokio::test]
-async fn redacted_thinking_is_an_ordinary_thought_elsewhere() {
+async fn redacted_thinking_is_ordinary_thinking_in_other_variants() {
     let server = Server::strict().await;
     let once = message(&server, "sglang", &plain("m", "hello")).await;
     let twice = message(&server, "sglang", &plain("m", "redacted")).await;

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::common::{Answer, Server};
 
-/// Every variant with a model of its own.
+/// Every variant, with one of its models.
 pub(crate) const VARIANTS: [(&str, &str); 17] = [
     ("openai", "gpt-5"),
     ("deepseek-v4", "deepseek-v4-pro"),
@@ -31,14 +31,14 @@ pub(crate) fn lookup() -> Value {
         "parameters": {"type": "object", "properties": {"k": {"type": "string"}}, "required": ["k"]}}})
 }
 
-/// A request that thinks and may call.
+/// A request with thinking and a tool.
 pub(crate) fn asking(model: &str, text: &str) -> Value {
     json!({"model": model, "tools": [lookup()], "reasoning_effort": "high",
            "messages": [{"role": "system", "content": "You are terse."},
                         {"role": "user", "content": text}]})
 }
 
-/// A request without any setting.
+/// A request without settings.
 pub(crate) fn plain(model: &str, text: &str) -> Value {
     json!({"model": model, "messages": [{"role": "user", "content": text}]})
 }
@@ -62,19 +62,19 @@ pub(crate) async fn ask(server: &Server, variant: &str, body: &Value) -> Answer 
     server.send("POST", "/v1/chat/completions", &headers, body.as_bytes()).await
 }
 
-/// Asks and expects a reply.
+/// Sends a request and expects a reply.
 pub(crate) async fn accept(server: &Server, variant: &str, body: &Value) -> Value {
     let answer = ask(server, variant, body).await;
     assert_eq!(answer.status, 200, "{variant}: {}", answer.text());
     answer.json()
 }
 
-/// Asks and expects the message of the only choice.
+/// Sends a request and returns the message of its only choice.
 pub(crate) async fn message(server: &Server, variant: &str, body: &Value) -> Value {
     accept(server, variant, body).await["choices"][0]["message"].clone()
 }
 
-/// Asks and expects a 400 with this text in it; gives the error.
+/// Sends a request, expects a 400 with this text, and returns the error.
 pub(crate) async fn refuse(server: &Server, variant: &str, body: &Value, text: &str) -> Value {
     let answer = ask(server, variant, body).await;
     assert_eq!(answer.status, 400, "{variant}: {} (wanted {text})", answer.text());
@@ -90,7 +90,7 @@ pub(crate) async fn refuse(server: &Server, variant: &str, body: &Value, text: &
     error
 }
 
-/// Appends a message and the results of its calls; says how many calls there were.
+/// Appends a message and the results of its calls. Returns the number of calls.
 pub(crate) fn append(body: &mut Value, message: &Value) -> usize {
     let none = Vec::new();
     let calls = message["tool_calls"].as_array().unwrap_or(&none);
@@ -108,7 +108,7 @@ pub(crate) fn say(body: &mut Value, text: &str) {
     messages.push(json!({"role": "user", "content": text}));
 }
 
-/// The chunks, with the end mark taken off.
+/// The chunks, without the final `[DONE]`.
 pub(crate) fn chunks(answer: &Answer) -> Vec<Value> {
     let text = answer.text().replace("\r\n", "\n");
     let mut frames: Vec<&str> = text.split("\n\n").filter(|one| !one.is_empty()).collect();
@@ -119,7 +119,7 @@ pub(crate) fn chunks(answer: &Answer) -> Vec<Value> {
         .collect()
 }
 
-/// Checks the grammar of a stream that counts, and puts the reply together as an SDK does.
+/// Checks every rule of a stream with usage, and assembles the reply as an SDK does.
 pub(crate) fn assemble(chunks: &[Value]) -> Value {
     let (counted, chunks) = chunks.split_last().unwrap();
     assert_eq!(counted["choices"], json!([]));
@@ -165,7 +165,7 @@ fn merge(message: &mut Value, delta: &Map<String, Value>) {
             ("content", piece) if message["content"].is_array() => {
                 chunk_of_content(message, &json!({"type": "text", "text": piece}));
             }
-            // Ollama puts one beside every piece of reasoning.
+            // Ollama sends one with every reasoning delta.
             ("content", Value::String(text)) if text.is_empty() => {
                 assert!(delta.contains_key("reasoning"), "content is empty");
             }
@@ -252,7 +252,7 @@ fn chunk_of_content(message: &mut Value, piece: &Value) {
     *before = (before.as_str().unwrap().to_owned() + after.as_str().unwrap()).into();
 }
 
-/// What a whole reply writes differently.
+/// Adapts an assembled stream to the form of a whole reply.
 fn settle(mut message: Value) -> Value {
     let calls = message.get("tool_calls").is_some() || message.get("function_call").is_some();
     if message["content"] == "" && calls {
@@ -270,7 +270,7 @@ fn settle(mut message: Value) -> Value {
     message
 }
 
-/// A whole reply without what streams do not have.
+/// A whole reply without the members that streams do not have.
 pub(crate) fn essence(reply: &Value) -> Value {
     let choices = reply["choices"].as_array().unwrap().iter().map(|choice| {
         let mut message = choice["message"].clone();

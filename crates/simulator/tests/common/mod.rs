@@ -17,7 +17,7 @@ pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
-    /// The body came to its announced end.
+    /// Whether the body is complete.
     pub(crate) complete: bool,
     /// When each read returned, and how many bytes.
     pub(crate) arrivals: Vec<(Duration, usize)>,
@@ -130,7 +130,7 @@ impl Server {
     }
 }
 
-/// Appends an answer and the results of its calls; says how many calls there were.
+/// Appends an answer and the results of its calls. Returns the number of calls.
 pub(crate) fn append(body: &mut Value, message: &Value) -> usize {
     let content = message["content"].as_array().unwrap();
     let results: Vec<Value> = content
@@ -147,7 +147,7 @@ pub(crate) fn append(body: &mut Value, message: &Value) -> usize {
     count
 }
 
-/// Adds what the user says next.
+/// Appends a user message.
 pub(crate) fn say(body: &mut Value, text: &str) {
     let messages = body["messages"].as_array_mut().unwrap();
     messages.push(json!({"role": "user", "content": text}));

@@ -1,4 +1,4 @@
-//! Dialogues: where calls and their responses stand, and which belong together.
+//! Dialogues: the order and the pairing of calls and responses.
 
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ fn response(name: &str, id: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_function_response_is_an_object_with_a_name() {
+async fn function_response_needs_a_name_and_an_object() {
     let server = Server::strict().await;
     let path = "contents[2].parts[0].function_response";
     for bad in [json!("21"), json!(["a"]), json!(7)] {
@@ -48,7 +48,7 @@ async fn a_function_response_is_an_object_with_a_name() {
 }
 
 #[tokio::test]
-async fn each_call_gets_its_response_by_id_or_by_name() {
+async fn response_matches_its_call_by_id_or_by_name() {
     let server = Server::strict().await;
     let two = [("f", "1"), ("g", "2")];
     for (calls, responses) in [
@@ -57,7 +57,7 @@ async fn each_call_gets_its_response_by_id_or_by_name() {
         (&two, vec![response("f", ""), response("g", "")]),
         (&[("f", ""), ("f", "")], vec![response("f", ""), response("f", "")]),
         (&[("f", "")], vec![response("f", "made-up")]),
-        // A client that resumes says everything twice.
+        // A client that resumes sends its responses twice.
         (&[("f", "1")], vec![response("f", "1"), response("f", "1")]),
     ] {
         accept(&server, OLDER, &dialogue(calls, responses)).await;
@@ -78,7 +78,7 @@ async fn each_call_gets_its_response_by_id_or_by_name() {
 }
 
 #[tokio::test]
-async fn calls_and_responses_stand_in_their_turns() {
+async fn calls_and_responses_must_alternate() {
     let server = Server::strict().await;
     let call = json!({"functionCall": {"name": "f"}});
     let result = json!({"functionResponse": response("f", "")});

@@ -1,4 +1,4 @@
-//! The Gemini dialect, over real HTTP.
+//! The Gemini dialect over HTTP.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may fail like tests")]
 
 #[path = "../common/mod.rs"]
@@ -28,7 +28,7 @@ fn user(text: &str) -> Value {
     json!({"role": "user", "parts": [{"text": text}]})
 }
 
-/// A request that wants to see thoughts and offers a function.
+/// A request with visible thoughts and a function.
 fn ask(text: &str) -> Value {
     json!({"systemInstruction": {"parts": [{"text": "You are terse."}]},
            "contents": [user(text)], "tools": [{"functionDeclarations": [lookup()]}],
@@ -100,7 +100,8 @@ fn parts(response: &Value) -> &Vec<Value> {
     candidates[0]["content"]["parts"].as_array().unwrap()
 }
 
-/// One letter per part: thought, x for text, call; in capitals where it is signed.
+/// One letter per part: `t` for a thought, `x` for text, `c` for a call; upper case if it is
+/// signed.
 fn outline(response: &Value) -> String {
     let letter = |part: &Value| {
         let letter = match part {
@@ -116,7 +117,7 @@ fn outline(response: &Value) -> String {
     parts(response).iter().map(letter).collect()
 }
 
-/// Appends a response and the results of its calls; says how many calls there were.
+/// Appends a response and the results of its calls. Returns the number of calls.
 fn append(body: &mut Value, response: &Value) -> usize {
     let results: Vec<Value> = parts(response)
         .iter()
@@ -166,7 +167,7 @@ fn events(answer: &Answer) -> Vec<Value> {
     frames.map(data).collect()
 }
 
-/// Joins chunks to the response they are; checks that counts grow and the end comes last.
+/// Joins chunks to one response, and checks that counts grow and the finish reason comes last.
 fn assemble(chunks: &[Value]) -> Value {
     let mut joined: Vec<Value> = Vec::new();
     let mut total = 0;

@@ -1,4 +1,4 @@
-//! Requests of the wrong shape, each beside one that passes.
+//! Requests of the wrong shape, each with one that passes.
 
 use serde_json::{Value, json};
 use throughline_simulator::Options;
@@ -14,7 +14,7 @@ fn thinking(config: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn levels_and_budgets_are_judged_by_model() {
+async fn model_decides_which_levels_and_budgets_are_valid() {
     let server = Server::strict().await;
     const LITE: &str = "gemini-2.5-flash-lite";
     let level = |level: &str| thinking(&json!({ "thinkingLevel": level }));
@@ -93,14 +93,14 @@ async fn both_spellings_are_accepted_at_every_level() {
 }
 
 #[tokio::test]
-async fn unknown_names_are_refused_with_their_place() {
+async fn unknown_name_is_rejected_with_its_path() {
     let server = Server::strict().await;
     let unknown = |name: &str, place: &str| {
         format!("Invalid JSON payload received. Unknown name \"{name}\"{place}: Cannot find field.")
     };
     for (pointer, name, place) in [
         ("", "foo", ""),
-        // The model is in the path; labels are the other endpoint's.
+        // The model is in the path; only Vertex has labels.
         ("", "model", ""),
         ("", "messages", ""),
         ("", "labels", ""),
@@ -126,7 +126,7 @@ async fn unknown_names_are_refused_with_their_place() {
 }
 
 #[tokio::test]
-async fn values_of_the_wrong_type_are_refused() {
+async fn wrong_type_is_rejected_with_path_and_type() {
     let server = Server::strict().await;
     let package = "type.googleapis.com/google.ai.generativelanguage.v1beta";
     for (pointer, name, value, text) in [
@@ -170,7 +170,7 @@ async fn values_of_the_wrong_type_are_refused() {
 }
 
 #[tokio::test]
-async fn contents_have_roles_and_parts_and_parts_one_datum() {
+async fn contents_need_a_role_and_parts_with_one_datum_each() {
     let server = Server::strict().await;
     accept(&server, PRO, &with_contents(json!({"parts": {"text": "hi"}}))).await;
     accept(&server, PRO, &with_contents(json!([user("a"), user("b")]))).await;
@@ -205,7 +205,7 @@ async fn contents_have_roles_and_parts_and_parts_one_datum() {
 }
 
 #[tokio::test]
-async fn tools_are_judged() {
+async fn invalid_tools_and_calling_modes_are_rejected() {
     let server = Server::strict().await;
     let declared = |declarations: Value| {
         let mut body = ask("hi");
@@ -238,13 +238,13 @@ async fn tools_are_judged() {
         .await;
     let auto = json!({"mode": "AUTO", "allowedFunctionNames": ["lookup"]});
     refuse(&server, PRO, &calling(ask("hi"), auto), "only allowed when mode is ANY").await;
-    // Streamed arguments are the other endpoint's.
+    // Only Vertex has streamed arguments.
     let streamed = json!({"streamFunctionCallArguments": true});
     refuse(&server, PRO, &calling(ask("hi"), streamed), "Unknown name").await;
 }
 
 #[tokio::test]
-async fn settings_have_their_ranges() {
+async fn setting_outside_its_range_is_rejected() {
     let server = Server::strict().await;
     let set = |key: &str, value: Value| {
         let mut body = ask("hi");
@@ -270,7 +270,7 @@ async fn settings_have_their_ranges() {
 }
 
 #[tokio::test]
-async fn nothing_but_json_is_asked_for_without_strictness() {
+async fn gemini_accepts_any_json_object_without_strict() {
     let server = Server::start(Options { strict: false, ..Options::default() }).await;
     for body in [
         json!({}),

@@ -1,4 +1,4 @@
-//! What is said, in which parts, and what it costs.
+//! Replies: their parts and their token counts.
 
 use serde_json::{Value, json};
 use throughline_simulator::Options;
@@ -9,7 +9,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn words_shape_the_parts_and_the_first_call_is_signed() {
+async fn trigger_words_select_the_parts_and_the_first_call_is_signed() {
     let server = Server::strict().await;
     for (text, expected) in [
         ("hello", "txX"),
@@ -29,7 +29,7 @@ async fn words_shape_the_parts_and_the_first_call_is_signed() {
 }
 
 #[tokio::test]
-async fn the_signature_of_a_plain_answer_stands_on_a_last_empty_text() {
+async fn plain_answer_carries_its_signature_on_a_last_empty_text() {
     let server = Server::strict().await;
     let response = accept(&server, PRO, &ask("hello")).await;
     let last = parts(&response).last().unwrap().clone();
@@ -38,7 +38,7 @@ async fn the_signature_of_a_plain_answer_stands_on_a_last_empty_text() {
 }
 
 #[tokio::test]
-async fn thoughts_are_shown_only_when_asked_for_but_always_cost_and_sign() {
+async fn hidden_thoughts_are_counted_and_signed() {
     let server = Server::strict().await;
     for hidden in [json!({}), json!({"includeThoughts": false}), json!({"thinkingLevel": "low"})] {
         let body = with(&ask("use a tool"), "/generationConfig/thinkingConfig", hidden);
@@ -54,7 +54,7 @@ async fn thoughts_are_shown_only_when_asked_for_but_always_cost_and_sign() {
 }
 
 #[tokio::test]
-async fn a_model_that_does_not_think_signs_nothing() {
+async fn model_without_thinking_signs_nothing() {
     let server = Server::strict().await;
     let body = json!({"contents": [crate::user("use a tool")],
         "tools": [{"functionDeclarations": [crate::lookup()]}],
@@ -69,7 +69,7 @@ async fn a_model_that_does_not_think_signs_nothing() {
 }
 
 #[tokio::test]
-async fn calls_have_ids_on_gemini_3_and_none_before() {
+async fn calls_have_ids_only_from_gemini_3_on() {
     let server = Server::strict().await;
     let mut seen = Vec::new();
     for (model, expected) in [(PRO, true), (ARGON, true), (OLDER, false)] {
@@ -89,7 +89,7 @@ async fn calls_have_ids_on_gemini_3_and_none_before() {
 }
 
 #[tokio::test]
-async fn a_tool_loop_runs_to_its_answer_on_every_generation() {
+async fn tool_loop_completes_on_every_generation() {
     let server = Server::strict().await;
     for model in [ARGON, PRO, FLASH, OLDER, "gemini-2.5-pro", "gemma-4", "gemini-mock"] {
         for text in ["use a tool", "use a tool twice", "use a tool in parallel"] {
@@ -101,7 +101,7 @@ async fn a_tool_loop_runs_to_its_answer_on_every_generation() {
 }
 
 #[tokio::test]
-async fn a_function_response_is_read_by_its_output_its_error_or_whole() {
+async fn function_response_text_is_its_output_error_or_whole_object() {
     let server = Server::strict().await;
     for (response, said) in [
         (json!({"output": "blue"}), "“blue”"),
@@ -120,7 +120,7 @@ async fn a_function_response_is_read_by_its_output_its_error_or_whole() {
 }
 
 #[tokio::test]
-async fn the_openapi_spelling_of_types_fills_arguments() {
+async fn upper_case_schema_types_fill_arguments() {
     let server = Server::strict().await;
     let mut body = ask("use a tool");
     body["tools"] = json!([{"function_declarations": [{"name": "weather", "parameters":
@@ -132,7 +132,7 @@ async fn the_openapi_spelling_of_types_fills_arguments() {
 }
 
 #[tokio::test]
-async fn the_calling_mode_rules_the_call() {
+async fn calling_mode_decides_the_call() {
     let server = Server::strict().await;
     for (text, config, expected) in [
         ("hello", json!({"mode": "ANY"}), "txC"),
@@ -153,7 +153,7 @@ async fn the_calling_mode_rules_the_call() {
 }
 
 #[tokio::test]
-async fn limits_and_stop_sequences_end_a_reply() {
+async fn token_limit_and_stop_sequence_end_a_reply() {
     let server = Server::strict().await;
     let limited = |limit: Value| {
         let mut body = ask("hello");
@@ -162,7 +162,7 @@ async fn limits_and_stop_sequences_end_a_reply() {
     };
     let cut = accept(&server, PRO, &limited("40".into())).await;
     assert_eq!(cut["candidates"][0]["finishReason"], "MAX_TOKENS");
-    // All of it went into thoughts that nobody sees: a content without parts.
+    // The limit was used up by hidden thoughts: the content has no parts.
     let body = with(&limited(json!(3)), "/generationConfig/thinkingConfig", json!({}));
     let empty = accept(&server, PRO, &body).await;
     assert_eq!(empty["candidates"][0]["finishReason"], "MAX_TOKENS");
@@ -216,7 +216,7 @@ async fn tokens_are_counted_for_contents_and_for_whole_requests() {
 }
 
 #[tokio::test]
-async fn a_key_may_come_in_a_header_or_in_the_query() {
+async fn key_is_accepted_in_a_header_or_the_query() {
     let server = Server::start(Options { require_key: true, ..Options::default() }).await;
     let path = format!("/v1beta/models/{PRO}:generateContent");
     let body = ask("hello");
@@ -230,7 +230,7 @@ async fn a_key_may_come_in_a_header_or_in_the_query() {
 }
 
 #[tokio::test]
-async fn scenarios_and_wishes_are_heard() {
+async fn gemini_applies_scenarios_and_control_headers() {
     let server = Server::scenario(
         "[[step]]\nwhen = { contains = \"21\" }\nsay = [{ text = \"Settled.\" }]\n\
          [[step]]\nsay = [{ thinking = \"Hm.\" }, { redacted = true }, { tool = { name = \"lookup\", input = { k = \"x\" } } }]\n",

@@ -1,4 +1,5 @@
-//! Signatures that come back: where they must be, whose they are, and what they stand on.
+//! Signatures in requests: where they are required, which identity made them, and what they are
+//! bound to.
 
 use serde_json::{Value, json};
 use throughline_simulator::Options;
@@ -25,7 +26,7 @@ async fn called(server: &Server, model: &str, text: &str) -> Value {
 const CALL: &str = "/contents/1/parts/2";
 
 #[tokio::test]
-async fn the_first_call_of_a_step_needs_its_signature_on_gemini_3_and_later() {
+async fn first_call_of_a_step_needs_its_signature_from_gemini_3_on() {
     let server = Server::strict().await;
     for model in [PRO, FLASH, ARGON, "gemini-3.8-flash"] {
         for text in ["use a tool", "use a tool in parallel"] {
@@ -43,7 +44,7 @@ async fn the_first_call_of_a_step_needs_its_signature_on_gemini_3_and_later() {
 }
 
 #[tokio::test]
-async fn the_lowest_level_does_not_lift_the_rule() {
+async fn minimal_level_still_requires_signatures() {
     let server = Server::strict().await;
     let body = called(&server, FLASH, "use a tool").await;
     let minimal = json!({"thinkingLevel": "minimal"});
@@ -53,7 +54,7 @@ async fn the_lowest_level_does_not_lift_the_rule() {
 }
 
 #[tokio::test]
-async fn each_step_of_the_current_turn_is_looked_at() {
+async fn every_step_of_the_current_turn_is_checked() {
     let server = Server::strict().await;
     let mut body = called(&server, PRO, "use a tool twice").await;
     let second = accept(&server, PRO, &body).await;
@@ -70,7 +71,7 @@ async fn earlier_turns_may_lack_signatures() {
     say(&mut body, "And now?");
     accept(&server, PRO, &body).await;
     accept(&server, PRO, &without(&body, CALL, "thoughtSignature")).await;
-    // Text beside function responses begins no turn.
+    // Text next to function responses does not start a turn.
     let mut open = called(&server, PRO, "use a tool").await;
     open["contents"][2]["parts"].as_array_mut().unwrap().push(json!({"text": "Be quick."}));
     accept(&server, PRO, &open).await;
@@ -78,7 +79,7 @@ async fn earlier_turns_may_lack_signatures() {
 }
 
 #[tokio::test]
-async fn text_and_thoughts_need_no_signature_and_may_be_left_out() {
+async fn text_and_thoughts_need_no_signature_and_are_optional() {
     let server = Server::strict().await;
     let mut body = called(&server, PRO, "use a tool").await;
     let parts = body["contents"][1]["parts"].as_array_mut().unwrap();
@@ -90,7 +91,7 @@ async fn text_and_thoughts_need_no_signature_and_may_be_left_out() {
     let mut bare = body.clone();
     bare["contents"][1]["parts"].as_array_mut().unwrap().truncate(2);
     accept(&server, PRO, &bare).await;
-    // A client that joins the last, empty part to the text before it.
+    // A client may join the last, empty part to the text before it.
     let mut joined = bare.clone();
     joined["contents"][1]["parts"][1]["thoughtSignature"] =
         signature(&body, "/contents/1/parts/2").into();
@@ -98,7 +99,7 @@ async fn text_and_thoughts_need_no_signature_and_may_be_left_out() {
 }
 
 #[tokio::test]
-async fn a_foreign_identity_is_refused() {
+async fn foreign_identity_is_rejected() {
     let named = |identity: &str| {
         Server::start(Options { identity: identity.to_owned(), ..Options::default() })
     };
@@ -107,7 +108,7 @@ async fn a_foreign_identity_is_refused() {
         let mut body = called(&one, model, "use a tool").await;
         accept(&twin, model, &body).await;
         refuse(&two, model, &body, INVALID).await;
-        // It is refused on text and in earlier turns too: nobody can read it.
+        // It is refused on text and in earlier turns too.
         say(&mut body, "And now?");
         refuse(&two, model, &body, INVALID).await;
         let mut body = play(&one, model, ask("hello")).await;
@@ -121,7 +122,7 @@ async fn a_foreign_identity_is_refused() {
 }
 
 #[tokio::test]
-async fn the_signature_of_another_dialect_is_foreign() {
+async fn signature_of_another_dialect_is_rejected() {
     let server = Server::strict().await;
     let other = json!({"model": "claude-opus-5-5", "max_tokens": 4096,
         "messages": [{"role": "user", "content": "hello"}]});
@@ -133,7 +134,7 @@ async fn the_signature_of_another_dialect_is_foreign() {
 }
 
 #[tokio::test]
-async fn an_altered_signature_is_refused_and_either_alphabet_is_accepted() {
+async fn altered_signature_is_rejected_and_either_alphabet_is_accepted() {
     let server = Server::strict().await;
     let body = called(&server, PRO, "use a tool").await;
     let pointer = format!("{CALL}/thoughtSignature");
@@ -158,7 +159,7 @@ async fn an_altered_signature_is_refused_and_either_alphabet_is_accepted() {
 }
 
 #[tokio::test]
-async fn a_signature_stays_on_the_call_it_was_made_for() {
+async fn signature_is_bound_to_its_call() {
     let server = Server::strict().await;
     let body = called(&server, PRO, "use a tool in parallel").await;
     let signed = signature(&body, CALL);
@@ -170,18 +171,18 @@ async fn a_signature_stays_on_the_call_it_was_made_for() {
     refuse(&server, PRO, &moved, MISSING).await;
     let changed = with(&body, &format!("{CALL}/functionCall/args/k"), "else".into());
     refuse(&server, PRO, &changed, INVALID).await;
-    // Clients that keep no ids are not to blame.
+    // Clients may drop ids.
     let mut bare = without(&body, &format!("{CALL}/functionCall"), "id");
     bare["contents"][2]["parts"][0]["functionResponse"].as_object_mut().unwrap().remove("id");
     accept(&server, PRO, &bare).await;
 }
 
 #[tokio::test]
-async fn the_documented_value_stands_for_a_lost_signature() {
+async fn documented_skip_value_replaces_a_lost_signature() {
     let server = Server::strict().await;
     let body = called(&server, PRO, "use a tool").await;
     let pointer = format!("{CALL}/thoughtSignature");
-    // Clients that hold bytes send the base64 of the words.
+    // Clients that store bytes send the base64 of the skip value.
     for skip in [SKIP, "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="] {
         accept(&server, PRO, &with(&body, &pointer, skip.into())).await;
     }
@@ -200,7 +201,7 @@ async fn the_documented_value_stands_for_a_lost_signature() {
 }
 
 #[tokio::test]
-async fn who_does_not_sign_or_is_not_strict_does_not_verify() {
+async fn empty_style_and_strict_off_skip_verification() {
     let lenient = Server::start(Options { strict: false, ..Options::default() }).await;
     let server = Server::strict().await;
     let body = called(&server, PRO, "use a tool").await;

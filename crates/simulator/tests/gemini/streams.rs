@@ -1,4 +1,4 @@
-//! Streams: events, the growing array, their pace of usage, and their faults.
+//! Streams: events, the growing array, usage counts and faults.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::{OLDER, PRO, accept, ask, assemble, call, events, plain, with};
 const STREAM: &str = "/v1beta/models/gemini-3-pro-preview:streamGenerateContent";
 
 #[tokio::test]
-async fn whole_and_streamed_say_the_same() {
+async fn streamed_reply_equals_the_whole_reply() {
     let server = Server::strict().await;
     for model in [PRO, OLDER] {
         for text in [
@@ -36,7 +36,7 @@ async fn whole_and_streamed_say_the_same() {
 }
 
 #[tokio::test]
-async fn a_call_is_one_part_in_one_chunk() {
+async fn call_is_sent_as_one_part_in_one_chunk() {
     let server = Server::strict().await;
     let path = format!("{STREAM}?alt=sse");
     let answer = call(&server, &path, &ask("use a tool in parallel"), &[]).await;
@@ -50,9 +50,9 @@ async fn a_call_is_one_part_in_one_chunk() {
     assert!(calls.iter().all(|part| part["functionCall"]["args"]["k"].is_string()));
 }
 
-/// Google's JavaScript client keeps its history so.
+/// Google's JavaScript client keeps its history this way.
 #[tokio::test]
-async fn each_chunk_may_come_back_as_a_content_of_its_own() {
+async fn each_chunk_may_be_sent_back_as_its_own_content() {
     let server = Server::strict().await;
     let path = format!("{STREAM}?alt=sse");
     let mut body = ask("use a tool twice in parallel");
@@ -62,7 +62,7 @@ async fn each_chunk_may_come_back_as_a_content_of_its_own() {
         let contents = body["contents"].as_array_mut().unwrap();
         let pieces = chunks.iter().map(|chunk| chunk["candidates"][0]["content"].clone());
         contents.extend(pieces);
-        // Only the results are still to be appended.
+        // Appends only the results.
         let before = body["contents"].as_array().unwrap().len();
         let calls = crate::append(&mut body, &whole);
         body["contents"].as_array_mut().unwrap().remove(before);
@@ -73,7 +73,7 @@ async fn each_chunk_may_come_back_as_a_content_of_its_own() {
 }
 
 #[tokio::test]
-async fn thoughts_are_not_counted_before_they_come() {
+async fn thought_tokens_grow_with_the_stream() {
     let server = Server::strict().await;
     let path = format!("{STREAM}?alt=sse");
     let chunks = events(&call(&server, &path, &ask("hello"), &[]).await);
@@ -86,7 +86,7 @@ async fn thoughts_are_not_counted_before_they_come() {
 }
 
 #[tokio::test]
-async fn a_signature_stands_where_its_style_says() {
+async fn signature_style_decides_where_the_signature_is() {
     let server = Server::strict().await;
     for (style, expected) in [("delta", "txX"), ("late", "txX"), ("start", "tX"), ("empty", "tx")] {
         let headers = [("x-simulator-signature", style)];
@@ -100,7 +100,7 @@ async fn a_signature_stands_where_its_style_says() {
 }
 
 #[tokio::test]
-async fn faults_strike_events_and_arrays() {
+async fn faults_act_on_events_and_arrays() {
     let server = Server::strict().await;
     let path = format!("{STREAM}?alt=sse");
     let fault = |text| [("x-simulator-fault", text)];
@@ -121,7 +121,7 @@ async fn faults_strike_events_and_arrays() {
 }
 
 #[tokio::test]
-async fn a_status_on_demand_tells_when_to_come_back() {
+async fn status_fault_includes_the_retry_delay() {
     let server = Server::strict().await;
     let headers = [("x-simulator-fault", "status:429,retry-after=2")];
     let path = format!("{STREAM}?alt=sse");
@@ -129,13 +129,13 @@ async fn a_status_on_demand_tells_when_to_come_back() {
     let error = &answer.json()["error"];
     assert_eq!((answer.status, &error["status"]), (429, &json!("RESOURCE_EXHAUSTED")));
     assert_eq!(error["details"][0]["retryDelay"], "2s");
-    // Where an array was asked for, the error stands in one.
+    // In a reply that is an array, the error is an element.
     let answer = call(&server, STREAM, &plain("hello"), &headers).await;
     assert_eq!(answer.json()[0]["error"]["code"], 429);
 }
 
 #[tokio::test]
-async fn a_stream_is_events_an_array_or_nothing() {
+async fn alt_selects_events_or_an_array() {
     let server = Server::strict().await;
     let array = call(&server, &format!("{STREAM}?alt=json"), &plain("hello"), &[]).await;
     assert!(array.json().is_array());

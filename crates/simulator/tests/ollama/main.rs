@@ -1,4 +1,4 @@
-//! Ollama's own dialect, over real HTTP.
+//! Ollama's own dialect over HTTP.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may fail like tests")]
 
 #[path = "../common/mod.rs"]
@@ -35,14 +35,14 @@ async fn post(server: &Server, path: &str, body: &Value) -> Answer {
     server.send("POST", path, &headers, body.as_bytes()).await
 }
 
-/// Asks and expects a reply.
+/// Sends a request and expects a reply.
 async fn accept(server: &Server, body: &Value) -> Value {
     let answer = post(server, "/api/chat", body).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     answer.json()
 }
 
-/// Asks and expects a refusal that says this.
+/// Sends a request and expects a refusal with this text.
 async fn refuse(server: &Server, body: &Value, words: &str) {
     let answer = post(server, "/api/chat", body).await;
     assert_eq!(answer.status, 400, "{body}: {}", answer.text());

@@ -1,4 +1,4 @@
-//! What is refused, and that without strictness nothing is.
+//! Refusals, and that none happen without `strict`.
 
 use serde_json::{Value, json};
 use throughline_simulator::Options;
@@ -7,7 +7,7 @@ use crate::common::Server;
 use crate::{LEVELS, PLAIN, THINKS, accept, asking, lookup, post, refuse, set};
 
 #[tokio::test]
-async fn only_a_model_that_thinks_can_be_told_to() {
+async fn think_is_rejected_for_models_that_cannot_think() {
     let server = Server::strict().await;
     for think in [json!(true), json!("low")] {
         let body = set(asking(PLAIN, "hi"), "think", think);
@@ -25,7 +25,7 @@ async fn only_a_model_that_thinks_can_be_told_to() {
 }
 
 #[tokio::test]
-async fn a_request_of_the_wrong_shape_is_refused() {
+async fn request_of_the_wrong_shape_is_rejected() {
     let server = Server::strict().await;
     let said = |message: Value| set(asking(THINKS, ""), "messages", json!([message]));
     let call = |function: Value| {
@@ -62,7 +62,7 @@ async fn a_request_of_the_wrong_shape_is_refused() {
 }
 
 #[tokio::test]
-async fn every_call_has_its_result_at_once_and_by_its_tool() {
+async fn every_call_needs_its_result_at_once_with_the_tool_name() {
     let server = Server::strict().await;
     let with = |entries: &[Value]| {
         let user = json!({"role": "user", "content": "use a tool"});
@@ -91,14 +91,14 @@ async fn every_call_has_its_result_at_once_and_by_its_tool() {
 }
 
 #[tokio::test]
-async fn a_key_is_asked_for_where_one_is_needed() {
+async fn ollama_rejects_a_missing_key() {
     let server = Server::start(Options { require_key: true, ..Options::default() }).await;
     let refused = post(&server, "/api/chat", &asking(THINKS, "hi")).await;
     assert_eq!((refused.status, refused.json()), (401, json!({"error": "unauthorized"})));
 }
 
 #[tokio::test]
-async fn the_chat_endpoint_of_the_same_server_knows_its_models_too() {
+async fn chat_variant_ollama_uses_the_same_model_rules() {
     let server = Server::strict().await;
     let ask = async |model: &str, effort: &str| {
         let body = json!({"model": model, "reasoning_effort": effort,

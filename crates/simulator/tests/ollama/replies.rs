@@ -1,4 +1,4 @@
-//! What is answered: in lines, in one piece, to a single question, to nothing.
+//! Replies: as lines, as one document, to a single prompt and to an empty prompt.
 
 use serde_json::{Value, json};
 
@@ -10,11 +10,11 @@ fn text<'a>(line: &'a Value, member: &str) -> &'a str {
 }
 
 #[tokio::test]
-async fn lines_joined_are_the_whole_reply() {
+async fn joined_lines_equal_the_whole_reply() {
     let server = Server::strict().await;
     let body = set(asking(THINKS, "use a tool in parallel"), "tools", json!([lookup()]));
     let whole = accept(&server, &body).await;
-    // Streaming is what is done unless it is said not to be.
+    // Streaming is the default.
     let mut streamed = body;
     streamed.as_object_mut().unwrap().remove("stream");
     let answer = post(&server, "/api/chat", &streamed).await;
@@ -37,7 +37,7 @@ async fn lines_joined_are_the_whole_reply() {
     assert_eq!(calls.len(), 2);
     assert!(calls.iter().all(|call| call["function"]["arguments"].is_object()));
     assert_ne!(calls[0]["id"], calls[1]["id"]);
-    // One line has the end of the thinking and the beginning of the text.
+    // One line has both the end of the thinking and the start of the text.
     let both =
         |line: &&Value| !text(line, "thinking").is_empty() && !text(line, "content").is_empty();
     assert_eq!(lines.iter().filter(both).count(), 1);
@@ -49,7 +49,7 @@ async fn lines_joined_are_the_whole_reply() {
 }
 
 #[tokio::test]
-async fn a_model_thinks_as_it_is_told_and_as_it_can() {
+async fn thinking_follows_think_and_the_model() {
     let server = Server::strict().await;
     for (model, think, thinks) in [
         (THINKS, Value::Null, true),
@@ -65,7 +65,7 @@ async fn a_model_thinks_as_it_is_told_and_as_it_can() {
 }
 
 #[tokio::test]
-async fn limits_and_stops_end_a_reply() {
+async fn num_predict_and_stop_end_a_reply() {
     let server = Server::strict().await;
     let body = set(asking(PLAIN, "hi"), "options", json!({"num_predict": 2}));
     assert_eq!(accept(&server, &body).await["done_reason"], "length");
@@ -76,7 +76,7 @@ async fn limits_and_stops_end_a_reply() {
 }
 
 #[tokio::test]
-async fn a_single_question_and_none_at_all_are_answered() {
+async fn generate_answers_a_prompt_and_an_empty_prompt() {
     let server = Server::strict().await;
     let body = json!({"model": THINKS, "prompt": "Why?", "stream": false});
     let reply = post(&server, "/api/generate", &body).await.json();
@@ -92,7 +92,7 @@ async fn a_single_question_and_none_at_all_are_answered() {
 }
 
 #[tokio::test]
-async fn models_tell_what_they_can() {
+async fn show_lists_the_capabilities_of_a_model() {
     let server = Server::strict().await;
     let list = server.get("/api/tags").await.json();
     let names: Vec<&str> = list["models"]
@@ -113,7 +113,7 @@ async fn models_tell_what_they_can() {
 }
 
 #[tokio::test]
-async fn faults_strike_in_lines_too() {
+async fn faults_act_on_lines() {
     let server = Server::strict().await;
     let mut body = asking(THINKS, "hi");
     body["stream"] = true.into();

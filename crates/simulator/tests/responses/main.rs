@@ -1,4 +1,4 @@
-//! The OpenAI Responses dialect: what it says, what it takes back and what it refuses.
+//! The OpenAI Responses dialect over HTTP.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may fail like tests")]
 
 #[path = "../common/mod.rs"]
@@ -75,7 +75,7 @@ pub(crate) async fn play(server: &Server, mut body: Value) -> Value {
     }
 }
 
-/// Appends an answer and the outputs of its calls; says how many calls there were.
+/// Appends an answer and the outputs of its calls. Returns the number of calls.
 pub(crate) fn append(body: &mut Value, response: &Value) -> usize {
     let output = response["output"].as_array().unwrap();
     let outputs = outputs(response);
@@ -95,20 +95,20 @@ pub(crate) fn outputs(response: &Value) -> Vec<Value> {
         .collect()
 }
 
-/// Adds what the user says next.
+/// Appends a user message.
 pub(crate) fn say(body: &mut Value, text: &str) {
     let input = body["input"].as_array_mut().unwrap();
     input.push(json!({"role": "user", "content": text}));
 }
 
-/// Where the items of a type stand in the input.
+/// The indexes of the items of one type in the input.
 pub(crate) fn places(body: &Value, kind: &str) -> Vec<usize> {
     let input = body["input"].as_array().unwrap().iter().enumerate();
     let found = input.filter(|(_, item)| item["type"] == kind);
     found.map(|(place, _)| place).collect()
 }
 
-/// A request that brings everything along.
+/// A request without `store`, with encrypted reasoning.
 pub(crate) fn stateless(model: &str, text: &str) -> Value {
     json!({"model": model, "store": false, "include": ["reasoning.encrypted_content"],
            "instructions": "You are terse.", "reasoning": {"summary": "auto"}, "tools": [lookup()],

@@ -1,4 +1,4 @@
-//! Reasoning that comes back: what is accepted and what is refused.
+//! Reasoning in requests: accepted and refused.
 
 use serde_json::{Value, json};
 use throughline_simulator::Options;
@@ -45,7 +45,7 @@ fn text(body: &Value, place: usize, key: &str) -> String {
 }
 
 #[tokio::test]
-async fn the_whole_history_comes_back_verbatim() {
+async fn unchanged_history_is_accepted() {
     let server = Server::strict().await;
     for model in ["gpt-6.1-sol", "gpt-5.5", "o3", "qwen"] {
         let body = history(&server, model).await;
@@ -56,7 +56,7 @@ async fn the_whole_history_comes_back_verbatim() {
 }
 
 #[tokio::test]
-async fn a_foreign_identity_is_refused() {
+async fn foreign_identity_is_rejected() {
     let named = |identity: &str| {
         Server::start(Options { identity: identity.to_owned(), ..Options::default() })
     };
@@ -75,7 +75,7 @@ async fn a_foreign_identity_is_refused() {
     assert_eq!(post(&one, path, &count, &[]).await.status, 200);
     let refused = post(&two, path, &count, &[]).await;
     assert_eq!(refused.json()["error"]["code"], "invalid_encrypted_content");
-    // Without its reasoning, and without the names that tell of it, anybody takes it.
+    // Without its reasoning and item ids, every identity accepts it.
     let mut bare = without_member(&body, "function_call", "id");
     let input = bare["input"].as_array_mut().unwrap();
     input.retain(|item| item["type"] != "reasoning");
@@ -83,7 +83,7 @@ async fn a_foreign_identity_is_refused() {
 }
 
 #[tokio::test]
-async fn altered_or_foreign_content_is_refused() {
+async fn altered_or_foreign_content_is_rejected() {
     let server = Server::strict().await;
     let body = history(&server, "gpt-5.5").await;
     let reasoning = places(&body, "reasoning");
@@ -137,7 +137,7 @@ async fn content_is_bound_to_its_item_and_family_but_not_to_its_summary() {
 }
 
 #[tokio::test]
-async fn items_may_come_back_without_their_names() {
+async fn items_without_ids_are_accepted() {
     let server = Server::strict().await;
     let body = history(&server, "gpt-5.5").await;
     let nameless = without_member(&body, "reasoning", "id");
@@ -148,7 +148,7 @@ async fn items_may_come_back_without_their_names() {
 }
 
 #[tokio::test]
-async fn reasoning_without_content_is_looked_up_and_not_found() {
+async fn reasoning_without_content_must_be_stored() {
     let server = Server::strict().await;
     let body = history(&server, "gpt-5.5").await;
     let place = places(&body, "reasoning")[0];
@@ -168,7 +168,7 @@ async fn reasoning_without_content_is_looked_up_and_not_found() {
 }
 
 #[tokio::test]
-async fn reasoning_needs_what_follows_it() {
+async fn reasoning_needs_a_following_item() {
     let server = Server::strict().await;
     let body = history(&server, "gpt-5.5").await;
     let last = places(&body, "reasoning")[3];
@@ -176,16 +176,16 @@ async fn reasoning_needs_what_follows_it() {
     let expected = format!(
         "Item '{id}' of type 'reasoning' was provided without its required following item."
     );
-    // Its message is gone, and a user speaks next.
+    // Its message is missing, and a user message follows.
     refuse(&server, &without(&body, last + 1), &expected).await;
-    // Or nobody does.
+    // Or nothing follows.
     let mut cut = body.clone();
     cut["input"].as_array_mut().unwrap().truncate(last + 1);
     refuse(&server, &cut, &expected).await;
     let nameless = without_member(&cut, "reasoning", "id");
     let expected = "of type 'reasoning' was provided without its required following item.";
     refuse(&server, &nameless, expected).await;
-    // Several in a row are one thought.
+    // Several reasoning items in a row are accepted.
     let mut row = stateless("gpt-5.5", "redacted");
     let response = accept(&server, &row).await;
     super::append(&mut row, &response);
@@ -195,7 +195,7 @@ async fn reasoning_needs_what_follows_it() {
 }
 
 #[tokio::test]
-async fn a_call_needs_the_reasoning_it_was_made_with() {
+async fn call_needs_the_reasoning_it_was_made_with() {
     let server = Server::strict().await;
     let body = history(&server, "gpt-5.5").await;
     let (reasoning, call) = (places(&body, "reasoning")[1], places(&body, "function_call")[1]);
@@ -208,14 +208,14 @@ async fn a_call_needs_the_reasoning_it_was_made_with() {
     let error = refuse(&server, &without(&body, reasoning), &expected).await;
     assert_eq!(error["param"], "input");
     assert_eq!(error["code"], Value::Null);
-    // A call by another name, or by none, tells nothing.
+    // A call with another id, or none, needs no reasoning.
     let renamed = with(&without(&body, reasoning), reasoning, "id", "fc_1".into());
     accept(&server, &renamed).await;
     accept(&server, &without_member(&without(&body, reasoning), "function_call", "id")).await;
 }
 
 #[tokio::test]
-async fn a_call_made_without_reasoning_needs_none() {
+async fn call_made_without_reasoning_needs_none() {
     let server = Server::strict().await;
     let mut body = stateless("gpt-5.5", "use a tool");
     body["reasoning"] = json!({"effort": "none"});
@@ -239,7 +239,7 @@ async fn parallel_calls_share_their_reasoning_in_any_order_of_outputs() {
 }
 
 #[tokio::test]
-async fn whoever_signs_nothing_verifies_nothing() {
+async fn empty_style_skips_verification() {
     let server = Server::strict().await;
     let mut body = stateless("qwen", "use a tool");
     let headers = [("x-simulator-signature", "empty")];

@@ -1,4 +1,4 @@
-//! What is said, streamed and whole.
+//! Replies, streamed and whole.
 
 use serde_json::{Value, json};
 use throughline_simulator::Options;
@@ -6,7 +6,7 @@ use throughline_simulator::Options;
 use super::common::Server;
 use super::{PATH, accept, accept_with, lookup, post, shape, stateless, streamed};
 
-/// Asks both ways and expects the same response.
+/// Sends a request whole and streamed, and expects the same response.
 async fn both(server: &Server, body: &Value, more: &[(&str, &str)]) -> Value {
     let whole = accept_with(server, body, more).await;
     let events = streamed(server, body, more).await;
@@ -15,7 +15,7 @@ async fn both(server: &Server, body: &Value, more: &[(&str, &str)]) -> Value {
 }
 
 #[tokio::test]
-async fn a_plain_question_is_thought_about_and_answered() {
+async fn plain_question_gets_reasoning_and_a_message() {
     let server = Server::strict().await;
     let response = both(&server, &stateless("gpt-5.5", "hello"), &[]).await;
     assert_eq!(shape(&response), ["reasoning", "message"]);
@@ -43,7 +43,7 @@ async fn a_plain_question_is_thought_about_and_answered() {
 }
 
 #[tokio::test]
-async fn words_shape_the_output() {
+async fn trigger_words_select_the_output() {
     let server = Server::strict().await;
     for (text, expected) in [
         ("hello redacted", vec!["reasoning", "reasoning", "message"]),
@@ -65,7 +65,7 @@ async fn words_shape_the_output() {
 }
 
 #[tokio::test]
-async fn a_string_is_an_input_and_deltas_are_counted_by_header() {
+async fn string_input_is_accepted_and_a_header_sets_the_deltas() {
     let server = Server::strict().await;
     let body = json!({"model": "gpt-4.1", "input": "hello"});
     let response = both(&server, &body, &[]).await;
@@ -80,11 +80,11 @@ async fn a_string_is_an_input_and_deltas_are_counted_by_header() {
 }
 
 #[tokio::test]
-async fn a_summary_is_told_to_those_who_ask() {
+async fn summary_is_sent_only_on_request() {
     let server = Server::strict().await;
     let mut body = stateless("gpt-5.5", "hello redacted");
     let told = both(&server, &body, &[]).await;
-    // What is redacted has no summary for anybody.
+    // Redacted reasoning never has a summary.
     assert_eq!(told["output"][0]["summary"], json!([]));
     assert_eq!(told["output"][1]["summary"][0]["type"], "summary_text");
     body["reasoning"] = json!({"effort": "high"});
@@ -109,7 +109,7 @@ async fn a_summary_may_have_several_parts() {
 }
 
 #[tokio::test]
-async fn reasoning_is_encrypted_where_it_is_asked_for_or_nothing_is_stored() {
+async fn encrypted_content_is_sent_on_request_or_without_store() {
     let server = Server::strict().await;
     for (store, include, encrypted) in [
         (true, json!([]), false),
@@ -125,7 +125,7 @@ async fn reasoning_is_encrypted_where_it_is_asked_for_or_nothing_is_stored() {
 }
 
 #[tokio::test]
-async fn only_a_finished_item_has_its_encrypted_content() {
+async fn only_a_finished_item_has_its_whole_encrypted_content() {
     let server = Server::strict().await;
     let mut body = stateless("gpt-5.5", "hello");
     body["stream"] = true.into();
@@ -156,20 +156,20 @@ async fn an_open_server_shows_its_reasoning_and_signs_nothing() {
 }
 
 #[tokio::test]
-async fn effort_none_is_no_reasoning() {
+async fn effort_none_disables_reasoning() {
     let server = Server::strict().await;
     let mut body = stateless("gpt-6.1-sol", "use a tool");
     body["reasoning"] = json!({"effort": "none"});
     let response = both(&server, &body, &[]).await;
     assert_eq!(shape(&response), ["message", "function_call"]);
     assert_eq!(response["usage"]["output_tokens_details"]["reasoning_tokens"], 0);
-    // Some models do not reason unless they are asked to.
+    // Some models do not reason by default.
     let quiet = json!({"model": "gpt-5.1", "input": "hello"});
     assert_eq!(shape(&accept(&server, &quiet).await), ["message"]);
 }
 
 #[tokio::test]
-async fn tool_choice_rules_the_call() {
+async fn tool_choice_decides_the_call() {
     let server = Server::strict().await;
     let other = json!({"type": "function", "name": "other", "strict": false,
                        "parameters": {"type": "object"}});
@@ -196,7 +196,7 @@ async fn tool_choice_rules_the_call() {
 }
 
 #[tokio::test]
-async fn a_limit_leaves_the_response_incomplete() {
+async fn token_limit_makes_the_response_incomplete() {
     let server = Server::strict().await;
     for (most, expected) in [(3, vec!["reasoning"]), (50, vec!["reasoning", "message"])] {
         let mut body = stateless("gpt-5.5", "hello");
@@ -228,7 +228,7 @@ async fn a_response_may_refuse_be_filtered_or_fail() {
 }
 
 #[tokio::test]
-async fn faults_strike_before_and_in_the_stream() {
+async fn faults_act_before_and_in_the_stream() {
     let server = Server::strict().await;
     let mut body = stateless("gpt-5.5", "hello");
     body["stream"] = true.into();
@@ -252,7 +252,7 @@ async fn faults_strike_before_and_in_the_stream() {
 }
 
 #[tokio::test]
-async fn a_scenario_speaks_this_dialect_too() {
+async fn responses_applies_scenarios() {
     let server = Server::scenario(
         r#"
         [[step]]
@@ -269,7 +269,7 @@ async fn a_scenario_speaks_this_dialect_too() {
 }
 
 #[tokio::test]
-async fn a_websocket_is_told_to_use_http() {
+async fn websocket_upgrade_gets_426() {
     let server = Server::strict().await;
     let headers = [("connection", "upgrade"), ("upgrade", "websocket")];
     let answer = server.send("GET", PATH, &headers, b"").await;
@@ -280,7 +280,7 @@ async fn a_websocket_is_told_to_use_http() {
 }
 
 #[tokio::test]
-async fn input_tokens_are_counted_without_an_answer() {
+async fn input_tokens_counts_without_a_response() {
     let server = Server::strict().await;
     let body = json!({"model": "gpt-5.5", "input": "hello there"});
     let answer = post(&server, "/v1/responses/input_tokens", &body, &[]).await;
@@ -292,7 +292,7 @@ async fn input_tokens_are_counted_without_an_answer() {
 }
 
 #[tokio::test]
-async fn a_key_is_asked_for_where_the_options_say_so() {
+async fn responses_rejects_a_missing_key() {
     let server = Server::start(Options { require_key: true, ..Options::default() }).await;
     let body = stateless("gpt-5.5", "hello");
     accept(&server, &body).await;

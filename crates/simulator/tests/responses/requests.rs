@@ -1,4 +1,4 @@
-//! Requests of the wrong shape, each beside one that passes.
+//! Requests of the wrong shape, each with one that passes.
 
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ fn talk(items: impl Into<Value>) -> Value {
 }
 
 #[tokio::test]
-async fn every_known_member_passes() {
+async fn every_known_member_is_accepted() {
     let server = Server::strict().await;
     let body = json!({
         "model": "gpt-5.5", "instructions": "Be terse.", "store": false, "stream": false,
@@ -43,7 +43,7 @@ async fn every_known_member_passes() {
 }
 
 #[tokio::test]
-async fn required_and_unknown_members_are_told_apart() {
+async fn missing_and_unknown_members_are_rejected() {
     let server = Server::strict().await;
     let error =
         refuse(&server, &json!({"input": "hi"}), "Missing required parameter: 'model'.").await;
@@ -67,7 +67,7 @@ async fn required_and_unknown_members_are_told_apart() {
 }
 
 #[tokio::test]
-async fn values_of_the_wrong_kind_are_refused() {
+async fn invalid_values_are_rejected_with_param_and_code() {
     let server = Server::strict().await;
     for (key, value, text) in [
         (
@@ -118,7 +118,7 @@ async fn values_of_the_wrong_kind_are_refused() {
 }
 
 #[tokio::test]
-async fn efforts_are_those_of_the_model() {
+async fn model_decides_which_efforts_are_valid() {
     let server = Server::strict().await;
     let ask =
         |model: &str, effort: &str| set(plain(model), "reasoning", json!({ "effort": effort }));
@@ -149,7 +149,7 @@ async fn efforts_are_those_of_the_model() {
 }
 
 #[tokio::test]
-async fn sampling_is_refused_while_gpt_6_reasons() {
+async fn sampling_is_rejected_while_gpt_6_reasons() {
     let server = Server::strict().await;
     for (key, value) in
         [("temperature", json!(0.5)), ("top_p", json!(0.9)), ("top_logprobs", json!(2))]
@@ -169,7 +169,7 @@ async fn sampling_is_refused_while_gpt_6_reasons() {
 }
 
 #[tokio::test]
-async fn tools_are_flat_and_strict_unless_they_say_otherwise() {
+async fn tools_are_flat_and_strict_by_default() {
     let server = Server::strict().await;
     let with = |tool: Value| set(plain("gpt-5.5"), "tools", json!([tool]));
     let strict = json!({"type": "object", "properties": {"k": {"type": "string"}},
@@ -204,7 +204,7 @@ async fn tools_are_flat_and_strict_unless_they_say_otherwise() {
 }
 
 #[tokio::test]
-async fn a_choice_is_one_of_the_tools() {
+async fn tool_choice_must_name_one_of_the_tools() {
     let server = Server::strict().await;
     let with = |choice: Value| {
         let body = set(plain("gpt-5.5"), "tools", json!([lookup()]));
@@ -226,7 +226,7 @@ async fn a_choice_is_one_of_the_tools() {
 }
 
 #[tokio::test]
-async fn items_have_the_shape_of_their_type() {
+async fn items_of_the_wrong_shape_are_rejected() {
     let server = Server::strict().await;
     accept(
         &server,
@@ -322,7 +322,7 @@ async fn items_have_the_shape_of_their_type() {
 }
 
 #[tokio::test]
-async fn each_call_has_its_output_and_each_output_its_call() {
+async fn every_call_needs_its_output_and_every_output_its_call() {
     let server = Server::strict().await;
     let call =
         |id: &str| json!({"type": "function_call", "call_id": id, "name": "f", "arguments": "{}"});

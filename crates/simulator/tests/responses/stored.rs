@@ -1,4 +1,4 @@
-//! Responses that were stored, and what leads to them.
+//! Stored responses and the references to them.
 
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ fn next(previous: &Value, input: impl Into<Value>) -> Value {
 }
 
 #[tokio::test]
-async fn a_stored_response_is_gone_on_from() {
+async fn previous_response_id_continues_a_stored_response() {
     let server = Server::strict().await;
     let first = accept(&server, &stored("use a tool")).await;
     assert_eq!(first["store"], true);
@@ -27,14 +27,14 @@ async fn a_stored_response_is_gone_on_from() {
     let third = accept(&server, &next(&second, "and now?")).await;
     let tokens = |response: &Value| response["usage"]["input_tokens"].as_u64().unwrap();
     assert!(tokens(&third) > tokens(&second));
-    // Its calls want their outputs, though they are not in the input.
+    // Its calls need outputs, although they are not in the input.
     let call = first["output"][2]["call_id"].as_str().unwrap();
     let expected = format!("No tool output found for function call {call}.");
     refuse(&server, &next(&first, "and now?"), &expected).await;
 }
 
 #[tokio::test]
-async fn what_is_not_stored_is_not_found() {
+async fn unstored_response_is_not_found() {
     let server = Server::strict().await;
     let mut body = stored("hello");
     body["store"] = false.into();
@@ -48,19 +48,7 @@ async fn what_is_not_stored_is_not_found() {
 }
 
 #[tokio::test]
-async fn the_last_sixty_four_responses_are_kept() {
-    let server = Server::strict().await;
-    let first = accept(&server, &stored("number 0")).await;
-    let second = accept(&server, &stored("number 1")).await;
-    for number in 2..65 {
-        accept(&server, &stored(&format!("number {number}"))).await;
-    }
-    refuse_as(&server, &next(&first, "go on"), 404, "not found").await;
-    accept(&server, &next(&second, "go on")).await;
-}
-
-#[tokio::test]
-async fn stored_items_may_be_referred_to() {
+async fn item_reference_finds_a_stored_item() {
     let server = Server::strict().await;
     let response = accept(&server, &stored("use a tool")).await;
     let output = response["output"].as_array().unwrap();
@@ -70,14 +58,14 @@ async fn stored_items_may_be_referred_to() {
     let mut body = json!({"model": "gpt-5.5", "input": input, "tools": [lookup()]});
     let answer = accept(&server, &body).await;
     assert_eq!(shape(&answer), ["reasoning", "message"]);
-    // Whole items without their encrypted content are found by their names.
+    // Whole items without encrypted content are found by their ids.
     assert_eq!(output[0]["encrypted_content"], Value::Null);
     let mut whole = body.clone();
     for (index, item) in output.iter().enumerate() {
         whole["input"][index + 1] = item.clone();
     }
     accept(&server, &whole).await;
-    // Nothing is referred to by those who store nothing.
+    // Without `store`, references are not resolved.
     body["store"] = false.into();
     let id = output[0]["id"].as_str().unwrap();
     let expected = format!(
@@ -105,7 +93,7 @@ async fn a_stored_response_is_fetched_and_deleted() {
 }
 
 #[tokio::test]
-async fn each_simulator_remembers_for_itself() {
+async fn each_simulator_has_its_own_store() {
     let (one, two) = (Server::strict().await, Server::strict().await);
     let response = accept(&one, &stored("hello")).await;
     let body = next(&response, "go on");

@@ -1,19 +1,19 @@
-//! Reads a stream as the strictest client does: every rule of the grammar is checked.
+//! Reads a stream and checks every rule of its events.
 
 use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
-/// An item that was added, and what its events said so far.
+/// An added item, and the content of its events so far.
 struct Open {
     item: Value,
     /// The texts of its parts, by their event's family and index.
     texts: HashMap<(String, u64), String>,
-    /// Which of them were closed.
+    /// The closed ones.
     done: usize,
 }
 
-/// Checks the grammar of a stream and gives the response at its end.
+/// Checks every rule of a stream and returns the response at its end.
 pub(crate) fn assemble(events: &[Value]) -> Value {
     for (number, event) in events.iter().enumerate() {
         assert_eq!(event["sequence_number"], number, "{event}");
@@ -89,7 +89,7 @@ fn check_start(item: &Value) {
     }
 }
 
-/// An event of a part: what it belongs to, and whether it came in its turn.
+/// Checks an event of a part: its item and its order.
 fn part(open: &mut Open, kind: &str, event: &Value) {
     let (family, step) = kind.rsplit_once('.').unwrap();
     let index = event["summary_index"].as_u64();

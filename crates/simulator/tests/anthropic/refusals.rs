@@ -1,9 +1,6 @@
-//! Requests of the wrong shape, each beside one that passes.
-#![allow(clippy::unwrap_used, reason = "helpers of tests may fail like tests")]
+//! Requests of the wrong shape, each with one that passes.
 
-mod common;
-
-use common::{Server, adaptive, append, lookup, manual, say};
+use crate::common::{Server, adaptive, append, lookup, manual, say};
 use serde_json::{Value, json};
 use throughline_simulator::Options;
 
@@ -25,7 +22,7 @@ fn set(mut body: Value, key: &str, value: Value) -> Value {
 }
 
 #[tokio::test]
-async fn required_members_are_required() {
+async fn missing_and_mistyped_members_are_rejected() {
     let server = Server::strict().await;
     server.accept(&plain(SONNET)).await;
     for key in ["model", "max_tokens", "messages"] {
@@ -64,7 +61,7 @@ async fn required_members_are_required() {
 }
 
 #[tokio::test]
-async fn unknown_members_are_refused_and_beta_members_need_a_beta() {
+async fn unknown_members_are_rejected_and_beta_members_need_a_beta() {
     let server = Server::strict().await;
     server
         .refuse(&set(plain(SONNET), "foo", json!(1)), "foo: Extra inputs are not permitted")
@@ -91,7 +88,7 @@ async fn unknown_members_are_refused_and_beta_members_need_a_beta() {
 }
 
 #[tokio::test]
-async fn headers_are_judged() {
+async fn missing_version_and_key_are_rejected() {
     let server = Server::strict().await;
     let body = plain(SONNET).to_string();
     let answer = server.send("POST", "/v1/messages", &[], body.as_bytes()).await;
@@ -107,7 +104,7 @@ async fn headers_are_judged() {
 }
 
 #[tokio::test]
-async fn the_new_version_knows_no_sampling() {
+async fn new_version_rejects_sampling() {
     let server = Server::strict().await;
     let new = [("anthropic-version", "2026-10-21")];
     server.accept_with(&plain(SONNET), &new).await;
@@ -141,7 +138,7 @@ async fn the_new_version_knows_no_sampling() {
 }
 
 #[tokio::test]
-async fn modes_are_refused_by_model() {
+async fn model_decides_which_thinking_modes_are_valid() {
     let server = Server::strict().await;
     let adaptive = json!({"type": "adaptive"});
     let enabled = json!({"type": "enabled", "budget_tokens": 1024});
@@ -191,7 +188,7 @@ async fn modes_are_refused_by_model() {
 }
 
 #[tokio::test]
-async fn budgets_have_a_floor_and_a_ceiling() {
+async fn budget_has_a_minimum_and_is_below_max_tokens() {
     let server = Server::strict().await;
     let budget = |budget: Value| {
         set(plain(SONNET), "thinking", json!({"type": "enabled", "budget_tokens": budget}))
@@ -218,7 +215,7 @@ async fn budgets_have_a_floor_and_a_ceiling() {
 }
 
 #[tokio::test]
-async fn the_thinking_member_is_closed() {
+async fn thinking_rejects_members_of_other_modes() {
     let server = Server::strict().await;
     for (thinking, text) in [
         (
@@ -253,7 +250,7 @@ async fn the_thinking_member_is_closed() {
 }
 
 #[tokio::test]
-async fn forced_tools_are_refused_by_model() {
+async fn model_decides_whether_a_forced_tool_is_valid() {
     let server = Server::strict().await;
     let text = "Thinking may not be enabled when tool_choice forces tool use.";
     for choice in [json!({"type": "any"}), json!({"type": "tool", "name": "lookup"})] {
@@ -283,7 +280,7 @@ async fn forced_tools_are_refused_by_model() {
 }
 
 #[tokio::test]
-async fn messages_have_content() {
+async fn messages_need_valid_content() {
     let server = Server::strict().await;
     let user = |content: Value| json!({"role": "user", "content": content});
     let assistant = |content: Value| json!({"role": "assistant", "content": content});
@@ -325,7 +322,7 @@ async fn messages_have_content() {
 }
 
 #[tokio::test]
-async fn prefill_is_refused_from_4_6_on() {
+async fn prefill_is_rejected_from_4_6_on() {
     let server = Server::strict().await;
     let mut body = plain(SONNET);
     body["messages"].as_array_mut().unwrap().push(json!({"role": "assistant", "content": "Well"}));
@@ -342,7 +339,7 @@ async fn prefill_is_refused_from_4_6_on() {
 }
 
 #[tokio::test]
-async fn calls_and_results_are_paired() {
+async fn every_call_needs_exactly_one_result() {
     let server = Server::strict().await;
     let mut body = manual("glm-5", "use a tool in parallel");
     body.as_object_mut().unwrap().remove("thinking");
@@ -386,7 +383,7 @@ async fn calls_and_results_are_paired() {
 }
 
 #[tokio::test]
-async fn broken_bodies_are_refused() {
+async fn invalid_json_is_rejected() {
     let server = Server::strict().await;
     let headers = [("anthropic-version", "2023-06-01")];
     let deep = "[".repeat(5000);
@@ -399,7 +396,7 @@ async fn broken_bodies_are_refused() {
 }
 
 #[tokio::test]
-async fn without_strictness_everything_but_broken_json_is_answered() {
+async fn anthropic_accepts_any_json_object_without_strict() {
     let server = Server::start(Options { strict: false, ..Options::default() }).await;
     for body in [
         json!({}),
@@ -411,7 +408,7 @@ async fn without_strictness_everything_but_broken_json_is_answered() {
         let answer = server.send("POST", "/v1/messages", &[], body.to_string().as_bytes()).await;
         assert_eq!(answer.status, 200, "{body}");
         assert_eq!(answer.json()["role"], "assistant");
-        // The strict one says no to all of them, and does not fall over either.
+        // The strict simulator refuses all of them without a panic.
         let strict = Server::strict().await;
         assert_eq!(strict.post(&body, &[]).await.status, 400);
     }

@@ -1,10 +1,6 @@
-//! Thinking that comes back: what is accepted and what is refused, by place,
-//! signature, text, prefix and model.
-#![allow(clippy::unwrap_used, reason = "helpers of tests may fail like tests")]
+//! Thinking in requests: accepted and refused by position, signature, text, prefix and model.
 
-mod common;
-
-use common::{Server, adaptive, append, assemble, manual, say};
+use crate::common::{Server, adaptive, append, assemble, manual, say};
 use serde_json::{Value, json};
 use throughline_simulator::Options;
 
@@ -43,7 +39,7 @@ fn without(body: &Value, message: usize, block: usize) -> Value {
 }
 
 #[tokio::test]
-async fn a_foreign_identity_is_refused() {
+async fn foreign_identity_is_rejected() {
     let named = |identity: &str| {
         Server::start(Options { identity: identity.to_owned(), ..Options::default() })
     };
@@ -62,7 +58,7 @@ async fn a_foreign_identity_is_refused() {
 }
 
 #[tokio::test]
-async fn a_missing_empty_or_altered_signature_is_refused() {
+async fn missing_empty_or_altered_signature_is_rejected() {
     let server = Server::strict().await;
     let body = history(&server, adaptive(OPUS, "use a tool")).await;
     let signature = text(&body, "/messages/3/content/0/signature");
@@ -76,7 +72,7 @@ async fn a_missing_empty_or_altered_signature_is_refused() {
         let bad = with(&body, "/messages/3/content/0/signature", bad.into());
         server.refuse(&bad, &format!("messages.3.content.0: {INVALID}")).await;
     }
-    // A good signature on another block's text is an altered text.
+    // A valid signature of another block counts as altered text.
     let swapped = with(&body, "/messages/3/content/0/signature", other.into());
     server.refuse(&swapped, &format!("messages.3.content.0: {INVALID}")).await;
     let mut missing = body.clone();
@@ -85,7 +81,7 @@ async fn a_missing_empty_or_altered_signature_is_refused() {
 }
 
 #[tokio::test]
-async fn altered_text_is_refused_and_named_in_the_latest_message() {
+async fn altered_text_is_rejected_and_named_in_the_latest_message() {
     let server = Server::strict().await;
     let body = history(&server, adaptive(OPUS, "use a tool")).await;
     for (message, expected) in [(1, INVALID), (3, INVALID), (5, MODIFIED)] {
@@ -99,7 +95,7 @@ async fn altered_text_is_refused_and_named_in_the_latest_message() {
 }
 
 #[tokio::test]
-async fn altered_redacted_data_is_refused() {
+async fn altered_redacted_data_is_rejected() {
     let server = Server::strict().await;
     let mut body = adaptive(OPUS, "redacted");
     let message = server.accept(&body).await;
@@ -117,7 +113,7 @@ async fn altered_redacted_data_is_refused() {
 }
 
 #[tokio::test]
-async fn omitted_thinking_comes_back_like_any_other() {
+async fn omitted_thinking_is_verified_like_any_other() {
     let server = Server::binding().await;
     let mut body = adaptive(OPUS, "use a tool");
     body["thinking"] = json!({"type": "adaptive"});
@@ -130,7 +126,7 @@ async fn omitted_thinking_comes_back_like_any_other() {
 }
 
 #[tokio::test]
-async fn a_changed_prefix_is_refused_where_prefixes_bind() {
+async fn changed_prefix_is_rejected_with_prefix_binding() {
     let (free, binding) = (Server::strict().await, Server::binding().await);
     for start in [adaptive(OPUS, "use a tool"), adaptive("glm-5", "use a tool")] {
         let body = history(&binding, start).await;
@@ -151,14 +147,14 @@ async fn a_changed_prefix_is_refused_where_prefixes_bind() {
             let answer = free.post(&changed, &[]).await;
             assert_eq!(answer.status, 200, "{what} is refused without binding");
         }
-        // The last block has nothing bound behind it, and all may go at once.
+        // No later block is bound to the last one, and all blocks may be dropped together.
         binding.accept(&without(&body, 5, 0)).await;
         binding.accept(&without(&without(&without(&body, 5, 0), 3, 0), 1, 0)).await;
     }
 }
 
 #[tokio::test]
-async fn thinking_of_one_response_binds_the_next_of_it() {
+async fn later_thinking_of_a_response_is_bound_to_earlier_thinking() {
     let server = Server::binding().await;
     let mut body = adaptive(OPUS, "think twice");
     let message = server.accept(&body).await;
@@ -170,7 +166,7 @@ async fn thinking_of_one_response_binds_the_next_of_it() {
 }
 
 #[tokio::test]
-async fn the_form_of_the_prefix_does_not_matter() {
+async fn equivalent_form_of_the_prefix_is_accepted() {
     let server = Server::binding().await;
     let mut body = adaptive(OPUS, "use a tool");
     let note = json!({"role": "system", "content": "note", "output_config": {"effort": "low"}});
@@ -193,13 +189,13 @@ async fn the_form_of_the_prefix_does_not_matter() {
     let headers = [("anthropic-version", "2023-06-01"), beta[0]];
     let answer = server.send("POST", "/v1/messages", &headers, escaped.as_bytes()).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
-    // The same history with one change is refused, so the above means something.
+    // Control: the same history with one change is refused.
     let changed = with(&other, "/messages/1/output_config/effort", "high".into());
     server.refuse_with(&changed, &beta, BOUND).await;
 }
 
 #[tokio::test]
-async fn drop_block_drops_what_mismatches_and_reports_it() {
+async fn drop_block_drops_and_reports_mismatched_blocks() {
     let server = Server::binding().await;
     let body = history(&server, adaptive(OPUS, "use a tool")).await;
     let mut changed = with(&body, "/messages/2/content/0/content", "22 degrees".into());
@@ -217,7 +213,7 @@ async fn drop_block_drops_what_mismatches_and_reports_it() {
     let events = server.post(&streamed, &[BINDING]).await.events();
     assert_eq!(events[0]["message"]["input_transformations"], dropped);
     assert_eq!(assemble(&events), message);
-    // The new thinking stays good whether the stale blocks are sent again or not.
+    // The new thinking stays valid with or without the stale blocks.
     append(&mut changed, &message);
     say(&mut changed, "more");
     let again = server.accept_with(&changed, &[BINDING]).await;
@@ -246,7 +242,7 @@ async fn binding_controls_need_their_beta_and_bind_preserved_models() {
 }
 
 #[tokio::test]
-async fn thinking_of_an_unreadable_model_is_dropped_in_silence() {
+async fn unreadable_thinking_is_dropped_silently() {
     let server = Server::binding().await;
     let fable = history(&server, adaptive("claude-fable-5-1", "use a tool")).await;
     let on_opus = with(&fable, "/model", OPUS.into());
@@ -261,7 +257,7 @@ async fn thinking_of_an_unreadable_model_is_dropped_in_silence() {
 }
 
 #[tokio::test]
-async fn an_open_tool_loop_needs_its_thinking_when_it_is_manual() {
+async fn open_tool_loop_needs_its_thinking_in_manual_mode() {
     let server = Server::strict().await;
     for model in [SONNET, "claude-opus-4-6", "glm-5"] {
         let mut body = manual(model, "use a tool");
@@ -279,7 +275,7 @@ async fn an_open_tool_loop_needs_its_thinking_when_it_is_manual() {
         let mut off = stripped.clone();
         off["thinking"] = json!({"type": "disabled"});
         server.accept(&off).await;
-        // Once the loop is closed, its thinking may go.
+        // After the loop is closed, its thinking is optional.
         let mut closed = server.play(body).await;
         say(&mut closed, "thanks");
         server.accept(&without(&without(&closed, 3, 0), 1, 0)).await;
@@ -291,7 +287,7 @@ async fn an_open_tool_loop_needs_its_thinking_when_it_is_manual() {
 }
 
 #[tokio::test]
-async fn misplaced_thinking_is_refused() {
+async fn misplaced_thinking_is_rejected() {
     let server = Server::strict().await;
     let mut body = manual(SONNET, "think twice");
     let message = server.accept(&body).await;
@@ -313,7 +309,7 @@ async fn misplaced_thinking_is_refused() {
 }
 
 #[tokio::test]
-async fn thinking_blocks_take_no_other_members() {
+async fn thinking_block_rejects_other_members() {
     let server = Server::strict().await;
     let body = history(&server, adaptive(OPUS, "use a tool")).await;
     let mut marked = body.clone();
@@ -330,7 +326,7 @@ async fn thinking_blocks_take_no_other_members() {
 }
 
 #[tokio::test]
-async fn the_empty_style_neither_signs_nor_verifies() {
+async fn empty_style_neither_signs_nor_verifies() {
     let style = throughline_simulator::SignatureStyle::Empty;
     let server = Server::start(Options { signature_style: style, ..Options::default() }).await;
     let mut body = server.play(manual("glm-5", "use a tool")).await;
@@ -342,7 +338,7 @@ async fn the_empty_style_neither_signs_nor_verifies() {
 }
 
 #[tokio::test]
-async fn every_signed_style_is_read_back() {
+async fn every_signed_style_is_accepted_back() {
     let server = Server::binding().await;
     for style in ["delta", "start", "late"] {
         let header = [("x-simulator-signature", style)];

@@ -1,9 +1,6 @@
-//! What the simulator says: its streams, its words, its models.
-#![allow(clippy::unwrap_used, reason = "helpers of tests may fail like tests")]
+//! Replies: streams, trigger words and models.
 
-mod common;
-
-use common::{Server, adaptive, append, assemble, lookup, manual, say};
+use crate::common::{Server, adaptive, append, assemble, lookup, manual, say};
 use serde_json::{Value, json};
 use throughline_simulator::Options;
 
@@ -21,7 +18,7 @@ fn streamed(body: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn every_trigger_streams_by_the_grammar_and_equals_its_json() {
+async fn every_trigger_streams_correctly_and_equals_its_json() {
     let server = Server::strict().await;
     let table: [(&str, &[&str]); 9] = [
         ("hello", &["thinking", "text"]),
@@ -58,7 +55,7 @@ async fn every_trigger_streams_by_the_grammar_and_equals_its_json() {
 }
 
 #[tokio::test]
-async fn signature_styles_put_the_signature_where_they_say() {
+async fn signature_style_decides_where_the_signature_streams() {
     let server = Server::strict().await;
     let body = streamed(&adaptive(OPUS, "hello"));
     for (style, at_start, deltas) in
@@ -101,7 +98,7 @@ async fn omitted_thinking_is_empty_text_with_a_signature() {
 }
 
 #[tokio::test]
-async fn a_tool_loop_thinks_in_every_round_and_never_repeats_an_id() {
+async fn tool_loop_thinks_in_every_round_without_repeated_ids() {
     let server = Server::binding().await;
     for body in [adaptive(OPUS, "use a tool twice"), manual("claude-sonnet-4-5", "use two tools")] {
         let mut body = server.play(body).await;
@@ -134,7 +131,7 @@ async fn a_tool_loop_thinks_in_every_round_and_never_repeats_an_id() {
 }
 
 #[tokio::test]
-async fn the_same_seed_says_the_same_and_another_seed_something_else() {
+async fn seed_decides_the_reply() {
     let seeded = |seed| Server::start(Options { seed, ..Options::default() });
     let (one, same, other) = (seeded(1).await, seeded(1).await, seeded(2).await);
     let body = adaptive(OPUS, "use a tool in parallel, redacted");
@@ -173,7 +170,7 @@ async fn thinking_follows_the_mode_and_the_default_of_the_model() {
 }
 
 #[tokio::test]
-async fn between_tools_thinks_only_after_results() {
+async fn between_tools_mode_thinks_only_after_results() {
     let server = Server::strict().await;
     let mut body = json!({"model": "claude-sonnet-5-5", "max_tokens": 4096, "tools": [lookup()],
         "thinking": {"type": "between_tools"}, "messages": [{"role": "user", "content": "use a tool"}]});
@@ -223,7 +220,7 @@ async fn max_tokens_and_stop_sequences_end_a_reply() {
 }
 
 #[tokio::test]
-async fn deltas_and_model_name_come_by_header() {
+async fn headers_set_the_deltas_and_the_model_name() {
     let server = Server::strict().await;
     let body = streamed(&adaptive(OPUS, "hello"));
     let more = [("x-simulator-deltas", "5000"), ("x-simulator-model", "backend-name")];
@@ -235,7 +232,7 @@ async fn deltas_and_model_name_come_by_header() {
 }
 
 #[tokio::test]
-async fn a_pace_spreads_the_stream_over_time() {
+async fn tokens_per_second_paces_the_stream() {
     let options = Options { tokens_per_second: 100, ..Options::default() };
     let server = Server::start(options).await;
     let mut body = json!({"model": "glm-5", "max_tokens": 99, "messages": [{"role": "user", "content": "bench 20"}]});
@@ -274,7 +271,7 @@ async fn models_describe_their_thinking() {
 }
 
 #[tokio::test]
-async fn every_answer_has_a_request_id() {
+async fn every_response_has_a_request_id() {
     let server = Server::strict().await;
     for (method, path, status) in [
         ("GET", "/", 200),
@@ -292,7 +289,7 @@ async fn every_answer_has_a_request_id() {
 }
 
 #[tokio::test]
-async fn token_counting_counts() {
+async fn count_tokens_returns_input_tokens() {
     let server = Server::strict().await;
     let body = json!({"model": OPUS, "messages": [{"role": "user", "content": "foo"}], "tools": [lookup()]});
     let counted = server.post_to("/v1/messages/count_tokens?beta=true", &body, &[]).await;
