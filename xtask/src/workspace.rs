@@ -58,10 +58,9 @@ pub(crate) fn target_directory() -> Result<PathBuf, Failure> {
 /// The binary that tests drive, relative to the target folder.
 pub(crate) const TEST_BINARY: &str = "debug/throughline";
 
-/// Builds the binary that tests drive and returns its path.
-///
-/// Building the whole workspace chooses the same features of dependencies as building its tests, so
-/// nothing compiles twice. `THROUGHLINE_BIN` names another binary instead.
+/// Builds the binary in the profile of tests and returns its path. `THROUGHLINE_BIN` names another
+/// binary instead: CI names the one that was built with the tests, because tests enable more features
+/// of dependencies and building without them would compile our crates again.
 pub(crate) fn test_binary() -> Result<PathBuf, Failure> {
     if let Some(given) = given_binary() {
         return Ok(given);
