@@ -11,32 +11,49 @@ use crate::shape::Shape::{
 };
 use crate::shape::{BY_TYPE, Member, Shape, Tagged, optional, required};
 
+/// A message that is not the model's.
+macro_rules! other_role {
+    ($($member:expr),*) => {
+        ClosedWhen(
+            OFFICIAL,
+            &[
+                ROLE,
+                NAME,
+                $($member,)*
+                misplaced("reasoning_content"),
+                misplaced("reasoning"),
+                misplaced("reasoning_details"),
+                misplaced("thinking_blocks"),
+                misplaced("reasoning_items"),
+                misplaced("thinking"),
+            ],
+        )
+    };
+}
+
 /// One message; its role decides what else it has.
 pub(super) const MESSAGE: Tagged = Tagged {
     tag: "role",
     cases: &[
         ("system", PLAIN),
         ("assistant", ASSISTANT),
-        ("user", ClosedWhen(OFFICIAL, &[ROLE, NAME, optional("content", USER_CONTENT)])),
+        ("user", other_role!(optional("content", USER_CONTENT))),
         ("function", PLAIN),
         (
             "tool",
-            ClosedWhen(
-                OFFICIAL,
-                &[
-                    ROLE,
-                    NAME,
-                    required("tool_call_id", CALL_ID),
-                    optional("content", PLAIN_CONTENT),
-                ],
-            ),
+            other_role!(required("tool_call_id", CALL_ID), optional("content", PLAIN_CONTENT)),
         ),
         ("developer", PLAIN),
     ],
     ..BY_TYPE
 };
 
-const PLAIN: Shape = ClosedWhen(OFFICIAL, &[ROLE, NAME, optional("content", PLAIN_CONTENT)]);
+const PLAIN: Shape = other_role!(optional("content", PLAIN_CONTENT));
+
+/// A member about reasoning in a message that is not the model's. Some servers refuse it.
+const fn misplaced(name: &'static str) -> Member {
+    optional(name, When(NO_REASONING, &Refused, &When(OFFICIAL, &Refused, &Any)))
+}
 
 const ASSISTANT: Shape = ClosedWhen(
     OFFICIAL,

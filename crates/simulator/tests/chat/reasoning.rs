@@ -27,6 +27,16 @@ async fn openai_counts_reasoning_without_showing_it() {
 }
 
 #[tokio::test]
+async fn servers_without_reasoning_members_reject_them_on_every_role() {
+    let server = Server::strict().await;
+    let mut body = plain("qwen3-think-tags", "hello");
+    accept(&server, "", &body).await;
+    body["messages"][0]["reasoning_content"] = json!("Hm.");
+    let error = refuse(&server, "", &body, "messages[0].reasoning_content").await;
+    assert_eq!(error["param"], "messages[0].reasoning_content");
+}
+
+#[tokio::test]
 async fn openai_rejects_members_for_reasoning() {
     let server = Server::strict().await;
     let mut body = plain("gpt-5", "hello");
