@@ -1,4 +1,4 @@
-//! Stores behind the gateway, one folder for each product. No decisions live here: a store that
-//! needs to know why something is written shows that a trait lacks a method.
+//! Implementations of the gateway's stores, one folder per product. They make no decisions: a store
+//! that needs to know why something is written shows that its trait lacks a method.
 
 pub mod sqlite;

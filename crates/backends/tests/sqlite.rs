@@ -1,17 +1,17 @@
-//! The SQLite store against the suite every store has to pass, on real files.
+//! Runs the suite of every store on SQLite files.
 
 use throughline_backends::sqlite::{SqliteConversations, SqliteStore};
 use throughline_gateway::thinking::store::{Change, Store, suite};
 
 #[tokio::test]
-async fn the_sqlite_store_keeps_its_promise() {
+async fn memory_store_passes_the_suite() {
     let folder = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(&folder.path().join("memory.db")).await.unwrap();
     suite::keeps_its_promise(&store).await;
 }
 
 #[tokio::test]
-async fn a_second_opening_finds_what_was_written() {
+async fn reopened_store_has_the_same_content() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("memory.db");
     let store = SqliteStore::open(&path).await.unwrap();
@@ -23,7 +23,7 @@ async fn a_second_opening_finds_what_was_written() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_no_database_is_refused_with_its_name() {
+async fn file_that_is_not_a_database_is_reported_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("memory.db");
     std::fs::write(&path, "this is no database, it is a text of some length ".repeat(50)).unwrap();
@@ -32,7 +32,7 @@ async fn a_file_that_is_no_database_is_refused_with_its_name() {
 }
 
 #[tokio::test]
-async fn names_with_odd_characters_survive() {
+async fn unusual_characters_are_stored_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(&folder.path().join("memory.db")).await.unwrap();
     let value = "ünï'; DROP TABLE fact; --".to_owned();
@@ -41,7 +41,7 @@ async fn names_with_odd_characters_survive() {
 }
 
 #[tokio::test]
-async fn conversations_in_sqlite_keep_their_promise() {
+async fn conversation_store_passes_the_suite() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("throughline.db");
     let store = SqliteConversations::open(&path).await.unwrap();

@@ -1,5 +1,5 @@
-//! The vault over a real SQLite file: it survives a restart, stays within its bounds, and nothing of
-//! what it holds can be read beside it.
+//! The vault on a SQLite file: it survives a restart, stays within its limits, and leaves no readable
+//! content on disk.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,7 +14,7 @@ use throughline_gateway::thinking::vault::{Record, VaultStore};
 use throughline_gateway::thinking::{Kept, Vault, VaultKey, VaultLimits};
 use throughline_sealing::Keyring;
 
-const MARKED: &str = "The heron counts eleven lanterns before it believes the river.";
+const SENTENCE: &str = "The heron counts eleven lanterns before it believes the river.";
 
 async fn open(folder: &Path) -> Arc<SqliteStore> {
     let store = SqliteStore::open(&folder.join("memory.db")).await;
@@ -42,8 +42,8 @@ fn kept(text: &str) -> Kept {
     }
 }
 
-/// The files of a folder that hold these words as they are.
-fn holding(folder: &Path, words: &str) -> Vec<String> {
+/// The files of a folder that contain these words unencrypted.
+fn files_with(folder: &Path, words: &str) -> Vec<String> {
     std::fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -56,50 +56,50 @@ fn holding(folder: &Path, words: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_sqlite_vault_keeps_its_promise() {
+async fn vault_store_passes_the_suite() {
     let folder = tempfile::tempdir().unwrap();
     suite::keeps_its_promise(&*open(folder.path()).await).await;
 }
 
 #[tokio::test]
-async fn a_restart_finds_what_was_kept() {
+async fn stored_turn_is_found_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let names = [VaultKey::of_call("one"), VaultKey::of_call("two")];
     let before = vault(open(folder.path()).await, VaultLimits::default());
-    before.keep(&names, &kept(MARKED));
+    before.keep(&names, &kept(SENTENCE));
     before.flush().await;
     drop(before);
     let after = vault(open(folder.path()).await, VaultLimits::default());
     assert_eq!(after.bytes(), 0);
     for name in names {
-        assert_eq!(after.find(&[name]).await, Some(kept(MARKED)));
+        assert_eq!(after.find(&[name]).await, Some(kept(SENTENCE)));
     }
 }
 
 #[tokio::test]
-async fn a_marked_sentence_is_nowhere_in_the_data_directory() {
+async fn content_is_not_readable_in_the_data_directory() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path()).await;
     let vault = vault(store.clone(), VaultLimits::default());
     let name = VaultKey::of_call("one");
-    vault.keep(&[name], &kept(MARKED));
+    vault.keep(&[name], &kept(SENTENCE));
     vault.flush().await;
-    assert_eq!(vault.find(&[name]).await, Some(kept(MARKED)));
+    assert_eq!(vault.find(&[name]).await, Some(kept(SENTENCE)));
     assert!(folder.path().join("memory.db-wal").exists());
-    assert_eq!(holding(folder.path(), MARKED), Vec::<String>::new());
-    assert_eq!(holding(folder.path(), "EqQBCkYI"), Vec::<String>::new());
+    assert_eq!(files_with(folder.path(), SENTENCE), Vec::<String>::new());
+    assert_eq!(files_with(folder.path(), "EqQBCkYI"), Vec::<String>::new());
 
-    // The same turn without a seal is found, so the look above would have seen it.
+    // The same turn is found if it is not sealed, so the search above works.
     let bare = Record {
         names: vec![VaultKey::of_call("bare")],
-        sealed: serde_json::to_vec(&kept(MARKED)).unwrap(),
+        sealed: serde_json::to_vec(&kept(SENTENCE)).unwrap(),
     };
     VaultStore::write(&*store, vec![Arc::new(bare)]).await.unwrap();
-    assert_eq!(holding(folder.path(), MARKED), ["memory.db-wal"]);
+    assert_eq!(files_with(folder.path(), SENTENCE), ["memory.db-wal"]);
 }
 
 #[tokio::test]
-async fn the_bounds_hold_while_both_writers_write() {
+async fn limits_hold_while_two_writers_write() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path()).await;
     let limits = VaultLimits { memory: 0, stored: 1 << 20, records: 150 };
@@ -107,7 +107,7 @@ async fn the_bounds_hold_while_both_writers_write() {
     let names: Vec<VaultKey> =
         (0..400).map(|number| VaultKey::of_call(&number.to_string())).collect();
     for (number, name) in names.iter().enumerate() {
-        vault.keep(&[*name], &kept(MARKED));
+        vault.keep(&[*name], &kept(SENTENCE));
         if number % 50 == 49 {
             let fact = Change::Fact(number.to_string(), Some("x".into()));
             let (written, ()) = tokio::join!(Store::write(&*store, vec![fact]), vault.flush());
@@ -122,7 +122,7 @@ async fn the_bounds_hold_while_both_writers_write() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn trimming_and_writing_do_not_stop_each_other() {
+async fn trimming_and_writing_do_not_block_each_other() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path()).await;
     let writer = store.clone();

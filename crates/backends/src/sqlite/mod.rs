@@ -1,4 +1,4 @@
-//! SQLite: one file in the data directory for the thinking memory and the vault, one for conversations.
+//! SQLite stores: one file for the thinking memory and the vault, one file for conversations.
 
 mod conversations;
 mod vault;
@@ -19,8 +19,8 @@ use throughline_gateway::thinking::{LineageId, SessionTag};
 
 pub use conversations::SqliteConversations;
 
-/// A transaction that reads before it writes has to say at once that it will, or SQLite refuses the
-/// second step when another one wrote in between.
+/// Starts a transaction that reads and then writes. With a plain `BEGIN`, SQLite rejects the write if
+/// another transaction wrote in between.
 const BEGIN: &str = "BEGIN IMMEDIATE";
 
 /// The thinking memory and the vault in a SQLite file.
@@ -30,7 +30,7 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens the file, and makes it and its tables where they are missing.
+    /// Opens the file. Creates it and its tables if they are missing.
     pub async fn open(path: &Path) -> Result<Self, StoreError> {
         let pool = pool(path).await?;
         sqlx::migrate!("src/sqlite/migrations")
@@ -41,7 +41,18 @@ impl SqliteStore {
     }
 
     async fn read(&self) -> Result<Snapshot, sqlx::Error> {
-        let mut origins: HashMap<i64, Arc<Origin>> = HashMap::new();
+        let origins = self.read_origins().await?;
+        let mut snapshot =
+            Snapshot { blocks: self.read_blocks(&origins).await?, ..Snapshot::default() };
+        self.read_lineages(&mut snapshot).await?;
+        for row in sqlx::query("SELECT name, value FROM fact").fetch_all(&self.pool).await? {
+            snapshot.facts.insert(row.try_get("name")?, row.try_get("value")?);
+        }
+        Ok(snapshot)
+    }
+
+    async fn read_origins(&self) -> Result<HashMap<i64, Arc<Origin>>, sqlx::Error> {
+        let mut origins = HashMap::new();
         for row in sqlx::query("SELECT id, domain, backend, model, credential FROM origin")
             .fetch_all(&self.pool)
             .await?
@@ -54,14 +65,21 @@ impl SqliteStore {
             };
             origins.insert(row.try_get("id")?, Arc::new(origin));
         }
-        let mut snapshot = Snapshot::default();
+        Ok(origins)
+    }
+
+    async fn read_blocks(
+        &self,
+        origins: &HashMap<i64, Arc<Origin>>,
+    ) -> Result<Vec<StoredBlock>, sqlx::Error> {
+        let mut blocks = Vec::new();
         for row in
             sqlx::query("SELECT key, origin, cut, prefix, dropped, accepted, refused FROM block")
                 .fetch_all(&self.pool)
                 .await?
         {
             let origin: Option<i64> = row.try_get("origin")?;
-            snapshot.blocks.push(StoredBlock {
+            blocks.push(StoredBlock {
                 key: BlockKey(bytes(&row, "key")?),
                 origin: origin.and_then(|id| origins.get(&id).cloned()),
                 cut: row.try_get("cut")?,
@@ -71,6 +89,11 @@ impl SqliteStore {
                 refused: names(row.try_get::<&str, _>("refused")?),
             });
         }
+        Ok(blocks)
+    }
+
+    /// Reads the lineages, their sessions, and the blocks of each lineage.
+    async fn read_lineages(&self, snapshot: &mut Snapshot) -> Result<(), sqlx::Error> {
         for row in
             sqlx::query("SELECT lineage, key, session, confirmed, registered, gone FROM standing")
                 .fetch_all(&self.pool)
@@ -103,10 +126,7 @@ impl SqliteStore {
                 StoredMark { session: unsigned(row.try_get("session")?), backend: backend.into() };
             snapshot.marks.push((SessionTag(bytes(&row, "id")?), mark));
         }
-        for row in sqlx::query("SELECT name, value FROM fact").fetch_all(&self.pool).await? {
-            snapshot.facts.insert(row.try_get("name")?, row.try_get("value")?);
-        }
-        Ok(snapshot)
+        Ok(())
     }
 
     async fn apply(&self, changes: Vec<Change>) -> Result<(), sqlx::Error> {
@@ -134,23 +154,23 @@ impl Store for SqliteStore {
     }
 }
 
-/// Connections to a file, which is made where it is missing.
+/// Opens connections to a file. Creates the file if it is missing.
 async fn pool(path: &Path) -> Result<SqlitePool, StoreError> {
     let options = SqliteConnectOptions::new()
         .filename(path)
         .create_if_missing(true)
-        // A kill of the process loses nothing that was committed; a crash of the machine may lose the
-        // last moments.
+        // A killed process loses no committed data; a machine crash may lose the last commits.
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Normal);
     SqlitePoolOptions::new()
-        // Both writers, and readers beside them.
+        // Two writers, and readers at the same time.
         .max_connections(4)
         .connect_with(options)
         .await
         .map_err(|cause| error(format!("cannot open `{}`", path.display()), cause))
 }
 
+/// Writes one change.
 async fn apply(
     transaction: &mut Transaction<'_, Sqlite>,
     change: Change,
@@ -213,6 +233,7 @@ async fn apply(
     Ok(())
 }
 
+/// The id of an origin, which is inserted if it is new.
 async fn origin_id(
     transaction: &mut Transaction<'_, Sqlite>,
     origin: &Origin,
@@ -250,11 +271,12 @@ fn prefix(row: &SqliteRow, column: &str) -> Result<Option<Prefix>, sqlx::Error> 
     Ok(bytes.and_then(|bytes| Some(Prefix(bytes.try_into().ok()?))))
 }
 
+/// Splits backend names, which are stored one per line.
 fn names(lines: &str) -> Vec<Arc<str>> {
     lines.lines().map(Into::into).collect()
 }
 
-/// SQLite has signed numbers only; ours are counts and times.
+/// SQLite has only signed integers; ours are counts and times, which fit.
 fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

@@ -1,4 +1,4 @@
-//! The vault in the same SQLite file: sealed records, and the names that lead to them.
+//! The vault, in the file of the thinking memory: sealed records, and the names by which they are found.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use throughline_gateway::thinking::vault::{Record, VaultKey, VaultStore};
 use super::{BEGIN, SqliteStore, error, signed};
 
 /// Bytes of a name.
-const NAME: usize = 16;
+const NAME_LENGTH: usize = 16;
 
 impl SqliteStore {
     async fn insert(&self, records: Vec<Arc<Record>>) -> Result<(), sqlx::Error> {
@@ -28,9 +28,11 @@ impl SqliteStore {
         .fetch_optional(&self.pool)
         .await?;
         let Some(row) = row else { return Ok(None) };
-        let (names, rest) = row.try_get::<&[u8], _>("names")?.as_chunks::<NAME>();
+        let (names, rest) = row.try_get::<&[u8], _>("names")?.as_chunks::<NAME_LENGTH>();
         if !rest.is_empty() {
-            return Err(sqlx::Error::Decode("`names` is not made of whole names".into()));
+            return Err(sqlx::Error::Decode(
+                "the length of `names` is not a multiple of a name's length".into(),
+            ));
         }
         Ok(Some(Record {
             names: names.iter().copied().map(VaultKey).collect(),
@@ -43,20 +45,20 @@ impl SqliteStore {
         let total = sqlx::query("SELECT records, bytes FROM vault_total")
             .fetch_one(&mut *transaction)
             .await?;
-        let mut surplus_records = total.try_get::<i64, _>("records")? - records;
-        let mut surplus_bytes = total.try_get::<i64, _>("bytes")? - bytes;
-        while surplus_records > 0 || surplus_bytes > 0 {
+        let mut excess_records = total.try_get::<i64, _>("records")? - records;
+        let mut excess_bytes = total.try_get::<i64, _>("bytes")? - bytes;
+        while excess_records > 0 || excess_bytes > 0 {
             let oldest = sqlx::query("SELECT id, size FROM vault_record ORDER BY id LIMIT 100")
                 .fetch_all(&mut *transaction)
                 .await?;
             let mut last = None;
             for row in &oldest {
-                if surplus_records <= 0 && surplus_bytes <= 0 {
+                if excess_records <= 0 && excess_bytes <= 0 {
                     break;
                 }
                 last = Some(row.try_get::<i64, _>("id")?);
-                surplus_records -= 1;
-                surplus_bytes -= row.try_get::<i64, _>("size")?;
+                excess_records -= 1;
+                excess_bytes -= row.try_get::<i64, _>("size")?;
             }
             let Some(last) = last else { break };
             sqlx::query("DELETE FROM vault_record WHERE id <= ?")
@@ -86,11 +88,12 @@ impl VaultStore for SqliteStore {
         Box::pin(async move {
             self.remove_oldest(bytes, records)
                 .await
-                .map_err(|cause| error("cannot keep the vault within its bounds", cause))
+                .map_err(|cause| error("cannot remove old records from the vault", cause))
         })
     }
 }
 
+/// Inserts a record and moves its names to it.
 async fn insert(
     transaction: &mut Transaction<'_, Sqlite>,
     record: &Record,
@@ -105,7 +108,7 @@ async fn insert(
         .last_insert_rowid();
     for name in &record.names {
         let name = name.0.to_vec();
-        let before = sqlx::query("SELECT record FROM vault_name WHERE name = ?")
+        let previous = sqlx::query("SELECT record FROM vault_name WHERE name = ?")
             .bind(name.clone())
             .fetch_optional(&mut **transaction)
             .await?;
@@ -114,13 +117,13 @@ async fn insert(
             .bind(id)
             .execute(&mut **transaction)
             .await?;
-        let Some(before) = before else { continue };
-        // A record whose names have all moved on is found by nobody.
+        let Some(previous) = previous else { continue };
+        // A record without names can no longer be found.
         sqlx::query(
             "DELETE FROM vault_record WHERE id = ?
              AND NOT EXISTS (SELECT 1 FROM vault_name WHERE record = vault_record.id)",
         )
-        .bind(before.try_get::<i64, _>("record")?)
+        .bind(previous.try_get::<i64, _>("record")?)
         .execute(&mut **transaction)
         .await?;
     }

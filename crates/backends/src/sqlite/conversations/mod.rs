@@ -1,4 +1,4 @@
-//! Conversations in a SQLite file of their own.
+//! Stored conversations, in a SQLite file of their own.
 
 use std::path::Path;
 
@@ -9,20 +9,21 @@ use throughline_gateway::thinking::store::{StoreError, StoreFuture};
 
 use super::{BEGIN, error, pool, signed, unsigned};
 
-const NODE: &str = "id, parent, owner, created, expires, open, sealed, \
+/// The columns of a node.
+const NODE_COLUMNS: &str = "id, parent, owner, created, expires, open, sealed, \
     (SELECT group_concat(name, char(10)) FROM node_name WHERE node = node.id) AS names";
 
-/// How many nodes are taken away at a time.
-const HANDFUL: usize = 100;
+/// How many of the oldest nodes are read at a time when space is freed.
+const BATCH: usize = 100;
 
-/// Conversations in a SQLite file.
+/// Stored conversations in a SQLite file.
 #[derive(Clone, Debug)]
 pub struct SqliteConversations {
     pool: SqlitePool,
 }
 
 impl SqliteConversations {
-    /// Opens the file, and makes it and its tables where they are missing.
+    /// Opens the file. Creates it and its tables if they are missing.
     pub async fn open(path: &Path) -> Result<Self, StoreError> {
         let pool = pool(path).await?;
         sqlx::migrate!("src/sqlite/conversations/migrations")
@@ -35,7 +36,7 @@ impl SqliteConversations {
     async fn write(&self, node: Node, moves: Option<Move>) -> Result<bool, sqlx::Error> {
         let mut transaction = self.pool.begin_with(BEGIN).await?;
         if let Some(moves) = moves {
-            // An end that is not set stays so: it is later than any.
+            // A reference without an expiry keeps none: `max` with NULL is NULL.
             let moved = sqlx::query(
                 "UPDATE reference SET head = ?, expires = max(expires, ?) WHERE id = ? AND head IS ?",
             )
@@ -50,7 +51,7 @@ impl SqliteConversations {
             }
         }
         insert(&mut transaction, &node).await?;
-        // What it follows lives as long as it does.
+        // The nodes above it must live at least as long.
         let expires = node.expires.map(signed);
         sqlx::query(
             "WITH RECURSIVE above (id) AS (
@@ -66,8 +67,12 @@ impl SqliteConversations {
         Ok(true)
     }
 
-    async fn one(&self, condition: &str, binds: &[&str]) -> Result<Option<Node>, sqlx::Error> {
-        let text = format!("SELECT {NODE} FROM node WHERE {condition}");
+    async fn find_node(
+        &self,
+        condition: &str,
+        binds: &[&str],
+    ) -> Result<Option<Node>, sqlx::Error> {
+        let text = format!("SELECT {NODE_COLUMNS} FROM node WHERE {condition}");
         let mut query = sqlx::query(sqlx::AssertSqlSafe(text));
         for bind in binds {
             query = query.bind(*bind);
@@ -76,67 +81,71 @@ impl SqliteConversations {
         row.as_ref().map(node).transpose()
     }
 
-    async fn up(&self, id: &str, most: usize) -> Result<Vec<Node>, sqlx::Error> {
+    /// A node and its ancestors, root first, at most `limit` of them.
+    async fn read_path(&self, id: &str, limit: usize) -> Result<Vec<Node>, sqlx::Error> {
         let text = format!(
             "WITH RECURSIVE above (id, depth) AS (
                 SELECT ?1, 0 UNION ALL
                 SELECT parent, depth + 1 FROM node JOIN above USING (id)
                 WHERE parent IS NOT NULL AND depth + 1 < ?2
-             ) SELECT {NODE} FROM node JOIN above USING (id) ORDER BY depth DESC"
+             ) SELECT {NODE_COLUMNS} FROM node JOIN above USING (id) ORDER BY depth DESC"
         );
         let rows = sqlx::query(sqlx::AssertSqlSafe(text))
             .bind(id)
-            .bind(signed(most as u64))
+            .bind(signed(limit as u64))
             .fetch_all(&self.pool)
             .await?;
         rows.iter().map(node).collect()
     }
 
-    async fn shrink(&self, now: u64, bytes: u64) -> Result<u64, sqlx::Error> {
+    /// Removes expired nodes and references, then the oldest nodes until the rest fits into `bytes`.
+    async fn remove_old(&self, now: u64, bytes: u64) -> Result<u64, sqlx::Error> {
         let mut transaction = self.pool.begin_with(BEGIN).await?;
         let expired = sqlx::query("DELETE FROM node WHERE open = 0 AND expires <= ?")
             .bind(signed(now))
             .execute(&mut *transaction)
             .await?;
-        let unmoved = sqlx::query("DELETE FROM reference WHERE expires <= ?")
+        let expired_references = sqlx::query("DELETE FROM reference WHERE expires <= ?")
             .bind(signed(now))
             .execute(&mut *transaction)
             .await?;
-        let mut gone = expired.rows_affected() + unmoved.rows_affected();
+        let mut removed = expired.rows_affected() + expired_references.rows_affected();
         let total = sqlx::query("SELECT bytes FROM total").fetch_one(&mut *transaction).await?;
-        let mut surplus = total.try_get::<i64, _>("bytes")? - signed(bytes);
-        while surplus > 0 {
+        let mut excess = total.try_get::<i64, _>("bytes")? - signed(bytes);
+        while excess > 0 {
             let oldest = sqlx::query(
                 "SELECT id, size FROM node WHERE open = 0 ORDER BY created, id LIMIT ?",
             )
-            .bind(signed(HANDFUL as u64))
+            .bind(signed(BATCH as u64))
             .fetch_all(&mut *transaction)
             .await?;
             if oldest.is_empty() {
                 break;
             }
             for row in oldest {
-                if surplus <= 0 {
+                if excess <= 0 {
                     break;
                 }
-                surplus -= row.try_get::<i64, _>("size")?;
+                excess -= row.try_get::<i64, _>("size")?;
                 sqlx::query("DELETE FROM node WHERE id = ?")
                     .bind(row.try_get::<&str, _>("id")?)
                     .execute(&mut *transaction)
                     .await?;
-                gone += 1;
+                removed += 1;
             }
         }
         transaction.commit().await?;
-        Ok(gone)
+        Ok(removed)
     }
 
-    async fn rows(&self, text: &'static str, id: &str) -> Result<u64, sqlx::Error> {
+    /// Runs a statement about one id and returns the number of changed rows.
+    async fn execute(&self, text: &'static str, id: &str) -> Result<u64, sqlx::Error> {
         let done = sqlx::query(text).bind(id).execute(&self.pool).await?;
         Ok(done.rows_affected())
     }
 }
 
+/// Inserts or replaces a node and its names.
 async fn insert(transaction: &mut Transaction<'_, Sqlite>, node: &Node) -> Result<(), sqlx::Error> {
     sqlx::query(
         "INSERT INTO node (id, parent, owner, created, expires, open, size, sealed)
@@ -203,22 +212,22 @@ fn piece(row: &SqliteRow) -> Result<Piece, sqlx::Error> {
     })
 }
 
-fn unreadable(cause: sqlx::Error) -> StoreError {
-    error("cannot read the conversations", cause)
+fn read_error(cause: sqlx::Error) -> StoreError {
+    error("cannot read stored conversations", cause)
 }
 
-fn unwritable(cause: sqlx::Error) -> StoreError {
-    error("cannot write the conversations", cause)
+fn write_error(cause: sqlx::Error) -> StoreError {
+    error("cannot write stored conversations", cause)
 }
 
 impl Store for SqliteConversations {
     fn put(&self, node: Node, moves: Option<Move>) -> StoreFuture<'_, bool> {
-        Box::pin(async { self.write(node, moves).await.map_err(unwritable) })
+        Box::pin(async { self.write(node, moves).await.map_err(write_error) })
     }
 
     fn node(&self, id: &str) -> StoreFuture<'_, Option<Node>> {
         let id = id.to_owned();
-        Box::pin(async move { self.one("id = ?", &[&id]).await.map_err(unreadable) })
+        Box::pin(async move { self.find_node("id = ?", &[&id]).await.map_err(read_error) })
     }
 
     fn named(&self, owner: &str, name: &str) -> StoreFuture<'_, Option<Node>> {
@@ -226,32 +235,32 @@ impl Store for SqliteConversations {
         Box::pin(async move {
             let newest = "id IN (SELECT node FROM node_name WHERE name = ?) \
                           ORDER BY owner = ? DESC, created DESC LIMIT 1";
-            self.one(newest, &[&name, &owner]).await.map_err(unreadable)
+            self.find_node(newest, &[&name, &owner]).await.map_err(read_error)
         })
     }
 
-    fn path(&self, id: &str, most: usize) -> StoreFuture<'_, Vec<Node>> {
+    fn path(&self, id: &str, limit: usize) -> StoreFuture<'_, Vec<Node>> {
         let id = id.to_owned();
-        Box::pin(async move { self.up(&id, most).await.map_err(unreadable) })
+        Box::pin(async move { self.read_path(&id, limit).await.map_err(read_error) })
     }
 
     fn remove(&self, id: &str) -> StoreFuture<'_, bool> {
         let id = id.to_owned();
         Box::pin(async move {
-            let gone = self.rows("DELETE FROM node WHERE id = ?", &id).await;
-            gone.map(|rows| rows > 0).map_err(unwritable)
+            let removed = self.execute("DELETE FROM node WHERE id = ?", &id).await;
+            removed.map(|rows| rows > 0).map_err(write_error)
         })
     }
 
     fn open_nodes(&self) -> StoreFuture<'_, Vec<Node>> {
         Box::pin(async {
-            let text = format!("SELECT {NODE} FROM node WHERE open = 1 ORDER BY created");
+            let text = format!("SELECT {NODE_COLUMNS} FROM node WHERE open = 1 ORDER BY created");
             let rows = sqlx::query(sqlx::AssertSqlSafe(text))
                 .fetch_all(&self.pool)
                 .await
-                .map_err(unreadable)?;
+                .map_err(read_error)?;
             let nodes: Result<_, _> = rows.iter().map(node).collect();
-            nodes.map_err(unreadable)
+            nodes.map_err(read_error)
         })
     }
 
@@ -270,7 +279,7 @@ impl Store for SqliteConversations {
             .bind(reference.sealed)
             .execute(&self.pool)
             .await
-            .map_err(unwritable)?;
+            .map_err(write_error)?;
             Ok(())
         })
     }
@@ -284,16 +293,16 @@ impl Store for SqliteConversations {
             .bind(&id)
             .fetch_optional(&self.pool)
             .await
-            .map_err(unreadable)?;
-            row.as_ref().map(reference).transpose().map_err(unreadable)
+            .map_err(read_error)?;
+            row.as_ref().map(reference).transpose().map_err(read_error)
         })
     }
 
     fn remove_reference(&self, id: &str) -> StoreFuture<'_, bool> {
         let id = id.to_owned();
         Box::pin(async move {
-            let gone = self.rows("DELETE FROM reference WHERE id = ?", &id).await;
-            gone.map(|rows| rows > 0).map_err(unwritable)
+            let removed = self.execute("DELETE FROM reference WHERE id = ?", &id).await;
+            removed.map(|rows| rows > 0).map_err(write_error)
         })
     }
 
@@ -307,7 +316,7 @@ impl Store for SqliteConversations {
                 .bind(piece.sealed)
                 .execute(&self.pool)
                 .await
-                .map_err(unwritable)?;
+                .map_err(write_error)?;
             Ok(())
         })
     }
@@ -323,13 +332,13 @@ impl Store for SqliteConversations {
             .bind(after)
             .fetch_all(&self.pool)
             .await
-            .map_err(unreadable)?;
+            .map_err(read_error)?;
             let pieces: Result<_, _> = rows.iter().map(piece).collect();
-            pieces.map_err(unreadable)
+            pieces.map_err(read_error)
         })
     }
 
     fn trim(&self, now: u64, bytes: u64) -> StoreFuture<'_, u64> {
-        Box::pin(async move { self.shrink(now, bytes).await.map_err(unwritable) })
+        Box::pin(async move { self.remove_old(now, bytes).await.map_err(write_error) })
     }
 }
