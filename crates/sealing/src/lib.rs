@@ -1,15 +1,15 @@
-//! Keys, and what is sealed under them.
+//! Authenticated encryption under a keyring.
 //!
-//! What is sealed can be read by whoever has the key, and nobody else can make or alter it. No I/O
-//! lives here, nor dice: keys and nonces come from the caller, so that this also works in a browser.
+//! Only the holder of a key can read, create or change sealed bytes. This crate does no I/O and draws
+//! no random numbers: keys and nonces come from the caller, so that it also works in a browser.
 //!
-//! - [`keyring`]: the keys, the newest first, and keys derived from them;
-//! - [`sealed`]: bytes under a key;
-//! - [`text`]: sealed bytes as text that survives either alphabet of base64.
+//! - [`keyring`]: the keys, newest first, and the keys derived from them;
+//! - [`sealed`]: sealing and opening bytes;
+//! - [`text`]: sealed bytes as text that survives both alphabets of base64.
 
 pub mod keyring;
 pub mod sealed;
 pub mod text;
 
-pub use keyring::{Keyring, KeyringError, Purpose};
+pub use keyring::{Keyring, KeyringParseError, Purpose};
 pub use sealed::{Nonce, SealError};

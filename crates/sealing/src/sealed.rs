@@ -1,65 +1,65 @@
-//! Bytes under a key: version, mark of the key, nonce, then XChaCha20-Poly1305.
+//! Sealed bytes: version, key id, nonce, then XChaCha20-Poly1305 ciphertext.
 
 use chacha20poly1305::aead::{Aead, Payload};
 use chacha20poly1305::{KeyInit, XChaCha20Poly1305};
 
 use crate::keyring::{Keyring, Purpose};
 
-/// Bytes that are used once. They may be chosen by dice: there are enough of them.
+/// A nonce, used once. It may be random: at 24 bytes, collisions do not happen in practice.
 pub type Nonce = [u8; 24];
 
 const VERSION: u8 = 1;
-const MARK: usize = 4;
-const HEAD: usize = 1 + MARK + 24;
+const KEY_ID: usize = 4;
+const HEAD: usize = 1 + KEY_ID + 24;
 
-/// Why something does not open. Which of its bytes are wrong is nobody's business.
+/// Why sealed bytes do not open. It does not say which bytes are wrong, so that it helps no attacker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SealError {
-    /// It is not of ours, or of a version to come.
-    #[error("this is not sealed by us")]
+    /// Not sealed by this program, or by a newer version.
+    #[error("not sealed by throughline, or by a newer version")]
     Foreign,
-    /// Its key is not on the keyring.
-    #[error("the key this was sealed with is not on the keyring")]
+    /// The key is not on the keyring.
+    #[error("the key that sealed this is not on the keyring")]
     UnknownKey,
-    /// It was altered, or belongs elsewhere.
-    #[error("this was altered, or belongs elsewhere")]
+    /// Changed, or sealed for another purpose or context.
+    #[error("changed after sealing, or sealed for another context")]
     Altered,
 }
 
 impl Keyring {
-    /// Seals bytes for a purpose. They open only together with the same `place`, which says where
-    /// they belong and is not kept.
-    pub fn seal(&self, purpose: Purpose, nonce: &Nonce, place: &[u8], bytes: &[u8]) -> Vec<u8> {
-        let (mark, key) = self.newest(purpose);
+    /// Seals bytes for a purpose. They open only with the same `context`, which says where they
+    /// belong. The context is authenticated and not stored.
+    pub fn seal(&self, purpose: Purpose, nonce: &Nonce, context: &[u8], bytes: &[u8]) -> Vec<u8> {
+        let (key_id, key) = self.newest(purpose);
         let mut sealed = Vec::with_capacity(HEAD + bytes.len() + 16);
         sealed.push(VERSION);
-        sealed.extend_from_slice(&mark);
+        sealed.extend_from_slice(&key_id);
         sealed.extend_from_slice(nonce);
-        let payload = Payload { msg: bytes, aad: place };
+        let payload = Payload { msg: bytes, aad: context };
         let cipher = XChaCha20Poly1305::new(key.as_slice().into());
-        // Fails only for more bytes than any machine has.
-        if let Ok(hidden) = cipher.encrypt(nonce.into(), payload) {
-            sealed.extend_from_slice(&hidden);
+        // Fails only for more bytes than fit into memory.
+        if let Ok(ciphertext) = cipher.encrypt(nonce.into(), payload) {
+            sealed.extend_from_slice(&ciphertext);
         }
         sealed
     }
 
-    /// Opens what was sealed for this purpose and place.
+    /// Opens bytes that were sealed for this purpose and context.
     pub fn open(
         &self,
         purpose: Purpose,
-        place: &[u8],
+        context: &[u8],
         sealed: &[u8],
     ) -> Result<Vec<u8>, SealError> {
-        let (head, hidden) = sealed.split_at_checked(HEAD).ok_or(SealError::Foreign)?;
-        let (mark, nonce) = head[1..].split_at(MARK);
+        let (head, ciphertext) = sealed.split_at_checked(HEAD).ok_or(SealError::Foreign)?;
+        let (key_id, nonce) = head[1..].split_at(KEY_ID);
         if head[0] != VERSION {
             return Err(SealError::Foreign);
         }
-        let mark = mark.try_into().map_err(|_| SealError::Foreign)?;
+        let key_id = key_id.try_into().map_err(|_| SealError::Foreign)?;
         let nonce: &Nonce = nonce.try_into().map_err(|_| SealError::Foreign)?;
-        let key = self.find(mark, purpose).ok_or(SealError::UnknownKey)?;
-        let payload = Payload { msg: hidden, aad: place };
+        let key = self.find(key_id, purpose).ok_or(SealError::UnknownKey)?;
+        let payload = Payload { msg: ciphertext, aad: context };
         XChaCha20Poly1305::new(key.as_slice().into())
             .decrypt(nonce.into(), payload)
             .map_err(|_| SealError::Altered)
@@ -74,13 +74,13 @@ mod tests {
     use crate::keyring::SECRET;
 
     #[test]
-    fn older_keys_still_open_and_foreign_ones_do_not() {
+    fn older_keys_open_and_other_keys_do_not() {
         let old = Keyring::new([1; SECRET]);
         let sealed = old.seal(Purpose::Vault, &[9; 24], b"here", b"secret");
         let both =
             Keyring::read(&format!("{}{}", *Keyring::new([2; SECRET]).write(), *old.write()));
         assert_eq!(both.unwrap().open(Purpose::Vault, b"here", &sealed), Ok(b"secret".to_vec()));
-        let open = |ring: &Keyring, purpose, place: &[u8]| ring.open(purpose, place, &sealed);
+        let open = |ring: &Keyring, purpose, context: &[u8]| ring.open(purpose, context, &sealed);
         let other = Keyring::new([2; SECRET]);
         assert_eq!(open(&other, Purpose::Vault, b"here"), Err(SealError::UnknownKey));
         assert_eq!(open(&old, Purpose::Envelope, b"here"), Err(SealError::Altered));
@@ -90,20 +90,20 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_sealed_opens_and_no_altered_byte_does(
+        fn sealed_bytes_open_and_changed_bytes_do_not(
             bytes in proptest::collection::vec(any::<u8>(), 0..200),
-            place in proptest::collection::vec(any::<u8>(), 0..20),
+            context in proptest::collection::vec(any::<u8>(), 0..20),
             at in any::<prop::sample::Index>(),
             bit in 0u8..8,
         ) {
             let ring = Keyring::new([3; SECRET]);
-            let mut sealed = ring.seal(Purpose::Envelope, &[5; 24], &place, &bytes);
-            prop_assert_eq!(ring.open(Purpose::Envelope, &place, &sealed), Ok(bytes));
+            let mut sealed = ring.seal(Purpose::Envelope, &[5; 24], &context, &bytes);
+            prop_assert_eq!(ring.open(Purpose::Envelope, &context, &sealed), Ok(bytes));
             let at = at.index(sealed.len());
             sealed[at] ^= 1 << bit;
-            prop_assert!(ring.open(Purpose::Envelope, &place, &sealed).is_err());
+            prop_assert!(ring.open(Purpose::Envelope, &context, &sealed).is_err());
             sealed.truncate(at);
-            prop_assert!(ring.open(Purpose::Envelope, &place, &sealed).is_err());
+            prop_assert!(ring.open(Purpose::Envelope, &context, &sealed).is_err());
         }
     }
 }

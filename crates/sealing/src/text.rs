@@ -1,17 +1,18 @@
-//! Sealed bytes as text for a field that must look like base64.
+//! Sealed bytes as text, for fields that must hold base64.
 //!
-//! Clients decode such fields and encode them again, some in the URL-safe alphabet, some without
-//! padding. The text is made so that it survives that: it begins with letters of both alphabets, and
-//! either spelling is read.
+//! Some clients decode such a field and encode it again, in the URL-safe alphabet or without padding.
+//! The text survives that: it starts with letters that both alphabets share, and both alphabets are
+//! read.
 
 use base64::Engine;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
-/// How every such text begins.
+/// The start of every such text.
 pub const BEGINNING: &str = "TLine1";
 
-/// `TLine1` and two letters more are six bytes, so that what follows is spelled by itself.
+/// `TLine1` and two more letters are exactly six bytes, so that the text of the sealed bytes does not
+/// depend on them.
 const HEAD: &str = "TLine1AA";
 
 const ANY_PADDING: GeneralPurposeConfig =
@@ -26,7 +27,7 @@ pub fn write(sealed: &[u8]) -> String {
     text
 }
 
-/// Reads such a text; `None` if it is none.
+/// Reads sealed bytes from text; `None` if the text is not one of ours.
 pub fn read(text: &str) -> Option<Vec<u8>> {
     let body = text.trim().strip_prefix(HEAD)?;
     let standard: String = body
@@ -48,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_ours_is_none() {
+    fn other_text_is_not_read() {
         for text in
             ["", "EqQBCkYIBxgCKkD", "TLine1", "TLine1AA!", "skip_thought_signature_validator"]
         {
@@ -59,7 +60,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_text_survives_being_decoded_and_encoded_again(
+        fn text_survives_decoding_and_encoding(
             bytes in proptest::collection::vec(any::<u8>(), 0..100),
         ) {
             let text = write(&bytes);

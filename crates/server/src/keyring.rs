@@ -6,7 +6,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use throughline_sealing::{Keyring, KeyringError};
+use throughline_sealing::{Keyring, KeyringParseError};
 
 /// The variable that holds the keys of several instances.
 pub const VARIABLE: &str = "THROUGHLINE_KEYRING";
@@ -39,7 +39,7 @@ pub enum Trouble {
     #[error(
         "the variable {VARIABLE} holds no keyring: {0}; it takes 32 bytes in base64 (`openssl rand -base64 32` makes some), several separated by commas, the newest first"
     )]
-    Variable(KeyringError),
+    Variable(KeyringParseError),
     /// The file holds something else.
     #[error(
         "`{path}` holds no keyring: {cause}; put its backup in its place. If there is none, move the file away and the next start makes a new one; what was sealed with the old one stays unreadable then (turns in the vault, envelopes that clients send back)"
