@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use throughline_simulator::{Dialect, Variant};
 
-/// A transparent gateway that keeps a model's thinking across turns, backends and restarts.
+/// A gateway that keeps a model's thinking across turns, backends and restarts.
 ///
-/// Point a client at it, and its backends can change under a running conversation:
+/// Point a client at the gateway, then switch backends in the middle of a conversation:
 ///
 ///   throughline serve
 ///   ANTHROPIC_BASE_URL=http://127.0.0.1:8484 claude
@@ -15,7 +15,7 @@ use throughline_simulator::{Dialect, Variant};
 #[derive(Debug, Parser)]
 #[command(name = "throughline", version, verbatim_doc_comment, arg_required_else_help = true)]
 pub struct Cli {
-    /// What to do.
+    /// The command to run.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -23,183 +23,228 @@ pub struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run the gateway. Needs no key and no configuration: without either, a simulator answers.
+    /// Run the gateway. Works without configuration or keys: then a simulator answers.
+    ///
+    /// Reads the configuration, listens on `listen`, and serves every client dialect. SIGHUP reloads
+    /// the configuration; SIGTERM lets streams in progress end and then stops.
+    #[command(after_help = SERVE_EXAMPLES)]
     Serve(Serve),
-    /// Run a strict provider that signs its thinking and refuses what the real ones refuse.
+    /// Run a strict provider for tests: it signs thinking and rejects what real ones reject.
+    ///
+    /// Speaks all upstream dialects on one port and needs no key. Use it as a backend of a gateway,
+    /// or point a client at it directly.
+    #[command(after_help = SIMULATE_EXAMPLES)]
     Simulate(Simulate),
     /// Show the backends of a running gateway, and which one is active.
+    ///
+    /// "reached" says whether the last request to a backend got an answer.
+    #[command(after_help = "Example:\n\n  throughline backends --url http://127.0.0.1:8484")]
     Backends(Remote),
-    /// Make another backend the active one. Streams in progress go on.
+    /// Make another backend the active one. Streams in progress continue.
+    ///
+    /// Requests without a pin or a matching route rule go to the active backend. The choice survives
+    /// a restart of the gateway.
+    #[command(after_help = "Example:\n\n  throughline switch glm")]
     Switch {
-        /// The backend's name.
+        /// The name of the backend, as in `throughline backends`.
         name: String,
         /// Where the gateway is.
         #[command(flatten)]
         remote: Remote,
     },
-    /// Show what the thinking memory of a running gateway holds.
+    /// Show the thinking memory of a running gateway.
+    ///
+    /// Prints how many thinking blocks it holds, how many clients sent back, and how many were
+    /// restored, tried or rejected.
+    #[command(after_help = "Example:\n\n  throughline stats --json")]
     Stats {
-        /// Only this conversation (its id is in `turns`).
-        #[arg(long)]
+        /// Show only this conversation; `throughline turns` prints its id.
+        #[arg(long, value_name = "ID")]
         lineage: Option<String>,
         /// Where the gateway is.
         #[command(flatten)]
         remote: Remote,
     },
-    /// Show the recent turns of a running gateway: route, losses, times.
+    /// Show the recent turns of a running gateway: backend, status, times, losses.
+    ///
+    /// The newest turn comes first. `--json` also prints what happened to each thinking block.
+    #[command(after_help = "Example:\n\n  throughline turns --limit 5")]
     Turns {
-        /// How many.
-        #[arg(long, default_value_t = 20)]
+        /// How many turns to show.
+        #[arg(long, value_name = "NUMBER", default_value_t = 20)]
         limit: usize,
         /// Where the gateway is.
         #[command(flatten)]
         remote: Remote,
     },
-    /// Write the reply of a recent turn to a file, for `simulate` to replay.
-    #[command(after_help = ROUND_TRIP)]
+    /// Write the reply of a recent turn to a file that `simulate` can replay.
+    ///
+    /// Writes the provider's reply byte for byte, and a second file that describes it. The gateway
+    /// must run with `enabled = true` and `full_body = true` in `[debug_log]`.
+    #[command(after_help = CAPTURE_STEPS)]
     Capture(Capture),
     /// Read a model's raw text from stdin; print reasoning, answer and tool calls as JSON lines.
-    #[command(after_help = PARSING)]
+    ///
+    /// Uses the same parsers as the gateway does for backends that reply with raw text.
+    #[command(after_help = PARSE_EXAMPLES)]
     Parse(Parse),
-    /// Check configuration, keys and reachability, and say what to do.
+    /// Check configuration, data directory, keys and backends, and suggest fixes.
+    ///
+    /// Prints one line per check, `ok` or `FAIL`. Exits with 1 if a check fails, and with 2 if the
+    /// configuration has mistakes.
+    #[command(after_help = "Example:\n\n  throughline doctor --config throughline.toml")]
     Doctor {
         /// The configuration file.
-        #[arg(long, env = "THROUGHLINE_CONFIG")]
+        #[arg(long, value_name = "FILE", env = "THROUGHLINE_CONFIG")]
         config: Option<PathBuf>,
     },
 }
+
+const SERVE_EXAMPLES: &str = "\
+Examples:
+
+  throughline serve
+  throughline serve --config throughline.toml --listen 127.0.0.1:9000
+  ANTHROPIC_API_KEY=... throughline serve";
 
 /// Options of `serve`.
 #[derive(Debug, Args)]
 pub struct Serve {
     /// The configuration file. Default: ./throughline.toml, then
     /// $XDG_CONFIG_HOME/throughline/config.toml, then none.
-    #[arg(long, env = "THROUGHLINE_CONFIG")]
+    #[arg(long, value_name = "FILE", env = "THROUGHLINE_CONFIG")]
     pub config: Option<PathBuf>,
-    /// Where to listen, such as 127.0.0.1:8484.
-    #[arg(long)]
+    /// The address to listen on, such as 127.0.0.1:8484. Overrides `listen`.
+    #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<String>,
-    /// Where state is kept.
-    #[arg(long)]
+    /// The directory for all state. Overrides `data_dir`.
+    #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
 }
+
+const SIMULATE_EXAMPLES: &str = "\
+Examples:
+
+  throughline simulate
+  throughline simulate --dialect openai_chat --variant vllm
+  throughline simulate --scenario scenario.toml --tokens-per-second 50";
 
 /// Options of `simulate`.
 #[derive(Debug, Args)]
 pub struct Simulate {
-    /// Where to listen.
-    #[arg(long, default_value = "127.0.0.1:8585")]
+    /// The address to listen on.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8585")]
     pub listen: String,
-    /// Who signs. Simulators of one identity read each other's thinking, others refuse it.
-    #[arg(long, default_value = "simulator")]
+    /// The name that signs thinking. Simulators with the same identity accept each other's thinking.
+    #[arg(long, value_name = "NAME", default_value = "simulator")]
     pub identity: String,
-    /// Which dialects to speak: anthropic, gemini, ollama, openai_chat, openai_responses. Several:
-    /// given again. All by default.
+    /// A dialect to speak: anthropic, gemini, ollama, openai_chat or openai_responses. Repeat the
+    /// option for several. Default: all.
     #[arg(long, value_parser = Dialect::named)]
     pub dialect: Vec<&'static Dialect>,
-    /// Which server openai_chat pretends to be: openai, deepseek-v4, deepseek-r1, think-tags,
-    /// reasoning-field, vllm, sglang, llamacpp, ollama, qwen, glm, mistral, openrouter, litellm, google, xai,
-    /// groq. By default the model's name decides.
+    /// The server that openai_chat imitates: openai, deepseek-v4, deepseek-r1, think-tags,
+    /// reasoning-field, vllm, sglang, llamacpp, ollama, qwen, glm, mistral, openrouter, litellm, google,
+    /// xai or groq. Default: derived from the model's name.
     #[arg(long, value_name = "NAME", value_parser = Variant::named)]
     pub variant: Option<&'static Variant>,
-    /// Makes replies repeatable.
-    #[arg(long, default_value_t = 0)]
+    /// Seed of the replies. The same seed gives the same replies.
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     pub seed: u64,
-    /// How fast to write; 0 for as fast as possible.
-    #[arg(long, default_value_t = 0)]
+    /// Speed of the replies; 0 is as fast as possible.
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     pub tokens_per_second: u32,
-    /// Bind thinking to everything before it, as the newest models do.
+    /// Bind thinking to the messages before it, as the newest models do.
     #[arg(long)]
     pub prefix_binding: bool,
-    /// Refuse what the real provider refuses.
+    /// Reject what the real provider rejects.
     #[arg(long, default_value = "on")]
     pub strict: OnOff,
-    /// Refuse requests without a key.
+    /// Reject requests without a key.
     #[arg(long)]
     pub require_key: bool,
-    /// A file of scripted replies and faults.
-    #[arg(long)]
+    /// A TOML file of scripted replies and errors.
+    #[arg(long, value_name = "FILE")]
     pub scenario: Option<PathBuf>,
 }
 
 /// Options of `capture`.
 #[derive(Debug, Args)]
 pub struct Capture {
-    /// The turn (its id is in `turns`).
+    /// The turn to capture; `throughline turns` prints its id.
     #[arg(long, value_name = "ID", conflicts_with = "last")]
     pub turn: Option<String>,
-    /// The newest turn whose reply is there. So it is without `--turn` too.
+    /// Capture the newest turn that has a reply. This is the default.
     #[arg(long)]
     pub last: bool,
-    /// Writes NAME.sse or NAME.json, and NAME.about.toml beside it.
+    /// The name of the files: NAME.sse or NAME.json, and NAME.about.toml.
     #[arg(long, value_name = "NAME")]
     pub out: String,
-    /// Write over files that are there.
+    /// Overwrite existing files.
     #[arg(long)]
     pub force: bool,
-    /// The gateway's address. Default: `listen` of the configuration.
+    /// The gateway's URL. Default: `listen` of the configuration.
     #[arg(long, env = "THROUGHLINE_URL")]
     pub url: Option<String>,
-    /// The configuration file to take the address from.
-    #[arg(long, env = "THROUGHLINE_CONFIG")]
+    /// The configuration file that contains `listen`.
+    #[arg(long, value_name = "FILE", env = "THROUGHLINE_CONFIG")]
     pub config: Option<PathBuf>,
 }
 
-const ROUND_TRIP: &str = "\
-The way of a reply, from a provider to a test:
+const CAPTURE_STEPS: &str = "\
+From a provider's reply to a test:
 
-  1. throughline.toml of the gateway, before it starts:
+  1. In throughline.toml, before the gateway starts:
        [debug_log]
        enabled = true
        full_body = true
-  2. Let a client ask, then:
+  2. Send a request with any client, then:
        throughline capture --last --out late-signature
-  3. scenario.toml beside the capture:
+  3. In scenario.toml, next to the capture:
        [[step]]
        replay = \"late-signature.sse\"
   4. throughline simulate --scenario scenario.toml
 
-The capture holds what the model said, byte for byte as the provider wrote it (unpacked, where it
-came compressed). It holds no headers and no keys; read it before you give it away.";
+A capture contains the provider's reply, decompressed. It contains no headers and no keys, but all
+content: read it before you share it.";
 
 /// Options of `parse`.
 #[derive(Debug, Args)]
 pub struct Parse {
-    /// How the model writes: a family such as `qwen3`, `auto` (by --model), `none`, or `list`.
+    /// How the model writes: a family such as `qwen3`, `auto` (from --model), `none`, or `list`.
     #[arg(long, value_name = "FAMILY")]
     pub family: Option<String>,
-    /// The model's name, to find its family by.
+    /// The model's name, from which the family is derived.
     #[arg(long, value_name = "NAME")]
     pub model: Option<String>,
-    /// The tags around reasoning, in place of the family's: `think`, ..., `none`, or `list`.
+    /// The tags around reasoning, instead of the family's: `think`, ..., `none`, or `list`.
     #[arg(long, value_name = "TAGSET")]
     pub reasoning: Option<String>,
-    /// The form of tool calls, in place of the family's: `hermes`, ..., `none`, or `list`. Several:
-    /// with commas, or given again.
+    /// The format of tool calls, instead of the family's: `hermes`, ..., `none`, or `list`. For
+    /// several, use commas or repeat the option.
     #[arg(long, value_name = "FORMAT", value_delimiter = ',')]
     pub tool_format: Vec<String>,
-    /// The tools that were offered: a JSON list of `{name, description?, parameters}`, or of tools as
-    /// OpenAI's API takes them. Types parameters that the model writes as plain text.
+    /// The tools that were offered to the model: a JSON list of `{name, description?, parameters}` or
+    /// of OpenAI tools. Their schemas give types to arguments that the model writes as plain text.
     #[arg(long, value_name = "FILE")]
     pub tools: Option<PathBuf>,
-    /// The text begins inside reasoning: the prompt's template opened the tag.
+    /// The text starts inside reasoning, because the prompt template opened the tag.
     #[arg(long)]
     pub implicit_reasoning: bool,
-    /// What becomes of reasoning: lines of its own, the same with its tags, or content.
+    /// What to print for reasoning: separate lines, separate lines with tags, or content.
     #[arg(long, value_name = "FORM", default_value = "split", ignore_case = true)]
     pub reasoning_format: ReasoningForm,
-    /// A call that cannot be read: an error line, or its text.
+    /// What to print for a tool call that does not parse: an error line, or its text.
     #[arg(long, value_name = "POLICY", default_value = "text", ignore_case = true)]
     pub on_error: OnError,
-    /// Read pieces of so many bytes; 0 for all of the text at once. Default: as it arrives.
+    /// Feed the parser pieces of this many bytes; 0 for the whole text. Default: as it arrives.
     #[arg(long, value_name = "BYTES", allow_negative_numbers = true)]
     pub chunk: Option<usize>,
-    /// With `list`: print JSON.
+    /// Print JSON for `list`.
     #[arg(long)]
     pub json: bool,
 }
 
-const PARSING: &str = "\
+const PARSE_EXAMPLES: &str = "\
 Examples:
 
   llama-cli ... | throughline parse --family qwen3
@@ -219,27 +264,27 @@ Each line is one event:
   {\"type\":\"end\",\"reason\":\"stop\"}
 
 The last line is always `end`; its reason is stop, tool_calls, unclosed_reasoning,
-unclosed_tool_call or error. Deltas are cut anywhere; joined they are the same for every --chunk.
-Text that is broken is told in the lines; the command itself succeeds.
+unclosed_tool_call or error. Deltas may be cut anywhere; joined, they are the same for every --chunk.
+Malformed text is reported in the output; the command still exits with 0.
 
-Without --family and --model only what --reasoning and --tool-format name is looked for, and
-without these the tags <think> alone. Names may be written in either case, with - or _.";
+Without --family and --model, only what --reasoning and --tool-format name is parsed. Without any of
+these options, only the tags <think> are. Names may be in upper or lower case, with - or _.";
 
-/// What becomes of reasoning.
+/// What to print for reasoning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ReasoningForm {
-    /// Lines of its own, without tags.
+    /// Separate lines, without tags.
     Split,
-    /// Lines of its own, as the model wrote it.
+    /// Separate lines, as the model wrote it.
     Raw,
     /// Content, as the model wrote it.
     None,
 }
 
-/// What becomes of a call that cannot be read.
+/// What to print for a tool call that does not parse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum OnError {
-    /// An error in the place of its text.
+    /// An error line instead of its text.
     Error,
     /// Its text, as content.
     Text,
@@ -248,22 +293,22 @@ pub enum OnError {
 /// A switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum OnOff {
-    /// On.
+    /// Turned on.
     On,
-    /// Off.
+    /// Turned off.
     Off,
 }
 
-/// Where a running gateway is, and how to answer.
+/// Where a running gateway is, and how to print its answer.
 #[derive(Debug, Args)]
 pub struct Remote {
-    /// The gateway's address. Default: `listen` of the configuration.
+    /// The gateway's URL. Default: `listen` of the configuration.
     #[arg(long, env = "THROUGHLINE_URL")]
     pub url: Option<String>,
-    /// The configuration file to take the address from.
-    #[arg(long, env = "THROUGHLINE_CONFIG")]
+    /// The configuration file that contains `listen`.
+    #[arg(long, value_name = "FILE", env = "THROUGHLINE_CONFIG")]
     pub config: Option<PathBuf>,
-    /// Print the gateway's own JSON.
+    /// Print the gateway's JSON answer.
     #[arg(long)]
     pub json: bool,
 }

@@ -1,5 +1,4 @@
-//! `throughline capture`: a reply of a running gateway as a file, to be replayed or kept among the
-//! captures. What a scenario makes of it is the simulator's.
+//! `throughline capture`: writes a reply of a running gateway to a file, for the simulator to replay.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -8,68 +7,68 @@ use std::path::{Path, PathBuf};
 use http::Method;
 use serde_json::Value;
 
-use super::remote::{ask, escape};
+use super::remote::{percent_encode, request};
 use super::{Failure, print, say};
 use crate::cli::{Capture, Remote};
 
-/// So much of a reply does the gateway keep; what is as long was cut there.
-const KEPT: usize = 1 << 20;
+/// Bytes of a reply that the gateway keeps; a reply of this length was cut.
+const MAX_KEPT_BYTES: usize = 1 << 20;
 
-/// Among so many turns a reply is looked for.
-const RECENT: usize = 20;
+/// How many recent turns are searched for a reply.
+const MAX_TURNS: usize = 20;
 
-/// Writes the reply and what is known about it.
+/// Writes the reply and a description of it.
 pub async fn run(options: Capture) -> Result<(), Failure> {
     let query = match &options.turn {
-        // Ids grow with time: what begins like this one is listed with it, older ones are not.
+        // Ids grow with time, and `after` excludes older turns. A shortened id includes the turn itself.
         Some(id) => {
-            let begin: String = id.chars().take(id.chars().count().max(1) - 1).collect();
-            format!("limit=1000&after={}", escape(&begin))
+            let before: String = id.chars().take(id.chars().count().max(1) - 1).collect();
+            format!("limit=1000&after={}", percent_encode(&before))
         }
-        None => format!("limit={RECENT}"),
+        None => format!("limit={MAX_TURNS}"),
     };
     let remote = Remote { url: options.url, config: options.config, json: false };
     let path = format!("/admin/turns?{query}");
-    let answer = ask(&remote, Method::GET, &path, None).await?;
+    let answer = request(&remote, Method::GET, &path, None).await?;
     let turns: Vec<Turn<'_>> = answer["turns"].as_array().into_iter().flatten().map(Turn).collect();
-    let turn = choose(&turns, options.turn.as_deref())?;
+    let turn = find_turn(&turns, options.turn.as_deref())?;
     let reply = turn.reply()?;
-    let name = Names::of(&options.out, reply);
-    name.write(reply, &turn.about(), options.force)?;
+    let files = CaptureFiles::new(&options.out, reply);
+    files.write(reply, &turn.about(), options.force)?;
     if reply.contains('\u{fffd}') {
         say(
-            "the reply holds U+FFFD: the provider wrote it, or wrote bytes that are no UTF-8, which are not kept",
+            "the reply contains U+FFFD: the provider sent it, or sent bytes that are not UTF-8, which the gateway does not keep",
         );
     }
     print(&format!(
-        "{}: {} bytes, turn {} of {}\n{}: fill in what is special about it",
-        name.reply.display(),
+        "{}: {} bytes, turn {} of {}\n{}: describe what is special about the reply here",
+        files.reply.display(),
         reply.len(),
         turn.text("id"),
         turn.text("backend"),
-        name.about.display(),
+        files.about.display(),
     ));
     Ok(())
 }
 
-/// The turn that is meant: the one of this id, or the newest whose reply is there.
-fn choose<'a>(turns: &'a [Turn<'a>], id: Option<&str>) -> Result<&'a Turn<'a>, Failure> {
+/// Finds the turn with this id, or the newest turn with a reply.
+fn find_turn<'a>(turns: &'a [Turn<'a>], id: Option<&str>) -> Result<&'a Turn<'a>, Failure> {
     let found = match id {
         Some(id) => turns.iter().find(|turn| turn.text("id") == id),
         None => {
-            let whole = turns.iter().find(|turn| !turn.0["received"].is_null());
-            whole.or(turns.first())
+            let newest = turns.iter().find(|turn| !turn.0["received"].is_null());
+            newest.or(turns.first())
         }
     };
     found.ok_or_else(|| {
         Failure::Failed(match id {
-            Some(id) => format!("the gateway keeps no turn `{id}`; `throughline turns` lists them"),
-            None => "the gateway has had no turn yet".to_owned(),
+            Some(id) => format!("the gateway has no turn `{id}`; `throughline turns` lists them"),
+            None => "the gateway has no turn yet".to_owned(),
         })
     })
 }
 
-/// A turn as the gateway tells it.
+/// A turn as `/admin/turns` reports it.
 struct Turn<'a>(&'a Value);
 
 impl Turn<'_> {
@@ -77,28 +76,28 @@ impl Turn<'_> {
         self.0[key].as_str().unwrap_or_default()
     }
 
-    /// The whole reply, or why it is not to be had.
+    /// The whole reply, or why there is none.
     fn reply(&self) -> Result<&str, Failure> {
         let id = self.text("id");
         let failed = |why: &str| Err(Failure::Failed(format!("turn `{id}` {why}")));
         match self.0["received"].as_str() {
-            Some(reply) if reply.len() >= KEPT => failed(
-                "has a reply of which the gateway kept the first 1 MiB only; a capture would not be whole",
+            Some(reply) if reply.len() >= MAX_KEPT_BYTES => failed(
+                "has a reply of which the gateway kept only the first 1 MiB; the capture would not be whole",
             ),
             Some(reply) => Ok(reply),
             None if self.0["sent"].is_null() => failed(
-                "was kept without its contents; set `enabled = true` and `full_body = true` in `[debug_log]` of the gateway's configuration, restart it, and ask the model again",
+                "was kept without its content; set `enabled = true` and `full_body = true` in `[debug_log]` of the gateway's configuration, restart the gateway, and send the request again",
             ),
-            None if self.text("end").is_empty() => failed("is still under way"),
-            None => failed(&format!("has no reply that was kept: {}", self.text("error"))),
+            None if self.text("end").is_empty() => failed("is still in progress"),
+            None => failed(&format!("has no stored reply: {}", self.text("error"))),
         }
     }
 
-    /// What is known, one key a line as the corpus has it. Headers are not, so neither are keys.
+    /// The description of the reply, in the corpus's format. It has no headers, so it has no API keys.
     fn about(&self) -> String {
         let quoted = |key: &str| toml_edit::Value::from(self.text(key)).to_string();
         format!(
-            "# Say what is special about it, and what was cut out of it.\n\
+            "# Describe what is special about this reply, and what was removed from it.\n\
              special = \"\"\n\
              source = \"throughline capture\"\n\
              backend = {}\n\
@@ -110,36 +109,39 @@ impl Turn<'_> {
             quoted("backend"),
             quoted("upstream_model"),
             quoted("path"),
-            moment(self.0["time"].as_u64().unwrap_or_default()),
+            utc_time(self.0["time"].as_u64().unwrap_or_default()),
             self.0["status"],
             quoted("end"),
         )
     }
 }
 
-/// The files that are written.
-struct Names {
+/// The files of a capture.
+struct CaptureFiles {
     reply: PathBuf,
     about: PathBuf,
 }
 
-impl Names {
-    /// A reply is one document or a stream of events; its first letter tells.
-    fn of(out: &str, reply: &str) -> Self {
-        let kinds = [".sse", ".json"];
-        let bare = kinds.iter().find_map(|kind| out.strip_suffix(kind));
-        let bare = bare.unwrap_or(out);
-        let kind = if reply.trim_start().starts_with('{') { "json" } else { "sse" };
-        Self { reply: format!("{bare}.{kind}").into(), about: format!("{bare}.about.toml").into() }
+impl CaptureFiles {
+    /// A reply that starts with `{` is one JSON document; any other is an event stream.
+    fn new(out: &str, reply: &str) -> Self {
+        let extensions = [".sse", ".json"];
+        let stem = extensions.iter().find_map(|extension| out.strip_suffix(extension));
+        let stem = stem.unwrap_or(out);
+        let extension = if reply.trim_start().starts_with('{') { "json" } else { "sse" };
+        Self {
+            reply: format!("{stem}.{extension}").into(),
+            about: format!("{stem}.about.toml").into(),
+        }
     }
 
     fn write(&self, reply: &str, about: &str, force: bool) -> Result<(), Failure> {
         let files = [(&self.reply, reply), (&self.about, about)];
-        // Before the first is written: half a capture helps nobody.
-        let taken = files.iter().find(|(path, _)| !force && path.exists());
-        if let Some((path, _)) = taken {
+        // Checked before the first file is written, so that no half capture remains.
+        let existing = files.iter().find(|(path, _)| !force && path.exists());
+        if let Some((path, _)) = existing {
             return Err(Failure::Failed(format!(
-                "`{}` is there already; choose another name, or say `--force`",
+                "`{}` already exists; choose another name, or use `--force`",
                 path.display()
             )));
         }
@@ -163,8 +165,8 @@ fn create(path: &Path, force: bool) -> io::Result<File> {
     options.open(path)
 }
 
-/// A time in milliseconds since 1970 as people write it, in UTC.
-fn moment(milliseconds: u64) -> String {
+/// Formats milliseconds since 1970 as an RFC 3339 time in UTC.
+fn utc_time(milliseconds: u64) -> String {
     let seconds = milliseconds / 1000;
     let (mut days, rest) = (seconds / 86400, seconds % 86400);
     let leap = |year: u64| {
@@ -193,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_written_in_utc() {
+    fn times_are_formatted_in_utc() {
         for (seconds, text) in [
             (0, "1970-01-01T00:00:00Z"),
             (951_782_400, "2000-02-29T00:00:00Z"),
@@ -201,7 +203,7 @@ mod tests {
             (1_735_689_600, "2025-01-01T00:00:00Z"),
             (4_107_542_400, "2100-03-01T00:00:00Z"),
         ] {
-            assert_eq!(moment(seconds * 1000 + 999), text);
+            assert_eq!(utc_time(seconds * 1000 + 999), text);
         }
     }
 }

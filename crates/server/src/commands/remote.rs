@@ -1,4 +1,4 @@
-//! The commands that ask a running gateway: `backends`, `switch`, `stats`, `turns`.
+//! The commands that query a running gateway: `backends`, `switch`, `stats`, `turns`.
 
 use std::time::Duration;
 
@@ -11,11 +11,12 @@ use throughline_gateway::upstream::{Client, SendError, whole};
 use super::{Failure, listen, print};
 use crate::cli::Remote;
 
-const WAIT: Duration = Duration::from_secs(10);
+/// How long to wait for the gateway's answer.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Shows the backends.
+/// `throughline backends`
 pub async fn backends(remote: &Remote) -> Result<(), Failure> {
-    let answer = ask(remote, Method::GET, "/admin/backends", None).await?;
+    let answer = request(remote, Method::GET, "/admin/backends", None).await?;
     show(remote, &answer, |answer| {
         let active = &answer["active"];
         let rows = list(&answer["backends"]).map(|backend| {
@@ -36,36 +37,36 @@ pub async fn backends(remote: &Remote) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Makes another backend the active one.
+/// `throughline switch`
 pub async fn switch(remote: &Remote, name: &str) -> Result<(), Failure> {
     let body = serde_json::json!({ "backend": name });
-    let answer = ask(remote, Method::POST, "/admin/switch", Some(body)).await?;
+    let answer = request(remote, Method::POST, "/admin/switch", Some(body)).await?;
     show(remote, &answer, |answer| {
         format!("active: {} (was {})", text(&answer["active"]), text(&answer["previous"]))
     });
     Ok(())
 }
 
-/// Shows what the thinking memory holds.
+/// `throughline stats`
 pub async fn stats(remote: &Remote, lineage: Option<&str>) -> Result<(), Failure> {
     let path = match lineage {
-        Some(lineage) => format!("/admin/thinking?lineage={}", escape(lineage)),
+        Some(lineage) => format!("/admin/thinking?lineage={}", percent_encode(lineage)),
         None => "/admin/thinking".to_owned(),
     };
-    let answer = ask(remote, Method::GET, &path, None).await?;
+    let answer = request(remote, Method::GET, &path, None).await?;
     show(remote, &answer, |answer| {
         let names = [
             ("total", "blocks in use"),
             ("confirmed", "  sent back by a client"),
             ("unconfirmed", "  not sent back yet"),
-            ("current_session", "  of the present session"),
+            ("current_session", "  of the current session"),
             ("old_session", "  of an older session"),
             ("session", "highest session number"),
             ("lineages", "conversations"),
             ("bytes", "bytes of memory"),
-            ("restored", "blocks put back"),
+            ("restored", "blocks restored"),
             ("tried", "unknown blocks tried"),
-            ("refused", "blocks refused"),
+            ("refused", "blocks rejected"),
         ];
         let rows = names.iter().map(|(name, what)| vec![(*what).to_owned(), text(&answer[*name])]);
         table(&["thinking memory", ""], rows)
@@ -73,10 +74,10 @@ pub async fn stats(remote: &Remote, lineage: Option<&str>) -> Result<(), Failure
     Ok(())
 }
 
-/// Shows the recent turns.
+/// `throughline turns`
 pub async fn turns(remote: &Remote, limit: usize) -> Result<(), Failure> {
     let path = format!("/admin/turns?limit={limit}");
-    let answer = ask(remote, Method::GET, &path, None).await?;
+    let answer = request(remote, Method::GET, &path, None).await?;
     show(remote, &answer, |answer| {
         let rows = list(&answer["turns"]).map(|turn| {
             let losses: Vec<String> = list(&turn["losses"])
@@ -95,7 +96,7 @@ pub async fn turns(remote: &Remote, limit: usize) -> Result<(), Failure> {
                 text(&turn["end"]),
                 text(&turn["ms"]["first_byte"]),
                 text(&turn["ms"]["total"]),
-                blocks(turn).to_string(),
+                block_count(turn).to_string(),
                 losses.join(" "),
             ]
         });
@@ -110,62 +111,65 @@ pub async fn turns(remote: &Remote, limit: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How many thinking blocks a turn had, shown or not.
-fn blocks(turn: &Value) -> u64 {
+/// Counts the thinking blocks of a turn, including those that its report leaves out.
+fn block_count(turn: &Value) -> u64 {
     list(&turn["blocks"]).count() as u64 + turn["blocks_omitted"].as_u64().unwrap_or_default()
 }
 
-/// Asks the gateway's own side, and reads its JSON.
-pub async fn ask(
+/// Sends a request to an admin path and reads the JSON answer.
+pub async fn request(
     remote: &Remote,
     method: Method,
     path: &str,
     body: Option<Value>,
 ) -> Result<Value, Failure> {
-    let (base, mistaken) = match &remote.url {
+    let (base, has_mistakes) = match &remote.url {
         Some(url) => (url.trim_end_matches('/').to_owned(), false),
         None => {
-            let (listen, mistaken) = listen(remote.config.as_deref())?;
-            (format!("http://{listen}"), mistaken)
+            let (listen, has_mistakes) = listen(remote.config.as_deref())?;
+            (format!("http://{listen}"), has_mistakes)
         }
     };
-    let failed = |what: String| {
-        Failure::Failed(format!("{what}; is `throughline serve` running at {base}?"))
+    let failed = |reason: String| {
+        Failure::Failed(format!("{reason}; is `throughline serve` running at {base}?"))
     };
     let request = Request::builder()
         .method(method)
         .uri(format!("{base}{path}"))
         .header("content-type", "application/json")
         .body(whole(body.map_or_else(Bytes::new, |body| body.to_string().into())))
-        .map_err(|error| Failure::Usage(format!("`{base}` is not an address: {error}")))?;
+        .map_err(|error| Failure::Usage(format!("`{base}` is not a valid URL: {error}")))?;
     let response = Client::new(Duration::from_secs(3))
-        .send("gateway", request, WAIT)
+        .send("gateway", request, TIMEOUT)
         .await
         .map_err(|error| {
-            let why = why(&error);
-            let mut what =
-                format!("cannot reach a gateway at {base}: {why}; is `throughline serve` running?");
-            if mistaken {
-                what.push_str(" The configuration has mistakes; `throughline doctor` names them.");
+            let reason = unreachable_reason(&error);
+            let mut message = format!(
+                "cannot reach a gateway at {base}: {reason}; is `throughline serve` running?"
+            );
+            if has_mistakes {
+                message
+                    .push_str(" The configuration has mistakes; `throughline doctor` shows them.");
             }
-            Failure::Failed(what)
+            Failure::Failed(message)
         })?;
     let status = response.status();
-    let body = tokio::time::timeout(WAIT, response.into_body().collect())
+    let body = tokio::time::timeout(TIMEOUT, response.into_body().collect())
         .await
         .map_err(|_| failed("the gateway did not finish its answer".into()))?
         .map_err(|error| failed(error.to_string()))?
         .to_bytes();
-    let answer: Value = serde_json::from_slice(&body)
-        .map_err(|_| failed(format!("the answer ({status}) is not from a gateway")))?;
+    let answer: Value = serde_json::from_slice(&body).map_err(|_| {
+        failed(format!("the answer (status {status}) does not come from a gateway"))
+    })?;
     if !status.is_success() {
         return Err(Failure::Failed(text(&answer["error"]["message"])));
     }
     Ok(answer)
 }
 
-/// Why there was no answer, in the system's words without its numbers.
-fn why(error: &SendError) -> String {
+/// The innermost cause of a failed request, without the system's error number.
+fn unreachable_reason(error: &SendError) -> String {
     if let SendError::TimedOut { waited, .. } = error {
         return format!("no answer within {} s", waited.as_secs());
     }
@@ -179,8 +183,8 @@ fn why(error: &SendError) -> String {
     }
 }
 
-/// A value as it may stand in a query.
-pub fn escape(value: &str) -> String {
+/// Percent-encodes a value for a query.
+pub fn percent_encode(value: &str) -> String {
     value
         .bytes()
         .map(|byte| match byte {
@@ -210,7 +214,7 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// Columns as wide as their widest cell.
+/// Lays out rows in columns, each as wide as its widest cell.
 pub fn table(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
     let mut lines: Vec<Vec<String>> = vec![head.iter().map(|cell| (*cell).to_owned()).collect()];
     lines.extend(rows);

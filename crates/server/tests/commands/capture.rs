@@ -147,7 +147,7 @@ async fn a_reply_that_is_not_whole_is_refused() {
     let turns = served.gateway.turns().await;
     let id = turns[0]["id"].as_str().unwrap();
     let told = served.capture(&["--turn", id, "--out", "a"]).await;
-    told.bad(1, &[id, "no reply that was kept", "refused"]);
+    told.bad(1, &[id, "no stored reply", "refused"]);
     assert_eq!(std::fs::read_dir(served.folder.path()).unwrap().count(), 0);
 }
 
