@@ -1,4 +1,4 @@
-//! The operator's side: backends, switch, statistics, turns, health.
+//! The operator's paths: backends, switch, statistics, turns, health and metrics.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -14,19 +14,21 @@ use serde_json::json;
 use throughline_canonical::{Fault, FaultKind};
 use tokio::sync::broadcast::error::RecvError;
 
-use crate::metrics;
-use crate::wiring::House;
+use crate::wiring::App;
 
-type TheHouse = State<Arc<House>>;
+type AppState = State<Arc<App>>;
 
-/// Whether a path is the operator's. Pages from elsewhere have no business there.
-pub fn is_operators(path: &str) -> bool {
+/// Turns in a list without `limit`.
+const DEFAULT_TURNS: usize = 50;
+
+/// Whether a path is for operators. Web pages of other origins may not call it.
+pub fn is_operator_path(path: &str) -> bool {
     path.starts_with("/admin/") || ["/healthz", "/readyz", "/metrics"].contains(&path)
 }
 
-/// `GET /admin/backends`
-pub async fn backends(State(house): TheHouse) -> Response {
-    let gateway = &house.gateway;
+/// `GET /admin/backends`: every backend, and which one is active.
+pub async fn backends(State(app): AppState) -> Response {
+    let gateway = &app.gateway;
     let backends: Vec<_> = gateway
         .settings()
         .backends
@@ -52,57 +54,58 @@ pub async fn backends(State(house): TheHouse) -> Response {
     Json(json!({"active": &*gateway.active(), "backends": backends})).into_response()
 }
 
-/// What `POST /admin/switch` takes.
+/// The body of `POST /admin/switch`.
 #[derive(Debug, Deserialize)]
-pub struct Switch {
+pub struct SwitchRequest {
     backend: String,
 }
 
-/// `POST /admin/switch`
-pub async fn switch(State(house): TheHouse, body: axum::body::Bytes) -> Response {
-    let Ok(Switch { backend }) = serde_json::from_slice(&body) else {
+/// `POST /admin/switch`: makes another backend the active one.
+pub async fn switch(State(app): AppState, body: axum::body::Bytes) -> Response {
+    let Ok(SwitchRequest { backend }) = serde_json::from_slice(&body) else {
         let example = r#"expected a body such as {"backend":"glm"}"#;
         return refuse(&Fault::invalid(example));
     };
-    match house.gateway.switch(&backend) {
+    match app.gateway.switch(&backend) {
         Ok(previous) => Json(json!({"active": backend, "previous": &*previous})).into_response(),
         Err(fault) => refuse(&fault),
     }
 }
 
-/// What `GET /admin/thinking` takes.
+/// The query of `GET /admin/thinking`.
 #[derive(Debug, Deserialize)]
-pub struct Which {
+pub struct ThinkingQuery {
     lineage: Option<String>,
 }
 
-/// `GET /admin/thinking`
-pub async fn thinking(State(house): TheHouse, Query(which): Query<Which>) -> Response {
-    match house.gateway.memory.statistics(which.lineage.as_deref()) {
+/// `GET /admin/thinking`: counts of the thinking memory, whole or of one lineage.
+pub async fn thinking(State(app): AppState, Query(query): Query<ThinkingQuery>) -> Response {
+    match app.gateway.memory.statistics(query.lineage.as_deref()) {
         Some(statistics) => Json(statistics).into_response(),
         None => refuse(&Fault::new(
             FaultKind::NotFound,
-            "there is no such lineage; `GET /admin/turns` names them",
+            "no such lineage; `GET /admin/turns` lists them",
         )),
     }
 }
 
-/// What `GET /admin/turns` takes.
+/// The query of `GET /admin/turns`.
 #[derive(Debug, Deserialize)]
-pub struct Page {
+pub struct TurnsQuery {
     limit: Option<usize>,
     after: Option<String>,
 }
 
-/// `GET /admin/turns`
-pub async fn turns(State(house): TheHouse, Query(page): Query<Page>) -> Response {
-    let turns = house.gateway.turns.list(page.limit.unwrap_or(50), page.after.as_deref());
+/// `GET /admin/turns`: recent turns, newest first.
+pub async fn turns(State(app): AppState, Query(query): Query<TurnsQuery>) -> Response {
+    let turns =
+        app.gateway.turns.list(query.limit.unwrap_or(DEFAULT_TURNS), query.after.as_deref());
     Json(json!({ "turns": turns })).into_response()
 }
 
 /// `GET /admin/turns/stream`: each turn as it ends, until the server stops.
-pub async fn turns_stream(State(house): TheHouse) -> impl IntoResponse {
-    let watching = (house.gateway.turns.listen(), house.stopping.subscribe());
+pub async fn turns_stream(State(app): AppState) -> impl IntoResponse {
+    let watching = (app.gateway.turns.listen(), app.stopping.subscribe());
     let events = stream::unfold(watching, |(mut news, mut stopping)| async {
         loop {
             let turn = tokio::select! {
@@ -111,7 +114,7 @@ pub async fn turns_stream(State(house): TheHouse) -> impl IntoResponse {
             };
             match turn {
                 Ok(turn) => {
-                    // A slow reader misses turns that are no longer kept, too.
+                    // The turn is no longer kept.
                     let Some(turn) = turn.upgrade() else {
                         continue;
                     };
@@ -130,29 +133,29 @@ pub async fn turns_stream(State(house): TheHouse) -> impl IntoResponse {
     Sse::new(events).keep_alive(sse::KeepAlive::default())
 }
 
-/// `GET /healthz`
-pub async fn healthy() -> &'static str {
+/// `GET /healthz`: 200 while the process runs.
+pub async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// `GET /readyz`
-pub async fn ready(State(house): TheHouse) -> Response {
+/// `GET /readyz`: 200 if turns can be served, else 503 with the reasons.
+pub async fn readyz(State(app): AppState) -> Response {
     let mut reasons = Vec::new();
-    if !house.gateway.store_works() {
-        reasons.push("the thinking memory cannot be written".to_owned());
+    if !app.gateway.store_works() {
+        reasons.push("cannot write the thinking memory".to_owned());
     }
-    let active = house.gateway.active();
-    if house.gateway.settings().backend(&active).is_none() {
+    let active = app.gateway.active();
+    if app.gateway.settings().backend(&active).is_none() {
         reasons.push(format!("the active backend `{active}` is not configured"));
     }
     let status = if reasons.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, Json(json!({"ready": reasons.is_empty(), "reasons": reasons}))).into_response()
 }
 
-/// `GET /metrics`
-pub async fn numbers(State(house): TheHouse) -> Response {
-    let kind = [(http::header::CONTENT_TYPE, "text/plain; version=0.0.4")];
-    (kind, metrics::render(&house.gateway)).into_response()
+/// `GET /metrics`: counters and histograms for Prometheus.
+pub async fn metrics(State(app): AppState) -> Response {
+    let content_type = [(http::header::CONTENT_TYPE, "text/plain; version=0.0.4")];
+    (content_type, crate::metrics::render(&app.gateway)).into_response()
 }
 
 fn refuse(fault: &Fault) -> Response {

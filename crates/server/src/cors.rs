@@ -1,5 +1,5 @@
-//! Pages on other origins. Browsers let them read our replies only where we say so; nobody else is
-//! concerned.
+//! Cross-origin requests (CORS): which web pages may call this server from a browser. Clients outside
+//! browsers are not affected.
 
 use std::sync::Arc;
 
@@ -9,86 +9,84 @@ use axum::response::{IntoResponse, Response};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
 
-use crate::admin_api::is_operators;
-use crate::wiring::House;
+use crate::admin_api::is_operator_path;
+use crate::wiring::App;
 
-/// What a browser wants to know of a server at home before a public page may call it.
-const PRIVATE_NETWORK_WISH: HeaderName =
+/// Browsers ask with this header before a public page may call a server in a private network.
+const REQUEST_PRIVATE_NETWORK: HeaderName =
     HeaderName::from_static("access-control-request-private-network");
-const PRIVATE_NETWORK: HeaderName = HeaderName::from_static("access-control-allow-private-network");
-const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, DELETE, OPTIONS");
-/// No cookie is ever asked for, so the star holds.
-const ALL: HeaderValue = HeaderValue::from_static("*");
-/// How many seconds browsers may remember what they were told; most take no more.
-const REMEMBERED: HeaderValue = HeaderValue::from_static("7200");
-/// What a form can send, and therefore every page.
+const ALLOW_PRIVATE_NETWORK: HeaderName =
+    HeaderName::from_static("access-control-allow-private-network");
+const ALLOWED_METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, DELETE, OPTIONS");
+/// Browsers accept `*` here because no cookies are involved.
+const ALL_HEADERS: HeaderValue = HeaderValue::from_static("*");
+/// Seconds a browser may cache a preflight; most browsers cap it at two hours.
+const MAX_AGE: HeaderValue = HeaderValue::from_static("7200");
+/// Content types that an HTML form can send, and that need no preflight for this reason.
 const FORM_TYPES: [&str; 3] =
     ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"];
 
-/// The pages that may use this server.
+/// The origins in `cors_origins`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origins(Vec<String>);
 
 impl Origins {
-    /// These, and `*` for all.
+    /// Takes origins in lower case; `*` allows every origin.
     pub fn new(origins: &[String]) -> Self {
         Self(origins.to_vec())
     }
 
-    /// The origin of a request, if pages of it may use this server.
+    /// The origin of a request, if its pages may call this server.
     pub fn allowed(&self, headers: &HeaderMap) -> Option<HeaderValue> {
         let origin = headers.get(header::ORIGIN)?;
-        let named = |allowed: &String| {
+        let matches = |allowed: &String| {
             allowed == "*" || allowed.as_bytes().eq_ignore_ascii_case(origin.as_bytes())
         };
-        self.0.iter().any(named).then(|| origin.clone())
+        self.0.iter().any(matches).then(|| origin.clone())
     }
 }
 
-/// Whether a browser lets any page send such a request without asking us first. The page cannot read the
-/// answer, but whatever the request does is done.
-pub fn comes_unasked(method: &Method, headers: &HeaderMap) -> bool {
+/// Whether a browser sends such a request without a preflight. The page cannot read the reply, but
+/// the request still takes effect.
+pub fn is_simple_request(method: &Method, headers: &HeaderMap) -> bool {
     let Some(content_type) = headers.get(header::CONTENT_TYPE) else {
         return method == Method::POST;
     };
     let bytes = content_type.as_bytes();
-    let kind = bytes.split(|byte| *byte == b';').next().unwrap_or(bytes);
-    let kind = kind.trim_ascii();
-    let is_a_forms = FORM_TYPES.iter().any(|form| form.as_bytes().eq_ignore_ascii_case(kind));
-    method == Method::POST && (kind.is_empty() || is_a_forms)
+    let media_type = bytes.split(|byte| *byte == b';').next().unwrap_or(bytes).trim_ascii();
+    let is_form = FORM_TYPES.iter().any(|form| form.as_bytes().eq_ignore_ascii_case(media_type));
+    method == Method::POST && (media_type.is_empty() || is_form)
 }
 
-/// Answers what browsers ask beforehand, and tells them which replies a page may read. The operator's
-/// paths are for our own pages.
-pub async fn permit(State(house): State<Arc<House>>, request: Request, next: Next) -> Response {
-    let operators = is_operators(request.uri().path());
-    let origin = house.page(request.headers()).filter(|_| !operators);
-    let asks_beforehand = request.method() == Method::OPTIONS
-        && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
-    let Some(origin) = origin else {
+/// Answers preflights and adds the CORS headers to replies. Operators' paths get none: only pages of
+/// this server may call them.
+pub async fn cors_layer(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let allowed = app.allowed_origin(request.headers());
+    let Some(origin) = allowed.filter(|_| !is_operator_path(request.uri().path())) else {
         return next.run(request).await;
     };
+    let is_preflight = request.method() == Method::OPTIONS
+        && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
     let mut response =
-        if asks_beforehand { promised(request.headers()) } else { next.run(request).await };
+        if is_preflight { preflight(request.headers()) } else { next.run(request).await };
     let headers = response.headers_mut();
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-    headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, ALL);
+    headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, ALL_HEADERS);
     headers.append(header::VARY, HeaderValue::from_static("origin"));
     response
 }
 
-/// The answer to a browser that asks whether a page may ask.
-fn promised(asked: &HeaderMap) -> Response {
+fn preflight(request: &HeaderMap) -> Response {
     let mut response = StatusCode::NO_CONTENT.into_response();
     let headers = response.headers_mut();
-    headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, METHODS);
-    headers.insert(header::ACCESS_CONTROL_MAX_AGE, REMEMBERED);
-    if let Some(wanted) = asked.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
-        // By name: the star leaves out `authorization`.
-        headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, wanted.clone());
+    headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, ALLOWED_METHODS);
+    headers.insert(header::ACCESS_CONTROL_MAX_AGE, MAX_AGE);
+    if let Some(names) = request.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
+        // Listed by name, because `*` does not include `authorization`.
+        headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, names.clone());
     }
-    if asked.contains_key(PRIVATE_NETWORK_WISH) {
-        headers.insert(PRIVATE_NETWORK, HeaderValue::from_static("true"));
+    if request.contains_key(REQUEST_PRIVATE_NETWORK) {
+        headers.insert(ALLOW_PRIVATE_NETWORK, HeaderValue::from_static("true"));
     }
     response
 }

@@ -1,11 +1,11 @@
-//! Which names this server answers to. A page in a browser can point a name of its own at a
-//! loopback address; a foreign `Host` gives it away.
+//! Which host names this server answers to. A web page can point a DNS name of its own at a loopback
+//! address (DNS rebinding); the unknown name in `Host` reveals it.
 
 use std::net::{IpAddr, SocketAddr};
 
 use http::{HeaderMap, Uri, header};
 
-/// The names this server answers to.
+/// The host names this server answers to.
 #[derive(Clone, Debug)]
 pub struct Hosts {
     listen: SocketAddr,
@@ -13,26 +13,26 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// Loopback names, the address it listens on, and these.
+    /// Allows loopback names, the listen address, and the names in `allowed`.
     pub fn new(listen: SocketAddr, allowed: &[String]) -> Self {
         Self { listen, allowed: allowed.to_vec() }
     }
 
-    /// Whether a request was meant for this server.
-    pub fn meant(&self, uri: &Uri, headers: &HeaderMap) -> bool {
-        let named = uri
+    /// Whether a request names a host that this server answers to.
+    pub fn is_allowed_host(&self, uri: &Uri, headers: &HeaderMap) -> bool {
+        let host = uri
             .authority()
             .map(|authority| authority.as_str().to_owned())
             .or_else(|| Some(headers.get(header::HOST)?.to_str().ok()?.to_owned()));
-        match (named, headers.contains_key(header::HOST)) {
+        match (host, headers.contains_key(header::HOST)) {
             (Some(host), _) => self.is_ours(&host),
-            // A name we cannot read is not ours; no name at all is an old but honest client.
+            // An unreadable name is not ours. Old clients send no name at all, browsers always do.
             (None, present) => !present,
         }
     }
 
-    /// Whether a request comes from a page that is not our own.
-    pub fn foreign_page(&self, headers: &HeaderMap) -> bool {
+    /// Whether a request comes from a web page of another host.
+    pub fn is_cross_origin(&self, headers: &HeaderMap) -> bool {
         let Some(origin) = headers.get(header::ORIGIN) else {
             return false;
         };
@@ -73,17 +73,17 @@ fn without_port(host: &str) -> &str {
 mod tests {
     use super::*;
 
-    fn meant(host: Option<&'static str>) -> bool {
+    fn is_allowed(host: Option<&'static str>) -> bool {
         let hosts = Hosts::new("127.0.0.1:8484".parse().unwrap(), &["gateway.lan".to_owned()]);
         let mut headers = HeaderMap::new();
         if let Some(host) = host {
             headers.insert(header::HOST, http::HeaderValue::from_static(host));
         }
-        hosts.meant(&Uri::from_static("/v1/messages"), &headers)
+        hosts.is_allowed_host(&Uri::from_static("/v1/messages"), &headers)
     }
 
     #[test]
-    fn only_our_own_names_are_answered() {
+    fn only_own_host_names_are_allowed() {
         for host in [
             "localhost",
             "LOCALHOST:8484",
@@ -94,7 +94,7 @@ mod tests {
             "gateway.lan",
             "gateway.lan:80",
         ] {
-            assert!(meant(Some(host)), "{host}");
+            assert!(is_allowed(Some(host)), "{host}");
         }
         for host in [
             "evil.example",
@@ -103,22 +103,22 @@ mod tests {
             "10.0.0.1",
             "",
         ] {
-            assert!(!meant(Some(host)), "{host}");
+            assert!(!is_allowed(Some(host)), "{host}");
         }
-        assert!(meant(None));
+        assert!(is_allowed(None));
     }
 
     #[test]
-    fn pages_from_elsewhere_are_told() {
+    fn pages_of_other_hosts_are_cross_origin() {
         let hosts = Hosts::new("127.0.0.1:8484".parse().unwrap(), &[]);
         let with = |origin: &'static str| {
             let mut headers = HeaderMap::new();
             headers.insert(header::ORIGIN, http::HeaderValue::from_static(origin));
-            hosts.foreign_page(&headers)
+            hosts.is_cross_origin(&headers)
         };
         assert!(!with("http://127.0.0.1:8484"));
         assert!(with("https://evil.example"));
         assert!(with("null"));
-        assert!(!hosts.foreign_page(&HeaderMap::new()));
+        assert!(!hosts.is_cross_origin(&HeaderMap::new()));
     }
 }

@@ -1,4 +1,4 @@
-//! The `throughline` binary: reads the command line and hands over to one command.
+//! The `throughline` binary: parses the command line and runs one command.
 
 pub mod admin_api;
 pub mod cli;
@@ -6,13 +6,12 @@ pub mod client_api;
 pub mod commands;
 pub mod config;
 pub mod cors;
+pub mod guard;
 pub mod hosts;
 pub mod keyring;
 pub mod metrics;
-pub mod ollama_api;
 pub mod server;
 pub mod signals;
-pub mod socket;
 pub mod telemetry;
 pub mod wiring;
 
@@ -25,7 +24,7 @@ fn main() -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            commands::say(&format!("throughline: cannot start: {error}"));
+            commands::say(&format!("throughline: cannot start the async runtime: {error}"));
             return ExitCode::from(1);
         }
     };

@@ -1,5 +1,5 @@
-//! The signals a process listens to. They are caught before it says that it is ready: a signal that
-//! comes too early would end it.
+//! Signals that stop the process or reload its configuration. Their handlers are installed before the
+//! process reports that it is ready: an earlier signal would kill it.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use tokio::sync::Mutex;
 #[cfg(unix)]
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Caught signals.
+/// Installed signal handlers.
 #[cfg(unix)]
 #[derive(Debug)]
 pub struct Signals {
@@ -19,8 +19,8 @@ pub struct Signals {
 
 #[cfg(unix)]
 impl Signals {
-    /// Catches them from now on.
-    pub fn catch() -> io::Result<Self> {
+    /// Installs the handlers.
+    pub fn install() -> io::Result<Self> {
         Ok(Self {
             terminate: Mutex::new(signal(SignalKind::terminate())?),
             interrupt: Mutex::new(signal(SignalKind::interrupt())?),
@@ -28,7 +28,7 @@ impl Signals {
         })
     }
 
-    /// Waits until the process is asked to stop.
+    /// Waits for `SIGTERM` or `SIGINT`.
     pub async fn stop(&self) {
         let (mut terminate, mut interrupt) =
             (self.terminate.lock().await, self.interrupt.lock().await);
@@ -38,7 +38,7 @@ impl Signals {
         }
     }
 
-    /// Waits until the process is asked to read its configuration again.
+    /// Waits for `SIGHUP`.
     pub async fn reload(&self) {
         self.hang_up.lock().await.recv().await;
     }

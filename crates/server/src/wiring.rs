@@ -32,9 +32,9 @@ use crate::keyring;
 /// How fast the built-in simulator writes: about as fast as a model.
 const SIMULATED_SPEED: u32 = 80;
 
-/// Everything that runs.
+/// The running application.
 #[derive(Debug)]
-pub struct House {
+pub struct App {
     /// The gateway.
     pub gateway: Arc<Gateway>,
     /// What is kept for clients that keep no history.
@@ -42,7 +42,7 @@ pub struct House {
     /// Places for WebSockets.
     pub sockets: Arc<Semaphore>,
     hosts: RwLock<Hosts>,
-    pages: RwLock<Origins>,
+    origins: RwLock<Origins>,
     /// The configuration it was built with.
     built_with: Config,
     listen: SocketAddr,
@@ -54,7 +54,7 @@ pub struct House {
     _lock: File,
 }
 
-/// Why the house could not be built.
+/// Why the app could not be built.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
     /// The data directory cannot be used.
@@ -95,7 +95,7 @@ pub enum BuildError {
     Refused(Fault),
 }
 
-impl House {
+impl App {
     /// Builds everything and starts what runs in the background.
     pub async fn build(config: &Config, listen: SocketAddr) -> Result<Self, BuildError> {
         let lock = take_data_dir(&config.data_dir)?;
@@ -130,7 +130,7 @@ impl House {
             responses,
             sockets: Arc::new(Semaphore::new(config.limits.streams)),
             hosts: RwLock::new(Hosts::new(listen, &config.allowed_hosts)),
-            pages: RwLock::new(Origins::new(&config.cors_origins)),
+            origins: RwLock::new(Origins::new(&config.cors_origins)),
             built_with: config.clone(),
             listen,
             stopping: watch::Sender::new(false),
@@ -146,7 +146,7 @@ impl House {
         let settings = settings(config, catalog, &self.simulators).await?;
         self.gateway.configure(settings).map_err(BuildError::Refused)?;
         *self.hosts.write() = Hosts::new(self.listen, &config.allowed_hosts);
-        *self.pages.write() = Origins::new(&config.cors_origins);
+        *self.origins.write() = Origins::new(&config.cors_origins);
         let fixed = fixed_keys(&self.built_with, config);
         if !fixed.is_empty() {
             tracing::warn!(
@@ -157,25 +157,25 @@ impl House {
         Ok(())
     }
 
-    /// Whether a request was meant for this server.
-    pub fn meant(&self, uri: &Uri, headers: &HeaderMap) -> bool {
-        self.hosts.read().meant(uri, headers)
+    /// Whether a request names a host that this server answers to.
+    pub fn is_allowed_host(&self, uri: &Uri, headers: &HeaderMap) -> bool {
+        self.hosts.read().is_allowed_host(uri, headers)
     }
 
-    /// The origin of the page that sends a request, if it may use this server.
-    pub fn page(&self, headers: &HeaderMap) -> Option<HeaderValue> {
-        self.pages.read().allowed(headers)
+    /// The origin of the web page that sends a request, if `cors_origins` allows it.
+    pub fn allowed_origin(&self, headers: &HeaderMap) -> Option<HeaderValue> {
+        self.origins.read().allowed(headers)
     }
 
-    /// Whether a request comes from a page that may not use this server. Browsers see to it where they
-    /// ask beforehand; where they do not, we do.
-    pub fn uninvited_page(&self, headers: &HeaderMap) -> bool {
-        self.foreign_page(headers) && self.page(headers).is_none()
+    /// Whether a request comes from a web page that may not use this server. Where browsers send a
+    /// preflight, they enforce this themselves.
+    pub fn is_disallowed_origin(&self, headers: &HeaderMap) -> bool {
+        self.is_cross_origin(headers) && self.allowed_origin(headers).is_none()
     }
 
-    /// Whether a request comes from a page that is not our own.
-    pub fn foreign_page(&self, headers: &HeaderMap) -> bool {
-        self.hosts.read().foreign_page(headers)
+    /// Whether a request comes from a web page of another host.
+    pub fn is_cross_origin(&self, headers: &HeaderMap) -> bool {
+        self.hosts.read().is_cross_origin(headers)
     }
 }
 

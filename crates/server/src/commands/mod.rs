@@ -1,4 +1,4 @@
-//! The commands, one file each, and how they fail.
+//! The commands, one file each, and their exit codes.
 
 pub mod capture;
 pub mod doctor;
@@ -13,13 +13,13 @@ use std::path::Path;
 use crate::cli::Command;
 use crate::config::{self, Config, Overrides, Source};
 
-/// Why a command did not do its work.
+/// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// The configuration or the arguments are wrong.
+    /// Wrong configuration or arguments; exit code 2.
     #[error("{0}")]
     Usage(String),
-    /// It could not be done.
+    /// The command could not do its work; exit code 1.
     #[error("{0}")]
     Failed(String),
 }
@@ -49,7 +49,7 @@ pub async fn run(command: Command) -> Result<(), Failure> {
     }
 }
 
-/// Reads the configuration as `serve` would.
+/// Loads the configuration as `serve` does.
 pub fn load(explicit: Option<&Path>, overrides: Overrides) -> Result<Config, Failure> {
     let environment = || std::env::vars();
     let path = config::locate(explicit, environment())
@@ -62,9 +62,8 @@ pub fn load(explicit: Option<&Path>, overrides: Overrides) -> Result<Config, Fai
         .map_err(|mistakes| Failure::Usage(mistakes.to_string()))
 }
 
-/// Where a gateway of this configuration listens, and whether the configuration has mistakes. For
-/// the address alone the rest need not hold: a key's variable is mostly set where the gateway runs,
-/// not where it is asked.
+/// The address of a gateway with this configuration, and whether the configuration has mistakes. Some
+/// mistakes are expected here: the variables with API keys are usually set only for the gateway.
 pub fn listen(explicit: Option<&Path>) -> Result<(String, bool), Failure> {
     match load(explicit, Overrides::default()) {
         Ok(config) => Ok((config.listen, false)),
@@ -75,33 +74,33 @@ pub fn listen(explicit: Option<&Path>) -> Result<(String, bool), Failure> {
     }
 }
 
-/// The `listen` of a configuration with mistakes elsewhere; none if it is a mistake itself.
+/// The `listen` of a configuration with other mistakes; `None` if `listen` itself is wrong.
 fn only_listen(explicit: Option<&Path>) -> Option<String> {
     let path = config::locate(explicit, std::env::vars()).ok()?;
     let mut source = match path {
         Some(path) => Source::load(&path).ok()?,
         None => Source { name: String::new(), text: String::new() },
     };
-    let written: toml_edit::DocumentMut = source.text.parse().ok()?;
-    let mut alone = toml_edit::DocumentMut::new();
-    if let Some(listen) = written.get("listen") {
-        alone.insert("listen", listen.clone());
+    let document: toml_edit::DocumentMut = source.text.parse().ok()?;
+    let mut reduced = toml_edit::DocumentMut::new();
+    if let Some(listen) = document.get("listen") {
+        reduced.insert("listen", listen.clone());
     }
-    // Its default may be a mistake as well: not every environment has a home.
-    alone.insert("data_dir", toml_edit::value("."));
-    source.text = alone.to_string();
+    // Its default can fail too: not every environment has a home directory.
+    reduced.insert("data_dir", toml_edit::value("."));
+    source.text = reduced.to_string();
     let variable = std::env::vars().filter(|(name, _)| name == "THROUGHLINE_LISTEN");
     let config = config::read(Some(&source), variable, Overrides::default()).ok()?;
     Some(config.listen)
 }
 
-/// A message for people.
+/// Prints a message for people to stderr.
 pub fn say(text: &str) {
-    // Nobody reading is no error.
+    // A closed stderr is not an error.
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// Output for machines, or for a person's pager.
+/// Prints output to stdout.
 pub fn print(text: &str) {
     let mut out = std::io::stdout();
     let _ = writeln!(out, "{text}");

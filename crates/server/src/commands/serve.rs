@@ -1,4 +1,4 @@
-//! `throughline serve`: the gateway.
+//! `throughline serve`: runs the gateway.
 
 use tokio::net::TcpListener;
 
@@ -8,9 +8,9 @@ use crate::config::Overrides;
 use crate::server;
 use crate::signals::Signals;
 use crate::telemetry;
-use crate::wiring::House;
+use crate::wiring::App;
 
-/// Runs it until it is stopped.
+/// Runs the gateway until a stop signal.
 pub async fn run(options: Serve) -> Result<(), Failure> {
     let overrides =
         || Overrides { listen: options.listen.clone(), data_dir: options.data_dir.clone() };
@@ -18,14 +18,14 @@ pub async fn run(options: Serve) -> Result<(), Failure> {
     telemetry::start(&config);
     let listener = TcpListener::bind(&config.listen).await.map_err(|error| {
         Failure::Failed(format!(
-            "cannot listen on `{}`: {error}; another address can be given with --listen",
+            "cannot listen on `{}`: {error}; choose another address with --listen",
             config.listen
         ))
     })?;
     let address = listener.local_addr().map_err(|error| Failure::Failed(error.to_string()))?;
-    let house =
-        House::build(&config, address).await.map_err(|error| Failure::Failed(error.to_string()))?;
-    let signals = Signals::catch().map_err(|error| Failure::Failed(error.to_string()))?;
+    let app =
+        App::build(&config, address).await.map_err(|error| Failure::Failed(error.to_string()))?;
+    let signals = Signals::install().map_err(|error| Failure::Failed(error.to_string()))?;
     for note in &config.notes {
         tracing::warn!("{note}");
     }
@@ -33,12 +33,12 @@ pub async fn run(options: Serve) -> Result<(), Failure> {
     tracing::info!(
         %address,
         data_dir = %config.data_dir.display(),
-        active = &*house.gateway.active(),
-        backends = house.gateway.settings().names(),
+        active = &*app.gateway.active(),
+        backends = app.gateway.settings().names(),
         "serving"
     );
     let reload = || load(options.config.as_deref(), overrides());
-    server::serve(listener, house, signals, reload)
+    server::serve(listener, app, signals, reload)
         .await
         .map_err(|error| Failure::Failed(error.to_string()))
 }

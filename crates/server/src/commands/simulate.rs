@@ -1,4 +1,4 @@
-//! `throughline simulate`: the strict provider.
+//! `throughline simulate`: runs the strict provider.
 
 use throughline_simulator::{Options, Scenario};
 use tokio::net::TcpListener;
@@ -7,15 +7,18 @@ use super::{Failure, print};
 use crate::cli::{OnOff, Simulate};
 use crate::signals::Signals;
 
-/// Runs it until it is stopped.
+/// Runs the simulator until a stop signal.
 pub async fn run(options: Simulate) -> Result<(), Failure> {
     let scenario = options.scenario.as_deref().map(Scenario::load);
     let scenario = scenario.transpose().map_err(|error| Failure::Usage(error.to_string()))?;
     let listener = TcpListener::bind(&options.listen).await.map_err(|error| {
-        Failure::Failed(format!("cannot listen on `{}`: {error}", options.listen))
+        Failure::Failed(format!(
+            "cannot listen on `{}`: {error}; choose another address with --listen",
+            options.listen
+        ))
     })?;
     let address = listener.local_addr().map_err(|error| Failure::Failed(error.to_string()))?;
-    let signals = Signals::catch().map_err(|error| Failure::Failed(error.to_string()))?;
+    let signals = Signals::install().map_err(|error| Failure::Failed(error.to_string()))?;
     print(&format!("simulator `{}` listening on http://{address}", options.identity));
     let simulator = Options {
         dialects: options.dialect,

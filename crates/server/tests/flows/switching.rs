@@ -148,7 +148,7 @@ async fn the_policy_can_be_changed_while_running() {
     let config = format!("[thinking]\npolicy = \"session\"\n{backends}");
     pair.gateway.configure(&config);
     pair.gateway.signal("HUP").await;
-    while !pair.gateway.log().contains("configuration read again") {
+    while !pair.gateway.log().contains("configuration reloaded") {
         tokio::task::yield_now().await;
     }
     // Sent in this session, it stands in it; the next switch ends that.

@@ -295,18 +295,18 @@ async fn a_path_nobody_serves_and_a_wrong_method_are_told_in_every_dialect() {
         };
         if door.is_known_by_headers() {
             let answer = door.send(Method::POST, nowhere, &[], "{}").await;
-            let words = format!("there is nothing at `{nowhere}`");
+            let words = format!("no such path `{nowhere}`");
             door.check_words(&answer, 404, &words);
         }
         for method in [Method::GET, Method::PUT, Method::DELETE] {
-            let words = format!("`{path}` does not take {method}; ask with POST");
+            let words = format!("`{path}` does not accept {method}; use POST");
             let answer = door.send(method, &path, &[], "").await;
             door.check_words(&answer, 405, &words);
             assert_eq!(answer.header("allow"), "POST");
         }
         if let Some(bare) = path.strip_prefix("/v1").filter(|bare| bare.starts_with('/')) {
             let answer = door.send(Method::POST, bare, &[], "{}").await;
-            let words = format!("nothing at `{bare}`; `{path}` is served");
+            let words = format!("no such path `{bare}`; did you mean `{path}`?");
             door.check_words(&answer, 404, &words);
         }
         door.check_unharmed().await;

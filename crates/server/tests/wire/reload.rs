@@ -75,11 +75,11 @@ async fn what_needs_a_restart_is_told() {
     let gateway = Gateway::start(BINARY, &config).await;
     let changed = format!("log = {{ level = \"debug\" }}\n[limits]\nstreams = 7\n{config}");
     for (times, config) in [(1, &changed), (2, &changed), (2, &config)] {
-        let before = gateway.log().matches("configuration read again").count();
+        let before = gateway.log().matches("configuration reloaded").count();
         gateway.configure(config);
         gateway.signal("HUP").await;
         until("it is read", async || {
-            gateway.log().matches("configuration read again").count() > before
+            gateway.log().matches("configuration reloaded").count() > before
         })
         .await;
         let log = gateway.log();

@@ -1,0 +1,45 @@
+//! `POST /v1/plan`: reports what would be sent for a request, without sending it.
+
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use throughline_canonical::Fault;
+use throughline_codec::dialects::{self, CLIENT, anthropic};
+use throughline_gateway::headers::{BACKEND, TURN};
+use throughline_gateway::{IncomingRequest, unix_ms};
+
+use super::refuse;
+use crate::wiring::App;
+
+/// Where plans are asked for.
+pub(super) const PATH: &str = "/v1/plan";
+
+/// Answers with the report. The query names the body's dialect, and optionally backend and model.
+pub(super) async fn plan(app: &App, mut request: IncomingRequest, body: Bytes) -> Response {
+    let query = request.query.take().unwrap_or_default();
+    let mut dialect = anthropic::NAME;
+    let mut model = String::new();
+    for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
+        match name {
+            "backend" => request.pin = Some(value.to_owned()),
+            "dialect" => dialect = value,
+            "model" => value.clone_into(&mut model),
+            _ => {}
+        }
+    }
+    let Some(dialect) = dialects::client(dialect) else {
+        let known: Vec<_> = CLIENT.iter().map(|dialect| dialect.name()).collect();
+        let message =
+            format!("unknown dialect `{dialect}`; known dialects are {}", known.join(", "));
+        return refuse(app, request.dialect, &Fault::invalid(message));
+    };
+    request.dialect = dialect;
+    request.path = dialect.path_for(&model);
+    match app.gateway.report(request, body).await {
+        Ok(report) => {
+            let id = app.gateway.turns.id(unix_ms());
+            let backend = report["backend"].as_str().unwrap_or_default().to_owned();
+            ([(TURN, id), (BACKEND, backend)], axum::Json(report)).into_response()
+        }
+        Err(fault) => refuse(app, dialect, &fault),
+    }
+}
