@@ -1,5 +1,5 @@
-//! Where the keys come from: the environment, or a file of the data directory that the first start
-//! makes. What is sealed with them lives elsewhere.
+//! Loads the keyring from the environment, or from a file in the data directory that the first start
+//! creates.
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
@@ -8,92 +8,94 @@ use std::path::{Path, PathBuf};
 
 use throughline_sealing::{Keyring, KeyringParseError};
 
-/// The variable that holds the keys of several instances.
+/// The environment variable for a keyring that several instances share.
 pub const VARIABLE: &str = "THROUGHLINE_KEYRING";
 
-/// The file's name in the data directory.
+/// The name of the file in the data directory.
 pub const FILE: &str = "keyring";
 
-/// What there is.
+/// Where a keyring was found.
 #[derive(Debug)]
 pub enum Found {
-    /// The keys are in the environment; no file is read or made.
+    /// In the environment; then no file is read or created.
     InEnvironment(Keyring),
-    /// They are in the file.
+    /// In the file.
     InFile {
-        /// The keys.
+        /// The keyring.
         keyring: Keyring,
         /// The file.
         path: PathBuf,
-        /// Others than its owner may read or write it.
+        /// Whether other users may read or write the file.
         open_to_others: bool,
     },
-    /// There are none yet.
-    Nowhere,
+    /// There is none yet.
+    Missing,
 }
 
-/// Why there are no keys.
+/// Why the keyring cannot be loaded.
 #[derive(Debug, thiserror::Error)]
-pub enum Trouble {
-    /// The variable holds something else.
+pub enum KeyringError {
+    /// The variable does not hold a keyring.
     #[error(
-        "the variable {VARIABLE} holds no keyring: {0}; it takes 32 bytes in base64 (`openssl rand -base64 32` makes some), several separated by commas, the newest first"
+        "the variable `{VARIABLE}` is not a valid keyring: {0}; set it to 32 bytes in base64 (`openssl rand -base64 32`), or to several such keys separated by commas, newest first"
     )]
     Variable(KeyringParseError),
-    /// The file holds something else.
+    /// The file does not hold a keyring.
     #[error(
-        "`{path}` holds no keyring: {cause}; put its backup in its place. If there is none, move the file away and the next start makes a new one; what was sealed with the old one stays unreadable then (turns in the vault, envelopes that clients send back)"
+        "`{path}` is not a valid keyring: {cause}; restore it from a backup. Without a backup, move the file away: the next start creates a new keyring, but cannot read what was sealed with the old one (turns in the vault, envelopes that clients send back)"
     )]
     Malformed {
         /// The file.
         path: String,
-        /// What is wrong with it.
+        /// What is wrong with the file.
         cause: String,
     },
     /// The file cannot be read.
     #[error(
-        "cannot read the keyring `{path}`: {cause}; let the user that runs throughline read it, or give the keys in the variable {VARIABLE}"
+        "cannot read the keyring `{path}`: {cause}; allow the user that runs throughline to read it, or set the variable `{VARIABLE}`"
     )]
     Unreadable {
         /// The file.
         path: String,
-        /// What the system said.
+        /// The system's error.
         cause: std::io::Error,
     },
-    /// The file cannot be made.
+    /// The file cannot be created.
     #[error(
-        "cannot make the keyring `{path}`: {cause}; see that the data directory can be written, or give the keys in the variable {VARIABLE}"
+        "cannot create the keyring `{path}`: {cause}; make the data directory writable, or set the variable `{VARIABLE}`"
     )]
-    NotMade {
+    NotCreated {
         /// The file.
         path: String,
-        /// What the system said.
+        /// The system's error.
         cause: std::io::Error,
     },
 }
 
-/// The keys to run with. Makes the file if there are none.
-pub fn take(data_dir: &Path, variable: Option<&OsStr>) -> Result<Keyring, Trouble> {
-    match look(data_dir, variable)? {
+/// Loads the keyring. Creates the file if there is none.
+pub fn load_or_create(data_dir: &Path, variable: Option<&OsStr>) -> Result<Keyring, KeyringError> {
+    match find(data_dir, variable)? {
         Found::InEnvironment(keyring) => {
-            tracing::debug!("keyring read from {VARIABLE}");
+            tracing::debug!("keyring loaded from {VARIABLE}");
             Ok(keyring)
         }
         Found::InFile { keyring, path, open_to_others } => {
             if open_to_others {
                 let path = path.display();
                 tracing::warn!(
-                    "the keyring `{path}` is open to other users of this machine; `chmod 600 {path}` closes it"
+                    "other users of this machine can read the keyring `{path}`; run `chmod 600 {path}`"
                 );
             }
             Ok(keyring)
         }
-        Found::Nowhere => {
+        Found::Missing => {
             let path = data_dir.join(FILE);
-            let keyring = make(&path)
-                .map_err(|cause| Trouble::NotMade { path: path.display().to_string(), cause })?;
+            let keyring = create(&path).map_err(|cause| KeyringError::NotCreated {
+                path: path.display().to_string(),
+                cause,
+            })?;
             tracing::info!(
-                "keyring made: `{}`; a backup of the data directory needs it",
+                "keyring created: `{}`; include it in backups of the data directory",
                 path.display()
             );
             Ok(keyring)
@@ -101,11 +103,11 @@ pub fn take(data_dir: &Path, variable: Option<&OsStr>) -> Result<Keyring, Troubl
     }
 }
 
-/// Looks for the keys and makes nothing.
-pub fn look(data_dir: &Path, variable: Option<&OsStr>) -> Result<Found, Trouble> {
+/// Looks for the keyring and creates nothing.
+pub fn find(data_dir: &Path, variable: Option<&OsStr>) -> Result<Found, KeyringError> {
     if let Some(value) = variable {
-        // Characters that are no text are no base64 either.
-        let keyring = Keyring::read(&value.to_string_lossy()).map_err(Trouble::Variable)?;
+        // Bytes that are not UTF-8 are not base64 either, so the replacement loses nothing.
+        let keyring = Keyring::read(&value.to_string_lossy()).map_err(KeyringError::Variable)?;
         return Ok(Found::InEnvironment(keyring));
     }
     let path = data_dir.join(FILE);
@@ -113,23 +115,26 @@ pub fn look(data_dir: &Path, variable: Option<&OsStr>) -> Result<Found, Trouble>
     let text = match std::fs::read_to_string(&path) {
         Ok(text) => text,
         Err(cause) => match cause.kind() {
-            ErrorKind::NotFound | ErrorKind::NotADirectory => return Ok(Found::Nowhere),
+            ErrorKind::NotFound | ErrorKind::NotADirectory => return Ok(Found::Missing),
             ErrorKind::InvalidData => {
-                return Err(Trouble::Malformed { path: shown(), cause: "it is not text".into() });
+                return Err(KeyringError::Malformed {
+                    path: shown(),
+                    cause: "not UTF-8 text".into(),
+                });
             }
             _ => {
-                return Err(Trouble::Unreadable { path: shown(), cause });
+                return Err(KeyringError::Unreadable { path: shown(), cause });
             }
         },
     };
     let keyring = Keyring::read(&text)
-        .map_err(|cause| Trouble::Malformed { path: shown(), cause: cause.to_string() })?;
+        .map_err(|cause| KeyringError::Malformed { path: shown(), cause: cause.to_string() })?;
     Ok(Found::InFile { keyring, open_to_others: open_to_others(&path), path })
 }
 
-/// Makes a file that was not there, for its owner alone. It is whole and on the disk before
-/// anything is sealed with it.
-fn make(path: &Path) -> std::io::Result<Keyring> {
+/// Creates the file, readable for its owner only. It is complete and on disk before anything is sealed
+/// with it.
+fn create(path: &Path) -> std::io::Result<Keyring> {
     let mut secret = [0; 32];
     getrandom::fill(&mut secret).map_err(|error| std::io::Error::other(error.to_string()))?;
     let keyring = Keyring::new(secret);
@@ -143,12 +148,12 @@ fn make(path: &Path) -> std::io::Result<Keyring> {
     let mut file = options.open(path)?;
     let written = file.write_all(keyring.write().as_bytes()).and_then(|()| file.sync_all());
     if let Err(error) = written {
-        // Nothing was sealed with it yet, so the next start may begin anew.
+        // Nothing was sealed with it yet, so the next start may create another one.
         let _ = std::fs::remove_file(path);
         return Err(error);
     }
     if let Some(folder) = path.parent() {
-        // Not every system can do this to a folder; the file itself is safe.
+        // Not every system can sync a directory. The file itself is on disk.
         let _ = File::open(folder).and_then(|folder| folder.sync_all());
     }
     Ok(keyring)

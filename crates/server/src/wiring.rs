@@ -1,4 +1,4 @@
-//! Puts the concrete parts together: configuration, keyring, store, memory, simulators, gateway.
+//! Builds the running application from its configuration: keyring, stores, simulators and gateway.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -9,9 +9,7 @@ use std::sync::Arc;
 use http::{HeaderMap, HeaderValue, Uri};
 use parking_lot::{Mutex, RwLock};
 use throughline_backends::sqlite::{SqliteConversations, SqliteStore};
-
 use throughline_canonical::Fault;
-use throughline_codec::text::{OnError, ReasoningFormat};
 use throughline_conversations::responses::{Responses, Rules};
 use throughline_gateway::Gateway;
 use throughline_gateway::backend::{self, Backend};
@@ -24,56 +22,56 @@ use throughline_gateway::upstream::Client;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 
-use crate::config::{self, Config};
+use crate::config::{self, Config, ConfigEnum};
 use crate::cors::Origins;
 use crate::hosts::Hosts;
 use crate::keyring;
 
-/// How fast the built-in simulator writes: about as fast as a model.
-const SIMULATED_SPEED: u32 = 80;
+/// Tokens per second of the built-in simulator, about as fast as a real model.
+const SIMULATOR_SPEED: u32 = 80;
 
 /// The running application.
 #[derive(Debug)]
 pub struct App {
-    /// The gateway.
+    /// Runs turns.
     pub gateway: Arc<Gateway>,
-    /// What is kept for clients that keep no history.
+    /// Responses and conversations stored for clients that send no history.
     pub responses: Arc<Responses>,
-    /// Places for WebSockets.
+    /// Slots for open WebSockets.
     pub sockets: Arc<Semaphore>,
     hosts: RwLock<Hosts>,
     origins: RwLock<Origins>,
-    /// The configuration it was built with.
-    built_with: Config,
+    /// The configuration at start; some of its settings need a restart to change.
+    started_with: Config,
     listen: SocketAddr,
-    /// Becomes true when the server stops, so that those who only watch let go of it.
+    /// Becomes true when the server stops, so that endless streams such as `/admin/turns/stream` end.
     pub stopping: watch::Sender<bool>,
+    /// URLs of running simulators, by backend name.
     simulators: Mutex<HashMap<String, String>>,
-    /// Held as long as the server runs: two servers on one directory would forget each other's
-    /// blocks.
+    /// Held while the server runs: two servers on one directory would lose each other's blocks.
     _lock: File,
 }
 
-/// Why the app could not be built.
+/// Why the application cannot start or take a new configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
     /// The data directory cannot be used.
     #[error("cannot use the data directory `{path}`: {cause}")]
     DataDir {
-        /// Which.
+        /// The directory.
         path: String,
-        /// The cause.
+        /// The system's error.
         cause: std::io::Error,
     },
-    /// Another server uses it.
+    /// Another server uses the data directory.
     #[error(
-        "the data directory `{path}` is used by another throughline; give this one its own with --data-dir"
+        "the data directory `{path}` is used by another throughline; choose another one with --data-dir"
     )]
     InUse {
-        /// Which.
+        /// The directory.
         path: String,
     },
-    /// The store does not open.
+    /// A store cannot be opened.
     #[error("{what}: {cause}")]
     Store {
         /// What could not be done.
@@ -81,33 +79,33 @@ pub enum BuildError {
         /// The cause.
         cause: String,
     },
-    /// There are no keys.
+    /// The keyring cannot be loaded.
     #[error(transparent)]
-    Keyring(#[from] keyring::Trouble),
-    /// The models file is wrong.
+    Keyring(#[from] keyring::KeyringError),
+    /// The models file has a mistake.
     #[error("the models file has a mistake: {0}")]
     Models(#[from] CatalogError),
-    /// A simulator does not start.
+    /// A simulator cannot start.
     #[error("cannot start the simulator: {0}")]
     Simulator(std::io::Error),
-    /// A running gateway does not take it.
+    /// The running gateway rejects the new configuration.
     #[error("{}", .0.message)]
     Refused(Fault),
 }
 
 impl App {
-    /// Builds everything and starts what runs in the background.
+    /// Builds all parts and starts the background tasks.
     pub async fn build(config: &Config, listen: SocketAddr) -> Result<Self, BuildError> {
-        let lock = take_data_dir(&config.data_dir)?;
+        let lock = lock_data_dir(&config.data_dir)?;
         let variable = std::env::var_os(keyring::VARIABLE);
-        let keyring = keyring::take(&config.data_dir, variable.as_deref())?;
+        let keyring = keyring::load_or_create(&config.data_dir, variable.as_deref())?;
         let failed = |error: throughline_gateway::thinking::store::StoreError| BuildError::Store {
             cause: error.cause.to_string(),
             what: error.what,
         };
         let store = SqliteStore::open(&config.data_dir.join("memory.db")).await.map_err(failed)?;
         let snapshot = store.load().await.map_err(failed)?;
-        tracing::debug!(blocks = snapshot.blocks.len(), "thinking memory read");
+        tracing::debug!(blocks = snapshot.blocks.len(), "thinking memory loaded");
         let simulators = Mutex::default();
         let settings = settings(config, catalog(config)?, &simulators).await?;
         let changes = Changes::default();
@@ -131,7 +129,7 @@ impl App {
             sockets: Arc::new(Semaphore::new(config.limits.streams)),
             hosts: RwLock::new(Hosts::new(listen, &config.allowed_hosts)),
             origins: RwLock::new(Origins::new(&config.cors_origins)),
-            built_with: config.clone(),
+            started_with: config.clone(),
             listen,
             stopping: watch::Sender::new(false),
             simulators,
@@ -139,19 +137,19 @@ impl App {
         })
     }
 
-    /// Takes a new configuration while running.
+    /// Applies a new configuration while running.
     pub async fn configure(&self, config: &Config) -> Result<(), BuildError> {
-        // What servers told of their models stays known.
+        // What upstreams reported about their models is kept.
         let catalog = catalog(config)?.sharing(&self.gateway.settings().catalog);
         let settings = settings(config, catalog, &self.simulators).await?;
         self.gateway.configure(settings).map_err(BuildError::Refused)?;
         *self.hosts.write() = Hosts::new(self.listen, &config.allowed_hosts);
         *self.origins.write() = Origins::new(&config.cors_origins);
-        let fixed = fixed_keys(&self.built_with, config);
-        if !fixed.is_empty() {
+        let unchanged = keys_needing_restart(&self.started_with, config);
+        if !unchanged.is_empty() {
             tracing::warn!(
-                "these settings have changed, and stay as they were until a restart: {}",
-                fixed.join(", ")
+                "these settings have changed but stay as they are until a restart: {}",
+                unchanged.join(", ")
             );
         }
         Ok(())
@@ -179,8 +177,8 @@ impl App {
     }
 }
 
-/// The settings that differ and that a running server cannot change.
-fn fixed_keys(before: &Config, after: &Config) -> Vec<&'static str> {
+/// The changed settings that a running server cannot apply.
+fn keys_needing_restart(before: &Config, after: &Config) -> Vec<&'static str> {
     [
         ("listen", before.listen != after.listen),
         ("data_dir", before.data_dir != after.data_dir),
@@ -193,14 +191,16 @@ fn fixed_keys(before: &Config, after: &Config) -> Vec<&'static str> {
     .collect()
 }
 
-fn take_data_dir(path: &Path) -> Result<File, BuildError> {
+/// Creates the data directory and locks it.
+fn lock_data_dir(path: &Path) -> Result<File, BuildError> {
     let shown = path.display().to_string();
     let failed = |cause| BuildError::DataDir { path: shown.clone(), cause };
     std::fs::create_dir_all(path).map_err(failed)?;
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
-        // Who talked to whom is nobody else's business. A directory of somebody else stays as it is.
+        // The directory shows who talks to which provider. If another user owns it, this fails and
+        // the permissions stay.
         let _ = std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700));
     }
     let lock = File::create(path.join("lock")).map_err(failed)?;
@@ -227,7 +227,7 @@ async fn settings(
     for configured in &config.backends {
         let base_url = match &configured.base_url {
             Some(url) => url.clone(),
-            None => simulator(&configured.name, simulators).await?,
+            None => simulator_url(&configured.name, simulators).await?,
         };
         backends.push(Arc::new(backend(configured, base_url)));
     }
@@ -249,27 +249,17 @@ async fn settings(
             fallback: route.fallback.clone(),
         },
         thinking: settings::Thinking {
-            policy: match config.thinking.policy {
-                config::Policy::Origin => settings::Policy::Origin,
-                config::Policy::Session => settings::Policy::Session,
-            },
-            unknown: match config.thinking.unknown {
-                config::Unknown::Try => settings::Unknown::Try,
-                config::Unknown::Drop => settings::Unknown::Drop,
-            },
+            policy: config.thinking.policy,
+            unknown: config.thinking.unknown,
             orphan_threshold: config.thinking.orphan_threshold,
             memory_limit: size(config.thinking.memory_limit),
-            tool_thinking: match config.thinking.tool_thinking {
-                config::ToolThinking::Auto => settings::ToolThinking::Auto,
-                config::ToolThinking::Sequential => settings::ToolThinking::Sequential,
-                config::ToolThinking::Interleaved => settings::ToolThinking::Interleaved,
-            },
+            tool_thinking: config.thinking.tool_thinking,
         },
         reasoning_fields: config
             .thinking
             .reasoning_fields
             .iter()
-            .map(|field| field.word().to_owned())
+            .map(|field| field.name().to_owned())
             .collect(),
         limits: settings::Limits {
             body: size(config.limits.body),
@@ -285,29 +275,17 @@ async fn settings(
 fn backend(configured: &config::Backend, base_url: String) -> Backend {
     Backend {
         name: configured.name.clone(),
-        dialect: configured.spoken.upstream(),
+        dialect: configured.wire_dialect.upstream(),
         variant: configured.variant.clone(),
-        raw_text: raw_text(configured),
+        raw_text: configured.raw_text.clone(),
         base_url,
         domain: configured.signature_domain.clone(),
-        auth: match &configured.auth {
-            config::Auth::None => backend::Auth::None,
-            config::Auth::Key(secret) => backend::Auth::Key(secret.expose().to_owned()),
-            config::Auth::Passthrough => backend::Auth::Passthrough,
-        },
+        auth: configured.auth.clone(),
         share_caller_key: configured.share_caller_key,
         models: configured.models.clone(),
         default_model: configured.default_model.clone(),
-        compat: configured.thinking_compat.map(|compat| match compat.mode {
-            config::CompatMode::Budget => backend::Compat::Budget(compat.budget),
-            config::CompatMode::Adaptive => backend::Compat::Adaptive,
-            config::CompatMode::Off => backend::Compat::Off,
-        }),
-        replay: match configured.replay {
-            config::Replay::Verbatim => backend::Replay::Verbatim,
-            config::Replay::LatestTurn => backend::Replay::LatestTurn,
-            config::Replay::None => backend::Replay::None,
-        },
+        compat: configured.thinking_compat,
+        replay: configured.replay,
         retries: configured.retries,
         timeouts: backend::Timeouts {
             connect: configured.timeouts.connect,
@@ -320,26 +298,9 @@ fn backend(configured: &config::Backend, base_url: String) -> Backend {
     }
 }
 
-fn raw_text(configured: &config::Backend) -> backend::RawText {
-    backend::RawText {
-        family: match &configured.family {
-            config::Family::Auto => None,
-            named => Some(named.to_string()),
-        },
-        reasoning_format: match configured.reasoning_format {
-            config::ReasoningFormat::Split => ReasoningFormat::Split,
-            config::ReasoningFormat::Raw => ReasoningFormat::Raw,
-            config::ReasoningFormat::None => ReasoningFormat::None,
-        },
-        on_error: match configured.on_tool_parse_error {
-            config::OnToolParseError::Error => OnError::Error,
-            config::OnToolParseError::Text => OnError::Text,
-        },
-    }
-}
-
-/// A simulator speaks real HTTP on a port of its own, as any provider does.
-async fn simulator(
+/// The URL of the simulator of a backend, which is started on first use. It speaks real HTTP on a port
+/// of its own, as any provider does.
+async fn simulator_url(
     name: &str,
     running: &Mutex<HashMap<String, String>>,
 ) -> Result<String, BuildError> {
@@ -350,7 +311,7 @@ async fn simulator(
     let address = listener.local_addr().map_err(BuildError::Simulator)?;
     let options = throughline_simulator::Options {
         identity: name.to_owned(),
-        tokens_per_second: SIMULATED_SPEED,
+        tokens_per_second: SIMULATOR_SPEED,
         ..throughline_simulator::Options::default()
     };
     tokio::spawn(throughline_simulator::serve(listener, options, std::future::pending()));
@@ -365,6 +326,8 @@ fn size(bytes: u64) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use throughline_codec::text::{OnError, ReasoningFormat};
+
     use super::*;
     use crate::config::{Overrides, Source, read};
 
@@ -376,7 +339,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_configured_reaches_the_gateway() {
+    async fn configured_values_reach_the_gateway() {
         let settings = settings_of(
             r#"
             [[backend]]
@@ -436,7 +399,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn unset_settings_are_those_of_a_proxy() {
+    async fn unset_settings_have_the_defaults_of_a_proxy() {
         let settings = settings_of("").await;
         assert_eq!(settings.reasoning_fields, ["reasoning", "reasoning_content"]);
         assert_eq!(settings.thinking.tool_thinking, settings::ToolThinking::Auto);

@@ -1,14 +1,14 @@
-//! Addresses: the one to listen on, host names, and an upstream's base URL. All by text; nothing
-//! is looked up, so a configuration reads the same without a network.
+//! Checks addresses: `listen`, host names, origins and base URLs. Nothing is looked up, so that a
+//! configuration is valid or not without a network.
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use super::diagnostic::{Trouble, shown};
+use super::diagnostic::{Problem, shown};
 
 /// Checks that an address is `host:port` on the loopback interface.
-pub(super) fn listen(text: &str) -> Result<(), Trouble> {
+pub(super) fn listen(text: &str) -> Result<(), Problem> {
     let malformed = || {
-        Trouble::new(format!("`listen` is {}", shown(text)))
+        Problem::new(format!("`listen` is {}", shown(text)))
             .expected(r#"an address and a port, as in "127.0.0.1:8484""#)
     };
     let (host, port) = text.rsplit_once(':').ok_or_else(malformed)?;
@@ -19,31 +19,31 @@ pub(super) fn listen(text: &str) -> Result<(), Trouble> {
     if is_loopback(host) {
         return Ok(());
     }
-    // Whoever reaches the gateway spends its keys, so a public address needs keys of its own.
-    Err(Trouble::new(format!("`listen` is {}, which is not a loopback address", shown(text)))
+    // Anyone who can reach the gateway can use its API keys, so a public address needs gateway keys.
+    Err(Problem::new(format!("`listen` is {}, which is not a loopback address", shown(text)))
         .expected("`localhost`, `127.0.0.1` or `[::1]`")
         .hint(
-            "gateway keys are not available yet, so only loopback addresses can be served; \
+            "only loopback addresses are possible until gateway keys are available; \
              put a reverse proxy in front",
         ))
 }
 
-/// Checks that a text is a host, with or without a port; gives it in lower case.
-pub(super) fn allowed_host(text: &str) -> Result<String, Trouble> {
+/// Checks that a string is a host with or without a port, and returns it in lower case.
+pub(super) fn allowed_host(text: &str) -> Result<String, Problem> {
     let with_port =
         text.rsplit_once(':').filter(|(host, _)| !host.contains(':') || host.ends_with(']'));
     let (host, port) = with_port.map_or((text, None), |(host, port)| (host, Some(port)));
     if is_host(host) && port.is_none_or(|port| port.parse::<u16>().is_ok()) {
         return Ok(text.to_ascii_lowercase());
     }
-    Err(Trouble::new(format!("`allowed_hosts` has {}", shown(text)))
+    Err(Problem::new(format!("`allowed_hosts` has {}", shown(text)))
         .expected(r#"a host name, with or without a port, as in "gateway.example""#))
 }
 
-/// Checks that a text is the origin of pages, or `*` for all; gives it in lower case.
-pub(super) fn page_origin(text: &str) -> Result<String, Trouble> {
-    let trouble = || {
-        Trouble::new(format!("`cors_origins` has {}", shown(text)))
+/// Checks that a string is the origin of web pages or `*`, and returns it in lower case.
+pub(super) fn page_origin(text: &str) -> Result<String, Problem> {
+    let problem = || {
+        Problem::new(format!("`cors_origins` has {}", shown(text)))
             .expected(r#"an origin as browsers send it, as in "https://app.example", or `*`"#)
     };
     if text == "*" {
@@ -52,23 +52,23 @@ pub(super) fn page_origin(text: &str) -> Result<String, Trouble> {
     let Some((scheme, host)) = text.split_once("://") else {
         let hint = format!("did you mean `https://{text}`?");
         return Err(match allowed_host(text) {
-            Ok(_) => trouble().hint(hint),
-            Err(_) => trouble(),
+            Ok(_) => problem().hint(hint),
+            Err(_) => problem(),
         });
     };
-    // Pages of applications have schemes of their own, as in `vscode-webview://`.
+    // Pages inside applications have schemes of their own, such as `vscode-webview://`.
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
     if scheme.is_empty() || !scheme.bytes().all(plain) {
-        return Err(trouble());
+        return Err(problem());
     }
     if let Some(host) = host.strip_suffix('/') {
         let hint = format!("an origin has no path; did you mean `{scheme}://{host}`?");
-        return Err(trouble().hint(hint));
+        return Err(problem().hint(hint));
     }
     let Ok(host) = allowed_host(host) else {
-        return Err(trouble());
+        return Err(problem());
     };
-    // Browsers leave out a port that needs no mention.
+    // Browsers omit the default port.
     let scheme = scheme.to_ascii_lowercase();
     let host = default_port(&scheme)
         .and_then(|port| host.strip_suffix(port)?.strip_suffix(':'))
@@ -76,7 +76,7 @@ pub(super) fn page_origin(text: &str) -> Result<String, Trouble> {
     Ok(format!("{scheme}://{host}"))
 }
 
-/// The port that goes without saying.
+/// The default port of a scheme.
 fn default_port(scheme: &str) -> Option<&'static str> {
     match scheme {
         "https" => Some("443"),
@@ -88,48 +88,48 @@ fn default_port(scheme: &str) -> Option<&'static str> {
 /// A base URL in its parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Base {
-    /// As it was written.
+    /// The URL as it is written in the configuration.
     pub(super) written: String,
-    /// Scheme, host and port: in lower case, without a port that needs no mention.
+    /// Scheme, host and port in lower case, without the default port.
     pub(super) site: String,
     /// The host alone, in lower case.
     pub(super) host: String,
-    /// What follows, without a trailing `/`.
+    /// The path, without a trailing `/`.
     pub(super) path: String,
 }
 
-/// Checks a base URL. What of its path a dialect repeats is for `upstream`.
-pub(super) fn base_url(text: &str) -> Result<Base, Trouble> {
-    let trouble = || Trouble::new(format!("`base_url` is {}", shown(text)));
+/// Checks and splits a base URL. `upstream` removes what the dialect's path repeats.
+pub(super) fn base_url(text: &str) -> Result<Base, Problem> {
+    let problem = || Problem::new(format!("`base_url` is {}", shown(text)));
     let expected = r#"a URL as in "https://api.anthropic.com""#;
     let Some((scheme, rest)) = text.split_once("://") else {
         let hint = format!("did you mean `https://{text}`?");
         let host = text.split('/').next().unwrap_or_default();
         let looks_like_host = allowed_host(host).is_ok() && host.contains(['.', ':']);
-        let trouble = trouble().expected(expected);
-        return Err(if looks_like_host { trouble.hint(hint) } else { trouble });
+        let problem = problem().expected(expected);
+        return Err(if looks_like_host { problem.hint(hint) } else { problem });
     };
     let scheme = scheme.to_ascii_lowercase();
     let Some(default_port) = default_port(&scheme) else {
-        return Err(trouble().expected("a URL that starts with `https://` or `http://`"));
+        return Err(problem().expected("a URL that starts with `https://` or `http://`"));
     };
     if rest.contains(['?', '#']) {
-        return Err(trouble().expected("a URL without `?` and `#`"));
+        return Err(problem().expected("a URL without `?` and `#`"));
     }
     let (authority, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
     if authority.contains('@') {
-        return Err(Trouble::new("`base_url` has a user or password in it")
+        return Err(Problem::new("`base_url` contains a user name or password")
             .expected("a URL without `@` before the path")
-            .hint("keys go into `api_key_env`"));
+            .hint("use `api_key_env` for keys"));
     }
     let with_port = authority.rsplit_once(':').filter(|_| !authority.ends_with(']'));
     let (host, port) = with_port.map_or((authority, None), |(host, port)| (host, Some(port)));
     let port_fits = port.is_none_or(|port| port.parse::<u16>().is_ok_and(|port| port > 0));
     if !is_host(host) || !port_fits {
-        return Err(trouble().expected(expected));
+        return Err(problem().expected(expected));
     }
     if !path.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(trouble().expected("a path without spaces and unusual letters"));
+        return Err(problem().expected("a path of visible ASCII characters"));
     }
     let host = host.to_ascii_lowercase();
     let port = port.filter(|port| *port != default_port);
@@ -148,16 +148,16 @@ pub(super) fn origin(url: &str) -> &str {
     url[start..].find('/').map_or(url, |at| &url[..start + at])
 }
 
-/// Does a URL that came from [`base_url`] stay on this machine?
+/// Whether a URL from [`base_url`] is on this machine.
 pub(super) fn is_local(url: &str) -> bool {
     let authority = origin(url).split_once("://").map_or("", |(_, authority)| authority);
     let with_port = authority.rsplit_once(':').filter(|_| !authority.ends_with(']'));
     is_loopback(with_port.map_or(authority, |(host, _)| host))
 }
 
-/// Is a host on this machine or on a network of one's own? A name without a dot is one that only
-/// such a network knows.
-pub(super) fn is_near(host: &str) -> bool {
+/// Whether a host is on this machine or in a private network. Only a private network resolves names
+/// without a dot.
+pub(super) fn is_private(host: &str) -> bool {
     match ip(host) {
         Some(IpAddr::V4(address)) => {
             address.is_loopback() || address.is_private() || address.is_link_local()
@@ -179,7 +179,7 @@ fn is_loopback(host: &str) -> bool {
     }
 }
 
-/// The address that a host is written as, if it is no name.
+/// The IP address of a host that is not a name.
 fn ip(host: &str) -> Option<IpAddr> {
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     bare.parse::<IpAddr>().ok().map(|address| address.to_canonical())
@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loopback_addresses_can_be_served() {
+    fn listen_accepts_loopback_addresses() {
         for text in [
             "127.0.0.1:8484",
             "localhost:8484",
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn other_addresses_cannot() {
+    fn listen_rejects_other_addresses() {
         for text in [
             "0.0.0.0:8484",
             "[::]:8484",
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn base_urls_are_normalised() {
+    fn base_urls_are_normalized() {
         for (text, parts) in [
             (
                 "https://api.anthropic.com",
@@ -274,8 +274,8 @@ mod tests {
     }
 
     #[test]
-    fn networks_of_ones_own_are_near() {
-        for (host, near) in [
+    fn private_networks_are_recognized() {
+        for (host, private) in [
             ("localhost", true),
             ("127.0.0.1", true),
             ("[::1]", true),
@@ -293,7 +293,7 @@ mod tests {
             ("api.openai.com", false),
             ("local.example", false),
         ] {
-            assert_eq!(is_near(host), near, "{host}");
+            assert_eq!(is_private(host), private, "{host}");
         }
     }
 
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn origins_of_pages_are_a_scheme_and_a_host() {
+    fn page_origins_are_a_scheme_and_a_host() {
         for (text, origin) in [
             ("https://App.example", Some("https://app.example")),
             ("http://localhost:3000", Some("http://localhost:3000")),

@@ -1,37 +1,31 @@
 //! The `[[backend]]` tables: reading one, and the checks that need more than one of its keys.
 
-use throughline_codec::text::Recipe;
+use throughline_codec::text::{OnError, ReasoningFormat, Recipe};
+use throughline_gateway::backend::{Auth, Compat, RawText};
 
 use super::address;
-use super::diagnostic::{Report, Trouble, list, shown};
-use super::document::Spot;
+use super::config_enum::ConfigEnum;
+use super::diagnostic::{Problem, Report, list, shown};
+use super::document::Position;
 use super::mask;
 use super::paths::Environment;
 use super::routes;
-use super::settings::{
-    Auth, Backend, Compat, Dialect, Family, OnToolParseError, PASSTHROUGH, ReasoningFormat, Secret,
-    Timeouts, Word,
-};
+use super::settings::{Backend, Dialect, PASSTHROUGH, Passthrough, Timeouts};
 use super::suggest;
-use super::upstream::{self, Spoken};
-use super::values::{Located, Section, secret, unusable_key};
+use super::upstream::{self, WireFormat};
+use super::values::{ApiKey, LocatedText, Section, api_key, unusable_key};
 
-/// The one word of the `auth` key.
-#[derive(Debug, Clone, Copy, Default)]
-struct Passthrough;
-
-impl Word for Passthrough {
-    fn of(word: &str) -> Option<Self> {
-        (word == PASSTHROUGH).then_some(Self)
-    }
-}
+/// `family`: derived from the model's name.
+const AUTO: &str = "auto";
+/// `family`: raw text is not parsed.
+const NONE: &str = "none";
 
 /// Reads all backends.
 pub(super) fn read(top: Section<'_>, env: &Environment, report: &mut Report<'_>) -> Vec<Backend> {
-    let mut names: Vec<Located> = Vec::new();
+    let mut names: Vec<LocatedText> = Vec::new();
     let mut backends = Vec::new();
     for section in top.tables("backend") {
-        let name: Option<Located> = section.required("name", report);
+        let name: Option<LocatedText> = section.required("name", report);
         if let Some(name) = &name {
             check_name(name, &names, report);
             names.push(name.clone());
@@ -42,7 +36,7 @@ pub(super) fn read(top: Section<'_>, env: &Environment, report: &mut Report<'_>)
     backends
 }
 
-/// Legal settings that may surprise.
+/// Notes about valid settings that may surprise.
 pub(super) fn notes(backends: &[Backend]) -> Vec<String> {
     let keyless = backends.iter().filter(|backend| {
         let remote = backend.base_url.as_deref().is_some_and(|url| !address::is_local(url));
@@ -55,21 +49,18 @@ pub(super) fn notes(backends: &[Backend]) -> Vec<String> {
         .collect()
 }
 
-/// Settings about raw text, where replies are none.
+/// Notes about raw-text settings of a backend whose replies are structured.
 fn without_effect(backend: &Backend) -> Vec<String> {
-    let family = &backend.family;
-    let reasoning = backend.reasoning_format;
-    let on_error = backend.on_tool_parse_error;
+    let RawText { family, reasoning_format, on_error } = &backend.raw_text;
     let settings = [
-        (*family != Family::default()).then(|| ("family", family.to_string())),
-        (reasoning != ReasoningFormat::default())
-            .then(|| ("reasoning_format", reasoning.to_string())),
-        (on_error != OnToolParseError::default())
-            .then(|| ("on_tool_parse_error", on_error.to_string())),
+        family.as_deref().map(|family| ("family", family)),
+        (*reasoning_format != ReasoningFormat::Split)
+            .then(|| ("reasoning_format", reasoning_format.name())),
+        (*on_error != OnError::Error).then(|| ("on_tool_parse_error", on_error.name())),
     ];
     let (name, dialect) = (&backend.name, backend.dialect);
-    // Where one dialect has both, which of the two it is depends on the server.
-    let server = match backend.spoken {
+    // Some chat servers send raw text and some do not.
+    let server = match backend.wire_dialect {
         Dialect::OpenAiChat => format!(" of the variant `{}`", backend.variant),
         _ => String::new(),
     };
@@ -77,7 +68,7 @@ fn without_effect(backend: &Backend) -> Vec<String> {
         .into_iter()
         .flatten()
         .map(|(key, value)| {
-            format!("backend `{name}`: `{key} = \"{value}\"` has no effect, as replies of the dialect `{dialect}`{server} are not raw text")
+            format!("backend `{name}`: `{key} = \"{value}\"` has no effect: replies of the dialect `{dialect}`{server} are not raw text")
         })
         .collect()
 }
@@ -89,36 +80,41 @@ fn read_one(
     report: &mut Report<'_>,
 ) -> Backend {
     let dialect: Option<Dialect> = section.required("dialect", report);
-    let (spoken, base_url) = address(section, dialect, report);
+    let (format, base_url) = address(section, dialect, report);
     let auth = auth(section, env, report);
     let share_caller_key = section.value("share_caller_key", report);
     if let (true, Some(node)) = (share_caller_key, section.node("share_caller_key"))
         && auth != Auth::Passthrough
     {
-        let message = "`share_caller_key` is set, but this backend takes no caller's key";
-        let hint = format!("it goes with `auth = \"{PASSTHROUGH}\"`");
-        report.add(&node.spot, Trouble::new(message).hint(hint));
+        let message = "`share_caller_key` is set, but this backend does not use the caller's key";
+        let hint = format!("use it with `auth = \"{PASSTHROUGH}\"`");
+        report.add(&node.position, Problem::new(message).hint(hint));
     }
     let compat = section.table("thinking_compat");
-    let mode = compat.required("mode", report);
-    let budget = compat.optional("budget", report);
+    let mut thinking_compat: Option<Compat> = compat.required("mode", report);
+    let compat_budget = compat.optional("budget", report);
+    if let Some(Compat::Budget(budget)) = &mut thinking_compat {
+        *budget = compat_budget;
+    }
     let timeouts = section.table("timeouts");
     let domain: Option<String> = section.optional("signature_domain", report);
     Backend {
-        dialect: dialect.unwrap_or_default(),
-        spoken: spoken.dialect,
-        variant: spoken.variant,
+        dialect: dialect.unwrap_or(Dialect::FIRST),
+        wire_dialect: format.dialect,
+        variant: format.variant,
         base_url,
         auth,
         share_caller_key,
         signature_domain: domain.unwrap_or_else(|| name.clone()),
         models: models(section, report),
         default_model: section.optional("default_model", report),
-        family: family(section, report),
-        reasoning_format: section.value("reasoning_format", report),
-        on_tool_parse_error: section.value("on_tool_parse_error", report),
-        thinking_compat: mode.map(|mode| Compat { mode, budget }),
-        replay: section.value("replay", report),
+        raw_text: RawText {
+            family: family(section, report),
+            reasoning_format: section.choice("reasoning_format", report),
+            on_error: section.choice("on_tool_parse_error", report),
+        },
+        thinking_compat,
+        replay: section.choice("replay", report),
         retries: section.value("retries", report),
         timeouts: Timeouts {
             connect: timeouts.value("connect", report),
@@ -133,135 +129,135 @@ fn read_one(
     }
 }
 
-fn check_name(name: &Located, earlier: &[Located], report: &mut Report<'_>) {
+fn check_name(name: &LocatedText, earlier: &[LocatedText], report: &mut Report<'_>) {
     let letter =
         |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-".contains(&byte);
     if !name.text.bytes().all(letter) {
         let lower: String = name.text.to_ascii_lowercase().replace([' ', '.'], "-");
-        let trouble = Trouble::new(format!("`name` is {}", shown(&name.text)))
+        let problem = Problem::new(format!("`name` is {}", shown(&name.text)))
             .expected("only `a-z`, `0-9`, `_` and `-`");
         let fits = lower.bytes().all(letter);
-        report.add(&name.spot, trouble.meant(fits.then_some(lower.as_str())));
+        report.add(&name.position, problem.did_you_mean(fits.then_some(lower.as_str())));
     }
     if let Some(first) = earlier.iter().find(|other| other.text == name.text) {
-        let message = format!("there are two backends {}", shown(&name.text));
-        let hint = format!("the first is at {}", report.refer(&first.spot));
-        report.add(&name.spot, Trouble::new(message).expected("a name of its own").hint(hint));
+        let message = format!("two backends are named {}", shown(&name.text));
+        let hint = format!("the first is at {}", report.refer(&first.position));
+        report.add(&name.position, Problem::new(message).expected("a unique name").hint(hint));
     }
 }
 
-/// Where the upstream is, and how it is spoken to: each tells something of the other.
+/// Reads address and wire format together: the address decides the variant, and the wire format
+/// decides which part of the address is repeated by the dialect's path.
 fn address(
     section: Section<'_>,
     dialect: Option<Dialect>,
     report: &mut Report<'_>,
-) -> (Spoken, Option<String>) {
-    let written: Option<Located> = match dialect {
+) -> (WireFormat, Option<String>) {
+    let written: Option<LocatedText> = match dialect {
         Some(Dialect::Simulator) | None => section.optional("base_url", report),
         Some(_) => section.required("base_url", report),
     };
     let base = written.as_ref().and_then(|written| {
         if dialect == Some(Dialect::Simulator) {
-            let message = "`base_url` has no meaning for the simulator, which is built in";
-            let hint = "take the line out, or name the dialect the upstream speaks";
-            report.add(&written.spot, Trouble::new(message).hint(hint));
+            let message = "`base_url` has no effect on the simulator, which is built in";
+            let hint = "remove the line, or set `dialect` to the API of the upstream";
+            report.add(&written.position, Problem::new(message).hint(hint));
             return None;
         }
         let base = address::base_url(&written.text);
-        base.map_err(|trouble| report.add(&written.spot, trouble)).ok()
+        base.map_err(|problem| report.add(&written.position, problem)).ok()
     });
-    let spoken = upstream::spoken(section, dialect, base.as_ref(), report);
-    // Without a dialect nobody knows what would be appended.
+    let format = upstream::read_wire_format(section, dialect, base.as_ref(), report);
+    // Without a dialect, the appended path is unknown.
     let (Some(written), Some(base), Some(_)) = (written, base, dialect) else {
-        return (spoken, None);
+        return (format, None);
     };
-    let trimmed = upstream::trim(&base, &spoken);
-    let base_url = trimmed.map_err(|trouble| report.add(&written.spot, trouble)).ok();
-    (spoken, base_url)
+    let trimmed = upstream::trim(&base, &format);
+    let base_url = trimmed.map_err(|problem| report.add(&written.position, problem)).ok();
+    (format, base_url)
 }
 
 fn auth(section: Section<'_>, env: &Environment, report: &mut Report<'_>) -> Auth {
-    let key: Option<Secret> = section.optional("api_key", report);
-    let variable: Option<Located> = section.optional("api_key_env", report);
+    let key: Option<ApiKey> = section.optional("api_key", report);
+    let variable: Option<LocatedText> = section.optional("api_key_env", report);
     let passthrough: Option<Passthrough> = section.optional("auth", report);
     let from_env = variable.and_then(|variable| key_from(&variable, env, report));
 
-    let written: Vec<(&str, &Spot)> = ["api_key_env", "api_key", "auth"]
+    let written: Vec<(&str, &Position)> = ["api_key_env", "api_key", "auth"]
         .into_iter()
-        .filter_map(|key| Some((key, &section.node(key)?.spot)))
+        .filter_map(|key| Some((key, &section.node(key)?.position)))
         .collect();
     if let [(first, _), others @ ..] = written.as_slice() {
-        for (other, spot) in others {
-            let message = format!("`{other}` stands beside `{first}`");
+        for (other, position) in others {
+            let message = format!("`{other}` is set together with `{first}`");
             let expected = "only one of `api_key_env`, `api_key` and `auth`";
-            report.add(spot, Trouble::new(message).expected(expected));
+            report.add(position, Problem::new(message).expected(expected));
         }
     }
     match (key.or(from_env), passthrough) {
         (_, Some(Passthrough)) => Auth::Passthrough,
-        (Some(key), None) => Auth::Key(key),
+        (Some(ApiKey(key)), None) => Auth::Key(key),
         (None, None) => Auth::None,
     }
 }
 
-fn key_from(variable: &Located, env: &Environment, report: &mut Report<'_>) -> Option<Secret> {
+/// Reads the key from the variable that `api_key_env` names.
+fn key_from(variable: &LocatedText, env: &Environment, report: &mut Report<'_>) -> Option<ApiKey> {
     let name = variable.text.as_str();
     if !mask::is_variable_name(name) {
-        // Most likely the key itself; it must not appear in the message.
-        let trouble = Trouble::new("`api_key_env` is not the name of a variable")
+        // Probably the key itself, which no message may show.
+        let problem = Problem::new("`api_key_env` is not the name of a variable")
             .expected(r#"a name, as in "ANTHROPIC_API_KEY""#)
-            .hint("a key itself goes into `api_key`");
-        report.add(&variable.spot, trouble);
+            .hint("to write the key itself, use `api_key`");
+        report.add(&variable.position, problem);
         return None;
     }
     let Some(value) = env.get(name) else {
         let known = env.keys().map(String::as_str).filter(|name| name.contains("KEY"));
-        let trouble = Trouble::new(format!("environment variable `{name}` is not set"));
-        let trouble = match suggest::nearest(name, known) {
-            Some(word) => trouble.meant(Some(word)),
-            None => trouble.hint("set it where the gateway is started"),
+        let problem = Problem::new(format!("environment variable `{name}` is not set"));
+        let problem = match suggest::nearest(name, known) {
+            Some(nearest) => problem.did_you_mean(Some(nearest)),
+            None => problem.hint("set it in the environment of the gateway"),
         };
-        report.add(&variable.spot, trouble);
+        report.add(&variable.position, problem);
         return None;
     };
-    let found = secret(value);
+    let found = api_key(value);
     if found.is_none() {
-        report.add(&variable.spot, unusable_key(&format!("`{name}`")));
+        report.add(&variable.position, unusable_key(&format!("`{name}`")));
     }
     found
 }
 
 fn models(section: Section<'_>, report: &mut Report<'_>) -> Vec<(String, String)> {
-    let pairs: Vec<(Located, Located)> = section.value("models", report);
+    let pairs: Vec<(LocatedText, LocatedText)> = section.value("models", report);
     for (pattern, name) in &pairs {
         routes::check_pattern(pattern, report);
         if name.text.contains('*') {
-            let message = format!("{} is no model's name", shown(&name.text));
-            report.add(&name.spot, Trouble::new(message).expected("a name without `*`"));
+            let message = format!("{} is not the name of a model", shown(&name.text));
+            report.add(&name.position, Problem::new(message).expected("a name without `*`"));
         }
     }
     pairs.into_iter().map(|(pattern, name)| (pattern.text, name.text)).collect()
 }
 
-fn family(section: Section<'_>, report: &mut Report<'_>) -> Family {
-    let Some(written) = section.optional::<Located>("family", report) else {
-        return Family::default();
-    };
+/// Reads `family`, in the form of [`RawText::family`].
+fn family(section: Section<'_>, report: &mut Report<'_>) -> Option<String> {
+    let written: LocatedText = section.optional("family", report)?;
     let name = written.text.trim();
-    if name.eq_ignore_ascii_case(Family::AUTO) {
-        return Family::Auto;
+    if name.eq_ignore_ascii_case(AUTO) {
+        return None;
     }
-    if name.eq_ignore_ascii_case(Family::NONE) {
-        return Family::None;
+    if name.eq_ignore_ascii_case(NONE) {
+        return Some(NONE.to_owned());
     }
     if let Err(unknown) = Recipe::family(name) {
-        let words = [Family::AUTO, Family::NONE];
-        let meant = unknown.nearest.or_else(|| suggest::nearest(name, words));
-        let meant = meant.map_or(String::new(), |word| format!("did you mean `{word}`? "));
-        let trouble = Trouble::new(format!("no family is called {}", shown(name)))
-            .expected(format!("{} or a family's name", list(words)))
-            .hint(format!("{meant}the families are {}", list(unknown.known)));
-        report.add(&written.spot, trouble);
+        let nearest = unknown.nearest.or_else(|| suggest::nearest(name, [AUTO, NONE]));
+        let nearest = nearest.map_or(String::new(), |name| format!("did you mean `{name}`? "));
+        let problem = Problem::new(format!("unknown family {}", shown(name)))
+            .expected(format!("{} or the name of a family", list([AUTO, NONE])))
+            .hint(format!("{nearest}the families are {}", list(unknown.known)));
+        report.add(&written.position, problem);
     }
-    Family::Named(name.to_owned())
+    Some(name.to_owned())
 }

@@ -1,44 +1,45 @@
-//! A mistake and how it is told: where, what was found, what was expected, what to do.
-//! What counts as a mistake lives with the checks; this file only knows how to say it.
+//! Diagnostics: where a mistake is, what was found, what was expected, and what to do. The checks
+//! themselves live with each setting.
 
 use std::fmt;
 
-use super::document::Spot;
+use super::document::Position;
 use super::mask;
 use super::paths::Source;
 
-/// Longer values and lines are cut; the position says where to look.
-const LONGEST_VALUE: usize = 60;
-const LONGEST_LINE: usize = 120;
+/// Characters of a value in a message; longer values are cut.
+const MAX_VALUE: usize = 60;
+/// Characters of an excerpt; longer lines are cut.
+const MAX_LINE: usize = 120;
 
-/// Every mistake of one configuration, in the order of their places.
+/// All mistakes of a configuration, sorted by location.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mistakes(pub Vec<Mistake>);
+pub struct Diagnostics(pub Vec<Diagnostic>);
 
-/// One mistake. `Display` shows it over several lines, like a compiler.
+/// One mistake. `Display` shows it over several lines, as a compiler does.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mistake {
-    /// Where it stands.
-    pub place: Place,
+pub struct Diagnostic {
+    /// Where the mistake is.
+    pub location: Location,
     /// What was found.
     pub message: String,
-    /// What should stand there instead.
+    /// What would be right.
     pub expected: Option<String>,
     /// What to do about it.
     pub hint: Option<String>,
     excerpt: Option<Excerpt>,
 }
 
-/// Where a setting comes from.
+/// Where a setting comes from, as messages show it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
-    /// The file; line and column count from one, columns in characters.
+pub enum Location {
+    /// A file.
     File {
-        /// The file's name as shown in messages.
+        /// The name of the file.
         name: String,
-        /// The line, from one.
+        /// The line, counted from one.
         line: usize,
-        /// The character in that line, from one.
+        /// The character in that line, counted from one.
         column: usize,
     },
     /// An environment variable.
@@ -47,22 +48,22 @@ pub enum Place {
     Flag(&'static str),
 }
 
-/// The line a mistake stands in, keys already starred out.
+/// The line with the mistake; API keys are masked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Excerpt {
     text: String,
     width: usize,
 }
 
-/// A mistake before it has a place: what a check has to say about a value.
+/// A mistake without its location: the result of a check of one value.
 #[derive(Debug)]
-pub(super) struct Trouble {
+pub(super) struct Problem {
     message: String,
     expected: Option<String>,
     hint: Option<String>,
 }
 
-impl Trouble {
+impl Problem {
     pub(super) fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), expected: None, hint: None }
     }
@@ -77,22 +78,22 @@ impl Trouble {
         self
     }
 
-    /// Adds "did you mean" where there is a word to mean.
-    pub(super) fn meant(self, word: Option<&str>) -> Self {
-        match word {
-            // Where only one word is right, it has been named already.
-            Some(word) if self.expected != Some(one_of([word])) => {
-                self.hint(format!("did you mean `{word}`?"))
+    /// Adds "did you mean" if there is a suggestion.
+    pub(super) fn did_you_mean(self, suggestion: Option<&str>) -> Self {
+        match suggestion {
+            // If only one value is right, `expected` names it already.
+            Some(suggestion) if self.expected != Some(one_of([suggestion])) => {
+                self.hint(format!("did you mean `{suggestion}`?"))
             }
             _ => self,
         }
     }
 }
 
-/// Collects mistakes while reading goes on.
+/// Collects mistakes during reading.
 pub(super) struct Report<'a> {
     source: Option<&'a Source>,
-    mistakes: Vec<Mistake>,
+    mistakes: Vec<Diagnostic>,
 }
 
 impl<'a> Report<'a> {
@@ -100,49 +101,49 @@ impl<'a> Report<'a> {
         Self { source, mistakes: Vec::new() }
     }
 
-    pub(super) fn add(&mut self, spot: &Spot, trouble: Trouble) {
-        let (place, excerpt) = match spot {
-            Spot::File(span) => self.locate(span.start, span.end),
-            Spot::Variable(name) => (Place::Variable(name.clone()), None),
-            Spot::Flag(name) => (Place::Flag(name), None),
+    pub(super) fn add(&mut self, position: &Position, problem: Problem) {
+        let (location, excerpt) = match position {
+            Position::File(span) => self.locate(span.start, span.end),
+            Position::Variable(name) => (Location::Variable(name.clone()), None),
+            Position::Flag(name) => (Location::Flag(name), None),
         };
-        let Trouble { message, expected, hint } = trouble;
-        self.mistakes.push(Mistake { place, message, expected, hint, excerpt });
+        let Problem { message, expected, hint } = problem;
+        self.mistakes.push(Diagnostic { location, message, expected, hint, excerpt });
     }
 
-    /// Takes over what is wrong with a file that this one names.
+    /// Adds the mistakes of a file that this one names.
     pub(super) fn add_all(&mut self, other: Report<'_>) {
         self.mistakes.extend(other.mistakes);
     }
 
-    /// How a message refers to another place: `line 4`, or the variable's name.
-    pub(super) fn refer(&self, spot: &Spot) -> String {
-        match spot {
-            Spot::File(span) => match self.locate(span.start, span.end).0 {
-                Place::File { line, .. } => format!("line {line}"),
-                Place::Variable(name) => name,
-                Place::Flag(name) => name.to_owned(),
+    /// How a message refers to another position: `line 4`, or the name of the variable.
+    pub(super) fn refer(&self, position: &Position) -> String {
+        match position {
+            Position::File(span) => match self.locate(span.start, span.end).0 {
+                Location::File { line, .. } => format!("line {line}"),
+                Location::Variable(name) => name,
+                Location::Flag(name) => name.to_owned(),
             },
-            Spot::Variable(name) => name.clone(),
-            Spot::Flag(name) => (*name).to_owned(),
+            Position::Variable(name) => name.clone(),
+            Position::Flag(name) => (*name).to_owned(),
         }
     }
 
-    /// The value if there is one and nothing is wrong with it, else everything that is.
-    pub(super) fn finish<T>(mut self, value: Option<T>) -> Result<T, Mistakes> {
-        self.mistakes.sort_by(|left, right| left.place.cmp(&right.place));
+    /// The value if there are no mistakes, else all mistakes.
+    pub(super) fn finish<T>(mut self, value: Option<T>) -> Result<T, Diagnostics> {
+        self.mistakes.sort_by(|left, right| left.location.cmp(&right.location));
         match value {
             Some(value) if self.mistakes.is_empty() => Ok(value),
-            _ => Err(Mistakes(self.mistakes)),
+            _ => Err(Diagnostics(self.mistakes)),
         }
     }
 
-    fn locate(&self, start: usize, end: usize) -> (Place, Option<Excerpt>) {
+    fn locate(&self, start: usize, end: usize) -> (Location, Option<Excerpt>) {
         let (name, text) = match self.source {
             Some(source) => (source.name.clone(), source.text.as_str()),
             None => (String::new(), ""),
         };
-        // A parser may point one past the end, or between two bytes of a character.
+        // The parser may point one past the end, or between two bytes of a character.
         let start = text.floor_char_boundary(start.min(text.len()));
         let end = text.ceil_char_boundary(end.min(text.len()).max(start));
         let line_start = text[..start].rfind('\n').map_or(0, |at| at + 1);
@@ -150,53 +151,54 @@ impl<'a> Report<'a> {
         let line = text[line_start..line_end].trim_end_matches('\r');
         let line = line.strip_prefix('\u{feff}').unwrap_or(line);
         let column = text[line_start..start].trim_start_matches('\u{feff}').chars().count() + 1;
-        let place = Place::File { name, line: text[..start].matches('\n').count() + 1, column };
+        let location =
+            Location::File { name, line: text[..start].matches('\n').count() + 1, column };
         let width = text[start..end.min(line_end)].trim_end_matches('\r').chars().count().max(1);
         let mut shown: String = mask::line(line)
             .chars()
             .map(|letter| if letter.is_control() && letter != '\t' { '\u{b7}' } else { letter })
             .collect();
-        let longest = LONGEST_LINE.max(column + width);
-        if let Some((cut, _)) = shown.char_indices().nth(longest) {
+        let max = MAX_LINE.max(column + width);
+        if let Some((cut, _)) = shown.char_indices().nth(max) {
             shown.truncate(cut);
             shown.push('…');
         }
-        (place, Some(Excerpt { text: shown, width }))
+        (location, Some(Excerpt { text: shown, width }))
     }
 }
 
-/// A value for a message, in backticks: no key, no control characters, not too long.
+/// Shows a value in backticks: API keys are hidden, control characters escaped, long values cut.
 pub(super) fn shown(value: &str) -> String {
     if mask::looks_secret(value) {
-        return "a text that looks like a key".to_owned();
+        return "a value that looks like a key".to_owned();
     }
     let mut escaped = String::new();
-    for letter in value.chars().take(LONGEST_VALUE) {
+    for letter in value.chars().take(MAX_VALUE) {
         match letter.is_control() {
             true => escaped.extend(letter.escape_default()),
             false => escaped.push(letter),
         }
     }
-    let more = if value.chars().count() > LONGEST_VALUE { "…" } else { "" };
+    let more = if value.chars().count() > MAX_VALUE { "…" } else { "" };
     format!("`{escaped}{more}`")
 }
 
-/// What to expect where only these words are right.
-pub(super) fn one_of<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
-    let words: Vec<&str> = words.into_iter().collect();
-    match words.as_slice() {
+/// Lists the values that are right.
+pub(super) fn one_of<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    let names: Vec<&str> = names.into_iter().collect();
+    match names.as_slice() {
         [only] => format!("`{only}`"),
-        _ => format!("one of {}", list(words)),
+        _ => format!("one of {}", list(names)),
     }
 }
 
-/// Words for a message: `a`, `b`, `c`.
-pub(super) fn list<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
-    let words: Vec<String> = words.into_iter().map(|word| format!("`{word}`")).collect();
-    words.join(", ")
+/// Lists names in backticks.
+pub(super) fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    let names: Vec<String> = names.into_iter().map(|name| format!("`{name}`")).collect();
+    names.join(", ")
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File { name, line, column } => write!(formatter, "{name}:{line}:{column}"),
@@ -206,13 +208,15 @@ impl fmt::Display for Place {
     }
 }
 
-impl fmt::Display for Mistake {
+impl fmt::Display for Diagnostic {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}: {}", self.place, self.message)?;
+        write!(formatter, "{}: {}", self.location, self.message)?;
         let expected = self.expected.as_ref().map(|expected| format!("expected {expected}"));
         let mut remarks = expected.iter().chain(&self.hint);
-        if let (Place::File { line, column, .. }, Some(excerpt)) = (&self.place, &self.excerpt) {
-            // A tab under a tab keeps the caret in step whatever the terminal makes of it.
+        if let (Location::File { line, column, .. }, Some(excerpt)) =
+            (&self.location, &self.excerpt)
+        {
+            // A tab under a tab keeps the caret aligned for every tab width.
             let before = excerpt.text.chars().take(column - 1);
             let gap: String = before.map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
             let carets = "^".repeat(excerpt.width);
@@ -224,15 +228,15 @@ impl fmt::Display for Mistake {
     }
 }
 
-impl fmt::Display for Mistakes {
+impl fmt::Display for Diagnostics {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut sources: Vec<&str> = Vec::new();
         for mistake in &self.0 {
             writeln!(formatter, "{mistake}")?;
-            let source = match &mistake.place {
-                Place::File { name, .. } => name,
-                Place::Variable(_) => "the environment",
-                Place::Flag(_) => "the command line",
+            let source = match &mistake.location {
+                Location::File { name, .. } => name,
+                Location::Variable(_) => "the environment",
+                Location::Flag(_) => "the command line",
             };
             if !sources.contains(&source) {
                 sources.push(source);
@@ -244,4 +248,4 @@ impl fmt::Display for Mistakes {
     }
 }
 
-impl std::error::Error for Mistakes {}
+impl std::error::Error for Diagnostics {}

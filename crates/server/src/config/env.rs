@@ -1,42 +1,42 @@
 //! Overrides from the environment: `THROUGHLINE_<SECTION>__<KEY>`, and for backends
-//! `THROUGHLINE_BACKEND__<NAME>__<KEY>`. A variable only puts a value into the tree; whether the
-//! value is right is judged together with the file's.
+//! `THROUGHLINE_BACKEND__<NAME>__<KEY>`. A variable puts a value into the tree, which is then checked
+//! like a value of the file.
 
-use super::diagnostic::{Report, Trouble, list};
-use super::document::{Entry, Node, Spot, Value};
+use super::diagnostic::{Problem, Report, list};
+use super::document::{Entry, Node, Position, Value};
 use super::paths::Environment;
-use super::schema::{self, Kind, Row};
+use super::schema::{self, KeyType, Row};
 use super::suggest;
 
 const PREFIX: &str = "THROUGHLINE_";
 const BACKEND_PREFIX: &str = "THROUGHLINE_BACKEND__";
 
-/// Variables of ours that are no configuration keys.
+/// Variables with our prefix that are not configuration keys.
 const RESERVED: [&str; 4] = [
     "THROUGHLINE_CONFIG",
-    // Scripts and tests point at a binary with it.
+    // Scripts and tests name the binary with it.
     "THROUGHLINE_BIN",
     "THROUGHLINE_KEYRING",
     "THROUGHLINE_URL",
 ];
 
-/// Ways to say whose key is used. Saying one in the environment unsays the others of the file.
+/// Keys that exclude each other. One of them in the environment replaces the others in the file.
 const CREDENTIALS: [&str; 3] = ["api_key", "api_key_env", "auth"];
 
-/// Lays everything over the tree that is not about a single backend.
+/// Applies the variables that are not about a single backend.
 pub(super) fn apply(root: &mut Node, env: &Environment, report: &mut Report<'_>) {
     for (name, text) in ours(env).filter(|(name, _)| !name.starts_with(BACKEND_PREFIX)) {
         match settings().find(|row| variable(row.path) == *name) {
             Some(row) => root.set(&parts(row.path), value(text, row, name)),
             None => {
                 let known: Vec<String> = settings().map(|row| variable(row.path)).collect();
-                report.add(&Spot::Variable(name.clone()), unknown(name, &known));
+                report.add(&Position::Variable(name.clone()), unknown(name, &known));
             }
         }
     }
 }
 
-/// Lays the rest over the backends, whose names have to be known by now.
+/// Applies the variables of single backends. The names of all backends must be known by now.
 pub(super) fn apply_to_backends(root: &mut Node, env: &Environment, report: &mut Report<'_>) {
     let names: Vec<String> = root
         .get("backend")
@@ -45,7 +45,7 @@ pub(super) fn apply_to_backends(root: &mut Node, env: &Environment, report: &mut
         .map(|backend| backend.get("name").and_then(Node::as_text).unwrap_or_default().to_owned())
         .collect();
     for (name, text) in ours(env).filter(|(name, _)| name.starts_with(BACKEND_PREFIX)) {
-        let spot = Spot::Variable(name.clone());
+        let position = Position::Variable(name.clone());
         let targets: Vec<(usize, &Row)> = names
             .iter()
             .enumerate()
@@ -64,16 +64,17 @@ pub(super) fn apply_to_backends(root: &mut Node, env: &Environment, report: &mut
                 let known = names.iter().flat_map(|backend| {
                     backend_settings().map(|row| backend_variable(backend, row))
                 });
-                let trouble = unknown(name, &known.collect::<Vec<_>>());
+                let problem = unknown(name, &known.collect::<Vec<_>>());
                 let backends = list(names.iter().map(String::as_str));
                 let form =
                     format!("`{BACKEND_PREFIX}<NAME>__<KEY>` with one of the backends {backends}");
-                report.add(&spot, trouble.expected(form));
+                report.add(&position, problem.expected(form));
             }
             several => {
                 let backends = list(several.iter().map(|(at, _)| names[*at].as_str()));
-                let message = format!("the name fits several backends: {backends}");
-                report.add(&spot, Trouble::new(message).hint("set the key in the file instead"));
+                let message = format!("the name matches several backends: {backends}");
+                report
+                    .add(&position, Problem::new(message).hint("set the key in the file instead"));
             }
         }
     }
@@ -83,10 +84,11 @@ fn ours(env: &Environment) -> impl Iterator<Item = (&String, &String)> {
     env.iter().filter(|(name, _)| name.starts_with(PREFIX) && !RESERVED.contains(&name.as_str()))
 }
 
-/// Rows that have a variable of their own. Elements of a list have none: they have no name.
+/// Rows with a variable of their own. Elements of a list have none, because they have no name.
 fn settings() -> impl Iterator<Item = &'static Row> {
     let nested = |row: &Row| {
-        let mut lists = schema::ROWS.iter().filter(|list| matches!(list.kind, Kind::Tables));
+        let mut lists =
+            schema::ROWS.iter().filter(|list| matches!(list.key_type, KeyType::TableList));
         lists.any(|list| row.path.strip_prefix(list.path).is_some_and(|rest| rest.starts_with('.')))
     };
     schema::ROWS.iter().filter(move |row| !nested(row))
@@ -109,34 +111,35 @@ fn parts(path: &str) -> Vec<&str> {
     path.split('.').collect()
 }
 
-/// A TOML value, or a bare word. Where text is wanted, everything but a quoted text is taken as
-/// it stands: a key of digits is still a key.
+/// Parses a TOML value, or takes the text as a string. For keys that hold a string, everything that is
+/// not quoted is a string: an API key may consist of digits.
 fn value(text: &str, row: &Row, name: &str) -> Node {
-    let spot = Spot::Variable(name.to_owned());
-    let bare = || Node::text(text, spot.clone());
-    match (Node::of_value(text, &spot), row.kind) {
-        (Some(node), Kind::Text(_) | Kind::Secret) if node.as_text().is_none() => bare(),
+    let position = Position::Variable(name.to_owned());
+    let bare = || Node::text(text, position.clone());
+    match (Node::of_value(text, &position), row.key_type) {
+        (Some(node), KeyType::Text(_) | KeyType::Secret) if node.as_text().is_none() => bare(),
         (Some(node), _) => node,
         (None, _) => bare(),
     }
 }
 
-fn unknown(name: &str, known: &[String]) -> Trouble {
-    let meant = suggest::nearest(name, known.iter().map(String::as_str));
-    Trouble::new("no setting has this name").meant(meant)
+fn unknown(name: &str, known: &[String]) -> Problem {
+    let nearest = suggest::nearest(name, known.iter().map(String::as_str));
+    Problem::new("no setting has this name").did_you_mean(nearest)
 }
 
 fn set_in_backend(backend: &mut Node, row: &Row, node: Node) {
     if let (true, Value::Table(entries)) = (CREDENTIALS.contains(&row.key()), &mut backend.value) {
-        let stays =
-            |entry: &Entry| !CREDENTIALS.contains(&entry.key.as_str()) || is_override(&entry.spot);
-        entries.retain(stays);
+        let keeps = |entry: &Entry| {
+            !CREDENTIALS.contains(&entry.key.as_str()) || is_override(&entry.position)
+        };
+        entries.retain(keeps);
     }
     backend.set(&parts(row.path.trim_start_matches("backend.")), node);
 }
 
-fn is_override(spot: &Spot) -> bool {
-    matches!(spot, Spot::Variable(name) if name.starts_with(BACKEND_PREFIX))
+fn is_override(position: &Position) -> bool {
+    matches!(position, Position::Variable(name) if name.starts_with(BACKEND_PREFIX))
 }
 
 fn element_mut(root: &mut Node, at: usize) -> Option<&mut Node> {

@@ -1,24 +1,24 @@
-//! Keeps keys out of messages. A message shows the line it is about, that line may hold a key,
-//! and messages end up in logs and bug reports.
+//! Masks API keys in messages. A message shows a line of the file, that line may contain a key, and
+//! messages end up in logs and bug reports.
 //!
-//! Works on text rather than on parsed values, because the line may be the one that does not parse.
+//! Works on text rather than on parsed values, because the line may not parse.
 
 use super::suggest;
 
-/// What separates keys from values, or starts and ends one. `:` is what a hand used to YAML types;
-/// behind `#` a setting that is switched off is still somebody's key.
-const MARKS: [char; 5] = ['=', ':', '"', '\'', '#'];
+/// Characters that separate keys from values, or start and end a value. `:` is a habit from YAML; a
+/// setting that is commented out with `#` can still contain a real key.
+const DELIMITERS: [char; 5] = ['=', ':', '"', '\'', '#'];
 
-/// The line with everything that may be a key starred out, letter for letter, so that a caret
-/// under it still points at the right place.
+/// Masks everything in a line that may be an API key, character by character, so that a caret below
+/// still points at the right column.
 pub(super) fn line(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
     let mut key = "";
-    while let Some(start) = rest.find(MARKS) {
+    while let Some(start) = rest.find(DELIMITERS) {
         let (before, found) = rest.split_at(start);
         shown.push_str(before);
-        // A quoted key was noted when it was passed; only a bare one stands right here.
+        // A quoted name was stored when it was read; a bare name is right before the delimiter.
         if let Some(word) =
             before.split([' ', '\t', ',', '.', '{', '[', '}', ']']).rfind(|word| !word.is_empty())
         {
@@ -31,8 +31,8 @@ pub(super) fn line(text: &str) -> String {
             if after.trim_start().starts_with('=') {
                 key = inner;
                 shown.push_str(quoted);
-            } else if hides(key, inner) {
-                stars(&mut shown, quoted);
+            } else if is_secret(key, inner) {
+                mask(&mut shown, quoted);
             } else {
                 shown.push_str(quoted);
             }
@@ -41,25 +41,27 @@ pub(super) fn line(text: &str) -> String {
         let value = found[1..].trim_start();
         shown.push_str(&found[..found.len() - value.len()]);
         rest = value;
-        // Without quotes there is no telling where a key ends.
-        if !found.starts_with('#') && !value.starts_with(['"', '\'', '[', '{']) && hides(key, value)
+        // Without quotes, the end of a key is unknown.
+        if !found.starts_with('#')
+            && !value.starts_with(['"', '\'', '[', '{'])
+            && is_secret(key, value)
         {
-            stars(&mut shown, value);
+            mask(&mut shown, value);
             rest = "";
         }
     }
     if let Some((word, value)) = rest.trim_start().split_once([' ', '\t'])
-        && hides(word, value)
+        && is_secret(word, value)
     {
         shown.push_str(&rest[..rest.len() - value.len()]);
-        stars(&mut shown, value);
+        mask(&mut shown, value);
         return shown;
     }
     shown.push_str(rest);
     shown
 }
 
-/// Is this value, wherever it stands, more likely a key than anything else?
+/// Whether a value of any setting looks like an API key.
 pub(super) fn looks_secret(value: &str) -> bool {
     const STARTS: [&str; 7] = ["sk-", "sk_", "gsk_", "xai-", "AIza", "Bearer ", "Basic "];
     let credentials_in_url =
@@ -68,39 +70,40 @@ pub(super) fn looks_secret(value: &str) -> bool {
         || value.split_once("://").is_some_and(credentials_in_url)
 }
 
-/// Can this be the name of an environment variable? A pasted key usually cannot.
+/// Whether a string can be the name of an environment variable. A pasted key usually cannot.
 pub(super) fn is_variable_name(text: &str) -> bool {
     !text.is_empty()
         && !text.starts_with(|letter: char| letter.is_ascii_digit())
         && text.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
 }
 
-fn hides(key: &str, value: &str) -> bool {
+fn is_secret(key: &str, value: &str) -> bool {
     if key == "api_key_env" {
         return !is_variable_name(value);
     }
     let folded = key.to_ascii_lowercase();
-    let named_so = ["secret", "token", "password", "apikey"];
+    let secret_names = ["secret", "token", "password", "apikey"];
     looks_secret(value)
-        || named_so.iter().any(|name| folded.contains(name))
+        || secret_names.iter().any(|name| folded.contains(name))
         || suggest::nearest(&folded, ["api_key"]).is_some()
 }
 
+/// Splits a quoted string from the text after it.
 fn quoted(text: &str) -> (&str, &str) {
-    let mark = text.chars().next().unwrap_or('"');
+    let quote = text.chars().next().unwrap_or('"');
     let mut escaped = false;
     for (at, letter) in text.char_indices().skip(1) {
         match letter {
             _ if escaped => escaped = false,
-            '\\' if mark == '"' => escaped = true,
-            letter if letter == mark => return text.split_at(at + mark.len_utf8()),
+            '\\' if quote == '"' => escaped = true,
+            letter if letter == quote => return text.split_at(at + quote.len_utf8()),
             _ => {}
         }
     }
     (text, "")
 }
 
-fn stars(shown: &mut String, hidden: &str) {
+fn mask(shown: &mut String, hidden: &str) {
     shown.extend(hidden.chars().map(|letter| match letter {
         '"' | '\'' => letter,
         _ => '*',
@@ -112,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_starred_out() {
+    fn api_keys_are_masked() {
         for (text, shown) in [
             (r#"api_key = "abc""#, r#"api_key = "***""#),
             (r#"api_key = "ab\"c" # mine"#, r#"api_key = "***"*" # mine"#),
@@ -140,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn other_lines_stay_as_they_are() {
+    fn other_lines_are_unchanged() {
         for text in [
             "",
             "[thinking]",

@@ -1,15 +1,18 @@
-//! The configuration: one TOML file, environment variables over it, a few command-line flags over those.
+//! The configuration: one TOML file, overridden by environment variables, overridden by a few
+//! command-line flags.
 //!
-//! Here lives everything between text and a checked [`Config`]: the keys (`schema`), reading, the
-//! messages about mistakes. It starts nothing and reads no global state: the environment arrives
-//! as a list, so a test is a table of texts. Acting on a setting lives with whoever acts.
+//! This module turns text into a checked [`Config`]. It starts nothing and reads no global state: the
+//! environment arrives as a list, so that a test is a table of texts.
 //!
-//! A file goes through in this order: `document` makes a tree with positions, `env` lays the
-//! variables over it, `keys` refuses what no row of the schema allows, `read` turns the tree into
-//! values. No step stops at a mistake; [`Mistakes`] holds them all.
+//! The steps: `document` parses a file into a tree with positions, `env` applies the variables,
+//! `defaults_from_env` adds backends if there are none, `keys` rejects keys that `schema` does not
+//! list, and `read` turns the tree into values. No step stops at the first mistake; [`Diagnostics`]
+//! holds them all.
 
 mod address;
 mod backends;
+mod config_enum;
+mod defaults_from_env;
 mod diagnostic;
 mod document;
 mod env;
@@ -27,14 +30,13 @@ mod tests;
 mod units;
 mod upstream;
 mod values;
-mod zero;
 
-pub use diagnostic::{Mistake, Mistakes, Place};
+pub use config_enum::ConfigEnum;
+pub use diagnostic::{Diagnostic, Diagnostics, Location};
 pub use paths::{FileError, Source, locate};
 pub use read::{Overrides, read};
 pub use schema::reference;
 pub use settings::{
-    Auth, Backend, Compat, CompatMode, Config, DebugLog, Dialect, Family, Format, Level, Limits,
-    Log, OnToolParseError, Policy, ReasoningField, ReasoningFormat, Replay, Responses, Route, Rule,
-    Secret, Thinking, Timeouts, ToolThinking, Unknown,
+    Backend, Config, DebugLog, Dialect, Format, Level, Limits, Log, ReasoningField, Responses,
+    Route, Rule, Thinking, Timeouts,
 };

@@ -1,13 +1,13 @@
-//! What the operator says of models: a file of its own, whose mistakes are told like this one's.
+//! Reads the operator's models file. Its mistakes are reported like those of the configuration.
 
 use std::path::Path;
 
 use throughline_gateway::catalog::Catalog;
 
-use super::diagnostic::{Report, Trouble};
-use super::document::Spot;
+use super::diagnostic::{Problem, Report};
+use super::document::Position;
 use super::paths::{self, Environment, FileError, Source};
-use super::values::{Located, Section};
+use super::values::{LocatedText, Section};
 
 /// Reads and checks the file that `models_file` names.
 pub(super) fn read(
@@ -16,13 +16,13 @@ pub(super) fn read(
     env: &Environment,
     report: &mut Report<'_>,
 ) -> Option<Source> {
-    let written: Located = top.optional("models_file", report)?;
+    let written: LocatedText = top.optional("models_file", report)?;
     let path = match paths::expand("models_file", Path::new(&written.text), env) {
-        // A variable is nowhere, so a path in it is relative to the current directory.
-        Ok(path) if matches!(written.spot, Spot::File(_)) => paths::beside(source, &path),
+        // A path in a variable is relative to the current directory.
+        Ok(path) if matches!(written.position, Position::File(_)) => paths::beside(source, &path),
         Ok(path) => path,
-        Err(trouble) => {
-            report.add(&written.spot, trouble);
+        Err(problem) => {
+            report.add(&written.position, problem);
             return None;
         }
     };
@@ -32,20 +32,20 @@ pub(super) fn read(
             Some(file)
         }
         Err(error) => {
-            report.add(&written.spot, unreadable(&error));
+            report.add(&written.position, unreadable(&error));
             None
         }
     }
 }
 
-fn unreadable(error: &FileError) -> Trouble {
+fn unreadable(error: &FileError) -> Problem {
     match error {
         FileError::Missing(path) => {
-            Trouble::new(format!("there is no models file `{}`", path.display()))
-                .hint("a relative path is relative to the file it stands in")
+            Problem::new(format!("no such models file: `{}`", path.display()))
+                .hint("a relative path is relative to the configuration file")
         }
         FileError::Unreadable { path, cause } => {
-            Trouble::new(format!("cannot read the models file `{}`: {cause}", path.display()))
+            Problem::new(format!("cannot read the models file `{}`: {cause}", path.display()))
         }
     }
 }
@@ -56,7 +56,7 @@ fn check(file: &Source, report: &mut Report<'_>) {
     };
     let mut own = Report::new(Some(file));
     for mistake in error.mistakes {
-        own.add(&Spot::File(mistake.span), Trouble::new(mistake.message));
+        own.add(&Position::File(mistake.span), Problem::new(mistake.message));
     }
     report.add_all(own);
 }

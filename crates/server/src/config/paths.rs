@@ -1,39 +1,38 @@
-//! Places on disk: where the configuration file is looked for, where state goes by default, and
-//! what `~` means. The only file of this module that touches the file system.
+//! Paths: where the configuration file is searched, the default data directory, and what `~` means.
+//! The only file of this module that reads the file system.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::diagnostic::Trouble;
+use super::diagnostic::Problem;
 
-/// The environment as a value, so that nothing below reads the real one.
+/// The environment as a value, so that tests do not depend on the real one.
 pub(super) type Environment = BTreeMap<String, String>;
 
-/// The file looked for in the current directory.
+/// The file searched in the current directory.
 const LOCAL_FILE: &str = "throughline.toml";
 
-/// A configuration's text.
+/// The text of a configuration file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
-    /// The name shown in messages.
+    /// The name for messages.
     pub name: String,
     /// The TOML.
     pub text: String,
 }
 
-/// A configuration file that cannot be had.
+/// Why a configuration file cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// The file that was asked for does not exist.
-    #[error("there is no configuration file `{}`", .0.display())]
+    /// The file does not exist.
+    #[error("no such configuration file: `{}`", .0.display())]
     Missing(PathBuf),
-    /// It exists, but cannot be read.
-    #[error("cannot read configuration file `{}`", path.display())]
+    /// The file exists, but cannot be read.
+    #[error("cannot read configuration file `{}`: {cause}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
-        #[source]
+        /// The system's error.
         cause: std::io::Error,
     },
 }
@@ -46,7 +45,7 @@ impl Source {
     }
 }
 
-/// The configuration file: the one asked for, else `./throughline.toml`, else
+/// Finds the configuration file: the explicit one, else `./throughline.toml`, else
 /// `$XDG_CONFIG_HOME/throughline/config.toml` (or `~/.config/…`), else none.
 pub fn locate(
     explicit: Option<&Path>,
@@ -78,36 +77,36 @@ fn locate_in(
     Ok(None)
 }
 
-/// Where state goes when nobody says: `$XDG_DATA_HOME/throughline` or `~/.local/share/throughline`.
+/// The default data directory: `$XDG_DATA_HOME/throughline` or `~/.local/share/throughline`.
 pub(super) fn default_data_dir(env: &Environment) -> Option<PathBuf> {
     base(env, "XDG_DATA_HOME", ".local/share").map(|base| base.join("throughline"))
 }
 
-/// The file of a path that a configuration names: relative to the file that names it.
+/// Resolves a path relative to the configuration file that names it.
 pub(super) fn beside(source: Option<&Source>, path: &Path) -> PathBuf {
     let folder = source.and_then(|source| Path::new(&source.name).parent());
     folder.map_or_else(|| path.to_owned(), |folder| folder.join(path))
 }
 
-/// The path that a key holds, with `~` at its start replaced by the home directory.
-pub(super) fn expand(key: &str, path: &Path, env: &Environment) -> Result<PathBuf, Trouble> {
+/// Replaces `~` at the start of a path by the home directory.
+pub(super) fn expand(key: &str, path: &Path, env: &Environment) -> Result<PathBuf, Problem> {
     let Ok(rest) = path.strip_prefix("~") else {
         let other = path.to_str().filter(|text| text.starts_with('~'));
         return match other {
-            Some(text) => Err(Trouble::new(format!("`{key}` is `{text}`"))
-                .expected("`~/` for your own home, or a path without `~`")),
+            Some(text) => Err(Problem::new(format!("`{key}` is `{text}`"))
+                .expected("`~/` for your home directory, or a path without `~`")),
             None => Ok(path.to_owned()),
         };
     };
     match home(env) {
         Some(home) => Ok(home.join(rest)),
-        None => Err(Trouble::new(format!("`{key}` starts with `~`, but HOME is not set"))
-            .hint("write the path out")),
+        None => Err(Problem::new(format!("`{key}` starts with `~`, but HOME is not set"))
+            .hint("write the full path")),
     }
 }
 
 fn base(env: &Environment, variable: &str, under_home: &str) -> Option<PathBuf> {
-    // The XDG rules: a relative path is as good as none.
+    // The XDG specification says to ignore relative paths.
     let named = env.get(variable).map(PathBuf::from).filter(|path| path.is_absolute());
     named.or_else(|| home(env).map(|home| home.join(under_home)))
 }
@@ -131,7 +130,7 @@ mod tests {
         pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     }
 
-    /// A directory of its own that goes away with the test.
+    /// A directory that is removed at the end of the test.
     struct Scratch(PathBuf);
 
     impl Scratch {
@@ -151,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_file_is_found() {
+    fn local_file_wins_over_the_personal_one() {
         let scratch = Scratch::new("nearest");
         let (here, home) = (scratch.0.join("here"), scratch.0.join("home"));
         let env = environment(&[("HOME", home.to_str().unwrap())]);
@@ -168,12 +167,12 @@ mod tests {
     }
 
     #[test]
-    fn a_file_asked_for_must_exist() {
+    fn explicit_file_must_exist() {
         let path = Path::new("/nowhere/throughline.toml");
         let error = locate(Some(path), []).unwrap_err();
-        assert_eq!(error.to_string(), "there is no configuration file `/nowhere/throughline.toml`");
+        assert_eq!(error.to_string(), "no such configuration file: `/nowhere/throughline.toml`");
         let error = Source::load(path).unwrap_err();
-        assert_eq!(error.to_string(), "there is no configuration file `/nowhere/throughline.toml`");
+        assert_eq!(error.to_string(), "no such configuration file: `/nowhere/throughline.toml`");
     }
 
     #[test]
@@ -192,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_leading_tilde_is_home() {
+    fn only_a_leading_tilde_is_expanded() {
         let env = environment(&[("HOME", "/h")]);
         for (written, path) in
             [("~", "/h"), ("~/x", "/h/x"), ("x/~", "x/~"), ("state", "state"), ("/a", "/a")]

@@ -1,16 +1,16 @@
-//! From text, environment and flags to a checked [`Config`], or to everything that is wrong.
-//! Backends and routes have files of their own.
+//! Reads text, environment and flags into a checked [`Config`], or into all mistakes. Backends and
+//! routes have files of their own.
 
 use std::path::{Path, PathBuf};
 
-use super::diagnostic::{Mistakes, Report, Trouble};
-use super::document::{Node, Spot};
+use super::diagnostic::{Diagnostics, Problem, Report};
+use super::document::{Node, Position};
 use super::paths::{self, Environment, Source};
 use super::settings::{Config, DebugLog, Limits, Log, Responses, Thinking};
-use super::values::{Located, Section, Size};
-use super::{address, backends, env, keys, models, routes, zero};
+use super::values::{LocatedText, Section, Size};
+use super::{address, backends, defaults_from_env, env, keys, models, routes};
 
-/// What the command line says; it wins over environment and file.
+/// Values from the command line; they override environment and file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Overrides {
     /// `--listen`.
@@ -19,19 +19,19 @@ pub struct Overrides {
     pub data_dir: Option<PathBuf>,
 }
 
-/// Reads a configuration; without a source it is zero configuration.
+/// Reads a configuration. Without a source, everything comes from defaults and environment.
 pub fn read(
     source: Option<&Source>,
     env: impl IntoIterator<Item = (String, String)>,
     overrides: Overrides,
-) -> Result<Config, Mistakes> {
+) -> Result<Config, Diagnostics> {
     let env: Environment = env.into_iter().collect();
     let mut report = Report::new(source);
     let parsed = match source {
         Some(source) => Node::of_source(source, &mut report),
-        None => Some(Node::empty(Spot::File(0..0))),
+        None => Some(Node::empty(Position::File(0..0))),
     };
-    // Without a tree every further message would be about things that may well be in the file.
+    // Without a tree, further messages would report settings as missing that are in the file.
     let config = parsed.map(|root| read_tree(root, source, &env, overrides, &mut report));
     report.finish(config)
 }
@@ -45,9 +45,9 @@ fn read_tree(
 ) -> Config {
     env::apply(&mut root, env, report);
     if let Some(listen) = overrides.listen {
-        root.set(&["listen"], Node::text(listen, Spot::Flag("--listen")));
+        root.set(&["listen"], Node::text(listen, Position::Flag("--listen")));
     }
-    let mut notes = zero::add_backends(&mut root, env);
+    let mut notes = defaults_from_env::add_backends(&mut root, env);
     env::apply_to_backends(&mut root, env, report);
     keys::check(&root, report);
 
@@ -64,7 +64,7 @@ fn read_tree(
     Config {
         listen: listen(top, report),
         data_dir: data_dir(top, overrides.data_dir.as_deref(), env, report),
-        log: Log { level: log.value("level", report), format: log.value("format", report) },
+        log: Log { level: log.choice("level", report), format: log.choice("format", report) },
         keep_alive: top.value("keep_alive", report),
         allowed_hosts: each(top, "allowed_hosts", address::allowed_host, report),
         cors_origins: each(top, "cors_origins", address::page_origin, report),
@@ -72,11 +72,11 @@ fn read_tree(
         route,
         models: models::read(top, source, env, report),
         thinking: Thinking {
-            policy: thinking.value("policy", report),
-            unknown: thinking.value("unknown", report),
+            policy: thinking.choice("policy", report),
+            unknown: thinking.choice("unknown", report),
             orphan_threshold: thinking.value("orphan_threshold", report),
             memory_limit: thinking.value::<Size>("memory_limit", report).0,
-            tool_thinking: thinking.value("tool_thinking", report),
+            tool_thinking: thinking.choice("tool_thinking", report),
             reasoning_fields: thinking.value("reasoning_fields", report),
         },
         responses: Responses {
@@ -98,16 +98,16 @@ fn read_tree(
 }
 
 impl Config {
-    /// The configuration without a file: backends from keys in the environment, and the simulator.
-    pub fn zero(env: impl IntoIterator<Item = (String, String)>) -> Result<Self, Mistakes> {
+    /// The configuration without a file: backends from API keys in the environment, and the simulator.
+    pub fn from_env(env: impl IntoIterator<Item = (String, String)>) -> Result<Self, Diagnostics> {
         read(None, env, Overrides::default())
     }
 }
 
 fn listen(top: Section<'_>, report: &mut Report<'_>) -> String {
     let listen: String = top.value("listen", report);
-    if let (Some(node), Err(trouble)) = (top.node("listen"), address::listen(&listen)) {
-        report.add(&node.spot, trouble);
+    if let (Some(node), Err(problem)) = (top.node("listen"), address::listen(&listen)) {
+        report.add(&node.position, problem);
     }
     listen
 }
@@ -118,40 +118,40 @@ fn data_dir(
     env: &Environment,
     report: &mut Report<'_>,
 ) -> PathBuf {
-    let written: Option<Located> = top.optional("data_dir", report);
-    let (expanded, spot) = match (flag, written) {
-        (Some(path), _) => (paths::expand("data_dir", path, env), Spot::Flag("--data-dir")),
+    let written: Option<LocatedText> = top.optional("data_dir", report);
+    let (expanded, position) = match (flag, written) {
+        (Some(path), _) => (paths::expand("data_dir", path, env), Position::Flag("--data-dir")),
         (None, Some(written)) => {
-            (paths::expand("data_dir", Path::new(&written.text), env), written.spot)
+            (paths::expand("data_dir", Path::new(&written.text), env), written.position)
         }
-        // A mistake of its own, reported already.
+        // Reported already as a mistake of its own.
         (None, None) if top.node("data_dir").is_some() => return PathBuf::new(),
         (None, None) => {
             let found = paths::default_data_dir(env).ok_or_else(|| {
-                Trouble::new("not set, so there is no place for `data_dir`").hint("set `data_dir`")
+                Problem::new("not set, so `data_dir` has no default").hint("set `data_dir`")
             });
-            (found, Spot::Variable("HOME".to_owned()))
+            (found, Position::Variable("HOME".to_owned()))
         }
     };
-    expanded.unwrap_or_else(|trouble| {
-        report.add(&spot, trouble);
+    expanded.unwrap_or_else(|problem| {
+        report.add(&position, problem);
         PathBuf::new()
     })
 }
 
-/// A list of texts, each of which has to pass a check.
+/// Reads a list of strings and checks each of them.
 fn each(
     top: Section<'_>,
     key: &'static str,
-    check: fn(&str) -> Result<String, Trouble>,
+    check: fn(&str) -> Result<String, Problem>,
     report: &mut Report<'_>,
 ) -> Vec<String> {
-    let written: Vec<Located> = top.value(key, report);
+    let written: Vec<LocatedText> = top.value(key, report);
     let mut accepted = Vec::new();
     for one in written {
         match check(&one.text) {
             Ok(text) => accepted.push(text),
-            Err(trouble) => report.add(&one.spot, trouble),
+            Err(problem) => report.add(&one.position, problem),
         }
     }
     accepted

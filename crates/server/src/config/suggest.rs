@@ -1,6 +1,6 @@
-//! "Did you mean": the nearest of the known words, if one is near enough to be meant.
+//! "Did you mean": finds the known name that is nearest to a typo.
 
-/// The word nearest to `found`, ignoring letter case and `-` for `_`.
+/// The known name nearest to `found`, if it is near enough. Letter case and `-` for `_` are ignored.
 pub(super) fn nearest<'a>(
     found: &str,
     known: impl IntoIterator<Item = &'a str>,
@@ -9,7 +9,7 @@ pub(super) fn nearest<'a>(
     known
         .into_iter()
         .map(|word| (distance(&folded, &fold(word)), word))
-        // A third of the letters may be wrong; more than that is another word.
+        // At most a third of the letters may differ.
         .filter(|(distance, word)| *distance <= (word.chars().count().max(folded.len()) / 3).max(1))
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, word)| word)
@@ -22,8 +22,8 @@ fn fold(word: &str) -> Vec<char> {
         .collect()
 }
 
-/// Damerau-Levenshtein in its optimal-string-alignment form: swapped neighbours count once,
-/// because they are the commonest slip of two hands.
+/// The edit distance where two swapped neighbours count once (optimal string alignment), because they
+/// are the most common typo.
 fn distance(left: &[char], right: &[char]) -> usize {
     let mut before: Vec<usize> = Vec::new();
     let mut above: Vec<usize> = (0..=right.len()).collect();
@@ -47,9 +47,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn swapped_missing_and_extra_letters_are_near() {
+    fn typos_are_near() {
         let known = ["policy", "unknown", "orphan_threshold", "memory_limit"];
-        for (found, meant) in [
+        for (found, expected) in [
             ("polciy", Some("policy")),
             ("polcy", Some("policy")),
             ("policys", Some("policy")),
@@ -59,21 +59,21 @@ mod tests {
             ("colour", None),
             ("", None),
         ] {
-            assert_eq!(nearest(found, known), meant, "{found}");
+            assert_eq!(nearest(found, known), expected, "{found}");
         }
     }
 
     #[test]
-    fn distance_counts_slips() {
+    fn distance_counts_edits() {
         let letters = |word: &str| word.chars().collect::<Vec<_>>();
-        for (left, right, slips) in [
+        for (left, right, edits) in [
             ("", "abc", 3),
             ("abc", "", 3),
             ("abcd", "abdc", 1),
             ("kitten", "sitting", 3),
             ("same", "same", 0),
         ] {
-            assert_eq!(distance(&letters(left), &letters(right)), slips, "{left} {right}");
+            assert_eq!(distance(&letters(left), &letters(right)), edits, "{left} {right}");
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Durations and sizes as people write them: a number and a unit.
+//! Reads durations and sizes: a number and a unit.
 
 use std::time::Duration;
 
-/// Far beyond any use, and small enough that adding it to a point in time cannot overflow.
-const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+/// Long enough for every use, and short enough that adding it to a time cannot overflow.
+const MAX_DURATION: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// Reads `250ms`, `15s`, `5m`, `1h` or `30d`; at most a year.
 pub(super) fn duration(text: &str) -> Option<Duration> {
@@ -17,7 +17,7 @@ pub(super) fn duration(text: &str) -> Option<Duration> {
         _ => return None,
     };
     let duration = Duration::from_millis(count.checked_mul(milliseconds)?);
-    (duration <= LONGEST).then_some(duration)
+    (duration <= MAX_DURATION).then_some(duration)
 }
 
 /// Reads `512KiB`, `64MiB`, `1GiB`, `500kB`, `10MB`, `1GB` or `100B` as bytes.

@@ -1,6 +1,5 @@
-//! How an upstream is spoken to: which variants a dialect has, which of them an address tells, and
-//! what of an address is a beginning of the path that the dialect appends. Whether a text is an
-//! address at all is for `address`.
+//! The wire format of an upstream: which variants a dialect has, which variant follows from an address,
+//! and which part of an address repeats the path that the dialect appends. `address` checks URLs.
 
 use throughline_canonical::Request;
 use throughline_codec::dialects::openai_chat::variants::VARIANTS;
@@ -8,31 +7,33 @@ use throughline_codec::dialects::{CLIENT, ClientDialect, Target};
 use throughline_gateway::backend::is_version;
 
 use super::address::{self, Base};
-use super::diagnostic::{Report, Trouble, one_of, shown};
-use super::settings::{Backend, Dialect, Word};
+use super::config_enum::ConfigEnum;
+use super::diagnostic::{Problem, Report, one_of, shown};
+use super::settings::Dialect;
 use super::suggest;
-use super::values::{Located, Section};
+use super::values::{LocatedText, Section};
 
 /// Gemini models on Vertex.
 const VERTEX: &str = "vertex";
-/// Servers of Anthropic's dialect that take thinking without a signature.
+/// Servers of Anthropic's dialect that accept thinking without a signature.
 const UNSIGNED: &str = "unsigned";
-/// Gemini's word for an upstream that repeats itself.
+/// Gemini servers whose chunks repeat everything before them.
 const CUMULATIVE: &str = "cumulative";
-/// Most of what people run themselves understands what vLLM does.
-const NEAR: &str = "vllm";
-const ELSEWHERE: &str = "compatible";
-/// What Ollama is called, and where it listens unless it is told otherwise.
+/// The variant for servers in a private network: most of them understand what vLLM does.
+const PRIVATE: &str = "vllm";
+/// The variant for unknown public servers.
+const PUBLIC: &str = "compatible";
+/// Ollama's variant, and the port it listens on by default.
 const OLLAMA: &str = "ollama";
 const OLLAMA_PORT: &str = ":11434";
 
-/// A provider that is known by its host.
+/// A provider recognized by its host.
 pub(super) struct Provider {
     pub(super) dialect: Dialect,
-    /// The host, with at most one `*` for any letters.
+    /// The host, with at most one `*` for any characters.
     pub(super) host: &'static str,
     pub(super) variant: &'static str,
-    /// What stands between the host and the version.
+    /// The path between host and version.
     prefix: &'static str,
 }
 
@@ -40,7 +41,7 @@ const fn chat(host: &'static str, variant: &'static str, prefix: &'static str) -
     Provider { dialect: Dialect::OpenAiChat, host, variant, prefix }
 }
 
-/// The rows; docs/backends.md shows them.
+/// The known providers; docs/backends.md shows them.
 pub(super) const PROVIDERS: &[Provider] = &[
     chat("api.openai.com", "openai", ""),
     chat("*.openai.azure.com", "openai", "/openai"),
@@ -64,11 +65,11 @@ pub(super) const PROVIDERS: &[Provider] = &[
 
 /// The dialects that have variants.
 pub(super) fn dialects_with_variants() -> impl Iterator<Item = Dialect> {
-    let dialects = Dialect::WORDS.iter().filter_map(|word| Dialect::of(word));
+    let dialects = Dialect::NAMES.iter().filter_map(|name| Dialect::from_name(name));
     dialects.filter(|dialect| !variants(*dialect).is_empty())
 }
 
-/// The words of `variant` for a dialect.
+/// The values of `variant` for a dialect.
 pub(super) fn variants(dialect: Dialect) -> Vec<&'static str> {
     match dialect {
         Dialect::Anthropic => vec![UNSIGNED],
@@ -77,43 +78,43 @@ pub(super) fn variants(dialect: Dialect) -> Vec<&'static str> {
         Dialect::Gemini => vec![VERTEX],
         Dialect::Simulator => {
             [Dialect::OpenAiChat, Dialect::OpenAiResponses, Dialect::Gemini, Dialect::Ollama]
-                .map(Dialect::word)
+                .map(Dialect::name)
                 .to_vec()
         }
     }
 }
 
-/// A dialect, and which kind of server speaks it.
+/// A dialect, and the variant of the server that speaks it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Spoken {
+pub(super) struct WireFormat {
     pub(super) dialect: Dialect,
     pub(super) variant: String,
 }
 
-impl Spoken {
-    /// What an address tells of a backend whose `variant` nobody wrote.
-    fn told_by(dialect: Dialect, base: Option<&Base>) -> Self {
+impl WireFormat {
+    /// The wire format of a backend without `variant`, derived from its address.
+    fn from_address(dialect: Dialect, base: Option<&Base>) -> Self {
         let provider = base.and_then(|base| provider(dialect, &base.host));
         let variant = match (dialect, provider) {
             (_, Some(provider)) => provider.variant,
             (Dialect::OpenAiChat, None) => match base {
                 Some(base) if base.site.ends_with(OLLAMA_PORT) => OLLAMA,
-                Some(base) if !address::is_near(&base.host) => ELSEWHERE,
-                _ => NEAR,
+                Some(base) if !address::is_private(&base.host) => PUBLIC,
+                _ => PRIVATE,
             },
             (_, None) => "",
         };
         Self { dialect, variant: variant.to_owned() }
     }
 
-    /// The path the dialect appends to an address.
+    /// The path that the dialect appends to an address.
     fn path(&self) -> String {
         let target = Target { model: "m", variant: &self.variant };
         let written = self.dialect.upstream().write_request(&Request::default(), &target);
         written.value.path
     }
 
-    /// The part of that path that many write into their addresses: `/v1`, `/v1beta/openai`.
+    /// The start of that path that many base URLs already contain: `/v1`, `/v1beta/openai`.
     fn version(&self) -> String {
         let path = self.path();
         let name = self.dialect.upstream().name();
@@ -123,107 +124,109 @@ impl Spoken {
     }
 }
 
-/// Reads `variant` and `cumulative`, and tells by the address what is not written.
-pub(super) fn spoken(
+/// Reads `variant` and `cumulative`; a missing variant follows from the address.
+pub(super) fn read_wire_format(
     section: Section<'_>,
     dialect: Option<Dialect>,
     base: Option<&Base>,
     report: &mut Report<'_>,
-) -> Spoken {
-    let written: Option<Located> = section.optional("variant", report);
+) -> WireFormat {
+    let written: Option<LocatedText> = section.optional("variant", report);
     let cumulative = section.value("cumulative", report);
     let dialect = match dialect {
         Some(dialect) => dialect,
-        // A mistake of its own, and the variant may well fit the dialect that is meant.
-        None => return Spoken::told_by(Dialect::default(), None),
+        // The missing dialect is reported; the variant may fit the dialect that was intended.
+        None => return WireFormat::from_address(Dialect::FIRST, None),
     };
     if let (true, Some(node)) = (cumulative, section.node("cumulative"))
         && dialect != Dialect::Gemini
     {
-        let message = format!("`cumulative` has no meaning for the dialect `{dialect}`");
-        let hint = "it goes with `dialect = \"gemini\"`; take the line out";
-        report.add(&node.spot, Trouble::new(message).hint(hint));
+        let message = format!("`cumulative` has no effect on the dialect `{dialect}`");
+        let hint = "use it with `dialect = \"gemini\"`, or remove the line";
+        report.add(&node.position, Problem::new(message).hint(hint));
     }
-    let mut spoken = match written {
+    let mut format = match written {
         Some(written) if !variants(dialect).contains(&written.text.as_str()) => {
-            report.add(&written.spot, no_variant(dialect, &written.text));
-            Spoken::told_by(dialect, base)
+            report.add(&written.position, unknown_variant(dialect, &written.text));
+            WireFormat::from_address(dialect, base)
         }
-        // The words of the simulator are dialects; one of them is a server of another, too.
-        Some(written) => match Dialect::of(&written.text) {
-            Some(simulated) if dialect == Dialect::Simulator => Spoken::told_by(simulated, None),
-            _ => Spoken { dialect, variant: written.text },
+        // The simulator's variants are names of dialects.
+        Some(written) => match Dialect::from_name(&written.text) {
+            Some(simulated) if dialect == Dialect::Simulator => {
+                WireFormat::from_address(simulated, None)
+            }
+            _ => WireFormat { dialect, variant: written.text },
         },
-        None if dialect == Dialect::Simulator => Spoken::told_by(Dialect::Anthropic, None),
-        None => Spoken::told_by(dialect, base),
+        None if dialect == Dialect::Simulator => WireFormat::from_address(Dialect::Anthropic, None),
+        None => WireFormat::from_address(dialect, base),
     };
     if cumulative && dialect == Dialect::Gemini {
-        let words = [spoken.variant.as_str(), CUMULATIVE];
-        spoken.variant = words.join(" ").trim().to_owned();
+        let flags = [format.variant.as_str(), CUMULATIVE];
+        format.variant = flags.join(" ").trim().to_owned();
     }
-    spoken
+    format
 }
 
-fn no_variant(dialect: Dialect, written: &str) -> Trouble {
-    let trouble = Trouble::new(format!(
-        "`variant` is {}, which the dialect `{dialect}` does not have",
+fn unknown_variant(dialect: Dialect, written: &str) -> Problem {
+    let problem = Problem::new(format!(
+        "`variant` is {}, which is not a variant of the dialect `{dialect}`",
         shown(written)
     ));
     let known = variants(dialect);
-    let trouble = if known.is_empty() {
-        trouble.expected("no `variant`")
+    let problem = if known.is_empty() {
+        problem.expected("no `variant`")
     } else {
-        trouble.expected(one_of(known.iter().copied()))
+        problem.expected(one_of(known.iter().copied()))
     };
     let owner = dialects_with_variants().find(|owner| variants(*owner).contains(&written));
     match (suggest::nearest(written, known), owner) {
-        (Some(word), _) => trouble.meant(Some(word)),
-        (None, Some(owner)) => trouble.hint(format!("it goes with `dialect = \"{owner}\"`")),
-        (None, None) => trouble.hint("take the line out: `base_url` tells what is needed"),
+        (Some(nearest), _) => problem.did_you_mean(Some(nearest)),
+        (None, Some(owner)) => problem.hint(format!("it is a variant of `dialect = \"{owner}\"`")),
+        (None, None) => problem.hint("remove the line: the variant follows from `base_url`"),
     }
 }
 
-/// An address without what the dialect's path begins with, so that the two can be joined.
-pub(super) fn trim(base: &Base, spoken: &Spoken) -> Result<String, Trouble> {
+/// Removes from an address what the dialect's path repeats, so that the two can be joined.
+pub(super) fn trim(base: &Base, format: &WireFormat) -> Result<String, Problem> {
     let found = format!("`base_url` is {}", shown(&base.written));
-    let path = without(&base.path, spoken);
+    let path = without_repeated(&base.path, format);
     for client in CLIENT {
         let before = before_endpoint(&base.path, *client);
-        let (Some(before), Some(dialect)) = (before, Dialect::of(client.name())) else {
+        let (Some(before), Some(dialect)) = (before, Dialect::from_name(client.name())) else {
             continue;
         };
-        if dialect == spoken.dialect {
-            let url = join(base, without(before, spoken));
-            let hint = format!("the path is appended by the gateway; write `{url}`");
-            return Err(Trouble::new(found).hint(hint));
+        if dialect == format.dialect {
+            let url = join(base, without_repeated(before, format));
+            let hint = format!("the gateway appends the path itself; write `{url}`");
+            return Err(Problem::new(found).hint(hint));
         }
         return Err(other_dialect(&found, base, before, dialect));
     }
-    let others = Dialect::WORDS.iter().filter_map(|word| Dialect::of(word));
-    for dialect in others.filter(|other| *other != spoken.dialect) {
+    let others = Dialect::NAMES.iter().filter_map(|name| Dialect::from_name(name));
+    for dialect in others.filter(|other| *other != format.dialect) {
         let known = provider(dialect, &base.host).is_some();
-        let version = Spoken::told_by(dialect, Some(base)).version();
+        let version = WireFormat::from_address(dialect, Some(base)).version();
         let theirs = !version.is_empty() && base.path.ends_with(&version);
-        // What both dialects have in common tells nothing.
+        // A version that both dialects use decides nothing.
         if known && theirs && path == base.path {
             return Err(other_dialect(&found, base, path, dialect));
         }
     }
-    if let (true, Some(provider)) = (path.is_empty(), provider(spoken.dialect, &base.host))
+    if let (true, Some(provider)) = (path.is_empty(), provider(format.dialect, &base.host))
         && !provider.prefix.is_empty()
     {
-        let url = format!("{}{}{}", base.site, provider.prefix, spoken.version());
-        let dialect = spoken.dialect;
-        let message = format!("{found}, where the dialect `{dialect}` is not spoken");
-        return Err(Trouble::new(message).hint(format!("write `{url}`")));
+        let url = format!("{}{}{}", base.site, provider.prefix, format.version());
+        let dialect = format.dialect;
+        let message = format!("{found}, but the dialect `{dialect}` has another path there");
+        return Err(Problem::new(message).hint(format!("write `{url}`")));
     }
     Ok(join(base, path))
 }
 
-/// What to say of an address that another dialect has.
-fn other_dialect(found: &str, base: &Base, path: &str, dialect: Dialect) -> Trouble {
-    let url = join(base, without(path, &Spoken::told_by(dialect, Some(base))));
-    Trouble::new(format!("{found}, which is where the dialect `{dialect}` is spoken"))
+/// The problem of an address that belongs to another dialect.
+fn other_dialect(found: &str, base: &Base, path: &str, dialect: Dialect) -> Problem {
+    let url = join(base, without_repeated(path, &WireFormat::from_address(dialect, Some(base))));
+    Problem::new(format!("{found}, which is an address of the dialect `{dialect}`"))
         .hint(format!("write `dialect = \"{dialect}\"` and `base_url = \"{url}\"`"))
 }
 
@@ -231,12 +234,12 @@ fn join(base: &Base, path: &str) -> String {
     format!("{}{path}", base.site)
 }
 
-/// A path without the longest end of it that the dialect's own path begins with.
-fn without<'a>(path: &'a str, spoken: &Spoken) -> &'a str {
-    let appended = spoken.path();
+/// Removes the longest end of a path that the dialect's own path starts with.
+fn without_repeated<'a>(path: &'a str, format: &WireFormat) -> &'a str {
+    let appended = format.path();
     let starts = appended.rmatch_indices('/').map(|(at, _)| &appended[..at]);
-    // Gemini's are known under two versions, of which one is written.
-    let newer = spoken.dialect == Dialect::Gemini && appended.starts_with("/v1beta/");
+    // Gemini has two versions; the dialect's path uses the newer one.
+    let newer = format.dialect == Dialect::Gemini && appended.starts_with("/v1beta/");
     let older = newer.then_some("/v1");
     starts
         .filter(|start| !start.is_empty())
@@ -246,17 +249,17 @@ fn without<'a>(path: &'a str, spoken: &Spoken) -> &'a str {
         .trim_end_matches('/')
 }
 
-/// What stands before the path of a request, if a path is one of this dialect.
+/// The part of a path before the dialect's endpoint, if the path ends in one.
 fn before_endpoint<'a>(path: &'a str, client: &dyn ClientDialect) -> Option<&'a str> {
     if let Some(before) = path.strip_suffix(&endpoint(client)) {
         return Some(before);
     }
-    // Where a path names the model, it is known by its end; what a path may begin with is open.
-    let named = client.operation(path).is_some();
+    // A path that names the model is recognized by its collection, whatever comes before it.
+    let is_endpoint = client.operation(path).is_some();
     let at = ["/publishers/", "/models/", "/tunedModels/", "/endpoints/"]
         .iter()
         .find_map(|collection| path.find(collection));
-    at.filter(|_| named).map(|at| &path[..at])
+    at.filter(|_| is_endpoint).map(|at| &path[..at])
 }
 
 /// The path of a request without its version: `/chat/completions`.
@@ -279,11 +282,4 @@ fn provider(dialect: Dialect, host: &str) -> Option<&'static Provider> {
         };
         fits && provider.dialect == dialect
     })
-}
-
-impl Backend {
-    /// The path behind the address where an upstream lists its models.
-    pub fn models_path(&self) -> String {
-        self.spoken.upstream().models_path(&self.variant)
-    }
 }

@@ -1,18 +1,18 @@
-//! One value: from a node of the tree to a Rust type, judged by its row of the schema.
-//! Checks that need more than the one value live with their section.
+//! Reads one value: a node of the tree becomes a Rust type, checked by its row of the schema. Checks
+//! that need more than one value live with their section.
 
 use std::time::Duration;
 
-use super::diagnostic::{Report, Trouble, one_of, shown};
-use super::document::{Node, Spot, Value};
-use super::schema::{self, Initial, Kind, Row};
-use super::settings::{Secret, Word};
+use super::config_enum::ConfigEnum;
+use super::diagnostic::{Problem, Report, one_of, shown};
+use super::document::{Node, Position, Value};
+use super::schema::{self, DefaultValue, KeyType, Row};
 use super::{suggest, units};
 
-const TEXT: &str = "text in quotes";
-const LIST: &str = r#"a list of texts, as in ["a", "b"]"#;
+const TEXT: &str = "a string in quotes";
+const LIST: &str = r#"a list of strings, as in ["a", "b"]"#;
 
-/// A table of the tree together with its place in the schema.
+/// A table of the tree together with its section of the schema.
 #[derive(Clone, Copy)]
 pub(super) struct Section<'a> {
     path: &'static str,
@@ -38,84 +38,90 @@ impl<'a> Section<'a> {
         tables.map(|node| Self { path, node: Some(node) }).collect()
     }
 
-    /// What stands under a key, unread.
+    /// The node under a key, not yet read.
     pub(super) fn node(self, key: &str) -> Option<&'a Node> {
         self.node?.get(key)
     }
 
     /// The value of a key that has no default.
-    pub(super) fn optional<T: Readable>(self, key: &str, report: &mut Report<'_>) -> Option<T> {
+    pub(super) fn optional<T: FromNode>(self, key: &str, report: &mut Report<'_>) -> Option<T> {
         let row = schema::row(self.path, key)?;
         let node = self.node(key)?;
         T::read(node, row, report)
     }
 
-    /// The value of a key, or its default. After a mistake it is the default too: somebody
-    /// has to go on reading, and nobody will use the result.
-    pub(super) fn value<T: Readable + Default>(self, key: &str, report: &mut Report<'_>) -> T {
-        if let Some(value) = self.optional(key, report) {
-            return value;
-        }
-        let initial = || {
-            let row = schema::row(self.path, key)?;
-            let Initial::Value(toml) = row.initial else {
-                return None;
-            };
-            let node = Node::of_value(toml, &Spot::Flag("default"))?;
-            T::read(&node, row, &mut Report::new(None))
-        };
-        initial().unwrap_or_default()
+    /// The value of a key, or its default. A mistake also gives the default, so that reading can go
+    /// on; the result is then not used.
+    pub(super) fn value<T: FromNode + Default>(self, key: &str, report: &mut Report<'_>) -> T {
+        self.value_or_default(key, report).unwrap_or_default()
     }
 
-    /// The value of a key that must be there; what is missing is reported at the table's head.
-    pub(super) fn required<T: Readable>(self, key: &str, report: &mut Report<'_>) -> Option<T> {
+    /// The same for an enum.
+    pub(super) fn choice<T: ConfigEnum>(self, key: &str, report: &mut Report<'_>) -> T {
+        self.value_or_default(key, report).unwrap_or(T::FIRST)
+    }
+
+    fn value_or_default<T: FromNode>(self, key: &str, report: &mut Report<'_>) -> Option<T> {
+        if let Some(value) = self.optional(key, report) {
+            return Some(value);
+        }
+        let row = schema::row(self.path, key)?;
+        let DefaultValue::Toml(toml) = row.default else {
+            return None;
+        };
+        let node = Node::of_value(toml, &Position::Flag("default"))?;
+        T::read(&node, row, &mut Report::new(None))
+    }
+
+    /// The value of a key that must be set; a missing key is reported at the table's header.
+    pub(super) fn required<T: FromNode>(self, key: &str, report: &mut Report<'_>) -> Option<T> {
         if let (Some(table), None) = (self.node, self.node(key)) {
-            let place = schema::header(self.path).unwrap_or_default();
-            let expected = match schema::row(self.path, key).map(|row| row.kind) {
-                Some(Kind::Words { now, .. }) => {
-                    format!("`{key}` to be {}", one_of(now.iter().copied()))
+            let header = schema::header(self.path).unwrap_or_default();
+            let expected = match schema::row(self.path, key).map(|row| row.key_type) {
+                Some(KeyType::OneOf(names)) => {
+                    format!("`{key}` to be {}", one_of(names.iter().copied()))
                 }
-                Some(Kind::Text("URL")) => format!("a line `{key} = \"https://...\"`"),
+                Some(KeyType::Text("URL")) => format!("a line `{key} = \"https://...\"`"),
                 _ => format!("a line `{key} = \"...\"`"),
             };
-            let trouble = Trouble::new(format!("`{key}` is missing in {place}"));
-            report.add(&table.spot, trouble.expected(expected));
+            let problem = Problem::new(format!("`{key}` is missing in {header}"));
+            report.add(&table.position, problem.expected(expected));
         }
         self.optional(key, report)
     }
 }
 
-/// A type that a key can have.
-pub(super) trait Readable: Sized {
+/// A type that can be read from a node.
+pub(super) trait FromNode: Sized {
     /// Reads a node, or reports what is wrong with it.
     fn read(node: &Node, row: &Row, report: &mut Report<'_>) -> Option<Self>;
 }
 
-/// A text and where it stands, for checks that follow.
+/// A string and its position, for later checks.
 #[derive(Debug, Clone)]
-pub(super) struct Located {
+pub(super) struct LocatedText {
     pub(super) text: String,
-    pub(super) spot: Spot,
+    pub(super) position: Position,
 }
 
-/// Bytes.
+/// A number of bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Size(pub(super) u64);
 
-impl Readable for Located {
+impl FromNode for LocatedText {
     fn read(node: &Node, row: &Row, report: &mut Report<'_>) -> Option<Self> {
         let text = String::read(node, row, report)?;
-        Some(Self { text, spot: node.spot.clone() })
+        Some(Self { text, position: node.position.clone() })
     }
 }
 
-impl Readable for String {
+impl FromNode for String {
     fn read(node: &Node, row: &Row, report: &mut Report<'_>) -> Option<Self> {
         match node.as_text() {
             Some("") => fail(
                 report,
                 node,
-                Trouble::new(format!("`{}` is empty", row.key())).expected(row.holds()),
+                Problem::new(format!("`{}` is empty", row.key())).expected(row.type_name()),
             ),
             Some(text) => Some(text.to_owned()),
             None => wrong_type(report, node, row, TEXT),
@@ -123,44 +129,47 @@ impl Readable for String {
     }
 }
 
-impl Readable for Secret {
+/// An API key. It has no `Debug`, so that no message can show it.
+pub(super) struct ApiKey(pub(super) String);
+
+impl FromNode for ApiKey {
     fn read(node: &Node, row: &Row, report: &mut Report<'_>) -> Option<Self> {
         let text = String::read(node, row, report)?;
-        match secret(&text) {
-            Some(secret) => Some(secret),
+        match api_key(&text) {
+            Some(key) => Some(key),
             None => fail(report, node, unusable_key(&format!("`{}`", row.key()))),
         }
     }
 }
 
-impl Readable for bool {
+impl FromNode for bool {
     fn read(node: &Node, row: &Row, report: &mut Report<'_>) -> Option<Self> {
         match node.value {
-            Value::Flag(flag) => Some(flag),
+            Value::Bool(flag) => Some(flag),
             _ => wrong_type(report, node, row, "`true` or `false`, without quotes"),
         }
     }
 }
 
-impl Readable for u64 {
+impl FromNode for u64 {
     fn read(node: &Node, row: &Row, report: &mut Report<'_>) -> Option<Self> {
-        whole(node, row, report)
+        integer(node, row, report)
     }
 }
 
-impl Readable for u32 {
+impl FromNode for u32 {
     fn read(node: &Node, row: &Row, report: &mut Report<'_>) -> Option<Self> {
-        whole(node, row, report)
+        integer(node, row, report)
     }
 }
 
-impl Readable for usize {
+impl FromNode for usize {
     fn read(node: &Node, row: &Row, report: &mut Report<'_>) -> Option<Self> {
-        whole(node, row, report)
+        integer(node, row, report)
     }
 }
 
-impl Readable for Duration {
+impl FromNode for Duration {
     fn read(node: &Node, row: &Row, report: &mut Report<'_>) -> Option<Self> {
         let expected = r#"a duration: a number and one of `ms`, `s`, `m`, `h`, `d`, as in "15s""#;
         let found = match &node.value {
@@ -171,153 +180,149 @@ impl Readable for Duration {
                     return fail(
                         report,
                         node,
-                        Trouble::new(message).expected("a duration longer than nothing"),
+                        Problem::new(message).expected("a duration longer than zero"),
                     );
                 }
                 None => shown(text),
             },
-            Value::Whole(number) => {
+            Value::Integer(number) => {
                 let message = format!("`{}` is `{number}`, without a unit", row.key());
-                let hint = format!(r#"if seconds are meant, write "{number}s""#);
-                return fail(report, node, Trouble::new(message).expected(expected).hint(hint));
+                let hint = format!(r#"for seconds, write "{number}s""#);
+                return fail(report, node, Problem::new(message).expected(expected).hint(hint));
             }
             _ => return wrong_type(report, node, row, expected),
         };
-        fail(report, node, Trouble::new(format!("`{}` is {found}", row.key())).expected(expected))
+        fail(report, node, Problem::new(format!("`{}` is {found}", row.key())).expected(expected))
     }
 }
 
-impl Readable for Size {
+impl FromNode for Size {
     fn read(node: &Node, row: &Row, report: &mut Report<'_>) -> Option<Self> {
         let expected = r#"a size: bytes, or a number and one of `KiB`, `MiB`, `GiB`, `kB`, `MB`, `GB`, as in "64MiB""#;
-        let Kind::Size { least } = row.kind else {
+        let KeyType::Size { min } = row.key_type else {
             return wrong_type(report, node, row, expected);
         };
         let (found, bytes) = match &node.value {
             Value::Text(text) => (shown(text), units::size(text)),
-            Value::Whole(bytes) => (format!("`{bytes}`"), u64::try_from(*bytes).ok()),
+            Value::Integer(bytes) => (format!("`{bytes}`"), u64::try_from(*bytes).ok()),
             _ => return wrong_type(report, node, row, expected),
         };
-        let trouble = Trouble::new(format!("`{}` is {found}", row.key()));
+        let problem = Problem::new(format!("`{}` is {found}", row.key()));
         match bytes {
-            Some(bytes) if bytes >= least => Some(Self(bytes)),
+            Some(bytes) if bytes >= min => Some(Self(bytes)),
             Some(_) => fail(
                 report,
                 node,
-                trouble.expected(format!("at least `{}`", units::show_size(least))),
+                problem.expected(format!("at least `{}`", units::show_size(min))),
             ),
-            None => fail(report, node, trouble.expected(expected)),
+            None => fail(report, node, problem.expected(expected)),
         }
     }
 }
 
-impl Readable for Vec<Located> {
+impl FromNode for Vec<LocatedText> {
     fn read(node: &Node, row: &Row, report: &mut Report<'_>) -> Option<Self> {
         let Value::List(elements) = &node.value else {
             return wrong_type(report, node, row, LIST);
         };
-        Some(elements.iter().filter_map(|element| Located::read(element, row, report)).collect())
+        Some(
+            elements.iter().filter_map(|element| LocatedText::read(element, row, report)).collect(),
+        )
     }
 }
 
-/// Keys of the user's choice with their texts; the key's spot comes along for checks.
-impl Readable for Vec<(Located, Located)> {
+/// Strings under keys of the user's choice, each with its position.
+impl FromNode for Vec<(LocatedText, LocatedText)> {
     fn read(node: &Node, row: &Row, report: &mut Report<'_>) -> Option<Self> {
         let Value::Table(entries) = &node.value else {
-            return wrong_type(report, node, row, r#"a table of texts, as in { "a" = "b" }"#);
+            return wrong_type(report, node, row, r#"a table of strings, as in { "a" = "b" }"#);
         };
         let pairs = entries.iter().filter_map(|entry| {
-            let key = Located { text: entry.key.clone(), spot: entry.spot.clone() };
-            Some((key, Located::read(&entry.node, row, report)?))
+            let key = LocatedText { text: entry.key.clone(), position: entry.position.clone() };
+            Some((key, LocatedText::read(&entry.node, row, report)?))
         });
         Some(pairs.collect())
     }
 }
 
-impl<T: Word> Readable for T {
+impl<T: ConfigEnum> FromNode for T {
     fn read(node: &Node, row: &Row, report: &mut Report<'_>) -> Option<Self> {
-        let (now, later, verb) = match row.kind {
-            Kind::Words { now, later } => (now, later, "is"),
-            Kind::WordList(now) => (now, &[][..], "has"),
-            _ => return wrong_type(report, node, row, "a word"),
-        };
-        let expected = one_of(now.iter().copied());
-        let Some(word) = node.as_text() else {
+        let expected = one_of(T::NAMES.iter().copied());
+        let Some(name) = node.as_text() else {
             return wrong_type(report, node, row, &expected);
         };
-        if let Some(value) = T::of(word) {
+        if let Some(value) = T::from_name(name) {
             return Some(value);
         }
-        if later.contains(&word) {
-            let message = format!("{} `{word}` is not available yet", row.key());
-            return fail(report, node, Trouble::new(message).expected(expected));
-        }
-        let meant = suggest::nearest(word, now.iter().copied());
-        let message = format!("`{}` {verb} {}", row.key(), shown(word));
-        fail(report, node, Trouble::new(message).expected(expected).meant(meant))
+        let verb = if matches!(row.key_type, KeyType::ListOf(_)) { "has" } else { "is" };
+        let message = format!("`{}` {verb} {}", row.key(), shown(name));
+        let nearest = suggest::nearest(name, T::NAMES.iter().copied());
+        fail(report, node, Problem::new(message).expected(expected).did_you_mean(nearest))
     }
 }
 
-/// Words, each once however often it is written.
-impl<T: Word + PartialEq> Readable for Vec<T> {
+/// A list of names; repetitions are dropped.
+impl<T: ConfigEnum + PartialEq> FromNode for Vec<T> {
     fn read(node: &Node, row: &Row, report: &mut Report<'_>) -> Option<Self> {
         let Value::List(elements) = &node.value else {
             return wrong_type(report, node, row, LIST);
         };
-        let mut words = Self::new();
+        let mut values = Self::new();
         for element in elements {
-            if let Some(word) = T::read(element, row, report)
-                && !words.contains(&word)
+            if let Some(value) = T::read(element, row, report)
+                && !values.contains(&value)
             {
-                words.push(word);
+                values.push(value);
             }
         }
-        Some(words)
+        Some(values)
     }
 }
 
-/// A key that can go into a header; white space around it came with copying.
-pub(super) fn secret(text: &str) -> Option<Secret> {
+/// Checks that an API key fits into a header. White space around it is an accident of copying.
+pub(super) fn api_key(text: &str) -> Option<ApiKey> {
     let text = text.trim();
     let fits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ');
-    fits.then(|| Secret::new(text))
+    fits.then(|| ApiKey(text.to_owned()))
 }
 
-/// What to say of a key that cannot; never the key itself.
-pub(super) fn unusable_key(holder: &str) -> Trouble {
-    Trouble::new(format!("the key in {holder} is blank or has characters that no header can carry"))
-        .hint("copy it again, on one line")
+/// The problem of a key that does not fit. It never shows the key.
+pub(super) fn unusable_key(holder: &str) -> Problem {
+    Problem::new(format!(
+        "the key in {holder} is blank or has characters that are not allowed in a header"
+    ))
+    .hint("copy it again, on one line")
 }
 
-fn whole<T: TryFrom<i64>>(node: &Node, row: &Row, report: &mut Report<'_>) -> Option<T> {
-    let Value::Whole(number) = node.value else {
-        return wrong_type(report, node, row, "a whole number, without quotes");
+fn integer<T: TryFrom<i64>>(node: &Node, row: &Row, report: &mut Report<'_>) -> Option<T> {
+    let Value::Integer(number) = node.value else {
+        return wrong_type(report, node, row, "an integer, without quotes");
     };
-    let bounds = match row.kind {
-        Kind::Whole { least, most } => least..=most,
+    let bounds = match row.key_type {
+        KeyType::Integer { min, max } => min..=max,
         _ => i64::MIN..=i64::MAX,
     };
     match T::try_from(number) {
         Ok(value) if bounds.contains(&number) => Some(value),
         _ => {
             let message = format!("`{}` is `{number}`", row.key());
-            fail(report, node, Trouble::new(message).expected(format!("a {}", row.holds())))
+            fail(report, node, Problem::new(message).expected(format!("an {}", row.type_name())))
         }
     }
 }
 
 fn wrong_type<T>(report: &mut Report<'_>, node: &Node, row: &Row, expected: &str) -> Option<T> {
-    // What is wrong may be one element rather than the whole.
-    let verb = match (row.kind, &node.value) {
-        (Kind::Texts | Kind::TextMap, _) if expected == TEXT => "holds",
-        (Kind::WordList(_), _) if expected != LIST => "holds",
+    // One element may have the wrong type, rather than the whole list or table.
+    let verb = match (row.key_type, &node.value) {
+        (KeyType::TextList | KeyType::TextMap, _) if expected == TEXT => "holds",
+        (KeyType::ListOf(_), _) if expected != LIST => "holds",
         _ => "is",
     };
-    let message = format!("`{}` {verb} {}", row.key(), node.value.kind());
-    fail(report, node, Trouble::new(message).expected(expected))
+    let message = format!("`{}` {verb} {}", row.key(), node.value.type_name());
+    fail(report, node, Problem::new(message).expected(expected))
 }
 
-fn fail<T>(report: &mut Report<'_>, node: &Node, trouble: Trouble) -> Option<T> {
-    report.add(&node.spot, trouble);
+fn fail<T>(report: &mut Report<'_>, node: &Node, problem: Problem) -> Option<T> {
+    report.add(&node.position, problem);
     None
 }

@@ -22,7 +22,7 @@ async fn check_fails(config: &str, words: &[&str]) {
     let folder = configured(config);
     let ended = run(folder.path(), &["doctor"], &[]).await;
     assert_eq!(ended.code, 1, "{ended:?}");
-    assert_eq!(ended.err.trim(), "one thing needs attention");
+    assert_eq!(ended.err.trim(), "one check failed");
     let failed: Vec<&str> = ended.out.lines().filter(|line| line.starts_with("FAIL  ")).collect();
     assert_eq!(failed.len(), 1, "{}", ended.out);
     for words in words {
@@ -119,8 +119,8 @@ async fn settings_without_effect_are_told_and_stop_nothing() {
     let said = run(folder.path(), &["doctor"], &[]).await.good();
     let notes: Vec<&str> = said.lines().filter(|line| line.contains("note")).collect();
     let expected = [
-        "ok    note: backend `a`: `family = \"qwen3\"` has no effect, as replies of the dialect `anthropic` are not raw text",
-        "ok    note: backend `s`: `on_tool_parse_error = \"text\"` has no effect, as replies of the dialect `simulator` are not raw text",
+        "ok    note: backend `a`: `family = \"qwen3\"` has no effect: replies of the dialect `anthropic` are not raw text",
+        "ok    note: backend `s`: `on_tool_parse_error = \"text\"` has no effect: replies of the dialect `simulator` are not raw text",
     ];
     assert_eq!(notes, expected, "{said}");
     assert!(!said.contains("secret"), "{said}");
@@ -149,7 +149,7 @@ async fn a_refused_key_is_found() {
     let refusing = refusing_all(401).await;
     let listen = format!("listen = \"{}\"\n", free_address().await);
     let config = [listen.clone(), backend("a", &refusing, "api_key = \"sk-secret\"")].concat();
-    check_fails(&config, &["backend `a`", "refuses the key", "api_key_env"]).await;
+    check_fails(&config, &["backend `a`", "rejects the key", "api_key_env"]).await;
     // Without a key of its own there is none to refuse.
     let strict = Simulator::with(Options { require_key: true, ..Options::default() }).await;
     let config = [listen, backend("a", &strict.url, "auth = \"passthrough\"")].concat();
@@ -208,7 +208,7 @@ async fn an_address_of_a_running_gateway_is_well() {
 async fn a_data_directory_that_cannot_be_written_is_found() {
     let listen = format!("listen = \"{}\"\n", free_address().await);
     let config = format!("{listen}data_dir = \"throughline.toml/data\"\n");
-    check_fails(&config, &["data directory", "cannot be written", "give another one"]).await;
+    check_fails(&config, &["data directory", "is not writable", "choose another one"]).await;
 }
 
 #[tokio::test]
@@ -221,6 +221,6 @@ async fn several_failures_are_counted() {
     let folder = configured(&config.concat());
     let ended = run(folder.path(), &["doctor"], &[]).await;
     assert_eq!(ended.code, 1);
-    assert_eq!(ended.err.trim(), "2 things need attention");
+    assert_eq!(ended.err.trim(), "2 checks failed");
     assert_eq!(ended.out.matches("FAIL  ").count(), 2, "{}", ended.out);
 }

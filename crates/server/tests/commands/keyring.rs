@@ -42,7 +42,7 @@ async fn the_first_start_makes_it_and_later_ones_keep_it() {
     assert!(!folder.path().join("data/keyring").exists());
 
     let (_, told) = serve(folder.path(), &[]).await.stop().await;
-    assert!(told.contains("keyring made"), "{told}");
+    assert!(told.contains("keyring created"), "{told}");
     let file = std::fs::metadata(folder.path().join("data/keyring")).unwrap();
     assert_eq!(file.permissions().mode() & 0o777, 0o600);
     let made = read(folder.path());
@@ -52,7 +52,7 @@ async fn the_first_start_makes_it_and_later_ones_keep_it() {
     assert!(!told.contains("keyring"), "{told}");
     assert_eq!(read(folder.path()), made);
     let said = doctor(folder.path(), &[]).await.good();
-    assert!(said.contains("is yours alone"), "{said}");
+    assert!(said.contains("is readable only for you"), "{said}");
     let key = String::from_utf8(made).unwrap();
     assert!(!told.contains(key.trim()) && !said.contains(key.trim()));
 
@@ -67,12 +67,12 @@ async fn one_that_is_broken_is_told_and_never_replaced() {
     for (text, words) in [
         (&b""[..], "the keyring is empty"),
         (&KEY.as_bytes()[..20], "key 1 of the keyring is not 32 bytes"),
-        (b"\xff\xfe\x00", "it is not text"),
+        (b"\xff\xfe\x00", "not UTF-8 text"),
         (format!("{KEY}\n{}", &OTHER[1..]).as_bytes(), "key 2 of the keyring is not 32 bytes"),
     ] {
         let folder = folder();
         write(folder.path(), text, 0o600);
-        let words = ["data/keyring` holds no keyring", words, "backup", "move the file away"];
+        let words = ["data/keyring` is not a valid keyring", words, "backup", "move the file away"];
         let told = run(folder.path(), &SERVE, &[]).await.bad(1, &words);
         assert!(!told.contains(&KEY[..20]), "{told}");
         assert_eq!(read(folder.path()), text);
@@ -89,7 +89,7 @@ async fn one_that_others_can_read_is_told_with_the_remedy() {
     write(folder.path(), KEY, 0o644);
     let (code, told) = serve(folder.path(), &[]).await.stop().await;
     assert_eq!(code, Some(0));
-    assert!(told.contains("is open to other users"), "{told}");
+    assert!(told.contains("can read the keyring"), "{told}");
     assert!(told.contains("`chmod 600 "), "{told}");
     let ended = doctor(folder.path(), &[]).await;
     assert_eq!(ended.code, 1, "{ended:?}");

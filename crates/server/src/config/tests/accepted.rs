@@ -1,4 +1,4 @@
-//! Configurations that are good, and what they are read as.
+//! Valid configurations and their values.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::*;
 
 #[test]
-fn an_empty_file_has_all_defaults() {
+fn empty_file_has_all_defaults() {
     let config = good("");
     let expected = Config {
         listen: "127.0.0.1:8484".to_owned(),
@@ -18,7 +18,7 @@ fn an_empty_file_has_all_defaults() {
         backends: vec![
             Backend {
                 base_url: Some("https://api.anthropic.com".to_owned()),
-                auth: Auth::Key(Secret::new("sk-ant-1")),
+                auth: Auth::Key("sk-ant-1".to_owned()),
                 default_model: Some("claude-sonnet-5".to_owned()),
                 ..plain("anthropic", Dialect::Anthropic)
             },
@@ -43,16 +43,16 @@ fn an_empty_file_has_all_defaults() {
         notes: Vec::new(),
     };
     assert_eq!(config, expected);
-    assert_eq!(Config::zero(environment(&[])).unwrap(), expected);
+    assert_eq!(Config::from_env(environment(&[])).unwrap(), expected);
 }
 
 fn plain(name: &str, dialect: Dialect) -> Backend {
     Backend {
         name: name.to_owned(),
         dialect,
-        spoken: match dialect {
+        wire_dialect: match dialect {
             Dialect::Simulator => Dialect::Anthropic,
-            spoken => spoken,
+            other => other,
         },
         variant: String::new(),
         base_url: None,
@@ -61,9 +61,11 @@ fn plain(name: &str, dialect: Dialect) -> Backend {
         signature_domain: name.to_owned(),
         models: Vec::new(),
         default_model: None,
-        family: Family::Auto,
-        reasoning_format: ReasoningFormat::Split,
-        on_tool_parse_error: OnToolParseError::Error,
+        raw_text: RawText {
+            family: None,
+            reasoning_format: ReasoningFormat::Split,
+            on_error: OnError::Error,
+        },
         thinking_compat: None,
         replay: Replay::Verbatim,
         retries: 0,
@@ -78,7 +80,7 @@ fn plain(name: &str, dialect: Dialect) -> Backend {
 }
 
 #[test]
-fn every_backend_key_arrives() {
+fn every_backend_key_is_read() {
     let config = good(
         r#"
         [[backend]]
@@ -115,10 +117,12 @@ fn every_backend_key_arrives() {
             ("*".to_owned(), "glm-5-air".to_owned()),
         ],
         default_model: Some("glm-5".to_owned()),
-        family: Family::Named("qwen3".to_owned()),
-        reasoning_format: ReasoningFormat::Raw,
-        on_tool_parse_error: OnToolParseError::Text,
-        thinking_compat: Some(Compat { mode: CompatMode::Budget, budget: Some(8000) }),
+        raw_text: RawText {
+            family: Some("qwen3".to_owned()),
+            reasoning_format: ReasoningFormat::Raw,
+            on_error: OnError::Text,
+        },
+        thinking_compat: Some(Compat::Budget(Some(8000))),
         replay: Replay::LatestTurn,
         retries: 2,
         timeouts: Timeouts {
@@ -132,7 +136,7 @@ fn every_backend_key_arrives() {
     };
     let key = Backend {
         base_url: Some("http://localhost:9001".to_owned()),
-        auth: Auth::Key(Secret::new("written out")),
+        auth: Auth::Key("written out".to_owned()),
         ..plain("key", Dialect::Anthropic)
     };
     assert_eq!(config.backends, [own, key]);
@@ -140,27 +144,26 @@ fn every_backend_key_arrives() {
 }
 
 #[test]
-fn families_are_known_however_they_are_written() {
-    let named = |name: &str| Family::Named(name.to_owned());
+fn family_names_ignore_case_and_spaces() {
     for (written, family) in [
-        ("auto", Family::Auto),
-        ("Auto", Family::Auto),
-        ("none", Family::None),
-        (" NONE ", Family::None),
-        ("gpt-oss", named("gpt-oss")),
-        ("GPT_OSS", named("GPT_OSS")),
-        (" qwen3 ", named("qwen3")),
+        ("auto", None),
+        ("Auto", None),
+        ("none", Some("none")),
+        (" NONE ", Some("none")),
+        ("gpt-oss", Some("gpt-oss")),
+        ("GPT_OSS", Some("GPT_OSS")),
+        (" qwen3 ", Some("qwen3")),
     ] {
         let config = good(&format!("{BACKEND}family = '{written}'\n"));
-        assert_eq!(config.backends[0].family, family, "{written}");
+        assert_eq!(config.backends[0].raw_text.family.as_deref(), family, "{written}");
     }
     let env = [("THROUGHLINE_BACKEND__GLM__FAMILY", "qwen3")];
     let config = read_with(BACKEND, &env).unwrap();
-    assert_eq!(config.backends[0].family, named("qwen3"));
+    assert_eq!(config.backends[0].raw_text.family.as_deref(), Some("qwen3"));
 }
 
 #[test]
-fn settings_for_raw_text_are_noted_where_there_is_none() {
+fn raw_text_settings_without_effect_are_noted() {
     for (lines, settings) in [
         ("", &[][..]),
         ("family = 'AUTO'\nreasoning_format = 'split'\non_tool_parse_error = 'error'", &[]),
@@ -176,14 +179,14 @@ fn settings_for_raw_text_are_noted_where_there_is_none() {
         ),
     ] {
         for (name, dialect, more) in [
-            ("a", "anthropic", "base_url = 'https://a.example'\napi_key = 'tell-nobody'"),
+            ("a", "anthropic", "base_url = 'https://a.example'\napi_key = 'do-not-show'"),
             ("s", "simulator", ""),
         ] {
             let text =
                 format!("[[backend]]\nname = '{name}'\ndialect = '{dialect}'\n{more}\n{lines}\n");
             let expected: Vec<String> = settings
                 .iter()
-                .map(|setting| format!("backend `{name}`: `{setting}` has no effect, as replies of the dialect `{dialect}` are not raw text"))
+                .map(|setting| format!("backend `{name}`: `{setting}` has no effect: replies of the dialect `{dialect}` are not raw text"))
                 .collect();
             assert_eq!(good(&text).notes, expected, "{text}");
         }
@@ -191,7 +194,7 @@ fn settings_for_raw_text_are_noted_where_there_is_none() {
 }
 
 #[test]
-fn routes_arrive_however_they_are_written() {
+fn routes_can_be_written_inline_or_as_tables() {
     let route = Route {
         default: "a".to_owned(),
         rules: vec![Rule {
@@ -212,7 +215,7 @@ fn routes_arrive_however_they_are_written() {
 }
 
 #[test]
-fn the_example_is_a_configuration() {
+fn example_file_is_valid() {
     let config = good(include_str!("../../../../../throughline.example.toml"));
     let names: Vec<&str> = config.backends.iter().map(|backend| backend.name.as_str()).collect();
     assert_eq!(names, ["anthropic", "glm", "anthropic-own-key", "own", "simulator"]);
@@ -220,7 +223,7 @@ fn the_example_is_a_configuration() {
 }
 
 #[test]
-fn examples_in_the_documentation_are_configurations() {
+fn examples_in_the_documentation_are_valid() {
     let page = include_str!("../../../../../docs/configuration.md");
     let blocks: Vec<&str> =
         page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
@@ -231,7 +234,7 @@ fn examples_in_the_documentation_are_configurations() {
 }
 
 #[test]
-fn mistakes_in_the_documentation_look_like_that() {
+fn diagnostics_in_the_documentation_are_up_to_date() {
     let text = r#"keep_alive = 15
 
 [[backend]]
@@ -246,7 +249,7 @@ default = "gml"
 [thinking]
 polcy = "session"
 "#;
-    let told = read_with(text, &[]).unwrap_err().to_string();
+    let shown = read_with(text, &[]).unwrap_err().to_string();
     let page = include_str!("../../../../../docs/configuration.md");
-    assert!(page.contains(&told), "put this into docs/configuration.md:\n{told}");
+    assert!(page.contains(&shown), "put this into docs/configuration.md:\n{shown}");
 }

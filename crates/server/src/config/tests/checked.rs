@@ -1,10 +1,10 @@
-//! Mistakes in a file, each with its place and a hint.
+//! Mistakes in a file, each with its location and a hint.
 
-use super::super::schema::{Kind, ROWS, Row};
+use super::super::schema::{KeyType, ROWS, Row};
 use super::*;
 
 #[test]
-fn all_mistakes_are_told_in_one_go() {
+fn all_mistakes_are_reported_at_once() {
     let text = r#"listen = "0.0.0.0:8484"
 keep_alive = 15
 tls = { cert = "a.pem" }
@@ -30,19 +30,19 @@ default = "gml"
 polcy = "session"
 unknown = "tri"
 "#;
-    let told = read_with(text, &[("THROUGHLINE_LIMITS__BODI", "1MiB")]).unwrap_err().to_string();
+    let output = read_with(text, &[("THROUGHLINE_LIMITS__BODI", "1MiB")]).unwrap_err().to_string();
     let expected = r#"throughline.toml:1:10: `listen` is `0.0.0.0:8484`, which is not a loopback address
     1 | listen = "0.0.0.0:8484"
       |          ^^^^^^^^^^^^^^ expected `localhost`, `127.0.0.1` or `[::1]`
-      = gateway keys are not available yet, so only loopback addresses can be served; put a reverse proxy in front
+      = only loopback addresses are possible until gateway keys are available; put a reverse proxy in front
 throughline.toml:2:14: `keep_alive` is `15`, without a unit
     2 | keep_alive = 15
       |              ^^ expected a duration: a number and one of `ms`, `s`, `m`, `h`, `d`, as in "15s"
-      = if seconds are meant, write "15s"
+      = for seconds, write "15s"
 throughline.toml:3:1: `tls` is not available yet
     3 | tls = { cert = "a.pem" }
-      | ^^^ take it out until a release has it
-throughline.toml:10:8: `auth` stands beside `api_key`
+      | ^^^ remove it until a release supports it
+throughline.toml:10:8: `auth` is set together with `api_key`
    10 | auth = "passthrough"
       |        ^^^^^^^^^^^^^ expected only one of `api_key_env`, `api_key` and `auth`
 throughline.toml:14:11: `dialect` is `olama`
@@ -55,7 +55,7 @@ throughline.toml:16:14: unknown key `conect` in [backend.timeouts]
 throughline.toml:17:1: unknown key `apikey` in [[backend]]
    17 | apikey = "*******"
       | ^^^^^^ did you mean `api_key`?
-throughline.toml:20:11: no backend is called `gml`
+throughline.toml:20:11: no backend is named `gml`
    20 | default = "gml"
       |           ^^^^^ expected one of `anthropic`, `glm`
       = did you mean `glm`?
@@ -69,11 +69,11 @@ throughline.toml:24:11: `unknown` is `tri`
 env THROUGHLINE_LIMITS__BODI: no setting has this name
       = did you mean `THROUGHLINE_LIMITS__BODY`?
 11 mistakes in throughline.toml and the environment; nothing was started"#;
-    assert_eq!(told, expected);
+    assert_eq!(output, expected);
 }
 
 #[test]
-fn unknown_keys_say_what_is_meant() {
+fn unknown_keys_have_a_suggestion() {
     each_has_one_mistake(&[
         ("lissten = 'x'", "unknown key `lissten` at the top level"),
         ("lissten = 'x'", "did you mean `listen`?"),
@@ -88,7 +88,7 @@ fn unknown_keys_say_what_is_meant() {
 }
 
 #[test]
-fn every_later_key_is_refused() {
+fn every_planned_key_is_rejected() {
     for row in ROWS.iter().filter(|row| !row.available) {
         let whole = ROWS.iter().find(|section| section.path == row.section() && !section.available);
         let mistakes = bad(&set(row, "1"), &[]);
@@ -98,16 +98,16 @@ fn every_later_key_is_refused() {
     }
 }
 
-/// A row that nobody reads would be a key that is ignored in silence.
+/// A row that is never read would be a key that is silently ignored.
 #[test]
 fn every_available_key_is_read() {
     for row in ROWS.iter().filter(|row| row.available) {
         let mistakes = bad(&set(row, "1979-05-27"), &[]);
-        let told = mistakes.iter().any(|mistake| {
+        let reported = mistakes.iter().any(|mistake| {
             mistake.contains(&format!("`{}` is a date or time", row.key()))
                 && mistake.contains("expected")
         });
-        assert!(told, "{}: {mistakes:#?}", row.path);
+        assert!(reported, "{}: {mistakes:#?}", row.path);
     }
 }
 
@@ -118,9 +118,10 @@ fn set(row: &Row, value: &str) -> String {
     for part in row.section().split('.').filter(|part| !part.is_empty()) {
         inside.push(part);
         let path = inside.join(".");
-        let list = ROWS.iter().any(|row| row.path == path && matches!(row.kind, Kind::Tables));
+        let list =
+            ROWS.iter().any(|row| row.path == path && matches!(row.key_type, KeyType::TableList));
         text += &if list { format!("[[{path}]]\n") } else { format!("[{path}]\n") };
-        // What a table cannot do without would be mistakes of its own.
+        // Missing required keys would be mistakes of their own.
         text += match path.as_str() {
             "backend" if row.path != "backend.name" => "name = 'x'\n",
             _ => "",
@@ -136,47 +137,47 @@ fn set(row: &Row, value: &str) -> String {
 #[test]
 fn each_value_is_checked() {
     each_has_one_mistake(&[
-        ("listen = 8484", "`listen` is a whole number"),
+        ("listen = 8484", "`listen` is an integer"),
         ("listen = ''", "`listen` is empty"),
         ("listen = '8484'", "an address and a port"),
         ("listen = '[::]:1'", "put a reverse proxy in front"),
-        ("data_dir = '~other'", "`~/` for your own home"),
+        ("data_dir = '~other'", "`~/` for your home directory"),
         ("log = 'debug'", "expected a table, [log]"),
         ("log.level = 'Info'", "did you mean `info`?"),
         ("log.format = 'xml'", "one of `text`, `json`"),
         ("keep_alive = '15'", "`keep_alive` is `15`"),
-        ("keep_alive = '0s'", "longer than nothing"),
-        ("keep_alive = 1.5", "`keep_alive` is a number with a fraction"),
-        ("allowed_hosts = 'x'", "a list of texts"),
+        ("keep_alive = '0s'", "longer than zero"),
+        ("keep_alive = 1.5", "`keep_alive` is a float"),
+        ("allowed_hosts = 'x'", "a list of strings"),
         ("allowed_hosts = ['https://x']", "expected a host name"),
-        ("allowed_hosts = ['x', 1]", "`allowed_hosts` holds a whole number"),
+        ("allowed_hosts = ['x', 1]", "`allowed_hosts` holds an integer"),
         ("cors_origins = ['app.example']", "did you mean `https://app.example`?"),
         ("cors_origins = ['http://app.example/']", "did you mean `http://app.example`?"),
         ("thinking = 1", "expected a table, [thinking]"),
         ("thinking.policy = 'sesion'", "did you mean `session`?"),
-        ("thinking.orphan_threshold = '0m'", "longer than nothing"),
+        ("thinking.orphan_threshold = '0m'", "longer than zero"),
         ("thinking.memory_limit = '1023KiB'", "at least `1MiB`"),
         ("thinking.memory_limit = 'lots'", "a size"),
         ("limits.body = -1", "a size"),
-        ("limits.json_depth = 7", "a whole number 8 to 1024"),
-        ("limits.json_depth = 1025", "a whole number 8 to 1024"),
+        ("limits.json_depth = 7", "an integer from 8 to 1024"),
+        ("limits.json_depth = 1025", "an integer from 8 to 1024"),
         ("limits.json_depth = '9'", "without quotes"),
-        ("limits.streams = 0", "a whole number 1 to"),
+        ("limits.streams = 0", "an integer from 1 to"),
         ("debug_log.enabled = 'yes'", "`true` or `false`"),
         ("backend = 'glm'", "a list of tables, each under [[backend]]"),
         ("backend = ['glm']", "expected a table"),
         ("[backend]\nname = 'x'", "a list of tables, each under [[backend]]"),
-        ("route.default = 'glm'", "no backend is called `glm`"),
+        ("route.default = 'glm'", "no backend is named `glm`"),
         ("route.default = 'anthropc'", "did you mean `anthropic`?"),
         ("route.fallback = ['simulatr']", "did you mean `simulator`?"),
-        ("route.rules = [{ model = 'x', backend = 'y' }]", "no backend is called `y`"),
+        ("route.rules = [{ model = 'x', backend = 'y' }]", "no backend is named `y`"),
         ("route.rules = [{ model = 'x' }]", "`backend` is missing in [[route.rules]]"),
         ("route.rules = [{ backend = 'simulator' }]", "`model` is missing in [[route.rules]]"),
-        ("route.rules = [{ model = '*x', backend = 'simulator' }]", "model pattern is `*x`"),
+        ("route.rules = [{ model = '*x', backend = 'simulator' }]", "the model pattern is `*x`"),
         ("route.rules = [{ model = 'a**', backend = 'simulator' }]", "one `*` at the end"),
         (
             "route.rules = [{ model = 'x', backend = 'simulator', fallback = ['y'] }]",
-            "no backend is called `y`",
+            "no backend is named `y`",
         ),
         (
             "route.rules = [\n{ model = 'x', backend = 'simulator' },\n{ model = 'x', backend = 'anthropic' }]",
@@ -208,12 +209,9 @@ fn each_backend_is_checked() {
             "name = 'x'\ndialect = 'anthropic'\nbase_url = 'http://h/v1/messages'",
             "write `http://h`",
         ),
-        (
-            "name = 'x'\ndialect = 'simulator'\nbase_url = 'http://h'",
-            "no meaning for the simulator",
-        ),
+        ("name = 'x'\ndialect = 'simulator'\nbase_url = 'http://h'", "no effect on the simulator"),
         ("name = 'x'\ndialect = 'simulator'\nauth = 'pass'", "expected `passthrough`"),
-        ("name = 'x'\ndialect = 'simulator'\nshare_caller_key = true", "it goes with `auth"),
+        ("name = 'x'\ndialect = 'simulator'\nshare_caller_key = true", "use it with `auth"),
         ("name = 'x'\ndialect = 'simulator'\napi_key_env = 'NO_SUCH'", "`NO_SUCH` is not set"),
         (
             "name = 'x'\ndialect = 'simulator'\napi_key_env = 'ANTHROPIC_APIKEY'",
@@ -221,26 +219,20 @@ fn each_backend_is_checked() {
         ),
         ("name = 'x'\ndialect = 'simulator'\nmodels = { 'a*b' = 'c' }", "model pattern is `a*b`"),
         ("name = 'x'\ndialect = 'simulator'\nmodels = { 'a' = 'c*' }", "a name without `*`"),
-        (
-            "name = 'x'\ndialect = 'simulator'\nmodels = { 'a' = 1 }",
-            "`models` holds a whole number",
-        ),
+        ("name = 'x'\ndialect = 'simulator'\nmodels = { 'a' = 1 }", "`models` holds an integer"),
         (
             "name = 'x'\ndialect = 'simulator'\nthinking_compat = { budget = 2000 }",
             "`mode` is missing",
         ),
         (
             "name = 'x'\ndialect = 'simulator'\nthinking_compat = { mode = 'budget', budget = 1023 }",
-            "a whole number from 1024",
+            "an integer from 1024",
         ),
         (
             "name = 'x'\ndialect = 'simulator'\nreplay = 'latest-turn'",
             "did you mean `latest_turn`?",
         ),
-        (
-            "name = 'x'\ndialect = 'simulator'\nfamily = 'qwen-33'",
-            "9:10: no family is called `qwen-33`",
-        ),
+        ("name = 'x'\ndialect = 'simulator'\nfamily = 'qwen-33'", "9:10: unknown family `qwen-33`"),
         (
             "name = 'x'\ndialect = 'simulator'\nfamily = 'gptoss'",
             "did you mean `gpt-oss`? the families are `",
@@ -248,10 +240,10 @@ fn each_backend_is_checked() {
         ("name = 'x'\ndialect = 'simulator'\nfamily = 'atuo'", "did you mean `auto`?"),
         (
             "name = 'x'\ndialect = 'simulator'\nfamily = 'zzz'",
-            "expected `auto`, `none` or a family's name\n      = the families are `",
+            "expected `auto`, `none` or the name of a family\n      = the families are `",
         ),
         ("name = 'x'\ndialect = 'simulator'\nfamily = ''", "`family` is empty"),
-        ("name = 'x'\ndialect = 'simulator'\nfamily = ['qwen3']", "expected text in quotes"),
+        ("name = 'x'\ndialect = 'simulator'\nfamily = ['qwen3']", "expected a string in quotes"),
         ("name = 'x'\ndialect = 'simulator'\nreasoning_format = 'splt'", "did you mean `split`?"),
         (
             "name = 'x'\ndialect = 'simulator'\nreasoning_format = 'xml'",
@@ -265,7 +257,7 @@ fn each_backend_is_checked() {
             "name = 'x'\ndialect = 'simulator'\non_tool_parse_error = false",
             "one of `error`, `text`",
         ),
-        ("name = 'x'\ndialect = 'simulator'\nretries = -1", "a whole number 0 to 10"),
+        ("name = 'x'\ndialect = 'simulator'\nretries = -1", "an integer from 0 to 10"),
         ("name = 'x'\ndialect = 'simulator'\ntimeouts.idle = 'never'", "expected a duration"),
     ] {
         each_has_one_mistake(&[(&format!("{BACKEND}[[backend]]\n{lines}\n"), words)]);
@@ -273,7 +265,7 @@ fn each_backend_is_checked() {
 }
 
 #[test]
-fn every_family_is_listed_where_one_is_unknown() {
+fn unknown_family_lists_all_families() {
     let mistakes = bad(&format!("{BACKEND}family = 'zzz'\n"), &[]);
     for family in throughline_codec::text::FAMILIES {
         let name = format!("`{}`", family.name);
@@ -282,55 +274,58 @@ fn every_family_is_listed_where_one_is_unknown() {
 }
 
 #[test]
-fn only_one_credential_may_be_given() {
+fn second_credential_is_rejected() {
     let text =
         format!("{BACKEND}api_key = 'x'\napi_key_env = 'ZAI_API_KEY'\nauth = 'passthrough'\n");
     let mistakes = bad(&text, &[]);
     assert_eq!(mistakes.len(), 2);
-    assert!(mistakes[0].contains("`api_key` stands beside `api_key_env`"), "{}", mistakes[0]);
-    assert!(mistakes[1].contains("`auth` stands beside `api_key_env`"), "{}", mistakes[1]);
+    assert!(
+        mistakes[0].contains("`api_key` is set together with `api_key_env`"),
+        "{}",
+        mistakes[0]
+    );
+    assert!(mistakes[1].contains("`auth` is set together with `api_key_env`"), "{}", mistakes[1]);
 }
 
 #[test]
-fn keys_never_appear() {
-    let config = good(&format!("{BACKEND}api_key = 'tell-nobody'\n"));
-    assert!(!format!("{config:?}").contains("tell-nobody"));
-    let Auth::Key(secret) = &config.backends[0].auth else { panic!("no key") };
-    assert_eq!((secret.expose(), secret.to_string().as_str()), ("tell-nobody", "hidden"));
+fn api_keys_are_never_shown() {
+    let config = good(&format!("{BACKEND}api_key = 'do-not-show'\n"));
+    assert!(!format!("{config:?}").contains("do-not-show"));
+    assert_eq!(config.backends[0].auth, Auth::Key("do-not-show".to_owned()));
     for line in [
-        "api_key = 'tell-nobody\u{e9}'",
-        "api_key = 'tell-nobody', retries = 1",
-        "api_key = tell-nobody",
-        "api_kye = 'tell-nobody'",
-        "api_key_env = 'tell-nobody'",
-        "auth = 'sk-tell-nobody'",
-        "family = 'sk-tell-nobody'",
-        "api_key = ['tell-nobody']",
+        "api_key = 'do-not-show\u{e9}'",
+        "api_key = 'do-not-show', retries = 1",
+        "api_key = do-not-show",
+        "api_kye = 'do-not-show'",
+        "api_key_env = 'do-not-show'",
+        "auth = 'sk-do-not-show'",
+        "family = 'sk-do-not-show'",
+        "api_key = ['do-not-show']",
     ] {
-        let told = read_with(&format!("{BACKEND}{line}\n"), &[]).expect_err(line);
-        assert!(!format!("{told} {told:?}").contains("tell-nobody"), "{told}");
+        let output = read_with(&format!("{BACKEND}{line}\n"), &[]).expect_err(line);
+        assert!(!format!("{output} {output:?}").contains("do-not-show"), "{output}");
     }
-    let env = [("THROUGHLINE_BACKEND__GLM__API_KEY", "tell-nobody\u{7}")];
-    let told = read_with(BACKEND, &env).unwrap_err().to_string();
-    assert!(!told.contains("tell-nobody"), "{told}");
+    let env = [("THROUGHLINE_BACKEND__GLM__API_KEY", "do-not-show\u{7}")];
+    let output = read_with(BACKEND, &env).unwrap_err().to_string();
+    assert!(!output.contains("do-not-show"), "{output}");
 }
 
 #[test]
-fn text_that_is_not_toml_is_one_mistake() {
-    let told = read_with("listen = \"x\"\nkeep_alive = 15s\n", &[("THROUGHLINE_X", "1")]);
-    let told = told.unwrap_err().to_string();
-    assert!(told.starts_with("throughline.toml:2:14: not TOML: "), "{told}");
-    assert!(told.ends_with("\n1 mistake in throughline.toml; nothing was started"), "{told}");
+fn invalid_toml_is_one_mistake() {
+    let output = read_with("listen = \"x\"\nkeep_alive = 15s\n", &[("THROUGHLINE_X", "1")]);
+    let output = output.unwrap_err().to_string();
+    assert!(output.starts_with("throughline.toml:2:14: not valid TOML: "), "{output}");
+    assert!(output.ends_with("\n1 mistake in throughline.toml; nothing was started"), "{output}");
     each_has_one_mistake(&[
         ("listen = 'x'\nlisten = 'y'", "throughline.toml:2:1: duplicate key `listen`"),
-        ("keep_alive =", ":1:13: not TOML"),
-        ("[thinking", ":1:10: not TOML"),
-        ("listen = 'x", ":1:12: not TOML"),
+        ("keep_alive =", ":1:13: not valid TOML"),
+        ("[thinking", ":1:10: not valid TOML"),
+        ("listen = 'x", ":1:12: not valid TOML"),
     ]);
 }
 
 #[test]
-fn places_count_characters_and_survive_odd_lines() {
+fn locations_count_characters_in_unusual_lines() {
     each_has_one_mistake(&[
         ("data_dir = 'd'\r\nlissten = 'x'\r\n", "    2 | lissten = 'x'\n      | ^^^^^^^"),
         ("allowed_hosts = [\n\t'https://é'\n]", ":2:2:"),

@@ -1,4 +1,4 @@
-//! What the environment and the command line say, and what is there without a file.
+//! Overrides from environment and command line, and defaults without a file.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::*;
 
 #[test]
-fn variables_take_the_place_of_keys() {
+fn variables_override_keys() {
     let text =
         format!("{BACKEND}api_key_env = 'ZAI_API_KEY'\nretries = 1\n[limits]\nbody = 'wrong'\n");
     let config = read_with(
@@ -42,7 +42,7 @@ fn variables_take_the_place_of_keys() {
     assert!(config.debug_log.enabled);
     assert_eq!(config.route.rules.len(), 1);
     let glm = &config.backends[0];
-    assert_eq!(glm.auth, Auth::Key(Secret::new("12345")));
+    assert_eq!(glm.auth, Auth::Key("12345".to_owned()));
     assert_eq!(glm.retries, 1);
     assert_eq!(glm.timeouts.idle, Duration::from_secs(9));
     assert_eq!(glm.models, [("*".to_owned(), "glm-5".to_owned())]);
@@ -50,7 +50,7 @@ fn variables_take_the_place_of_keys() {
 
 #[test]
 fn mistakes_in_variables_name_the_variable() {
-    for (name, value, told) in [
+    for (name, value, expected) in [
         (
             "THROUGHLINE_THINKING__POLCY",
             "session",
@@ -69,12 +69,12 @@ fn mistakes_in_variables_name_the_variable() {
         (
             "THROUGHLINE_LIMITS__QUEUE",
             "1",
-            "env THROUGHLINE_LIMITS__QUEUE: `queue` is not available yet\n      = take it out until a release has it",
+            "env THROUGHLINE_LIMITS__QUEUE: `queue` is not available yet\n      = remove it until a release supports it",
         ),
         (
             "THROUGHLINE_STORE__URL",
             "x",
-            "env THROUGHLINE_STORE__URL: `store` is not available yet\n      = take it out until a release has it",
+            "env THROUGHLINE_STORE__URL: `store` is not available yet\n      = remove it until a release supports it",
         ),
         (
             "THROUGHLINE_BACKEND__GLM__RETRYS",
@@ -84,29 +84,29 @@ fn mistakes_in_variables_name_the_variable() {
         (
             "THROUGHLINE_BACKEND__GLM__RETRIES",
             "many",
-            "env THROUGHLINE_BACKEND__GLM__RETRIES: `retries` is text\n      = expected a whole number, without quotes",
+            "env THROUGHLINE_BACKEND__GLM__RETRIES: `retries` is a string\n      = expected an integer, without quotes",
         ),
     ] {
-        assert_eq!(bad(BACKEND, &[(name, value)]), [told], "{name}={value}");
+        assert_eq!(bad(BACKEND, &[(name, value)]), [expected], "{name}={value}");
     }
-    let told = read_with("", &[("THROUGHLINE_LISTEN", "x")]).unwrap_err().to_string();
-    assert!(told.ends_with("1 mistake in the environment; nothing was started"), "{told}");
+    let output = read_with("", &[("THROUGHLINE_LISTEN", "x")]).unwrap_err().to_string();
+    assert!(output.ends_with("1 mistake in the environment; nothing was started"), "{output}");
 }
 
 #[test]
-fn a_variable_that_fits_two_backends_fits_none() {
+fn variable_that_matches_two_backends_is_rejected() {
     let backend = |name: &str| format!("[[backend]]\nname = '{name}'\ndialect = 'simulator'\n");
     let text = backend("a-b") + &backend("a_b") + &backend("a__b") + &backend("a");
     let mistakes = bad(&text, &[("THROUGHLINE_BACKEND__A_B__RETRIES", "1")]);
     assert_eq!(mistakes.len(), 1);
-    assert!(mistakes[0].contains("fits several backends: `a-b`, `a_b`"), "{}", mistakes[0]);
+    assert!(mistakes[0].contains("matches several backends: `a-b`, `a_b`"), "{}", mistakes[0]);
     let config = read_with(&text, &[("THROUGHLINE_BACKEND__A__B__RETRIES", "1")]).unwrap();
     let retries: Vec<u32> = config.backends.iter().map(|backend| backend.retries).collect();
     assert_eq!(retries, [0, 0, 1, 0]);
 }
 
 #[test]
-fn flags_win() {
+fn flags_override_file_and_environment() {
     let source =
         Source { name: "x".to_owned(), text: "listen = 'wrong'\ndata_dir = 'a'".to_owned() };
     let env = environment(&[("THROUGHLINE_DATA_DIR", "b")]);
@@ -119,32 +119,32 @@ fn flags_win() {
     );
 
     let overrides = Overrides { listen: Some("0.0.0.0:1".to_owned()), data_dir: None };
-    let told = read(None, [], overrides).unwrap_err().to_string();
-    assert!(told.contains("--listen: `listen` is `0.0.0.0:1`"), "{told}");
-    assert!(told.contains("env HOME: not set, so there is no place for `data_dir`"), "{told}");
+    let output = read(None, [], overrides).unwrap_err().to_string();
+    assert!(output.contains("--listen: `listen` is `0.0.0.0:1`"), "{output}");
+    assert!(output.contains("env HOME: not set, so `data_dir` has no default"), "{output}");
     assert!(
-        told.ends_with("2 mistakes in the environment and the command line; nothing was started")
+        output.ends_with("2 mistakes in the environment and the command line; nothing was started")
     );
 }
 
 #[test]
-fn zero_configuration_takes_what_the_environment_offers() {
-    let zero = |pairs: &[(&str, &str)]| {
+fn backends_come_from_the_environment_without_a_file() {
+    let from_env = |pairs: &[(&str, &str)]| {
         let env = pairs.iter().chain(&[("HOME", "/h")]);
         let env = env.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        Config::zero(env).unwrap()
+        Config::from_env(env).unwrap()
     };
     let names = |config: &Config| -> Vec<String> {
         config.backends.iter().map(|backend| backend.name.clone()).collect()
     };
 
-    let bare = zero(&[("ANTHROPIC_API_KEY", " ")]);
+    let bare = from_env(&[("ANTHROPIC_API_KEY", " ")]);
     assert_eq!(
         (names(&bare), bare.route.default.as_str()),
         (vec!["simulator".to_owned()], "simulator")
     );
 
-    let found = zero(&[
+    let found = from_env(&[
         ("ANTHROPIC_API_KEY", "sk-ant-1"),
         ("ANTHROPIC_BASE_URL", "http://127.0.0.1:8484"),
         ("OPENAI_API_KEY", ""),
@@ -153,13 +153,16 @@ fn zero_configuration_takes_what_the_environment_offers() {
     ]);
     assert_eq!(names(&found), ["anthropic", "simulator"]);
     assert_eq!(found.route.default, "anthropic");
-    // With one provider a switch moves every model.
+    // With one provider, a switch affects every model.
     assert_eq!(found.route.rules, []);
     assert_eq!(found.backends[0].base_url.as_deref(), Some("https://api.anthropic.com"));
     assert_eq!(found.backends[0].retries, 2);
-    assert_eq!(found.notes, ["OLLAMA_HOST is the address of this gateway, so it makes no backend"]);
+    assert_eq!(
+        found.notes,
+        ["OLLAMA_HOST is the address of this gateway, so it is not used as a backend"]
+    );
 
-    let passed_on = zero(&[
+    let passed_on = from_env(&[
         ("ANTHROPIC_API_KEY", "sk-ant-1"),
         ("THROUGHLINE_BACKEND__ANTHROPIC__AUTH", "passthrough"),
     ]);
@@ -167,7 +170,7 @@ fn zero_configuration_takes_what_the_environment_offers() {
 }
 
 #[test]
-fn the_ollama_server_of_the_environment_is_a_backend() {
+fn ollama_server_of_the_environment_is_a_backend() {
     for (host, url) in [
         ("127.0.0.1:11434", "http://127.0.0.1:11434"),
         ("0.0.0.0", "http://127.0.0.1:11434"),
@@ -180,7 +183,7 @@ fn the_ollama_server_of_the_environment_is_a_backend() {
     ] {
         let env = [("HOME", "/h"), ("OLLAMA_HOST", host)];
         let env = env.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let config = Config::zero(env).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+        let config = Config::from_env(env).unwrap_or_else(|mistakes| panic!("{mistakes}"));
         let found = &config.backends[0];
         assert_eq!(found.base_url.as_deref(), Some(url), "{host}");
         assert_eq!((found.dialect, &found.auth), (Dialect::Ollama, &Auth::None));
@@ -189,7 +192,7 @@ fn the_ollama_server_of_the_environment_is_a_backend() {
     }
     let env = [("HOME", "/h"), ("OLLAMA_HOST", "gpu"), ("OPENAI_API_KEY", "k")];
     let env = env.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    let config = Config::zero(env).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    let config = Config::from_env(env).unwrap_or_else(|mistakes| panic!("{mistakes}"));
     let rule = |model: &str| {
         let mut rules = config.route.rules.iter();
         let rule = rules.find(|rule| rule.model == model);
@@ -201,7 +204,7 @@ fn the_ollama_server_of_the_environment_is_a_backend() {
 }
 
 #[test]
-fn every_key_makes_a_backend_and_models_find_their_maker() {
+fn every_key_adds_a_backend_and_rules_for_its_models() {
     let keys = [
         ("ANTHROPIC_API_KEY", "k-anthropic"),
         ("OPENAI_API_KEY", "k-openai"),
@@ -223,13 +226,13 @@ fn every_key_makes_a_backend_and_models_find_their_maker() {
         ("gemini-*", 2),
         ("deepseek-*", 3),
     ];
-    // Every choice among the keys: the order stays, and a rule leads to what is there.
+    // For every subset of the keys: the order stays, and each rule names an existing backend.
     for chosen in 0..1 << keys.len() {
         let is_chosen = |at: usize| chosen & (1 << at) != 0;
         let there: Vec<usize> = (0..keys.len()).filter(|at| is_chosen(*at)).collect();
         let env = there.iter().map(|at| keys[*at]).chain([("HOME", "/h")]);
         let env = env.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let config = Config::zero(env).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+        let config = Config::from_env(env).unwrap_or_else(|mistakes| panic!("{mistakes}"));
         let (simulator, backends) = config.backends.split_last().unwrap();
         assert_eq!(simulator.name, "simulator");
         let found: Vec<_> = backends
@@ -243,7 +246,7 @@ fn every_key_makes_a_backend_and_models_find_their_maker() {
         let expected: Vec<_> = there.iter().map(|at| made[*at]).collect();
         assert_eq!(found, expected);
         for (backend, at) in backends.iter().zip(&there) {
-            assert_eq!(backend.auth, Auth::Key(Secret::new(keys[*at].1)));
+            assert_eq!(backend.auth, Auth::Key(keys[*at].1.to_owned()));
         }
         let first = there.first().map_or("simulator", |at| made[*at].0);
         assert_eq!(config.route.default, first);
@@ -264,19 +267,19 @@ fn every_key_makes_a_backend_and_models_find_their_maker() {
 }
 
 #[test]
-fn either_name_of_googles_key_will_do() {
+fn gemini_key_wins_over_the_google_key() {
     let key = |pairs: &[(&str, &str)]| {
         let env = pairs.iter().chain(&[("HOME", "/h")]);
         let env = env.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        Config::zero(env).unwrap().backends[0].auth.clone()
+        Config::from_env(env).unwrap().backends[0].auth.clone()
     };
     let (gemini, google) = (("GEMINI_API_KEY", "a"), ("GOOGLE_API_KEY", "b"));
-    assert_eq!(key(&[google]), Auth::Key(Secret::new("b")));
-    assert_eq!(key(&[gemini, google]), Auth::Key(Secret::new("a")));
+    assert_eq!(key(&[google]), Auth::Key("b".to_owned()));
+    assert_eq!(key(&[gemini, google]), Auth::Key("a".to_owned()));
 }
 
 #[test]
-fn a_route_of_ones_own_has_no_rules_of_others() {
+fn configured_route_has_no_default_rules() {
     for text in
         ["route.default = 'simulator'", "route.rules = []", "route.fallback = ['simulator']"]
     {
@@ -290,15 +293,15 @@ fn a_route_of_ones_own_has_no_rules_of_others() {
 }
 
 #[test]
-fn a_key_that_no_header_carries_is_told_by_its_variable() {
-    let mistakes = bad("", &[("GOOGLE_API_KEY", "tell-nobody\u{7}")]);
+fn unusable_key_is_reported_by_its_variable() {
+    let mistakes = bad("", &[("GOOGLE_API_KEY", "do-not-show\u{7}")]);
     assert_eq!(mistakes.len(), 1);
     assert!(mistakes[0].starts_with("env GOOGLE_API_KEY: "), "{}", mistakes[0]);
-    assert!(!mistakes[0].contains("tell-nobody"), "{}", mistakes[0]);
+    assert!(!mistakes[0].contains("do-not-show"), "{}", mistakes[0]);
 }
 
 #[test]
-fn a_file_without_backends_has_those_of_zero_configuration() {
+fn file_without_backends_has_the_default_ones() {
     for text in ["[route]\ndefault = 'simulator'", "backend = []\nroute.default = 'simulator'"] {
         let config = good(text);
         assert_eq!(config.backends.len(), 2);
@@ -323,7 +326,7 @@ fn surprising_settings_are_noted() {
     assert_eq!(
         good(&text).notes,
         [
-            "fallback from `a` to `b` is refused: a caller's key goes to another origin only with `share_caller_key = true` on `b`"
+            "fallback from `a` to `b` is never used: a caller's key is sent to another origin only with `share_caller_key = true` on `b`"
         ]
     );
 }

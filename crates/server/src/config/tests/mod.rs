@@ -1,4 +1,4 @@
-//! What a configuration is read as, and how its mistakes are told.
+//! Whole configurations: their values, and their diagnostics.
 
 mod accepted;
 mod checked;
@@ -6,12 +6,16 @@ mod environment;
 mod models;
 mod upstream;
 
+use throughline_codec::text::{OnError, ReasoningFormat};
+use throughline_gateway::backend::{Auth, Compat, RawText, Replay};
+use throughline_gateway::settings::{Policy, ToolThinking, Unknown};
+
 use super::*;
 
 pub(super) const ENV: &[(&str, &str)] =
     &[("HOME", "/users/ada"), ("ANTHROPIC_API_KEY", "sk-ant-1"), ("ZAI_API_KEY", "zai-1")];
 
-/// The smallest file that has a backend of its own.
+/// The smallest file with a backend.
 pub(super) const BACKEND: &str = r#"
 [[backend]]
 name = "glm"
@@ -24,7 +28,7 @@ pub(super) fn environment(extra: &[(&str, &str)]) -> Vec<(String, String)> {
     pairs.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
-pub(super) fn read_with(text: &str, extra: &[(&str, &str)]) -> Result<Config, Mistakes> {
+pub(super) fn read_with(text: &str, extra: &[(&str, &str)]) -> Result<Config, Diagnostics> {
     let source = Source { name: "throughline.toml".to_owned(), text: text.to_owned() };
     read(Some(&source), environment(extra), Overrides::default())
 }
@@ -33,13 +37,13 @@ pub(super) fn good(text: &str) -> Config {
     read_with(text, &[]).unwrap_or_else(|mistakes| panic!("{mistakes}\nin\n{text}"))
 }
 
-/// The mistakes of a text, without the closing line.
+/// The diagnostics of a text, without the summary line.
 pub(super) fn bad(text: &str, extra: &[(&str, &str)]) -> Vec<String> {
     let mistakes = read_with(text, extra).expect_err(text).0;
     mistakes.iter().map(ToString::to_string).collect()
 }
 
-/// Each text has exactly one mistake, and its message has these words.
+/// Checks that each text has exactly one mistake, whose message contains these words.
 pub(super) fn each_has_one_mistake(cases: &[(&str, &str)]) {
     for (text, words) in cases {
         let mistakes = bad(text, &[]);

@@ -1,10 +1,10 @@
-//! The file that says what models can do.
+//! The models file.
 
 use std::path::PathBuf;
 
 use super::*;
 
-/// A folder of its own with a models file in it, which goes away with the test.
+/// A folder with a models file, which is removed at the end of the test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -16,8 +16,8 @@ impl Folder {
         Self(path)
     }
 
-    /// Reads a configuration that stands in this folder.
-    fn read(&self, text: &str, extra: &[(&str, &str)]) -> Result<Config, Mistakes> {
+    /// Reads a configuration in this folder.
+    fn read(&self, text: &str, extra: &[(&str, &str)]) -> Result<Config, Diagnostics> {
         let source = Source {
             name: self.0.join("throughline.toml").display().to_string(),
             text: text.to_owned(),
@@ -33,7 +33,7 @@ impl Drop for Folder {
 }
 
 #[test]
-fn the_models_file_stands_beside_the_configuration() {
+fn models_file_is_relative_to_the_configuration() {
     let models = "[[model]]\npattern = 'house'\nmax_output = 7\n";
     let folder = Folder::new("beside", models);
     let path = folder.0.join("models.toml").display().to_string();
@@ -48,11 +48,11 @@ fn the_models_file_stands_beside_the_configuration() {
 }
 
 #[test]
-fn mistakes_of_both_files_are_told_with_their_places() {
+fn mistakes_of_both_files_have_their_location() {
     let models = "[[model]]\npattern = 'a'\nthinking = 'much'\n[[model]]\nefort = 1\n";
     let folder = Folder::new("mistakes", models);
     let text = "models_file = 'models.toml'\nkeep_alive = 15\n";
-    let told = folder.read(text, &[]).unwrap_err().to_string();
+    let output = folder.read(text, &[]).unwrap_err().to_string();
     for words in [
         "models.toml:3:12: `thinking`: unknown variant `much`, expected one of `budget`",
         "    3 | thinking = 'much'",
@@ -61,16 +61,16 @@ fn mistakes_of_both_files_are_told_with_their_places() {
         "throughline.toml:2:14: `keep_alive` is `15`, without a unit",
         "4 mistakes in ",
     ] {
-        assert!(told.contains(words), "{words}\nin\n{told}");
+        assert!(output.contains(words), "{words}\nin\n{output}");
     }
 }
 
 #[test]
-fn a_models_file_that_is_not_there_is_a_mistake_of_its_key() {
+fn missing_models_file_is_a_mistake_of_its_key() {
     each_has_one_mistake(&[
         (
             "models_file = '/nowhere/models.toml'",
-            "throughline.toml:1:15: there is no models file `/nowhere/models.toml`",
+            "throughline.toml:1:15: no such models file: `/nowhere/models.toml`",
         ),
         ("models_file = '~ada/x'", "`models_file` is `~ada/x`"),
         ("models_file = 7", "`models_file`"),

@@ -1,4 +1,4 @@
-//! How upstreams are spoken to: variants, addresses, and where requests go in the end.
+//! Wire formats: variants, addresses, and the URLs that requests go to.
 
 use throughline_canonical::{Block, Message, Request, Role};
 use throughline_codec::dialects::Target;
@@ -16,16 +16,16 @@ fn backend(dialect: &str, lines: &str) -> String {
 /// Where a request for the model `m` goes.
 fn goes_to(backend: &Backend) -> String {
     let target = Target { model: "m", variant: &backend.variant };
-    let written = backend.spoken.upstream().write_request(&Request::default(), &target);
+    let written = backend.wire_dialect.upstream().write_request(&Request::default(), &target);
     let base = backend.base_url.as_deref().unwrap();
     behind(base, &written.value.path)
 }
 
 #[test]
 #[rustfmt::skip]
-fn addresses_as_providers_document_them_lead_to_the_right_place() {
-    // Dialect, address, the variant that it tells, and where requests go.
-    for (dialect, url, variant, place) in [
+fn documented_addresses_lead_to_the_right_url() {
+    // Dialect, address, the variant that follows from it, and the URL of requests.
+    for (dialect, url, variant, target) in [
         ("anthropic", "https://api.anthropic.com", "", "https://api.anthropic.com/v1/messages"),
         ("anthropic", "https://api.anthropic.com/v1/", "", "https://api.anthropic.com/v1/messages"),
         ("anthropic", "https://api.z.ai/api/anthropic", "", "https://api.z.ai/api/anthropic/v1/messages"),
@@ -84,7 +84,7 @@ fn addresses_as_providers_document_them_lead_to_the_right_place() {
         let found = &config.backends[0];
         assert_eq!(
             (found.variant.as_str(), goes_to(found).as_str()),
-            (variant, place),
+            (variant, target),
             "{url}"
         );
         assert_eq!(config.notes, Vec::<String>::new(), "{url}");
@@ -93,7 +93,7 @@ fn addresses_as_providers_document_them_lead_to_the_right_place() {
 
 #[test]
 #[rustfmt::skip]
-fn addresses_of_requests_are_mistakes_that_name_the_right_address() {
+fn full_request_urls_are_rejected_with_the_right_base_url() {
     for (dialect, url, words) in [
         ("anthropic", "https://h.example/v1/messages", "write `https://h.example`"),
         ("anthropic", "https://h.example/x/messages/", "write `https://h.example/x`"),
@@ -105,14 +105,14 @@ fn addresses_of_requests_are_mistakes_that_name_the_right_address() {
         ("gemini", "https://generativelanguage.googleapis.com/v1beta/models/g:generateContent", "write `https://generativelanguage.googleapis.com`"),
         ("gemini", "https://aiplatform.googleapis.com/v1/projects/p/locations/l/publishers/google/models/g:streamGenerateContent", "write `https://aiplatform.googleapis.com/v1/projects/p/locations/l`"),
         ("ollama", "http://localhost:11434/api/chat", "write `http://localhost:11434`"),
-        // That of another dialect says which.
+        // A URL of another dialect names that dialect.
         ("openai_chat", "http://localhost:11434/api/chat", "write `dialect = \"ollama\"` and `base_url = \"http://localhost:11434\"`"),
         ("openai_chat", "https://api.openai.com/v1/responses", "write `dialect = \"openai_responses\"` and `base_url = \"https://api.openai.com\"`"),
         ("openai_responses", "https://openrouter.ai/api/v1/chat/completions", "write `dialect = \"openai_chat\"` and `base_url = \"https://openrouter.ai/api\"`"),
         ("openai_chat", "http://localhost:8000/v1/messages", "write `dialect = \"anthropic\"` and `base_url = \"http://localhost:8000\"`"),
         ("gemini", "https://generativelanguage.googleapis.com/v1beta/openai/", "write `dialect = \"openai_chat\"` and `base_url = \"https://generativelanguage.googleapis.com\"`"),
         ("anthropic", "https://api.z.ai/api/paas/v4", "write `dialect = \"openai_chat\"` and `base_url = \"https://api.z.ai/api/paas\"`"),
-        // A host where the dialect is spoken further down.
+        // A host where the dialect needs a path prefix.
         ("openai_chat", "https://openrouter.ai", "write `https://openrouter.ai/api/v1`"),
         ("openai_chat", "https://api.groq.com/v1", "write `https://api.groq.com/openai/v1`"),
         ("openai_chat", "https://api.z.ai/v4", "write `https://api.z.ai/api/paas/v4`"),
@@ -127,7 +127,7 @@ fn addresses_of_requests_are_mistakes_that_name_the_right_address() {
 }
 
 #[test]
-fn a_variant_that_is_written_wins_over_the_address() {
+fn explicit_variant_wins_over_the_address() {
     for variant in VARIANTS {
         let name = variant.name;
         let lines = format!("base_url = 'https://openrouter.ai/api/v1'\nvariant = '{name}'");
@@ -157,9 +157,9 @@ fn a_variant_that_is_written_wins_over_the_address() {
     assert_eq!(config.backends[0].variant, "vertex");
 }
 
-/// The words are the codec's: each changes what it writes.
+/// Each variant changes what the codec writes.
 #[test]
-fn every_variant_is_one_that_the_codec_knows() {
+fn every_variant_is_known_to_the_codec() {
     let thought = Block::Thinking { text: "t".to_owned(), signature: None };
     let mut request = Request::default();
     request.messages.push(Message { role: Role::Assistant, content: vec![thought] });
@@ -175,22 +175,22 @@ fn every_variant_is_one_that_the_codec_knows() {
 
 #[test]
 #[rustfmt::skip]
-fn other_combinations_are_mistakes() {
+fn other_combinations_are_rejected() {
     let own = "base_url = 'https://h.example'\n";
     for (dialect, lines, words) in [
-        ("openai_chat", "variant = 'vlm'", "throughline.toml:6:11: `variant` is `vlm`, which the dialect `openai_chat` does not have"),
+        ("openai_chat", "variant = 'vlm'", "throughline.toml:6:11: `variant` is `vlm`, which is not a variant of the dialect `openai_chat`"),
         ("openai_chat", "variant = 'vlm'", "did you mean `vllm`?"),
-        ("openai_chat", "variant = 'vertex'", "it goes with `dialect = \"gemini\"`"),
+        ("openai_chat", "variant = 'vertex'", "it is a variant of `dialect = \"gemini\"`"),
         ("openai_chat", "variant = 'zzzzzz'", "expected one of `openai`, `compatible`, `deepseek-r1`, "),
-        ("openai_chat", "variant = 'zzzzzz'", "take the line out"),
+        ("openai_chat", "variant = 'zzzzzz'", "remove the line"),
         ("openai_chat", "variant = ''", "`variant` is empty"),
-        ("openai_chat", "variant = ['vllm']", "expected text in quotes"),
-        ("openai_chat", "variant = 'gemini'", "it goes with `dialect = \"simulator\"`"),
+        ("openai_chat", "variant = ['vllm']", "expected a string in quotes"),
+        ("openai_chat", "variant = 'gemini'", "it is a variant of `dialect = \"simulator\"`"),
         ("openai_responses", "variant = 'openai'", "expected no `variant`"),
-        ("openai_responses", "variant = 'openai'", "it goes with `dialect = \"openai_chat\"`"),
+        ("openai_responses", "variant = 'openai'", "it is a variant of `dialect = \"openai_chat\"`"),
         ("gemini", "variant = 'unsigned'", "expected `vertex`"),
         ("anthropic", "variant = 'vllm'", "expected `unsigned`"),
-        ("anthropic", "cumulative = true", "throughline.toml:6:14: `cumulative` has no meaning for the dialect `anthropic`"),
+        ("anthropic", "cumulative = true", "throughline.toml:6:14: `cumulative` has no effect on the dialect `anthropic`"),
         ("gemini", "cumulative = 'yes'", "`true` or `false`"),
     ] {
         each_has_one_mistake(&[(&backend(dialect, &format!("{own}{lines}")), words)]);
@@ -198,16 +198,16 @@ fn other_combinations_are_mistakes() {
     for (lines, words) in [
         ("variant = 'anthropc'", "expected one of `openai_chat`, `openai_responses`, `gemini`"),
         ("variant = 'gemni'", "did you mean `gemini`?"),
-        ("variant = 'vllm'", "it goes with `dialect = \"openai_chat\"`"),
-        ("variant = 'gemini'\ncumulative = true", "no meaning for the dialect `simulator`"),
+        ("variant = 'vllm'", "it is a variant of `dialect = \"openai_chat\"`"),
+        ("variant = 'gemini'\ncumulative = true", "no effect on the dialect `simulator`"),
     ] {
         each_has_one_mistake(&[(&backend("simulator", lines), words)]);
     }
 }
 
 #[test]
-fn the_simulator_is_spoken_to_in_the_dialect_it_is_told() {
-    for (lines, spoken, variant) in [
+fn simulator_speaks_the_dialect_of_its_variant() {
+    for (lines, wire_dialect, variant) in [
         ("", Dialect::Anthropic, ""),
         ("variant = 'openai_chat'", Dialect::OpenAiChat, "vllm"),
         ("variant = 'openai_responses'", Dialect::OpenAiResponses, ""),
@@ -216,16 +216,16 @@ fn the_simulator_is_spoken_to_in_the_dialect_it_is_told() {
         let config = good(&backend("simulator", lines));
         let found = &config.backends[0];
         assert_eq!(
-            (found.dialect, found.spoken, found.variant.as_str()),
-            (Dialect::Simulator, spoken, variant)
+            (found.dialect, found.wire_dialect, found.variant.as_str()),
+            (Dialect::Simulator, wire_dialect, variant)
         );
-        assert_eq!(found.spoken.upstream().name(), spoken.word());
+        assert_eq!(found.wire_dialect.upstream().name(), wire_dialect.name());
         assert_eq!(found.base_url, None);
     }
 }
 
 #[test]
-fn models_are_listed_beside_requests() {
+fn models_path_follows_the_dialect() {
     for (dialect, lines, path) in [
         ("anthropic", "", "/v1/models"),
         ("openai_chat", "", "/v1/models"),
@@ -241,7 +241,7 @@ fn models_are_listed_beside_requests() {
 }
 
 #[test]
-fn settings_of_thinking_for_other_dialects_arrive() {
+fn thinking_settings_of_other_dialects_are_read() {
     for (written, fields) in [
         ("['reasoning']", &[ReasoningField::Reasoning][..]),
         (
@@ -263,18 +263,18 @@ fn settings_of_thinking_for_other_dialects_arrive() {
     }
     each_has_one_mistake(&[
         ("thinking.tool_thinking = 'interleave'", "did you mean `interleaved`?"),
-        ("thinking.reasoning_fields = 'reasoning'", "expected a list of texts"),
+        ("thinking.reasoning_fields = 'reasoning'", "expected a list of strings"),
         ("thinking.reasoning_fields = ['reasonning']", "1:30: `reasoning_fields` has `reasonning`"),
         (
             "thinking.reasoning_fields = ['thoughts']",
             "expected one of `reasoning`, `reasoning_content`",
         ),
-        ("thinking.reasoning_fields = [1]", "`reasoning_fields` holds a whole number"),
+        ("thinking.reasoning_fields = [1]", "`reasoning_fields` holds an integer"),
     ]);
 }
 
 #[test]
-fn a_backend_of_every_provider_can_be_copied() {
+fn documentation_has_a_valid_backend_for_every_provider() {
     let page = include_str!("../../../../../docs/backends.md");
     let blocks = page.split("```toml\n").skip(1);
     let mut copied = Vec::new();
@@ -288,8 +288,8 @@ fn a_backend_of_every_provider_can_be_copied() {
     }
     for variant in VARIANTS {
         let shown = copied.iter().any(|backend| backend.variant == variant.name);
-        let told = page.contains(&format!("`{}`", variant.name));
-        assert!(shown || told, "{} is nowhere", variant.name);
+        let listed = page.contains(&format!("`{}`", variant.name));
+        assert!(shown || listed, "{} is nowhere", variant.name);
     }
     let rows: Vec<String> = PROVIDERS
         .iter()
@@ -299,7 +299,7 @@ fn a_backend_of_every_provider_can_be_copied() {
 }
 
 #[test]
-fn the_documentation_names_the_servers_of_raw_text() {
+fn documentation_lists_the_raw_text_servers() {
     let page = include_str!("../../../../../docs/configuration.md").replace('\n', " ");
     let names = VARIANTS.iter().filter(|variant| variant.raw_text);
     let mut names: Vec<String> = names.map(|variant| format!("`{}`", variant.name)).collect();

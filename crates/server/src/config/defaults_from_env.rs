@@ -1,26 +1,27 @@
-//! Zero configuration: backends and rules made from what the environment offers, as if somebody had
-//! written them into the file. So the same checks and overrides hold for them.
+//! Default backends and rules from the environment. They are added to the tree as if they were in the
+//! file, so that the same checks and overrides apply.
 
-use super::document::{Entry, Node, Spot, Value};
+use super::config_enum::ConfigEnum;
+use super::document::{Entry, Node, Position, Value};
 use super::paths::Environment;
 use super::settings::Dialect;
 
-/// A provider that a key in the environment makes a backend of.
+/// A provider that becomes a backend if its API key is in the environment.
 struct Provider {
     name: &'static str,
     dialect: Dialect,
-    /// Always the real one: `ANTHROPIC_BASE_URL` and its like are what points clients at this
-    /// gateway, and to follow them would send every request back to where it came from.
+    /// Always the provider's own address. `ANTHROPIC_BASE_URL` and similar variables point clients at
+    /// this gateway; a backend that used them would send every request back to the gateway.
     base_url: &'static str,
-    /// The variables that may hold the key; the first that does is taken.
+    /// Variables that may hold the key; the first one that is set is used.
     keys: &'static [&'static str],
-    /// How its models are called.
+    /// Patterns of its model names.
     models: &'static [&'static str],
-    /// The one for front ends that name none.
+    /// The model for requests that name none.
     default_model: &'static str,
 }
 
-/// In the order that decides which of them is the default.
+/// The first provider with a key becomes the default backend.
 const PROVIDERS: &[Provider] = &[
     Provider {
         name: "anthropic",
@@ -56,17 +57,17 @@ const PROVIDERS: &[Provider] = &[
     },
 ];
 
-/// Where Ollama is. Unlike the others' variables it names a server, and that needs no key.
+/// The address of an Ollama server, which needs no key.
 const OLLAMA_HOST: &str = "OLLAMA_HOST";
 const OLLAMA_PORT: &str = "11434";
-/// Where we listen if nobody says otherwise.
-const LISTEN: &str = "127.0.0.1:8484";
-/// How models are called that people run there.
+/// The default of `listen`.
+const DEFAULT_LISTEN: &str = "127.0.0.1:8484";
+/// Patterns of model names that are common on Ollama.
 const OLLAMA_MODELS: [&str; 6] = ["gpt-oss*", "qwen*", "llama*", "gemma*", "mistral*", "phi*"];
 
-/// Puts backends into a tree that has none; the notes name what was found but cannot be used.
+/// Adds backends to a tree without any. Returns notes about variables that cannot be used.
 pub(super) fn add_backends(root: &mut Node, env: &Environment) -> Vec<String> {
-    // An empty list in the file is no wish for a gateway without backends.
+    // An empty list counts as none: a gateway needs a backend.
     if root.get("backend").is_some_and(|node| node.value != Value::List(Vec::new())) {
         return Vec::new();
     }
@@ -74,21 +75,21 @@ pub(super) fn add_backends(root: &mut Node, env: &Environment) -> Vec<String> {
         .iter()
         .filter_map(|provider| {
             let mut keys = provider.keys.iter().copied();
-            Some((provider, keys.find(|key| is_there(env, key))?))
+            Some((provider, keys.find(|key| is_set(env, key))?))
         })
         .collect();
-    let (ollama, note) = match own_server(env, root) {
+    let (ollama, note) = match ollama_url(env, root) {
         Ok(found) => (found, None),
         Err(note) => (None, Some(note)),
     };
-    let simulator = Dialect::Simulator.word();
-    // The first backend is the default route, so real providers go before the simulator.
+    let simulator = Dialect::Simulator.name();
+    // The first backend is the default route, so real providers come before the simulator.
     let backends = found
         .iter()
         .map(|(provider, key)| {
             let settings = [
                 ("name", provider.name),
-                ("dialect", provider.dialect.word()),
+                ("dialect", provider.dialect.name()),
                 ("base_url", provider.base_url),
                 ("api_key_env", key),
                 ("default_model", provider.default_model),
@@ -96,8 +97,8 @@ pub(super) fn add_backends(root: &mut Node, env: &Environment) -> Vec<String> {
             table(&settings, key)
         })
         .chain(ollama.as_ref().map(|url| {
-            let word = Dialect::Ollama.word();
-            let settings = [("name", word), ("dialect", word), ("base_url", url)];
+            let name = Dialect::Ollama.name();
+            let settings = [("name", name), ("dialect", name), ("base_url", url)];
             table(&settings, OLLAMA_HOST)
         }))
         .chain([table(
@@ -105,29 +106,29 @@ pub(super) fn add_backends(root: &mut Node, env: &Environment) -> Vec<String> {
             "THROUGHLINE_BACKEND__SIMULATOR",
         )]);
     root.set(&["backend"], list(backends.collect()));
-    // One provider needs no rules, and without them a switch moves every model. Whoever writes
-    // about routes decides about all of them.
-    let makers = found.len() + usize::from(ollama.is_some());
-    if makers > 1 && root.get("route").is_none() {
+    // One provider needs no rules, and without rules a switch affects every model. A `[route]` in the
+    // file replaces all rules.
+    let provider_count = found.len() + usize::from(ollama.is_some());
+    if provider_count > 1 && root.get("route").is_none() {
         let rule = |model: &str, backend: &str, key: &str| {
             table(&[("model", model), ("backend", backend)], key)
         };
-        let of_keys = found.iter().flat_map(|(provider, key)| {
+        let provider_rules = found.iter().flat_map(|(provider, key)| {
             let models = provider.models.iter();
             models.map(move |model| rule(model, provider.name, key))
         });
-        let of_server = OLLAMA_MODELS
+        let ollama_rules = OLLAMA_MODELS
             .iter()
             .filter(|_| ollama.is_some())
-            .map(|model| rule(model, Dialect::Ollama.word(), OLLAMA_HOST));
-        root.set(&["route", "rules"], list(of_keys.chain(of_server).collect()));
+            .map(|model| rule(model, Dialect::Ollama.name(), OLLAMA_HOST));
+        root.set(&["route", "rules"], list(provider_rules.chain(ollama_rules).collect()));
     }
     note.into_iter().collect()
 }
 
-/// The address of the Ollama server that the environment names. Its clients read the same variable,
-/// and find this gateway by it: then there is a note instead.
-fn own_server(env: &Environment, root: &Node) -> Result<Option<String>, String> {
+/// The URL of the Ollama server in the environment. Ollama's clients read the same variable, so it may
+/// name this gateway; then a note is returned instead.
+fn ollama_url(env: &Environment, root: &Node) -> Result<Option<String>, String> {
     let Some(host) = env.get(OLLAMA_HOST).map(|host| host.trim()).filter(|host| !host.is_empty())
     else {
         return Ok(None);
@@ -135,26 +136,25 @@ fn own_server(env: &Environment, root: &Node) -> Result<Option<String>, String> 
     let url = server_url(host);
     let listen = match root.get("listen").map(|node| &node.value) {
         Some(Value::Text(listen)) => listen.as_str(),
-        _ => LISTEN,
+        _ => DEFAULT_LISTEN,
     };
-    let here = |url: &str| url.replace("//localhost", "//127.0.0.1");
-    if here(&url) == here(&server_url(listen)) {
+    let normalize = |url: &str| url.replace("//localhost", "//127.0.0.1");
+    if normalize(&url) == normalize(&server_url(listen)) {
         return Err(format!(
-            "{OLLAMA_HOST} is the address of this gateway, so it makes no backend"
+            "{OLLAMA_HOST} is the address of this gateway, so it is not used as a backend"
         ));
     }
     Ok(Some(url))
 }
 
-/// An address as Ollama reads it: scheme and port may be missing, and a server that listens to all
-/// is asked on this machine.
+/// Reads an address as Ollama does: scheme and port are optional, and `0.0.0.0` means this machine.
 fn server_url(host: &str) -> String {
     let (scheme, rest) = host.split_once("://").unwrap_or(("http", host));
-    let (place, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
+    let (authority, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
     let has_port = |(name, _): &(&str, &str)| !name.contains(':') || name.ends_with(']');
-    let (name, port) = match place.rsplit_once(':').filter(has_port) {
+    let (name, port) = match authority.rsplit_once(':').filter(has_port) {
         Some((name, port)) => (name, Some(port)),
-        None => (place, None),
+        None => (authority, None),
     };
     let name = match name {
         "" | "0.0.0.0" => "127.0.0.1",
@@ -163,28 +163,28 @@ fn server_url(host: &str) -> String {
     };
     let port = match (port, host.contains("://")) {
         (Some(port), _) => format!(":{port}"),
-        // Whoever writes a scheme means its port.
+        // With a scheme, the port is that of the scheme.
         (None, true) => String::new(),
         (None, false) => format!(":{OLLAMA_PORT}"),
     };
     format!("{scheme}://{name}{port}{}", path.trim_end_matches('/'))
 }
 
-fn is_there(env: &Environment, name: &str) -> bool {
+fn is_set(env: &Environment, name: &str) -> bool {
     env.get(name).is_some_and(|value| !value.trim().is_empty())
 }
 
 fn list(elements: Vec<Node>) -> Node {
-    Node { value: Value::List(elements), spot: Spot::File(0..0) }
+    Node { value: Value::List(elements), position: Position::File(0..0) }
 }
 
-/// What can be wrong with such a table is the key, so that is where it stands.
+/// Builds a table whose position is the variable with the key: only the key can be wrong.
 fn table(settings: &[(&str, &str)], variable: &str) -> Node {
-    let spot = || Spot::Variable(variable.to_owned());
+    let position = || Position::Variable(variable.to_owned());
     let entries = settings.iter().map(|(key, text)| Entry {
         key: (*key).to_owned(),
-        spot: spot(),
-        node: Node::text(*text, spot()),
+        position: position(),
+        node: Node::text(*text, position()),
     });
-    Node { value: Value::Table(entries.collect()), spot: spot() }
+    Node { value: Value::Table(entries.collect()), position: position() }
 }

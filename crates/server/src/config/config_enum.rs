@@ -1,0 +1,152 @@
+//! Enums that a configuration writes as strings. Most of them are the gateway's own, so that a value
+//! needs no translation on its way there.
+
+use std::fmt;
+
+use throughline_codec::text::{OnError, ReasoningFormat};
+use throughline_gateway::backend::{Compat, Replay};
+use throughline_gateway::settings::{Policy, ToolThinking, Unknown};
+
+use super::settings::{Dialect, Format, Level, PASSTHROUGH, Passthrough, ReasoningField};
+
+/// An enum that is written as a string in the configuration.
+pub trait ConfigEnum: Copy + 'static {
+    /// All names, in the order of the documentation.
+    const NAMES: &'static [&'static str];
+    /// The value of the first name. It replaces a value that cannot be read; a configuration
+    /// with such a value is never used.
+    const FIRST: Self;
+
+    /// The value of a name.
+    fn from_name(name: &str) -> Option<Self>;
+
+    /// The name of a value.
+    fn name(self) -> &'static str;
+}
+
+/// Implements [`ConfigEnum`] by a table, so that schema, reader and documentation agree.
+macro_rules! config_enum {
+    ($type:ident { $first:ident = $first_name:literal $(, $variant:ident = $name:literal)* $(,)? }) => {
+        impl ConfigEnum for $type {
+            const NAMES: &'static [&'static str] = &[$first_name $(, $name)*];
+            const FIRST: Self = Self::$first;
+
+            fn from_name(name: &str) -> Option<Self> {
+                match name {
+                    $first_name => Some(Self::$first),
+                    $($name => Some(Self::$variant),)*
+                    _ => None,
+                }
+            }
+
+            fn name(self) -> &'static str {
+                match self {
+                    Self::$first => $first_name,
+                    $(Self::$variant => $name,)*
+                }
+            }
+        }
+    };
+}
+
+config_enum!(Dialect {
+    Anthropic = "anthropic",
+    OpenAiChat = "openai_chat",
+    OpenAiResponses = "openai_responses",
+    Gemini = "gemini",
+    Ollama = "ollama",
+    Simulator = "simulator",
+});
+config_enum!(Level {
+    Trace = "trace",
+    Debug = "debug",
+    Info = "info",
+    Warn = "warn",
+    Error = "error",
+});
+config_enum!(Format { Text = "text", Json = "json" });
+config_enum!(ReasoningField {
+    Reasoning = "reasoning",
+    ReasoningContent = "reasoning_content",
+});
+config_enum!(Policy { Origin = "origin", Session = "session" });
+config_enum!(Unknown { Try = "try", Drop = "drop" });
+config_enum!(ToolThinking {
+    Auto = "auto",
+    Sequential = "sequential",
+    Interleaved = "interleaved",
+});
+config_enum!(Replay { Verbatim = "verbatim", LatestTurn = "latest_turn", None = "none" });
+config_enum!(ReasoningFormat { Split = "split", Raw = "raw", None = "none" });
+config_enum!(OnError { Error = "error", Text = "text" });
+
+/// `thinking_compat.mode`. The budget is a key of its own and is filled in by the reader.
+impl ConfigEnum for Compat {
+    const NAMES: &'static [&'static str] = &["budget", "adaptive", "off"];
+    const FIRST: Self = Self::Budget(None);
+
+    fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "budget" => Some(Self::Budget(None)),
+            "adaptive" => Some(Self::Adaptive),
+            "off" => Some(Self::Off),
+            _ => None,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Budget(_) => "budget",
+            Self::Adaptive => "adaptive",
+            Self::Off => "off",
+        }
+    }
+}
+
+impl ConfigEnum for Passthrough {
+    const NAMES: &'static [&'static str] = &[PASSTHROUGH];
+    const FIRST: Self = Self;
+
+    fn from_name(name: &str) -> Option<Self> {
+        (name == PASSTHROUGH).then_some(Self)
+    }
+
+    fn name(self) -> &'static str {
+        PASSTHROUGH
+    }
+}
+
+impl fmt::Display for Dialect {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check<T: ConfigEnum + PartialEq + fmt::Debug>() {
+        assert_eq!(T::from_name(T::NAMES[0]), Some(T::FIRST));
+        for name in T::NAMES {
+            assert_eq!(T::from_name(name).map(T::name), Some(*name));
+        }
+        assert_eq!(T::from_name(""), None);
+    }
+
+    #[test]
+    fn every_name_has_its_own_value() {
+        check::<Dialect>();
+        check::<Level>();
+        check::<Format>();
+        check::<ReasoningField>();
+        check::<Policy>();
+        check::<Unknown>();
+        check::<ToolThinking>();
+        check::<Replay>();
+        check::<ReasoningFormat>();
+        check::<OnError>();
+        check::<Compat>();
+        check::<Passthrough>();
+    }
+}
