@@ -58,7 +58,11 @@ pub(super) fn method_use(request: &IncomingRequest) -> MethodUse {
 }
 
 /// Answers 405 and names the method that the path takes.
-pub(super) fn reject_method(app: &App, request: &IncomingRequest, allowed: &'static str) -> Response {
+pub(super) fn reject_method(
+    app: &App,
+    request: &IncomingRequest,
+    allowed: &'static str,
+) -> Response {
     let (method, path) = (&request.method, &request.path);
     let message = format!("`{path}` does not accept {method}; use {allowed}");
     let fault = Fault::new(FaultKind::WrongMethod, message);

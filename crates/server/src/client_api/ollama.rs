@@ -17,7 +17,12 @@ use crate::wiring::App;
 const MAX_SHOW_BYTES: usize = 64 << 10;
 
 /// Answers a request for one of these paths.
-pub(super) async fn answer(app: &App, request: IncomingRequest, page: Page, body: Body) -> Response {
+pub(super) async fn answer(
+    app: &App,
+    request: IncomingRequest,
+    page: Page,
+    body: Body,
+) -> Response {
     let allowed = match page {
         Page::Show => "POST",
         Page::Tags | Page::Running | Page::Version => "GET",
