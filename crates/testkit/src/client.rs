@@ -1,6 +1,4 @@
-//! A plain HTTP client: what was sent is what was given, what came is what is shown.
-
-use std::time::Duration;
+//! A plain HTTP client: it adds nothing to a request and hides nothing of an answer.
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request};
@@ -9,39 +7,38 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use serde_json::Value;
 
-/// Longer than any test may wait for one answer.
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::MAX_WAIT;
 
-/// A client of one server.
+/// An HTTP client for one server.
 #[derive(Clone, Debug)]
 pub struct Client {
     base: String,
     inner: hyper_util::client::legacy::Client<HttpConnector, Full<Bytes>>,
 }
 
-/// A whole answer.
+/// An HTTP answer with its whole body.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// Its status.
+    /// The HTTP status code.
     pub status: u16,
-    /// Its headers.
+    /// The response headers.
     pub headers: HeaderMap,
-    /// Its body.
+    /// The body, as received.
     pub body: Bytes,
 }
 
-/// An answer that is still arriving.
+/// An HTTP answer whose body is still arriving.
 #[derive(Debug)]
-pub struct Streamed {
-    /// Its status.
+pub struct StreamedAnswer {
+    /// The HTTP status code.
     pub status: u16,
-    /// Its headers.
+    /// The response headers.
     pub headers: HeaderMap,
     body: hyper::body::Incoming,
 }
 
 impl Client {
-    /// A client of the server at this address, such as `http://127.0.0.1:8484`.
+    /// Creates a client for the server at `base`, such as `http://127.0.0.1:8484`.
     pub fn new(base: &str) -> Self {
         Self {
             base: base.to_owned(),
@@ -49,25 +46,25 @@ impl Client {
         }
     }
 
-    /// Sends a request and gives the answer as it begins.
+    /// Sends a request and returns as soon as the head of the answer has arrived.
     pub async fn open(
         &self,
         method: Method,
         path: &str,
         headers: &[(&str, &str)],
         body: impl Into<Bytes>,
-    ) -> Streamed {
+    ) -> StreamedAnswer {
         let mut request = Request::builder().method(method).uri(format!("{}{path}", self.base));
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
         let request = request.body(Full::new(body.into())).expect("a request");
-        let response = tokio::time::timeout(PATIENCE, self.inner.request(request))
+        let response = tokio::time::timeout(MAX_WAIT, self.inner.request(request))
             .await
             .expect("an answer in time")
             .expect("an answer");
         let (head, body) = response.into_parts();
-        Streamed { status: head.status.as_u16(), headers: head.headers, body }
+        StreamedAnswer { status: head.status.as_u16(), headers: head.headers, body }
     }
 
     /// Sends a request and waits for the whole answer.
@@ -78,20 +75,20 @@ impl Client {
         headers: &[(&str, &str)],
         body: impl Into<Bytes>,
     ) -> Answer {
-        self.open(method, path, headers, body).await.whole().await
+        self.open(method, path, headers, body).await.read_all().await
     }
 
-    /// `GET`
+    /// Sends a `GET` request without extra headers.
     pub async fn get(&self, path: &str) -> Answer {
         self.send(Method::GET, path, &[], Bytes::new()).await
     }
 
-    /// `POST` of JSON with the headers an Anthropic client sends, and these.
+    /// Posts JSON with the headers an Anthropic client sends, plus `headers`.
     pub async fn post(&self, path: &str, headers: &[(&str, &str)], body: &Value) -> Answer {
         self.post_bytes(path, headers, body.to_string()).await
     }
 
-    /// As [`Client::post`], with the body as bytes.
+    /// Like [`Client::post`], with a body of bytes.
     pub async fn post_bytes(
         &self,
         path: &str,
@@ -105,19 +102,19 @@ impl Client {
     }
 }
 
-impl Streamed {
-    /// The next bytes; none at the end.
+impl StreamedAnswer {
+    /// Returns the next bytes, or `None` at the end.
     ///
     /// # Panics
     /// If the connection breaks.
     pub async fn next(&mut self) -> Option<Bytes> {
-        self.try_next().await.map(|piece| piece.expect("the answer goes on"))
+        self.try_next().await.map(|piece| piece.expect("an unbroken connection"))
     }
 
-    /// The next bytes, or why there are none.
+    /// Returns the next bytes, the error that broke the connection, or `None` at the end.
     pub async fn try_next(&mut self) -> Option<Result<Bytes, hyper::Error>> {
         loop {
-            let frame = tokio::time::timeout(PATIENCE, self.body.frame())
+            let frame = tokio::time::timeout(MAX_WAIT, self.body.frame())
                 .await
                 .expect("more of the answer in time")?;
             match frame.map(hyper::body::Frame::into_data) {
@@ -128,30 +125,45 @@ impl Streamed {
         }
     }
 
-    /// All the rest.
-    pub async fn whole(mut self) -> Answer {
+    /// Reads the rest of the body.
+    ///
+    /// # Panics
+    /// If the connection breaks.
+    pub async fn read_all(mut self) -> Answer {
         let mut body = Vec::new();
         while let Some(piece) = self.next().await {
             body.extend_from_slice(&piece);
         }
         Answer { status: self.status, headers: self.headers, body: body.into() }
     }
+
+    /// Reads until the body ends or the connection breaks. The flag is true if it broke.
+    pub async fn read_to_break(&mut self) -> (Vec<u8>, bool) {
+        let mut body = Vec::new();
+        while let Some(piece) = self.try_next().await {
+            match piece {
+                Ok(piece) => body.extend_from_slice(&piece),
+                Err(_) => return (body, true),
+            }
+        }
+        (body, false)
+    }
 }
 
 impl Answer {
-    /// The body as JSON.
+    /// Parses the body as JSON.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| {
             panic!("{error}: {} {}", self.status, self.text());
         })
     }
 
-    /// The body as text.
+    /// Returns the body as text.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// A header, empty if it is not there.
+    /// Returns the value of a header, or an empty string if the header is missing.
     pub fn header(&self, name: &str) -> &str {
         self.headers
             .get(name)
@@ -159,11 +171,11 @@ impl Answer {
             .unwrap_or_default()
     }
 
-    /// The same answer, if it was good.
+    /// Returns the same answer after checking that its status is 200.
     ///
     /// # Panics
-    /// If it was not.
-    pub fn good(self) -> Self {
+    /// If the status is not 200.
+    pub fn expect_ok(self) -> Self {
         assert_eq!(self.status, 200, "{}", self.text());
         self
     }

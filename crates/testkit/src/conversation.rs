@@ -1,22 +1,22 @@
-//! A conversation as a client keeps it: every answer goes back as it came.
+//! A conversation as a client keeps it: the history contains every answer unchanged.
 
 use serde_json::{Value, json};
 
 use crate::client::{Answer, Client};
 
-/// A conversation with its history.
+/// A conversation in the Anthropic dialect, with its history.
 #[derive(Clone, Debug)]
 pub struct Conversation {
-    /// The next request, without `stream`.
+    /// The body of the next request, without `stream`.
     pub body: Value,
-    /// Headers that go with each request.
+    /// Headers sent with each request.
     pub headers: Vec<(String, String)>,
-    /// Whether to ask for streams.
+    /// Whether requests ask for a streamed answer.
     pub stream: bool,
 }
 
 impl Conversation {
-    /// A new conversation with manual thinking, under a session mark of its own.
+    /// Creates a conversation with a thinking budget and this session id.
     pub fn new(session: &str) -> Self {
         Self {
             body: json!({
@@ -31,8 +31,8 @@ impl Conversation {
         }
     }
 
-    /// Adds a user message.
-    pub fn user(&mut self, content: impl Into<Value>) {
+    /// Appends a user message.
+    pub fn push_user(&mut self, content: impl Into<Value>) {
         self.push("user", &content.into());
     }
 
@@ -41,7 +41,7 @@ impl Conversation {
         messages.push(json!({"role": role, "content": content}));
     }
 
-    /// Sends the conversation as it stands.
+    /// Sends the conversation without changing it.
     pub async fn send(&self, client: &Client) -> Answer {
         let mut body = self.body.clone();
         if self.stream {
@@ -52,19 +52,20 @@ impl Conversation {
         client.post("/v1/messages", &headers, &body).await
     }
 
-    /// Says something, and keeps the answer. Gives the answer's message and the raw answer.
+    /// Appends a user message, sends the conversation and appends the answer. Returns the message
+    /// of the answer and the HTTP answer.
     ///
     /// # Panics
-    /// If the answer is not good.
-    pub async fn say(&mut self, client: &Client, text: &str) -> (Value, Answer) {
-        self.user(text);
-        self.go_on(client).await
+    /// If the status is not 200.
+    pub async fn ask(&mut self, client: &Client, text: &str) -> (Value, Answer) {
+        self.push_user(text);
+        self.send_turn(client).await
     }
 
-    /// Answers every tool call of the last message, and keeps the answer.
+    /// Sends `result` for every tool call of the last message and appends the answer.
     ///
     /// # Panics
-    /// If there is no call, or the answer is not good.
+    /// If there is no tool call, or the status is not 200.
     pub async fn answer_tools(&mut self, client: &Client, result: &str) -> (Value, Answer) {
         let messages = self.body["messages"].as_array().expect("messages");
         let last = messages.last().expect("a message");
@@ -76,18 +77,18 @@ impl Conversation {
             .map(|block| json!({"type": "tool_result", "tool_use_id": block["id"], "content": result}))
             .collect();
         assert!(!results.is_empty(), "no tool was called: {last}");
-        self.user(results);
-        self.go_on(client).await
+        self.push_user(results);
+        self.send_turn(client).await
     }
 
-    async fn go_on(&mut self, client: &Client) -> (Value, Answer) {
-        let answer = self.send(client).await.good();
-        let message = if self.stream { fold(&answer.text()) } else { answer.json() };
+    async fn send_turn(&mut self, client: &Client) -> (Value, Answer) {
+        let answer = self.send(client).await.expect_ok();
+        let message = if self.stream { message_from_sse(&answer.text()) } else { answer.json() };
         self.push("assistant", &message["content"]);
         (message, answer)
     }
 
-    /// Offers a tool.
+    /// Adds the tool `lookup` to the requests.
     pub fn offer_tool(&mut self) {
         self.body["tools"] = json!([{
             "name": "lookup",
@@ -97,7 +98,7 @@ impl Conversation {
     }
 }
 
-/// The events of a stream: name and data.
+/// Parses an SSE stream into the name and the data of each event.
 pub fn sse_events(stream: &str) -> Vec<(String, Value)> {
     stream
         .replace("\r\n", "\n")
@@ -110,11 +111,11 @@ pub fn sse_events(stream: &str) -> Vec<(String, Value)> {
         .collect()
 }
 
-/// Folds a stream into its message, as the official clients do.
+/// Folds an Anthropic SSE stream into its message, as the official clients do.
 ///
 /// # Panics
-/// If the stream holds an error.
-pub fn fold(stream: &str) -> Value {
+/// If the stream contains an error event.
+pub fn message_from_sse(stream: &str) -> Value {
     let mut message = Value::Null;
     let mut arguments = String::new();
     for (name, data) in sse_events(stream) {

@@ -1,4 +1,4 @@
-//! The real binary as a process of its own, with a directory of its own.
+//! The real binary as a process of its own, in a temporary directory of its own.
 
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
@@ -9,15 +9,15 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
-use crate::client::Client;
+use crate::client::{Answer, Client};
 use crate::simulator::Simulator;
 
-/// A running gateway.
+/// A running gateway process.
 #[derive(Debug)]
 pub struct Gateway {
-    /// A client of it.
+    /// A client for this gateway.
     pub client: Client,
-    /// Its address.
+    /// The base URL.
     pub url: String,
     binary: PathBuf,
     log_level: Option<&'static str>,
@@ -27,19 +27,19 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Starts the binary with this configuration; `listen`, `data_dir` and a log at level trace
-    /// are added.
+    /// Starts the binary with this configuration, on a free port, with its own data directory and
+    /// with logging at level trace.
     pub async fn start(binary: &str, config: &str) -> Self {
-        Self::start_in(binary, config, &[]).await
+        Self::start_with_env(binary, config, &[]).await
     }
 
-    /// As [`Gateway::start`], with these variables besides.
-    pub async fn start_in(binary: &str, config: &str, environment: &[(&str, &str)]) -> Self {
+    /// Like [`Gateway::start`], with additional environment variables.
+    pub async fn start_with_env(binary: &str, config: &str, environment: &[(&str, &str)]) -> Self {
         Self::start_at(binary, config, Some("warn,throughline=trace"), environment).await
     }
 
-    /// As [`Gateway::start`], with the log at the level the configuration says.
-    pub async fn start_as_configured(binary: &str, config: &str) -> Self {
+    /// Like [`Gateway::start`], with the log level of the configuration.
+    pub async fn start_with_configured_log(binary: &str, config: &str) -> Self {
         Self::start_at(binary, config, None, &[]).await
     }
 
@@ -60,9 +60,13 @@ impl Gateway {
         Self { client: Client::new(&url), url, binary, log_level, environment, child, folder }
     }
 
-    /// Starts the binary in front of simulators, each a backend of the given name, the first one
-    /// active. `settings` comes before the backends, so it may hold any table.
-    pub async fn over(binary: &str, backends: &[(&str, &Simulator)], settings: &str) -> Self {
+    /// Starts the binary with one Anthropic backend for each simulator. The first one is active.
+    /// `settings` comes before the backends, so it may contain any table.
+    pub async fn over_simulators(
+        binary: &str,
+        backends: &[(&str, &Simulator)],
+        settings: &str,
+    ) -> Self {
         let mut config = settings.to_owned();
         for (name, simulator) in backends {
             config.push_str(&format!(
@@ -73,7 +77,7 @@ impl Gateway {
         Self::start(binary, &config).await
     }
 
-    /// Kills it as a crash would, and waits until it is gone.
+    /// Kills the process without a shutdown and waits until it has exited.
     pub async fn kill(&mut self) {
         self.child.kill().await.expect("the gateway dies");
     }
@@ -85,8 +89,8 @@ impl Gateway {
         assert!(sent.expect("kill runs").success());
     }
 
-    /// Waits until it has ended by itself.
-    pub async fn ended(&mut self) -> Option<i32> {
+    /// Waits until the process exits on its own, and returns its exit code.
+    pub async fn wait_for_exit(&mut self) -> Option<i32> {
         tokio::time::timeout(Duration::from_secs(40), self.child.wait())
             .await
             .expect("the gateway ends in time")
@@ -94,8 +98,8 @@ impl Gateway {
             .code()
     }
 
-    /// Starts it again on the same directory.
-    pub async fn start_again(&mut self) {
+    /// Starts the binary again in the same directory.
+    pub async fn restart(&mut self) {
         let (child, url) =
             spawn(&self.binary, self.log_level, &self.environment, &self.folder).await;
         self.child = child;
@@ -108,32 +112,63 @@ impl Gateway {
         std::fs::write(self.folder.path().join("throughline.toml"), config).expect("a file");
     }
 
-    /// The directory it runs in.
+    /// Returns the directory the process runs in.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// What it has logged so far.
+    /// Returns everything logged so far.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.folder.path().join("log")).expect("a log")
     }
 
-    /// Makes another backend the active one.
+    /// Makes `backend` the active backend.
     pub async fn switch(&self, backend: &str) -> Value {
         let body = json!({ "backend": backend });
-        self.client.post("/admin/switch", &[], &body).await.good().json()
+        self.client.post("/admin/switch", &[], &body).await.expect_ok().json()
     }
 
-    /// `GET /admin/thinking`
+    /// Returns the statistics of `GET /admin/thinking`.
     pub async fn statistics(&self) -> Value {
-        self.client.get("/admin/thinking").await.good().json()
+        self.client.get("/admin/thinking").await.expect_ok().json()
     }
 
-    /// The recent turns, newest first.
+    /// Returns the recent turns of `/admin/turns`, newest first.
     pub async fn turns(&self) -> Vec<Value> {
-        let answer = self.client.get("/admin/turns?limit=1000").await.good().json();
+        let answer = self.client.get("/admin/turns?limit=1000").await.expect_ok().json();
         answer["turns"].as_array().cloned().expect("a list")
     }
+
+    /// Returns the newest turn.
+    ///
+    /// # Panics
+    /// If there is no turn yet.
+    pub async fn last_turn(&self) -> Value {
+        self.turns().await.into_iter().next().expect("a turn")
+    }
+
+    /// Returns the turn that produced an answer.
+    ///
+    /// # Panics
+    /// If `/admin/turns` does not list it.
+    pub async fn turn_of(&self, answer: &Answer) -> Value {
+        let id = answer.header("x-throughline-turn");
+        let found = self.turns().await.into_iter().find(|turn| turn["id"] == id);
+        found.unwrap_or_else(|| panic!("no turn `{id}`"))
+    }
+}
+
+/// Returns the fate of each block in a turn or a plan with its reason, such as `left_out origin`.
+///
+/// # Panics
+/// If the report has no list of blocks.
+pub fn block_fates(report: &Value) -> Vec<String> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let blocks = report["blocks"].as_array().expect("a list of blocks");
+    blocks
+        .iter()
+        .map(|block| [text(&block["fate"]), text(&block["reason"])].join(" ").trim_end().to_owned())
+        .collect()
 }
 
 async fn spawn(
@@ -170,7 +205,7 @@ async fn spawn(
     let mut lines = BufReader::new(child.stdout.take().expect("an output")).lines();
     let first = tokio::time::timeout(Duration::from_secs(20), lines.next_line())
         .await
-        .expect("the gateway says in time where it listens")
+        .expect("the gateway prints its address in time")
         .expect("a line");
     let Some(url) = first.as_deref().and_then(|line| line.split("listening on ").nth(1)) else {
         let log = std::fs::read_to_string(folder.path().join("log")).unwrap_or_default();
@@ -180,8 +215,8 @@ async fn spawn(
     (child, url)
 }
 
-/// Runs a command of the binary to its end, in a folder, with an environment of these variables
-/// alone.
+/// Runs a command of the binary in a folder and waits until it exits. The environment contains
+/// only `HOME` and these variables.
 pub async fn run_command(
     binary: &str,
     folder: &Path,

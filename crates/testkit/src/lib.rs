@@ -1,30 +1,35 @@
-//! Whole servers for tests: the real `throughline` binary as a process of its own, strict
-//! simulators on real ports, and a plain HTTP client. No part of ours is replaced by a stand-in.
+//! Harness for whole-server tests: the real `throughline` binary as a process of its own, strict
+//! simulators and raw TCP upstreams on real ports, and a plain HTTP client. Nothing is mocked.
 //!
-//! Everything here panics on failure: it is used by tests only.
+//! Everything here panics on failure, because only tests use it.
 
 mod client;
 mod conversation;
 mod gateway;
+mod raw_upstream;
 mod simulator;
 
 use std::time::Duration;
 
-pub use client::{Answer, Client, Streamed};
-pub use conversation::{Conversation, fold, sse_events};
-pub use gateway::{Gateway, run_command};
-pub use simulator::{Seen, Simulator};
+pub use client::{Answer, Client, StreamedAnswer};
+pub use conversation::{Conversation, message_from_sse, sse_events};
+pub use gateway::{Gateway, block_fates, run_command};
+pub use raw_upstream::{Exchange, RawUpstream, check_cut_reply, ok_head, ok_reply};
+pub use simulator::{ReceivedRequest, Simulator};
 
-/// Asks again and again, for a while, until something is so.
+/// The time limit for one step of a test, such as one answer.
+const MAX_WAIT: Duration = Duration::from_secs(30);
+
+/// Polls a condition until it holds.
 ///
 /// # Panics
-/// If it never is.
-pub async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+/// If the condition does not hold after five seconds.
+pub async fn wait_until(description: &str, mut condition: impl AsyncFnMut() -> bool) {
     for _ in 0..500 {
-        if is_so().await {
+        if condition().await {
             return;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("never: {what}");
+    panic!("timed out waiting until {description}");
 }

@@ -1,8 +1,8 @@
-//! A strict simulator on a port of its own, and what it received.
+//! A strict simulator on a port of its own, and the requests it received.
 
 use http::Method;
 use serde_json::Value;
-use throughline_simulator::Options;
+use throughline_simulator::{Options, Scenario};
 use tokio::net::TcpListener;
 
 use crate::client::Client;
@@ -10,44 +10,44 @@ use crate::client::Client;
 /// A running simulator.
 #[derive(Debug)]
 pub struct Simulator {
-    /// Its address.
+    /// The base URL.
     pub url: String,
-    /// A client of it.
+    /// A client for this simulator.
     pub client: Client,
     task: tokio::task::JoinHandle<()>,
 }
 
 /// A request a simulator received.
 #[derive(Clone, Debug)]
-pub struct Seen {
-    /// Its method.
+pub struct ReceivedRequest {
+    /// The HTTP method.
     pub method: String,
-    /// Its path.
+    /// The path, without the query.
     pub path: String,
-    /// Its query, empty if there was none.
+    /// The query, or an empty string.
     pub query: String,
-    /// Its headers.
+    /// Names and values of the headers.
     pub headers: Vec<(String, String)>,
-    /// Its body.
+    /// The body as text.
     pub body: String,
-    /// The status it was answered with.
+    /// The status of the simulator's answer.
     pub status: u64,
-    /// Why it was refused, empty if it was not.
+    /// Why the simulator refused the request, or an empty string.
     pub refusal: String,
 }
 
-impl Seen {
-    /// The body as JSON.
+impl ReceivedRequest {
+    /// Parses the body as JSON.
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.body).expect("a JSON body")
     }
 
-    /// A header, none if it was not there.
+    /// Returns the value of a header.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
     }
 
-    /// The thinking blocks in the body, in order.
+    /// Returns the Anthropic thinking blocks in the body, in order.
     pub fn thinking(&self) -> Vec<Value> {
         let body = self.json();
         let messages = body["messages"].as_array().cloned().unwrap_or_default();
@@ -60,12 +60,22 @@ impl Seen {
 }
 
 impl Simulator {
-    /// A strict simulator of this identity.
+    /// Starts a strict simulator. It accepts only signatures of its own `identity`.
     pub async fn start(identity: &str) -> Self {
         Self::with(Options { identity: identity.to_owned(), ..Options::default() }).await
     }
 
-    /// A simulator with these options.
+    /// Like [`Simulator::start`], with a scenario in TOML.
+    pub async fn with_scenario(identity: &str, scenario: &str) -> Self {
+        Self::with(Options {
+            identity: identity.to_owned(),
+            scenario: Some(Scenario::from_toml(scenario).expect("a valid scenario")),
+            ..Options::default()
+        })
+        .await
+    }
+
+    /// Starts a simulator with these options.
     pub async fn with(options: Options) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
@@ -77,14 +87,14 @@ impl Simulator {
         Self { client: Client::new(&url), url, task }
     }
 
-    /// Everything it received, oldest first.
-    pub async fn seen(&self) -> Vec<Seen> {
-        let log = self.client.get("/simulator/requests").await.good().json();
+    /// Returns the requests it received, oldest first.
+    pub async fn received(&self) -> Vec<ReceivedRequest> {
+        let log = self.client.get("/simulator/requests").await.expect_ok().json();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let requests = log["requests"].as_array().cloned().unwrap_or_default();
         requests
             .iter()
-            .map(|request| Seen {
+            .map(|request| ReceivedRequest {
                 method: text(&request["method"]),
                 path: text(&request["path"]),
                 query: text(&request["query"]),
@@ -101,16 +111,16 @@ impl Simulator {
             .collect()
     }
 
-    /// Forgets what it received; it keeps the last 256 requests only.
-    pub async fn forget(&self) {
+    /// Clears the list of received requests. The list keeps the last 256 requests only.
+    pub async fn clear_received(&self) {
         let path = "/simulator/requests";
         let answer = self.client.send(Method::DELETE, path, &[], "").await;
         assert_eq!(answer.status, 204, "{}", answer.text());
     }
 
-    /// The last request it received.
-    pub async fn last(&self) -> Seen {
-        self.seen().await.pop().expect("a request")
+    /// Returns the last request it received.
+    pub async fn last_received(&self) -> ReceivedRequest {
+        self.received().await.pop().expect("a request")
     }
 }
 

@@ -1,11 +1,13 @@
-//! Another backend steps in before the first byte, in another dialect, and never after it.
+//! Fallback to a backend of another dialect: only before the first byte.
 
-use crate::heard::hear;
-use crate::speaker::{list, send, text};
-use crate::support::{House, Plan, Wrong, client, fates, thinking_in};
+use throughline_testkit::block_fates;
+
+use crate::stream_reading::read_stream;
+use crate::support::{BedOptions, Mismatches, TestBed, new_client, thinking_in};
+use crate::test_client::{list, send, text};
 
 /// The first backend answers once, and is overloaded or breaks after that.
-const SAYS: &str = r#"
+const SCENARIO: &str = r#"
 [[step]]
 when = { contains = "use one tool" }
 say = [{ thinking = "I need a row." }, { tool = { name = "lookup", input = { key = "7" } } }]
@@ -16,17 +18,17 @@ say = [{ thinking = "That is all." }, { text = "Blue, then green." }]
 
 const CHAIN: &str = "[route]\nfallback = [\"b\", \"c\"]\n";
 
-/// The scenario of all, where the first backend's second answer has this fault.
+/// Returns the scenario of all backends. The second answer of the first backend has this fault.
 fn first_breaks(model: &str, fault: &str) -> String {
     format!(
         "[[step]]\nwhen = {{ contains = \"row green\", model = \"{model}\" }}\nfault = \"{fault}\"\n\
-         say = [{{ thinking = \"Let me see what that was.\" }}, {{ text = \"It was this.\" }}]\n{SAYS}"
+         say = [{{ thinking = \"Let me see what that was.\" }}, {{ text = \"It was this.\" }}]\n{SCENARIO}"
     )
 }
 
 #[tokio::test]
-async fn a_backend_of_another_dialect_steps_in_with_the_thinking_made_fit() {
-    let mut wrong = Wrong::default();
+async fn fallback_to_another_dialect_adapts_the_thinking() {
+    let mut mismatches = Mismatches::default();
     for (dialect, rows, model) in [
         ("openai_chat", ["anthropic, budget", "gemini 3"], "claude-*"),
         ("anthropic", ["openai_responses", "deepseek-v4"], "gpt-*"),
@@ -37,40 +39,40 @@ async fn a_backend_of_another_dialect_steps_in_with_the_thinking_made_fit() {
         ("gemini", ["anthropic, budget", "openai_responses"], "claude-*"),
     ] {
         for fault in ["status:529", "status:429,retry-after=3", "status:500"] {
-            let house = House::build(&Plan {
+            let bed = TestBed::build(&BedOptions {
                 upstreams: &rows,
                 scenario: &first_breaks(model, fault),
                 settings: "[route]\nfallback = [\"b\"]\n",
-                ..Plan::default()
+                ..BedOptions::default()
             })
             .await;
-            let what = format!("{dialect} over {rows:?}: {fault}");
-            let mut speaker = client(dialect);
-            speaker.user("use one tool");
-            let (said, answer) = house.hear(speaker.as_mut()).await;
-            wrong.unless_equal(&what, answer.header("x-throughline-backend"), "a");
-            speaker.results(&said.calls, "row green");
-            let (said, answer) = house.hear(speaker.as_mut()).await;
-            wrong.unless_equal(&what, said.text.trim(), "Blue, then green.");
-            wrong.unless_equal(&what, answer.header("x-throughline-backend"), "b");
+            let case = format!("{dialect} over {rows:?}: {fault}");
+            let mut test_client = new_client(dialect);
+            test_client.push_user("use one tool");
+            let (view, answer) = bed.send(test_client.as_mut()).await;
+            mismatches.check_equal(&case, answer.header("x-throughline-backend"), "a");
+            test_client.push_results(&view.calls, "row green");
+            let (view, answer) = bed.send(test_client.as_mut()).await;
+            mismatches.check_equal(&case, view.text.trim(), "Blue, then green.");
+            mismatches.check_equal(&case, answer.header("x-throughline-backend"), "b");
             let losses = answer.header("x-throughline-loss");
-            let told = losses.contains("thinking_omitted=1;reason=origin");
-            wrong.unless(told, format!("{what}: {losses}"));
-            wrong.unless_equal(&what, thinking_in(&house.last(1).await.json()), 0);
-            let turn = house.gateway.turns().await.swap_remove(0);
-            wrong.unless_equal(&what, turn["backend"].as_str(), Some("b"));
-            wrong.unless_equal(&what, turn["status"].as_u64(), Some(200));
-            wrong.unless_equal(&what, fates(&turn), ["left_out origin"]);
-            let refused = house.end().await;
-            wrong.unless_equal(&what, refused.len(), 1);
+            let reported = losses.contains("thinking_omitted=1;reason=origin");
+            mismatches.check(reported, format!("{case}: {losses}"));
+            mismatches.check_equal(&case, thinking_in(&bed.last_received(1).await.json()), 0);
+            let turn = bed.gateway.turns().await.swap_remove(0);
+            mismatches.check_equal(&case, turn["backend"].as_str(), Some("b"));
+            mismatches.check_equal(&case, turn["status"].as_u64(), Some(200));
+            mismatches.check_equal(&case, block_fates(&turn), ["left_out origin"]);
+            let refused = bed.into_refusals().await;
+            mismatches.check_equal(&case, refused.len(), 1);
         }
     }
-    wrong.end();
+    mismatches.assert_none();
 }
 
 #[tokio::test]
-async fn nobody_steps_in_after_the_first_byte_or_for_a_request_that_is_wrong() {
-    let mut wrong = Wrong::default();
+async fn no_fallback_after_the_first_byte_or_for_an_invalid_request() {
+    let mut mismatches = Mismatches::default();
     for (dialect, rows, model) in [
         ("openai_chat", ["anthropic, budget", "gemini 3"], "claude-*"),
         ("anthropic", ["gemini 3", "deepseek-v4"], "gemini-*"),
@@ -83,60 +85,60 @@ async fn nobody_steps_in_after_the_first_byte_or_for_a_request_that_is_wrong() {
             ("status:401", false),
             ("status:400", false),
         ] {
-            let house = House::build(&Plan {
+            let bed = TestBed::build(&BedOptions {
                 upstreams: &rows,
                 scenario: &first_breaks(model, fault),
                 settings: "[route]\nfallback = [\"b\"]\n",
-                ..Plan::default()
+                ..BedOptions::default()
             })
             .await;
-            let what = format!("{dialect} over {rows:?}: {fault}");
-            let mut speaker = client(dialect);
-            speaker.user("row green");
-            let ask = speaker.ask("some-model", true);
-            let answer = send(&ask, &house.gateway.client).await;
-            wrong.unless_equal(&what, answer.status == 200, begins);
+            let case = format!("{dialect} over {rows:?}: {fault}");
+            let mut test_client = new_client(dialect);
+            test_client.push_user("row green");
+            let request = test_client.next_request("some-model", true);
+            let answer = send(&request, &bed.gateway.client).await;
+            mismatches.check_equal(&case, answer.status == 200, begins);
             if begins {
-                let heard = hear(dialect, &answer.text());
-                wrong.unless_equal(&what, (heard.errors, heard.complete), (1, false));
+                let reading = read_stream(dialect, &answer.text());
+                mismatches.check_equal(&case, (reading.errors, reading.complete), (1, false));
             }
-            wrong.unless_equal(&what, answer.header("x-throughline-backend"), "a");
-            let asked = house.simulators[1].seen().await.len();
-            wrong.unless_equal(&what, asked, 0);
-            house.end().await;
+            mismatches.check_equal(&case, answer.header("x-throughline-backend"), "a");
+            let requests = bed.simulators[1].received().await.len();
+            mismatches.check_equal(&case, requests, 0);
+            bed.into_refusals().await;
         }
     }
-    wrong.end();
+    mismatches.assert_none();
 }
 
-/// A chain of three dialects: each is asked in its own words, and the losses are those of the last.
+/// Each backend gets the request in its own dialect, and the losses are those of the last one.
 #[tokio::test]
-async fn a_chain_of_three_dialects_ends_with_the_one_that_answers() {
+async fn fallback_chain_of_three_dialects_ends_with_the_one_that_answers() {
     let steps = ["claude-*", "gemini-*"].map(|model| {
         format!(
             "[[step]]\nwhen = {{ contains = \"row green\", model = \"{model}\" }}\nfault = \"status:529\"\n\
              say = [{{ text = \"no\" }}]\n"
         )
     });
-    let house = House::build(&Plan {
+    let bed = TestBed::build(&BedOptions {
         upstreams: &["anthropic, budget", "gemini 3", "deepseek-v4"],
-        scenario: &format!("{}{SAYS}", steps.concat()),
+        scenario: &format!("{}{SCENARIO}", steps.concat()),
         settings: CHAIN,
-        ..Plan::default()
+        ..BedOptions::default()
     })
     .await;
-    let mut speaker = client("openai_responses");
-    speaker.user("row green");
-    let (said, answer) = house.hear(speaker.as_mut()).await;
-    assert_eq!(said.text, "Blue, then green.");
+    let mut test_client = new_client("openai_responses");
+    test_client.push_user("row green");
+    let (view, answer) = bed.send(test_client.as_mut()).await;
+    assert_eq!(view.text, "Blue, then green.");
     assert_eq!(answer.header("x-throughline-backend"), "c");
-    let turns = house.gateway.turns().await;
+    let turns = bed.gateway.turns().await;
     assert_eq!(turns.len(), 1, "one turn, however many were asked");
     assert_eq!(turns[0]["upstream_dialect"], "openai_chat");
     assert_eq!(text(&turns[0]["upstream_model"]), "deepseek-v4");
     let losses: Vec<&str> = list(&turns[0]["losses"]).map(|loss| text(&loss["reason"])).collect();
-    let told = answer.header("x-throughline-loss");
-    assert!(losses.iter().all(|loss| told.contains(loss)), "{told}");
-    assert!(!told.contains("as_budget"), "a loss of the first: {told}");
-    assert_eq!(house.end().await.len(), 2);
+    let reported = answer.header("x-throughline-loss");
+    assert!(losses.iter().all(|loss| reported.contains(loss)), "{reported}");
+    assert!(!reported.contains("as_budget"), "a loss of the first: {reported}");
+    assert_eq!(bed.into_refusals().await.len(), 2);
 }

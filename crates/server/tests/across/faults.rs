@@ -1,23 +1,25 @@
-//! What goes wrong upstream, told in the client's own words: after the first byte as one error behind
-//! what had arrived, before it as a status.
+//! Upstream failures in the client's dialect: after the first byte as one error after the received
+//! part, before it as a status.
 
 use serde_json::{Value, json};
-use throughline_testkit::Gateway;
+use throughline_testkit::{Gateway, RawUpstream, block_fates};
 
-use crate::bare::Upstream;
-use crate::heard::{hear, refusal};
-use crate::speaker::{Ask, send};
-use crate::support::{BINARY, CLIENTS, House, Plan, Wrong, client, fates, thinking_in, upstream};
+use crate::stream_reading::{error_message, read_stream};
+use crate::support::{
+    BINARY, BedOptions, CLIENTS, Mismatches, TestBed, new_client, thinking_in, upstream,
+};
+use crate::test_client::{ClientRequest, send};
 
 /// One upstream of each dialect.
 pub(crate) const ROWS: [&str; 4] =
     ["anthropic, budget", "gemini 3", "openai_responses", "deepseek-v4"];
 
-pub(crate) const THOUGHT: &str =
+pub(crate) const THINKING: &str =
     "First I look at the left side, then I look at the right side of it.";
 pub(crate) const ANSWER: &str = "It is the left one, since the right one was never there at all.";
 
-/// What breaks a stream: the words that ask for it, the fault, and how the turn is noted.
+/// Faults that break a stream: the words that trigger it, the fault, and the recorded end of the
+/// turn.
 pub(crate) const BREAKS: [(&str, &str, &str); 10] = [
     ("break at once", "cut:event=0", "cut"),
     ("break early", "cut:event=4", "cut"),
@@ -35,13 +37,13 @@ pub(crate) fn scenario<'a>(faults: impl IntoIterator<Item = (&'a str, &'a str)>)
     let steps = faults.into_iter().map(|(word, fault)| {
         format!(
             "[[step]]\nwhen = {{ contains = \"{word}\" }}\nfault = \"{fault}\"\n\
-             say = [{{ thinking = \"{THOUGHT}\" }}, {{ text = \"{ANSWER}\" }}]\n"
+             say = [{{ thinking = \"{THINKING}\" }}, {{ text = \"{ANSWER}\" }}]\n"
         )
     });
     steps.collect()
 }
 
-/// Every client over one upstream of each other dialect.
+/// Returns every client with one upstream of each other dialect.
 fn pairs() -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
     ROWS.into_iter().map(|row| {
         let clients = CLIENTS.into_iter();
@@ -50,83 +52,84 @@ fn pairs() -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
     })
 }
 
-fn asking(dialect: &str, words: &str, stream: bool) -> Ask {
-    let mut speaker = client(dialect);
-    speaker.user(words);
-    speaker.ask("some-model", stream)
+fn request_with_words(dialect: &str, words: &str, stream: bool) -> ClientRequest {
+    let mut test_client = new_client(dialect);
+    test_client.push_user(words);
+    test_client.next_request("some-model", stream)
 }
 
 #[tokio::test]
-async fn a_stream_that_breaks_ends_in_one_error_behind_what_had_arrived() {
-    let mut wrong = Wrong::default();
+async fn broken_stream_ends_in_one_error_after_the_received_part() {
+    let mut mismatches = Mismatches::default();
     let scenario = scenario(BREAKS.map(|(word, fault, _)| (word, fault)));
     for (row, clients) in pairs() {
-        let house = House::build(&Plan {
+        let bed = TestBed::build(&BedOptions {
             upstreams: &[row],
             scenario: &scenario,
             backend: "timeouts = { idle = \"400ms\" }",
-            ..Plan::default()
+            ..BedOptions::default()
         })
         .await;
         for dialect in clients {
             for (word, _, end) in BREAKS {
-                let what = format!("{dialect} over {row}: {word}");
-                let answer = send(&asking(dialect, word, true), &house.gateway.client).await;
-                wrong.unless_equal(&what, answer.status, 200);
-                let heard = hear(dialect, &answer.text());
-                wrong.unless_equal(&what, heard.errors, 1);
-                wrong.unless(heard.ends_in_error, format!("{what}: {}", answer.text()));
-                wrong.unless(!heard.complete, format!("{what}: {}", answer.text()));
-                wrong.unless(
-                    THOUGHT.starts_with(&heard.reasoning) && ANSWER.starts_with(&heard.text),
-                    format!("{what}: {heard:?}"),
+                let case = format!("{dialect} over {row}: {word}");
+                let answer =
+                    send(&request_with_words(dialect, word, true), &bed.gateway.client).await;
+                mismatches.check_equal(&case, answer.status, 200);
+                let reading = read_stream(dialect, &answer.text());
+                mismatches.check_equal(&case, reading.errors, 1);
+                mismatches.check(reading.ends_in_error, format!("{case}: {}", answer.text()));
+                mismatches.check(!reading.complete, format!("{case}: {}", answer.text()));
+                mismatches.check(
+                    THINKING.starts_with(&reading.reasoning) && ANSWER.starts_with(&reading.text),
+                    format!("{case}: {reading:?}"),
                 );
                 let late = word.ends_with("late");
-                wrong.unless(
-                    !late || !heard.reasoning.is_empty() || !heard.text.is_empty(),
-                    format!("{what}: nothing of what had arrived"),
+                mismatches.check(
+                    !late || !reading.reasoning.is_empty() || !reading.text.is_empty(),
+                    format!("{case}: nothing of what had arrived"),
                 );
-                let turn = house.gateway.turns().await.swap_remove(0);
-                wrong.unless_equal(&what, turn["end"].as_str(), Some(end));
+                let turn = bed.gateway.turns().await.swap_remove(0);
+                mismatches.check_equal(&case, turn["end"].as_str(), Some(end));
             }
         }
-        house.end_in_peace().await;
+        bed.expect_no_refusals().await;
     }
-    wrong.end();
+    mismatches.assert_none();
 }
 
-/// Without events a stream of this dialect is one list, which has to close all the same.
+/// Without SSE, a Gemini stream is one JSON array, which must still be closed.
 #[tokio::test]
-async fn a_list_that_breaks_is_a_list_that_ends_in_an_error() {
-    let mut wrong = Wrong::default();
+async fn broken_json_array_stream_ends_in_an_error() {
+    let mut mismatches = Mismatches::default();
     let scenario = scenario(BREAKS.map(|(word, fault, _)| (word, fault)));
     for row in ["anthropic, budget", "deepseek-v4"] {
-        let house = House::build(&Plan {
+        let bed = TestBed::build(&BedOptions {
             upstreams: &[row],
             scenario: &scenario,
             backend: "timeouts = { idle = \"400ms\" }",
-            ..Plan::default()
+            ..BedOptions::default()
         })
         .await;
         for (word, ..) in BREAKS {
-            let mut ask = asking("gemini", word, true);
-            ask.path = ask.path.replace("?alt=sse", "");
-            let answer = send(&ask, &house.gateway.client).await;
+            let mut request = request_with_words("gemini", word, true);
+            request.path = request.path.replace("?alt=sse", "");
+            let answer = send(&request, &bed.gateway.client).await;
             let chunks = answer.json();
             let chunks = chunks.as_array().cloned().unwrap_or_default();
             let stream: String = chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect();
-            let heard = hear("gemini", &stream);
-            let ends = heard.errors == 1 && heard.ends_in_error && !heard.complete;
-            wrong.unless(ends, format!("{row}: {word}: {}", answer.text()));
+            let reading = read_stream("gemini", &stream);
+            let ends = reading.errors == 1 && reading.ends_in_error && !reading.complete;
+            mismatches.check(ends, format!("{row}: {word}: {}", answer.text()));
         }
-        house.end_in_peace().await;
+        bed.expect_no_refusals().await;
     }
-    wrong.end();
+    mismatches.assert_none();
 }
 
 #[tokio::test]
-async fn a_whole_reply_that_breaks_is_an_error_and_no_answer() {
-    let mut wrong = Wrong::default();
+async fn broken_whole_reply_becomes_an_error() {
+    let mut mismatches = Mismatches::default();
     let breaks = [
         ("break off", "cut:event=2"),
         ("end early", "end:event=2"),
@@ -135,34 +138,35 @@ async fn a_whole_reply_that_breaks_is_an_error_and_no_answer() {
         ("fall silent", "stall:event=2,ms=60000"),
     ];
     for (row, clients) in pairs() {
-        let house = House::build(&Plan {
+        let bed = TestBed::build(&BedOptions {
             upstreams: &[row],
             scenario: &scenario(breaks),
             backend: "timeouts = { idle = \"400ms\", total = \"800ms\" }",
-            ..Plan::default()
+            ..BedOptions::default()
         })
         .await;
         for dialect in clients {
             for (word, _) in breaks {
-                let what = format!("{dialect} over {row}: {word}");
-                let answer = send(&asking(dialect, word, false), &house.gateway.client).await;
-                wrong.unless(answer.status >= 500, format!("{what}: {}", answer.status));
-                let message = refusal(dialect, &answer.json());
-                wrong.unless(!message.is_empty(), what.clone());
-                let turn = house.gateway.turns().await.swap_remove(0);
+                let case = format!("{dialect} over {row}: {word}");
+                let answer =
+                    send(&request_with_words(dialect, word, false), &bed.gateway.client).await;
+                mismatches.check(answer.status >= 500, format!("{case}: {}", answer.status));
+                let message = error_message(dialect, &answer.json());
+                mismatches.check(!message.is_empty(), case.clone());
+                let turn = bed.gateway.turns().await.swap_remove(0);
                 let end = turn["end"].as_str().unwrap_or_default();
-                wrong.unless(end == "cut" || end == "failed", format!("{what}: {end:?}"));
+                mismatches.check(end == "cut" || end == "failed", format!("{case}: {end:?}"));
             }
         }
-        house.end().await;
+        bed.into_refusals().await;
     }
-    wrong.end();
+    mismatches.assert_none();
 }
 
-/// The class of a status survives, and when to come back, whatever the client's words for it are.
+/// The class of the status and the time to retry survive in every dialect.
 #[tokio::test]
-async fn a_refusal_before_the_first_byte_keeps_its_status_and_its_patience() {
-    let mut wrong = Wrong::default();
+async fn refusal_keeps_its_status_and_retry_after() {
+    let mut mismatches = Mismatches::default();
     let refusals = [
         ("too many", "status:429,retry-after=7", [429, 429, 429, 429]),
         ("who is it", "status:401", [401, 401, 401, 401]),
@@ -175,35 +179,39 @@ async fn a_refusal_before_the_first_byte_keeps_its_status_and_its_patience() {
     ];
     let scenario = scenario(refusals.map(|(word, fault, _)| (word, fault)));
     for (row, clients) in pairs() {
-        let house =
-            House::build(&Plan { upstreams: &[row], scenario: &scenario, ..Plan::default() }).await;
+        let bed = TestBed::build(&BedOptions {
+            upstreams: &[row],
+            scenario: &scenario,
+            ..BedOptions::default()
+        })
+        .await;
         for dialect in clients {
             for (word, fault, statuses) in refusals {
                 for stream in [true, false] {
-                    let what = format!("{dialect} over {row}: {word} {stream}");
-                    let ask = asking(dialect, word, stream);
-                    let answer = send(&ask, &house.gateway.client).await;
+                    let case = format!("{dialect} over {row}: {word} {stream}");
+                    let request = request_with_words(dialect, word, stream);
+                    let answer = send(&request, &bed.gateway.client).await;
                     let at = CLIENTS.iter().position(|known| *known == dialect);
                     let status = statuses[at.unwrap_or_default()];
-                    wrong.unless_equal(&what, answer.status, status);
+                    mismatches.check_equal(&case, answer.status, status);
                     let patience = fault.split("retry-after=").nth(1).unwrap_or_default();
-                    wrong.unless_equal(&what, answer.header("retry-after"), patience);
-                    let message = refusal(dialect, &answer.json());
-                    wrong.unless(!message.is_empty(), what.clone());
-                    let turn = house.gateway.turns().await.swap_remove(0);
-                    wrong.unless_equal(&what, turn["status"].as_u64(), Some(status.into()));
-                    wrong.unless_equal(&what, turn["end"].as_str(), Some("failed"));
+                    mismatches.check_equal(&case, answer.header("retry-after"), patience);
+                    let message = error_message(dialect, &answer.json());
+                    mismatches.check(!message.is_empty(), case.clone());
+                    let turn = bed.gateway.turns().await.swap_remove(0);
+                    mismatches.check_equal(&case, turn["status"].as_u64(), Some(status.into()));
+                    mismatches.check_equal(&case, turn["end"].as_str(), Some("failed"));
                 }
             }
         }
-        house.end().await;
+        bed.into_refusals().await;
     }
-    wrong.end();
+    mismatches.assert_none();
 }
 
-/// When to come back may be told as a moment, or to the millisecond.
+/// The time to retry may be a date or in milliseconds.
 #[tokio::test]
-async fn every_form_of_patience_is_passed_on() {
+async fn every_form_of_retry_after_is_passed_on() {
     let body = "{\"error\":{\"message\":\"slow down\",\"type\":\"rate_limit_error\",\"code\":429}}";
     let head = format!(
         "HTTP/1.1 429 X\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: {}\r\n",
@@ -216,10 +224,11 @@ async fn every_form_of_patience_is_passed_on() {
     ] {
         for row in ["anthropic, budget", "vllm"] {
             let refusing = format!("{head}{name}: {value}\r\n\r\n{body}");
-            let url = Upstream::always(refusing).await;
+            let url = RawUpstream::always_answering(refusing).await;
             let gateway = Gateway::start(BINARY, &upstream(row).backend("a", &url)).await;
             for dialect in ["openai_responses", "gemini"] {
-                let answer = send(&asking(dialect, "hello", true), &gateway.client).await;
+                let answer =
+                    send(&request_with_words(dialect, "hello", true), &gateway.client).await;
                 assert_eq!(answer.status, 429);
                 assert_eq!(answer.header(name), value, "{dialect} over {row}");
             }
@@ -228,44 +237,45 @@ async fn every_form_of_patience_is_passed_on() {
 }
 
 #[tokio::test]
-async fn a_backend_nobody_answers_at_is_502_and_one_that_is_late_504() {
-    let mut wrong = Wrong::default();
+async fn unreachable_backend_is_502_and_late_backend_504() {
+    let mut mismatches = Mismatches::default();
     let late = scenario([("hello", "head-delay:ms=60000")]);
     for (row, clients) in pairs() {
-        let house = House::build(&Plan {
+        let bed = TestBed::build(&BedOptions {
             upstreams: &[row],
             scenario: &late,
             backend: "timeouts = { first_byte = \"300ms\" }",
-            ..Plan::default()
+            ..BedOptions::default()
         })
         .await;
-        let nobody = upstream(row).backend("a", "http://127.0.0.1:1");
-        let nobody = Gateway::start(BINARY, &nobody).await;
+        let unreachable = upstream(row).backend("a", "http://127.0.0.1:1");
+        let unreachable = Gateway::start(BINARY, &unreachable).await;
         for dialect in clients {
             for stream in [true, false] {
-                let ask = asking(dialect, "hello", stream);
-                for (gateway, status) in [(&nobody, 502), (&house.gateway, 504)] {
+                let request = request_with_words(dialect, "hello", stream);
+                for (gateway, status) in [(&unreachable, 502), (&bed.gateway, 504)] {
                     // A whole reply has no first byte to wait for.
                     if status == 504 && !stream {
                         continue;
                     }
-                    let answer = send(&ask, &gateway.client).await;
-                    let what = format!("{dialect} over {row}: {status} {stream}");
-                    wrong.unless_equal(&what, answer.status, status);
-                    let message = refusal(dialect, &answer.json());
-                    wrong.unless(message.contains("`a`"), format!("{what}: {message}"));
+                    let answer = send(&request, &gateway.client).await;
+                    let case = format!("{dialect} over {row}: {status} {stream}");
+                    mismatches.check_equal(&case, answer.status, status);
+                    let message = error_message(dialect, &answer.json());
+                    mismatches.check(message.contains("`a`"), format!("{case}: {message}"));
                 }
             }
         }
-        house.end_in_peace().await;
+        bed.expect_no_refusals().await;
     }
-    wrong.end();
+    mismatches.assert_none();
 }
 
-/// What a model had thought when it was cut off is no thought of its, whoever sends it back.
+/// Thinking that was cut off is incomplete, so it is not sent back, in whatever form the client
+/// returns it.
 #[tokio::test]
-async fn thinking_that_was_cut_is_never_sent_back() {
-    let mut wrong = Wrong::default();
+async fn cut_thinking_is_never_sent_back() {
+    let mut mismatches = Mismatches::default();
     let scenario = scenario([("break off", "cut:event=5"), ("again", "no-ping")]);
     for (dialect, row) in [
         ("anthropic", "deepseek-v4"),
@@ -274,30 +284,36 @@ async fn thinking_that_was_cut_is_never_sent_back() {
         ("gemini", "anthropic, budget"),
         ("gemini", "deepseek-v4"),
     ] {
-        let house =
-            House::build(&Plan { upstreams: &[row], scenario: &scenario, ..Plan::default() }).await;
-        let what = format!("{dialect} over {row}");
-        let answer = send(&asking(dialect, "break off", true), &house.gateway.client).await;
-        let heard = hear(dialect, &answer.text());
-        let part = heard.reasoning;
-        wrong.unless(!part.is_empty() && part != THOUGHT, format!("{what}: {part:?} was not cut"));
-        let mut ask = asking(dialect, "break off", true);
-        remember(dialect, &mut ask.body, &part);
-        let answer = send(&ask, &house.gateway.client).await;
-        wrong.unless_equal(&what, answer.status, 200);
-        wrong.unless_equal(&what, thinking_in(&house.last(0).await.json()), 0);
-        let turn = house.gateway.turns().await.swap_remove(0);
-        wrong.unless_equal(&what, fates(&turn), ["left_out cut"]);
+        let bed = TestBed::build(&BedOptions {
+            upstreams: &[row],
+            scenario: &scenario,
+            ..BedOptions::default()
+        })
+        .await;
+        let case = format!("{dialect} over {row}");
+        let answer =
+            send(&request_with_words(dialect, "break off", true), &bed.gateway.client).await;
+        let reading = read_stream(dialect, &answer.text());
+        let part = reading.reasoning;
+        mismatches
+            .check(!part.is_empty() && part != THINKING, format!("{case}: {part:?} was not cut"));
+        let mut request = request_with_words(dialect, "break off", true);
+        append_cut_answer(dialect, &mut request.body, &part);
+        let answer = send(&request, &bed.gateway.client).await;
+        mismatches.check_equal(&case, answer.status, 200);
+        mismatches.check_equal(&case, thinking_in(&bed.last_received(0).await.json()), 0);
+        let turn = bed.gateway.turns().await.swap_remove(0);
+        mismatches.check_equal(&case, block_fates(&turn), ["left_out cut"]);
         let losses = answer.header("x-throughline-loss");
-        let told = losses.contains("thinking_omitted=1;reason=cut");
-        wrong.unless(told, format!("{what}: {losses}"));
-        house.end_in_peace().await;
+        let reported = losses.contains("thinking_omitted=1;reason=cut");
+        mismatches.check(reported, format!("{case}: {losses}"));
+        bed.expect_no_refusals().await;
     }
-    wrong.end();
+    mismatches.assert_none();
 }
 
-/// Adds an answer that was cut to a request, as the client kept it, and what the user says then.
-fn remember(dialect: &str, body: &mut Value, part: &str) {
+/// Appends a cut answer to a request, as the client kept it, and the next user message.
+fn append_cut_answer(dialect: &str, body: &mut Value, part: &str) {
     let (list, more) = match dialect {
         "anthropic" => (
             "messages",

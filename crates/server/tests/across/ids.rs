@@ -1,11 +1,11 @@
-//! The ids of tool calls: none comes twice, and each finds its call again.
+//! Ids of tool calls: each is unique, and each result finds its call.
 
 use std::collections::HashSet;
 
-use crate::speaker::{go_on, list, text};
-use crate::support::{CLIENTS, House, Wrong, client};
+use crate::support::{CLIENTS, Mismatches, TestBed, new_client};
+use crate::test_client::{list, send_turn, text};
 
-const SAYS: &str = r#"
+const SCENARIO: &str = r#"
 [[step]]
 when = { contains = "enough" }
 say = [{ text = "Then I am done." }]
@@ -18,29 +18,29 @@ say = [
 "#;
 
 #[tokio::test]
-async fn ids_that_a_backend_repeats_are_unique_over_a_conversation() {
-    let mut wrong = Wrong::default();
-    let house = House::of_model("some-repeat-ids", SAYS, "variant = \"vllm\"").await;
+async fn repeated_call_ids_become_unique_within_a_conversation() {
+    let mut mismatches = Mismatches::default();
+    let bed = TestBed::of_model("some-repeat-ids", SCENARIO, "variant = \"vllm\"").await;
     for dialect in CLIENTS {
         for stream in [true, false] {
-            let what = format!("{dialect}, {stream}");
-            let mut speaker = client(dialect);
-            speaker.user("go on");
+            let case = format!("{dialect}, {stream}");
+            let mut test_client = new_client(dialect);
+            test_client.push_user("go on");
             let mut ids = Vec::new();
             for result in ["row one", "row two", "enough"] {
-                let sent = &house.gateway.client;
-                let (said, _) = go_on(speaker.as_mut(), sent, "some-model", stream).await;
-                wrong.unless_equal(&what, said.calls.len(), 2);
-                ids.extend(said.calls.iter().map(|call| call.id.clone()));
-                speaker.results(&said.calls, result);
+                let sent = &bed.gateway.client;
+                let (view, _) = send_turn(test_client.as_mut(), sent, "some-model", stream).await;
+                mismatches.check_equal(&case, view.calls.len(), 2);
+                ids.extend(view.calls.iter().map(|call| call.id.clone()));
+                test_client.push_results(&view.calls, result);
             }
-            let (said, _) =
-                go_on(speaker.as_mut(), &house.gateway.client, "some-model", stream).await;
-            wrong.unless_equal(&what, said.text.as_str(), "Then I am done.");
+            let (view, _) =
+                send_turn(test_client.as_mut(), &bed.gateway.client, "some-model", stream).await;
+            mismatches.check_equal(&case, view.text.as_str(), "Then I am done.");
             let unique: HashSet<&String> = ids.iter().collect();
-            wrong.unless_equal(&what, unique.len(), 6);
-            // The upstream sees every call under the id of its result, in order.
-            let body = house.last(0).await.json();
+            mismatches.check_equal(&case, unique.len(), 6);
+            // The upstream sees each call under the id of its result, in order.
+            let body = bed.last_received(0).await.json();
             let calls: Vec<&str> = list(&body["messages"])
                 .flat_map(|message| list(&message["tool_calls"]))
                 .map(|call| text(&call["id"]))
@@ -49,10 +49,10 @@ async fn ids_that_a_backend_repeats_are_unique_over_a_conversation() {
                 .filter(|message| message["role"] == "tool")
                 .map(|message| text(&message["tool_call_id"]))
                 .collect();
-            wrong.unless_equal(&what, &calls, &ids);
-            wrong.unless_equal(&what, &results, &ids);
+            mismatches.check_equal(&case, &calls, &ids);
+            mismatches.check_equal(&case, &results, &ids);
         }
     }
-    house.end_in_peace().await;
-    wrong.end();
+    bed.expect_no_refusals().await;
+    mismatches.assert_none();
 }

@@ -1,17 +1,10 @@
-//! The across lane over real HTTP: clients of one dialect over backends of another, with what goes
-//! wrong on the way. That every pair understands each other when nothing does is the matrix's matter.
+//! The translate lane over real HTTP: clients of one dialect over backends of another, and what
+//! goes wrong on the way. The matrix tests that every pair works when nothing goes wrong.
 
 #[path = "../matrix/ag_ui.rs"]
 mod ag_ui;
 #[path = "../matrix/anthropic.rs"]
 mod anthropic;
-#[allow(
-    dead_code,
-    clippy::unwrap_used,
-    reason = "the tests of the wire use all of it, and fail by panicking"
-)]
-#[path = "../wire/upstream.rs"]
-mod bare;
 #[path = "../matrix/chat.rs"]
 mod chat;
 #[path = "../matrix/gemini.rs"]
@@ -21,38 +14,38 @@ mod ollama;
 #[allow(dead_code, reason = "the matrix uses all of it")]
 #[path = "../matrix/responses.rs"]
 mod responses;
-#[path = "../matrix/speaker.rs"]
-mod speaker;
+#[path = "../matrix/test_client.rs"]
+mod test_client;
 #[allow(dead_code, reason = "the matrix uses all of it")]
 #[path = "../matrix/upstreams.rs"]
 mod upstreams;
 
-mod abandoned;
-mod counting;
-mod depth;
-mod empty;
+mod ag_ui_runs;
+mod counts_and_plans;
+mod custom_tools;
+mod disconnects;
+mod empty_answers;
 mod envelopes;
-mod extensions;
 mod fallback;
 mod faults;
-mod free_text;
-mod front;
-mod front_faults;
-mod heard;
+mod frontend_endpoints;
+mod frontend_faults;
 mod ids;
-mod kept;
-mod leaving;
-mod lines;
-mod natives;
+mod keep_alive;
+mod nesting;
+mod ollama_endpoints;
 mod paths;
 mod policies;
 mod prefix;
 mod raw_text;
-mod refused;
-mod runs;
-mod silence;
-mod socket;
+mod refusals;
+mod settings;
+mod stored_by_backend;
+mod stored_responses;
+mod stream_reading;
+mod summaries;
 mod support;
+mod unreadable_responses;
 mod usage;
 mod vault;
-mod wishes;
+mod websocket;

@@ -1,8 +1,10 @@
-//! What the policies mean where backends speak different dialects.
+//! The thinking policies with backends of different dialects.
 
-use crate::support::{House, Plan, Wrong, client, fates, thinking_in};
+use throughline_testkit::block_fates;
 
-/// Pairs of backends of different dialects, and a client of a third.
+use crate::support::{BedOptions, Mismatches, TestBed, new_client, thinking_in};
+
+/// Pairs of backends of different dialects, each with a client of a third dialect.
 const TRIPLES: [(&str, [&str; 2]); 6] = [
     ("openai_chat", ["anthropic, budget", "openai_responses"]),
     ("anthropic", ["openai_responses", "deepseek-v4"]),
@@ -12,59 +14,59 @@ const TRIPLES: [(&str, [&str; 2]); 6] = [
     ("gemini", ["deepseek-v4", "anthropic, budget"]),
 ];
 
-async fn there_and_back(policy: &str, come_back: bool) {
-    let mut wrong = Wrong::default();
+async fn switch_and_return(policy: &str, come_back: bool) {
+    let mut mismatches = Mismatches::default();
     for (dialect, rows) in TRIPLES {
-        let house = House::build(&Plan {
+        let bed = TestBed::build(&BedOptions {
             upstreams: &rows,
             settings: &format!("[thinking]\npolicy = \"{policy}\"\n"),
-            ..Plan::default()
+            ..BedOptions::default()
         })
         .await;
-        let what = format!("{dialect} over {rows:?}");
-        let mut speaker = client(dialect);
-        speaker.user("ponder this");
-        house.hear(speaker.as_mut()).await;
-        house.gateway.switch("b").await;
-        speaker.user("ponder that");
-        let (_, answer) = house.hear(speaker.as_mut()).await;
+        let case = format!("{dialect} over {rows:?}");
+        let mut test_client = new_client(dialect);
+        test_client.push_user("ponder this");
+        bed.send(test_client.as_mut()).await;
+        bed.gateway.switch("b").await;
+        test_client.push_user("ponder that");
+        let (_, answer) = bed.send(test_client.as_mut()).await;
         let losses = answer.header("x-throughline-loss");
         let omitted = losses.contains("thinking_omitted=1");
-        wrong.unless(omitted, format!("{what}, b: {losses}"));
-        wrong.unless_equal(&what, thinking_in(&house.last(1).await.json()), 0);
-        house.gateway.switch("a").await;
-        speaker.user("ponder this again");
-        house.hear(speaker.as_mut()).await;
-        let turn = house.gateway.turns().await.swap_remove(0);
+        mismatches.check(omitted, format!("{case}, b: {losses}"));
+        mismatches.check_equal(&case, thinking_in(&bed.last_received(1).await.json()), 0);
+        bed.gateway.switch("a").await;
+        test_client.push_user("ponder this again");
+        bed.send(test_client.as_mut()).await;
+        let turn = bed.gateway.turns().await.swap_remove(0);
         let back = usize::from(come_back);
-        wrong.unless_equal(&what, thinking_in(&house.last(0).await.json()), back);
-        let fates = fates(&turn);
-        wrong.unless_equal(&what, fates.len(), 2);
+        mismatches.check_equal(&case, thinking_in(&bed.last_received(0).await.json()), back);
+        let fates = block_fates(&turn);
+        mismatches.check_equal(&case, fates.len(), 2);
         let came = fates[0] == "sent" || fates[0] == "restored";
-        wrong.unless(came == come_back, format!("{what}: {fates:?}"));
-        wrong.unless(fates[1].starts_with("left_out"), format!("{what}: {fates:?}"));
+        mismatches.check(came == come_back, format!("{case}: {fates:?}"));
+        mismatches.check(fates[1].starts_with("left_out"), format!("{case}: {fates:?}"));
         if !come_back {
-            wrong.unless_equal(&what, fates[0].as_str(), "left_out session");
+            mismatches.check_equal(&case, fates[0].as_str(), "left_out session");
         }
-        house.end_in_peace().await;
+        bed.expect_no_refusals().await;
     }
-    wrong.end();
+    mismatches.assert_none();
 }
 
 #[tokio::test]
-async fn a_conversation_that_comes_back_brings_the_first_backends_thinking_along() {
-    there_and_back("origin", true).await;
+async fn switching_back_restores_the_first_backends_thinking() {
+    switch_and_return("origin", true).await;
 }
 
 #[tokio::test]
-async fn under_the_policy_session_nothing_survives_a_switch() {
-    there_and_back("session", false).await;
+async fn session_policy_keeps_nothing_across_a_switch() {
+    switch_and_return("session", false).await;
 }
 
-/// What nobody knows is not tried at a backend of another dialect, and by `drop` at none.
+/// Unknown thinking is never tried at a backend of another dialect, and with `drop` at no backend.
 #[tokio::test]
-async fn thinking_nobody_knows_stays_behind() {
-    let mut wrong = Wrong::default();
+async fn unknown_thinking_is_left_out() {
+    let mut mismatches = Mismatches::default();
     for unknown in ["try", "drop"] {
         for (dialect, row) in [
             ("anthropic", "openai_responses"),
@@ -72,32 +74,32 @@ async fn thinking_nobody_knows_stays_behind() {
             ("openai_responses", "anthropic, budget"),
             ("gemini", "anthropic, budget"),
         ] {
-            let stranger = House::over(&[dialect_row(dialect)]).await;
-            let mut speaker = client(dialect);
-            speaker.user("ponder this");
-            // A provider of the client's own dialect, asked without a gateway.
-            let ask = speaker.ask(model_of(dialect), true);
-            let answer = crate::speaker::send(&ask, &stranger.simulators[0].client).await;
-            speaker.read(&answer.good().text(), true);
-            let house = House::build(&Plan {
+            let provider = TestBed::over(&[dialect_row(dialect)]).await;
+            let mut test_client = new_client(dialect);
+            test_client.push_user("ponder this");
+            // A provider of the client's own dialect, without a gateway.
+            let request = test_client.next_request(model_of(dialect), true);
+            let answer = crate::test_client::send(&request, &provider.simulators[0].client).await;
+            test_client.read(&answer.expect_ok().text(), true);
+            let bed = TestBed::build(&BedOptions {
                 upstreams: &[row],
                 settings: &format!("[thinking]\nunknown = \"{unknown}\"\n"),
-                ..Plan::default()
+                ..BedOptions::default()
             })
             .await;
-            let what = format!("{dialect} over {row}, {unknown}");
-            speaker.user("ponder that");
-            let (_, answer) = house.hear(speaker.as_mut()).await;
+            let case = format!("{dialect} over {row}, {unknown}");
+            test_client.push_user("ponder that");
+            let (_, answer) = bed.send(test_client.as_mut()).await;
             let losses = answer.header("x-throughline-loss");
-            let told = losses.contains("thinking_omitted=1;reason=unknown");
-            wrong.unless(told, format!("{what}: {losses}"));
-            let turn = house.gateway.turns().await.swap_remove(0);
-            wrong.unless_equal(&what, fates(&turn), ["left_out unknown"]);
-            wrong.unless_equal(&what, thinking_in(&house.last(0).await.json()), 0);
-            house.end_in_peace().await;
+            let reported = losses.contains("thinking_omitted=1;reason=unknown");
+            mismatches.check(reported, format!("{case}: {losses}"));
+            let turn = bed.gateway.turns().await.swap_remove(0);
+            mismatches.check_equal(&case, block_fates(&turn), ["left_out unknown"]);
+            mismatches.check_equal(&case, thinking_in(&bed.last_received(0).await.json()), 0);
+            bed.expect_no_refusals().await;
         }
     }
-    wrong.end();
+    mismatches.assert_none();
 }
 
 fn dialect_row(dialect: &str) -> &'static str {

@@ -1,37 +1,37 @@
-//! Models that sign a block together with all that stood before it.
+//! Prefix-bound thinking: models that sign a block together with everything before it.
 
 use serde_json::{Value, json};
 use throughline_simulator::{Options, Scenario};
-use throughline_testkit::{Answer, Gateway, Simulator};
+use throughline_testkit::{Answer, Gateway, Simulator, block_fates};
 
-use crate::speaker::{Said, Speaker, send, text};
-use crate::support::{BINARY, House, Wrong, client, fates, thinking_in, upstream};
-use crate::upstreams::SAYS;
+use crate::support::{BINARY, Mismatches, TestBed, new_client, thinking_in, upstream};
+use crate::test_client::{ClientView, TestClient, send, text};
+use crate::upstreams::SCENARIO;
 
-/// A client of each dialect that is not the models' own.
+/// A client of each dialect other than the models' own.
 const CLIENTS: [&str; 3] = ["openai_chat", "openai_responses", "gemini"];
 
-/// A gateway over a simulator that binds whatever it signs.
-async fn bound(row: &str) -> House {
+/// Starts a gateway over a simulator that binds its signatures.
+async fn bound_bed(row: &str) -> TestBed {
     let simulator = Simulator::with(Options {
         prefix_binding: true,
-        scenario: Some(Scenario::from_toml(SAYS).expect("a scenario")),
+        scenario: Some(Scenario::from_toml(SCENARIO).expect("a scenario")),
         ..Options::default()
     })
     .await;
     let config = upstream(row).backend("a", &simulator.url);
-    House { gateway: Gateway::start(BINARY, &config).await, simulators: vec![simulator] }
+    TestBed { gateway: Gateway::start(BINARY, &config).await, simulators: vec![simulator] }
 }
 
-/// Sends the conversation under another beginning, and keeps the answer.
-async fn hear_after(
-    house: &House,
+/// Sends the conversation with another system text, and keeps the answer.
+async fn send_after(
+    bed: &TestBed,
     dialect: &str,
-    speaker: &mut dyn Speaker,
+    test_client: &mut dyn TestClient,
     beginning: &str,
-) -> (Said, Answer) {
-    let mut ask = speaker.ask("some-model", true);
-    let body = &mut ask.body;
+) -> (ClientView, Answer) {
+    let mut request = test_client.next_request("some-model", true);
+    let body = &mut request.body;
     match dialect {
         _ if beginning.is_empty() => {}
         "openai_chat" => {
@@ -41,114 +41,126 @@ async fn hear_after(
         "openai_responses" => body["instructions"] = beginning.into(),
         _ => body["systemInstruction"] = json!({"parts": [{"text": beginning}]}),
     }
-    let answer = send(&ask, &house.gateway.client).await.good();
-    let said = speaker.read(&answer.text(), true);
-    (said, answer)
+    let answer = send(&request, &bed.gateway.client).await.expect_ok();
+    let view = test_client.read(&answer.text(), true);
+    (view, answer)
 }
 
-/// What is asked of blocks that are bound to something else.
-fn asked(body: &Value) -> &str {
+/// Returns the setting for blocks with another prefix.
+fn binding_setting(body: &Value) -> &str {
     text(&body["thinking"]["block_binding"]["prefix_mismatch_behavior"])
 }
 
-/// A history that is written anew for every request comes out the same.
+/// The translated history must be the same in every request.
 ///
 /// Covers: C-1
 #[tokio::test]
-async fn thinking_that_is_bound_to_its_beginning_holds_over_a_tool_loop() {
-    let mut wrong = Wrong::default();
+async fn bound_thinking_stays_valid_over_a_tool_loop() {
+    let mut mismatches = Mismatches::default();
     for row in ["anthropic, budget", "anthropic, adaptive", "anthropic, bound"] {
         for dialect in CLIENTS {
-            let house = bound(row).await;
-            let what = format!("{dialect} over {row}");
-            let mut speaker = client(dialect);
-            speaker.user("use one tool");
+            let bed = bound_bed(row).await;
+            let case = format!("{dialect} over {row}");
+            let mut test_client = new_client(dialect);
+            test_client.push_user("use one tool");
             let mut sent = Vec::new();
             for result in ["row blue", "row green", ""] {
-                let (said, answer) = house.hear(speaker.as_mut()).await;
-                sent.push(thinking_in(&house.last(0).await.json()));
+                let (view, answer) = bed.send(test_client.as_mut()).await;
+                sent.push(thinking_in(&bed.last_received(0).await.json()));
                 let losses = answer.header("x-throughline-loss").to_owned();
-                wrong.unless(!losses.contains("thinking_omitted"), format!("{what}: {losses}"));
+                mismatches.check(!losses.contains("thinking_omitted"), format!("{case}: {losses}"));
                 if !result.is_empty() {
-                    speaker.results(&said.calls, result);
+                    test_client.push_results(&view.calls, result);
                 }
             }
-            speaker.user("ponder this");
-            house.hear(speaker.as_mut()).await;
-            let last = house.last(0).await.json();
+            test_client.push_user("ponder this");
+            bed.send(test_client.as_mut()).await;
+            let last = bed.last_received(0).await.json();
             sent.push(thinking_in(&last));
-            wrong.unless_equal(&what, sent, [0, 1, 2, 3]);
-            wrong.unless_equal(&what, asked(&last), "");
-            wrong.unless_equal(&what, house.end().await, [""; 0]);
+            mismatches.check_equal(&case, sent, [0, 1, 2, 3]);
+            mismatches.check_equal(&case, binding_setting(&last), "");
+            mismatches.check_equal(&case, bed.into_refusals().await, [""; 0]);
         }
     }
-    wrong.end();
+    mismatches.assert_none();
 }
 
-/// Of a model that is known to bind, what will not hold is known before it is sent.
+/// For a model that is known to bind, the gateway predicts which blocks are invalid.
 #[tokio::test]
-async fn thinking_that_will_not_hold_is_dropped_without_a_refusal() {
-    let mut wrong = Wrong::default();
+async fn invalid_bound_thinking_is_dropped_without_a_refusal() {
+    let mut mismatches = Mismatches::default();
     for dialect in CLIENTS {
-        let house = bound("anthropic, bound").await;
-        let mut speaker = client(dialect);
-        speaker.user("use one tool");
-        let (said, _) = house.hear(speaker.as_mut()).await;
-        speaker.results(&said.calls, "row green");
+        let bed = bound_bed("anthropic, bound").await;
+        let mut test_client = new_client(dialect);
+        test_client.push_user("use one tool");
+        let (view, _) = bed.send(test_client.as_mut()).await;
+        test_client.push_results(&view.calls, "row green");
         let terse = "Be terse.";
-        let (said, answer) = hear_after(&house, dialect, speaker.as_mut(), terse).await;
-        wrong.unless_equal(dialect, said.text.trim(), "Blue, then green.");
-        wrong.unless_equal(dialect, asked(&house.last(0).await.json()), "drop_block");
+        let (view, answer) = send_after(&bed, dialect, test_client.as_mut(), terse).await;
+        mismatches.check_equal(dialect, view.text.trim(), "Blue, then green.");
+        mismatches.check_equal(
+            dialect,
+            binding_setting(&bed.last_received(0).await.json()),
+            "drop_block",
+        );
         let losses = answer.header("x-throughline-loss").to_owned();
-        let told = losses.contains("thinking_omitted=1;reason=prefix");
-        wrong.unless(told, format!("{dialect}: {losses}"));
-        let turn = house.gateway.turns().await.swap_remove(0);
-        wrong.unless_equal(dialect, fates(&turn), ["left_out prefix"]);
-        speaker.user("ponder this");
-        hear_after(&house, dialect, speaker.as_mut(), terse).await;
-        let turn = house.gateway.turns().await.swap_remove(0);
-        wrong.unless_equal(dialect, fates(&turn).pop().as_deref(), Some(goes(dialect)));
-        wrong.unless_equal(dialect, house.end().await, [""; 0]);
+        let reported = losses.contains("thinking_omitted=1;reason=prefix");
+        mismatches.check(reported, format!("{dialect}: {losses}"));
+        let turn = bed.gateway.turns().await.swap_remove(0);
+        mismatches.check_equal(dialect, block_fates(&turn), ["left_out prefix"]);
+        test_client.push_user("ponder this");
+        send_after(&bed, dialect, test_client.as_mut(), terse).await;
+        let turn = bed.gateway.turns().await.swap_remove(0);
+        mismatches.check_equal(
+            dialect,
+            block_fates(&turn).pop().as_deref(),
+            Some(expected_fate(dialect)),
+        );
+        mismatches.check_equal(dialect, bed.into_refusals().await, [""; 0]);
     }
-    wrong.end();
+    mismatches.assert_none();
 }
 
-/// How thinking goes that its client still has, or has lost.
-fn goes(dialect: &str) -> &'static str {
+/// Returns the fate of thinking that the client sent back, or that the vault restored.
+fn expected_fate(dialect: &str) -> &'static str {
     match dialect {
         "openai_chat" => "restored",
         _ => "sent",
     }
 }
 
-/// A backend of which nobody knew says so once. What was refused then was not bad: under its own
-/// beginning it goes again.
+/// The gateway learns the binding from one refusal. The block itself was valid: with its own prefix
+/// it is sent again.
 #[tokio::test]
-async fn a_backend_is_learnt_to_bind_and_no_block_is_condemned_for_it() {
-    let mut wrong = Wrong::default();
+async fn prefix_binding_is_learnt_without_marking_blocks_as_refused() {
+    let mut mismatches = Mismatches::default();
     for dialect in CLIENTS {
-        let house = bound("anthropic, adaptive").await;
-        let mut speaker = client(dialect);
-        speaker.user("use one tool");
-        let (said, _) = house.hear(speaker.as_mut()).await;
-        speaker.results(&said.calls, "row green");
-        let (_, answer) = hear_after(&house, dialect, speaker.as_mut(), "Be terse.").await;
-        wrong.unless_equal(dialect, house.simulators[0].seen().await.len(), 3);
-        wrong.unless_equal(dialect, asked(&house.last(0).await.json()), "drop_block");
+        let bed = bound_bed("anthropic, adaptive").await;
+        let mut test_client = new_client(dialect);
+        test_client.push_user("use one tool");
+        let (view, _) = bed.send(test_client.as_mut()).await;
+        test_client.push_results(&view.calls, "row green");
+        let (_, answer) = send_after(&bed, dialect, test_client.as_mut(), "Be terse.").await;
+        mismatches.check_equal(dialect, bed.simulators[0].received().await.len(), 3);
+        mismatches.check_equal(
+            dialect,
+            binding_setting(&bed.last_received(0).await.json()),
+            "drop_block",
+        );
         let losses = answer.header("x-throughline-loss").to_owned();
-        let told = losses.contains("thinking_omitted=1;reason=prefix");
-        wrong.unless(told, format!("{dialect}: {losses}"));
+        let reported = losses.contains("thinking_omitted=1;reason=prefix");
+        mismatches.check(reported, format!("{dialect}: {losses}"));
 
-        speaker.user("ponder once more");
-        house.hear(speaker.as_mut()).await;
-        let turn = house.gateway.turns().await.swap_remove(0);
+        test_client.push_user("ponder once more");
+        bed.send(test_client.as_mut()).await;
+        let turn = bed.gateway.turns().await.swap_remove(0);
         let expected: &[&str] = match dialect {
-            // It has lost what it answered under another beginning.
+            // The client has dropped the answer it got under another system text.
             "openai_chat" => &["sent"],
             _ => &["sent", "left_out prefix"],
         };
-        wrong.unless_equal(dialect, fates(&turn), expected);
-        wrong.unless_equal(dialect, house.end().await.len(), 1);
+        mismatches.check_equal(dialect, block_fates(&turn), expected);
+        mismatches.check_equal(dialect, bed.into_refusals().await.len(), 1);
     }
-    wrong.end();
+    mismatches.assert_none();
 }

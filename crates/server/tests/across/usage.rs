@@ -1,19 +1,18 @@
-//! Tokens and reasons to end, as each client counts and calls them.
+//! Token counts and finish reasons in each client dialect.
 
 use serde_json::{Value, json};
-use throughline_testkit::{Gateway, sse_events};
+use throughline_testkit::{Gateway, RawUpstream, ok_reply, sse_events};
 
-use crate::bare::{Upstream, whole};
-use crate::speaker::send;
-use crate::support::{BINARY, CLIENTS, House, Wrong, client, upstream};
+use crate::support::{BINARY, CLIENTS, Mismatches, TestBed, foreign_clients, new_client, upstream};
+use crate::test_client::send;
 
 const ROWS: [&str; 4] = ["anthropic, adaptive", "gemini 3", "openai_responses", "vllm"];
 
-/// Why an answer ends.
+/// The finish reasons.
 const REASONS: [&str; 4] = ["done", "length", "call", "filtered"];
 
-/// A whole reply that ends for this reason. Of 130 tokens in, 30 came out of a cache; of 50 out, 20
-/// were thought.
+/// Returns a whole reply with this finish reason. Of 130 input tokens 30 came from a cache, of 50
+/// output tokens 20 were thinking.
 fn reply(dialect: &str, reason: &str) -> Value {
     let calls = reason == "call";
     match dialect {
@@ -98,7 +97,7 @@ fn reply(dialect: &str, reason: &str) -> Value {
     }
 }
 
-/// What a client must read: places in its reply, and what stands there.
+/// Returns the expected members of the client's reply: JSON pointers and values.
 fn expected(dialect: &str, reason: &str) -> Vec<(&'static str, Value)> {
     let at = REASONS.iter().position(|known| *known == reason);
     let word = |words: [&'static str; 4]| json!(words[at.unwrap_or_default()]);
@@ -146,60 +145,57 @@ fn expected(dialect: &str, reason: &str) -> Vec<(&'static str, Value)> {
 
 /// Covers: S0-57, C-22, C-23
 #[tokio::test]
-async fn tokens_and_the_reason_to_end_are_told_as_each_client_counts_and_calls_them() {
-    let mut wrong = Wrong::default();
+async fn tokens_and_finish_reason_match_the_clients_dialect() {
+    let mut mismatches = Mismatches::default();
     for row in ROWS {
         let of = upstream(row).dialect;
         for reason in REASONS {
             let body = reply(of, reason).to_string();
-            let url = Upstream::always(whole("application/json", "", body)).await;
+            let url = RawUpstream::always_answering(ok_reply("application/json", "", body)).await;
             let gateway = Gateway::start(BINARY, &upstream(row).backend("a", &url)).await;
             for dialect in CLIENTS {
                 if dialect == of {
                     continue;
                 }
-                let mut speaker = client(dialect);
-                speaker.user("hello");
-                let ask = speaker.ask("some-model", false);
-                let answer = send(&ask, &gateway.client).await.good().json();
-                for (place, value) in expected(dialect, reason) {
-                    let what = format!("{dialect} over {row}, {reason}: {place}");
-                    let found = answer.pointer(place).cloned().unwrap_or_default();
-                    wrong.unless_equal(&what, found, value);
+                let mut test_client = new_client(dialect);
+                test_client.push_user("hello");
+                let request = test_client.next_request("some-model", false);
+                let answer = send(&request, &gateway.client).await.expect_ok().json();
+                for (pointer, value) in expected(dialect, reason) {
+                    let case = format!("{dialect} over {row}, {reason}: {pointer}");
+                    let found = answer.pointer(pointer).cloned().unwrap_or_default();
+                    mismatches.check_equal(&case, found, value);
                 }
-                let what = format!("{dialect} over {row}, {reason}: the turn");
-                let told = gateway.turns().await[0]["usage"].clone();
+                let case = format!("{dialect} over {row}, {reason}: the turn");
+                let reported = gateway.turns().await[0]["usage"].clone();
                 let counts = ["input", "cache_read", "output", "thinking"];
-                let told = counts.map(|count| told[count].as_u64());
-                wrong.unless_equal(&what, told, [100, 30, 50, 20].map(Some));
+                let reported = counts.map(|count| reported[count].as_u64());
+                mismatches.check_equal(&case, reported, [100, 30, 50, 20].map(Some));
             }
         }
     }
-    wrong.end();
+    mismatches.assert_none();
 }
 
-/// A stream counts as the whole reply does, and who asks for no count in a stream gets none.
+/// A stream counts as the whole reply does, and a client that requests no counts gets none.
 #[tokio::test]
-async fn a_stream_tells_the_same_counts_as_the_whole_reply() {
-    let mut wrong = Wrong::default();
+async fn stream_has_the_same_counts_as_the_whole_reply() {
+    let mut mismatches = Mismatches::default();
     for row in ROWS {
-        let house = House::over(&[row]).await;
-        for dialect in CLIENTS {
-            if dialect == upstream(row).dialect {
-                continue;
-            }
-            let what = format!("{dialect} over {row}");
-            let mut speaker = client(dialect);
-            speaker.user("ponder this");
-            let whole = speaker.ask("some-model", false);
-            let whole = send(&whole, &house.gateway.client).await.good().json();
-            let mut streamed = speaker.ask("some-model", true);
+        let bed = TestBed::over(&[row]).await;
+        for dialect in foreign_clients(row) {
+            let case = format!("{dialect} over {row}");
+            let mut test_client = new_client(dialect);
+            test_client.push_user("ponder this");
+            let whole = test_client.next_request("some-model", false);
+            let whole = send(&whole, &bed.gateway.client).await.expect_ok().json();
+            let mut streamed = test_client.next_request("some-model", true);
             if dialect == "openai_chat" {
-                let silent = send(&streamed, &house.gateway.client).await.good().text();
-                wrong.unless(!silent.contains("prompt_tokens"), format!("{what}: {silent}"));
+                let silent = send(&streamed, &bed.gateway.client).await.expect_ok().text();
+                mismatches.check(!silent.contains("prompt_tokens"), format!("{case}: {silent}"));
                 streamed.body["stream_options"] = json!({"include_usage": true});
             }
-            let streamed = send(&streamed, &house.gateway.client).await.good().text();
+            let streamed = send(&streamed, &bed.gateway.client).await.expect_ok().text();
             let mut counts = sse_events(&streamed).into_iter().map(|(_, event)| match dialect {
                 "openai_responses" => event["response"]["usage"].clone(),
                 "gemini" => event["usageMetadata"].clone(),
@@ -210,81 +206,84 @@ async fn a_stream_tells_the_same_counts_as_the_whole_reply() {
                 "gemini" => &whole["usageMetadata"],
                 _ => &whole["usage"],
             };
-            wrong.unless(!counted.is_null(), format!("{what}: {whole}"));
-            wrong.unless_equal(&what, last.as_ref(), Some(counted));
+            mismatches.check(!counted.is_null(), format!("{case}: {whole}"));
+            mismatches.check_equal(&case, last.as_ref(), Some(counted));
         }
-        house.end_in_peace().await;
+        bed.expect_no_refusals().await;
     }
-    wrong.end();
+    mismatches.assert_none();
 }
 
-/// What only the maker's dialect has a word for is missed, not dropped in silence.
+/// Parts that only the provider's dialect has are reported, not dropped in silence.
 #[tokio::test]
-async fn parts_no_other_dialect_has_a_word_for_are_told_as_lost() {
+async fn untranslatable_parts_are_reported_as_lost() {
     let mut body = reply("anthropic", "done");
     let search =
         json!({"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}});
     body["content"].as_array_mut().expect("content").insert(0, search);
-    let url = Upstream::always(whole("application/json", "", body.to_string())).await;
+    let url =
+        RawUpstream::always_answering(ok_reply("application/json", "", body.to_string())).await;
     let gateway = Gateway::start(BINARY, &upstream(ROWS[0]).backend("a", &url)).await;
     for dialect in ["gemini", "openai_chat", "openai_responses"] {
-        let mut speaker = client(dialect);
-        speaker.user("hello");
-        let answer = send(&speaker.ask("some-model", false), &gateway.client).await;
-        let told = answer.good().header("x-throughline-loss").to_owned();
+        let mut test_client = new_client(dialect);
+        test_client.push_user("hello");
+        let answer = send(&test_client.next_request("some-model", false), &gateway.client).await;
+        let reported = answer.expect_ok().header("x-throughline-loss").to_owned();
         let loss = "part_omitted=server_tool_use;reason=foreign_dialect";
-        assert!(told.contains(loss), "{dialect}: {told}");
+        assert!(reported.contains(loss), "{dialect}: {reported}");
         let noted = gateway.turns().await[0]["losses"].to_string();
         assert!(noted.contains("server_tool_use"), "{dialect}: {noted}");
     }
 }
 
-/// Sources reach every client whose dialect has words for them; the others are told.
+/// Sources reach every client whose dialect supports them. For the others the loss is reported.
 #[tokio::test]
-async fn citations_of_an_answer_cross_or_are_told_as_lost() {
+async fn citations_are_translated_or_reported_as_lost() {
     let mut body = reply("anthropic", "done");
     let citation = json!({"type": "web_search_result_location", "url": "https://example.org/a", "title": "A",
         "encrypted_index": "Eo8B", "cited_text": "so"});
     let content = body["content"].as_array_mut().expect("content");
     let text = content.iter_mut().find(|block| block["type"] == "text");
     text.expect("text")["citations"] = json!([citation]);
-    let url = Upstream::always(whole("application/json", "", body.to_string())).await;
+    let url =
+        RawUpstream::always_answering(ok_reply("application/json", "", body.to_string())).await;
     let gateway = Gateway::start(BINARY, &upstream(ROWS[0]).backend("a", &url)).await;
     let quote = "part_omitted=citations.quote;reason=no_word";
     for (dialect, loss) in [("gemini", quote), ("openai_chat", ""), ("openai_responses", quote)] {
-        let mut speaker = client(dialect);
-        speaker.user("hello");
-        let answer = send(&speaker.ask("some-model", false), &gateway.client).await;
-        let answer = answer.good();
+        let mut test_client = new_client(dialect);
+        test_client.push_user("hello");
+        let answer = send(&test_client.next_request("some-model", false), &gateway.client).await;
+        let answer = answer.expect_ok();
         assert!(answer.text().contains("https://example.org/a"), "{dialect}");
-        let told = answer.header("x-throughline-loss");
-        assert!(told.contains(loss), "{dialect}: {told}");
-        assert_eq!(told.contains("citations"), !loss.is_empty(), "{dialect}");
+        let reported = answer.header("x-throughline-loss");
+        assert!(reported.contains(loss), "{dialect}: {reported}");
+        assert_eq!(reported.contains("citations"), !loss.is_empty(), "{dialect}");
     }
 }
 
-/// A model that declines in words is heard to decline, in the client's form.
+/// A model that declines in text declines in the client's dialect too.
 #[tokio::test]
-async fn a_refusal_in_words_stays_one() {
+async fn refusal_text_stays_a_refusal() {
     let chat = json!({
         "id": "c", "object": "chat.completion", "created": 1, "model": "m",
         "choices": [{"index": 0, "message": {"role": "assistant", "content": null, "refusal": "I will not."}, "finish_reason": "stop"}],
         "usage": {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3},
     });
-    let url = Upstream::always(whole("application/json", "", chat.to_string())).await;
+    let url =
+        RawUpstream::always_answering(ok_reply("application/json", "", chat.to_string())).await;
     let gateway = Gateway::start(BINARY, &upstream("vllm").backend("a", &url)).await;
-    for (dialect, place, end) in [
+    for (dialect, pointer, end) in [
         ("openai_responses", "/output/0/content/0/refusal", "/status=completed"),
         ("anthropic", "/content/0/text", "/stop_reason=refusal"),
         ("gemini", "/candidates/0/content/parts/0/text", "/candidates/0/finishReason=SAFETY"),
         ("openai_chat", "/choices/0/message/refusal", "/choices/0/finish_reason=stop"),
     ] {
-        let mut speaker = client(dialect);
-        speaker.user("hello");
-        let answer = send(&speaker.ask("some-model", false), &gateway.client).await;
-        let answer = answer.good().json();
-        assert_eq!(answer.pointer(place), Some(&json!("I will not.")), "{answer}");
-        let (place, word) = end.split_once('=').expect("a place and a word");
-        assert_eq!(answer.pointer(place), Some(&json!(word)), "{answer}");
+        let mut test_client = new_client(dialect);
+        test_client.push_user("hello");
+        let answer = send(&test_client.next_request("some-model", false), &gateway.client).await;
+        let answer = answer.expect_ok().json();
+        assert_eq!(answer.pointer(pointer), Some(&json!("I will not.")), "{answer}");
+        let (pointer, word) = end.split_once('=').expect("a pointer and a value");
+        assert_eq!(answer.pointer(pointer), Some(&json!(word)), "{answer}");
     }
 }

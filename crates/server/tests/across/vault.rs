@@ -1,60 +1,60 @@
-//! The vault: clients that drop reasoning get it back, and nobody reads it at rest.
+//! The vault: reasoning that clients drop is restored, and it is encrypted on disk.
 
 use std::time::{Duration, Instant};
 
 use http::Method;
 use serde_json::Value;
-use throughline_testkit::until;
+use throughline_testkit::{block_fates, wait_until};
 
 use crate::chat::Chat;
-use crate::speaker::{Said, Speaker, go_on, list, send, text};
-use crate::support::{House, Plan, Wrong, client, fates, files, thinking_in};
+use crate::support::{BedOptions, Mismatches, TestBed, files, new_client, thinking_in};
+use crate::test_client::{ClientView, TestClient, list, send, send_turn, text};
 
-/// Upstreams that want reasoning back which a plain chat client drops.
+/// Upstreams that require reasoning which a plain chat client drops.
 const UPSTREAMS: [&str; 4] =
     ["anthropic, budget", "openai_responses", "gemini 3", "anthropic, bound"];
 
-/// A chat client in the middle of a tool loop.
-async fn in_a_loop(house: &House) -> (Box<dyn Speaker>, Said) {
-    let mut speaker = client("openai_chat");
-    speaker.user("use one tool");
-    let (said, _) = house.hear(speaker.as_mut()).await;
-    speaker.results(&said.calls, "row green");
-    (speaker, said)
+/// Returns a chat client inside a tool loop.
+async fn client_in_tool_loop(bed: &TestBed) -> (Box<dyn TestClient>, ClientView) {
+    let mut test_client = new_client("openai_chat");
+    test_client.push_user("use one tool");
+    let (view, _) = bed.send(test_client.as_mut()).await;
+    test_client.push_results(&view.calls, "row green");
+    (test_client, view)
 }
 
 #[tokio::test]
-async fn a_client_that_drops_reasoning_gets_it_back_after_a_restart() {
-    let mut wrong = Wrong::default();
+async fn dropped_reasoning_is_restored_after_a_restart() {
+    let mut mismatches = Mismatches::default();
     for row in UPSTREAMS {
-        let mut house = House::over(&[row]).await;
-        let (mut speaker, _) = in_a_loop(&house).await;
-        house.stop().await;
-        house.gateway.start_again().await;
-        let (said, _) = house.hear(speaker.as_mut()).await;
-        wrong.unless_equal(row, said.text.trim(), "Blue, then green.");
-        wrong.unless_equal(row, thinking_in(&house.last(0).await.json()), 1);
-        // What a signature on a call brings back is no block.
+        let mut bed = TestBed::over(&[row]).await;
+        let (mut test_client, _) = client_in_tool_loop(&bed).await;
+        bed.stop().await;
+        bed.gateway.restart().await;
+        let (view, _) = bed.send(test_client.as_mut()).await;
+        mismatches.check_equal(row, view.text.trim(), "Blue, then green.");
+        mismatches.check_equal(row, thinking_in(&bed.last_received(0).await.json()), 1);
+        // A signature that is restored on a call is not a block.
         let fate = if row == "gemini 3" { "left_out policy" } else { "restored" };
-        wrong.unless_equal(row, fates(&house.gateway.turns().await[0]), [fate]);
-        // The plain answer is found by its text, as the call was by its id.
-        speaker.user("ponder this");
-        house.hear(speaker.as_mut()).await;
-        wrong.unless_equal(row, thinking_in(&house.last(0).await.json()), 2);
-        let restored = house.gateway.statistics().await["restored"].as_u64();
+        mismatches.check_equal(row, block_fates(&bed.gateway.turns().await[0]), [fate]);
+        // The plain answer is found by its text, the call was found by its id.
+        test_client.push_user("ponder this");
+        bed.send(test_client.as_mut()).await;
+        mismatches.check_equal(row, thinking_in(&bed.last_received(0).await.json()), 2);
+        let restored = bed.gateway.statistics().await["restored"].as_u64();
         let blocks = if row == "gemini 3" { 0 } else { 3 };
-        wrong.unless_equal(row, restored, Some(blocks));
-        house.end_in_peace().await;
+        mismatches.check_equal(row, restored, Some(blocks));
+        bed.expect_no_refusals().await;
     }
-    wrong.end();
+    mismatches.assert_none();
 }
 
-/// A turn is safe as soon as a write takes, and not at the end of some interval.
+/// A turn is written at once, not at the end of an interval.
 ///
 /// Covers: X-27
 #[tokio::test]
-async fn a_turn_outlives_a_kill_that_follows_it() {
-    // Large enough to be seen in the store's file.
+async fn turn_survives_a_kill_right_after_it() {
+    // Large enough to be visible in the size of the store's file.
     let thought = "I need a row. ".repeat(5000);
     let scenario = format!(
         r#"
@@ -66,137 +66,139 @@ when = {{ contains = "one tool" }}
 say = [{{ thinking = "{thought}" }}, {{ tool = {{ name = "lookup", input = {{ key = "7" }} }} }}]
 "#
     );
-    let mut house = House::build(&Plan {
+    let mut bed = TestBed::build(&BedOptions {
         upstreams: &["anthropic, budget"],
         scenario: &scenario,
-        ..Plan::default()
+        ..BedOptions::default()
     })
     .await;
-    let log = house.gateway.folder().join("data/memory.db-wal");
+    let log = bed.gateway.folder().join("data/memory.db-wal");
     let length = || std::fs::metadata(&log).map_or(0, |file| file.len());
     let (mut quickest, mut outlived) = (Duration::MAX, 0);
     for round in 0..5 {
-        let mut speaker = client("openai_chat");
-        speaker.user(&format!("use one tool, round {round}"));
-        let sent = &house.gateway.client;
+        let mut test_client = new_client("openai_chat");
+        test_client.push_user(&format!("use one tool, round {round}"));
+        let sent = &bed.gateway.client;
         let before = length();
-        let (said, _) = go_on(speaker.as_mut(), sent, "some-model", false).await;
-        let heard = Instant::now();
-        until("the turn is in the store", async || length() >= before + thought.len() as u64).await;
-        quickest = quickest.min(heard.elapsed());
-        house.gateway.kill().await;
-        house.gateway.start_again().await;
-        speaker.results(&said.calls, "row green");
-        let (said, _) = house.hear(speaker.as_mut()).await;
-        assert_eq!(said.text.trim(), "Blue, then green.");
-        outlived += thinking_in(&house.last(0).await.json());
+        let (view, _) = send_turn(test_client.as_mut(), sent, "some-model", false).await;
+        let answered_at = Instant::now();
+        wait_until("the turn is in the store", async || length() >= before + thought.len() as u64)
+            .await;
+        quickest = quickest.min(answered_at.elapsed());
+        bed.gateway.kill().await;
+        bed.gateway.restart().await;
+        test_client.push_results(&view.calls, "row green");
+        let (view, _) = bed.send(test_client.as_mut()).await;
+        assert_eq!(view.text.trim(), "Blue, then green.");
+        outlived += thinking_in(&bed.last_received(0).await.json());
     }
-    // The file grows before the write is committed, so a kill may fall between the two. Others may take the
-    // processor from us, but hardly five times in a row; a writer with an interval takes 100 ms.
+    // The file grows before the write is committed, so a kill may fall between the two. Other
+    // processes may delay this one, but hardly five times in a row. A writer with an interval would
+    // take 100 ms.
     assert!(outlived >= 3, "{outlived} of 5");
     assert!(quickest < Duration::from_millis(90), "{quickest:?}");
-    house.end_in_peace().await;
+    bed.expect_no_refusals().await;
 }
 
-/// Ids and words are no secret, so they alone bring back nobody's thinking.
+/// Ids and texts are not secret, so they alone must not restore the thinking of another caller.
 #[tokio::test]
-async fn another_caller_gets_nothing_back_whatever_it_repeats() {
+async fn other_caller_gets_nothing_restored() {
     for row in UPSTREAMS {
-        let house = House::over(&[row]).await;
-        let (speaker, _) = in_a_loop(&house).await;
-        let ask = speaker.ask("some-model", false);
-        let client = &house.gateway.client;
+        let bed = TestBed::over(&[row]).await;
+        let (test_client, _) = client_in_tool_loop(&bed).await;
+        let request = test_client.next_request("some-model", false);
+        let client = &bed.gateway.client;
         for (key, blocks) in [("Bearer another", 0), ("Bearer key", 1), ("bearer key", 1)] {
             let headers = [("content-type", "application/json"), ("authorization", key)];
-            let body = ask.body.to_string();
-            let answer = client.send(Method::POST, &ask.path, &headers, body).await;
-            answer.good();
-            let sent = house.last(0).await.json();
+            let body = request.body.to_string();
+            let answer = client.send(Method::POST, &request.path, &headers, body).await;
+            answer.expect_ok();
+            let sent = bed.last_received(0).await.json();
             assert_eq!(thinking_in(&sent), blocks, "{row} with {key}");
         }
     }
 }
 
-/// A turn comes back once, however often a request names it.
+/// A turn is restored once, however often a request repeats it.
 #[tokio::test]
-async fn a_request_cannot_make_more_of_a_turn_than_it_was() {
-    let house = House::over(&["anthropic, adaptive"]).await;
-    let (speaker, _) = in_a_loop(&house).await;
-    let mut ask = speaker.ask("some-model", false);
-    let messages = ask.body["messages"].as_array_mut().expect("messages");
+async fn repeated_turn_is_restored_only_once() {
+    let bed = TestBed::over(&["anthropic, adaptive"]).await;
+    let (test_client, _) = client_in_tool_loop(&bed).await;
+    let mut request = test_client.next_request("some-model", false);
+    let messages = request.body["messages"].as_array_mut().expect("messages");
     let (call, result) = (messages[1].clone(), messages[2].clone());
     for _ in 0..20 {
         messages.extend([call.clone(), result.clone()]);
     }
     let plan = "/v1/plan?dialect=openai_chat&backend=a";
-    let client = &house.gateway.client;
-    let told = client.post(plan, &ask.headers, &ask.body).await.good();
-    assert_eq!(fates(&told.json()), ["restored"]);
+    let client = &bed.gateway.client;
+    let reported = client.post(plan, &request.headers, &request.body).await.expect_ok();
+    assert_eq!(block_fates(&reported.json()), ["restored"]);
 }
 
 #[tokio::test]
-async fn without_its_keyring_the_vault_gives_nothing_and_nothing_breaks() {
-    let mut wrong = Wrong::default();
+async fn vault_without_its_keyring_restores_nothing() {
+    let mut mismatches = Mismatches::default();
     for row in UPSTREAMS {
-        let mut house = House::over(&[row]).await;
-        let (mut speaker, _) = in_a_loop(&house).await;
-        house.stop().await;
-        let keyring = house.gateway.folder().join("data/keyring");
+        let mut bed = TestBed::over(&[row]).await;
+        let (mut test_client, _) = client_in_tool_loop(&bed).await;
+        bed.stop().await;
+        let keyring = bed.gateway.folder().join("data/keyring");
         std::fs::remove_file(keyring).expect("a keyring");
-        house.gateway.start_again().await;
-        let (said, _) = house.hear(speaker.as_mut()).await;
-        wrong.unless_equal(row, said.text.trim(), "Blue, then green.");
-        wrong.unless_equal(row, thinking_in(&house.last(0).await.json()), 0);
-        let turn = house.gateway.turns().await.swap_remove(0);
-        wrong.unless_equal(row, fates(&turn), [""; 0]);
-        let restored = house.gateway.statistics().await["restored"].as_u64();
-        wrong.unless_equal(row, restored, Some(0));
-        house.end_in_peace().await;
+        bed.gateway.restart().await;
+        let (view, _) = bed.send(test_client.as_mut()).await;
+        mismatches.check_equal(row, view.text.trim(), "Blue, then green.");
+        mismatches.check_equal(row, thinking_in(&bed.last_received(0).await.json()), 0);
+        let turn = bed.gateway.turns().await.swap_remove(0);
+        mismatches.check_equal(row, block_fates(&turn), [""; 0]);
+        let restored = bed.gateway.statistics().await["restored"].as_u64();
+        mismatches.check_equal(row, restored, Some(0));
+        bed.expect_no_refusals().await;
     }
-    wrong.end();
+    mismatches.assert_none();
 }
 
-/// What a client says its model called is what the next one hears, and no signature covers another.
+/// The client decides what the history contains, and no signature covers a changed call.
 #[tokio::test]
-async fn a_call_that_the_client_changed_stays_as_the_client_has_it() {
+async fn call_changed_by_the_client_stays_changed() {
     for dialect in ["openai_chat", "anthropic", "openai_responses"] {
-        let house = House::over(&["gemini 3"]).await;
-        let mut speaker = client(dialect);
-        speaker.user("use one tool");
-        let (said, _) = house.hear(speaker.as_mut()).await;
-        speaker.results(&said.calls, "row green");
+        let bed = TestBed::over(&["gemini 3"]).await;
+        let mut test_client = new_client(dialect);
+        test_client.push_user("use one tool");
+        let (view, _) = bed.send(test_client.as_mut()).await;
+        test_client.push_results(&view.calls, "row green");
         for (spelling, key, signed) in [
-            // Written anew is not changed.
+            // Other formatting is not a change.
             ("{ \"key\" : \"7\" }", "7", 1),
             ("{\"key\":\"eight\"}", "eight", 0),
         ] {
-            let mut ask = speaker.ask("some-model", false);
+            let mut request = test_client.next_request("some-model", false);
             let body = match dialect {
-                "anthropic" => ask.body.to_string().replace("{\"key\":\"7\"}", spelling),
+                "anthropic" => request.body.to_string().replace("{\"key\":\"7\"}", spelling),
                 _ => {
                     let spelling = Value::from(spelling).to_string();
                     let written = Value::from("{\"key\":\"7\"}").to_string();
-                    ask.body.to_string().replace(&written, &spelling)
+                    request.body.to_string().replace(&written, &spelling)
                 }
             };
             assert!(body.contains(key), "{body}");
-            ask.body = serde_json::from_str(&body).expect("JSON");
-            send(&ask, &house.gateway.client).await.good();
-            let seen = house.last(0).await.json();
+            request.body = serde_json::from_str(&body).expect("JSON");
+            send(&request, &bed.gateway.client).await.expect_ok();
+            let seen = bed.last_received(0).await.json();
             let call = &seen["contents"][1]["parts"];
             let call = list(call).find(|part| part.get("functionCall").is_some());
             let call = call.expect("a call");
             assert_eq!(call["functionCall"]["args"]["key"], key, "{dialect}: {seen}");
             assert_eq!(thinking_in(&seen), signed, "{dialect}: {seen}");
         }
-        house.end_in_peace().await;
+        bed.expect_no_refusals().await;
     }
 }
 
-/// Many answers are `Done.`; what was thought before each is its own.
+/// Many answers are `Done.`, and each has its own thinking.
 #[tokio::test]
-async fn answers_in_the_same_words_get_their_own_thinking_back() {
-    const SAYS: &str = r#"
+async fn equal_answers_get_their_own_thinking_back() {
+    const SCENARIO: &str = r#"
 [[step]]
 when = { contains = "one" }
 say = [{ thinking = "Thought of the first." }, { text = "Done." }]
@@ -209,32 +211,32 @@ say = [{ thinking = "Thought of the third." }, { text = "Done." }]
 "#;
     for row in ["anthropic, budget", "openai_responses"] {
         for unknown in ["try", "drop"] {
-            // One that drops reasoning, and one that gives back its text.
+            // One client drops reasoning, and one returns its text.
             for returns in [false, true] {
-                let house = House::build(&Plan {
+                let bed = TestBed::build(&BedOptions {
                     upstreams: &[row],
-                    scenario: SAYS,
+                    scenario: SCENARIO,
                     settings: &format!("[thinking]\nunknown = \"{unknown}\"\n"),
-                    ..Plan::default()
+                    ..BedOptions::default()
                 })
                 .await;
-                let mut speaker = Chat::new(returns);
-                speaker.think(true);
+                let mut test_client = Chat::new(returns);
+                test_client.set_thinking(true);
                 for words in ["one", "two", "three"] {
-                    speaker.user(words);
-                    let (said, _) = house.hear(&mut speaker).await;
-                    assert_eq!(said.text, "Done.");
+                    test_client.push_user(words);
+                    let (view, _) = bed.send(&mut test_client).await;
+                    assert_eq!(view.text, "Done.");
                 }
-                let seen = house.last(0).await;
+                let seen = bed.last_received(0).await;
                 let found: Vec<usize> = ["of the first", "of the second"]
                     .iter()
                     .map(|words| seen.body.matches(words).count())
                     .collect();
-                let what = format!("{row}, {unknown}, {returns}: {}", seen.body);
-                assert_eq!(found, [1, 1], "{what}");
+                let case = format!("{row}, {unknown}, {returns}: {}", seen.body);
+                assert_eq!(found, [1, 1], "{case}");
                 let order = seen.body.find("of the first") < seen.body.find("of the second");
-                assert!(order, "{what}");
-                house.end_in_peace().await;
+                assert!(order, "{case}");
+                bed.expect_no_refusals().await;
             }
         }
     }
@@ -242,11 +244,11 @@ say = [{ thinking = "Thought of the third." }, { text = "Done." }]
 
 /// Covers: X-24
 #[tokio::test]
-async fn nothing_at_rest_and_no_log_holds_what_was_thought() {
-    const MARKED: &str = "the heron counts nine silver coins";
+async fn thinking_is_not_readable_on_disk_or_in_logs() {
+    const UNIQUE_PHRASE: &str = "the heron counts nine silver coins";
     let scenario = format!(
-        "[[step]]\nsay = [{{ thinking = \"{MARKED}\" }}, {{ text = \"Some {MARKED} text.\" }}, \
-         {{ tool = {{ name = \"lookup\", input = {{ key = \"{MARKED}\" }} }} }}]\n"
+        "[[step]]\nsay = [{{ thinking = \"{UNIQUE_PHRASE}\" }}, {{ text = \"Some {UNIQUE_PHRASE} text.\" }}, \
+         {{ tool = {{ name = \"lookup\", input = {{ key = \"{UNIQUE_PHRASE}\" }} }} }}]\n"
     );
     for (dialect, row) in [
         ("openai_chat", "anthropic, budget"),
@@ -254,33 +256,37 @@ async fn nothing_at_rest_and_no_log_holds_what_was_thought() {
         ("openai_responses", "deepseek-v4"),
         ("gemini", "think-tags"),
     ] {
-        let mut house =
-            House::build(&Plan { upstreams: &[row], scenario: &scenario, ..Plan::default() }).await;
-        let mut speaker = client(dialect);
-        speaker.user("go on");
-        let (said, _) = house.hear(speaker.as_mut()).await;
-        assert_eq!(said.reasoning, MARKED, "{dialect} over {row}");
-        speaker.results(&said.calls, MARKED);
-        house.hear(speaker.as_mut()).await;
-        let log = house.gateway.log();
+        let mut bed = TestBed::build(&BedOptions {
+            upstreams: &[row],
+            scenario: &scenario,
+            ..BedOptions::default()
+        })
+        .await;
+        let mut test_client = new_client(dialect);
+        test_client.push_user("go on");
+        let (view, _) = bed.send(test_client.as_mut()).await;
+        assert_eq!(view.reasoning, UNIQUE_PHRASE, "{dialect} over {row}");
+        test_client.push_results(&view.calls, UNIQUE_PHRASE);
+        bed.send(test_client.as_mut()).await;
+        let log = bed.gateway.log();
         assert!(log.contains("Registered new thinking block"), "{log}");
         assert!(!log.contains("heron"), "{dialect} over {row}: {log}");
         for written in ["while it runs", "when it has ended"] {
-            let data = files(&house.gateway.folder().join("data"));
+            let data = files(&bed.gateway.folder().join("data"));
             assert!(data.len() > 2, "{data:?}");
             for (path, bytes) in data {
                 let found = bytes.windows(5).any(|window| window == b"heron");
                 assert!(!found, "{path} {written}");
             }
             if written == "while it runs" {
-                house.stop().await;
+                bed.stop().await;
             }
         }
-        house.end_in_peace().await;
+        bed.expect_no_refusals().await;
     }
 }
 
-/// A reply that thinks, speaks, thinks again and calls.
+/// A reply with thinking, text, more thinking and a call.
 const INTERLEAVED: &str = r#"
 [[step]]
 when = { contains = "interleave" }
@@ -293,9 +299,9 @@ when = { contains = "row green" }
 say = [{ thinking = "That is all." }, { text = "Green." }]
 "#;
 
-/// What stands in the assistant's turn that a backend got: kinds, and the thoughts in them.
-async fn turn_of(house: &House) -> Vec<String> {
-    let body = house.last(0).await.json();
+/// Returns the parts of the last assistant turn that a backend received, with the thinking in them.
+async fn last_assistant_turn(bed: &TestBed) -> Vec<String> {
+    let body = bed.last_received(0).await.json();
     let turn = list(&body["messages"]).find(|message| message["role"] == "assistant");
     list(&turn.expect("a turn")["content"])
         .map(|block| match block["type"].as_str() {
@@ -308,11 +314,11 @@ async fn turn_of(house: &House) -> Vec<String> {
 
 /// Covers: S0-65
 #[tokio::test]
-async fn what_a_client_lost_of_a_turn_comes_back_to_its_place() {
+async fn dropped_blocks_are_restored_at_their_position() {
     let whole = ["First.", "text", "Second.", "tool_use"];
-    let mut wrong = Wrong::default();
+    let mut mismatches = Mismatches::default();
     for (dialect, gone, changes, fates_told) in [
-        // One of two is still there, and goes as it is.
+        // One of two blocks is still there, and is sent unchanged.
         ("openai_responses", "First.", false, ["restored", "sent"]),
         ("openai_responses", "Second.", false, ["sent", "restored"]),
         ("openai_responses", "First.", true, ["restored", "sent"]),
@@ -320,18 +326,18 @@ async fn what_a_client_lost_of_a_turn_comes_back_to_its_place() {
         ("openai_chat", "", false, ["restored", "restored"]),
         ("openai_chat", "", true, ["restored", "restored"]),
     ] {
-        let house = House::build(&Plan {
+        let bed = TestBed::build(&BedOptions {
             upstreams: &["anthropic, adaptive"],
             scenario: INTERLEAVED,
-            ..Plan::default()
+            ..BedOptions::default()
         })
         .await;
-        let mut speaker = client(dialect);
-        speaker.user("interleave");
-        let (said, _) = house.hear(speaker.as_mut()).await;
-        speaker.results(&said.calls, "row green");
-        let mut ask = speaker.ask("some-model", false);
-        if let Some(input) = ask.body["input"].as_array_mut() {
+        let mut test_client = new_client(dialect);
+        test_client.push_user("interleave");
+        let (view, _) = bed.send(test_client.as_mut()).await;
+        test_client.push_results(&view.calls, "row green");
+        let mut request = test_client.next_request("some-model", false);
+        if let Some(input) = request.body["input"].as_array_mut() {
             let before = input.len();
             input.retain(|item| {
                 item["type"] != "reasoning" || !item["summary"].to_string().contains(gone)
@@ -339,43 +345,43 @@ async fn what_a_client_lost_of_a_turn_comes_back_to_its_place() {
             assert_eq!(input.len() + 1, before, "{input:?}");
         }
         if changes {
-            let body = ask.body.to_string().replace("I look.", "I do look.");
-            ask.body = serde_json::from_str(&body).expect("JSON");
+            let body = request.body.to_string().replace("I look.", "I do look.");
+            request.body = serde_json::from_str(&body).expect("JSON");
         }
-        let answer = send(&ask, &house.gateway.client).await.good();
-        let what = format!("{dialect} without {gone}, changed: {changes}");
-        wrong.unless_equal(&what, turn_of(&house).await, whole);
-        let turn = house.gateway.turns().await.swap_remove(0);
-        wrong.unless_equal(&what, fates(&turn), fates_told);
+        let answer = send(&request, &bed.gateway.client).await.expect_ok();
+        let case = format!("{dialect} without {gone}, changed: {changes}");
+        mismatches.check_equal(&case, last_assistant_turn(&bed).await, whole);
+        let turn = bed.gateway.turns().await.swap_remove(0);
+        mismatches.check_equal(&case, block_fates(&turn), fates_told);
         let losses = answer.header("x-throughline-loss");
-        let told = losses.contains("thinking_omitted");
-        wrong.unless(!told, format!("{what}: {losses}"));
-        house.end_in_peace().await;
+        let reported = losses.contains("thinking_omitted");
+        mismatches.check(!reported, format!("{case}: {losses}"));
+        bed.expect_no_refusals().await;
     }
-    wrong.end();
+    mismatches.assert_none();
 }
 
-/// Thinking belongs to the calls it led to. Where the client tells of others it stays behind, and that
-/// is told.
+/// Thinking belongs to the calls that followed it. If the client sends other calls, it is left out,
+/// and the loss is reported.
 #[tokio::test]
-async fn thinking_that_led_elsewhere_is_told_as_lost() {
-    let house = House::build(&Plan {
+async fn thinking_of_other_calls_is_reported_as_lost() {
+    let bed = TestBed::build(&BedOptions {
         upstreams: &["anthropic, adaptive"],
         scenario: INTERLEAVED,
-        ..Plan::default()
+        ..BedOptions::default()
     })
     .await;
-    let mut speaker = client("openai_chat");
-    speaker.user("interleave");
-    let (said, _) = house.hear(speaker.as_mut()).await;
-    speaker.results(&said.calls, "row green");
-    let mut ask = speaker.ask("some-model", false);
-    let body = ask.body.to_string().replace("\\\"7\\\"", "\\\"8\\\"");
-    assert_ne!(body, ask.body.to_string());
-    ask.body = serde_json::from_str(&body).expect("JSON");
-    let answer = send(&ask, &house.gateway.client).await.good();
-    assert_eq!(turn_of(&house).await, ["text", "tool_use"]);
+    let mut test_client = new_client("openai_chat");
+    test_client.push_user("interleave");
+    let (view, _) = bed.send(test_client.as_mut()).await;
+    test_client.push_results(&view.calls, "row green");
+    let mut request = test_client.next_request("some-model", false);
+    let body = request.body.to_string().replace("\\\"7\\\"", "\\\"8\\\"");
+    assert_ne!(body, request.body.to_string());
+    request.body = serde_json::from_str(&body).expect("JSON");
+    let answer = send(&request, &bed.gateway.client).await.expect_ok();
+    assert_eq!(last_assistant_turn(&bed).await, ["text", "tool_use"]);
     let losses = answer.header("x-throughline-loss").to_owned();
     assert!(losses.contains("thinking_omitted=2;reason=shape"), "{losses}");
-    house.end_in_peace().await;
+    bed.expect_no_refusals().await;
 }

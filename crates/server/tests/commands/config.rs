@@ -1,10 +1,11 @@
-//! Mistakes in the configuration: all at once, with their places, and nothing is started.
+//! Mistakes in the configuration: all are reported at once with their positions, and nothing
+//! starts.
 
 use tokio::net::TcpListener;
 
-use crate::support::{configured, folder, run};
+use crate::support::{folder, folder_with_config, run};
 
-const MISTAKEN: &str = r#"listn = "127.0.0.1:0"
+const CONFIG_WITH_MISTAKES: &str = r#"listn = "127.0.0.1:0"
 keep_alive = 15
 
 [[backend]]
@@ -22,10 +23,10 @@ default = "gml"
 "#;
 
 #[tokio::test]
-async fn all_mistakes_are_told_at_once_with_their_places() {
-    let folder = configured(MISTAKEN);
+async fn all_mistakes_are_reported_at_once_with_their_positions() {
+    let folder = folder_with_config(CONFIG_WITH_MISTAKES);
     for command in ["serve", "doctor"] {
-        let told = run(folder.path(), &[command], &[]).await.bad(
+        let stderr = run(folder.path(), &[command], &[]).await.expect_error(
             2,
             &[
                 "throughline.toml:1:1: unknown key `listn`",
@@ -46,41 +47,41 @@ async fn all_mistakes_are_told_at_once_with_their_places() {
                 "nothing was started",
             ],
         );
-        assert!(!told.contains("sk-very-secret"), "{told}");
+        assert!(!stderr.contains("sk-very-secret"), "{stderr}");
     }
-    // Nothing was left behind either.
+    // The command created no files.
     let left = std::fs::read_dir(folder.path()).unwrap().count();
     assert_eq!(left, 1, "only the file itself");
 }
 
-/// The port stays closed while there is a mistake.
+/// A server with a mistake in its configuration does not listen.
 #[tokio::test]
-async fn a_mistake_opens_no_port() {
+async fn config_mistake_opens_no_port() {
     let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    // Had it tried to listen first, this would be about the address.
-    let folder = configured("keep_alive = 15");
-    let told = run(folder.path(), &["serve", "--listen", &address], &[])
+    // If it tried to listen first, the error would be about the address.
+    let folder = folder_with_config("keep_alive = 15");
+    let stderr = run(folder.path(), &["serve", "--listen", &address], &[])
         .await
-        .bad(2, &["throughline.toml:1:14"]);
-    assert!(!told.contains("cannot listen"), "{told}");
+        .expect_error(2, &["throughline.toml:1:14"]);
+    assert!(!stderr.contains("cannot listen"), "{stderr}");
 }
 
 #[tokio::test]
-async fn a_file_that_is_no_toml_is_told_with_its_place() {
-    let folder = configured("listen = \"127.0.0.1:0\"\n[[backend]\nname = 1\n");
-    run(folder.path(), &["serve"], &[]).await.bad(2, &["throughline.toml:2:"]);
+async fn invalid_toml_is_reported_with_its_position() {
+    let folder = folder_with_config("listen = \"127.0.0.1:0\"\n[[backend]\nname = 1\n");
+    run(folder.path(), &["serve"], &[]).await.expect_error(2, &["throughline.toml:2:"]);
 }
 
 #[tokio::test]
-async fn variables_and_flags_are_checked_as_well() {
-    let folder = configured("");
-    let told = [
+async fn variables_and_flags_are_also_checked() {
+    let folder = folder_with_config("");
+    let stderr = [
         ("THROUGHLINE_KEEP_ALIVE", "soon"),
         ("THROUGHLINE_LIMITS__BODI", "1MiB"),
         ("THROUGHLINE_LIMITS__STREAMS", "0"),
     ];
-    run(folder.path(), &["serve", "--listen", "0.0.0.0:1"], &told).await.bad(
+    run(folder.path(), &["serve", "--listen", "0.0.0.0:1"], &stderr).await.expect_error(
         2,
         &[
             "THROUGHLINE_KEEP_ALIVE",
@@ -94,28 +95,30 @@ async fn variables_and_flags_are_checked_as_well() {
 }
 
 #[tokio::test]
-async fn a_key_of_later_work_is_not_available_yet() {
-    let folder = configured("[redis]\nurl = \"redis://x\"\n");
-    run(folder.path(), &["serve"], &[]).await.bad(2, &["throughline.toml:1:", "not available yet"]);
+async fn future_config_key_is_reported_as_not_available() {
+    let folder = folder_with_config("[redis]\nurl = \"redis://x\"\n");
+    run(folder.path(), &["serve"], &[])
+        .await
+        .expect_error(2, &["throughline.toml:1:", "not available yet"]);
 }
 
 #[tokio::test]
-async fn a_key_variable_that_is_not_set_is_told() {
+async fn missing_key_variable_is_reported() {
     let config = "[[backend]]\nname = \"a\"\ndialect = \"anthropic\"\nbase_url = \"https://a.example\"\napi_key_env = \"MY_KEY\"\n";
-    let folder = configured(config);
-    run(folder.path(), &["serve"], &[]).await.bad(2, &["throughline.toml:5:", "MY_KEY"]);
+    let folder = folder_with_config(config);
+    run(folder.path(), &["serve"], &[]).await.expect_error(2, &["throughline.toml:5:", "MY_KEY"]);
 }
 
 /// Covers: S1-33
 #[tokio::test]
-async fn the_example_file_is_right() {
+async fn example_config_is_valid() {
     let example = include_str!("../../../../throughline.example.toml");
     let folder = folder();
     std::fs::write(folder.path().join("mine.toml"), example).unwrap();
     let keys = [("ANTHROPIC_API_KEY", "k"), ("ZAI_API_KEY", "k")];
-    // It is read through; where the backends are is another matter.
+    // The file is valid. The addresses of its backends are not checked here.
     let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let arguments = ["serve", "--config", "mine.toml", "--listen", &address];
-    run(folder.path(), &arguments, &keys).await.bad(1, &["cannot listen"]);
+    run(folder.path(), &arguments, &keys).await.expect_error(1, &["cannot listen"]);
 }

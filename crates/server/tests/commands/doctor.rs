@@ -1,10 +1,10 @@
-//! `doctor`: what is well, what is not, and what to do.
+//! `doctor`: what works, what does not, and what to do.
 
 use throughline_simulator::Options;
 use throughline_testkit::Simulator;
 use tokio::net::TcpListener;
 
-use crate::support::{configured, folder, run};
+use crate::support::{folder, folder_with_config, run};
 
 fn backend(name: &str, url: &str, more: &str) -> String {
     format!(
@@ -17,9 +17,9 @@ async fn free_address() -> String {
     listener.local_addr().unwrap().to_string()
 }
 
-/// One thing is wrong: a FAIL line with these words, the rest is well.
+/// Checks that exactly one FAIL line is printed, with these words.
 async fn check_fails(config: &str, words: &[&str]) {
-    let folder = configured(config);
+    let folder = folder_with_config(config);
     let ended = run(folder.path(), &["doctor"], &[]).await;
     assert_eq!(ended.code, 1, "{ended:?}");
     assert_eq!(ended.err.trim(), "one check failed");
@@ -34,15 +34,15 @@ async fn check_fails(config: &str, words: &[&str]) {
 }
 
 #[tokio::test]
-async fn all_is_well() {
+async fn reports_ok_for_a_working_setup() {
     let simulator = Simulator::start("a").await;
     let config = [
         format!("listen = \"{}\"\ndata_dir = \"data\"\n", free_address().await),
         backend("a", &simulator.url, "api_key = \"sk-secret\""),
         "[[backend]]\nname = \"s\"\ndialect = \"simulator\"\n".to_owned(),
     ];
-    let folder = configured(&config.concat());
-    let said = run(folder.path(), &["doctor"], &[]).await.good();
+    let folder = folder_with_config(&config.concat());
+    let output = run(folder.path(), &["doctor"], &[]).await.expect_ok();
     for words in [
         "configuration: two",
         "data directory",
@@ -51,21 +51,22 @@ async fn all_is_well() {
         "backend `s`: built-in simulator",
     ] {
         let words = words.replace("two", "2 backends");
-        assert!(said.contains(&words), "{said}\nlacks: {words}");
+        assert!(output.contains(&words), "{output}\nlacks: {words}");
     }
-    assert!(said.lines().all(|line| line.starts_with("ok  ")), "{said}");
-    assert!(!said.contains("secret"), "{said}");
-    // It looks as a client would, with the key, and leaves nothing behind.
-    let seen = simulator.last().await;
+    assert!(output.lines().all(|line| line.starts_with("ok  ")), "{output}");
+    assert!(!output.contains("secret"), "{output}");
+    // It sends what a client would send, with the key, and leaves no files.
+    let seen = simulator.last_received().await;
     assert_eq!(seen.path, "/v1/models");
     assert_eq!(seen.header("x-api-key"), Some("sk-secret"));
     let left = std::fs::read_dir(folder.path().join("data")).unwrap();
     assert_eq!(left.count(), 0);
 }
 
-/// Each upstream is asked where its dialect lists models, with the key where the dialect has it.
+/// Each upstream is checked at the path where its dialect lists models, with the key in the
+/// dialect's form.
 #[tokio::test]
-async fn every_dialect_is_asked_in_its_own_way() {
+async fn each_dialect_is_checked_by_its_model_list() {
     let simulator = Simulator::start("a").await;
     for (lines, path, header, value) in [
         ("dialect = \"openai_chat\"", "/v1/models", "authorization", "Bearer sk-secret"),
@@ -83,9 +84,9 @@ async fn every_dialect_is_asked_in_its_own_way() {
             free_address().await,
             simulator.url,
         );
-        let said = run(configured(&config).path(), &["doctor"], &[]).await.good();
-        assert!(said.contains("backend `a` at"), "{said}");
-        let seen = simulator.last().await;
+        let output = run(folder_with_config(&config).path(), &["doctor"], &[]).await.expect_ok();
+        assert!(output.contains("backend `a` at"), "{output}");
+        let seen = simulator.last_received().await;
         assert_eq!(seen.path, path);
         assert_eq!(seen.header(header), Some(value));
         assert_eq!(seen.header("anthropic-version"), None);
@@ -93,17 +94,17 @@ async fn every_dialect_is_asked_in_its_own_way() {
 }
 
 #[tokio::test]
-async fn nothing_configured_is_well_too() {
+async fn reports_ok_without_a_configuration() {
     let address = free_address().await;
     let variables = [("THROUGHLINE_LISTEN", address.as_str()), ("OLLAMA_HOST", address.as_str())];
-    let said = run(folder().path(), &["doctor"], &variables).await.good();
-    assert!(said.contains("built-in simulator"), "{said}");
-    // What was found and cannot be used is told.
-    assert!(said.contains("OLLAMA_HOST"), "{said}");
+    let output = run(folder().path(), &["doctor"], &variables).await.expect_ok();
+    assert!(output.contains("built-in simulator"), "{output}");
+    // A key that was found but cannot be used is reported.
+    assert!(output.contains("OLLAMA_HOST"), "{output}");
 }
 
 #[tokio::test]
-async fn settings_without_effect_are_told_and_stop_nothing() {
+async fn settings_without_effect_are_warnings() {
     let simulator = Simulator::start("a").await;
     let config = [
         format!("listen = \"{}\"\ndata_dir = \"data\"\n", free_address().await),
@@ -115,19 +116,19 @@ async fn settings_without_effect_are_told_and_stop_nothing() {
         "[[backend]]\nname = \"s\"\ndialect = \"simulator\"\non_tool_parse_error = \"text\"\n"
             .to_owned(),
     ];
-    let folder = configured(&config.concat());
-    let said = run(folder.path(), &["doctor"], &[]).await.good();
-    let notes: Vec<&str> = said.lines().filter(|line| line.contains("note")).collect();
+    let folder = folder_with_config(&config.concat());
+    let output = run(folder.path(), &["doctor"], &[]).await.expect_ok();
+    let notes: Vec<&str> = output.lines().filter(|line| line.contains("note")).collect();
     let expected = [
         "ok    note: backend `a`: `family = \"qwen3\"` has no effect: replies of the dialect `anthropic` are not raw text",
         "ok    note: backend `s`: `on_tool_parse_error = \"text\"` has no effect: replies of the dialect `simulator` are not raw text",
     ];
-    assert_eq!(notes, expected, "{said}");
-    assert!(!said.contains("secret"), "{said}");
+    assert_eq!(notes, expected, "{output}");
+    assert!(!output.contains("secret"), "{output}");
 }
 
 #[tokio::test]
-async fn a_backend_that_cannot_be_reached_is_found() {
+async fn reports_an_unreachable_backend() {
     let listen = format!("listen = \"{}\"\n", free_address().await);
     let config = [listen, backend("a", "http://127.0.0.1:1", "")].concat();
     check_fails(
@@ -144,28 +145,28 @@ async fn a_backend_that_cannot_be_reached_is_found() {
 }
 
 #[tokio::test]
-async fn a_refused_key_is_found() {
-    // A provider that takes no key at all refuses every one.
-    let refusing = refusing_all(401).await;
+async fn reports_a_refused_key() {
+    // This provider accepts no key at all.
+    let refusing = server_answering_all_with(401).await;
     let listen = format!("listen = \"{}\"\n", free_address().await);
     let config = [listen.clone(), backend("a", &refusing, "api_key = \"sk-secret\"")].concat();
     check_fails(&config, &["backend `a`", "rejects the key", "api_key_env"]).await;
-    // Without a key of its own there is none to refuse.
+    // A backend without a key has none that could be refused.
     let strict = Simulator::with(Options { require_key: true, ..Options::default() }).await;
     let config = [listen, backend("a", &strict.url, "auth = \"passthrough\"")].concat();
-    run(configured(&config).path(), &["doctor"], &[]).await.good();
+    run(folder_with_config(&config).path(), &["doctor"], &[]).await.expect_ok();
 }
 
 #[tokio::test]
-async fn a_backend_that_does_not_work_is_found() {
-    let broken = refusing_all(503).await;
+async fn reports_a_failing_backend() {
+    let broken = server_answering_all_with(503).await;
     let listen = format!("listen = \"{}\"\n", free_address().await);
     let config = [listen, backend("a", &broken, "")].concat();
     check_fails(&config, &["backend `a`", "503", "try again later"]).await;
 }
 
-/// A server that answers everything with a status.
-async fn refusing_all(status: u16) -> String {
+/// Starts a server that answers every request with this status.
+async fn server_answering_all_with(status: u16) -> String {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -185,40 +186,40 @@ async fn refusing_all(status: u16) -> String {
 }
 
 #[tokio::test]
-async fn an_address_of_another_program_is_found() {
-    let other = refusing_all(404).await;
+async fn reports_a_port_used_by_another_program() {
+    let other = server_answering_all_with(404).await;
     let address = other.trim_start_matches("http://");
     let config = format!("listen = \"{address}\"\n");
     check_fails(&config, &[address, "cannot be used", "another program"]).await;
 }
 
 #[tokio::test]
-async fn an_address_of_a_running_gateway_is_well() {
+async fn reports_ok_for_the_port_of_a_running_gateway() {
     let folder = folder();
     let arguments = ["serve", "--listen", "127.0.0.1:0", "--data-dir", "data"];
     let gateway = crate::support::start(folder.path(), &arguments, &[]).await;
     let address = gateway.url.trim_start_matches("http://");
     let variables = [("THROUGHLINE_LISTEN", address)];
-    let said = run(folder.path(), &["doctor"], &variables).await.good();
-    assert!(said.contains("a gateway is running at"), "{said}");
+    let output = run(folder.path(), &["doctor"], &variables).await.expect_ok();
+    assert!(output.contains("a gateway is running at"), "{output}");
     gateway.stop().await;
 }
 
 #[tokio::test]
-async fn a_data_directory_that_cannot_be_written_is_found() {
+async fn reports_an_unwritable_data_directory() {
     let listen = format!("listen = \"{}\"\n", free_address().await);
     let config = format!("{listen}data_dir = \"throughline.toml/data\"\n");
     check_fails(&config, &["data directory", "is not writable", "choose another one"]).await;
 }
 
 #[tokio::test]
-async fn several_failures_are_counted() {
+async fn failures_are_counted() {
     let config = [
         format!("listen = \"{}\"\n", free_address().await),
         backend("a", "http://127.0.0.1:1", ""),
         backend("b", "http://127.0.0.1:1", ""),
     ];
-    let folder = configured(&config.concat());
+    let folder = folder_with_config(&config.concat());
     let ended = run(folder.path(), &["doctor"], &[]).await;
     assert_eq!(ended.code, 1);
     assert_eq!(ended.err.trim(), "2 checks failed");

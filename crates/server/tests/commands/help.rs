@@ -3,7 +3,7 @@
 use crate::support::{folder, run};
 
 #[tokio::test]
-async fn every_command_says_what_it_does() {
+async fn every_command_has_help() {
     for (command, words) in [
         ("serve", &["Run the gateway", "--config", "--listen", "--data-dir"][..]),
         (
@@ -44,30 +44,30 @@ async fn every_command_says_what_it_does() {
         ),
         ("doctor", &["Check configuration", "--config"]),
     ] {
-        let help = run(folder().path(), &[command, "--help"], &[]).await.good();
+        let help = run(folder().path(), &[command, "--help"], &[]).await.expect_ok();
         for words in words {
             assert!(help.contains(words), "{command} lacks {words}:\n{help}");
         }
-        let all = run(folder().path(), &["--help"], &[]).await.good();
+        let all = run(folder().path(), &["--help"], &[]).await.expect_ok();
         assert!(all.contains(&format!("\n  {command} ")), "{all}");
     }
 }
 
 #[tokio::test]
-async fn the_help_fits_a_screen() {
-    let help = run(folder().path(), &["--help"], &[]).await.good();
+async fn help_fits_on_one_screen() {
+    let help = run(folder().path(), &["--help"], &[]).await.expect_ok();
     assert!(help.lines().count() <= 40, "{help}");
     assert!(help.lines().all(|line| line.chars().count() <= 100), "{help}");
-    // Enough to begin with.
+    // It contains enough to begin with.
     for words in ["throughline serve", "ANTHROPIC_BASE_URL=", "throughline switch"] {
         assert!(help.contains(words), "{help}");
     }
-    let version = run(folder().path(), &["--version"], &[]).await.good();
+    let version = run(folder().path(), &["--version"], &[]).await.expect_ok();
     assert_eq!(version, format!("throughline {}\n", env!("CARGO_PKG_VERSION")));
 }
 
 #[tokio::test]
-async fn bad_usage_exits_with_two() {
+async fn bad_usage_exits_with_code_two() {
     for (arguments, words) in [
         (&[][..], "Usage: throughline"),
         (&["nope"], "nope"),
@@ -89,6 +89,6 @@ async fn bad_usage_exits_with_two() {
         (&["parse", "--reasoning-format", "loud"], "loud"),
         (&["parse", "answer.txt"], "answer.txt"),
     ] {
-        run(folder().path(), arguments, &[]).await.bad(2, &[words]);
+        run(folder().path(), arguments, &[]).await.expect_error(2, &[words]);
     }
 }

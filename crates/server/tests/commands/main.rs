@@ -1,4 +1,4 @@
-//! The command line, through the real binary: what it says, where it says it, and how it exits.
+//! The command line of the real binary: standard output, standard error and exit codes.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

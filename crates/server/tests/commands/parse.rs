@@ -1,4 +1,4 @@
-//! `parse`: a model's text in, lines of events out.
+//! `parse`: reads the text of a model and writes events as lines.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -7,9 +7,9 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
-use crate::support::{BINARY, Ended, folder, run};
+use crate::support::{BINARY, CommandOutput, folder, run};
 
-/// Starts the command with these arguments behind `parse`.
+/// Starts `parse` with these arguments.
 fn start(arguments: &[&str]) -> Child {
     Command::new(BINARY)
         .arg("parse")
@@ -23,12 +23,12 @@ fn start(arguments: &[&str]) -> Child {
         .unwrap()
 }
 
-/// Runs the command over a text.
-async fn parse(arguments: &[&str], text: &[u8]) -> Ended {
+/// Runs `parse` over a text.
+async fn parse(arguments: &[&str], text: &[u8]) -> CommandOutput {
     let mut child = start(arguments);
     let mut input = child.stdin.take().unwrap();
     let text = text.to_owned();
-    // Reading and writing go on together: either pipe may fill up. A command that refuses its
+    // Read and write at the same time, because either pipe may fill up. A command that rejects its
     // arguments does not read at all.
     let write = tokio::spawn(async move {
         let _ = input.write_all(&text).await;
@@ -36,16 +36,16 @@ async fn parse(arguments: &[&str], text: &[u8]) -> Ended {
     let output = tokio::time::timeout(Duration::from_secs(30), child.wait_with_output());
     let output = output.await.expect("it ends in time").unwrap();
     write.await.unwrap();
-    Ended {
+    CommandOutput {
         code: output.status.code().unwrap(),
         out: String::from_utf8(output.stdout).unwrap(),
         err: String::from_utf8(output.stderr).unwrap(),
     }
 }
 
-/// The events of a text, neighbouring deltas joined, each in a short form.
+/// Returns the events of a text in a short form, with neighbouring deltas joined.
 async fn events(arguments: &[&str], text: impl AsRef<[u8]>) -> Vec<String> {
-    let out = parse(arguments, text.as_ref()).await.good();
+    let out = parse(arguments, text.as_ref()).await.expect_ok();
     let mut all: Vec<(String, String)> = Vec::new();
     for line in out.lines() {
         let line: Value = serde_json::from_str(line).unwrap();
@@ -79,7 +79,7 @@ async fn events(arguments: &[&str], text: impl AsRef<[u8]>) -> Vec<String> {
     all.into_iter().map(|(head, rest)| head + &rest).collect()
 }
 
-/// The same events, however the text is cut.
+/// Checks that the events are the same for every chunk size.
 async fn check(arguments: &[&str], text: &str, expected: &[&str]) {
     for chunk in [&[][..], &["--chunk", "0"], &["--chunk", "1"], &["--chunk", "7"]] {
         let found = events(&[arguments, chunk].concat(), text).await;
@@ -92,7 +92,7 @@ const HERMES: [&str; 4] = ["--reasoning", "think", "--tool-format", "hermes"];
 /// Covers: case 18, case 19, case 20, case 21, case 23, case 24, case 25, case 26, case 27,
 /// case 28, case 29, case 30, S2-18, S2-19, S2-20, S2-21, S2-45
 #[tokio::test]
-async fn reasoning_answer_and_calls_are_told_apart() {
+async fn reasoning_text_and_tool_calls_are_separated() {
     let reasoned = ["reasoning: abc", "content: xyz", "end: stop"];
     check(&[], "<think>abc</think>xyz", &reasoned).await;
     check(&[], "<think>\nabc\n</think>\n\nxyz", &reasoned).await;
@@ -113,7 +113,7 @@ async fn reasoning_answer_and_calls_are_told_apart() {
         ],
     )
     .await;
-    // A call that is only thought of.
+    // A tool call inside reasoning is not a call.
     let draft = "so <tool_call>{\"name\":\"a\",\"arguments\":{}}</tool_call> no";
     check(
         &HERMES,
@@ -145,8 +145,8 @@ async fn reasoning_answer_and_calls_are_told_apart() {
         &["start 0: get_weather", "args 0: {\"location\":\"NYC\"}", "end 0", "end: tool_calls"],
     )
     .await;
-    let told = events(&[&HERMES[..], &["--on-error", "error"]].concat(), cut).await;
-    let last = &told[told.len() - 2..];
+    let events_found = events(&[&HERMES[..], &["--on-error", "error"]].concat(), cut).await;
+    let last = &events_found[events_found.len() - 2..];
     assert_eq!(last, ["error: tool_call_parse_error", "end: error"]);
     let two = [
         "content: Both. ",
@@ -183,10 +183,10 @@ async fn reasoning_answer_and_calls_are_told_apart() {
 }
 
 #[tokio::test]
-async fn each_event_is_a_line() {
+async fn each_event_is_one_line() {
     let text = "<think>a \"plan\"</think>b\n<tool_call>{\"name\":\"f\",\"arguments\":{\"x\":1}}</tool_call>";
     let all = [&HERMES[..], &["--chunk", "0"]].concat();
-    let out = parse(&all, text.as_bytes()).await.good();
+    let out = parse(&all, text.as_bytes()).await.expect_ok();
     for line in [
         r#"{"type":"reasoning","delta":"a \"plan\""}"#,
         r#"{"type":"tool_call_start","index":0,"id":"call_0","name":"f"}"#,
@@ -198,7 +198,7 @@ async fn each_event_is_a_line() {
 }
 
 #[tokio::test]
-async fn broken_text_is_told_in_the_lines() {
+async fn broken_text_is_reported_as_events() {
     for text in [
         &b""[..],
         b" ",
@@ -218,7 +218,7 @@ async fn broken_text_is_told_in_the_lines() {
             assert_eq!(events(&single, text).await, found);
         }
     }
-    // All of it comes back, and what follows is read.
+    // All of the text comes back, and the parser continues after it.
     let (broken, good) =
         ("<tool_call>not JSON</tool_call>", "<tool_call>{\"name\":\"a\"}</tool_call>");
     let calls = ["start 0: a", "args 0: {}", "end 0", "end: tool_calls"];
@@ -226,14 +226,14 @@ async fn broken_text_is_told_in_the_lines() {
     let mut expected = vec![format!("content: {broken}")];
     expected.extend(calls.map(str::to_owned));
     assert_eq!(events(&HERMES, &text).await, expected);
-    let told = events(&[&HERMES[..], &["--on-error", "ERROR"]].concat(), &text).await;
-    assert_eq!(told[0], "error: tool_call_parse_error");
-    assert_eq!(told[1..4], calls[..3]);
-    assert_eq!(told[4..], ["end: error"]);
+    let events_found = events(&[&HERMES[..], &["--on-error", "ERROR"]].concat(), &text).await;
+    assert_eq!(events_found[0], "error: tool_call_parse_error");
+    assert_eq!(events_found[1..4], calls[..3]);
+    assert_eq!(events_found[4..], ["end: error"]);
 }
 
 #[tokio::test]
-async fn flags_take_the_place_of_a_familys_parts() {
+async fn flags_replace_parts_of_a_family() {
     let text = "<think>a</think>b<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>";
     let call = ["start 0: f", "args 0: {}", "end 0", "end: tool_calls"];
     let call_as_text = "b<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>";
@@ -281,7 +281,7 @@ async fn flags_take_the_place_of_a_familys_parts() {
 
 /// Covers: C-9
 #[tokio::test]
-async fn reasoning_keeps_its_tags_where_that_is_asked() {
+async fn reasoning_keeps_its_tags_on_request() {
     for (form, expected) in [
         ("split", &["reasoning: a", "content: b", "end: stop"][..]),
         ("raw", &["reasoning: <think>a</think>", "content: b", "end: stop"]),
@@ -292,12 +292,12 @@ async fn reasoning_keeps_its_tags_where_that_is_asked() {
 }
 
 #[tokio::test]
-async fn names_that_can_be_given_are_listed() {
+async fn available_names_are_listed() {
     let flags = ["--family", "--reasoning", "--tool-format"];
     let mut listed = Vec::new();
     for flag in flags {
-        let table = parse(&[flag, "list"], b"").await.good();
-        let json = parse(&[flag, "list", "--json"], b"").await.good();
+        let table = parse(&[flag, "list"], b"").await.expect_ok();
+        let json = parse(&[flag, "list", "--json"], b"").await.expect_ok();
         let rows: Vec<Value> = serde_json::from_str(&json).unwrap();
         assert_eq!(table.lines().count(), rows.len() + 1, "{table}");
         for row in &rows {
@@ -306,7 +306,10 @@ async fn names_that_can_be_given_are_listed() {
             assert!(table.contains(&line), "{table}\nlacks {name}");
             let read = events(&[flag, &name, "--reasoning-format", "none"], "hi").await;
             let content = read[0].strip_prefix("content: ");
-            assert!(content.is_some_and(|said| said.ends_with("hi")), "{flag} {name}: {read:?}");
+            assert!(
+                content.is_some_and(|output| output.ends_with("hi")),
+                "{flag} {name}: {read:?}"
+            );
         }
         listed.push(rows);
     }
@@ -320,28 +323,30 @@ async fn names_that_can_be_given_are_listed() {
 }
 
 #[tokio::test]
-async fn a_name_nobody_knows_is_refused_with_those_that_are() {
+async fn rejects_an_unknown_name_with_the_known_ones() {
     for (arguments, words) in [
         (["--family", "qwen33"], &["`qwen33`", "qwen3", "mistral"][..]),
         (["--reasoning", "thinkk"], &["`thinkk`", "think", "plain"]),
         (["--tool-format", "hermez"], &["`hermez`", "hermes", "llama_function"]),
         (["--tool-format", "hermes,hermez"], &["`hermez`", "mistral"]),
     ] {
-        parse(&arguments, b"text").await.bad(2, words);
+        parse(&arguments, b"text").await.expect_error(2, words);
         let beside = [&["--family", "qwen3"], &arguments[..]].concat();
         if arguments[0] != "--family" {
-            parse(&beside, b"text").await.bad(2, words);
+            parse(&beside, b"text").await.expect_error(2, words);
         }
     }
 }
 
 #[tokio::test]
-async fn a_file_of_tools_is_read_or_refused_with_its_place() {
+async fn tool_file_is_read_or_rejected_with_a_position() {
     let folder = folder();
     let path = folder.path().join("tools.json");
     let path = path.to_str().unwrap();
     let arguments = ["--tool-format", "json", "--tools", path];
-    parse(&arguments, b"").await.bad(2, &["tools.json", "cannot read", "a JSON list of tools"]);
+    parse(&arguments, b"")
+        .await
+        .expect_error(2, &["tools.json", "cannot read", "a JSON list of tools"]);
     for (tools, words) in [
         ("[\n  {\"name\": \"a\"},\n  {\"name\" \"b\"}\n]", "tools.json:3:11: expected `:`"),
         ("[{\"name\": \"a\"", "tools.json:1:13: EOF"),
@@ -355,9 +360,9 @@ async fn a_file_of_tools_is_read_or_refused_with_its_place() {
     ] {
         std::fs::write(path, tools).unwrap();
         let words = [words, "expected a JSON list of tools", "`{name, description?, parameters}`"];
-        parse(&arguments, b"").await.bad(2, &words);
+        parse(&arguments, b"").await.expect_error(2, &words);
     }
-    // Bare JSON is a call only where its tool was offered.
+    // Plain JSON is a call only if its tool was offered.
     let tools = r#"[{"type":"function","function":{"name":"a","parameters":{"type":"object"}}}, {"name":"c"}]"#;
     std::fs::write(path, tools).unwrap();
     for (name, calls) in [("a", true), ("b", false), ("c", true)] {
@@ -368,7 +373,7 @@ async fn a_file_of_tools_is_read_or_refused_with_its_place() {
     }
 }
 
-/// The next line as JSON, in time.
+/// Returns the next line as JSON.
 async fn next(lines: &mut Lines<BufReader<ChildStdout>>) -> Value {
     let line = tokio::time::timeout(Duration::from_secs(20), lines.next_line());
     let line = line.await.expect("a line in time").unwrap();
@@ -377,7 +382,7 @@ async fn next(lines: &mut Lines<BufReader<ChildStdout>>) -> Value {
 
 /// Covers: S2-22
 #[tokio::test]
-async fn lines_come_while_the_text_is_written() {
+async fn lines_are_written_while_the_text_arrives() {
     let mut child = start(&["--family", "qwen3"]);
     let mut input = child.stdin.take().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -392,7 +397,7 @@ async fn lines_come_while_the_text_is_written() {
         input.write_all(text.as_bytes()).await.unwrap();
         input.flush().await.unwrap();
         let (mut whole, mut found) = (String::new(), Value::Null);
-        // A delta may come in several lines.
+        // A delta may be split over several lines.
         while whole.len() < delta.len() || found.is_null() {
             found = next(&mut lines).await;
             assert_eq!(found["type"], kind, "{found}");
@@ -407,14 +412,14 @@ async fn lines_come_while_the_text_is_written() {
 }
 
 #[tokio::test]
-async fn a_reader_that_goes_away_is_no_failure() {
+async fn closed_output_pipe_is_no_failure() {
     let mut child = start(&[]);
     let mut input = child.stdin.take().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     input.write_all(b"first").await.unwrap();
     assert_eq!(next(&mut lines).await["delta"], "first");
     drop(lines);
-    // It notices at its next line, and reads no further.
+    // The command notices at its next line, and stops reading.
     let text = [b'x'; 4096];
     let write = async { while input.write_all(&text).await.is_ok() {} };
     let stopped = tokio::time::timeout(Duration::from_secs(20), write).await;
@@ -423,10 +428,10 @@ async fn a_reader_that_goes_away_is_no_failure() {
     assert!(ended.status.success() && ended.stderr.is_empty(), "{ended:?}");
 }
 
-/// Nothing else is needed: no configuration, no key, no folder of its own.
+/// It needs no configuration, no key and no folder of its own.
 #[tokio::test]
-async fn it_leaves_nothing_behind() {
+async fn parse_writes_no_files() {
     let folder = folder();
-    run(folder.path(), &["parse", "--family", "qwen3"], &[]).await.good();
+    run(folder.path(), &["parse", "--family", "qwen3"], &[]).await.expect_ok();
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }

@@ -1,61 +1,61 @@
-//! The commands that ask a running gateway.
+//! Commands that query a running gateway.
 
 use serde_json::{Value, json};
 use throughline_testkit::{Conversation, Gateway, Simulator};
 
-use crate::support::{BINARY, configured, folder, run};
+use crate::support::{BINARY, folder, folder_with_config, run};
 
-struct Served {
+struct TestServer {
     gateway: Gateway,
     _simulators: [Simulator; 2],
 }
 
-/// A gateway with a conversation that has changed its backend.
-async fn served() -> Served {
+/// Starts a gateway with a conversation that switched its backend.
+async fn start_server() -> TestServer {
     let (a, b) = (Simulator::start("a").await, Simulator::start("b").await);
-    let gateway = Gateway::over(BINARY, &[("a", &a), ("b", &b)], "").await;
-    let mut talk = Conversation::new("s");
-    talk.say(&gateway.client, "Hello.").await;
+    let gateway = Gateway::over_simulators(BINARY, &[("a", &a), ("b", &b)], "").await;
+    let mut conversation = Conversation::new("s");
+    conversation.ask(&gateway.client, "Hello.").await;
     gateway.switch("b").await;
-    talk.say(&gateway.client, "Again.").await;
-    Served { gateway, _simulators: [a, b] }
+    conversation.ask(&gateway.client, "Again.").await;
+    TestServer { gateway, _simulators: [a, b] }
 }
 
-impl Served {
-    async fn says(&self, arguments: &[&str]) -> String {
+impl TestServer {
+    async fn run(&self, arguments: &[&str]) -> String {
         let all = [arguments, &["--url", &self.gateway.url]].concat();
-        run(folder().path(), &all, &[]).await.good()
+        run(folder().path(), &all, &[]).await.expect_ok()
     }
 
     async fn json(&self, arguments: &[&str]) -> Value {
         let all = [arguments, &["--json"]].concat();
-        let said = self.says(&all).await;
-        assert_eq!(said.lines().count(), 1, "{said}");
-        serde_json::from_str(&said).unwrap()
+        let output = self.run(&all).await;
+        assert_eq!(output.lines().count(), 1, "{output}");
+        serde_json::from_str(&output).unwrap()
     }
 }
 
-/// The cells of a table's line.
+/// Splits a table row into its cells.
 fn cells(line: &str) -> Vec<&str> {
     line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect()
 }
 
 #[tokio::test]
-async fn backends_are_shown_with_the_active_one_marked() {
-    let served = served().await;
-    let said = served.says(&["backends"]).await;
-    let lines: Vec<&str> = said.lines().collect();
-    assert_eq!(lines.len(), 3, "{said}");
+async fn backends_marks_the_active_one() {
+    let server = start_server().await;
+    let output = server.run(&["backends"]).await;
+    let lines: Vec<&str> = output.lines().collect();
+    assert_eq!(lines.len(), 3, "{output}");
     assert!(lines[0].contains("name") && lines[0].contains("base url"));
-    let [a, b] = &served._simulators;
+    let [a, b] = &server._simulators;
     assert_eq!(cells(lines[1]), ["a", "anthropic", "yes", "a", &a.url]);
     assert_eq!(cells(lines[2]), ["*", "b", "anthropic", "yes", "b", &b.url]);
-    let answer = served.gateway.client.get("/admin/backends").await.json();
-    assert_eq!(served.json(&["backends"]).await, answer);
+    let answer = server.gateway.client.get("/admin/backends").await.json();
+    assert_eq!(server.json(&["backends"]).await, answer);
 }
 
 #[tokio::test]
-async fn the_kind_of_server_stands_beside_its_dialect() {
+async fn backends_shows_the_variant_with_the_dialect() {
     let config = [
         ("own", "openai_chat", "base_url = \"http://127.0.0.1:1/v1\""),
         ("gpt", "openai_responses", "base_url = \"http://127.0.0.1:2/v1\""),
@@ -66,59 +66,59 @@ async fn the_kind_of_server_stands_beside_its_dialect() {
     });
     let gateway = Gateway::start(BINARY, &config.concat()).await;
     let url = gateway.url.as_str();
-    let said = run(folder().path(), &["backends", "--url", url], &[]).await.good();
+    let output = run(folder().path(), &["backends", "--url", url], &[]).await.expect_ok();
     let shown: Vec<&str> =
-        said.lines().skip(1).map(|line| cells(line.trim_start_matches('*'))[1]).collect();
+        output.lines().skip(1).map(|line| cells(line.trim_start_matches('*'))[1]).collect();
     assert_eq!(shown, ["openai_chat (vllm)", "openai_responses", "gemini"]);
 }
 
 #[tokio::test]
-async fn a_switch_says_what_it_did() {
-    let served = served().await;
-    assert_eq!(served.says(&["switch", "a"]).await, "active: a (was b)\n");
-    let said = served.json(&["switch", "b"]).await;
-    assert_eq!(said, json!({"active": "b", "previous": "a"}));
-    let url = served.gateway.url.as_str();
+async fn switch_reports_both_backends() {
+    let server = start_server().await;
+    assert_eq!(server.run(&["switch", "a"]).await, "active: a (was b)\n");
+    let output = server.json(&["switch", "b"]).await;
+    assert_eq!(output, json!({"active": "b", "previous": "a"}));
+    let url = server.gateway.url.as_str();
     run(folder().path(), &["switch", "glm", "--url", url], &[])
         .await
-        .bad(1, &["no backend `glm`", "`a`, `b`"]);
-    let backends = served.json(&["backends"]).await;
+        .expect_error(1, &["no backend `glm`", "`a`, `b`"]);
+    let backends = server.json(&["backends"]).await;
     assert_eq!(backends["active"], "b");
 }
 
 #[tokio::test]
-async fn statistics_are_shown() {
-    let served = served().await;
-    let answer = served.gateway.statistics().await;
-    assert_eq!(served.json(&["stats"]).await, answer);
-    let said = served.says(&["stats"]).await;
+async fn stats_shows_every_count() {
+    let server = start_server().await;
+    let answer = server.gateway.statistics().await;
+    assert_eq!(server.json(&["stats"]).await, answer);
+    let output = server.run(&["stats"]).await;
     for (name, value) in [
         ("blocks in use", &answer["total"]),
         ("highest session number", &answer["session"]),
         ("conversations", &answer["lineages"]),
     ] {
         let value = value.to_string();
-        let found = said.lines().any(|line| cells(line) == [name, &value]);
-        assert!(found, "{name} {value} not in\n{said}");
+        let found = output.lines().any(|line| cells(line) == [name, &value]);
+        assert!(found, "{name} {value} not in\n{output}");
     }
-    let lineage = served.gateway.turns().await[0]["lineage"].clone();
+    let lineage = server.gateway.turns().await[0]["lineage"].clone();
     let lineage = lineage.as_str().unwrap();
-    let of = served.json(&["stats", "--lineage", lineage]).await;
+    let of = server.json(&["stats", "--lineage", lineage]).await;
     assert_eq!(of["lineages"], 1);
-    let url = served.gateway.url.as_str();
+    let url = server.gateway.url.as_str();
     for unknown in ["nobody", "a b", "a&b=c", "é"] {
         let arguments = ["stats", "--lineage", unknown, "--url", url];
-        run(folder().path(), &arguments, &[]).await.bad(1, &["no such lineage"]);
+        run(folder().path(), &arguments, &[]).await.expect_error(1, &["no such lineage"]);
     }
 }
 
 #[tokio::test]
-async fn turns_are_shown_newest_first() {
-    let served = served().await;
-    let turns = served.gateway.turns().await;
-    let said = served.says(&["turns"]).await;
-    let lines: Vec<&str> = said.lines().collect();
-    assert_eq!(lines.len(), 3, "{said}");
+async fn turns_are_listed_newest_first() {
+    let server = start_server().await;
+    let turns = server.gateway.turns().await;
+    let output = server.run(&["turns"]).await;
+    let lines: Vec<&str> = output.lines().collect();
+    assert_eq!(lines.len(), 3, "{output}");
     for (turn, line) in turns.iter().zip(&lines[1..]) {
         let cells = cells(line);
         assert_eq!(cells[0], turn["id"].as_str().unwrap());
@@ -126,57 +126,66 @@ async fn turns_are_shown_newest_first() {
         assert_eq!(cells[4], "200");
         assert_eq!(cells[5], "completed");
     }
-    assert!(lines[1].ends_with("thinking_omitted=1"), "{said}");
-    let said = served.json(&["turns", "--limit", "1"]).await;
-    assert_eq!(said, json!({"turns": [turns[0]]}));
+    assert!(lines[1].ends_with("thinking_omitted=1"), "{output}");
+    let output = server.json(&["turns", "--limit", "1"]).await;
+    assert_eq!(output, json!({"turns": [turns[0]]}));
 }
 
 #[tokio::test]
-async fn the_address_comes_from_where_it_is_configured() {
-    let served = served().await;
-    let listen = served.gateway.url.trim_start_matches("http://");
-    let folder = configured(&format!("listen = \"{listen}\"\n"));
-    let by_file = run(folder.path(), &["backends"], &[]).await.good();
-    let by_variable = [("THROUGHLINE_URL", served.gateway.url.as_str())];
+async fn address_comes_from_flag_variable_or_configuration() {
+    let server = start_server().await;
+    let listen = server.gateway.url.trim_start_matches("http://");
+    let folder = folder_with_config(&format!("listen = \"{listen}\"\n"));
+    let by_file = run(folder.path(), &["backends"], &[]).await.expect_ok();
+    let by_variable = [("THROUGHLINE_URL", server.gateway.url.as_str())];
     let by_variable = run(crate::support::folder().path(), &["backends"], &by_variable).await;
-    let slashed = format!("{}/", served.gateway.url);
-    assert_eq!(by_file, by_variable.good());
-    assert_eq!(by_file, run(folder.path(), &["backends", "--url", &slashed], &[]).await.good());
+    let slashed = format!("{}/", server.gateway.url);
+    assert_eq!(by_file, by_variable.expect_ok());
+    assert_eq!(
+        by_file,
+        run(folder.path(), &["backends", "--url", &slashed], &[]).await.expect_ok()
+    );
 }
 
-/// Whoever asks need not be able to serve.
+/// The query needs only the address, not a configuration that could be served.
 #[tokio::test]
-async fn the_address_is_found_in_a_configuration_with_mistakes_elsewhere() {
-    let served = served().await;
-    let listen = served.gateway.url.trim_start_matches("http://");
+async fn address_is_read_from_a_configuration_with_other_mistakes() {
+    let server = start_server().await;
+    let listen = server.gateway.url.trim_start_matches("http://");
     let backend = "[[backend]]\nname = \"a\"\ndialect = \"anthropic\"\nbase_url = \"http://127.0.0.1:1\"\napi_key_env = \"NOT_SET_HERE\"\n";
-    let asked = ["switch", "a"];
-    let by_file = configured(&format!("listen = \"{listen}\"\n{backend}"));
-    run(by_file.path(), &["serve"], &[]).await.bad(2, &["NOT_SET_HERE"]);
-    run(by_file.path(), &asked, &[]).await.good();
+    let switch = ["switch", "a"];
+    let by_file = folder_with_config(&format!("listen = \"{listen}\"\n{backend}"));
+    run(by_file.path(), &["serve"], &[]).await.expect_error(2, &["NOT_SET_HERE"]);
+    run(by_file.path(), &switch, &[]).await.expect_ok();
     // The variable wins, as it does for `serve`.
-    let wrong = configured(&format!("listen = \"127.0.0.1:1\"\n{backend}"));
+    let wrong = folder_with_config(&format!("listen = \"127.0.0.1:1\"\n{backend}"));
     let variable = [("THROUGHLINE_LISTEN", listen)];
-    run(wrong.path(), &asked, &variable).await.good();
-    run(wrong.path(), &asked, &[]).await.bad(1, &["http://127.0.0.1:1:", "throughline doctor"]);
-    run(configured(backend).path(), &asked, &[("THROUGHLINE_LISTEN", listen)]).await.good();
-    // Where the address itself cannot be found, the mistakes are told.
+    run(wrong.path(), &switch, &variable).await.expect_ok();
+    run(wrong.path(), &switch, &[])
+        .await
+        .expect_error(1, &["http://127.0.0.1:1:", "throughline doctor"]);
+    run(folder_with_config(backend).path(), &switch, &[("THROUGHLINE_LISTEN", listen)])
+        .await
+        .expect_ok();
+    // If the address itself cannot be read, the mistakes are reported.
     for broken in [format!("listen = 5\n{backend}"), "listen = = 5".to_owned()] {
-        run(configured(&broken).path(), &asked, &[]).await.bad(2, &["throughline.toml:1:"]);
+        run(folder_with_config(&broken).path(), &switch, &[])
+            .await
+            .expect_error(2, &["throughline.toml:1:"]);
     }
-    let missing = [&asked[..], &["--config", "nowhere.toml"]].concat();
-    run(folder().path(), &missing, &[]).await.bad(2, &["nowhere.toml"]);
+    let missing = [&switch[..], &["--config", "nowhere.toml"]].concat();
+    run(folder().path(), &missing, &[]).await.expect_error(2, &["nowhere.toml"]);
 }
 
 #[tokio::test]
-async fn without_a_gateway_they_say_so() {
-    let nobody = "http://127.0.0.1:1";
+async fn missing_gateway_is_reported() {
+    let no_gateway = "http://127.0.0.1:1";
     for command in [&["backends"][..], &["switch", "a"], &["stats"], &["turns"]] {
         for json in [&[][..], &["--json"]] {
-            let arguments = [command, &["--url", nobody], json].concat();
+            let arguments = [command, &["--url", no_gateway], json].concat();
             run(folder().path(), &arguments, &[])
                 .await
-                .bad(
+                .expect_error(
                     1,
                     &["cannot reach a gateway at http://127.0.0.1:1: connection refused; is `throughline serve` running?"],
                 );
@@ -184,9 +193,9 @@ async fn without_a_gateway_they_say_so() {
     }
 }
 
-/// Something else may be listening there.
+/// Another program may listen on this port.
 #[tokio::test]
-async fn an_answer_of_something_else_is_told() {
+async fn answer_of_another_program_is_reported() {
     let other = Simulator::start("a").await;
-    run(folder().path(), &["stats", "--url", &other.url], &[]).await.bad(1, &[]);
+    run(folder().path(), &["stats", "--url", &other.url], &[]).await.expect_error(1, &[]);
 }

@@ -1,19 +1,19 @@
-//! `simulate`: the strict provider on its own.
+//! `simulate`: the strict simulator as a command.
 
 use serde_json::json;
 use tokio::net::TcpListener;
 
 use crate::support::{folder, run, start};
 
-const ANYWHERE: [&str; 3] = ["simulate", "--listen", "127.0.0.1:0"];
+const SIMULATE_ON_FREE_PORT: [&str; 3] = ["simulate", "--listen", "127.0.0.1:0"];
 
 #[tokio::test]
-async fn it_answers_as_it_is_told() {
+async fn simulator_follows_its_scenario() {
     let folder = folder();
     let scenario = "[[step]]\nsay = [{ text = \"Scripted.\" }]\n";
     std::fs::write(folder.path().join("s.toml"), scenario).unwrap();
     let more = ["--identity", "glm", "--scenario", "s.toml", "--require-key"];
-    let simulator = start(folder.path(), &[&ANYWHERE[..], &more].concat(), &[]).await;
+    let simulator = start(folder.path(), &[&SIMULATE_ON_FREE_PORT[..], &more].concat(), &[]).await;
     assert!(
         simulator.first_line.starts_with("simulator `glm` listening on http://127.0.0.1:"),
         "{}",
@@ -26,14 +26,14 @@ async fn it_answers_as_it_is_told() {
     });
     let key = [("x-api-key", "k")];
     let answer = simulator.client.post("/v1/messages", &key, &body).await;
-    assert_eq!(answer.good().json()["content"][0]["text"], "Scripted.");
+    assert_eq!(answer.expect_ok().json()["content"][0]["text"], "Scripted.");
     let answer = simulator.client.post("/v1/messages", &[], &body).await;
     assert_eq!(answer.status, 401);
     assert_eq!(simulator.stop().await.0, Some(0));
 }
 
 #[tokio::test]
-async fn a_bad_scenario_is_told_with_its_line_and_key() {
+async fn invalid_scenario_is_reported_with_its_line_and_key() {
     let folder = folder();
     for (scenario, words) in [
         ("[[step]]\nsay = [{ thinkin = \"x\" }]\n", &["line 2", "`say`", "thinkin"][..]),
@@ -43,21 +43,21 @@ async fn a_bad_scenario_is_told_with_its_line_and_key() {
         ("not toml", &["line 1"]),
     ] {
         std::fs::write(folder.path().join("s.toml"), scenario).unwrap();
-        let arguments = [&ANYWHERE[..], &["--scenario", "s.toml"]].concat();
-        let told = run(folder.path(), &arguments, &[]).await.bad(2, &["s.toml"]);
+        let arguments = [&SIMULATE_ON_FREE_PORT[..], &["--scenario", "s.toml"]].concat();
+        let stderr = run(folder.path(), &arguments, &[]).await.expect_error(2, &["s.toml"]);
         for words in words {
-            assert!(told.contains(words), "{scenario}\n{told}\nlacks: {words}");
+            assert!(stderr.contains(words), "{scenario}\n{stderr}\nlacks: {words}");
         }
     }
-    let arguments = [&ANYWHERE[..], &["--scenario", "nowhere.toml"]].concat();
-    run(folder.path(), &arguments, &[]).await.bad(2, &["nowhere.toml"]);
+    let arguments = [&SIMULATE_ON_FREE_PORT[..], &["--scenario", "nowhere.toml"]].concat();
+    run(folder.path(), &arguments, &[]).await.expect_error(2, &["nowhere.toml"]);
 }
 
 #[tokio::test]
-async fn an_address_in_use_is_told() {
+async fn address_in_use_is_reported() {
     let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = taken.local_addr().unwrap().to_string();
     run(folder().path(), &["simulate", "--listen", &address], &[])
         .await
-        .bad(1, &["cannot listen on", &address]);
+        .expect_error(1, &["cannot listen on", &address]);
 }

@@ -1,4 +1,4 @@
-//! What the tests of the commands share.
+//! Shared by the tests of commands.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -11,35 +11,36 @@ use tokio::process::{Child, Command};
 
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_throughline");
 
-/// A folder of one's own.
+/// Creates a temporary folder.
 pub(crate) fn folder() -> TempDir {
     tempfile::tempdir().unwrap()
 }
 
-/// A folder with this configuration in it.
-pub(crate) fn configured(config: &str) -> TempDir {
+/// Creates a temporary folder with this configuration.
+pub(crate) fn folder_with_config(config: &str) -> TempDir {
     let folder = folder();
     std::fs::write(folder.path().join("throughline.toml"), config).unwrap();
     folder
 }
 
-/// How a command ended, and what it said where.
+/// Exit code and output of a command.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct CommandOutput {
     pub(crate) code: i32,
     pub(crate) out: String,
     pub(crate) err: String,
 }
 
-impl Ended {
-    /// It ended well and had nothing to tell people.
-    pub(crate) fn good(self) -> String {
+impl CommandOutput {
+    /// Checks that the command succeeded without a message on standard error. Returns its output.
+    pub(crate) fn expect_ok(self) -> String {
         assert_eq!((self.code, self.err.as_str()), (0, ""), "{}", self.out);
         self.out
     }
 
-    /// It ended badly, with these words for people and nothing for machines.
-    pub(crate) fn bad(self, code: i32, words: &[&str]) -> String {
+    /// Checks the exit code, these words on standard error, and that standard output is empty.
+    /// Returns standard error.
+    pub(crate) fn expect_error(self, code: i32, words: &[&str]) -> String {
         assert_eq!(self.code, code, "{self:?}");
         assert_eq!(self.out, "", "{self:?}");
         for words in words {
@@ -50,30 +51,34 @@ impl Ended {
     }
 }
 
-/// Runs a command in a folder, with these variables alone.
-pub(crate) async fn run(folder: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Ended {
+/// Runs a command in a folder. The environment contains only these variables.
+pub(crate) async fn run(
+    folder: &Path,
+    arguments: &[&str],
+    environment: &[(&str, &str)],
+) -> CommandOutput {
     let output = run_command(BINARY, folder, arguments, environment).await;
-    Ended {
+    CommandOutput {
         code: output.status.code().unwrap(),
         out: String::from_utf8(output.stdout).unwrap(),
         err: String::from_utf8(output.stderr).unwrap(),
     }
 }
 
-/// A command that runs until it is dropped, and the address it told.
-pub(crate) struct Running {
+/// A command that runs until it is dropped, and its address.
+pub(crate) struct RunningCommand {
     pub(crate) url: String,
     pub(crate) client: Client,
     pub(crate) first_line: String,
     pub(crate) child: Child,
 }
 
-/// Starts a command that tells where it listens.
+/// Starts a command that prints its address.
 pub(crate) async fn start(
     folder: &Path,
     arguments: &[&str],
     environment: &[(&str, &str)],
-) -> Running {
+) -> RunningCommand {
     let mut child = Command::new(BINARY)
         .args(arguments)
         .current_dir(folder)
@@ -91,11 +96,11 @@ pub(crate) async fn start(
     let line = line.await.expect("a line in time").unwrap();
     let first_line = line.expect("it starts");
     let (_, url) = first_line.split_once("listening on ").unwrap();
-    Running { url: url.to_owned(), client: Client::new(url), first_line, child }
+    RunningCommand { url: url.to_owned(), client: Client::new(url), first_line, child }
 }
 
-impl Running {
-    /// Asks it to stop, and gives its exit code and what it told people.
+impl RunningCommand {
+    /// Stops the command. Returns its exit code and standard error.
     pub(crate) async fn stop(self) -> (Option<i32>, String) {
         let id = self.child.id().unwrap().to_string();
         let sent = Command::new("kill").arg(id).status().await.unwrap();
@@ -103,7 +108,7 @@ impl Running {
         let ended = self.child.wait_with_output();
         let ended = tokio::time::timeout(Duration::from_secs(20), ended).await;
         let ended = ended.expect("it ends in time").unwrap();
-        let told = String::from_utf8(ended.stderr).unwrap();
-        (ended.status.code(), told)
+        let stderr = String::from_utf8(ended.stderr).unwrap();
+        (ended.status.code(), stderr)
     }
 }

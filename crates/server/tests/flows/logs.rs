@@ -1,20 +1,22 @@
-//! What the log says, by the names it says it under, and what it never says.
+//! Log messages and their fields, and what must never be logged.
 
 use serde_json::{Value, json};
 use throughline_testkit::{Gateway, Simulator};
 
-use crate::support::{BINARY, Pair, backend, cut_thinking, go_back, grow_old, talk, thinking};
+use crate::support::{
+    BINARY, Pair, backend, cut_thinking, new_conversation, pass_threshold, thinking_in, truncate_to,
+};
 
-const JSON: &str = "log = { format = \"json\" }";
+const JSON_LOG: &str = "log = { format = \"json\" }";
 const SECRET: &str = "the heron stands in cold water";
 
-/// The lines of a JSON log with this message, without what varies.
-fn lines(gateway: &Gateway, message: &str) -> Vec<Value> {
+/// Returns the lines of a JSON log with this message, without the fields that vary.
+fn log_lines(gateway: &Gateway, message: &str) -> Vec<Value> {
     let log = gateway.log();
-    let lines = log.lines().map(|line| {
+    let log_lines = log.lines().map(|line| {
         serde_json::from_str::<Value>(line).unwrap_or_else(|error| panic!("{error}: {line}"))
     });
-    lines
+    log_lines
         .filter(|line| line["message"] == message)
         .map(|mut line| {
             let fields = line.as_object_mut().unwrap();
@@ -28,24 +30,24 @@ fn lines(gateway: &Gateway, message: &str) -> Vec<Value> {
 
 /// Covers: S1-34, S1-38, S1-40
 #[tokio::test]
-async fn a_switch_and_each_request_are_told_at_level_info() {
-    let pair = Pair::start(&format!("{JSON}\n[thinking]\norphan_threshold = \"1ms\"")).await;
-    let mut talk = talk("told", true);
-    talk.say(pair.client(), "one").await;
-    talk.say(pair.client(), "two").await;
-    talk.clone().say(pair.client(), "three").await;
-    grow_old().await;
-    let mut shorter = talk.clone();
+async fn switches_and_requests_are_logged_at_info() {
+    let pair = Pair::start(&format!("{JSON_LOG}\n[thinking]\norphan_threshold = \"1ms\"")).await;
+    let mut conversation = new_conversation("told", true);
+    conversation.ask(pair.client(), "one").await;
+    conversation.ask(pair.client(), "two").await;
+    conversation.clone().ask(pair.client(), "three").await;
+    pass_threshold().await;
+    let mut shorter = conversation.clone();
     cut_thinking(&mut shorter, 1);
-    shorter.say(pair.client(), "bench 1").await;
+    shorter.ask(pair.client(), "bench 1").await;
     pair.gateway.switch("b").await;
-    talk.say(pair.client(), "bench 1").await;
+    conversation.ask(pair.client(), "bench 1").await;
 
     let switch = json!({
         "level": "INFO", "old_backend": "a", "new_backend": "b", "old_session": 1, "new_session": 2,
     });
-    let told = lines(&pair.gateway, "Backend switch: incremented thinking session");
-    assert_eq!(told, [switch]);
+    let reported = log_lines(&pair.gateway, "Backend switch: incremented thinking session");
+    assert_eq!(reported, [switch]);
     let summary = |session, [confirmed, old, unused, orphaned, filtered, after]: [u64; 6]| {
         json!({
             "level": "INFO", "session": session, "confirmed": confirmed,
@@ -61,33 +63,33 @@ async fn a_switch_and_each_request_are_told_at_level_info() {
         summary(1, [0, 0, 1, 1, 0, 1]),
         summary(2, [0, 1, 0, 0, 2, 0]),
     ];
-    assert_eq!(lines(&pair.gateway, "Request processing complete"), expected);
+    assert_eq!(log_lines(&pair.gateway, "Request processing complete"), expected);
 }
 
 /// Covers: S1-35, S1-36, S1-39, C-33
 #[tokio::test]
-async fn what_happens_to_a_block_is_told_at_levels_debug_and_trace() {
-    let pair = Pair::start(&format!("{JSON}\n[thinking]\norphan_threshold = \"1ms\"")).await;
-    let mut talk = talk("told", true);
-    let (one, _) = talk.say(pair.client(), "one").await;
-    talk.say(pair.client(), "bench 1").await;
-    let registered = lines(&pair.gateway, "Registered new thinking block");
-    let [told] = &registered[..] else {
+async fn block_events_are_logged_at_debug_and_trace() {
+    let pair = Pair::start(&format!("{JSON_LOG}\n[thinking]\norphan_threshold = \"1ms\"")).await;
+    let mut conversation = new_conversation("told", true);
+    let (one, _) = conversation.ask(pair.client(), "one").await;
+    conversation.ask(pair.client(), "bench 1").await;
+    let registered = log_lines(&pair.gateway, "Registered new thinking block");
+    let [reported] = &registered[..] else {
         panic!("{registered:?}");
     };
-    let hash = &told["hash"];
-    assert!(hash.as_str().is_some_and(|hash| hash.len() >= 8), "{told}");
+    let hash = &reported["hash"];
+    assert!(hash.as_str().is_some_and(|hash| hash.len() >= 8), "{reported}");
     let length = one["content"][0]["thinking"].as_str().unwrap().len();
-    // No preview: contents are not logged unless the operator asks.
+    // There is no preview, because contents are not logged by default.
     assert_eq!(
-        *told,
+        *reported,
         json!({"level": "DEBUG", "hash": hash, "session": 1, "length": length, "cut": false})
     );
     assert_eq!(
-        lines(&pair.gateway, "Confirmed thinking block"),
+        log_lines(&pair.gateway, "Confirmed thinking block"),
         [json!({"level": "DEBUG", "hash": hash, "session": 1})]
     );
-    let decided = lines(&pair.gateway, "Decided on thinking block");
+    let decided = log_lines(&pair.gateway, "Decided on thinking block");
     let [decision] = &decided[..] else {
         panic!("{decided:?}");
     };
@@ -97,22 +99,22 @@ async fn what_happens_to_a_block_is_told_at_levels_debug_and_trace() {
     );
     assert!(decision["verdict"].as_str().unwrap().starts_with("Send"), "{decision}");
 
-    talk.say(pair.client(), "two").await;
-    talk.say(pair.client(), "three").await;
-    grow_old().await;
-    go_back(&mut talk, 6);
-    cut_thinking(&mut talk, 1);
-    talk.say(pair.client(), "bench 1").await;
+    conversation.ask(pair.client(), "two").await;
+    conversation.ask(pair.client(), "three").await;
+    pass_threshold().await;
+    truncate_to(&mut conversation, 6);
+    cut_thinking(&mut conversation, 1);
+    conversation.ask(pair.client(), "bench 1").await;
     pair.gateway.switch("b").await;
-    talk.say(pair.client(), "bench 1").await;
-    let why: Vec<Value> = lines(&pair.gateway, "Evicted thinking block")
+    conversation.ask(pair.client(), "bench 1").await;
+    let why: Vec<Value> = log_lines(&pair.gateway, "Evicted thinking block")
         .into_iter()
         .map(|line| {
             assert_eq!(line["level"], "DEBUG");
             line["why"].clone()
         })
         .collect();
-    // The first two go in one request, in no order.
+    // Both blocks are in one request, in either order.
     let mut first = why[..2].to_vec();
     first.sort_by_key(ToString::to_string);
     assert_eq!(first, ["confirmed and no longer used", "never came back"]);
@@ -121,7 +123,7 @@ async fn what_happens_to_a_block_is_told_at_levels_debug_and_trace() {
 
 /// Covers: S1-37, S1-39, S1-42, C-33, X-24
 #[tokio::test]
-async fn contents_are_logged_only_where_the_operator_asks() {
+async fn contents_are_logged_only_if_configured() {
     for (debug_log, shown) in [
         ("", false),
         ("[debug_log]\nenabled = true", false),
@@ -130,15 +132,17 @@ async fn contents_are_logged_only_where_the_operator_asks() {
     ] {
         let (a, b) = (Simulator::start("a").await, Simulator::start("b").await);
         let key = "api_key = \"sk-quite-private\"";
-        let pair = Pair::of(a, b, &format!("{JSON}\n{debug_log}"), [key, key]).await;
-        let mut talk = talk("whispered", true);
-        talk.headers.push(("x-api-key".into(), "sk-of-the-caller".into()));
-        let (one, answer) = talk.say(pair.client(), &format!("why is it that {SECRET}?")).await;
-        assert!(thinking(&[&one])[0].to_string().contains(SECRET));
-        talk.say(pair.client(), "think twice").await;
+        let pair =
+            Pair::with_simulators(a, b, &format!("{JSON_LOG}\n{debug_log}"), [key, key]).await;
+        let mut conversation = new_conversation("whispered", true);
+        conversation.headers.push(("x-api-key".into(), "sk-of-the-caller".into()));
+        let (one, answer) =
+            conversation.ask(pair.client(), &format!("why is it that {SECRET}?")).await;
+        assert!(thinking_in(&[&one])[0].to_string().contains(SECRET));
+        conversation.ask(pair.client(), "think twice").await;
         pair.gateway.switch("b").await;
-        talk.say(pair.client(), "bench 1").await;
-        assert_eq!(pair.a.last().await.header("x-api-key"), Some("sk-quite-private"));
+        conversation.ask(pair.client(), "bench 1").await;
+        assert_eq!(pair.a.last_received().await.header("x-api-key"), Some("sk-quite-private"));
 
         let log = pair.gateway.log();
         assert_eq!(log.contains(SECRET), shown, "{debug_log}");
@@ -147,7 +151,7 @@ async fn contents_are_logged_only_where_the_operator_asks() {
         }
         let signature = one["content"][0]["signature"].as_str().unwrap();
         assert_eq!(log.contains(signature), shown, "{debug_log}");
-        let registered = lines(&pair.gateway, "Registered new thinking block");
+        let registered = log_lines(&pair.gateway, "Registered new thinking block");
         assert_eq!(registered.len(), 3, "{debug_log}");
         let text = one["content"][0]["thinking"].as_str().unwrap();
         match registered[0]["content_preview"].as_str() {
@@ -165,7 +169,7 @@ async fn contents_are_logged_only_where_the_operator_asks() {
 
 /// Covers: S1-37
 #[tokio::test]
-async fn the_debug_log_decides_how_much_is_said() {
+async fn debug_log_settings_select_the_detail() {
     let (a, b) = (Simulator::start("a").await, Simulator::start("b").await);
     let backends = backend("a", &a, "") + &backend("b", &b, "");
     for (settings, debug, bodies) in [
@@ -175,13 +179,13 @@ async fn the_debug_log_decides_how_much_is_said() {
         ("[debug_log]\nenabled = true\nfull_body = true\npretty_print = true", true, 1),
     ] {
         let gateway =
-            Gateway::start_as_configured(BINARY, &format!("{settings}\n{backends}")).await;
-        talk("said", true).say(&gateway.client, "hello").await;
+            Gateway::start_with_configured_log(BINARY, &format!("{settings}\n{backends}")).await;
+        new_conversation("said", true).ask(&gateway.client, "hello").await;
         let log = gateway.log();
         assert!(log.contains(" INFO "), "{settings}: {log}");
         assert_eq!(log.contains(" DEBUG "), debug, "{settings}");
         assert_eq!(log.matches("Request body").count(), bodies, "{settings}");
-        // Spread over lines, where that is asked for.
+        // With `pretty_print` the body covers several lines.
         let spread = log.contains("\n  \"model\": \"claude-sonnet-4-5\"");
         assert_eq!(spread, settings.contains("pretty"), "{settings}: {log}");
     }
@@ -189,12 +193,12 @@ async fn the_debug_log_decides_how_much_is_said() {
 
 /// Covers: S1-38, S1-39, S1-40
 #[tokio::test]
-async fn the_text_log_uses_the_same_names() {
+async fn text_log_uses_the_same_field_names() {
     let pair = Pair::start("[debug_log]\nenabled = true\nfull_body = true").await;
-    let mut talk = talk("in text", true);
-    talk.say(pair.client(), "hello").await;
+    let mut conversation = new_conversation("in text", true);
+    conversation.ask(pair.client(), "hello").await;
     pair.gateway.switch("b").await;
-    talk.say(pair.client(), "bench 1").await;
+    conversation.ask(pair.client(), "bench 1").await;
     let log = pair.gateway.log();
     for (level, expected) in [
         (

@@ -1,53 +1,61 @@
-//! Thinking that is bound to the conversation before it.
+//! Prefix-bound thinking: a block is valid only after the conversation it was made in.
 
 use serde_json::{Value, json};
 use throughline_testkit::{Conversation, Simulator};
 
-use crate::support::{POLICIES, Pair, binding, fates, loss, talk, thinking};
+use crate::support::{
+    POLICIES, Pair, binding_simulator, fates, loss, new_conversation, thinking_in,
+};
 
 const CONTROLS: &str = "thinking-binding-controls-2026-08-01";
 
-async fn bound(settings: &str) -> Pair {
-    Pair::of(binding("a").await, binding("b").await, settings, ["", ""]).await
+async fn bound_pair(settings: &str) -> Pair {
+    Pair::with_simulators(
+        binding_simulator("a").await,
+        binding_simulator("b").await,
+        settings,
+        ["", ""],
+    )
+    .await
 }
 
-/// A conversation with a model whose thinking is bound.
-fn bound_talk(session: &str, stream: bool) -> Conversation {
-    let mut talk = talk(session, stream);
-    talk.body["model"] = "claude-opus-5-5".into();
-    talk.body["thinking"] = json!({"type": "adaptive"});
-    talk
+/// Creates a conversation with a model that binds its thinking.
+fn bound_conversation(session: &str, stream: bool) -> Conversation {
+    let mut conversation = new_conversation(session, stream);
+    conversation.body["model"] = "claude-opus-5-5".into();
+    conversation.body["thinking"] = json!({"type": "adaptive"});
+    conversation
 }
 
-fn binding_asked(body: &Value) -> &Value {
+fn binding_setting(body: &Value) -> &Value {
     &body["thinking"]["block_binding"]
 }
 
 /// Covers: S1-2
 #[tokio::test]
-async fn going_away_and_coming_back_keeps_every_bound_block() {
+async fn switching_back_keeps_every_bound_block() {
     for stream in [true, false] {
-        let pair = bound("").await;
-        let mut talk = bound_talk("bound", stream);
-        let (a1, _) = talk.say(pair.client(), "one").await;
-        let (a2, _) = talk.say(pair.client(), "please think twice").await;
+        let pair = bound_pair("").await;
+        let mut conversation = bound_conversation("bound", stream);
+        let (a1, _) = conversation.ask(pair.client(), "one").await;
+        let (a2, _) = conversation.ask(pair.client(), "please think twice").await;
         pair.gateway.switch("b").await;
-        let (b1, _) = talk.say(pair.client(), "three").await;
-        let (b2, _) = talk.say(pair.client(), "four").await;
+        let (b1, _) = conversation.ask(pair.client(), "three").await;
+        let (b2, _) = conversation.ask(pair.client(), "four").await;
         pair.gateway.switch("a").await;
-        let (a3, _) = talk.say(pair.client(), "five").await;
-        talk.say(pair.client(), "six").await;
-        let seen = pair.a.last().await;
-        assert_eq!(seen.thinking(), thinking(&[&a1, &a2, &a3]), "{stream}");
+        let (a3, _) = conversation.ask(pair.client(), "five").await;
+        conversation.ask(pair.client(), "six").await;
+        let seen = pair.a.last_received().await;
+        assert_eq!(seen.thinking(), thinking_in(&[&a1, &a2, &a3]), "{stream}");
         pair.gateway.switch("b").await;
-        let (_, answer) = talk.say(pair.client(), "seven").await;
-        let seen = pair.b.last().await;
-        assert_eq!(seen.thinking(), thinking(&[&b1, &b2]), "{stream}");
+        let (_, answer) = conversation.ask(pair.client(), "seven").await;
+        let seen = pair.b.last_received().await;
+        assert_eq!(seen.thinking(), thinking_in(&[&b1, &b2]), "{stream}");
         assert!(loss(&answer).ends_with(";reason=origin"), "{}", loss(&answer));
 
-        // Nothing had to be asked of either: no field, no beta, no refusal.
-        for seen in [pair.a.seen().await, pair.b.seen().await].concat() {
-            assert_eq!(binding_asked(&seen.json()), &Value::Null);
+        // Neither backend needed a binding field, a beta header or a retry.
+        for seen in [pair.a.received().await, pair.b.received().await].concat() {
+            assert_eq!(binding_setting(&seen.json()), &Value::Null);
             assert_eq!(seen.header("anthropic-beta"), None);
         }
         assert_eq!(pair.refusals().await, [""; 0]);
@@ -55,18 +63,18 @@ async fn going_away_and_coming_back_keeps_every_bound_block() {
 }
 
 #[tokio::test]
-async fn a_changed_system_text_asks_for_the_bound_blocks_to_be_dropped() {
+async fn changed_system_text_makes_the_gateway_request_the_drop_of_bound_blocks() {
     for policy in POLICIES {
         for stream in [true, false] {
-            let pair = bound(&format!("[thinking]\npolicy = \"{policy}\"")).await;
-            let mut talk = bound_talk("changed", stream);
-            talk.headers.push(("anthropic-beta".into(), "other".into()));
-            talk.say(pair.client(), "one").await;
-            talk.say(pair.client(), "two").await;
-            talk.body["system"] = "You are verbose.".into();
-            let (three, answer) = talk.say(pair.client(), "three").await;
+            let pair = bound_pair(&format!("[thinking]\npolicy = \"{policy}\"")).await;
+            let mut conversation = bound_conversation("changed", stream);
+            conversation.headers.push(("anthropic-beta".into(), "other".into()));
+            conversation.ask(pair.client(), "one").await;
+            conversation.ask(pair.client(), "two").await;
+            conversation.body["system"] = "You are verbose.".into();
+            let (three, answer) = conversation.ask(pair.client(), "three").await;
 
-            let seen = pair.a.last().await;
+            let seen = pair.a.last_received().await;
             assert_eq!(
                 seen.json()["thinking"],
                 json!({"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}})
@@ -77,16 +85,19 @@ async fn a_changed_system_text_asks_for_the_bound_blocks_to_be_dropped() {
                 .as_array()
                 .unwrap()
                 .iter()
-                .map(|told| (told["type"].clone(), told["path"].clone()))
+                .map(|reported| (reported["type"].clone(), reported["path"].clone()))
                 .collect();
-            let told = |path: &str| (json!("thinking_dropped"), json!(path));
-            assert_eq!(dropped, [told("messages.1.content.0"), told("messages.3.content.0")]);
+            let reported = |path: &str| (json!("thinking_dropped"), json!(path));
+            assert_eq!(
+                dropped,
+                [reported("messages.1.content.0"), reported("messages.3.content.0")]
+            );
             assert_eq!(loss(&answer), "thinking_omitted=2;reason=prefix");
             let turn = pair.turn(&answer).await;
             assert_eq!(fates(&turn), ["1.0 left_out prefix", "3.0 left_out prefix"]);
 
-            // What was made under the new text holds; the rest stays dropped.
-            let (_, answer) = talk.say(pair.client(), "four").await;
+            // Blocks made under the new system text are valid, and the others stay dropped.
+            let (_, answer) = conversation.ask(pair.client(), "four").await;
             let turn = pair.turn(&answer).await;
             let expected = ["1.0 left_out prefix", "3.0 left_out prefix", "5.0 sent"];
             assert_eq!(fates(&turn), expected, "{policy} {stream}");
@@ -96,18 +107,19 @@ async fn a_changed_system_text_asks_for_the_bound_blocks_to_be_dropped() {
 }
 
 #[tokio::test]
-async fn the_callers_own_word_on_binding_is_left_alone() {
+async fn callers_own_binding_setting_stays() {
     for behaviour in ["drop_block", "error"] {
-        let pair = bound("").await;
-        let mut talk = bound_talk("own word", false);
-        talk.body["thinking"]["block_binding"] = json!({"prefix_mismatch_behavior": behaviour});
-        talk.headers.push(("anthropic-beta".into(), CONTROLS.into()));
-        talk.say(pair.client(), "one").await;
-        talk.body["system"] = "You are verbose.".into();
-        talk.user("two");
-        let answer = talk.send(pair.client()).await;
-        let seen = pair.a.last().await;
-        assert_eq!(seen.body, talk.body.to_string());
+        let pair = bound_pair("").await;
+        let mut conversation = bound_conversation("own word", false);
+        conversation.body["thinking"]["block_binding"] =
+            json!({"prefix_mismatch_behavior": behaviour});
+        conversation.headers.push(("anthropic-beta".into(), CONTROLS.into()));
+        conversation.ask(pair.client(), "one").await;
+        conversation.body["system"] = "You are verbose.".into();
+        conversation.push_user("two");
+        let answer = conversation.send(pair.client()).await;
+        let seen = pair.a.last_received().await;
+        assert_eq!(seen.body, conversation.body.to_string());
         assert_eq!(seen.header("anthropic-beta"), Some(CONTROLS));
         let turn = pair.turn(&answer).await;
         match behaviour {
@@ -121,63 +133,69 @@ async fn the_callers_own_word_on_binding_is_left_alone() {
                 assert_eq!(fates(&turn), ["1.0 left_out prefix"]);
             }
         }
-        assert_eq!(pair.a.seen().await.len(), 2, "sent once each");
+        assert_eq!(pair.a.received().await.len(), 2, "sent once each");
     }
 }
 
 #[tokio::test]
-async fn a_backend_that_binds_unmarked_models_is_learnt_from_its_first_refusal() {
-    let pair = bound("").await;
-    // Nothing is known of this model, so its bodies go as they are.
-    let mut talk = talk("learnt", false);
-    talk.say(pair.client(), "one").await;
-    talk.body["system"] = "You are verbose.".into();
-    let (two, answer) = talk.say(pair.client(), "two").await;
+async fn prefix_binding_is_learnt_from_the_first_refusal() {
+    let pair = bound_pair("").await;
+    // The catalog does not list this model as binding, so its bodies are not edited.
+    let mut conversation = new_conversation("learnt", false);
+    conversation.ask(pair.client(), "one").await;
+    conversation.body["system"] = "You are verbose.".into();
+    let (two, answer) = conversation.ask(pair.client(), "two").await;
     assert_eq!(loss(&answer), "thinking_omitted=1;reason=prefix");
     assert_eq!(fates(&pair.turn(&answer).await), ["1.0 left_out prefix"]);
-    let seen = pair.a.seen().await;
+    let seen = pair.a.received().await;
     let statuses: Vec<u64> = seen.iter().map(|seen| seen.status).collect();
     assert_eq!(statuses, [200, 400, 200]);
     assert!(seen[1].refusal.contains("bound to a different conversation"));
     let asked = json!({"prefix_mismatch_behavior": "drop_block"});
-    assert_eq!(binding_asked(&seen[1].json()), &Value::Null);
-    assert_eq!(binding_asked(&seen[2].json()), &asked);
+    assert_eq!(binding_setting(&seen[1].json()), &Value::Null);
+    assert_eq!(binding_setting(&seen[2].json()), &asked);
 
-    // From now on it is known beforehand, and what holds is not given up.
-    pair.a.forget().await;
-    let (_, answer) = talk.say(pair.client(), "three").await;
+    // The binding is known now, and valid blocks are kept.
+    pair.a.clear_received().await;
+    let (_, answer) = conversation.ask(pair.client(), "three").await;
     let turn = pair.turn(&answer).await;
     assert_eq!(fates(&turn), ["1.0 left_out prefix", "3.0 sent"]);
-    let [seen] = &pair.a.seen().await[..] else {
+    let [seen] = &pair.a.received().await[..] else {
         panic!("the next turn goes out once");
     };
-    assert_eq!((seen.status, binding_asked(&seen.json())), (200, &asked));
+    assert_eq!((seen.status, binding_setting(&seen.json())), (200, &asked));
     assert!(seen.thinking().contains(&two["content"][0]));
 
-    // A conversation whose blocks all hold is not touched, even here.
-    pair.a.forget().await;
-    let mut other = crate::support::talk("untouched", false);
-    other.say(pair.client(), "one").await;
-    other.user("two");
-    other.send(pair.client()).await.good();
-    assert_eq!(pair.a.last().await.body, other.body.to_string());
+    // A conversation whose blocks are all valid is not edited here either.
+    pair.a.clear_received().await;
+    let mut other = crate::support::new_conversation("untouched", false);
+    other.ask(pair.client(), "one").await;
+    other.push_user("two");
+    other.send(pair.client()).await.expect_ok();
+    assert_eq!(pair.a.last_received().await.body, other.body.to_string());
 }
 
 #[tokio::test]
-async fn a_body_whose_blocks_hold_is_byte_identical() {
-    let pair = Pair::of(binding("a").await, Simulator::start("b").await, "", ["", ""]).await;
-    let mut talk = bound_talk("identical", false);
-    talk.offer_tool();
-    talk.say(pair.client(), "use a tool").await;
-    talk.answer_tools(pair.client(), "42").await;
-    talk.user("thanks");
-    // The same values in another dress: the provider compares values, and so does the gateway.
-    let body = serde_json::to_string_pretty(&talk.body).unwrap();
+async fn body_with_valid_blocks_stays_byte_identical() {
+    let pair = Pair::with_simulators(
+        binding_simulator("a").await,
+        Simulator::start("b").await,
+        "",
+        ["", ""],
+    )
+    .await;
+    let mut conversation = bound_conversation("identical", false);
+    conversation.offer_tool();
+    conversation.ask(pair.client(), "use a tool").await;
+    conversation.answer_tools(pair.client(), "42").await;
+    conversation.push_user("thanks");
+    // The same values with other formatting. The provider compares values, and so does the gateway.
+    let body = serde_json::to_string_pretty(&conversation.body).unwrap();
     let body = body.replace("\"thanks\"", "[{\"type\": \"text\", \"text\": \"th\\u0061nks\"}]");
     let headers = [("x-claude-code-session-id", "identical")];
     let send = pair.client().post_bytes("/v1/messages", &headers, body.clone());
-    let answer = send.await.good();
-    assert_eq!(pair.a.last().await.body, body);
+    let answer = send.await.expect_ok();
+    assert_eq!(pair.a.last_received().await.body, body);
     assert_eq!(loss(&answer), "");
     assert_eq!(fates(&pair.turn(&answer).await), ["1.0 sent", "3.0 sent"]);
     assert_eq!(pair.refusals().await, [""; 0]);

@@ -1,47 +1,48 @@
-//! A gateway that dies in the middle of a conversation.
+//! A gateway that is killed or stopped in the middle of a conversation.
 
 use std::time::Duration;
 
 use serde_json::json;
 use throughline_testkit::{Gateway, Simulator};
 
-use crate::support::{BINARY, POLICIES, backend, fates, talk, thinking, turn};
+use crate::support::{BINARY, POLICIES, backend, fates, new_conversation, thinking_in};
 
-/// The binary that is released, where one is named.
+/// The release binary if the environment names one, else the test binary.
 fn binary() -> String {
     std::env::var("THROUGHLINE_BIN").unwrap_or_else(|_| BINARY.to_owned())
 }
 
-/// What was remembered a second ago is safe. This second is the promise, so it is waited for.
-async fn a_second_passes() {
+/// Waits one second: the gateway promises to write everything within it, and the test is about this
+/// promise.
+async fn wait_for_the_write_interval() {
     tokio::time::sleep(Duration::from_millis(1000)).await;
 }
 
-async fn start(a: &Simulator, b: &Simulator, settings: &str) -> Gateway {
+async fn start_pair(a: &Simulator, b: &Simulator, settings: &str) -> Gateway {
     let config = format!("{settings}\n{}{}", backend("a", a, ""), backend("b", b, ""));
     Gateway::start(&binary(), &config).await
 }
 
 /// Covers: S1-4
 #[tokio::test]
-async fn a_killed_gateway_still_knows_its_blocks_sessions_and_backend() {
+async fn killed_gateway_keeps_blocks_sessions_and_active_backend() {
     for policy in POLICIES {
         let (a, b) = (Simulator::start("a").await, Simulator::start("b").await);
         let settings = format!("[thinking]\npolicy = \"{policy}\"\nunknown = \"drop\"");
-        let mut gateway = start(&a, &b, &settings).await;
-        let mut talk = talk("killed", true);
-        let (a1, _) = talk.say(&gateway.client, "one").await;
+        let mut gateway = start_pair(&a, &b, &settings).await;
+        let mut conversation = new_conversation("killed", true);
+        let (a1, _) = conversation.ask(&gateway.client, "one").await;
         gateway.switch("b").await;
-        let (b1, _) = talk.say(&gateway.client, "two").await;
-        let (b2, _) = talk.say(&gateway.client, "three").await;
+        let (b1, _) = conversation.ask(&gateway.client, "two").await;
+        let (b2, _) = conversation.ask(&gateway.client, "three").await;
         let before = gateway.statistics().await;
         assert_eq!(before["session"], 2);
 
-        a_second_passes().await;
+        wait_for_the_write_interval().await;
         gateway.kill().await;
-        gateway.start_again().await;
+        gateway.restart().await;
         let mut after = gateway.statistics().await;
-        // What was counted since the start begins anew; what is known does not.
+        // Counters since the start are zero again, and the stored blocks are still known.
         for counted in ["tried", "refused", "restored"] {
             after[counted] = before[counted].clone();
         }
@@ -49,21 +50,21 @@ async fn a_killed_gateway_still_knows_its_blocks_sessions_and_backend() {
         let backends = gateway.client.get("/admin/backends").await.json();
         assert_eq!(backends["active"], "b", "{policy}");
 
-        let (_, answer) = talk.say(&gateway.client, "bench 1").await;
-        assert_eq!(b.last().await.thinking(), thinking(&[&b1, &b2]), "{policy}");
-        let report = turn(&gateway, &answer).await;
+        let (_, answer) = conversation.ask(&gateway.client, "bench 1").await;
+        assert_eq!(b.last_received().await.thinking(), thinking_in(&[&b1, &b2]), "{policy}");
+        let report = gateway.turn_of(&answer).await;
         assert_eq!(report["session"], 2);
         assert_eq!(fates(&report), [&*format!("1.0 left_out {policy}"), "3.0 sent", "5.0 sent"]);
 
-        // Where a block came from is known as well.
+        // The origin of each block is known as well.
         gateway.switch("a").await;
-        talk.say(&gateway.client, "bench 1").await;
+        conversation.ask(&gateway.client, "bench 1").await;
         let back = match policy {
             "session" => vec![],
-            _ => thinking(&[&a1]),
+            _ => thinking_in(&[&a1]),
         };
-        assert_eq!(a.last().await.thinking(), back, "{policy}");
-        for seen in [a.seen().await, b.seen().await].concat() {
+        assert_eq!(a.last_received().await.thinking(), back, "{policy}");
+        for seen in [a.received().await, b.received().await].concat() {
             assert_eq!(seen.refusal, "");
         }
     }
@@ -71,58 +72,58 @@ async fn a_killed_gateway_still_knows_its_blocks_sessions_and_backend() {
 
 /// Covers: S1-4
 #[tokio::test]
-async fn a_blocks_age_counts_on_through_a_restart() {
+async fn block_age_continues_across_a_restart() {
     let (a, b) = (Simulator::start("a").await, Simulator::start("b").await);
     let settings = "[thinking]\npolicy = \"session\"\norphan_threshold = \"900ms\"";
-    let mut gateway = start(&a, &b, settings).await;
-    let mut talk = talk("aged", true);
-    talk.say(&gateway.client, "hello").await;
-    talk.clone().say(&gateway.client, "never mind").await;
-    a_second_passes().await;
+    let mut gateway = start_pair(&a, &b, settings).await;
+    let mut conversation = new_conversation("aged", true);
+    conversation.ask(&gateway.client, "hello").await;
+    conversation.clone().ask(&gateway.client, "never mind").await;
+    wait_for_the_write_interval().await;
     gateway.kill().await;
-    gateway.start_again().await;
+    gateway.restart().await;
     let held = |statistics: serde_json::Value| {
         let count = |name: &str| statistics[name].as_u64().unwrap();
         (count("confirmed"), count("unconfirmed"))
     };
     assert_eq!(held(gateway.statistics().await), (1, 1));
-    talk.say(&gateway.client, "bench 1").await;
+    conversation.ask(&gateway.client, "bench 1").await;
     assert_eq!(held(gateway.statistics().await), (1, 0));
     assert!(gateway.log().contains("cleanup_orphaned=1"));
 }
 
 #[tokio::test]
-async fn what_a_backend_refused_stays_refused_through_a_restart() {
+async fn refused_block_stays_refused_across_a_restart() {
     let (a, b) = (Simulator::start("a").await, Simulator::start("b").await);
-    let mut gateway = start(&a, &b, "").await;
-    let mut talk = talk("refused", true);
-    talk.say(&b.client, "made elsewhere").await;
-    let (own, _) = talk.say(&gateway.client, "hello").await;
-    assert_eq!(a.seen().await.len(), 2);
-    a_second_passes().await;
+    let mut gateway = start_pair(&a, &b, "").await;
+    let mut conversation = new_conversation("refused", true);
+    conversation.ask(&b.client, "made elsewhere").await;
+    let (own, _) = conversation.ask(&gateway.client, "hello").await;
+    assert_eq!(a.received().await.len(), 2);
+    wait_for_the_write_interval().await;
     gateway.kill().await;
-    gateway.start_again().await;
-    a.forget().await;
-    talk.say(&gateway.client, "bench 1").await;
-    let [seen] = &a.seen().await[..] else {
+    gateway.restart().await;
+    a.clear_received().await;
+    conversation.ask(&gateway.client, "bench 1").await;
+    let [seen] = &a.received().await[..] else {
         panic!("it goes out once");
     };
-    assert_eq!((seen.status, seen.thinking()), (200, thinking(&[&own])));
+    assert_eq!((seen.status, seen.thinking()), (200, thinking_in(&[&own])));
 }
 
 #[tokio::test]
-async fn a_stop_writes_everything_at_once() {
+async fn shutdown_writes_everything_at_once() {
     for policy in POLICIES {
         let (a, b) = (Simulator::start("a").await, Simulator::start("b").await);
         let settings = format!("[thinking]\npolicy = \"{policy}\"\nunknown = \"drop\"");
-        let mut gateway = start(&a, &b, &settings).await;
-        let mut talk = talk("stopped", false);
-        let (one, _) = talk.say(&gateway.client, "hello").await;
+        let mut gateway = start_pair(&a, &b, &settings).await;
+        let mut conversation = new_conversation("stopped", false);
+        let (one, _) = conversation.ask(&gateway.client, "hello").await;
         gateway.signal("TERM").await;
-        assert_eq!(gateway.ended().await, Some(0));
-        gateway.start_again().await;
-        talk.say(&gateway.client, "bench 1").await;
-        assert_eq!(a.last().await.thinking(), thinking(&[&one]), "{policy}");
+        assert_eq!(gateway.wait_for_exit().await, Some(0));
+        gateway.restart().await;
+        conversation.ask(&gateway.client, "bench 1").await;
+        assert_eq!(a.last_received().await.thinking(), thinking_in(&[&one]), "{policy}");
         assert_eq!(gateway.statistics().await["tried"], json!(0));
     }
 }

@@ -1,21 +1,22 @@
-//! What the flows share: two backends behind a gateway, and short forms of what all three report.
+//! Shared by the flows: a gateway over two backends, and short forms of their reports.
 
 use serde_json::{Value, json};
-use throughline_simulator::{Options, Scenario};
+use throughline_simulator::Options;
 use throughline_testkit::{Answer, Client, Conversation, Gateway, Simulator};
 
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_throughline");
 
-/// No block at all.
-pub(crate) const NOTHING: [Value; 0] = [];
+/// An empty list of blocks.
+pub(crate) const NO_BLOCKS: [Value; 0] = [];
 
 pub(crate) const POLICIES: [&str; 2] = ["origin", "session"];
 
-/// Each policy, with streams and without.
-pub(crate) const WAYS: [(&str, bool); 4] =
+/// Each policy, streamed and not streamed.
+pub(crate) const POLICIES_AND_STREAMING: [(&str, bool); 4] =
     [("origin", true), ("origin", false), ("session", true), ("session", false)];
 
-/// Two simulators `a` and `b` of different identity behind one gateway; `a` is active.
+/// A gateway over two simulators `a` and `b` that read none of each other's signatures. `a` is
+/// active.
 pub(crate) struct Pair {
     pub(crate) a: Simulator,
     pub(crate) b: Simulator,
@@ -23,19 +24,19 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// With these settings before the backends.
+    /// Starts a pair with these settings before the backends.
     pub(crate) async fn start(settings: &str) -> Self {
         let (a, b) = (Simulator::start("a").await, Simulator::start("b").await);
-        Self::of(a, b, settings, ["", ""]).await
+        Self::with_simulators(a, b, settings, ["", ""]).await
     }
 
-    /// Under a policy, everything else left to the defaults.
-    pub(crate) async fn under(policy: &str) -> Self {
+    /// Starts a pair with a policy and defaults for everything else.
+    pub(crate) async fn with_policy(policy: &str) -> Self {
         Self::start(&format!("[thinking]\npolicy = \"{policy}\"")).await
     }
 
-    /// With simulators of one's own, and more lines for each backend.
-    pub(crate) async fn of(
+    /// Starts a pair with these simulators and more lines for each backend.
+    pub(crate) async fn with_simulators(
         a: Simulator,
         b: Simulator,
         settings: &str,
@@ -54,28 +55,28 @@ impl Pair {
         &self.gateway.client
     }
 
-    /// Everything either simulator refused. Most flows expect nothing here.
+    /// Returns everything that either simulator refused. Most flows expect an empty list.
     pub(crate) async fn refusals(&self) -> Vec<String> {
-        let mut all = self.a.seen().await;
-        all.extend(self.b.seen().await);
+        let mut all = self.a.received().await;
+        all.extend(self.b.received().await);
         all.into_iter().map(|seen| seen.refusal).filter(|refusal| !refusal.is_empty()).collect()
     }
 
-    /// How many blocks are held, as [`held`] says it.
+    /// Returns how many blocks the gateway holds, in the form of [`held`].
     pub(crate) async fn held(&self) -> Value {
         counts(&self.gateway.statistics().await)
     }
 
-    /// As [`Pair::held`], of the conversation an answer belongs to.
-    pub(crate) async fn held_by(&self, answer: &Answer) -> Value {
+    /// Like [`Pair::held`], for the lineage of one answer.
+    pub(crate) async fn held_in_lineage_of(&self, answer: &Answer) -> Value {
         let lineage = self.turn(answer).await["lineage"].clone();
         let path = format!("/admin/thinking?lineage={}", lineage.as_str().unwrap());
-        counts(&self.client().get(&path).await.good().json())
+        counts(&self.client().get(&path).await.expect_ok().json())
     }
 
-    /// What `/admin/turns` says of an answer.
+    /// Returns the turn of an answer.
     pub(crate) async fn turn(&self, answer: &Answer) -> Value {
-        turn(&self.gateway, answer).await
+        self.gateway.turn_of(answer).await
     }
 }
 
@@ -87,18 +88,8 @@ pub(crate) fn backend(name: &str, simulator: &Simulator, more: &str) -> String {
     )
 }
 
-/// A simulator that follows a scenario.
-pub(crate) async fn scripted(identity: &str, scenario: &str) -> Simulator {
-    Simulator::with(Options {
-        identity: identity.to_owned(),
-        scenario: Some(Scenario::from_toml(scenario).unwrap()),
-        ..Options::default()
-    })
-    .await
-}
-
-/// A simulator that binds each block to the conversation before it.
-pub(crate) async fn binding(identity: &str) -> Simulator {
+/// Starts a simulator that binds each block to the conversation before it.
+pub(crate) async fn binding_simulator(identity: &str) -> Simulator {
     Simulator::with(Options {
         identity: identity.to_owned(),
         prefix_binding: true,
@@ -107,15 +98,15 @@ pub(crate) async fn binding(identity: &str) -> Simulator {
     .await
 }
 
-/// A conversation that streams or does not.
-pub(crate) fn talk(session: &str, stream: bool) -> Conversation {
-    let mut talk = Conversation::new(session);
-    talk.stream = stream;
-    talk
+/// Creates a conversation, streamed or not.
+pub(crate) fn new_conversation(session: &str, stream: bool) -> Conversation {
+    let mut conversation = Conversation::new(session);
+    conversation.stream = stream;
+    conversation
 }
 
-/// Statistics in short: blocks of the present session that were confirmed and not, and the
-/// session number. Nothing of an older session.
+/// Returns the expected statistics: confirmed and unconfirmed blocks of the current session, the
+/// session number, and no older blocks.
 pub(crate) fn held(confirmed: u64, unconfirmed: u64, session: u64) -> Value {
     json!({
         "total": confirmed + unconfirmed,
@@ -135,15 +126,7 @@ fn counts(statistics: &Value) -> Value {
     counts
 }
 
-/// What `/admin/turns` says of an answer.
-pub(crate) async fn turn(gateway: &Gateway, answer: &Answer) -> Value {
-    let id = answer.header("x-throughline-turn");
-    let turns = gateway.turns().await;
-    let found = turns.into_iter().find(|turn| turn["id"] == id);
-    found.unwrap_or_else(|| panic!("no turn {id}"))
-}
-
-/// The fate of each block in a report, such as `1.0 left_out origin`.
+/// Returns the path and the fate of each block in a report, such as `1.0 left_out origin`.
 pub(crate) fn fates(report: &Value) -> Vec<String> {
     let blocks = report["blocks"].as_array().unwrap();
     let fate = |block: &Value| {
@@ -162,8 +145,8 @@ pub(crate) fn loss(answer: &Answer) -> &str {
     answer.header("x-throughline-loss")
 }
 
-/// The thinking in messages, in order.
-pub(crate) fn thinking(messages: &[&Value]) -> Vec<Value> {
+/// Returns the thinking blocks of messages, in order.
+pub(crate) fn thinking_in(messages: &[&Value]) -> Vec<Value> {
     let blocks = messages
         .iter()
         .flat_map(|message| message["content"].as_array().cloned().unwrap_or_default());
@@ -174,20 +157,20 @@ pub(crate) fn is_thinking(block: &Value) -> bool {
     block["type"] == "thinking" || block["type"] == "redacted_thinking"
 }
 
-/// Takes the thinking out of a message of a conversation, as a client that shortens its history.
-pub(crate) fn cut_thinking(talk: &mut Conversation, message: usize) {
-    let content = talk.body["messages"][message]["content"].as_array_mut();
+/// Removes the thinking of one message, as a client does that shortens its history.
+pub(crate) fn cut_thinking(conversation: &mut Conversation, message: usize) {
+    let content = conversation.body["messages"][message]["content"].as_array_mut();
     content.unwrap().retain(|block| !is_thinking(block));
 }
 
-/// Goes back to so many messages, as a client that takes back what it said.
-pub(crate) fn go_back(talk: &mut Conversation, messages: usize) {
-    let all = talk.body["messages"].as_array_mut();
+/// Truncates the history to this many messages, as a client does that edits an earlier message.
+pub(crate) fn truncate_to(conversation: &mut Conversation, messages: usize) {
+    let all = conversation.body["messages"].as_array_mut();
     all.unwrap().truncate(messages);
 }
 
-/// Makes what was just registered older than a threshold of one millisecond. Time passing is
-/// what is being tested here, so this is not a wait for something else.
-pub(crate) async fn grow_old() {
+/// Waits until new blocks are older than a threshold of one millisecond. The test is about this
+/// time.
+pub(crate) async fn pass_threshold() {
     tokio::time::sleep(std::time::Duration::from_millis(5)).await;
 }

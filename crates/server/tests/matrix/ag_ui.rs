@@ -1,61 +1,63 @@
-//! A client of AG-UI: its messages become what the library's reducer makes of the events.
+//! An AG-UI client: it builds its messages from the events as the library's reducer does.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 
-use crate::speaker::{Ask, Call, Said, Speaker, Talk, events, list, parameters, text};
+use crate::test_client::{
+    Call, ClientRequest, ClientView, History, TestClient, events, list, parameters, text,
+};
 
-/// How many threads there were: no two conversations share one.
+/// Counts threads, so that no two conversations share a thread id.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
 pub(crate) struct AgUi {
-    talk: Talk,
+    history: History,
     runs: usize,
     thread: String,
-    /// Whether it is a client of before version 1.0, which keeps no reasoning.
-    old: bool,
+    /// Whether the client is older than version 1.0, which keeps no reasoning.
+    before_v1: bool,
 }
 
 impl AgUi {
-    pub(crate) fn new(old: bool) -> Self {
+    pub(crate) fn new(before_v1: bool) -> Self {
         Self {
-            talk: Talk::default(),
+            history: History::default(),
             runs: 0,
             thread: format!("thread-{}", THREADS.fetch_add(1, Ordering::Relaxed)),
-            old,
+            before_v1,
         }
     }
 
     fn message(&mut self, id: &Value) -> &mut Value {
         let known = |message: &Value| &message["id"] == id;
-        let place = self.talk.messages.iter().position(known);
-        let place = place.unwrap_or_else(|| panic!("no message {id}"));
-        &mut self.talk.messages[place]
+        let position = self.history.messages.iter().position(known);
+        let position = position.unwrap_or_else(|| panic!("no message {id}"));
+        &mut self.history.messages[position]
     }
 
     fn call(&mut self, id: &Value) -> &mut Value {
-        let mut calls = self.talk.messages.iter_mut().filter_map(|message| {
+        let mut calls = self.history.messages.iter_mut().filter_map(|message| {
             let calls = message.get_mut("toolCalls")?.as_array_mut()?;
             calls.iter_mut().find(|call| &call["id"] == id)
         });
         calls.next().unwrap_or_else(|| panic!("no call {id}"))
     }
 
-    /// What the library's reducer does with one event.
+    /// Applies one event, as the library's reducer does.
     fn reduce(&mut self, event: &Value) {
         let id = &event["messageId"];
         match text(&event["type"]) {
             "REASONING_MESSAGE_START" => {
                 let message = json!({"id": id, "role": event["role"], "content": ""});
-                self.talk.messages.push(message);
+                self.history.messages.push(message);
             }
             "TEXT_MESSAGE_START" => {
                 let mut message = json!({"id": id, "role": "assistant", "content": ""});
                 if event["metadata"].is_object() {
                     message["metadata"] = event["metadata"].clone();
                 }
-                self.talk.messages.push(message);
+                self.history.messages.push(message);
             }
             "REASONING_MESSAGE_CONTENT" | "TEXT_MESSAGE_CONTENT" => {
                 let content = &mut self.message(id)["content"];
@@ -63,8 +65,8 @@ impl AgUi {
             }
             "TOOL_CALL_START" => {
                 let parent = &event["parentMessageId"];
-                if !self.talk.messages.iter().any(|message| &message["id"] == parent) {
-                    self.talk.messages.push(json!({"id": parent, "role": "assistant"}));
+                if !self.history.messages.iter().any(|message| &message["id"] == parent) {
+                    self.history.messages.push(json!({"id": parent, "role": "assistant"}));
                 }
                 let parent = self.message(parent);
                 if parent["toolCalls"].is_null() {
@@ -93,75 +95,79 @@ impl AgUi {
     }
 }
 
-impl Speaker for AgUi {
-    fn talk(&mut self) -> &mut Talk {
-        &mut self.talk
+impl TestClient for AgUi {
+    fn history(&mut self) -> &mut History {
+        &mut self.history
     }
 
-    fn user(&mut self, text: &str) {
-        let id = format!("user-{}", self.talk.messages.len());
-        self.talk.messages.push(json!({"id": id, "role": "user", "content": text}));
+    fn push_user(&mut self, text: &str) {
+        let id = format!("user-{}", self.history.messages.len());
+        self.history.messages.push(json!({"id": id, "role": "user", "content": text}));
     }
 
-    fn results(&mut self, calls: &[Call], result: &str) {
+    fn push_results(&mut self, calls: &[Call], result: &str) {
         for call in calls {
-            let id = format!("result-{}", self.talk.messages.len());
-            self.talk
+            let id = format!("result-{}", self.history.messages.len());
+            self.history
                 .messages
                 .push(json!({"id": id, "role": "tool", "toolCallId": call.id, "content": result}));
         }
     }
 
-    fn ask(&self, model: &str, _: bool) -> Ask {
-        let effort = if self.talk.thinks { "medium" } else { "none" };
+    fn next_request(&self, model: &str, _: bool) -> ClientRequest {
+        let effort = if self.history.thinking { "medium" } else { "none" };
         let mut body = json!({
             "threadId": self.thread,
             "runId": format!("run-{}", self.runs),
             "state": {},
-            "messages": self.talk.messages,
+            "messages": self.history.messages,
             "tools": [],
             "context": [],
             "forwardedProps": {"model": model, "reasoning_effort": effort},
         });
-        if !self.old {
+        if !self.before_v1 {
             body["protocolVersion"] = "1.0".into();
         }
-        if self.talk.tools {
+        if self.history.tools {
             let tool = json!({"name": "lookup", "description": "", "parameters": parameters()});
             body["tools"] = json!([tool]);
         }
-        Ask { path: "/ag-ui".to_owned(), headers: vec![("accept", "text/event-stream")], body }
+        ClientRequest {
+            path: "/ag-ui".to_owned(),
+            headers: vec![("accept", "text/event-stream")],
+            body,
+        }
     }
 
-    fn read(&mut self, body: &str, _: bool) -> Said {
+    fn read(&mut self, body: &str, _: bool) -> ClientView {
         self.runs += 1;
-        let known = self.talk.messages.len();
-        let mut said = Said::default();
+        let known = self.history.messages.len();
+        let mut view = ClientView::default();
         let events = events(body);
         for event in &events {
             let kind = text(&event["type"]);
             if kind == "THINKING_TEXT_MESSAGE_CONTENT" {
-                said.reasoning.push_str(text(&event["delta"]));
+                view.reasoning.push_str(text(&event["delta"]));
             }
             let new = kind.starts_with("REASONING") || event.get("outcome").is_some();
-            assert!(!(self.old && new), "an old client gets {event}");
+            assert!(!(self.before_v1 && new), "an old client gets {event}");
             self.reduce(event);
         }
         let last = events.last().map_or("", |event| text(&event["type"]));
         assert_eq!(last, "RUN_FINISHED", "{body}");
-        for message in &self.talk.messages[known..] {
+        for message in &self.history.messages[known..] {
             let shown = match text(&message["role"]) {
-                "reasoning" => &mut said.reasoning,
-                _ => &mut said.text,
+                "reasoning" => &mut view.reasoning,
+                _ => &mut view.text,
             };
             shown.push_str(text(&message["content"]));
-            said.calls.extend(list(&message["toolCalls"]).map(|call| Call {
+            view.calls.extend(list(&message["toolCalls"]).map(|call| Call {
                 id: text(&call["id"]).to_owned(),
                 name: text(&call["function"]["name"]).to_owned(),
                 arguments:
                     serde_json::from_str(text(&call["function"]["arguments"])).expect("arguments"),
             }));
         }
-        said
+        view
     }
 }

@@ -1,60 +1,63 @@
-//! A client of the Anthropic dialect: it sends every block back as it came.
+//! A client of the Anthropic dialect: it sends every block back unchanged.
 
 use serde_json::{Value, json};
-use throughline_testkit::fold;
+use throughline_testkit::message_from_sse;
 
-use crate::speaker::{Ask, Call, Said, Speaker, Talk, list, parameters, text};
+use crate::test_client::{
+    Call, ClientRequest, ClientView, History, TestClient, list, parameters, text,
+};
 
 #[derive(Default)]
 pub(crate) struct Anthropic {
-    talk: Talk,
+    history: History,
 }
 
-impl Speaker for Anthropic {
-    fn talk(&mut self) -> &mut Talk {
-        &mut self.talk
+impl TestClient for Anthropic {
+    fn history(&mut self) -> &mut History {
+        &mut self.history
     }
 
-    fn results(&mut self, calls: &[Call], result: &str) {
+    fn push_results(&mut self, calls: &[Call], result: &str) {
         let results: Vec<Value> = calls
             .iter()
             .map(|call| json!({"type": "tool_result", "tool_use_id": call.id, "content": result}))
             .collect();
-        self.talk.messages.push(json!({"role": "user", "content": results}));
+        self.history.messages.push(json!({"role": "user", "content": results}));
     }
 
-    fn ask(&self, model: &str, stream: bool) -> Ask {
+    fn next_request(&self, model: &str, stream: bool) -> ClientRequest {
         let mut body = json!({
             "model": model,
             "max_tokens": 8192,
-            "messages": self.talk.messages,
+            "messages": self.history.messages,
             "stream": stream,
         });
-        if self.talk.thinks {
+        if self.history.thinking {
             body["thinking"] = json!({"type": "enabled", "budget_tokens": 4096});
         }
-        if self.talk.tools {
+        if self.history.tools {
             body["tools"] = json!([{"name": "lookup", "input_schema": parameters()}]);
         }
-        Ask {
+        ClientRequest {
             path: "/v1/messages".to_owned(),
             headers: vec![("anthropic-version", "2023-06-01")],
             body,
         }
     }
 
-    fn read(&mut self, body: &str, stream: bool) -> Said {
-        let message = if stream { fold(body) } else { serde_json::from_str(body).expect("JSON") };
-        let mut said = Said::default();
+    fn read(&mut self, body: &str, stream: bool) -> ClientView {
+        let message =
+            if stream { message_from_sse(body) } else { serde_json::from_str(body).expect("JSON") };
+        let mut view = ClientView::default();
         for block in list(&message["content"]) {
             match text(&block["type"]) {
                 "thinking" => {
                     let signed = !text(&block["signature"]).is_empty();
                     assert!(signed, "clients drop thinking without a signature: {block}");
-                    said.reasoning.push_str(text(&block["thinking"]));
+                    view.reasoning.push_str(text(&block["thinking"]));
                 }
-                "text" => said.text.push_str(text(&block["text"])),
-                "tool_use" => said.calls.push(Call {
+                "text" => view.text.push_str(text(&block["text"])),
+                "tool_use" => view.calls.push(Call {
                     id: text(&block["id"]).to_owned(),
                     name: text(&block["name"]).to_owned(),
                     arguments: block["input"].clone(),
@@ -62,7 +65,7 @@ impl Speaker for Anthropic {
                 _ => {}
             }
         }
-        self.talk.messages.push(json!({"role": "assistant", "content": message["content"]}));
-        said
+        self.history.messages.push(json!({"role": "assistant", "content": message["content"]}));
+        view
     }
 }

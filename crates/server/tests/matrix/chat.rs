@@ -1,57 +1,59 @@
-//! A client of the OpenAI chat dialect: of the reasoning it sends back the plain text at most.
+//! A client of the OpenAI chat dialect: it sends back at most the plain text of the reasoning.
 
 use serde_json::{Value, json};
 
-use crate::speaker::{Ask, Call, Said, Speaker, Talk, events, list, parameters, text};
+use crate::test_client::{
+    Call, ClientRequest, ClientView, History, TestClient, events, list, parameters, text,
+};
 
 pub(crate) struct Chat {
-    talk: Talk,
-    /// Whether it sends `reasoning_content` back; many clients know no such thing.
+    history: History,
+    /// Whether it sends `reasoning_content` back. Many clients do not.
     pub(crate) returns_reasoning: bool,
 }
 
 impl Chat {
     pub(crate) fn new(returns_reasoning: bool) -> Self {
-        Self { talk: Talk::default(), returns_reasoning }
+        Self { history: History::default(), returns_reasoning }
     }
 }
 
-impl Speaker for Chat {
-    fn talk(&mut self) -> &mut Talk {
-        &mut self.talk
+impl TestClient for Chat {
+    fn history(&mut self) -> &mut History {
+        &mut self.history
     }
 
-    fn results(&mut self, calls: &[Call], result: &str) {
+    fn push_results(&mut self, calls: &[Call], result: &str) {
         let results = calls
             .iter()
             .map(|call| json!({"role": "tool", "tool_call_id": call.id, "content": result}));
-        self.talk.messages.extend(results);
+        self.history.messages.extend(results);
     }
 
-    fn ask(&self, model: &str, stream: bool) -> Ask {
-        let mut body = json!({"model": model, "messages": self.talk.messages, "stream": stream});
-        body["reasoning_effort"] = if self.talk.thinks { "medium" } else { "none" }.into();
-        if self.talk.tools {
+    fn next_request(&self, model: &str, stream: bool) -> ClientRequest {
+        let mut body = json!({"model": model, "messages": self.history.messages, "stream": stream});
+        body["reasoning_effort"] = if self.history.thinking { "medium" } else { "none" }.into();
+        if self.history.tools {
             body["tools"] = json!([{
                 "type": "function",
                 "function": {"name": "lookup", "parameters": parameters()},
             }]);
         }
-        Ask {
+        ClientRequest {
             path: "/v1/chat/completions".to_owned(),
             headers: vec![("authorization", "Bearer key")],
             body,
         }
     }
 
-    fn read(&mut self, body: &str, stream: bool) -> Said {
-        let mut said = Said::default();
+    fn read(&mut self, body: &str, stream: bool) -> ClientView {
+        let mut view = ClientView::default();
         let mut calls: Vec<(String, String, String)> = Vec::new();
         let mut take = |message: &Value| {
-            said.reasoning.push_str(text(&message["reasoning_content"]));
-            said.text.push_str(text(&message["content"]));
-            for (place, call) in list(&message["tool_calls"]).enumerate() {
-                let at = call["index"].as_u64().map_or(place, |at| at as usize);
+            view.reasoning.push_str(text(&message["reasoning_content"]));
+            view.text.push_str(text(&message["content"]));
+            for (position, call) in list(&message["tool_calls"]).enumerate() {
+                let at = call["index"].as_u64().map_or(position, |at| at as usize);
                 if calls.len() <= at {
                     calls.resize(at + 1, Default::default());
                 }
@@ -69,9 +71,9 @@ impl Speaker for Chat {
             let whole: Value = serde_json::from_str(body).expect("JSON");
             take(&whole["choices"][0]["message"]);
         }
-        let mut message = json!({"role": "assistant", "content": said.text});
-        if self.returns_reasoning && !said.reasoning.is_empty() {
-            message["reasoning_content"] = said.reasoning.clone().into();
+        let mut message = json!({"role": "assistant", "content": view.text});
+        if self.returns_reasoning && !view.reasoning.is_empty() {
+            message["reasoning_content"] = view.reasoning.clone().into();
         }
         if !calls.is_empty() {
             message["tool_calls"] = calls
@@ -81,8 +83,8 @@ impl Speaker for Chat {
                 })
                 .collect();
         }
-        self.talk.messages.push(message);
-        said.calls = calls
+        self.history.messages.push(message);
+        view.calls = calls
             .into_iter()
             .map(|(id, name, arguments)| Call {
                 id,
@@ -90,6 +92,6 @@ impl Speaker for Chat {
                 arguments: serde_json::from_str(&arguments).expect("arguments"),
             })
             .collect();
-        said
+        view
     }
 }

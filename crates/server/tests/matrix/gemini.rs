@@ -1,71 +1,73 @@
-//! A client of the Gemini dialect: it sends every part back as it came, signatures in the other
-//! alphabet of base64.
+//! A client of the Gemini dialect: it sends every part back unchanged, but writes signatures in
+//! URL-safe base64.
 
 use serde_json::{Value, json};
 
-use crate::speaker::{Ask, Call, Said, Speaker, Talk, events, list, parameters, text};
+use crate::test_client::{
+    Call, ClientRequest, ClientView, History, TestClient, events, list, parameters, text,
+};
 
 #[derive(Default)]
 pub(crate) struct Gemini {
-    talk: Talk,
+    history: History,
 }
 
-impl Speaker for Gemini {
-    fn talk(&mut self) -> &mut Talk {
-        &mut self.talk
+impl TestClient for Gemini {
+    fn history(&mut self) -> &mut History {
+        &mut self.history
     }
 
-    fn user(&mut self, text: &str) {
-        self.talk.messages.push(json!({"role": "user", "parts": [{"text": text}]}));
+    fn push_user(&mut self, text: &str) {
+        self.history.messages.push(json!({"role": "user", "parts": [{"text": text}]}));
     }
 
-    fn results(&mut self, calls: &[Call], result: &str) {
+    fn push_results(&mut self, calls: &[Call], result: &str) {
         let parts: Vec<Value> = calls
             .iter()
             .map(|call| {
                 json!({"functionResponse": {"id": call.id, "name": call.name, "response": {"output": result}}})
             })
             .collect();
-        self.talk.messages.push(json!({"role": "user", "parts": parts}));
+        self.history.messages.push(json!({"role": "user", "parts": parts}));
     }
 
-    fn ask(&self, model: &str, stream: bool) -> Ask {
-        let mut body = json!({"contents": self.talk.messages});
-        if self.talk.thinks {
+    fn next_request(&self, model: &str, stream: bool) -> ClientRequest {
+        let mut body = json!({"contents": self.history.messages});
+        if self.history.thinking {
             body["generationConfig"] =
                 json!({"thinkingConfig": {"include_thoughts": true, "thinking_level": "MEDIUM"}});
         }
-        if self.talk.tools {
+        if self.history.tools {
             body["tools"] = json!([{"functionDeclarations": [
                 {"name": "lookup", "parametersJsonSchema": parameters()},
             ]}]);
         }
         let method = if stream { "streamGenerateContent?alt=sse" } else { "generateContent" };
-        Ask {
+        ClientRequest {
             path: format!("/v1beta/models/{model}:{method}"),
             headers: vec![("x-goog-api-key", "key")],
             body,
         }
     }
 
-    fn read(&mut self, body: &str, stream: bool) -> Said {
+    fn read(&mut self, body: &str, stream: bool) -> ClientView {
         let chunks =
             if stream { events(body) } else { vec![serde_json::from_str(body).expect("JSON")] };
-        let mut said = Said::default();
+        let mut view = ClientView::default();
         let mut kept = Vec::new();
         for part in
             chunks.iter().flat_map(|chunk| list(&chunk["candidates"][0]["content"]["parts"]))
         {
             if let Some(call) = part.get("functionCall") {
-                said.calls.push(Call {
+                view.calls.push(Call {
                     id: text(&call["id"]).to_owned(),
                     name: text(&call["name"]).to_owned(),
                     arguments: call["args"].clone(),
                 });
             } else if part["thought"] == true {
-                said.reasoning.push_str(text(&part["text"]));
+                view.reasoning.push_str(text(&part["text"]));
             } else {
-                said.text.push_str(text(&part["text"]));
+                view.text.push_str(text(&part["text"]));
             }
             let mut part = part.clone();
             if let Some(signature) = part.get("thoughtSignature") {
@@ -74,12 +76,12 @@ impl Speaker for Gemini {
             }
             join(&mut kept, part);
         }
-        self.talk.messages.push(json!({"role": "model", "parts": kept}));
-        said
+        self.history.messages.push(json!({"role": "model", "parts": kept}));
+        view
     }
 }
 
-/// Clients join the pieces of one text.
+/// Joins the pieces of one text, as clients do.
 fn join(kept: &mut Vec<Value>, part: Value) {
     if let Some(last) = kept.last_mut()
         && last["text"].is_string()

@@ -1,71 +1,74 @@
-//! A client of Ollama's dialect: it sends the whole message back, or what its library's types hold of
-//! it, which are no ids.
+//! A client of the Ollama dialect: it sends the whole message back, or only the members that its
+//! library has, which are no ids.
 
 use serde_json::{Value, json};
 
-use crate::speaker::{Ask, Call, Said, Speaker, Talk, list, parameters, text};
+use crate::test_client::{
+    Call, ClientRequest, ClientView, History, TestClient, list, parameters, text,
+};
 
 pub(crate) struct Ollama {
-    talk: Talk,
-    /// Whether it sends the ids of calls back.
+    history: History,
+    /// Whether it sends call ids back.
     keeps_ids: bool,
 }
 
 impl Ollama {
     pub(crate) fn new(keeps_ids: bool) -> Self {
-        // Two conversations that begin alike are one; these two must not answer for each other.
+        // Conversations with the same beginning share a lineage, so the two clients begin
+        // differently.
         let messages = match keeps_ids {
             true => Vec::new(),
             false => vec![json!({"role": "system", "content": "Ids are forgotten here."})],
         };
-        Self { talk: Talk { messages, ..Talk::default() }, keeps_ids }
+        Self { history: History { messages, ..History::default() }, keeps_ids }
     }
 }
 
-impl Speaker for Ollama {
-    fn talk(&mut self) -> &mut Talk {
-        &mut self.talk
+impl TestClient for Ollama {
+    fn history(&mut self) -> &mut History {
+        &mut self.history
     }
 
-    fn results(&mut self, calls: &[Call], result: &str) {
+    fn push_results(&mut self, calls: &[Call], result: &str) {
         for call in calls {
             let mut message = json!({"role": "tool", "tool_name": call.name, "content": result});
             if self.keeps_ids {
                 message["tool_call_id"] = call.id.as_str().into();
             }
-            self.talk.messages.push(message);
+            self.history.messages.push(message);
         }
     }
 
-    fn ask(&self, model: &str, stream: bool) -> Ask {
+    fn next_request(&self, model: &str, stream: bool) -> ClientRequest {
         let mut body = json!({
-            "model": model, "messages": self.talk.messages, "stream": stream, "think": self.talk.thinks,
+            "model": model, "messages": self.history.messages, "stream": stream, "think": self.history.thinking,
         });
-        if self.talk.tools {
+        if self.history.tools {
             body["tools"] = json!([{
                 "type": "function",
                 "function": {"name": "lookup", "description": "", "parameters": parameters()},
             }]);
         }
-        Ask { path: "/api/chat".to_owned(), headers: Vec::new(), body }
+        ClientRequest { path: "/api/chat".to_owned(), headers: Vec::new(), body }
     }
 
-    fn read(&mut self, body: &str, stream: bool) -> Said {
+    fn read(&mut self, body: &str, stream: bool) -> ClientView {
         let lines: Vec<Value> = match stream {
             true => body.split_terminator('\n').map(json).collect(),
             false => vec![json(body)],
         };
-        let mut said = Said::default();
+        let mut view = ClientView::default();
         let mut calls = Vec::new();
-        for (place, line) in lines.iter().enumerate() {
+        for (position, line) in lines.iter().enumerate() {
             assert!(line.get("error").is_none(), "{line}");
-            assert_eq!(line["done"], place + 1 == lines.len(), "{body}");
+            assert_eq!(line["done"], position + 1 == lines.len(), "{body}");
             let message = &line["message"];
-            said.reasoning.push_str(text(&message["thinking"]));
-            said.text.push_str(text(&message["content"]));
+            view.reasoning.push_str(text(&message["thinking"]));
+            view.text.push_str(text(&message["content"]));
             calls.extend(list(&message["tool_calls"]).cloned());
         }
-        said.calls = calls
+        view.calls = calls
             .iter()
             .map(|call| Call {
                 id: text(&call["id"]).to_owned(),
@@ -74,7 +77,7 @@ impl Speaker for Ollama {
             })
             .collect();
         let mut message = json!({
-            "role": "assistant", "content": said.text, "thinking": said.reasoning,
+            "role": "assistant", "content": view.text, "thinking": view.reasoning,
         });
         if !calls.is_empty() {
             for call in &mut calls {
@@ -87,8 +90,8 @@ impl Speaker for Ollama {
             }
             message["tool_calls"] = calls.into();
         }
-        self.talk.messages.push(message);
-        said
+        self.history.messages.push(message);
+        view
     }
 }
 

@@ -1,46 +1,48 @@
-//! Clients of the Responses dialect: one sends every item back as it came and stores nothing, one sends
-//! what is new and names the response before it.
+//! Clients of the Responses dialect: one sends every item back unchanged and stores nothing, the
+//! other sends only new items and names the previous response.
 
 use serde_json::json;
 
-use crate::speaker::{Ask, Call, Said, Speaker, Talk, events, list, parameters, text};
+use crate::test_client::{
+    Call, ClientRequest, ClientView, History, TestClient, events, list, parameters, text,
+};
 
 #[derive(Default)]
 pub(crate) struct Responses {
-    talk: Talk,
-    /// The server keeps the conversation.
+    history: History,
+    /// Whether the gateway stores the conversation.
     stateful: bool,
     previous: Option<String>,
 }
 
 impl Responses {
-    /// A client that keeps nothing but the id of the last response.
+    /// Creates a client that keeps only the id of the last response.
     pub(crate) fn stateful() -> Self {
         Self { stateful: true, ..Self::default() }
     }
 }
 
-impl Speaker for Responses {
-    fn talk(&mut self) -> &mut Talk {
-        &mut self.talk
+impl TestClient for Responses {
+    fn history(&mut self) -> &mut History {
+        &mut self.history
     }
 
-    fn results(&mut self, calls: &[Call], result: &str) {
+    fn push_results(&mut self, calls: &[Call], result: &str) {
         let results = calls.iter().map(
             |call| json!({"type": "function_call_output", "call_id": call.id, "output": result}),
         );
-        self.talk.messages.extend(results);
+        self.history.messages.extend(results);
     }
 
-    fn ask(&self, model: &str, stream: bool) -> Ask {
-        let reasoning = if self.talk.thinks {
+    fn next_request(&self, model: &str, stream: bool) -> ClientRequest {
+        let reasoning = if self.history.thinking {
             json!({"effort": "medium", "summary": "auto"})
         } else {
             json!({"effort": "none"})
         };
         let mut body = json!({
             "model": model,
-            "input": self.talk.messages,
+            "input": self.history.messages,
             "stream": stream,
             "store": self.stateful,
             "include": ["reasoning.encrypted_content"],
@@ -49,7 +51,7 @@ impl Speaker for Responses {
         if let Some(previous) = &self.previous {
             body["previous_response_id"] = previous.as_str().into();
         }
-        if self.talk.tools {
+        if self.history.tools {
             body["tools"] = json!([{
                 "type": "function",
                 "name": "lookup",
@@ -57,14 +59,14 @@ impl Speaker for Responses {
                 "strict": false,
             }]);
         }
-        Ask {
+        ClientRequest {
             path: "/v1/responses".to_owned(),
             headers: vec![("authorization", "Bearer key")],
             body,
         }
     }
 
-    fn read(&mut self, body: &str, stream: bool) -> Said {
+    fn read(&mut self, body: &str, stream: bool) -> ClientView {
         let response = if stream {
             let all = events(body);
             let numbers = all.iter().map(|event| event["sequence_number"].as_u64());
@@ -75,32 +77,32 @@ impl Speaker for Responses {
         } else {
             serde_json::from_str(body).expect("JSON")
         };
-        let mut said = Said::default();
+        let mut view = ClientView::default();
         for item in list(&response["output"]) {
             match text(&item["type"]) {
                 "reasoning" => {
                     let sealed = !text(&item["encrypted_content"]).is_empty();
                     assert!(sealed, "clients drop such an item: {item}");
                     let parts = list(&item["summary"]).map(|part| text(&part["text"]));
-                    said.reasoning.extend(parts);
+                    view.reasoning.extend(parts);
                 }
                 "message" => {
                     let parts = list(&item["content"]).map(|part| text(&part["text"]));
-                    said.text.extend(parts);
+                    view.text.extend(parts);
                 }
-                "function_call" => said.calls.push(Call {
+                "function_call" => view.calls.push(Call {
                     id: text(&item["call_id"]).to_owned(),
                     name: text(&item["name"]).to_owned(),
                     arguments: serde_json::from_str(text(&item["arguments"])).expect("arguments"),
                 }),
                 other => panic!("an item of type {other}"),
             }
-            self.talk.messages.push(item.clone());
+            self.history.messages.push(item.clone());
         }
         if self.stateful {
-            self.talk.messages.clear();
+            self.history.messages.clear();
             self.previous = Some(text(&response["id"]).to_owned());
         }
-        said
+        view
     }
 }

@@ -1,4 +1,4 @@
-//! What is played in every cell.
+//! The scenarios of the matrix.
 
 use std::panic::AssertUnwindSafe;
 
@@ -7,18 +7,18 @@ use throughline_testkit::{Answer, Gateway, Simulator};
 
 use crate::ag_ui::AgUi;
 use crate::anthropic::Anthropic;
+use crate::canonical::CanonicalClient;
 use crate::chat::Chat;
 use crate::gemini::Gemini;
-use crate::lines::Lines;
 use crate::ollama::Ollama;
 use crate::responses::Responses;
-use crate::speaker::{Said, Speaker, go_on};
+use crate::test_client::{ClientView, TestClient, send_turn};
 use crate::ui_stream::UiStream;
 use crate::upstreams::Upstream;
 
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_throughline");
 
-/// The clients.
+/// The names of the clients.
 pub(crate) const CLIENTS: &[&str] = &[
     "anthropic",
     "openai_chat",
@@ -35,29 +35,29 @@ pub(crate) const CLIENTS: &[&str] = &[
     "ollama, ids dropped",
 ];
 
-/// The scenarios.
+/// The names of the scenarios.
 pub(crate) const SCENARIOS: &[&str] =
     &["plain", "thinking", "one tool", "parallel tools", "redacted", "tool loop", "switch"];
 
-/// What came of one cell.
+/// The result of one cell.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
-    /// The loss headers of its requests, without repeats.
+    /// The losses in the reply headers, without duplicates.
     pub(crate) losses: Vec<String>,
-    /// What went wrong.
-    pub(crate) wrong: Vec<String>,
+    /// Everything that was not as expected.
+    pub(crate) mismatches: Vec<String>,
 }
 
-/// A gateway over an upstream, and over another of the same kind that reads none of its signatures.
-pub(crate) struct Stage {
+/// A gateway over an upstream and over a second one that reads none of its signatures.
+pub(crate) struct TestBed {
     upstreams: [Upstream; 2],
     one: Simulator,
     other: Simulator,
     gateway: Gateway,
 }
 
-impl Stage {
-    pub(crate) async fn set(upstream: Upstream, other: Upstream) -> Self {
+impl TestBed {
+    pub(crate) async fn start(upstream: Upstream, other: Upstream) -> Self {
         let (one, two) = (upstream.start("one").await, other.start("two").await);
         let config =
             format!("{}{}", upstream.backend("one", &one.url), other.backend("two", &two.url));
@@ -69,51 +69,56 @@ impl Stage {
         }
     }
 
-    /// Plays one cell.
-    pub(crate) async fn play(&self, client: &str, scenario: &str, stream: bool) -> Outcome {
+    /// Runs one cell.
+    pub(crate) async fn run_cell(&self, client: &str, scenario: &str, stream: bool) -> Outcome {
         match client {
-            "anthropic" => self.with(Anthropic::default(), scenario, stream).await,
-            "openai_chat" => self.with(Chat::new(true), scenario, stream).await,
-            "openai_responses" => self.with(Responses::default(), scenario, stream).await,
+            "anthropic" => self.run_with(Anthropic::default(), scenario, stream).await,
+            "openai_chat" => self.run_with(Chat::new(true), scenario, stream).await,
+            "openai_responses" => self.run_with(Responses::default(), scenario, stream).await,
             "openai_responses, history kept here" => {
-                self.with(Responses::stateful(), scenario, stream).await
+                self.run_with(Responses::stateful(), scenario, stream).await
             }
-            "gemini" => self.with(Gemini::default(), scenario, stream).await,
-            "ui_stream" => self.with(UiStream::default(), scenario, stream).await,
-            "ndjson" => self.with(Lines::new("/ndjson/chat"), scenario, stream).await,
-            "events" => self.with(Lines::new("/v1/stream"), scenario, stream).await,
-            "ag_ui" => self.with(AgUi::new(false), scenario, stream).await,
-            "ag_ui, before 1.0" => self.with(AgUi::new(true), scenario, stream).await,
-            "ollama" => self.with(Ollama::new(true), scenario, stream).await,
-            "ollama, ids dropped" => self.with(Ollama::new(false), scenario, stream).await,
-            _ => self.with(Chat::new(false), scenario, stream).await,
+            "gemini" => self.run_with(Gemini::default(), scenario, stream).await,
+            "ui_stream" => self.run_with(UiStream::default(), scenario, stream).await,
+            "ndjson" => self.run_with(CanonicalClient::new("/ndjson/chat"), scenario, stream).await,
+            "events" => self.run_with(CanonicalClient::new("/v1/stream"), scenario, stream).await,
+            "ag_ui" => self.run_with(AgUi::new(false), scenario, stream).await,
+            "ag_ui, before 1.0" => self.run_with(AgUi::new(true), scenario, stream).await,
+            "ollama" => self.run_with(Ollama::new(true), scenario, stream).await,
+            "ollama, ids dropped" => self.run_with(Ollama::new(false), scenario, stream).await,
+            _ => self.run_with(Chat::new(false), scenario, stream).await,
         }
     }
 
-    async fn with(&self, speaker: impl Speaker, scenario: &str, stream: bool) -> Outcome {
+    async fn run_with(
+        &self,
+        test_client: impl TestClient,
+        scenario: &str,
+        stream: bool,
+    ) -> Outcome {
         for simulator in [&self.one, &self.other] {
-            simulator.forget().await;
+            simulator.clear_received().await;
         }
         self.gateway.switch("one").await;
-        let mut play = Play {
-            stage: self,
-            shows: self.upstreams[0].shows,
-            speaker,
+        let mut run = ScenarioRun {
+            bed: self,
+            shows_reasoning: self.upstreams[0].shows_reasoning,
+            test_client,
             stream,
             outcome: Outcome::default(),
         };
-        // A cell that breaks off must not hide the others.
-        let played = AssertUnwindSafe(play.scenario(scenario)).catch_unwind();
-        let broke = played.await.err();
-        let mut outcome = play.outcome;
-        outcome.wrong.extend(broke.map(|panic| {
+        // A panic in one cell must not hide the other cells.
+        let result = AssertUnwindSafe(run.run(scenario)).catch_unwind();
+        let panicked = result.await.err();
+        let mut outcome = run.outcome;
+        outcome.mismatches.extend(panicked.map(|panic| {
             let text = panic.downcast_ref::<String>().cloned();
-            text.unwrap_or_else(|| "broke off".to_owned())
+            text.unwrap_or_else(|| "panicked".to_owned())
         }));
         for simulator in [&self.one, &self.other] {
-            for seen in simulator.seen().await {
+            for seen in simulator.received().await {
                 if !seen.refusal.is_empty() {
-                    outcome.wrong.push(format!("refused: {}", seen.refusal));
+                    outcome.mismatches.push(format!("refused: {}", seen.refusal));
                 }
             }
         }
@@ -121,78 +126,79 @@ impl Stage {
     }
 }
 
-/// One cell being played.
-struct Play<'a, S> {
-    stage: &'a Stage,
-    /// Whether the upstream that is asked now shows reasoning.
-    shows: bool,
-    speaker: S,
+/// One run of a scenario.
+struct ScenarioRun<'a, S> {
+    bed: &'a TestBed,
+    /// Whether the current upstream shows reasoning.
+    shows_reasoning: bool,
+    test_client: S,
     stream: bool,
     outcome: Outcome,
 }
 
-impl<S: Speaker> Play<'_, S> {
-    async fn scenario(&mut self, scenario: &str) {
-        let thinks = scenario != "plain";
-        self.speaker.think(thinks);
+impl<S: TestClient> ScenarioRun<'_, S> {
+    async fn run(&mut self, scenario: &str) {
+        let thinking = scenario != "plain";
+        self.test_client.set_thinking(thinking);
         match scenario {
             "plain" => {
-                self.speaker.user("plain, please");
-                self.hear("", "Just a text.", &[]).await;
+                self.test_client.push_user("plain, please");
+                self.expect_reply("", "Just a text.", &[]).await;
             }
             "thinking" => {
-                self.speaker.user("ponder this");
-                self.hear("First this, then that.", "I have thought.", &[]).await;
-                self.speaker.user("ponder that");
-                self.hear("First this, then that.", "I have thought.", &[]).await;
+                self.test_client.push_user("ponder this");
+                self.expect_reply("First this, then that.", "I have thought.", &[]).await;
+                self.test_client.push_user("ponder that");
+                self.expect_reply("First this, then that.", "I have thought.", &[]).await;
             }
             "one tool" => {
-                self.speaker.offer_tool();
-                self.speaker.user("use one tool");
-                let said = self.hear("I need a row.", "", &["7"]).await;
-                self.speaker.results(&said.calls, "row green");
-                self.hear("That is all.", "Blue, then green.", &[]).await;
+                self.test_client.offer_tool();
+                self.test_client.push_user("use one tool");
+                let view = self.expect_reply("I need a row.", "", &["7"]).await;
+                self.test_client.push_results(&view.calls, "row green");
+                self.expect_reply("That is all.", "Blue, then green.", &[]).await;
             }
             "parallel tools" => {
-                self.speaker.offer_tool();
-                self.speaker.user("use two tools");
-                let said = self.hear("I need two rows.", "I look.", &["7", "8"]).await;
-                self.speaker.results(&said.calls, "row green");
-                self.hear("That is all.", "Blue, then green.", &[]).await;
+                self.test_client.offer_tool();
+                self.test_client.push_user("use two tools");
+                let view = self.expect_reply("I need two rows.", "I look.", &["7", "8"]).await;
+                self.test_client.push_results(&view.calls, "row green");
+                self.expect_reply("That is all.", "Blue, then green.", &[]).await;
             }
             "redacted" => {
-                self.speaker.user("keep it hidden");
-                self.hear_redacted().await;
-                self.speaker.user("ponder this");
-                self.hear("First this, then that.", "I have thought.", &[]).await;
+                self.test_client.push_user("keep it hidden");
+                self.expect_redacted_reply().await;
+                self.test_client.push_user("ponder this");
+                self.expect_reply("First this, then that.", "I have thought.", &[]).await;
             }
             "tool loop" | "switch" => {
-                self.speaker.offer_tool();
-                self.speaker.user("use one tool");
-                let said = self.hear("I need a row.", "", &["7"]).await;
-                self.speaker.results(&said.calls, "row blue");
-                let said = self.hear("Another row.", "", &["9"]).await;
+                self.test_client.offer_tool();
+                self.test_client.push_user("use one tool");
+                let view = self.expect_reply("I need a row.", "", &["7"]).await;
+                self.test_client.push_results(&view.calls, "row blue");
+                let view = self.expect_reply("Another row.", "", &["9"]).await;
                 if scenario == "switch" {
-                    self.stage.gateway.switch("two").await;
-                    self.shows = self.stage.upstreams[1].shows;
+                    self.bed.gateway.switch("two").await;
+                    self.shows_reasoning = self.bed.upstreams[1].shows_reasoning;
                 }
-                self.speaker.results(&said.calls, "row green");
-                self.hear("That is all.", "Blue, then green.", &[]).await;
-                self.speaker.user("ponder this");
-                self.hear("First this, then that.", "I have thought.", &[]).await;
+                self.test_client.push_results(&view.calls, "row green");
+                self.expect_reply("That is all.", "Blue, then green.", &[]).await;
+                self.test_client.push_user("ponder this");
+                self.expect_reply("First this, then that.", "I have thought.", &[]).await;
             }
             other => panic!("no scenario {other}"),
         }
     }
 
-    async fn go_on(&mut self) -> Said {
-        let client = &self.stage.gateway.client;
-        let (said, answer) = go_on(&mut self.speaker, client, "some-model", self.stream).await;
-        self.note(&answer);
-        said
+    async fn send_turn(&mut self) -> ClientView {
+        let client = &self.bed.gateway.client;
+        let (view, answer) =
+            send_turn(&mut self.test_client, client, "some-model", self.stream).await;
+        self.record_losses(&answer);
+        view
     }
 
-    fn note(&mut self, answer: &Answer) {
+    fn record_losses(&mut self, answer: &Answer) {
         let losses = answer.headers.get("x-throughline-loss");
         let losses = losses.and_then(|value| value.to_str().ok()).unwrap_or_default();
         for loss in losses.split(", ").filter(|loss| !loss.is_empty()) {
@@ -202,26 +208,28 @@ impl<S: Speaker> Play<'_, S> {
         }
     }
 
-    /// Goes on, and compares what is heard.
-    async fn hear(&mut self, reasoning: &str, text: &str, keys: &[&str]) -> Said {
-        let said = self.go_on().await;
-        let calls: Vec<&str> = said
+    /// Sends a turn and compares what the client sees.
+    async fn expect_reply(&mut self, reasoning: &str, text: &str, keys: &[&str]) -> ClientView {
+        let view = self.send_turn().await;
+        let calls: Vec<&str> = view
             .calls
             .iter()
             .map(|call| call.arguments["key"].as_str().unwrap_or_default())
             .collect();
-        let reasoning = if self.shows { reasoning } else { "" };
-        if said.reasoning != reasoning || said.text.trim() != text || calls != keys {
-            self.outcome.wrong.push(format!("heard {said:?}, not {reasoning:?} {text:?} {keys:?}"));
+        let reasoning = if self.shows_reasoning { reasoning } else { "" };
+        if view.reasoning != reasoning || view.text.trim() != text || calls != keys {
+            self.outcome
+                .mismatches
+                .push(format!("the client saw {view:?}, not {reasoning:?} {text:?} {keys:?}"));
         }
-        said
+        view
     }
 
-    async fn hear_redacted(&mut self) {
-        let said = self.go_on().await;
-        let seen = said.reasoning.contains("This may be seen.") || !self.shows;
-        if !seen || said.text.trim() != "Some was hidden." {
-            self.outcome.wrong.push(format!("heard {said:?}"));
+    async fn expect_redacted_reply(&mut self) {
+        let view = self.send_turn().await;
+        let seen = view.reasoning.contains("This may be seen.") || !self.shows_reasoning;
+        if !seen || view.text.trim() != "Some was hidden." {
+            self.outcome.mismatches.push(format!("the client saw {view:?}"));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The matrix as a table: printed, and compared with the one that is documented.
+//! Runs the matrix, and compares its table with docs/support.md.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -6,41 +6,42 @@ use std::path::PathBuf;
 use throughline_codec::dialects::openai_chat::variants::VARIANTS;
 use throughline_codec::dialects::{CLIENT, UPSTREAM};
 
-use crate::scenarios::{CLIENTS, Outcome, SCENARIOS, Stage};
+use crate::scenarios::{CLIENTS, Outcome, SCENARIOS, TestBed};
 use crate::upstreams::{UPSTREAMS, Upstream};
 
-/// Set to write `docs/support.md` anew.
+/// If set, the test writes `docs/support.md`.
 const BLESS: &str = "BLESS";
-/// Set to play only the cells whose name holds this.
+/// If set, the test runs only the cells whose name contains this text.
 const ONLY: &str = "MATRIX";
 
-/// Every client over every upstream, in every scenario, streamed and whole.
+/// Runs every client over every upstream in every scenario, streamed and whole.
 ///
 /// Covers: S0-65, C-3, C-17, C-20, C-21, X-6
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_client_hears_every_upstream_alike_and_nothing_is_refused() {
-    // Cells that break off are told in the end, all of them.
+async fn every_client_works_with_every_upstream_without_refusals() {
+    // Panics are collected and reported together at the end.
     std::panic::set_hook(Box::new(|_| {}));
     let only = std::env::var(ONLY).unwrap_or_default();
-    let mut wrong = String::new();
-    let mut tables: Vec<String> = CLIENTS.iter().map(|client| head(client)).collect();
+    let mut mismatches = String::new();
+    let mut tables: Vec<String> = CLIENTS.iter().map(|client| table_head(client)).collect();
     for upstream in UPSTREAMS {
-        let stage = Stage::set(*upstream, other(upstream)).await;
+        let bed = TestBed::start(*upstream, switch_target(upstream)).await;
         if upstream.template_opens {
-            // Such a model always thinks. The gateway learns from the first reply that its server separates
-            // the reasoning.
-            stage.play(CLIENTS[0], "thinking", true).await;
+            // Such a model always thinks. The first reply shows the gateway that the server
+            // separates the reasoning.
+            bed.run_cell(CLIENTS[0], "thinking", true).await;
         }
         for (client, table) in CLIENTS.iter().zip(&mut tables) {
             let mut line = format!("| {} |", upstream.name);
-            let to = other(upstream).name;
+            let to = switch_target(upstream).name;
             for scenario in SCENARIOS {
                 let cell = format!("{client} > {}: {scenario}", upstream.name);
                 if !cell.contains(&only) {
                     continue;
                 }
-                let outcome = both_ways(&stage, client, scenario, &cell, &mut wrong).await;
-                let _ = write!(line, " {} |", told(&outcome));
+                let outcome =
+                    run_streamed_and_whole(&bed, client, scenario, &cell, &mut mismatches).await;
+                let _ = write!(line, " {} |", cell_text(&outcome));
             }
             let _ = writeln!(table, "{line} {to} |");
         }
@@ -48,37 +49,37 @@ async fn every_client_hears_every_upstream_alike_and_nothing_is_refused() {
     let _ = std::panic::take_hook();
     let page = page(&tables);
     println!("{page}");
-    assert!(wrong.is_empty(), "{wrong}");
+    assert!(mismatches.is_empty(), "{mismatches}");
     if only.is_empty() {
-        compare(&page);
+        compare_with_docs(&page);
     }
 }
 
-/// Plays a cell streamed and whole; both must come to the same.
-async fn both_ways(
-    stage: &Stage,
+/// Runs a cell streamed and whole. Both must give the same result.
+async fn run_streamed_and_whole(
+    bed: &TestBed,
     client: &str,
     scenario: &str,
     cell: &str,
-    wrong: &mut String,
+    mismatches: &mut String,
 ) -> Outcome {
-    let streamed = stage.play(client, scenario, true).await;
-    let whole = stage.play(client, scenario, false).await;
+    let streamed = bed.run_cell(client, scenario, true).await;
+    let whole = bed.run_cell(client, scenario, false).await;
     for (way, outcome) in [("streamed", &streamed), ("whole", &whole)] {
-        for what in &outcome.wrong {
-            let _ = writeln!(wrong, "{cell} ({way}): {what}");
+        for mismatch in &outcome.mismatches {
+            let _ = writeln!(mismatches, "{cell} ({way}): {mismatch}");
         }
     }
     if streamed.losses != whole.losses {
         let (streamed, whole) = (&streamed.losses, &whole.losses);
-        let _ = writeln!(wrong, "{cell}: streamed {streamed:?}, whole {whole:?}");
+        let _ = writeln!(mismatches, "{cell}: streamed {streamed:?}, whole {whole:?}");
     }
     streamed
 }
 
-/// The upstream a conversation switches to, which reads none of its signatures: the next one, and from
-/// every other line the strictest.
-fn other(upstream: &Upstream) -> Upstream {
+/// Returns the upstream that a conversation switches to. It reads none of the first one's
+/// signatures. It is the next row, and for every second row the strictest upstream.
+fn switch_target(upstream: &Upstream) -> Upstream {
     let at = UPSTREAMS.iter().position(|row| row.name == upstream.name);
     match at.unwrap_or_default() {
         at if at % 2 == 0 && at + 1 < UPSTREAMS.len() => UPSTREAMS[at + 1],
@@ -86,14 +87,14 @@ fn other(upstream: &Upstream) -> Upstream {
     }
 }
 
-fn told(outcome: &Outcome) -> String {
+fn cell_text(outcome: &Outcome) -> String {
     match outcome.losses.as_slice() {
         [] => "whole".to_owned(),
         losses => losses.iter().map(|loss| format!("`{loss}`")).collect::<Vec<_>>().join("<br>"),
     }
 }
 
-fn head(client: &str) -> String {
+fn table_head(client: &str) -> String {
     let scenarios = SCENARIOS.join(" | ");
     let lines = "---|".repeat(SCENARIOS.len() + 2);
     format!("### Client: {client}\n\n| upstream | {scenarios} | switched to |\n|{lines}\n")
@@ -133,7 +134,7 @@ fn page(tables: &[String]) -> String {
     page
 }
 
-fn compare(page: &str) {
+fn compare_with_docs(page: &str) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/support.md");
     if std::env::var_os(BLESS).is_some() {
         std::fs::write(&path, page).expect("the page is written");
@@ -142,6 +143,6 @@ fn compare(page: &str) {
     let documented = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         documented == page,
-        "docs/support.md is not what the matrix shows; `{BLESS}=1` writes it anew:\n{page}"
+        "docs/support.md does not match the matrix; run with `{BLESS}=1` to write it:\n{page}"
     );
 }

@@ -1,41 +1,44 @@
-//! A client of the UI message stream: it keeps the parts of a message as `useChat` does, and sends the
-//! message back with the output of its tools in it.
+//! A client of the UI message stream: it keeps the parts of a message as `useChat` does, and sends
+//! the message back with the output of its tools.
 
 use serde_json::{Value, json};
 
-use crate::speaker::{Ask, Call, Said, Speaker, Talk, events, parameters, text};
+use crate::test_client::{
+    Call, ClientRequest, ClientView, History, TestClient, events, parameters, text,
+};
 
 #[derive(Default)]
 pub(crate) struct UiStream {
-    talk: Talk,
+    history: History,
 }
 
 impl UiStream {
-    /// The parts of the assistant's message: a reply that follows results goes on with it.
+    /// Returns the parts of the assistant's message. A reply after tool results continues that
+    /// message.
     fn parts(&mut self) -> &mut Vec<Value> {
-        let goes_on =
-            self.talk.messages.last().is_some_and(|message| message["role"] == "assistant");
-        if !goes_on {
-            let id = format!("m{}", self.talk.messages.len());
-            self.talk.messages.push(json!({"id": id, "role": "assistant", "parts": []}));
+        let continues =
+            self.history.messages.last().is_some_and(|message| message["role"] == "assistant");
+        if !continues {
+            let id = format!("m{}", self.history.messages.len());
+            self.history.messages.push(json!({"id": id, "role": "assistant", "parts": []}));
         }
-        let message = self.talk.messages.last_mut().expect("a message");
+        let message = self.history.messages.last_mut().expect("a message");
         message["parts"].as_array_mut().expect("parts")
     }
 }
 
-impl Speaker for UiStream {
-    fn talk(&mut self) -> &mut Talk {
-        &mut self.talk
+impl TestClient for UiStream {
+    fn history(&mut self) -> &mut History {
+        &mut self.history
     }
 
-    fn user(&mut self, text: &str) {
-        let id = format!("m{}", self.talk.messages.len());
+    fn push_user(&mut self, text: &str) {
+        let id = format!("m{}", self.history.messages.len());
         let parts = json!([{"type": "text", "text": text}]);
-        self.talk.messages.push(json!({"id": id, "role": "user", "parts": parts}));
+        self.history.messages.push(json!({"id": id, "role": "user", "parts": parts}));
     }
 
-    fn results(&mut self, calls: &[Call], result: &str) {
+    fn push_results(&mut self, calls: &[Call], result: &str) {
         for part in self.parts() {
             if calls.iter().any(|call| part["toolCallId"] == *call.id) {
                 part["state"] = "output-available".into();
@@ -44,23 +47,23 @@ impl Speaker for UiStream {
         }
     }
 
-    fn ask(&self, model: &str, _: bool) -> Ask {
+    fn next_request(&self, model: &str, _: bool) -> ClientRequest {
         let mut body = json!({
             "id": "chat-1",
             "trigger": "submit-message",
-            "messages": self.talk.messages,
+            "messages": self.history.messages,
             "model": model,
-            "reasoning_effort": if self.talk.thinks { "medium" } else { "none" },
+            "reasoning_effort": if self.history.thinking { "medium" } else { "none" },
         });
-        if self.talk.tools {
+        if self.history.tools {
             body["tools"] = json!({"lookup": {"inputSchema": parameters()}});
         }
-        Ask { path: "/ui/chat".to_owned(), headers: Vec::new(), body }
+        ClientRequest { path: "/ui/chat".to_owned(), headers: Vec::new(), body }
     }
 
-    fn read(&mut self, body: &str, _: bool) -> Said {
+    fn read(&mut self, body: &str, _: bool) -> ClientView {
         assert!(body.ends_with("data: [DONE]\n\n"), "{body}");
-        let mut said = Said::default();
+        let mut view = ClientView::default();
         let parts = self.parts();
         for chunk in events(body) {
             let kind = text(&chunk["type"]);
@@ -76,15 +79,15 @@ impl Speaker for UiStream {
                     let part = open(parts, &chunk);
                     part["text"] = format!("{}{more}", text(&part["text"])).into();
                     match kind {
-                        "text-delta" => said.text.push_str(more),
-                        _ => said.reasoning.push_str(more),
+                        "text-delta" => view.text.push_str(more),
+                        _ => view.reasoning.push_str(more),
                     }
                 }
                 "text-end" | "reasoning-end" => {
                     let part = open(parts, &chunk);
                     part["state"] = "done".into();
-                    if let Some(mark) = chunk.get("providerMetadata") {
-                        part["providerMetadata"] = mark.clone();
+                    if let Some(metadata) = chunk.get("providerMetadata") {
+                        part["providerMetadata"] = metadata.clone();
                     }
                 }
                 "tool-input-start" | "tool-input-delta" => {}
@@ -95,28 +98,28 @@ impl Speaker for UiStream {
                         "state": "input-available",
                         "input": chunk["input"],
                     });
-                    if let Some(mark) = chunk.get("providerMetadata") {
-                        part["callProviderMetadata"] = mark.clone();
+                    if let Some(metadata) = chunk.get("providerMetadata") {
+                        part["callProviderMetadata"] = metadata.clone();
                     }
                     parts.push(part);
-                    said.calls.push(Call {
+                    view.calls.push(Call {
                         id: text(&chunk["toolCallId"]).to_owned(),
                         name: text(&chunk["toolName"]).to_owned(),
                         arguments: chunk["input"].clone(),
                     });
                 }
                 "finish" => {
-                    let reason = if said.calls.is_empty() { "stop" } else { "tool-calls" };
+                    let reason = if view.calls.is_empty() { "stop" } else { "tool-calls" };
                     assert_eq!(chunk["finishReason"], reason, "{chunk}");
                 }
                 other => panic!("a chunk of type {other}"),
             }
         }
-        said
+        view
     }
 }
 
-/// The part a chunk is about, which must be open.
+/// Returns the open part that a chunk belongs to.
 fn open<'a>(parts: &'a mut [Value], chunk: &Value) -> &'a mut Value {
     let (kind, _) = text(&chunk["type"]).split_once('-').expect("a kind");
     let is_open = |part: &Value| {

@@ -1,17 +1,17 @@
-//! The upstreams: one strict simulator each, and the backend that speaks to it.
+//! The upstreams of the matrix: a strict simulator and a backend for each.
 
 use throughline_simulator::{Options, Scenario, Variant};
 use throughline_testkit::Simulator;
 
-/// One kind of upstream.
+/// One row of the matrix.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Upstream {
     pub(crate) name: &'static str,
     pub(crate) dialect: &'static str,
     pub(crate) variant: &'static str,
     pub(crate) model: &'static str,
-    /// Whether it shows reasoning to clients.
-    pub(crate) shows: bool,
+    /// Whether clients see its reasoning.
+    pub(crate) shows_reasoning: bool,
     /// Whether the model's template opens the reasoning block.
     pub(crate) template_opens: bool,
 }
@@ -22,26 +22,26 @@ const fn row(
     variant: &'static str,
     model: &'static str,
 ) -> Upstream {
-    Upstream { name, dialect, variant, model, shows: true, template_opens: false }
+    Upstream { name, dialect, variant, model, shows_reasoning: true, template_opens: false }
 }
 
-/// A server of the chat dialect.
+/// Returns a row with the chat dialect.
 const fn chat(variant: &'static str, model: &'static str) -> Upstream {
     row(variant, "openai_chat", variant, model)
 }
 
-/// The same upstream under another name.
-const fn named(name: &'static str, upstream: Upstream) -> Upstream {
+/// Returns the same row with another name.
+const fn with_name(name: &'static str, upstream: Upstream) -> Upstream {
     Upstream { name, ..upstream }
 }
 
-/// An upstream with a model whose template opens the reasoning block.
-const fn opened(name: &'static str, upstream: Upstream) -> Upstream {
-    Upstream { template_opens: true, ..named(name, upstream) }
+/// Returns a row with a model whose template opens the reasoning block.
+const fn with_opening_template(name: &'static str, upstream: Upstream) -> Upstream {
+    Upstream { template_opens: true, ..with_name(name, upstream) }
 }
 
-/// The rows of the matrix. "template opens": the model's template opens the reasoning block, and the server
-/// sends reasoning in a field of its own.
+/// The rows of the matrix. With "template opens", the model's template opens the reasoning block
+/// and the server sends reasoning in a separate field.
 pub(crate) const UPSTREAMS: &[Upstream] = &[
     row("anthropic, budget", "anthropic", "", "claude-sonnet-4-5"),
     row("anthropic, adaptive", "anthropic", "", "claude-opus-5"),
@@ -65,14 +65,17 @@ pub(crate) const UPSTREAMS: &[Upstream] = &[
     chat("litellm", "claude-sonnet-4-5"),
     chat("google", "gemini-3-pro-preview"),
     row("ollama", "ollama", "", "qwen3:8b"),
-    named("ollama, chat", chat("ollama", "gpt-oss:20b")),
-    opened("vllm, template opens", chat("vllm", "qwq-32b")),
-    opened("llamacpp, template opens", chat("llamacpp", "deepseek-r1-distill-qwen-32b")),
-    opened("ollama, template opens", row("", "ollama", "", "deepseek-r1:8b")),
+    with_name("ollama, chat", chat("ollama", "gpt-oss:20b")),
+    with_opening_template("vllm, template opens", chat("vllm", "qwq-32b")),
+    with_opening_template(
+        "llamacpp, template opens",
+        chat("llamacpp", "deepseek-r1-distill-qwen-32b"),
+    ),
+    with_opening_template("ollama, template opens", row("", "ollama", "", "deepseek-r1:8b")),
 ];
 
-/// What every upstream says, by a word in what the user said last.
-pub(crate) const SAYS: &str = r#"
+/// The scenario of every upstream. The last user message selects the step.
+pub(crate) const SCENARIO: &str = r#"
 [[step]]
 when = { contains = "plain" }
 say = [{ text = "Just a text." }]
@@ -100,13 +103,13 @@ say = [{ thinking = "That is all." }, { text = "Blue, then green." }]
 "#;
 
 impl Upstream {
-    /// Its simulator.
+    /// Starts its simulator.
     pub(crate) async fn start(&self, identity: &str) -> Simulator {
-        self.saying(identity, SAYS).await
+        self.start_with(identity, SCENARIO).await
     }
 
-    /// Its simulator, with a scenario of its own.
-    pub(crate) async fn saying(&self, identity: &str, scenario: &str) -> Simulator {
+    /// Starts its simulator with another scenario.
+    pub(crate) async fn start_with(&self, identity: &str, scenario: &str) -> Simulator {
         Simulator::with(Options {
             identity: identity.to_owned(),
             variant: (self.dialect == "openai_chat")
@@ -117,7 +120,7 @@ impl Upstream {
         .await
     }
 
-    /// Its `[[backend]]` table.
+    /// Returns its `[[backend]]` table.
     pub(crate) fn backend(&self, name: &str, url: &str) -> String {
         let variant = match self.variant {
             "" => String::new(),

@@ -1,19 +1,16 @@
-//! Requests that pass in place, in every dialect but Anthropic's (which `wire` and `flows` test): against
-//! upstreams that show the very bytes they got, through the real binary.
+//! The passthrough lane in every dialect but Anthropic's (`wire` and `flows` test that one): the
+//! real binary over upstreams that show the exact bytes they received.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod bytes;
+mod conversations;
 mod cuts;
 mod envelopes;
+mod keep_alive;
 mod lanes;
-mod names;
+mod model_names;
 mod refusals;
-mod silence;
-mod simulated;
+mod required_members;
 mod support;
 mod switching;
-#[allow(dead_code, reason = "shared with `wire`, which needs more of it")]
-#[path = "../wire/upstream.rs"]
-mod upstream;
-mod wants;

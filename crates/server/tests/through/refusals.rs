@@ -1,9 +1,9 @@
-//! Thinking a provider refuses: once more without it, learnt, and told.
+//! Refused thinking: the gateway retries without it, remembers the refusal and reports the loss.
 
 use http::Method;
+use throughline_testkit::{RawUpstream, block_fates, ok_reply};
 
-use crate::support::{GEMINI, JSON, RESPONSES, fates, last_turn, text};
-use crate::upstream::{Upstream, whole};
+use crate::support::{GEMINI, JSON, RESPONSES, body_text};
 
 fn refusal(body: &str) -> String {
     format!(
@@ -12,16 +12,16 @@ fn refusal(body: &str) -> String {
     )
 }
 
-async fn next(upstream: &Upstream, answer: &[u8]) -> String {
+async fn answer_next(upstream: &RawUpstream, answer: &[u8]) -> String {
     let mut exchange = upstream.next().await;
     exchange.write(answer).await;
-    exchange.end().await;
-    text(&exchange)
+    exchange.shut_down().await;
+    body_text(&exchange)
 }
 
 #[tokio::test]
-async fn refused_thinking_stays_behind_and_is_not_sent_again() {
-    for (spoken, error) in [
+async fn refused_thinking_is_dropped_and_not_sent_again() {
+    for (sample, error) in [
         (
             RESPONSES,
             r#"{"error":{"message":"The encrypted content for item rs_1 could not be verified.","type":"invalid_request_error","param":null,"code":"invalid_encrypted_content"}}"#,
@@ -31,87 +31,89 @@ async fn refused_thinking_stays_behind_and_is_not_sent_again() {
             r#"{"error":{"code":400,"message":"Thought signature is not valid.","status":"INVALID_ARGUMENT"}}"#,
         ),
     ] {
-        let (upstream, gateway) = spoken.over("", "").await;
-        let request = spoken.go_on(spoken.begin(), &spoken.unseen()).to_string();
+        let (upstream, gateway) = sample.over("", "").await;
+        let request = sample.follow_up(sample.first_request(), &sample.unseen_reply()).to_string();
         let refusal = refusal(error);
-        let good = whole("application/json", "", spoken.another());
+        let accepted = ok_reply("application/json", "", sample.another_reply());
         let client = &gateway.client;
-        let sent = client.send(Method::POST, spoken.whole_path, &[JSON], request.clone());
+        let sent = client.send(Method::POST, sample.whole_path, &[JSON], request.clone());
         let (answer, (first, second)) = tokio::join!(sent, async {
-            let first = next(&upstream, refusal.as_bytes()).await;
-            (first, next(&upstream, &good).await)
+            let first = answer_next(&upstream, refusal.as_bytes()).await;
+            (first, answer_next(&upstream, &accepted).await)
         });
         assert_eq!(first, request);
         assert!(!second.contains("Z2VudWluZQ=="), "{second}");
         assert_eq!(answer.status, 200);
-        let turn = last_turn(&gateway).await;
-        let told = fates(&turn);
-        assert!(told.iter().all(|fate| fate == "left_out origin"), "{told:?}");
+        let turn = gateway.last_turn().await;
+        let fates = block_fates(&turn);
+        assert!(fates.iter().all(|fate| fate == "left_out origin"), "{fates:?}");
         assert!(answer.header("x-throughline-loss").starts_with("thinking_omitted="));
-        // It is known now, and not tried again.
-        let sent = client.send(Method::POST, spoken.whole_path, &[JSON], request.clone());
-        let (_, third) = tokio::join!(sent, next(&upstream, &good));
+        // The refusal is remembered, so the block is not tried again.
+        let sent = client.send(Method::POST, sample.whole_path, &[JSON], request.clone());
+        let (_, third) = tokio::join!(sent, answer_next(&upstream, &accepted));
         assert_eq!(third, second);
     }
 }
 
 #[tokio::test]
-async fn a_second_refusal_passes_on() {
+async fn second_refusal_passes_to_the_client() {
     let (upstream, gateway) = RESPONSES.over("", "").await;
-    let request = RESPONSES.go_on(RESPONSES.begin(), &RESPONSES.unseen()).to_string();
+    let request =
+        RESPONSES.follow_up(RESPONSES.first_request(), &RESPONSES.unseen_reply()).to_string();
     let body = r#"{"error":{"message":"no","code":"invalid_encrypted_content"}}"#;
     let refusal = refusal(body);
     let client = &gateway.client;
     let sent = client.send(Method::POST, RESPONSES.whole_path, &[JSON], request);
     let (answer, ()) = tokio::join!(sent, async {
-        next(&upstream, refusal.as_bytes()).await;
-        next(&upstream, refusal.as_bytes()).await;
+        answer_next(&upstream, refusal.as_bytes()).await;
+        answer_next(&upstream, refusal.as_bytes()).await;
     });
     assert_eq!((answer.status, answer.text()), (400, body.to_owned()));
 }
 
-/// A call that bears no signature and that nobody has seen was made elsewhere, as far as anybody knows.
+/// A call without a signature that the gateway has never seen counts as made by another backend.
 #[tokio::test]
-async fn an_unsigned_call_that_nobody_knows_is_marked_as_made_elsewhere() {
+async fn unknown_unsigned_call_gets_the_skip_validation_signature() {
     let skip = "skip_thought_signature_validator";
     let error = r#"{"error":{"code":400,"message":"Function call is missing a thought_signature in functionCall parts.","status":"INVALID_ARGUMENT"}}"#;
-    let request = GEMINI.go_on(GEMINI.begin(), &GEMINI.unseen()).to_string();
+    let request = GEMINI.follow_up(GEMINI.first_request(), &GEMINI.unseen_reply()).to_string();
     let request = request.replace(r#","thoughtSignature":"Z2VudWluZQ==""#, "");
     assert!(!request.contains("thoughtSignature"), "{request}");
-    let good = whole("application/json", "", GEMINI.another());
-    // Of the first model it is known that it wants signatures, of the other only when it says so.
+    let accepted = ok_reply("application/json", "", GEMINI.another_reply());
+    // The first model is known to require signatures. For the other the gateway learns it from the
+    // refusal.
     for (more, refusals) in [("", 0), ("models = { \"*\" = \"house-model\" }", 1)] {
         let (upstream, gateway) = GEMINI.over("", more).await;
         let client = &gateway.client;
         let sent = client.send(Method::POST, GEMINI.whole_path, &[JSON], request.clone());
         let (answer, last) = tokio::join!(sent, async {
             for _ in 0..refusals {
-                let first = next(&upstream, refusal(error).as_bytes()).await;
+                let first = answer_next(&upstream, refusal(error).as_bytes()).await;
                 assert!(!first.contains(skip), "{first}");
             }
-            next(&upstream, &good).await
+            answer_next(&upstream, &accepted).await
         });
         assert_eq!(last.matches(skip).count(), 1, "{last}");
         assert_eq!(answer.status, 200, "{}", answer.text());
-        let told = answer.header("x-throughline-loss").to_owned();
-        assert_eq!(told, "part_omitted=tool_call.signature;reason=unknown");
+        let fates = answer.header("x-throughline-loss").to_owned();
+        assert_eq!(fates, "part_omitted=tool_call.signature;reason=unknown");
     }
 }
 
-/// What a model misses says nothing of what it got.
+/// A refusal about a missing signature says nothing about the signatures that were sent.
 #[tokio::test]
-async fn a_signature_that_is_missed_condemns_none_that_is_there() {
+async fn missing_signature_refusal_keeps_existing_signatures() {
     let (upstream, gateway) = GEMINI.over("", "models = { \"*\" = \"house-model\" }").await;
     let error = r#"{"error":{"code":400,"message":"Function call is missing a thought_signature in functionCall parts.","status":"INVALID_ARGUMENT"}}"#;
-    let request = GEMINI.go_on(GEMINI.begin(), &GEMINI.unseen()).to_string();
+    let request = GEMINI.follow_up(GEMINI.first_request(), &GEMINI.unseen_reply()).to_string();
     let client = &gateway.client;
     let sent = client.send(Method::POST, GEMINI.whole_path, &[JSON], request.clone());
     let refusal = refusal(error);
-    let (answer, _) = tokio::join!(sent, next(&upstream, refusal.as_bytes()));
-    // There is nothing to make good, so it passes on.
+    let (answer, _) = tokio::join!(sent, answer_next(&upstream, refusal.as_bytes()));
+    // The gateway cannot repair this request, so the refusal passes to the client.
     assert_eq!((answer.status, answer.text()), (400, error.to_owned()));
-    let good = whole("application/json", "", GEMINI.another());
+    let accepted = ok_reply("application/json", "", GEMINI.another_reply());
     let sent = client.send(Method::POST, GEMINI.whole_path, &[JSON], request);
-    let (_, again) = tokio::join!(sent, next(&upstream, &good));
+    let (_, again) = tokio::join!(sent, answer_next(&upstream, &accepted));
     assert!(again.contains("Z2VudWluZQ=="), "{again}");
 }

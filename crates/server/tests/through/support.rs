@@ -1,35 +1,35 @@
-//! What the tests of passing share: a request and a reply of each dialect, and a gateway before a bare
+//! Shared by the passthrough tests: a request and a reply in each dialect, and a gateway over a raw
 //! upstream.
 
 use http::Method;
 use serde_json::{Value, json};
-use throughline_testkit::{Answer, Gateway, Streamed};
-
-use crate::upstream::{Exchange, Upstream, head, whole};
+use throughline_testkit::{
+    Answer, Exchange, Gateway, RawUpstream, StreamedAnswer, ok_head, ok_reply,
+};
 
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_throughline");
 
-/// One dialect, as a client and a provider speak it.
+/// A request and replies in one dialect.
 #[derive(Clone, Copy)]
-pub(crate) struct Spoken {
+pub(crate) struct DialectSample {
     pub(crate) dialect: &'static str,
-    /// More lines of a `[[backend]]`.
+    /// More lines for a `[[backend]]` table.
     pub(crate) more: &'static str,
-    /// The path that asks for a stream, and for a whole reply.
+    /// The path for a streamed reply, and the one for a whole reply.
     pub(crate) stream_path: &'static str,
     pub(crate) whole_path: &'static str,
-    /// A request with oddly spelled and unknown members.
+    /// A request with unusual formatting and unknown members.
     pub(crate) request: &'static str,
     /// A streamed reply with thinking and text, and its `[prompt, output, thinking]` tokens.
     pub(crate) stream: &'static str,
     pub(crate) tokens: [u64; 3],
-    /// The same, whole.
+    /// The same reply, not streamed.
     pub(crate) whole: &'static str,
-    /// A sign of life.
-    pub(crate) sign: &'static str,
+    /// The keep-alive the gateway writes in this dialect.
+    pub(crate) keep_alive: &'static str,
 }
 
-pub(crate) const RESPONSES: Spoken = Spoken {
+pub(crate) const RESPONSES: DialectSample = DialectSample {
     dialect: "openai_responses",
     more: "",
     stream_path: "/v1/responses",
@@ -49,10 +49,10 @@ event: response.completed\n\
 data: {\"type\":\"response.completed\",\"sequence_number\":5,\"response\":{\"id\":\"resp_1\",\"object\":\"response\",\"created_at\":7,\"status\":\"completed\",\"model\":\"gpt-5\",\"output\":[],\"usage\":{\"input_tokens\":11,\"output_tokens\":7,\"output_tokens_details\":{\"reasoning_tokens\":3},\"total_tokens\":18}}}\n\n",
     tokens: [11, 7, 3],
     whole: r#"{ "id":"resp_1","object":"response","status":"completed","model":"gpt-5","output":[{"type":"reasoning","id":"rs_1","summary":[{"type":"summary_text","text":"Hm."}],"encrypted_content":"Z2VudWluZQ=="},{"type":"message","role":"assistant","content":[{"type":"output_text","text":"Yes.","annotations":[]}]}],"odd":1.0,"usage":{"input_tokens":11,"output_tokens":7,"output_tokens_details":{"reasoning_tokens":3}}}"#,
-    sign: "event: keepalive\ndata: {\"type\":\"keepalive\",\"sequence_number\":2}\n\n",
+    keep_alive: "event: keepalive\ndata: {\"type\":\"keepalive\",\"sequence_number\":2}\n\n",
 };
 
-pub(crate) const GEMINI: Spoken = Spoken {
+pub(crate) const GEMINI: DialectSample = DialectSample {
     dialect: "gemini",
     more: "",
     stream_path: "/v1beta/models/gemini-3-pro:streamGenerateContent?alt=sse",
@@ -63,10 +63,10 @@ data: {\"candidates\":[{\"content\":{\"role\":\"model\",\"parts\":[{\"functionCa
 data: {\"candidates\":[{\"content\":{\"role\":\"model\",\"parts\":[{\"text\":\"Yes \u{1F914}.\"}]},\"finishReason\":\"STOP\",\"index\":0}],\"usageMetadata\":{\"promptTokenCount\":11,\"candidatesTokenCount\":4,\"thoughtsTokenCount\":3},\"modelVersion\":\"gemini-3-pro\"}\r\n\r\n",
     tokens: [11, 7, 3],
     whole: r#"{ "candidates":[{"content":{"role":"model","parts":[{"text":"Hm.","thought":true},{"functionCall":{"name":"look","args":{}},"thoughtSignature":"Z2VudWluZQ=="},{"text":"Yes."}]},"finishReason":"STOP"}],"odd":1.0,"usageMetadata":{"promptTokenCount":11,"candidatesTokenCount":4,"thoughtsTokenCount":3},"modelVersion":"gemini-3-pro"}"#,
-    sign: "\n\n",
+    keep_alive: "\n\n",
 };
 
-pub(crate) const CHAT: Spoken = Spoken {
+pub(crate) const CHAT: DialectSample = DialectSample {
     dialect: "openai_chat",
     more: "variant = \"openrouter\"",
     stream_path: "/v1/chat/completions",
@@ -80,13 +80,13 @@ data: {\"id\":\"gen-1\",\"object\":\"chat.completion.chunk\",\"model\":\"gpt-5\"
 data: [DONE]\n\n",
     tokens: [11, 7, 3],
     whole: r#"{ "id":"gen-1","object":"chat.completion","model":"gpt-5","choices":[{"index":0,"message":{"role":"assistant","content":"Yes.","reasoning":"Hm.","reasoning_details":[{"type":"reasoning.text","text":"Hm.","signature":"Z2VudWluZQ==","format":"anthropic-claude-v1","index":0}]},"finish_reason":"stop"}],"odd":1.0,"usage":{"prompt_tokens":11,"completion_tokens":7,"completion_tokens_details":{"reasoning_tokens":3}}}"#,
-    sign: ": keep-alive\n\n",
+    keep_alive: ": keep-alive\n\n",
 };
 
-pub(crate) const ALL: [Spoken; 3] = [RESPONSES, GEMINI, CHAT];
+pub(crate) const SAMPLES: [DialectSample; 3] = [RESPONSES, GEMINI, CHAT];
 
-impl Spoken {
-    /// A `[[backend]]` of this dialect.
+impl DialectSample {
+    /// Returns a `[[backend]]` table in this dialect.
     pub(crate) fn backend(&self, name: &str, url: &str, more: &str) -> String {
         let (dialect, own) = (self.dialect, self.more);
         format!(
@@ -94,43 +94,44 @@ impl Spoken {
         )
     }
 
-    /// A gateway over one bare upstream of this dialect, called `a`.
-    pub(crate) async fn over(&self, settings: &str, more: &str) -> (Upstream, Gateway) {
-        let upstream = Upstream::start().await;
+    /// Starts a gateway over one raw upstream, named `a`.
+    pub(crate) async fn over(&self, settings: &str, more: &str) -> (RawUpstream, Gateway) {
+        let upstream = RawUpstream::start().await;
         let config = format!("{settings}{}", self.backend("a", &upstream.url, more));
         (upstream, Gateway::start(BINARY, &config).await)
     }
 
-    /// Sends a body, which the upstream answers with these events. Gives what it saw, and what the
-    /// client got.
+    /// Sends a body. The upstream answers with these events. Returns what the upstream received and
+    /// what the client received.
     pub(crate) async fn stream(
         &self,
-        (upstream, gateway): (&Upstream, &Gateway),
+        (upstream, gateway): (&RawUpstream, &Gateway),
         body: &str,
         events: &str,
     ) -> (Exchange, Answer) {
         let answer =
-            [head("text/event-stream; charset=utf-8", "").as_bytes(), events.as_bytes()].concat();
-        answered(upstream, gateway, self.stream_path, body, &answer).await
+            [ok_head("text/event-stream; charset=utf-8", "").as_bytes(), events.as_bytes()]
+                .concat();
+        send_and_answer(upstream, gateway, self.stream_path, body, &answer).await
     }
 
-    /// As [`Spoken::stream`], with a whole reply.
+    /// Like [`DialectSample::stream`], with a whole reply.
     pub(crate) async fn whole(
         &self,
-        (upstream, gateway): (&Upstream, &Gateway),
+        (upstream, gateway): (&RawUpstream, &Gateway),
         body: &str,
         reply: &str,
     ) -> (Exchange, Answer) {
-        let answer = whole("application/json", "", reply);
-        answered(upstream, gateway, self.whole_path, body, &answer).await
+        let answer = ok_reply("application/json", "", reply);
+        send_and_answer(upstream, gateway, self.whole_path, body, &answer).await
     }
 
-    /// Opens a stream to an upstream that has sent its head.
+    /// Opens a stream. The upstream has sent only its head.
     pub(crate) async fn open(
         &self,
-        upstream: &Upstream,
+        upstream: &RawUpstream,
         gateway: &Gateway,
-    ) -> (Streamed, Exchange) {
+    ) -> (StreamedAnswer, Exchange) {
         let opened = gateway.client.open(Method::POST, self.stream_path, &[JSON], self.request);
         let (streamed, exchange) = tokio::join!(opened, async {
             let mut exchange = upstream.next().await;
@@ -141,7 +142,7 @@ impl Spoken {
         (streamed, exchange)
     }
 
-    /// Every event of a stream, as JSON; `[DONE]` as a string.
+    /// Parses every event of a stream as JSON, and `[DONE]` as a string.
     pub(crate) fn events(&self, text: &str) -> Vec<Value> {
         text.lines()
             .filter_map(|line| line.strip_prefix("data: "))
@@ -156,9 +157,9 @@ impl Spoken {
 
 pub(crate) const JSON: (&str, &str) = ("content-type", "application/json");
 
-/// Sends a body to a path, which the upstream answers with these bytes.
-pub(crate) async fn answered(
-    upstream: &Upstream,
+/// Sends a body to a path. The upstream answers with these bytes.
+pub(crate) async fn send_and_answer(
+    upstream: &RawUpstream,
     gateway: &Gateway,
     path: &str,
     body: &str,
@@ -168,50 +169,33 @@ pub(crate) async fn answered(
     let (answered, exchange) = tokio::join!(sent, async {
         let mut exchange = upstream.next().await;
         exchange.write(answer).await;
-        exchange.end().await;
+        exchange.shut_down().await;
         exchange
     });
     (exchange, answered)
 }
 
-/// The newest turn.
-pub(crate) async fn last_turn(gateway: &Gateway) -> Value {
-    gateway.turns().await.remove(0)
-}
-
-/// The fates of the blocks of a turn, such as `left_out origin`.
-pub(crate) fn fates(turn: &Value) -> Vec<String> {
-    let blocks = turn["blocks"].as_array().unwrap();
-    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    blocks
-        .iter()
-        .map(|block| {
-            format!("{} {}", word(&block["fate"]), word(&block["reason"])).trim().to_owned()
-        })
-        .collect()
-}
-
-pub(crate) fn text(exchange: &Exchange) -> String {
+pub(crate) fn body_text(exchange: &Exchange) -> String {
     String::from_utf8(exchange.body.clone()).unwrap()
 }
 
-/// A whole reply of Anthropic's dialect: a thought, a text, a call.
-pub(crate) const ELSEWHERE: &str = r#"{"id":"msg_1","type":"message","role":"assistant","model":"claude-sonnet-4-5","content":[{"type":"thinking","thinking":"Elsewhere.","signature":"ZWxzZXdoZXJl"},{"type":"text","text":"I look."},{"type":"tool_use","id":"toolu_01A2b3C4d5","name":"look","input":{}}],"stop_reason":"tool_use","stop_sequence":null,"usage":{"input_tokens":1,"output_tokens":5}}"#;
+/// A whole Anthropic reply with thinking, text and a tool call.
+pub(crate) const ANTHROPIC_REPLY: &str = r#"{"id":"msg_1","type":"message","role":"assistant","model":"claude-sonnet-4-5","content":[{"type":"thinking","thinking":"Elsewhere.","signature":"ZWxzZXdoZXJl"},{"type":"text","text":"I look."},{"type":"tool_use","id":"toolu_01A2b3C4d5","name":"look","input":{}}],"stop_reason":"tool_use","stop_sequence":null,"usage":{"input_tokens":1,"output_tokens":5}}"#;
 
-impl Spoken {
-    /// Another whole reply than the usual one, with thinking of its own.
-    pub(crate) fn another(&self) -> String {
+impl DialectSample {
+    /// Returns a whole reply with different thinking.
+    pub(crate) fn another_reply(&self) -> String {
         let reply = self.whole.replace("Z2VudWluZQ==", "YW5vdGhlcg==");
         reply.replace("Hm.", "Well.")
     }
 
-    /// A whole reply that no gateway has seen.
-    pub(crate) fn unseen(&self) -> Answer {
+    /// Returns a whole reply that no gateway has seen.
+    pub(crate) fn unseen_reply(&self) -> Answer {
         Answer { status: 200, headers: http::HeaderMap::new(), body: self.whole.into() }
     }
 
-    /// A first request.
-    pub(crate) fn begin(&self) -> Value {
+    /// Returns the first request of a conversation.
+    pub(crate) fn first_request(&self) -> Value {
         match self.dialect {
             "openai_responses" => {
                 json!({"model": "gpt-5", "input": [{"role": "user", "content": "Look."}]})
@@ -221,9 +205,9 @@ impl Spoken {
         }
     }
 
-    /// The request that follows a whole reply to this one, as a client that keeps all of it: it
-    /// answers the call, if there is one.
-    pub(crate) fn go_on(&self, mut request: Value, reply: &Answer) -> Value {
+    /// Returns the request that follows `reply`, as sent by a client that keeps the whole reply. It
+    /// contains a result for each tool call.
+    pub(crate) fn follow_up(&self, mut request: Value, reply: &Answer) -> Value {
         let reply = reply.json();
         match self.dialect {
             "openai_responses" => {
@@ -262,22 +246,22 @@ impl Spoken {
     }
 }
 
-/// Sends a request to a backend by name, whose upstream answers with this reply.
-pub(crate) async fn ask(
-    spoken: &Spoken,
+/// Sends a request to the named backend. Its upstream answers with this reply.
+pub(crate) async fn send_to(
+    sample: &DialectSample,
     gateway: &Gateway,
-    (name, upstream): (&str, &Upstream),
+    (name, upstream): (&str, &RawUpstream),
     request: &Value,
     reply: &str,
 ) -> (String, Answer) {
     let headers = [JSON, ("x-throughline-backend", name)];
     let client = &gateway.client;
-    let sent = client.send(Method::POST, spoken.whole_path, &headers, request.to_string());
+    let sent = client.send(Method::POST, sample.whole_path, &headers, request.to_string());
     let (answer, body) = tokio::join!(sent, async {
         let mut exchange = upstream.next().await;
-        exchange.write(whole("application/json", "", reply)).await;
-        exchange.end().await;
-        text(&exchange)
+        exchange.write(ok_reply("application/json", "", reply)).await;
+        exchange.shut_down().await;
+        body_text(&exchange)
     });
-    (body, answer.good())
+    (body, answer.expect_ok())
 }

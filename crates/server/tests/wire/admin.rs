@@ -1,11 +1,12 @@
-//! The operator's side: backends, switch, statistics, turns, health, numbers.
+//! The admin API: backends, switch, statistics, turns, health, metrics.
 
 use http::Method;
 use serde_json::{Value, json};
-use throughline_testkit::{Conversation, Gateway, Simulator, sse_events};
+use throughline_testkit::{Conversation, Gateway, RawUpstream, Simulator, sse_events};
 
-use crate::support::{BINARY, STREAM, ask, backend, open_stream, over_upstream, read_to_end};
-use crate::upstream::Upstream;
+use crate::support::{
+    BINARY, STREAM, backend, gateway_over_raw_upstream, message_request, open_stream,
+};
 
 fn keys(value: &Value) -> Vec<&str> {
     let mut keys: Vec<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
@@ -26,7 +27,7 @@ async fn backends_are_listed_without_their_keys() {
     ];
     let gateway = Gateway::start(BINARY, &config.concat()).await;
     gateway.client.get("/b/gone/v1/models").await;
-    let answer = gateway.client.get("/admin/backends").await.good().json();
+    let answer = gateway.client.get("/admin/backends").await.expect_ok().json();
     assert_eq!(answer["active"], "a");
     let expected = json!({
         "name": "a", "dialect": "anthropic", "variant": "", "base_url": a.url, "domain": "d",
@@ -40,9 +41,9 @@ async fn backends_are_listed_without_their_keys() {
 }
 
 #[tokio::test]
-async fn a_switch_names_both_or_says_what_is_wrong() {
+async fn switch_reports_both_backends_or_the_mistake() {
     let (a, b) = (Simulator::start("a").await, Simulator::start("b").await);
-    let gateway = Gateway::over(BINARY, &[("a", &a), ("b", &b)], "").await;
+    let gateway = Gateway::over_simulators(BINARY, &[("a", &a), ("b", &b)], "").await;
     let client = &gateway.client;
     assert_eq!(gateway.switch("b").await, json!({"active": "b", "previous": "a"}));
     assert_eq!(gateway.switch("b").await, json!({"active": "b", "previous": "b"}));
@@ -61,9 +62,9 @@ async fn a_switch_names_both_or_says_what_is_wrong() {
 
 /// Covers: S1-29
 #[tokio::test]
-async fn statistics_have_exactly_their_names() {
+async fn statistics_have_exactly_the_documented_members() {
     let a = Simulator::start("a").await;
-    let gateway = Gateway::over(BINARY, &[("a", &a)], "").await;
+    let gateway = Gateway::over_simulators(BINARY, &[("a", &a)], "").await;
     let names = [
         "bytes",
         "confirmed",
@@ -81,10 +82,10 @@ async fn statistics_have_exactly_their_names() {
     assert_eq!(keys(&empty), names);
     assert!(empty.as_object().unwrap().values().all(Value::is_u64));
     let mut one = Conversation::new("one");
-    one.say(&gateway.client, "Hello.").await;
-    one.say(&gateway.client, "Again.").await;
+    one.ask(&gateway.client, "Hello.").await;
+    one.ask(&gateway.client, "Again.").await;
     let mut two = Conversation::new("two");
-    two.say(&gateway.client, "Hello.").await;
+    two.ask(&gateway.client, "Hello.").await;
     let all = gateway.statistics().await;
     assert_eq!(all["total"], 3);
     assert_eq!(all["confirmed"], 1);
@@ -96,7 +97,7 @@ async fn statistics_have_exactly_their_names() {
     assert_eq!(lineage(1), lineage(2));
     for (at, total) in [(0, 1), (1, 2)] {
         let path = format!("/admin/thinking?lineage={}", lineage(at));
-        let of = gateway.client.get(&path).await.good().json();
+        let of = gateway.client.get(&path).await.expect_ok().json();
         assert_eq!(keys(&of), names);
         assert_eq!(of["total"], total);
         assert_eq!(of["lineages"], 1);
@@ -109,12 +110,12 @@ async fn statistics_have_exactly_their_names() {
 }
 
 #[tokio::test]
-async fn a_turn_is_reported_in_full() {
+async fn turn_report_has_every_member() {
     let a = Simulator::start("a").await;
-    let gateway = Gateway::over(BINARY, &[("a", &a)], "").await;
-    let mut talk = Conversation::new("s");
-    talk.say(&gateway.client, "Hello.").await;
-    let (_, answer) = talk.say(&gateway.client, "Again.").await;
+    let gateway = Gateway::over_simulators(BINARY, &[("a", &a)], "").await;
+    let mut conversation = Conversation::new("s");
+    conversation.ask(&gateway.client, "Hello.").await;
+    let (_, answer) = conversation.ask(&gateway.client, "Again.").await;
     let turn = &gateway.turns().await[0];
     let expected = [
         "backend",
@@ -169,12 +170,13 @@ async fn a_turn_is_reported_in_full() {
     assert!(turn["usage"]["output"].as_u64().unwrap() > 0, "{turn}");
 }
 
-/// A turn of a long conversation is kept in part, so that a thousand of them have room.
+/// A turn keeps only a part of a long report, so that a thousand turns fit in memory.
 #[tokio::test]
-async fn of_many_blocks_the_last_are_reported() {
+async fn turn_report_keeps_the_last_of_many_blocks() {
     let a = Simulator::start("a").await;
-    let gateway = Gateway::over(BINARY, &[("a", &a)], "[thinking]\nunknown = \"drop\"\n").await;
-    let mut body = ask("First.", false);
+    let gateway =
+        Gateway::over_simulators(BINARY, &[("a", &a)], "[thinking]\nunknown = \"drop\"\n").await;
+    let mut body = message_request("First.", false);
     let messages = body["messages"].as_array_mut().unwrap();
     for at in 0..250 {
         messages.push(json!({"role": "assistant", "content": [
@@ -183,7 +185,7 @@ async fn of_many_blocks_the_last_are_reported() {
         ]}));
         messages.push(json!({"role": "user", "content": "Next."}));
     }
-    gateway.client.post("/v1/messages", &[], &body).await.good();
+    gateway.client.post("/v1/messages", &[], &body).await.expect_ok();
     let turn = &gateway.turns().await[0];
     let blocks = turn["blocks"].as_array().unwrap();
     assert_eq!(blocks.len(), 200);
@@ -193,33 +195,34 @@ async fn of_many_blocks_the_last_are_reported() {
     assert_eq!(turn["losses"][0]["count"], 250);
 }
 
-/// Where contents may be kept, not all of them are.
+/// Even if contents may be recorded, a long body is cut.
 #[tokio::test]
-async fn a_long_body_is_kept_in_part() {
+async fn long_body_is_recorded_in_part() {
     let a = Simulator::start("a").await;
     let settings = "[debug_log]\nenabled = true\nfull_body = true\n";
-    let gateway = Gateway::over(BINARY, &[("a", &a)], settings).await;
-    let body = ask(&"x".repeat(3 << 20), false);
-    gateway.client.post("/v1/messages", &[], &body).await.good();
+    let gateway = Gateway::over_simulators(BINARY, &[("a", &a)], settings).await;
+    let body = message_request(&"x".repeat(3 << 20), false);
+    gateway.client.post("/v1/messages", &[], &body).await.expect_ok();
     let turn = &gateway.turns().await[0];
     let sent = turn["sent"].as_str().unwrap();
     assert!(sent.len() < (1 << 20) + 100, "{}", sent.len());
     assert!(sent.ends_with(" more bytes]"));
 }
 
-/// Nobody else would tell of it.
+/// No reply is written, so only the turn log can show it.
 #[tokio::test]
-async fn a_client_that_leaves_before_the_reply_leaves_a_turn() {
-    let (upstream, gateway) = over_upstream("", "").await;
+async fn client_gone_before_the_reply_is_recorded_as_a_turn() {
+    let (upstream, gateway) = gateway_over_raw_upstream("", "").await;
     let headers = [("content-type", "application/json")];
-    let body = ask("Hello.", true).to_string();
+    let body = message_request("Hello.", true).to_string();
     let asked = gateway.client.open(Method::POST, "/v1/messages", &headers, body);
     let exchange = tokio::select! {
-        _ = asked => unreachable!("nobody answers"),
+        _ = asked => unreachable!("the upstream does not answer"),
         exchange = upstream.next() => exchange,
     };
-    exchange.closed().await;
-    crate::support::until("the turn is there", async || !gateway.turns().await.is_empty()).await;
+    exchange.wait_until_closed().await;
+    crate::support::wait_until("the turn is there", async || !gateway.turns().await.is_empty())
+        .await;
     let turn = &gateway.turns().await[0];
     assert_eq!(turn["end"], "client_gone");
     assert_eq!(turn["backend"], "a");
@@ -232,12 +235,12 @@ async fn a_client_that_leaves_before_the_reply_leaves_a_turn() {
     assert_eq!(backends["backends"][0]["healthy"], true);
 }
 
-/// What a provider says of a refusal may quote the request; the kind of it does not.
+/// The provider's message may quote the request, so only the kind of refusal is recorded.
 #[tokio::test]
-async fn a_refused_turn_tells_what_kind_of_refusal_it_was() {
+async fn refused_turn_reports_the_kind_of_refusal() {
     let refusal = r#"{"type":"error","error":{"type":"rate_limit_error","message":"secret"}}"#;
     let head = format!("HTTP/1.1 429 No\r\ncontent-length: {}\r\n", refusal.len());
-    let (upstream, gateway) = over_upstream("", "").await;
+    let (upstream, gateway) = gateway_over_raw_upstream("", "").await;
     for (answer, error) in [
         (
             format!("{head}connection: close\r\n\r\n{refusal}"),
@@ -248,7 +251,7 @@ async fn a_refused_turn_tells_what_kind_of_refusal_it_was() {
             "the backend refused the request: 500 internal",
         ),
     ] {
-        let body = ask("Hello.", false);
+        let body = message_request("Hello.", false);
         let client = &gateway.client;
         crate::support::exchange(&upstream, client, &body, answer.as_bytes()).await;
         let turn = &gateway.turns().await[0];
@@ -258,20 +261,22 @@ async fn a_refused_turn_tells_what_kind_of_refusal_it_was() {
 }
 
 #[tokio::test]
-async fn turns_are_paged() {
-    let url =
-        Upstream::always("HTTP/1.1 400 No\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}")
-            .await;
+async fn turns_are_listed_in_pages() {
+    let url = RawUpstream::always_answering(
+        "HTTP/1.1 400 No\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}",
+    )
+    .await;
     let gateway = crate::support::gateway_over(&url, "", "").await;
     let mut ids = Vec::new();
     for _ in 0..5 {
-        let answer = gateway.client.post("/v1/messages", &[], &ask("Hello.", false)).await;
+        let answer =
+            gateway.client.post("/v1/messages", &[], &message_request("Hello.", false)).await;
         ids.push(answer.header("x-throughline-turn").to_owned());
     }
     ids.reverse();
     let listed = async |query: &str| -> Vec<String> {
         let answer = gateway.client.get(&format!("/admin/turns{query}")).await;
-        let answer = answer.good().json();
+        let answer = answer.expect_ok().json();
         let turns = answer["turns"].as_array().unwrap().iter();
         turns.map(|turn| turn["id"].as_str().unwrap().to_owned()).collect()
     };
@@ -283,12 +288,12 @@ async fn turns_are_paged() {
     assert_eq!(gateway.client.get("/admin/turns?limit=x").await.status, 400);
 }
 
-/// Turns are told in the order they answer, which is not the order they began in.
+/// Turns are ordered by the time they end, not by the time they begin.
 #[tokio::test]
-async fn a_slow_turn_does_not_hide_the_ones_after_it() {
-    let (upstream, gateway) = over_upstream("", "").await;
+async fn slow_turn_does_not_hide_later_turns() {
+    let (upstream, gateway) = gateway_over_raw_upstream("", "").await;
     let refusal = b"HTTP/1.1 400 No\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}";
-    let body = ask("Hello.", false);
+    let body = message_request("Hello.", false);
     let mut ids = Vec::new();
     let slow = gateway.client.post("/v1/messages", &[], &body);
     let ((), slow) = tokio::join!(
@@ -311,14 +316,14 @@ async fn a_slow_turn_does_not_hide_the_ones_after_it() {
 }
 
 #[tokio::test]
-async fn turns_are_told_as_they_end() {
-    let (upstream, gateway) = over_upstream("", "").await;
+async fn turn_stream_sends_each_turn_when_it_ends() {
+    let (upstream, gateway) = gateway_over_raw_upstream("", "").await;
     let mut watching = gateway.client.open(Method::GET, "/admin/turns/stream", &[], "").await;
     assert_eq!(watching.headers["content-type"], "text/event-stream");
     let (mut streamed, mut exchange) = open_stream(&upstream, &gateway.client).await;
     exchange.write(STREAM).await;
     exchange.close().await;
-    read_to_end(&mut streamed).await;
+    streamed.read_to_break().await;
     let mut text = String::new();
     while !text.contains("\n\n") {
         text.push_str(&String::from_utf8_lossy(&watching.next().await.unwrap()));
@@ -332,22 +337,22 @@ async fn turns_are_told_as_they_end() {
 }
 
 #[tokio::test]
-async fn health_and_readiness_are_told() {
-    let (_upstream, gateway) = over_upstream("", "").await;
-    gateway.client.get("/healthz").await.good();
-    let ready = gateway.client.get("/readyz").await.good().json();
+async fn health_and_readiness_answer_200() {
+    let (_upstream, gateway) = gateway_over_raw_upstream("", "").await;
+    gateway.client.get("/healthz").await.expect_ok();
+    let ready = gateway.client.get("/readyz").await.expect_ok().json();
     assert_eq!(ready, json!({"ready": true, "reasons": []}));
 }
 
 /// Covers: X-21
 #[tokio::test]
-async fn numbers_are_valid_prometheus_text() {
+async fn metrics_are_valid_prometheus_text() {
     let a = Simulator::start("a").await;
-    let gateway = Gateway::over(BINARY, &[("a", &a)], "").await;
-    let mut talk = Conversation::new("s");
-    talk.say(&gateway.client, "Hello.").await;
-    talk.say(&gateway.client, "Again.").await;
-    let answer = gateway.client.get("/metrics").await.good();
+    let gateway = Gateway::over_simulators(BINARY, &[("a", &a)], "").await;
+    let mut conversation = Conversation::new("s");
+    conversation.ask(&gateway.client, "Hello.").await;
+    conversation.ask(&gateway.client, "Again.").await;
+    let answer = gateway.client.get("/metrics").await.expect_ok();
     assert_eq!(answer.header("content-type"), "text/plain; version=0.0.4");
     let text = answer.text();
     assert!(text.ends_with('\n'));
@@ -373,8 +378,8 @@ async fn numbers_are_valid_prometheus_text() {
             .iter()
             .find_map(|ending| name.strip_suffix(ending).filter(|name| typed.contains(name)))
             .unwrap_or(name);
-        assert_eq!(Some(&family), typed.last(), "{line} stands with its type");
-        assert_eq!(Some(&family), helped.last(), "{line} stands with its help");
+        assert_eq!(Some(&family), typed.last(), "{line} follows its TYPE line");
+        assert_eq!(Some(&family), helped.last(), "{line} follows its HELP line");
     }
     for wanted in [
         "throughline_turns_total 2",

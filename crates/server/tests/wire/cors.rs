@@ -1,15 +1,14 @@
-//! Pages on other origins: which of them may use this server, and what their browsers are told.
+//! Cross-origin requests: which origins may use this server, and which CORS headers they get.
 
 use http::Method;
-use throughline_testkit::{Answer, Gateway, Simulator, until};
+use throughline_testkit::{Answer, Gateway, Simulator, ok_reply, wait_until};
 
-use crate::support::{BINARY, ask, backend, over_upstream};
-use crate::upstream::whole;
+use crate::support::{BINARY, backend, gateway_over_raw_upstream, message_request};
 
-const PAGE: &str = "https://app.example";
+const ALLOWED_ORIGIN: &str = "https://app.example";
 
-/// What a browser asks before a page may send JSON.
-async fn asked_beforehand(gateway: &Gateway, path: &str, origin: &str) -> Answer {
+/// Sends the preflight request of a browser for a JSON request.
+async fn preflight(gateway: &Gateway, path: &str, origin: &str) -> Answer {
     let headers = [
         ("origin", origin),
         ("access-control-request-method", "POST"),
@@ -21,9 +20,9 @@ async fn asked_beforehand(gateway: &Gateway, path: &str, origin: &str) -> Answer
 }
 
 #[tokio::test]
-async fn a_page_that_is_named_may_use_every_front_door() {
+async fn allowed_origin_may_use_every_client_endpoint() {
     let a = Simulator::start("a").await;
-    let config = format!("cors_origins = [\"{PAGE}\"]\n{}", backend("a", &a.url, ""));
+    let config = format!("cors_origins = [\"{ALLOWED_ORIGIN}\"]\n{}", backend("a", &a.url, ""));
     let gateway = Gateway::start(BINARY, &config).await;
     let paths = [
         "/ag-ui",
@@ -38,39 +37,39 @@ async fn a_page_that_is_named_may_use_every_front_door() {
         "/api/chat",
     ];
     for path in paths {
-        let told = asked_beforehand(&gateway, path, PAGE).await;
-        assert_eq!(told.status, 204, "{path}");
+        let reported = preflight(&gateway, path, ALLOWED_ORIGIN).await;
+        assert_eq!(reported.status, 204, "{path}");
         for (name, value) in [
-            ("access-control-allow-origin", PAGE),
+            ("access-control-allow-origin", ALLOWED_ORIGIN),
             ("access-control-allow-methods", "GET, HEAD, POST, DELETE, OPTIONS"),
             ("access-control-allow-headers", "authorization,content-type"),
             ("access-control-allow-private-network", "true"),
             ("access-control-max-age", "7200"),
             ("vary", "origin"),
         ] {
-            assert_eq!(told.header(name), value, "{path}: {name}");
+            assert_eq!(reported.header(name), value, "{path}: {name}");
         }
     }
-    assert!(a.seen().await.is_empty(), "what a browser asks stays here");
+    assert!(a.received().await.is_empty(), "what a browser asks stays here");
     for path in paths {
-        // A reply, also one that tells of a mistake, may be read with all its headers.
-        let headers = [("origin", PAGE), ("content-type", "application/json")];
+        // A page may read every reply with all headers, also an error.
+        let headers = [("origin", ALLOWED_ORIGIN), ("content-type", "application/json")];
         let client = &gateway.client;
         let answer = client.send(Method::POST, path, &headers, "{}").await;
-        assert_eq!(answer.header("access-control-allow-origin"), PAGE, "{path}");
+        assert_eq!(answer.header("access-control-allow-origin"), ALLOWED_ORIGIN, "{path}");
         assert_eq!(answer.header("access-control-expose-headers"), "*");
         assert!(!answer.header("x-throughline-turn").is_empty(), "{path}");
     }
-    // The operator's side is for our own pages.
+    // The admin API is for the gateway's own pages only.
     for path in ["/admin/switch", "/metrics", "/healthz", "/readyz"] {
-        let answer = asked_beforehand(&gateway, path, PAGE).await;
+        let answer = preflight(&gateway, path, ALLOWED_ORIGIN).await;
         assert_eq!(answer.status, 403, "{path}");
         assert_eq!(answer.header("access-control-allow-origin"), "", "{path}");
     }
 }
 
 #[tokio::test]
-async fn other_pages_are_told_nothing() {
+async fn other_origins_get_no_cors_headers() {
     let a = Simulator::start("a").await;
     let config = backend("a", &a.url, "");
     for settings in ["", "cors_origins = [\"http://localhost:3000\"]\n"] {
@@ -79,8 +78,8 @@ async fn other_pages_are_told_nothing() {
             ["https://evil.example", "http://localhost:30000", "https://localhost:3000", "null"]
         {
             for path in ["/ag-ui", "/ui/chat", "/healthz"] {
-                let told = asked_beforehand(&gateway, path, origin).await;
-                assert_eq!(told.header("access-control-allow-origin"), "", "{origin}");
+                let reported = preflight(&gateway, path, origin).await;
+                assert_eq!(reported.header("access-control-allow-origin"), "", "{origin}");
                 let headers = [("origin", origin)];
                 let client = &gateway.client;
                 let answer = client.send(Method::POST, path, &headers, "{}").await;
@@ -93,28 +92,28 @@ async fn other_pages_are_told_nothing() {
 }
 
 #[tokio::test]
-async fn pages_are_let_in_without_a_restart() {
+async fn reload_adds_an_allowed_origin() {
     let a = Simulator::start("a").await;
     let config = backend("a", &a.url, "");
     let gateway = Gateway::start(BINARY, &config).await;
-    let told = asked_beforehand(&gateway, "/ag-ui", PAGE).await;
-    assert_eq!(told.header("access-control-allow-origin"), "");
+    let reported = preflight(&gateway, "/ag-ui", ALLOWED_ORIGIN).await;
+    assert_eq!(reported.header("access-control-allow-origin"), "");
     gateway.configure(&format!("cors_origins = [\"*\"]\n{config}"));
     gateway.signal("HUP").await;
-    until("the page is let in", async || {
-        let told = asked_beforehand(&gateway, "/ag-ui", PAGE).await;
-        told.header("access-control-allow-origin") == PAGE
+    wait_until("the origin is allowed", async || {
+        let reported = preflight(&gateway, "/ag-ui", ALLOWED_ORIGIN).await;
+        reported.header("access-control-allow-origin") == ALLOWED_ORIGIN
     })
     .await;
 }
 
-/// With a key of ours a provider would let in every page there is.
+/// With the gateway's own key, the provider's headers would allow every page.
 #[tokio::test]
-async fn what_a_provider_allows_holds_for_the_callers_own_key_alone() {
+async fn provider_cors_headers_pass_only_with_the_callers_key() {
     let allowed = "access-control-allow-origin: *\r\naccess-control-expose-headers: x\r\n";
-    let reply = whole("application/json", allowed, crate::support::REPLY);
+    let reply = ok_reply("application/json", allowed, crate::support::REPLY);
     for (more, passes) in [("api_key = \"k\"", ""), ("auth = \"passthrough\"", "*")] {
-        let (upstream, gateway) = over_upstream("", more).await;
+        let (upstream, gateway) = gateway_over_raw_upstream("", more).await;
         for (method, path) in [
             (Method::OPTIONS, "/v1/messages"),
             (Method::POST, "/v1/messages"),
@@ -122,26 +121,26 @@ async fn what_a_provider_allows_holds_for_the_callers_own_key_alone() {
         ] {
             let headers =
                 [("origin", "https://evil.example"), ("content-type", "application/json")];
-            let body = ask("Hello.", false).to_string();
+            let body = message_request("Hello.", false).to_string();
             let client = &gateway.client;
             let sent = client.send(method.clone(), path, &headers, body);
             let (answer, ()) = tokio::join!(sent, async {
                 upstream.next().await.answer(&reply).await;
             });
-            let told = answer.header("access-control-allow-origin");
-            assert_eq!(told, passes, "{method} {path} {more}");
+            let reported = answer.header("access-control-allow-origin");
+            assert_eq!(reported, passes, "{method} {path} {more}");
         }
     }
 }
 
-/// A form needs no leave of ours to be sent, so it is looked at when it comes.
+/// Browsers send forms without a preflight, so the gateway checks the request itself.
 #[tokio::test]
-async fn a_page_cannot_ask_blindly_as_forms_do() {
+async fn simple_cross_origin_requests_are_rejected() {
     let a = Simulator::start("a").await;
-    let config = format!("cors_origins = [\"{PAGE}\"]\n{}", backend("a", &a.url, ""));
+    let config = format!("cors_origins = [\"{ALLOWED_ORIGIN}\"]\n{}", backend("a", &a.url, ""));
     let gateway = Gateway::start(BINARY, &config).await;
     let client = &gateway.client;
-    let body = ask("Hello.", false).to_string();
+    let body = message_request("Hello.", false).to_string();
     let version = ("anthropic-version", "2023-06-01");
     for kind in [
         None,
@@ -160,8 +159,8 @@ async fn a_page_cannot_ask_blindly_as_forms_do() {
                 assert!(answer.text().contains("cors_origins"));
             }
         }
-        // Whoever is no page, or one that is let in, may send what it likes.
-        for origin in [None, Some(PAGE), Some("http://localhost:3000")] {
+        // A client without an origin, or with an allowed one, may send any content type.
+        for origin in [None, Some(ALLOWED_ORIGIN), Some("http://localhost:3000")] {
             let mut headers = vec![version];
             headers.extend(kind.map(|kind| ("content-type", kind)));
             headers.extend(origin.map(|origin| ("origin", origin)));
@@ -170,11 +169,11 @@ async fn a_page_cannot_ask_blindly_as_forms_do() {
             assert_eq!(answer.status, 200, "{kind:?} {origin:?} {}", answer.text());
         }
     }
-    assert_eq!(a.seen().await.len(), 18, "nothing else was sent on");
-    // Browsers ask beforehand, and applications that are no browsers may call themselves anything.
+    assert_eq!(a.received().await.len(), 18, "nothing else was sent on");
+    // Browsers send a preflight for these types, and desktop applications may have any origin.
     for kind in ["application/json", "application/json; charset=utf-8"] {
         let headers = [("origin", "app://desktop"), ("content-type", kind), version];
         let path = "/v1/messages";
-        client.send(Method::POST, path, &headers, body.clone()).await.good();
+        client.send(Method::POST, path, &headers, body.clone()).await.expect_ok();
     }
 }

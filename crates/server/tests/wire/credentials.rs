@@ -1,23 +1,23 @@
-//! Credentials: each backend gets the one it should, nobody else sees it, and no log keeps it.
+//! Credentials: each backend gets the right one, no other backend sees it, and no log contains it.
 
 use futures_util::future::join_all;
 use http::Method;
 use throughline_simulator::Options;
-use throughline_testkit::{Gateway, Seen, Simulator};
+use throughline_testkit::{Gateway, ReceivedRequest, Simulator};
 
-use crate::support::{BINARY, ask, backend};
+use crate::support::{BINARY, backend, message_request};
 
-/// What the upstream sees when a caller sends these credentials to a backend with this `auth`.
-async fn check(auth: &str, sent: &[(&str, &str)], expected: &[(&str, &str)]) {
+/// Checks the credentials the upstream receives from a backend with this `auth`.
+async fn check_credentials(auth: &str, sent: &[(&str, &str)], expected: &[(&str, &str)]) {
     let simulator = Simulator::start("a").await;
     let gateway = Gateway::start(BINARY, &backend("a", &simulator.url, auth)).await;
     let client = &gateway.client;
-    client.post("/v1/messages", sent, &ask("Hello.", false)).await.good();
-    client.post("/v1/messages/count_tokens", sent, &ask("Hello.", false)).await;
+    client.post("/v1/messages", sent, &message_request("Hello.", false)).await.expect_ok();
+    client.post("/v1/messages/count_tokens", sent, &message_request("Hello.", false)).await;
     let mut models = vec![("anthropic-version", "2023-06-01")];
     models.extend_from_slice(sent);
-    client.send(Method::GET, "/v1/models", &models, "").await.good();
-    let all = simulator.seen().await;
+    client.send(Method::GET, "/v1/models", &models, "").await.expect_ok();
+    let all = simulator.received().await;
     assert_eq!(all.len(), 3);
     for seen in &all {
         assert_eq!(credentials(seen), expected, "{} with {auth}", seen.path);
@@ -29,7 +29,7 @@ async fn check(auth: &str, sent: &[(&str, &str)], expected: &[(&str, &str)]) {
     }
 }
 
-fn credentials(seen: &Seen) -> Vec<(&str, &str)> {
+fn credentials(seen: &ReceivedRequest) -> Vec<(&str, &str)> {
     let mut found: Vec<_> = seen
         .headers
         .iter()
@@ -44,29 +44,29 @@ const KEY: (&str, &str) = ("x-api-key", "sk-caller-key");
 const BEARER: (&str, &str) = ("authorization", "Bearer sk-caller-token");
 
 #[tokio::test]
-async fn the_backends_own_key_replaces_the_callers() {
+async fn backend_key_replaces_the_callers_key() {
     let own = "api_key = \"sk-of-backend\"";
     let expected = [("x-api-key", "sk-of-backend")];
-    check(own, &[KEY], &expected).await;
-    check(own, &[BEARER], &expected).await;
-    check(own, &[KEY, BEARER], &expected).await;
-    check(own, &[], &expected).await;
+    check_credentials(own, &[KEY], &expected).await;
+    check_credentials(own, &[BEARER], &expected).await;
+    check_credentials(own, &[KEY, BEARER], &expected).await;
+    check_credentials(own, &[], &expected).await;
 }
 
 #[tokio::test]
-async fn a_callers_key_passes_through_in_its_own_form() {
+async fn callers_key_passes_in_its_own_form() {
     let through = "auth = \"passthrough\"";
-    check(through, &[KEY], &[KEY]).await;
-    check(through, &[BEARER], &[BEARER]).await;
-    check(through, &[KEY, BEARER], &[BEARER, KEY]).await;
-    check(through, &[], &[]).await;
+    check_credentials(through, &[KEY], &[KEY]).await;
+    check_credentials(through, &[BEARER], &[BEARER]).await;
+    check_credentials(through, &[KEY, BEARER], &[BEARER, KEY]).await;
+    check_credentials(through, &[], &[]).await;
 }
 
 #[tokio::test]
-async fn a_backend_without_auth_gets_no_key() {
-    check("", &[KEY], &[]).await;
-    check("", &[BEARER], &[]).await;
-    check("", &[], &[]).await;
+async fn backend_without_auth_gets_no_key() {
+    check_credentials("", &[KEY], &[]).await;
+    check_credentials("", &[BEARER], &[]).await;
+    check_credentials("", &[], &[]).await;
 }
 
 ///
@@ -87,18 +87,19 @@ async fn keys_of_two_callers_never_mix() {
                 ("authorization", format!("Bearer {key}"))
             };
             let headers = [(form.0, form.1.as_str())];
-            client.post("/v1/messages", &headers, &ask(&text, true)).await.good();
+            client.post("/v1/messages", &headers, &message_request(&text, true)).await.expect_ok();
         }
     });
     join_all(turns).await;
-    // A caller without a key does not get another's.
-    let without = gateway.client.post("/v1/messages", &[], &ask("I am nobody.", true)).await;
+    // A caller without a key does not get the key of another caller.
+    let without =
+        gateway.client.post("/v1/messages", &[], &message_request("I am nobody.", true)).await;
     assert_eq!(without.status, 401, "{}", without.text());
-    let all = simulator.seen().await;
+    let all = simulator.received().await;
     assert_eq!(all.len(), 61);
     for seen in &all[..60] {
-        let (_, said) = seen.body.split_once("I am caller ").unwrap();
-        let key = format!("sk-caller-{}", &said[..1]);
+        let (_, caller) = seen.body.split_once("I am caller ").unwrap();
+        let key = format!("sk-caller-{}", &caller[..1]);
         let found = credentials(seen);
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].1.ends_with(&key), "{found:?} is not {key}");
@@ -106,7 +107,7 @@ async fn keys_of_two_callers_never_mix() {
 }
 
 #[tokio::test]
-async fn a_callers_key_is_not_switched_to_another_place() {
+async fn callers_key_is_not_sent_to_another_site_after_a_switch() {
     let (a, b) = (Simulator::start("a").await, Simulator::start("b").await);
     let through = "auth = \"passthrough\"";
     let config = |shared: &str| {
@@ -114,7 +115,7 @@ async fn a_callers_key_is_not_switched_to_another_place() {
         [
             backend("a", &a.url, through),
             backend("b", &b.url, &second),
-            // The same place as the first, under another name.
+            // The same site as the first backend, under another name.
             backend("a2", &a.url, through),
             backend("own", &b.url, "api_key = \"sk-own\""),
         ]
@@ -134,12 +135,16 @@ async fn a_callers_key_is_not_switched_to_another_place() {
 
     let gateway = Gateway::start(BINARY, &config("share_caller_key = true")).await;
     assert_eq!(gateway.switch("b").await["active"], "b");
-    gateway.client.post("/v1/messages", &[KEY], &ask("Hello.", false)).await.good();
-    assert_eq!(credentials(&b.last().await), [KEY]);
+    gateway
+        .client
+        .post("/v1/messages", &[KEY], &message_request("Hello.", false))
+        .await
+        .expect_ok();
+    assert_eq!(credentials(&b.last_received().await), [KEY]);
 }
 
 #[tokio::test]
-async fn a_callers_key_does_not_fall_back_to_another_place() {
+async fn callers_key_is_not_sent_to_another_site_by_a_fallback() {
     let b = Simulator::start("b").await;
     let through = "auth = \"passthrough\"";
     let config = |shared: &str| {
@@ -152,20 +157,20 @@ async fn a_callers_key_does_not_fall_back_to_another_place() {
         .concat()
     };
     let gateway = Gateway::start(BINARY, &config("")).await;
-    let body = ask("Hello.", false);
+    let body = message_request("Hello.", false);
     let refused = gateway.client.post("/v1/messages", &[KEY], &body).await;
     assert_eq!(refused.status, 502, "{}", refused.text());
-    assert!(b.seen().await.is_empty());
+    assert!(b.received().await.is_empty());
 
     let gateway = Gateway::start(BINARY, &config("share_caller_key = true")).await;
     let answer = gateway.client.post("/v1/messages", &[KEY], &body).await;
-    assert_eq!(answer.good().header("x-throughline-backend"), "b");
-    assert_eq!(credentials(&b.last().await), [KEY]);
+    assert_eq!(answer.expect_ok().header("x-throughline-backend"), "b");
+    assert_eq!(credentials(&b.last_received().await), [KEY]);
 }
 
 ///
 #[tokio::test]
-async fn keys_prompts_and_thinking_are_in_no_log_and_no_report() {
+async fn keys_prompts_and_thinking_never_appear_in_logs_or_reports() {
     let a = Simulator::start("a").await;
     let config = [
         "log = { level = \"trace\" }\n[debug_log]\nenabled = true\n".to_owned(),
@@ -181,7 +186,7 @@ async fn keys_prompts_and_thinking_are_in_no_log_and_no_report() {
     ];
     let mut thought = String::new();
     for path in ["/v1/messages", "/b/b/v1/messages", "/b/gone/v1/messages"] {
-        let asked = ask("The password is xyzzy-prompt.", false);
+        let asked = message_request("The password is xyzzy-prompt.", false);
         let answer = gateway.client.post(path, &sent, &asked).await;
         if answer.status == 200 {
             thought = answer.json()["content"][0]["thinking"].to_string();
@@ -197,12 +202,12 @@ async fn keys_prompts_and_thinking_are_in_no_log_and_no_report() {
         gateway.client.get("/metrics").await.text(),
     ];
     gateway.signal("TERM").await;
-    assert_eq!(gateway.ended().await, Some(0));
+    assert_eq!(gateway.wait_for_exit().await, Some(0));
     let log = gateway.log();
     assert!(log.contains("Turn ended"), "{log}");
     assert!(log.contains("Registered new thinking block"), "{log}");
     reports.push(log);
-    // Nor in what is kept: only hashes and origins are.
+    // The stored data contains only hashes and origins.
     for entry in std::fs::read_dir(gateway.folder().join("data")).unwrap() {
         let bytes = std::fs::read(entry.unwrap().path()).unwrap();
         reports.push(String::from_utf8_lossy(&bytes).into_owned());

@@ -1,15 +1,15 @@
-//! Replies that end before their end: the client is told, in a form its SDK reads.
+//! Replies that end early: the client gets an error event that its SDK reads.
 
 use http::Method;
-use throughline_testkit::{Gateway, Simulator, Streamed};
+use throughline_testkit::{Gateway, Simulator, StreamedAnswer, check_cut_reply};
 
 use crate::support::{
-    BINARY, REPLY, STREAM, ask, metric, open_stream, over_upstream, read_exactly, read_to_end,
+    BINARY, REPLY, STREAM, gateway_over_raw_upstream, message_request, metric, open_stream,
+    read_exactly,
 };
-use crate::upstream::framings;
 
-/// A stream as the official clients read it: on each blank line the last `event:` and all data
-/// since the one before are an event; a `ping` is skipped unread.
+/// Reads a stream as the official clients do: a blank line ends an event, which has the last
+/// `event:` and all data since the event before. A `ping` is skipped.
 fn read_as_sdk(text: &str) -> Vec<(String, String)> {
     let text = text.replace("\r\n", "\n").replace('\r', "\n");
     let (mut events, mut name, mut data) = (Vec::new(), String::new(), Vec::new());
@@ -33,46 +33,46 @@ fn read_as_sdk(text: &str) -> Vec<(String, String)> {
     events
 }
 
-/// Everything but the last event is whole, and the last one is our error.
-fn check_cut(bytes: &[u8], what: &str) {
+/// Checks that every event is complete and that the last one is the gateway's error.
+fn check_ends_in_error(bytes: &[u8], case: &str) {
     let text = std::str::from_utf8(bytes).expect("whole characters");
     let mut events = read_as_sdk(text);
     let (name, data) = events.pop().unwrap_or_default();
-    assert_eq!(name, "error", "{what}\n{text}");
+    assert_eq!(name, "error", "{case}\n{text}");
     let data: serde_json::Value = serde_json::from_str(&data).unwrap();
-    assert_eq!(data["type"], "error", "{what}");
-    assert_eq!(data["error"]["type"], "api_error", "{what}");
+    assert_eq!(data["type"], "error", "{case}");
+    assert_eq!(data["error"]["type"], "api_error", "{case}");
     let message = data["error"]["message"].as_str().unwrap();
     assert!(message.contains("backend `a`"), "{message}");
     let whole = read_as_sdk(STREAM);
     for (at, (name, data)) in events.iter().enumerate() {
-        assert!(!name.is_empty(), "{what}: an event without a name");
+        assert!(!name.is_empty(), "{case}: an event without a name");
         let parsed = serde_json::from_str::<serde_json::Value>(data);
-        let parsed = parsed.unwrap_or_else(|error| panic!("{what}: {name} has {data:?}: {error}"));
-        assert_eq!(parsed["type"], name.as_str(), "{what}");
-        assert_eq!((name, data), (&whole[at].0, &whole[at].1), "{what}");
+        let parsed = parsed.unwrap_or_else(|error| panic!("{case}: {name} has {data:?}: {error}"));
+        assert_eq!(parsed["type"], name.as_str(), "{case}");
+        assert_eq!((name, data), (&whole[at].0, &whole[at].1), "{case}");
     }
 }
 
-/// The upstream's bytes end here, by a clean close.
-async fn check_end_at(stream: &[u8], cut: usize) {
-    let (upstream, gateway) = over_upstream("", "").await;
+/// Checks a stream that the upstream closes in the regular way after `cut` bytes.
+async fn check_cut_at(stream: &[u8], cut: usize) {
+    let (upstream, gateway) = gateway_over_raw_upstream("", "").await;
     let (mut streamed, mut exchange) = open_stream(&upstream, &gateway.client).await;
     exchange.write(&stream[..cut]).await;
     let mut bytes = read_exactly(&mut streamed, cut).await;
     exchange.close().await;
-    let (rest, broken) = read_to_end(&mut streamed).await;
+    let (rest, broken) = streamed.read_to_break().await;
     assert!(!broken);
     bytes.extend_from_slice(&rest);
     assert!(bytes.starts_with(&stream[..cut]), "the bytes that came stay");
-    check_cut(&bytes, &format!("cut at {cut}"));
+    check_ends_in_error(&bytes, &format!("cut at {cut}"));
     assert_eq!(gateway.turns().await[0]["end"], "cut");
 }
 
-/// A clean close at every kind of place: before anything, in and after a name, in and after data,
-/// in a character, between events, and just before the end.
+/// A regular close at many offsets: before anything, in and after a name, in and after data, inside
+/// a character, between events, and just before the end.
 #[tokio::test]
-async fn an_end_before_the_last_event_is_told_wherever_it_falls() {
+async fn stream_cut_before_its_last_event_ends_in_an_error() {
     let at = |words: &str| STREAM.find(words).unwrap();
     let delta = at("event: content_block_delta");
     for cut in [
@@ -94,45 +94,45 @@ async fn an_end_before_the_last_event_is_told_wherever_it_falls() {
         at("event: message_stop") + "event: message_stop\n".len(),
         STREAM.len() - 4,
     ] {
-        check_end_at(STREAM.as_bytes(), cut).await;
+        check_cut_at(STREAM.as_bytes(), cut).await;
     }
 }
 
 #[tokio::test]
-async fn an_end_within_a_character_is_told_in_whole_characters() {
+async fn stream_cut_inside_a_character_stays_valid_utf8() {
     let at = STREAM.find('\u{1F914}').unwrap();
     for cut in at + 1..at + 4 {
-        check_end_at(STREAM.as_bytes(), cut).await;
+        check_cut_at(STREAM.as_bytes(), cut).await;
     }
 }
 
 #[tokio::test]
-async fn an_end_within_a_line_end_of_two_characters_is_told() {
+async fn stream_cut_inside_a_crlf_ends_in_an_error() {
     let stream = STREAM.replace('\n', "\r\n");
     let name = stream.find("event: content_block_delta\r").unwrap();
     let name = name + "event: content_block_delta\r".len();
     let stop = stream.find("event: content_block_stop").unwrap();
     for cut in [name, name + 1, stop - 1, stop - 2, stop - 3, stop] {
-        check_end_at(stream.as_bytes(), cut).await;
+        check_cut_at(stream.as_bytes(), cut).await;
     }
 }
 
-async fn open(gateway: &Gateway, fault: &str, stream: bool) -> Streamed {
+async fn open_faulty_stream(gateway: &Gateway, fault: &str, stream: bool) -> StreamedAnswer {
     let headers = [
         ("content-type", "application/json"),
         ("anthropic-version", "2023-06-01"),
         ("x-simulator-fault", fault),
     ];
-    let body = ask("Hello.", stream).to_string();
+    let body = message_request("Hello.", stream).to_string();
     let client = &gateway.client;
     client.open(Method::POST, "/v1/messages", &headers, body).await
 }
 
-/// The connection breaks, or the body ends cleanly but early.
+/// The connection breaks, or the body ends early with a regular close.
 #[tokio::test]
-async fn a_broken_connection_is_told_as_an_error_event() {
+async fn broken_connection_ends_in_an_error_event() {
     let simulator = Simulator::start("a").await;
-    let gateway = Gateway::over(BINARY, &[("a", &simulator)], "").await;
+    let gateway = Gateway::over_simulators(BINARY, &[("a", &simulator)], "").await;
     let faults = [
         "cut:bytes=1",
         "cut:bytes=21",
@@ -149,8 +149,8 @@ async fn a_broken_connection_is_told_as_an_error_event() {
         "end:event=4;chunk:bytes=7",
     ];
     for fault in faults {
-        let mut streamed = open(&gateway, fault, true).await;
-        let (bytes, broken) = read_to_end(&mut streamed).await;
+        let mut streamed = open_faulty_stream(&gateway, fault, true).await;
+        let (bytes, broken) = streamed.read_to_break().await;
         assert!(!broken, "{fault}");
         let events = read_as_sdk(std::str::from_utf8(&bytes).unwrap());
         let (name, _) = events.last().unwrap();
@@ -165,13 +165,13 @@ async fn a_broken_connection_is_told_as_an_error_event() {
     assert_eq!(cut, faults.len() as u64);
 }
 
-/// Bytes that are no events are no answer either.
+/// Bytes that are not events do not count as an answer.
 #[tokio::test]
 async fn garbage_ends_in_an_error_event() {
     let simulator = Simulator::start("a").await;
-    let gateway = Gateway::over(BINARY, &[("a", &simulator)], "").await;
-    let mut streamed = open(&gateway, "garbage", true).await;
-    let (bytes, broken) = read_to_end(&mut streamed).await;
+    let gateway = Gateway::over_simulators(BINARY, &[("a", &simulator)], "").await;
+    let mut streamed = open_faulty_stream(&gateway, "garbage", true).await;
+    let (bytes, broken) = streamed.read_to_break().await;
     assert!(!broken);
     let events = read_as_sdk(&String::from_utf8_lossy(&bytes));
     let names: Vec<&str> = events.iter().map(|(name, _)| name.as_str()).collect();
@@ -179,13 +179,13 @@ async fn garbage_ends_in_an_error_event() {
     assert_eq!(gateway.turns().await[0]["end"], "cut");
 }
 
-/// An error of the provider in mid-stream is an end; nothing is added to it.
+/// An error event ends the reply, so the gateway adds nothing.
 #[tokio::test]
-async fn an_error_event_of_the_provider_is_the_last_word() {
+async fn nothing_follows_an_error_event_of_the_provider() {
     let simulator = Simulator::start("a").await;
-    let gateway = Gateway::over(BINARY, &[("a", &simulator)], "").await;
-    let mut streamed = open(&gateway, "error:event=4", true).await;
-    let (bytes, broken) = read_to_end(&mut streamed).await;
+    let gateway = Gateway::over_simulators(BINARY, &[("a", &simulator)], "").await;
+    let mut streamed = open_faulty_stream(&gateway, "error:event=4", true).await;
+    let (bytes, broken) = streamed.read_to_break().await;
     assert!(!broken);
     let events = read_as_sdk(std::str::from_utf8(&bytes).unwrap());
     let errors = events.iter().filter(|(name, _)| name == "error").count();
@@ -194,63 +194,46 @@ async fn an_error_event_of_the_provider_is_the_last_word() {
     assert_eq!(gateway.turns().await[0]["end"], "failed");
 }
 
-/// There is no place for an error in JSON: the connection says it.
+/// A JSON body has no room for an error after its head, so the connection breaks.
 #[tokio::test]
-async fn a_cut_whole_reply_breaks_the_connection() {
+async fn cut_whole_reply_breaks_the_connection() {
     let simulator = Simulator::start("a").await;
-    let gateway = Gateway::over(BINARY, &[("a", &simulator)], "").await;
+    let gateway = Gateway::over_simulators(BINARY, &[("a", &simulator)], "").await;
     for fault in ["cut:bytes=1", "cut:bytes=300", "cut:event=2"] {
-        let mut streamed = open(&gateway, fault, false).await;
+        let mut streamed = open_faulty_stream(&gateway, fault, false).await;
         assert_eq!(streamed.status, 200);
-        assert!(read_to_end(&mut streamed).await.1, "{fault}");
+        assert!(streamed.read_to_break().await.1, "{fault}");
     }
-    // However the body was framed.
+    // The framing of the body makes no difference.
     for more in ["", "models = { \"*\" = \"other\" }"] {
-        let (upstream, gateway) = over_upstream("", more).await;
+        let (upstream, gateway) = gateway_over_raw_upstream("", more).await;
+        let request = message_request("Hello.", false).to_string();
         for cut in [0, 1, 50, REPLY.len() - 1] {
-            let half = &REPLY.as_bytes()[..cut];
-            for (framing, answer) in framings(half, REPLY.len()) {
-                let what = format!("{framing} {cut} {more}");
-                let body = ask("Hello.", false).to_string();
-                let headers = [("content-type", "application/json")];
-                let client = &gateway.client;
-                let opened = client.open(Method::POST, "/v1/messages", &headers, body);
-                let (mut streamed, ()) = tokio::join!(opened, async {
-                    upstream.next().await.answer(&answer).await;
-                });
-                let (bytes, broken) = read_to_end(&mut streamed).await;
-                // Where the head tells that nothing follows, there still is a status to say so.
-                if (cut, framing) == (0, "own length") {
-                    assert_eq!((streamed.status, broken), (502, false), "{what}");
-                    let said = String::from_utf8(bytes).unwrap();
-                    assert!(said.contains("empty body"), "{what}: {said}");
-                    continue;
-                }
-                assert!(broken, "{what}");
-                assert!(half.starts_with(&bytes), "{what}");
-                let lost = half.len() - bytes.len();
-                // Of a body that promised to be no longer, the last byte stays behind.
-                assert!(!more.is_empty() || lost <= 1, "{what}: {lost} bytes lost");
-                assert_eq!(gateway.turns().await[0]["end"], "cut", "{what}");
-            }
+            check_cut_reply(
+                (&upstream, &gateway),
+                ("/v1/messages", &request),
+                (REPLY, cut),
+                !more.is_empty(),
+            )
+            .await;
         }
     }
 }
 
-/// A block that was closed before the cut is remembered, one that was not is never sent again.
+/// A block that was closed before the cut is remembered. An open block is never sent again.
 ///
 /// Covers: case 10
 #[tokio::test]
-async fn a_block_closed_before_the_cut_is_remembered() {
+async fn block_closed_before_the_cut_is_remembered() {
     for (cut, total) in [
         (STREAM.find("event: content_block_stop").unwrap(), 0),
         (STREAM.find("\"index\":1").unwrap(), 1),
     ] {
-        let (upstream, gateway) = over_upstream("", "").await;
+        let (upstream, gateway) = gateway_over_raw_upstream("", "").await;
         let (mut streamed, mut exchange) = open_stream(&upstream, &gateway.client).await;
         exchange.write(&STREAM[..cut]).await;
         exchange.close().await;
-        read_to_end(&mut streamed).await;
+        streamed.read_to_break().await;
         assert_eq!(gateway.statistics().await["total"], total, "cut at {cut}");
     }
 }

@@ -1,26 +1,28 @@
-//! Headers, both ways.
+//! Request and reply headers.
 
 use http::Method;
+use throughline_testkit::{Exchange, ok_reply};
 
-use crate::support::{REPLY, ask, exchange, over_upstream, own_error};
-use crate::upstream::{Exchange, whole};
+use crate::support::{
+    REPLY, exchange, expect_gateway_error, gateway_over_raw_upstream, message_request,
+};
 
-/// What the upstream sees of a message sent with these headers.
-async fn seen(headers: &[(&str, &str)]) -> Exchange {
-    let (upstream, gateway) = over_upstream("", "").await;
-    let body = ask("Hello.", false).to_string();
+/// Returns the upstream request for a message with these headers.
+async fn received_with(headers: &[(&str, &str)]) -> Exchange {
+    let (upstream, gateway) = gateway_over_raw_upstream("", "").await;
+    let body = message_request("Hello.", false).to_string();
     let sent = gateway.client.send(Method::POST, "/v1/messages", headers, body);
     let (answer, seen) = tokio::join!(sent, async {
         let mut seen = upstream.next().await;
-        seen.write(whole("application/json", "", REPLY)).await;
+        seen.write(ok_reply("application/json", "", REPLY)).await;
         seen
     });
-    answer.good();
+    answer.expect_ok();
     seen
 }
 
 #[tokio::test]
-async fn headers_of_the_dialect_and_unknown_ones_go_up() {
+async fn dialect_headers_and_unknown_headers_are_sent() {
     let sent = [
         ("content-type", "application/json; charset=utf-8"),
         ("anthropic-version", "2026-10-21"),
@@ -33,19 +35,19 @@ async fn headers_of_the_dialect_and_unknown_ones_go_up() {
         ("accept", "application/json"),
         ("x-of-somebody", "a, b; c=\"d\""),
     ];
-    let seen = seen(&sent).await;
+    let seen = received_with(&sent).await;
     for (name, value) in sent {
-        assert!(seen.all(name).contains(&value), "{name}: {:?}", seen.headers);
+        assert!(seen.headers_named(name).contains(&value), "{name}: {:?}", seen.headers);
     }
-    assert_eq!(seen.all("anthropic-beta").len(), 2);
-    assert_eq!(seen.all("host").len(), 1);
-    // What we read beside the stream must be readable.
-    assert_eq!(seen.all("accept-encoding"), ["identity"]);
+    assert_eq!(seen.headers_named("anthropic-beta").len(), 2);
+    assert_eq!(seen.headers_named("host").len(), 1);
+    // The gateway reads the reply too, so it asks for an uncompressed one.
+    assert_eq!(seen.headers_named("accept-encoding"), ["identity"]);
 }
 
 #[tokio::test]
-async fn headers_of_one_connection_and_our_own_do_not_go_up() {
-    let seen = seen(&[
+async fn hop_by_hop_headers_and_gateway_headers_are_not_sent() {
+    let seen = received_with(&[
         ("content-type", "application/json"),
         ("connection", "keep-alive, x-private"),
         ("keep-alive", "timeout=5"),
@@ -68,18 +70,20 @@ async fn headers_of_one_connection_and_our_own_do_not_go_up() {
         );
     }
     assert_ne!(seen.header("connection"), Some("keep-alive, x-private"));
-    assert_eq!(seen.all("accept-encoding"), ["identity"]);
+    assert_eq!(seen.headers_named("accept-encoding"), ["identity"]);
 }
 
 #[tokio::test]
-async fn headers_of_the_reply_come_down_but_for_the_connections_own() {
-    let (upstream, gateway) = over_upstream("", "").await;
+async fn reply_headers_are_returned_without_hop_by_hop_headers() {
+    let (upstream, gateway) = gateway_over_raw_upstream("", "").await;
     let more = "request-id: req_1\r\nanthropic-ratelimit-tokens-limit: 5\r\n\
         set-cookie: a=1\r\nset-cookie: b=2\r\nx-of-somebody: yes\r\nkeep-alive: timeout=5\r\n\
         x-throughline-turn: forged\r\nx-throughline-backend: forged\r\nx-throughline-loss: forged\r\n\
         x-throughline-anything: forged\r\n";
-    let reply = whole("application/json", more, REPLY);
-    let answer = exchange(&upstream, &gateway.client, &ask("Hello.", false), &reply).await.good();
+    let reply = ok_reply("application/json", more, REPLY);
+    let answer = exchange(&upstream, &gateway.client, &message_request("Hello.", false), &reply)
+        .await
+        .expect_ok();
     assert_eq!(answer.header("request-id"), "req_1");
     assert_eq!(answer.header("anthropic-ratelimit-tokens-limit"), "5");
     assert_eq!(answer.header("x-of-somebody"), "yes");
@@ -94,7 +98,9 @@ async fn headers_of_the_reply_come_down_but_for_the_connections_own() {
 
 #[tokio::test]
 async fn every_reply_names_its_turn_and_its_backend() {
-    let url = crate::upstream::Upstream::always(whole("application/json", "", REPLY)).await;
+    let url =
+        throughline_testkit::RawUpstream::always_answering(ok_reply("application/json", "", REPLY))
+            .await;
     let config = [
         crate::support::backend("a", &url, ""),
         crate::support::backend("gone", "http://127.0.0.1:1", ""),
@@ -102,17 +108,21 @@ async fn every_reply_names_its_turn_and_its_backend() {
     let gateway =
         throughline_testkit::Gateway::start(crate::support::BINARY, &config.concat()).await;
     let client = &gateway.client;
-    let good = client.post("/v1/messages", &[], &ask("Hello.", false)).await.good();
+    let good =
+        client.post("/v1/messages", &[], &message_request("Hello.", false)).await.expect_ok();
     let own = [("x-throughline-backend", "a"), ("anthropic-version", "2023-06-01")];
-    let models = client.send(Method::GET, "/v1/models", &own, "").await.good();
-    let plan = client.post("/v1/plan", &[], &ask("Hello.", false)).await.good();
-    let elsewhere = client.post("/v1/plan?backend=gone", &[], &ask("Hello.", false)).await.good();
+    let models = client.send(Method::GET, "/v1/models", &own, "").await.expect_ok();
+    let plan = client.post("/v1/plan", &[], &message_request("Hello.", false)).await.expect_ok();
+    let elsewhere = client
+        .post("/v1/plan?backend=gone", &[], &message_request("Hello.", false))
+        .await
+        .expect_ok();
     let pinned = [("x-throughline-backend", "gone")];
-    let gone = client.post("/v1/messages", &pinned, &ask("Hello.", false)).await;
-    own_error(&gone, 502, "api_error");
+    let gone = client.post("/v1/messages", &pinned, &message_request("Hello.", false)).await;
+    expect_gateway_error(&gone, 502, "api_error");
     let pinned = [pinned[0], own[1]];
     let gone_models = client.send(Method::GET, "/v1/models", &pinned, "").await;
-    own_error(&gone_models, 502, "api_error");
+    expect_gateway_error(&gone_models, 502, "api_error");
     let mut ids = Vec::new();
     for (answer, backend) in [
         (&good, "a"),
@@ -125,11 +135,11 @@ async fn every_reply_names_its_turn_and_its_backend() {
         assert_eq!(answer.header("x-throughline-backend"), backend);
         ids.push(answer.header("x-throughline-turn").to_owned());
     }
-    // Ids are unique and grow.
+    // Turn ids are unique and increasing.
     assert!(ids.iter().all(|id| id.starts_with("turn_")), "{ids:?}");
     assert!(ids.is_sorted_by(|one, next| one < next), "{ids:?}");
-    // Before a backend is chosen there is none to name.
+    // Before a backend is chosen there is no name to report.
     let broken = client.post_bytes("/v1/messages", &[], "{").await;
-    own_error(&broken, 400, "invalid_request_error");
+    expect_gateway_error(&broken, 400, "invalid_request_error");
     assert_eq!(broken.header("x-throughline-backend"), "");
 }

@@ -1,17 +1,17 @@
-//! Who may ask: the names this server answers to, and pages of other places.
+//! Host names the server answers to, and pages of other origins.
 
 use http::Method;
+use throughline_testkit::ok_reply;
 
-use crate::support::{ask, exchange, over_upstream};
-use crate::upstream::whole;
+use crate::support::{exchange, gateway_over_raw_upstream, message_request};
 
 #[tokio::test]
-async fn a_foreign_host_is_misdirected() {
-    let (_upstream, gateway) = over_upstream("", "").await;
+async fn foreign_host_gets_421() {
+    let (_upstream, gateway) = gateway_over_raw_upstream("", "").await;
     for path in ["/v1/messages", "/admin/backends", "/healthz", "/", "/metrics"] {
         for host in ["evil.example", "evil.example:8484", "10.1.2.3", "localhost.evil.example"] {
             let method = if path == "/v1/messages" { Method::POST } else { Method::GET };
-            let body = ask("Hello.", false).to_string();
+            let body = message_request("Hello.", false).to_string();
             let client = &gateway.client;
             let answer = client.send(method, path, &[("host", host)], body).await;
             assert_eq!(answer.status, 421, "{path} {host}");
@@ -27,28 +27,28 @@ async fn a_foreign_host_is_misdirected() {
 }
 
 #[tokio::test]
-async fn an_allowed_host_is_answered_and_not_told_on() {
+async fn allowed_host_is_served_and_not_sent_upstream() {
     let settings = "allowed_hosts = [\"gateway.lan\"]\n";
-    let (upstream, gateway) = over_upstream(settings, "").await;
+    let (upstream, gateway) = gateway_over_raw_upstream(settings, "").await;
     let headers = [("host", "gateway.lan:8080"), ("content-type", "application/json")];
-    let body = ask("Hello.", false).to_string();
+    let body = message_request("Hello.", false).to_string();
     let client = &gateway.client;
     let sent = client.send(Method::POST, "/v1/messages", &headers, body);
     let (answer, ()) = tokio::join!(sent, async {
         let seen = upstream.next().await;
-        // The upstream is called by its own name.
+        // The upstream gets its own host name.
         let own = upstream.url.trim_start_matches("http://");
-        assert_eq!(seen.all("host"), [own]);
-        seen.answer(&whole("application/json", "", crate::support::REPLY)).await;
+        assert_eq!(seen.headers_named("host"), [own]);
+        seen.answer(&ok_reply("application/json", "", crate::support::REPLY)).await;
     });
-    answer.good();
+    answer.expect_ok();
     let other = client.send(Method::GET, "/healthz", &[("host", "other.lan")], "").await;
     assert_eq!(other.status, 421);
 }
 
 #[tokio::test]
-async fn a_page_from_elsewhere_may_not_use_the_operators_side() {
-    let (upstream, gateway) = over_upstream("", "").await;
+async fn cross_origin_page_may_not_use_the_admin_api() {
+    let (upstream, gateway) = gateway_over_raw_upstream("", "").await;
     let client = &gateway.client;
     for origin in ["https://evil.example", "null", "http://localhost.evil.example"] {
         let headers = [("origin", origin), ("content-type", "text/plain")];
@@ -67,8 +67,8 @@ async fn a_page_from_elsewhere_may_not_use_the_operators_side() {
     }
     let headers = [("origin", "http://127.0.0.1:8484")];
     let body = "{\"backend\":\"a\"}";
-    client.send(Method::POST, "/admin/switch", &headers, body).await.good();
-    // Clients in a browser talk to a model with their own key; that is the provider's to allow.
-    let reply = whole("application/json", "", crate::support::REPLY);
-    exchange(&upstream, client, &ask("Hello.", false), &reply).await.good();
+    client.send(Method::POST, "/admin/switch", &headers, body).await.expect_ok();
+    // Browser clients use a model with their own key, and the provider decides about that.
+    let reply = ok_reply("application/json", "", crate::support::REPLY);
+    exchange(&upstream, client, &message_request("Hello.", false), &reply).await.expect_ok();
 }

@@ -1,118 +1,121 @@
-//! Signs of life: after the head, between events, and nowhere else.
+//! Keep-alives: after the head, between events, and nowhere else.
 
 use http::Method;
+use throughline_testkit::ok_head;
 
 use crate::support::{
-    REPLY, STREAM, ask, metric, open_stream, over_upstream, read_exactly, read_to_end, until_metric,
+    REPLY, STREAM, gateway_over_raw_upstream, message_request, metric, open_stream, read_exactly,
+    wait_until_metric,
 };
-use crate::upstream::head;
 
 const PING: &str = "event: ping\ndata: {\"type\": \"ping\"}\n\n";
-const OFTEN: &str = "keep_alive = \"50ms\"\n";
-const COUNT: &str = "throughline_keep_alives_total";
+const FREQUENT_KEEP_ALIVE: &str = "keep_alive = \"50ms\"\n";
+const KEEP_ALIVE_COUNT: &str = "throughline_keep_alives_total";
 
 #[tokio::test]
-async fn a_silent_upstream_gets_its_client_a_ping_between_events() {
-    let (upstream, gateway) = over_upstream(OFTEN, "").await;
+async fn silent_upstream_causes_pings_between_events() {
+    let (upstream, gateway) = gateway_over_raw_upstream(FREQUENT_KEEP_ALIVE, "").await;
     let (mut streamed, mut exchange) = open_stream(&upstream, &gateway.client).await;
-    // The head is here, no event yet.
+    // The head has arrived, but no event yet.
     assert_eq!(read_exactly(&mut streamed, PING.len()).await, PING.as_bytes());
     let first = STREAM.find("event: content_block_start").unwrap();
     exchange.write(&STREAM[..first]).await;
     let mut bytes = Vec::new();
-    // Two pings after the events have come.
+    // Wait for two pings after the events.
     while !bytes.ends_with(format!("{}{PING}{PING}", &STREAM[..first]).as_bytes()) {
         bytes.extend_from_slice(&streamed.next().await.unwrap());
         assert!(bytes.len() < 100_000);
     }
     exchange.write(&STREAM[first..]).await;
     exchange.close().await;
-    bytes.extend(read_to_end(&mut streamed).await.0);
+    bytes.extend(streamed.read_to_break().await.0);
     let text = String::from_utf8(bytes).unwrap();
-    // Without what we added, the stream is what it was.
+    // Without the pings, the stream is unchanged.
     let own = STREAM.matches(PING).count();
     assert!(text.matches(PING).count() >= own + 2);
     assert_eq!(text.replace(PING, ""), STREAM.replace(PING, ""));
-    let added = metric(&gateway, COUNT).await as usize;
+    let added = metric(&gateway, KEEP_ALIVE_COUNT).await as usize;
     assert_eq!(added, 1 + text.matches(PING).count() - own);
 }
 
-/// Silence in mid-event is silence: the clock runs, and no byte is put there.
+/// Inside an event the idle timeout still runs, but no byte may be added.
 #[tokio::test]
-async fn no_ping_stands_inside_an_event() {
-    let (upstream, gateway) = over_upstream(OFTEN, "").await;
+async fn no_ping_inside_an_event() {
+    let (upstream, gateway) = gateway_over_raw_upstream(FREQUENT_KEEP_ALIVE, "").await;
     let (mut streamed, mut exchange) = open_stream(&upstream, &gateway.client).await;
     let start = STREAM.find("event: content_block_start").unwrap();
-    let mut places =
+    let mut offsets =
         vec![5, "event: message_start\n".len(), 100, start - 1, start + 30, start + 60];
-    places.push(STREAM.len() - 1);
+    offsets.push(STREAM.len() - 1);
     let (mut sent, mut received) = (0, Vec::new());
-    for place in places {
-        exchange.write(&STREAM[sent..place]).await;
-        sent = place;
+    for offset in offsets {
+        exchange.write(&STREAM[sent..offset]).await;
+        sent = offset;
         let wanted = STREAM[..sent].replace(PING, "");
         while String::from_utf8_lossy(&received).replace(PING, "") != wanted {
             received.extend_from_slice(&streamed.next().await.unwrap());
         }
-        // Several times the keep-alive passes while the event stands open. There is no event to
-        // wait on for something that must not happen.
-        let before = metric(&gateway, COUNT).await;
+        // The keep-alive interval passes several times while the event is open. There is no event
+        // to wait for, because nothing must happen.
+        let before = metric(&gateway, KEEP_ALIVE_COUNT).await;
         tokio::time::sleep(std::time::Duration::from_millis(180)).await;
-        assert_eq!(metric(&gateway, COUNT).await, before, "at {place}");
+        assert_eq!(metric(&gateway, KEEP_ALIVE_COUNT).await, before, "at {offset}");
     }
     exchange.write(&STREAM[sent..]).await;
     exchange.close().await;
-    received.extend(read_to_end(&mut streamed).await.0);
+    received.extend(streamed.read_to_break().await.0);
     let received = String::from_utf8(received).unwrap();
     assert_eq!(received.replace(PING, ""), STREAM.replace(PING, ""));
 }
 
 #[tokio::test]
-async fn no_ping_comes_before_the_head() {
-    let (upstream, gateway) = over_upstream(OFTEN, "timeouts = { first_byte = \"400ms\" }").await;
-    let body = ask("Hello.", true);
+async fn no_ping_before_the_head() {
+    let (upstream, gateway) =
+        gateway_over_raw_upstream(FREQUENT_KEEP_ALIVE, "timeouts = { first_byte = \"400ms\" }")
+            .await;
+    let body = message_request("Hello.", true);
     let (answer, ()) = tokio::join!(gateway.client.post("/v1/messages", &[], &body), async {
-        upstream.next().await.closed().await;
+        upstream.next().await.wait_until_closed().await;
     });
-    // The status is still free to say what happened.
+    // The status can still report what happened.
     assert_eq!(answer.status, 504);
-    assert_eq!(metric(&gateway, COUNT).await, 0);
+    assert_eq!(metric(&gateway, KEEP_ALIVE_COUNT).await, 0);
 }
 
 /// JSON has no room for a ping.
 #[tokio::test]
-async fn a_whole_reply_gets_no_ping() {
-    let (upstream, gateway) = over_upstream(OFTEN, "").await;
+async fn whole_reply_gets_no_ping() {
+    let (upstream, gateway) = gateway_over_raw_upstream(FREQUENT_KEEP_ALIVE, "").await;
     let headers = [("content-type", "application/json")];
-    let body = ask("Hello.", false).to_string();
+    let body = message_request("Hello.", false).to_string();
     let client = &gateway.client;
     let opened = client.open(Method::POST, "/v1/messages", &headers, body);
     let (mut streamed, mut exchange) = tokio::join!(opened, async {
         let mut exchange = upstream.next().await;
-        exchange.write(head("application/json", "")).await;
+        exchange.write(ok_head("application/json", "")).await;
         exchange
     });
     exchange.write(&REPLY[..40]).await;
     assert_eq!(read_exactly(&mut streamed, 40).await, &REPLY.as_bytes()[..40]);
-    // Several times the keep-alive.
+    // Several keep-alive intervals.
     tokio::time::sleep(std::time::Duration::from_millis(200)).await;
     exchange.write(&REPLY[40..]).await;
     exchange.close().await;
-    assert_eq!(read_to_end(&mut streamed).await.0, &REPLY.as_bytes()[40..]);
-    assert_eq!(metric(&gateway, COUNT).await, 0);
+    assert_eq!(streamed.read_to_break().await.0, &REPLY.as_bytes()[40..]);
+    assert_eq!(metric(&gateway, KEEP_ALIVE_COUNT).await, 0);
 }
 
-/// A ping tells that the gateway lives, not that the provider does.
+/// A ping shows that the gateway is alive, not the provider.
 #[tokio::test]
-async fn pings_do_not_put_off_the_idle_time_out() {
+async fn pings_do_not_delay_the_idle_timeout() {
     let more = "timeouts = { idle = \"300ms\" }";
-    let (upstream, gateway) = over_upstream(OFTEN, more).await;
+    let (upstream, gateway) = gateway_over_raw_upstream(FREQUENT_KEEP_ALIVE, more).await;
     let (mut streamed, exchange) = open_stream(&upstream, &gateway.client).await;
-    let (bytes, broken) = read_to_end(&mut streamed).await;
+    let (bytes, broken) = streamed.read_to_break().await;
     assert!(!broken);
     let text = String::from_utf8(bytes).unwrap();
     assert!(text.starts_with(PING), "{text}");
     assert!(text.contains("event: error\n"), "{text}");
-    exchange.closed().await;
-    until_metric(&gateway, "throughline_streams_active", 0).await;
+    exchange.wait_until_closed().await;
+    wait_until_metric(&gateway, "throughline_streams_active", 0).await;
 }

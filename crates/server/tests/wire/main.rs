@@ -1,10 +1,9 @@
-//! The wire, through the real binary: what goes up is what came, what comes down is what was sent,
-//! and whatever breaks on either side ends in something a client understands.
+//! HTTP behaviour of the Anthropic passthrough lane and of the server, with the real binary: bytes
+//! pass unchanged in both directions, and every failure ends in an error that clients understand.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod admin;
-mod bad_requests;
 mod bytes;
 mod compression;
 mod cors;
@@ -13,16 +12,16 @@ mod cuts;
 mod fallback;
 mod headers;
 mod hosts;
+mod invalid_requests;
 mod keep_alive;
 mod limits;
-mod malformed;
+mod malformed_corpus;
+mod model_names;
 mod models;
-mod names;
-mod passing;
+mod other_paths;
 mod reload;
 mod routing;
 mod shutdown;
 mod streams;
 mod support;
 mod unreachable;
-mod upstream;

@@ -1,4 +1,4 @@
-//! The models of all backends, in the shape the caller reads.
+//! Model lists of all backends, in the dialect of the client.
 
 use http::Method;
 use serde_json::Value;
@@ -6,8 +6,8 @@ use throughline_testkit::{Answer, Gateway, Simulator};
 
 use crate::support::BINARY;
 
-/// Two backends of different dialects, one with names of the operator's own.
-async fn two() -> (Simulator, Gateway) {
+/// Starts a gateway over two backends of different dialects, one of them with mapped names.
+async fn two_backends() -> (Simulator, Gateway) {
     let simulator = Simulator::start("a").await;
     let config = format!(
         r#"
@@ -49,9 +49,9 @@ fn names(list: &Value, member: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn all_models_are_listed_once_in_three_shapes() {
-    let (simulator, gateway) = two().await;
-    let anthropic = get(&gateway, "/v1/models", ANTHROPIC).await.good().json();
+async fn all_models_are_listed_once_in_three_dialects() {
+    let (simulator, gateway) = two_backends().await;
+    let anthropic = get(&gateway, "/v1/models", ANTHROPIC).await.expect_ok().json();
     let ids = names(&anthropic["data"], "id");
     assert_eq!(ids[..2], ["house-model", "claude-opus-5"]);
     assert!(ids.iter().any(|id| id.starts_with("gemini-")), "{ids:?}");
@@ -64,18 +64,18 @@ async fn all_models_are_listed_once_in_three_shapes() {
     assert_eq!(anthropic["data"][0]["type"], "model");
 
     for header in [BEARER, ("accept", "*/*")] {
-        let openai = get(&gateway, "/v1/models", header).await.good().json();
+        let openai = get(&gateway, "/v1/models", header).await.expect_ok().json();
         assert_eq!(openai["object"], "list");
         assert_eq!(names(&openai["data"], "id"), ids);
     }
     let prefixed: Vec<String> = ids.iter().map(|id| format!("models/{id}")).collect();
     for path in ["/v1/models", "/v1beta/models", "/models"] {
-        let gemini = get(&gateway, path, GOOGLE).await.good().json();
+        let gemini = get(&gateway, path, GOOGLE).await.expect_ok().json();
         assert_eq!(names(&gemini["models"], "name"), prefixed);
     }
-    // Each backend was asked once, in its own words and with its own key.
+    // Each backend got one request, in its own dialect and with its own key.
     let asked: Vec<(String, String)> = simulator
-        .seen()
+        .received()
         .await
         .into_iter()
         .map(|seen| {
@@ -95,32 +95,32 @@ async fn all_models_are_listed_once_in_three_shapes() {
 }
 
 #[tokio::test]
-async fn one_model_is_told_by_whoever_has_it_or_not_at_all() {
-    let (_simulator, gateway) = two().await;
+async fn single_model_comes_from_its_backend_or_is_not_found() {
+    let (_simulator, gateway) = two_backends().await;
     let model = get(&gateway, "/v1/models/house-model", ANTHROPIC).await;
-    assert_eq!(model.good().json()["id"], "house-model");
+    assert_eq!(model.expect_ok().json()["id"], "house-model");
     let model = get(&gateway, "/v1/models/house-model", BEARER).await;
-    assert_eq!(model.good().json()["object"], "model");
-    let nobody = get(&gateway, "/v1/models/nobodys", BEARER).await;
-    assert_eq!(nobody.status, 404);
-    let told = nobody.json();
-    let message = told["error"]["message"].as_str().unwrap_or_default();
-    assert!(message.contains("`nobodys`"), "{told}");
-    let nobody = get(&gateway, "/v1beta/models/nobodys", GOOGLE).await;
-    assert_eq!(nobody.json()["error"]["status"], "NOT_FOUND");
+    assert_eq!(model.expect_ok().json()["object"], "model");
+    let unknown = get(&gateway, "/v1/models/nobodys", BEARER).await;
+    assert_eq!(unknown.status, 404);
+    let reported = unknown.json();
+    let message = reported["error"]["message"].as_str().unwrap_or_default();
+    assert!(message.contains("`nobodys`"), "{reported}");
+    let unknown = get(&gateway, "/v1beta/models/nobodys", GOOGLE).await;
+    assert_eq!(unknown.json()["error"]["status"], "NOT_FOUND");
 }
 
 #[tokio::test]
-async fn a_backend_that_is_gone_hides_only_its_own_models() {
-    let (simulator, gateway) = two().await;
+async fn unreachable_backend_hides_only_its_own_models() {
+    let (simulator, gateway) = two_backends().await;
     drop(simulator);
-    let list = get(&gateway, "/v1/models", BEARER).await.good().json();
+    let list = get(&gateway, "/v1/models", BEARER).await.expect_ok().json();
     assert_eq!(names(&list["data"], "id"), ["house-model", "claude-opus-5"]);
 }
 
-/// As a switch to it would be refused, so is its list not asked for.
+/// A switch to the other site would be rejected, so its list is not requested either.
 #[tokio::test]
-async fn a_callers_key_goes_to_no_other_site_for_a_list() {
+async fn callers_key_is_not_sent_to_another_site_for_a_list() {
     let (one, other) = (Simulator::start("a").await, Simulator::start("b").await);
     let backend = |name: &str, simulator: &Simulator, more: &str| {
         format!(
@@ -131,61 +131,61 @@ async fn a_callers_key_goes_to_no_other_site_for_a_list() {
     for (more, asked) in [("", 0), ("share_caller_key = true", 1)] {
         let config = backend("one", &one, "") + &backend("other", &other, more);
         let gateway = Gateway::start(BINARY, &config).await;
-        get(&gateway, "/v1/models", BEARER).await.good();
-        assert_eq!(other.seen().await.len(), asked, "{more}");
+        get(&gateway, "/v1/models", BEARER).await.expect_ok();
+        assert_eq!(other.received().await.len(), asked, "{more}");
     }
-    assert_eq!(one.seen().await.len(), 2);
+    assert_eq!(one.received().await.len(), 2);
 }
 
 #[tokio::test]
-async fn a_model_under_a_rule_is_asked_of_the_backend_the_rule_names() {
-    let (simulator, gateway) = two().await;
-    let told = get(&gateway, "/v1beta/models/gemini-3-pro-preview", GOOGLE).await;
-    assert_eq!(told.good().json()["name"], "models/gemini-3-pro-preview");
-    let seen = simulator.last().await;
+async fn model_with_a_route_rule_comes_from_its_backend() {
+    let (simulator, gateway) = two_backends().await;
+    let reported = get(&gateway, "/v1beta/models/gemini-3-pro-preview", GOOGLE).await;
+    assert_eq!(reported.expect_ok().json()["name"], "models/gemini-3-pro-preview");
+    let seen = simulator.last_received().await;
     assert_eq!(seen.path, "/v1beta/models/gemini-3-pro-preview");
 }
 
 #[tokio::test]
-async fn a_list_of_several_backends_comes_in_pages_as_its_dialect_asks() {
-    let (_simulator, gateway) = two().await;
-    let all = get(&gateway, "/v1/models", ANTHROPIC).await.good().json();
+async fn model_list_is_paged_as_the_dialect_requires() {
+    let (_simulator, gateway) = two_backends().await;
+    let all = get(&gateway, "/v1/models", ANTHROPIC).await.expect_ok().json();
     let all = names(&all["data"], "id");
-    let (mut heard, mut after) = (Vec::new(), String::new());
+    let (mut listed, mut after) = (Vec::new(), String::new());
     loop {
         let path = format!("/v1/models?limit=3{after}");
-        let page = get(&gateway, &path, ANTHROPIC).await.good().json();
-        heard.extend(names(&page["data"], "id"));
+        let page = get(&gateway, &path, ANTHROPIC).await.expect_ok().json();
+        listed.extend(names(&page["data"], "id"));
         if page["has_more"] == false {
             break;
         }
         assert_eq!(page["data"].as_array().map(Vec::len), Some(3));
         after = format!("&after_id={}", page["last_id"].as_str().expect("an id"));
     }
-    assert_eq!(heard, all);
-    let (mut heard, mut token) = (Vec::new(), String::new());
+    assert_eq!(listed, all);
+    let (mut listed, mut token) = (Vec::new(), String::new());
     loop {
         let path = format!("/v1beta/models?pageSize=2{token}");
-        let page = get(&gateway, &path, GOOGLE).await.good().json();
-        heard.extend(names(&page["models"], "name"));
+        let page = get(&gateway, &path, GOOGLE).await.expect_ok().json();
+        listed.extend(names(&page["models"], "name"));
         let Some(next) = page["nextPageToken"].as_str() else {
             break;
         };
         token = format!("&pageToken={next}");
     }
     let prefixed: Vec<String> = all.iter().map(|id| format!("models/{id}")).collect();
-    assert_eq!(heard, prefixed);
+    assert_eq!(listed, prefixed);
     let refused = get(&gateway, "/v1/models?limit=-4", ANTHROPIC).await;
     assert_eq!(refused.status, 400);
     assert_eq!(refused.json()["error"]["type"], "invalid_request_error");
 }
 
-/// A name of the operator's own tells what is known of the model behind it.
+/// A mapped name has the known properties of the model it maps to.
 #[tokio::test]
-async fn a_model_tells_clients_what_is_known_of_it() {
-    let (_simulator, gateway) = two().await;
+async fn mapped_model_has_the_properties_of_its_target() {
+    let (_simulator, gateway) = two_backends().await;
     let path = "/v1/models/house-model";
-    let model = get(&gateway, path, ANTHROPIC).await.good().json();
+    let model = get(&gateway, path, ANTHROPIC).await.expect_ok().json();
     assert!(model["max_tokens"].as_u64() > Some(10_000), "{model}");
     assert!(model["max_input_tokens"].as_u64() > Some(100_000), "{model}");
     let thinking = &model["capabilities"]["thinking"];
@@ -195,6 +195,6 @@ async fn a_model_tells_clients_what_is_known_of_it() {
     let effort = &model["capabilities"]["effort"];
     assert_eq!(effort["high"]["supported"], true, "{model}");
     let path = "/v1beta/models/house-model";
-    let model = get(&gateway, path, GOOGLE).await.good().json();
+    let model = get(&gateway, path, GOOGLE).await.expect_ok().json();
     assert_eq!(model["thinking"], true, "{model}");
 }

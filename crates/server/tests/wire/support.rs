@@ -1,16 +1,13 @@
-//! What the tests of the wire share: bodies, streams, gateways over bare upstreams, and polling.
+//! Shared by the wire tests: request bodies, replies, gateways over raw upstreams, and metrics.
 
 use http::Method;
 use serde_json::{Value, json};
-pub(crate) use throughline_testkit::until;
-use throughline_testkit::{Answer, Client, Gateway, Streamed};
-
-pub(crate) use crate::upstream::read_to_end;
-use crate::upstream::{Exchange, Upstream};
+pub(crate) use throughline_testkit::wait_until;
+use throughline_testkit::{Answer, Client, Exchange, Gateway, RawUpstream, StreamedAnswer};
 
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_throughline");
 
-/// A whole stream with one thinking block.
+/// A complete stream with one thinking block.
 pub(crate) const STREAM: &str = "event: message_start\n\
 data: {\"type\":\"message_start\",\"message\":{\"id\":\"msg_1\",\"type\":\"message\",\"role\":\"assistant\",\"model\":\"claude-sonnet-4-5\",\"content\":[],\"stop_reason\":null,\"stop_sequence\":null,\"usage\":{\"input_tokens\":1,\"output_tokens\":1}}}\n\n\
 event: ping\n\
@@ -37,8 +34,8 @@ data: {\"type\":\"message_stop\"}\n\n";
 /// A whole reply with one thinking block.
 pub(crate) const REPLY: &str = r#"{ "id":"msg_1","type":"message","role":"assistant","model":"claude-sonnet-4-5","content":[{"type":"thinking","thinking":"Hm \u00e9.","signature":"c2ln"},{"type":"text","text":"Yes."}],"stop_reason":"end_turn","stop_sequence":null,"usage":{"input_tokens":1,"output_tokens":5 }}"#;
 
-/// A request for a message.
-pub(crate) fn ask(text: &str, stream: bool) -> Value {
+/// Returns a message request.
+pub(crate) fn message_request(text: &str, stream: bool) -> Value {
     json!({
         "model": "claude-sonnet-4-5",
         "max_tokens": 4096,
@@ -48,9 +45,9 @@ pub(crate) fn ask(text: &str, stream: bool) -> Value {
     })
 }
 
-/// The same, after a turn that left this block behind.
-pub(crate) fn ask_after(block: &Value, stream: bool) -> Value {
-    let mut body = ask("First.", stream);
+/// Returns a message request with this block in its history.
+pub(crate) fn request_after(block: &Value, stream: bool) -> Value {
+    let mut body = message_request("First.", stream);
     let messages = body["messages"].as_array_mut().unwrap();
     let text = json!({"type": "text", "text": "Yes."});
     messages.push(json!({"role": "assistant", "content": [block, text]}));
@@ -65,22 +62,24 @@ pub(crate) fn backend(name: &str, url: &str, more: &str) -> String {
     )
 }
 
-/// A gateway over one backend `a` at this address.
+/// Starts a gateway over one backend `a` at this address.
 pub(crate) async fn gateway_over(url: &str, settings: &str, more: &str) -> Gateway {
     Gateway::start(BINARY, &format!("{settings}{}", backend("a", url, more))).await
 }
 
-/// A gateway over one bare upstream, called `a`.
-pub(crate) async fn over_upstream(settings: &str, more: &str) -> (Upstream, Gateway) {
-    let upstream = Upstream::start().await;
+/// Starts a gateway over one raw upstream, named `a`.
+pub(crate) async fn gateway_over_raw_upstream(
+    settings: &str,
+    more: &str,
+) -> (RawUpstream, Gateway) {
+    let upstream = RawUpstream::start().await;
     let gateway = gateway_over(&upstream.url, settings, more).await;
     (upstream, gateway)
 }
 
-/// Sends a message to a gateway and gives what its upstream sees and what the client gets, when
-/// the upstream has answered with these bytes.
+/// Sends a message. The upstream answers with these bytes. Returns the answer to the client.
 pub(crate) async fn exchange(
-    upstream: &Upstream,
+    upstream: &RawUpstream,
     client: &Client,
     body: &Value,
     answer: &[u8],
@@ -91,10 +90,13 @@ pub(crate) async fn exchange(
     answered
 }
 
-/// Opens a stream through a gateway to a bare upstream that has sent its head.
-pub(crate) async fn open_stream(upstream: &Upstream, client: &Client) -> (Streamed, Exchange) {
+/// Opens a stream. The upstream has sent only its head.
+pub(crate) async fn open_stream(
+    upstream: &RawUpstream,
+    client: &Client,
+) -> (StreamedAnswer, Exchange) {
     let headers = [("content-type", "application/json"), ("anthropic-version", "2023-06-01")];
-    let body = ask("Hello.", true).to_string();
+    let body = message_request("Hello.", true).to_string();
     let opened = client.open(Method::POST, "/v1/messages", &headers, body);
     let (streamed, exchange) = tokio::join!(opened, async {
         let mut exchange = upstream.next().await;
@@ -105,8 +107,8 @@ pub(crate) async fn open_stream(upstream: &Upstream, client: &Client) -> (Stream
     (streamed, exchange)
 }
 
-/// Reads until these many bytes have come.
-pub(crate) async fn read_exactly(streamed: &mut Streamed, count: usize) -> Vec<u8> {
+/// Reads at least `count` bytes.
+pub(crate) async fn read_exactly(streamed: &mut StreamedAnswer, count: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     while bytes.len() < count {
         let piece = streamed.next().await.expect("more");
@@ -115,21 +117,22 @@ pub(crate) async fn read_exactly(streamed: &mut Streamed, count: usize) -> Vec<u
     bytes
 }
 
-/// A number of `/metrics`.
+/// Returns a value of `/metrics`.
 pub(crate) async fn metric(gateway: &Gateway, name: &str) -> u64 {
-    let text = gateway.client.get("/metrics").await.good().text();
+    let text = gateway.client.get("/metrics").await.expect_ok().text();
     let mut lines = text.lines();
     let line = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     line.unwrap_or_else(|| panic!("no {name} in\n{text}")).parse().unwrap()
 }
 
-/// Asks for a number of `/metrics` until it has this value.
-pub(crate) async fn until_metric(gateway: &Gateway, name: &str, wanted: u64) {
-    until(&format!("{name} is {wanted}"), async || metric(gateway, name).await == wanted).await;
+/// Polls `/metrics` until a value is reached.
+pub(crate) async fn wait_until_metric(gateway: &Gateway, name: &str, wanted: u64) {
+    wait_until(&format!("{name} is {wanted}"), async || metric(gateway, name).await == wanted)
+        .await;
 }
 
-/// Checks an error of our own in the dialect's shape, and gives its message.
-pub(crate) fn own_error(answer: &Answer, status: u16, kind: &str) -> String {
+/// Checks an error made by the gateway in the Anthropic dialect, and returns its message.
+pub(crate) fn expect_gateway_error(answer: &Answer, status: u16, kind: &str) -> String {
     assert_eq!(answer.status, status, "{}", answer.text());
     let body = answer.json();
     assert_eq!(body["type"], "error", "{body}");

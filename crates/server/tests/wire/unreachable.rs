@@ -1,21 +1,21 @@
-//! Backends that are not there, do not speak, or stop in the middle.
+//! Backends that are unreachable, do not speak HTTP, or stall.
 
 use http::Method;
-use throughline_testkit::{Simulator, sse_events};
+use throughline_testkit::{RawUpstream, Simulator, sse_events};
 
 use crate::support::{
-    STREAM, ask, gateway_over, metric, open_stream, over_upstream, own_error, read_exactly,
-    read_to_end, until_metric,
+    STREAM, expect_gateway_error, gateway_over, gateway_over_raw_upstream, message_request, metric,
+    open_stream, read_exactly, wait_until_metric,
 };
-use crate::upstream::Upstream;
 
-/// A message to a backend at this address ends in this error, which names the backend.
-async fn check(url: &str, timeouts: &str, status: u16, kind: &str) {
+/// Checks that a message to a backend at this address ends in this error, which names the backend.
+async fn check_error(url: &str, timeouts: &str, status: u16, kind: &str) {
     let more = format!("timeouts = {{ {timeouts} }}");
     let gateway = gateway_over(url, "", &more).await;
     for stream in [false, true] {
-        let answer = gateway.client.post("/v1/messages", &[], &ask("Hello.", stream)).await;
-        let message = own_error(&answer, status, kind);
+        let answer =
+            gateway.client.post("/v1/messages", &[], &message_request("Hello.", stream)).await;
+        let message = expect_gateway_error(&answer, status, kind);
         assert!(message.contains("backend `a`"), "{message}");
         assert_eq!(answer.header("x-throughline-backend"), "a");
     }
@@ -27,78 +27,80 @@ async fn check(url: &str, timeouts: &str, status: u16, kind: &str) {
     assert_eq!(backends["backends"][0]["healthy"], false);
     assert_eq!(metric(&gateway, "throughline_turns_failed_total").await, 2);
     assert_eq!(metric(&gateway, "throughline_streams_active").await, 0);
-    // Other paths tell it in the same way.
+    // Other paths give the same error.
     let version = [("anthropic-version", "2023-06-01")];
     let answer = gateway.client.send(Method::GET, "/v1/models", &version, "").await;
-    own_error(&answer, status, kind);
+    expect_gateway_error(&answer, status, kind);
 }
 
 #[tokio::test]
-async fn a_closed_port_is_a_bad_gateway() {
-    check("http://127.0.0.1:1", "connect = \"5s\"", 502, "api_error").await;
+async fn closed_port_is_a_bad_gateway() {
+    check_error("http://127.0.0.1:1", "connect = \"5s\"", 502, "api_error").await;
 }
 
 #[tokio::test]
-async fn a_name_that_does_not_resolve_is_a_bad_gateway() {
-    check("http://nobody.invalid", "connect = \"5s\"", 502, "api_error").await;
+async fn unresolvable_name_is_a_bad_gateway() {
+    check_error("http://nobody.invalid", "connect = \"5s\"", 502, "api_error").await;
 }
 
 #[tokio::test]
-async fn tls_to_a_port_without_it_is_a_bad_gateway() {
+async fn tls_to_a_plain_port_is_a_bad_gateway() {
     let plain = Simulator::start("a").await;
     let url = plain.url.replace("http://", "https://");
-    check(&url, "first_byte = \"5s\"", 502, "api_error").await;
+    check_error(&url, "first_byte = \"5s\"", 502, "api_error").await;
 }
 
 #[tokio::test]
-async fn an_upstream_that_speaks_no_http_is_a_bad_gateway() {
-    let url = Upstream::always("SSH-2.0-OpenSSH_9.6\r\n").await;
-    check(&url, "connect = \"5s\"", 502, "api_error").await;
+async fn upstream_without_http_is_a_bad_gateway() {
+    let url = RawUpstream::always_answering("SSH-2.0-OpenSSH_9.6\r\n").await;
+    check_error(&url, "connect = \"5s\"", 502, "api_error").await;
 }
 
 #[tokio::test]
-async fn an_upstream_that_closes_without_a_word_is_a_bad_gateway() {
-    let url = Upstream::always("").await;
-    check(&url, "connect = \"5s\"", 502, "api_error").await;
+async fn upstream_that_closes_without_an_answer_is_a_bad_gateway() {
+    let url = RawUpstream::always_answering("").await;
+    check_error(&url, "connect = \"5s\"", 502, "api_error").await;
 }
 
 #[tokio::test]
-async fn no_head_in_time_is_a_gateway_time_out() {
-    let (upstream, gateway) = over_upstream("", "timeouts = { first_byte = \"100ms\" }").await;
-    let body = ask("Hello.", true);
+async fn missing_head_is_a_gateway_timeout() {
+    let (upstream, gateway) =
+        gateway_over_raw_upstream("", "timeouts = { first_byte = \"100ms\" }").await;
+    let body = message_request("Hello.", true);
     let (answer, ()) = tokio::join!(gateway.client.post("/v1/messages", &[], &body), async {
-        // Nobody waits for it any more.
-        upstream.next().await.closed().await;
+        // The gateway has given up waiting.
+        upstream.next().await.wait_until_closed().await;
     });
-    let message = own_error(&answer, 504, "timeout_error");
+    let message = expect_gateway_error(&answer, 504, "timeout_error");
     assert!(message.contains("backend `a`"), "{message}");
     assert!(message.contains("0.1 s"), "{message}");
     assert_eq!(answer.header("x-throughline-backend"), "a");
 }
 
-/// The head of an error came, its body does not.
+/// The head of an error has arrived, but its body never ends.
 #[tokio::test]
-async fn an_error_that_does_not_end_is_not_waited_for() {
-    let (upstream, gateway) = over_upstream("", "timeouts = { idle = \"100ms\" }").await;
-    let body = ask("Hello.", true);
+async fn gateway_does_not_wait_for_an_unfinished_error_body() {
+    let (upstream, gateway) =
+        gateway_over_raw_upstream("", "timeouts = { idle = \"100ms\" }").await;
+    let body = message_request("Hello.", true);
     let (answer, ()) = tokio::join!(gateway.client.post("/v1/messages", &[], &body), async {
         let mut exchange = upstream.next().await;
         exchange.write("HTTP/1.1 500 Oops\r\ncontent-length: 100\r\n\r\n{\"type\":").await;
-        exchange.closed().await;
+        exchange.wait_until_closed().await;
     });
-    let message = own_error(&answer, 504, "timeout_error");
+    let message = expect_gateway_error(&answer, 504, "timeout_error");
     assert!(message.contains("backend `a`"), "{message}");
 }
 
-/// After these timeouts a stream that stopped in mid-event ends in an error event.
+/// Checks that a stream which stalls inside an event ends in an error event after these timeouts.
 async fn check_stall(timeouts: &str, words: &str) {
     let more = format!("timeouts = {{ {timeouts} }}");
-    let (upstream, gateway) = over_upstream("", &more).await;
+    let (upstream, gateway) = gateway_over_raw_upstream("", &more).await;
     let (mut streamed, mut exchange) = open_stream(&upstream, &gateway.client).await;
     let cut = STREAM.find("Hm ").unwrap();
     exchange.write(&STREAM[..cut]).await;
     let mut bytes = read_exactly(&mut streamed, cut).await;
-    let (rest, broken) = read_to_end(&mut streamed).await;
+    let (rest, broken) = streamed.read_to_break().await;
     assert!(!broken, "the stream ends as a stream does");
     bytes.extend(rest);
     let events = sse_events(&String::from_utf8(bytes).unwrap());
@@ -108,8 +110,8 @@ async fn check_stall(timeouts: &str, words: &str) {
     let message = data["error"]["message"].as_str().unwrap();
     assert!(message.contains("backend `a`"), "{message}");
     assert!(message.contains(words), "{message}");
-    exchange.closed().await;
-    until_metric(&gateway, "throughline_streams_active", 0).await;
+    exchange.wait_until_closed().await;
+    wait_until_metric(&gateway, "throughline_streams_active", 0).await;
     let turn = &gateway.turns().await[0];
     assert_eq!(turn["end"], "cut");
     assert!(turn["error"].as_str().unwrap().contains(words));
@@ -117,11 +119,11 @@ async fn check_stall(timeouts: &str, words: &str) {
 }
 
 #[tokio::test]
-async fn silence_in_mid_stream_ends_in_an_error_event() {
+async fn idle_timeout_ends_the_stream_in_an_error_event() {
     check_stall("idle = \"100ms\"", "sent nothing for 0.1 s").await;
 }
 
 #[tokio::test]
-async fn a_stream_that_takes_too_long_ends_in_an_error_event() {
+async fn total_timeout_ends_the_stream_in_an_error_event() {
     check_stall("total = \"300ms\"", "took too long").await;
 }

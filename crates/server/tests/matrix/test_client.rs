@@ -1,0 +1,115 @@
+//! The interface of all test clients. Each client sends back what real clients of its dialect send
+//! back.
+
+use http::Method;
+use serde_json::{Value, json};
+use throughline_testkit::{Answer, Client};
+
+/// The content of an answer that a client sees.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct ClientView {
+    pub(crate) reasoning: String,
+    pub(crate) text: String,
+    pub(crate) calls: Vec<Call>,
+}
+
+/// A tool call.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Call {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) arguments: Value,
+}
+
+/// A request in any dialect.
+pub(crate) struct ClientRequest {
+    pub(crate) path: String,
+    pub(crate) headers: Vec<(&'static str, &'static str)>,
+    pub(crate) body: Value,
+}
+
+/// The history that clients of all dialects keep.
+#[derive(Default)]
+pub(crate) struct History {
+    /// Messages in the client's dialect.
+    pub(crate) messages: Vec<Value>,
+    pub(crate) thinking: bool,
+    pub(crate) tools: bool,
+}
+
+/// A client with its conversation.
+pub(crate) trait TestClient: Send {
+    /// Returns the conversation so far.
+    fn history(&mut self) -> &mut History;
+    /// Sets whether requests ask for thinking.
+    fn set_thinking(&mut self, wanted: bool) {
+        self.history().thinking = wanted;
+    }
+    /// Adds the tool `lookup` to the requests.
+    fn offer_tool(&mut self) {
+        self.history().tools = true;
+    }
+    /// Appends a user message.
+    fn push_user(&mut self, text: &str) {
+        let view = json!({"role": "user", "content": text});
+        self.history().messages.push(view);
+    }
+    /// Appends the results of tool calls.
+    fn push_results(&mut self, calls: &[Call], result: &str);
+    /// Returns the next request.
+    fn next_request(&self, model: &str, stream: bool) -> ClientRequest;
+    /// Reads an answer, and appends what a client sends back.
+    fn read(&mut self, body: &str, stream: bool) -> ClientView;
+}
+
+/// Sends the conversation and appends the answer.
+pub(crate) async fn send_turn(
+    test_client: &mut dyn TestClient,
+    client: &Client,
+    model: &str,
+    stream: bool,
+) -> (ClientView, Answer) {
+    let answer = send(&test_client.next_request(model, stream), client).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let view = test_client.read(&answer.text(), stream);
+    (view, answer)
+}
+
+/// Sends a request.
+pub(crate) async fn send(request: &ClientRequest, client: &Client) -> Answer {
+    let mut headers = vec![("content-type", "application/json")];
+    headers.extend(&request.headers);
+    let body = request.body.to_string();
+    client.send(Method::POST, &request.path, &headers, body).await
+}
+
+/// Returns the JSON schema of the tool's parameters.
+pub(crate) fn parameters() -> Value {
+    json!({
+        "type": "object",
+        "properties": {"key": {"type": "string"}},
+        "required": ["key"],
+    })
+}
+
+/// Returns the data of the events in a stream.
+pub(crate) fn events(stream: &str) -> Vec<Value> {
+    stream
+        .split("\n\n")
+        .filter_map(|event| event.lines().find_map(|line| line.strip_prefix("data: ")))
+        .filter(|data| *data != "[DONE]")
+        .map(|data| {
+            let event: Value = serde_json::from_str(data).expect("JSON in an event");
+            assert!(event.get("error").is_none_or(Value::is_null), "{event}");
+            event
+        })
+        .collect()
+}
+
+pub(crate) fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+pub(crate) fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
