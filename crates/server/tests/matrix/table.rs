@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use throughline_codec::dialects::openai_chat::variants::VARIANTS;
+use throughline_codec::dialects::openai_chat::variants::{Replay, Setting, VARIANTS};
 use throughline_codec::dialects::{CLIENT, UPSTREAM};
 
 use crate::scenarios::{CLIENTS, Outcome, SCENARIOS, TestBed};
@@ -108,30 +108,60 @@ fn page(tables: &[String]) -> String {
     let clients = names(CLIENT.iter().map(|dialect| dialect.name()).collect());
     let upstreams = names(UPSTREAM.iter().map(|dialect| dialect.name()).collect());
     let mut page = format!(
-        "# Who can talk to whom\n\n\
-         Written by `BLESS=1 cargo test -p throughline-server --test matrix` from the dialects' rows and from what \
-         the test saw; CI fails where this page is not true. Clients may speak {clients}; backends may speak \
-         {upstreams}.\n\n\
+        "# Support matrix\n\n\
+         The test `matrix` generates this page: `BLESS=1 cargo test -p throughline-server --test matrix`. CI fails \
+         if the page does not match what the test observes.\n\n\
+         Client dialects: {clients}.\n\n\
+         Upstream dialects: {upstreams}.\n\n\
          ## Variants of `openai_chat`\n\n\
-         | variant | path | how much to think is said by | thinking goes back as |\n|---|---|---|---|\n"
+         | variant | path | thinking is requested with | earlier thinking is sent as |\n|---|---|---|---|\n"
     );
     for row in VARIANTS {
-        let _ = writeln!(
-            page,
-            "| `{}` | `{}` | {:?} | {:?} |",
-            row.name, row.path, row.setting, row.replay
-        );
+        let (setting, replay) = (setting_words(row.setting), replay_words(row.replay));
+        let _ = writeln!(page, "| `{}` | `{}` | {setting} | {replay} |", row.name, row.path);
     }
     page.push_str(
         "\n## The matrix\n\n\
-         Each cell is played streamed and whole against strict simulators: none refuses anything, and the client \
-         hears the same reasoning, text and calls whatever the pair. A cell says what the gateway reported as \
-         lost, or `whole`. *Switch* changes the backend in the middle of a tool loop.\n",
+         The test runs each cell with a streamed and with a whole reply, against strict simulators. No simulator \
+         refuses a request, and every client gets the same reasoning, text and tool calls from every upstream. A \
+         cell shows the losses that the gateway reports, or `whole` if nothing is lost. The scenario *switch* \
+         changes the backend in the middle of a tool loop, to the upstream in the last column.\n",
     );
     for table in tables {
         let _ = write!(page, "\n{table}");
     }
     page
+}
+
+/// Returns the request members that carry the thinking setting.
+fn setting_words(setting: Setting) -> &'static str {
+    match setting {
+        Setting::Effort => "`reasoning_effort`",
+        Setting::Switch => "`thinking.type` and `reasoning_effort`",
+        Setting::Enable => "`enable_thinking` and `thinking_budget`",
+        Setting::Template => "`chat_template_kwargs.enable_thinking` and `reasoning_effort`",
+        Setting::Object => "`reasoning`, an object",
+        Setting::Blocks => "`reasoning_effort`, or `thinking` with a budget",
+        Setting::Format => "`reasoning_effort` and `reasoning_format`",
+        Setting::Config => "`reasoning_effort`, or `extra_body.google.thinking_config`",
+        Setting::Always => "nothing: the model always thinks",
+    }
+}
+
+/// Returns the form in which earlier thinking goes back to the server.
+fn replay_words(replay: Replay) -> &'static str {
+    match replay {
+        Replay::Nothing => "not sent",
+        Replay::ReasoningContent => "`reasoning_content`",
+        Replay::ReasoningContentAlways => {
+            "`reasoning_content` in every assistant message, empty if unknown"
+        }
+        Replay::Reasoning => "`reasoning`",
+        Replay::Details => "`reasoning_details`",
+        Replay::Chunks => "`thinking` parts of the content",
+        Replay::Tags => "`<think>` tags in the text",
+        Replay::Blocks => "`thinking_blocks`",
+    }
 }
 
 fn compare_with_docs(page: &str) {
