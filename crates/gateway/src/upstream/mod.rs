@@ -63,7 +63,7 @@ pub enum SendError {
         backend: String,
     },
     /// The caller's body broke off, or was not what it said.
-    #[error("the request body broke off")]
+    #[error("the request body was cut off")]
     Caller(#[source] BoxError),
 }
 
