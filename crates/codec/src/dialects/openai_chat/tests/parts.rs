@@ -47,7 +47,7 @@ fn a_call_of_free_text_goes_to_clients_of_this_dialect_only() {
     assert_eq!(again.content, read.content);
 
     assert!(losses(&OpenAiChat, &events).is_empty());
-    assert_eq!(losses(&Anthropic, &events), ["part_omitted=custom_tools;reason=foreign_dialect"]);
+    assert_eq!(losses(&Anthropic, &events), ["part_omitted=custom;reason=foreign_dialect"]);
 }
 
 #[test]
