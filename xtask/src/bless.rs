@@ -1,4 +1,4 @@
-//! Rewrites the golden files of the corpus, by running the codec's corpus test.
+//! Rewrites the goldens of the corpus. The content of a golden is decided by the codec's corpus test.
 
 use std::process::Command;
 
@@ -6,21 +6,24 @@ use crate::Failure;
 use crate::command;
 use crate::workspace;
 
-/// Runs the corpus test with `BLESS` set and lists the files that changed.
+/// The corpus test that compares all goldens, and writes them if `BLESS` is set.
+const GOLDENS: &str = "rules::every_file_is_read_and_equals_its_golden";
+
+/// Runs that test in its writing mode and shows which files changed.
 pub(crate) fn run() -> Result<(), Failure> {
     command::run(
         workspace::cargo()
-            .args(["test", "--package", "throughline-codec", "--test", "corpus"])
+            .args(["test", "--package", "throughline-codec", "--test", "corpus", "--", GOLDENS])
             .env("BLESS", "1"),
     )?;
     let changed = command::output(
         Command::new("git").current_dir(workspace::root()).args(["status", "--short", "corpus"]),
     )?;
     if changed.is_empty() {
-        println!("no golden file changed");
+        println!("no golden changed");
     } else {
         print!("{changed}");
-        println!("read each file before you commit it: nothing else checks that it is right");
+        println!("read each one before you commit it: a golden is a claim");
     }
     Ok(())
 }

@@ -1,16 +1,19 @@
-//! Captures, their goldens and their descriptions.
+//! Captures, their goldens and their `about.toml`.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-/// One capture.
+use serde_json::Value;
+
+/// One input file of the corpus.
 pub(crate) struct Capture {
-    /// The file name, without folder and extension.
+    /// Its file name, without folder and ending.
     pub(crate) name: String,
-    /// The extension.
+    /// Its ending.
     pub(crate) ending: String,
-    /// The content.
+    /// Its bytes.
     pub(crate) bytes: Vec<u8>,
     folder: PathBuf,
 }
@@ -20,14 +23,15 @@ pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus")
 }
 
-/// The captures in one folder of the corpus with these extensions, sorted by name.
+/// The captures of one folder that have one of these endings, by name. A folder that does not exist
+/// has none.
 pub(crate) fn captures(folder: &str, endings: &[&str]) -> Vec<Capture> {
     let folder = root().join(folder);
     let mut found = Vec::new();
-    for entry in fs::read_dir(&folder).unwrap() {
+    for entry in fs::read_dir(&folder).into_iter().flatten() {
         let path = entry.unwrap().path();
         let file = path.file_name().unwrap().to_str().unwrap();
-        // A golden has two extensions, a capture has one.
+        // A golden has two endings, a capture has one.
         if let Some((name, ending)) = file.split_once('.')
             && endings.contains(&ending)
         {
@@ -39,7 +43,6 @@ pub(crate) fn captures(folder: &str, endings: &[&str]) -> Vec<Capture> {
             });
         }
     }
-    assert!(!found.is_empty(), "no captures in {}", folder.display());
     found.sort_by(|one, other| (&one.name, &one.ending).cmp(&(&other.name, &other.ending)));
     for pair in found.windows(2) {
         assert_ne!(pair[0].name, pair[1].name, "two captures share a golden");
@@ -48,60 +51,120 @@ pub(crate) fn captures(folder: &str, endings: &[&str]) -> Vec<Capture> {
 }
 
 impl Capture {
-    /// A value of its `about.toml`, which is flat: one `key = value` per line.
+    /// The path of the capture.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.beside(&self.ending)
+    }
+
+    /// The path of the file with this ending beside the capture.
+    pub(crate) fn beside(&self, ending: &str) -> PathBuf {
+        self.folder.join(format!("{}.{ending}", self.name))
+    }
+
+    /// A value of its `about.toml`, which is flat: one `key = value` a line.
     pub(crate) fn about(&self, key: &str) -> Option<String> {
-        let path = self.folder.join(format!("{}.about.toml", self.name));
-        let text = fs::read_to_string(&path)
-            .unwrap_or_else(|_| panic!("write {} for this capture", path.display()));
+        let text = fs::read_to_string(self.beside("about.toml")).ok()?;
         text.lines().find_map(|line| {
             let value = line.strip_prefix(key)?.strip_prefix(" = ")?;
             Some(value.trim_matches('"').to_owned())
         })
     }
 
-    /// Compares with the golden next to it.
-    pub(crate) fn golden(&self, ending: &str, actual: &str) -> Result<(), String> {
-        let path = self.folder.join(format!("{}.{ending}", self.name));
-        golden(&path, Some(actual))
+    /// The rows of a table (`.jsonl`), one JSON value a line.
+    pub(crate) fn rows(&self) -> Vec<Value> {
+        let text = std::str::from_utf8(&self.bytes).unwrap();
+        let row = |(at, line)| {
+            serde_json::from_str(line)
+                .unwrap_or_else(|error| panic!("{}, line {}: {error}", self.name, at + 1))
+        };
+        text.lines().enumerate().map(row).collect()
+    }
+
+    /// Whether the capture is a table with one case a line.
+    pub(crate) fn is_table(&self) -> bool {
+        self.ending == "jsonl"
     }
 }
 
-/// Compares with a golden, or writes it if `BLESS` is set. Without a value, there must be no
-/// golden. Returns the difference, so that one run shows all differences.
-pub(crate) fn golden(path: &Path, actual: Option<&str>) -> Result<(), String> {
-    let expected = fs::read_to_string(path).ok();
-    if expected.as_deref() == actual {
-        return Ok(());
+/// What the rules have read, and what differs from its golden. One run shows all differences.
+#[derive(Default)]
+pub(crate) struct Findings {
+    read: BTreeSet<PathBuf>,
+    wrong: Vec<String>,
+}
+
+impl Findings {
+    /// Records that a rule reads this file.
+    pub(crate) fn read(&mut self, path: PathBuf) {
+        self.read.insert(path);
     }
-    if env::var_os("BLESS").is_some() {
-        match actual {
-            Some(actual) => {
+
+    /// Records a problem.
+    pub(crate) fn fail(&mut self, problem: String) {
+        self.wrong.push(problem);
+    }
+
+    /// Compares with a golden, or writes it if `BLESS` is set. Without a value there must be no
+    /// golden.
+    pub(crate) fn golden(&mut self, path: PathBuf, actual: Option<&str>) {
+        let expected = fs::read_to_string(&path).ok();
+        if expected.as_deref() != actual {
+            if env::var_os("BLESS").is_none() {
+                let name = path.strip_prefix(root()).unwrap_or(&path).display();
+                let (expected, actual) = (expected.unwrap_or_default(), actual.unwrap_or_default());
+                self.fail(format!("{name}:\n{}", difference(&expected, actual)));
+            } else if let Some(actual) = actual {
                 fs::create_dir_all(path.parent().unwrap()).unwrap();
-                fs::write(path, actual).unwrap();
+                fs::write(&path, actual).unwrap();
+            } else {
+                fs::remove_file(&path).unwrap();
             }
-            None => fs::remove_file(path).unwrap(),
         }
-        return Ok(());
+        self.read(path);
     }
-    Err(format!(
-        "{}:\n{}",
-        path.strip_prefix(root()).unwrap_or(path).display(),
-        difference(&expected.unwrap_or_default(), actual.unwrap_or_default())
-    ))
+
+    /// Fails with all problems, and with all files that no rule has read.
+    pub(crate) fn report(mut self) {
+        let mut unread = Vec::new();
+        walk(&root(), &mut |path| {
+            if !self.read.contains(path) {
+                unread.push(path.strip_prefix(root()).unwrap().display().to_string());
+            }
+        });
+        unread.sort();
+        self.wrong
+            .extend(unread.into_iter().map(|path| format!("{path}: no rule reads this file")));
+        assert!(
+            self.wrong.is_empty(),
+            "{} problems (`-` golden, `+` now; `cargo xtask bless` rewrites the goldens)\n\n{}",
+            self.wrong.len(),
+            self.wrong.join("\n")
+        );
+    }
 }
 
-/// Fails with all differences.
-pub(crate) fn report(results: impl IntoIterator<Item = Result<(), String>>) {
-    let wrong: Vec<String> = results.into_iter().filter_map(Result::err).collect();
-    assert!(
-        wrong.is_empty(),
-        "{} goldens differ (`-` golden, `+` now; `cargo xtask bless` rewrites them)\n\n{}",
-        wrong.len(),
-        wrong.join("\n")
-    );
+fn walk(folder: &Path, each: &mut dyn FnMut(&PathBuf)) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            walk(&path, each);
+        } else {
+            each(&path);
+        }
+    }
 }
 
-/// The lines between the common start and the common end.
+/// JSON as goldens spell it.
+pub(crate) fn pretty(value: &Value) -> String {
+    format!("{value:#}\n")
+}
+
+/// One line of JSON for each value.
+pub(crate) fn lines(values: impl IntoIterator<Item = Value>) -> String {
+    values.into_iter().map(|value| format!("{value}\n")).collect()
+}
+
+/// The lines between the common beginning and the common end.
 fn difference(expected: &str, actual: &str) -> String {
     let (old, new): (Vec<_>, Vec<_>) = (expected.lines().collect(), actual.lines().collect());
     let same = |one: &mut dyn Iterator<Item = (&&str, &&str)>| {
@@ -118,43 +181,4 @@ fn difference(expected: &str, actual: &str) -> String {
         let _ = writeln!(text, "  + {line}");
     }
     text
-}
-
-/// Folders with goldens only: the shared values as a dialect writes them.
-const GOLDEN_ONLY: [&str; 2] = ["upstream_request", "client_reply"];
-
-/// Every capture has a description, and every golden belongs to a capture.
-#[test]
-fn every_corpus_file_belongs_to_a_capture() {
-    for dialect in fs::read_dir(root()).unwrap() {
-        let dialect = dialect.unwrap().file_name().into_string().unwrap();
-        // The folders of model text have another structure.
-        if dialect == "text" {
-            continue;
-        }
-        for folder in fs::read_dir(root().join(&dialect)).unwrap() {
-            let folder = folder.unwrap().path();
-            let name = folder.file_name().unwrap().to_str().unwrap();
-            if !GOLDEN_ONLY.contains(&name) {
-                check_folder(&folder, &format!("{dialect}/{name}"));
-            }
-        }
-    }
-}
-
-fn check_folder(folder: &Path, name: &str) {
-    let endings: &[&str] = match name.split_once('/') {
-        Some(("canonical", "replies")) => &["events.jsonl"],
-        Some((_, "malformed")) => &["jsonl"],
-        _ => &["sse", "json"],
-    };
-    let known = captures(name, endings);
-    for capture in &known {
-        assert!(capture.about("special").is_some(), "{}", capture.name);
-    }
-    for entry in fs::read_dir(folder).unwrap() {
-        let file = entry.unwrap().file_name().into_string().unwrap();
-        let (name, _) = file.split_once('.').unwrap();
-        assert!(known.iter().any(|capture| capture.name == name), "{file} belongs to no capture");
-    }
 }

@@ -1,30 +1,40 @@
-//! The corpus, and the properties that hold for every file in it.
+//! The corpus runner: every file under `corpus/` is read by a rule, and every rule is a row in
+//! [`rules`].
 //!
-//! To add a capture: put the file in a folder of `corpus/`, describe it in `<name>.about.toml`, run
-//! with `BLESS=1`, and read the golden that appears next to it. No Rust code changes.
+//! To add a capture, put the file into a folder of `corpus/`, describe it in `<name>.about.toml`, run
+//! `cargo xtask bless` and read the golden that appears beside it. To add a dialect, add its folders.
+//! No Rust changes in either case.
 //!
-//! - [`dialects`]: the shared requests and replies, written and read back by every dialect.
-//! - [`folder`]: captures, their goldens and their descriptions.
-//! - [`malformed`]: invalid requests, and the paths in their error messages.
-//! - [`reply`]: replies of providers, in every split and every cut.
-//! - [`remembered`]: a thinking block has one name, in the reply and when it is sent back.
-//! - [`request`]: requests of clients. An edit changes only its own span.
-//! - [`prefix`]: what changes the prefix of a thinking block, and what does not.
-//! - [`refusal`]: error replies of providers.
-//! - [`tree`]: the same edits on a tree of values, for comparison.
-//! - [`rendered`]: random requests in random spellings, for the same properties.
+//! - [`rules`]: which folder is checked how; fails on a file that no rule reads;
+//! - [`folder`]: captures, their goldens and their `about.toml`;
+//! - [`client_request`]: requests of clients, and how they are read;
+//! - [`upstream_request`]: requests as each upstream dialect writes them;
+//! - [`upstream_reply`]: replies of providers, in every split and every cut;
+//! - [`client_reply`]: replies as each client dialect writes them;
+//! - [`refusal`]: errors of providers, and what they are classified as;
+//! - [`malformed`]: requests that are refused, and the path of their mistake;
+//! - [`shared`]: the canonical requests and replies that every dialect writes and reads back;
+//! - [`opaque`]: the outline of a request finds the same thinking as its reader;
+//! - [`text`]: raw text of models, by family.
+//!
+//! The Anthropic dialect edits requests in place, which has proofs of its own: [`anthropic_request`],
+//! [`anthropic_prefix`], [`anthropic_keys`], [`anthropic_random`] and [`anthropic_tree`].
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod dialects;
+mod anthropic_keys;
+mod anthropic_prefix;
+mod anthropic_random;
+mod anthropic_request;
+mod anthropic_tree;
+mod client_reply;
+mod client_request;
 mod folder;
 mod malformed;
-mod marks;
-mod prefix;
+mod opaque;
 mod refusal;
-mod remembered;
-mod rendered;
-mod reply;
-mod request;
+mod rules;
+mod shared;
 mod text;
-mod tree;
+mod upstream_reply;
+mod upstream_request;

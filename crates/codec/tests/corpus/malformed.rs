@@ -1,43 +1,53 @@
-//! Invalid requests. Each one is rejected with the path of the error.
+//! Requests that are refused, with the path of their mistake.
 //!
-//! `corpus/<dialect>/malformed/requests.jsonl` has one case per line: the request, the path of the
-//! error (empty for the body itself) and the message. The server's tests send the same cases over
-//! HTTP. `BLESS` does not write these: a message is a promise, so a person writes it.
+//! `corpus/<dialect>/malformed/requests.jsonl` has one case a line: the request (`body`), the path of
+//! its mistake (`at`, empty for the body itself) and the message (`says`). The server's tests send the
+//! same cases over HTTP. No golden is written here: the message is part of the case.
 
 use std::collections::BTreeSet;
-use std::fs;
 
-use serde_json::Value;
 use throughline_canonical::Fault;
-use throughline_codec::dialects::{CLIENT, RequestParts};
+use throughline_codec::dialects::{RequestParts, client};
 
-use super::folder::root;
+use super::folder::Findings;
+use super::rules::Folder;
 
-#[test]
-fn rejects_an_invalid_request_with_the_path_of_the_error() {
-    for dialect in CLIENT {
-        let name = dialect.name();
-        let table = fs::read_to_string(root().join(name).join("malformed/requests.jsonl")).unwrap();
-        let mut bodies = BTreeSet::new();
-        for line in table.lines() {
-            let case: Value = serde_json::from_str(line).unwrap();
-            let [at, says] = ["at", "says"].map(|member| case[member].as_str().unwrap());
-            let body = case["body"].to_string();
-            let read = dialect.read_request(&RequestParts {
-                path: &dialect.path_for("m"),
-                query: "",
-                body: body.as_bytes(),
-            });
-            let expected = match at {
-                "" => Fault::invalid(says),
-                _ => Fault::invalid(format!("{at}: {says}")),
-            };
-            let fault = read.err();
-            let place = fault.as_ref().and_then(Fault::place).unwrap_or_default();
-            assert_eq!(place, at, "{name}: {body}");
-            assert_eq!(fault, Some(expected), "{name}: {body}");
-            assert!(bodies.insert(body), "{name}: twice {line}");
+/// A dialect has at least so many cases.
+const MIN_CASES: usize = 30;
+
+/// Checks that each request is refused with its path and its message.
+pub(crate) fn check(folder: &Folder, findings: &mut Findings) {
+    let dialect = client(&folder.name).unwrap();
+    let mut bodies = BTreeSet::new();
+    for (at, case) in folder.captures.iter().flat_map(|capture| {
+        let rows = capture.rows().into_iter().enumerate();
+        rows.map(move |(row, case)| {
+            (format!("{}/{}, line {}", folder.path, capture.name, row + 1), case)
+        })
+    }) {
+        let [path, says] = ["at", "says"].map(|member| case[member].as_str().unwrap());
+        let body = case["body"].to_string();
+        let read = dialect.read_request(&RequestParts {
+            path: &dialect.path_for("m"),
+            query: "",
+            body: body.as_bytes(),
+        });
+        let expected = match path {
+            "" => Fault::invalid(says),
+            _ => Fault::invalid(format!("{path}: {says}")),
+        };
+        let fault = read.err();
+        if fault.as_ref().and_then(Fault::place).unwrap_or_default() != path {
+            findings.fail(format!("{at}: the path is not `{path}`: {fault:?}"));
         }
-        assert!(bodies.len() >= 30, "{name}: only {} cases", bodies.len());
+        if fault.as_ref() != Some(&expected) {
+            findings.fail(format!("{at}: expected `{expected}`, found {fault:?}"));
+        }
+        if !bodies.insert(body) {
+            findings.fail(format!("{at}: an earlier line has the same body"));
+        }
+    }
+    if bodies.len() < MIN_CASES {
+        findings.fail(format!("{}: only {} cases", folder.path, bodies.len()));
     }
 }

@@ -1,4 +1,4 @@
-//! Texts that models wrote, by family, and their events.
+//! What models wrote, by family: the events, however the text arrives.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,13 +9,14 @@ use throughline_codec::text::{
     EndReason, Event, OnError, Options, Reader, ReasoningFormat, Recipe, Tools,
 };
 
-use super::folder::{Capture, captures, report};
+use super::folder::{Capture, Findings, captures};
+use super::rules::Folder;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/text")
 }
 
-/// A text of a model, and how to read it.
+/// A text of a model and how it is to be read.
 struct Case {
     name: String,
     capture: Capture,
@@ -23,15 +24,20 @@ struct Case {
     options: Options,
 }
 
-/// The cases of all families.
-fn cases() -> Vec<Case> {
-    let mut folders: Vec<String> = fs::read_dir(root())
+/// The families that have texts.
+pub(crate) fn families() -> Vec<String> {
+    let mut families: Vec<String> = fs::read_dir(root())
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .filter(|name| name != "tools")
         .collect();
-    folders.sort();
-    folders
+    families.sort();
+    families
+}
+
+/// The cases of all families.
+fn cases() -> Vec<Case> {
+    families()
         .into_iter()
         .flat_map(|folder| {
             captures(&format!("text/{folder}"), &["txt"])
@@ -45,7 +51,6 @@ impl Case {
     /// Reads the capture's `about.toml`.
     fn new(folder: &str, capture: Capture) -> Self {
         let about = |key: &str| capture.about(key);
-        assert!(about("about").is_some(), "{folder}/{}", capture.name);
         let list = about("tool_format").unwrap_or_default();
         let formats: Vec<&str> = list.split(',').filter(|name| !name.is_empty()).collect();
         let tags = about("reasoning");
@@ -87,8 +92,7 @@ impl Case {
     }
 }
 
-/// The events of a text in these pieces, with neighbouring deltas joined. Checks that they are
-/// consistent.
+/// The events of a text in these pieces, neighbouring deltas joined; checks that they make sense.
 fn events<'a>(mut reader: Reader, pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<Value> {
     let mut events: Vec<Value> = Vec::new();
     let mut open = None;
@@ -108,7 +112,7 @@ fn events<'a>(mut reader: Reader, pieces: impl IntoIterator<Item = &'a [u8]>) ->
         }
         let mut event = serde_json::to_value(event).unwrap();
         if let Some(message) = event.get_mut("message") {
-            // The wording is for people. We only check that there is a message.
+            // What it says is for people; that it says something is for us.
             assert!(message.as_str().unwrap().len() > 20);
             *message = json!("*");
         }
@@ -137,21 +141,27 @@ fn lines(events: &[Value]) -> String {
     events.iter().map(|event| format!("{event}\n")).collect()
 }
 
-/// Covers: S3-16, S2-15, S2-18, S2-19, S2-20, S2-21, S2-26, S2-27, S2-29, S2-30, S2-32, S2-45,
-/// S3-14, X-9, X-10, X-11, C-24
-#[test]
-fn texts_give_the_events_of_their_goldens() {
-    report(cases().iter().map(|case| {
+/// Compares the events of each text with its golden.
+pub(crate) fn check(folder: &Folder, findings: &mut Findings) {
+    for capture in captures(&folder.path, &["txt"]) {
+        let case = Case::new(&folder.name, capture);
         let events = case.read([&case.capture.bytes[..]]);
-        case.capture
-            .golden("events.jsonl", &lines(&events))
-            .map_err(|difference| format!("{}: {difference}", case.name))
-    }));
+        findings.golden(case.capture.beside("events.jsonl"), Some(&lines(&events)));
+    }
+}
+
+/// Checks that the lists of tools can be read. Texts name them in their `about.toml`.
+pub(crate) fn check_tools(folder: &Folder, findings: &mut Findings) {
+    for capture in &folder.captures {
+        if let Err(error) = Tools::read(&capture.bytes) {
+            findings.fail(format!("{}/{}: {error:?}", folder.path, capture.name));
+        }
+    }
 }
 
 /// Covers: S3-15
 #[test]
-fn splits_do_not_change_the_events() {
+fn any_split_gives_the_same_events() {
     for case in cases() {
         let (name, bytes) = (&case.name, &case.capture.bytes[..]);
         let whole = lines(&case.read([bytes]));
@@ -168,7 +178,7 @@ fn splits_do_not_change_the_events() {
 
 ///
 #[test]
-fn any_cut_gives_one_end_that_reports_open_calls() {
+fn any_cut_ends_once_and_reports_open_calls() {
     for case in cases() {
         for cut in 0..case.capture.bytes.len() {
             let events = case.read([&case.capture.bytes[..cut]]);
