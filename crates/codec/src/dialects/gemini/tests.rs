@@ -1,4 +1,5 @@
-//! What the crossings do, by tables and by generated values.
+//! Properties of this dialect, limits, and replies for its clients. Single cases are in
+//! `corpus/gemini`.
 
 use serde_json::Value;
 use throughline_canonical::{Event, Fault, Fold, Lossy, Reply, Request};
@@ -10,22 +11,11 @@ use crate::dialects::{
 
 mod ends;
 mod identity;
-mod repeats;
 mod replies;
-mod requests;
-mod settings;
 mod upstream;
 mod written;
 
 const PATH: &str = "/v1beta/models/gemini-3-pro:generateContent";
-
-fn read_at(path: &str, query: &str, body: &Value) -> Result<Lossy<Request>, Fault> {
-    Gemini.read_request(&RequestParts { path, query, body: body.to_string().as_bytes() })
-}
-
-fn read(body: &Value) -> Lossy<Request> {
-    read_at(PATH, "", body).unwrap()
-}
 
 fn write(request: &Request, variant: &str) -> (Lossy<Outgoing>, Value) {
     let target = Target { model: &request.model, variant };
@@ -60,7 +50,7 @@ fn identity() -> ReplyIdentity {
     ReplyIdentity { id: "r1".to_owned(), created: 0 }
 }
 
-/// What a client is sent for these events.
+/// The stream of these events for a client.
 fn streamed(request: &Request, events: &[Event<'_>]) -> Vec<u8> {
     let mut writer = Gemini.reply_writer(request, &identity());
     let mut bytes = Vec::new();

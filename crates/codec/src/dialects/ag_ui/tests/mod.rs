@@ -1,7 +1,7 @@
-//! The dialect, tested: what it reads, what it writes, and that any run of it passes the rules by which
-//! clients check one.
+//! Properties of this dialect: any run passes the checks of clients. Single requests are in
+//! `corpus/ag_ui/client_request`.
 //!
-//! - `rules`: those rules; `reducer`: the messages clients make of a run.
+//! - `rules`: the checks of clients; `reducer`: the messages that clients build from a run.
 
 use serde_json::{Value, json};
 use throughline_canonical::{Event, Fault, Lossy, Request};
@@ -15,7 +15,6 @@ mod replies;
 mod requests;
 mod resumed;
 mod rules;
-mod unanswered;
 
 fn identity() -> ReplyIdentity {
     ReplyIdentity { id: "abc".to_owned(), created: 1_800_000_000 }
@@ -26,7 +25,7 @@ fn body(messages: &Value) -> Value {
     json!({"threadId": "t1", "runId": "r1", "protocolVersion": "1.0", "messages": messages})
 }
 
-/// A run that a user begins, with these members besides.
+/// A run that a user begins, with these additional members.
 fn asked(more: &Value) -> Value {
     let mut body = body(&json!([{"id": "u", "role": "user", "content": "Hi."}]));
     for (name, value) in more.as_object().unwrap() {

@@ -1,5 +1,5 @@
-//! Random runs: whatever is said in whatever order, clients of any age find nothing wrong with it, and what a
-//! client of version 1.0 sends back is what was said.
+//! Random runs: old and new clients accept any events in any order, and a client of version 1.0 sends
+//! back the same reply.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -27,15 +27,15 @@ enum Said {
     Opaque,
 }
 
-/// How a run goes.
+/// The course of a run.
 #[derive(Clone, Debug)]
 struct Plan {
     said: Vec<Said>,
-    /// Which of the open blocks goes on at each step.
+    /// Which open block continues at each step.
     turns: Vec<usize>,
     /// Where the provider is silent for a while.
     pauses: Vec<usize>,
-    /// Blocks whose end nobody tells.
+    /// Blocks that get no end.
     unclosed: Vec<u32>,
     end: EndReason,
     usage: Usage,
@@ -191,7 +191,7 @@ impl Plan {
             }
             writer.push(event, &mut out);
         }
-        // Behind the end nothing is said any more.
+        // Nothing is written after the end.
         writer.wait(Duration::from_secs(99), &mut out);
         writer.push(&Event::Ended { reason: EndReason::Cut }, &mut out);
         String::from_utf8(out).unwrap()
@@ -204,7 +204,7 @@ impl Plan {
     }
 }
 
-/// What of a turn can come back: not what says nothing, nor what is nobody's.
+/// The blocks of a turn that a client sends back: no empty blocks, and no parts of other dialects.
 fn kept(mut content: Vec<Block>) -> Vec<Block> {
     content.retain(|block| match block {
         Block::Text { text, signature, .. } | Block::Thinking { text, signature } => {
@@ -234,7 +234,7 @@ fn old() -> Value {
 proptest! {
     ///
     #[test]
-    fn any_run_passes_the_rules_of_clients_of_any_age(plan in plan(), cut in option::of((any::<usize>(), any::<bool>()))) {
+    fn any_run_passes_the_rules_of_old_and_new_clients(plan in plan(), cut in option::of((any::<usize>(), any::<bool>()))) {
         for (age, asked, query) in [
             (Age::Modern, asked(&json!({})), ""),
             (Age::Modern, asked(&json!({})), "reasoning=none"),
@@ -257,7 +257,7 @@ proptest! {
 
     /// Covers: S2-48
     #[test]
-    fn what_a_client_sends_back_is_what_was_said(plan in plan()) {
+    fn a_client_sends_back_the_written_reply(plan in plan()) {
         let begun = asked(&json!({}));
         let stream = plan.stream(&begun, "", None);
         let events = check(Age::Modern, &stream).map_err(TestCaseError::fail)?;
@@ -286,9 +286,9 @@ proptest! {
         }
     }
 
-    /// All reasoning is shown to clients of before, one after the other where several are open.
+    /// Older clients get all reasoning, one block after the other if several are open.
     #[test]
-    fn older_clients_are_shown_all_reasoning(plan in plan()) {
+    fn older_clients_get_all_reasoning(plan in plan()) {
         let stream = plan.stream(&old(), "", None);
         let events = check(Age::Old, &stream).map_err(TestCaseError::fail)?;
         let shown: String = events
@@ -305,9 +305,9 @@ proptest! {
         prop_assert_eq!(shown, said.collect::<String>());
     }
 
-    /// A whole reply is told as the stream of it is.
+    /// A whole reply is written as its stream.
     #[test]
-    fn a_whole_reply_is_a_run_that_passes(plan in plan()) {
+    fn a_whole_reply_is_a_valid_run(plan in plan()) {
         let request = read(&asked(&json!({}))).value;
         let whole = writer(&request).whole(&plan.folded());
         let whole = String::from_utf8(whole).unwrap();

@@ -1,5 +1,5 @@
-//! The messages a client of version 1.0 makes of a run, and sends with its next. Strict: what the library
-//! would lose or mix up without a word is an error here.
+//! The messages that a client of version 1.0 builds from a run and sends with its next one. Strict: a
+//! message that the library would silently lose or mix up is an error here.
 
 use serde_json::{Value, json};
 
@@ -8,18 +8,18 @@ use serde_json::{Value, json};
 pub(super) struct Messages(Vec<Value>);
 
 impl Messages {
-    /// Those with which a run begins.
+    /// The messages at the start of a run.
     pub(super) fn new(messages: Vec<Value>) -> Self {
         Self(messages)
     }
 
-    /// What the client sends with its next run.
+    /// The messages that the client sends with its next run.
     pub(super) fn sent(&self) -> Value {
         let kept = self.0.iter().filter(|message| message["role"] != "activity");
         kept.cloned().collect()
     }
 
-    /// What the run says it does.
+    /// The activities of the run.
     pub(super) fn activity(&self) -> Value {
         let mut messages = self.0.iter();
         let found = messages.find(|message| message["role"] == "activity");
@@ -152,7 +152,7 @@ fn joined(text: &Value, more: &Value) -> Value {
 }
 
 #[test]
-fn what_a_client_would_lose_or_mix_up_is_an_error() {
+fn reducer_rejects_lost_and_mixed_messages() {
     let message = |kind: &str, id: &str| json!({"type": kind, "messageId": id, "delta": "x"});
     let sealed = |subtype: &str| json!({"type": "REASONING_ENCRYPTED_VALUE", "subtype": subtype, "entityId": "m", "encryptedValue": "v"});
     let call = json!({"type": "TOOL_CALL_START", "toolCallId": "c", "toolCallName": "f", "parentMessageId": "m"});

@@ -1,4 +1,4 @@
-//! Runs, written: what no shared reply shows. Those stand in `corpus/ag_ui/client_reply`.
+//! Written runs, beyond the shared replies in `corpus/ag_ui/client_reply`.
 
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ fn old() -> Value {
 }
 
 #[test]
-fn a_run_is_told_by_its_own_ids() {
+fn a_run_keeps_the_ids_of_its_request() {
     let request = read(&asked(&json!({"parentRunId": "r0"}))).value;
     let events = check(Age::Modern, &written(&request, &ended(EndReason::Stop))).unwrap();
     let expected = [
@@ -70,7 +70,7 @@ fn a_run_is_told_by_its_own_ids() {
 
 /// Covers: S2-11, S2-12
 #[test]
-fn reasoning_and_text_are_messages_of_their_own_with_ids_that_stay() {
+fn reasoning_and_text_are_separate_messages_with_stable_ids() {
     let request = read(&asked(&json!({}))).value;
     let said = [thinking(0, "Hm.", "s"), text(1, "Yes."), ended(EndReason::Stop)].concat();
     let events = check(Age::Modern, &written(&request, &said)).unwrap();
@@ -105,7 +105,7 @@ fn reasoning_and_text_are_messages_of_their_own_with_ids_that_stay() {
 
 /// Covers: S2-2, S2-5, S2-6, S2-7, S2-8, C-25
 #[test]
-fn a_call_begins_grows_and_ends_by_its_id() {
+fn a_call_streams_under_its_id() {
     let request = read(&asked(&json!({}))).value;
     let start = BlockStart::ToolCall { id: "c\"1".into(), name: "f".into() };
     let deltas = ["", "{\"a\"", ":1}"].map(|piece| Delta::ToolArguments(piece.into()));
@@ -130,7 +130,7 @@ fn a_call_begins_grows_and_ends_by_its_id() {
 }
 
 #[test]
-fn older_clients_get_the_old_events_and_a_notice_for_what_is_hidden() {
+fn older_clients_get_old_events_and_a_notice_for_hidden_reasoning() {
     let said =
         [redacted(0), thinking(1, "Hm.", "s"), text(2, "Yes."), ended(EndReason::Stop)].concat();
     let stream = written(&read(&old()).value, &said);
@@ -156,7 +156,7 @@ fn older_clients_get_the_old_events_and_a_notice_for_what_is_hidden() {
         ]
     );
     assert_eq!(events[3]["delta"], NOTICE);
-    // Some of them send it back, and it was never said.
+    // Some clients send the notice back, but the model never wrote it.
     let mut body = old();
     let messages = body["messages"].as_array_mut().unwrap();
     messages.push(json!({"id": "r", "role": "reasoning", "content": NOTICE}));
@@ -164,7 +164,7 @@ fn older_clients_get_the_old_events_and_a_notice_for_what_is_hidden() {
 }
 
 #[test]
-fn the_address_chooses_how_reasoning_is_told() {
+fn the_query_selects_the_form_of_reasoning() {
     let said = [thinking(0, "Hm.", "s"), ended(EndReason::Stop)].concat();
     for (body, query, word) in [
         (asked(&json!({})), "reasoning=reasoning", Some("REASONING_START")),
@@ -182,7 +182,7 @@ fn the_address_chooses_how_reasoning_is_told() {
 }
 
 #[test]
-fn reasoning_that_is_not_wanted_shows_nothing_and_comes_back() {
+fn hidden_reasoning_keeps_its_encrypted_value() {
     let hidden = json!({"thinking": {"type": "enabled", "display": "omitted"}});
     let said = [thinking(0, "Hm.", "s"), ended(EndReason::Stop)].concat();
     let stream = written(&read(&asked(&hidden)).value, &said);
@@ -193,7 +193,7 @@ fn reasoning_that_is_not_wanted_shows_nothing_and_comes_back() {
 
 /// Covers: S2-47
 #[test]
-fn silence_is_told_as_an_activity() {
+fn silence_is_reported_as_an_activity() {
     let request = read(&asked(&json!({}))).value;
     let mut writer = writer(&request);
     let mut out = Vec::new();
@@ -233,7 +233,7 @@ fn silence_is_told_as_an_activity() {
 }
 
 #[test]
-fn older_clients_get_a_comment_as_a_sign_of_life() {
+fn older_clients_get_a_comment_as_keep_alive() {
     let request = read(&old()).value;
     let mut writer = writer(&request);
     let mut out = Vec::new();
@@ -242,7 +242,7 @@ fn older_clients_get_a_comment_as_a_sign_of_life() {
 }
 
 #[test]
-fn state_and_messages_are_told_to_who_wants_to_hear_them() {
+fn state_and_messages_are_sent_on_request() {
     let mut body = asked(&json!({"state": {"row": null}, "forwardedProps": {"snapshots": true}}));
     body["messages"][0]["name"] = Value::Null;
     let events = check(Age::Modern, &written(&read(&body).value, &ended(EndReason::Stop))).unwrap();
@@ -257,7 +257,7 @@ fn state_and_messages_are_told_to_who_wants_to_hear_them() {
 }
 
 #[test]
-fn why_a_run_ended_is_its_result() {
+fn the_result_of_a_run_has_its_end_reason() {
     for (reason, word) in [
         (EndReason::Stop, "stop"),
         (EndReason::Length, "length"),
@@ -277,7 +277,7 @@ fn why_a_run_ended_is_its_result() {
 
 /// Covers: S2-5
 #[test]
-fn a_call_that_was_cut_is_left_to_nobody() {
+fn a_cut_call_is_not_pending() {
     let tools = json!([{"name": "f"}, {"name": "g", "metadata": {"requiresApproval": true}}]);
     let call = |index: u32, name: &'static str, arguments: &'static str| {
         let start = BlockStart::ToolCall { id: format!("c{index}").into(), name: name.into() };
@@ -309,9 +309,9 @@ fn a_call_that_was_cut_is_left_to_nobody() {
     }
 }
 
-/// What a model wrote is to be answered, whatever it is.
+/// A call needs an answer even if its arguments are no JSON.
 #[test]
-fn a_call_that_is_no_json_waits_for_its_answer() {
+fn a_call_with_broken_arguments_is_pending() {
     let start = BlockStart::ToolCall { id: "c".into(), name: "f".into() };
     let call = block(0, start, vec![Delta::ToolArguments("{".into())]);
     let said = [call, ended(EndReason::ToolCalls)].concat();
@@ -321,7 +321,7 @@ fn a_call_that_is_no_json_waits_for_its_answer() {
 }
 
 #[test]
-fn why_a_model_declined_stands_beside_that_it_did() {
+fn a_refusal_has_its_explanation() {
     let details = EndDetails {
         sequence: Some("END".to_owned()),
         category: Some("cyber".to_owned()),
@@ -341,7 +341,7 @@ fn why_a_model_declined_stands_beside_that_it_did() {
 }
 
 #[test]
-fn counts_are_totals_and_parts_of_them_under_the_model_that_was_asked_for() {
+fn usage_has_totals_and_details_under_the_requested_model() {
     let usage = Usage {
         input: Some(7),
         cache_read: Some(2),

@@ -1,4 +1,4 @@
-//! Calls that wait for a person: the run that ends with them, and the one that goes on.
+//! Calls that wait for a person: the run that ends with them, and the run that continues.
 
 use serde_json::{Value, json};
 use throughline_canonical::{Block, BlockStart, Delta, EndReason, Event, Role};
@@ -32,7 +32,7 @@ fn calls(names: &[&'static str]) -> Vec<Event<'static>> {
     events
 }
 
-/// The events of a run whose model makes these calls, and the client's messages behind it.
+/// The events of a run whose model makes these calls, and the client's messages after it.
 fn run(asked: &Value, names: &[&'static str]) -> (Vec<Value>, Messages) {
     let events = check(Age::Modern, &written(&read(asked).value, &calls(names))).unwrap();
     let mut messages = Messages::new(asked["messages"].as_array().unwrap().clone());
@@ -60,26 +60,26 @@ fn a_call_that_needs_approval_interrupts_the_run() {
     assert_eq!(interrupts[0]["id"], "approval_c1");
     assert_eq!(interrupts[0]["toolCallId"], "c1");
     assert_eq!(interrupts[0]["responseSchema"]["required"], json!(["approved"]));
-    // Whoever decides should see what the application had in mind.
+    // The person who decides should see the state of the application.
     let state = &events[events.len() - 2];
     assert_eq!(*state, json!({"type": "STATE_SNAPSHOT", "snapshot": {"row": 7}}));
 }
 
 #[test]
-fn calls_that_need_none_are_left_for_the_client() {
+fn calls_without_approval_are_pending() {
     let (events, _) = run(&asked(&json!({"tools": tools()})), &["look", "look"]);
     let expected = json!({"type": "success", "pendingToolCallIds": ["c0", "c1"]});
     assert_eq!(events.last().unwrap()["outcome"], expected);
 }
 
 #[test]
-fn clients_that_know_no_interrupts_get_none() {
+fn older_clients_get_no_interrupts() {
     let mut old = asked(&json!({"tools": tools()}));
     old.as_object_mut().unwrap().remove("protocolVersion");
     let stream = written(&read(&old).value, &calls(&["drop"]));
     let events = check(Age::Old, &stream).unwrap();
     assert_eq!(events.last().unwrap()["outcome"], Value::Null);
-    // Nor are they asked for an answer.
+    // They need not send an answer either.
     let mut messages = Messages::new(Vec::new());
     messages.take(&events).unwrap();
     let mut next = next(&messages, &Value::Null);
@@ -88,7 +88,7 @@ fn clients_that_know_no_interrupts_get_none() {
 }
 
 #[test]
-fn an_answer_becomes_the_calls_result_and_a_message_of_the_client() {
+fn an_answer_becomes_a_tool_result_for_model_and_client() {
     let rows = [
         (
             json!({"status": "resolved", "payload": {"approved": true, "result": "gone"}}),
@@ -124,7 +124,7 @@ fn an_answer_becomes_the_calls_result_and_a_message_of_the_client() {
             is_error,
         };
         assert_eq!(request.messages.last().unwrap().content, [result]);
-        // The next run of this client brings it along.
+        // The next run of this client includes the result.
         let ended = [Event::Ended { reason: EndReason::Stop }];
         let events = check(Age::Modern, &written(&request, &ended)).unwrap();
         assert_eq!(events[1]["type"], "TOOL_CALL_RESULT");
@@ -135,7 +135,7 @@ fn an_answer_becomes_the_calls_result_and_a_message_of_the_client() {
 }
 
 #[test]
-fn a_result_the_client_brings_is_the_one_that_counts() {
+fn a_result_of_the_client_replaces_the_answer() {
     let (_, messages) = run(&asked(&json!({"tools": tools()})), &["drop"]);
     let resume = json!([{"interruptId": "approval_c0", "status": "resolved"}]);
     let mut body = next(&messages, &resume);
@@ -149,9 +149,9 @@ fn a_result_the_client_brings_is_the_one_that_counts() {
     assert!(!stream.contains("TOOL_CALL_RESULT"), "{stream}");
 }
 
-/// The answers stand with the results of the same turn, whatever was said later.
+/// The answers are beside the results of the same turn, before all later messages.
 #[test]
-fn results_stand_behind_their_calls() {
+fn results_follow_their_calls() {
     let (_, messages) = run(&asked(&json!({"tools": tools()})), &["look", "drop", "drop"]);
     let resume = json!([
         {"interruptId": "approval_c2", "status": "cancelled"},
@@ -179,7 +179,7 @@ fn results_stand_behind_their_calls() {
 }
 
 #[test]
-fn a_call_that_waits_must_be_answered_unless_something_else_is_said() {
+fn rejects_an_unanswered_call_unless_a_message_follows() {
     let (_, messages) = run(&asked(&json!({"tools": tools()})), &["drop"]);
     let mut body = next(&messages, &Value::Null);
     let fault = read_at("/ag-ui", "", &body).unwrap_err();
@@ -187,7 +187,7 @@ fn a_call_that_waits_must_be_answered_unless_something_else_is_said() {
         fault.message,
         "resume: tool call `c0` of `drop` waits for an answer; give one for interrupt `approval_c0`"
     );
-    let said = json!({"id": "u2", "role": "user", "content": "NoPassthrough mind."});
+    let said = json!({"id": "u2", "role": "user", "content": "Never mind."});
     body["messages"].as_array_mut().unwrap().push(said);
     read(&body);
 }

@@ -1,25 +1,24 @@
-//! The rules by which clients check a run, of version 1.0 and of before: the form of a stream, the members of
-//! each event, and their order. Stricter than any client where that costs nothing: what would only be
-//! warned of is refused here.
+//! The rules by which clients of version 1.0 and older ones check a run: the form of a stream, the
+//! members of each event, and their order. A mere warning of a client is an error here.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-/// How old a client is.
+/// The version of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Age {
     /// Version 1.0.
     Modern,
-    /// Any before.
+    /// Any older version.
     Old,
 }
 
-/// What a member is.
+/// The type of a member.
 #[derive(Clone, Copy, Debug)]
 enum Is {
     Text,
-    /// Older clients break at an empty one.
+    /// Older clients fail on an empty one.
     Delta,
     Word(&'static [&'static str]),
     Object,
@@ -29,7 +28,7 @@ enum Is {
 
 type Members = &'static [(&'static str, Is)];
 
-/// A kind of event: what it must have, and what it may.
+/// A kind of event: its required and its optional members.
 type Row = (&'static str, Members, Members);
 
 const ID: Members = &[("messageId", Is::Text)];
@@ -99,7 +98,7 @@ const OLD: &[Row] = &[
     ("THINKING_END", &[], &[]),
 ];
 
-/// Checks a stream from its first byte to its last. Gives its events, or what is wrong.
+/// Checks a stream from its first byte to its last. Returns its events, or the problem.
 pub(super) fn check(age: Age, stream: &str) -> Result<Vec<Value>, String> {
     let events = frames(stream)?;
     let mut order = Order::default();
@@ -222,7 +221,7 @@ enum State {
     Failed,
 }
 
-/// The order of events: what is open, and what may follow.
+/// The order of events: which parts are open, and which events may follow.
 #[derive(Debug, Default)]
 struct Order {
     state: State,
@@ -312,7 +311,7 @@ fn stream(events: &[Value]) -> String {
 
 /// A checker that accepts anything would prove nothing.
 #[test]
-fn what_clients_refuse_is_refused() {
+fn rules_reject_what_clients_reject() {
     let start = json!({"type": "RUN_STARTED", "threadId": "t", "runId": "r"});
     let end = json!({"type": "RUN_FINISHED", "threadId": "t", "runId": "r"});
     let error = json!({"type": "RUN_ERROR", "message": "m"});

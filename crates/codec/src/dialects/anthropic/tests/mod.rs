@@ -1,18 +1,15 @@
-//! The four crossings: each alone, and each written by one and read by the other.
+//! Properties of this dialect. Single cases are in `corpus/anthropic`.
 //!
-//! - [`crossing`]: how a request crosses;
-//! - [`settings`], [`conversation`]: what is read of one and written of one;
-//! - [`refused`]: what is no request;
-//! - [`replies`]: what clients are sent, and what is read of providers;
-//! - [`values`], [`random_requests`], [`random_replies`]: the same for random values.
+//! - [`arguments`]: the spelling of arguments;
+//! - [`refused`]: bodies that are not requests;
+//! - [`replies`]: replies for clients, and limits of the reply reader;
+//! - [`values`], [`random_requests`], [`random_replies`]: random values.
 
-mod conversation;
-mod crossing;
+mod arguments;
 mod random_replies;
 mod random_requests;
 mod refused;
 mod replies;
-mod settings;
 mod values;
 
 use serde_json::Value;
@@ -29,28 +26,15 @@ fn read_request(body: &[u8]) -> Result<Lossy<Request>, Fault> {
     Anthropic.read_request(&RequestParts { path: "/v1/messages", query: "", body })
 }
 
-fn read_value(body: &Value) -> Lossy<Request> {
-    let read = read_request(body.to_string().as_bytes());
-    read.unwrap_or_else(|fault| panic!("{fault}: {body}"))
-}
-
 fn write_request(request: &Request) -> Lossy<Outgoing> {
     Anthropic.write_request(request, &TARGET)
-}
-
-/// What is written, as JSON, and the losses as one header.
-fn written(request: &Request) -> (Value, String) {
-    let Lossy { value, losses } = write_request(request);
-    let text = String::from_utf8(value.body).unwrap();
-    let body = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
-    (body, throughline_canonical::Loss::header(&losses))
 }
 
 fn identity() -> ReplyIdentity {
     ReplyIdentity { id: "01abc".to_owned(), created: 1_800_000_000 }
 }
 
-/// What a client of model `asked-for` is sent for these events.
+/// The stream of these events for a client that asked for model `asked-for`.
 fn streamed(events: &[Event<'_>]) -> String {
     let request = Request { model: "asked-for".to_owned(), ..Request::default() };
     let mut writer = Anthropic.reply_writer(&request, &identity());
@@ -61,7 +45,7 @@ fn streamed(events: &[Event<'_>]) -> String {
     String::from_utf8(out).unwrap()
 }
 
-/// What a client of model `asked-for` is sent for a whole reply.
+/// The whole reply for a client that asked for model `asked-for`.
 fn whole(reply: &Reply) -> Value {
     let request = Request { model: "asked-for".to_owned(), ..Request::default() };
     let bytes = Anthropic.reply_writer(&request, &identity()).whole(reply);

@@ -1,4 +1,4 @@
-//! Random replies: what was written reads as it was.
+//! Round trips of random replies.
 
 use std::borrow::Cow;
 
@@ -96,7 +96,7 @@ fn events(said: &[Said], reason: &EndReason, usage: Usage, at_once: bool) -> Vec
     all
 }
 
-/// What a client of ours sees of a reply.
+/// The content of a reply that every client sees.
 fn seen(events: &[Event<'_>]) -> Reply {
     let mut fold = Fold::default();
     for event in events {
@@ -114,7 +114,7 @@ fn seen(events: &[Event<'_>]) -> Reply {
 
 proptest! {
     #[test]
-    fn a_reply_that_was_written_reads_as_it_was((said, reason, usage, at_once) in reply(), size in 1..50usize) {
+    fn a_reply_survives_a_round_trip((said, reason, usage, at_once) in reply(), size in 1..50usize) {
         let events = events(&said, &reason, usage, at_once);
         let expected = seen(&events);
         let stream = streamed(&events);
@@ -124,14 +124,14 @@ proptest! {
         events.iter().for_each(|event| fold.push(event));
         let body = whole(fold.reply()).to_string();
         let (mut read, ends) = read_reply(body.as_bytes().chunks(size), false);
-        // An input without members is not told of.
+        // An empty input is not written.
         for block in &mut read.content {
             if let Block::ToolCall { arguments, .. } = block && arguments.is_empty() {
                 "{}".clone_into(arguments);
             }
         }
         prop_assert_eq!((&read, ends), (&expected, 1));
-        // And any cut of it ends once, and not well.
+        // Any cut ends once, with a fault or a cut.
         let cut = stream.len() * (size % 7) / 7;
         let (read, ends) = read_reply([&stream.as_bytes()[..cut]], true);
         prop_assert_eq!((read.reason, ends), (Some(EndReason::Cut), 1));

@@ -1,4 +1,4 @@
-//! Random requests: what was written reads as it was, up to the losses that were told.
+//! Round trips of random requests, up to their reported losses.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -159,7 +159,7 @@ prop_compose! {
     }
 }
 
-/// What a request becomes by being written: the losses, and forms that mean the same.
+/// The request that a written one reads as: without its losses, in equivalent forms.
 struct Carried {
     lost: Vec<Loss>,
 }
@@ -232,7 +232,7 @@ impl Carried {
         request
     }
 
-    /// Objects are closed, and that is told.
+    /// Objects are closed, which is reported.
     fn schema(&self, schema: &mut Value, what: &str) {
         let closed = schema::closed(schema);
         if closed != *schema {
@@ -374,7 +374,7 @@ fn explains(losses: &[Loss], request: &Request, carried: &Request) {
         _ => None,
     });
     assert_eq!(told.unwrap_or_default(), unsigned);
-    // No loss, no difference but in form.
+    // Without a loss only the form may differ.
     if losses.is_empty() {
         let blocks = |request: &Request| {
             request.messages.iter().flat_map(|message| &message.content)
@@ -388,17 +388,17 @@ fn explains(losses: &[Loss], request: &Request, carried: &Request) {
 
 proptest! {
     #[test]
-    fn a_request_that_was_written_reads_as_it_was_but_for_its_losses(request in request()) {
+    fn a_request_survives_a_round_trip_up_to_its_losses(request in request()) {
         let written = write_request(&request);
         let read = read_request(&written.value.body);
         let expected = Carried { lost: written.losses.clone() }.request(request.clone());
         explains(&written.losses, &request, &expected);
-        // A conversation that lost all it had is no request any more.
+        // A conversation that lost all its content is no request.
         prop_assume!(!expected.messages.is_empty());
         let read = read.unwrap();
         prop_assert_eq!(&read.value, &expected);
         prop_assert_eq!(&read.losses, &[]);
-        // Written once more, nothing changes.
+        // A second write changes nothing.
         let again = write_request(&read.value);
         prop_assert_eq!(again.losses, &[]);
         prop_assert_eq!(again.value.body, written.value.body);

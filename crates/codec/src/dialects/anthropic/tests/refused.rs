@@ -1,4 +1,4 @@
-//! What is no request. What is said of a wrong member stands in `corpus/anthropic/malformed`.
+//! Bodies that are not requests. Wrong members are in `corpus/anthropic/malformed`.
 
 use serde_json::json;
 
@@ -7,7 +7,7 @@ use super::read_request;
 use crate::dialects::{ClientDialect, RequestParts};
 
 #[test]
-fn a_count_of_tokens_needs_no_limit() {
+fn a_token_count_needs_no_max_tokens() {
     let body = json!({"model": "m", "messages": [{"role": "user", "content": "q"}]}).to_string();
     let ask = |path| {
         Anthropic.read_request(&RequestParts { path, query: "beta=true", body: body.as_bytes() })
@@ -18,7 +18,7 @@ fn a_count_of_tokens_needs_no_limit() {
 }
 
 #[test]
-fn what_is_no_object_is_no_request() {
+fn rejects_a_body_that_is_not_an_object() {
     for odd in ["", "{", "[]", "null", "\"\u{0}\"", "{} {}"] {
         assert!(read_request(odd.as_bytes()).is_err(), "{odd}");
     }

@@ -1,4 +1,4 @@
-//! Replies: what clients are sent, and what is read of providers.
+//! Replies for clients, and limits of the reply reader.
 
 use serde_json::{Value, json};
 use throughline_canonical::{
@@ -43,7 +43,7 @@ fn ended(reason: EndReason) -> Event<'static> {
     Event::Ended { reason }
 }
 
-/// The data of each event, which must be named as its data says.
+/// The data of each event. Its name must equal the type in its data.
 fn events(stream: &str) -> Vec<Value> {
     let mut all = Vec::new();
     let mut framer = Framer::new(1 << 20);
@@ -56,7 +56,7 @@ fn events(stream: &str) -> Vec<Value> {
     all
 }
 
-/// One line for each event behind the first and before the last two, short enough to compare.
+/// One short line for each event between the first and the last two.
 fn told(sent: &[Event<'_>]) -> Vec<String> {
     let all = events(&streamed(sent));
     assert_eq!(all[0]["type"], "message_start");
@@ -80,7 +80,7 @@ fn told(sent: &[Event<'_>]) -> Vec<String> {
 }
 
 #[test]
-fn a_stream_is_spelled_as_its_clients_read_it() {
+fn a_stream_has_the_exact_bytes_of_the_wire() {
     let usage = |usage| Event::Usage(usage);
     let stream = streamed(&[
         started(),
@@ -130,7 +130,7 @@ data: {"type":"message_stop"}
 }
 
 #[test]
-fn blocks_are_told_one_after_the_other_and_counted_anew() {
+fn blocks_are_written_in_sequence_with_new_indexes() {
     let lines = told(&[
         started(),
         start(3, call("a")),
@@ -163,7 +163,7 @@ fn blocks_are_told_one_after_the_other_and_counted_anew() {
 }
 
 #[test]
-fn a_signature_is_told_once_and_last() {
+fn a_signature_is_written_once_and_last() {
     let lines = told(&[
         started(),
         start(0, BlockStart::Thinking { text: "a".into(), signature: "first".into() }),
@@ -202,7 +202,7 @@ fn a_signature_is_told_once_and_last() {
 }
 
 #[test]
-fn what_has_no_form_here_leaves_no_gap() {
+fn foreign_parts_leave_no_gap_in_the_indexes() {
     let lines = told(&[
         started(),
         start(0, text()),
@@ -215,7 +215,7 @@ fn what_has_no_form_here_leaves_no_gap() {
         delta(2, Delta::Text("not of a call".into())),
         delta(2, Delta::ToolArguments("".into())),
         stop(2),
-        // Blocks nobody opened, and one that is never closed.
+        // Blocks without a start, and one without an end.
         delta(5, Delta::Text("lost".into())),
         stop(5),
         start(6, text()),
@@ -226,7 +226,7 @@ fn what_has_no_form_here_leaves_no_gap() {
 }
 
 #[test]
-fn ends_have_their_words() {
+fn each_end_reason_has_a_stop_reason() {
     for (reason, called, word) in [
         (EndReason::Stop, false, "end_turn"),
         (EndReason::Stop, true, "tool_use"),
@@ -261,7 +261,7 @@ fn ends_have_their_words() {
 }
 
 #[test]
-fn what_fails_ends_in_an_error_and_nothing_behind_it() {
+fn a_fault_ends_the_stream_with_an_error() {
     let fault = Event::Fault(Fault::new(FaultKind::Overloaded, "busy"));
     let error = |kind: &str, message: &str| json!({"type": "error", "error": {"type": kind, "message": message}});
     let begun = [started(), start(0, text()), delta(0, Delta::Text("a".into()))];
@@ -280,13 +280,13 @@ fn what_fails_ends_in_an_error_and_nothing_behind_it() {
         let all = events(&streamed(&[&begun[..], &last[..]].concat()));
         assert_eq!(all.len(), 4, "{last:?}");
         assert_eq!(all[3], error);
-        // Before anything was said, it is all that is said.
+        // Before any content, the error is the whole stream.
         assert_eq!(events(&streamed(&last)), [error]);
     }
 }
 
 #[test]
-fn a_sign_of_life_stands_anywhere_but_behind_the_end() {
+fn keep_alive_is_written_until_the_end() {
     let mut writer = Anthropic.reply_writer(&Default::default(), &identity());
     let mut out = Vec::new();
     writer.keep_alive(&mut out);
@@ -299,7 +299,7 @@ fn a_sign_of_life_stands_anywhere_but_behind_the_end() {
 }
 
 #[test]
-fn a_whole_reply_is_spelled_as_its_clients_read_it() {
+fn a_whole_reply_has_the_exact_form_of_the_wire() {
     let call = |arguments: &str| Block::ToolCall {
         id: "toolu_1".to_owned(),
         name: "f".to_owned(),
@@ -350,7 +350,7 @@ fn a_whole_reply_is_spelled_as_its_clients_read_it() {
 }
 
 #[test]
-fn faults_before_a_reply_have_their_status() {
+fn each_fault_has_a_status_and_a_type() {
     for (kind, status, word) in [
         (FaultKind::Invalid, 400, "invalid_request_error"),
         (FaultKind::Unauthenticated, 401, "authentication_error"),
@@ -368,42 +368,20 @@ fn faults_before_a_reply_have_their_status() {
         assert_eq!(written, status);
         let error = json!({"type": word, "message": "m\""});
         assert_eq!(value, json!({"type": "error", "error": error}));
-        // And they are read as they were written.
+        // The reader returns the same fault.
         assert_eq!(Anthropic.read_fault(status, &body), Fault::new(kind, "m\""));
     }
 }
 
 #[test]
-fn errors_of_providers_are_told_by_word_then_by_status() {
-    let check = |status, body: &str, kind, message: &str| {
-        let fault = Anthropic.read_fault(status, body.as_bytes());
-        assert_eq!((fault.kind, fault.message.as_str()), (kind, message), "{body}");
-    };
-    let none = "the provider answered with status";
-    check(402, r#"{"error":{"type":"billing_error","message":"m"}}"#, FaultKind::Forbidden, "m");
-    check(
-        400,
-        r#"{"error":{"type":"overloaded_error","message":"m"}}"#,
-        FaultKind::Overloaded,
-        "m",
-    );
-    check(503, r#"{"error":{"message":"m"}}"#, FaultKind::Overloaded, "m");
-    check(422, r#"{"error":"m"}"#, FaultKind::Invalid, "m");
-    check(400, r#"{"message":"m"}"#, FaultKind::Invalid, "m");
-    check(502, "<html>bad gateway</html>", FaultKind::Unreachable, &format!("{none} 502"));
-    check(500, "", FaultKind::Internal, &format!("{none} 500"));
-    check(404, "{\"error\":{\"type\"", FaultKind::NotFound, &format!("{none} 404"));
-}
-
-#[test]
-fn what_cannot_be_read_of_a_reply_is_a_fault() {
+fn an_unreadable_reply_is_a_fault() {
     let open = "event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":0,\
                 \"content_block\":{\"type\":\"text\",\"text\":\"a\"}}\n\n";
     let broken = format!("{open}event: content_block_delta\ndata: {{\"type\":\n\n{open}");
     let (reply, ends) = read_reply([broken.as_bytes()], true);
     assert_eq!((ends, reply.reason, reply.content.len()), (1, Some(EndReason::Failed), 1));
     assert_eq!(reply.fault.unwrap().kind, FaultKind::Unreachable);
-    // Other words in a stream are none of ours.
+    // Unknown lines of a stream are skipped.
     let odd = format!("data: [DONE]\n\n: comment\n\n{open}");
     let (reply, _) = read_reply([odd.as_bytes()], true);
     assert_eq!((reply.reason, reply.fault), (Some(EndReason::Cut), None));
@@ -428,24 +406,4 @@ fn what_cannot_be_read_of_a_reply_is_a_fault() {
     }
     reader.finish(&mut count);
     assert_eq!((faults, ends), (1, 1));
-}
-
-#[test]
-fn an_input_that_came_with_the_start_counts_if_no_deltas_follow() {
-    let stream = |delta: &str| {
-        format!(
-            "data: {{\"type\":\"content_block_start\",\"index\":0,\"content_block\":{{\"type\":\"tool_use\",\
-             \"id\":\"a\",\"name\":\"f\",\"input\":{{\"a\":1}}}}}}\n\n{delta}\
-             data: {{\"type\":\"content_block_stop\",\"index\":0}}\n\ndata: {{\"type\":\"message_stop\"}}\n\n"
-        )
-    };
-    let more = "data: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"input_json_delta\",\
-                \"partial_json\":\"{}\"}}\n\n";
-    for (delta, arguments) in [("", "{\"a\":1}"), (more, "{}")] {
-        let (reply, _) = read_reply([stream(delta).as_bytes()], true);
-        let Block::ToolCall { arguments: read, .. } = &reply.content[0] else {
-            panic!("{reply:?}");
-        };
-        assert_eq!(read, arguments);
-    }
 }

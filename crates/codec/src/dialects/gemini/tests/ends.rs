@@ -1,4 +1,4 @@
-//! What is said of the end of a reply.
+//! The details of the end of a reply.
 
 use serde_json::json;
 use throughline_canonical::{EndDetails, EndReason};
@@ -6,7 +6,7 @@ use throughline_canonical::{EndDetails, EndReason};
 use super::*;
 
 #[test]
-fn a_refusal_keeps_its_kind_and_its_words() {
+fn a_refusal_keeps_its_category_and_explanation() {
     let message = "Not this.";
     let explained = |category: Option<&str>| EndDetails {
         sequence: None,
@@ -18,7 +18,7 @@ fn a_refusal_keeps_its_kind_and_its_words() {
         json!({"promptFeedback": {"blockReason": "BLOCKLIST", "blockReasonMessage": message}});
     for (said, details) in [
         (finished("PROHIBITED_CONTENT"), explained(Some("PROHIBITED_CONTENT"))),
-        // This one says no more than that it is a refusal.
+        // This reason has no category of its own.
         (finished("SAFETY"), explained(None)),
         (blocked, explained(Some("BLOCKLIST"))),
         (finished("STOP"), EndDetails::default()),

@@ -1,5 +1,5 @@
-//! What is written is read: the same request and the same reply, up to the losses that were told
-//! and to what the wire cannot tell apart.
+//! Round trips of random requests and replies, up to reported losses and to forms that are equal on
+//! the wire.
 
 use proptest::collection::vec;
 use proptest::option::of;
@@ -195,7 +195,7 @@ fn request() -> impl Strategy<Value = Request> {
     )
 }
 
-/// A request without anything that is told as a loss.
+/// A request without the parts that are reported as losses.
 fn plain(mut request: Request) -> Request {
     let kept = |block: &Block| match block {
         Block::Redacted { .. } | Block::Refusal { .. } => false,
@@ -252,7 +252,7 @@ fn plain(mut request: Request) -> Request {
     request
 }
 
-/// The one form of everything that the wire cannot tell apart.
+/// One form for all values that are equal on the wire.
 fn normal(mut request: Request) -> Request {
     for message in &mut request.messages {
         message.content = blocks(std::mem::take(&mut message.content), message.role);
@@ -395,11 +395,11 @@ fn usage() -> impl Strategy<Value = Usage> {
 
 proptest! {
     #[test]
-    fn a_request_is_read_as_it_was_written(request in request(), vertex: bool) {
+    fn a_request_survives_a_round_trip(request in request(), vertex: bool) {
         let variant = if vertex { "vertex" } else { "" };
         let (written, _) = write(&request, variant);
         let read = again(&written.value);
-        // Whatever was lost, the rest is a request.
+        // The rest is a request even after losses.
         let spoken = request.messages.iter().any(|message| message.role != Role::System);
         if spoken && !written.losses.iter().any(|loss| loss.to_string().contains("part_omitted=message")) {
             prop_assert!(read.is_ok(), "{read:?}");
@@ -416,7 +416,7 @@ proptest! {
     }
 
     #[test]
-    fn a_reply_is_read_as_it_was_written(
+    fn a_reply_survives_a_round_trip(
         content in vec(said(), 0..5),
         usage in usage(),
         reason in prop_oneof![
@@ -464,7 +464,7 @@ proptest! {
             }
             reply
         };
-        // In a stream, the signature of a text comes on an empty part behind it.
+        // In a stream, the signature of a text comes on an empty part after it.
         let apart = content.iter().flat_map(|block| match block {
             Block::Text { text, signature: Some(signature), .. } if !text.is_empty() && !signature.is_empty() => {
                 vec![Block::text(text.clone()), Block::Text { text: String::new(), signature: Some(signature.clone()), citations: Vec::new(), }]

@@ -1,4 +1,4 @@
-//! What clients are sent.
+//! Replies for clients.
 
 use std::borrow::Cow;
 
@@ -97,7 +97,7 @@ fn expected() -> Vec<Value> {
 }
 
 #[test]
-fn pieces_are_events_the_strictest_client_reads() {
+fn chunks_have_the_exact_bytes_of_the_wire() {
     let stream = String::from_utf8(streamed(&asked(None), &events())).unwrap();
     let mut pieces = Vec::new();
     let mut blocks = stream.split("\n\n");
@@ -114,10 +114,10 @@ fn pieces_are_events_the_strictest_client_reads() {
 }
 
 #[test]
-fn without_events_a_stream_is_one_list() {
+fn a_stream_without_sse_is_one_json_list() {
     let list = streamed(&asked(Some("json")), &events());
     assert_eq!(serde_json::from_slice::<Vec<Value>>(&list).unwrap(), expected());
-    // As soon as a piece is there, it can be read.
+    // Each chunk can be read as soon as it arrives.
     let begun = streamed(&asked(Some("json")), &events()[..8]);
     let text = String::from_utf8(begun).unwrap() + "]";
     assert_eq!(serde_json::from_str::<Vec<Value>>(&text).unwrap(), expected()[..4]);
@@ -126,7 +126,7 @@ fn without_events_a_stream_is_one_list() {
 }
 
 #[test]
-fn a_fault_is_an_error_and_nothing_follows_it() {
+fn a_fault_ends_the_stream_with_an_error() {
     let fault = Fault::new(FaultKind::Overloaded, "busy");
     let begun = start(0, BlockStart::Text { text: of("a") });
     let failed = [begun.clone(), Event::Fault(fault), ended(EndReason::Failed)];
@@ -140,7 +140,7 @@ fn a_fault_is_an_error_and_nothing_follows_it() {
         let stream = streamed(&asked(None), &[begun.clone(), ended(reason)]);
         assert!(String::from_utf8(stream).unwrap().contains("\"error\":{\"code\":502"));
     }
-    // A call that was cut is not told.
+    // A cut call is not written.
     let cut = [
         start(0, BlockStart::ToolCall { id: of("c"), name: of("f") }),
         delta(0, Delta::ToolArguments(of("{}"))),
@@ -151,7 +151,7 @@ fn a_fault_is_an_error_and_nothing_follows_it() {
 }
 
 #[test]
-fn every_end_has_its_reason() {
+fn each_end_reason_has_a_finish_reason() {
     for (reason, word, message) in [
         (EndReason::Stop, "STOP", None),
         (EndReason::StopSequence, "STOP", None),
@@ -183,7 +183,7 @@ fn every_end_has_its_reason() {
 }
 
 #[test]
-fn a_sign_of_life_says_nothing() {
+fn keep_alive_has_no_content() {
     let mut writer = Gemini.reply_writer(&asked(None), &identity());
     let mut bytes = Vec::new();
     writer.push(&start(0, BlockStart::Text { text: of("a") }), &mut bytes);
@@ -193,7 +193,7 @@ fn a_sign_of_life_says_nothing() {
     let length = bytes.len();
     writer.keep_alive(&mut bytes);
     assert_eq!(bytes.len(), length);
-    // Neither a comment nor a piece.
+    // Neither a comment nor a chunk.
     let text = String::from_utf8_lossy(&bytes);
     assert_eq!(text.matches("data: ").count(), 3);
     assert!(text.lines().all(|line| line.is_empty() || line.starts_with("data: ")));
@@ -209,7 +209,7 @@ fn a_sign_of_life_says_nothing() {
 }
 
 #[test]
-fn a_count_is_answered_as_a_count() {
+fn a_token_count_has_its_own_reply() {
     let mut request = asked(None);
     let extra = json!({"method": "countTokens"});
     request.extra.insert("gemini".to_owned(), extra.as_object().unwrap().clone());

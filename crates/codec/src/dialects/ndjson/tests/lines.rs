@@ -1,4 +1,4 @@
-//! The lines of a reply, and that they can be sent back as they came.
+//! The lines of a reply, and their round trip through a client.
 
 use std::borrow::Cow;
 
@@ -91,7 +91,7 @@ fn a_reply_is_lines_of_ordered_blocks() {
 
 /// Covers: S4-36, S4-52
 #[test]
-fn what_only_a_provider_can_read_reaches_no_client() {
+fn redacted_data_never_reaches_a_client() {
     let secret = || Cow::Borrowed("provider-native");
     let events = [
         started(0, BlockStart::Opaque { dialect: "theirs".into(), name: secret() }),
@@ -116,7 +116,7 @@ fn what_only_a_provider_can_read_reaches_no_client() {
 }
 
 #[test]
-fn hidden_reasoning_tells_its_signature_only() {
+fn hidden_reasoning_has_only_its_signature() {
     let request = Request {
         thinking: ThinkingSetting { show: Some(Show::Hidden), ..ThinkingSetting::default() },
         ..Request::default()
@@ -144,7 +144,7 @@ fn hidden_reasoning_tells_its_signature_only() {
 }
 
 #[test]
-fn ends_have_their_words() {
+fn each_end_reason_has_a_word() {
     let said = || started(0, BlockStart::Text { text: "hi".into() });
     let fault = |kind| Event::Fault(Fault::new(kind, "what happened"));
     for (events, reason, stop) in [
@@ -208,7 +208,7 @@ fn block() -> impl Strategy<Value = (BlockStart<'static>, Vec<Delta<'static>>)> 
 proptest! {
     /// Blocks come one after the other, or all in turns.
     #[test]
-    fn lines_that_are_sent_back_as_they_came_say_the_same(said in vec(block(), 1..6), at_once in any::<bool>()) {
+    fn written_lines_read_back_as_the_same_reply(said in vec(block(), 1..6), at_once in any::<bool>()) {
         let mut blocks: Vec<Vec<Event<'static>>> = Vec::new();
         for (index, (block, deltas)) in (0..).zip(said) {
             let deltas = deltas.into_iter().map(|delta| grew(index, delta));
@@ -240,7 +240,7 @@ proptest! {
         }
         let body = json!({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": told}]});
         let back = read(&body).value.messages.pop().unwrap().content;
-        // A block stands where its first line stood; with several at once that may be another order.
+        // The order of blocks is the order of their first lines. Parallel blocks may change it.
         let order = told.iter().filter_map(|line| line["block"].as_u64());
         let mut seen: Vec<u64> = Vec::new();
         for number in order {
@@ -256,9 +256,9 @@ proptest! {
         prop_assert_eq!(found, expected);
     }
 
-    /// Whatever comes, in whatever order.
+    /// Any events in any order.
     #[test]
-    fn whatever_comes_ends_in_one_done(order in vec((0..3u32, 0..6usize), 0..30)) {
+    fn any_events_end_in_one_done(order in vec((0..3u32, 0..6usize), 0..30)) {
         let mut events: Vec<Event<'static>> = order.into_iter().map(|(index, what)| match what {
             0 => started(index, thinking()),
             1 => started(index, BlockStart::Text { text: "a".into() }),

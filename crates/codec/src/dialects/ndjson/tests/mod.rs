@@ -1,4 +1,4 @@
-//! What the crossings do together, and tables of what each reads and writes.
+//! Properties of this dialect, and replies for its clients. Single cases are in `corpus/ndjson`.
 
 use serde_json::Value;
 use throughline_canonical::{Event, Lossy, Request};
@@ -7,7 +7,6 @@ use super::NdJson;
 use crate::dialects::{ClientDialect, ReplyIdentity, RequestParts};
 
 mod lines;
-mod requests;
 mod wholes;
 
 fn identity() -> ReplyIdentity {

@@ -1,4 +1,4 @@
-//! A reply in one piece, and the same as events.
+//! Whole replies, and the same as events.
 
 use serde_json::json;
 use throughline_canonical::{Block, EndDetails, EndReason, Reply, Usage};
@@ -57,7 +57,7 @@ fn a_whole_reply_has_text_blocks_and_chunks() {
             },
         })
     );
-    // Its blocks are a message as they are.
+    // Its blocks can be sent back as a message.
     let node = json!({"role": "assistant", "contentBlocks": body["contentBlocks"]});
     let back = read(&json!({"messages": [{"role": "user", "content": "q"}, node]}));
     let mut said = reply().content;
@@ -68,7 +68,7 @@ fn a_whole_reply_has_text_blocks_and_chunks() {
 }
 
 #[test]
-fn a_reply_as_events_is_the_vocabulary_itself() {
+fn the_events_dialect_writes_canonical_events() {
     use crate::dialects::events::Events;
     let mut writer = Events.reply_writer(&Request::default(), &identity());
     let mut out = Vec::new();
@@ -92,7 +92,7 @@ fn a_reply_as_events_is_the_vocabulary_itself() {
     }
     let mut fold = throughline_canonical::Fold::default();
     told.iter().for_each(|event| fold.push(event));
-    // Under the turn's id, and under the model's name the client knows.
+    // With the id of the turn, and the model name that the client used.
     let expected = Reply { id: "1".to_owned(), ..reply() };
     assert_eq!(fold.finish(), expected);
     let whole = Events.reply_writer(&Request::default(), &identity()).whole(&reply());

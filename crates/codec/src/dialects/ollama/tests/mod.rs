@@ -1,21 +1,19 @@
-//! The four crossings: each alone, and each written by one and read by the other.
+//! Properties of this dialect. Single cases are in `corpus/ollama`.
 //!
-//! - [`asked`]: what is read of a client's request;
-//! - [`written`]: what is written of one for a provider;
-//! - [`replies`]: what clients are sent, and what is read of providers;
-//! - [`random_replies`]: the same for random values;
-//! - [`models`]: what is told of models.
+//! - [`asked`]: model names, and requests that load a model;
+//! - [`replies`]: replies for clients;
+//! - [`random_replies`]: round trips of random replies;
+//! - [`models`]: lists of models.
 
 mod asked;
 mod models;
 mod random_replies;
 mod replies;
-mod written;
 
 use serde_json::Value;
-use throughline_canonical::{Event, Fault, Fold, Loss, Lossy, Reply, Request};
+use throughline_canonical::{Event, Fault, Fold, Lossy, Reply, Request};
 
-use super::{NAME, Ollama};
+use super::Ollama;
 use crate::dialects::{ClientDialect, ReplyIdentity, RequestParts, Target, UpstreamDialect};
 
 fn read_at(path: &str, body: &Value) -> Result<Lossy<Request>, Fault> {
@@ -27,15 +25,6 @@ fn read(body: &Value) -> Request {
     let read = read.unwrap_or_else(|fault| panic!("{fault}: {body}"));
     assert_eq!(read.losses, [], "{body}");
     read.value
-}
-
-/// What is written, as JSON, and the losses as one header.
-fn written(request: &Request) -> (Value, String) {
-    let target = Target { model: "m", variant: "" };
-    let Lossy { value, losses } = Ollama.write_request(request, &target);
-    assert_eq!(value.path, "/api/chat");
-    let body = serde_json::from_slice(&value.body).unwrap();
-    (body, Loss::header(&losses))
 }
 
 fn identity() -> ReplyIdentity {

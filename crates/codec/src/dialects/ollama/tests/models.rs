@@ -1,4 +1,4 @@
-//! What is told of models.
+//! Lists of models.
 
 use serde_json::json;
 use throughline_canonical::Fault;
@@ -9,7 +9,7 @@ use crate::dialects::ollama::model_card::{Abilities, asked_for, show};
 use crate::dialects::{ClientDialect, ModelCard, Models, UpstreamDialect};
 
 #[test]
-fn a_list_that_was_written_is_read() {
+fn a_model_list_survives_a_round_trip() {
     let card = |name: &str| ModelCard { name: name.to_owned(), ..ModelCard::default() };
     let cards = [card("one"), card("two:7b")];
     let list = Ollama.write_models(Models::All(&cards), "").unwrap();
@@ -29,7 +29,7 @@ fn a_list_that_was_written_is_read() {
 }
 
 #[test]
-fn a_model_is_shown_with_what_it_can_do() {
+fn a_shown_model_has_its_capabilities() {
     let shown = show(Abilities { thinks: true, sees: true, context: Some(9) });
     assert_eq!(shown["capabilities"], json!(["completion", "tools", "vision", "thinking"]));
     assert_eq!(shown["model_info"]["throughline.context_length"], 9);
@@ -38,7 +38,7 @@ fn a_model_is_shown_with_what_it_can_do() {
 }
 
 #[test]
-fn whoever_wants_to_be_shown_a_model_names_it() {
+fn rejects_a_show_request_without_a_model() {
     for (body, found) in [
         (r#"{"model":"m"}"#, Ok("m")),
         (r#"{"name":"m:latest","verbose":true}"#, Ok("m")),
@@ -53,7 +53,7 @@ fn whoever_wants_to_be_shown_a_model_names_it() {
 }
 
 #[test]
-fn pages_have_their_paths() {
+fn each_endpoint_has_its_path() {
     for (path, page) in [
         ("/api/tags", Some(Page::Tags)),
         ("/api/show", Some(Page::Show)),

@@ -1,4 +1,4 @@
-//! Random replies: what was written reads as it was.
+//! Round trips of random replies.
 
 use std::borrow::Cow;
 
@@ -83,7 +83,7 @@ fn events(said: &[Said], reason: &EndReason, usage: Usage, at_once: bool) -> Vec
     all
 }
 
-/// All thinking, all text and all calls of a reply, each in order: more this dialect does not say.
+/// All thinking, all text and all calls of a reply, each in order. This dialect keeps nothing else.
 fn seen(reply: &Reply) -> (String, String, Vec<(String, String, Value)>) {
     let (mut thinking, mut text, mut calls) = (String::new(), String::new(), Vec::new());
     for block in &reply.content {
@@ -98,14 +98,14 @@ fn seen(reply: &Reply) -> (String, String, Vec<(String, String, Value)>) {
             _ => {}
         }
     }
-    // Calls that come in turns end in the order in which they do.
+    // Parallel calls are written in the order of their ends.
     calls.sort_by(|one, other| one.0.cmp(&other.0));
     (thinking, text, calls)
 }
 
 proptest! {
     #[test]
-    fn a_reply_that_was_written_reads_as_it_was(
+    fn a_reply_survives_a_round_trip(
         said in vec(block(), 0..6),
         long in any::<bool>(),
         counts in (0u64..1000, 0u64..1000),
@@ -122,7 +122,7 @@ proptest! {
         let expected = if called && !long { EndReason::ToolCalls } else { reason };
         let request = throughline_canonical::Request::default();
         let stream = lines(&request, &events);
-        // Every line is JSON, and exactly the last one says that it is.
+        // Every line is JSON, and only the last one is marked as done.
         let told: Vec<Value> = stream
             .split_terminator('\n')
             .map(|line| serde_json::from_str(line).unwrap())
@@ -139,7 +139,7 @@ proptest! {
             prop_assert_eq!(read.reason.as_ref(), Some(&expected));
             let (shown, meant) = (seen(&read), seen(&original));
             prop_assert_eq!(&shown.2, &meant.2);
-            // In turns, what is said of one kind is mingled.
+            // Parallel blocks of one kind are mixed.
             if !at_once || !streamed {
                 prop_assert_eq!((shown.0, shown.1), (meant.0, meant.1));
             }

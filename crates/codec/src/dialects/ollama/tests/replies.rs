@@ -1,8 +1,8 @@
-//! What clients are sent, and what is read of providers.
+//! Replies for clients, and the limit of calls. All other cases are in `corpus/ollama`.
 
 use serde_json::{Value, json};
 use throughline_canonical::{
-    Block, BlockStart, Delta, EndReason, Event, Fault, FaultKind, Reply, Request, Usage,
+    Block, BlockStart, Delta, EndReason, Event, Fault, FaultKind, Reply, Request,
 };
 
 use super::{Ollama, identity, lines, read_at, read_reply};
@@ -31,7 +31,7 @@ fn told(events: &[Event<'_>]) -> Vec<Value> {
 }
 
 #[test]
-fn arguments_are_told_whole_as_an_object_on_one_line() {
+fn arguments_are_one_object_on_one_line() {
     for (arguments, expected) in [
         ("", json!({})),
         ("{}", json!({})),
@@ -47,13 +47,13 @@ fn arguments_are_told_whole_as_an_object_on_one_line() {
         assert_eq!(call["id"], "c1");
         assert_eq!(lines[0]["done"], false);
     }
-    // Numbers are spelled as the model spelled them, and members stand in its order.
+    // Numbers keep the spelling of the model, and members keep its order.
     let text = lines(&asked("/api/chat"), &call(r#"{"z":1.50,"a":12345678901234567890123}"#));
     assert!(text.contains(r#"{"z":1.50,"a":12345678901234567890123}"#), "{text}");
 }
 
 #[test]
-fn a_sign_of_life_is_a_line_that_says_nothing() {
+fn keep_alive_is_a_line_without_content() {
     for (path, said) in [
         ("/api/chat", json!({"message": {"role": "assistant", "content": ""}})),
         ("/api/generate", json!({"response": ""})),
@@ -77,7 +77,7 @@ fn a_sign_of_life_is_a_line_that_says_nothing() {
 }
 
 #[test]
-fn a_single_question_is_answered_in_its_own_members() {
+fn a_generate_request_gets_generate_members() {
     let events = [
         Event::BlockStarted {
             index: 0,
@@ -110,7 +110,7 @@ fn a_single_question_is_answered_in_its_own_members() {
 }
 
 #[test]
-fn an_error_is_the_last_line() {
+fn a_fault_is_the_last_line() {
     let fault = Fault::new(FaultKind::Overloaded, "no room");
     let lines = told(&[Event::Fault(fault.clone()), Event::Ended { reason: EndReason::Failed }]);
     assert_eq!(lines, [json!({"error": "no room"})]);
@@ -126,110 +126,17 @@ fn an_error_is_the_last_line() {
 }
 
 #[test]
-fn a_model_that_does_not_think_is_told_from_other_errors() {
+fn recognizes_a_model_that_cannot_think() {
     let body = br#"{"error":"\"llama3\" does not support thinking"}"#;
     assert!(Ollama.cannot_think(400, body));
     assert!(!Ollama.cannot_think(500, body));
     assert!(!Ollama.cannot_think(400, br#"{"error":"model is required"}"#));
 }
 
-/// Covers: C-23
 #[test]
-fn a_servers_stream_is_read_line_by_line() {
-    let stream = concat!(
-        r#"{"model":"q","created_at":"t","message":{"role":"assistant","content":"","thinking":"Hm"},"done":false}"#,
-        "\n",
-        // The border between thinking and text.
-        r#"{"model":"q","created_at":"u","message":{"role":"assistant","content":"I ","thinking":"."},"done":false}"#,
-        "\r\n",
-        r#"{"model":"q","created_at":"v","message":{"role":"assistant","content":"look."},"done":false}"#,
-        "\n",
-        r#"{"model":"q","created_at":"w","message":{"role":"assistant","content":"","tool_calls":[{"function":{"name":"f","arguments":{"z": 1,"a":2}}},{"id":"x9","function":{"index":1,"name":"g","arguments":{}}}]},"done":false}"#,
-        "\n\n",
-        r#"{"model":"q","created_at":"x","message":{"role":"assistant","content":""},"done":true,"done_reason":"stop","total_duration":9,"eval_count":80}"#,
-    );
-    let thinking = Block::Thinking { text: "Hm.".to_owned(), signature: None };
-    let call = |id: &str, name: &str, arguments: &str| Block::ToolCall {
-        id: id.to_owned(),
-        name: name.to_owned(),
-        arguments: arguments.to_owned(),
-        signature: None,
-    };
-    let expected = Reply {
-        model: "q".to_owned(),
-        content: vec![
-            thinking,
-            Block::text("I look."),
-            call("call_1", "f", "{\"z\": 1,\"a\":2}"),
-            call("x9", "g", "{}"),
-        ],
-        usage: Usage {
-            // What is not told is nought.
-            input: Some(0),
-            output: Some(80),
-            ..Usage::default()
-        },
-        reason: Some(EndReason::ToolCalls),
-        ..Reply::default()
-    };
-    for size in 1..stream.len() {
-        let (read, ends) = read_reply(stream.as_bytes().chunks(size), true);
-        assert_eq!((&read, ends), (&expected, 1), "pieces of {size}");
-    }
-    for cut in 0..stream.len() {
-        let (read, ends) = read_reply([&stream.as_bytes()[..cut]], true);
-        assert_eq!((read.reason, ends), (Some(EndReason::Cut), 1), "cut at {cut}");
-    }
-}
-
-#[test]
-fn the_last_line_says_why_it_is_the_last() {
-    let line = |more: &str| format!("{{\"model\":\"q\",\"done\":true{more}}}\n");
-    let other = |word: &str| EndReason::Other(word.to_owned());
-    for (more, reason) in [
-        ("", EndReason::Stop),
-        (r#","done_reason":"stop""#, EndReason::Stop),
-        (r#","done_reason":"length""#, EndReason::Length),
-        (r#","done_reason":"load""#, other("load")),
-        (r#","done_reason":"weary""#, other("weary")),
-    ] {
-        let (read, _) = read_reply([line(more).as_bytes()], true);
-        assert_eq!(read.reason, Some(reason), "{more}");
-    }
-    // What comes behind it is not looked at.
-    let more = format!("{}not json\n", line(""));
-    assert_eq!(read_reply([more.as_bytes()], true).0.fault, None);
-}
-
-#[test]
-fn what_is_wrong_with_a_stream_is_a_fault() {
-    for (stream, kind, message) in [
-        ("{\"error\":\"out of memory\"}\n", FaultKind::Internal, "out of memory"),
-        (
-            "{\"error\":\"server busy, please try again.  maximum pending requests exceeded\"}\n",
-            FaultKind::Overloaded,
-            "server busy, please try again.  maximum pending requests exceeded",
-        ),
-        ("<html>\n", FaultKind::Unreachable, "the provider sent a line that is not JSON"),
-        ("{\"error\":{\"message\":\"m\",\"code\":429}}\n", FaultKind::RateLimited, "m"),
-    ] {
-        let (read, ends) = read_reply([stream.as_bytes()], true);
-        let fault = read.fault.unwrap();
-        assert_eq!((fault.kind, fault.message.as_str()), (kind, message));
-        assert_eq!((read.reason, ends), (Some(EndReason::Failed), 1));
-    }
+fn too_many_calls_are_a_fault() {
     let calls = r#"{"function":{"name":"f","arguments":{}}},"#.repeat(5000);
     let many = format!("{{\"message\":{{\"tool_calls\":[{calls}{{}}]}}}}\n");
     let (read, _) = read_reply([many.as_bytes()], true);
     assert_eq!(read.fault.unwrap().message, "the reply holds too many tool calls");
-}
-
-#[test]
-fn a_whole_reply_may_stand_on_several_lines() {
-    let body = "{\n \"model\": \"q\",\n \"message\": {\"role\": \"assistant\", \"content\": \"Yes.\"},\n \"done\": true\n}\n";
-    let (read, ends) = read_reply(body.as_bytes().chunks(3), false);
-    assert_eq!(read.content, [Block::text("Yes.")]);
-    assert_eq!((read.reason, ends), (Some(EndReason::Stop), 1));
-    let (cut, _) = read_reply([&body.as_bytes()[..40]], false);
-    assert_eq!(cut.reason, Some(EndReason::Cut));
 }

@@ -1,4 +1,4 @@
-//! What is written is read again: requests by a client's reader, replies by an upstream's.
+//! Round trips of random requests and replies.
 
 use std::borrow::Cow;
 
@@ -201,7 +201,7 @@ fn conversation(signed: bool) -> impl Strategy<Value = Request> {
     })
 }
 
-/// What remains of a request, by the losses that were reported.
+/// A request without its reported losses.
 fn expected(mut request: Request, variant: &str, losses: &[Loss]) -> Request {
     let row = find(variant);
     for loss in losses {
@@ -243,7 +243,7 @@ fn expected(mut request: Request, variant: &str, losses: &[Loss]) -> Request {
             other => panic!("{other}"),
         }
     }
-    // On, as much as is usual, has no other word there.
+    // `On` has no other form there.
     if matches!(row.setting, Setting::Effort | Setting::Blocks)
         && request.thinking.amount == Some(Amount::On)
     {
@@ -256,7 +256,7 @@ fn expected(mut request: Request, variant: &str, losses: &[Loss]) -> Request {
         let extra = request.extra.entry("openai_chat".to_owned()).or_default();
         extra.insert("stream_options".to_owned(), json!({"include_usage": true}));
     }
-    // Reasoning as plain text is one.
+    // Plain reasoning is one block.
     if matches!(row.replay, Replay::ReasoningContent | Replay::Reasoning) {
         for message in &mut request.messages {
             message.content.dedup_by(|later, earlier| match (later, earlier) {
@@ -278,11 +278,11 @@ fn check(request: &Request, variant: &str) -> Result<(), TestCaseError> {
     prop_assert_eq!(&found.losses, &Vec::new());
     let mut found = found.value;
     let mut expected = expected(request.clone(), variant, &losses);
-    // A setting that was adapted is another one; which, the tables say.
+    // An adapted setting differs. The corpus has its values.
     if expected.thinking.amount.is_none() {
         found.thinking.amount = None;
     }
-    // An assistant that only thought says nothing now.
+    // An assistant message with only thinking is empty now.
     for message in &mut expected.messages {
         message.content.retain(|block| *block != Block::text(""));
     }
@@ -290,7 +290,7 @@ fn check(request: &Request, variant: &str) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// One block of a reply: how it starts, and what it grows by.
+/// One block of a reply: its start and its deltas.
 fn block() -> impl Strategy<Value = (BlockStart<'static>, Vec<Delta<'static>>)> {
     let pieces = || vec(text(), 1..4);
     prop_oneof![
@@ -367,7 +367,7 @@ fn fold(events: &[Event<'_>]) -> Reply {
     fold.finish()
 }
 
-/// Text that follows text is one text on this wire.
+/// Adjacent texts are one text on the wire.
 fn join_texts(reply: &mut Reply) {
     reply.content.dedup_by(|later, earlier| match (later, earlier) {
         (Block::Text { text: later, .. }, Block::Text { text, .. }) => {
@@ -388,21 +388,21 @@ fn asked_with_counts() -> Request {
 
 proptest! {
     #[test]
-    fn requests_survive_up_to_what_is_lost(request in conversation(false)) {
+    fn a_request_survives_a_round_trip_up_to_its_losses(request in conversation(false)) {
         for variant in ["openai", "vllm", "sglang", "mistral"] {
             check(&request, variant)?;
         }
     }
 
     #[test]
-    fn signed_thinking_survives_where_there_is_a_place(request in conversation(true)) {
+    fn signed_thinking_survives_a_round_trip(request in conversation(true)) {
         for variant in ["openai", "openrouter", "litellm"] {
             check(&request, variant)?;
         }
     }
 
     #[test]
-    fn a_streamed_reply_survives(events in reply()) {
+    fn a_streamed_reply_survives_a_round_trip(events in reply()) {
         let stream = write_reply(&asked_with_counts(), &events);
         let mut expected = fold(&events);
         join_texts(&mut expected);
@@ -410,9 +410,9 @@ proptest! {
     }
 
     #[test]
-    fn a_whole_reply_survives_in_the_order_of_its_kinds(events in reply()) {
+    fn a_whole_reply_survives_a_round_trip_sorted_by_kind(events in reply()) {
         let mut expected = fold(&events);
-        // Reasoning, text, calls: the dialect knows no other order.
+        // The dialect has a fixed order: reasoning, text, calls.
         expected.content.sort_by_key(|block| match block {
             Block::Thinking { .. } | Block::Redacted { .. } => 0,
             Block::Text { .. } => 1,
@@ -424,7 +424,7 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_bodies_do_no_harm(bytes in vec(any::<u8>(), 0..100), status in 0u16..1000) {
+    fn arbitrary_bodies_never_panic(bytes in vec(any::<u8>(), 0..100), status in 0u16..1000) {
         let _ = read_bytes(&bytes);
         let _ = OpenAiChat.read_fault(status, &bytes);
     }

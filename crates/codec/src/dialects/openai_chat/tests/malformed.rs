@@ -1,12 +1,12 @@
-//! Bodies that are no requests at all, and requests with anything anywhere. What is said of which
-//! mistake stands in `corpus/openai_chat/malformed`.
+//! Bodies that are not requests, and requests with odd values in any member. Wrong members are in
+//! `corpus/openai_chat/malformed`.
 
 use serde_json::json;
 
 use super::*;
 
 #[test]
-fn a_body_that_is_no_object_is_refused() {
+fn rejects_a_body_that_is_not_an_object() {
     for (bytes, message) in [
         ("[]", "expected a JSON object"),
         ("{", "the body is not JSON"),
@@ -17,10 +17,10 @@ fn a_body_that_is_no_object_is_refused() {
     }
 }
 
-/// Every place of a request in turn holds something else. Whatever is read of that is written for
-/// every server.
+/// Each value of a request is replaced in turn. If the result can be read, it is written for every
+/// variant.
 #[test]
-fn anything_anywhere_does_no_harm() {
+fn odd_values_in_any_member_never_panic() {
     let request = json!({
         "model": "m", "stream": true, "stream_options": {"include_usage": true}, "max_tokens": 5, "temperature": 1, "stop": ["a"],
         "reasoning": {"effort": "high", "max_tokens": 7, "exclude": true}, "thinking": {"type": "enabled", "budget_tokens": 7}, "reasoning_effort": "low",

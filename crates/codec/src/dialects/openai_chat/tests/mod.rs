@@ -1,4 +1,5 @@
-//! What the crossings do together, and tables of what each reads and writes.
+//! Properties of this dialect, limits, and replies for its clients. Single cases are in
+//! `corpus/openai_chat`.
 
 use serde_json::Value;
 use throughline_canonical::{Event, Fault, Fold, Loss, Lossy, Reply, Request};
@@ -6,14 +7,12 @@ use throughline_canonical::{Event, Fault, Fold, Loss, Lossy, Reply, Request};
 use super::OpenAiChat;
 use crate::dialects::{ClientDialect, ReplyIdentity, RequestParts, Target, UpstreamDialect};
 
-mod asked;
 mod identity;
+mod keep_alive;
 mod malformed;
 mod parts;
 mod read_replies;
-mod written;
-mod written_replies;
-mod written_thinking;
+mod upstream_requests;
 
 fn identity() -> ReplyIdentity {
     ReplyIdentity { id: "1".to_owned(), created: 1 }
@@ -23,17 +22,13 @@ fn read_bytes(body: &[u8]) -> Result<Lossy<Request>, Fault> {
     OpenAiChat.read_request(&RequestParts { path: "/v1/chat/completions", query: "", body })
 }
 
-fn read(body: &Value) -> Lossy<Request> {
-    read_bytes(body.to_string().as_bytes()).unwrap()
-}
-
 fn write(request: &Request, variant: &str) -> (Value, Vec<Loss>) {
     let target = Target { model: "m", variant };
     let Lossy { value, losses } = OpenAiChat.write_request(request, &target);
     (serde_json::from_slice(&value.body).unwrap(), losses)
 }
 
-/// What is read of a reply that comes in these pieces: its events, and the whole of it.
+/// The events of a reply in these pieces, and the folded reply.
 fn read_pieces(variant: &str, streamed: bool, pieces: &[&[u8]]) -> (Vec<String>, Reply) {
     let target = Target { model: "m", variant };
     let mut reader = OpenAiChat.reply_reader(&target, streamed);
@@ -59,7 +54,7 @@ fn stream(chunks: &[&str]) -> String {
     chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect()
 }
 
-/// A stream of these deltas, with its ordinary end.
+/// A stream of these deltas, with an ordinary end.
 fn deltas(deltas: &[&str], finish: &str) -> String {
     let mut all: Vec<String> = deltas
         .iter()

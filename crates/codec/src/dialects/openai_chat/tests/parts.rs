@@ -1,4 +1,4 @@
-//! Parts of replies besides text, thinking and calls of functions.
+//! Parts of replies that are not text, thinking or function calls, and the notice for hidden thinking.
 
 use serde_json::json;
 use throughline_canonical::{Block, BlockStart, EndReason};
@@ -20,7 +20,7 @@ fn losses(client: &dyn ClientDialect, events: &[Event<'_>]) -> Vec<String> {
 }
 
 #[test]
-fn a_call_of_free_text_goes_to_clients_of_this_dialect_only() {
+fn a_custom_tool_call_reaches_only_chat_clients() {
     let stream = deltas(
         &[
             r#"{"tool_calls":[{"index":0,"id":"c1","type":"custom","custom":{"name":"grep","input":""}}]}"#,
@@ -51,7 +51,7 @@ fn a_call_of_free_text_goes_to_clients_of_this_dialect_only() {
 }
 
 #[test]
-fn parts_of_the_answer_that_are_no_text_are_a_loss_everywhere() {
+fn reference_parts_are_reported_as_losses() {
     let stream = deltas(
         &[
             r#"{"content":[{"type":"text","text":"See"},{"type":"reference","reference_ids":[1]}]}"#,
@@ -74,7 +74,7 @@ fn parts_of_the_answer_that_are_no_text_are_a_loss_everywhere() {
 }
 
 #[test]
-fn thinking_that_its_server_closed_is_a_block_streamed_as_whole() {
+fn closed_thinking_parts_are_separate_blocks() {
     let thinking = |text: &str, closed: bool| json!({"type": "thinking", "thinking": [{"type": "text", "text": text}], "closed": closed});
     let delta = |parts: Value| json!({"content": parts}).to_string();
     let pieces = [
@@ -94,7 +94,7 @@ fn thinking_that_its_server_closed_is_a_block_streamed_as_whole() {
 
 /// Covers: S0-68
 #[test]
-fn the_notice_stands_in_a_paragraph_of_its_own() {
+fn the_notice_is_a_separate_paragraph() {
     let thinking =
         |text: &str| BlockStart::Thinking { text: text.to_owned().into(), signature: "".into() };
     let redacted = || BlockStart::Redacted { data: "d".into() };
@@ -117,7 +117,7 @@ fn the_notice_stands_in_a_paragraph_of_its_own() {
         .filter_map(|chunk| chunk["choices"][0]["delta"]["reasoning"].as_str().map(str::to_owned))
         .collect();
     assert_eq!(plain, shown);
-    // It is for people: a client that sends it back sends what the model wrote.
+    // The notice is for people, so it is removed when a client sends it back.
     assert_eq!(without_notice(&shown), "one, twothree");
     for bytes in [whole.to_string(), streamed] {
         let read = read_reply("openai", bytes.starts_with("data"), bytes.as_bytes());

@@ -1,4 +1,4 @@
-//! What is written to clients, held against the rules their libraries enforce.
+//! Replies for clients, checked against the rules of client libraries.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub(super) fn written(events: &[Event<'_>]) -> Vec<u8> {
     out
 }
 
-/// The events of a stream, each named as its data is.
+/// The events of a stream. The name of each equals its type.
 fn events(bytes: &[u8]) -> Vec<Value> {
     let mut all = Vec::new();
     let mut framer = Framer::new(1 << 24);
@@ -36,8 +36,8 @@ fn events(bytes: &[u8]) -> Vec<Value> {
     all
 }
 
-/// What the accumulators of the Python and JavaScript libraries demand, and a little more: no event
-/// type they do not know, every number in its order, every item repeated at the end.
+/// The rules of the Python and JavaScript libraries, and a little more: only known event types, every
+/// number in order, every item repeated at the end.
 pub(super) fn check_stream(bytes: &[u8]) -> Value {
     let events = events(bytes);
     let mut open: BTreeMap<u64, (Value, String, bool)> = BTreeMap::new();
@@ -209,7 +209,7 @@ fn expected_output() -> Value {
 }
 
 #[test]
-fn a_stream_keeps_all_rules_and_repeats_everything_at_its_end() {
+fn a_stream_keeps_all_rules_and_ends_with_the_whole_reply() {
     let response = check_stream(&written(&everything()));
     assert_eq!(response["output"], expected_output());
     assert_eq!(response["id"], "resp_x7");
@@ -237,7 +237,7 @@ fn a_stream_keeps_all_rules_and_repeats_everything_at_its_end() {
 }
 
 #[test]
-fn a_whole_reply_is_the_last_of_a_stream() {
+fn a_whole_reply_equals_the_last_event() {
     let mut fold = throughline_canonical::Fold::default();
     for event in everything() {
         fold.push(&event);
@@ -248,7 +248,7 @@ fn a_whole_reply_is_the_last_of_a_stream() {
 }
 
 #[test]
-fn a_refusal_has_a_part_of_its_own() {
+fn a_refusal_is_a_separate_part() {
     let reply = Reply {
         content: vec![Block::Refusal { text: "no".to_owned() }],
         reason: Some(EndReason::Stop),
@@ -259,7 +259,7 @@ fn a_refusal_has_a_part_of_its_own() {
 }
 
 #[test]
-fn the_spelling_of_events_is_as_on_the_wire() {
+fn events_have_the_exact_bytes_of_the_wire() {
     let stream = written(&[begin(0, thinking("a")), end(0), ended(EndReason::Stop)]);
     let stream = String::from_utf8(stream).unwrap();
     let (_, items) = stream.split_once("event: response.output_item.added\n").unwrap();
@@ -288,7 +288,7 @@ data: {"type":"response.output_item.done","sequence_number":7,"output_index":0,"
 }
 
 #[test]
-fn ends_are_told_in_the_words_of_the_dialect() {
+fn each_end_reason_has_a_status() {
     for (reason, status, details) in [
         (EndReason::Stop, "completed", Value::Null),
         (EndReason::StopSequence, "completed", Value::Null),
@@ -305,7 +305,7 @@ fn ends_are_told_in_the_words_of_the_dialect() {
         (EndReason::Failed, "failed", Value::Null),
         (EndReason::Cut, "failed", Value::Null),
     ] {
-        // A block that nobody ended is ended here, or left as it is where the reply failed.
+        // An open block is ended here, or stays incomplete if the reply failed.
         let response =
             check_stream(&written(&[started(), begin(0, text("x")), ended(reason.clone())]));
         assert_eq!(
@@ -340,7 +340,7 @@ fn a_fault_ends_the_stream_once() {
 }
 
 #[test]
-fn a_sign_of_life_comes_after_the_beginning_and_before_the_end() {
+fn keep_alive_is_written_between_start_and_end() {
     let mut writer = writer(&request());
     let mut out = Vec::new();
     writer.keep_alive(&mut out);
@@ -354,7 +354,7 @@ fn a_sign_of_life_comes_after_the_beginning_and_before_the_end() {
 }
 
 #[test]
-fn deltas_that_belong_nowhere_are_left_out() {
+fn deltas_without_a_block_are_dropped() {
     let response = check_stream(&written(&[
         delta(7, Delta::Text("nobody".into())),
         begin(0, text("")),
@@ -374,7 +374,7 @@ fn deltas_that_belong_nowhere_are_left_out() {
 }
 
 #[test]
-fn a_number_that_comes_again_is_another_block() {
+fn a_reused_index_is_a_new_block() {
     let response = check_stream(&written(&[
         begin(0, text("a")),
         begin(0, text("b")),
@@ -409,9 +409,9 @@ fn settings_of_the_request_are_echoed() {
     }
 }
 
-/// What a client asked is in every response object, as it was asked.
+/// Every response object repeats the settings of the request.
 #[test]
-fn responses_repeat_what_was_asked() {
+fn a_response_echoes_its_request() {
     let asked = json!({
         "model": "m", "input": "hi", "instructions": "Be brief.", "max_output_tokens": 99, "temperature": 0.5, "top_p": 0.9,
         "metadata": {"a": "b"}, "parallel_tool_calls": false, "previous_response_id": "resp_0", "truncation": "auto",

@@ -1,10 +1,9 @@
-//! Bodies that are no requests at all. What is said of a wrong member stands in
-//! `corpus/openai_responses/malformed`.
+//! Bodies that are not requests. Wrong members are in `corpus/openai_responses/malformed`.
 
 use super::read_bytes;
 
 #[test]
-fn a_body_that_is_no_object_is_refused() {
+fn rejects_a_body_that_is_not_an_object() {
     for (body, message) in [
         ("", "the body is not JSON"),
         ("{\"model\":", "the body is not JSON"),

@@ -1,14 +1,13 @@
-//! Tests of this dialect: requests in, requests out, replies in, replies out, and both ways at once.
+//! Properties of this dialect, limits, and replies for its clients. Single cases are in
+//! `corpus/openai_responses`.
 
-// Values of JSON are made where they are used up; a reference would only add noise to the tables.
+// JSON values are built at their use. References would only add noise.
 #![allow(clippy::needless_pass_by_value)]
 
 mod client_replies;
-mod client_requests;
 mod malformed;
 mod round_trips;
 mod upstream_replies;
-mod upstream_requests;
 
 use serde_json::Value;
 use throughline_canonical::{Event, Fault, Fold, Loss, Lossy, Reply, Request};
@@ -42,7 +41,7 @@ fn writer(request: &Request) -> Box<dyn ReplyWriter> {
     OpenAiResponses.reply_writer(request, &identity())
 }
 
-/// What is read of a reply that comes in these pieces: each event as JSON, and all of them folded.
+/// The events of a reply in these pieces as JSON, and the folded reply.
 fn reply(pieces: &[&[u8]], streamed: bool) -> (Vec<String>, Reply) {
     let mut reader = OpenAiResponses.reply_reader(&TARGET, streamed);
     let (mut events, mut fold) = (Vec::new(), Fold::default());
@@ -65,12 +64,4 @@ fn stream(events: &[Value]) -> Vec<u8> {
         bytes.extend_from_slice(format!("event: {name}\ndata: {event}\n\n").as_bytes());
     }
     bytes
-}
-
-fn omitted(part: &'static str, reason: &'static str) -> Loss {
-    Loss::PartOmitted { part: part.into(), reason }
-}
-
-fn adapted(setting: &'static str, reason: &'static str) -> Loss {
-    Loss::SettingAdapted { setting, reason }
 }

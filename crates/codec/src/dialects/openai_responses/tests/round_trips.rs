@@ -1,4 +1,4 @@
-//! What is written is read again as the same, up to the losses that were reported.
+//! Round trips of random requests and replies, up to their reported losses.
 
 use std::collections::BTreeMap;
 
@@ -179,7 +179,7 @@ fn any_request() -> impl Strategy<Value = Request> {
         })
 }
 
-/// Takes out of a request what its losses say is gone.
+/// Removes the reported losses from a request.
 fn without(mut request: Request, losses: &[Loss]) -> Request {
     for loss in losses {
         let part = match loss {
@@ -246,7 +246,7 @@ fn strip(content: &mut Vec<Block>, part: &str, role: Role) {
     }
 }
 
-/// Spellings that mean the same.
+/// One form for equivalent spellings.
 fn normal(mut request: Request, adapted: bool) -> Request {
     if adapted {
         request.thinking.amount = None;
@@ -282,7 +282,7 @@ fn normal(mut request: Request, adapted: bool) -> Request {
         }
         let first = messages.is_empty();
         match messages.last_mut() {
-            // What the items of a message were split into is one message again.
+            // The items of a message are joined again.
             Some(last) if last.role == message.role => last.content.append(&mut message.content),
             _ if message.content.is_empty() => {}
             _ if first && message.role == Role::System => {
@@ -325,7 +325,7 @@ fn delta(kind: u8, text: String) -> Delta<'static> {
     }
 }
 
-/// Blocks, of which the next may begin before one has ended.
+/// Blocks, which may overlap.
 fn any_events() -> impl Strategy<Value = Vec<Event<'static>>> {
     let block = (0u8..5, vec(said(), 0..4), option::of(word()), word(), any::<bool>());
     let count = || option::of(0u64..1000);
@@ -381,12 +381,12 @@ fn any_events() -> impl Strategy<Value = Vec<Event<'static>>> {
     })
 }
 
-/// An item of reasoning that holds nothing is no block, unless its place had to be kept.
+/// An empty reasoning item is no block, unless its index is used.
 fn says_something(block: &Block) -> bool {
     !matches!(block, Block::Thinking { text, signature: None } if text.is_empty())
 }
 
-/// The reply a client of ours sees of another.
+/// The reply that a client sees.
 fn seen(mut reply: Reply) -> Reply {
     reply.id = "resp_x7".to_owned();
     reply.model = request().model;
@@ -424,7 +424,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn a_request_written_is_read_as_the_same(asked in any_request()) {
+    fn a_request_survives_a_round_trip(asked in any_request()) {
         let (body, losses) = write(&asked);
         let again = read(&body);
         prop_assert_eq!(again.losses, vec![]);
@@ -433,7 +433,7 @@ proptest! {
     }
 
     #[test]
-    fn a_reply_written_is_read_as_the_same(events in any_events()) {
+    fn a_reply_survives_a_round_trip(events in any_events()) {
         let bytes = written(&events);
         check_stream(&bytes);
         let mut fold = Fold::default();
@@ -443,7 +443,7 @@ proptest! {
         let told = fold.finish();
         let mut streamed = reply(&[&bytes], true).1;
         let mut expected = seen(told.clone());
-        // The reason of a cut is told as a fault, and what follows from it is not repeated here.
+        // A cut is written as a fault, which this test does not compare.
         streamed.fault = None;
         streamed.content.retain(says_something);
         prop_assert_eq!(&streamed, &expected);
@@ -456,7 +456,7 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_requests_do_no_harm(bytes in vec(any::<u8>(), 0..200), text in "[\\[\\]{}\":,a-z_0-9 ]{0,60}") {
+    fn arbitrary_requests_never_panic(bytes in vec(any::<u8>(), 0..200), text in "[\\[\\]{}\":,a-z_0-9 ]{0,60}") {
         let _ = super::read_bytes(&bytes);
         let _ = super::read_bytes(text.as_bytes());
     }

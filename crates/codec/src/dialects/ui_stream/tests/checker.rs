@@ -1,5 +1,5 @@
-//! What clients of majors 5, 6 and 7 enforce, and the message they build: chunks of these kinds only, with
-//! these members and no null; deltas and ends of what is open; nothing open when the step ends.
+//! The checks of clients of versions 5, 6 and 7, and the message that they build: known kinds of chunks
+//! with known members and no null; deltas and ends only of open parts; no open part at the end of a step.
 
 use serde_json::{Value, json};
 
@@ -27,18 +27,18 @@ fn members(kind: &str) -> (&'static [&'static str], &'static [&'static str]) {
 
 const REASONS: [&str; 6] = ["stop", "length", "content-filter", "tool-calls", "error", "other"];
 
-/// What a client has at the end.
+/// The state of a client at the end.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Built {
     /// The parts of the message.
     pub(super) parts: Vec<Value>,
-    /// What it was told of an error.
+    /// The text of the error.
     pub(super) error: Option<String>,
     pub(super) reason: String,
     pub(super) metadata: Value,
 }
 
-/// Builds the message of these chunks. Panics where a client would give up.
+/// Builds the message of these chunks. Panics where a client would fail.
 pub(super) fn build(chunks: &[Value]) -> Built {
     let mut built = Built::default();
     let mut open: Vec<(String, String, usize)> = Vec::new();
@@ -137,7 +137,7 @@ fn grow(
     }
 }
 
-/// Calls are found by their id, the last one that has it.
+/// Finds the last call with this id.
 fn grow_call(step: &str, chunk: &Value, parts: &mut Vec<Value>) {
     let id = &chunk["toolCallId"];
     let found = parts.iter_mut().rfind(|part| part["toolCallId"] == *id);

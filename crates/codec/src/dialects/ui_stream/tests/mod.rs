@@ -1,4 +1,5 @@
-//! What the crossings do together, and tables of what each reads and writes.
+//! Properties of this dialect, and replies for its clients. Single cases are in
+//! `corpus/ui_stream`.
 
 use serde_json::Value;
 use throughline_canonical::{Event, Fault, Lossy, Request};
@@ -7,7 +8,6 @@ use super::UiStream;
 use crate::dialects::{ClientDialect, ReplyIdentity, RequestParts};
 
 mod checker;
-mod messages;
 mod orders;
 mod replies;
 mod requests;
@@ -34,7 +34,7 @@ fn write(request: &Request, events: &[Event<'_>]) -> String {
     String::from_utf8(out).unwrap()
 }
 
-/// The chunks of a stream, its last line excepted.
+/// The chunks of a stream, without its last line.
 fn chunks(stream: &str) -> Vec<Value> {
     let events = stream.strip_suffix("data: [DONE]\n\n").unwrap();
     events

@@ -1,5 +1,4 @@
-//! Random events in random order: whatever comes, clients read it to its end, and what they send back is
-//! what was said.
+//! Random events in random order: clients accept any of them, and send back the same reply.
 
 use std::borrow::Cow;
 
@@ -138,7 +137,7 @@ fn events(spoken: &[Spoken], at_once: bool) -> Vec<Event<'static>> {
         .collect()
 }
 
-/// What a front end has to send back of these blocks.
+/// The blocks that a front end sends back.
 fn kept(events: &[Event<'_>]) -> Vec<Block> {
     let mut fold = Fold::default();
     events.iter().for_each(|event| fold.push(event));
@@ -158,11 +157,11 @@ fn kept(events: &[Event<'_>]) -> Vec<Block> {
 
 proptest! {
     #[test]
-    fn whatever_comes_clients_read_it_to_its_end(mut events in vec(event(), 0..40), reason in reason()) {
+    fn clients_accept_any_reply(mut events in vec(event(), 0..40), reason in reason()) {
         let failed = events.iter().any(|event| matches!(event, Event::Fault(_)));
         let failed = failed || matches!(reason, EndReason::Failed | EndReason::Cut);
         events.push(Event::Ended { reason });
-        // Behind the end nothing is written.
+        // Nothing is written after the end.
         events.push(Event::BlockStarted { index: 0, block: BlockStart::Text { text: "late".into() } });
         let built = build(&chunks(&write(&Request::default(), &events)));
         prop_assert_eq!(built.error.is_some(), failed);
@@ -170,7 +169,7 @@ proptest! {
     }
 
     #[test]
-    fn what_a_front_end_sends_back_is_what_was_said(said in spoken(), at_once in any::<bool>()) {
+    fn a_front_end_sends_back_the_written_reply(said in spoken(), at_once in any::<bool>()) {
         let mut events = events(&said, at_once);
         let expected = kept(&events);
         events.push(Event::Ended { reason: EndReason::Stop });
