@@ -1,4 +1,4 @@
-//! A store of conversations that lasts as long as the process.
+//! A conversation store in RAM.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use throughline_gateway::thinking::store::StoreFuture;
 
 use crate::store::{Move, Node, Piece, Reference, Store};
 
-/// A store that lasts as long as the process.
+/// A conversation store in RAM.
 #[derive(Debug, Default)]
 pub struct InMemory {
     held: Mutex<Held>,
@@ -43,7 +43,7 @@ impl Held {
             reference.head = Some(node.id.clone());
             reference.expires = later(reference.expires, node.expires);
         }
-        // A node that follows itself would end no walk.
+        // A node that follows itself would make the walk endless.
         let mut next = node.parent.clone();
         while let Some(id) = next.filter(|id| *id != node.id) {
             let Some(above) = self.nodes.get_mut(&id) else {
@@ -99,7 +99,7 @@ impl Held {
     }
 }
 
-/// The later of two ends; what has none lasts for ever.
+/// The later of two expiry times. `None` never expires.
 fn later(one: Option<u64>, other: Option<u64>) -> Option<u64> {
     Some(one?.max(other?))
 }
@@ -178,7 +178,7 @@ impl Store for InMemory {
 #[cfg(test)]
 mod tests {
     #[tokio::test]
-    async fn the_in_memory_store_keeps_its_promise() {
+    async fn in_memory_store_passes_the_suite() {
         crate::suite::keeps_its_promise(&super::InMemory::default()).await;
     }
 }

@@ -1,9 +1,9 @@
-//! Conversations that are kept, for clients that keep none.
+//! Stored conversations, for clients that do not send their history.
 //!
-//! - [`store`]: what a durable store must do; [`in_memory`]: one that lasts as long as the process;
-//!   [`suite`]: what every store has to pass;
-//! - [`shelf`]: what is kept, sealed on its way there;
-//! - [`responses`]: the stateful half of the Responses dialect, over any backend.
+//! - [`store`]: the trait of a durable store, [`in_memory`]: a store in RAM, [`suite`]: the tests that
+//!   every store must pass;
+//! - [`sealed_store`]: seals and opens what a store holds;
+//! - [`responses`]: the stateful part of the Responses dialect, with any backend.
 
 pub mod in_memory;
 pub mod responses;

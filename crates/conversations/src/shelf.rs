@@ -1,4 +1,5 @@
-//! A store behind a keyring: what goes in is sealed, bound to its place, and what comes out is read.
+//! Seals what goes into a store and opens what comes out. A sealed value is bound to its id and
+//! kind.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use throughline_sealing::{Keyring, Purpose};
 
 use crate::store::Store;
 
-/// A store behind a keyring.
+/// A store with a keyring.
 #[derive(Clone, Debug)]
 pub struct Shelf {
     /// The store.
@@ -18,31 +19,31 @@ pub struct Shelf {
     keyring: Arc<Keyring>,
 }
 
-/// What a sealed thing is, so that none can stand in another's place.
+/// The kind of a sealed value, so that no value can replace one of another kind.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
-    /// What a node says.
+    /// The content of a node.
     Node,
-    /// What is said of a reference.
+    /// The content of a reference.
     Reference,
     /// A piece of a log, by the number of its first entry.
     Log(u64),
 }
 
 impl Shelf {
-    /// A shelf.
+    /// A sealed store.
     pub fn new(store: Arc<dyn Store>, keyring: Arc<Keyring>) -> Self {
         Self { store, keyring }
     }
 
-    /// Seals what belongs to this id.
+    /// Seals the value of an id.
     pub fn seal(&self, kind: Kind, id: &str, what: &impl Serialize) -> Vec<u8> {
         let bytes = serde_json::to_vec(what).unwrap_or_default();
         let place = place(kind, id);
         self.keyring.seal(Purpose::Conversation, &random::nonce(), &place, &bytes)
     }
 
-    /// Opens what belongs to this id.
+    /// Opens the value of an id.
     pub fn open<T: DeserializeOwned>(
         &self,
         kind: Kind,
@@ -50,7 +51,7 @@ impl Shelf {
         sealed: &[u8],
     ) -> Result<T, StoreError> {
         let failed = |cause: Box<dyn std::error::Error + Send + Sync>| StoreError {
-            what: format!("what is kept as `{id}` cannot be read"),
+            what: format!("cannot read the stored value of `{id}`"),
             cause,
         };
         let bytes = self

@@ -1,4 +1,4 @@
-//! What every store of conversations has to pass.
+//! The tests that every conversation store must pass.
 
 use crate::store::{Move, Node, Piece, Reference, Store};
 
@@ -33,10 +33,10 @@ async fn path(store: &dyn Store, id: &str, most: usize) -> Vec<String> {
     nodes.into_iter().map(|node| node.id).collect()
 }
 
-/// A store of conversations does what it says, to the letter. It has to be empty.
+/// Checks a conversation store. It must be empty.
 ///
 /// # Panics
-/// If the store does not keep its promise.
+/// If the store fails a check.
 pub async fn keeps_its_promise(store: &dyn Store) {
     nodes_hang_on_one_another(store).await;
     references_move_only_from_where_they_stand(store).await;
@@ -59,7 +59,7 @@ async fn nodes_hang_on_one_another(store: &dyn Store) {
     let whole = Node { expires: Some(103), ..node("b", Some("a"), 2) };
     assert_eq!(read, Some(whole), "it lives as long as what follows it");
 
-    // The newest of its owner that holds the name; where there is none, whoever holds it is told.
+    // The newest node of the owner with this name, or else that of any owner.
     let others = Node { owner: "bob".to_owned(), ..node("others", None, 9) };
     assert!(store.put(others, None).await.expect(WORKS));
     let found = |node: Option<Node>| node.map(|node| node.id);
@@ -72,7 +72,7 @@ async fn nodes_hang_on_one_another(store: &dyn Store) {
     assert_eq!(store.named("ada", "nothing").await.expect(WORKS), None);
     assert!(store.remove("others").await.expect(WORKS));
 
-    // What is written again is replaced, with its names.
+    // Writing a node again replaces it and its names.
     let again = Node {
         open: true,
         names: vec!["new".to_owned()],
@@ -86,7 +86,7 @@ async fn nodes_hang_on_one_another(store: &dyn Store) {
     assert_eq!(found(named), None);
     assert!(store.put(node("fork", Some("a"), 4), None).await.expect(WORKS));
 
-    // What is gone ends the way.
+    // A missing node ends the path.
     assert!(store.remove("b").await.expect(WORKS));
     assert!(!store.remove("b").await.expect(WORKS));
     assert_eq!(path(store, "c", 10).await, ["c"]);
@@ -106,7 +106,7 @@ async fn references_move_only_from_where_they_stand(store: &dyn Store) {
     assert_eq!(store.node("m2").await.expect(WORKS), None);
     assert!(put("m2", Some("m1"), to("main", Some("m1"))).await.expect(WORKS));
 
-    // What is said of it changes, where it stands does not.
+    // The content changes and the head does not.
     store.put_reference(reference("main", "second")).await.expect(WORKS);
     let expected = Reference {
         head: Some("m2".to_owned()),
@@ -152,7 +152,7 @@ async fn references_go_when_nothing_has_moved_them_on(store: &dyn Store) {
     for (now, gone, left) in [
         (49, 0, ["empty", "moved", "kept"].as_slice()),
         (50, 1, &["moved", "kept"]),
-        // With its node, and with that of the one that stays.
+        // It is removed with its node, and so is the node of the one that stays.
         (110, 3, &["kept"]),
     ] {
         assert_eq!(store.trim(now, u64::MAX).await.expect(WORKS), gone, "{now}");
@@ -181,7 +181,7 @@ async fn the_oldest_goes_first(store: &dyn Store) {
     assert_eq!(store.trim(u64::MAX, 1100).await.expect(WORKS), 0);
     assert_eq!(store.trim(u64::MAX, 1000).await.expect(WORKS), 1);
     assert_eq!(store.node("n0").await.expect(WORKS), None);
-    // One that is being written stays; the log goes with its node.
+    // An open node stays. A log is removed with its node.
     assert_eq!(store.trim(u64::MAX, 700).await.expect(WORKS), 2);
     for (id, there) in [("n1", true), ("n2", false), ("n3", false), ("n4", true)] {
         let node = store.node(id).await.expect(WORKS);

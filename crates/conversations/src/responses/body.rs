@@ -1,4 +1,4 @@
-//! Replies of ours: a JSON value, a provider's reply, or events that are told as they come.
+//! Bodies of replies: a JSON value, a reply of the gateway, or a stream of events.
 
 use std::convert::Infallible;
 
@@ -12,22 +12,22 @@ use serde_json::Value;
 use throughline_gateway::turn::error_reply::Reply;
 use throughline_gateway::upstream::BoxError;
 
-/// A reply on its way to the client.
+/// A reply to the client.
 pub type Answer = Response<UnsyncBoxBody<Bytes, BoxError>>;
 
-/// A reply of the gateway, as it is.
+/// A reply of the gateway, unchanged.
 pub(super) fn plain(reply: Reply) -> Answer {
     reply.map(BodyExt::boxed_unsync)
 }
 
-/// A body of these frames, as they come.
+/// A body of frames, as they arrive.
 pub(super) fn live(
     frames: impl Stream<Item = Result<Frame<Bytes>, BoxError>> + Send + 'static,
 ) -> UnsyncBoxBody<Bytes, BoxError> {
     StreamBody::new(frames).boxed_unsync()
 }
 
-/// A JSON value.
+/// A JSON reply.
 pub(super) fn json(value: &Value) -> Answer {
     let body = Full::new(Bytes::from(value.to_string()));
     let mut reply = Response::new(body.map_err(|never: Infallible| match never {}).boxed_unsync());
@@ -37,7 +37,7 @@ pub(super) fn json(value: &Value) -> Answer {
     reply
 }
 
-/// Events, as they come.
+/// A stream of events.
 pub(super) fn events(events: impl Stream<Item = Bytes> + Send + 'static) -> Answer {
     let mut reply = Response::new(live(events.map(|event| Ok(Frame::data(event)))));
     let headers = reply.headers_mut();

@@ -1,5 +1,5 @@
-//! What can be asked of a response that is kept or being written: the response itself, its events, what
-//! it was given; and that it be stopped or forgotten.
+//! Requests about a stored or running response: get it, its events or its input items, cancel it,
+//! delete it.
 
 use std::sync::Arc;
 
@@ -22,31 +22,31 @@ use super::kept::{Kept, fault, is_plain, nothing_kept};
 use crate::shelf::Kind;
 
 const RESPONSES: &str = "/v1/responses/";
-/// Whoever makes a conversation shorter is asked so; that is for the backend, whatever it is.
+/// The path that compacts a conversation. Only the backend can answer it.
 const COMPACT: &str = "compact";
-/// How many items a list has where nobody says it, and at most.
+/// The default and the maximum number of items in a list.
 const PAGE: (usize, usize) = (20, 100);
 
-/// How a backend says that it kept nothing, or never keeps anything.
+/// Statuses of a backend that stored nothing or never stores anything.
 const HAD_NOTHING: [StatusCode; 3] =
     [StatusCode::NOT_FOUND, StatusCode::METHOD_NOT_ALLOWED, StatusCode::NOT_IMPLEMENTED];
 
-/// Whether a path is about a response, or about conversations.
+/// Whether a path is about a response or about conversations.
 pub(super) fn is_about_state(path: &str) -> bool {
     let of_response =
         path.strip_prefix(RESPONSES).is_some_and(|rest| !["", "input_tokens"].contains(&rest));
     of_response || path == "/v1/conversations" || path.starts_with("/v1/conversations/")
 }
 
-/// Whether every segment of a path can be read in one way only.
+/// Whether every segment of a path can be read in only one way.
 fn is_plainly_spelled(path: &str) -> bool {
     let steps = path.trim_start_matches('/').trim_end_matches('/');
     steps.split('/').all(is_plain)
 }
 
-/// Whether a path is another spelling of one about responses or conversations: under another version, with
-/// empty segments, in capitals, encoded. A backend may read it as that one, and then nobody would have
-/// asked whose it is.
+/// Whether a path is another spelling of one about responses or conversations: with another
+/// version, empty segments, capitals or percent-encoding. A backend may accept it, and then the
+/// owner would not be checked.
 fn is_misspelled(path: &str) -> bool {
     let read = decode(path).to_ascii_lowercase();
     let mut steps = read.split(['/', '\\']).filter(|step| !step.is_empty());
@@ -55,24 +55,24 @@ fn is_misspelled(path: &str) -> bool {
         return false;
     };
     let rest = path.strip_prefix("/v1/").and_then(|path| path.strip_prefix(what));
-    // What is asked for at the end of a path of responses decides who answers.
+    // The end of such a path decides who answers, so it must be exact.
     let ends_well = what == "conversations" || !path.ends_with('/');
     !rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/') && !rest.contains("//"))
         || !ends_well
 }
 
 impl Responses {
-    /// Whether a path only looks as if it were not about what is kept. It is not to be passed on.
+    /// Whether a path is an unusual spelling of one about stored state. Do not forward it.
     pub fn is_misspelled(path: &str) -> bool {
         is_misspelled(path)
     }
 
-    /// Whether a path is answered by [`Responses::state`].
+    /// Whether [`Responses::state`] answers this path.
     pub fn knows(path: &str) -> bool {
         is_about_state(path)
     }
 
-    /// Answers a request about what is kept.
+    /// Answers a request about stored responses or conversations.
     pub async fn state(self: &Arc<Self>, asked: IncomingRequest, body: Bytes) -> Answer {
         let owner = credential_fingerprint(&callers_key(&asked));
         let found = match asked.path.strip_prefix(RESPONSES) {
@@ -120,7 +120,7 @@ impl Responses {
         }
     }
 
-    /// Tells what went wrong here where the request itself is gone.
+    /// Reports an error after the request itself was consumed.
     pub(super) fn failed(&self, fault: &Fault) -> Answer {
         let id = self.gateway.turns.id(unix_ms());
         plain(error_response(&OpenAiResponses, fault, &id, ""))
@@ -128,7 +128,7 @@ impl Responses {
 
     fn not_here(&self, asked: &IncomingRequest) -> Answer {
         let path = &asked.path;
-        let what = format!("nothing is kept as `{path}`; it may have expired");
+        let what = format!("nothing is stored at `{path}`; it may have expired");
         let fault = Fault::new(FaultKind::NotFound, what);
         plain(self.gateway.reject(asked, &fault))
     }
@@ -145,7 +145,8 @@ impl Responses {
         rest: &str,
     ) -> Result<Found, Fault> {
         let (id, what) = rest.split_once('/').unwrap_or((rest, ""));
-        // Taken before the store is read: one that ends in between is written there before it goes.
+        // Look for a run before the store is read: a run that ends in between is stored before it
+        // is removed.
         let run = self.run(id);
         let stops =
             matches!((&asked.method, what), (&Method::DELETE, "") | (&Method::POST, "cancel"));
@@ -166,7 +167,7 @@ impl Responses {
         let native = kept.native.as_ref().filter(configured).cloned();
         let answer = match (&asked.method, what) {
             (&Method::GET, "") if parameter(query, "stream") == Some("true") => {
-                // Its events, if anybody has them, have its maker.
+                // Only the backend that made the response can have its events.
                 if let Some(backend) = native {
                     return Ok(Found::Theirs(backend));
                 }
@@ -192,14 +193,14 @@ impl Responses {
             _ => {
                 return Err(Fault::new(
                     FaultKind::WrongMethod,
-                    format!("`{}` does not take {}", asked.path, asked.method),
+                    format!("`{}` does not accept {}", asked.path, asked.method),
                 ));
             }
         };
         Ok(Found::Here(answer))
     }
 
-    /// Forgets a response. What it added to a conversation stays part of that.
+    /// Deletes a response. If it is part of a conversation, the conversation keeps its items.
     async fn forget(&self, id: &str) -> Result<(), Fault> {
         let store = &self.shelf.store;
         let Some(mut node) = store.node(id).await.map_err(fault)? else {
@@ -222,16 +223,17 @@ impl Responses {
         if !kept.background {
             return Err(Fault::invalid(
                 "stream: this response was not created with `background: true`, so its events are not \
-                 kept; ask for it without `stream`",
+                 stored; request it without `stream`",
             ));
         }
-        let after =
-            match parameter(query, "starting_after") {
-                None => None,
-                Some(number) => Some(number.parse().map_err(|_| {
-                    Fault::invalid("starting_after: is not the number of an event")
-                })?),
-            };
+        let after = match parameter(query, "starting_after") {
+            None => None,
+            Some(number) => Some(
+                number
+                    .parse()
+                    .map_err(|_| Fault::invalid("starting_after: is not an event number"))?,
+            ),
+        };
         if let Some(run) = self.run(id) {
             return Ok(body::events(run.follow(after)));
         }
@@ -240,8 +242,8 @@ impl Responses {
     }
 }
 
-/// What is told of a response that was to be stopped. Twice does no harm, and neither does it to one that
-/// has ended.
+/// The reply to a cancel request. Cancelling twice, or after the end, returns the response
+/// unchanged.
 fn cancelled(kept: &Kept) -> Result<Answer, Fault> {
     if !kept.background {
         return Err(Fault::invalid(
@@ -251,17 +253,18 @@ fn cancelled(kept: &Kept) -> Result<Answer, Fault> {
     Ok(body::json(&kept.response))
 }
 
-/// Where the answer is.
+/// Where the answer comes from.
 pub(super) enum Found {
-    /// Here.
+    /// From here.
     Here(Answer),
-    /// At the backend that keeps it.
+    /// From the backend that stores it.
     Theirs(String),
-    /// It is to be deleted, first by the backend that keeps it too: one that refuses is believed.
+    /// It must be deleted at the backend first and then here. If the backend refuses, nothing is
+    /// deleted.
     TheirsToo(String, String),
-    /// Not here.
+    /// It is not stored here.
     Nowhere,
-    /// It is somebody else's.
+    /// It belongs to another owner.
     Hidden,
 }
 
@@ -269,12 +272,12 @@ fn deleted(id: &str) -> Answer {
     body::json(&json!({"id": id, "object": "response", "deleted": true}))
 }
 
-/// The conversation a response is part of.
+/// The conversation that a response is part of.
 pub(super) fn belongs_to(response: &Value) -> Option<&str> {
     response.get("conversation")?.get("id")?.as_str()
 }
 
-/// What the last response of a way was given: all that was said before it, and what came with it.
+/// The input items of the last response: the whole history before it, and its own input.
 fn given(way: &[Kept]) -> Vec<Value> {
     let Some((last, before)) = way.split_last() else {
         return Vec::new();
@@ -283,7 +286,7 @@ fn given(way: &[Kept]) -> Vec<Value> {
     before.chain(&last.input).cloned().collect()
 }
 
-/// A page of a list of items.
+/// One page of a list of items.
 pub(super) fn page(items: &[Value], query: &str) -> Result<Value, Fault> {
     let limit = match parameter(query, "limit") {
         None => PAGE.0,
@@ -291,13 +294,13 @@ pub(super) fn page(items: &[Value], query: &str) -> Result<Value, Fault> {
             .parse()
             .ok()
             .filter(|limit| (1..=PAGE.1).contains(limit))
-            .ok_or_else(|| Fault::invalid(format!("limit: is not between 1 and {}", PAGE.1)))?,
+            .ok_or_else(|| Fault::invalid(format!("limit: must be between 1 and {}", PAGE.1)))?,
     };
     let mut ordered: Vec<&Value> = items.iter().collect();
     match parameter(query, "order") {
         None | Some("desc") => ordered.reverse(),
         Some("asc") => {}
-        Some(_) => return Err(Fault::invalid("order: is neither `asc` nor `desc`")),
+        Some(_) => return Err(Fault::invalid("order: must be `asc` or `desc`")),
     }
     let id = |item: &&Value| item.get("id").and_then(Value::as_str).map(str::to_owned);
     let from = match parameter(query, "after") {
@@ -327,7 +330,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_about_state_are_told_from_others() {
+    fn paths_about_state_are_recognized() {
         for path in [
             "/v1/responses/resp_1",
             "/v1/responses/resp_1/cancel",
@@ -345,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn another_spelling_of_a_path_about_state_is_seen() {
+    fn misspelled_path_about_state_is_detected() {
         for path in [
             "/v1/responses/",
             "/v1/responses/compact/",
@@ -377,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_told_in_pages() {
+    fn page_follows_order_limit_and_cursor() {
         let items: Vec<Value> = (0..5).map(|number| json!({"id": format!("i{number}")})).collect();
         let ids = |page: &Value| -> Vec<String> {
             let data = page["data"].as_array().cloned().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Conversations that clients name instead of carrying them: a reference to the newest turn, what the
-//! client says of it, and its items.
+//! Conversations that clients name by id: a reference to the newest turn, its metadata, and its
+//! items.
 
 use std::collections::HashMap;
 
@@ -21,17 +21,17 @@ use crate::store::Reference;
 
 pub(super) const CONVERSATIONS: &str = "/v1/conversations";
 
-/// What is said of a conversation.
+/// The sealed content of a reference.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Said {
     metadata: Map<String, Value>,
-    /// Items that were taken out.
+    /// Ids of removed items.
     #[serde(default)]
     removed: Vec<String>,
 }
 
 impl Said {
-    /// Turns without the items that were taken out.
+    /// Turns without the removed items.
     pub(super) fn without_removed(&self, mut way: Vec<Kept>) -> Vec<Kept> {
         let stays = |item: &Value| {
             let id = item.get("id").and_then(Value::as_str);
@@ -48,7 +48,7 @@ impl Said {
 }
 
 impl Responses {
-    /// A conversation of this owner, and what is said of it.
+    /// A conversation of this owner, with its content.
     pub(super) async fn conversation(
         &self,
         owner: &str,
@@ -76,14 +76,14 @@ impl Responses {
         let wrong_method = || {
             Fault::new(
                 FaultKind::WrongMethod,
-                format!("`{}` does not take {}", asked.path, asked.method),
+                format!("`{}` does not accept {}", asked.path, asked.method),
             )
         };
         let Some(id) = id else {
             if asked.method != Method::POST {
                 return Err(wrong_method());
             }
-            // A backend of the dialect may keep what is not kept here.
+            // A backend of the dialect may store conversations itself.
             if !self.keeps() {
                 return Ok(Found::Nowhere);
             }
@@ -160,7 +160,7 @@ impl Responses {
         written.map_err(fault)
     }
 
-    /// Adds items nobody answers.
+    /// Adds items without a turn.
     async fn add(&self, owner: &str, conversation: &str, items: Vec<Value>) -> Result<(), Fault> {
         let belonging = Belonging {
             owner: owner.to_owned(),
@@ -213,14 +213,14 @@ fn object(body: &Bytes) -> Result<Map<String, Value>, Fault> {
         return Ok(Map::new());
     }
     serde_json::from_slice(body)
-        .map_err(|error| Fault::invalid(format!("the body is no JSON object: {error}")))
+        .map_err(|error| Fault::invalid(format!("the body is not a JSON object: {error}")))
 }
 
 fn metadata(asked: &Map<String, Value>) -> Result<Map<String, Value>, Fault> {
     match asked.get("metadata") {
         None | Some(Value::Null) => Ok(Map::new()),
         Some(Value::Object(metadata)) => Ok(metadata.clone()),
-        Some(_) => Err(Fault::invalid("metadata: is not an object")),
+        Some(_) => Err(Fault::invalid("metadata: must be an object")),
     }
 }
 
@@ -228,6 +228,6 @@ fn added(asked: &Map<String, Value>) -> Result<Vec<Value>, Fault> {
     match asked.get("items") {
         None | Some(Value::Null) => Ok(Vec::new()),
         items @ Some(Value::Array(_)) => Ok(state::items(items, &HashMap::new(), &mut random::id)),
-        Some(_) => Err(Fault::invalid("items: is not a list")),
+        Some(_) => Err(Fault::invalid("items: must be a list")),
     }
 }

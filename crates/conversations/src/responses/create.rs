@@ -1,4 +1,5 @@
-//! A response is asked for: what of its state is ours, the turn that needs none, and what is kept of it.
+//! Creates a response: decides how to handle its state, runs the turn, and stores the result.
+//! Background runs are in `run`.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -28,32 +29,32 @@ use super::Responses;
 use super::body::{Answer, json, live, plain};
 use super::kept::{Belonging, Kept, Walked, is_plain, nothing_kept};
 
-/// Pieces of a reply that may wait for a slow reader.
+/// How many pieces of a reply may wait for a slow reader.
 const WAITING: usize = 32;
-/// The longest event that is read.
+/// How many bytes of one event are read.
 pub(super) const LONGEST_EVENT: usize = 64 << 20;
 
-/// Where the pieces of a reply go.
+/// Sends the pieces of a reply.
 type Sender = mpsc::Sender<Result<Frame<Bytes>, BoxError>>;
 
-/// How a request is answered.
+/// How a request is handled.
 enum Way {
-    /// As it stands; nothing is kept.
+    /// The turn needs no state and nothing is stored.
     Plain,
-    /// As it stands, by a backend that keeps state itself. A copy is kept.
+    /// A backend of the dialect has the state. A copy is stored here.
     Theirs(Turn),
-    /// By a turn of ours.
+    /// The gateway has the state and sends the whole history.
     Ours {
         turn: Turn,
         body: Bytes,
         background: bool,
         streams: bool,
-        /// Whether the response is kept.
+        /// Whether the response is stored.
         store: bool,
     },
 }
 
-/// What will be kept of a turn.
+/// What is stored about a turn, except its response.
 #[derive(Clone, Debug)]
 pub(super) struct Turn {
     pub(super) belonging: Belonging,
@@ -67,7 +68,7 @@ impl Turn {
 }
 
 impl Responses {
-    /// Answers a request for a response, or for a count of its tokens.
+    /// Answers a request for a response or for its token count.
     pub async fn create(
         self: &Arc<Self>,
         mut asked: IncomingRequest,
@@ -118,8 +119,9 @@ impl Responses {
         let references = stated.references();
         let found = self.items(&owner, &references).await?;
         let pointed = references.iter().any(|id| found.contains_key(*id));
-        // Many servers of the dialect keep nothing and run nothing for nobody, so what is known here is sent,
-        // and waited for here; what is not known may be known to them.
+        // Many servers of the dialect store nothing and run nothing in the background. So history
+        // that is stored here is sent, and background responses run here. Only unknown history may
+        // be stored at the backend.
         let waits_here = stated.background() && self.keeps();
         let theirs = native
             && match &before {
@@ -139,7 +141,7 @@ impl Responses {
             if !store {
                 return Ok(Way::Plain);
             }
-            // The way there may be known to nobody but them; then a copy would begin in the middle.
+            // Only the backend knows the history, so a copy would begin in the middle.
             if let Before::Unknown(_) = before {
                 return Ok(Way::Plain);
             }
@@ -170,12 +172,12 @@ impl Responses {
         })
     }
 
-    /// Whether anything is kept at all.
+    /// Whether anything is stored at all.
     pub(super) fn keeps(&self) -> bool {
         self.rules.retention.is_none_or(|time| !time.is_zero()) && self.rules.limit > 0
     }
 
-    /// What came before a request.
+    /// Finds the history of a request.
     async fn before(&self, owner: &str, stated: &Stated) -> Result<Before, Fault> {
         if let Some(id) = stated.previous() {
             let not_found = || {
@@ -189,7 +191,7 @@ impl Responses {
             {
                 if !run.told_its_end() {
                     return Err(Fault::invalid(format!(
-                        "previous_response_id: `{id}` is still being written; go on once its `status` is \
+                        "previous_response_id: `{id}` is still running; continue when its `status` is \
                          `completed`"
                     )));
                 }
@@ -206,8 +208,8 @@ impl Responses {
             };
             if let Some(missing) = walked.missing {
                 return Err(Fault::invalid(format!(
-                    "previous_response_id: `{id}` goes on from `{missing}`, which is not kept any more; \
-                     send the conversation as `input`"
+                    "previous_response_id: the history of `{id}` is incomplete: `{missing}` is not stored any \
+                     more; send the conversation as `input`"
                 ))
                 .with_code("previous_response_not_found"));
             }
@@ -228,12 +230,12 @@ impl Responses {
             None => Vec::new(),
             Some(head) => match self.way(owner, head).await? {
                 Some(Walked { turns, missing: None }) => turns,
-                // To go on with what is left would be another conversation.
+                // Continuing with the rest would be another conversation.
                 _ => {
                     return Err(Fault::new(
                         FaultKind::NotFound,
                         format!(
-                            "Conversation with id '{id}' is not kept any more, or only in part; create \
+                            "Conversation with id '{id}' is not stored any more, or only in part; create \
                              another one."
                         ),
                     ));
@@ -243,7 +245,7 @@ impl Responses {
         Ok(Before::Known { way: said.without_removed(way), head: reference.head })
     }
 
-    /// What came before a request, where only what is kept here counts: the turns, and the last of them.
+    /// The history of a request, from what is stored here: the turns, and the id of the last one.
     pub(super) async fn known_before(
         &self,
         owner: &str,
@@ -256,7 +258,7 @@ impl Responses {
         }
     }
 
-    /// Finds out whether a request that is passed on points at nothing of somebody else's.
+    /// Checks that a forwarded request points to nothing of another owner.
     pub(super) async fn may_point(
         &self,
         owner: &str,
@@ -268,19 +270,19 @@ impl Responses {
             return Ok(());
         }
         let stated = Stated::read(&body)
-            .ok_or_else(|| Fault::invalid("the body is no JSON object; send one"))?;
+            .ok_or_else(|| Fault::invalid("the body is not a JSON object; send one"))?;
         stated.check()?;
         self.before(owner, &stated).await?;
         self.items(owner, &stated.references()).await?;
         Ok(())
     }
 
-    /// Passes a reply on, and keeps what it says.
+    /// Forwards a reply and stores its response.
     async fn watched(self: &Arc<Self>, reply: Reply, turn: Turn, native: bool) -> Answer {
         if !reply.status().is_success() {
             return plain(reply);
         }
-        // Another backend may have stepped in, and one of another dialect keeps nothing.
+        // A fallback backend may have answered, and one of another dialect stores nothing.
         let named = reply.headers().get(BACKEND).filter(|_| native);
         let named = named.and_then(|name| name.to_str().ok());
         let settings = self.gateway.settings();
@@ -306,7 +308,7 @@ impl Responses {
                 return Poll::Ready(Some(Err(error)));
             }
             match receive.poll_recv(context) {
-                // What came before it goes out first.
+                // Send the earlier bytes first.
                 Poll::Ready(Some(Err(error))) => {
                     breaking = Some(error);
                     context.waker().wake_by_ref();
@@ -318,7 +320,7 @@ impl Responses {
         Answer::from_parts(head, live(frames))
     }
 
-    /// Passes a whole reply on as it comes, and keeps it before the client has its last byte.
+    /// Forwards a whole reply as it arrives, and stores it before the client gets the last byte.
     async fn pump_whole(
         self: Arc<Self>,
         mut body: ReplyBody,
@@ -339,7 +341,7 @@ impl Responses {
             if data.is_empty() {
                 continue;
             }
-            // One that is longer than any is passed on all the same.
+            // A longer reply is still forwarded.
             if whole.len() < LONGEST_EVENT {
                 whole.extend_from_slice(&data);
             }
@@ -356,7 +358,7 @@ impl Responses {
         let _ = send.send(Ok(Frame::data(last))).await;
     }
 
-    /// Reads a stream on its way, and keeps the response before the client learns that it is complete.
+    /// Forwards a stream, and stores the response before the client learns that it is complete.
     async fn pump(
         self: Arc<Self>,
         mut body: ReplyBody,
@@ -389,7 +391,7 @@ impl Responses {
             match frame {
                 None => return,
                 Some(frame) => {
-                    // Whoever has gone away is noticed at the next look.
+                    // The next loop notices a client that has disconnected.
                     let _ = send.send(frame).await;
                 }
             }
@@ -401,9 +403,12 @@ impl Responses {
             return;
         };
         let (id, belonging) = (id.to_owned(), turn.belonging.clone());
-        // A backend's ids need not be unlike another's.
+        // A backend may reuse an id of another owner.
         if native.is_some() && !matches!(self.is_anothers(&belonging.owner, &id).await, Ok(false)) {
-            tracing::warn!(response = id, "a response is not kept, since its id is taken");
+            tracing::warn!(
+                response = id,
+                "not storing the response: its id belongs to another owner"
+            );
             return;
         }
         let kept = turn.kept(response, native, false);
@@ -412,7 +417,7 @@ impl Responses {
         }
     }
 
-    /// Begins a response nobody waits for.
+    /// Starts a response in the background.
     async fn begin(
         self: &Arc<Self>,
         asked: IncomingRequest,
@@ -440,23 +445,23 @@ impl Responses {
     }
 }
 
-/// What came before a request.
+/// The history of a request.
 enum Before {
-    /// Nothing did.
+    /// There is none.
     Nothing,
-    /// This did.
+    /// The stored turns and the id of the last one.
     Known { way: Vec<Kept>, head: Option<String> },
-    /// Something that is not kept here; the fault says what.
+    /// The history is not stored here. The fault names what is missing.
     Unknown(Fault),
 }
 
-/// Whether a backend has reasoning of these turns that it gave to nobody.
+/// Whether only this backend has the reasoning of these turns.
 fn only_there(way: &[Kept], backend: &str) -> bool {
     let last = way.last().and_then(|kept| kept.native.as_deref());
     last == Some(backend) && way.iter().any(|kept| needs_its_maker(&kept.response))
 }
 
-/// The body is another one now, and the reply bears an id of ours.
+/// Gives the reply an id of the gateway, and removes headers that describe the old body.
 pub(super) fn make_ours(asked: &mut IncomingRequest) {
     asked.reply_id = Some(random::id());
     asked.headers.remove(CONTENT_ENCODING);

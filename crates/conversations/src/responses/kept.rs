@@ -1,4 +1,4 @@
-//! What is kept of a response, and how it is found again.
+//! Stored responses, and how they are found.
 
 use std::collections::HashMap;
 
@@ -13,43 +13,43 @@ use super::Responses;
 use crate::shelf::Kind;
 use crate::store::{Move, Node};
 
-/// The longest way that is walked back.
+/// How many turns of a history are loaded.
 pub(super) const LONGEST_WAY: usize = 10_000;
 
-/// What one turn added.
+/// What one turn added to a conversation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Kept {
-    /// What the client sent.
+    /// The items that the client sent.
     pub(super) input: Vec<Value>,
-    /// What it got; null for items that were put into a conversation by hand.
+    /// The response. `null` for items that were added to a conversation directly.
     pub(super) response: Value,
-    /// The backend that keeps it too, under the same id.
+    /// The backend that also stores it, under the same id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) native: Option<String>,
-    /// Whether it was written without a client waiting.
+    /// Whether it ran in the background.
     #[serde(default)]
     pub(super) background: bool,
-    /// It was deleted, but the conversation it is part of was not.
+    /// Whether it was deleted while its conversation was not.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) deleted: bool,
 }
 
 impl Kept {
-    /// All of it, in order.
+    /// All items, in order.
     pub(super) fn items(&self) -> impl Iterator<Item = &Value> {
         self.input.iter().chain(output(&self.response))
     }
 }
 
-/// A response and those it follows.
+/// A response and those before it.
 pub(super) struct Walked {
-    /// The turns, the oldest first.
+    /// The turns, oldest first.
     pub(super) turns: Vec<Kept>,
-    /// What the oldest follows, if that is gone.
+    /// The parent of the oldest turn, if that is not stored any more.
     pub(super) missing: Option<String>,
 }
 
-/// Whether a time has not run out; nobody may have swept since.
+/// Whether something has not expired. The eviction may not have run since.
 pub(super) fn lasts(expires: Option<u64>) -> bool {
     expires.is_none_or(|at| at > unix_ms())
 }
@@ -58,37 +58,37 @@ fn is_live(node: &Node) -> bool {
     node.open || lasts(node.expires)
 }
 
-/// Where a turn belongs.
+/// The owner and the position of a turn.
 #[derive(Clone, Debug)]
 pub(super) struct Belonging {
-    /// Whose it is.
+    /// The owner's key fingerprint.
     pub(super) owner: String,
-    /// The response it follows.
+    /// The response that it follows.
     pub(super) parent: Option<String>,
-    /// The conversation it is part of.
+    /// The conversation that it is part of.
     pub(super) conversation: Option<String>,
 }
 
-/// Whether an id can be written in one way only. Another one, asked of a backend that is called with a key
-/// of the operator's, could be read there as one that is somebody else's.
+/// Whether an id can be written in only one way. A backend that uses the operator's key could read
+/// another spelling as an id of another caller.
 pub(super) fn is_plain(id: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     !id.is_empty() && id.bytes().all(plain)
 }
 
-/// What is said of a wish that needs what is kept, where the operator wants nothing kept.
+/// The error if a request needs stored state and the operator has disabled it.
 pub(super) fn nothing_kept(wish: &str) -> Fault {
     Fault::invalid(format!(
-        "{wish}: nothing is kept here, since `responses.limit` is zero; send the \
+        "{wish}: this server stores no responses, because `responses.limit` is zero; send the \
          conversation as `input` and wait for the reply"
     ))
 }
 
-/// A store's failure, for the person who asked.
-#[allow(clippy::needless_pass_by_value, reason = "it stands behind map_err")]
+/// Turns a store error into a fault for the client, and logs it.
+#[allow(clippy::needless_pass_by_value, reason = "it is an argument of map_err")]
 pub(super) fn fault(error: StoreError) -> Fault {
     tracing::error!(error = &error as &dyn std::error::Error, "{error}");
-    Fault::new(FaultKind::Internal, "what is kept cannot be reached; the server's log says why")
+    Fault::new(FaultKind::Internal, "the conversation store failed; see the server's log")
 }
 
 impl Responses {
@@ -100,8 +100,8 @@ impl Responses {
         Ok(kept.filter(|kept| !kept.deleted))
     }
 
-    /// Whether this id is known as somebody else's. Then nobody is asked for it: a backend that is called
-    /// with a key of the operator's does not tell our callers apart.
+    /// Whether this id belongs to another owner. Such an id is never forwarded: a backend that uses
+    /// the operator's key cannot tell our callers apart.
     pub(super) async fn is_anothers(&self, owner: &str, id: &str) -> Result<bool, Fault> {
         let node = self.shelf.store.node(id).await.map_err(fault)?;
         Ok(node.is_some_and(|node| node.owner != owner))
@@ -112,7 +112,7 @@ impl Responses {
         kept.map_err(fault)
     }
 
-    /// A response and those it follows; none if there is no such response.
+    /// A response and those before it. `None` if there is no such response.
     pub(super) async fn way(&self, owner: &str, id: &str) -> Result<Option<Walked>, Fault> {
         let nodes = self.shelf.store.path(id, LONGEST_WAY).await.map_err(fault)?;
         let theirs = nodes.iter().all(|node| node.owner == owner);
@@ -126,7 +126,7 @@ impl Responses {
         }))
     }
 
-    /// Items of this owner, by their ids.
+    /// Items of this owner, by id.
     pub(super) async fn items(
         &self,
         owner: &str,
@@ -144,10 +144,10 @@ impl Responses {
             };
             if hidden {
                 return Err(Fault::invalid(format!(
-                    "input: no item `{id}` is kept; send the item itself"
+                    "input: item `{id}` is not stored; send the item itself"
                 )));
             }
-            // Neighbours are often wanted too.
+            // Items of the same turn are often needed too.
             for item in node.map(|node| self.open(&node)).transpose()?.iter().flat_map(Kept::items)
             {
                 if let Some(id) = item.get("id").and_then(Value::as_str) {
@@ -158,7 +158,7 @@ impl Responses {
         Ok(found)
     }
 
-    /// Keeps a turn. `open` says that it is still being written.
+    /// Stores a turn. `open` is true while it is still running.
     pub(super) async fn keep(
         &self,
         id: &str,
@@ -166,9 +166,9 @@ impl Responses {
         kept: &Kept,
         open: bool,
     ) -> Result<(), StoreError> {
-        // A backend may use an id twice. What followed itself would have no beginning.
+        // A backend may use an id twice. A turn that follows itself would have no beginning.
         if belonging.parent.as_deref() == Some(id) {
-            tracing::warn!(response = id, "a response is not kept, since it follows itself");
+            tracing::warn!(response = id, "not storing the response: it would follow itself");
             return Ok(());
         }
         let now = unix_ms();
@@ -186,12 +186,12 @@ impl Responses {
             sealed,
         };
         let store = &self.shelf.store;
-        // What is not complete is not yet part of its conversation.
+        // An incomplete turn is not part of its conversation yet.
         let Some(reference) = belonging.conversation.as_ref().filter(|_| !open) else {
             store.put(node, None).await?;
             return Ok(());
         };
-        // Another turn may have come to its end first; then this one follows it.
+        // Another turn may have ended first. Then this one follows it.
         while let Some(known) = store.reference(reference).await? {
             if known.head.as_deref() == Some(id) {
                 return Ok(());
@@ -202,7 +202,7 @@ impl Responses {
                 return Ok(());
             }
         }
-        // It was deleted meanwhile.
+        // The conversation was deleted meanwhile.
         store.put(node, None).await.map(|_| ())
     }
 }

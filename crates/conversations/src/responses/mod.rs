@@ -1,12 +1,12 @@
-//! The stateful half of the Responses dialect, over any backend.
+//! The stateful part of the Responses dialect, with any backend.
 //!
-//! A client that keeps no history is served as if it sent all of it: what a turn added is kept as a node
-//! of the store, and the next request gets the items of the whole way before its own. So everything
-//! else, lanes, memory, envelopes, works as for a client that keeps its history itself. A backend that
-//! speaks the dialect may keep what was begun with it; we keep a copy, and go on from that.
+//! A client that sends no history is served as if it sent all of it: the items of each turn are
+//! stored as a node, and the next request gets the items of all earlier nodes before its own.
+//! Lanes, memory and envelopes therefore work as for a client that sends its history. A backend of
+//! the dialect may continue what was started with it; then a copy is stored here.
 //!
-//! Start at [`Responses::create`]. `kept` is what is kept, `run` what goes on without a client, `by_id`
-//! and `conversation` what can be asked of both, `socket` the same over one long connection.
+//! Start at [`Responses::create`]. `stored` loads and stores turns, `run` has the background runs,
+//! `by_id` and `conversation` answer requests about both, `socket` does the same over a WebSocket.
 
 mod body;
 mod by_id;
@@ -32,43 +32,43 @@ pub use self::socket::Socket;
 use crate::shelf::Shelf;
 use crate::store::Store;
 
-/// How often what has expired is looked for.
+/// How often expired responses are evicted.
 const SWEEP: Duration = Duration::from_secs(600);
-/// Which part of the limit may be written before it is looked at again.
+/// The share of the limit, as a divisor, that may be written before the next eviction.
 const PART: u64 = 16;
 
-/// How long responses are kept, and how many.
+/// How long and how many responses are stored.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// How long; none for ever.
+    /// How long. `None` means forever.
     pub retention: Option<Duration>,
     /// How many bytes, sealed.
     pub limit: u64,
 }
 
 impl Rules {
-    /// When what is made now may be forgotten, in milliseconds since 1970.
+    /// When something that is stored now expires, in milliseconds since 1970.
     fn expires(&self, now: u64) -> Option<u64> {
         let retention = self.retention?.as_millis();
         Some(now.saturating_add(u64::try_from(retention).unwrap_or(u64::MAX)))
     }
 }
 
-/// Responses that are kept, and those being written.
+/// Stored and running responses.
 #[derive(Debug)]
 pub struct Responses {
     gateway: Arc<Gateway>,
     shelf: Shelf,
     rules: Rules,
-    /// What is being written although nobody may be listening.
+    /// Responses that run in the background.
     runs: Mutex<HashMap<String, Arc<Run>>>,
-    /// How many bytes were written since somebody looked at the limit.
+    /// How many bytes were written since the last eviction.
     written: AtomicU64,
     much_written: Notify,
 }
 
 impl Responses {
-    /// Responses over a store.
+    /// Responses with a store.
     pub fn new(
         gateway: Arc<Gateway>,
         store: Arc<dyn Store>,
@@ -85,7 +85,7 @@ impl Responses {
         }
     }
 
-    /// Notes that so much was written.
+    /// Counts written bytes, and wakes the eviction after many.
     fn wrote(&self, bytes: usize) {
         let before = self.written.fetch_add(bytes as u64, Ordering::Relaxed);
         if before.saturating_add(bytes as u64) > self.rules.limit / PART {
@@ -93,7 +93,7 @@ impl Responses {
         }
     }
 
-    /// Forgets what has expired or is too much, now and then.
+    /// Evicts expired responses and those over the limit, forever. Run this as a task.
     pub async fn keep_house(self: Arc<Self>) {
         let mut ticks = tokio::time::interval(SWEEP);
         loop {
@@ -104,7 +104,7 @@ impl Responses {
             self.written.store(0, Ordering::Relaxed);
             match self.shelf.store.trim(unix_ms(), self.rules.limit).await {
                 Ok(0) => {}
-                Ok(gone) => tracing::debug!(gone, "kept responses have expired"),
+                Ok(gone) => tracing::debug!(gone, "evicted stored responses"),
                 Err(error) => {
                     tracing::error!(error = &error as &dyn std::error::Error, "{error}");
                 }

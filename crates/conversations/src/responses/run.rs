@@ -1,5 +1,5 @@
-//! Responses that are written whether anybody listens or not: each is a run with a log of its events, in
-//! memory while it lasts and in the store for as long as the response is kept.
+//! Background responses: each is a run with a log of its events, in memory while it runs and in the
+//! store as long as the response is stored.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,21 +30,21 @@ use crate::store::{Node, Piece};
 const FLUSH: Duration = Duration::from_millis(200);
 /// How many bytes of events a run may have.
 const LONGEST_RUN: usize = 64 << 20;
-/// What is said of a response whose process ended before it.
+/// The error of a response whose server stopped.
 const ABANDONED: &str = "the server was stopped while this response was being written";
 
-/// An event as it stands in the stream, with its number.
+/// A numbered event, with the text of its stream.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Logged {
     number: u64,
     event: String,
 }
 
-/// A response that is being written.
+/// A response that is running.
 #[derive(Debug)]
 pub(super) struct Run {
     state: Mutex<State>,
-    /// How many events there are; closed when no more will come.
+    /// The number of events. Closed when no more will come.
     grown: watch::Sender<usize>,
     stop: watch::Sender<bool>,
 }
@@ -53,7 +53,7 @@ pub(super) struct Run {
 struct State {
     events: Vec<Logged>,
     bytes: usize,
-    /// How many of the events are in the store.
+    /// How many events are in the store.
     written: usize,
     progress: Progress,
     ended: bool,
@@ -74,7 +74,7 @@ impl Run {
         }
     }
 
-    /// The response as it stands now.
+    /// The response so far.
     pub(super) fn response(&self) -> Option<Value> {
         let state = self.state.lock();
         let status = match state.events.is_empty() {
@@ -84,24 +84,24 @@ impl Run {
         state.progress.so_far(status, None)
     }
 
-    /// Whether it has told its end. It is kept a moment later: see [`Run::ended`].
+    /// Whether its last event has arrived. It is stored a moment later, see [`Run::ended`].
     pub(super) fn told_its_end(&self) -> bool {
         self.state.lock().progress.ended().is_some()
     }
 
-    /// Stops it.
+    /// Cancels the run.
     pub(super) fn stop(&self) {
         self.stop.send_replace(true);
     }
 
-    /// Waits until it has ended and is kept.
+    /// Waits until the run has ended and is stored.
     pub(super) async fn ended(&self) {
         let mut grown = self.grown.subscribe();
         let ended = |_: &usize| self.state.lock().ended;
         let _ = grown.wait_for(ended).await;
     }
 
-    /// Its events behind this number, those that are there and those that will come.
+    /// The events after this number, those so far and those to come.
     pub(super) fn follow(
         self: &Arc<Self>,
         after: Option<u64>,
@@ -132,7 +132,7 @@ impl Run {
         })
     }
 
-    /// Takes events as they stand in a stream. Answers false if there are too many.
+    /// Adds events. Returns false if the run is too long.
     fn append(&self, events: Vec<(Logged, Step)>) -> bool {
         let mut state = self.state.lock();
         for (logged, step) in events {
@@ -146,8 +146,8 @@ impl Run {
         fits
     }
 
-    /// Tells whoever listens how it ended, where the reply itself does not. The dialect has one event for
-    /// whatever came to no end of its own.
+    /// Ends the run with an event, if the reply has not. The dialect has one event for every
+    /// unusual end.
     fn close(&self, status: &str, broken: Option<&Broken>) {
         let told = {
             let state = self.state.lock();
@@ -180,7 +180,7 @@ impl Run {
     }
 }
 
-/// A run among those that can be asked for, for as long as its task lasts.
+/// Registers a run as long as its task lasts.
 struct Going {
     responses: Arc<Responses>,
     id: String,
@@ -197,28 +197,28 @@ impl Going {
 
 impl Drop for Going {
     fn drop(&mut self) {
-        // Only now nobody needs it any more: whoever asks finds the response in the store.
+        // From now on the response is found in the store.
         self.run.end();
         self.responses.runs.lock().remove(&self.id);
     }
 }
 
-/// How a run came to its end.
+/// How a run ended.
 enum End {
-    /// The response says so itself.
+    /// The reply has ended by itself.
     Told,
     Stopped,
     Failed(Broken),
 }
 
 impl Responses {
-    /// The run of this id, if it goes on.
+    /// The run with this id, if it is still running.
     pub(super) fn run(&self, id: &str) -> Option<Arc<Run>> {
         self.runs.lock().get(id).cloned()
     }
 
-    /// Starts a run. It goes on whether its client waits for that or not: one that was begun and forgotten
-    /// would be waiting for ever.
+    /// Starts a run. It continues even if its client disconnects, because the response is already
+    /// stored as open.
     pub(super) async fn start(
         self: &Arc<Self>,
         asked: IncomingRequest,
@@ -232,7 +232,7 @@ impl Responses {
         tokio::spawn(async move {
             let id = queued["id"].as_str().unwrap_or_default().to_owned();
             let kept = turn.clone().kept(queued.clone(), None, true);
-            // It can be asked for from now on, whatever happens.
+            // From now on the response can be requested.
             if let Err(error) = this.keep(&id, &turn.belonging, &kept, true).await {
                 let _ = tell.send(Err(this.gateway.reject(&asked, &fault(error))));
                 return;
@@ -244,15 +244,16 @@ impl Responses {
                 let (this, id, run) = (this.clone(), id.clone(), run.clone());
                 tokio::spawn(async move { this.drive(&id, &run, asked, body, place).await })
             };
-            // One that breaks down has an end too.
-            let broken = |_| End::Failed(Broken::here("the server could not go on with it"));
+            // A panic also ends the run.
+            let broken =
+                |_| End::Failed(Broken::here("the server failed while it wrote the response"));
             let end = driven.await.unwrap_or_else(broken);
             this.finish(&id, &run, turn, end).await;
         });
         match told.await {
             Ok(begun) => begun.map_err(plain),
             Err(_) => {
-                let what = "the response could not be begun; the server's log says why";
+                let what = "cannot start the response; see the server's log";
                 Err(self.failed(&Fault::new(FaultKind::Internal, what)))
             }
         }
@@ -304,7 +305,7 @@ impl Responses {
                 None => {
                     return match run.state.lock().progress.ended() {
                         Some(_) => End::Told,
-                        None => End::Failed(Broken::here("the reply stopped before its end")),
+                        None => End::Failed(Broken::here("the reply ended before it was complete")),
                     };
                 }
             };
@@ -322,12 +323,12 @@ impl Responses {
             });
             half.extend_from_slice(&bytes[from..]);
             if !events.is_empty() && !run.append(events) {
-                return End::Failed(Broken::here("the response is too long to be kept"));
+                return End::Failed(Broken::here("the response is too long to be stored"));
             }
         }
     }
 
-    /// Writes what is new in a run's log to the store.
+    /// Writes new events of a run to the store.
     async fn flush(&self, id: &str, run: &Run) {
         let new: Vec<Logged> = {
             let state = run.state.lock();
@@ -356,7 +357,7 @@ impl Responses {
             End::Stopped => run.close("cancelled", None),
             End::Failed(broken) => {
                 let message = &broken.message;
-                tracing::warn!(response = id, "a response in the background failed: {message}");
+                tracing::warn!(response = id, "a background response failed: {message}");
                 run.close("failed", Some(broken));
             }
         }
@@ -369,7 +370,7 @@ impl Responses {
         }
     }
 
-    /// The events of a run that has ended, behind this number.
+    /// The stored events of a run after this number.
     pub(super) async fn told(&self, id: &str, after: Option<u64>) -> Result<Vec<Bytes>, Fault> {
         let pieces = self.shelf.store.logged(id, after).await.map_err(fault)?;
         let mut events = Vec::new();
@@ -386,15 +387,15 @@ impl Responses {
         self.shelf.open(Kind::Log(piece.first), id, &piece.sealed)
     }
 
-    /// Closes what an earlier process left open, with as much of it as had arrived. To be called before
-    /// anything is begun.
+    /// Closes the runs that an earlier process left open, with the events that had arrived. Call
+    /// this before any run starts.
     pub async fn close_abandoned(&self) {
         let told = |error: StoreError| {
             tracing::error!(error = &error as &dyn std::error::Error, "{error}");
         };
         let nodes = self.shelf.store.open_nodes().await.map_err(told);
         for node in nodes.unwrap_or_default() {
-            // One that cannot be read does not keep the others open, and goes when its time has come.
+            // A node that cannot be read is only marked as closed, so that it can expire.
             if let Err(error) = self.close_one(&node).await {
                 told(error);
                 let shut = Node { open: false, ..node };
@@ -430,7 +431,7 @@ impl Responses {
         Ok(())
     }
 
-    /// Waits until nothing is being written any more.
+    /// Waits until no run is left.
     pub async fn runs_ended(&self) {
         loop {
             let next = self.runs.lock().values().next().cloned();
@@ -438,7 +439,7 @@ impl Responses {
                 Some(run) => run.ended().await,
                 None => return,
             }
-            // It is taken out right after its end.
+            // A run is removed right after its end.
             tokio::task::yield_now().await;
         }
     }

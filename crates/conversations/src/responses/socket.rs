@@ -1,5 +1,5 @@
-//! Responses over one long connection. Its state lives as long as it does: a client sends what is new
-//! and the id of the last response, although nothing is stored.
+//! Responses over a WebSocket. The history lives as long as the connection: a client sends new
+//! items and the id of the last response even if nothing is stored.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,10 +22,10 @@ use super::Responses;
 use super::create::{LONGEST_EVENT, Turn, make_ours};
 use super::kept::{Belonging, Kept};
 
-/// How much of a connection's past is remembered, in bytes of JSON.
+/// How many bytes of JSON of a connection's history are remembered.
 const MEMORY: usize = 64 << 20;
 
-/// The member by which a client tells lines of requests apart. All are answered in the order they come.
+/// The member by which a client tells streams of requests apart. All are answered in order.
 const LANE: &str = "stream_id";
 
 /// One connection.
@@ -34,7 +34,7 @@ pub struct Socket {
     responses: Arc<Responses>,
     asked: IncomingRequest,
     owner: String,
-    /// What could be gone on from, the newest last.
+    /// Responses that can be continued, newest last.
     recent: VecDeque<Past>,
     bytes: usize,
 }
@@ -48,7 +48,7 @@ struct Past {
 }
 
 impl Socket {
-    /// A connection that was asked for so.
+    /// A connection that began with this request.
     pub fn new(responses: Arc<Responses>, asked: IncomingRequest) -> Self {
         Self {
             owner: credential_fingerprint(&callers_key(&asked)),
@@ -59,16 +59,17 @@ impl Socket {
         }
     }
 
-    /// Answers a message of the client, or what is wrong with it, with events. Fails only if nobody
-    /// takes them any more.
+    /// Answers one message of the client, or an error in reading it, with events. Fails only if the
+    /// client has disconnected.
     pub async fn take(
         &mut self,
         message: Result<String, Fault>,
         events: &mpsc::Sender<String>,
     ) -> Result<(), mpsc::error::SendError<String>> {
         let parsed = message.and_then(|message| {
-            serde_json::from_str::<Map<String, Value>>(&message)
-                .map_err(|error| Fault::invalid(format!("the message is no JSON object: {error}")))
+            serde_json::from_str::<Map<String, Value>>(&message).map_err(|error| {
+                Fault::invalid(format!("the message is not a JSON object: {error}"))
+            })
         });
         let lane = match &parsed {
             Ok(body) => body.get(LANE).and_then(Value::as_str).map(str::to_owned),
@@ -99,7 +100,7 @@ impl Socket {
             kind => {
                 let kind = kind.unwrap_or_default();
                 return Err(Fault::invalid(format!(
-                    "type: `{kind}` is not understood here; `response.create` is"
+                    "type: `{kind}` is not supported; use `response.create`"
                 )));
             }
         }
@@ -114,7 +115,7 @@ impl Socket {
         make_ours(&mut asked);
         belonging.conversation = stated.conversation().map(str::to_owned);
         let past = history.into_iter().chain(input.iter().cloned());
-        // A response that is kept brings along what nobody keeps of its past.
+        // If the history is not stored, the stored response also gets the items of the history.
         let turn = Turn {
             belonging,
             input: match is_kept {
@@ -152,7 +153,7 @@ impl Socket {
         loop {
             let frame = tokio::select! {
                 frame = reply.frame() => frame,
-                // Whoever has gone away stops it.
+                // A client that disconnects cancels the response.
                 () = to.events.closed() => {
                     let left = progress.so_far("cancelled", None);
                     if let Some(response) = left.filter(|_| store)
@@ -169,7 +170,7 @@ impl Socket {
                 Some(Err(_)) | None => {
                     return Err(Fault::new(
                         FaultKind::Unreachable,
-                        "the reply stopped before its end",
+                        "the reply ended before it was complete",
                     ));
                 }
             };
@@ -181,7 +182,8 @@ impl Socket {
             if let Some(response) = progress.ended()
                 && let Some(turn) = turn.take()
             {
-                // Kept before the client learns that it is complete: its next message may name it.
+                // Store it before the client learns that it is complete, because the next message
+                // may name it.
                 let items = past.clone().chain(output(response).iter().cloned());
                 self.remember(response, items.collect());
                 if store {
@@ -190,19 +192,19 @@ impl Socket {
                 }
             }
             for event in told.into_iter().filter(|event| !event.is_empty()) {
-                // Whoever has gone away is noticed at the next look.
+                // The next loop notices a client that has disconnected.
                 let _ = to.tell(event).await;
             }
         }
     }
 
-    /// What came before a request, where it is kept, and whether it is.
+    /// The history of a request, its ownership, and whether the history is stored.
     async fn before(&self, stated: &Stated) -> Result<(Vec<Value>, Belonging, bool), Fault> {
         let mut belonging =
             Belonging { owner: self.owner.clone(), parent: None, conversation: None };
         let here = |past: &&Past| stated.previous() == Some(past.id.as_str());
         if let Some(past) = self.recent.iter().rev().find(here) {
-            // A response that is kept can follow only one that is.
+            // A stored response can only follow a stored one.
             let kept = self.responses.find(&self.owner, &past.id).await?;
             belonging.parent = kept.map(|_| past.id.clone());
             let is_kept = belonging.parent.is_some();
@@ -230,7 +232,7 @@ impl Socket {
         }
     }
 
-    /// The request the connection began with, as if it came now.
+    /// The connection's first request, as a new request.
     fn again(&self) -> IncomingRequest {
         IncomingRequest {
             method: http::Method::POST,
@@ -245,10 +247,10 @@ impl Socket {
     }
 }
 
-/// Whoever gets the events that answer a message.
+/// Sends the events that answer one message.
 struct Listener<'a> {
     events: &'a mpsc::Sender<String>,
-    /// What the client calls the line of requests this one stands in.
+    /// The stream id that the client sent with the message.
     lane: Option<String>,
 }
 
@@ -264,7 +266,7 @@ impl Listener<'_> {
     }
 }
 
-/// An error, as clients of such connections read it.
+/// An error event in the format of this dialect.
 fn refusal(status: u16, body: &[u8]) -> String {
     let body: Value = serde_json::from_slice(body).unwrap_or_default();
     json!({"type": "error", "status": status, "error": body["error"]}).to_string()
