@@ -1,4 +1,4 @@
-//! Which requests are let in.
+//! Admission control: which requests may start a turn.
 
 use std::sync::Arc;
 
@@ -10,7 +10,8 @@ use crate::turn::error_reply::{Reply, error_response};
 use crate::turn::request::IncomingRequest;
 
 impl Gateway {
-    /// Admits a request, before any of its body is held.
+    /// Reserves one of the concurrent streams. Call this before the request body is read into
+    /// memory.
     pub fn admit(&self) -> Result<OwnedSemaphorePermit, Fault> {
         Arc::clone(&self.streams).try_acquire_owned().map_err(|_| {
             let limit = self.max_streams;
@@ -25,7 +26,7 @@ impl Gateway {
         })
     }
 
-    /// Refuses a request before its turn begins, and records that.
+    /// Refuses a request before its turn begins, and records the refusal.
     pub fn reject(&self, asked: &IncomingRequest, fault: &Fault) -> Reply {
         let turn = self.begin(asked);
         let id = turn.lock().id.clone();

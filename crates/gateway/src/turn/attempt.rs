@@ -1,4 +1,4 @@
-//! One backend, tried in one turn.
+//! One backend tried in one turn: the values that every step of the attempt needs.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::turn::log::{SharedTurn, Turn};
 use crate::turn::request::ParsedRequest;
 use crate::upstream::SendError;
 
-/// One backend, tried in one turn.
+/// One backend tried in one turn.
 #[derive(Clone, Copy)]
 pub(crate) struct Attempt<'a> {
     pub(crate) settings: &'a Arc<Settings>,
@@ -34,7 +34,7 @@ pub(crate) struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    /// Refuses a model name that would lead to another path than that of a model.
+    /// Rejects a model name that would change the request path, such as `../files`.
     pub(crate) fn check_model(&self) -> Result<(), Fault> {
         let model = self.backend.model_for(self.read.model.as_deref());
         if self.backend.dialect.names_model_in_path() && has_dot_segments(model) {
@@ -45,7 +45,7 @@ impl Attempt<'_> {
         Ok(())
     }
 
-    /// Where it goes, for the memory.
+    /// The receiver of the blocks, as the memory identifies it.
     pub(crate) fn target(&self, model: &Model) -> Target {
         Target {
             backend: self.backend.name.as_str().into(),
@@ -58,12 +58,12 @@ impl Attempt<'_> {
         }
     }
 
-    /// What the reply bears: the turn's id, unless whoever keeps it has given another.
+    /// The id of the reply: the one chosen by the conversation store, or else the turn's id.
     pub(crate) fn reply_id<'a>(&'a self, turn: &'a str) -> &'a str {
         self.read.asked.reply_id.as_deref().unwrap_or(turn)
     }
 
-    /// Records what is about to be sent.
+    /// Records the plan that is about to be sent.
     pub(crate) fn record_plan(&self, plan: &dyn Plan) {
         let Decision { lane, dialect, model, losses, session, .. } = plan.decision();
         let mut turn = self.turn.lock();
@@ -80,13 +80,13 @@ impl Attempt<'_> {
         self.log_body(&mut turn, plan.body());
     }
 
-    /// The name by which the client calls the model, where it is another one.
+    /// The client's name for the model, if it differs from the backend's.
     pub(crate) fn model_alias(&self, theirs: &str, asked: Option<String>) -> Option<ModelAlias> {
         let dialect = self.backend.dialect.passthrough();
         Some(ModelAlias { dialect, theirs: theirs.to_owned(), asked: asked? })
     }
 
-    /// Who makes the reply.
+    /// The origin of the blocks in this reply.
     pub(crate) fn origin(&self, decision: &Decision) -> Arc<Origin> {
         Arc::new(Origin {
             domain: self.backend.domain.clone(),
@@ -96,14 +96,14 @@ impl Attempt<'_> {
         })
     }
 
-    /// Logs and keeps the body that goes out, where contents may be kept.
+    /// Logs and records the outgoing body, if `full_body` is on.
     pub(crate) fn log_body(&self, turn: &mut Turn, body: &[u8]) {
         if !self.settings.full_body {
             return;
         }
         let sent = String::from_utf8_lossy(body).into_owned();
         if self.settings.pretty_print {
-            // Without quotes, which would put it back on one line.
+            // `%` prints without quotes. Quotes would escape the line breaks.
             let body = pretty(&sent);
             tracing::debug!(turn = turn.id, %body, "Request body");
         } else {
@@ -112,7 +112,7 @@ impl Attempt<'_> {
         turn.keep_sent(&sent);
     }
 
-    /// What will be noted of the reply.
+    /// A new ledger for the reply.
     pub(crate) fn ledger(&self, gateway: &Gateway, session: u64, origin: Arc<Origin>) -> Ledger {
         Ledger {
             memory: gateway.memory.clone(),
@@ -129,7 +129,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// How long the reply may be silent, and how long it may take.
+    /// The timeouts of the reply.
     pub(crate) fn clocks(&self) -> Clocks {
         let timeouts = &self.backend.timeouts;
         Clocks {
@@ -139,13 +139,13 @@ impl Attempt<'_> {
         }
     }
 
-    /// Another backend is asked in this one's place.
+    /// Logs that the next backend is tried after this one failed.
     pub(crate) fn passed_over(&self, status: u16) {
         let backend = &self.backend.name;
         tracing::warn!(backend, status, "trying the next backend");
     }
 
-    /// The backend gave no reply; the client is told so if no other is left to ask.
+    /// Handles a missing reply: an error if no other backend is left to try.
     pub(crate) fn no_reply(&self, error: &SendError) -> Result<(), Fault> {
         let cause = error as &dyn std::error::Error;
         tracing::warn!(backend = self.backend.name, error = cause, "no reply");

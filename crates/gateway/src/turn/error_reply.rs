@@ -1,4 +1,4 @@
-//! Replies that the gateway writes itself: errors, and the headers of every reply.
+//! Error replies that the gateway writes itself, and the gateway's headers on every reply.
 
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use throughline_canonical::{Fault, Loss};
@@ -10,7 +10,7 @@ use crate::reply::ReplyBody;
 /// A reply to the client.
 pub type Reply = Response<ReplyBody>;
 
-/// Adds the headers that say which turn this was, who answered and what was lost.
+/// Adds the headers that name the turn, the backend and the losses.
 pub(crate) fn finish_headers(headers: &mut HeaderMap, id: &str, backend: &str, losses: &[Loss]) {
     let mut set = |name, value: &str| {
         if let Ok(value) = HeaderValue::from_str(value) {
@@ -18,7 +18,7 @@ pub(crate) fn finish_headers(headers: &mut HeaderMap, id: &str, backend: &str, l
         }
     };
     set(headers::TURN, id);
-    // Empty before a backend was chosen.
+    // Empty if no backend was chosen yet.
     if !backend.is_empty() {
         set(headers::BACKEND, backend);
     }
@@ -27,7 +27,7 @@ pub(crate) fn finish_headers(headers: &mut HeaderMap, id: &str, backend: &str, l
     }
 }
 
-/// A fault in the client's dialect. `backend` is empty if none was tried.
+/// Writes a fault in the client's dialect. `backend` is empty if none was tried.
 pub fn error_response(
     dialect: &dyn ClientDialect,
     fault: &Fault,
@@ -47,7 +47,7 @@ pub fn error_response(
     reply
 }
 
-/// A reply whose bytes are all ours.
+/// Adds the headers of a reply whose whole body is written by the gateway.
 pub(crate) fn generated_reply(
     mut reply: Reply,
     kind: &'static str,

@@ -1,5 +1,4 @@
-//! What is noted of a reply while it passes, whichever lane it takes: its blocks, its tokens, its
-//! times, its end.
+//! Records one reply while it passes, on either lane: its blocks, token counts, times and end.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,54 +14,54 @@ use crate::thinking::memory::{Made, Memory};
 use crate::turn::log::{SharedTurn, Turn, TurnEnd, Turns};
 use crate::unix_ms;
 
-/// How much of a reply is kept where contents may be kept.
+/// How many bytes of a reply are recorded if `full_body` is on.
 const KEPT: usize = 1 << 20;
 
-/// What is noted of one reply.
+/// Records one reply while it passes.
 #[derive(Debug)]
 pub struct Ledger {
-    /// Where blocks are remembered.
+    /// Remembers the blocks.
     pub memory: Arc<Memory>,
-    /// What is counted.
+    /// The metrics.
     pub counters: Arc<Counters>,
-    /// Where turns are told.
+    /// The recent turns.
     pub turns: Arc<Turns>,
-    /// The turn itself.
+    /// The turn that this reply belongs to.
     pub turn: SharedTurn,
-    /// The conversation it belongs to.
+    /// The conversation that the turn belongs to.
     pub lineage: Lineage,
-    /// The session its request began in.
+    /// The session in which the request began.
     pub session: u64,
-    /// Who makes the blocks.
+    /// The maker of the blocks.
     pub origin: Arc<Origin>,
-    /// When the request came.
+    /// When the request arrived.
     pub began: Instant,
-    /// Bytes the memory may take.
+    /// How many bytes the memory may use.
     pub memory_limit: usize,
-    /// Whether contents may be kept.
+    /// Whether request and reply bodies may be recorded.
     pub full_body: bool,
-    /// What has been seen so far.
+    /// The reply so far.
     pub seen: Seen,
 }
 
-/// What has been seen of a reply so far.
+/// The reply so far.
 #[derive(Debug, Default)]
 pub struct Seen {
     thinking: Option<u64>,
     text: Option<u64>,
     usage: Usage,
     fault: Option<Fault>,
-    /// Why it ended, if it has.
+    /// Why the reply ended, if it has.
     pub end: Option<EndReason>,
-    /// Whether a block has begun.
+    /// Whether a block has started.
     pub begun: bool,
-    /// What the provider says it did to the blocks it got.
+    /// What the provider reports it did to the blocks it received.
     pub transformations: Vec<Transformation>,
     received: Vec<u8>,
 }
 
 impl Ledger {
-    /// Takes the next event of the reply.
+    /// Records the next event of the reply.
     pub fn see(&mut self, event: &Event<'_>) {
         let seen = &mut self.seen;
         match event {
@@ -91,7 +90,7 @@ impl Ledger {
         }
     }
 
-    /// Keeps the bytes of the reply, where contents may be kept.
+    /// Records raw bytes of the reply, if `full_body` is on.
     pub fn receive(&mut self, bytes: &[u8]) {
         if self.full_body {
             let room = KEPT.saturating_sub(self.seen.received.len());
@@ -113,7 +112,7 @@ impl Ledger {
             memory_limit: self.memory_limit,
         });
         self.counters.remembered.add(1);
-        // An empty preview is what a log without contents has.
+        // The preview is left out unless contents may be logged.
         tracing::debug!(
             hash = block.key.short(),
             session = self.session,
@@ -124,8 +123,8 @@ impl Ledger {
         );
     }
 
-    /// The reply is over. `client_gone` says that nobody waits for it any more; `last` adds what only
-    /// the lane knows of the turn.
+    /// Records the end of the reply. `client_gone` is true if the client disconnected. `last` adds
+    /// the facts about the turn that only the lane knows.
     pub fn close(
         &mut self,
         client_gone: bool,
@@ -183,7 +182,7 @@ impl Ledger {
     }
 }
 
-/// Milliseconds since a moment.
+/// Milliseconds since an instant.
 pub fn milliseconds(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
 }

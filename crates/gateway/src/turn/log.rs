@@ -1,4 +1,5 @@
-//! The recent turns, for people: what went where, what became of each block, how long it took.
+//! The recent turns, as `/admin/turns` shows them: where each went, what became of each block, how
+//! long it took.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,17 +18,17 @@ use crate::plan::outlined::PlannedBlock;
 
 /// How many turns are kept.
 const KEPT: usize = 1000;
-/// How many bytes all of them may take, about.
+/// About how many bytes all turns together may use.
 const KEPT_BYTES: usize = 32 << 20;
 /// How many blocks of one turn are kept.
 const KEPT_BLOCKS: usize = 200;
-/// How much of a body is kept where contents may be kept.
+/// How many bytes of a body are kept if `full_body` is on.
 const KEPT_BODY: usize = 1 << 20;
 
-/// One turn.
+/// One turn. It has many fields because it is the JSON object that `/admin/turns` returns.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Turn {
-    /// Its id; ids grow with time.
+    /// The turn's id. Ids grow with time.
     pub id: String,
     /// When it began, in milliseconds since 1970.
     pub time: u64,
@@ -37,41 +38,41 @@ pub struct Turn {
     pub session: u64,
     /// The dialect of the client.
     pub client_dialect: &'static str,
-    /// The path that was asked.
+    /// The path of the request.
     pub path: String,
     /// The backend that answered.
     pub backend: String,
-    /// Its dialect.
+    /// The backend's dialect.
     pub upstream_dialect: &'static str,
-    /// The model, as the client called it.
+    /// The model's name, as the client wrote it.
     pub model: String,
-    /// The model, as the backend calls it.
+    /// The model's name at the backend.
     pub upstream_model: String,
-    /// The lane it took.
+    /// The lane.
     pub lane: Lane,
     /// The status of the reply.
     pub status: u16,
-    /// Whether a stream was asked for.
+    /// Whether the client asked for a stream.
     pub stream: bool,
-    /// What became of each thinking block, the last ones of many.
+    /// What became of each thinking block. Only the last blocks are listed if there are many.
     pub blocks: Vec<KeptBlock>,
-    /// How many more blocks there were.
+    /// How many earlier blocks are not listed.
     pub blocks_omitted: usize,
     /// What was lost.
     pub losses: Vec<Loss>,
-    /// Token counts.
+    /// The token counts.
     pub usage: Usage,
-    /// Times since the request came.
+    /// Times since the request arrived.
     pub ms: Times,
-    /// How it ended.
+    /// How the turn ended.
     pub end: TurnEnd,
-    /// What went wrong, if anything.
+    /// The error, if the turn failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// The body as it was sent; only where contents may be kept.
+    /// The body sent to the backend. Only set if `full_body` is on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sent: Option<String>,
-    /// The reply as it came; only where contents may be kept.
+    /// The body received from the backend. Only set if `full_body` is on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub received: Option<String>,
 }
@@ -80,22 +81,22 @@ pub struct Turn {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TurnEnd {
-    /// It is still running.
+    /// The turn is still running.
     #[default]
     #[serde(rename = "")]
     Running,
-    /// The reply came to its end.
+    /// The reply is complete.
     Completed,
-    /// The provider's bytes stopped before the end.
+    /// The provider's bytes stopped before the end of the reply.
     Cut,
     /// The provider or the gateway reported an error.
     Failed,
-    /// The client left.
+    /// The client disconnected.
     ClientGone,
 }
 
 impl TurnEnd {
-    /// The word in logs and reports.
+    /// The name of this end in logs and reports.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Running => "",
@@ -107,25 +108,25 @@ impl TurnEnd {
     }
 }
 
-/// Milliseconds since the request came.
+/// Milliseconds since the request arrived.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Times {
-    /// The head of the reply.
+    /// When the head of the reply arrived.
     pub first_byte: Option<u64>,
-    /// The first thinking.
+    /// When the first thinking arrived.
     pub first_thinking: Option<u64>,
-    /// The first text.
+    /// When the first text arrived.
     pub first_text: Option<u64>,
-    /// The end.
+    /// When the reply ended.
     pub total: Option<u64>,
 }
 
-/// What became of one block, without what all blocks of a maker share.
+/// What became of one block. Neighbouring blocks share one origin.
 #[derive(Clone, Debug)]
 pub struct KeptBlock {
-    /// Its message, and its place there if the client has it.
+    /// The index of its message, and its index in the message if the client sent it.
     at: (usize, Option<usize>),
-    /// Who knows how a place is spelled.
+    /// The dialect that writes its path.
     dialect: &'static dyn Passthrough,
     kind: ThinkingKind,
     fate: Fate,
@@ -134,7 +135,7 @@ pub struct KeptBlock {
 }
 
 impl KeptBlock {
-    /// The block at a place, message and block, and what became of it.
+    /// Records a block at a message and block index, and what became of it.
     pub fn new(
         at: (usize, Option<usize>),
         kind: ThinkingKind,
@@ -144,33 +145,33 @@ impl KeptBlock {
         Self { at, dialect: Anthropic.passthrough(), kind, fate, reason, origin }
     }
 
-    /// The reports of planned blocks.
+    /// The records of planned blocks.
     pub(crate) fn list(blocks: &[PlannedBlock]) -> Vec<Self> {
         blocks.iter().map(Self::from).collect()
     }
 
-    /// What became of it, as far as is known.
+    /// What became of the block, and why.
     pub fn fate(&self) -> (Fate, Option<Reason>) {
         (self.fate, self.reason)
     }
 
-    /// Sets what became of it.
+    /// Sets what became of the block.
     pub fn set_fate(&mut self, fate: Fate, reason: Option<Reason>) {
         (self.fate, self.reason) = (fate, reason);
     }
 
-    /// Whether the client sent it, and it was not brought back.
+    /// Whether the client sent the block. Otherwise the gateway restored it.
     pub fn is_clients(&self) -> bool {
         self.at.1.is_some()
     }
 
-    /// Sets its path in the client's own body.
+    /// Sets the block's path in the client's own body.
     pub fn set_path(&mut self, at: (usize, Option<usize>), dialect: &'static dyn Passthrough) {
         self.at = at;
         self.dialect = dialect;
     }
 
-    /// Says whose spelling its place has.
+    /// Sets the dialect that writes the block's path.
     pub fn spelled_by(self, dialect: &'static dyn Passthrough) -> Self {
         Self { dialect, ..self }
     }
@@ -201,19 +202,19 @@ impl Serialize for KeptBlock {
 }
 
 impl Turn {
-    /// Keeps what became of the blocks. Of many, it keeps the last ones: those are new.
+    /// Records the blocks. Only the last ones are kept if there are many, because those are new.
     pub fn keep_blocks(&mut self, mut blocks: Vec<KeptBlock>) {
         self.blocks_omitted = blocks.len().saturating_sub(KEPT_BLOCKS);
         self.blocks = blocks.split_off(self.blocks_omitted);
         share_origins(&mut self.blocks);
     }
 
-    /// Keeps the body that was sent, or its beginning.
+    /// Records the sent body, or its beginning.
     pub fn keep_sent(&mut self, body: &str) {
         self.sent = Some(beginning(body));
     }
 
-    /// About how many bytes it takes.
+    /// About how many bytes the turn uses.
     fn weight(&self) -> usize {
         let texts =
             [&self.id, &self.lineage, &self.path, &self.backend, &self.model, &self.upstream_model];
@@ -240,7 +241,7 @@ impl Turn {
     }
 }
 
-/// Neighbours mostly have one maker. They share its name.
+/// Lets neighbouring blocks share one origin, because most have the same maker.
 fn share_origins(blocks: &mut [KeptBlock]) {
     for at in 1..blocks.len() {
         if blocks[at].origin == blocks[at - 1].origin {
@@ -249,7 +250,7 @@ fn share_origins(blocks: &mut [KeptBlock]) {
     }
 }
 
-/// A body, or as much of it as is kept, with a note where it was cut.
+/// The body, cut to the limit. A note says how many bytes are missing.
 fn beginning(body: &str) -> String {
     if body.len() <= KEPT_BODY {
         return body.to_owned();
@@ -265,12 +266,12 @@ pub type SharedTurn = Arc<Mutex<Turn>>;
 #[derive(Debug)]
 pub struct Turns {
     ring: Mutex<Ring>,
-    /// Whoever reads slowly keeps nothing alive: the ring alone says what is kept.
+    /// Subscribers hold weak references, so that a slow subscriber keeps no turn in memory.
     news: broadcast::Sender<Weak<Mutex<Turn>>>,
     count: AtomicU64,
 }
 
-/// Turns in the order they were answered, each with its weight.
+/// Turns in the order they were answered, each with its size in bytes.
 #[derive(Debug, Default)]
 struct Ring {
     turns: VecDeque<(SharedTurn, usize)>,
@@ -278,7 +279,7 @@ struct Ring {
 }
 
 impl Ring {
-    /// The oldest go, until what is left is within bounds.
+    /// Drops the oldest turns until the rest is within the limits.
     fn shrink(&mut self) {
         while self.turns.len() > KEPT || self.bytes > KEPT_BYTES {
             let Some((_, weight)) = self.turns.pop_front() else {
@@ -296,13 +297,13 @@ impl Default for Turns {
 }
 
 impl Turns {
-    /// A new id.
+    /// Returns a new id.
     pub fn id(&self, now: u64) -> String {
         let count = self.count.fetch_add(1, Ordering::Relaxed);
         format!("turn_{now:011x}{:05x}", count & 0xf_ffff)
     }
 
-    /// Keeps a turn.
+    /// Adds a turn.
     pub fn push(&self, turn: SharedTurn) {
         let weight = turn.lock().weight();
         let mut ring = self.ring.lock();
@@ -311,7 +312,7 @@ impl Turns {
         ring.shrink();
     }
 
-    /// A turn has ended: weighs it anew, and tells whoever listens.
+    /// Records the end of a turn: updates its size and notifies the subscribers.
     pub fn ended(&self, turn: &SharedTurn) {
         let weight = turn.lock().weight();
         {
@@ -323,19 +324,19 @@ impl Turns {
                 ring.shrink();
             }
         }
-        // None listening is no error.
+        // Having no subscriber is not an error.
         let _ = self.news.send(Arc::downgrade(turn));
     }
 
-    /// Turns as they end; one that is no longer kept is gone.
+    /// Subscribes to turns as they end. A turn that is no longer kept cannot be upgraded.
     pub fn listen(&self) -> broadcast::Receiver<Weak<Mutex<Turn>>> {
         self.news.subscribe()
     }
 
-    /// The last turns, newest first; only those after an id, where one is given.
+    /// The last turns, newest first. With `after`, only turns with a greater id.
     pub fn list(&self, limit: usize, after: Option<&str>) -> Vec<Turn> {
         let ring = self.ring.lock();
-        // Turns are kept in the order they were answered, not in the order of their ids.
+        // The ring is ordered by the time of the answer, not by id.
         ring.turns
             .iter()
             .rev()
@@ -374,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_turns_go_first() {
+    fn push_drops_the_oldest_turns_first() {
         let turns = Turns::default();
         for id in 0..KEPT + 2 {
             turns.push(shared(id, 0));
@@ -385,14 +386,14 @@ mod tests {
     }
 
     #[test]
-    fn all_turns_together_stay_within_their_bytes() {
+    fn turns_stay_within_the_byte_limit() {
         let turns = Turns::default();
         for id in 0..40 {
             turns.push(shared(id, 1 << 20));
         }
         let before = kept(&turns).len();
         assert!((30..32).contains(&before), "{before}");
-        // One that grew while it ran counts with what it has become.
+        // A turn that grew while it ran counts with its new size.
         let last = shared(40, 0);
         turns.push(last.clone());
         last.lock().sent = Some("x".repeat(10 << 20));
@@ -407,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_listener_keeps_no_turn_alive() {
+    fn slow_subscriber_keeps_no_turn_alive() {
         let turns = Turns::default();
         let mut news = turns.listen();
         let turn = shared(0, 0);
@@ -421,11 +422,11 @@ mod tests {
     }
 
     #[test]
-    fn a_long_body_is_kept_up_to_a_note() {
+    fn long_body_is_cut_with_a_note() {
         let mut turn = Turn::default();
         turn.keep_sent("short");
         assert_eq!(turn.sent.as_deref(), Some("short"));
-        // The limit falls into a character.
+        // The limit falls inside a character.
         turn.keep_sent(&format!("x{}", "\u{e9}".repeat(KEPT_BODY)));
         let sent = turn.sent.unwrap();
         assert!(sent.len() < KEPT_BODY + 100);
@@ -433,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_share_their_origin() {
+    fn neighbouring_blocks_share_their_origin() {
         let block = |maker| {
             let (kind, fate) = (ThinkingKind::Thinking, (Fate::Sent, None));
             KeptBlock::new((1, Some(0)), kind, fate, origin(maker))

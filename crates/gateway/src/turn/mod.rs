@@ -1,4 +1,4 @@
-//! The path of a turn: from the client's bytes to the provider's, and back.
+//! The path of a turn: from the client's bytes to the provider, and back.
 //!
 //! Read [`Gateway::turn`] first; everything else is one of its steps.
 
@@ -56,7 +56,7 @@ impl Gateway {
         }
     }
 
-    /// Reads the request, routes it, and tries the backends in order.
+    /// Reads the request, chooses a route and tries the backends in order.
     async fn try_backends(
         &self,
         settings: &Arc<Settings>,
@@ -86,7 +86,7 @@ impl Gateway {
         Err(Fault::new(FaultKind::Internal, "no backend is left to try"))
     }
 
-    /// Tries one backend: plan, send, relay. `None` if the next backend should be tried.
+    /// Tries one backend: plan, send, relay. Returns `None` if the next backend should be tried.
     async fn try_backend(
         &self,
         attempt: &Attempt<'_>,
@@ -112,7 +112,7 @@ impl Gateway {
         }
     }
 
-    /// What would go to a backend, without sending it.
+    /// Plans a request and reports the plan without sending it.
     pub async fn report(&self, asked: IncomingRequest, body: Bytes) -> Result<Value, Fault> {
         let settings = self.settings();
         let mut read = read(&settings, asked, body)?;
@@ -135,8 +135,8 @@ impl Gateway {
     }
 }
 
-/// The backends of a chain, without those that would get a caller's key that goes elsewhere: only
-/// the operator can say that they may.
+/// The backends of a chain, without those that would receive a caller's key meant for another site.
+/// Only the operator can allow that, with `share_caller_key`.
 pub(crate) fn allowed_fallbacks(chain: &[Arc<Backend>]) -> Vec<&Arc<Backend>> {
     let key_site = chain
         .iter()

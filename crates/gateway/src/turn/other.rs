@@ -1,5 +1,5 @@
-//! Requests of the dialect that are not about messages: passed as they are. An error of a backend
-//! that speaks otherwise comes back in the client's words.
+//! Requests that are not turns, such as file uploads. They are forwarded unchanged. If the backend
+//! uses another error format than the client, its errors are translated.
 
 use http::{Response, header};
 use hyper::body::Incoming;
@@ -17,13 +17,13 @@ use crate::unix_ms;
 use crate::upstream::send::{MAX_ERROR_BYTES, read_whole};
 use crate::upstream::{RequestBody, SendError};
 
-/// Whether client and backend have one form for errors.
+/// Whether client and backend use the same error format.
 fn alike(asked: &IncomingRequest, backend: &Backend) -> bool {
     let vendor = |name: &'static str| name.split('_').next();
     vendor(asked.dialect.name()) == vendor(backend.dialect.name())
 }
 
-/// What an error says that its client could not read.
+/// Reads an error that the client could not parse.
 async fn error_of(backend: &Backend, response: Response<Incoming>) -> Fault {
     let (head, body) = response.into_parts();
     match read_whole(backend, body, MAX_ERROR_BYTES, backend.timeouts.idle).await {
@@ -33,7 +33,7 @@ async fn error_of(backend: &Backend, response: Response<Incoming>) -> Fault {
 }
 
 impl Gateway {
-    /// Passes a request of the dialect that is not about messages, as it is.
+    /// Forwards a request that is not a turn.
     pub async fn pass(&self, asked: IncomingRequest, body: RequestBody) -> Reply {
         let settings = self.settings();
         let id = self.turns.id(unix_ms());
@@ -47,7 +47,7 @@ impl Gateway {
             head.insert(header::CONTENT_LENGTH, length.clone());
         }
         let patience = backend.timeouts.head(false);
-        // A key that is not for this backend does not go there, wherever it stands.
+        // Remove a key from the query too if it is not meant for this backend.
         let query = match backend.auth {
             Auth::Passthrough => asked.query.clone(),
             _ => asked.query.as_deref().map(headers::without_key).filter(|query| !query.is_empty()),
@@ -79,9 +79,17 @@ impl Gateway {
             Err(error) => {
                 let cause = &error as &dyn std::error::Error;
                 if let SendError::Caller(_) = error {
-                    tracing::info!(backend = backend.name, error = cause, "not sent whole");
+                    tracing::info!(
+                        backend = backend.name,
+                        error = cause,
+                        "the client's body ended early"
+                    );
                 } else {
-                    tracing::warn!(backend = backend.name, error = cause, "no reply");
+                    tracing::warn!(
+                        backend = backend.name,
+                        error = cause,
+                        "the backend did not reply"
+                    );
                 }
                 error_response(asked.dialect, &error.fault(), &id, &backend.name)
             }

@@ -1,4 +1,4 @@
-//! What the turn log, the counters and the log say about the begin and the end of a turn.
+//! Records the start and the end of a turn in the turn log, the metrics and the log.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use crate::turn::log::{SharedTurn, Turn, TurnEnd};
 use crate::turn::request::IncomingRequest;
 use crate::unix_ms;
 
-/// Records a turn whose client leaves before the reply begins.
+/// Records a turn whose client disconnects before the reply begins.
 pub(crate) struct Unanswered<'a> {
     gateway: &'a Gateway,
     turn: &'a SharedTurn,
@@ -21,7 +21,7 @@ pub(crate) struct Unanswered<'a> {
 }
 
 impl<'a> Unanswered<'a> {
-    /// From here until a status is known.
+    /// Watches the turn until its status is known.
     pub(crate) fn new(gateway: &'a Gateway, turn: &'a SharedTurn, began: Instant) -> Self {
         Self { gateway, turn, began }
     }
@@ -36,7 +36,7 @@ impl Drop for Unanswered<'_> {
 }
 
 impl Gateway {
-    /// Begins a turn. Only the request is known yet.
+    /// Starts a turn. Only the request is known at this point.
     pub(crate) fn begin(&self, asked: &IncomingRequest) -> SharedTurn {
         self.counters.turns.add(1);
         let now = unix_ms();
@@ -49,7 +49,7 @@ impl Gateway {
         }))
     }
 
-    /// Records that a reply has begun. Returns the turn's id.
+    /// Records that the reply has started. Returns the turn's id.
     pub(crate) fn record_first_byte(&self, attempt: &Attempt<'_>, status: StatusCode) -> String {
         let first_byte = milliseconds(attempt.read.asked.began);
         self.counters.first_byte.observe(first_byte);
@@ -63,7 +63,7 @@ impl Gateway {
         id
     }
 
-    /// Records the end of a turn in which no model was asked.
+    /// Records the end of a turn that was answered without a model.
     pub(crate) fn record_end(&self, attempt: &Attempt<'_>) {
         {
             let mut turn = attempt.turn.lock();

@@ -1,4 +1,4 @@
-//! A request as it came, and as it was read.
+//! A request as it arrived ([`IncomingRequest`]), and as it was parsed ([`ParsedRequest`]).
 
 use std::sync::OnceLock;
 use std::time::Instant;
@@ -18,30 +18,30 @@ use crate::settings::Settings;
 use crate::thinking::Lineage;
 use crate::thinking::vault::Scope;
 
-/// A request as it came.
+/// A request as it arrived, without its body.
 #[derive(Debug)]
 pub struct IncomingRequest {
-    /// Its method.
+    /// The HTTP method.
     pub method: Method,
-    /// The dialect it is written in.
+    /// The client's dialect.
     pub dialect: &'static dyn ClientDialect,
-    /// Its path in the dialect, such as `/v1/messages`.
+    /// The path in the dialect, such as `/v1/messages`.
     pub path: String,
-    /// Its query.
+    /// The query string.
     pub query: Option<String>,
-    /// Its headers.
+    /// The client's headers.
     pub headers: HeaderMap,
-    /// The backend it names, by header or path.
+    /// The backend that the request names, by header or path.
     pub pin: Option<String>,
-    /// When it came.
+    /// When the request arrived.
     pub began: Instant,
-    /// The id its reply has to bear, given by whoever keeps the turn. Such a request goes across, whatever
-    /// the backend speaks: then all of its reply is ours.
+    /// Reply id chosen by the conversation store. If set, the turn is translated even when both
+    /// dialects match, so that we own every byte of the reply.
     pub reply_id: Option<String>,
 }
 
 impl IncomingRequest {
-    /// What its dialect reads of it.
+    /// The parts that the dialect reads.
     fn words<'a>(&'a self, body: &'a [u8]) -> dialects::RequestParts<'a> {
         dialects::RequestParts {
             path: &self.path,
@@ -51,45 +51,46 @@ impl IncomingRequest {
     }
 }
 
-/// A request that was read, with where it belongs.
+/// A request after parsing. Both lanes read different views of the same body, hence the many
+/// fields.
 pub(crate) struct ParsedRequest {
     pub(crate) asked: IncomingRequest,
-    /// The body as it came, maybe compressed.
+    /// The body as it arrived. It may be compressed.
     pub(crate) raw: Bytes,
-    /// The body, readable.
+    /// The body, decompressed.
     pub(crate) body: Bytes,
-    /// Where everything stands in it, for dialects whose bodies are edited in place.
+    /// The position of every block, for the dialect whose bodies are edited block by block.
     pub(crate) outline: Option<Outline>,
-    /// Where marks stand in it, for the other dialects.
+    /// The positions of opaque parts, for the other dialects.
     pub(crate) places: Option<OpaqueOutline>,
-    /// What it says, once somebody wants to know.
+    /// The canonical request, parsed when it is first needed.
     request: OnceLock<Result<Lossy<Request>, Fault>>,
     pub(crate) lineage: Lineage,
-    /// Whose turns the vault may bring back.
+    /// Whose turns the vault may restore.
     pub(crate) scope: Scope,
-    /// The model it names.
+    /// The model that the request names.
     pub(crate) model: Option<String>,
-    /// The backend it names, by header, path or body.
+    /// The backend that the request names, by header, path or body.
     pub(crate) pin: Option<String>,
-    /// Whether the answer is wanted as it is written.
+    /// Whether the client asked for a stream.
     pub(crate) stream: bool,
     pub(crate) wanted: Operation,
-    /// Whether it is part of the conversation; token counts are not.
+    /// Whether the request is part of the conversation. Token counts are not.
     pub(crate) in_conversation: bool,
 }
 
 impl ParsedRequest {
-    /// What the request says.
+    /// The canonical request.
     pub(crate) fn request(&self) -> Result<&Lossy<Request>, Fault> {
         let read = self.request.get_or_init(|| canonical(&self.asked, &self.body));
         read.as_ref().map_err(Clone::clone)
     }
 }
 
-/// The body of a request, unpacked where it came compressed.
+/// The body of a request, decompressed if needed.
 pub fn readable(settings: &Settings, headers: &HeaderMap, raw: &Bytes) -> Result<Bytes, Fault> {
     let encoding = content_encoding(headers).ok_or_else(|| {
-        Fault::invalid("this content-encoding is not known; gzip, deflate, br and zstd are")
+        Fault::invalid("unsupported content-encoding; use gzip, deflate, br or zstd")
     })?;
     if encoding == Encoding::Identity {
         return Ok(raw.clone());
@@ -103,7 +104,7 @@ pub fn readable(settings: &Settings, headers: &HeaderMap, raw: &Bytes) -> Result
     }
 }
 
-/// Reads a request; refuses what cannot be understood.
+/// Parses a request. Rejects what cannot be understood.
 pub(crate) fn read(
     settings: &Settings,
     asked: IncomingRequest,
@@ -112,7 +113,7 @@ pub(crate) fn read(
     let body = readable(settings, &asked.headers, &raw)?;
     let wanted = asked.dialect.operation(&asked.path).unwrap_or(Operation::Generate);
     let request = OnceLock::new();
-    // One dialect is edited in place and need not be understood to the last word.
+    // This dialect is edited block by block, so its body need not be fully understood.
     if asked.dialect.name() == dialects::anthropic::NAME {
         let outline = Outline::read(&body, settings.limits.json_depth)?;
         let lineage = Lineage::find(&asked.headers, &body, &outline);
@@ -132,7 +133,7 @@ pub(crate) fn read(
             body,
         });
     }
-    // Whatever else is wrong with it, the dialect says in its own words.
+    // The dialect reports all other JSON errors in its own format.
     if let Err(error @ (JsonError::TooDeep(_) | JsonError::NotUtf8(_))) =
         validate(&body, settings.limits.json_depth)
     {
@@ -141,7 +142,8 @@ pub(crate) fn read(
     let said = canonical(&asked, &body);
     let places = dialects::passthrough(asked.dialect.name())
         .and_then(|dialect| dialect.places(&asked.words(&body)));
-    // What has no word here may still pass to a provider of the same dialect; to any other, it is a fault.
+    // Members that have no canonical form can still pass to a provider of the same dialect. For any
+    // other provider they are a fault.
     let (empty, stream) = (Request::default(), places.as_ref().map(|places| places.stream));
     let known = match (&said, &places) {
         (Ok(said), _) => &said.value,
@@ -180,7 +182,7 @@ fn canonical(asked: &IncomingRequest, body: &[u8]) -> Result<Lossy<Request>, Fau
     asked.dialect.read_request(&asked.words(body))
 }
 
-/// None if it is not known.
+/// The encoding of a body. `None` if it is unknown.
 pub(crate) fn content_encoding(headers: &HeaderMap) -> Option<Encoding> {
     match headers.get(header::CONTENT_ENCODING) {
         None => Some(Encoding::Identity),
