@@ -1,4 +1,5 @@
-//! The HTTP client side: connections to one backend.
+//! The HTTP client: connections to one backend. The retry rules are in [`send`] (HTTP errors) and
+//! [`retry`] (refused thinking).
 
 pub mod refusal_policy;
 pub(crate) mod retry;
@@ -19,9 +20,9 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 use throughline_canonical::{Fault, FaultKind};
 
-/// Any error, as the source of another.
+/// Any error, as the source of another error.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
-/// A request's body: whole, or passed on as it arrives.
+/// A request body: complete, or streamed as it arrives.
 pub type RequestBody = UnsyncBoxBody<Bytes, BoxError>;
 
 /// Connections to one backend.
@@ -36,39 +37,39 @@ impl std::fmt::Debug for Client {
     }
 }
 
-/// Why a backend gave no reply.
+/// Why a backend sent no reply.
 #[derive(Debug, thiserror::Error)]
 pub enum SendError {
-    /// No connection, or it broke before the reply.
+    /// There is no connection, or it broke before the reply.
     #[error("cannot reach backend `{backend}`")]
     Unreachable {
-        /// Which.
+        /// The backend's name.
         backend: String,
         /// The cause.
         #[source]
         cause: BoxError,
     },
-    /// No head of a reply in time.
+    /// The head of the reply did not arrive in time.
     #[error("backend `{backend}` did not answer within {} s", .waited.as_secs_f32())]
     TimedOut {
-        /// Which.
+        /// The backend's name.
         backend: String,
-        /// How long it was waited for.
+        /// How long the gateway waited.
         waited: Duration,
     },
-    /// A good reply of which it is known from its head that nothing follows.
+    /// The head of a successful reply says that it has no body.
     #[error("backend `{backend}` answered with an empty body")]
     Empty {
-        /// Which.
+        /// The backend's name.
         backend: String,
     },
-    /// The caller's body broke off, or was not what it said.
+    /// The client's body ended early or did not match its declared length.
     #[error("the request body was cut off")]
     Caller(#[source] BoxError),
 }
 
 impl SendError {
-    /// As the client is told.
+    /// The fault that the client gets.
     pub fn fault(&self) -> Fault {
         match self {
             Self::Unreachable { backend, cause } => Fault::new(
@@ -82,7 +83,7 @@ impl SendError {
     }
 }
 
-/// The innermost cause: it says what happened, the outer ones where.
+/// The innermost cause. It says what happened; the outer causes say where.
 fn root(error: &dyn std::error::Error) -> String {
     let mut inner = error;
     while let Some(source) = inner.source() {
@@ -92,13 +93,13 @@ fn root(error: &dyn std::error::Error) -> String {
 }
 
 impl Client {
-    /// Connections that must stand within `connect`.
+    /// Creates a client whose connections must open within `connect`.
     pub fn new(connect: Duration) -> Self {
         let mut http = HttpConnector::new();
         http.set_connect_timeout(Some(connect));
         http.set_nodelay(true);
         http.enforce_http(false);
-        // The system's own certificates where there are any, so that private authorities work.
+        // Use the system's certificates if there are any, so that private authorities work.
         let tls = HttpsConnectorBuilder::new()
             .with_native_roots()
             .unwrap_or_else(|_| HttpsConnectorBuilder::new().with_webpki_roots());
@@ -120,8 +121,7 @@ impl Client {
     ) -> Result<Response<Incoming>, SendError> {
         let caller_broke_off = Arc::new(AtomicBool::new(false));
         let noted = caller_broke_off.clone();
-        // Noted where it happens: of the errors that come back, only those of HTTP/1 name it as
-        // their cause.
+        // Record a broken client body here, because only HTTP/1 errors name it as their cause.
         let request = request.map(|body| {
             body.map_err(move |error| {
                 noted.store(true, Ordering::Relaxed);
@@ -142,7 +142,7 @@ impl Client {
     }
 }
 
-/// A whole body.
+/// A request body whose bytes are all known.
 pub fn whole(bytes: Bytes) -> RequestBody {
     http_body_util::Full::new(bytes).map_err(|never| match never {}).boxed_unsync()
 }

@@ -1,59 +1,60 @@
-//! What a second try does differently where thinking was refused: one rule for both lanes, which make a
-//! request of it in their own ways.
+//! The rule that decides how to retry after a backend refused thinking. It is the same for both
+//! lanes; each lane builds the changed request itself.
 
 use throughline_canonical::Fate;
 use throughline_codec::dialects::RefusalKind;
 
-/// What a second try does differently.
+/// How a request is changed before it is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetryPlan {
-    /// This is the first try.
+    /// The first try: nothing is changed.
     First,
-    /// The model is asked otherwise; all that is said goes as it did.
+    /// The thinking setting is left out. The messages stay the same.
     NoThinkingSetting,
-    /// Blocks nobody knew stay behind.
+    /// Blocks with an unknown maker are dropped.
     DropTried,
-    /// All thinking before the last user turn stays behind, and blocks nobody knew.
+    /// All thinking before the last user turn is dropped, and blocks with an unknown maker.
     DropEarlierThinking,
-    /// All thinking stays behind.
+    /// All thinking is dropped.
     DropAllThinking,
-    /// Bound blocks are to be dropped by the provider.
+    /// The provider is asked to drop blocks that are bound to another conversation.
     DropBound,
-    /// What the model misses is made good, or thinking is off.
+    /// A missing signature is replaced, or thinking is turned off.
     ThinkingOff,
 }
 
-/// Which blocks the target is known not to read from now on.
+/// Which blocks the target cannot read from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RejectedBlocks {
-    /// Those that were tried.
+    /// Blocks with an unknown maker that were tried.
     Tried,
-    /// The one that was named, if any was.
+    /// The block that the refusal names, if it names one.
     Named,
-    /// All that went out.
+    /// All blocks that were sent.
     All,
     /// None.
     None,
 }
 
-/// A refusal, as far as something follows from it.
+/// What the retry rule needs to know about a refusal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RefusedRequest {
     pub(crate) kind: RefusalKind,
-    /// What was to become of the block that the provider names.
+    /// The fate of the block that the provider names.
     pub(crate) named: Option<Fate>,
-    /// Whether blocks went out that nobody knew.
+    /// Whether blocks with an unknown maker were sent.
     pub(crate) tried: bool,
-    /// Whether known ones went out that stand before the last user turn.
+    /// Whether known blocks from before the last user turn were sent.
     pub(crate) old: bool,
-    /// Whether the provider can be asked to drop what is bound elsewhere, and was not.
+    /// Whether the provider can be asked to drop bound blocks and was not asked yet.
     pub(crate) can_ask: bool,
-    /// Whether what the model misses is ours to make good.
+    /// Whether the gateway can supply what the model misses.
     pub(crate) ours: bool,
 }
 
 impl RefusedRequest {
-    /// What to do about it, and who is guilty; nothing, where the refusal has to be passed on.
+    /// Decides how to retry, and which blocks are rejected. `None` if the client must get the
+    /// refusal.
     pub(crate) fn plan_retry(self) -> Option<(RetryPlan, RejectedBlocks)> {
         let a_try_failed = self.tried && self.named.is_none_or(|fate| fate == Fate::Tried);
         match self.kind {
@@ -63,7 +64,7 @@ impl RefusedRequest {
             RefusalKind::Signature if self.named.is_some() || self.old => {
                 Some((RetryPlan::DropEarlierThinking, RejectedBlocks::Named))
             }
-            // No other can be meant than those of the present turn.
+            // Only blocks of the present turn can be meant.
             RefusalKind::Signature => Some((RetryPlan::DropAllThinking, RejectedBlocks::All)),
             RefusalKind::Bound => {
                 self.can_ask.then_some((RetryPlan::DropBound, RejectedBlocks::None))
@@ -90,7 +91,7 @@ mod tests {
 
     /// Covers: C-38
     #[test]
-    fn a_refused_try_takes_all_tries_along_and_no_block_that_is_known() {
+    fn refused_try_drops_all_tried_blocks_and_no_known_block() {
         for kind in [RefusalKind::Signature, RefusalKind::Bound] {
             for named in [None, Some(Fate::Tried)] {
                 let refused = RefusedRequest { kind, named, tried: true, old: true, ..NOTHING };
@@ -101,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_known_block_takes_all_older_thinking_along() {
+    fn refused_known_block_drops_all_earlier_thinking() {
         let (named, old) = (Some(Fate::Sent), true);
         for refused in [
             RefusedRequest { named, tried: true, ..NOTHING },
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_bound_or_missing_condemns_nobody() {
+    fn bound_or_missing_thinking_rejects_no_block() {
         for (kind, retry) in [
             (RefusalKind::Bound, RetryPlan::DropBound),
             (RefusalKind::MissingThinking, RetryPlan::ThinkingOff),

@@ -1,5 +1,5 @@
-//! Sending a plan, and once more where the backend refused the thinking in it. This is the only place
-//! that learns from a refusal.
+//! Sends a plan, and sends it once more if the backend refused the thinking in it. This is the only
+//! code that learns from a refusal.
 
 use bytes::Bytes;
 use http::Response;
@@ -14,11 +14,11 @@ use crate::upstream::SendError;
 use crate::upstream::refusal_policy::{RejectedBlocks, RetryPlan};
 use crate::upstream::send::{UpstreamAnswer, error_text};
 
-/// What came back, and the plan it answers.
+/// The backend's answer, and the plan it answers.
 pub(crate) type Sent = (Result<UpstreamAnswer, SendError>, Box<dyn Plan>);
 
 impl Gateway {
-    /// Sends a plan; once more, changed, if the backend refused the thinking in it.
+    /// Sends a plan. If the backend refused the thinking in it, sends a changed plan once.
     pub(crate) async fn send_and_recover(
         &self,
         attempt: &Attempt<'_>,
@@ -41,20 +41,19 @@ impl Gateway {
         }
         second.decision_mut().session = first.decision().session;
         let backend = &attempt.backend.name;
-        tracing::info!(backend, ?retry, "sending again without the thinking that was refused");
+        tracing::info!(backend, ?retry, "retrying without the refused thinking");
         self.counters.retried.add(1);
         attempt.record_plan(&*second);
         let answer = self.send_with_retries(attempt.backend, &changed).await;
         match &answer {
-            // The backend took the rest, so it cannot read what was dropped.
+            // The backend accepted the rest, so it cannot read the dropped blocks.
             Ok(UpstreamAnswer::Ok(_)) if retry == RetryPlan::DropEarlierThinking => {
                 let sent = second.sent_keys(RejectedBlocks::All);
                 let mut dropped = first.sent_keys(RejectedBlocks::All);
                 dropped.retain(|key| !sent.contains(key));
                 self.learn_rejected(attempt, &*first, &dropped);
             }
-            // The client gets this error. What it says is remembered, so that the next request gets
-            // further.
+            // The client gets this error. Learn from it, so that the next request succeeds.
             Ok(UpstreamAnswer::Error(error)) => {
                 self.learn_from_refusal(attempt, &*second, error);
             }
@@ -63,8 +62,8 @@ impl Gateway {
         Ok((answer, second))
     }
 
-    /// Learns from a refusal, and says how to send the request again. `None` if it is about something
-    /// else, or if the caller wants it.
+    /// Learns from a refusal and decides how to retry. `None` if the error has another cause, or if
+    /// the caller wants the refusal.
     fn learn_from_refusal(
         &self,
         attempt: &Attempt<'_>,

@@ -1,4 +1,4 @@
-//! Sending to a backend: patiently where the operator allows it.
+//! Sends a request to a backend, and retries HTTP errors as often as the operator allows.
 
 use std::time::Duration;
 
@@ -16,30 +16,31 @@ use crate::turn::request::content_encoding;
 use crate::unix_ms;
 use crate::upstream::{BoxError, RequestBody, SendError, whole};
 
-/// The longest error that is read; errors are short.
+/// How many bytes of an error reply are read. Errors are short.
 pub(crate) const MAX_ERROR_BYTES: usize = 1 << 20;
 
-/// A request that is ready to go, as often as it takes.
+/// A request that is ready to be sent, more than once if needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OutboundRequest {
     pub(crate) path: String,
     pub(crate) query: Option<String>,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
-    /// Whether the reply is wanted as it is written.
+    /// Whether the client asked for a stream.
     pub(crate) streamed: bool,
 }
 
-/// What came back.
+/// The backend's answer.
 pub(crate) enum UpstreamAnswer {
-    /// A reply that may begin.
+    /// A successful reply. Its body may still be arriving.
     Ok(Response<Incoming>),
-    /// An error, read whole.
+    /// An error reply, read completely.
     Error(Response<Bytes>),
 }
 
 impl Gateway {
-    /// Sends, and tries again where the operator allows it for 429 and 5xx.
+    /// Sends a request. Retries on 429, on 5xx and on a failed connection, as often as `retries`
+    /// allows.
     pub(crate) async fn send_with_retries(
         &self,
         backend: &Backend,
@@ -59,7 +60,8 @@ impl Gateway {
                 return answer;
             }
             tries += 1;
-            // Doubling, with a spread that keeps many callers from coming back together.
+            // Double the pause each time. The random part keeps many callers from retrying
+            // together.
             let spread = unix_ms() % 100;
             let backoff = Duration::from_millis((250 << tries.min(6)) + spread);
             tokio::time::sleep(wait.unwrap_or(backoff)).await;
@@ -92,7 +94,7 @@ impl Gateway {
         Ok(UpstreamAnswer::Error(Response::from_parts(head, body)))
     }
 
-    /// Sends a request, once, and waits for the head of the reply.
+    /// Sends a request once and waits for the head of the reply.
     pub(crate) async fn request(
         &self,
         backend: &Backend,
@@ -119,7 +121,7 @@ impl Gateway {
     }
 }
 
-/// Reads a reply to its end.
+/// Reads a reply body to its end.
 pub(crate) async fn read_whole(
     backend: &Backend,
     body: Incoming,
@@ -134,7 +136,7 @@ pub(crate) async fn read_whole(
     Ok(read.to_bytes())
 }
 
-/// Reads a reply to its end, and undoes its compression.
+/// Reads a reply body to its end and decompresses it.
 pub(crate) async fn read_plain(
     backend: &Backend,
     response: Response<Incoming>,
@@ -151,7 +153,7 @@ pub(crate) async fn read_plain(
     }
 }
 
-/// The text of an error, readable.
+/// The body of an error reply, decompressed.
 pub(crate) fn error_text(error: &Response<Bytes>) -> Vec<u8> {
     match content_encoding(error.headers()) {
         Some(Encoding::Identity) | None => error.body().to_vec(),
@@ -168,6 +170,6 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let wait = number("retry-after-ms")
         .map(Duration::from_millis)
         .or_else(|| number("retry-after").map(Duration::from_secs))?;
-    // A caller is waiting; longer pauses are its own decision.
+    // A client is waiting. It must decide itself about longer pauses.
     (wait <= Duration::from_secs(30)).then_some(wait)
 }
