@@ -1,5 +1,5 @@
-//! Makes a request fit its target: the past by the table of `replay`, and no message or tool loop
-//! that the target must refuse. Every step is told.
+//! Adapts the history of a request to its target: applies [`replay_table`] to each block, fills
+//! empty messages and repairs open tool loops. Every change is recorded as a loss.
 
 use throughline_canonical::{
     Amount, Block, BlockKey, Fate, Loss, Message, Prefix, Reason, Request, Role, ThinkingKind,
@@ -22,38 +22,38 @@ pub(crate) const CALL_UNSIGNED: Loss = Loss::PartOmitted {
     reason: "unknown",
 };
 
-/// Where a request goes, as far as its shape is concerned.
+/// The target's rules for the history.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HistoryRules<'a> {
     pub(crate) dialect: &'a str,
     pub(crate) variant: &'a str,
     pub(crate) model: &'a Model,
-    /// What to do differently, where the target has refused thinking in this request.
+    /// What to change, if the target has refused thinking in this request.
     pub(crate) retry: RetryPlan,
-    /// Where the model's present turn begins.
+    /// The index of the message where the model's present turn begins.
     pub(crate) open: usize,
-    /// The first message whose thinking the operator lets go back.
+    /// The first message whose thinking is sent back, as configured.
     pub(crate) replays_from: usize,
 }
 
-/// What became of the past.
+/// The adapted history, with a report of every block.
 #[derive(Debug, Default)]
 pub(crate) struct AdaptedHistory {
     pub(crate) blocks: Vec<KeptBlock>,
     pub(crate) losses: Vec<Loss>,
-    /// The thinking that went out, in order.
+    /// The signed parts that are sent, in order.
     pub(crate) sent: Vec<Sent>,
-    /// How many of them the client had lost.
+    /// How many of them the gateway restored.
     pub(crate) restored: usize,
-    /// Whether thinking went out that bears no signature.
+    /// Whether thinking without a signature is sent.
     pub(crate) unsigned: bool,
     omitted: Vec<(Reason, usize)>,
-    /// Messages in which there was nothing from the beginning, in their order.
+    /// Indexes of assistant messages that were empty from the start, in order.
     silent: Vec<usize>,
 }
 
 impl AdaptedHistory {
-    /// A block that went out will not hold.
+    /// Records that a sent block is stale: its prefix has changed.
     pub(crate) fn doubt(&mut self, line: usize) {
         if let Some(block) = self.blocks.get_mut(line) {
             block.set_fate(Fate::LeftOut, Some(Reason::Prefix));
@@ -62,29 +62,29 @@ impl AdaptedHistory {
     }
 }
 
-/// What stands where a message was empty, which the target would refuse.
+/// Replaces an empty message, which the target would reject.
 const NOTHING_SAID: &str = "[nothing was said]";
 
-/// Something that its maker signed, on its way back.
+/// A signed part that is sent back to its maker.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sent {
-    /// Its name, where a refusal can be remembered by it.
+    /// The key by which a refusal can be remembered.
     pub(crate) key: Option<BlockKey>,
-    /// Its line in the report; none for the signature of a call or a text.
+    /// Its index in the report. `None` for the signature of a call or a text.
     pub(crate) line: Option<usize>,
-    /// The message it stands in.
+    /// The index of its message.
     pub(crate) message: usize,
-    /// None knows it.
+    /// Whether its maker is unknown and the block is only tried.
     pub(crate) tried: bool,
-    /// Where it stood before, if known.
+    /// The prefix it was made after, if known.
     pub(crate) prefix_record: PrefixRecord,
-    /// What it stands under now, where prefixes matter.
+    /// The prefix it follows now, if prefixes matter.
     pub(crate) prefix: Option<Prefix>,
-    /// Its place in the body: message, then block.
+    /// Its position in the body: message index, block index.
     pub(crate) place: Option<(usize, usize)>,
 }
 
-/// Where the model's present turn begins: behind the last words of the user.
+/// Where the model's present turn begins: after the last message in which the user says something.
 pub(crate) fn open_turn(messages: &[Message]) -> usize {
     let speaks = |message: &Message| {
         message.role == Role::User
@@ -93,7 +93,7 @@ pub(crate) fn open_turn(messages: &[Message]) -> usize {
     messages.iter().rposition(speaks).map_or(0, |at| at + 1)
 }
 
-/// The first message whose thinking goes back, by the operator's choice.
+/// The first message whose thinking is sent back, as configured.
 pub(crate) fn replays_from(replay: Replay, messages: &[Message]) -> usize {
     match replay {
         Replay::Verbatim => 0,
@@ -123,12 +123,12 @@ impl HistoryRules<'_> {
             matches!(past.block, Block::Thinking { .. } | Block::Redacted { .. })
         };
         let leads = past.iter().rposition(|past| !thinks(past));
-        // One maker wrote the whole of it.
+        // One model wrote all blocks of a message.
         let unknown = past.iter().all(|past| past.origin.is_none());
         for (index, past) in past.into_iter().enumerate() {
             match past.block {
                 Block::Thinking { .. } | Block::Redacted { .. } => {
-                    // A reply that was cut short may end in it, which its own maker refuses.
+                    // A reply that was cut may end in thinking. Its own maker would refuse that.
                     let last = leads.is_none_or(|leads| index > leads) && self.signs_blocks();
                     content.extend(self.thinking((at, index), past, (place, last), adapted));
                 }
@@ -143,13 +143,13 @@ impl HistoryRules<'_> {
         content
     }
 
-    /// Whether the target reads whole blocks, and refuses a message that ends in one.
+    /// Whether the target reads complete thinking blocks and refuses a message that ends in one.
     fn signs_blocks(&self) -> bool {
         self.dialect == anthropic::NAME || replay_table::hands_on_blocks(self.dialect, self.variant)
     }
 
-    /// Whether the target would refuse a block for want of a signature. Of those that speak the
-    /// Anthropic dialect some sign nothing, and take it back so.
+    /// Whether the target would refuse a block because its signature is missing. Some servers of
+    /// the Anthropic dialect sign nothing and accept unsigned blocks.
     fn wants_signature(&self, block: &Block, place: Place) -> bool {
         let bare = match block {
             Block::Thinking { signature, .. } => signature.as_deref().is_none_or(str::is_empty),
@@ -218,7 +218,7 @@ impl HistoryRules<'_> {
         block
     }
 
-    /// A call or a text: its signature goes to its maker only.
+    /// A call or a text. Its signature goes only to its maker.
     fn signed(
         &self,
         message: usize,
@@ -249,31 +249,31 @@ impl HistoryRules<'_> {
         block
     }
 
-    /// Whether thinking of a message stays behind in a second try.
+    /// Whether a retry drops the thinking of a message.
     fn leaves_out(&self, message: usize, tried: bool) -> bool {
         match self.retry {
             RetryPlan::First | RetryPlan::NoThinkingSetting | RetryPlan::DropBound => false,
             RetryPlan::DropTried => tried,
             RetryPlan::DropEarlierThinking => tried || message < self.open,
             RetryPlan::DropAllThinking => true,
-            // What else could be missing is not ours to know.
+            // Here the gateway cannot know what else is missing.
             RetryPlan::ThinkingOff => !self.signs_blocks() && !self.marks_foreign_calls(),
         }
     }
 
     fn wants_call_signatures(&self) -> bool {
-        // A model that has refused a call for want of a signature is one that wants them.
+        // A model that refused a call because of a missing signature needs signatures.
         let wants = self.model.signatures_enforced || self.retry != RetryPlan::First;
         wants && self.marks_foreign_calls()
     }
 
-    /// Whether there is a mark for calls that were made elsewhere.
+    /// Whether the target accepts a skip-validation signature for calls of other makers.
     fn marks_foreign_calls(&self) -> bool {
         let foreign = self.treat(Part::CallSignature, Maker::Foreign, Place::OpenLoop);
         foreign == Treatment::Skipped
     }
 
-    /// No message is left empty: the target would refuse it.
+    /// Fills empty messages, which the target would reject.
     pub(crate) fn fill(&self, messages: &mut [Message], adapted: &mut AdaptedHistory) {
         let mut filled = 0;
         for (at, message) in messages.iter_mut().enumerate() {
@@ -291,14 +291,14 @@ impl HistoryRules<'_> {
         }
     }
 
-    /// With a budget, this dialect wants an open tool loop to begin with thinking. Where that had to
-    /// stay behind, this one request goes without thinking, or the loop is told as text.
+    /// With a thinking budget, an open tool loop must begin with thinking. If that thinking was
+    /// dropped, this request goes without thinking, or the loop is rewritten as text.
     pub(crate) fn mend_open_loop(&self, request: &mut Request, adapted: &mut AdaptedHistory) {
         let manual = match self.dialect {
             anthropic::NAME => {
                 matches!(request.thinking.amount, Some(Amount::Budget { .. } | Amount::On))
             }
-            // Whoever hands blocks on to that provider is judged by it.
+            // A proxy that forwards blocks to such a provider has the same rule.
             _ => {
                 replay_table::hands_on_blocks(self.dialect, self.variant)
                     && request.thinking.is_wanted()
@@ -343,7 +343,7 @@ impl AdaptedHistory {
         }
     }
 
-    /// All losses, those of thinking first.
+    /// Writes the counted omissions to the losses, before all others.
     pub(crate) fn tell(&mut self) {
         let omitted =
             self.omitted.drain(..).map(|(reason, blocks)| Loss::ThinkingOmitted { blocks, reason });
@@ -351,7 +351,7 @@ impl AdaptedHistory {
     }
 }
 
-/// SignatureForm the first call of a step as made elsewhere, if it bears no signature. Answers whether it did.
+/// Adds the skip-validation signature to the first call, if it has none. Returns whether it did.
 fn skip_first(content: &mut [Block]) -> bool {
     let first = content.iter_mut().find_map(|block| match block {
         Block::ToolCall { signature, .. } => Some(signature),
@@ -364,7 +364,7 @@ fn skip_first(content: &mut [Block]) -> bool {
     true
 }
 
-/// Tells calls and results as text. Answers how many calls there were.
+/// Rewrites calls and results as text. Returns the number of calls.
 fn tell_loop(messages: &mut [Message]) -> usize {
     let mut calls = 0;
     for message in messages {
@@ -394,7 +394,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_operator_says_how_much_of_the_past_goes_back() {
+    fn replay_setting_limits_the_history_that_is_sent_back() {
         let said = |role, content| Message { role, content };
         let result = Block::ToolResult {
             id: "c".to_owned(),

@@ -1,5 +1,5 @@
-//! Where blocks stand in the client's own body. What was read of it counts otherwise: messages of the
-//! system stand apart, and what the model said in one turn is one message.
+//! Paths of blocks in the client's own body. They differ from the canonical positions: canonical
+//! requests keep system messages apart and join the messages of one model turn.
 
 use throughline_codec::dialects;
 use throughline_codec::dialects::anthropic::outline::Role;
@@ -9,17 +9,17 @@ use throughline_codec::dialects::passthrough::Passthrough;
 use crate::turn::log::KeptBlock;
 use crate::turn::request::ParsedRequest;
 
-/// The places of what the model has said, in the order of the conversation.
+/// The positions of the model's output in the client's body, in order.
 pub(crate) struct ClientPaths {
     dialect: &'static dyn Passthrough,
-    /// Where each of its turns begins.
+    /// The message index where each model turn begins.
     turns: std::vec::IntoIter<usize>,
-    /// Where each piece of its thinking stands.
+    /// The position of each thinking block.
     thinking: std::vec::IntoIter<(usize, usize)>,
 }
 
 impl ClientPaths {
-    /// The places in a request.
+    /// Finds the positions in a request.
     pub(crate) fn new(read: &ParsedRequest) -> Self {
         let (said, thinking): (Vec<_>, Vec<_>) = match (&read.outline, &read.places) {
             (Some(outline), _) => {
@@ -50,7 +50,7 @@ impl ClientPaths {
         }
     }
 
-    /// Tells the places of the next turn's blocks, of which the client sent so many.
+    /// Sets the paths of the next turn's blocks. The client sent `sent` of them.
     pub(crate) fn tell(&mut self, blocks: &mut [KeptBlock], sent: usize) {
         let turn = self.turns.next();
         let mut thinking = self.thinking.by_ref().take(sent);
@@ -64,7 +64,7 @@ impl ClientPaths {
                 block.set_path(at, self.dialect);
             }
         }
-        // What was not told of stands behind us all the same.
+        // Skip the positions of blocks that were not reported.
         thinking.for_each(drop);
     }
 }

@@ -1,5 +1,5 @@
-//! Calls whose ids a client has lost. Some libraries know no ids; the vault tells them by what was
-//! called, after which question.
+//! Restores tool-call ids that a client does not return. Some client libraries have no ids; the
+//! vault then finds the call by its content and the question before it.
 
 use std::collections::HashMap;
 
@@ -11,14 +11,14 @@ use crate::history::vault_lookup::{MOST_LOOKS, Signed, tell_question, text_of};
 use crate::relay::call_ids::looks_random;
 use crate::thinking::vault::{Scope, VaultKey};
 
-/// The names of a turn by what it calls; none if it calls nothing.
+/// The vault keys of a turn by the content of its calls. Empty if it has no calls.
 pub(crate) fn names(scope: &Scope, question: &str, content: &[Block]) -> Vec<VaultKey> {
     let mut told = text_of(content).trim().to_owned();
     let mut calls = 0;
     for block in content {
         if let Block::ToolCall { name, arguments, .. } = block {
             calls += 1;
-            // Clients write the arguments anew.
+            // Clients reformat the arguments, so compare them with sorted members.
             let mut arguments: Value = serde_json::from_str(arguments).unwrap_or_default();
             arguments.sort_all_objects();
             told.push_str(&format!("\n{name} {arguments}"));
@@ -31,7 +31,7 @@ pub(crate) fn names(scope: &Scope, question: &str, content: &[Block]) -> Vec<Vau
 }
 
 impl Gateway {
-    /// Gives calls the ids back that they were told under, and their results with them.
+    /// Gives calls and their results the ids back that the model used.
     pub(crate) async fn name_calls(&self, scope: &Scope, messages: &mut [Message]) {
         let mut question = String::new();
         let mut named: HashMap<String, String> = HashMap::new();
@@ -49,7 +49,7 @@ impl Gateway {
                 continue;
             }
             let asked = std::mem::take(&mut question);
-            // Every id that we tell looks so.
+            // Every id that the gateway or a provider sends looks random.
             let nameless =
                 |block: &Block| matches!(block, Block::ToolCall { id, .. } if !looks_random(id));
             if !message.content.iter().any(nameless) || looks == MOST_LOOKS {

@@ -1,4 +1,5 @@
-//! What of the past goes to this target, for every plan.
+//! Decides which parts of the conversation so far go to this target, and in which form. Both lanes
+//! use it.
 
 pub(crate) mod adapt;
 pub(crate) mod client_paths;

@@ -1,11 +1,12 @@
-//! Turns that a client keeps in pieces, made whole.
+//! Brings messages into a regular order: joins split turns, orders tool results, removes repeated
+//! ones.
 
 use std::collections::HashMap;
 
 use throughline_canonical::{Block, Message, Request, Role};
 
-/// Makes one message of what a model said in one turn, and one block of what was one: some clients
-/// keep every piece of a stream as a message of its own.
+/// Joins the messages of one model turn into one message, and split blocks into one block. Some
+/// clients store every piece of a stream as its own message.
 pub(crate) fn join_turns(messages: &mut Vec<Message>) {
     let mut joined: Vec<Message> = Vec::with_capacity(messages.len());
     for message in messages.drain(..) {
@@ -30,8 +31,8 @@ pub(crate) fn join_turns(messages: &mut Vec<Message>) {
     *messages = joined;
 }
 
-/// A conversation of the system's words alone, which only some dialects know: they become the user's.
-/// Answers whether they did.
+/// Turns system messages into a user message if there is nothing else, because most dialects reject
+/// such a conversation. Returns whether it did.
 pub(crate) fn ensure_user_message(request: &mut Request) -> bool {
     let only_system = |message: &Message| message.role == Role::System;
     if !request.messages.iter().all(only_system) {
@@ -47,8 +48,8 @@ pub(crate) fn ensure_user_message(request: &mut Request) -> bool {
     true
 }
 
-/// Puts results directly behind the calls they answer, before anything else that was said: most servers
-/// of the chat dialect refuse words in between. Answers whether anything had to move.
+/// Moves tool results directly after their calls. Most servers of the chat dialect reject text in
+/// between. Returns whether anything moved.
 pub(crate) fn results_follow_calls(messages: &mut Vec<Message>) -> bool {
     let mut moved = false;
     let mut ordered: Vec<Message> = Vec::with_capacity(messages.len());
@@ -87,14 +88,14 @@ pub(crate) fn results_follow_calls(messages: &mut Vec<Message>) -> bool {
     moved
 }
 
-/// Leaves out results that were told before: a client that resumes a conversation may tell each twice,
-/// and most providers refuse that. Answers how many of them were not the same.
+/// Removes repeated tool results. A client that resumes a conversation may send each twice, and
+/// most providers reject that. Returns how many had different content.
 pub(crate) fn dedupe_tool_results(messages: &mut Vec<Message>) -> usize {
     let mut told: HashMap<String, Block> = HashMap::new();
     let mut differed = 0;
     for message in messages.iter_mut() {
         message.content.retain(|block| match block {
-            // An id that is called again is answered again.
+            // A repeated call with the same id gets its own result.
             Block::ToolCall { id, .. } => {
                 told.remove(id);
                 true
@@ -116,7 +117,7 @@ pub(crate) fn dedupe_tool_results(messages: &mut Vec<Message>) -> usize {
     differed
 }
 
-/// Adds a block to a turn. A signature ends its block; until then, pieces of a kind are one.
+/// Adds a block to a turn. Pieces of the same kind are joined until one has a signature.
 fn append(content: &mut Vec<Block>, block: Block) {
     match (content.last_mut(), &block) {
         (
@@ -139,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_of_a_turn_are_one_message_and_pieces_of_a_block_one_block() {
+    fn join_turns_joins_messages_and_split_blocks() {
         let thinking = |text: &str, signature: Option<&str>| Block::Thinking {
             text: text.to_owned(),
             signature: signature.map(ToOwned::to_owned),
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_is_told_once() {
+    fn dedupe_keeps_the_first_result_of_each_call() {
         let result = |id: &str, text: &str| Block::ToolResult {
             id: id.to_owned(),
             name: None,
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn results_stand_directly_behind_their_calls() {
+    fn results_follow_their_calls_directly() {
         let result = |id: &str| Block::ToolResult {
             id: id.to_owned(),
             name: None,

@@ -1,5 +1,6 @@
-//! The prefix guard on this lane. The history is written anew for every request; a block holds as long as
-//! that comes out the same, so what counts is what was sent and not what the client said.
+//! The prefix guard of the translate lane. The history is written anew for every request. A block
+//! stays valid as long as the written text before it is the same, so the guard compares what was
+//! sent, not what the client said. The guard of the passthrough lane is in `plan/outlined`.
 
 use throughline_canonical::{Amount, Block, Prefix, Request, Role};
 use throughline_codec::dialects::anthropic;
@@ -9,27 +10,27 @@ use throughline_codec::dialects::anthropic::prefix::{Prefixes, after_block};
 use crate::history::adapt::{AdaptedHistory, Sent};
 use crate::thinking::guard::Guard;
 
-/// How a request is guarded.
+/// The guard's mode for one request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Guarding {
     pub(crate) guard: Guard,
-    /// The provider is asked in any case.
+    /// Whether the provider is asked to drop bound blocks in any case.
     pub(crate) asks: bool,
 }
 
-/// What the guard found.
+/// The guard's result.
 #[derive(Debug, Default)]
 pub(crate) struct Guarded {
-    /// What the reply will be made under.
+    /// The prefix that the reply will follow.
     pub(crate) prefix: Option<Prefix>,
-    /// Whether the provider is asked to drop what does not hold.
+    /// Whether the provider is asked to drop stale blocks.
     pub(crate) asked: bool,
-    /// Which of the blocks that go out will probably not hold.
+    /// Indexes of sent blocks that are probably stale.
     doubtful: Vec<usize>,
 }
 
 impl Guarding {
-    /// Looks at a request as it would go out.
+    /// Finds stale blocks in a written request.
     pub(crate) fn look(self, body: &[u8], adapted: &mut AdaptedHistory) -> Guarded {
         if self.guard == Guard::Off {
             return Guarded::default();
@@ -47,8 +48,8 @@ impl Guarding {
         }
     }
 
-    /// Asks the provider to drop what does not hold, or leaves it out where nothing can be asked since
-    /// thinking is off. Answers whether the request has to be written anew.
+    /// Asks the provider to drop stale blocks. Removes them if the provider cannot be asked because
+    /// thinking is off. Returns whether the request must be written again.
     pub(crate) fn mend(
         self,
         guarded: &mut Guarded,
@@ -73,7 +74,7 @@ impl Guarding {
     }
 }
 
-/// Takes blocks out of a request, by their number among those that go out.
+/// Removes blocks from a request, by their index among the sent blocks.
 fn leave_out(request: &mut Request, gone: &[usize], adapted: &mut AdaptedHistory) {
     let mut numbers = 0..;
     let mut stays = |block: &Block| match block {
@@ -91,8 +92,8 @@ fn leave_out(request: &mut Request, gone: &[usize], adapted: &mut AdaptedHistory
     adapted.sent.retain(|_| number.next().is_some_and(|number| !gone.contains(&number)));
 }
 
-/// Notes of each block where it stands in a body, and under what. Answers what the reply will be made
-/// under; nothing, if the body holds other blocks.
+/// Records the position and prefix of each sent block. Returns the prefix of the reply, or `None`
+/// if the body does not hold exactly these blocks.
 pub(crate) fn place(body: &[u8], sent: &mut [Sent]) -> Option<Prefix> {
     let outline = Outline::read(body, usize::MAX).ok()?;
     if outline.thinking_blocks().count() != sent.len() {

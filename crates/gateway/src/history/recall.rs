@@ -1,7 +1,7 @@
-//! What the client's assistant messages were when their maker wrote them.
+//! Restores the client's assistant messages as their maker wrote them.
 //!
-//! Clients send back what their dialect can hold. What is missing comes out of the envelope that rides
-//! in an opaque field, or out of the vault; the memory and both say who made it.
+//! Clients return what their dialect can hold. Missing parts come from the envelope in an opaque
+//! field, or from the vault. The memory, the envelope and the vault know who made a block.
 
 use std::sync::Arc;
 
@@ -21,28 +21,28 @@ use crate::thinking::guard::PrefixRecord;
 use crate::thinking::memory::{Target, Verdict};
 use crate::thinking::vault::Scope;
 
-/// One block of an assistant message as its maker wrote it.
+/// One block of an assistant message, as its maker wrote it.
 #[derive(Clone, Debug)]
 pub(crate) struct PastBlock {
     pub(crate) block: Block,
-    /// Who made it, as the target sees it.
+    /// Whether the target made it.
     pub(crate) maker: Maker,
-    /// Why it is not the target's.
+    /// Why it cannot go to the target.
     pub(crate) reason: Reason,
-    /// Who made it, if that is known.
+    /// Its maker, if known.
     pub(crate) origin: Option<Arc<Origin>>,
-    /// None knows it; it goes to see whether it is read.
+    /// Whether its maker is unknown and the block is only tried.
     pub(crate) tried: bool,
-    /// The client had lost it.
+    /// Whether the client had lost it.
     pub(crate) restored: bool,
-    /// Its name, where it has one that a refusal can be remembered by.
+    /// The key by which a refusal can be remembered.
     pub(crate) key: Option<BlockKey>,
-    /// Where it stood before, if known.
+    /// The prefix it was made after, if known.
     pub(crate) prefix_record: PrefixRecord,
 }
 
-/// The name of a thinking block as the client sends it. An envelope names its block by itself: some
-/// clients give it back with another text, or as another kind.
+/// The key of a thinking block as the client sends it. The key of an envelope depends on the
+/// envelope alone, because some clients return it with another text or as another kind.
 pub(crate) fn key_of(block: &Block) -> Option<BlockKey> {
     let name = |kind, text: &str, signature: &str| {
         let mut hasher = KeyHasher::new(kind);
@@ -63,12 +63,12 @@ pub(crate) fn key_of(block: &Block) -> Option<BlockKey> {
     }
 }
 
-/// The signature of a call or a text, as a block that it can be remembered by.
+/// A call's or text's signature, as a block that the memory can key.
 pub(crate) fn signature_block(mark: &str) -> Block {
     Block::Thinking { text: String::new(), signature: Some(mark.to_owned()) }
 }
 
-/// The names of all thinking blocks of a request, in order.
+/// The keys of all thinking blocks of a request, in order.
 pub(crate) fn keys(request: &Request) -> Vec<Option<BlockKey>> {
     assistant_blocks(request).filter_map(key_of).map(Some).collect()
 }
@@ -81,25 +81,26 @@ fn assistant_blocks(request: &Request) -> impl Iterator<Item = &Block> {
         .flat_map(|message| &message.content)
 }
 
-/// Brings the past back.
+/// Restores the history of one request.
 pub(crate) struct Recall<'a> {
     pub(crate) gateway: &'a Gateway,
     pub(crate) target: &'a Target,
     pub(crate) scope: &'a Scope,
-    /// What was found for this request.
+    /// Counts the vault lookups of this request.
     pub(crate) found: Mutex<Found>,
-    /// The session the request belongs to.
+    /// The session of the request.
     pub(crate) session: u64,
     pub(crate) rules: Thinking,
-    /// Whether client and upstream speak the same dialect, so that bare signatures may be its own.
+    /// Whether client and upstream use the same dialect, so that a plain signature may be the
+    /// upstream's own.
     pub(crate) same_dialect: bool,
-    /// Whether the upstream reads anything of the past.
+    /// Whether the upstream reads earlier thinking or signatures.
     pub(crate) reads_past: bool,
 }
 
 impl Recall<'_> {
-    /// An assistant message as its maker wrote it. `question` is what it answers, `verdicts` are the
-    /// memory's on its thinking.
+    /// Restores one assistant message. `question` is the text it answers, `verdicts` are the
+    /// memory's verdicts on its thinking.
     pub(crate) async fn message(
         &self,
         message: &Message,
@@ -111,7 +112,7 @@ impl Recall<'_> {
             true => self.gateway.vault.find(&names).await,
             false => None,
         };
-        // A turn comes back once, however often a request names it.
+        // Restore a turn once, even if the request names it more than once.
         let kept = kept.filter(|kept| self.found.lock().is_new(&kept.blocks));
         match kept {
             Some(kept) if says_the_same(&message.content, &kept.blocks) => {
@@ -121,7 +122,7 @@ impl Recall<'_> {
         }
     }
 
-    /// The signature of a call or a text that the client sent in the upstream's dialect.
+    /// Restores the signature of a call or a text that the client sent in the upstream's dialect.
     pub(crate) fn signature(&self, mark: &str, verdict: Option<&Verdict>) -> PastBlock {
         match self.gateway.envelopes.open(mark) {
             OpenResult::Ours(envelope) => {
@@ -134,7 +135,7 @@ impl Recall<'_> {
         }
     }
 
-    /// Thinking the client sent.
+    /// Restores thinking that the client sent.
     pub(crate) fn thinking(&self, block: &Block, verdict: Option<&Verdict>) -> PastBlock {
         match self.gateway.envelopes.open(mark_of(block)) {
             OpenResult::Altered => foreign(block.clone(), Reason::Origin, None),
@@ -154,7 +155,7 @@ impl Recall<'_> {
                 Some(Verdict::LeaveOut { reason, origin }) => {
                     foreign(block.clone(), *reason, origin.clone())
                 }
-                // What nobody knows was made by somebody who speaks the client's dialect.
+                // An unknown block was made by a backend of the client's dialect.
                 Some(Verdict::Try { .. }) | None => foreign(block.clone(), Reason::Unknown, None),
             },
         }
@@ -178,7 +179,7 @@ impl Recall<'_> {
         self.known(native, &origin, verdict)
     }
 
-    /// A call or a text, with what its maker wants back with it.
+    /// Restores a call or a text with its signature.
     pub(crate) fn signed(
         &self,
         block: &Block,
@@ -194,7 +195,7 @@ impl Recall<'_> {
                 self.kept(signed, &Arc::new(envelope.origin), self.session)
             }
             Some(OpenResult::NotOurs) if self.same_dialect => match lost {
-                // The vault knows whose it is.
+                // The vault knows its maker.
                 Some((_, origin, session)) => self.kept(block.clone(), origin, session),
                 None => same(block.clone()),
             },
@@ -211,7 +212,7 @@ impl Recall<'_> {
         }
     }
 
-    /// A block that an envelope or the vault brought, of which the memory was not asked.
+    /// A block from an envelope or the vault. The memory has no verdict on it.
     pub(crate) fn kept(&self, block: Block, origin: &Arc<Origin>, session: u64) -> PastBlock {
         let key = own_key(&block);
         let refused = key.is_some_and(|key| self.gateway.memory.has_refused(self.target, &key));
@@ -254,7 +255,7 @@ impl Recall<'_> {
     }
 }
 
-/// What the memory knows of where a block stood.
+/// The prefix that the memory knows for a block.
 fn prefix_record(verdict: &Verdict) -> PrefixRecord {
     match verdict {
         Verdict::Send { prefix, dropped, .. } => PrefixRecord { made: *prefix, dropped: *dropped },
@@ -263,7 +264,7 @@ fn prefix_record(verdict: &Verdict) -> PrefixRecord {
     }
 }
 
-/// Goes past a block of a turn that was made under a prefix. Answers what the block was made under.
+/// Moves `prefix` past one block of a turn. Returns the prefix that the block was made after.
 pub(crate) fn pass_block(prefix: &mut Option<Prefix>, block: &Block) -> Option<Prefix> {
     let (made, key) = ((*prefix)?, key_of(block)?);
     *prefix = Some(after_block(made, &key));
@@ -278,7 +279,7 @@ pub(crate) fn with_signature(block: &Block, mark: Option<String>) -> Block {
     block
 }
 
-/// The name of what a maker signed, by its own signature.
+/// The key of a signed part, from its own signature.
 fn own_key(block: &Block) -> Option<BlockKey> {
     match block {
         Block::ToolCall { signature, .. } | Block::Text { signature, .. } => {
@@ -289,14 +290,14 @@ fn own_key(block: &Block) -> Option<BlockKey> {
     }
 }
 
-/// A verdict, unless the memory has nothing to say: the vault knows more then.
+/// The verdict, unless the memory does not know the block. The vault knows more in that case.
 pub(crate) fn known_verdict(verdict: &Verdict) -> Option<&Verdict> {
     let unknown =
         matches!(verdict, Verdict::Try { .. } | Verdict::LeaveOut { reason: Reason::Unknown, .. });
     (!unknown).then_some(verdict)
 }
 
-/// What a client gives back beside its thinking.
+/// The opaque field that a client returns with its thinking.
 pub(crate) fn mark_of(block: &Block) -> &str {
     match block {
         Block::Thinking { signature, .. } => signature.as_deref().unwrap_or_default(),
@@ -305,12 +306,12 @@ pub(crate) fn mark_of(block: &Block) -> &str {
     }
 }
 
-/// Whether a text is another than the one its maker signed.
+/// Whether a text differs from the signed one.
 fn is_changed(text: &str, envelope: &Envelope) -> bool {
     envelope.signature.is_some() && Envelopes::content_hash(text) != envelope.content
 }
 
-/// A part that has no maker to speak of.
+/// A part that has no maker.
 pub(crate) fn plain(block: Block) -> PastBlock {
     same(block)
 }

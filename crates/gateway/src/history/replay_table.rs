@@ -1,62 +1,63 @@
-//! What of the past goes to which upstream: one table.
+//! Which parts of the history go to which upstream, as one table.
 //!
-//! Thinking goes back to whoever made it, in the form that upstream reads, and to nobody else. A cell
-//! says what becomes of one kind of part; `fit` applies it and tells what was left out.
+//! Thinking goes back only to its maker, in the form that this upstream reads. Each cell says what
+//! to do with one kind of part. [`adapt`](super::adapt) applies the table and records what was left
+//! out.
 
 use throughline_codec::dialects::openai_chat::variants::{self, CallSignature, Replay};
 use throughline_codec::dialects::{anthropic, gemini, ollama, openai_chat, openai_responses};
 
-/// A part of the past that its maker may want back.
+/// A part of the history that its maker may need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Reasoning that can be read, with or without a signature.
+    /// Readable reasoning, with or without a signature.
     Thinking,
-    /// Reasoning its maker encrypted.
+    /// Reasoning that its maker encrypted.
     Redacted,
-    /// What a maker wants back with a call.
+    /// The signature of a tool call.
     CallSignature,
-    /// What a maker wants back with a text.
+    /// The signature of a text.
     TextSignature,
 }
 
-/// Who made it, as the upstream sees it.
+/// Who made a part, as the upstream sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Maker {
-    /// The upstream itself, or one whose signatures it reads.
+    /// The upstream itself, or a backend whose signatures it reads.
     Same,
-    /// Somebody else.
+    /// Another model or provider.
     Foreign,
 }
 
-/// Where it stands.
+/// Where a part is in the conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Behind the last words of the user: the model is in the middle of something.
+    /// After the last user message: the model is in the middle of its turn.
     OpenLoop,
     /// In an earlier turn.
     Earlier,
 }
 
-/// What becomes of it.
+/// What to do with a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Treatment {
-    /// It goes as it is.
+    /// Send it unchanged.
     Verbatim,
-    /// Its text goes, without a signature.
+    /// Send its text without a signature.
     Text,
-    /// It stays behind, and nothing is lost: this upstream never reads it.
+    /// Leave it out without a loss: this upstream never reads it.
     Unneeded,
-    /// It stays behind; that is a loss.
+    /// Leave it out and report a loss.
     Omitted,
-    /// A mark goes in its place that says it was made elsewhere, where the model wants any.
+    /// Send the skip-validation signature instead, if the model needs one.
     Skipped,
 }
 
-/// One upstream.
+/// The treatments of one upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Row {
     thinking: Treatment,
-    /// Thinking that stands in an earlier turn.
+    /// Thinking in an earlier turn.
     earlier: Treatment,
     redacted: Treatment,
     call: Treatment,
@@ -66,7 +67,7 @@ struct Row {
 
 use Treatment::{Omitted, Skipped, Text, Unneeded, Verbatim};
 
-/// Signed blocks, all of them, for ever.
+/// Signed blocks are always sent back.
 const ANTHROPIC: Row = Row {
     thinking: Verbatim,
     earlier: Verbatim,
@@ -76,7 +77,7 @@ const ANTHROPIC: Row = Row {
     text: Unneeded,
 };
 
-/// Signatures on their own parts; the thoughts are summaries that nobody reads again.
+/// Signatures belong to calls and texts. Thoughts are summaries that no model reads again.
 const GEMINI: Row = Row {
     thinking: Unneeded,
     earlier: Unneeded,
@@ -86,7 +87,7 @@ const GEMINI: Row = Row {
     text: Verbatim,
 };
 
-/// Items as they came.
+/// Items are sent back unchanged.
 const RESPONSES: Row = Row {
     thinking: Verbatim,
     earlier: Verbatim,
@@ -96,7 +97,7 @@ const RESPONSES: Row = Row {
     text: Verbatim,
 };
 
-/// Text and calls.
+/// Only text and calls are sent back.
 const NOTHING: Row = Row {
     thinking: Unneeded,
     earlier: Unneeded,
@@ -106,18 +107,18 @@ const NOTHING: Row = Row {
     text: Unneeded,
 };
 
-/// Reasoning in a member of its own, as text.
+/// Reasoning is sent back as text, in its own member.
 const FIELD: Row = Row { thinking: Text, earlier: Text, ..NOTHING };
 
-/// Reasoning between tags, or in a member that becomes such, as the model wrote it, as long as it is in
-/// the middle of something.
+/// Reasoning of the present turn is sent back as text, between tags or in a member that the
+/// template turns into tags.
 const TAGS: Row = Row { thinking: Text, ..NOTHING };
 
 fn row(dialect: &str, variant: &str) -> Row {
     match dialect {
         anthropic::NAME => ANTHROPIC,
         gemini::NAME => GEMINI,
-        // Templates leave out what is not of the present turn by themselves.
+        // Templates drop the reasoning of earlier turns themselves.
         ollama::NAME => TAGS,
         openai_responses::NAME => RESPONSES,
         openai_chat::NAME => chat(variants::find(variant)),
@@ -143,17 +144,17 @@ fn chat(variant: &variants::Variant) -> Row {
     }
 }
 
-/// Whether an upstream stands before one of the Anthropic dialect, and hands its blocks on.
+/// Whether an upstream is a proxy that forwards blocks to a provider of the Anthropic dialect.
 pub fn hands_on_blocks(dialect: &str, variant: &str) -> bool {
     dialect == openai_chat::NAME && variants::find(variant).replay == Replay::Blocks
 }
 
-/// Whether an upstream reads anything of the past that clients may have lost.
+/// Whether an upstream reads anything that clients may have lost.
 pub fn reads_past(dialect: &str, variant: &str) -> bool {
     row(dialect, variant) != NOTHING
 }
 
-/// Whether an upstream may refuse a request for thinking of an earlier turn that is not there.
+/// Whether an upstream may refuse a request because thinking of an earlier turn is missing.
 pub fn misses_earlier(dialect: &str, variant: &str) -> bool {
     match dialect {
         openai_responses::NAME => true,
@@ -162,7 +163,7 @@ pub fn misses_earlier(dialect: &str, variant: &str) -> bool {
     }
 }
 
-/// What becomes of a part of the past.
+/// What to do with a part of the history.
 pub fn treat(dialect: &str, variant: &str, part: Part, maker: Maker, place: Place) -> Treatment {
     let row = row(dialect, variant);
     match (part, maker, place) {
@@ -182,8 +183,8 @@ pub fn treat(dialect: &str, variant: &str, part: Part, maker: Maker, place: Plac
 mod tests {
     use super::*;
 
-    /// One line a cell: upstream, part, made by itself in the open loop, by itself earlier, by
-    /// somebody else in the open loop, by somebody else earlier.
+    /// One row each: upstream, variant, part, then the treatment by maker and position: same maker
+    /// in the open loop, same maker earlier, other maker in the open loop, other maker earlier.
     #[rustfmt::skip]
     const CELLS: &[(&str, &str, Part, [Treatment; 4])] = &[
         ("anthropic", "", Part::Thinking, [Verbatim, Verbatim, Omitted, Omitted]),
@@ -222,7 +223,7 @@ mod tests {
 
     /// Covers: S4-20, C-1, C-17
     #[test]
-    fn every_cell_of_the_table_says_what_goes_back() {
+    fn every_cell_of_the_table_matches() {
         for (dialect, variant, part, cells) in CELLS {
             let mut found = Vec::new();
             for maker in [Maker::Same, Maker::Foreign] {
@@ -235,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_looked_for_where_nothing_is_read() {
+    fn history_is_not_looked_up_if_the_upstream_reads_none() {
         assert!(!reads_past("openai_chat", "openai"));
         assert!(reads_past("openai_chat", "google"));
         assert!(reads_past("gemini", ""));

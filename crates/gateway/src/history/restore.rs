@@ -1,5 +1,5 @@
-//! Puts a turn together again, from what the client sent of it and what the vault holds: each block in its
-//! place, none twice, and what cannot come back is told.
+//! Rebuilds one turn from what the client sent and what the vault holds: each block in its
+//! position, none twice. Blocks that cannot be restored are reported.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use crate::thinking::envelope::{EnvelopeKind, Envelopes, OpenResult};
 use crate::thinking::memory::Verdict;
 use crate::thinking::vault::Kept;
 
-/// What tells one thought of a turn from another: what its maker signed, and the text it was signed
-/// with, or all of it where it cannot be read.
+/// Identifies one thinking block of a turn: by its text and signature, or by its data if it is
+/// encrypted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Identity {
     Readable([u8; 16], Option<String>),
@@ -34,10 +34,10 @@ impl Identity {
     }
 }
 
-/// Which of a client's thoughts stands for which of the maker's; by the maker's order. A thought that is
-/// none of them stands for the next.
+/// For each stored block, the index of the client's block that matches it. A client block without a
+/// match counts as the next stored one.
 fn align(theirs: &[Option<Identity>], kept: &[Identity]) -> Vec<Option<usize>> {
-    // Of two that are the same, the first.
+    // Of two equal blocks, use the first.
     let places: HashMap<&Identity, usize> =
         kept.iter().enumerate().rev().map(|(at, identity)| (identity, at)).collect();
     let mut next = 0;
@@ -46,7 +46,7 @@ fn align(theirs: &[Option<Identity>], kept: &[Identity]) -> Vec<Option<usize>> {
         .map(|(at, _)| {
             let theirs = theirs.get(next)?;
             let place = theirs.as_ref().and_then(|theirs| places.get(theirs));
-            // The client has lost this one, and kept a later one.
+            // The client has lost this block and kept a later one.
             if place.is_some_and(|place| *place > at) {
                 return None;
             }
@@ -57,7 +57,7 @@ fn align(theirs: &[Option<Identity>], kept: &[Identity]) -> Vec<Option<usize>> {
 }
 
 impl Recall<'_> {
-    /// The vault holds the very turn.
+    /// Restores a turn that the vault holds unchanged.
     pub(crate) fn whole(
         &self,
         message: &Message,
@@ -83,7 +83,7 @@ impl Recall<'_> {
                 let made = pass_block(&mut prefix, &block);
                 let sent = thinks.then(|| aligned.next().flatten()).flatten();
                 let mut past = match sent.and_then(|at| theirs.get(at)) {
-                    // The vault makes good what a client lost, and nothing else.
+                    // The vault adds only what the client has lost.
                     Some((theirs, verdict)) if !self.is_lost(theirs) => {
                         PastBlock { key: key_of(theirs), ..self.thinking(theirs, *verdict) }
                     }
@@ -99,20 +99,20 @@ impl Recall<'_> {
                 past
             })
             .collect();
-        // What the vault does not keep, the client brings.
+        // The vault does not store these blocks, so take the client's.
         let rest = message.content.iter().filter(|block| {
             matches!(block, Block::Media { .. })
                 || unnamed(block) && !kept_unnamed
                 || declines(block) && !declined
         });
         past.extend(rest.cloned().map(plain));
-        // More thoughts than there were.
+        // The client sent more thinking than the turn had.
         let more = theirs.iter().skip(left_over);
         past.extend(more.map(|(block, _)| foreign((*block).clone(), Reason::Shape, None)));
         past
     }
 
-    /// The client's own blocks, with what an envelope or the vault adds to them.
+    /// Restores the client's blocks, with what an envelope or the vault adds to them.
     pub(crate) fn patched(
         &self,
         message: &Message,
@@ -125,7 +125,7 @@ impl Recall<'_> {
             Some(kept) => (Lost::of(kept.blocks), Some(Arc::new(kept.origin))),
             None => (Lost::default(), None),
         };
-        // Thinking belongs to the calls it led to, and to no others.
+        // Thinking is restored only if the calls it led to are still the same.
         let agrees = |block: &Block| match block {
             Block::ToolCall { id, .. } => lost.calls.get(id).is_some_and(|kept| kept.is(block)),
             _ => true,
@@ -139,7 +139,7 @@ impl Recall<'_> {
             Some(origin) => self.restored(&lost, &aligned, (origin, session, prefix), led_here),
             None => Vec::new(),
         };
-        // What stands for which, seen from the client's side.
+        // The stored block of each client block.
         let mut stands_for = aligned
             .iter()
             .zip(&lost.thinking)
@@ -147,7 +147,7 @@ impl Recall<'_> {
             .peekable();
         let mut ordinals = 0..;
         let places = Places::of(message);
-        // Where each goes: before the first of what followed it that is still there.
+        // Insert each restored block before the first later part that the client still has.
         restored.sort_by_key(|(thought, _)| places.before(thought));
         let mut restored = restored.into_iter().peekable();
         let mut verdicts = verdicts.iter();
@@ -188,8 +188,8 @@ impl Recall<'_> {
         past
     }
 
-    /// The thoughts of a turn that the client has lost. Those that led to other calls than the client
-    /// tells of stay behind, and are told.
+    /// The thinking of a turn that the client has lost. If the client changed the calls after it,
+    /// the blocks are left out and reported.
     fn restored<'a>(
         &self,
         lost: &'a Lost,
@@ -215,7 +215,7 @@ impl Recall<'_> {
         missing.collect()
     }
 
-    /// The thoughts that a client sent, with the memory's word on each.
+    /// The client's thinking blocks, each with the memory's verdict.
     fn thoughts<'a>(
         &self,
         message: &'a Message,
@@ -226,7 +226,7 @@ impl Recall<'_> {
         theirs.zip(verdicts.chain(std::iter::repeat(None))).collect()
     }
 
-    /// What tells them apart; none of one that has lost it.
+    /// The identity of each block. `None` for a block that has lost its signature.
     fn identities(&self, theirs: &[(&Block, Option<&Verdict>)]) -> Vec<Option<Identity>> {
         theirs.iter().map(|(block, _)| self.identity(block)).collect()
     }
@@ -242,8 +242,7 @@ impl Recall<'_> {
         }
     }
 
-    /// Whether a client has lost what makes thinking worth sending: what its maker signed, or the
-    /// text of it.
+    /// Whether a client has lost the signature or the text of a thinking block.
     fn is_lost(&self, block: &Block) -> bool {
         let Block::Thinking { text, .. } = block else {
             return false;
@@ -258,7 +257,8 @@ impl Recall<'_> {
         }
     }
 
-    /// A call whose signature rode with the thinking before it. Only the call it was made with gets it.
+    /// A call whose signature is in the envelope of the thinking before it. Only the call with the
+    /// same id gets it.
     fn ridden(&self, block: &Block, before: &[Block]) -> Option<PastBlock> {
         let Block::ToolCall { id, signature: None, .. } = block else {
             return None;
@@ -277,7 +277,7 @@ impl Recall<'_> {
     }
 }
 
-/// Where the parts of a client's message stand.
+/// The positions of the parts of a client's message.
 struct Places<'a> {
     calls: HashMap<&'a str, usize>,
     texts: Vec<usize>,
@@ -300,7 +300,8 @@ impl<'a> Places<'a> {
         places
     }
 
-    /// The place a lost thought goes before: that of the text or of the call which followed it.
+    /// The index before which a lost thinking block belongs: that of the text or call that followed
+    /// it.
     fn before(&self, thought: &Thought) -> usize {
         let text = self.texts.get(thought.texts).copied();
         let call = thought.call.as_deref();
@@ -318,9 +319,9 @@ mod tests {
         Identity::Encrypted(name.to_owned())
     }
 
-    /// What a client sent, what the vault holds, and which stands for which.
+    /// What a client sent, what the vault holds, and which client block matches which stored block.
     #[test]
-    fn each_thought_finds_itself_and_what_lost_its_name_stands_for_the_next() {
+    fn align_matches_equal_blocks_and_counts_unknown_ones_as_the_next() {
         for (theirs, kept, expected) in [
             ("ab", "ab", [Some(0), Some(1)]),
             ("b", "ab", [None, Some(0)]),

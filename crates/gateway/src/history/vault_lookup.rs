@@ -1,4 +1,4 @@
-//! Turns in the vault: the names they are kept under, and what of them a client has lost.
+//! Turns in the vault: the keys they are stored under, and which of their parts a client has lost.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,16 +12,16 @@ use crate::history::replay_table::{self, Maker, Part, Place, Treatment};
 use crate::thinking::vault::{Scope, VaultKey};
 use crate::turn::Attempt;
 
-/// So many turns of one request are looked for, and so much of them is put back: more than any
-/// conversation has, and a bound on what a request can make of the vault.
+/// How many turns one request may look up. No real conversation has more, so this only limits
+/// abuse.
 pub(crate) const MOST_LOOKS: usize = 4096;
-/// How many messages are looked up to learn whether a client loses what it gets: most of those that
-/// lack something never had it.
+/// How many recent messages are checked for lost parts. Most messages without thinking never had
+/// any.
 const RECENT_LOOKS: usize = 64;
 const MOST_BYTES: usize = 32 << 20;
 const MOST_NAMES: usize = 4;
 
-/// What was found for one request.
+/// Counts the vault lookups of one request.
 #[derive(Default)]
 pub(crate) struct Found {
     looks: usize,
@@ -30,20 +30,21 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// Whether the request has not asked for more than a conversation does.
+    /// Counts a lookup. Returns whether the request is still within the limits.
     pub(crate) fn may_look(&mut self) -> bool {
         self.looks += 1;
         self.looks <= MOST_LOOKS && self.bytes <= MOST_BYTES
     }
 
-    /// Whether a turn was not found before. One comes back once, however often a request names it.
+    /// Whether a turn was not found before. Each turn is restored once, even if the request names
+    /// it more than once.
     pub(crate) fn is_new(&mut self, blocks: &[Block]) -> bool {
         let call = blocks.iter().find_map(|block| match block {
             Block::ToolCall { id, .. } => Some(id.clone()),
             _ => None,
         });
         self.bytes += blocks.iter().map(size).sum::<usize>();
-        // Two answers may be the same words; which is which, the question tells.
+        // Two text answers may be equal. Their questions tell them apart.
         call.is_none_or(|call| self.turns.insert(call))
     }
 }
@@ -59,8 +60,8 @@ fn size(block: &Block) -> usize {
 }
 
 impl Gateway {
-    /// Whether the vault holds something that the client has lost and the backend, who made it, wants
-    /// back: of the model's present turn, or of any where the backend would miss it there too.
+    /// Whether the vault holds parts that the client has lost and that this backend made and needs.
+    /// Checks the model's present turn, or all turns if the backend also needs the earlier ones.
     pub(crate) async fn needs_restore(&self, attempt: &Attempt<'_>, request: &Request) -> bool {
         let (dialect, variant) = (attempt.backend.dialect.name(), &attempt.backend.variant);
         let wants = |part| {
@@ -92,7 +93,7 @@ impl Gateway {
                 lacking.push((content, asked, lacks_thinking, lacks_signature));
             }
         }
-        // What the model needs most is what it said last.
+        // Check the latest messages first, because the model needs them most.
         for (content, asked, lacks_thinking, lacks_signature) in
             lacking.into_iter().rev().take(RECENT_LOOKS)
         {
@@ -120,7 +121,7 @@ fn is_bare_call(block: &Block) -> bool {
     matches!(block, Block::ToolCall { signature: None, .. })
 }
 
-/// What a request asks of the model: all that was said since it spoke.
+/// The question that a request asks: all text since the model's last message.
 pub(crate) fn question(request: &Request) -> String {
     let mut question = String::new();
     for message in &request.messages {
@@ -132,7 +133,7 @@ pub(crate) fn question(request: &Request) -> String {
     question
 }
 
-/// Adds what a message asks of the model: words, and which calls it answers.
+/// Adds a message's text and the ids of the calls it answers to the question.
 pub(crate) fn tell_question(message: &Message, question: &mut String) {
     for block in &message.content {
         match block {
@@ -143,13 +144,13 @@ pub(crate) fn tell_question(message: &Message, question: &mut String) {
     }
 }
 
-/// Under which names a turn is kept: its calls, else its text, after what it answers and alone.
+/// The vault keys of a turn: its call ids, or else its text with the question before it.
 pub(crate) fn names(scope: &Scope, question: &str, content: &[Block]) -> Vec<VaultKey> {
     let calls = content.iter().filter_map(|block| match block {
         Block::ToolCall { id, .. } => Some(scope.call(id)),
         _ => None,
     });
-    // Each of its calls names the turn, so a few of many will do.
+    // Every call identifies the turn, so a few of many are enough.
     let mut names: Vec<VaultKey> = calls.take(MOST_NAMES).collect();
     let text = text_of(content);
     if names.is_empty() && !text.trim().is_empty() {
@@ -168,7 +169,7 @@ pub(crate) fn text_of(content: &[Block]) -> String {
         .collect()
 }
 
-/// Whether two turns say the same to a person and call the same tools.
+/// Whether two turns have the same text and the same calls.
 pub(crate) fn says_the_same(one: &[Block], other: &[Block]) -> bool {
     fn calls(content: &[Block]) -> impl Iterator<Item = (&String, &String)> {
         content.iter().filter_map(|block| match block {
@@ -184,27 +185,27 @@ pub(crate) fn says_the_same(one: &[Block], other: &[Block]) -> bool {
         && text_of(one).trim() == text_of(other).trim()
 }
 
-/// Whether two texts of arguments mean the same: clients write them anew.
+/// Whether two argument texts mean the same. Clients reformat them.
 fn are_equal(one: &str, other: &str) -> bool {
     let value = |text: &str| serde_json::from_str::<Value>(text).ok();
     one == other || value(one).is_some_and(|one| Some(one) == value(other))
 }
 
-/// What the vault has of a turn the client has changed.
+/// What the vault has of a turn that the client has changed.
 #[derive(Default)]
 pub(crate) struct Lost {
     pub(crate) thinking: Vec<Thought>,
     pub(crate) calls: HashMap<String, Signed>,
 }
 
-/// A thought, and where it stood.
+/// A thinking block and its position in the turn.
 pub(crate) struct Thought {
     pub(crate) block: Block,
-    /// So many texts stood before it.
+    /// How many texts come before it.
     pub(crate) texts: usize,
-    /// Whether a text followed before any call did.
+    /// Whether a text follows before any call.
     pub(crate) leads_to_text: bool,
-    /// The first call that followed.
+    /// The id of the first call after it.
     pub(crate) call: Option<String>,
 }
 
@@ -216,7 +217,7 @@ pub(crate) struct Signed {
 }
 
 impl Signed {
-    /// A call, by its id; none of what is none.
+    /// Takes a call apart into its id and the rest. `None` for any other block.
     pub(crate) fn of(block: Block) -> Option<(String, Self)> {
         match block {
             Block::ToolCall { id, name, arguments, signature } => {
@@ -226,7 +227,7 @@ impl Signed {
         }
     }
 
-    /// Whether a client's call is this one still.
+    /// Whether the client's call is unchanged.
     pub(crate) fn is(&self, block: &Block) -> bool {
         let Block::ToolCall { name, arguments, .. } = block else {
             return false;
