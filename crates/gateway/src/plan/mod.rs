@@ -1,10 +1,10 @@
 //! A request made ready for one backend: what goes out, and what becomes of each block.
 //!
-//! There are two lanes. The *passthrough* lane edits the client's body in place and forwards the reply
-//! as it arrives. It knows every block of a request ([`outlined`]) or only the parts that nobody but
-//! their maker can read ([`opaque`]). The *translate* lane ([`translate`]) goes through the canonical
-//! request and writes it in the backend's dialect. All of them are a [`Plan`], so that sending,
-//! retrying and reporting exist once.
+//! There are two lanes. The *passthrough* lane edits the client's body in place and forwards the
+//! reply as it arrives. It knows every block of a request ([`outlined`]) or only its opaque parts
+//! ([`opaque`]). The *translate* lane ([`translate`]) goes through the canonical request and writes
+//! it in the backend's dialect. All of them are a [`Plan`], so that sending, retrying and reporting
+//! exist once.
 
 pub(crate) mod opaque;
 pub(crate) mod opaque_reply;
@@ -40,10 +40,10 @@ use crate::turn::log::KeptBlock;
 use crate::upstream::refusal_policy::{RefusedRequest, RejectedBlocks, RetryPlan};
 use crate::upstream::send::OutboundRequest;
 
-/// The way of a request through the gateway.
+/// How a request passes the gateway.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum Lane {
-    /// None was chosen yet.
+    /// No lane is chosen yet.
     #[default]
     #[serde(rename = "")]
     Unset,
@@ -55,18 +55,18 @@ pub enum Lane {
     Translate,
 }
 
-/// The lane of a request, with what its plan is made from.
+/// The lane of a request, with the values that its plan is made from.
 #[derive(Clone, Copy)]
 pub(crate) enum LaneChoice<'a> {
     /// Passthrough, with the outline of every block.
     Outlined(&'a Outline),
-    /// Passthrough, with the parts that only their maker reads.
+    /// Passthrough, with the opaque parts only.
     Opaque(&'a OpaqueOutline),
     /// Translate.
     Translate,
 }
 
-/// What every plan decides.
+/// The decisions that every plan makes.
 #[derive(Debug)]
 pub(crate) struct Decision {
     pub(crate) lane: Lane,
@@ -81,14 +81,14 @@ pub(crate) struct Decision {
     pub(crate) target: Target,
 }
 
-/// A reply that is being made.
+/// A reply that is being built.
 pub(crate) type ReplyFuture<'a> = Pin<Box<dyn Future<Output = Result<Reply, Fault>> + Send + 'a>>;
 
 /// A request made ready for one backend.
 pub(crate) trait Plan: fmt::Debug + Send + Sync {
-    /// What was decided.
+    /// The decisions of this plan.
     fn decision(&self) -> &Decision;
-    /// The same, to be changed.
+    /// The decisions of this plan, to change them.
     fn decision_mut(&mut self) -> &mut Decision;
     /// What becomes of each thinking block.
     fn blocks(&self) -> Vec<KeptBlock>;
@@ -96,14 +96,14 @@ pub(crate) trait Plan: fmt::Debug + Send + Sync {
     fn body(&self) -> &[u8];
     /// The request that goes out.
     fn outbound(&self, attempt: &Attempt<'_>) -> OutboundRequest;
-    /// The thinking setting, as the client asked for it and as it goes out.
+    /// The thinking setting, as the client asked for it and as it is sent.
     fn thinking(&self, attempt: &Attempt<'_>) -> (Value, Value);
-    /// Whether the gateway asks the model to think. A client's own setting is the client's.
+    /// Whether the gateway asks the model to think. A setting that passes unchanged does not count.
     fn asks_for_thinking(&self) -> bool {
         false
     }
-    /// What the retry rule needs to know about a refusal, and the key of the block it names. `None` if
-    /// the caller wants the refusal.
+    /// What the retry rule needs to know about a refusal, and the key of the block it names. `None`
+    /// if the caller wants the refusal.
     fn refused(
         &self,
         attempt: &Attempt<'_>,
@@ -111,11 +111,11 @@ pub(crate) trait Plan: fmt::Debug + Send + Sync {
     ) -> Option<(RefusedRequest, Option<BlockKey>)>;
     /// The keys of blocks in the body: all of them, or those that were only tried.
     fn sent_keys(&self, which: RejectedBlocks) -> Vec<BlockKey>;
-    /// The reply, where no backend has to be asked.
+    /// A reply that needs no backend, if there is one.
     fn reply_without_backend(&self, _: &Gateway, _: &Attempt<'_>) -> Option<Reply> {
         None
     }
-    /// The reply to the client, from the backend's.
+    /// Builds the reply to the client from the backend's.
     fn reply<'a>(
         self: Box<Self>,
         gateway: &'a Gateway,
@@ -123,7 +123,7 @@ pub(crate) trait Plan: fmt::Debug + Send + Sync {
         response: Response<Incoming>,
         permit: Option<OwnedSemaphorePermit>,
     ) -> ReplyFuture<'a>;
-    /// The reply to the client, from an error of the backend.
+    /// Builds the reply to the client from the backend's error.
     fn error_reply(
         &self,
         gateway: &Gateway,
@@ -133,7 +133,7 @@ pub(crate) trait Plan: fmt::Debug + Send + Sync {
 }
 
 impl Gateway {
-    /// Plans a request for one backend; differently, where the backend has refused it.
+    /// Plans a request for one backend. `retry` says what to change after a refusal.
     pub(crate) async fn plan(
         &self,
         attempt: &Attempt<'_>,
@@ -163,7 +163,7 @@ impl Gateway {
         }
     }
 
-    /// Whether neither the request nor its reply needs more than an edit in place.
+    /// Whether an edit in place is enough for the request and its reply.
     async fn can_pass(&self, attempt: &Attempt<'_>) -> bool {
         let (read, backend) = (attempt.read, attempt.backend);
         let raw = backend.dialect.has_raw_text(&backend.variant)
@@ -178,10 +178,11 @@ impl Gateway {
         let (spoken, _) = spoken(backend, request, &known);
         let renamed = read.model.as_deref() != Some(model);
         let events = read.asked.dialect.stream_type(request);
-        // In a stream of another kind than events, the model's name is found only by reading all of it.
+        // In a stream that is not server-sent events, the model's name can only be found by
+        // parsing.
         let named_late = read.stream && renamed && !events.starts_with("text/event-stream");
-        // A client writes its settings for the model it names. For another model, or one that does not
-        // think, they have to be adapted.
+        // A client chooses its settings for the model it names. For another model, or one that does
+        // not think, they must be adapted.
         let thinks = known.thinking != Some(Form::None) || !request.thinking.is_wanted();
         let adapted = (renamed || !thinks) && !request.thinking.is_unset();
         !raw && !named_late
@@ -191,7 +192,7 @@ impl Gateway {
     }
 }
 
-/// What `POST /v1/plan` answers.
+/// The JSON that `POST /v1/plan` returns.
 pub(crate) fn report(plan: &dyn Plan, attempt: &Attempt<'_>) -> Value {
     let decision = plan.decision();
     let (asked, sent) = plan.thinking(attempt);

@@ -1,5 +1,6 @@
-//! What goes out, where it is known where thinking and its marks stand: each is judged as in the across
-//! lane, and becomes an edit of the body.
+//! Plans a passthrough request of which only the opaque parts are known: thinking blocks and
+//! signatures. Each part is judged as in the translate lane and becomes an edit of the body.
+//! Sending and the reply are in `opaque_reply`.
 
 use std::sync::Arc;
 
@@ -24,26 +25,26 @@ use crate::turn::log::KeptBlock;
 use crate::unix_ms;
 use crate::upstream::refusal_policy::RetryPlan;
 
-/// What goes out.
+/// A plan with edits of the opaque parts.
 #[derive(Debug)]
 pub(crate) struct OpaquePlan {
     pub(crate) decision: Decision,
-    /// The body; the client's own bytes, if nothing had to change.
+    /// The body. The client's own bytes if nothing changed.
     pub(crate) body: Bytes,
-    /// The name the client used, if it was changed.
+    /// The model name that the client used, if it was changed.
     pub(crate) asked_model: Option<String>,
     pub(crate) blocks: Vec<KeptBlock>,
-    /// How their places are spelled.
+    /// Writes the paths of the blocks.
     dialect: &'static dyn Passthrough,
-    /// How many of them stayed behind.
+    /// How many blocks were left out.
     pub(crate) left_out: usize,
-    /// The names of those that went.
+    /// The keys of the blocks that were sent.
     pub(crate) sent: Vec<BlockKey>,
-    /// Those of them that nobody knew.
+    /// The keys of sent blocks whose maker is unknown.
     pub(crate) tried: Vec<BlockKey>,
 }
 
-/// Which thinking a second try drops.
+/// Which thinking a retry drops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Drops {
     Nothing,
@@ -57,8 +58,8 @@ impl Drops {
             RetryPlan::First | RetryPlan::NoThinkingSetting | RetryPlan::DropBound => Self::Nothing,
             RetryPlan::DropTried => Self::Tried,
             RetryPlan::DropEarlierThinking | RetryPlan::DropAllThinking => Self::All,
-            // A missing signature is made good on the call. Where there is no such value, the request
-            // goes without thinking.
+            // The call gets a skip-validation signature. If the backend has none, the request goes
+            // without thinking.
             RetryPlan::ThinkingOff if marks_foreign_calls(backend) => Self::Nothing,
             RetryPlan::ThinkingOff => Self::All,
         }
@@ -71,7 +72,7 @@ struct Fated {
     fate: Fate,
     reason: Option<Reason>,
     origin: Option<Arc<Origin>>,
-    /// Whether it stays behind because the upstream never reads it, so that nothing is lost.
+    /// Whether the part is left out without a loss, because the upstream never reads it.
     unneeded: bool,
 }
 
@@ -103,7 +104,7 @@ impl Gateway {
             lineage: read.lineage,
             target: &target,
             follows_active_backend: attempt.follows_active_backend && first,
-            // A second look at the same request tells nothing new.
+            // The first plan has already informed the memory.
             in_conversation: read.in_conversation && first,
             blocks: &keys,
             has_assistant: places.has_assistant,
@@ -120,7 +121,7 @@ impl Gateway {
             same_dialect: true,
             reads_past: true,
         };
-        // A model that has refused a call for want of a signature is one that wants them.
+        // A model that refused a call because of a missing signature needs signatures.
         let skips = marks_foreign_calls(backend) && (known.signatures_enforced || !first);
         let drops = Drops::after(retry, backend);
         let in_place = backend.dialect.passthrough();
@@ -157,7 +158,7 @@ impl Gateway {
                 None if self.is_only_ours(mark, body) => OpaqueEdit::Unsign,
                 None => OpaqueEdit::Keep,
             };
-            // The first call of a step needs some signature.
+            // The first call of a step needs a signature.
             let bare = match mark.signature {
                 Some(_) => matches!(edit, OpaqueEdit::Remove | OpaqueEdit::Unsign),
                 None => true,
@@ -171,7 +172,7 @@ impl Gateway {
             });
         }
         if unknown {
-            // It may have had one; what the model thought when it called is then lost.
+            // The client may have lost a real signature, and with it the reasoning behind the call.
             plan.decision.losses.push(CALL_UNSIGNED);
         }
         let renamed = (asked != Some(&plan.decision.model) && !plan.decision.model.is_empty())
@@ -196,8 +197,8 @@ impl Gateway {
 }
 
 impl Gateway {
-    /// Whether a call or a text bears an envelope that holds nobody's signature: clients of some
-    /// dialects want one on every call.
+    /// Whether a call or a text has an envelope that holds no signature. Clients of some dialects
+    /// require one on every call.
     fn is_only_ours(&self, mark: &OpaquePart, body: &[u8]) -> bool {
         let (OpaqueKind::Call | OpaqueKind::Text) = mark.kind else {
             return false;
@@ -210,7 +211,7 @@ impl Gateway {
     }
 }
 
-/// Whether a backend has a mark for calls that were made elsewhere.
+/// Whether a backend accepts a skip-validation signature for calls of other makers.
 pub(crate) fn marks_foreign_calls(backend: &Backend) -> bool {
     let dialect = backend.dialect.name();
     let (part, place) = (Part::CallSignature, Place::OpenLoop);
@@ -218,7 +219,7 @@ pub(crate) fn marks_foreign_calls(backend: &Backend) -> bool {
     foreign == Treatment::Skipped
 }
 
-/// Whether a backend reads thinking of its own at all.
+/// Whether a backend reads its own thinking at all.
 fn reads_thinking(backend: &Backend) -> bool {
     let dialect = backend.dialect.name();
     let (part, place) = (Part::Thinking, Place::OpenLoop);
@@ -226,7 +227,7 @@ fn reads_thinking(backend: &Backend) -> bool {
     own != Treatment::Unneeded
 }
 
-/// What a mark carries that its maker may want back; none, if that is nothing.
+/// The block that a part holds for its maker. `None` if it holds nothing.
 fn carries(mark: &OpaquePart, body: &[u8]) -> Option<Block> {
     match (mark.kind, mark.signature(body)) {
         (OpaqueKind::Call | OpaqueKind::Text, None) => None,
@@ -288,7 +289,7 @@ fn judge(
 }
 
 impl Fated {
-    /// What would go does not, since it would be refused where it stands.
+    /// Leaves the part out, because the provider would refuse it in this position.
     fn leave_behind(&mut self, wanted: bool) {
         if self.fate != Fate::LeftOut {
             let reason = if wanted { Reason::Shape } else { Reason::Policy };

@@ -1,4 +1,4 @@
-//! The plan of a request of which only the opaque parts are known: how it is sent, refused and answered.
+//! How an [`OpaquePlan`] is sent, refused and answered. The plan itself is made in `opaque`.
 
 use bytes::Bytes;
 use http::Response;
@@ -77,7 +77,7 @@ impl Plan for OpaquePlan {
             return None;
         }
         let refused = RefusedRequest {
-            // These dialects do not say which block they mean, nor can they be asked to drop one.
+            // These dialects do not name the refused block and cannot be asked to drop one.
             kind: if missing { refusal.kind } else { RefusalKind::Signature },
             named: None,
             tried: !self.tried.is_empty(),
@@ -138,7 +138,7 @@ impl Plan for OpaquePlan {
         let model = decision.model;
         let reply = gateway.forward(attempt, response, permit, alias, &losses, |events| {
             let target = dialects::Target { model: &model, variant: &attempt.backend.variant };
-            // The backend decides whether it streams, whatever was asked for.
+            // The backend decides whether it streams, whatever the client asked for.
             let reader = (read.wanted == Operation::Generate)
                 .then(|| attempt.backend.dialect.reply_reader(&target, events));
             Box::new(Listener::new(reader, injector, relay, events))

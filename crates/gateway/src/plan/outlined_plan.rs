@@ -1,4 +1,5 @@
-//! The plan of a request whose every block is known: how it is sent, refused and answered.
+//! How an [`OutlinedPlan`] is prepared, sent, refused and answered. The decisions are made in
+//! `outlined`.
 
 use bytes::Bytes;
 use http::{HeaderMap, Response, header};
@@ -25,7 +26,7 @@ use crate::upstream::refusal_policy::{RefusedRequest, RejectedBlocks, RetryPlan}
 use crate::upstream::send::OutboundRequest;
 
 impl Gateway {
-    /// Plans a request whose every block is known.
+    /// Plans a request of which every block is known.
     pub(crate) async fn plan_outlined(
         &self,
         attempt: &Attempt<'_>,
@@ -52,7 +53,7 @@ impl Gateway {
             lineage: read.lineage,
             target: &target,
             follows_active_backend: attempt.follows_active_backend && retry == RetryPlan::First,
-            // A second look at the same request tells nothing new.
+            // The first plan has already informed the memory.
             in_conversation: read.in_conversation && retry == RetryPlan::First,
             blocks: &keys,
             has_assistant: outline.has_assistant(),
@@ -83,8 +84,7 @@ impl Gateway {
         .plan()
     }
 
-    /// Whether the open tool loop was begun by a backend whose thinking, if there was any, this one
-    /// cannot have.
+    /// Whether the open tool loop was started by a backend whose thinking this one cannot read.
     async fn made_elsewhere(&self, attempt: &Attempt<'_>, outline: &Outline) -> bool {
         let Some(call) = outline.open_tool_loop() else {
             return false;
@@ -168,8 +168,8 @@ impl Plan for OutlinedPlan {
             tried: blocks.clone().any(|block| block.fate == Fate::Tried),
             old: blocks.clone().any(|block| block.fate == Fate::Sent && !present(block)),
             can_ask: caller.is_none() && !self.drop_bound,
-            // Thinking was dropped now, or in an earlier round of a loop that began with it. A loop that
-            // the caller sent without any thinking is the caller's mistake.
+            // Thinking was dropped now, or in an earlier round of a loop that began with it. If the
+            // caller sent the loop without any thinking, the error is the caller's.
             ours: blocks.any(|block| block.fate == Fate::LeftOut || present(block))
                 && self.thinking != ThinkingEdit::Disabled,
         };
@@ -191,7 +191,7 @@ impl Plan for OutlinedPlan {
         response: Response<Incoming>,
         permit: Option<OwnedSemaphorePermit>,
     ) -> ReplyFuture<'a> {
-        // A stream may last for minutes. The request it answers is not needed any more.
+        // A stream may last for minutes, and the request body is not needed any more.
         self.body = Bytes::new();
         let left_out = self.blocks.iter().filter(|block| block.fate == Fate::LeftOut);
         gateway.counters.filtered.add(left_out.count());

@@ -1,4 +1,4 @@
-//! What both kinds of passthrough plans share: the reply is forwarded as it arrives.
+//! What both passthrough plans share: the reply is forwarded as it arrives.
 
 use bytes::Bytes;
 use http::{Response, header};
@@ -19,14 +19,14 @@ use crate::turn::request::content_encoding;
 use crate::upstream::send::error_text;
 
 impl Gateway {
-    /// Forwards an error of the provider, unchanged.
+    /// Forwards a provider's error unchanged.
     pub(crate) fn forward_error(
         &self,
         attempt: &Attempt<'_>,
         decision: &Decision,
         error: Response<Bytes>,
     ) -> Reply {
-        // Only its kind is recorded: the message may quote what was sent.
+        // Record only the kind of error, because the message may quote the request.
         let status = error.status().as_u16();
         let fault = decision.dialect.read_fault(status, &error_text(&error));
         let (head, body) = error.into_parts();
@@ -40,8 +40,8 @@ impl Gateway {
         reply
     }
 
-    /// Passes a reply on as it arrives, with a tap on it, which is told whether it is a stream of
-    /// events.
+    /// Forwards a reply as it arrives. `tap` gets whether the reply is a stream of events, and
+    /// returns the tap that reads it.
     pub(crate) fn forward(
         &self,
         attempt: &Attempt<'_>,

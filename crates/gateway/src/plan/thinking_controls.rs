@@ -1,4 +1,4 @@
-//! What can be said of thinking: what a dialect has words for, and what of that a model takes.
+//! Which thinking settings can be expressed: what a dialect has, and which of that a model accepts.
 
 use throughline_canonical::{Effort, Show};
 use throughline_codec::dialects::ollama;
@@ -6,13 +6,13 @@ use throughline_codec::dialects::openai_chat::variants::{self, Setting, Variant}
 
 use crate::catalog::{Form, Model, Off, Shows};
 
-/// The least budget that servers of Anthropic's dialect take.
+/// The smallest budget that servers of Anthropic's dialect accept.
 const MIN_BUDGET: u64 = 1024;
 
-/// A dialect, as far as settings go.
+/// A dialect, as far as thinking settings are concerned.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Dialect {
-    /// `thinking` with its modes, and an effort beside it.
+    /// `thinking` with a mode, and a separate effort.
     Anthropic,
     /// A level, or a budget.
     Gemini,
@@ -20,38 +20,38 @@ pub(crate) enum Dialect {
     Ollama,
     /// An effort.
     Responses,
-    /// Whatever this kind of server takes.
+    /// The settings of this kind of server.
     Chat(&'static Variant),
 }
 
-/// What a model can be told of its thinking, in a dialect.
+/// The thinking settings that a model accepts in a dialect.
 #[derive(Debug, Default)]
 pub(crate) struct ThinkingControls {
-    /// That it be off.
+    /// Thinking can be turned off.
     pub(crate) off: bool,
-    /// That it be off but for notes between calls of tools.
+    /// Thinking can be turned off except between tool calls.
     pub(crate) between_tools: bool,
-    /// That it be on, and no more.
+    /// Thinking can be turned on without an amount.
     pub(crate) on: bool,
-    /// That it be as the model finds right.
+    /// The model can be asked to decide itself how much to think.
     pub(crate) automatic: bool,
-    /// Nothing: whatever model is there, it thinks.
+    /// There is no setting, because every model of this server thinks.
     pub(crate) always: bool,
-    /// Efforts, in their order.
+    /// The accepted efforts, in order.
     pub(crate) efforts: Vec<Effort>,
-    /// A budget.
+    /// A budget in tokens is accepted.
     pub(crate) budget: bool,
-    /// An effort is said also of a model that thinks unasked: other words go by it.
+    /// An effort is sent even if the model thinks by default, because other settings depend on it.
     pub(crate) says_effort: bool,
-    /// Something is said in any case: a server that hears nothing decides by itself.
+    /// A setting is always sent, because the server decides itself without one.
     pub(crate) said: bool,
-    /// The dialect says a mode: an effort goes with adaptive thinking, and where no mode is said
-    /// nothing is shown.
+    /// The setting has a mode: an effort needs adaptive thinking, and without a mode thinking
+    /// cannot be shown.
     pub(crate) modes: bool,
 }
 
 impl Dialect {
-    /// The dialect of this name. Those that are none of the others take after Chat Completions.
+    /// The dialect of this name. Unknown names count as Chat Completions.
     pub(crate) fn find(upstream: &str, variant: &str) -> Self {
         match upstream {
             "anthropic" | "simulator" => Self::Anthropic,
@@ -62,23 +62,23 @@ impl Dialect {
         }
     }
 
-    /// Whether it is Anthropic's, where a request must limit its output, and a budget has a least
-    /// and is less than that limit, whatever the model.
+    /// Whether this is Anthropic's dialect. There a request must limit its output, and a budget has
+    /// a minimum and must be below that limit.
     pub(crate) fn is_anthropic(self) -> bool {
         matches!(self, Self::Anthropic)
     }
 
-    /// Whether the server stands before another, which hears only what is said here.
+    /// Whether the server is a proxy. The server after it sees only what is sent here.
     pub(crate) fn hands_on(self) -> bool {
         matches!(self, Self::Chat(server) if server.setting == Setting::Blocks)
     }
 
-    /// The least budget, of whatever model.
+    /// The smallest budget that the dialect allows for any model.
     pub(crate) fn least_budget(self) -> u64 {
         if self.is_anthropic() { MIN_BUDGET } else { 1 }
     }
 
-    /// Whether thinking uses up the limit of the output, though a budget beyond that is taken.
+    /// Whether thinking counts towards the output limit although a larger budget is accepted.
     pub(crate) fn shares_limit(self) -> bool {
         match self {
             Self::Gemini => true,
@@ -87,17 +87,17 @@ impl Dialect {
         }
     }
 
-    /// Whether it has a word for all there is to show besides that for a summary.
+    /// Whether it can ask for full reasoning and for a summary separately.
     pub(crate) fn has_details(self) -> bool {
         matches!(self, Self::Responses)
     }
 
-    /// What a model can be told.
+    /// The settings that a model accepts.
     pub(crate) fn controls(self, model: &Model) -> ThinkingControls {
         use Form::{Adaptive, Budget, Switch};
         let form = model.thinking;
         let off = model.off == Off::Disabled;
-        // Of a model that does nothing but think there is nothing to say.
+        // A model that always thinks cannot be switched on.
         let on = !model.only_thinks();
         let graded = !matches!(form, Some(Budget | Switch));
         let budget = match form {
@@ -115,7 +115,7 @@ impl Dialect {
                 between_tools: true,
                 automatic: matches!(form, None | Some(Adaptive)),
                 efforts: efforts(graded, &Effort::ALL[1..]),
-                // Other models than Claude that are on or off are so here.
+                // Models of other vendors that can only be on or off use a budget here.
                 budget: budget || form == Some(Switch),
                 modes: true,
                 ..told
@@ -136,12 +136,12 @@ impl Dialect {
                 ThinkingControls { efforts: efforts(form != Some(Switch), &Effort::ALL), ..told }
             }
             Self::Chat(server) => match server.setting {
-                // A server in between knows what an effort is for a model that takes budgets.
+                // A proxy converts an effort for models that take budgets.
                 Setting::Effort => ThinkingControls {
                     efforts: efforts(form != Some(Switch), server.efforts),
                     ..told
                 },
-                // Models with efforts are told those, all others that they think.
+                // Models with efforts get an effort. All others get only "on".
                 Setting::Format => ThinkingControls {
                     on: on && matches!(form, Some(Budget | Switch)),
                     efforts: efforts(graded, server.efforts),
@@ -174,14 +174,14 @@ impl Dialect {
         }
     }
 
-    /// The most that is shown of a model's thinking to those who ask.
+    /// The most that a model shows of its thinking on request.
     pub(crate) fn shows(self, model: &Model) -> Option<Show> {
         match (self, model.shows) {
             (_, Some(Shows::Nothing)) => None,
             (Self::Anthropic, Some(Shows::Full)) => Some(Show::Full),
             (Self::Anthropic | Self::Gemini | Self::Responses, _) => Some(Show::Summary),
             (Self::Ollama, _) => Some(Show::Full),
-            // OpenAI's own shows none here.
+            // OpenAI's own service shows none in this dialect.
             (Self::Chat(server), _) if server.official => None,
             (Self::Chat(server), Some(Shows::Summary))
                 if matches!(server.setting, Setting::Object | Setting::Config) =>
@@ -193,7 +193,7 @@ impl Dialect {
     }
 }
 
-/// The efforts that dialect and model share; the dialect's, where nothing is known of the model.
+/// The efforts that dialect and model share. The dialect's if the model is unknown.
 fn shared(dialect: &[Effort], model: &[Effort]) -> Vec<Effort> {
     let both: Vec<Effort> =
         dialect.iter().copied().filter(|effort| model.contains(effort)).collect();

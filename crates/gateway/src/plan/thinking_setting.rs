@@ -1,9 +1,9 @@
-//! Makes a request's settings fit a model: how much it thinks, what of that is shown, how long it
-//! writes, how it chooses words, whether it must call a tool. What the model can be told stands in
-//! the catalog, what its dialect has words for in `words`.
+//! Adapts the settings of a request to a model: how much it thinks, what is shown, the output
+//! limit, sampling and tool choice. What a model accepts is in the catalog; what its dialect can
+//! express is in `thinking_controls`.
 //!
-//! A wish that the model cannot be told becomes the nearest it can be told, and a loss says so. What
-//! means the same in other words is no loss. Budgets and efforts stand for each other by the table
+//! A setting that the model does not accept becomes the nearest one, and a loss reports it. A
+//! different form with the same meaning is no loss. Budgets and efforts are converted by the table
 //! of [`Effort::budget`].
 //!
 //! | asked | by budget | adaptive | by effort or level | a switch | does not think |
@@ -14,8 +14,8 @@
 //! | budget | it, within bounds | it, else adaptive around its effort | its effort, a loss | on, a loss | nothing, a loss |
 //! | adaptive | automatic, else a budget | adaptive | its effort, or as `on` | on | nothing, a loss |
 //!
-//! "Else" is a loss too, where it is not what was meant. A model of which nothing is known takes all
-//! of these, as far as the dialect has words for them.
+//! "Else" is also a loss if the meaning differs. An unknown model accepts all of these, as far as
+//! the dialect can express them.
 
 use throughline_canonical::{Amount, Effort, Loss, Request, Show, ToolChoice};
 use throughline_codec::dialects::anthropic;
@@ -26,15 +26,14 @@ use throughline_codec::dialects::anthropic::settings::{
 use crate::catalog::{ForcedTools, Form, Model, Off, ResponsesForTools, Sampling, Shows};
 use crate::plan::thinking_controls::{Dialect, ThinkingControls};
 
-/// What a model writes at most of which nothing is known. Those of the last years all take it, and
-/// a smaller number would cut answers short.
+/// The assumed output limit of an unknown model. All recent models accept it, and a smaller one
+/// would cut answers.
 const ASSUMED_OUTPUT: u64 = 32_000;
 
-/// The setting that losses about thinking name.
+/// The setting name in losses about thinking.
 const THINKING: &str = "thinking";
 
-/// Makes the settings of a request fit a model that is asked in this dialect and variant. Answers
-/// what had to change.
+/// Adapts the settings of a request to a model in this dialect and variant. Returns the losses.
 pub(crate) fn fit(
     request: &mut Request,
     model: &Model,
@@ -50,7 +49,7 @@ pub(crate) fn fit(
     fitting.losses
 }
 
-/// Makes everything but the thinking setting fit, which the operator has settled.
+/// Adapts all settings except thinking, which the operator has configured.
 pub(crate) fn fit_beside(request: &mut Request, model: &Model, upstream: &str) -> Vec<Loss> {
     let mut fitting = Fitting::new(model, upstream, "");
     fitting.limit(request);
@@ -58,19 +57,19 @@ pub(crate) fn fit_beside(request: &mut Request, model: &Model, upstream: &str) -
     fitting.losses
 }
 
-/// Whether a request for one of OpenAI's models has to go by way of Responses: some refuse tools in
-/// Chat Completions, at all or unless they do not think.
+/// Whether a request for one of OpenAI's models must use the Responses dialect. Some models refuse
+/// tools in Chat Completions, always or while they think.
 pub(crate) fn wants_responses(request: &Request, model: &Model) -> bool {
     let needed = match model.responses_for_tools {
         ResponsesForTools::Never => false,
-        // What they do when nothing is said differs, and Responses takes either.
+        // Their default differs, and Responses accepts both.
         ResponsesForTools::Thinking => request.thinking.amount != Some(Amount::Off),
         ResponsesForTools::Always => true,
     };
     needed && !request.tools.is_empty()
 }
 
-/// Whether a client asked for reasoning. Who wants to see some wants some.
+/// Whether a client asked for reasoning. Asking to see it counts.
 fn wants_thinking(request: &Request) -> bool {
     let thinking = &request.thinking;
     let sees = matches!(thinking.show, Some(Show::Full | Show::Summary));
@@ -90,7 +89,7 @@ impl<'a> Fitting<'a> {
         Self { model, words: dialect.controls(model), dialect, losses: Vec::new() }
     }
 
-    /// What follows from how much is thought.
+    /// Adapts the settings that depend on the amount of thinking.
     fn beside(&mut self, request: &mut Request) {
         self.sampling(request);
         self.tool_choice(request);
@@ -103,14 +102,14 @@ impl<'a> Fitting<'a> {
         }
     }
 
-    /// The most the model may write.
+    /// Adapts the output limit.
     fn limit(&mut self, request: &mut Request) {
         match (request.max_tokens, self.model.max_output) {
             (Some(asked), Some(most)) if asked > most => {
                 self.adapted("max_tokens", "max_output");
                 request.max_tokens = Some(most);
             }
-            // Whoever names no limit means the model's own.
+            // Without a limit, the client means the model's own.
             (None, Some(most)) if self.dialect.is_anthropic() => request.max_tokens = Some(most),
             (None, None) if self.dialect.is_anthropic() => {
                 self.adapted("max_tokens", "model_unknown");
@@ -130,7 +129,7 @@ impl<'a> Fitting<'a> {
             if self.words.said {
                 request.thinking.amount = self.unsaid();
             }
-            // Where the mode is not said, neither is what is shown.
+            // Without a mode, `show` cannot be sent either.
             let said = self.words.modes && request.thinking.show.is_some();
             if said && self.words.automatic && self.model.unasked {
                 request.thinking.amount = Some(Amount::Adaptive { effort: None });
@@ -159,7 +158,7 @@ impl<'a> Fitting<'a> {
         }
     }
 
-    /// What a model does of which nothing is asked, where that has to be said; none if it is not known.
+    /// The default of the model, if it must be sent. `None` if it is not known.
     fn unsaid(&self) -> Option<Amount> {
         match self.model.thinking? {
             Form::None => Some(Amount::Off),
@@ -171,7 +170,7 @@ impl<'a> Fitting<'a> {
     fn off(&mut self, request: &mut Request) -> Option<Amount> {
         let between_tools = thinks_between_tools(request);
         if self.words.off {
-            // Only one kind of model is known to have that mode, and it has no other.
+            // Only one kind of model has that mode, and it has no other.
             if between_tools && self.words.between_tools && self.model.thinking.is_some() {
                 forget_between_tools(request);
                 self.adapted(THINKING, "disabled");
@@ -193,7 +192,7 @@ impl<'a> Fitting<'a> {
         }
     }
 
-    /// On, as much as is usual: in the model's own judgement, where that can be said.
+    /// Turns thinking on with the usual amount: the model's choice, if that can be expressed.
     fn usual(&mut self, adaptive: bool) -> Option<Amount> {
         if self.words.automatic {
             return Some(Amount::Adaptive { effort: None });
@@ -245,13 +244,13 @@ impl<'a> Fitting<'a> {
         }
     }
 
-    /// How much cannot be said.
+    /// Only "on" can be expressed, not the amount.
     fn only_on(&mut self) -> Option<Amount> {
         self.adapted(THINKING, "on_or_off");
         self.words.on.then_some(Amount::On)
     }
 
-    /// An effort, in the dialect's way.
+    /// An effort in the form of the dialect.
     fn spelled(&self, effort: Effort) -> Amount {
         match self.words.modes {
             true => Amount::Adaptive { effort: Some(effort) },
@@ -263,8 +262,8 @@ impl<'a> Fitting<'a> {
         self.model.budget_min.max(self.dialect.least_budget())
     }
 
-    /// Bends a budget to the model's bounds, and makes room for it below the limit of the output. A
-    /// budget of our own making bends first; a client's own moves the limit.
+    /// Moves a budget into the model's range and below the output limit. A budget that the gateway
+    /// chose shrinks first; a budget of the client raises the limit.
     fn within_bounds(&mut self, asked: u64, ours: bool, request: &mut Request) {
         let least = self.least_budget();
         let most = self.model.budget_max.unwrap_or(u64::MAX).max(least);
@@ -272,7 +271,8 @@ impl<'a> Fitting<'a> {
         if tokens != asked && !ours {
             self.adapted(THINKING, "budget_range");
         }
-        // Where thinking is part of the output, thinking of our measure leaves room for the answer.
+        // If thinking counts towards the output, a budget of the gateway leaves room for the
+        // answer.
         if let Some(limit) = request.max_tokens
             && ours
             && (self.dialect.is_anthropic()
@@ -290,7 +290,7 @@ impl<'a> Fitting<'a> {
             let wished = if ours { least } else { tokens };
             let highest = self.model.max_output.unwrap_or(ASSUMED_OUTPUT).max(limit);
             let raised = match limit {
-                // Who wants no output at all wants no more of it.
+                // Without any output, there is nothing to raise.
                 0 => 0,
                 limit => wished.saturating_add(limit).min(highest),
             };
@@ -314,11 +314,11 @@ impl<'a> Fitting<'a> {
         request.thinking.amount = Some(Amount::Budget { tokens });
     }
 
-    /// What is shown: to whoever asked for reasoning, as much as there is.
+    /// Adapts what is shown. A client that asked for reasoning gets as much as there is.
     fn show(&mut self, request: &mut Request, wanted: bool) {
         let thinking = &mut request.thinking;
         if !self.thinks(thinking.amount) {
-            // Of a model that is not known it may still be true.
+            // An unknown model may still think.
             let known = self.model.thinking.is_some() || thinking.amount.is_some();
             if known || self.words.modes {
                 thinking.show = None;
@@ -356,7 +356,7 @@ impl<'a> Fitting<'a> {
     fn sampling(&mut self, request: &mut Request) {
         let thinks = self.thinks(request.thinking.amount);
         let rule = match self.model.sampling {
-            // Claude behind a name of the house does not take it either.
+            // Claude under another name does not accept it either.
             Sampling::Free if self.model.thinking.is_none() && self.dialect.is_anthropic() => {
                 Sampling::NotThinking
             }
@@ -403,7 +403,7 @@ impl<'a> Fitting<'a> {
     }
 }
 
-/// What a limit leaves for thinking, so that something remains for the answer.
+/// The part of a limit that thinking may use, so that some remains for the answer.
 fn most_of(limit: u64) -> u64 {
     limit - limit.div_ceil(5)
 }

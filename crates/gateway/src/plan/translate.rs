@@ -1,4 +1,5 @@
-//! The translate lane: the canonical request is adapted to one backend and written in its dialect.
+//! The translate lane: adapts the canonical request to one backend and writes it in its dialect.
+//! Sending and the reply are in `translated_reply`.
 
 use std::sync::Arc;
 
@@ -38,40 +39,41 @@ use crate::turn::log::KeptBlock;
 use crate::unix_ms;
 use crate::upstream::refusal_policy::RetryPlan;
 
-/// A request, translated for one backend.
+/// A request, translated for one backend. Most of its fields are carried over to the reply, hence
+/// their number.
 #[derive(Debug)]
 pub(crate) struct TranslatedPlan {
     pub(crate) decision: Decision,
-    /// As the client asked it, for the reply.
+    /// The client's request, for the reply writer.
     pub(crate) asked: Request,
     pub(crate) variant: String,
     pub(crate) outgoing: Outgoing,
-    /// Whether the backend counts tokens, where that is what is asked.
+    /// Whether the backend itself counts tokens, if the client asked for a count.
     pub(crate) counted: bool,
     pub(crate) blocks: Vec<KeptBlock>,
     pub(crate) thinking: ThinkingSetting,
     /// Whether the model is known to show summaries of its thinking.
     pub(crate) summarizes: bool,
-    /// The thinking that goes out, in order.
+    /// The signed parts that are sent, in order.
     pub(crate) sent: Vec<Sent>,
-    /// What the reply will be made under, where prefixes matter.
+    /// The prefix that the reply will follow, if prefixes matter.
     pub(crate) prefix: Option<Prefix>,
-    /// Whether the provider was asked to drop bound blocks.
+    /// Whether the provider is asked to drop bound blocks.
     pub(crate) drop_bound: bool,
-    /// The message with which the model's present turn begins.
+    /// The index of the message where the model's present turn begins.
     pub(crate) open: usize,
-    /// What the reply will answer.
+    /// The question that the reply will answer.
     pub(crate) question: String,
-    /// Ids that a call of the reply must not have.
+    /// Call ids that the reply must not use.
     pub(crate) ids: Ids,
-    /// Tools that went as functions.
+    /// Custom tools that are sent as functions.
     pub(crate) custom_tools: CustomTools,
-    /// Tools that went under other names.
+    /// Tools that are sent under other names.
     pub(crate) tool_names: ToolNames,
 }
 
 impl Gateway {
-    /// Translates a request: `normalize`, `settings`, `recall`, `write` and `guard`, one after another.
+    /// Translates a request. Each step is one method of [`Draft`].
     pub(crate) async fn translate(
         &self,
         attempt: &Attempt<'_>,
@@ -130,16 +132,16 @@ struct Draft<'a> {
     attempt: &'a Attempt<'a>,
     retry: RetryPlan,
     client: &'static dyn ClientDialect,
-    /// As the client asked it, for the reply.
+    /// The client's request, for the reply writer.
     asked: Request,
-    /// As it will go out.
+    /// The request that will be sent.
     request: Request,
     losses: Vec<Loss>,
     to: Destination,
     custom_tools: CustomTools,
 }
 
-/// Where a request goes.
+/// The target of a request.
 struct Destination {
     dialect: &'static dyn UpstreamDialect,
     variant: String,
@@ -148,16 +150,16 @@ struct Destination {
     known: Model,
 }
 
-/// The history of a request, as it goes out.
+/// The adapted history of a request.
 struct Past {
     adapted: AdaptedHistory,
     session: u64,
     target: Target,
-    /// The message with which the model's present turn begins.
+    /// The index of the message where the model's present turn begins.
     open: usize,
-    /// The first message whose thinking the operator lets go back.
+    /// The first message whose thinking is sent back, as configured.
     replays_from: usize,
-    /// What the reply will answer.
+    /// The question that the reply will answer.
     question: String,
 }
 
@@ -177,7 +179,7 @@ impl<'a> Draft<'a> {
         if client.name() == openai_chat::NAME {
             openai_chat::carry_reasoning_in(&mut asked, &attempt.settings.reasoning_fields);
         }
-        // A client that leaves the choice to us learns what was chosen.
+        // A client that names no model gets the name of the chosen one.
         if asked.model.is_empty() {
             asked.model.clone_from(&model);
         }
@@ -204,7 +206,7 @@ impl<'a> Draft<'a> {
         self.retry == RetryPlan::First
     }
 
-    /// Applies the client dialect's defaults where the request says nothing about thinking.
+    /// Applies the client dialect's defaults if the request does not mention thinking.
     fn default_thinking(&mut self) {
         let (client, known, thinking) = (self.client, &self.to.known, &mut self.request.thinking);
         let thinks = known.thinking.is_some_and(|form| form != Form::None);
@@ -228,7 +230,7 @@ impl<'a> Draft<'a> {
             CustomTools::carry(&mut self.request, self.client, dialect, &mut self.losses);
     }
 
-    /// Brings the messages into the order that the dialect takes.
+    /// Brings the messages into the order that the dialect accepts.
     fn normalize(&mut self) {
         join_turns(&mut self.request.messages);
         if dedupe_tool_results(&mut self.request.messages) > 0 {
@@ -249,7 +251,7 @@ impl<'a> Draft<'a> {
         self.losses.push(Loss::SettingAdapted { setting, reason });
     }
 
-    /// Adapts the settings to what the model takes.
+    /// Adapts the settings to what the model accepts.
     fn adapt_settings(&mut self) {
         let dialect = self.to.dialect.name();
         let losses =
@@ -319,15 +321,15 @@ impl<'a> Draft<'a> {
         )
     }
 
-    /// Leaves no message empty, and no tool loop that the target must refuse.
+    /// Fills empty messages and repairs tool loops that the target would refuse.
     fn fill_and_close_loops(&mut self, past: &mut Past) {
         let rules = self.to.history_rules(self.retry, past.open, past.replays_from);
         rules.fill(&mut self.request.messages, &mut past.adapted);
         rules.mend_open_loop(&mut self.request, &mut past.adapted);
     }
 
-    /// Writes the request in the backend's dialect. Answers also whether the backend counts tokens,
-    /// where that is what is asked.
+    /// Writes the request in the backend's dialect. Also returns whether the backend counts tokens,
+    /// if the client asked for a count.
     fn write(&mut self, adapted: &AdaptedHistory) -> (Lossy<Outgoing>, bool) {
         if adapted.unsigned && self.to.dialect.name() == anthropic::NAME {
             "unsigned".clone_into(&mut self.to.variant);
@@ -345,8 +347,7 @@ impl<'a> Draft<'a> {
         (count.unwrap_or_else(|| self.to.dialect.write_request(&self.request, &target)), counted)
     }
 
-    /// Finds blocks that are no longer where they were made. They are dropped, by the provider where it
-    /// can be asked.
+    /// Finds stale blocks. They are dropped, by the provider if it can be asked.
     fn guard(
         &mut self,
         gateway: &Gateway,
@@ -402,8 +403,8 @@ impl Destination {
     }
 }
 
-/// What is spoken to a backend. OpenAI's models show reasoning, and take it back, only in its newer
-/// dialect, which the same address serves; the newest call tools while they think only there.
+/// The dialect for a backend. OpenAI's models show reasoning and take it back only in the Responses
+/// dialect, which has the same base URL. The newest models call tools while they think only there.
 pub(crate) fn spoken(
     backend: &Backend,
     request: &Request,
@@ -411,9 +412,9 @@ pub(crate) fn spoken(
 ) -> (&'static dyn UpstreamDialect, String) {
     let official = backend.dialect.name() == openai_chat::NAME
         && openai_chat::variants::find(&backend.variant).official;
-    // A client with wishes only the older dialect has words for gets those.
+    // A request with members that only Chat Completions has stays there.
     let bound = request.extra.contains_key(openai_chat::NAME);
-    // Of a model that does not think there is nothing to see there.
+    // There is no reasoning to show if the model does not think.
     let thinks = request.thinking.is_wanted() && !bound && model.thinking != Some(Form::None);
     if official && (thinks || thinking_setting::wants_responses(request, model)) {
         return (&OpenAiResponses, String::new());
@@ -422,7 +423,7 @@ pub(crate) fn spoken(
 }
 
 impl TranslatedPlan {
-    /// Reads the reply to it.
+    /// A reader for the reply.
     pub(crate) fn reader(
         &self,
         gateway: &Gateway,
@@ -452,7 +453,7 @@ impl TranslatedPlan {
             model: &self.decision.model,
             thinking: self.thinking.amount.map(|amount| amount != Amount::Off),
         };
-        // A family that does not exist was refused at start.
+        // Unknown families are refused at start-up.
         let Ok(recipe) = evidence.recipe() else {
             return reader;
         };
@@ -470,7 +471,7 @@ impl TranslatedPlan {
     }
 }
 
-/// The tools that were offered, for the reader of calls in text.
+/// The offered tools, for the reader of calls in text.
 fn tools(tools: &[Tool]) -> Option<Tools> {
     let functions: Vec<_> = tools
         .iter()

@@ -1,7 +1,7 @@
-//! The plan of a translated request: how it is sent, refused and answered.
+//! How a [`TranslatedPlan`] is sent, refused and answered.
 //!
-//! The upstream dialect reads the reply, the relay puts signatures into envelopes, makes ids unique and
-//! stores the turn, and the client's dialect writes it. A whole reply is the same events, folded.
+//! The upstream dialect reads the reply. The relay puts signatures into envelopes, makes ids unique
+//! and stores the turn. The client's dialect writes it. A whole reply is the same events, folded.
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
@@ -32,7 +32,7 @@ use crate::unix_ms;
 use crate::upstream::refusal_policy::{RefusedRequest, RejectedBlocks};
 use crate::upstream::send::{MAX_ERROR_BYTES, OutboundRequest, error_text, read_plain};
 
-/// The longest reply that is read whole.
+/// How many bytes of a whole reply are read.
 const MAX_REPLY_BYTES: usize = 64 << 20;
 
 /// The headers in which providers say when to retry.
@@ -89,7 +89,7 @@ impl Plan for TranslatedPlan {
             tried: sent.iter().any(|sent| sent.tried),
             old: sent.iter().any(|sent| !sent.tried && sent.message < self.open),
             can_ask: self.decision.dialect.name() == anthropic::NAME && !self.drop_bound,
-            // A client of another dialect cannot know what the model misses.
+            // A client of another dialect cannot know what the model needs.
             ours: true,
         };
         Some((refused, named.and_then(|sent| sent.key)))
@@ -104,7 +104,7 @@ impl Plan for TranslatedPlan {
         if attempt.read.wanted == Operation::CountTokens && !self.counted {
             return Some(gateway.estimated(attempt, self));
         }
-        // The request asks the model nothing, and the backend has no way to say that.
+        // The request asks the model nothing, and the backend cannot express that.
         let client = attempt.read.asked.dialect;
         let same_dialect = client.name() == self.decision.dialect.name();
         let reason = client.immediate_end(&self.asked).filter(|_| !same_dialect)?;
@@ -140,7 +140,7 @@ impl Plan for TranslatedPlan {
 }
 
 impl TranslatedPlan {
-    /// The block at a place of the body that went out.
+    /// The sent part at a position of the body.
     fn sent_at(&self, at: (usize, usize)) -> Option<adapt::Sent> {
         let mut sent = self.sent.clone();
         place(&self.outgoing.body, &mut sent)?;
@@ -149,7 +149,7 @@ impl TranslatedPlan {
 }
 
 impl Gateway {
-    /// The reply to a request that asks nothing.
+    /// The reply to a request that asks the model nothing.
     fn ended_reply(
         &self,
         attempt: &Attempt<'_>,
@@ -170,7 +170,7 @@ impl Gateway {
         generated_reply(whole, kind, &id, &attempt.backend.name, &plan.decision.losses)
     }
 
-    /// An error of the provider, in the client's words.
+    /// A provider's error, in the client's dialect.
     fn provider_error(
         &self,
         attempt: &Attempt<'_>,
@@ -182,7 +182,8 @@ impl Gateway {
         let id = attempt.turn.lock().id.clone();
         let mut reply =
             error_response(attempt.read.asked.dialect, &fault, &id, &attempt.backend.name);
-        // A moment, or milliseconds, say more than the seconds a fault has room for.
+        // Forward the provider's own headers: they may hold a date or milliseconds, and a fault
+        // only has seconds.
         for name in RETRY_HEADERS {
             if let Some(value) = error.headers().get(name) {
                 reply.headers_mut().insert(name, value.clone());
@@ -195,7 +196,7 @@ impl Gateway {
         reply
     }
 
-    /// A reply of the provider, as it arrives.
+    /// A streamed reply.
     fn stream_reply(
         &self,
         attempt: &Attempt<'_>,
@@ -232,7 +233,7 @@ impl Gateway {
         reply
     }
 
-    /// A whole reply of the provider.
+    /// A whole reply.
     async fn whole_reply(
         &self,
         attempt: &Attempt<'_>,
@@ -314,7 +315,7 @@ impl Gateway {
         relay.with_tools(plan.custom_tools, plan.tool_names)
     }
 
-    /// A count of tokens, by the provider.
+    /// A token count from the provider.
     async fn counted(
         &self,
         attempt: &Attempt<'_>,
@@ -331,7 +332,7 @@ impl Gateway {
         })
     }
 
-    /// A count of tokens where nobody counts them: about four bytes are one.
+    /// An estimated token count, if the backend cannot count: about four bytes per token.
     fn estimated(&self, attempt: &Attempt<'_>, plan: &TranslatedPlan) -> Reply {
         let tokens = (plan.outgoing.body.len() / 4).max(1) as u64;
         let mut losses = plan.decision.losses.clone();
@@ -349,7 +350,7 @@ impl Gateway {
     }
 }
 
-/// What a reply of ours bears.
+/// The id and time of a reply that the gateway writes.
 pub(crate) fn identity(id: &str) -> ReplyIdentity {
     ReplyIdentity {
         id: id.strip_prefix("turn_").unwrap_or(id).to_owned(),
@@ -357,7 +358,7 @@ pub(crate) fn identity(id: &str) -> ReplyIdentity {
     }
 }
 
-/// What an error of a provider says.
+/// The fault of a provider's error.
 pub(crate) fn fault_of(dialect: &dyn UpstreamDialect, error: &Response<Bytes>) -> Fault {
     let status = error.status().as_u16();
     let mut fault = dialect.read_fault(status, &error_text(error));

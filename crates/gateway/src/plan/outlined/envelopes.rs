@@ -1,5 +1,6 @@
-//! Envelopes in a conversation that comes through: thinking of backends of another dialect. No provider
-//! can read them, so none gets one; whoever made the block gets its own signature back.
+//! Envelopes in a passthrough conversation: they hold thinking of backends of other dialects. No
+//! provider can read an envelope, so the plan replaces it by the native signature if the target
+//! made the block, and leaves the block out otherwise.
 
 use std::sync::Arc;
 
@@ -13,16 +14,16 @@ use crate::history::recall::key_of;
 use crate::thinking::envelope::{EnvelopeKind, OpenResult};
 use crate::thinking::memory::{Target, Verdict};
 
-/// A thinking block that bears an envelope.
+/// A thinking block that holds an envelope.
 pub(crate) struct Sealed {
-    /// Its name, as the across lane gave it.
+    /// Its key, as the translate lane registered it.
     pub(crate) key: BlockKey,
     opened: OpenResult,
-    /// Where the envelope stands, with its quotes.
+    /// Where the envelope is in the body, with its quotes.
     place: Span,
 }
 
-/// A signature to be put in an envelope's place.
+/// A native signature that replaces an envelope.
 #[derive(Debug)]
 pub(crate) struct Native {
     place: Span,
@@ -30,25 +31,25 @@ pub(crate) struct Native {
 }
 
 impl Native {
-    /// Whether it stands in a block.
+    /// Whether the envelope is inside a block.
     pub(crate) fn stands_in(&self, block: &Span) -> bool {
         block.start <= self.place.start && self.place.end <= block.end
     }
 
-    /// Puts it there.
+    /// Replaces the envelope.
     pub(crate) fn put(&self, edits: &mut Edits) {
         edits.replace(self.place.clone(), quote(&self.mark));
     }
 }
 
 impl Gateway {
-    /// The envelope of a thinking block, if it bears one.
+    /// The envelope of a thinking block, if it has one.
     pub(crate) fn unseal(&self, body: &[u8], block: &Block) -> Option<Sealed> {
         let BlockKind::Thinking { .. } = block.kind else {
             return None;
         };
         let bytes = slice(body, &block.span);
-        // Nearly no block has one; this look is all that costs.
+        // Almost no block has one, so this search must be cheap.
         memchr::memmem::find(bytes, BEGINNING.as_bytes())?;
         let mut place = None;
         let members = each_member(body, block.span.start, |key, _, span| {
@@ -72,7 +73,7 @@ impl Gateway {
 }
 
 impl Sealed {
-    /// What becomes of the block, given the memory's word.
+    /// Decides what becomes of the block, given the memory's verdict.
     pub(crate) fn judge(self, verdict: &Verdict, target: &Target) -> (Verdict, Option<Native>) {
         let leave_out = |reason, origin| (Verdict::LeaveOut { reason, origin }, None);
         let envelope = match self.opened {

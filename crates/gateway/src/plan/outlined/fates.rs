@@ -1,5 +1,5 @@
-//! What becomes of each thinking block: by the memory's word, by configuration, by a refusal, and by
-//! the shape of its message.
+//! Decides what becomes of each thinking block: by the memory's verdict, the configuration, a
+//! refusal, and the shape of its message.
 
 use throughline_canonical::{Fate, Reason};
 use throughline_codec::dialects::anthropic::outline::{Block, BlockKind};
@@ -61,7 +61,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Where the model's latest turn begins.
+    /// The index of the message where the model's latest turn begins.
     fn latest_turn(&self) -> usize {
         let messages = &self.outline.messages;
         let last = messages
@@ -85,7 +85,7 @@ impl Planner<'_> {
         }
     }
 
-    /// A message that began with thinking must not keep thinking further back only.
+    /// A message that began with thinking must not keep only later thinking.
     pub(crate) fn by_shape(&self, blocks: &mut [PlannedBlock]) {
         for thinking in blocks.chunk_by_mut(|one, next| one.message == next.message) {
             let began = thinking.first().is_some_and(|block| block.index == 0);
@@ -102,14 +102,14 @@ impl Planner<'_> {
     }
 }
 
-/// The thinking blocks of one message, out of all.
+/// The thinking blocks of one message.
 pub(crate) fn of_message(blocks: &[PlannedBlock], message: usize) -> &[PlannedBlock] {
     let start = blocks.partition_point(|block| block.message < message);
     let end = blocks.partition_point(|block| block.message <= message);
     &blocks[start..end]
 }
 
-/// The place of a message's first block that goes out, given its thinking blocks in order.
+/// The index of a message's first block in the sent body, given its thinking blocks in order.
 pub(crate) fn first_in_body(thinking: &[PlannedBlock]) -> usize {
     thinking
         .iter()

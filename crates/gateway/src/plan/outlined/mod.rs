@@ -1,8 +1,9 @@
-//! What goes out, decided before anything is sent: which blocks, which settings, which edits.
+//! Plans a passthrough request of which every block is known: which blocks, which settings, which
+//! edits.
 //!
-//! The memory says what may go (`fates`); the plan adds what the target needs (`settings`, `repairs`)
-//! and what its signatures are bound to (`guard`), and turns it all into edits of the body. The same
-//! plan answers `POST /v1/plan`.
+//! The memory decides which blocks may go (`fates`). The plan adds what the target needs
+//! (`settings`, `open_loop`) and checks the prefixes that signatures are bound to (`prefix_guard`).
+//! Then it turns everything into edits of the body. Sending and the reply are in `outlined_plan`.
 
 pub(crate) mod envelopes;
 mod fates;
@@ -28,84 +29,84 @@ use crate::thinking::guard::{Guard, PrefixRecord};
 use crate::thinking::{Target, Verdict};
 use crate::upstream::refusal_policy::RetryPlan;
 
-/// What the plan is made from.
+/// The values that a plan is made from.
 #[derive(Debug)]
 pub(crate) struct Planner<'a> {
-    /// The request.
+    /// The client's body.
     pub body: &'a Bytes,
-    /// Its outline.
+    /// The outline of the body.
     pub outline: &'a Outline,
-    /// Where it goes.
+    /// The target.
     pub backend: &'a Backend,
-    /// What is known of the model there.
+    /// What the catalog knows about the model.
     pub model: &'a Model,
-    /// The memory's word on each thinking block.
+    /// The memory's verdict on each thinking block.
     pub verdicts: &'a [Verdict],
-    /// Signatures to be put in place of envelopes.
+    /// Signatures that replace envelopes.
     pub(crate) natives: &'a [Native],
-    /// The open tool loop was begun by a backend whose thinking this one cannot have.
+    /// Whether the open tool loop was started by a backend whose thinking this one cannot read.
     pub made_elsewhere: bool,
-    /// Whether prefixes matter.
+    /// The mode of the prefix guard.
     pub guard: Guard,
-    /// What to do differently.
+    /// What to change after a refusal.
     pub retry: RetryPlan,
-    /// Who receives the blocks, for the memory.
+    /// The receiver of the blocks, for the memory.
     pub target: Target,
     /// The session of the conversation.
     pub session: u64,
 }
 
-/// What goes out.
+/// A plan with edits of single blocks.
 #[derive(Debug)]
 pub(crate) struct OutlinedPlan {
-    /// The body; the very bytes that came, if nothing had to change.
+    /// The body. The client's own bytes if nothing changed.
     pub body: Bytes,
     pub(crate) decision: Decision,
-    /// The name the client used, if it was changed.
+    /// The model name that the client used, if it was changed.
     pub asked_model: Option<String>,
-    /// What became of each thinking block.
+    /// What becomes of each thinking block.
     pub blocks: Vec<PlannedBlock>,
-    /// Entries the beta header must gain.
+    /// Entries to add to the beta header.
     pub betas_added: Vec<&'static str>,
-    /// Whether entries about adaptive thinking must go from it.
+    /// Whether to remove the adaptive-thinking entries from the beta header.
     pub betas_without_adaptive: bool,
-    /// What the reply will be made under, where prefixes matter.
+    /// The prefix that the reply will follow, if prefixes matter.
     pub prefix: Option<Prefix>,
-    /// What the thinking setting became.
+    /// The edit of the thinking setting.
     pub thinking: ThinkingEdit,
-    /// Whether the provider was asked to drop bound blocks.
+    /// Whether the provider is asked to drop bound blocks.
     pub drop_bound: bool,
-    /// An effort to add, where a budget became adaptive thinking.
+    /// The effort to add if a budget became adaptive thinking.
     effort: Option<&'static str>,
-    /// Other settings that have to change.
+    /// Edits of other settings.
     settings: Vec<Change>,
-    /// From which message on an open tool loop is told as text.
+    /// The first message of an open tool loop that is rewritten as text.
     tells_loop_from: Option<usize>,
 }
 
 /// One thinking block and what becomes of it.
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedBlock {
-    /// Its message in the client's request.
+    /// The index of its message in the client's request.
     pub message: usize,
-    /// Its place in that message.
+    /// Its index in the message.
     pub index: usize,
-    /// Its kind.
+    /// The kind of block.
     pub kind: ThinkingKind,
-    /// Its name.
+    /// Its key.
     pub key: Option<BlockKey>,
     /// What becomes of it.
     pub fate: Fate,
     /// Why.
     pub reason: Option<Reason>,
-    /// Who made it.
+    /// Its maker, if known.
     pub origin: Option<Arc<Origin>>,
-    /// Whether it is in the body that goes out. A block that the provider is asked to drop is, and
-    /// counts as left out all the same.
+    /// Whether it is in the sent body. A block that the provider is asked to drop is in the body
+    /// and still counts as left out.
     pub in_body: bool,
-    /// Where it stood before, if known.
+    /// The prefix it was made after, if known.
     prefix_record: PrefixRecord,
-    /// What it stands under now, where prefixes matter.
+    /// The prefix it follows now, if prefixes matter.
     pub prefix: Option<Prefix>,
 }
 
@@ -118,7 +119,7 @@ impl PlannedBlock {
 }
 
 impl OutlinedPlan {
-    /// The blocks of this fate, by name.
+    /// The keys of the blocks with this fate.
     pub(crate) fn keys(&self, fate: Fate) -> Vec<BlockKey> {
         self.blocks
             .iter()
@@ -133,7 +134,7 @@ impl OutlinedPlan {
         count_omitted(&mut self.decision.losses, fates);
     }
 
-    /// The blocks in the body that went out, each with its number among all.
+    /// The sent blocks, each with its index among all blocks.
     pub(crate) fn sent_blocks(&self) -> Vec<(usize, SentBlock)> {
         self.sent()
             .map(|(at, place)| {
@@ -150,12 +151,13 @@ impl OutlinedPlan {
             .collect()
     }
 
-    /// The block that stands at a place of the body that went out.
+    /// The index of the block at a position of the sent body.
     pub(crate) fn sent_at(&self, message: usize, index: usize) -> Option<usize> {
         self.sent().find(|(_, at)| *at == (message, index)).map(|(block, _)| block)
     }
 
-    /// The blocks in the body that went out, each with its place there: message, then block.
+    /// The indexes of the sent blocks, each with its position in the body: message index, block
+    /// index.
     pub(crate) fn sent(&self) -> impl Iterator<Item = (usize, (usize, usize))> {
         let (mut message, mut removed) = (0, 0);
         self.blocks.iter().enumerate().filter_map(move |(at, block)| {
@@ -169,7 +171,7 @@ impl OutlinedPlan {
 }
 
 impl Planner<'_> {
-    /// Decides.
+    /// Makes the plan.
     pub(crate) fn plan(self) -> OutlinedPlan {
         let mut blocks = self.blocks_from_memory();
         self.by_configuration(&mut blocks);
@@ -209,7 +211,7 @@ impl Planner<'_> {
         plan
     }
 
-    /// Makes the body from the decisions.
+    /// Builds the body from the decisions.
     fn render(&self, plan: &mut OutlinedPlan) {
         let (outline, body) = (self.outline, self.body);
         let mut edits = Edits::default();
@@ -275,7 +277,7 @@ impl Planner<'_> {
     }
 }
 
-/// Where the turn begins that a message belongs to: behind the last user turn before it.
+/// Where the turn of a message begins: after the last user turn before it.
 fn turn_start(messages: &[Message], at: usize) -> usize {
     messages
         .get(..at)

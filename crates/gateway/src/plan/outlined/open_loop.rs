@@ -1,4 +1,4 @@
-//! What a target needs besides the right blocks: no tool loop that it must refuse.
+//! Repairs an open tool loop that the target would refuse because its thinking is missing.
 
 use throughline_canonical::Fate;
 use throughline_codec::dialects::anthropic::rewrite::ThinkingEdit;
@@ -10,8 +10,8 @@ use crate::plan::outlined::{OutlinedPlan, Planner, turn_start};
 use crate::upstream::refusal_policy::RetryPlan;
 
 impl Planner<'_> {
-    /// With manual thinking, an open tool loop must begin with a thinking block. If that block had
-    /// to stay behind, this one request goes without thinking, or the loop is told as text.
+    /// With manual thinking, an open tool loop must begin with a thinking block. If that block was
+    /// left out, this request goes without thinking, or the loop is rewritten as text.
     pub(crate) fn repair_open_loop(&self, plan: &mut OutlinedPlan) {
         let Some(call) = self.outline.open_tool_loop() else {
             return;

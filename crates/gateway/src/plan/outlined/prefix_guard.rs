@@ -1,4 +1,5 @@
-//! The prefix guard: which blocks no longer stand where they were made.
+//! The prefix guard of the passthrough lane: finds blocks whose prefix has changed since they were
+//! made.
 
 use bytes::Bytes;
 use throughline_canonical::{Fate, Prefix, Reason};
@@ -11,8 +12,8 @@ use crate::plan::outlined::{OutlinedPlan, PlannedBlock, Planner};
 use crate::upstream::refusal_policy::RetryPlan;
 
 impl Planner<'_> {
-    /// Finds which blocks no longer stand where they were made, and asks the provider to drop
-    /// those, unless the caller has said what it wants.
+    /// Finds stale blocks and asks the provider to drop them, unless the caller has chosen what to
+    /// do.
     pub(crate) fn guard_prefixes(&self, plan: &mut OutlinedPlan) {
         let Some(prefixes) = self.prefixes(&plan.body) else {
             return;
@@ -35,7 +36,7 @@ impl Planner<'_> {
         for at in doubtful {
             let block = &mut plan.blocks[at];
             match caller {
-                // The block goes out and is refused, as the caller wants.
+                // The caller wants the provider's error, so the block is sent.
                 Some("error") => block.reason = Some(Reason::Prefix),
                 None if !can_ask => block.leave_out(Reason::Prefix),
                 _ => (block.fate, block.reason) = (Fate::LeftOut, Some(Reason::Prefix)),
@@ -51,16 +52,16 @@ impl Planner<'_> {
         }
     }
 
-    /// Whether a block probably does not hold.
+    /// Whether a block is probably stale.
     fn is_doubtful(&self, block: &PlannedBlock) -> bool {
         let tried = block.fate != Fate::Sent;
         block.prefix.is_some_and(|stands| self.guard.is_stale(stands, block.prefix_record, tried))
     }
 
-    /// Whether thinking is on, so that something can be asked about it.
+    /// Whether thinking is on, so that the provider can be asked.
     fn thinks(&self, plan: &OutlinedPlan) -> bool {
         match plan.thinking.mode(self.outline) {
-            // Those that bind their blocks think when nothing is said.
+            // Models that bind their blocks think by default.
             None => plan.thinking != ThinkingEdit::Remove,
             Some(mode) => !["disabled", "between_tools"].contains(&mode),
         }
@@ -75,7 +76,7 @@ impl Planner<'_> {
     }
 }
 
-/// Notes what each block that goes out stands under.
+/// Records the prefix of each sent block.
 fn place(blocks: &mut [PlannedBlock], prefixes: &Prefixes) {
     for thinking in blocks.chunk_by_mut(|one, next| one.message == next.message) {
         let mut running: Prefix = prefixes.before_message(thinking[0].message);

@@ -1,5 +1,5 @@
-//! Settings that the target knows: as the operator says, or, where the model is another than the client
-//! named, as the catalog does. Any other request keeps its own.
+//! Adapts settings that the target does not accept: as the operator configured, or, if the model is
+//! not the one that the client named, as the catalog says. All other requests keep their settings.
 
 use throughline_canonical::{Amount, Effort, Loss, Request};
 use throughline_codec::dialects::anthropic::rewrite::ThinkingEdit;
@@ -11,15 +11,15 @@ use crate::catalog::Off;
 use crate::plan::outlined::{OutlinedPlan, Planner};
 use crate::plan::thinking_setting;
 
-/// The least budget a provider takes.
+/// The smallest budget that providers accept.
 const MIN_BUDGET: u64 = 1024;
-/// The budget where neither the operator nor the request bounds it.
+/// The budget if neither the operator nor the request limits it.
 const DEFAULT_BUDGET: u64 = 8192;
-/// The efforts that every model knows that knows any.
+/// The efforts that every model with efforts accepts.
 const ANY_KNOWS: [Effort; 3] = [Effort::Low, Effort::Medium, Effort::High];
 
 impl Planner<'_> {
-    /// Changes the settings that the backend, or the model there, does not know.
+    /// Changes the settings that the backend or its model does not accept.
     pub(crate) fn adapt_settings(&self, plan: &mut OutlinedPlan) {
         if let Some(compat) = self.backend.compat {
             self.by_operator(compat, plan);
@@ -27,7 +27,8 @@ impl Planner<'_> {
         if plan.asked_model.is_none() {
             return;
         }
-        // A client spells its settings for the model it named; that became another by our doing.
+        // The client chose its settings for the model it named, and the gateway replaced that
+        // model.
         if let Some(said) = settings::read(self.body, self.outline) {
             match self.backend.compat {
                 Some(_) => self.beside_thinking(&said, plan),
@@ -36,13 +37,13 @@ impl Planner<'_> {
         }
     }
 
-    /// Changes the thinking setting to the one form the backend knows.
+    /// Changes the thinking setting to the only form that the backend accepts.
     fn by_operator(&self, compat: Compat, plan: &mut OutlinedPlan) {
         let Some(thinking) = &self.outline.thinking else {
             return;
         };
         match (compat, thinking.mode.as_str()) {
-            // As good as off, and never more than was asked for.
+            // Off is the nearest setting. Never think more than the client asked for.
             (Compat::Budget(_), "between_tools") if self.model.off == Off::Disabled => {
                 plan.thinking = ThinkingEdit::Disabled;
                 plan.decision.losses.push(adapted("thinking", "thinking_compat"));
@@ -56,7 +57,7 @@ impl Planner<'_> {
                     (None, None) => DEFAULT_BUDGET,
                 };
                 if budget < MIN_BUDGET {
-                    // There is no room for any budget a provider takes.
+                    // There is no room for a budget that providers accept.
                     plan.thinking = ThinkingEdit::Remove;
                     plan.decision.losses.push(adapted("thinking", "max_tokens"));
                 } else {
@@ -82,7 +83,7 @@ impl Planner<'_> {
         }
     }
 
-    /// What the model does not take beside the thinking that the operator chose.
+    /// Adapts the other settings to the thinking mode that the operator chose.
     fn beside_thinking(&self, said: &Request, plan: &mut OutlinedPlan) {
         let mut before = said.clone();
         match plan.thinking {
@@ -100,7 +101,7 @@ impl Planner<'_> {
         self.tell(&before, after, losses, plan);
     }
 
-    /// All that the model does not take.
+    /// Adapts all settings to the model.
     fn by_model(&self, said: &Request, plan: &mut OutlinedPlan) {
         let mut after = said.clone();
         let variant = &self.backend.variant;
@@ -108,7 +109,7 @@ impl Planner<'_> {
         if let Some(Amount::Effort { .. }) = said.thinking.amount {
             effort_alone(&mut after, &mut losses);
         }
-        // Only models that think adaptively hide their thinking unless they are asked for it.
+        // Only models with adaptive thinking hide it unless the request asks to show it.
         let adaptive = matches!(after.thinking.amount, Some(Amount::Adaptive { .. }));
         if said.thinking.amount == after.thinking.amount || !adaptive {
             after.thinking.show = said.thinking.show;
@@ -117,14 +118,14 @@ impl Planner<'_> {
         if by_itself && !adaptive {
             plan.betas_without_adaptive = true;
             if let Some(Amount::Budget { .. }) = after.thinking.amount {
-                // What thinks adaptively thinks between calls too.
+                // Adaptive thinking also continues between tool calls.
                 plan.betas_added.push(BETA_INTERLEAVED);
             }
         }
         self.tell(said, after, losses, plan);
     }
 
-    /// Turns changed settings into edits, and tells of them.
+    /// Turns changed settings into edits and records their losses.
     fn tell(
         &self,
         before: &Request,
@@ -133,7 +134,7 @@ impl Planner<'_> {
         plan: &mut OutlinedPlan,
     ) {
         if before.max_tokens.is_none() {
-            // A limit that is missing is the caller's to miss; counts of tokens have none.
+            // Do not add a limit that the client did not set. Token counts have none.
             after.max_tokens = None;
         }
         let unsaid = |loss: &Loss| match loss {
@@ -156,7 +157,7 @@ impl Planner<'_> {
     }
 }
 
-/// Effort alone is about the answer, and begins no thinking.
+/// An effort alone is about the answer and does not turn thinking on.
 fn effort_alone(after: &mut Request, losses: &mut Vec<Loss>) {
     match after.thinking.amount {
         Some(Amount::Adaptive { effort: Some(effort) }) => {
@@ -171,7 +172,7 @@ fn effort_alone(after: &mut Request, losses: &mut Vec<Loss>) {
     }
 }
 
-/// The mode of a setting.
+/// The `thinking.type` of a setting.
 fn mode(request: &Request) -> &'static str {
     match request.thinking.amount {
         Some(Amount::Budget { .. }) => "enabled",

@@ -1,4 +1,4 @@
-//! Limits, budgets, what is shown, sampling and tool choice, each at its border.
+//! Output limits, budgets, what is shown, sampling and tool choice, each at its limits.
 
 use super::*;
 
@@ -13,17 +13,17 @@ const QWEN: At = ("qwen3-32b", "openai_chat", "vllm");
 const GROK: At = ("grok-4", "openai_chat", "xai");
 const PLAIN: At = ("gpt-4o", "openai_chat", "openai");
 
-/// Where, the wish and the limit; what they become, and what is told.
+/// The model, the setting and the limit; the result, and the losses.
 type Room = (At, &'static str, u64, &'static str, u64, &'static str);
 
-/// The least is 1024; the model writes 64000 at most.
+/// The smallest budget is 1024, and the model writes 64000 tokens at most.
 #[rustfmt::skip]
 const ROOM: &[Room] = &[
     (SONNET, "budget 1024", 1025, "budget 1024", 1025, ""),
     (SONNET, "budget 1023", 5000, "budget 1024", 5000, "thinking budget_range"),
     (SONNET, "budget 1", 5000, "budget 1024", 5000, "thinking budget_range"),
     (SONNET, "budget 0", 5000, "off", 5000, ""),
-    // A client's own number moves the limit, as far as the model goes.
+    // The client's budget raises the output limit up to the model's.
     (SONNET, "budget 1024", 1024, "budget 1024", 2048, "max_tokens budget"),
     (SONNET, "budget 1024", 1, "budget 1024", 1025, "max_tokens budget"),
     (SONNET, "budget 4999", 5000, "budget 4999", 5000, ""),
@@ -32,27 +32,27 @@ const ROOM: &[Room] = &[
     (SONNET, "budget 63999", 64000, "budget 63999", 64000, ""),
     (SONNET, "budget 64000", 64000, "budget 51200", 64000, "thinking max_tokens"),
     (SONNET, "budget 64000", 100, "budget 51200", 64000, "thinking max_tokens, max_tokens budget"),
-    // A number of ours bends.
+    // A budget that the gateway chose shrinks.
     (SONNET, "on", 10000, "budget 8000", 10000, ""),
     (FLASH, "effort high", 2000, "budget 1600", 2000, "thinking effort_as_budget"),
     (SONNET, "on", 1280, "budget 1024", 1280, ""),
     (SONNET, "on", 1279, "budget 1024", 2303, "max_tokens budget"),
     (SONNET, "on", 1, "budget 1024", 1025, "max_tokens budget"),
-    // Who wants no output wants no thinking.
+    // Without output there is no thinking.
     (SONNET, "budget 2000", 0, "off", 0, "thinking max_tokens"),
     (SONNET, "on", 0, "off", 0, "thinking max_tokens"),
-    // A limit beyond the model's.
+    // The limit is higher than the model's.
     (SONNET, "-", 64000, "-", 64000, ""),
     (SONNET, "-", 64001, "-", 64000, "max_tokens max_output"),
-    // Of a model that is not known so much is assumed.
+    // The assumed limit of an unknown model.
     (HOUSE, "budget 31999", 100, "budget 31999", 32000, "max_tokens budget"),
     (HOUSE, "budget 32000", 100, "budget 25600", 32000, "thinking max_tokens, max_tokens budget"),
     (HOUSE, "budget 50000", 60000, "budget 50000", 60000, ""),
-    // The rule is the model's, whoever stands in between; others have none.
+    // The rule belongs to the model, also with a proxy in between. Other models have none.
     (("claude-sonnet-4-5", "openai_chat", "litellm"), "budget 5000", 5000, "budget 5000", 10000, "max_tokens budget"),
     (("qwen3-32b", "openai_chat", "qwen"), "budget 5000", 100, "budget 5000", 100, ""),
     (FLASH, "budget 5000", 100, "budget 5000", 100, ""),
-    // But a number of ours leaves room for the answer, where both come out of one limit.
+    // A budget of the gateway still leaves room for the answer if both share one limit.
     (FLASH, "effort high", 2000, "budget 1600", 2000, "thinking effort_as_budget"),
     (FLASH, "effort high", 1, "budget 24576", 1, "thinking effort_as_budget"),
     (("gemini-2.5-pro", "openai_chat", "google"), "effort high", 2000, "budget 1600", 2000, "thinking effort_as_budget"),
@@ -62,7 +62,7 @@ const ROOM: &[Room] = &[
 
 /// Covers: S3-12, case 16
 #[test]
-fn a_budget_finds_its_room() {
+fn budget_fits_below_the_output_limit() {
     for (at, asked, limit, sent, sent_limit, told) in ROOM {
         let mut request = asking(amount(asked), None);
         request.max_tokens = Some(*limit);
@@ -75,7 +75,7 @@ fn a_budget_finds_its_room() {
 }
 
 #[test]
-fn a_budget_without_room_switches_thinking_off() {
+fn budget_without_room_turns_thinking_off() {
     for (most, off, sent, told) in [
         (1025, Off::Disabled, "budget 1024", "max_tokens"),
         (1024, Off::Disabled, "off", "thinking"),
@@ -95,7 +95,7 @@ fn a_budget_without_room_switches_thinking_off() {
 }
 
 #[test]
-fn whoever_names_no_limit_gets_the_models_own_where_there_must_be_one() {
+fn missing_limit_becomes_the_models_own_if_one_is_required() {
     for (at, limit, told) in [
         (("claude-opus-4-1", "anthropic", ""), Some(32_000), ""),
         (OPUS, Some(128_000), ""),
@@ -110,7 +110,7 @@ fn whoever_names_no_limit_gets_the_models_own_where_there_must_be_one() {
     }
 }
 
-/// Where, the wish and what is said of showing; what is shown, and what is told.
+/// The model, the amount and `show` of the request; what is shown, and the losses.
 type Seen = (At, &'static str, Option<Show>, Option<Show>, &'static str);
 
 use Show::{Full, Hidden, Summary};
@@ -130,7 +130,7 @@ const SEEN: &[Seen] = &[
     (GPT, "effort high", None, Some(Summary), ""),
     (GPT, "effort high", Some(Full), Some(Full), ""),
     (GPT, "effort high", Some(Hidden), Some(Hidden), ""),
-    // Chat Completions show none; the writer tells whoever asked.
+    // Chat Completions shows no reasoning, and the writer reports that.
     (CHAT, "effort high", None, None, ""),
     (CHAT, "effort high", Some(Summary), Some(Summary), ""),
     (QWEN, "on", None, Some(Full), ""),
@@ -146,7 +146,7 @@ const SEEN: &[Seen] = &[
 
 /// Covers: C-2
 #[test]
-fn whoever_asks_for_reasoning_sees_what_there_is() {
+fn asking_for_reasoning_shows_what_the_model_has() {
     for (at, asked, said, shown, told) in SEEN {
         let mut request = asking(amount(asked), *said);
         if *at == PLAIN {
@@ -158,7 +158,7 @@ fn whoever_asks_for_reasoning_sees_what_there_is() {
 }
 
 #[test]
-fn whoever_wants_to_see_reasoning_wants_some() {
+fn asking_to_see_reasoning_turns_it_on() {
     for (at, sent) in [
         (("claude-opus-4-8", "anthropic", ""), "adaptive"),
         (SONNET, "budget 16384"),
@@ -171,7 +171,7 @@ fn whoever_wants_to_see_reasoning_wants_some() {
         assert_eq!(request.thinking.amount, amount(sent), "{at:?}");
         assert_eq!(request.thinking.show, Some(Summary), "{at:?}");
     }
-    // Hidden can only be said where the mode is; a model that does not think hides nothing.
+    // "Hidden" needs a mode, and a model that does not think hides nothing.
     for (name, sent, show) in
         [("claude-opus-5", "adaptive", Some(Hidden)), ("claude-opus-4-8", "-", None)]
     {
@@ -184,7 +184,7 @@ fn whoever_wants_to_see_reasoning_wants_some() {
 
 const WHOLE: &str = "temperature, top_p, top_k";
 
-/// Where, the wish and the temperature; what goes, and why.
+/// The model, the amount and the temperature; what is removed, and why.
 type Sampled = (At, &'static str, f64, &'static str, &'static str);
 
 #[rustfmt::skip]
@@ -215,7 +215,7 @@ const SAMPLED: &[Sampled] = &[
 
 /// Covers: S3-12, case 35
 #[test]
-fn sampling_goes_where_it_is_refused() {
+fn refused_sampling_settings_are_removed() {
     for (at, asked, heat, gone, reason) in SAMPLED {
         let said = Sampling {
             temperature: Some(*heat),
@@ -245,7 +245,7 @@ fn sampling_goes_where_it_is_refused() {
 }
 
 #[test]
-fn a_tool_choice_is_free_where_it_may_not_be_forced() {
+fn tool_choice_is_auto_if_it_may_not_be_forced() {
     let named = ToolChoice::Named { name: "f".to_owned() };
     for (name, asked, refused) in [
         ("claude-sonnet-4-5", "budget 2000", true),

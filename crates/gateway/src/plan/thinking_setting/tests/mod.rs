@@ -1,5 +1,5 @@
-//! Every wish at every kind of model, every constraint at its border, and what a writer makes of
-//! what was fitted.
+//! Every amount for every kind of model, every limit (`borders`), and what the writers make of
+//! adapted requests (`written`).
 
 mod borders;
 mod written;
@@ -9,7 +9,7 @@ use throughline_canonical::{Sampling, ThinkingSetting, Tool};
 use super::*;
 use crate::catalog::Catalog;
 
-/// A model by its name in the built-in table, the dialect it is asked in, and the variant.
+/// A model name of the built-in catalog, the upstream dialect and the variant.
 type At = (&'static str, &'static str, &'static str);
 
 fn model(name: &str) -> Model {
@@ -24,7 +24,7 @@ fn asking(amount: Option<Amount>, show: Option<Show>) -> Request {
     }
 }
 
-/// Fits a request, and tells the losses as `setting reason`.
+/// Adapts a request, and returns the losses as `setting reason`.
 fn fitted(request: &mut Request, (name, upstream, variant): At) -> String {
     let losses = fit(request, &model(name), upstream, variant);
     let told = losses.iter().map(|loss| match loss {
@@ -34,7 +34,7 @@ fn fitted(request: &mut Request, (name, upstream, variant): At) -> String {
     told.collect::<Vec<_>>().join(", ")
 }
 
-/// An amount in words: `-`, `off`, `on`, `effort high`, `budget 7`, `adaptive`, `adaptive high`.
+/// An amount from text: `-`, `off`, `on`, `effort high`, `budget 7`, `adaptive`, `adaptive high`.
 fn amount(words: &str) -> Option<Amount> {
     let (kind, rest) = words.split_once(' ').unwrap_or((words, ""));
     Some(match kind {
@@ -48,7 +48,7 @@ fn amount(words: &str) -> Option<Amount> {
     })
 }
 
-/// The wishes that every row of the table answers.
+/// The amounts that every row of the table covers.
 const ASKED: [&str; 9] = [
     "-",
     "off",
@@ -61,12 +61,12 @@ const ASKED: [&str; 9] = [
     "adaptive low",
 ];
 
-/// A row: where, and what each wish of [`ASKED`] becomes, with the reason of its loss behind `!`.
+/// A row: the model, and the result for each amount of [`ASKED`]. The reason of a loss follows `!`.
 type Row = (At, [&'static str; ASKED.len()]);
 
 #[rustfmt::skip]
 const TABLE: &[Row] = &[
-    // By a budget; nobody but Gemini has a word for an automatic one.
+    // Budget models. Only Gemini can express an automatic budget.
     (("claude-sonnet-4-5", "anthropic", ""), [
         "-", "off", "budget 16384",
         "budget 1024 !effort_as_budget", "budget 32768 !effort_as_budget", "budget 40000 !effort_as_budget",
@@ -112,7 +112,8 @@ const TABLE: &[Row] = &[
         "on !on_or_off", "on !on_or_off", "on !on_or_off",
         "on !on_or_off", "on", "on !on_or_off",
     ]),
-    // Adaptive: that takes a budget, that does not, that cannot be off, that almost can.
+    // Adaptive models: accepts a budget, refuses a budget, cannot be off, can be off except between
+    // tools.
     (("claude-opus-4-6", "anthropic", ""), [
         "-", "off", "adaptive",
         "adaptive low !effort", "adaptive high", "adaptive max",
@@ -143,13 +144,13 @@ const TABLE: &[Row] = &[
         "effort low !effort", "effort high", "effort max",
         "budget 5000", "effort medium", "effort low",
     ]),
-    // It thinks unasked, but shows it only to who asks, by way of a server in between.
+    // It thinks by default but shows it only on request, with a proxy in between.
     (("claude-opus-5", "openai_chat", "litellm"), [
         "-", "off", "effort medium",
         "effort low !effort", "effort high", "effort max",
         "effort medium !budget_as_effort", "effort medium", "effort low",
     ]),
-    // By a level, which its default leaves to the model.
+    // Level models. Their default leaves the level to the model.
     (("gemini-3.1-pro", "gemini", ""), [
         "-", "effort low !always_thinks", "-",
         "effort low !effort", "effort high", "effort high !effort",
@@ -160,7 +161,7 @@ const TABLE: &[Row] = &[
         "effort minimal", "effort high", "effort high !effort",
         "effort medium !budget_as_effort", "-", "effort low",
     ]),
-    // By an effort: that cannot be off, that is unless it is asked for, and beside a switch.
+    // Effort models: cannot be off, is off by default, and with a switch.
     (("gpt-5", "openai_responses", ""), [
         "-", "effort minimal !always_thinks", "-",
         "effort minimal", "effort high", "effort high !effort",
@@ -181,7 +182,7 @@ const TABLE: &[Row] = &[
         "adaptive low !effort", "adaptive high", "adaptive high !effort",
         "adaptive medium !budget_as_effort", "adaptive medium", "adaptive low",
     ]),
-    // A switch, and one that is always on.
+    // Switch models, and one that is always on.
     (("glm-5", "openai_chat", "glm"), [
         "-", "off", "on",
         "on !on_or_off", "on !on_or_off", "on !on_or_off",
@@ -202,13 +203,13 @@ const TABLE: &[Row] = &[
         "- !on_or_off", "- !on_or_off", "- !on_or_off",
         "- !on_or_off", "-", "- !on_or_off",
     ]),
-    // None at all.
+    // Models that do not think.
     (("gpt-4", "openai_chat", "openai"), [
         "-", "-", "- !model_does_not_think",
         "- !model_does_not_think", "- !model_does_not_think", "- !model_does_not_think",
         "- !model_does_not_think", "- !model_does_not_think", "- !model_does_not_think",
     ]),
-    // Of which nothing is known: whatever the dialect has words for.
+    // Unknown models: everything that the dialect can express.
     (("house", "anthropic", ""), [
         "-", "off", "adaptive",
         "adaptive low !effort", "adaptive high", "adaptive max",
@@ -234,7 +235,7 @@ const TABLE: &[Row] = &[
         "- !on_or_off", "- !on_or_off", "- !on_or_off",
         "- !on_or_off", "-", "- !on_or_off",
     ]),
-    // A switch where the dialect has none.
+    // A switch model in a dialect without a switch.
     (("deepseek-v3.2", "openai_responses", ""), [
         "-", "off", "- !cannot_be_set",
         "- !on_or_off", "- !on_or_off", "- !on_or_off",
@@ -244,7 +245,7 @@ const TABLE: &[Row] = &[
 
 /// Covers: C-2
 #[test]
-fn every_wish_becomes_what_the_model_can_be_told() {
+fn every_amount_becomes_one_that_the_model_accepts() {
     for (at, expected) in TABLE {
         for (asked, expected) in ASKED.iter().zip(expected) {
             let mut request = asking(amount(asked), None);
@@ -261,9 +262,9 @@ fn every_wish_becomes_what_the_model_can_be_told() {
 }
 
 #[test]
-fn what_was_fitted_fits() {
+fn adapting_twice_changes_nothing() {
     for (at, _) in TABLE {
-        // What becomes of off where there is none looks like a wish to think.
+        // A replacement of "off" looks like a request to think.
         for asked in ASKED.into_iter().filter(|asked| *asked != "off") {
             for show in [None, Some(Show::Full), Some(Show::Summary), Some(Show::Hidden)] {
                 let mut request = asking(amount(asked), show);
@@ -280,7 +281,7 @@ fn what_was_fitted_fits() {
 }
 
 #[test]
-fn tools_go_by_responses_where_they_must() {
+fn tools_use_responses_if_they_must() {
     let tool = Tool::Function {
         name: "f".to_owned(),
         description: None,

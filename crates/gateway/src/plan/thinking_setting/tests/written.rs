@@ -1,5 +1,4 @@
-//! What the real writers make of a request that was fitted: the right words, and no loss that was
-//! not told already.
+//! What the real writers make of an adapted request: the right members, and no further loss.
 
 use serde_json::{Value, json};
 use throughline_canonical::{Block, Message, Role};
@@ -7,7 +6,7 @@ use throughline_codec::dialects::{Target, UPSTREAM};
 
 use super::*;
 
-/// Fits and writes a request; answers the body, without what every body has, and all losses.
+/// Adapts and writes a request. Returns the body without the common members, and all losses.
 fn written(mut request: Request, at: At) -> (Value, String) {
     let (name, upstream, variant) = at;
     request.messages = vec![Message { role: Role::User, content: vec![Block::text("Hello")] }];
@@ -25,7 +24,7 @@ fn written(mut request: Request, at: At) -> (Value, String) {
 }
 
 #[test]
-fn a_fitted_setting_comes_out_in_the_words_of_its_dialect() {
+fn adapted_setting_is_written_in_the_form_of_its_dialect() {
     for (at, asked, body, told) in [
         (
             ("claude-sonnet-4-5", "anthropic", ""),
@@ -142,7 +141,7 @@ fn a_fitted_setting_comes_out_in_the_words_of_its_dialect() {
 }
 
 #[test]
-fn a_fitted_request_loses_nothing_more_when_it_is_written() {
+fn writing_an_adapted_request_adds_no_loss() {
     for (at, _) in TABLE {
         for asked in ASKED {
             written(asking(amount(asked), None), *at);
@@ -151,7 +150,7 @@ fn a_fitted_request_loses_nothing_more_when_it_is_written() {
 }
 
 #[test]
-fn sampling_that_is_left_is_written() {
+fn remaining_sampling_settings_are_written() {
     let mut request = asking(amount("off"), None);
     request.sampling.temperature = Some(0.5);
     let (body, told) = written(request.clone(), ("claude-opus-4-6", "anthropic", ""));
