@@ -1,5 +1,5 @@
-//! Reads a reply of Anthropic's dialect beside the stream: remembers its thinking, counts its tokens,
-//! notes its times.
+//! Reads a passthrough reply of Anthropic's dialect while it passes: remembers its thinking, and
+//! records its tokens and times. Other dialects are read by `opaque_tap`.
 
 use bytes::Bytes;
 use throughline_canonical::{Event, Fault, Transformation};
@@ -15,10 +15,10 @@ use crate::turn::ledger::Ledger;
 use crate::turn::log::KeptBlock;
 use crate::unix_ms;
 
-/// The longest event, and the longest whole reply, that is read.
+/// How many bytes of one event, or of one whole reply, are read.
 const MAX_EVENT_BYTES: usize = 64 << 20;
 
-/// Reads one reply.
+/// Reads one reply while it passes.
 #[derive(Debug)]
 pub(crate) struct BlockTap {
     reader: ReplyReader,
@@ -29,16 +29,16 @@ pub(crate) struct BlockTap {
     finished: bool,
 }
 
-/// What went to the provider.
+/// The plan that the reply answers.
 #[derive(Debug)]
 pub(crate) struct Sent {
     pub(crate) plan: OutlinedPlan,
-    /// Whether the request is part of its conversation.
+    /// Whether the request is part of the conversation.
     pub(crate) in_conversation: bool,
 }
 
 impl BlockTap {
-    /// A tap on a stream of events, or on a whole reply.
+    /// A tap for a stream of events, or for a whole reply.
     pub(crate) fn new(ledger: Ledger, sent: Sent, events: bool) -> Self {
         let preview = if ledger.full_body { 48 } else { 0 };
         Self {
@@ -55,7 +55,7 @@ impl BlockTap {
         }
     }
 
-    /// Once the answer has begun, the provider has said what it did with the blocks it got.
+    /// Learns what the provider did with the sent blocks. It reports that before the answer begins.
     fn learn(&mut self) {
         if std::mem::replace(&mut self.learnt, true) {
             return;
@@ -127,8 +127,7 @@ fn see(event: &Event<'_>, capture: &mut Capture, ledger: &mut Ledger) {
     }
 }
 
-/// Brings the report in line with what the provider says it did, and tells what is worth
-/// remembering of it.
+/// Updates the plan with what the provider reports, and returns the outcomes to remember.
 fn settle(plan: &mut OutlinedPlan, transformations: &[Transformation]) -> Vec<Outcome> {
     let dropped = Dropped::read(transformations);
     let mut outcomes = Vec::new();

@@ -1,11 +1,12 @@
-//! The ids of tool calls: clients tell calls by them, and the vault finds turns by them.
+//! Unique ids for tool calls. Clients identify calls by their ids, and the vault finds turns by
+//! them.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
 
 use throughline_canonical::{Block, Request};
 
-/// The ids of tool calls: none comes twice in a conversation.
+/// Makes call ids unique within a conversation.
 #[derive(Debug)]
 pub(crate) struct Ids {
     used: HashSet<String>,
@@ -14,7 +15,7 @@ pub(crate) struct Ids {
 }
 
 impl Ids {
-    /// For the reply to a request. `identity` is what no other reply has.
+    /// For the reply to a request. `identity` is unique for each reply.
     pub(crate) fn new(request: &Request, identity: &str) -> Self {
         let blocks = request.messages.iter().flat_map(|message| &message.content);
         let used = blocks.filter_map(|block| match block {
@@ -24,7 +25,7 @@ impl Ids {
         Self { used: used.collect(), identity: identity.to_owned(), minted: 0 }
     }
 
-    /// The provider's id, or one of ours if that is none, or no other reply's.
+    /// The provider's id if it is unique and looks random, or else a new one.
     pub(crate) fn unique<'a>(&mut self, id: Cow<'a, str>) -> Cow<'a, str> {
         let id = if looks_random(&id) && !self.used.contains(&*id) {
             id
@@ -37,8 +38,8 @@ impl Ids {
     }
 }
 
-/// Whether an id ends in letters and digits nobody counts with. Servers without ids, and those that
-/// count their calls from nought in every reply, give others.
+/// Whether an id ends in random letters and digits. Servers that have no ids, or that count from
+/// zero in every reply, send other ids.
 pub(crate) fn looks_random(id: &str) -> bool {
     let tail = id.rsplit(|letter: char| !letter.is_ascii_alphanumeric()).next().unwrap_or_default();
     tail.len() >= 8
@@ -51,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_kept_where_they_tell_calls_apart() {
+    fn unique_keeps_random_ids_and_replaces_others() {
         let mut ids = Ids::new(&Request::default(), "0abc");
         for (given, told) in [
             ("toolu_01A2b3C4d5", "toolu_01A2b3C4d5"),

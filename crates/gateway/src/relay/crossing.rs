@@ -1,4 +1,4 @@
-//! A reply's way across with nothing before and behind it: what the benches measure.
+//! The translation of one streamed reply without a server around it. Only the benches use this.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -19,12 +19,12 @@ use crate::thinking::vault::Scope;
 use crate::turn::ledger::{Ledger, Seen};
 use crate::turn::log::SharedTurn;
 
-/// A streamed reply of one dialect, on its way to a client of another.
+/// A streamed reply that is translated from one dialect to another.
 #[derive(Debug)]
 pub struct Crossing(Across);
 
 impl Crossing {
-    /// The reply to a request, as a turn would begin to pass it.
+    /// Starts the reply to a request, as a turn would.
     pub fn new(
         gateway: &Gateway,
         client: &'static dyn ClientDialect,
@@ -81,13 +81,13 @@ impl Crossing {
         ))
     }
 
-    /// Takes bytes of the provider, gives those of the client.
+    /// Takes bytes of the provider and returns bytes for the client.
     pub fn take(&mut self, bytes: Bytes) -> Bytes {
-        // Bytes that are not compressed are never wrongly so.
+        // Uncompressed bytes cannot fail to decompress.
         self.0.take(bytes, false).unwrap_or_default()
     }
 
-    /// The provider's bytes have ended: the client's last ones.
+    /// Ends the reply. Returns the client's last bytes.
     pub fn end(&mut self) -> Bytes {
         self.0.end().unwrap_or_default()
     }

@@ -1,5 +1,5 @@
-//! Tools that take free text, over a provider that has none: they go as functions of one text, and their
-//! calls come back as the client knows them.
+//! Custom tools (tools that take free text) for providers that have none: they are sent as
+//! functions with one string parameter, and their calls are translated back.
 
 use throughline_canonical::{
     Block, BlockStart, Delta, EndReason, Event, Loss, Message, Request, Tool, ToolChoice,
@@ -7,20 +7,20 @@ use throughline_canonical::{
 use throughline_codec::dialects::ClientDialect;
 use throughline_codec::dialects::custom_tools::{CustomToolFormat, FreeCall, FreeTool};
 
-/// The tools that went as functions.
+/// The custom tools that were sent as functions.
 #[derive(Debug, Default)]
 pub(crate) struct CustomTools {
     dialect: &'static str,
     spelling: Option<&'static CustomToolFormat>,
     names: Vec<String>,
-    /// Calls that have begun, with their arguments so far.
+    /// Open calls, with their arguments so far.
     open: Vec<(u32, FreeCall)>,
-    /// Calls that have ended, but are no JSON: cut, if the reply ends so.
+    /// Ended calls whose arguments are not valid JSON. They count as cut if the reply ends now.
     doubtful: Vec<(u32, FreeCall)>,
 }
 
 impl CustomTools {
-    /// Makes functions of them, and of what the conversation holds of them.
+    /// Turns custom tools, their calls and their results into functions.
     pub(crate) fn carry(
         request: &mut Request,
         client: &dyn ClientDialect,
@@ -51,7 +51,7 @@ impl CustomTools {
         if !tools.names.is_empty() || called {
             losses.push(Loss::SettingAdapted { setting: "tool", reason: "as_function" });
         }
-        // One that must be called is named where only its dialect could say it.
+        // A forced custom tool is named in a member that only its dialect has.
         let members = request.extra.get(client.name());
         let choice = members.and_then(|members| members.get("tool_choice"));
         let named = choice.and_then(|choice| {
@@ -71,12 +71,12 @@ impl CustomTools {
         tools
     }
 
-    /// Whether no call can be one of them.
+    /// Whether there is no custom tool.
     pub(crate) fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
 
-    /// Hands an event on. A call of such a tool is told when it is complete.
+    /// Forwards an event. A call of a custom tool is emitted when it is complete.
     pub(crate) fn tell(&mut self, event: &Event<'_>, out: &mut dyn FnMut(&Event<'_>)) {
         if let Event::BlockStarted { .. } | Event::Ended { .. } = event {
             let cut = matches!(event, Event::Ended { reason } if reason_cuts(reason));
@@ -99,7 +99,7 @@ impl CustomTools {
                 (Some(place), Delta::ToolArguments(more)) => {
                     self.open[place].1.input.push_str(more);
                 }
-                // Who made it is known by its id.
+                // The vault finds the call's maker by its id.
                 (Some(_), _) => {}
                 (None, _) => out(event),
             },
@@ -107,7 +107,7 @@ impl CustomTools {
                 Some(place) => self.end(place, out),
                 None => out(event),
             },
-            // A call that was cut is nobody's to run.
+            // A cut call must not be run.
             Event::Ended { .. } | Event::Fault(_) => {
                 self.open.clear();
                 self.doubtful.clear();
@@ -128,7 +128,7 @@ impl CustomTools {
                 call.input = input;
                 write(self.dialect, self.spelling, index, &call, out);
             }
-            // What comes next tells whether it is all there is.
+            // The next event shows whether the call is complete.
             None => self.doubtful.push((index, call)),
         }
     }
@@ -138,7 +138,7 @@ fn reason_cuts(reason: &EndReason) -> bool {
     matches!(reason, EndReason::Length | EndReason::Cut | EndReason::Failed)
 }
 
-/// Tells a call as the client knows it.
+/// Emits a call in the client's format.
 fn write(
     dialect: &'static str,
     spelling: Option<&'static CustomToolFormat>,
@@ -156,7 +156,7 @@ fn write(
     out(&Event::BlockEnded { index });
 }
 
-/// Makes calls and results of functions of those in a message. Answers whether there were any.
+/// Turns custom calls and results of a message into functions. Returns whether there were any.
 fn carry_calls(
     message: &mut Message,
     dialect: &str,

@@ -1,23 +1,23 @@
-//! Thinking whose end the client is not told yet. Some models sign their calls, and clients of some
-//! dialects have no room for that but on thinking: so the mark of the thinking before a call waits for
-//! the call's signature, which its reader tells next.
+//! Delays the end of a thinking block. Some models sign their calls, and clients of some dialects
+//! can only hold signatures on thinking. The envelope of the thinking therefore waits for the
+//! signature of the call after it.
 
 use throughline_canonical::{Block, BlockStart, Delta, Event, Fold};
 
 use crate::thinking::envelope::SignedCall;
 
-/// A thinking block that has ended.
+/// A thinking block that has ended but whose end was not sent to the client yet.
 #[derive(Debug)]
 pub(crate) struct Held {
-    /// Its number in the stream.
+    /// Its index in the stream.
     pub(crate) index: u32,
-    /// Its place in the turn.
+    /// Its index in the turn.
     pub(crate) place: usize,
-    /// The call that began behind it.
+    /// The call that started after it.
     pub(crate) call: Option<HeldCall>,
 }
 
-/// The start of a call, which comes after.
+/// The start of a call, which is sent after the thinking block.
 #[derive(Debug)]
 pub(crate) struct HeldCall {
     pub(crate) index: u32,
@@ -31,7 +31,7 @@ impl Held {
         Self { index, place, call: None }
     }
 
-    /// Whether it is not known yet what follows, even with this event.
+    /// Whether this event does not yet show what follows.
     pub(crate) fn waits(&self, event: &Event<'_>) -> bool {
         match event {
             Event::Usage(_) | Event::Transformed { .. } => true,
@@ -45,7 +45,7 @@ impl Held {
 }
 
 impl HeldCall {
-    /// What its maker signed it with, if that was told.
+    /// The call's signature, if it has arrived.
     pub(crate) fn signed(&self, turn: &Fold) -> Option<SignedCall> {
         match turn.reply().content.get(self.place)? {
             Block::ToolCall { signature, .. } => {
@@ -55,7 +55,7 @@ impl HeldCall {
         }
     }
 
-    /// The start itself.
+    /// The start event of the call.
     pub(crate) fn start(&self) -> Event<'_> {
         Event::BlockStarted {
             index: self.index,

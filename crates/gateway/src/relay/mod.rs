@@ -1,6 +1,6 @@
-//! A reply's events on their way from one dialect to another: signatures go into envelopes, tool-call
-//! ids become unique, and the turn is kept as its maker wrote it. Where the client gets the provider's
-//! own bytes, the events are only looked at.
+//! Relays the events of a reply from the provider to the client: puts signatures into envelopes,
+//! makes call ids unique, remembers the thinking and stores the turn. On the passthrough lane the
+//! client gets the provider's own bytes, and the relay only observes the events.
 
 pub(crate) mod block_tap;
 pub(crate) mod call_ids;
@@ -38,78 +38,79 @@ use crate::turn::ledger::Ledger;
 use crate::turn::log::KeptBlock;
 use crate::unix_ms;
 
-/// How much of a block is shown in logs that may hold contents.
+/// How many characters of a block are shown in logs, if contents may be logged.
 const PREVIEW: usize = 48;
 
-/// A reply on its way.
+/// One reply on its way to the client. It holds the state of all the steps in one pass over the
+/// events, hence its many fields.
 #[derive(Debug)]
 pub(crate) struct Relay {
     pub(crate) ledger: Ledger,
     marks: SignatureForm,
     vault: Arc<Vault>,
-    /// None where the client gets the provider's own.
+    /// `None` if the client gets the provider's own ids.
     ids: Option<Ids>,
-    /// The turn as its maker writes it.
+    /// The turn as its maker wrote it.
     fold: Fold,
-    /// Blocks that are open: their number in the stream, and their place in the turn.
+    /// Open blocks: the index in the stream and the index in the turn.
     open: Vec<(u32, usize)>,
-    /// Whether the turn is part of its conversation.
+    /// Whether the turn is part of the conversation.
     in_conversation: bool,
     ended: bool,
     closed: bool,
-    /// What the next block is made under, where prefixes matter.
+    /// The prefix that the next block follows, if prefixes matter.
     running: Option<Prefix>,
-    /// Thinking that has ended, which the client is not told before it is known what follows.
+    /// A thinking block whose end waits for the next event.
     held: Option<Held>,
-    /// Tools that the client knows as others.
+    /// Custom tools that were sent as functions.
     free: CustomTools,
-    /// And by other names.
+    /// Tools that were sent under other names.
     names: ToolNames,
     sent: Sent,
 }
 
-/// What went to the provider, for the report.
+/// The request that the reply answers, for the report.
 #[derive(Debug)]
 pub(crate) struct Sent {
     pub(crate) blocks: Vec<KeptBlock>,
     pub(crate) losses: Vec<Loss>,
-    /// Who gets the reply.
+    /// The client's dialect.
     pub(crate) client: &'static dyn ClientDialect,
-    /// What is answered.
+    /// The question that the reply answers.
     pub(crate) question: String,
-    /// Whose turn it is.
+    /// Who may restore this turn from the vault.
     pub(crate) scope: Scope,
-    /// What of the past went out, where this lane knows it to the last block.
+    /// The signed parts that were sent. `None` on the passthrough lane.
     pub(crate) past: Option<Past>,
-    /// What the reply is made under, where prefixes matter.
+    /// The prefix that the reply follows, if prefixes matter.
     pub(crate) prefix: Option<Prefix>,
-    /// Whether the client sends the ids of calls back.
+    /// Whether the client returns the ids of calls.
     pub(crate) keeps_ids: bool,
     /// The models that are known to separate reasoning.
     pub(crate) separating: Arc<SeparatingModels>,
 }
 
-/// What clients get as signatures.
+/// The form in which clients get signatures.
 #[derive(Debug)]
 pub(crate) enum SignatureForm {
-    /// The provider's own: the client speaks its dialect.
+    /// The provider's own signatures: both sides use one dialect.
     Native,
-    /// Envelopes that hold them.
+    /// Envelopes that hold the signatures.
     Enveloped {
-        /// Where they come from.
+        /// Seals the envelopes.
         envelopes: Envelopes,
-        /// Whether the first call gets one in any case.
+        /// Whether the first call always gets an envelope.
         first_call: bool,
-        /// Whether the signature of a call rides with the thinking before it: the model wants it back,
-        /// and the client has no room for it on the call.
+        /// Whether the thinking before a call holds the call's signature, because the model needs
+        /// it back and the client cannot hold it on the call.
         calls_ride: bool,
     },
-    /// What stands in the provider's bytes: the client gets those.
+    /// The signatures in the provider's bytes, which are forwarded.
     Passed(&'static dyn Passthrough),
 }
 
 impl Relay {
-    /// The reply to a request.
+    /// Starts the relay for one reply.
     pub(crate) fn new(
         ledger: Ledger,
         marks: SignatureForm,
@@ -136,13 +137,13 @@ impl Relay {
         }
     }
 
-    /// The same, with tools that went as functions, and under other names.
+    /// Adds tools that were sent as functions or under other names.
     pub(crate) fn with_tools(mut self, free: CustomTools, names: ToolNames) -> Self {
         (self.free, self.names) = (free, names);
         self
     }
 
-    /// Records what only the reader knows about the reply. Call it before [`Relay::close`].
+    /// Records what only the reader knows about the reply. Call this before [`Relay::close`].
     pub(crate) fn finish_reading(&mut self, reader: &dyn ReplyReader) {
         if self.closed {
             return;
@@ -158,7 +159,7 @@ impl Relay {
         }
     }
 
-    /// Takes an event of the provider, gives those of the client.
+    /// Takes an event of the provider and emits events for the client.
     pub(crate) fn pass(&mut self, event: Event<'_>, out: &mut dyn FnMut(&Event<'_>)) {
         if self.free.is_empty() {
             return self.relay(event, out);
@@ -182,7 +183,7 @@ impl Relay {
                 let event = Event::BlockDelta { index, delta };
                 self.fold.push(&event);
                 match &event {
-                    // A signature is told when the block ends: only the last one counts.
+                    // Send the signature when the block ends, because only the last one counts.
                     Event::BlockDelta { delta: Delta::Signature(_), .. } => {
                         return self.release(out);
                     }
@@ -206,7 +207,8 @@ impl Relay {
         }
     }
 
-    /// Once the answer has begun, the provider has said what it did with the thinking it got.
+    /// Learns what the provider did with the sent thinking. It reports that before the answer
+    /// begins.
     fn settle(&mut self) {
         let settled = self.sent.settle(&self.ledger.seen.transformations);
         if let Some((target, outcomes)) = settled.filter(|_| self.in_conversation)
@@ -266,7 +268,7 @@ impl Relay {
         out(&Event::BlockStarted { index, block });
     }
 
-    /// Tells what the client will miss of an event: only now that is known.
+    /// Records what the client's dialect cannot express of an event.
     fn lose(&mut self, event: &Event<'_>) {
         if matches!(self.marks, SignatureForm::Passed(_)) {
             return;
@@ -293,7 +295,7 @@ impl Relay {
         out(&event);
     }
 
-    /// Whether the client is not told the end of a block before it is known what follows.
+    /// Whether the end of a block must wait for the next event.
     fn waits_for_call(&self, place: usize) -> bool {
         let block = self.fold.reply().content.get(place);
         let thinks = matches!(block, Some(Block::Thinking { .. }));
@@ -301,7 +303,7 @@ impl Relay {
         thinks && rides
     }
 
-    /// Tells the client what was held back.
+    /// Sends the delayed events.
     fn release(&mut self, out: &mut dyn FnMut(&Event<'_>)) {
         let Some(Held { index, place, call }) = self.held.take() else {
             return;
@@ -314,7 +316,7 @@ impl Relay {
         }
     }
 
-    /// Tells a block's signature, once the block is complete.
+    /// Sends the signature of a complete block.
     fn sign(
         &mut self,
         index: u32,
@@ -345,7 +347,7 @@ impl Relay {
             let made = self.pass_block(place);
             self.remember(&seen, made, false);
         } else if let (SignatureForm::Passed(_), Some(mark)) = (&self.marks, &mark) {
-            // Nothing else says who made it.
+            // The signature is the only trace of the call's maker.
             self.remember(&signature_block(mark), None, false);
         }
         if let Some(mark) = mark {
@@ -353,7 +355,7 @@ impl Relay {
         }
     }
 
-    /// Whether a call gets a mark although its maker gave none.
+    /// Whether a call gets an envelope although it has no signature.
     fn marks_call(&self, place: usize) -> bool {
         let SignatureForm::Enveloped { first_call, .. } = self.marks else {
             return false;
@@ -363,7 +365,7 @@ impl Relay {
             && content.position(|block| matches!(block, Block::ToolCall { .. })) == Some(place)
     }
 
-    /// An envelope for a block; none where clients get the provider's own signature.
+    /// The envelope of a block. `None` if clients get the provider's own signature.
     fn mark(
         &self,
         kind: EnvelopeKind,
@@ -391,7 +393,7 @@ impl Relay {
         }))
     }
 
-    /// Remembers thinking as the client will send it back.
+    /// Remembers thinking in the form in which the client will send it back.
     fn remember(&self, block: &Block, made: Option<Prefix>, cut: bool) {
         let Some(key) = key_of(block).filter(|_| self.in_conversation) else {
             return;
@@ -410,7 +412,7 @@ impl Relay {
         self.ledger.register(&captured, cut);
     }
 
-    /// What a block of the turn was made under, where prefixes matter; the next is made under more.
+    /// The prefix that a block was made after, if prefixes matter. Moves on to the next block.
     fn pass_block(&mut self, place: usize) -> Option<Prefix> {
         let block = self.fold.reply().content.get(place)?;
         pass_block(&mut self.running, block)
@@ -419,7 +421,7 @@ impl Relay {
     fn end(&mut self, reason: EndReason, out: &mut dyn FnMut(&Event<'_>)) {
         self.release(out);
         if reason == EndReason::Failed {
-            // The fault was told; what had not come to its end must not come back.
+            // The fault was already sent. Blocks that did not end must not be sent back later.
             self.give_up_open();
             self.ended = true;
             let event = Event::Ended { reason };
@@ -430,7 +432,7 @@ impl Relay {
         if reason == EndReason::Cut {
             let backend = &self.ledger.origin.backend;
             let what = format!("backend `{backend}` ended its reply before the last event");
-            tracing::warn!(backend, "a reply ended before its last event");
+            tracing::warn!(backend, "the reply ended before its last event");
             self.break_off(&Fault::new(FaultKind::Unreachable, what), out);
             return;
         }
@@ -442,12 +444,12 @@ impl Relay {
         out(&event);
     }
 
-    /// Tells the client that the reply cannot go on.
+    /// Ends the reply with a fault.
     pub(crate) fn break_off(&mut self, fault: &Fault, out: &mut dyn FnMut(&Event<'_>)) {
         if std::mem::replace(&mut self.ended, true) {
             return;
         }
-        // A call that has only begun is nobody's to know.
+        // Do not send a call that has only started.
         if let Some(held) = &mut self.held {
             held.call = None;
         }
@@ -457,7 +459,7 @@ impl Relay {
         out(&Event::Ended { reason: EndReason::Failed });
     }
 
-    /// Remembers thinking that was cut, so that it is never sent.
+    /// Remembers cut thinking, so that it is never sent.
     fn give_up_open(&mut self) {
         for (_, place) in std::mem::take(&mut self.open) {
             if let Some(block @ Block::Thinking { .. }) = self.fold.reply().content.get(place) {
@@ -466,11 +468,11 @@ impl Relay {
         }
     }
 
-    /// Keeps the turn for clients that lose what they cannot hold.
+    /// Stores the turn for clients that cannot hold all of it.
     fn keep(&self) {
         let content = &self.fold.reply().content;
         let worth = content.iter().any(|block| match block {
-            // Who made a call matters to whoever gets its result.
+            // The maker of a call matters for the request that brings its result.
             Block::Thinking { .. } | Block::Redacted { .. } | Block::ToolCall { .. } => true,
             Block::Text { signature, .. } => signature.is_some(),
             _ => false,
@@ -478,7 +480,7 @@ impl Relay {
         if !worth || !self.in_conversation {
             return;
         }
-        // An id that another reply may have too finds nothing.
+        // Another reply may use the same id, so it cannot be a key.
         let named = |block: &Block| match block {
             Block::ToolCall { id, .. } => self.ids.is_some() || looks_random(id),
             _ => true,
@@ -500,17 +502,17 @@ impl Relay {
         self.vault.keep(&names, &kept);
     }
 
-    /// What was lost, on the way there and back.
+    /// All losses of the request and the reply.
     pub(crate) fn losses(&self) -> &[Loss] {
         &self.sent.losses
     }
 
-    /// Whether the reply has come to its end.
+    /// Whether the reply has ended.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended
     }
 
-    /// The reply is over.
+    /// Records the end of the reply.
     pub(crate) fn close(&mut self, client_gone: bool, error: Option<String>) {
         if std::mem::replace(&mut self.closed, true) {
             return;
@@ -527,7 +529,7 @@ impl Relay {
     }
 }
 
-/// Whether a block came to its end as its maker began it.
+/// Whether a block is complete.
 fn is_whole(block: &&Block) -> bool {
     !matches!(block, Block::Opaque { value, .. } if !value.is_object())
 }

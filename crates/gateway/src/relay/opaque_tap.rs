@@ -1,5 +1,5 @@
-//! Reads a reply beside its way, by the reader of its dialect: what the across lane would pass on is
-//! here only looked at.
+//! Reads a passthrough reply while it passes, with the reader of its dialect. The relay only
+//! observes the events. Anthropic's dialect is read by `block_tap`.
 
 use std::fmt;
 
@@ -12,18 +12,18 @@ use throughline_codec::framing::sse::Framer;
 use crate::relay::Relay;
 use crate::reply::passthrough::Tap;
 
-/// The longest event whose half could be closed.
+/// How many bytes of one event are tracked, so that an unfinished event can be closed.
 const MAX_EVENT_BYTES: usize = 16 << 20;
 
-/// Reads one reply.
+/// Reads one reply while it passes.
 pub(crate) struct Listener {
-    /// None where there is no answer to be read.
+    /// `None` if the reply is not an answer of a model.
     reader: Option<Box<dyn ReplyReader>>,
-    /// Where a stream of events stands.
+    /// Tracks the position in a stream of events.
     framer: Option<Framer>,
     aside: Box<dyn StreamInjector>,
     relay: Relay,
-    /// The reader has been told that the bytes have ended.
+    /// Whether the reader knows that the bytes have ended.
     over: bool,
     finished: bool,
 }
@@ -35,7 +35,7 @@ impl fmt::Debug for Listener {
 }
 
 impl Listener {
-    /// A listener to a stream of events, or to anything else.
+    /// A tap for a stream of events, or for any other reply.
     pub(crate) fn new(
         reader: Option<Box<dyn ReplyReader>>,
         aside: Box<dyn StreamInjector>,
@@ -69,7 +69,7 @@ impl Tap for Listener {
         self.relay.has_ended()
     }
 
-    /// Some dialects have no sign of the end but the end of the bytes.
+    /// In some dialects, only the end of the bytes marks the end of the reply.
     fn ends(&mut self) -> bool {
         if !std::mem::replace(&mut self.over, true) {
             let relay = &mut self.relay;
@@ -97,7 +97,7 @@ impl Tap for Listener {
     fn error(&self, fault: &Fault) -> Vec<u8> {
         let half = self.framer.as_ref().and_then(Framer::half_event);
         let event = self.aside.error(fault, half);
-        // Some clients look for events without reading lines, and want their ends to be whole.
+        // Some clients split events without parsing lines and need complete line ends.
         let in_end = self.framer.as_ref().is_some_and(Framer::in_line_end);
         match half.is_none() && in_end {
             true => [b"\n", event.as_slice()].concat(),
@@ -119,7 +119,7 @@ impl Tap for Listener {
     }
 }
 
-/// An end that is none is told by whoever sees the bytes end.
+/// Forwards an event to the relay, except a cut: `finish` reports that when the bytes end.
 fn look(event: Event<'_>, relay: &mut Relay) {
     let cut = Event::Ended { reason: EndReason::Cut };
     if event != cut {

@@ -1,4 +1,5 @@
-//! What became of the thinking that went out, once the provider has said what it did with it.
+//! Updates the report of a translated request with what the provider did to its thinking. The rule
+//! is in `settle`.
 
 use throughline_canonical::Transformation;
 
@@ -8,7 +9,7 @@ use crate::relay::settle::{Dropped, SentBlock, count_omitted};
 use crate::thinking::memory::{Outcome, Target};
 use crate::turn::log::KeptBlock;
 
-/// What of the past went to whom.
+/// The signed parts that were sent, and their target.
 #[derive(Debug)]
 pub(crate) struct Past {
     pub(crate) sent: Vec<adapt::Sent>,
@@ -16,8 +17,7 @@ pub(crate) struct Past {
 }
 
 impl Sent {
-    /// Brings the report in line with what the provider says it did, once the answer has begun. Answers
-    /// what is worth remembering of it.
+    /// Updates the report with what the provider did. Returns the outcomes to remember.
     pub(crate) fn settle(
         &mut self,
         transformations: &[Transformation],

@@ -1,5 +1,5 @@
-//! What a provider says it did with the thinking it got, brought into line with what was expected: one
-//! rule for both lanes.
+//! Compares what a provider reports about the sent thinking with what was expected. The rule is the
+//! same for both lanes.
 
 use std::collections::HashMap;
 
@@ -7,20 +7,20 @@ use throughline_canonical::{BlockKey, Fate, Loss, Prefix, Reason, Transformation
 
 use crate::thinking::memory::Outcome;
 
-/// One block that went out.
+/// One sent block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SentBlock {
-    /// Its place in the body: message, then block.
+    /// Its position in the body: message index, block index.
     pub(crate) place: (usize, usize),
     pub(crate) key: Option<BlockKey>,
-    /// What was expected to become of it.
+    /// Its expected fate.
     pub(crate) fate: Fate,
     pub(crate) reason: Option<Reason>,
-    /// What it stands under, where prefixes matter.
+    /// The prefix it follows, if prefixes matter.
     pub(crate) prefix: Option<Prefix>,
 }
 
-/// What the provider dropped, by its place, and why.
+/// The positions of the blocks that the provider dropped, and the reasons.
 pub(crate) struct Dropped(HashMap<(usize, usize), Reason>);
 
 impl Dropped {
@@ -29,7 +29,8 @@ impl Dropped {
             .iter()
             .filter(|transformation| transformation.action == "thinking_dropped")
             .filter_map(|transformation| {
-                // Bound to another model, organisation or user: not readable by this target.
+                // It is bound to another model, organisation or user, so this target cannot read
+                // it.
                 let reason = match transformation.reason.as_str() {
                     "prefix_binding_mismatch" => Reason::Prefix,
                     _ => Reason::Origin,
@@ -39,13 +40,13 @@ impl Dropped {
         Self(dropped.collect())
     }
 
-    /// What became of a block, and what of it is worth remembering.
+    /// What became of a block, and the outcome to remember.
     pub(crate) fn settle(&self, block: &SentBlock) -> (Fate, Option<Reason>, Option<Outcome>) {
         let dropped = self.0.get(&block.place).copied();
         let tried = block.fate == Fate::Tried;
         let (fate, reason) = match dropped {
             Some(reason) => (Fate::LeftOut, Some(reason)),
-            // It was expected to fail and held.
+            // It was expected to be stale and was accepted.
             None if block.fate == Fate::LeftOut => (Fate::Sent, None),
             None => (block.fate, block.reason),
         };

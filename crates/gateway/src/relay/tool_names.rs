@@ -1,4 +1,5 @@
-//! ModelAlias of tools that the provider would refuse: they go out bent, and come back as the client wrote them.
+//! Renames tools whose names the provider would refuse, and restores the client's names in the
+//! reply.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -6,17 +7,17 @@ use std::collections::{HashMap, HashSet};
 use throughline_canonical::{Block, Loss, Request, Tool, ToolChoice};
 use throughline_codec::dialects::UpstreamDialect;
 
-/// The names that went out bent: as the client knows them, and as they went.
+/// The renamed tools, in both directions.
 #[derive(Debug, Default)]
 pub(crate) struct ToolNames {
     sent: HashMap<String, String>,
     theirs: HashMap<String, String>,
-    /// How often names were bent to the same.
+    /// How many names became the same.
     alike: HashMap<String, usize>,
 }
 
 impl ToolNames {
-    /// Bends the names of a request, wherever they stand in it.
+    /// Renames tools everywhere in a request.
     pub(crate) fn rename_for(
         request: &mut Request,
         upstream: &dyn UpstreamDialect,
@@ -24,7 +25,7 @@ impl ToolNames {
         losses: &mut Vec<Loss>,
     ) -> Self {
         let mut names = Self::default();
-        // ModelAlias that are offered come first: of two that bend alike, those stay.
+        // Offered names that need no change keep their name.
         let taken: HashSet<String> = request
             .tools
             .iter()
@@ -62,7 +63,7 @@ impl ToolNames {
         names
     }
 
-    /// The name that a client gave a tool.
+    /// The client's name of a tool.
     pub(crate) fn theirs<'a>(&self, name: Cow<'a, str>) -> Cow<'a, str> {
         match self.theirs.get(&*name) {
             Some(theirs) => Cow::Owned(theirs.clone()),
@@ -70,7 +71,7 @@ impl ToolNames {
         }
     }
 
-    /// The name that one goes by: letters, digits, `_` and `-`, and no other tool's.
+    /// A name of letters, digits, `_` and `-` that no other tool has.
     fn of(&mut self, name: &str, longest: usize, taken: &HashSet<String>) -> String {
         if let Some(sent) = self.sent.get(name) {
             return sent.clone();
@@ -80,7 +81,7 @@ impl ToolNames {
             letter if letter.is_ascii_alphanumeric() => letter,
             _ => '_',
         };
-        // Some want a letter at the beginning.
+        // Some providers require a letter at the start.
         let begins = |first: char| first.is_ascii_alphabetic() || first == '_';
         let start = if name.starts_with(begins) { "" } else { "_" };
         let letters = start.chars().chain(name.chars().map(plain));
@@ -104,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_bent_once_and_told_apart() {
+    fn names_are_rewritten_once_and_stay_distinct() {
         let mut names = ToolNames::default();
         let taken = ["a_b", "a.b", "a:b"].map(ToOwned::to_owned).into();
         assert_eq!(names.of("a.b", 64, &taken), "a_b_2");
@@ -116,7 +117,7 @@ mod tests {
         assert_eq!(names.of("größer", 4, &taken), "gr_2");
         assert_eq!(names.theirs("a_b_3".into()), "a:b");
         assert_eq!(names.theirs("a_b".into()), "a_b");
-        // However many there are.
+        // It stays fast with many names.
         for number in 0..20_000 {
             names.of(&format!("{}名", "名".repeat(number % 3)), 64, &taken);
             names.of(
