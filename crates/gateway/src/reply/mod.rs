@@ -1,5 +1,5 @@
-//! The reply's body on its way to the client: what a lane makes of the provider's bytes as they
-//! arrive, and, only where nothing else would help, a sign of life or an error.
+//! The body of a reply on its way to the client: applies the lane's transform to the provider's
+//! bytes as they arrive, and enforces the timeouts.
 
 pub(crate) mod model_name;
 pub(crate) mod passthrough;
@@ -21,19 +21,20 @@ use tokio::time::{Instant, Sleep};
 
 use crate::upstream::BoxError;
 
-/// What a lane does with a reply on its way.
+/// What a lane does to the bytes of a reply.
 pub(crate) trait ReplyTransform: fmt::Debug + Send {
-    /// Takes bytes of the provider, gives those of the client. `last` says that none follow.
+    /// Takes bytes of the provider and returns bytes for the client. `last` is true if none follow.
     fn take(&mut self, bytes: Bytes, last: bool) -> Result<Bytes, EncodingError>;
-    /// The provider's bytes have ended: the client's last ones, or none if that was too early.
+    /// Ends the reply after the provider's last byte. Returns the client's last bytes, or `None` if
+    /// the reply is not complete.
     fn end(&mut self) -> Option<Bytes>;
-    /// A sign of life after nothing was said for so long; empty where none can stand now.
+    /// A keep-alive after `silent` without output. Empty if none can be sent now.
     fn keep_alive(&mut self, silent: Duration) -> Bytes;
-    /// The reply cannot go on: what tells the client so, or none if it can only be broken off.
+    /// Ends the reply with a fault. `None` if it can only be broken off.
     fn fail(&mut self, fault: &Fault) -> Option<Bytes>;
-    /// None waits for the reply any more.
+    /// The client has disconnected.
     fn client_gone(&mut self);
-    /// Whether signs of life may be sent.
+    /// Whether keep-alives may be sent.
     fn can_inject(&self) -> bool;
     /// Whether the client gets as many bytes as the provider sends.
     fn keeps_length(&self) -> bool;
@@ -42,14 +43,14 @@ pub(crate) trait ReplyTransform: fmt::Debug + Send {
 /// A reply's body.
 #[derive(Debug)]
 pub enum ReplyBody {
-    /// Bytes we have.
+    /// A body whose bytes are all known.
     Whole(Option<Bytes>),
     /// A provider's bytes, as they arrive.
     Live(Box<Live>),
 }
 
 impl ReplyBody {
-    /// Bytes we have.
+    /// A body whose bytes are all known.
     pub fn whole(bytes: impl Into<Bytes>) -> Self {
         Self::Whole(Some(bytes.into()))
     }
@@ -86,14 +87,14 @@ impl ReplyBody {
     }
 }
 
-/// When a reply gets a sign of life, and when it is given up.
+/// When a reply gets a keep-alive, and when it times out.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clocks {
-    /// Silence after which the client gets a sign of life.
+    /// The silence after which the client gets a keep-alive.
     pub(crate) keep_alive: Duration,
-    /// Silence after which the reply is given up.
+    /// The silence after which the reply fails.
     pub(crate) idle: Duration,
-    /// When the reply is given up in any case.
+    /// When the reply fails in any case.
     pub(crate) ends: Instant,
 }
 
@@ -105,19 +106,19 @@ pub struct Live {
     watch: Watch,
     backend: String,
     done: bool,
-    /// The error the reply breaks with at the next look.
+    /// The error that the next poll returns.
     breaking: Option<BoxError>,
     _permit: Option<OwnedSemaphorePermit>,
 }
 
-/// The clocks of one reply. One timer serves all three; it is set anew only when it fires, so that
-/// a byte costs a look at the clock and no more.
+/// The clocks of one reply. One timer serves all three. It is reset only when it fires, so that a
+/// byte costs no more than reading the clock.
 #[derive(Debug)]
 struct Watch {
     timer: Pin<Box<Sleep>>,
     last_byte: Instant,
     last_out: Instant,
-    /// As `last_out`, signs of life left aside.
+    /// As `last_out`, without keep-alives.
     last_said: Instant,
     ends: Instant,
     idle: Duration,
@@ -165,8 +166,8 @@ impl Body for ReplyBody {
 }
 
 impl Live {
-    /// As [`Live::poll`], but pauses once before an error: the server drops what it has not yet
-    /// written when it sees one, and what had arrived should not be lost.
+    /// As [`Live::poll`], but waits for one poll before it returns an error. On an error the server
+    /// drops what it has not written yet, and bytes that had arrived should not be lost.
     fn poll_or_break(
         &mut self,
         context: &mut Context<'_>,
@@ -193,7 +194,8 @@ impl Live {
                 Poll::Ready(Some(Ok(frame))) => {
                     let bytes = match frame.into_data() {
                         Ok(bytes) => bytes,
-                        // Behind them nothing more could be said, and something may have to be.
+                        // Drop trailers: no byte could be sent after them, but an error may still
+                        // have to be.
                         Err(_trailers) => continue,
                     };
                     self.watch.last_byte = Instant::now();
@@ -214,7 +216,7 @@ impl Live {
                     tracing::warn!(
                         backend = self.backend,
                         error = &error as &dyn std::error::Error,
-                        "the connection to a backend broke in mid-reply"
+                        "the connection to the backend broke during the reply"
                     );
                     return self.fail(FaultKind::Unreachable, what, Some(error.into()));
                 }
@@ -224,25 +226,25 @@ impl Live {
         }
     }
 
-    /// What the client should get undone is not what it says it is.
+    /// Fails because a compressed reply cannot be decompressed.
     fn unreadable(&mut self, error: EncodingError) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let what = format!(
             "the reply of backend `{}` is not valid for its content encoding",
             self.backend
         );
-        tracing::warn!(backend = self.backend, %error, "a compressed reply could not be read");
+        tracing::warn!(backend = self.backend, %error, "cannot decompress the reply");
         self.fail(FaultKind::Unreachable, what, Some(error.into()))
     }
 
-    /// The provider's bytes have ended.
+    /// Handles the end of the provider's bytes.
     fn end(&mut self) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         if let Some(rest) = self.transform.end() {
             self.done = true;
             return Poll::Ready((!rest.is_empty()).then(|| Ok(Frame::data(rest))));
         }
-        // Several clients take any clean end for that of a complete answer.
+        // Several clients take any clean end for a complete answer.
         let what = format!("backend `{}` ended its reply before its end", self.backend);
-        tracing::warn!(backend = self.backend, "a reply ended before its end");
+        tracing::warn!(backend = self.backend, "the reply ended before it was complete");
         self.fail(FaultKind::Unreachable, what, None)
     }
 
@@ -266,7 +268,7 @@ impl Live {
             }
             let due = self.watch.keep_alive.is_some_and(|after| now >= self.watch.last_out + after);
             if due {
-                // Counted as said even where nothing could be said, so that the clock goes on.
+                // Count this as output even if nothing could be sent, so that the clock continues.
                 self.watch.last_out = now;
             }
             let next = self.watch.next();
@@ -282,7 +284,7 @@ impl Live {
         Poll::Pending
     }
 
-    /// Ends the reply with an error the client can see.
+    /// Ends the reply with an error that the client can see.
     fn fail(
         &mut self,
         kind: FaultKind,

@@ -1,43 +1,43 @@
-//! Gives the model back the name the client used, wherever a reply tells it.
+//! Replaces the backend's model name in a reply by the name that the client used.
 
 use bytes::{Bytes, BytesMut};
 use throughline_codec::dialects::passthrough::{ModelNameSpan, Passthrough};
 use throughline_codec::framing::sse::Framer;
 use throughline_codec::json::{Span, quote};
 
-/// An event that may name the model is held back at most so long.
+/// How many bytes of an event that may name the model are held back.
 const LONGEST_EVENT: usize = 256 << 10;
-/// A whole reply is held back at most so long.
+/// How many bytes of a whole reply are held back.
 const LONGEST_WHOLE: usize = 64 << 20;
 
-/// Two names of one model, and the dialect that tells them.
+/// Two names of one model, and the dialect of the reply.
 #[derive(Clone, Debug)]
 pub(crate) struct ModelAlias {
-    /// Where the name stands.
+    /// Finds the name in a reply.
     pub dialect: &'static dyn Passthrough,
-    /// The backend's.
+    /// The backend's name.
     pub theirs: String,
-    /// The client's.
+    /// The client's name.
     pub asked: String,
 }
 
-/// Puts the client's name in place of the backend's.
+/// Replaces the backend's name by the client's.
 #[derive(Debug)]
 pub(crate) enum RewriteModelName {
-    /// Nothing to do, or done.
+    /// There is nothing to replace any more.
     No,
-    /// In the events of a stream that name it.
+    /// Replaces the name in a stream of events.
     InStream(InStream),
-    /// In a whole reply.
+    /// Replaces the name in a whole reply.
     InWhole {
-        /// Which names.
+        /// The two names.
         names: ModelAlias,
-        /// What has come so far.
+        /// The bytes so far.
         held: BytesMut,
     },
 }
 
-/// Looks for events that name the model. Only the bytes of the event it stands in are held.
+/// Finds events that name the model. Only the bytes of the present event are held back.
 #[derive(Debug)]
 pub(crate) struct InStream {
     names: ModelAlias,
@@ -46,7 +46,7 @@ pub(crate) struct InStream {
 }
 
 impl RewriteModelName {
-    /// In a stream of events, or in a whole reply; nowhere without names.
+    /// For a stream of events or a whole reply. Does nothing without names.
     pub(crate) fn new(names: Option<ModelAlias>, events: bool) -> Self {
         match names {
             None => Self::No,
@@ -59,7 +59,7 @@ impl RewriteModelName {
         }
     }
 
-    /// Whether bytes are held that have come.
+    /// Whether received bytes are held back.
     pub(crate) fn holds(&self) -> bool {
         match self {
             Self::No => false,
@@ -68,7 +68,7 @@ impl RewriteModelName {
         }
     }
 
-    /// Takes bytes, gives what may go on.
+    /// Takes bytes and returns those that can be sent.
     pub(crate) fn push(&mut self, bytes: Bytes) -> Bytes {
         match self {
             Self::No => bytes,
@@ -91,11 +91,11 @@ impl RewriteModelName {
         }
     }
 
-    /// The bytes have ended; gives what was held.
+    /// Ends the reply. Returns the bytes that were held back.
     pub(crate) fn finish(&mut self) -> Bytes {
         match std::mem::replace(self, Self::No) {
             Self::No => Bytes::new(),
-            // Half an event: it is not read by anyone.
+            // No client reads an unfinished event.
             Self::InStream(stream) => stream.held.freeze(),
             Self::InWhole { names, held } => names.apply(&held).into(),
         }
@@ -103,7 +103,7 @@ impl RewriteModelName {
 }
 
 impl InStream {
-    /// What may go on, and whether there is nothing more to look for.
+    /// The bytes that can be sent, and whether the search is over.
     fn push(&mut self, bytes: &[u8]) -> (Bytes, bool) {
         let mut ends = Vec::new();
         self.framer.push(bytes, |_, end| ends.push(end));
@@ -124,7 +124,7 @@ impl InStream {
             }
         }
         self.held.extend_from_slice(&bytes[from..]);
-        // Nothing is begun, or it is too long to be looked at: there is nothing to hold.
+        // No event has started, or it is too long: hold nothing back.
         if self.framer.between_events() || self.framer.is_skipping() {
             out.extend_from_slice(&self.held.split());
         }
@@ -132,7 +132,7 @@ impl InStream {
     }
 }
 
-/// Where an event names the model, if it does, and whether no other will.
+/// Where an event names the model, and whether no later event does.
 fn model_name_span(event: &[u8], names: &ModelAlias) -> (Option<Span>, bool) {
     let (mut name, mut data) = (&b""[..], None);
     let mut at = 0;
@@ -160,7 +160,7 @@ fn model_name_span(event: &[u8], names: &ModelAlias) -> (Option<Span>, bool) {
 }
 
 impl ModelAlias {
-    /// The JSON with the client's name in place of the backend's; anything else stays.
+    /// Replaces the name in a JSON text. Other texts stay unchanged.
     fn apply(&self, json: &[u8]) -> Vec<u8> {
         match self.dialect.model_of(json) {
             Some(place) => self.put(json, place),
@@ -168,7 +168,7 @@ impl ModelAlias {
         }
     }
 
-    /// Puts the client's name into its place, if the backend's stands there.
+    /// Replaces the name at a position, if it is the backend's.
     fn put(&self, text: &[u8], place: Span) -> Vec<u8> {
         if text[place.clone()] != *self.theirs.as_bytes() {
             return text.to_vec();
@@ -202,17 +202,17 @@ mod tests {
 
     /// Covers: case 17
     #[test]
-    fn the_clients_name_is_put_back_for_every_split() {
+    fn client_name_is_restored_for_every_split() {
         let data_in_text = "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"data: {\\\"model\\\":\",\"model\":\"glm-5\"}}\nid: data: 5\n\n";
         let after = "event: x\ndata: {\"model\":\"glm-5\"}\n\n";
         let streams = [
             format!("event: ping\ndata: {{}}\n\n{START_EVENT}{after}"),
             format!("\n\n: message_start\n\n{data_in_text}{after}"),
-            // A ping that speaks of the event is not the event.
+            // A ping that mentions the event is not the event.
             format!(
                 "event: ping\ndata: {{\"x\":\"message_start\",\"model\":\"no\"}}\n\n{START_EVENT}{after}"
             ),
-            // The data alone names the event.
+            // Only the data names the event.
             START_EVENT.replace("event: message_start\n", "") + after,
         ];
         for stream in streams {
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_event_that_is_looked_at_is_held() {
+    fn only_the_present_event_is_held_back() {
         let ping = "event: ping\r\ndata: {}\r\n\r\n";
         let mut rename = RewriteModelName::new(Some(names()), true);
         assert_eq!(pushed(&mut rename, ping), ping);
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_too_long_to_be_held_passes_and_the_next_is_looked_at() {
+    fn event_too_long_to_hold_passes_and_the_next_is_searched() {
         let long = format!(": {}", "x".repeat(LONGEST_EVENT));
         let mut rename = RewriteModelName::new(Some(names()), true);
         assert_eq!(pushed(&mut rename, &long), long);
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_reply_too_long_to_be_held_passes() {
+    fn whole_reply_too_long_to_hold_passes() {
         let mut rename = RewriteModelName::new(Some(names()), false);
         let half = Bytes::from(vec![b' '; LONGEST_WHOLE / 2]);
         assert!(rename.push(half.clone()).is_empty());
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn another_name_passes_unchanged() {
+    fn other_model_name_passes_unchanged() {
         let json = br#"{"model":"glm-5-turbo"}"#;
         assert_eq!(names().apply(json), json);
         assert_eq!(names().apply(b"not json"), b"not json");

@@ -1,5 +1,5 @@
-//! The provider's bytes as they arrive, read beside; and, only where nothing else would help, a sign
-//! of life, an error, or the model's name as the client knows it.
+//! The reply of the passthrough lane: the provider's bytes, read by a tap while they pass. The
+//! gateway adds bytes only for a keep-alive, an error, or the model's name.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,77 +12,78 @@ use throughline_codec::json::EndDetector;
 use crate::reply::ReplyTransform;
 use crate::reply::model_name::{ModelAlias, RewriteModelName};
 
-/// What reads a reply beside its way. It never holds up a byte.
+/// Reads a reply while it passes. It never delays a byte.
 pub(crate) trait Tap: fmt::Debug + Send {
-    /// Takes the next bytes of the reply.
+    /// Reads the next bytes.
     fn push(&mut self, bytes: &[u8]);
-    /// Whether the reply has come to its end.
+    /// Whether the reply has ended.
     fn ended(&self) -> bool;
-    /// The bytes have ended; whether that is the end of the reply.
+    /// Handles the end of the bytes. Returns whether the reply is complete.
     fn ends(&mut self) -> bool {
         self.ended()
     }
-    /// A sign of life for the client; empty where none can stand now.
+    /// A keep-alive for the client. Empty if none can be sent now.
     fn keep_alive(&mut self) -> Bytes;
-    /// What tells the client that the reply cannot go on.
+    /// The bytes that report a fault to the client.
     fn error(&self, fault: &Fault) -> Vec<u8>;
-    /// The reply is over. `client_gone` says that nobody waits for it any more.
+    /// Records the end of the reply. `client_gone` is true if the client disconnected.
     fn finish(&mut self, client_gone: bool, error: Option<String>);
 }
 
-/// How a reply is compressed.
+/// The compression of a reply.
 #[derive(Debug)]
 pub(crate) enum Encoded {
-    /// Not at all.
+    /// Not compressed.
     Plain,
-    /// In a way that can be undone.
+    /// Compressed in a known way.
     Known(Decoder),
-    /// In a way nobody here reads.
+    /// Compressed in an unknown way.
     Unknown,
 }
 
-/// A reply that passes through.
+/// The reply of the passthrough lane.
 #[derive(Debug)]
 pub(crate) struct Through {
     tap: Option<Box<dyn Tap>>,
     packed: Option<Packed>,
     rename: RewriteModelName,
-    /// Whether bytes of ours may stand among the provider's.
+    /// Whether bytes may be added to the provider's.
     can_inject: bool,
-    /// Whether an end is only good after the last event.
+    /// Whether the reply is only complete after its last event.
     needs_last_event: bool,
-    /// How far a whole reply in JSON has come: many a server that breaks down ends its body cleanly.
+    /// How much of a JSON reply has arrived. Many servers end the body cleanly when they fail.
     json: Option<EndDetector>,
-    /// Whether what comes cannot be read.
+    /// Whether the bytes cannot be read.
     unread: bool,
 }
 
-/// What a reply consists of.
+/// The format of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// A stream of events.
     Events,
-    /// One text in JSON.
+    /// One JSON text.
     Json,
     /// Anything else.
     Other,
 }
 
-/// A compressed reply, undone to be read.
+/// Decompresses a reply so that it can be read.
 #[derive(Debug)]
 struct Packed {
     decoder: Decoder,
-    /// Whether the client gets it undone as well.
+    /// Whether the client also gets it decompressed.
     for_client: bool,
 }
 
 impl Through {
-    /// Bytes nobody reads.
+    /// A reply that is not read.
     pub(crate) fn unread() -> Self {
         Self::new(None, Shape::Other, Encoded::Plain, None)
     }
 
-    /// A reply with a tap on it. Where names are to be changed, a compressed reply is undone for it.
+    /// A reply with a tap. A compressed reply is decompressed for the client if its model name is
+    /// replaced.
     pub(crate) fn new(
         tap: Option<Box<dyn Tap>>,
         shape: Shape,
@@ -111,7 +112,7 @@ impl Through {
         }
     }
 
-    /// Whether a reply that is one text ends before that does.
+    /// Whether a JSON reply ends before it is complete.
     fn is_half(&self) -> bool {
         self.json.as_ref().is_some_and(|json| !json.is_complete())
     }
@@ -125,8 +126,8 @@ impl ReplyTransform for Through {
                 Ok(plain) => Some(Bytes::from(plain)),
                 Err(error) if packed.for_client => return Err(error),
                 Err(error) => {
-                    // It may be that the client reads it.
-                    tracing::warn!(%error, "a compressed reply could not be read, its thinking is not remembered");
+                    // The client may still be able to read it.
+                    tracing::warn!(%error, "cannot decompress the reply, so its thinking is not remembered");
                     self.packed = None;
                     self.needs_last_event = false;
                     self.json = None;
@@ -144,8 +145,8 @@ impl ReplyTransform for Through {
             && !self.unread
         {
             tap.push(plain);
-            // A client that has the last byte may come back at once; by then its blocks must be
-            // known.
+            // The client may send its next request right after the last byte. The blocks must be
+            // known by then.
             let last = !self.can_inject && last && !half;
             if last && (!self.needs_last_event || tap.ended()) {
                 tap.finish(false, None);
@@ -157,7 +158,7 @@ impl ReplyTransform for Through {
             (None, _) => self.rename.push(bytes),
         };
         if half {
-            // Behind the last byte that was promised no break would be seen.
+            // Hold the last byte back: after it the client would not notice the error.
             bytes.truncate(bytes.len().saturating_sub(1));
         }
         Ok(bytes)

@@ -1,4 +1,4 @@
-//! A streamed reply on its way from one dialect to another.
+//! The streamed reply of the translate lane.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,22 +11,22 @@ use throughline_codec::framing::encoding::{Decoder, EncodingError};
 use crate::relay::Relay;
 use crate::reply::ReplyTransform;
 
-/// How much room for the client's bytes a reply keeps between two reads. Events that come one by one
-/// need no more, and a stream that is idle should not hold much.
+/// The capacity of the output buffer between two reads. Single events need no more, and an idle
+/// stream should use little memory.
 const KEPT_ROOM: usize = 4 << 10;
 
-/// A streamed reply.
+/// A streamed reply that is translated from one dialect to another.
 pub(crate) struct Across {
     decoder: Option<Decoder>,
     reader: Box<dyn ReplyReader>,
     relay: Relay,
     writer: Box<dyn ReplyWriter>,
-    /// What was written since the client last got something.
+    /// Written bytes that were not sent yet.
     out: Vec<u8>,
 }
 
 impl Across {
-    /// A reply on its way from one to the other.
+    /// Starts a translated reply.
     pub(crate) fn new(
         decoder: Option<Decoder>,
         reader: Box<dyn ReplyReader>,
@@ -36,7 +36,7 @@ impl Across {
         Self { decoder, reader, relay, writer, out: Vec::new() }
     }
 
-    /// What was written. A little is copied out of its room, which stays; much goes as it is.
+    /// Takes the written bytes. Copies a small buffer and keeps it; hands over a large one.
     fn written(&mut self) -> Bytes {
         if self.out.capacity() > KEPT_ROOM {
             return std::mem::take(&mut self.out).into();
@@ -65,7 +65,8 @@ impl ReplyTransform for Across {
         self.reader.push(&plain, &mut |event| {
             relay.pass(event, &mut |event| writer.push(event, out));
         });
-        // A client that has the last byte may come back at once; by then the turn must be known.
+        // The client may send its next request right after the last byte. The turn must be known by
+        // then.
         if last && self.relay.has_ended() {
             self.relay.finish_reading(self.reader.as_ref());
             self.relay.close(false, None);
