@@ -1,4 +1,4 @@
-//! The rules of the thinking memory, as tables of requests and replies under a clock of their own.
+//! The rules of the thinking memory, as tables of requests and replies with a manual clock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use throughline_gateway::thinking::{
 
 const MINUTE: u64 = 60_000;
 
-/// A memory with a clock, asked by one client.
+/// A memory with a manual clock, used by one client.
 struct Bench {
     memory: Memory,
     rules: Thinking,
@@ -70,7 +70,7 @@ impl Bench {
         }
     }
 
-    /// Sends a request with these blocks; answers which may go, and the session.
+    /// Sends a request with these blocks. Returns the verdicts and the session.
     fn ask(&self, backend: &str, blocks: &[u16]) -> (Vec<&'static str>, u64) {
         let target = target(backend);
         let keys: Vec<_> = blocks.iter().map(|number| Some(key(*number))).collect();
@@ -78,7 +78,7 @@ impl Bench {
         (answer.verdicts.iter().map(word).collect(), answer.session)
     }
 
-    /// A backend makes a block in reply to a request of this session.
+    /// Registers a block that a backend made in reply to a request of this session.
     fn make(&self, backend: &str, session: u64, block: u16) {
         self.memory.register(&Made {
             lineage: self.lineage,
@@ -97,7 +97,7 @@ impl Bench {
         });
     }
 
-    /// A target takes a block that nobody knew.
+    /// Records that a target accepted a block with an unknown maker.
     fn accepted(&self, target: &Target, block: u16) {
         let outcome = Outcome { key: key(block), tried: true, prefix: None, dropped: None };
         self.memory.outcome(self.lineage, 1, target, &[outcome], self.now);
@@ -143,7 +143,7 @@ fn blocks_are_registered_then_confirmed_then_evicted() {
 
 /// Covers: S1-6, S1-12, S1-15, S1-22, case 4, case 5
 #[test]
-fn an_orphan_goes_after_the_threshold_and_not_before() {
+fn orphan_is_evicted_after_the_threshold_and_not_before() {
     let mut bench = Bench::new(Policy::Session, Unknown::Drop);
     bench.ask("a", &[]);
     bench.make("a", 1, 1);
@@ -161,7 +161,7 @@ fn an_orphan_goes_after_the_threshold_and_not_before() {
 
 /// Covers: S1-3, S1-10, S1-17, S1-21
 #[test]
-fn a_switch_begins_a_session_and_the_same_backend_does_not() {
+fn switch_starts_a_session_and_the_same_backend_does_not() {
     let bench = Bench::new(Policy::Session, Unknown::Drop);
     assert_eq!(bench.ask("a", &[]).1, 1);
     bench.make("a", 1, 1);
@@ -174,7 +174,7 @@ fn a_switch_begins_a_session_and_the_same_backend_does_not() {
 }
 
 #[test]
-fn under_origin_a_block_comes_back_with_its_backend() {
+fn origin_policy_restores_a_block_with_its_backend() {
     let bench = Bench::new(Policy::Origin, Unknown::Drop);
     bench.ask("a", &[]);
     bench.make("a", 1, 1);
@@ -198,7 +198,7 @@ fn requests_without_thinking_evict_nothing() {
 
 /// Covers: S1-41, case 14
 #[test]
-fn a_block_belongs_to_the_session_its_request_began_in() {
+fn block_belongs_to_the_session_in_which_its_request_began() {
     let bench = Bench::new(Policy::Session, Unknown::Drop);
     let (_, began) = bench.ask("a", &[]);
     let (_, switched) = bench.ask("b", &[]);
@@ -209,7 +209,7 @@ fn a_block_belongs_to_the_session_its_request_began_in() {
 }
 
 #[test]
-fn pinned_requests_and_counts_do_not_move_the_session() {
+fn pinned_requests_and_counts_do_not_change_the_session() {
     let bench = Bench::new(Policy::Session, Unknown::Drop);
     bench.ask("a", &[]);
     bench.make("a", 1, 1);
@@ -227,7 +227,7 @@ fn pinned_requests_and_counts_do_not_move_the_session() {
 
 /// Covers: C-5, C-7
 #[test]
-fn the_session_hangs_on_the_mark_and_eviction_on_the_lineage() {
+fn session_depends_on_the_tag_and_eviction_on_the_lineage() {
     let mut bench = Bench::new(Policy::Session, Unknown::Drop);
     bench.ask("a", &[]);
     bench.make("a", 1, 1);
@@ -248,7 +248,7 @@ fn the_session_hangs_on_the_mark_and_eviction_on_the_lineage() {
 
 /// Covers: C-7
 #[test]
-fn a_fork_keeps_its_thinking() {
+fn fork_keeps_its_thinking() {
     for (policy, switched) in [(Policy::Session, "session"), (Policy::Origin, "origin")] {
         let mut bench = Bench::new(policy, Unknown::Drop);
         bench.ask("a", &[]);
@@ -256,28 +256,28 @@ fn a_fork_keeps_its_thinking() {
         bench.lineage = lineage(2, 2);
         assert_eq!(bench.ask("a", &[1]).0, ["send"]);
         assert_eq!(bench.ask("b", &[1]).0, [switched]);
-        // What the fork evicts stays where it was made.
+        // Eviction in the fork does not affect the original conversation.
         bench.lineage = lineage(1, 1);
         assert_eq!(bench.ask("a", &[1]).0, ["send"]);
     }
 }
 
 #[test]
-fn unknown_blocks_are_tried_and_the_outcome_is_kept() {
+fn unknown_blocks_are_tried_and_the_outcome_is_remembered() {
     let bench = Bench::new(Policy::Origin, Unknown::Try);
     assert_eq!(bench.ask("a", &[1, 2]).0, ["try", "try"]);
     let a = target("a");
     bench.accepted(&a, 1);
     bench.memory.refused(bench.lineage, 1, &a, &[key(2)], bench.now);
     assert_eq!(bench.ask("a", &[1, 2]).0, ["send", "origin"]);
-    // A backend that takes anything proves nothing about another one.
+    // A backend that accepts anything proves nothing about another backend.
     assert_eq!(bench.ask("b", &[1, 2]).0, ["try", "try"]);
     let found = bench.statistics();
     assert_eq!((found.tried, found.refused), (4, 1));
 }
 
 #[test]
-fn a_fork_keeps_what_was_tried_and_taken() {
+fn fork_keeps_tried_and_accepted_blocks() {
     let mut bench = Bench::new(Policy::Session, Unknown::Try);
     assert_eq!(bench.ask("a", &[1]).0, ["try"]);
     bench.accepted(&target("a"), 1);
@@ -286,7 +286,7 @@ fn a_fork_keeps_what_was_tried_and_taken() {
 }
 
 #[test]
-fn a_domain_set_too_wide_does_not_cost_the_maker_its_blocks() {
+fn domain_set_too_wide_does_not_cost_the_maker_its_blocks() {
     let bench = Bench::new(Policy::Origin, Unknown::Try);
     bench.ask("a", &[]);
     bench.make("a", 1, 1);
@@ -300,7 +300,7 @@ fn a_domain_set_too_wide_does_not_cost_the_maker_its_blocks() {
 }
 
 #[test]
-fn a_cut_block_is_never_sent() {
+fn cut_block_is_never_sent() {
     let bench = Bench::new(Policy::Origin, Unknown::Try);
     bench.ask("a", &[]);
     let origin = Arc::new(Origin {
@@ -322,7 +322,7 @@ fn a_cut_block_is_never_sent() {
     bench.memory.register(&made(true));
     assert_eq!(bench.ask("a", &[1]).0, [Reason::Cut.word()]);
     assert_eq!(bench.in_conversation()[0], 0);
-    // The client asked again and the same block came whole.
+    // The client asked again and the same block arrived complete.
     bench.memory.register(&made(false));
     assert_eq!(bench.ask("a", &[1]).0, ["send"]);
     bench.memory.register(&made(true));
@@ -346,7 +346,7 @@ fn account_bound_blocks_stay_with_their_credential() {
 
 /// Covers: S1-32
 #[test]
-fn whole_conversations_are_forgotten_to_stay_within_the_limit() {
+fn memory_limit_evicts_whole_conversations() {
     let mut bench = Bench::new(Policy::Origin, Unknown::Drop);
     bench.rules.memory_limit = 64 << 10;
     for conversation in 0..200u8 {
@@ -366,7 +366,7 @@ fn whole_conversations_are_forgotten_to_stay_within_the_limit() {
 }
 
 #[test]
-fn one_conversation_cannot_outgrow_the_limit_for_ever() {
+fn one_conversation_stays_within_the_limit() {
     let mut bench = Bench::new(Policy::Origin, Unknown::Drop);
     bench.rules.memory_limit = 64 << 10;
     bench.ask("a", &[]);
@@ -379,7 +379,7 @@ fn one_conversation_cannot_outgrow_the_limit_for_ever() {
 }
 
 #[tokio::test]
-async fn what_was_remembered_survives_a_restart_whole() {
+async fn memory_survives_a_restart() {
     let store = Arc::new(InMemory::default());
     let changes = Changes::default();
     let task = tokio::spawn(changes.clone().write_to(store.clone()));
@@ -406,7 +406,7 @@ async fn what_was_remembered_survives_a_restart_whole() {
 
 /// Covers: S1-4, S1-5, S1-31
 #[test]
-fn a_decision_costs_the_same_in_a_full_memory() {
+fn decision_time_does_not_grow_with_the_memory() {
     let fill = |count: u16| {
         let mut bench = Bench::new(Policy::Origin, Unknown::Drop);
         for conversation in 0..count {
@@ -420,8 +420,8 @@ fn a_decision_costs_the_same_in_a_full_memory() {
         }
         bench
     };
-    // Time is noisy on a busy machine, so the best of many is compared, and generously: a scan of
-    // the memory would cost a thousand times as much.
+    // Times vary on a busy machine, so compare the best of many runs with a wide margin. A scan of
+    // the memory would take a thousand times as long.
     let best = |bench: &Bench| {
         (0..200)
             .map(|_| {

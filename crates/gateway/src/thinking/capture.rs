@@ -1,24 +1,25 @@
-//! Thinking blocks out of a reply's events, each with its name, in constant memory for each block.
+//! Finds the thinking blocks in the events of a reply and computes their keys, in constant memory
+//! for each block.
 
 use throughline_canonical::{BlockKey, BlockStart, Delta, Event, KeyHasher, Prefix, ThinkingKind};
 use throughline_codec::dialects::anthropic::prefix::after_block;
 
-/// A block that passed.
+/// A complete block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Captured {
-    /// Its name.
+    /// Its key.
     pub key: BlockKey,
-    /// Its kind.
+    /// The kind of block.
     pub kind: ThinkingKind,
-    /// What it was made under, where that is followed.
+    /// The prefix it was made after, if prefixes are tracked.
     pub prefix: Option<Prefix>,
-    /// Bytes of its text or data.
+    /// The length of its text or data, in bytes.
     pub length: u64,
-    /// Its beginning; empty unless contents may be logged.
+    /// The beginning of its text. Empty unless contents may be logged.
     pub preview: String,
 }
 
-/// Follows the blocks of one reply.
+/// Tracks the blocks of one reply.
 #[derive(Debug)]
 pub struct Capture {
     open: Vec<(u32, Open)>,
@@ -35,12 +36,12 @@ struct Open {
 }
 
 impl Capture {
-    /// A reply made under this prefix. `preview` characters of each block are kept.
+    /// Tracks a reply that follows this prefix, and stores `preview` characters of each block.
     pub fn new(prefix: Option<Prefix>, preview: usize) -> Self {
         Self { open: Vec::new(), prefix, preview }
     }
 
-    /// Takes an event; gives a block where one was closed.
+    /// Takes an event. Returns a block if the event ended one.
     pub fn event(&mut self, event: &Event<'_>) -> Option<Captured> {
         match event {
             Event::BlockStarted { index, block } => {
@@ -58,7 +59,7 @@ impl Capture {
                     preview: String::new(),
                 };
                 open.push(text, self.preview);
-                // A provider that reuses an index has given up the block that had it.
+                // A provider that reuses an index has abandoned the earlier block.
                 self.open.retain(|(at, _)| at != index);
                 self.open.push((*index, open));
                 None
@@ -67,10 +68,10 @@ impl Capture {
                 let preview = self.preview;
                 let (_, open) = self.open.iter_mut().find(|(at, _)| at == index)?;
                 match delta {
-                    // Some backends put text deltas into a thinking block; the clients take them
-                    // as its text.
+                    // Some backends send text deltas in a thinking block. Clients add them to its
+                    // text.
                     Delta::Thinking(text) | Delta::Text(text) => open.push(text, preview),
-                    // Clients replace the signature, also by an empty one.
+                    // Clients replace the signature, even by an empty one.
                     Delta::Signature(signature) => {
                         open.signature = signature.clone().into_owned();
                     }
@@ -89,7 +90,7 @@ impl Capture {
         }
     }
 
-    /// The blocks that were begun and never closed.
+    /// The blocks that started and never ended.
     pub fn cut(&mut self) -> Vec<Captured> {
         self.open.drain(..).map(|(_, open)| open.close(None)).collect()
     }

@@ -1,9 +1,9 @@
-//! Envelopes: what rides in a client's opaque field, so that a block finds its way back to its maker
-//! without any memory, after a restart and by way of another instance.
+//! Envelopes: sealed records in a client's opaque field. They bring a block back to its maker
+//! without the memory, also after a restart or through another instance.
 //!
-//! An envelope says who made a block, holds what its maker wants back with it, and binds both to the
-//! block's text. It is sealed: nobody else reads it, makes one or alters one. Deciding what is sent
-//! to whom does not live here.
+//! An envelope names the maker of a block, holds its signature, and binds both to the block's text.
+//! It is sealed, so nobody else can read, make or change one. Which block goes to which target is
+//! decided elsewhere, in [`crate::history`].
 
 use std::sync::Arc;
 
@@ -13,86 +13,86 @@ use throughline_sealing::{Keyring, Purpose, text};
 
 use super::random;
 
-/// How the fields are laid out. It is the first byte, so that later layouts can stand beside it.
+/// The layout of the fields. It is the first byte, so that other layouts can be added.
 const VERSION: u8 = 1;
-/// The same, with a call behind it.
+/// The same layout with a call at the end.
 const VERSION_WITH_CALL: u8 = 2;
 
-/// Makes and opens envelopes.
+/// Seals and opens envelopes.
 #[derive(Clone, Debug)]
 pub struct Envelopes {
     keyring: Arc<Keyring>,
 }
 
-/// What an envelope says of the block it rides on.
+/// What an envelope says about its block.
 ///
-/// For a short signature and names of usual length it is about 170 characters long as text.
+/// As text it has about 170 characters, for a short signature and names of usual length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Envelope {
-    /// Who made the block.
+    /// The maker of the block.
     pub origin: Origin,
-    /// What kind of block it is.
+    /// The kind of block.
     pub kind: EnvelopeKind,
-    /// Its maker's own signature; none where the maker signs nothing.
+    /// The maker's own signature. `None` if the maker does not sign.
     pub signature: Option<String>,
-    /// The [`Envelopes::content_hash`] of the text or data it belongs to.
+    /// The [`Envelopes::content_hash`] of the block's text or data.
     pub content: [u8; 16],
-    /// The block was cut off before it was complete, and must never be sent.
+    /// Whether the block was cut. A cut block must never be sent.
     pub cut: bool,
-    /// The call directly behind it, whose signature has no room of its own with the client.
+    /// The call directly after the block, if the client cannot hold the call's signature.
     pub call: Option<SignedCall>,
 }
 
-/// A call that its maker signed.
+/// A signed call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignedCall {
     /// Its id, as the client knows it.
     pub id: String,
-    /// Its maker's own signature.
+    /// The maker's own signature.
     pub signature: String,
 }
 
-/// The kind of block an envelope rides on.
+/// The kind of an envelope's block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EnvelopeKind {
-    /// Reasoning that can be read; its text is with the client.
+    /// Readable reasoning. The client has its text.
     Thinking,
-    /// Reasoning its maker encrypted, carried whole.
+    /// Encrypted reasoning, stored completely.
     Redacted {
-        /// The whole of it.
+        /// The encrypted data.
         data: String,
     },
-    /// A call of a tool.
+    /// A tool call.
     Call,
     /// Text of the answer.
     Text,
 }
 
-/// What became of a text that may be an envelope.
+/// The result of opening a text that may be an envelope.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OpenResult {
-    /// It is something else, a provider's own signature for example.
+    /// Not an envelope, for example a provider's own signature.
     NotOurs,
-    /// It begins like ours and does not open: it was altered, cut, or made with a key that is not on
-    /// this keyring. Nothing it might say is to be believed, and no provider can read it.
+    /// It starts like an envelope and does not open: it was changed, cut, or sealed with a key that
+    /// is not on this keyring. It must not be trusted, and no provider can read it.
     Altered,
-    /// It is ours.
+    /// A valid envelope.
     Ours(Box<Envelope>),
 }
 
 impl Envelopes {
-    /// Envelopes sealed with the newest key of this keyring, and opened with any.
+    /// Envelopes are sealed with the newest key of this keyring and opened with any of its keys.
     pub fn new(keyring: Arc<Keyring>) -> Self {
         Self { keyring }
     }
 
-    /// Seals an envelope. Two of the same content differ.
+    /// Seals an envelope. Two envelopes with the same content differ.
     pub fn mint(&self, envelope: &Envelope) -> String {
         let bytes = write(envelope);
         text::write(&self.keyring.seal(Purpose::Envelope, &random::nonce(), &[], &bytes))
     }
 
-    /// Opens what a client sent in an opaque field.
+    /// Opens the text that a client sent in an opaque field.
     pub fn open(&self, text: &str) -> OpenResult {
         if !Self::looks_ours(text) {
             return OpenResult::NotOurs;
@@ -103,12 +103,12 @@ impl Envelopes {
             .map_or(OpenResult::Altered, |envelope| OpenResult::Ours(Box::new(envelope)))
     }
 
-    /// Whether a text begins like an envelope. Nothing is opened, so it may still be altered.
+    /// Whether a text starts like an envelope. It is not opened, so it may still be invalid.
     pub fn looks_ours(text: &str) -> bool {
         text.trim_start().starts_with(text::BEGINNING)
     }
 
-    /// What binds an envelope to the text or data it belongs to.
+    /// The hash that binds an envelope to its text or data.
     pub fn content_hash(text: &str) -> [u8; 16] {
         let hash = Sha256::new()
             .chain_update(b"throughline envelope content\xff")
@@ -120,12 +120,12 @@ impl Envelopes {
     }
 }
 
-/// The bits of the second byte: the lower two are the kind.
+/// The bits of the second byte. The lower two are the kind.
 const KIND: u8 = 0b0011;
 const SIGNED: u8 = 0b0100;
 const CUT: u8 = 0b1000;
 
-/// Version, bits, hash, then the fields, each behind its length.
+/// Version, bits and hash, then the fields, each after its length.
 fn write(envelope: &Envelope) -> Vec<u8> {
     let (kind, data) = match &envelope.kind {
         EnvelopeKind::Thinking => (0, None),
@@ -186,7 +186,7 @@ fn read(bytes: &[u8]) -> Option<Envelope> {
     })
 }
 
-/// Seven bits a byte, the lowest first; the top bit says that more follow.
+/// Seven bits per byte, the lowest first. The top bit says that more follow.
 fn write_length(mut length: usize, bytes: &mut Vec<u8>) {
     while length > 0x7f {
         bytes.push((length & 0x7f) as u8 | 0x80);
@@ -197,7 +197,7 @@ fn write_length(mut length: usize, bytes: &mut Vec<u8>) {
 
 fn read_length(rest: &mut &[u8]) -> Option<usize> {
     let mut length = 0;
-    // Five bytes are more than any field has.
+    // Five bytes are enough for any field.
     for shift in (0..35).step_by(7) {
         let (&byte, after) = rest.split_first()?;
         *rest = after;
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_minted_opens_whole() {
+    fn minted_envelope_opens_unchanged() {
         let envelopes = envelopes(1);
         let data = "x".repeat(70_000);
         for kind in [
@@ -275,16 +275,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_a_providers_own_is_not_ours() {
+    fn provider_signature_is_not_ours() {
         for text in ["", "EqQBCkYIBxgCKkD", "skip_thought_signature_validator"] {
             assert_eq!(envelopes(1).open(text), OpenResult::NotOurs, "{text}");
             assert!(!Envelopes::looks_ours(text));
         }
     }
 
-    /// Another keyring's envelope is as foreign as an altered one.
+    /// An envelope of another keyring counts as altered.
     #[test]
-    fn what_another_keyring_sealed_is_not_believed() {
+    fn envelope_of_another_keyring_is_altered() {
         let text = envelopes(1).mint(&envelope(EnvelopeKind::Thinking, Some("sig")));
         assert_eq!(envelopes(2).open(&text), OpenResult::Altered);
         for cut in ["TLine1", "TLine1AA", &text[..text.len() / 2]] {
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_key_of_the_keyring_still_opens() {
+    fn older_key_of_the_keyring_still_opens() {
         let text = envelopes(1).mint(&envelope(EnvelopeKind::Call, None));
         let both = format!("{}{}", *Keyring::new([2; 32]).write(), *Keyring::new([1; 32]).write());
         let both = Envelopes::new(Arc::new(Keyring::read(&both).unwrap()));
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_vault_sealed_is_no_envelope() {
+    fn vault_record_is_not_an_envelope() {
         let keyring = Keyring::new([1; 32]);
         let bytes = write(&envelope(EnvelopeKind::Text, None));
         let sealed = keyring.seal(Purpose::Vault, &[7; 24], &[], &bytes);
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unsigned_block_takes_168_characters_and_says_nothing_readable() {
+    fn unsigned_envelope_has_168_characters_and_shows_nothing() {
         let text = envelopes(1).mint(&envelope(EnvelopeKind::Thinking, Some("")));
         assert_eq!(text.len(), 168, "{text}");
         assert!(text.len() <= 200);
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_laid_out_otherwise_is_refused() {
+    fn unknown_layout_is_rejected() {
         let whole = write(&envelope(EnvelopeKind::Thinking, Some("sig")));
         assert!(read(&whole).is_some());
         for end in 0..whole.len() {
@@ -334,9 +334,9 @@ mod tests {
         }
     }
 
-    /// What older ones of us wrote, to the byte.
+    /// The exact bytes of earlier versions.
     #[test]
-    fn an_envelope_without_a_call_is_laid_out_as_ever() {
+    fn envelope_without_a_call_keeps_its_layout() {
         let mut bytes = vec![1, 0b0100];
         bytes.extend(Envelopes::content_hash("a thought"));
         for field in ["anthropic", "anthropic", "claude-sonnet-4-5", "0123456789abcdef", "sig"] {
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn two_of_the_same_content_differ() {
+    fn two_envelopes_with_the_same_content_differ() {
         let envelope = envelope(EnvelopeKind::Thinking, None);
         let envelopes = envelopes(1);
         assert_ne!(envelopes.mint(&envelope), envelopes.mint(&envelope));
@@ -357,7 +357,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_altered_letter_is_believed(
+        fn changed_letter_is_never_accepted(
             signature in "[A-Za-z0-9+/]{0,80}",
             at in any::<prop::sample::Index>(),
             letter in proptest::char::range('A', 'Z'),
@@ -375,7 +375,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
+        fn any_bytes_are_read_or_rejected(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
             let laid_out = |version| [&[version], &bytes[..]].concat();
             let both = [laid_out(VERSION), laid_out(VERSION_WITH_CALL)];
             for bytes in [bytes].into_iter().chain(both) {

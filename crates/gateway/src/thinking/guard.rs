@@ -1,4 +1,5 @@
-//! The prefix guard: whether a block still stands where it was made.
+//! The prefix guard: whether the conversation before a block is still the one it was made in. The
+//! lanes apply it in `history/prefix_guard` and `plan/outlined/prefix_guard`.
 
 use throughline_canonical::Prefix;
 
@@ -6,41 +7,42 @@ use crate::backend::Backend;
 use crate::catalog::Model;
 use crate::gateway::Gateway;
 
-/// Why thinking is bound to its conversation at a target, if it is.
+/// Whether a target binds thinking to the conversation before it, and how we know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guard {
-    /// It is not.
+    /// It does not.
     Off,
-    /// The catalog says so of the model.
+    /// The catalog says that the model does.
     Known,
     /// The backend once refused a block because of it.
     Learnt,
 }
 
-/// What is remembered of where a block stood.
+/// What is remembered about a block's prefix.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PrefixRecord {
-    /// What it was made under, if known.
+    /// The prefix it was made after, if known.
     pub made: Option<Prefix>,
-    /// What it stood under when a provider dropped it, if one did.
+    /// The prefix it followed when a provider dropped it, if one did.
     pub dropped: Option<Prefix>,
 }
 
 impl Guard {
-    /// Whether a block probably does not hold under this prefix. `tried` says that nobody knows it.
+    /// Whether a block is probably not valid after this prefix. `tried` is true if its maker is
+    /// unknown.
     pub(crate) fn is_stale(self, stands: Prefix, prefix_record: PrefixRecord, tried: bool) -> bool {
         match prefix_record.made {
             _ if self == Self::Off => false,
             _ if prefix_record.dropped == Some(stands) => true,
             Some(made) => made != stands,
-            // Made before anybody knew that this backend binds its blocks.
+            // The block was made before it was known that this backend binds its blocks.
             None => self == Self::Learnt && !tried,
         }
     }
 }
 
 impl Gateway {
-    /// Whether a model there binds its thinking.
+    /// Whether a backend binds the thinking of a model.
     pub(crate) fn guard(&self, backend: &Backend, model: &Model) -> Guard {
         if self.binds(&backend.name) {
             Guard::Learnt

@@ -1,8 +1,8 @@
 //! Which conversation a request belongs to.
 //!
-//! A client's session mark alone is not enough: titles, token counts and sub-agents share it. So a
-//! lineage is the mark together with how the conversation begins. The session number hangs on the
-//! mark, everything else on the lineage.
+//! A client's session alone is not enough: title requests, token counts and sub-agents share it. A
+//! lineage is therefore the session together with the beginning of the conversation. The session
+//! number belongs to the session tag, everything else to the lineage.
 
 use http::HeaderMap;
 use sha2::{Digest, Sha256};
@@ -11,22 +11,22 @@ use throughline_canonical::{Request, Role};
 use throughline_codec::dialects::anthropic::outline::{self, Outline};
 use throughline_codec::dialects::anthropic::prefix;
 
-/// A client's session.
+/// Identifies a client's session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionTag(pub [u8; 16]);
 
-/// One conversation.
+/// Identifies one conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LineageId(pub [u8; 16]);
 
 impl LineageId {
-    /// As people see it.
+    /// The short form in logs and reports.
     pub fn text(&self) -> String {
         hex(&self.0[..8])
     }
 }
 
-/// Where a request belongs.
+/// The session and the conversation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lineage {
     /// The client's session.
@@ -35,7 +35,7 @@ pub struct Lineage {
     pub id: LineageId,
 }
 
-/// Headers by which clients mark a session, the first that is there wins.
+/// Headers by which clients name a session. The first one present counts.
 const MARKS: [&str; 5] = [
     "x-throughline-conversation",
     "x-claude-code-session-id",
@@ -45,12 +45,12 @@ const MARKS: [&str; 5] = [
 ];
 
 impl Lineage {
-    /// Finds where a request belongs.
+    /// Finds the lineage of an outlined request.
     pub fn find(headers: &HeaderMap, body: &[u8], outline: &Outline) -> Self {
         Self::from(headers, outline.user_id.as_deref(), beginning(body, outline))
     }
 
-    /// Finds where a request belongs that was read to the last word.
+    /// Finds the lineage of a canonical request.
     pub fn of_request(headers: &HeaderMap, request: &Request) -> Self {
         let mut hash = Sha256::new();
         let mut add = |part: &str| {
@@ -78,7 +78,7 @@ impl Lineage {
     }
 }
 
-/// The system text and the first user message.
+/// A digest of the system text and the first user message.
 fn beginning(body: &[u8], outline: &Outline) -> [u8; 16] {
     let mut parts = Vec::new();
     if let Some(system) = &outline.system {
@@ -92,7 +92,7 @@ fn beginning(body: &[u8], outline: &Outline) -> [u8; 16] {
     digest(&[&parts])
 }
 
-/// Some clients put a whole record into the user id, the session among it.
+/// Some clients put a JSON record into the user id, with the session inside.
 fn session_of(user: &str) -> String {
     serde_json::from_str::<serde_json::Value>(user)
         .ok()
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_conversation_keeps_its_lineage_as_it_grows() {
+    fn conversation_keeps_its_lineage_as_it_grows() {
         let session = Some(("x-claude-code-session-id", "s1"));
         let first = find(
             r#"{"system":"s","messages":[{"role":"user","content":[{"type":"text","text":"hi","cache_control":{"type":"ephemeral"}}]}]}"#,
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn side_requests_share_the_mark_and_not_the_lineage() {
+    fn side_requests_share_the_session_but_not_the_lineage() {
         let session = Some(("x-claude-code-session-id", "s1"));
         let main = find(r#"{"system":"s","messages":[{"role":"user","content":"hi"}]}"#, session);
         let title = find(r#"{"messages":[{"role":"user","content":"title?"}]}"#, session);
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn the_session_is_found_inside_a_user_id() {
+    fn session_is_found_inside_a_user_id() {
         let one = find(
             r#"{"metadata":{"user_id":"{\"device_id\":\"d\",\"session_id\":\"s\"}"},"messages":[]}"#,
             None,

@@ -1,14 +1,14 @@
-//! Thinking memory: which blocks passed, who made them, and so who may have them.
+//! Thinking memory: which blocks passed, who made them, and who may receive them.
 //!
 //! - [`lineage`]: which conversation a request belongs to;
 //! - [`memory`]: the memory itself and its rules;
 //! - [`capture`]: blocks out of a reply;
-//! - [`guard`]: whether a block still stands where it was made;
-//! - [`store`]: what a durable store must do;
-//! - [`writer`]: writing to it off the path of requests;
-//! - [`envelope`]: origins and signatures that ride with the client;
-//! - [`vault`]: whole turns for clients that lose them;
-//! - [`dice`]: nonces for both.
+//! - [`guard`]: whether the conversation before a block has changed;
+//! - [`store`]: the trait of a durable store;
+//! - [`writer`]: writes to the store in the background;
+//! - [`envelope`]: origins and signatures that the client holds;
+//! - [`vault`]: whole turns, for clients that cannot hold all of a turn;
+//! - [`random`]: random nonces and ids.
 
 pub mod capture;
 pub mod envelope;

@@ -1,11 +1,11 @@
-//! Nonces, by the dice of the system. The only dice of this crate.
+//! Random nonces and ids. The gateway uses no other source of randomness.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sha2::{Digest, Sha256};
 use throughline_sealing::Nonce;
 
-/// Bytes nobody has used before.
+/// A nonce that was never used before.
 pub fn nonce() -> Nonce {
     let mut nonce = Nonce::default();
     match getrandom::fill(&mut nonce) {
@@ -14,12 +14,13 @@ pub fn nonce() -> Nonce {
     }
 }
 
-/// Letters and digits nobody guesses.
+/// An id that cannot be guessed.
 pub fn id() -> String {
     throughline_canonical::thinking::hex(&nonce()[..12])
 }
 
-/// A nonce need not be secret, only new; so a system that has lost its dice stops nobody.
+/// A nonce must be new but need not be secret, so the gateway can continue without system
+/// randomness.
 fn counted() -> Nonce {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
@@ -40,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_nonce_comes_twice() {
+    fn nonces_do_not_repeat() {
         let made: HashSet<Nonce> = (0..1000).flat_map(|_| [nonce(), counted()]).collect();
         assert_eq!(made.len(), 2000);
     }

@@ -1,4 +1,5 @@
-//! What a durable store of the memory must do. It holds hashes and origins, never contents.
+//! The store of the thinking memory: its trait, an in-memory version and the suite that every store
+//! must pass. A store holds hashes and origins, never contents.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -10,36 +11,36 @@ use throughline_canonical::{BlockKey, Origin, Prefix};
 
 use super::lineage::{LineageId, SessionTag};
 
-/// What is known of one block, wherever it was seen.
+/// What is known about one block, in all conversations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredBlock {
-    /// Its name.
+    /// Its key.
     pub key: BlockKey,
-    /// Who made it, if it was seen being made.
+    /// Its maker, if the gateway saw it being made.
     pub origin: Option<Arc<Origin>>,
-    /// It was cut off before it was complete.
+    /// Whether it was cut.
     pub cut: bool,
-    /// What it was made under.
+    /// The prefix it was made after, if known.
     pub prefix: Option<Prefix>,
-    /// What it stood under when a provider dropped it, if one did.
+    /// The prefix it followed when a provider dropped it, if one did.
     pub dropped: Option<Prefix>,
-    /// Domains that took it although they are not its origin.
+    /// Domains that accepted it although they are not its origin.
     pub accepted: Vec<Arc<str>>,
-    /// Backends that refused it. Not domains: a domain may be configured too wide, and the block's
-    /// own maker must not lose it by that.
+    /// Backends that refused it. These are not domains: if a domain is configured too wide, the
+    /// maker of a block must not lose it.
     pub refused: Vec<Arc<str>>,
 }
 
-/// How a block stands in one conversation.
+/// The status of a block in one conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockStatus {
     /// The session it belongs to.
     pub session: u64,
-    /// The client has sent it back.
+    /// Whether the client has sent it back.
     pub confirmed: bool,
     /// When it was registered, in milliseconds since 1970.
     pub registered: u64,
-    /// It was evicted; its origin stays known.
+    /// Whether it was evicted. Its origin stays known.
     pub gone: bool,
 }
 
@@ -55,30 +56,30 @@ pub struct StoredMark {
 /// One change of the memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// A block is known, or known better.
+    /// A block is new or has changed.
     Block(StoredBlock),
-    /// A block stands so in a conversation.
+    /// The status of a block in a conversation is new or has changed.
     BlockStatus(LineageId, BlockKey, BlockStatus),
     /// A conversation was used at this time.
     Lineage(LineageId, SessionTag, u64),
-    /// A session stands so.
+    /// A session is new or has changed.
     Mark(SessionTag, StoredMark),
-    /// A conversation and how its blocks stand are forgotten.
+    /// A conversation and its block statuses are forgotten.
     ForgetLineage(LineageId),
     /// A session is forgotten.
     ForgetMark(SessionTag),
     /// A block is forgotten.
     ForgetBlock(BlockKey),
-    /// A fact of the gateway itself, such as the active backend; none to forget it.
+    /// A fact of the gateway itself, such as the active backend. `None` removes it.
     Fact(String, Option<String>),
 }
 
-/// Everything a store holds.
+/// The whole content of a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     /// All blocks.
     pub blocks: Vec<StoredBlock>,
-    /// All standings.
+    /// All block statuses.
     pub standings: Vec<(LineageId, BlockKey, BlockStatus)>,
     /// All conversations, with their session and the time of their last use.
     pub lineages: Vec<(LineageId, SessionTag, u64)>,
@@ -88,11 +89,11 @@ pub struct Snapshot {
     pub facts: HashMap<String, String>,
 }
 
-/// Why a store could not do its work.
+/// Why a store operation failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}")]
 pub struct StoreError {
-    /// What could not be done.
+    /// Which operation failed.
     pub what: String,
     /// The cause.
     #[source]
@@ -104,13 +105,13 @@ pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>>
 
 /// A durable store.
 pub trait Store: Send + Sync + 'static {
-    /// Reads everything.
+    /// Loads everything.
     fn load(&self) -> StoreFuture<'_, Snapshot>;
-    /// Writes changes, in order, all or none.
+    /// Writes changes in order, all or none.
     fn write(&self, changes: Vec<Change>) -> StoreFuture<'_, ()>;
 }
 
-/// A store that lasts as long as the process.
+/// A store in RAM.
 #[derive(Debug, Default)]
 pub struct InMemory {
     held: Mutex<Held>,
@@ -186,7 +187,7 @@ impl Store for InMemory {
     }
 }
 
-/// What every store has to pass.
+/// The suite that every store must pass.
 pub mod suite {
     use super::*;
 
@@ -215,10 +216,10 @@ pub mod suite {
         snapshot
     }
 
-    /// What is written is read back; what is forgotten is gone; the last word counts.
+    /// Written values are read back, forgotten values are gone, and the last write counts.
     ///
     /// # Panics
-    /// If the store does not keep its promise.
+    /// If the store fails a check.
     pub async fn keeps_its_promise(store: &impl Store) {
         let (one, two) = (LineageId([1; 16]), LineageId([2; 16]));
         let mark = SessionTag([9; 16]);
@@ -280,7 +281,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_in_memory_store_keeps_its_promise() {
+    async fn in_memory_store_passes_the_suite() {
         suite::keeps_its_promise(&InMemory::default()).await;
     }
 }

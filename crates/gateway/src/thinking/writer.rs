@@ -1,5 +1,5 @@
-//! Writes to a store in batches, off the path of requests: the memory's changes and the vault's
-//! records, each by a queue of its own.
+//! Writes to a store in batches, in the background. The memory's changes and the vault's records
+//! each have their own queue.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -12,30 +12,30 @@ use tokio::time::Instant;
 
 use super::store::{Change, Store, StoreError};
 
-/// How long the writer rests, as a multiple of what its last write took: whoever comes while it does
-/// goes into one write with the others. So a turn that comes alone is written at once, and many at a
-/// time take no more than a fifth of one processor.
+/// How long the writer pauses, as a multiple of the duration of its last write. Items that arrive
+/// during the pause go into one write. A single turn is written at once, and many turns use at most
+/// a fifth of one processor.
 const REST: u32 = 4;
 
-/// It never rests longer than this. Anything older than a second must be safe.
+/// The longest pause. Anything older than a second must be safe.
 const LONGEST_REST: Duration = Duration::from_millis(100);
 
-/// How long a write that failed waits until it is tried again.
+/// The pause before a failed write is retried.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// What can wait to be written.
+/// An item that can wait to be written.
 pub trait Item: Clone + Send + 'static {
-    /// What it belongs to, for the log.
+    /// The owner of the items, for the log.
     const OF: &'static str;
-    /// How much may wait. More than this and the oldest are given up.
+    /// How much may wait. The oldest items are dropped above this.
     const MOST: usize;
 
-    /// How much it counts against [`Item::MOST`].
+    /// How much the item counts towards [`Item::MAX_WEIGHT`].
     fn weight(&self) -> usize;
 }
 
-/// Changes of the memory are small and counted. Where they are given up, the memory in RAM stays
-/// whole; only a restart forgets them.
+/// Changes of the memory are small and counted by number. If they are dropped, the memory in RAM
+/// stays complete, and only a restart forgets them.
 impl Item for Change {
     const OF: &'static str = "thinking memory";
     const MOST: usize = 500_000;
@@ -45,10 +45,10 @@ impl Item for Change {
     }
 }
 
-/// Hands changes of the memory to their writer.
+/// The queue of the memory's changes.
 pub type Changes = Queue<Change>;
 
-/// Hands items to the writer.
+/// A queue of items for a writer.
 #[derive(Debug)]
 pub struct Queue<T> {
     shared: Arc<Shared<T>>,
@@ -88,7 +88,7 @@ impl<T> Clone for Queue<T> {
 }
 
 impl<T: Item> Queue<T> {
-    /// Takes an item; never waits.
+    /// Adds an item. Never waits.
     pub fn push(&self, item: T) {
         let mut waiting = self.shared.waiting.lock();
         waiting.weight += item.weight();
@@ -100,12 +100,12 @@ impl<T: Item> Queue<T> {
         self.shared.wake.notify_one();
     }
 
-    /// Waits until everything pushed so far is written, or could not be.
+    /// Waits until everything in the queue is written or has failed.
     pub async fn flush(&self) {
         let (done, written) = oneshot::channel();
         self.shared.waiting.lock().flushes.push(done);
         self.shared.wake.notify_one();
-        // An error means the writer is gone, and with it the reason to wait.
+        // An error means that the writer is gone, so there is nothing to wait for.
         let _ = written.await;
     }
 
@@ -114,7 +114,7 @@ impl<T: Item> Queue<T> {
         self.shared.failing.load(Ordering::Relaxed)
     }
 
-    /// Writes what is pushed, for ever. Run it as a task.
+    /// Writes the items of the queue, forever. Run this as a task.
     pub async fn write_with<Writing>(self, write: impl Fn(Vec<T>) -> Writing + Send)
     where
         Writing: Future<Output = Result<(), StoreError>> + Send,
@@ -124,7 +124,7 @@ impl<T: Item> Queue<T> {
         loop {
             self.shared.wake.notified().await;
             let hurried = !self.shared.waiting.lock().flushes.is_empty();
-            // A timer that is due already would still take a millisecond.
+            // A timer that is already due would still take a millisecond.
             if !hurried && rested > Instant::now() {
                 tokio::time::sleep_until(rested).await;
             }
@@ -147,7 +147,7 @@ impl<T: Item> Queue<T> {
                         tracing::error!(
                             error = &error as &dyn std::error::Error,
                             waiting = kept.len(),
-                            "the {} could not be written; trying again",
+                            "cannot write the {}; retrying",
                             T::OF
                         );
                         fail(&mut kept, T::MOST);
@@ -165,13 +165,13 @@ impl<T: Item> Queue<T> {
 }
 
 impl Changes {
-    /// Writes changes to a store, for ever. Run it as a task.
+    /// Writes changes to a store, forever. Run this as a task.
     pub async fn write_to(self, store: Arc<dyn Store>) {
         self.write_with(|changes| store.write(changes)).await;
     }
 }
 
-/// Gives up the oldest items until the rest weighs no more than this. Answers what it weighs.
+/// Drops the oldest items until the rest weighs at most this much. Returns the weight of the rest.
 fn fail<T: Item>(items: &mut Vec<T>, most: usize) -> usize {
     let mut weight: usize = items.iter().map(Item::weight).sum();
     let mut oldest = 0;
@@ -184,8 +184,8 @@ fn fail<T: Item>(items: &mut Vec<T>, most: usize) -> usize {
     if oldest > 0 {
         items.drain(..oldest);
         tracing::warn!(
-            given_up = oldest,
-            "the store is too slow, what was meant for the {} was given up",
+            dropped = oldest,
+            "the store is too slow; dropped the oldest waiting items of the {}",
             T::OF
         );
     }
@@ -198,7 +198,7 @@ mod tests {
     use crate::thinking::store::InMemory;
 
     #[tokio::test]
-    async fn what_was_pushed_is_written_when_flushed() {
+    async fn flush_writes_everything_that_was_pushed() {
         let store = Arc::new(InMemory::default());
         let changes = Changes::default();
         let task = tokio::spawn(changes.clone().write_to(store.clone()));
@@ -210,7 +210,7 @@ mod tests {
         task.abort();
     }
 
-    /// As heavy as its number.
+    /// Weighs as much as its number.
     #[derive(Clone, Debug, PartialEq)]
     struct Heavy(usize);
 
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_are_given_up_when_too_much_waits() {
+    fn push_drops_the_oldest_items_if_too_much_waits() {
         let queue = Queue::default();
         for weight in [4, 3, 3] {
             queue.push(Heavy(weight));
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_comes_alone_is_written_at_once_and_many_together() {
+    async fn single_item_is_written_at_once_and_later_ones_together() {
         let queue = Queue::default();
         let writes = Arc::new(Mutex::new(Vec::new()));
         let going = Arc::new(Notify::new());
@@ -251,12 +251,12 @@ mod tests {
             }
         }));
         queue.push(Heavy(1));
-        // One thread runs all of this, so by now the writer has had its turn.
+        // All of this runs on one thread, so the writer has had its turn by now.
         for _ in 0..3 {
             tokio::task::yield_now().await;
         }
         assert_eq!(*writes.lock(), [1]);
-        // While it writes, others gather.
+        // More items arrive while it writes.
         for _ in 0..5 {
             queue.push(Heavy(1));
         }
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_could_not_be_written_is_written_later() {
+    async fn failed_write_is_retried_with_the_same_items() {
         let queue = Queue::default();
         let tries = Arc::new(Mutex::new(Vec::new()));
         let seen = tries.clone();

@@ -1,4 +1,5 @@
-//! Staying within `thinking.memory_limit`: the longest unused conversations go first, whole.
+//! Keeps the memory within `thinking.memory_limit`: forgets whole conversations, least recently
+//! used first.
 
 use throughline_canonical::BlockKey;
 
@@ -7,8 +8,8 @@ use crate::thinking::lineage::LineageId;
 use crate::thinking::store::Change;
 use crate::thinking::writer::Changes;
 
-/// Rough cost in RAM of one block, one standing, one conversation, one session, with the tables
-/// they live in.
+/// The approximate size in RAM of one block, one block status, one conversation and one session,
+/// including their table entries.
 pub(super) const BLOCK_BYTES: usize = 240;
 pub(super) const STANDING_BYTES: usize = 120;
 pub(super) const LINEAGE_BYTES: usize = 320;
@@ -22,7 +23,7 @@ impl State {
             + self.marks.len() * MARK_BYTES
     }
 
-    /// Forgets whole conversations, the longest unused first, until the memory fits.
+    /// Forgets whole conversations, least recently used first, until the memory fits.
     pub(super) fn keep_within(&mut self, limit: usize, current: LineageId, changes: &Changes) {
         while self.bytes() > limit {
             let oldest = self.by_use.values().find(|id| **id != current).copied();
@@ -57,7 +58,7 @@ impl State {
         }
     }
 
-    /// Only one conversation is left and it alone is too large: its evicted blocks go.
+    /// Only one conversation is left and it is too large: forgets its evicted blocks.
     pub(super) fn thin_out(&mut self, limit: usize, current: LineageId, changes: &Changes) {
         let Some(conversation) = self.lineages.get_mut(&current) else {
             return;

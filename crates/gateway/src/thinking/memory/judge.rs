@@ -1,4 +1,4 @@
-//! The verdict on a block: who made it, who reads it, and what the policy says.
+//! The verdict on a block: who made it, who can read it, and what the policy says.
 
 use std::sync::Arc;
 
@@ -22,8 +22,8 @@ impl State {
         };
         let verdict = self.judge(question, session, &key);
         tracing::trace!(hash = key.short(), session, ?verdict, "Decided on thinking block");
-        // A known block in a conversation it was not made in, or come back after an absence: from
-        // now on it stands here.
+        // A known block appears in another conversation, or again after it was evicted. From now on
+        // it belongs to this conversation.
         if question.in_conversation
             && let Verdict::Send { .. } = verdict
             && self
@@ -73,8 +73,8 @@ impl State {
                 if !readable {
                     return leave_out(Reason::Origin, Some(origin.clone()));
                 }
-                // A fork or a resumed session brings blocks of another lineage along; they are of
-                // this session if they are of this backend.
+                // A fork or a resumed session brings blocks of another lineage. They belong to this
+                // session if this backend made them.
                 if by_session && standing.is_none() && origin.backend != *target.backend {
                     return leave_out(Reason::Session, Some(origin.clone()));
                 }

@@ -1,5 +1,5 @@
-//! How a block lives in a conversation: registered, confirmed when the client sends it back, evicted
-//! when it is of an older session, no longer used, or never came back.
+//! The life of a block in a conversation: registered, confirmed when the client sends it back, and
+//! evicted when its session is over, when it is no longer used, or when it never came back.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use crate::thinking::lineage::LineageId;
 use crate::thinking::store::{Change, StoredMark};
 use crate::thinking::writer::Changes;
 
-/// What a request did to its conversation.
+/// What a request changed in its conversation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Summary {
     pub(super) confirmed: usize,
@@ -20,14 +20,14 @@ pub(super) struct Summary {
 }
 
 impl State {
-    /// The session number for a request; a switch raises it.
+    /// The session number of a request. A backend switch increments it.
     pub(super) fn session(&mut self, question: &Question<'_>, changes: &Changes) -> u64 {
         let backend = &question.target.backend;
         let Some(mark) = self.marks.get_mut(&question.lineage.mark) else {
             if question.in_conversation {
                 let stored = StoredMark {
                     session: 1,
-                    // A pinned request does not say where the conversation lives.
+                    // A pinned request does not choose the conversation's backend.
                     backend: if question.follows_active_backend {
                         backend.clone()
                     } else {
@@ -62,8 +62,8 @@ impl State {
         session
     }
 
-    /// Confirms what came back, then evicts what is no longer used: in this order, so that an old
-    /// block that is in the request survives.
+    /// Confirms the blocks that came back, then evicts unused ones. In this order an old block that
+    /// is in the request survives.
     pub(super) fn confirm_and_clean(
         &mut self,
         question: &Question<'_>,
@@ -87,8 +87,8 @@ impl State {
                 changes.push(Change::BlockStatus(lineage, *key, *standing));
             }
         }
-        // Token counts and helper requests carry no thinking; they say nothing about what the
-        // client still holds.
+        // Token counts and helper requests carry no thinking, so they do not show what the client
+        // still holds.
         let tells = question.has_assistant && question.blocks.iter().any(Option::is_some);
         let threshold = question.rules.orphan_threshold.as_millis() as u64;
         let present: HashSet<&BlockKey> =

@@ -1,9 +1,9 @@
-//! The memory and its rules.
+//! The thinking memory and its rules.
 //!
-//! Two things are kept apart. **Provenance**, for the whole data directory: who made a block. **How
-//! a block stands in a conversation**: its session, whether the client sent it back, whether it
-//! was evicted. Decisions follow from these and nothing else, so they are stable: what was left
-//! out for a target stays left out, what was sent stays sent.
+//! It keeps two things apart. **Provenance**, across all conversations: who made a block. **The
+//! status of a block in one conversation**: its session, whether the client sent it back, whether
+//! it was evicted. Verdicts depend on nothing else, so they are stable: a block that was left out
+//! for a target stays left out, and a block that was sent stays sent.
 
 mod budget;
 mod judge;
@@ -24,7 +24,7 @@ use crate::thinking::writer::Changes;
 use self::lifecycle::Summary;
 pub use self::statistics::Statistics;
 
-/// The memory.
+/// The thinking memory.
 #[derive(Debug)]
 pub struct Memory {
     state: Mutex<State>,
@@ -36,7 +36,7 @@ struct State {
     blocks: HashMap<BlockKey, Record>,
     lineages: HashMap<LineageId, Conversation>,
     marks: HashMap<SessionTag, Session>,
-    /// Conversations by when they were last used, oldest first.
+    /// Conversations by their last use, oldest first.
     by_use: BTreeMap<u64, LineageId>,
     uses: u64,
     standings: usize,
@@ -48,7 +48,7 @@ struct State {
 #[derive(Debug)]
 struct Record {
     stored: StoredBlock,
-    /// In how many conversations it stands.
+    /// How many conversations hold it.
     holders: u32,
 }
 
@@ -62,81 +62,81 @@ struct Conversation {
 #[derive(Debug)]
 struct Session {
     stored: StoredMark,
-    /// How many conversations hang on it.
+    /// How many conversations belong to it.
     holders: u32,
 }
 
-/// Where a request goes.
+/// The receiver of a request.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// The backend.
+    /// The backend's name.
     pub backend: Arc<str>,
-    /// Whose signatures it reads.
+    /// The domain whose signatures it reads.
     pub domain: Arc<str>,
-    /// A fingerprint of the credential.
+    /// The fingerprint of the credential.
     pub credential: String,
-    /// It reads only blocks made with the same credential.
+    /// Whether it reads only blocks made with the same credential.
     pub account_bound: bool,
 }
 
-/// A request, as far as the memory is concerned.
+/// What the memory needs to know about a request.
 #[derive(Debug)]
 pub struct Question<'a> {
-    /// Where it belongs.
+    /// The conversation of the request.
     pub lineage: Lineage,
-    /// Where it goes.
+    /// The receiver of the request.
     pub target: &'a Target,
-    /// Whether it follows the active backend. Only then a new target is a switch.
+    /// Whether the request follows the active backend. Only then is a new target a switch.
     pub follows_active_backend: bool,
-    /// Whether this request is part of the conversation. Token counts and plans are not.
+    /// Whether the request is part of the conversation. Token counts and plans are not.
     pub in_conversation: bool,
-    /// Its thinking blocks in order; none for a malformed one.
+    /// The keys of its thinking blocks, in order. `None` for a malformed block.
     pub blocks: &'a [Option<BlockKey>],
-    /// Whether the model has spoken before.
+    /// Whether it has an assistant message.
     pub has_assistant: bool,
-    /// Now, in milliseconds since 1970.
+    /// The present time, in milliseconds since 1970.
     pub now: u64,
-    /// The rules.
+    /// The configured rules.
     pub rules: Thinking,
 }
 
-/// What the memory says to a request.
+/// The memory's answer to a request.
 #[derive(Debug)]
 pub struct Answer {
-    /// The session the request, and so its reply, belongs to.
+    /// The session of the request and its reply.
     pub session: u64,
     /// One verdict for each block.
     pub verdicts: Vec<Verdict>,
 }
 
-/// What may become of a block.
+/// Whether a block may go to a target.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
-    /// It may go.
+    /// It may be sent.
     Send {
-        /// Who made it, if that is known.
+        /// Its maker, if known.
         origin: Option<Arc<Origin>>,
-        /// What it was made under, if that is known.
+        /// The prefix it was made after, if known.
         prefix: Option<Prefix>,
-        /// What it stood under when a provider dropped it, if one did.
+        /// The prefix it followed when a provider dropped it, if one did.
         dropped: Option<Prefix>,
     },
-    /// None knows it; it may go to see.
+    /// Its maker is unknown. It may be sent to see whether the target accepts it.
     Try {
-        /// What it stood under when a provider dropped it, if one did.
+        /// The prefix it followed when a provider dropped it, if one did.
         dropped: Option<Prefix>,
     },
-    /// It may not go.
+    /// It must not be sent.
     LeaveOut {
         /// Why.
         reason: Reason,
-        /// Who made it, if that is known.
+        /// Its maker, if known.
         origin: Option<Arc<Origin>>,
     },
 }
 
 impl Memory {
-    /// A memory that holds what a store held, and reports its changes.
+    /// A memory with the content of a store. It reports its changes to `changes`.
     pub fn new(snapshot: Snapshot, changes: Changes) -> Self {
         let mut state = State::default();
         for (id, stored) in snapshot.marks {
@@ -159,12 +159,12 @@ impl Memory {
                 state.standings += 1;
             }
         }
-        // A write cut in two by a crash of the machine may leave blocks nobody holds.
+        // A crash in the middle of a write may leave blocks that no conversation holds.
         state.blocks.retain(|_, record| record.holders > 0);
         Self { state: Mutex::new(state), changes }
     }
 
-    /// Decides what of a request may go, and notes what the request tells.
+    /// Decides which blocks of a request may be sent, and learns from the request.
     pub fn ask(&self, question: &Question<'_>) -> Answer {
         let mut state = self.state.lock();
         let session = state.session(question, &self.changes);
@@ -212,7 +212,7 @@ impl Memory {
         let record = state.block(made.key);
         record.stored.refused.retain(|refused| **refused != *made.origin.backend);
         match &record.stored.origin {
-            // Unsigned blocks of two backends may be the same to the letter; both read them.
+            // Unsigned blocks of two backends may be identical. Both can read them.
             Some(known) if known.domain != made.origin.domain => {
                 add(&mut record.stored.accepted, &domain);
             }
@@ -232,7 +232,7 @@ impl Memory {
             .get(&made.lineage.id)
             .is_some_and(|conversation| conversation.standings.contains_key(&made.key));
         if made.cut && stands {
-            // A second attempt at the same answer was cut; what came whole before stays as it is.
+            // A retry of the same answer was cut. The complete block from before stays valid.
             return;
         }
         state.stand(
@@ -249,7 +249,7 @@ impl Memory {
         state.keep_within(made.memory_limit, made.lineage.id, &self.changes);
     }
 
-    /// What a target did with the blocks it was sent.
+    /// Records what a target did with the blocks it received.
     pub fn outcome(
         &self,
         lineage: Lineage,
@@ -265,7 +265,7 @@ impl Memory {
             let record = state.block(outcome.key);
             let before = record.stored.clone();
             match outcome.dropped {
-                // It holds where it stands now, whatever was thought before.
+                // It is valid after its present prefix, whatever was known before.
                 None => {
                     record.stored.prefix = outcome.prefix.or(record.stored.prefix);
                     record.stored.dropped = None;
@@ -296,19 +296,19 @@ impl Memory {
         }
     }
 
-    /// Whether a target has refused what goes by this name.
+    /// Whether a target has refused the block with this key.
     pub fn has_refused(&self, target: &Target, key: &BlockKey) -> bool {
         let state = self.state.lock();
         let record = state.blocks.get(key);
         record.is_some_and(|record| record.stored.refused.contains(&target.backend))
     }
 
-    /// So many blocks that clients had lost went back to their makers.
+    /// Counts restored blocks.
     pub fn restored(&self, blocks: usize) {
         self.state.lock().restored += blocks as u64;
     }
 
-    /// A target refused blocks.
+    /// Remembers that a target refused blocks.
     pub fn refused(
         &self,
         lineage: Lineage,
@@ -343,34 +343,34 @@ impl Memory {
 /// What a target did with one block.
 #[derive(Clone, Copy, Debug)]
 pub struct Outcome {
-    /// Its name.
+    /// Its key.
     pub key: BlockKey,
-    /// None knew it before.
+    /// Whether its maker was unknown.
     pub tried: bool,
-    /// What it stood under, where prefixes matter.
+    /// The prefix it followed, if prefixes matter.
     pub prefix: Option<Prefix>,
     /// Why the target dropped it, if it did.
     pub dropped: Option<Reason>,
 }
 
-/// A block as it was made.
+/// A block that a backend made.
 #[derive(Debug)]
 pub struct Made<'a> {
-    /// In which conversation.
+    /// Its conversation.
     pub lineage: Lineage,
-    /// In which session the request began.
+    /// The session in which its request began.
     pub session: u64,
-    /// By whom.
+    /// Its maker.
     pub origin: &'a Arc<Origin>,
-    /// Its name.
+    /// Its key.
     pub key: BlockKey,
-    /// Under what.
+    /// The prefix it was made after, if prefixes matter.
     pub prefix: Option<Prefix>,
-    /// It was cut off.
+    /// Whether it was cut.
     pub cut: bool,
-    /// When.
+    /// When it was made, in milliseconds since 1970.
     pub now: u64,
-    /// Bytes the memory may take.
+    /// How many bytes the memory may use.
     pub memory_limit: usize,
 }
 
@@ -381,7 +381,7 @@ fn add(domains: &mut Vec<Arc<str>>, domain: &Arc<str>) {
 }
 
 impl State {
-    /// Finds or begins a conversation; it is now the one used last.
+    /// Finds or adds a conversation and marks it as last used.
     fn lineage(&mut self, lineage: Lineage, now: u64, changes: &Changes) {
         self.place(lineage);
         changes.push(Change::Lineage(lineage.id, lineage.mark, now));
@@ -401,8 +401,8 @@ impl State {
         self.by_use.insert(used, lineage.id);
     }
 
-    /// A conversation may have been forgotten while its answer was written; the block's session is
-    /// then the session.
+    /// Restores a session that was forgotten while its answer was written. It takes the block's
+    /// session number.
     fn restore_mark(&mut self, made: &Made<'_>, changes: &Changes) {
         self.marks.entry(made.lineage.mark).or_insert_with(|| {
             let stored =
@@ -427,7 +427,7 @@ impl State {
         })
     }
 
-    /// Sets how a known block stands in a known conversation.
+    /// Sets the status of a known block in a known conversation.
     fn stand(
         &mut self,
         lineage: LineageId,

@@ -1,39 +1,39 @@
-//! What the memory holds, in numbers for people.
+//! Statistics of the memory, for `/admin/thinking` and the metrics.
 
 use serde::Serialize;
 
 use super::Memory;
 use super::budget::{BLOCK_BYTES, LINEAGE_BYTES, STANDING_BYTES};
 
-/// What the memory holds, for people.
+/// Statistics of the memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Statistics {
     /// Blocks in use.
     pub total: usize,
-    /// Of these, seen in a request.
+    /// Blocks in use that the client has sent back.
     pub confirmed: usize,
-    /// Of these, not seen in a request yet.
+    /// Blocks in use that the client has not sent back yet.
     pub unconfirmed: usize,
-    /// Of these, of their conversation's present session.
+    /// Blocks in use of their conversation's present session.
     pub current_session: usize,
-    /// Of these, of an older one.
+    /// Blocks in use of an older session.
     pub old_session: usize,
     /// The highest session number.
     pub session: u64,
-    /// Conversations.
+    /// The number of conversations.
     pub lineages: usize,
-    /// Bytes, roughly.
+    /// The approximate size in bytes.
     pub bytes: usize,
-    /// Blocks put back because a client had lost them.
+    /// Blocks restored because a client had lost them.
     pub restored: u64,
-    /// Blocks nobody knew that were sent to see.
+    /// Blocks with an unknown maker that were tried.
     pub tried: u64,
-    /// Blocks that were refused.
+    /// Blocks that targets refused.
     pub refused: u64,
 }
 
 impl Memory {
-    /// What is held, of all conversations or of the one whose id begins so.
+    /// Statistics of all conversations, or of the one with this id.
     pub fn statistics(&self, lineage: Option<&str>) -> Option<Statistics> {
         let state = self.state.lock();
         let mut statistics = Statistics {

@@ -1,10 +1,11 @@
-//! The vault: assistant turns as their maker wrote them, for clients that lose what they cannot hold.
+//! The vault: assistant turns as their maker wrote them, for clients that cannot hold all of a
+//! turn.
 //!
-//! A turn is kept under what survives in any client: the ids of its tool calls and its text. It is
-//! sealed before it goes anywhere; RAM, disk and the queue between them hold sealed records only.
+//! A turn is stored under keys that survive in any client: the ids of its tool calls and its text.
+//! It is sealed first, so RAM, disk and the queue between them hold only sealed records.
 //!
-//! - [`store`]: what a durable store of the vault must do;
-//! - `recent`: what was used last, in RAM.
+//! - [`store`]: the trait of a durable store;
+//! - `recent`: the last used records, in RAM.
 
 mod recent;
 pub mod store;
@@ -25,26 +26,27 @@ use super::lineage::LineageId;
 use super::random;
 use super::writer::{Item, Queue};
 
-/// The shape of what is sealed; its first byte.
+/// The version of the sealed content; its first byte.
 const VERSION: u8 = 1;
 
-/// A name a turn can be found by.
+/// A key that finds a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct VaultKey(pub [u8; 16]);
 
 impl VaultKey {
-    /// The name of a turn that called a tool under this id.
+    /// The key of a turn that made a call with this id.
     pub fn of_call(id: &str) -> Self {
         Self::digest(&[b"call\xff", id.as_bytes()])
     }
 
-    /// The name of a turn by its text, in one conversation. White space around the text does not
-    /// count, since clients trim.
+    /// The key of a turn by its text, in one conversation. Surrounding white space does not count,
+    /// because clients trim it.
     pub fn of_text(lineage: LineageId, text: &str) -> Self {
         Self::digest(&[b"text\xff", &lineage.0, text.trim().as_bytes()])
     }
 
-    /// The name of a turn by its text and what it answers: a model says `Done.` many times.
+    /// The key of a turn by its text and the question before it, because a model says `Done.` many
+    /// times.
     pub fn of_answer(lineage: LineageId, question: &str, text: &str) -> Self {
         let question = Sha256::digest(question.trim());
         Self::digest(&[b"answer\xff", &lineage.0, &question, text.trim().as_bytes()])
@@ -62,8 +64,8 @@ impl VaultKey {
     }
 }
 
-/// Whose turns are looked for: those of one conversation, led by whoever presents one key. None gets
-/// what another caller left here, whatever ids or words they have in common.
+/// Whose turns may be found: those of one conversation and one caller's key. No caller gets the
+/// turns of another, even if ids or texts are equal.
 #[derive(Clone, Debug)]
 pub struct Scope {
     conversation: LineageId,
@@ -71,20 +73,20 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// A conversation, and a mark of its caller's key.
+    /// A conversation, and the fingerprint of its caller's key.
     pub fn new(lineage: LineageId, caller: String) -> Self {
         let VaultKey(conversation) =
             VaultKey::digest(&[b"scope\xff", &lineage.0, caller.as_bytes()]);
         Self { conversation: LineageId(conversation), caller }
     }
 
-    /// The name of a turn that called a tool under this id. Conversations are resumed under other
-    /// marks, and ids are unguessable, so these do not name the conversation.
+    /// The key of a turn that made a call with this id. It does not depend on the conversation: a
+    /// conversation may be resumed under another session, and ids cannot be guessed.
     pub fn call(&self, id: &str) -> VaultKey {
         VaultKey::of_call(&format!("{} {id}", self.caller))
     }
 
-    /// The names of a turn by its text: after what it answers, and alone.
+    /// The keys of a turn by its text: with the question before it, and alone.
     pub fn answer(&self, question: &str, text: &str) -> [VaultKey; 2] {
         [
             VaultKey::of_answer(self.conversation, question, text),
@@ -96,14 +98,14 @@ impl Scope {
 /// An assistant turn as its maker wrote it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Kept {
-    /// Who made it.
+    /// Its maker.
     pub origin: Origin,
-    /// The session of its conversation that it was made in.
+    /// The session in which it was made.
     #[serde(default)]
     pub session: u64,
-    /// Its blocks in order, with their maker's own signatures.
+    /// Its blocks in order, with the maker's own signatures.
     pub blocks: Vec<Block>,
-    /// What it was made under, where thinking is bound to that.
+    /// The prefix it was made after, if thinking is bound to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefix: Option<Prefix>,
 }
@@ -126,7 +128,7 @@ impl Default for VaultLimits {
 }
 
 impl VaultLimits {
-    /// The largest record that is kept. One that fills the store would push out all others.
+    /// The size of the largest record. One that fills the store would evict all others.
     fn largest(&self) -> usize {
         self.stored / 8
     }
@@ -142,14 +144,14 @@ pub struct Vault {
     writer: AbortHandle,
 }
 
-/// Nothing of what is kept is ever shown.
+/// Never shows stored contents.
 impl std::fmt::Debug for Vault {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(formatter, "Vault({} bytes in RAM)", self.bytes())
     }
 }
 
-/// Records are counted in bytes. Where they are given up, they are still in RAM for a while.
+/// Records are counted in bytes. Dropped records stay in RAM for a while.
 impl Item for Arc<Record> {
     const OF: &'static str = "vault";
     const MOST: usize = 64 << 20;
@@ -160,7 +162,7 @@ impl Item for Arc<Record> {
 }
 
 impl Vault {
-    /// A vault over a store. It starts its writer, so there has to be a runtime.
+    /// A vault with a store. Starts its writer, so it must be called inside a Tokio runtime.
     pub fn new(keyring: Arc<Keyring>, store: Arc<dyn VaultStore>, limits: VaultLimits) -> Self {
         let queue = Queue::default();
         let written = store.clone();
@@ -181,15 +183,14 @@ impl Vault {
         }
     }
 
-    /// Keeps a turn under these names; where one of them has a turn already, the new one counts.
-    /// Never waits.
+    /// Stores a turn under these keys. It replaces an earlier turn with the same key. Never waits.
     pub fn keep(&self, names: &[VaultKey], kept: &Kept) {
         if names.is_empty() {
             return;
         }
         let mut bytes = vec![VERSION];
         if let Err(error) = serde_json::to_writer(&mut bytes, kept) {
-            tracing::error!(%error, "a turn cannot be written into the vault");
+            tracing::error!(%error, "cannot serialize a turn for the vault");
             return;
         }
         let sealed = self.keyring.seal(Purpose::Vault, &random::nonce(), &place(names), &bytes);
@@ -198,7 +199,7 @@ impl Vault {
             tracing::warn!(
                 bytes = record.size(),
                 largest = self.limits.largest(),
-                "a turn is too large for the vault and was not kept"
+                "the turn is too large for the vault and is not stored"
             );
             return;
         }
@@ -206,7 +207,7 @@ impl Vault {
         self.queue.push(record);
     }
 
-    /// Finds the turn of the first name that is known: recent ones in RAM, older ones in the store.
+    /// Finds the turn of the first known key, in RAM or in the store.
     pub async fn find(&self, names: &[VaultKey]) -> Option<Kept> {
         for name in names {
             let recent = self.recent.lock().get(name);
@@ -218,7 +219,7 @@ impl Vault {
                 Err(error) => {
                     tracing::error!(
                         error = &error as &dyn std::error::Error,
-                        "the vault cannot be read"
+                        "cannot read the vault"
                     );
                     return None;
                 }
@@ -233,7 +234,7 @@ impl Vault {
         None
     }
 
-    /// Waits until everything kept so far is written.
+    /// Waits until everything is written.
     pub async fn flush(&self) {
         self.queue.flush().await;
     }
@@ -243,12 +244,13 @@ impl Vault {
         self.queue.failing()
     }
 
-    /// Bytes in RAM, roughly.
+    /// The approximate size in RAM, in bytes.
     pub fn bytes(&self) -> usize {
         self.recent.lock().bytes()
     }
 
-    /// What does not open is as if it had never been kept: the key is gone, or somebody was there.
+    /// Opens a record. A record that does not open counts as missing: its key is lost, or it was
+    /// changed.
     fn open(&self, record: &Record) -> Option<Kept> {
         let place = place(&record.names);
         match self.keyring.open(Purpose::Vault, &place, &record.sealed) {
@@ -258,10 +260,10 @@ impl Vault {
                 };
                 serde_json::from_slice(json).ok()
             }
-            // After a loss of keys that is every old record, and no news.
+            // After a loss of keys this is true for every old record, so do not log it.
             Err(SealError::UnknownKey) => None,
             Err(error) => {
-                tracing::warn!(%error, "a turn in the vault does not open");
+                tracing::warn!(%error, "cannot open a turn in the vault");
                 None
             }
         }
@@ -274,7 +276,7 @@ impl Drop for Vault {
     }
 }
 
-/// A record is sealed together with all its names, so that none can be moved to another record.
+/// A record is sealed together with its keys, so that no key can be moved to another record.
 fn place(names: &[VaultKey]) -> Vec<u8> {
     names.iter().flat_map(|name| name.0).collect()
 }

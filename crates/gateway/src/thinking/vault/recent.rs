@@ -1,4 +1,4 @@
-//! The records used last, within a bound of bytes.
+//! The last used records, up to a limit in bytes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -6,10 +6,10 @@ use std::sync::Arc;
 use super::VaultKey;
 use super::store::Record;
 
-/// The records used last.
+/// The last used records.
 #[derive(Default)]
 pub(super) struct Recent {
-    /// A record by its last use; the least recently used one is the first.
+    /// Records by their last use, least recently used first.
     by_use: BTreeMap<u64, Arc<Record>>,
     names: HashMap<VaultKey, u64>,
     uses: u64,
@@ -26,7 +26,7 @@ impl Recent {
         self.bytes
     }
 
-    /// Takes a record, which is now the one its names stand for.
+    /// Adds a record. Its keys now find this record.
     pub(super) fn put(&mut self, record: Arc<Record>) {
         self.uses += 1;
         for name in &record.names {
@@ -39,8 +39,8 @@ impl Recent {
         self.hold(record);
     }
 
-    /// Takes a record that was read from the store. What was kept while it was read is newer, and
-    /// keeps its names.
+    /// Adds a record that was read from the store. Records added meanwhile are newer and keep their
+    /// keys.
     pub(super) fn put_back(&mut self, record: Arc<Record>) {
         self.uses += 1;
         for name in &record.names {
@@ -51,7 +51,7 @@ impl Recent {
         }
     }
 
-    /// Holds a record as the one used last, and lets the least recently used ones go.
+    /// Adds a record as the last used one, and drops the least recently used ones.
     fn hold(&mut self, record: Arc<Record>) {
         self.bytes += record.size();
         self.by_use.insert(self.uses, record);
@@ -67,7 +67,7 @@ impl Recent {
         }
     }
 
-    /// The record of a name, which is now the one used last.
+    /// The record of a key, which becomes the last used one.
     pub(super) fn get(&mut self, name: &VaultKey) -> Option<Arc<Record>> {
         let before = *self.names.get(name)?;
         let record = self.by_use.remove(&before)?;
@@ -83,7 +83,7 @@ impl Recent {
         Some(record)
     }
 
-    /// A record whose names all stand for newer ones is found by nobody.
+    /// Drops a record if all its keys find newer records.
     fn drop_nameless(&mut self, used: u64) {
         let nameless = self.by_use.get(&used).is_some_and(|record| {
             let mut names = record.names.iter();
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_recently_used_goes_and_takes_its_names_along() {
+    fn least_recently_used_record_is_dropped_with_its_keys() {
         let size = record(&[1, 2], 1).size();
         let mut recent = Recent::new(2 * size);
         recent.put(record(&[1, 2], 1));
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_stands_for_the_newest_and_what_nobody_finds_is_dropped() {
+    fn key_finds_the_newest_record_and_unreachable_ones_are_dropped() {
         let mut recent = Recent::new(1 << 20);
         recent.put(record(&[1, 2], 1));
         recent.put(record(&[2, 3], 2));
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_from_the_store_takes_no_name_from_what_is_newer() {
+    fn record_from_the_store_takes_no_key_from_a_newer_one() {
         let mut recent = Recent::new(1 << 20);
         recent.put(record(&[1], 2));
         recent.put_back(record(&[1, 2], 1));
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_larger_than_the_bound_stays_out() {
+    fn record_larger_than_the_limit_is_not_held() {
         let mut recent = Recent::new(500);
         recent.put(record(&[1, 1], 1));
         assert_eq!(found(&mut recent, 1), None);

@@ -1,4 +1,5 @@
-//! What a durable store of the vault must do. It holds sealed records and hashes as their names.
+//! The store of the vault: its trait, an in-memory version and the suite that every store must
+//! pass. A store holds sealed records, and hashes as their keys.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -8,17 +9,17 @@ use parking_lot::Mutex;
 use super::VaultKey;
 use crate::thinking::store::StoreFuture;
 
-/// A sealed turn and the names it is found by.
+/// A sealed turn and its keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// The names, in the order it was sealed with.
+    /// The keys, in the order in which it was sealed.
     pub names: Vec<VaultKey>,
-    /// The turn, sealed.
+    /// The sealed turn.
     pub sealed: Vec<u8>,
 }
 
 impl Record {
-    /// About how many bytes it takes, in RAM and on disk.
+    /// The approximate size in bytes, in RAM and on disk.
     pub fn size(&self) -> usize {
         self.sealed.len() + 100 * self.names.len() + 100
     }
@@ -26,19 +27,19 @@ impl Record {
 
 /// A durable store of the vault.
 pub trait VaultStore: Send + Sync + 'static {
-    /// Writes records, in order, all or none. A name that is known stands for the newer record; a
-    /// record left without a name goes.
+    /// Writes records in order, all or none. A known key then finds the newer record. A record
+    /// without keys is removed.
     fn write(&self, records: Vec<Arc<Record>>) -> StoreFuture<'_, ()>;
 
-    /// Reads the record a name stands for.
+    /// Reads the record of a key.
     fn read(&self, name: VaultKey) -> StoreFuture<'_, Option<Record>>;
 
-    /// Forgets the oldest records until no more than so many bytes, by [`Record::size`], and so many
-    /// records are left.
+    /// Removes the oldest records until at most this many bytes, by [`Record::size`], and records
+    /// are left.
     fn trim(&self, bytes: usize, records: usize) -> StoreFuture<'_, ()>;
 }
 
-/// A vault's store that lasts as long as the process.
+/// A vault store in RAM.
 #[derive(Debug, Default)]
 pub struct InMemoryVault {
     held: Mutex<Held>,
@@ -97,7 +98,7 @@ impl VaultStore for InMemoryVault {
     }
 }
 
-/// What every store of the vault has to pass.
+/// The suite that every vault store must pass.
 pub mod suite {
     use super::*;
 
@@ -110,7 +111,7 @@ pub mod suite {
         })
     }
 
-    /// The names that are known, each with the first byte of its record.
+    /// The known keys, each with the first byte of its record.
     async fn known(store: &impl VaultStore) -> Vec<(u8, u8)> {
         let mut known = Vec::new();
         for name in EVERY {
@@ -122,11 +123,11 @@ pub mod suite {
         known
     }
 
-    /// Any of its names finds a record whole; the newest record of a name counts; the oldest go
-    /// first.
+    /// Every key finds its complete record, the newest record of a key counts, and the oldest are
+    /// removed first.
     ///
     /// # Panics
-    /// If the store does not keep its promise.
+    /// If the store fails a check.
     pub async fn keeps_its_promise(store: &impl VaultStore) {
         let works = "the store works";
         store.trim(0, 0).await.expect(works);
@@ -140,15 +141,15 @@ pub mod suite {
             assert_eq!(found.as_ref(), Some(&**record));
         }
 
-        // A name moves on, and what is left without one goes.
+        // A key moves to the newer record, and a record without keys is removed.
         let newer = vec![record(&[2, 4], 3, 100), record(&[3, 3], 4, 100)];
         store.write(newer).await.expect(works);
         assert_eq!(known(store).await, [(1, 1), (2, 3), (3, 4), (4, 3)]);
         let three = one.size() + 2 * record(&[1, 2], 0, 100).size();
         store.trim(three, 3).await.expect(works);
-        assert_eq!(known(store).await.len(), 4, "nothing was too much");
+        assert_eq!(known(store).await.len(), 4, "nothing is over the limit");
 
-        // The oldest goes with the names that are still its own.
+        // The oldest record is removed with the keys that still find it.
         store.trim(three, 2).await.expect(works);
         assert_eq!(known(store).await, [(2, 3), (3, 4), (4, 3)]);
         store.trim(three / 2, 2).await.expect(works);
@@ -167,7 +168,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_in_memory_vault_keeps_its_promise() {
+    async fn in_memory_vault_passes_the_suite() {
         suite::keeps_its_promise(&InMemoryVault::default()).await;
     }
 }

@@ -1,4 +1,4 @@
-//! The vault over the store that lasts as long as the process.
+//! The vault with an in-memory store.
 
 use serde_json::json;
 
@@ -34,11 +34,11 @@ fn kept(text: &str) -> Kept {
     }
 }
 
-/// Nothing in RAM, so that everything found comes from the store.
+/// Holds nothing in RAM, so that everything is found in the store.
 const NO_RAM: VaultLimits = VaultLimits { memory: 0, stored: 1 << 20, records: 100 };
 
 #[tokio::test]
-async fn a_turn_is_found_at_once_by_any_of_its_names() {
+async fn turn_is_found_at_once_by_any_of_its_keys() {
     let vault = Vault::new(keyring(1), Arc::new(InMemoryVault::default()), VaultLimits::default());
     let lineage = LineageId([3; 16]);
     let names = [VaultKey::of_call("call_1"), VaultKey::of_text(lineage, "An answer.")];
@@ -54,7 +54,7 @@ async fn a_turn_is_found_at_once_by_any_of_its_names() {
 }
 
 #[test]
-fn a_text_names_its_turn_in_its_own_conversation_however_it_is_trimmed() {
+fn text_key_depends_on_the_conversation_and_not_on_white_space_around_it() {
     let (one, other) = (LineageId([1; 16]), LineageId([2; 16]));
     let name = VaultKey::of_text(one, "An answer.");
     assert_eq!(name, VaultKey::of_text(one, "\n An answer. \n"));
@@ -64,7 +64,7 @@ fn a_text_names_its_turn_in_its_own_conversation_however_it_is_trimmed() {
 }
 
 #[tokio::test]
-async fn what_was_flushed_is_found_by_another_vault_with_the_same_keys() {
+async fn flushed_turn_is_found_by_another_vault_with_the_same_keyring() {
     let store = Arc::new(InMemoryVault::default());
     let name = VaultKey::of_call("call_1");
     let vault = Vault::new(keyring(1), store.clone(), NO_RAM);
@@ -84,7 +84,7 @@ async fn what_was_flushed_is_found_by_another_vault_with_the_same_keys() {
 }
 
 #[tokio::test]
-async fn a_record_that_was_given_another_name_does_not_open() {
+async fn record_moved_to_another_key_does_not_open() {
     let store = Arc::new(InMemoryVault::default());
     let (mine, yours) = (VaultKey::of_call("mine"), VaultKey::of_call("yours"));
     let vault = Vault::new(keyring(1), store.clone(), NO_RAM);
@@ -98,7 +98,7 @@ async fn a_record_that_was_given_another_name_does_not_open() {
 }
 
 #[tokio::test]
-async fn the_store_stays_within_its_bounds_and_the_oldest_go_first() {
+async fn store_stays_within_its_limits_and_drops_the_oldest_first() {
     let store = Arc::new(InMemoryVault::default());
     let limits = VaultLimits { records: 3, ..NO_RAM };
     let vault = Vault::new(keyring(1), store, limits);
@@ -113,7 +113,7 @@ async fn the_store_stays_within_its_bounds_and_the_oldest_go_first() {
 }
 
 #[tokio::test]
-async fn a_turn_that_would_push_out_all_others_is_not_kept() {
+async fn turn_that_would_evict_all_others_is_not_stored() {
     let vault = Vault::new(keyring(1), Arc::new(InMemoryVault::default()), NO_RAM);
     let (small, large) = (VaultKey::of_call("small"), VaultKey::of_call("large"));
     vault.keep(&[small], &kept("hm"));
