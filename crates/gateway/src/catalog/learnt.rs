@@ -1,4 +1,4 @@
-//! What servers told of their models while the gateway runs.
+//! What servers report about their models while the gateway runs.
 
 use std::collections::HashMap;
 
@@ -8,11 +8,11 @@ use throughline_codec::dialects::ModelCard;
 use super::model::{Form, Off};
 use super::rows::Row;
 
-/// So many models are remembered, and names so long: a server may tell of as many as it likes.
+/// Limits for the number and the length of names, because a server can report any number of models.
 const MAX_MODELS: usize = 4096;
 const MAX_NAME_BYTES: usize = 256;
 
-/// Rows by name, in lower case.
+/// Rows by lower-case name.
 #[derive(Debug, Default)]
 pub(super) struct Learnt(RwLock<HashMap<Box<str>, Row>>);
 
@@ -23,7 +23,7 @@ impl Learnt {
 
     pub(super) fn learn(&self, name: &str, card: &ModelCard) {
         let row = row(card);
-        // A list that only names its models does not take back what was learnt of one.
+        // A list of names alone does not remove what was learnt before.
         if row == Row::default() {
             return;
         }
@@ -36,7 +36,7 @@ impl Learnt {
     }
 }
 
-/// What a card says, as a row.
+/// The content of a card, as a row.
 fn row(card: &ModelCard) -> Row {
     let thinking = match (card.thinks, card.adaptive, card.budget) {
         (Some(false), _, _) | (None, Some(false), Some(false)) => Some(Form::None),

@@ -1,9 +1,9 @@
-//! What is known of models: a table, not code.
+//! What is known about models, as a table.
 //!
-//! Three layers, of which the later win, key by key: the table that is built in (`models.toml`),
-//! what servers tell of their models while the gateway runs ([`Catalog::learn`]), and the operator's
-//! own file ([`Catalog::with`]). Within a table every pattern that fits a name speaks, and of those
-//! that say something of a key the longest wins.
+//! There are three layers. Later layers win, key by key: the built-in table (`models.toml`), what
+//! servers report about their models ([`Catalog::learn`]), and the operator's file
+//! ([`Catalog::with`]). Within a table every matching pattern applies, and for each key the longest
+//! pattern wins.
 
 mod learnt;
 mod model;
@@ -27,7 +27,7 @@ static EMBEDDED: LazyLock<Vec<Row>> = LazyLock::new(|| {
     rows.unwrap_or_default()
 });
 
-/// What is known of all models.
+/// What is known about all models.
 #[derive(Clone, Debug, Default)]
 pub struct Catalog {
     own: Vec<Row>,
@@ -35,27 +35,28 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// The table that is built in.
+    /// The built-in table.
     pub fn embedded() -> Self {
         Self::default()
     }
 
-    /// The same, with the rows of an operator's table over it.
+    /// The built-in table with an operator's table on top.
     pub fn with(text: &str) -> Result<Self, CatalogError> {
         Ok(Self { own: rows::read(text)?, ..Self::default() })
     }
 
-    /// Takes over what another catalog has learnt and will learn.
+    /// Shares what another catalog has learnt and will learn.
     pub fn sharing(self, other: &Self) -> Self {
         Self { learnt: other.learnt.clone(), ..self }
     }
 
-    /// What is known of the model of this name; of many, nothing.
+    /// What is known about the model of this name. For many names nothing is known.
     pub fn find(&self, name: &str) -> Model {
         self.known(name, &name.to_lowercase())
     }
 
-    /// The same, of a backend's model: what another told of its own of that name does not count.
+    /// What is known about a backend's model. Reports of other backends about the same name do not
+    /// count.
     pub fn find_at(&self, backend: &str, name: &str) -> Model {
         self.known(name, &at(backend, name))
     }
@@ -71,24 +72,24 @@ impl Catalog {
         model
     }
 
-    /// Remembers what a backend told of a model.
+    /// Remembers what a backend reports about a model.
     pub fn learn_at(&self, backend: &str, card: &ModelCard) {
         self.learn(&at(backend, &card.name), card);
     }
 
-    /// Remembers what a server told of a model.
+    /// Remembers what a server reports about a model.
     pub fn learn(&self, name: &str, card: &ModelCard) {
         self.learnt.learn(name, card);
     }
 
-    /// Learns from what a server of Anthropic's dialect answers about a model, or about all of them.
+    /// Learns from a model list, or one model, of a server of Anthropic's dialect.
     pub fn learn_from_anthropic(&self, answer: &Value) {
         for card in anthropic::model_card::read(answer) {
             self.learn(&card.name, &card);
         }
     }
 
-    /// Learns from what a server of Gemini's dialect answers about a model, or about all of them.
+    /// Learns from a model list, or one model, of a server of Gemini's dialect.
     pub fn learn_from_gemini(&self, answer: &Value) {
         for card in gemini::model_card::read(answer) {
             self.learn(&card.name, &card);
@@ -96,12 +97,12 @@ impl Catalog {
     }
 }
 
-/// The name of a backend's model.
+/// The key of a backend's model.
 fn at(backend: &str, name: &str) -> String {
     format!("{backend}\n{name}").to_lowercase()
 }
 
-/// Lets all rows that fit a name speak, those with the longest patterns last.
+/// Applies all matching rows, those with the longest patterns last.
 fn tell(rows: &[Row], name: &str, model: &mut Model) {
     let mut fitting: Vec<(usize, &Row)> =
         rows.iter().filter_map(|row| row.weight(name).map(|weight| (weight, row))).collect();

@@ -1,108 +1,108 @@
-//! What is known of one model, and the words for it in the table. How the table is read lives in
-//! `rows`, what follows for a request in `across::setting`.
+//! What is known about one model, and the values it has in the table. `rows` reads the table;
+//! `plan::thinking_setting` applies it to a request.
 
 use serde::Deserialize;
 use throughline_canonical::Effort;
 
-/// What is known of one model. The default is for one of which nothing is known: it refuses
-/// nothing, bounds nothing and offers whatever its dialect has a word for, so that a client's wish
-/// goes on as it is and the provider has the last word.
+/// What is known about one model. The default is an unknown model: it refuses nothing, has no
+/// limits and accepts whatever its dialect can express, so that a client's settings pass unchanged
+/// and the provider decides. Every field is a column of the table, hence their number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Model {
-    /// How thinking is asked for.
+    /// The form of the thinking setting.
     pub thinking: Option<Form>,
-    /// The efforts, or levels, it takes; empty if that is not known.
+    /// The efforts or levels that it accepts. Empty if unknown.
     pub efforts: Vec<Effort>,
-    /// The least budget it takes.
+    /// The smallest budget that it accepts.
     pub budget_min: u64,
-    /// The largest budget it takes.
+    /// The largest budget that it accepts.
     pub budget_max: Option<u64>,
-    /// It answers a budget with an error, though others of its dialect take one.
+    /// Whether it refuses a budget although other models of its dialect accept one.
     pub refuses_budget: bool,
-    /// A budget must be less than the limit of the output, in whatever dialect it is asked.
+    /// Whether a budget must be below the output limit, in any dialect.
     pub budget_below_limit: bool,
-    /// How its thinking is switched off.
+    /// How its thinking is turned off.
     pub off: Off,
-    /// It thinks when nothing is said of thinking.
+    /// Whether it thinks by default.
     pub unasked: bool,
-    /// When it takes temperature and the like.
+    /// When it accepts sampling settings such as `temperature`.
     pub sampling: Sampling,
-    /// When it can be made to call a tool.
+    /// When it can be forced to call a tool.
     pub forced_tools: ForcedTools,
-    /// What it shows of its thinking to those who ask.
+    /// What it shows of its thinking on request.
     pub shows: Option<Shows>,
-    /// When tools need OpenAI's Responses.
+    /// When tools need OpenAI's Responses dialect.
     pub responses_for_tools: ResponsesForTools,
-    /// It refuses calls of its own that come back without their signature.
+    /// Whether it refuses its own calls if their signature is missing.
     pub signatures_enforced: bool,
-    /// Its thinking is bound to everything before it.
+    /// Whether its thinking is bound to everything before it.
     pub preserved: bool,
-    /// Its thinking is bound to the credential.
+    /// Whether its thinking is bound to the credential.
     pub account_bound: bool,
-    /// It sees pictures.
+    /// Whether it accepts images.
     pub vision: bool,
-    /// The most tokens it writes, thinking included.
+    /// The output limit in tokens, including thinking.
     pub max_output: Option<u64>,
-    /// The most tokens it reads and writes.
+    /// The context length in tokens.
     pub context: Option<u64>,
 }
 
-/// How thinking is asked for.
+/// The form of the thinking setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Form {
-    /// By a number of tokens.
+    /// A number of tokens.
     Budget,
-    /// The model decides, around an effort.
+    /// The model decides, guided by an effort.
     Adaptive,
-    /// By one of Gemini's levels.
+    /// One of Gemini's levels.
     Level,
-    /// By an effort.
+    /// An effort.
     Effort,
-    /// It is on or off, and no more can be said. One that cannot be off always thinks.
+    /// On or off. A model with this form that cannot be turned off always thinks.
     Switch,
-    /// It is not: the model does not think.
+    /// The model does not think.
     None,
 }
 
-/// How thinking is switched off.
+/// How thinking is turned off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Off {
-    /// By its dialect's word for off.
+    /// By the dialect's setting for off.
     #[default]
     Disabled,
-    /// Almost: nothing before the answer, short notes between calls of tools.
+    /// Not completely: there is no thinking before the answer, but short notes between tool calls.
     BetweenTools,
-    /// It is not.
+    /// It cannot be turned off.
     Never,
 }
 
-/// When a model takes temperature and the like.
+/// When a model accepts sampling settings such as `temperature`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Sampling {
     /// Always.
     #[default]
     Free,
-    /// While it thinks, no temperature below 1.
+    /// No `temperature` below 1 while it thinks.
     Warm,
-    /// While it does not think.
+    /// Only while it does not think.
     NotThinking,
     /// Never.
     Never,
 }
 
-/// When a model can be made to call a tool.
+/// When a model can be forced to call a tool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ForcedTools {
     /// Always.
     #[default]
     Free,
-    /// Unless it thinks by a budget.
+    /// Unless it thinks with a budget.
     NotWithBudget,
-    /// While it does not think.
+    /// Only while it does not think.
     NotThinking,
 }
 
@@ -118,7 +118,7 @@ pub enum Shows {
     Nothing,
 }
 
-/// When tools need OpenAI's Responses.
+/// When tools need OpenAI's Responses dialect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResponsesForTools {
@@ -132,7 +132,7 @@ pub enum ResponsesForTools {
 }
 
 impl Model {
-    /// Whether it thinks always, and nothing can be said of how much.
+    /// Whether it always thinks and accepts no setting.
     pub fn only_thinks(&self) -> bool {
         self.thinking == Some(Form::Switch) && self.off == Off::Never
     }

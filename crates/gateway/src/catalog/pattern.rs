@@ -1,16 +1,16 @@
-//! ModelAlias of models and the patterns that stand for them.
+//! Patterns of model names.
 
 use memchr::memmem;
 
-/// Whether a pattern in which `*` stands for anything fits a name, or what follows the name's last
-/// slash: `openai/gpt-5` is a `gpt-5` too. Letter case does not count; both come in lower case.
+/// Whether a pattern matches a name, or the part after the name's last slash: `openai/gpt-5` is
+/// also a `gpt-5`. A `*` matches anything. Both must be in lower case.
 pub(super) fn fits(pattern: &str, name: &str) -> bool {
     let behind = name.rsplit_once('/').map(|(_, behind)| behind);
     fits_whole(pattern, name) || behind.is_some_and(|name| fits_whole(pattern, name))
 }
 
-/// Taking the first place where each piece fits leaves the most for those behind it, so no other
-/// place need ever be tried.
+/// The first match of each piece leaves the most text for the later pieces, so no other match has
+/// to be tried.
 fn fits_whole(pattern: &str, name: &str) -> bool {
     let Some((start, rest)) = pattern.split_once('*') else {
         return pattern == name;
@@ -30,7 +30,7 @@ fn fits_whole(pattern: &str, name: &str) -> bool {
     true
 }
 
-/// How much a pattern says: its letters.
+/// The weight of a pattern: its number of letters.
 pub(super) fn weight(pattern: &str) -> usize {
     pattern.bytes().filter(|byte| *byte != b'*').count()
 }
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stars_stand_for_anything() {
+    fn star_matches_anything() {
         for (pattern, name, expected) in [
             ("gpt-5", "gpt-5", true),
             ("gpt-5", "gpt-5.1", false),
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn many_stars_take_no_longer_than_their_letters() {
+    fn many_stars_are_matched_in_linear_time() {
         let pattern = "*a".repeat(2000) + "b*";
         let name = "a".repeat(20_000);
         assert!(!fits(&pattern, &name));

@@ -1,5 +1,5 @@
-//! The rows of the table, and how they are read from TOML. A row says only what differs from what
-//! shorter patterns say.
+//! The rows of the table, and how they are read from TOML. A row holds only what differs from rows
+//! with shorter patterns.
 
 use std::fmt;
 use std::ops::Range;
@@ -13,7 +13,7 @@ use toml::de::{DeTable, DeValue, Error};
 use super::model::{ForcedTools, Form, Model, Off, ResponsesForTools, Sampling, Shows};
 use super::pattern;
 
-/// What one row says of the models its patterns fit.
+/// One row of the table. Every field is a column, hence their number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Row {
     pub(super) patterns: Vec<String>,
@@ -37,27 +37,27 @@ pub(super) struct Row {
     pub(super) context: Option<u64>,
 }
 
-/// The keys of a row, for messages.
+/// The keys of a row, for error messages.
 const KEYS: &str = "`pattern`, `thinking`, `efforts`, `budget_min`, `budget_max`, \
     `refuses_budget`, `budget_below_limit`, `off`, `unasked`, `sampling`, `forced_tools`, `shows`, \
     `responses_for_tools`, `signatures_enforced`, `preserved`, `account_bound`, `vision`, \
     `max_output`, `context`";
 
-/// Everything that is wrong with a table of models.
+/// All mistakes in a table of models.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct CatalogError {
-    /// The mistakes, in the order of their places; at least one.
+    /// The mistakes in the order of the text. There is at least one.
     pub mistakes: Vec<CatalogMistake>,
 }
 
 /// One mistake in a table of models.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CatalogMistake {
-    /// Its place among the bytes of the text.
+    /// Its byte range in the text.
     pub span: Range<usize>,
-    /// Its line, from one.
+    /// Its line, starting at one.
     pub line: usize,
-    /// What is wrong; it names the key.
+    /// The error message. It names the key.
     pub message: String,
 }
 
@@ -72,13 +72,13 @@ impl fmt::Display for CatalogError {
 }
 
 impl Row {
-    /// How much the longest of its patterns says that fits a name.
+    /// The weight of the longest pattern that matches a name.
     pub(super) fn weight(&self, name: &str) -> Option<usize> {
         let fitting = self.patterns.iter().filter(|row| pattern::fits(row, name));
         fitting.map(|row| pattern::weight(row)).max()
     }
 
-    /// Lays what it says over what is known so far.
+    /// Writes the row's values over those of the model.
     pub(super) fn tell(&self, model: &mut Model) {
         fn over<T: Clone>(known: &mut T, said: &Option<T>) {
             if let Some(said) = said {
@@ -106,7 +106,7 @@ impl Row {
     }
 }
 
-/// Reads a table, or tells everything that is wrong with it.
+/// Reads a table, or returns everything that is wrong with it.
 pub(super) fn read(text: &str) -> Result<Vec<Row>, CatalogError> {
     let mut reading = Reading { text, mistakes: Vec::new() };
     let rows = match DeTable::parse(text) {
@@ -147,7 +147,7 @@ impl Reading<'_> {
             if name != "model" {
                 self.wrong(
                     Some(key.span()),
-                    format!("unknown key `{name}`: a table of models holds `[[model]]` alone"),
+                    format!("unknown key `{name}`: a table of models has only `[[model]]`"),
                 );
                 continue;
             }
@@ -162,7 +162,7 @@ impl Reading<'_> {
                     DeValue::Table(row) => rows.push(self.row(row, span)),
                     _ => self.wrong(
                         Some(span),
-                        "`model` holds something that is no table: write `[[model]]`".to_owned(),
+                        "an element of `model` is not a table: write `[[model]]`".to_owned(),
                     ),
                 }
             }
@@ -209,7 +209,7 @@ impl Reading<'_> {
                 }
             };
             if let Err(error) = read {
-                // The parser's word for a number is not a person's.
+                // Replace the parser's name of the type.
                 let found = error.message().replace("u64", "a whole number");
                 let message = format!("`{name}`: {found}");
                 self.wrong(error.span().or(Some(at)), message);
@@ -231,11 +231,11 @@ impl Reading<'_> {
     }
 }
 
-/// What is wrong with a value whose type is right.
+/// Checks a value whose type is right.
 fn refuse(key: &str, row: &Row) -> Option<String> {
     let message = match key {
         "pattern" if row.patterns.is_empty() || row.patterns.iter().any(String::is_empty) => {
-            "`pattern` is empty: expected a model's name, in which `*` stands for anything"
+            "`pattern` is empty: expected a model name, in which `*` matches anything"
         }
         "max_output" if row.max_output == Some(0) => "`max_output` is 0: expected at least 1",
         "context" if row.context == Some(0) => "`context` is 0: expected at least 1",
@@ -252,7 +252,7 @@ fn set<'de, T: Deserialize<'de>>(
     Ok(())
 }
 
-/// One pattern, or several, in lower case.
+/// One pattern or several, in lower case.
 fn read_patterns(value: Spanned<DeValue<'_>>) -> Result<Vec<String>, Error> {
     let patterns = match value.get_ref() {
         DeValue::Array(_) => Vec::<String>::deserialize(value.into_deserializer())?,
@@ -267,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_says_what_stands_in_it() {
+    fn row_sets_every_column() {
         let text = r#"
 [[model]]
 pattern = ["My-*", "ours"]
@@ -322,13 +322,13 @@ context = 40
         }
         let example = page.split("```").nth(1).and_then(|it| it.strip_prefix("toml\n"));
         assert_eq!(read(example.unwrap()).unwrap().len(), 2);
-        // A row that says nothing changes nothing.
+        // An empty row changes nothing.
         Row::default().tell(&mut model);
         assert_eq!(model, expected);
     }
 
     #[test]
-    fn every_mistake_is_told_with_its_line_and_key() {
+    fn every_mistake_is_reported_with_its_line_and_key() {
         let text = r#"other = 1
 [[model]]
 pattern = ""
@@ -370,11 +370,11 @@ context = 0
     }
 
     #[test]
-    fn what_is_no_table_is_told_too() {
+    fn invalid_table_is_reported() {
         for (text, line, words) in [
             ("\n[[model]\n", 2, "not TOML: "),
             ("model = 1", 1, "`model` is not a list"),
-            ("model = [1]", 1, "`model` holds something"),
+            ("model = [1]", 1, "an element of `model` is not a table"),
         ] {
             let error = read(text).unwrap_err();
             assert_eq!(error.mistakes.len(), 1, "{error}");

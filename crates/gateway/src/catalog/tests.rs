@@ -1,4 +1,4 @@
-//! What the table says, and who has the last word.
+//! The content of the built-in table, and which layer wins.
 
 use serde_json::json;
 use throughline_canonical::Effort::{High, Low, Max, Medium, Minimal, XHigh};
@@ -6,7 +6,7 @@ use throughline_canonical::Effort::{High, Low, Max, Medium, Minimal, XHigh};
 use super::*;
 
 #[test]
-fn the_embedded_table_is_sound() {
+fn embedded_table_is_consistent() {
     let rows = rows::read(include_str!("models.toml")).unwrap();
     assert!(rows.len() > 60);
     let found = Catalog::embedded();
@@ -20,16 +20,16 @@ fn the_embedded_table_is_sound() {
         if model.thinking == Some(Form::None) {
             assert!(!model.unasked, "{pattern} does not think, and does");
         } else {
-            // Who cannot be switched off thinks unasked.
+            // A model that cannot be turned off thinks by default.
             assert!(model.off == Off::Disabled || model.unasked, "{pattern}");
             assert!(model.shows.is_some(), "{pattern}");
         }
     }
 }
 
-/// A name, how its thinking is asked for, how it is switched off, whether it thinks unasked.
+/// The name, the form of its thinking setting, how it is turned off, whether it thinks by default.
 #[test]
-fn every_model_of_the_wire_has_its_form() {
+fn every_known_model_has_its_form() {
     use Form::{Adaptive, Budget, Effort, Level, Switch};
     use Off::{BetweenTools, Disabled, Never};
     let none = Some(Form::None);
@@ -108,7 +108,7 @@ fn every_model_of_the_wire_has_its_form() {
 }
 
 #[test]
-fn the_longest_pattern_speaks_for_a_model() {
+fn longest_pattern_wins() {
     let find = |name: &str| Catalog::embedded().find(name);
     assert!(find("claude-opus-5-5").preserved);
     assert!(find("anthropic.claude-opus-5-5-20261001-v1:0").preserved);
@@ -162,7 +162,7 @@ fn the_longest_pattern_speaks_for_a_model() {
 }
 
 #[test]
-fn of_most_names_nothing_is_known() {
+fn unknown_model_has_default_values() {
     let model = Catalog::embedded().find("house-model");
     assert_eq!(model, Model::default());
     assert!(!model.refuses_budget && !model.only_thinks());
@@ -171,7 +171,7 @@ fn of_most_names_nothing_is_known() {
 }
 
 #[test]
-fn the_operator_has_the_last_word_and_says_only_what_differs() {
+fn operator_file_wins_and_holds_only_differences() {
     let catalog = Catalog::with(
         "[[model]]\npattern = 'Claude-Opus-4-6'\nmax_output = 5\n[[model]]\npattern = '*'\ncontext = 7\n",
     )
@@ -184,11 +184,11 @@ fn the_operator_has_the_last_word_and_says_only_what_differs() {
     };
     catalog.learn("CLAUDE-opus-4-6", &told);
     let model = catalog.find("claude-opus-4-6");
-    // The operator's, though his pattern for it is shorter than ours.
+    // The operator's value wins although the pattern is shorter than the built-in one.
     assert_eq!((model.max_output, model.context), (Some(5), Some(7)));
-    // The server's, which no row of the operator speaks of.
+    // The server's value, because the operator has none.
     assert!(model.refuses_budget);
-    // Ours.
+    // The built-in value.
     assert_eq!(model.forced_tools, ForcedTools::NotWithBudget);
 
     let error = Catalog::with("[[model]]\npattern = 'a'\nthinking = 'much'").unwrap_err();
@@ -196,7 +196,7 @@ fn the_operator_has_the_last_word_and_says_only_what_differs() {
 }
 
 #[test]
-fn what_servers_tell_is_learnt() {
+fn reports_of_servers_are_learnt() {
     let catalog = Catalog::embedded();
     let types = |adaptive: bool, enabled: bool, disabled: bool| {
         json!({"adaptive": {"supported": adaptive}, "enabled": {"supported": enabled},
@@ -232,7 +232,7 @@ fn what_servers_tell_is_learnt() {
 }
 
 #[test]
-fn what_was_learnt_outlives_a_new_file() {
+fn learnt_values_outlive_a_new_file() {
     let card = ModelCard { max_output: Some(10), ..ModelCard::default() };
     let before = Catalog::embedded();
     before.learn("house", &card);
@@ -244,7 +244,7 @@ fn what_was_learnt_outlives_a_new_file() {
 }
 
 #[test]
-fn a_list_that_only_names_its_models_takes_nothing_back() {
+fn list_of_names_removes_nothing_that_was_learnt() {
     let catalog = Catalog::embedded();
     let named = ModelCard { name: "house".to_owned(), ..ModelCard::default() };
     let told = ModelCard { thinks: Some(false), ..named.clone() };
@@ -256,7 +256,7 @@ fn a_list_that_only_names_its_models_takes_nothing_back() {
 }
 
 #[test]
-fn what_is_learnt_has_a_bound() {
+fn number_of_learnt_models_is_limited() {
     let catalog = Catalog::embedded();
     let card = ModelCard { max_output: Some(10), ..ModelCard::default() };
     for model in 0..5000 {
@@ -269,7 +269,7 @@ fn what_is_learnt_has_a_bound() {
 }
 
 #[test]
-fn a_backend_speaks_for_its_own_models_only() {
+fn backend_report_counts_only_for_its_own_models() {
     let catalog = Catalog::embedded();
     let told = |most| ModelCard {
         name: "Shared".to_owned(),
