@@ -1,8 +1,8 @@
-//! What the across lane costs for each delta of a reply, from the provider's bytes to the client's:
-//! reader, relay (fold, envelopes, ledger, vault), writer. Every pair, from the rows, and beside each
-//! what reader and writer alone cost.
+//! The cost of the translate lane for each delta of a reply: reader, relay (fold, envelopes,
+//! ledger, vault) and writer. It measures every pair of dialects, and next to each the cost of
+//! reader and writer alone.
 //!
-//! A reply has ten thousand deltas, so the fourth place of a count of allocations is one for each.
+//! A reply has ten thousand deltas, so the fourth decimal of an allocation count is one per delta.
 
 #[path = "../../codec/benches/shared/reply.rs"]
 mod reply;
@@ -34,16 +34,16 @@ use reply::events;
 #[global_allocator]
 static ALLOCATIONS: AllocProfiler = AllocProfiler::system();
 
-/// In thinking, text and arguments alike.
+/// The same number in thinking, text and arguments.
 const DELTAS: usize = 10_000;
-/// What a provider that is ahead of its client writes at once.
+/// The size of one write if the provider is ahead of its client.
 const WRITE: usize = 16 << 10;
 
 fn main() {
     divan::main();
 }
 
-/// The request the reply is for.
+/// The request that the reply answers.
 fn asked() -> Request {
     Request {
         model: "m".to_owned(),
@@ -57,7 +57,7 @@ fn identity() -> ReplyIdentity {
     ReplyIdentity { id: "0123456789abcdef".to_owned(), created: 1_800_000_000 }
 }
 
-/// One pair, and a reply in the provider's words.
+/// A pair of dialects, and a reply in the provider's dialect.
 struct Pair {
     client: &'static dyn ClientDialect,
     upstream: &'static dyn UpstreamDialect,
@@ -91,11 +91,11 @@ impl Pair {
         Self { client: *client, upstream: *upstream, reply: reply.into() }
     }
 
-    /// The reply as a provider sends it that keeps up with its model.
+    /// The reply in pieces of one event.
     fn one_by_one(&self) -> Vec<Bytes> {
         let mut pieces = Vec::new();
         let mut from = 0;
-        // Events end in an empty line; where a reply has none, every line is one.
+        // Events end in an empty line. If a reply has no empty lines, every line is an event.
         let end: &[u8] = match memchr::memmem::find(&self.reply, b"\n\n") {
             Some(_) => b"\n\n",
             None => b"\n",
@@ -111,13 +111,13 @@ impl Pair {
         pieces
     }
 
-    /// The reply as it comes when the reader is behind.
+    /// The reply in large pieces, as it arrives if the reader is slow.
     fn at_once(&self) -> Vec<Bytes> {
         let starts = (0..self.reply.len()).step_by(WRITE);
         starts.map(|at| self.reply.slice(at..self.reply.len().min(at + WRITE))).collect()
     }
 
-    /// The whole lane.
+    /// Measures the whole lane.
     fn across(&self, bencher: Bencher<'_, '_>, deltas: usize, pieces: &[Bytes]) {
         let house = House::new();
         bencher
@@ -132,7 +132,7 @@ impl Pair {
             });
     }
 
-    /// Reader and writer, and nothing between them.
+    /// Measures reader and writer alone.
     fn codec(&self, bencher: Bencher<'_, '_>, deltas: usize, pieces: &[Bytes]) {
         let target = Target { model: "m", variant: "" };
         let mut out = Vec::with_capacity(1 << 20);
@@ -152,10 +152,10 @@ impl Pair {
     }
 }
 
-/// A gateway with everything a reply passes, and stores in memory.
+/// A gateway with in-memory stores.
 struct House {
     gateway: Gateway,
-    /// Writes to the stores, beside the replies.
+    /// Writes to the stores in the background.
     _runtime: Runtime,
 }
 
@@ -222,7 +222,7 @@ fn codec_16_kb_a_write(bencher: Bencher<'_, '_>, name: &str) {
     pair.codec(bencher, DELTAS, &pair.at_once());
 }
 
-/// What a delta costs does not grow with the reply.
+/// The cost of a delta does not grow with the reply.
 #[divan::bench(args = [1_000, 10_000, 100_000])]
 fn lane_by_length(bencher: Bencher<'_, '_>, deltas: usize) {
     let pair = Pair::named("anthropic to openai_chat", deltas);

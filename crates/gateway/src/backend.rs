@@ -1,4 +1,4 @@
-//! A backend: where it is, how to speak to it, and whose signatures it reads.
+//! A backend: its address, its dialect and credential, and the domain whose signatures it reads.
 
 use std::time::Duration;
 
@@ -9,60 +9,60 @@ use throughline_codec::text::{OnError, ReasoningFormat};
 
 use crate::upstream::Client;
 
-/// One configured backend.
+/// One configured backend. Every field is one setting of the operator, hence their number.
 #[derive(Debug)]
 pub struct Backend {
     /// Its name.
     pub name: String,
     /// The dialect it speaks.
     pub dialect: &'static dyn UpstreamDialect,
-    /// Which of the dialect's variants; empty for the dialect itself.
+    /// The variant of the dialect. Empty for the dialect itself.
     pub variant: String,
-    /// How the model's own text is read, where replies are that.
+    /// How raw model text is parsed, if the backend sends it.
     pub raw_text: RawText,
-    /// Where it is, without a trailing slash or version.
+    /// The base URL, without a trailing slash or version.
     pub base_url: String,
-    /// Backends of one domain read each other's signatures.
+    /// The signature domain. Backends of one domain read each other's signatures.
     pub domain: String,
-    /// The credential it gets.
+    /// The credential that it gets.
     pub auth: Auth,
-    /// Whether a caller's key may come here after a switch from elsewhere.
+    /// Whether a caller's key may go here after a switch from another site.
     pub share_caller_key: bool,
-    /// ModelAlias of models, as patterns, and what they are called here.
+    /// Patterns of model names, and the model's name at this backend.
     pub models: Vec<(String, String)>,
-    /// The model to use where nobody named one.
+    /// The model to use if the request names none.
     pub default_model: Option<String>,
-    /// How the thinking setting has to be changed.
+    /// How the thinking setting must be changed.
     pub compat: Option<Compat>,
-    /// How much of the past goes back.
+    /// How much of the history is sent back.
     pub replay: Replay,
-    /// Further tries after 429 and 5xx.
+    /// The number of retries after 429 and 5xx.
     pub retries: u32,
-    /// How long to wait.
+    /// The timeouts.
     pub timeouts: Timeouts,
-    /// The connections to it; no other backend shares them.
+    /// The connections to it. No other backend shares them.
     pub client: Client,
 }
 
-/// How a model's own text is read.
+/// How raw model text is parsed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RawText {
-    /// The family of the model; `None` goes by its name, `none` looks for nothing.
+    /// The family of the model. `None` chooses by its name; `none` disables parsing.
     pub family: Option<String>,
-    /// Where reasoning goes.
+    /// Where reasoning is put.
     pub reasoning_format: ReasoningFormat,
-    /// What becomes of a call that cannot be read.
+    /// What to do with a call that cannot be parsed.
     pub on_error: OnError,
 }
 
-/// The credential a backend gets.
+/// The credential that a backend gets.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Auth {
-    /// None, not even the caller's.
+    /// No credential, not even the caller's.
     None,
-    /// This key, in place of the caller's.
+    /// This key instead of the caller's.
     Key(String),
-    /// The caller's own.
+    /// The caller's own key.
     Passthrough,
 }
 
@@ -76,7 +76,7 @@ impl std::fmt::Debug for Auth {
     }
 }
 
-/// How a thinking setting is changed for a backend that knows only one form.
+/// How a thinking setting is changed for a backend that accepts only one form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compat {
     /// Adaptive thinking becomes a budget: this one, or as much as fits.
@@ -87,48 +87,49 @@ pub enum Compat {
     Off,
 }
 
-/// How much of the past goes back to the backend that made it.
+/// How much of the history is sent back to the backend that made it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replay {
     /// All of it.
     Verbatim,
-    /// Only the latest turn of the model.
+    /// Only the model's latest turn.
     LatestTurn,
-    /// None.
+    /// Nothing.
     None,
 }
 
-/// How long to wait.
+/// The timeouts of a backend.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
-    /// For a connection.
+    /// For opening a connection.
     pub connect: Duration,
     /// For the head of the reply.
     pub first_byte: Duration,
-    /// Whether that holds for whole replies too. Their head comes when they are complete, so
-    /// they may take the whole time unless the operator says otherwise.
+    /// Whether `first_byte` also applies to whole replies. Their head arrives when they are
+    /// complete, so they may take the total time unless the operator sets this.
     pub first_byte_for_whole: bool,
     /// For the next bytes of the reply.
     pub idle: Duration,
-    /// For the whole.
+    /// For the whole reply.
     pub total: Duration,
 }
 
 impl Timeouts {
-    /// How long to wait for the head of a reply.
+    /// The timeout for the head of a reply.
     pub fn head(&self, streamed: bool) -> Duration {
         if streamed || self.first_byte_for_whole { self.first_byte } else { self.total }
     }
 }
 
 impl Backend {
-    /// What this backend calls a model; none if the name goes as it is.
+    /// This backend's name of a model. `None` if the name does not change.
     pub fn map_model(&self, asked: &str) -> Option<&str> {
         longest_match(self.models.iter().map(|(pattern, name)| (pattern.as_str(), name)), asked)
             .map(String::as_str)
     }
 
-    /// The model a request goes to, as this backend calls it; empty if nobody names one.
+    /// The model of a request, by this backend's name. Empty if neither the request nor the backend
+    /// names one.
     pub fn model_for<'a>(&'a self, asked: Option<&'a str>) -> &'a str {
         asked
             .map(|asked| self.map_model(asked).unwrap_or(asked))
@@ -136,13 +137,13 @@ impl Backend {
             .unwrap_or_default()
     }
 
-    /// The names of models the operator wrote down.
+    /// The model names in the configuration.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         let mapped = self.models.iter().map(|(pattern, _)| pattern.as_str());
         mapped.filter(|pattern| !pattern.contains('*')).chain(self.default_model.as_deref())
     }
 
-    /// The address of a path of the dialect, such as `/v1/messages`.
+    /// The URL of a path of the dialect, such as `/v1/messages`.
     pub fn address(&self, path: &str, query: Option<&str>) -> Result<Uri, http::uri::InvalidUri> {
         let mut address = behind(&self.base_url, path);
         if let Some(query) = query {
@@ -152,7 +153,7 @@ impl Backend {
         address.parse()
     }
 
-    /// Scheme, host and port: who gets what is sent there.
+    /// Scheme, host and port: the receiver of everything that is sent to this backend.
     pub fn site(&self) -> String {
         let uri: Uri = self.base_url.parse().unwrap_or_default();
         format!(
@@ -163,8 +164,8 @@ impl Backend {
     }
 }
 
-/// A path of the dialect behind a base address. One that ends in a version, such as `/v3`, has all paths
-/// under that version, whichever the dialect's own is.
+/// Joins a base URL and a path of the dialect. If the base URL ends in a version, such as `/v3`, it
+/// replaces the version of the path.
 pub fn behind(base: &str, path: &str) -> String {
     let place = base.split_once("://").map_or(base, |(_, place)| place);
     let last = place.rsplit_once('/').map_or("", |(_, last)| last);
@@ -189,7 +190,7 @@ pub fn is_version(segment: &str) -> bool {
     !number.is_empty() && digits(stage)
 }
 
-/// A fingerprint of a credential: tells two apart without keeping either.
+/// A fingerprint of a credential. It tells two credentials apart without storing them.
 pub fn credential_fingerprint(credential: &str) -> String {
     use sha2::{Digest, Sha256};
     if credential.is_empty() {
@@ -198,8 +199,8 @@ pub fn credential_fingerprint(credential: &str) -> String {
     hex(&Sha256::digest(credential.as_bytes())[..8])
 }
 
-/// Of the patterns that fit a name, the value of the one with the longest literal part.
-/// A pattern is a name, or the beginning of one with `*` behind it.
+/// The value of the matching pattern with the longest literal part. A pattern is a name, or the
+/// beginning of one followed by `*`.
 pub fn longest_match<'a, V>(patterns: impl Iterator<Item = (&'a str, V)>, name: &str) -> Option<V> {
     patterns
         .filter(|(pattern, _)| match pattern.strip_suffix('*') {
@@ -216,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_literal_prefix_wins() {
+    fn longest_literal_prefix_wins() {
         let rows = [("*", 1), ("claude-*", 2), ("claude-opus-*", 3), ("claude-opus-5", 4)];
         let find = |name| longest_match(rows.iter().copied(), name);
         assert_eq!(find("gpt"), Some(1));
@@ -227,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_in_the_address_takes_the_place_of_the_dialects() {
+    fn version_in_the_base_url_replaces_the_version_of_the_path() {
         for (base, path, address) in [
             ("https://h/api/v3", "/v1/chat/completions", "https://h/api/v3/chat/completions"),
             ("https://h/v1", "/v4/models", "https://h/v1/models"),

@@ -1,24 +1,24 @@
-//! Numbers that only go up, for `/metrics`.
+//! Counters and histograms for `/metrics`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A number that only goes up.
+/// A number that only increases.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds to it.
+    /// Adds to the counter.
     pub fn add(&self, amount: usize) {
         self.0.fetch_add(amount as u64, Ordering::Relaxed);
     }
 
-    /// Its value.
+    /// The current value.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// How often a duration fell below each bound.
+/// A histogram of durations.
 #[derive(Debug, Default)]
 pub struct Durations {
     buckets: [Counter; Self::BOUNDS.len()],
@@ -27,10 +27,10 @@ pub struct Durations {
 }
 
 impl Durations {
-    /// Upper bounds in milliseconds.
+    /// The upper bounds of the buckets, in milliseconds.
     pub const BOUNDS: [u64; 10] = [5, 10, 50, 100, 250, 500, 1000, 5000, 30_000, 120_000];
 
-    /// Takes one duration.
+    /// Records one duration.
     pub fn observe(&self, ms: u64) {
         for (bucket, bound) in self.buckets.iter().zip(Self::BOUNDS) {
             if ms <= bound {
@@ -41,33 +41,33 @@ impl Durations {
         self.sum_ms.add(usize::try_from(ms).unwrap_or(usize::MAX));
     }
 
-    /// Bound and count for each bucket, then the count and the sum in milliseconds of all.
+    /// The bound and count of each bucket, then the total count and the sum in milliseconds.
     pub fn read(&self) -> (Vec<(u64, u64)>, u64, u64) {
         let buckets = Self::BOUNDS.into_iter().zip(self.buckets.iter().map(Counter::get));
         (buckets.collect(), self.count.get(), self.sum_ms.get())
     }
 }
 
-/// What the gateway counts.
+/// The metrics of the gateway.
 #[derive(Debug, Default)]
 pub struct Counters {
-    /// Turns begun.
+    /// Turns that were started.
     pub turns: Counter,
-    /// Turns that ended in an error, ours or the provider's.
+    /// Turns that ended in an error of the gateway or the provider.
     pub failed: Counter,
-    /// Thinking blocks left out.
+    /// Thinking blocks that were left out.
     pub filtered: Counter,
-    /// Thinking blocks remembered.
+    /// Thinking blocks that were remembered.
     pub remembered: Counter,
-    /// Requests sent a second time because of refused thinking.
+    /// Requests that were retried because of refused thinking.
     pub retried: Counter,
-    /// Replies that ended before their end.
+    /// Replies that ended early.
     pub cut: Counter,
-    /// Signs of life sent.
+    /// Keep-alives that were sent.
     pub keep_alives: Counter,
-    /// Thinking tokens, as providers count them.
+    /// Thinking tokens, as reported by providers.
     pub thinking_tokens: Counter,
-    /// Output tokens, as providers count them.
+    /// Output tokens, as reported by providers.
     pub output_tokens: Counter,
     /// Time to the head of the reply.
     pub first_byte: Durations,

@@ -1,5 +1,5 @@
-//! Everything that lives as long as the server: configuration, memory, vault, the active backend,
-//! counters.
+//! The state that lives as long as the server: configuration, memory, vault, active backend and
+//! metrics. The turn itself is in [`crate::turn`].
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -20,31 +20,32 @@ use crate::thinking::writer::Changes;
 use crate::thinking::{Envelopes, Memory, Vault, VaultLimits, VaultStore};
 use crate::turn::log::Turns;
 
-/// The fact under which the active backend is kept.
+/// The stored fact that names the active backend.
 const ACTIVE: &str = "active_backend";
-/// The fact under which the site is kept that got the callers' own keys.
+/// The stored fact that names the site which receives the callers' own keys.
 const KEY_SITE: &str = "caller_key_site";
-/// The facts under which backends are kept that bind thinking to its conversation.
+/// The prefix of the stored facts about backends that bind thinking to its conversation.
 const BINDS: &str = "binds_thinking:";
 
-/// Everything that lives as long as the server.
+/// The state that lives as long as the server. Every subsystem that turns share is one field, hence
+/// their number.
 #[derive(Debug)]
 pub struct Gateway {
     pub(crate) settings: ArcSwap<Settings>,
     pub(crate) active: RwLock<Arc<str>>,
-    /// Where the last active backend was that got the callers' own keys.
+    /// The site of the last active backend that received the callers' own keys.
     key_site: RwLock<Option<String>>,
     pub(crate) binding: RwLock<HashSet<String>>,
     pub(crate) separating: Arc<SeparatingModels>,
     /// Backends that could not be reached the last time.
     pub(crate) unreachable: RwLock<HashSet<String>>,
-    /// The memory.
+    /// Remembers who made which thinking block.
     pub memory: Arc<Memory>,
-    /// What rides with the clients.
+    /// Seals signatures for clients of other dialects.
     pub envelopes: Envelopes,
-    /// Turns for clients that lose them.
+    /// Stored turns, for clients that cannot hold all of a turn.
     pub vault: Arc<Vault>,
-    /// What is counted.
+    /// The metrics.
     pub counters: Arc<Counters>,
     /// The recent turns.
     pub turns: Arc<Turns>,
@@ -55,7 +56,8 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// A gateway over what a store held, and over the vault's own. There has to be a runtime.
+    /// Creates a gateway from a stored snapshot and a vault store. Must be called inside a Tokio
+    /// runtime.
     pub fn new(
         settings: Settings,
         snapshot: Snapshot,
@@ -96,14 +98,14 @@ impl Gateway {
         }
     }
 
-    /// What is configured now.
+    /// The current configuration.
     pub fn settings(&self) -> Arc<Settings> {
         self.settings.load_full()
     }
 
-    /// Takes a new configuration. Requests in progress keep the one they began with; the number of
-    /// places stays. Refused where the active backend goes away, or elsewhere, and callers' keys
-    /// would follow it without leave.
+    /// Replaces the configuration. Requests in progress keep the one they began with, and the limit
+    /// of concurrent streams does not change. Fails if callers' keys would go to a new site without
+    /// permission.
     pub fn configure(&self, settings: Settings) -> Result<(), Fault> {
         let settings = Arc::new(settings);
         let mut active = self.active.write();
@@ -119,8 +121,8 @@ impl Gateway {
         Ok(())
     }
 
-    /// A backend is about to be the active one: if it gets the callers' own keys, it has to be where
-    /// they have gone so far, or be allowed to have them too.
+    /// Checks that the next active backend may receive the callers' own keys: it is at the same
+    /// site as before, or `share_caller_key` allows it. Remembers the new site.
     fn lead_keys_to(&self, next: &Backend) -> Result<(), Fault> {
         let mut key_site = self.key_site.write();
         if let Some(site) = &*key_site
@@ -148,7 +150,7 @@ impl Gateway {
         self.active.read().clone()
     }
 
-    /// The backend a request would go to first.
+    /// The backend that a request would go to first.
     pub fn backend_for(
         &self,
         pin: Option<&str>,
@@ -165,30 +167,30 @@ impl Gateway {
         !self.unreachable.read().contains(backend)
     }
 
-    /// Requests in progress.
+    /// The number of requests in progress.
     pub fn in_progress(&self) -> usize {
         self.max_streams.saturating_sub(self.streams.available_permits())
     }
 
-    /// Waits until no request is in progress. None is begun meanwhile.
+    /// Waits until no request is in progress. No request can start meanwhile.
     pub async fn idle(&self) {
         let all = u32::try_from(self.max_streams).unwrap_or(u32::MAX);
         drop(self.streams.acquire_many(all).await);
     }
 
-    /// Whether the memory and the vault reach their store.
+    /// Whether the memory and the vault can reach their store.
     pub fn store_works(&self) -> bool {
         !self.changes.failing() && !self.vault.failing()
     }
 
-    /// Waits until everything remembered and kept is written.
+    /// Waits until the memory and the vault have written everything.
     pub async fn flush(&self) {
         tokio::join!(self.changes.flush(), self.vault.flush());
     }
 
-    /// Makes another backend the active one. Answers the one that was.
+    /// Makes another backend the active one. Returns the previous one.
     pub fn switch(&self, name: &str) -> Result<Arc<str>, Fault> {
-        // Held first, so that a new configuration cannot take the backend away in between.
+        // Lock first, so that a new configuration cannot remove the backend in between.
         let mut active = self.active.write();
         let settings = self.settings();
         let Some(next) = settings.backend(name) else {
@@ -207,12 +209,12 @@ impl Gateway {
         Ok(previous)
     }
 
-    /// Whether a backend has shown that it binds thinking to its conversation.
+    /// Whether a backend is known to bind thinking to its conversation.
     pub(crate) fn binds(&self, backend: &str) -> bool {
         self.binding.read().contains(backend)
     }
 
-    /// A backend has shown that it binds thinking to its conversation.
+    /// Remembers that a backend binds thinking to its conversation.
     pub(crate) fn learn_binding(&self, backend: &str) {
         if self.binding.write().insert(backend.to_owned()) {
             tracing::info!(backend, "this backend binds thinking to its conversation");
@@ -221,7 +223,7 @@ impl Gateway {
         }
     }
 
-    /// Notes whether a backend could be reached.
+    /// Records whether a backend could be reached.
     pub(crate) fn note_reached(&self, backend: &str, reached: bool) {
         if reached != self.healthy(backend) {
             let mut unreachable = self.unreachable.write();
@@ -234,7 +236,7 @@ impl Gateway {
     }
 }
 
-/// Whether a backend may have a caller's key that has gone to this site.
+/// Whether a backend may receive a caller's key that was sent to this site before.
 pub(crate) fn may_have_key(backend: &Backend, site: &str) -> bool {
     backend.auth != Auth::Passthrough || backend.share_caller_key || backend.site() == site
 }
@@ -253,7 +255,7 @@ mod tests {
     use crate::thinking::{Kept, VaultKey};
 
     #[tokio::test]
-    async fn a_flush_writes_what_is_remembered_and_what_is_kept() {
+    async fn flush_writes_the_memory_and_the_vault() {
         let settings = Settings {
             backends: Vec::new(),
             catalog: Arc::new(crate::catalog::Catalog::embedded()),

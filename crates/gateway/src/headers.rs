@@ -1,4 +1,4 @@
-//! Which headers cross, in each direction.
+//! Which headers pass to the backend, and which pass back to the client.
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
@@ -7,23 +7,23 @@ use throughline_codec::dialects::{UpstreamDialect, gemini};
 use crate::backend::{Auth, Backend};
 use crate::turn::request::IncomingRequest;
 
-/// Ours alone: never sent to a provider, never taken from one.
+/// The prefix of the gateway's own headers. They are never forwarded in either direction.
 pub const OWN_PREFIX: &str = "x-throughline-";
-/// The id of a turn.
+/// The id of the turn.
 pub const TURN: HeaderName = HeaderName::from_static("x-throughline-turn");
-/// The backend that answered, or that is asked for.
+/// The backend that answered, or that the client asks for.
 pub const BACKEND: HeaderName = HeaderName::from_static("x-throughline-backend");
-/// What was lost.
+/// The losses of the turn.
 pub const LOSS: HeaderName = HeaderName::from_static("x-throughline-loss");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const IDENTITY: HeaderValue = HeaderValue::from_static("identity");
-/// Where callers put their keys.
+/// The headers in which callers send their keys.
 const KEYS: [HeaderName; 3] =
     [API_KEY, HeaderName::from_static("x-goog-api-key"), header::AUTHORIZATION];
 const BETA: HeaderName = HeaderName::from_static("anthropic-beta");
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
-/// Headers of one connection, which end here.
+/// Headers of one connection. They are never forwarded.
 const HOP_BY_HOP: [&str; 9] = [
     "connection",
     "keep-alive",
@@ -36,12 +36,12 @@ const HOP_BY_HOP: [&str; 9] = [
     "upgrade",
 ];
 
-/// How a request's body is treated.
+/// How a request body is treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
-    /// We read it and its reply.
+    /// The gateway reads the body and its reply.
     Read,
-    /// It passes as it is.
+    /// The body is forwarded unread.
     Passed,
 }
 
@@ -70,7 +70,7 @@ pub fn upstream(client: &HeaderMap, backend: &Backend, body: Body) -> HeaderMap 
         let ours = match name.as_str() {
             "host" | "content-length" | "expect" => true,
             "authorization" | "x-api-key" | "x-goog-api-key" => backend.auth != Auth::Passthrough,
-            // What we read beside the stream must be readable.
+            // The gateway reads the reply while it passes, so it must not be compressed.
             "accept-encoding" => body == Body::Read,
             _ => false,
         };
@@ -91,8 +91,8 @@ pub fn upstream(client: &HeaderMap, backend: &Backend, body: Body) -> HeaderMap 
     headers
 }
 
-/// The headers that go to a client. What a backend allows to pages of anyone holds for those that bring a
-/// key of their own; we decide who may spend ours.
+/// The headers that go to a client. CORS headers of a backend are forwarded only if callers use
+/// their own keys. Otherwise the gateway decides who may use its key.
 pub fn client(upstream: &HeaderMap, auth: &Auth) -> HeaderMap {
     let named = named_by_connection(upstream);
     let allows = |name: &HeaderName| {
@@ -105,7 +105,7 @@ pub fn client(upstream: &HeaderMap, auth: &Auth) -> HeaderMap {
         .collect()
 }
 
-/// The headers of a request that is written anew: none of the client's means anything there.
+/// The headers of a translated request. None of the client's headers apply to another dialect.
 pub fn across(
     asked: &IncomingRequest,
     backend: &Backend,
@@ -126,7 +126,7 @@ pub fn across(
     headers
 }
 
-/// The credential a request carries to a backend, as that backend sees it.
+/// The credential that a request carries to a backend.
 pub fn credential(asked: &IncomingRequest, backend: &Backend) -> String {
     match &backend.auth {
         Auth::None => String::new(),
@@ -135,18 +135,18 @@ pub fn credential(asked: &IncomingRequest, backend: &Backend) -> String {
     }
 }
 
-/// The key a caller presents, in whatever form; empty if there is none.
+/// The key that a caller presents, in any header or in the query. Empty if there is none.
 pub fn callers_key(asked: &IncomingRequest) -> String {
     KEYS.iter()
         .find_map(|name| asked.headers.get(name))
         .and_then(|value| value.to_str().ok())
         .map(|value| without_scheme(value).to_owned())
-        // One dialect lets a key stand behind the path's `?`.
+        // Gemini clients may send the key in the query.
         .or_else(|| gemini::address::key(asked.query.as_deref()?))
         .unwrap_or_default()
 }
 
-/// A key without the word that says how it is presented, which may be in any letter case.
+/// A key without its scheme. The scheme may be in any letter case.
 fn without_scheme(value: &str) -> &str {
     match value.split_once(' ') {
         Some((scheme, key)) if scheme.eq_ignore_ascii_case("bearer") => key.trim(),
@@ -154,13 +154,13 @@ fn without_scheme(value: &str) -> &str {
     }
 }
 
-/// What stands behind the path's `?`, without a key there.
+/// A query string without its key.
 pub fn without_key(query: &str) -> String {
     let others = query.split('&').filter(|pair| *pair != "key" && !pair.starts_with("key="));
     others.collect::<Vec<_>>().join("&")
 }
 
-/// Changes the beta header; untouched, byte for byte, where there is nothing to change.
+/// Edits the beta header. Leaves it byte for byte if there is nothing to change.
 pub fn patch_betas(headers: &mut HeaderMap, added: &[&str], without_adaptive: bool) {
     let adaptive = |entry: &str| entry.starts_with("adaptive-thinking");
     let entries: Vec<String> = headers
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn betas_change_only_where_they_must() {
+    fn beta_header_changes_only_if_needed() {
         assert_eq!(betas("a , b", &[], true), "a , b");
         assert_eq!(betas("a,b", &["b"], false), "a,b");
         assert_eq!(betas("a,adaptive-thinking-2026-01-28", &["i"], true), "a,i");
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_of_one_connection_do_not_cross() {
+    fn connection_headers_are_not_forwarded() {
         let upstream = headers(&[
             ("connection", "close, x-private"),
             ("x-private", "1"),

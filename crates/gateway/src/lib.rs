@@ -1,7 +1,7 @@
-//! One turn to a provider and back: choose a backend, decide what of the past may go, send, read
-//! the reply beside the stream, remember its thinking.
+//! One turn to a provider and back: choose a backend, decide which earlier blocks may go to it,
+//! send, relay the reply and remember its thinking.
 //!
-//! Start at [`turn`]: it is the path of a request, on one screen.
+//! Start at [`turn`]: it shows the path of a request on one screen.
 
 pub mod backend;
 pub mod catalog;
@@ -25,7 +25,7 @@ pub use gateway::Gateway;
 pub use settings::Settings;
 pub use turn::request::IncomingRequest;
 
-/// Milliseconds since 1970, from the one clock the gateway reads.
+/// Milliseconds since 1970. This is the only wall clock of the gateway.
 pub fn unix_ms() -> u64 {
     std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)

@@ -1,6 +1,5 @@
-//! Which models there are: those of all backends, in the caller's words.
-//!
-//! Backends are asked for their lists, and what they tell of a model is learnt by the way.
+//! Lists and shows models: those of all backends, in the client's dialect. What a backend reports
+//! about a model is also added to the catalog.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -28,20 +27,21 @@ use crate::unix_ms;
 use crate::upstream::send::read_plain;
 use crate::upstream::{RequestBody, SendError, whole};
 
-/// How long a backend's list holds.
+/// How long a backend's list is cached.
 const FRESH: Duration = Duration::from_secs(60);
-/// How long a backend may take to tell it.
+/// How long a backend may take to send its list.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How many lists are kept: one for each backend and key.
+/// How many lists are cached: one for each backend and key.
 const MOST_LISTS: usize = 64;
-/// The longest list that is read.
+/// How many bytes of a list are read.
 const LONGEST_LIST: usize = 8 << 20;
 
-/// What backends have told of their models, and when.
+/// The cached model lists, each with the time it arrived.
 pub(crate) type Lists = std::collections::HashMap<String, (Instant, Arc<Vec<ModelCard>>)>;
 
 impl Gateway {
-    /// Tells of one model or of all. A single backend of the caller's own dialect answers itself.
+    /// Answers with one model or all models. If only one backend is asked and it shares the
+    /// client's dialect, the request is forwarded to it.
     pub async fn models(&self, asked: IncomingRequest, body: RequestBody) -> Reply {
         let settings = self.settings();
         let id = self.turns.id(unix_ms());
@@ -82,8 +82,8 @@ impl Gateway {
         told_as_json(&told, &id, "")
     }
 
-    /// Shows a model as Ollama's clients know it. A backend of their dialect answers itself; of any
-    /// other, the catalog tells.
+    /// Shows a model in Ollama's format. A backend of the same dialect answers itself; for others
+    /// the catalog answers.
     pub async fn show(&self, mut asked: IncomingRequest, body: bytes::Bytes) -> Reply {
         let settings = self.settings();
         let id = self.turns.id(unix_ms());
@@ -117,8 +117,8 @@ impl Gateway {
         told_as_json(&told, &id, &backend.name)
     }
 
-    /// Whether a backend has a model of this name, or it cannot be told: some list none, and most
-    /// serve names besides those they list, which the catalog knows.
+    /// Whether a backend may serve a model of this name. True if that cannot be decided: some
+    /// backends list nothing, and most serve more names than they list.
     async fn may_be_served(
         &self,
         settings: &Settings,
@@ -144,7 +144,7 @@ impl Gateway {
         })
     }
 
-    /// The backends that are asked: the pinned one, the one a rule gives the model to, or all.
+    /// The backends to ask: the pinned one, the one that a rule gives the model to, or all.
     fn asked_for(
         &self,
         settings: &Settings,
@@ -156,7 +156,7 @@ impl Gateway {
         if pin.is_some() || name.is_some() && !chosen.follows_active_backend {
             return Ok(chosen.chain.into_iter().take(1).collect());
         }
-        // A caller's key goes no further than its requests do.
+        // A caller's key must not reach a backend that its requests cannot reach.
         let mut all = settings.backends.clone();
         let active = self.active();
         all.sort_by_key(|backend| backend.name != *active);
@@ -166,7 +166,7 @@ impl Gateway {
         Ok(backends.filter(|backend| may.contains(&backend.name)).cloned().collect())
     }
 
-    /// All models of these backends, each once. An error only if none of them answers.
+    /// All models of these backends, without duplicates. Fails only if no backend answers.
     async fn all(
         &self,
         settings: &Settings,
@@ -186,7 +186,11 @@ impl Gateway {
                 Ok(list) => cards.extend(list.iter().cloned().map(complete)),
                 Err(error) => {
                     let cause = &error as &dyn std::error::Error;
-                    tracing::warn!(backend = backend.name, error = cause, "models not told");
+                    tracing::warn!(
+                        backend = backend.name,
+                        error = cause,
+                        "could not list the backend's models"
+                    );
                     failed.get_or_insert(error);
                 }
             }
@@ -199,7 +203,7 @@ impl Gateway {
         }
     }
 
-    /// The list of one backend.
+    /// The list of one backend, from the cache if it is recent.
     async fn listed(
         &self,
         settings: &Settings,
@@ -230,12 +234,15 @@ impl Gateway {
         let told: Value = serde_json::from_slice(&body).unwrap_or_default();
         let list = match status.as_u16() {
             200..=299 => backend.dialect.read_models(&told),
-            // A backend that does not list its models has none to tell of.
+            // This backend cannot list its models.
             404 | 405 | 501 => Vec::new(),
             refused => {
                 return Err(SendError::Unreachable {
                     backend: backend.name.clone(),
-                    cause: format!("its list of models was answered with {refused}").into(),
+                    cause: format!(
+                        "the request for its list of models failed with status {refused}"
+                    )
+                    .into(),
                 });
             }
         };
@@ -262,7 +269,7 @@ fn told_as_json(told: &Value, id: &str, backend: &str) -> Reply {
     reply
 }
 
-/// Adds what is known of a backend's model to what it tells itself.
+/// Adds what the catalog knows about a model to what its backend reports.
 fn complete(card: ModelCard, settings: &Settings, backend: &Backend) -> ModelCard {
     let name = backend.model_for(Some(&card.name));
     let known = settings.catalog.find_at(&backend.name, name);
@@ -279,7 +286,7 @@ fn complete(card: ModelCard, settings: &Settings, backend: &Backend) -> ModelCar
         Some(_) => Some(!known.refuses_budget),
         None => None,
     };
-    // Of a model of which nothing is known it is not known either whether it can be switched off.
+    // Whether thinking can be turned off is unknown for an unknown model.
     let thinking = thinks == Some(true);
     let efforts = match card.efforts.is_empty() {
         true => known.efforts,
@@ -298,7 +305,7 @@ fn complete(card: ModelCard, settings: &Settings, backend: &Backend) -> ModelCar
     }
 }
 
-/// Whether a path is about models and not about an answer of one.
+/// Whether a path asks for models. Paths with a method, such as `:generateContent`, are turns.
 pub fn is_about_models(path: &str) -> bool {
     if Page::at(path) == Some(Page::Tags) {
         return true;
@@ -309,13 +316,13 @@ pub fn is_about_models(path: &str) -> bool {
         .any(|rest| rest.is_empty() || rest.starts_with('/') && !rest.contains(':'))
 }
 
-/// The model a path names; none for all.
+/// The model that a path names. `None` if it asks for all.
 fn named(path: &str) -> Option<&str> {
     let (_, name) = path.split_once("/models/")?;
     Some(name).filter(|name| !name.is_empty())
 }
 
-/// Whether a listed name is the one that was asked for, which Ollama's clients may end in `:latest`.
+/// Whether a listed name is the requested one. Ollama's clients may omit `:latest`.
 fn is_same(listed: &str, asked: &str) -> bool {
     listed.strip_suffix(":latest").unwrap_or(listed) == asked
 }
@@ -325,7 +332,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_about_models_or_about_their_answers() {
+    fn path_is_about_models_unless_it_names_a_method() {
         for (path, about, name) in [
             ("/v1/models", true, None),
             ("/v1/models/", true, None),

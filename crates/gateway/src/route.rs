@@ -1,5 +1,5 @@
-//! Which backend a request goes to: the one it is pinned to, the one a model rule names, or the
-//! active one.
+//! Chooses the backend of a request: the pinned one, the one that a model rule names, or the active
+//! one.
 
 use std::sync::Arc;
 
@@ -13,34 +13,34 @@ use crate::settings::Settings;
 pub struct Routes {
     /// The backend that is active at first.
     pub default: String,
-    /// Models that go elsewhere.
+    /// Rules for models that go to another backend.
     pub rules: Vec<Rule>,
-    /// Where to go, in order, when the active backend cannot answer.
+    /// The backends to try, in order, if the active backend fails.
     pub fallback: Vec<String>,
 }
 
-/// Models that go elsewhere.
+/// Sends some models to another backend.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    /// Which models.
+    /// The model name, or a pattern.
     pub model: String,
-    /// To which backend.
+    /// The backend's name.
     pub backend: String,
-    /// Where to go, in order, when it cannot answer.
+    /// The backends to try, in order, if that backend fails.
     pub fallback: Vec<String>,
 }
 
-/// Where a request goes, and why.
+/// The chosen backends of a request.
 #[derive(Clone, Debug)]
 pub struct Chosen {
-    /// The backends to ask, first the one that was chosen.
+    /// The backends to try. The chosen one is first.
     pub chain: Vec<Arc<Backend>>,
-    /// Whether the active backend was used. Only then a change of backend is a switch.
+    /// Whether the active backend was chosen. Only then is a change of backend a switch.
     pub follows_active_backend: bool,
 }
 
 impl Routes {
-    /// Chooses for one request.
+    /// Chooses the backends for one request.
     pub fn choose(
         &self,
         settings: &Settings,

@@ -1,8 +1,9 @@
 //! Models whose server sends reasoning in a field of its own.
 //!
-//! Many models open their reasoning in the prompt's template, so raw text begins inside it. A server that
-//! separates reasoning itself sends only the answer as text. Once a backend has done so for a model, its
-//! text is read as the answer, also in replies without reasoning.
+//! Many models start their reasoning in the prompt template, so raw text begins inside the
+//! reasoning. A server that separates reasoning itself sends only the answer as text. Once a
+//! backend has done so for a model, its text is read as the answer, also in replies without
+//! reasoning.
 
 use std::collections::HashSet;
 
@@ -14,7 +15,7 @@ use crate::thinking::writer::Changes;
 /// The prefix of the stored facts.
 const FACT: &str = "separates_reasoning:";
 
-/// Bounds the set: a client may invent model names.
+/// Limits the set, because a client can invent model names.
 const MAX_MODELS: usize = 4096;
 
 /// The models that are known to separate reasoning, by backend. They survive a restart.
@@ -25,7 +26,7 @@ pub(crate) struct SeparatingModels {
 }
 
 impl SeparatingModels {
-    /// Loads what is stored.
+    /// Loads the stored models.
     pub(crate) fn new(snapshot: &Snapshot, changes: Changes) -> Self {
         let stored = snapshot.facts.keys().filter_map(|fact| fact.strip_prefix(FACT));
         Self { known: RwLock::new(stored.map(ToOwned::to_owned).collect()), changes }
@@ -44,7 +45,11 @@ impl SeparatingModels {
         let key = key(backend, model);
         let mut known = self.known.write();
         if known.len() < MAX_MODELS && known.insert(key.clone()) {
-            tracing::info!(backend, model, "this server separates the model's reasoning");
+            tracing::info!(
+                backend,
+                model,
+                "this server separates the model's reasoning from its text"
+            );
             self.changes.push(Change::Fact(format!("{FACT}{key}"), Some("yes".into())));
         }
     }

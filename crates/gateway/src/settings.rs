@@ -1,4 +1,4 @@
-//! What the operator configured, as the gateway uses it. Replaced as a whole when it changes.
+//! The operator's configuration, as the gateway uses it. It is replaced as a whole when it changes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,26 +7,26 @@ use crate::backend::Backend;
 use crate::catalog::Catalog;
 use crate::route::Routes;
 
-/// Everything a turn needs to know of the configuration.
+/// The configuration that a turn needs.
 #[derive(Debug)]
 pub struct Settings {
-    /// The backends, in the order they were configured.
+    /// The backends, in the order of the configuration.
     pub backends: Vec<Arc<Backend>>,
-    /// Which request goes where.
+    /// Which request goes to which backend.
     pub routes: Routes,
-    /// What is known of models.
+    /// What is known about models.
     pub catalog: Arc<Catalog>,
-    /// What may be replayed.
+    /// Which thinking may be sent back.
     pub thinking: Thinking,
     /// The members in which clients of the chat dialect get reasoning as plain text.
     pub reasoning_fields: Vec<String>,
-    /// Bounds.
+    /// Limits.
     pub limits: Limits,
-    /// Silence after which a client gets a sign of life.
+    /// The silence after which a client gets a keep-alive.
     pub keep_alive: Duration,
-    /// Whether contents may be kept and logged.
+    /// Whether request and reply bodies may be recorded and logged.
     pub full_body: bool,
-    /// Whether logged JSON is spread over lines.
+    /// Whether logged JSON is indented.
     pub pretty_print: bool,
 }
 
@@ -36,7 +36,7 @@ impl Settings {
         self.backends.iter().find(|backend| backend.name == name)
     }
 
-    /// The names of all backends, for messages.
+    /// The names of all backends, for error messages.
     pub fn names(&self) -> String {
         let names: Vec<String> =
             self.backends.iter().map(|backend| format!("`{}`", backend.name)).collect();
@@ -44,16 +44,16 @@ impl Settings {
     }
 }
 
-/// What may be replayed.
+/// Which thinking may be sent back.
 #[derive(Clone, Copy, Debug)]
 pub struct Thinking {
     /// When a block may go to a target.
     pub policy: Policy,
-    /// What to do with blocks never seen.
+    /// What to do with blocks whose maker is unknown.
     pub unknown: Unknown,
-    /// Age after which a block that never came back is forgotten.
+    /// The age after which a block that was never sent back is forgotten.
     pub orphan_threshold: Duration,
-    /// Bytes the memory may take.
+    /// How many bytes the memory may use.
     pub memory_limit: usize,
     /// How thinking and tool calls follow each other.
     pub tool_thinking: ToolThinking,
@@ -62,40 +62,40 @@ pub struct Thinking {
 /// How thinking and tool calls follow each other within a turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ToolThinking {
-    /// As the client asks and the model can.
+    /// As the client asks and the model supports.
     #[default]
     Auto,
     /// All thinking comes before the first call.
     Sequential,
-    /// Thinking may come between calls too.
+    /// Thinking may also come between calls.
     Interleaved,
 }
 
 /// When a block may go to a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// When the target reads the signatures of the block's origin.
+    /// If the target reads the signatures of the block's origin.
     Origin,
-    /// As `Origin`, and only until the conversation changes its backend.
+    /// As `Origin`, but only until the conversation changes its backend.
     Session,
 }
 
-/// What to do with blocks never seen.
+/// What to do with blocks whose maker is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unknown {
-    /// Send them, and take them out if they are refused.
+    /// Send them, and drop them if they are refused.
     Try,
-    /// Leave them out.
+    /// Drop them.
     Drop,
 }
 
-/// Bounds.
+/// Limits.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes of a request body.
+    /// The size of a request body, in bytes.
     pub body: usize,
-    /// Levels of nesting in it.
+    /// The nesting depth of a request body.
     pub json_depth: usize,
-    /// Requests in progress at a time.
+    /// The number of concurrent requests.
     pub streams: usize,
 }
