@@ -10,17 +10,17 @@ use crate::store::{Move, Node, Piece, Reference, Store};
 /// A conversation store in RAM.
 #[derive(Debug, Default)]
 pub struct InMemory {
-    held: Mutex<Held>,
+    contents: Mutex<Contents>,
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct Contents {
     nodes: BTreeMap<String, Node>,
     references: BTreeMap<String, Reference>,
     logs: BTreeMap<String, Vec<Piece>>,
 }
 
-impl Held {
+impl Contents {
     fn path(&self, id: &str, most: usize) -> Vec<Node> {
         let mut path = Vec::new();
         let mut next = self.nodes.get(id);
@@ -110,36 +110,36 @@ fn ready<T: Send + 'static>(value: T) -> StoreFuture<'static, T> {
 
 impl Store for InMemory {
     fn put(&self, node: Node, moves: Option<Move>) -> StoreFuture<'_, bool> {
-        ready(self.held.lock().put(node, moves))
+        ready(self.contents.lock().put(node, moves))
     }
 
     fn node(&self, id: &str) -> StoreFuture<'_, Option<Node>> {
-        ready(self.held.lock().nodes.get(id).cloned())
+        ready(self.contents.lock().nodes.get(id).cloned())
     }
 
     fn named(&self, owner: &str, name: &str) -> StoreFuture<'_, Option<Node>> {
-        let held = self.held.lock();
-        let named = held.nodes.values().filter(|node| node.names.iter().any(|held| held == name));
+        let contents = self.contents.lock();
+        let named = contents.nodes.values().filter(|node| node.names.iter().any(|own| own == name));
         let newest = named.max_by_key(|node| (node.owner == owner, node.created));
         ready(newest.cloned())
     }
 
     fn path(&self, id: &str, most: usize) -> StoreFuture<'_, Vec<Node>> {
-        ready(self.held.lock().path(id, most))
+        ready(self.contents.lock().path(id, most))
     }
 
     fn remove(&self, id: &str) -> StoreFuture<'_, bool> {
-        ready(self.held.lock().remove(id))
+        ready(self.contents.lock().remove(id))
     }
 
     fn open_nodes(&self) -> StoreFuture<'_, Vec<Node>> {
-        let held = self.held.lock();
-        let open = held.nodes.values().filter(|node| node.open);
+        let contents = self.contents.lock();
+        let open = contents.nodes.values().filter(|node| node.open);
         ready(open.cloned().collect())
     }
 
     fn put_reference(&self, reference: Reference) -> StoreFuture<'_, ()> {
-        let references = &mut self.held.lock().references;
+        let references = &mut self.contents.lock().references;
         match references.get_mut(&reference.id) {
             Some(known) => known.sealed = reference.sealed,
             None => {
@@ -150,28 +150,28 @@ impl Store for InMemory {
     }
 
     fn reference(&self, id: &str) -> StoreFuture<'_, Option<Reference>> {
-        ready(self.held.lock().references.get(id).cloned())
+        ready(self.contents.lock().references.get(id).cloned())
     }
 
     fn remove_reference(&self, id: &str) -> StoreFuture<'_, bool> {
-        ready(self.held.lock().references.remove(id).is_some())
+        ready(self.contents.lock().references.remove(id).is_some())
     }
 
     fn log(&self, node: &str, piece: Piece) -> StoreFuture<'_, ()> {
-        let logs = &mut self.held.lock().logs;
+        let logs = &mut self.contents.lock().logs;
         logs.entry(node.to_owned()).or_default().push(piece);
         ready(())
     }
 
     fn logged(&self, node: &str, after: Option<u64>) -> StoreFuture<'_, Vec<Piece>> {
-        let held = self.held.lock();
-        let log = held.logs.get(node).into_iter().flatten();
+        let contents = self.contents.lock();
+        let log = contents.logs.get(node).into_iter().flatten();
         let behind = log.filter(|piece| after.is_none_or(|after| piece.last > after));
         ready(behind.cloned().collect())
     }
 
     fn trim(&self, now: u64, bytes: u64) -> StoreFuture<'_, u64> {
-        ready(self.held.lock().trim(now, bytes))
+        ready(self.contents.lock().trim(now, bytes))
     }
 }
 

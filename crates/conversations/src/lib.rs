@@ -7,6 +7,6 @@
 
 pub mod in_memory;
 pub mod responses;
-pub mod shelf;
+pub mod sealed_store;
 pub mod store;
 pub mod suite;

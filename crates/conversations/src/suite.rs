@@ -17,14 +17,14 @@ fn node(id: &str, parent: Option<&str>, created: u64) -> Node {
     }
 }
 
-fn reference(id: &str, said: &str) -> Reference {
+fn reference(id: &str, content: &str) -> Reference {
     Reference {
         id: id.to_owned(),
         owner: "ada".to_owned(),
         head: None,
         created: 5,
         expires: Some(50),
-        sealed: said.as_bytes().to_vec(),
+        sealed: content.as_bytes().to_vec(),
     }
 }
 

@@ -122,7 +122,7 @@ impl App {
         let responses = Responses::new(gateway.clone(), Arc::new(conversations), keyring, rules);
         let responses = Arc::new(responses);
         responses.close_abandoned().await;
-        tokio::spawn(responses.clone().keep_house());
+        tokio::spawn(responses.clone().run_eviction());
         Ok(Self {
             gateway,
             responses,

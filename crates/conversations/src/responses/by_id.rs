@@ -18,8 +18,8 @@ use throughline_gateway::{IncomingRequest, unix_ms};
 use super::Responses;
 use super::body::{self, Answer, plain};
 use super::conversation::CONVERSATIONS;
-use super::kept::{Kept, fault, is_plain, nothing_kept};
-use crate::shelf::Kind;
+use super::stored::{StoredResponse, fault, is_plain, nothing_stored};
+use crate::sealed_store::SealedKind;
 
 const RESPONSES: &str = "/v1/responses/";
 /// The path that compacts a conversation. Only the backend can answer it.
@@ -28,7 +28,7 @@ const COMPACT: &str = "compact";
 const PAGE: (usize, usize) = (20, 100);
 
 /// Statuses of a backend that stored nothing or never stores anything.
-const HAD_NOTHING: [StatusCode; 3] =
+const NOT_STORED: [StatusCode; 3] =
     [StatusCode::NOT_FOUND, StatusCode::METHOD_NOT_ALLOWED, StatusCode::NOT_IMPLEMENTED];
 
 /// Whether a path is about a response or about conversations.
@@ -68,150 +68,152 @@ impl Responses {
     }
 
     /// Whether [`Responses::state`] answers this path.
-    pub fn knows(path: &str) -> bool {
+    pub fn handles(path: &str) -> bool {
         is_about_state(path)
     }
 
     /// Answers a request about stored responses or conversations.
-    pub async fn state(self: &Arc<Self>, asked: IncomingRequest, body: Bytes) -> Answer {
-        let owner = credential_fingerprint(&callers_key(&asked));
-        let found = match asked.path.strip_prefix(RESPONSES) {
-            Some(COMPACT) => match self.may_point(&owner, &asked, &body).await {
-                Ok(()) => return self.passed(asked, body).await,
+    pub async fn state(self: &Arc<Self>, incoming: IncomingRequest, body: Bytes) -> Answer {
+        let owner = credential_fingerprint(&callers_key(&incoming));
+        let found = match incoming.path.strip_prefix(RESPONSES) {
+            Some(COMPACT) => match self.check_references(&owner, &incoming, &body).await {
+                Ok(()) => return self.forward(incoming, body).await,
                 Err(fault) => Err(fault),
             },
-            Some(rest) => self.response(&owner, &asked, rest).await,
-            None => self.conversations(&owner, &asked, &body).await,
+            Some(rest) => self.response(&owner, &incoming, rest).await,
+            None => self.conversations(&owner, &incoming, &body).await,
         };
         match found {
-            Ok(Found::Here(answer)) => answer,
-            Ok(Found::Theirs(pin)) => {
+            Ok(StateAnswer::Here(answer)) => answer,
+            Ok(StateAnswer::AtBackend(pin)) => {
                 let pin = Some(pin);
-                self.passed(IncomingRequest { pin, ..asked }, body).await
+                self.forward(IncomingRequest { pin, ..incoming }, body).await
             }
-            Ok(Found::TheirsToo(pin, id)) => {
+            Ok(StateAnswer::DeleteAtBackend(pin, id)) => {
                 let pin = Some(pin);
-                let told = self.passed(IncomingRequest { pin, ..asked }, body).await;
-                let agreed = told.status().is_success();
-                if !agreed && !HAD_NOTHING.contains(&told.status()) {
-                    return told;
+                let reply = self.forward(IncomingRequest { pin, ..incoming }, body).await;
+                let agreed = reply.status().is_success();
+                if !agreed && !NOT_STORED.contains(&reply.status()) {
+                    return reply;
                 }
                 match self.forget(&id).await {
-                    Ok(()) if agreed => told,
+                    Ok(()) if agreed => reply,
                     Ok(()) => deleted(&id),
-                    Err(fault) => self.failed(&fault),
+                    Err(fault) => self.error_reply(&fault),
                 }
             }
-            Ok(Found::Hidden) => self.not_here(&asked),
-            Ok(Found::Nowhere) if !is_plainly_spelled(&asked.path) => self.not_here(&asked),
-            Ok(Found::Nowhere) => {
-                let backend = self.gateway.backend_for(asked.pin.as_deref(), None);
+            Ok(StateAnswer::Hidden) => self.not_found(&incoming),
+            Ok(StateAnswer::Nowhere) if !is_plainly_spelled(&incoming.path) => {
+                self.not_found(&incoming)
+            }
+            Ok(StateAnswer::Nowhere) => {
+                let backend = self.gateway.backend_for(incoming.pin.as_deref(), None);
                 let native = |name: &str| name == openai_responses::NAME;
                 if backend.is_ok_and(|backend| native(backend.dialect.name())) {
-                    return self.passed(asked, body).await;
+                    return self.forward(incoming, body).await;
                 }
-                if asked.path.trim_end_matches('/') == CONVERSATIONS {
-                    let fault = nothing_kept("conversation");
-                    return plain(self.gateway.reject(&asked, &fault));
+                if incoming.path.trim_end_matches('/') == CONVERSATIONS {
+                    let fault = nothing_stored("conversation");
+                    return plain(self.gateway.reject(&incoming, &fault));
                 }
-                self.not_here(&asked)
+                self.not_found(&incoming)
             }
-            Err(fault) => plain(self.gateway.reject(&asked, &fault)),
+            Err(fault) => plain(self.gateway.reject(&incoming, &fault)),
         }
     }
 
     /// Reports an error after the request itself was consumed.
-    pub(super) fn failed(&self, fault: &Fault) -> Answer {
+    pub(super) fn error_reply(&self, fault: &Fault) -> Answer {
         let id = self.gateway.turns.id(unix_ms());
         plain(error_response(&OpenAiResponses, fault, &id, ""))
     }
 
-    fn not_here(&self, asked: &IncomingRequest) -> Answer {
-        let path = &asked.path;
+    fn not_found(&self, incoming: &IncomingRequest) -> Answer {
+        let path = &incoming.path;
         let what = format!("nothing is stored at `{path}`; it may have expired");
         let fault = Fault::new(FaultKind::NotFound, what);
-        plain(self.gateway.reject(asked, &fault))
+        plain(self.gateway.reject(incoming, &fault))
     }
 
-    async fn passed(&self, asked: IncomingRequest, body: Bytes) -> Answer {
+    async fn forward(&self, incoming: IncomingRequest, body: Bytes) -> Answer {
         let body = Full::new(body).map_err(|never| match never {}).boxed_unsync();
-        plain(self.gateway.pass(asked, body).await)
+        plain(self.gateway.pass(incoming, body).await)
     }
 
     async fn response(
         self: &Arc<Self>,
         owner: &str,
-        asked: &IncomingRequest,
+        incoming: &IncomingRequest,
         rest: &str,
-    ) -> Result<Found, Fault> {
+    ) -> Result<StateAnswer, Fault> {
         let (id, what) = rest.split_once('/').unwrap_or((rest, ""));
         // Look for a run before the store is read: a run that ends in between is stored before it
         // is removed.
         let run = self.run(id);
         let stops =
-            matches!((&asked.method, what), (&Method::DELETE, "") | (&Method::POST, "cancel"));
+            matches!((&incoming.method, what), (&Method::DELETE, "") | (&Method::POST, "cancel"));
         if let Some(run) = run.as_ref().filter(|_| stops)
-            && !self.is_anothers(owner, id).await?
+            && !self.is_foreign(owner, id).await?
         {
             run.stop();
             run.ended().await;
         }
-        let Some(kept) = self.find(owner, id).await? else {
-            return Ok(match self.is_anothers(owner, id).await? {
-                true => Found::Hidden,
-                false => Found::Nowhere,
+        let Some(stored) = self.find(owner, id).await? else {
+            return Ok(match self.is_foreign(owner, id).await? {
+                true => StateAnswer::Hidden,
+                false => StateAnswer::Nowhere,
             });
         };
-        let query = asked.query.as_deref().unwrap_or_default();
+        let query = incoming.query.as_deref().unwrap_or_default();
         let configured = |name: &&String| self.gateway.settings().backend(name).is_some();
-        let native = kept.native.as_ref().filter(configured).cloned();
-        let answer = match (&asked.method, what) {
+        let native = stored.native.as_ref().filter(configured).cloned();
+        let answer = match (&incoming.method, what) {
             (&Method::GET, "") if parameter(query, "stream") == Some("true") => {
                 // Only the backend that made the response can have its events.
                 if let Some(backend) = native {
-                    return Ok(Found::Theirs(backend));
+                    return Ok(StateAnswer::AtBackend(backend));
                 }
-                self.events(id, &kept, query).await?
+                self.events(id, &stored, query).await?
             }
             (&Method::GET, "") => {
                 let running = run.and_then(|run| run.response());
-                body::json(&running.unwrap_or(kept.response))
+                body::json(&running.unwrap_or(stored.response))
             }
             (&Method::DELETE, "") => {
                 if let Some(backend) = native {
-                    return Ok(Found::TheirsToo(backend, id.to_owned()));
+                    return Ok(StateAnswer::DeleteAtBackend(backend, id.to_owned()));
                 }
                 self.forget(id).await?;
                 deleted(id)
             }
-            (&Method::POST, "cancel") => cancelled(&kept)?,
+            (&Method::POST, "cancel") => cancelled(&stored)?,
             (&Method::GET, "input_items") => {
-                let walked = self.way(owner, id).await?;
-                let turns = walked.map(|walked| walked.turns).unwrap_or_default();
-                body::json(&page(&given(&turns), query)?)
+                let ancestry = self.ancestry(owner, id).await?;
+                let turns = ancestry.map(|ancestry| ancestry.turns).unwrap_or_default();
+                body::json(&page(&input_items(&turns), query)?)
             }
             _ => {
                 return Err(Fault::new(
                     FaultKind::WrongMethod,
-                    format!("`{}` does not accept {}", asked.path, asked.method),
+                    format!("`{}` does not accept {}", incoming.path, incoming.method),
                 ));
             }
         };
-        Ok(Found::Here(answer))
+        Ok(StateAnswer::Here(answer))
     }
 
     /// Deletes a response. If it is part of a conversation, the conversation keeps its items.
     async fn forget(&self, id: &str) -> Result<(), Fault> {
-        let store = &self.shelf.store;
+        let store = &self.sealed_store.store;
         let Some(mut node) = store.node(id).await.map_err(fault)? else {
             return Ok(());
         };
-        let mut kept = self.open(&node)?;
-        if let Some(conversation) = belongs_to(&kept.response)
+        let mut stored = self.open(&node)?;
+        if let Some(conversation) = belongs_to(&stored.response)
             && store.reference(conversation).await.map_err(fault)?.is_some()
         {
-            kept.deleted = true;
-            node.sealed = self.shelf.seal(Kind::Node, id, &kept);
+            stored.deleted = true;
+            node.sealed = self.sealed_store.seal(SealedKind::Node, id, &stored);
             store.put(node, None).await.map_err(fault)?;
             return Ok(());
         }
@@ -219,8 +221,13 @@ impl Responses {
         Ok(())
     }
 
-    async fn events(&self, id: &str, kept: &Kept, query: &str) -> Result<Answer, Fault> {
-        if !kept.background {
+    async fn events(
+        &self,
+        id: &str,
+        stored: &StoredResponse,
+        query: &str,
+    ) -> Result<Answer, Fault> {
+        if !stored.background {
             return Err(Fault::invalid(
                 "stream: this response was not created with `background: true`, so its events are not \
                  stored; request it without `stream`",
@@ -237,31 +244,31 @@ impl Responses {
         if let Some(run) = self.run(id) {
             return Ok(body::events(run.follow(after)));
         }
-        let events = self.told(id, after).await?;
+        let events = self.stored_events(id, after).await?;
         Ok(body::events(futures_util::stream::iter(events)))
     }
 }
 
 /// The reply to a cancel request. Cancelling twice, or after the end, returns the response
 /// unchanged.
-fn cancelled(kept: &Kept) -> Result<Answer, Fault> {
-    if !kept.background {
+fn cancelled(stored: &StoredResponse) -> Result<Answer, Fault> {
+    if !stored.background {
         return Err(Fault::invalid(
             "Cannot cancel a synchronous response; it was not created with `background: true`.",
         ));
     }
-    Ok(body::json(&kept.response))
+    Ok(body::json(&stored.response))
 }
 
 /// Where the answer comes from.
-pub(super) enum Found {
+pub(super) enum StateAnswer {
     /// From here.
     Here(Answer),
     /// From the backend that stores it.
-    Theirs(String),
+    AtBackend(String),
     /// It must be deleted at the backend first and then here. If the backend refuses, nothing is
     /// deleted.
-    TheirsToo(String, String),
+    DeleteAtBackend(String, String),
     /// It is not stored here.
     Nowhere,
     /// It belongs to another owner.
@@ -278,11 +285,11 @@ pub(super) fn belongs_to(response: &Value) -> Option<&str> {
 }
 
 /// The input items of the last response: the whole history before it, and its own input.
-fn given(way: &[Kept]) -> Vec<Value> {
-    let Some((last, before)) = way.split_last() else {
+fn input_items(turns: &[StoredResponse]) -> Vec<Value> {
+    let Some((last, before)) = turns.split_last() else {
         return Vec::new();
     };
-    let before = before.iter().flat_map(Kept::items);
+    let before = before.iter().flat_map(StoredResponse::items);
     before.chain(&last.input).cloned().collect()
 }
 

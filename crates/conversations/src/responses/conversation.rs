@@ -14,36 +14,36 @@ use throughline_gateway::{IncomingRequest, unix_ms};
 
 use super::Responses;
 use super::body;
-use super::by_id::{Found, page};
-use super::kept::{Belonging, Kept, fault, lasts};
-use crate::shelf::Kind;
+use super::by_id::{StateAnswer, page};
+use super::stored::{Ownership, StoredResponse, fault, is_valid};
+use crate::sealed_store::SealedKind;
 use crate::store::Reference;
 
 pub(super) const CONVERSATIONS: &str = "/v1/conversations";
 
 /// The sealed content of a reference.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Said {
+pub(super) struct ConversationContent {
     metadata: Map<String, Value>,
     /// Ids of removed items.
     #[serde(default)]
     removed: Vec<String>,
 }
 
-impl Said {
+impl ConversationContent {
     /// Turns without the removed items.
-    pub(super) fn without_removed(&self, mut way: Vec<Kept>) -> Vec<Kept> {
+    pub(super) fn without_removed(&self, mut turns: Vec<StoredResponse>) -> Vec<StoredResponse> {
         let stays = |item: &Value| {
             let id = item.get("id").and_then(Value::as_str);
             id.is_none_or(|id| !self.removed.iter().any(|removed| removed == id))
         };
-        for kept in way.iter_mut().filter(|_| !self.removed.is_empty()) {
-            kept.input.retain(stays);
-            if let Some(output) = kept.response.get_mut("output").and_then(Value::as_array_mut) {
+        for stored in turns.iter_mut().filter(|_| !self.removed.is_empty()) {
+            stored.input.retain(stays);
+            if let Some(output) = stored.response.get_mut("output").and_then(Value::as_array_mut) {
                 output.retain(stays);
             }
         }
-        way
+        turns
     }
 }
 
@@ -53,53 +53,53 @@ impl Responses {
         &self,
         owner: &str,
         id: &str,
-    ) -> Result<Option<(Reference, Said)>, Fault> {
-        let reference = self.shelf.store.reference(id).await.map_err(fault)?;
+    ) -> Result<Option<(Reference, ConversationContent)>, Fault> {
+        let reference = self.sealed_store.store.reference(id).await.map_err(fault)?;
         let is_theirs =
-            |reference: &Reference| reference.owner == owner && lasts(reference.expires);
+            |reference: &Reference| reference.owner == owner && is_valid(reference.expires);
         let Some(reference) = reference.filter(is_theirs) else {
             return Ok(None);
         };
-        let said = self.shelf.open(Kind::Reference, id, &reference.sealed);
-        Ok(Some((reference, said.map_err(fault)?)))
+        let content = self.sealed_store.open(SealedKind::Reference, id, &reference.sealed);
+        Ok(Some((reference, content.map_err(fault)?)))
     }
 
     pub(super) async fn conversations(
         &self,
         owner: &str,
-        asked: &IncomingRequest,
+        incoming: &IncomingRequest,
         body: &Bytes,
-    ) -> Result<Found, Fault> {
-        let rest = asked.path.strip_prefix(CONVERSATIONS).unwrap_or_default();
+    ) -> Result<StateAnswer, Fault> {
+        let rest = incoming.path.strip_prefix(CONVERSATIONS).unwrap_or_default();
         let mut steps = rest.trim_matches('/').split('/').filter(|step| !step.is_empty());
         let (id, list, item) = (steps.next(), steps.next(), steps.next());
         let wrong_method = || {
             Fault::new(
                 FaultKind::WrongMethod,
-                format!("`{}` does not accept {}", asked.path, asked.method),
+                format!("`{}` does not accept {}", incoming.path, incoming.method),
             )
         };
         let Some(id) = id else {
-            if asked.method != Method::POST {
+            if incoming.method != Method::POST {
                 return Err(wrong_method());
             }
             // A backend of the dialect may store conversations itself.
-            if !self.keeps() {
-                return Ok(Found::Nowhere);
+            if !self.stores_responses() {
+                return Ok(StateAnswer::Nowhere);
             }
             let made = self.create_conversation(owner, body).await?;
             return Ok(here(&made));
         };
-        let Some((reference, mut said)) = self.conversation(owner, id).await? else {
-            return Ok(Found::Nowhere);
+        let Some((reference, mut content)) = self.conversation(owner, id).await? else {
+            return Ok(StateAnswer::Nowhere);
         };
-        let store = &self.shelf.store;
-        let value = match (&asked.method, list, item) {
-            (&Method::GET, None, None) => shown(&reference, &said),
+        let store = &self.sealed_store.store;
+        let value = match (&incoming.method, list, item) {
+            (&Method::GET, None, None) => shown(&reference, &content),
             (&Method::POST, None, None) => {
-                said.metadata = metadata(&object(body)?)?;
-                self.say(reference.clone(), &said).await?;
-                shown(&reference, &said)
+                content.metadata = metadata(&object(body)?)?;
+                self.store_content(reference.clone(), &content).await?;
+                shown(&reference, &content)
             }
             (&Method::DELETE, None, None) => {
                 store.remove_reference(id).await.map_err(fault)?;
@@ -111,23 +111,23 @@ impl Responses {
                 page(&added, "order=asc&limit=100")?
             }
             (&Method::GET, Some("items"), item) => {
-                let items = self.items_of(owner, &reference, &said).await?;
+                let items = self.items_of(owner, &reference, &content).await?;
                 match item {
-                    None => page(&items, asked.query.as_deref().unwrap_or_default())?,
+                    None => page(&items, incoming.query.as_deref().unwrap_or_default())?,
                     Some(wanted) => {
                         let is_it =
                             |item: &Value| item.get("id").and_then(Value::as_str) == Some(wanted);
                         let Some(item) = items.into_iter().find(is_it) else {
-                            return Ok(Found::Nowhere);
+                            return Ok(StateAnswer::Nowhere);
                         };
                         item
                     }
                 }
             }
             (&Method::DELETE, Some("items"), Some(item)) => {
-                said.removed.push(item.to_owned());
-                self.say(reference.clone(), &said).await?;
-                shown(&reference, &said)
+                content.removed.push(item.to_owned());
+                self.store_content(reference.clone(), &content).await?;
+                shown(&reference, &content)
             }
             _ => return Err(wrong_method()),
         };
@@ -135,9 +135,9 @@ impl Responses {
     }
 
     async fn create_conversation(&self, owner: &str, body: &Bytes) -> Result<Value, Fault> {
-        let asked = object(body)?;
-        let said = Said { metadata: metadata(&asked)?, removed: Vec::new() };
-        let added = added(&asked)?;
+        let request = object(body)?;
+        let content = ConversationContent { metadata: metadata(&request)?, removed: Vec::new() };
+        let added = added(&request)?;
         let now = unix_ms();
         let reference = Reference {
             id: format!("conv_{}", random::id()),
@@ -147,27 +147,31 @@ impl Responses {
             expires: self.rules.expires(now),
             sealed: Vec::new(),
         };
-        self.say(reference.clone(), &said).await?;
+        self.store_content(reference.clone(), &content).await?;
         if !added.is_empty() {
             self.add(owner, &reference.id, added).await?;
         }
-        Ok(shown(&reference, &said))
+        Ok(shown(&reference, &content))
     }
 
-    async fn say(&self, mut reference: Reference, said: &Said) -> Result<(), Fault> {
-        reference.sealed = self.shelf.seal(Kind::Reference, &reference.id, said);
-        let written = self.shelf.store.put_reference(reference).await;
+    async fn store_content(
+        &self,
+        mut reference: Reference,
+        content: &ConversationContent,
+    ) -> Result<(), Fault> {
+        reference.sealed = self.sealed_store.seal(SealedKind::Reference, &reference.id, content);
+        let written = self.sealed_store.store.put_reference(reference).await;
         written.map_err(fault)
     }
 
     /// Adds items without a turn.
     async fn add(&self, owner: &str, conversation: &str, items: Vec<Value>) -> Result<(), Fault> {
-        let belonging = Belonging {
+        let ownership = Ownership {
             owner: owner.to_owned(),
             parent: None,
             conversation: Some(conversation.to_owned()),
         };
-        let kept = Kept {
+        let stored = StoredResponse {
             input: items,
             response: Value::Null,
             native: None,
@@ -175,7 +179,7 @@ impl Responses {
             deleted: false,
         };
         let id = format!("items_{}", random::id());
-        let written = self.keep(&id, &belonging, &kept, false).await;
+        let written = self.store_turn(&id, &ownership, &stored, false).await;
         written.map_err(fault)
     }
 
@@ -183,28 +187,28 @@ impl Responses {
         &self,
         owner: &str,
         reference: &Reference,
-        said: &Said,
+        content: &ConversationContent,
     ) -> Result<Vec<Value>, Fault> {
-        let walked = match &reference.head {
-            Some(head) => self.way(owner, head).await?,
+        let ancestry = match &reference.head {
+            Some(head) => self.ancestry(owner, head).await?,
             None => None,
         };
-        let turns = walked.map(|walked| walked.turns).unwrap_or_default();
-        let way = said.without_removed(turns);
-        Ok(way.iter().flat_map(Kept::items).cloned().collect())
+        let turns = ancestry.map(|ancestry| ancestry.turns).unwrap_or_default();
+        let turns = content.without_removed(turns);
+        Ok(turns.iter().flat_map(StoredResponse::items).cloned().collect())
     }
 }
 
-fn here(value: &Value) -> Found {
-    Found::Here(body::json(value))
+fn here(value: &Value) -> StateAnswer {
+    StateAnswer::Here(body::json(value))
 }
 
-fn shown(reference: &Reference, said: &Said) -> Value {
+fn shown(reference: &Reference, content: &ConversationContent) -> Value {
     json!({
         "id": reference.id,
         "object": "conversation",
         "created_at": reference.created / 1000,
-        "metadata": said.metadata,
+        "metadata": content.metadata,
     })
 }
 
@@ -216,16 +220,16 @@ fn object(body: &Bytes) -> Result<Map<String, Value>, Fault> {
         .map_err(|error| Fault::invalid(format!("the body is not a JSON object: {error}")))
 }
 
-fn metadata(asked: &Map<String, Value>) -> Result<Map<String, Value>, Fault> {
-    match asked.get("metadata") {
+fn metadata(request: &Map<String, Value>) -> Result<Map<String, Value>, Fault> {
+    match request.get("metadata") {
         None | Some(Value::Null) => Ok(Map::new()),
         Some(Value::Object(metadata)) => Ok(metadata.clone()),
         Some(_) => Err(Fault::invalid("metadata: must be an object")),
     }
 }
 
-fn added(asked: &Map<String, Value>) -> Result<Vec<Value>, Fault> {
-    match asked.get("items") {
+fn added(request: &Map<String, Value>) -> Result<Vec<Value>, Fault> {
+    match request.get("items") {
         None | Some(Value::Null) => Ok(Vec::new()),
         items @ Some(Value::Array(_)) => Ok(state::items(items, &HashMap::new(), &mut random::id)),
         Some(_) => Err(Fault::invalid("items: must be a list")),

@@ -27,24 +27,24 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use super::Responses;
 use super::body::{Answer, json, live, plain};
-use super::kept::{Belonging, Kept, Walked, is_plain, nothing_kept};
+use super::stored::{Ancestry, Ownership, StoredResponse, is_plain, nothing_stored};
 
 /// How many pieces of a reply may wait for a slow reader.
-const WAITING: usize = 32;
+const MAX_WAITING_PIECES: usize = 32;
 /// How many bytes of one event are read.
-pub(super) const LONGEST_EVENT: usize = 64 << 20;
+pub(super) const MAX_EVENT_BYTES: usize = 64 << 20;
 
 /// Sends the pieces of a reply.
 type Sender = mpsc::Sender<Result<Frame<Bytes>, BoxError>>;
 
 /// How a request is handled.
-enum Way {
+enum Handling {
     /// The turn needs no state and nothing is stored.
     Plain,
     /// A backend of the dialect has the state. A copy is stored here.
-    Theirs(Turn),
+    AtBackend(Turn),
     /// The gateway has the state and sends the whole history.
-    Ours {
+    Here {
         turn: Turn,
         body: Bytes,
         background: bool,
@@ -57,13 +57,18 @@ enum Way {
 /// What is stored about a turn, except its response.
 #[derive(Clone, Debug)]
 pub(super) struct Turn {
-    pub(super) belonging: Belonging,
+    pub(super) ownership: Ownership,
     pub(super) input: Vec<Value>,
 }
 
 impl Turn {
-    pub(super) fn kept(self, response: Value, native: Option<String>, background: bool) -> Kept {
-        Kept { input: self.input, response, native, background, deleted: false }
+    pub(super) fn into_stored(
+        self,
+        response: Value,
+        native: Option<String>,
+        background: bool,
+    ) -> StoredResponse {
+        StoredResponse { input: self.input, response, native, background, deleted: false }
     }
 }
 
@@ -71,100 +76,107 @@ impl Responses {
     /// Answers a request for a response or for its token count.
     pub async fn create(
         self: &Arc<Self>,
-        mut asked: IncomingRequest,
+        mut incoming: IncomingRequest,
         raw: Bytes,
-        place: OwnedSemaphorePermit,
+        permit: OwnedSemaphorePermit,
     ) -> Answer {
-        let (turn, body, background, streams, store) = match self.way_of(&asked, &raw).await {
-            Ok(Way::Plain) => return plain(self.gateway.turn(asked, raw, place).await),
-            Ok(Way::Theirs(turn)) => {
-                let reply = self.gateway.turn(asked, raw, place).await;
-                return self.watched(reply, turn, true).await;
+        let (turn, body, background, streams, store) = match self
+            .choose_handling(&incoming, &raw)
+            .await
+        {
+            Ok(Handling::Plain) => return plain(self.gateway.turn(incoming, raw, permit).await),
+            Ok(Handling::AtBackend(turn)) => {
+                let reply = self.gateway.turn(incoming, raw, permit).await;
+                return self.forward_and_store(reply, turn, true).await;
             }
-            Ok(Way::Ours { turn, body, background, streams, store }) => {
+            Ok(Handling::Here { turn, body, background, streams, store }) => {
                 (turn, body, background, streams, store)
             }
-            Err(fault) => return plain(self.gateway.reject(&asked, &fault)),
+            Err(fault) => return plain(self.gateway.reject(&incoming, &fault)),
         };
-        make_ours(&mut asked);
-        if asked.dialect.operation(&asked.path) == Some(Operation::CountTokens) {
-            return plain(self.gateway.turn(asked, body, place).await);
+        assign_reply_id(&mut incoming);
+        if incoming.dialect.operation(&incoming.path) == Some(Operation::CountTokens) {
+            return plain(self.gateway.turn(incoming, body, permit).await);
         }
         if background {
-            return self.begin(asked, body, place, turn, streams).await;
+            return self.begin(incoming, body, permit, turn, streams).await;
         }
-        let reply = self.gateway.turn(asked, body, place).await;
+        let reply = self.gateway.turn(incoming, body, permit).await;
         match store {
-            true => self.watched(reply, turn, false).await,
+            true => self.forward_and_store(reply, turn, false).await,
             false => plain(reply),
         }
     }
 
-    async fn way_of(&self, asked: &IncomingRequest, raw: &Bytes) -> Result<Way, Fault> {
+    async fn choose_handling(
+        &self,
+        incoming: &IncomingRequest,
+        raw: &Bytes,
+    ) -> Result<Handling, Fault> {
         let settings = self.gateway.settings();
-        let body = readable(&settings, &asked.headers, raw)?;
+        let body = readable(&settings, &incoming.headers, raw)?;
         let Some(stated) = Stated::read(&body) else {
-            return Ok(Way::Plain);
+            return Ok(Handling::Plain);
         };
-        let counts = asked.dialect.operation(&asked.path) == Some(Operation::CountTokens);
-        let store = stated.store() && !counts && self.keeps();
+        let counts = incoming.dialect.operation(&incoming.path) == Some(Operation::CountTokens);
+        let store = stated.store() && !counts && self.stores_responses();
         if !store && !stated.needs_state() {
-            return Ok(Way::Plain);
+            return Ok(Handling::Plain);
         }
         stated.check()?;
-        let owner = credential_fingerprint(&callers_key(asked));
-        let backend = self.gateway.backend_for(asked.pin.as_deref(), stated.model())?;
+        let owner = credential_fingerprint(&callers_key(incoming));
+        let backend = self.gateway.backend_for(incoming.pin.as_deref(), stated.model())?;
         let native = backend.dialect.name() == openai_responses::NAME;
-        let before = self.before(&owner, &stated).await?;
+        let before = self.history(&owner, &stated).await?;
         let references = stated.references();
         let found = self.items(&owner, &references).await?;
         let pointed = references.iter().any(|id| found.contains_key(*id));
         // Many servers of the dialect store nothing and run nothing in the background. So history
         // that is stored here is sent, and background responses run here. Only unknown history may
         // be stored at the backend.
-        let waits_here = stated.background() && self.keeps();
-        let theirs = native
+        let waits_here = stated.background() && self.stores_responses();
+        let at_backend = native
             && match &before {
-                Before::Nothing => !waits_here && !pointed,
-                Before::Unknown(_) => true,
-                Before::Known { way, .. } => {
-                    !waits_here && !counts && only_there(way, &backend.name)
+                History::Nothing => !waits_here && !pointed,
+                History::Unknown(_) => true,
+                History::Known { turns, .. } => {
+                    !waits_here && !counts && only_backend_has_reasoning(turns, &backend.name)
                 }
             };
-        let mut belonging = Belonging {
+        let mut ownership = Ownership {
             owner: owner.clone(),
             parent: stated.previous().map(str::to_owned),
             conversation: stated.conversation().map(str::to_owned),
         };
         let mut id = random::id;
-        if theirs {
+        if at_backend {
             if !store {
-                return Ok(Way::Plain);
+                return Ok(Handling::Plain);
             }
             // Only the backend knows the history, so a copy would begin in the middle.
-            if let Before::Unknown(_) = before {
-                return Ok(Way::Plain);
+            if let History::Unknown(_) = before {
+                return Ok(Handling::Plain);
             }
             let input = stated.items(&found, &mut id);
-            return Ok(Way::Theirs(Turn { belonging, input }));
+            return Ok(Handling::AtBackend(Turn { ownership, input }));
         }
         if stated.background() && !waits_here {
-            return Err(nothing_kept("background"));
+            return Err(nothing_stored("background"));
         }
-        let way = match before {
-            Before::Nothing => Vec::new(),
-            Before::Unknown(fault) => return Err(fault),
-            Before::Known { way, head } => {
-                belonging.parent = head;
-                way
+        let turns = match before {
+            History::Nothing => Vec::new(),
+            History::Unknown(fault) => return Err(fault),
+            History::Known { turns, head } => {
+                ownership.parent = head;
+                turns
             }
         };
         let input = stated.items(&found, &mut id);
-        let history: Vec<Value> = way.iter().flat_map(Kept::items).cloned().collect();
+        let history: Vec<Value> = turns.iter().flat_map(StoredResponse::items).cloned().collect();
         let (background, streams) = (stated.background(), stated.streams());
         let body = stated.turn(&history, &input, streams || background);
-        Ok(Way::Ours {
-            turn: Turn { belonging, input },
+        Ok(Handling::Here {
+            turn: Turn { ownership, input },
             body: body.into(),
             background,
             streams,
@@ -173,12 +185,12 @@ impl Responses {
     }
 
     /// Whether anything is stored at all.
-    pub(super) fn keeps(&self) -> bool {
+    pub(super) fn stores_responses(&self) -> bool {
         self.rules.retention.is_none_or(|time| !time.is_zero()) && self.rules.limit > 0
     }
 
     /// Finds the history of a request.
-    async fn before(&self, owner: &str, stated: &Stated) -> Result<Before, Fault> {
+    async fn history(&self, owner: &str, stated: &Stated) -> Result<History, Fault> {
         if let Some(id) = stated.previous() {
             let not_found = || {
                 Fault::invalid(format!(
@@ -187,9 +199,9 @@ impl Responses {
                 .with_code("previous_response_not_found")
             };
             if let Some(run) = self.run(id)
-                && !self.is_anothers(owner, id).await?
+                && !self.is_foreign(owner, id).await?
             {
-                if !run.told_its_end() {
+                if !run.has_ended() {
                     return Err(Fault::invalid(format!(
                         "previous_response_id: `{id}` is still running; continue when its `status` is \
                          `completed`"
@@ -197,39 +209,39 @@ impl Responses {
                 }
                 run.ended().await;
             }
-            let walked = self.way(owner, id).await?;
-            let walked =
-                walked.filter(|walked| walked.turns.last().is_some_and(|kept| !kept.deleted));
-            let Some(walked) = walked else {
-                return match !is_plain(id) || self.is_anothers(owner, id).await? {
+            let ancestry = self.ancestry(owner, id).await?;
+            let ancestry = ancestry
+                .filter(|ancestry| ancestry.turns.last().is_some_and(|stored| !stored.deleted));
+            let Some(ancestry) = ancestry else {
+                return match !is_plain(id) || self.is_foreign(owner, id).await? {
                     true => Err(not_found()),
-                    false => Ok(Before::Unknown(not_found())),
+                    false => Ok(History::Unknown(not_found())),
                 };
             };
-            if let Some(missing) = walked.missing {
+            if let Some(missing) = ancestry.missing {
                 return Err(Fault::invalid(format!(
                     "previous_response_id: the history of `{id}` is incomplete: `{missing}` is not stored any \
                      more; send the conversation as `input`"
                 ))
                 .with_code("previous_response_not_found"));
             }
-            return Ok(Before::Known { way: walked.turns, head: Some(id.to_owned()) });
+            return Ok(History::Known { turns: ancestry.turns, head: Some(id.to_owned()) });
         }
         let Some(id) = stated.conversation() else {
-            return Ok(Before::Nothing);
+            return Ok(History::Nothing);
         };
-        let Some((reference, said)) = self.conversation(owner, id).await? else {
+        let Some((reference, content)) = self.conversation(owner, id).await? else {
             let what = format!("Conversation with id '{id}' not found.");
             let fault = Fault::new(FaultKind::NotFound, what);
             return match is_plain(id) {
-                true => Ok(Before::Unknown(fault)),
+                true => Ok(History::Unknown(fault)),
                 false => Err(fault),
             };
         };
-        let way = match &reference.head {
+        let turns = match &reference.head {
             None => Vec::new(),
-            Some(head) => match self.way(owner, head).await? {
-                Some(Walked { turns, missing: None }) => turns,
+            Some(head) => match self.ancestry(owner, head).await? {
+                Some(Ancestry { turns, missing: None }) => turns,
                 // Continuing with the rest would be another conversation.
                 _ => {
                     return Err(Fault::new(
@@ -242,43 +254,43 @@ impl Responses {
                 }
             },
         };
-        Ok(Before::Known { way: said.without_removed(way), head: reference.head })
+        Ok(History::Known { turns: content.without_removed(turns), head: reference.head })
     }
 
     /// The history of a request, from what is stored here: the turns, and the id of the last one.
-    pub(super) async fn known_before(
+    pub(super) async fn known_history(
         &self,
         owner: &str,
         stated: &Stated,
-    ) -> Result<(Vec<Kept>, Option<String>), Fault> {
-        match self.before(owner, stated).await? {
-            Before::Nothing => Ok((Vec::new(), None)),
-            Before::Known { way, head } => Ok((way, head)),
-            Before::Unknown(fault) => Err(fault),
+    ) -> Result<(Vec<StoredResponse>, Option<String>), Fault> {
+        match self.history(owner, stated).await? {
+            History::Nothing => Ok((Vec::new(), None)),
+            History::Known { turns, head } => Ok((turns, head)),
+            History::Unknown(fault) => Err(fault),
         }
     }
 
     /// Checks that a forwarded request points to nothing of another owner.
-    pub(super) async fn may_point(
+    pub(super) async fn check_references(
         &self,
         owner: &str,
-        asked: &IncomingRequest,
+        incoming: &IncomingRequest,
         raw: &Bytes,
     ) -> Result<(), Fault> {
-        let body = readable(&self.gateway.settings(), &asked.headers, raw)?;
+        let body = readable(&self.gateway.settings(), &incoming.headers, raw)?;
         if body.is_empty() {
             return Ok(());
         }
         let stated = Stated::read(&body)
             .ok_or_else(|| Fault::invalid("the body is not a JSON object; send one"))?;
         stated.check()?;
-        self.before(owner, &stated).await?;
+        self.history(owner, &stated).await?;
         self.items(owner, &stated.references()).await?;
         Ok(())
     }
 
     /// Forwards a reply and stores its response.
-    async fn watched(self: &Arc<Self>, reply: Reply, turn: Turn, native: bool) -> Answer {
+    async fn forward_and_store(self: &Arc<Self>, reply: Reply, turn: Turn, native: bool) -> Answer {
         if !reply.status().is_success() {
             return plain(reply);
         }
@@ -295,7 +307,7 @@ impl Responses {
         let kind = reply.headers().get(CONTENT_TYPE);
         let streamed = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
         let (head, body) = reply.into_parts();
-        let (send, mut receive) = mpsc::channel(WAITING);
+        let (send, mut receive) = mpsc::channel(MAX_WAITING_PIECES);
         let this = Arc::clone(self);
         if streamed {
             tokio::spawn(this.pump(body, send, turn, native));
@@ -342,7 +354,7 @@ impl Responses {
                 continue;
             }
             // A longer reply is still forwarded.
-            if whole.len() < LONGEST_EVENT {
+            if whole.len() < MAX_EVENT_BYTES {
                 whole.extend_from_slice(&data);
             }
             let next = data.split_off(data.len() - 1);
@@ -353,7 +365,7 @@ impl Responses {
             }
         }
         if let Ok(response) = serde_json::from_slice(&whole) {
-            self.keep_response(response, turn, native).await;
+            self.store_response(response, turn, native).await;
         }
         let _ = send.send(Ok(Frame::data(last))).await;
     }
@@ -366,7 +378,7 @@ impl Responses {
         turn: Turn,
         native: Option<String>,
     ) {
-        let mut framer = Framer::new(LONGEST_EVENT);
+        let mut framer = Framer::new(MAX_EVENT_BYTES);
         let mut progress = Progress::default();
         let mut turn = Some(turn);
         loop {
@@ -385,7 +397,7 @@ impl Responses {
                 if let Some(turn) = turn.take()
                     && let Some(response) = progress.so_far(status, None)
                 {
-                    self.keep_response(response, turn, native.clone()).await;
+                    self.store_response(response, turn, native.clone()).await;
                 }
             }
             match frame {
@@ -398,21 +410,21 @@ impl Responses {
         }
     }
 
-    pub(super) async fn keep_response(&self, response: Value, turn: Turn, native: Option<String>) {
+    pub(super) async fn store_response(&self, response: Value, turn: Turn, native: Option<String>) {
         let Some(id) = response.get("id").and_then(Value::as_str) else {
             return;
         };
-        let (id, belonging) = (id.to_owned(), turn.belonging.clone());
+        let (id, ownership) = (id.to_owned(), turn.ownership.clone());
         // A backend may reuse an id of another owner.
-        if native.is_some() && !matches!(self.is_anothers(&belonging.owner, &id).await, Ok(false)) {
+        if native.is_some() && !matches!(self.is_foreign(&ownership.owner, &id).await, Ok(false)) {
             tracing::warn!(
                 response = id,
                 "not storing the response: its id belongs to another owner"
             );
             return;
         }
-        let kept = turn.kept(response, native, false);
-        if let Err(error) = self.keep(&id, &belonging, &kept, false).await {
+        let stored = turn.into_stored(response, native, false);
+        if let Err(error) = self.store_turn(&id, &ownership, &stored, false).await {
             tracing::error!(error = &error as &dyn std::error::Error, "{error}");
         }
     }
@@ -420,23 +432,23 @@ impl Responses {
     /// Starts a response in the background.
     async fn begin(
         self: &Arc<Self>,
-        asked: IncomingRequest,
+        incoming: IncomingRequest,
         body: Bytes,
-        place: OwnedSemaphorePermit,
+        permit: OwnedSemaphorePermit,
         turn: Turn,
         streams: bool,
     ) -> Answer {
         let identity = ReplyIdentity {
-            id: asked.reply_id.clone().unwrap_or_default(),
+            id: incoming.reply_id.clone().unwrap_or_default(),
             created: unix_ms() / 1000,
         };
         let queued = match state::waiting(&body, &identity, "queued") {
             Ok(queued) => queued,
-            Err(fault) => return plain(self.gateway.reject(&asked, &fault)),
+            Err(fault) => return plain(self.gateway.reject(&incoming, &fault)),
         };
-        let run = match self.start(asked, body, place, turn, queued.clone()).await {
+        let run = match self.start(incoming, body, permit, turn, queued.clone()).await {
             Ok(run) => run,
-            Err(told) => return told,
+            Err(reply) => return reply,
         };
         match streams {
             true => super::body::events(run.follow(None)),
@@ -446,24 +458,24 @@ impl Responses {
 }
 
 /// The history of a request.
-enum Before {
+enum History {
     /// There is none.
     Nothing,
     /// The stored turns and the id of the last one.
-    Known { way: Vec<Kept>, head: Option<String> },
+    Known { turns: Vec<StoredResponse>, head: Option<String> },
     /// The history is not stored here. The fault names what is missing.
     Unknown(Fault),
 }
 
 /// Whether only this backend has the reasoning of these turns.
-fn only_there(way: &[Kept], backend: &str) -> bool {
-    let last = way.last().and_then(|kept| kept.native.as_deref());
-    last == Some(backend) && way.iter().any(|kept| needs_its_maker(&kept.response))
+fn only_backend_has_reasoning(turns: &[StoredResponse], backend: &str) -> bool {
+    let last = turns.last().and_then(|stored| stored.native.as_deref());
+    last == Some(backend) && turns.iter().any(|stored| needs_its_maker(&stored.response))
 }
 
 /// Gives the reply an id of the gateway, and removes headers that describe the old body.
-pub(super) fn make_ours(asked: &mut IncomingRequest) {
-    asked.reply_id = Some(random::id());
-    asked.headers.remove(CONTENT_ENCODING);
-    asked.headers.remove(CONTENT_LENGTH);
+pub(super) fn assign_reply_id(incoming: &mut IncomingRequest) {
+    incoming.reply_id = Some(random::id());
+    incoming.headers.remove(CONTENT_ENCODING);
+    incoming.headers.remove(CONTENT_LENGTH);
 }

@@ -12,9 +12,9 @@ mod body;
 mod by_id;
 mod conversation;
 mod create;
-mod kept;
 mod run;
 mod socket;
+mod stored;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -29,13 +29,13 @@ use tokio::sync::Notify;
 pub use self::body::Answer;
 use self::run::Run;
 pub use self::socket::Socket;
-use crate::shelf::Shelf;
+use crate::sealed_store::SealedStore;
 use crate::store::Store;
 
 /// How often expired responses are evicted.
-const SWEEP: Duration = Duration::from_secs(600);
+const EVICTION_INTERVAL: Duration = Duration::from_secs(600);
 /// The share of the limit, as a divisor, that may be written before the next eviction.
-const PART: u64 = 16;
+const EVICTION_SHARE: u64 = 16;
 
 /// How long and how many responses are stored.
 #[derive(Clone, Copy, Debug)]
@@ -58,13 +58,13 @@ impl Rules {
 #[derive(Debug)]
 pub struct Responses {
     gateway: Arc<Gateway>,
-    shelf: Shelf,
+    sealed_store: SealedStore,
     rules: Rules,
     /// Responses that run in the background.
     runs: Mutex<HashMap<String, Arc<Run>>>,
     /// How many bytes were written since the last eviction.
     written: AtomicU64,
-    much_written: Notify,
+    eviction_due: Notify,
 }
 
 impl Responses {
@@ -77,32 +77,32 @@ impl Responses {
     ) -> Self {
         Self {
             gateway,
-            shelf: Shelf::new(store, keyring),
+            sealed_store: SealedStore::new(store, keyring),
             rules,
             runs: Mutex::default(),
             written: AtomicU64::new(0),
-            much_written: Notify::new(),
+            eviction_due: Notify::new(),
         }
     }
 
     /// Counts written bytes, and wakes the eviction after many.
-    fn wrote(&self, bytes: usize) {
+    fn count_written(&self, bytes: usize) {
         let before = self.written.fetch_add(bytes as u64, Ordering::Relaxed);
-        if before.saturating_add(bytes as u64) > self.rules.limit / PART {
-            self.much_written.notify_one();
+        if before.saturating_add(bytes as u64) > self.rules.limit / EVICTION_SHARE {
+            self.eviction_due.notify_one();
         }
     }
 
     /// Evicts expired responses and those over the limit, forever. Run this as a task.
-    pub async fn keep_house(self: Arc<Self>) {
-        let mut ticks = tokio::time::interval(SWEEP);
+    pub async fn run_eviction(self: Arc<Self>) {
+        let mut ticks = tokio::time::interval(EVICTION_INTERVAL);
         loop {
             tokio::select! {
                 _ = ticks.tick() => {}
-                () = self.much_written.notified() => {}
+                () = self.eviction_due.notified() => {}
             }
             self.written.store(0, Ordering::Relaxed);
-            match self.shelf.store.trim(unix_ms(), self.rules.limit).await {
+            match self.sealed_store.store.trim(unix_ms(), self.rules.limit).await {
                 Ok(0) => {}
                 Ok(gone) => tracing::debug!(gone, "evicted stored responses"),
                 Err(error) => {

@@ -21,21 +21,21 @@ use tokio::time::Instant;
 use super::Responses;
 use super::body::{Answer, plain};
 use super::by_id::belongs_to;
-use super::create::{LONGEST_EVENT, Turn};
-use super::kept::{Belonging, Kept, fault};
-use crate::shelf::Kind;
+use super::create::{MAX_EVENT_BYTES, Turn};
+use super::stored::{Ownership, StoredResponse, fault};
+use crate::sealed_store::SealedKind;
 use crate::store::{Node, Piece};
 
 /// How long events may wait before they are written to the store.
-const FLUSH: Duration = Duration::from_millis(200);
+const FLUSH_INTERVAL: Duration = Duration::from_millis(200);
 /// How many bytes of events a run may have.
-const LONGEST_RUN: usize = 64 << 20;
+const MAX_RUN_BYTES: usize = 64 << 20;
 /// The error of a response whose server stopped.
 const ABANDONED: &str = "the server was stopped while this response was being written";
 
 /// A numbered event, with the text of its stream.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Logged {
+pub(super) struct LoggedEvent {
     number: u64,
     event: String,
 }
@@ -43,15 +43,15 @@ pub(super) struct Logged {
 /// A response that is running.
 #[derive(Debug)]
 pub(super) struct Run {
-    state: Mutex<State>,
+    state: Mutex<RunState>,
     /// The number of events. Closed when no more will come.
     grown: watch::Sender<usize>,
     stop: watch::Sender<bool>,
 }
 
 #[derive(Debug)]
-struct State {
-    events: Vec<Logged>,
+struct RunState {
+    events: Vec<LoggedEvent>,
     bytes: usize,
     /// How many events are in the store.
     written: usize,
@@ -62,7 +62,7 @@ struct State {
 impl Run {
     fn new(queued: Value) -> Self {
         Self {
-            state: Mutex::new(State {
+            state: Mutex::new(RunState {
                 events: Vec::new(),
                 bytes: 0,
                 written: 0,
@@ -85,7 +85,7 @@ impl Run {
     }
 
     /// Whether its last event has arrived. It is stored a moment later, see [`Run::ended`].
-    pub(super) fn told_its_end(&self) -> bool {
+    pub(super) fn has_ended(&self) -> bool {
         self.state.lock().progress.ended().is_some()
     }
 
@@ -133,14 +133,14 @@ impl Run {
     }
 
     /// Adds events. Returns false if the run is too long.
-    fn append(&self, events: Vec<(Logged, Step)>) -> bool {
+    fn append(&self, events: Vec<(LoggedEvent, Step)>) -> bool {
         let mut state = self.state.lock();
         for (logged, step) in events {
             state.bytes += logged.event.len();
             state.progress.take(step);
             state.events.push(logged);
         }
-        let (count, fits) = (state.events.len(), state.bytes <= LONGEST_RUN);
+        let (count, fits) = (state.events.len(), state.bytes <= MAX_RUN_BYTES);
         drop(state);
         self.grown.send_replace(count);
         fits
@@ -149,7 +149,7 @@ impl Run {
     /// Ends the run with an event, if the reply has not. The dialect has one event for every
     /// unusual end.
     fn close(&self, status: &str, broken: Option<&Broken>) {
-        let told = {
+        let events = {
             let state = self.state.lock();
             let response = state.progress.so_far(status, broken);
             let Some(response) = response.filter(|_| state.progress.ended().is_none()) else {
@@ -163,11 +163,11 @@ impl Run {
             let event = |(number, kind): (u64, &&str)| {
                 let data = json!({"type": kind, "sequence_number": number, "response": response});
                 let event = format!("event: {kind}\ndata: {data}\n\n");
-                (Logged { number, event }, step(data.to_string().as_bytes()).1)
+                (LoggedEvent { number, event }, step(data.to_string().as_bytes()).1)
             };
             (next..).zip(kinds).map(event).collect()
         };
-        self.append(told);
+        self.append(events);
     }
 
     fn end(&self) {
@@ -181,13 +181,13 @@ impl Run {
 }
 
 /// Registers a run as long as its task lasts.
-struct Going {
+struct RunGuard {
     responses: Arc<Responses>,
     id: String,
     run: Arc<Run>,
 }
 
-impl Going {
+impl RunGuard {
     fn new(responses: &Arc<Responses>, id: &str, queued: Value) -> Self {
         let run = Arc::new(Run::new(queued));
         responses.runs.lock().insert(id.to_owned(), run.clone());
@@ -195,7 +195,7 @@ impl Going {
     }
 }
 
-impl Drop for Going {
+impl Drop for RunGuard {
     fn drop(&mut self) {
         // From now on the response is found in the store.
         self.run.end();
@@ -221,28 +221,28 @@ impl Responses {
     /// stored as open.
     pub(super) async fn start(
         self: &Arc<Self>,
-        asked: IncomingRequest,
+        incoming: IncomingRequest,
         body: Bytes,
-        place: OwnedSemaphorePermit,
+        permit: OwnedSemaphorePermit,
         turn: Turn,
         queued: Value,
     ) -> Result<Arc<Run>, Answer> {
-        let (tell, told) = oneshot::channel();
+        let (started, start) = oneshot::channel();
         let this = Arc::clone(self);
         tokio::spawn(async move {
             let id = queued["id"].as_str().unwrap_or_default().to_owned();
-            let kept = turn.clone().kept(queued.clone(), None, true);
+            let stored = turn.clone().into_stored(queued.clone(), None, true);
             // From now on the response can be requested.
-            if let Err(error) = this.keep(&id, &turn.belonging, &kept, true).await {
-                let _ = tell.send(Err(this.gateway.reject(&asked, &fault(error))));
+            if let Err(error) = this.store_turn(&id, &turn.ownership, &stored, true).await {
+                let _ = started.send(Err(this.gateway.reject(&incoming, &fault(error))));
                 return;
             }
-            let going = Going::new(&this, &id, queued);
-            let run = going.run.clone();
-            let _ = tell.send(Ok(run.clone()));
+            let guard = RunGuard::new(&this, &id, queued);
+            let run = guard.run.clone();
+            let _ = started.send(Ok(run.clone()));
             let driven = {
                 let (this, id, run) = (this.clone(), id.clone(), run.clone());
-                tokio::spawn(async move { this.drive(&id, &run, asked, body, place).await })
+                tokio::spawn(async move { this.drive(&id, &run, incoming, body, permit).await })
             };
             // A panic also ends the run.
             let broken =
@@ -250,11 +250,11 @@ impl Responses {
             let end = driven.await.unwrap_or_else(broken);
             this.finish(&id, &run, turn, end).await;
         });
-        match told.await {
+        match start.await {
             Ok(begun) => begun.map_err(plain),
             Err(_) => {
                 let what = "cannot start the response; see the server's log";
-                Err(self.failed(&Fault::new(FaultKind::Internal, what)))
+                Err(self.error_reply(&Fault::new(FaultKind::Internal, what)))
             }
         }
     }
@@ -263,15 +263,15 @@ impl Responses {
         &self,
         id: &str,
         run: &Run,
-        asked: IncomingRequest,
+        incoming: IncomingRequest,
         body: Bytes,
-        place: OwnedSemaphorePermit,
+        permit: OwnedSemaphorePermit,
     ) -> End {
         let mut stop = run.stop.subscribe();
         let stopped = async { drop(stop.wait_for(|stop| *stop).await) };
         tokio::pin!(stopped);
         let reply = tokio::select! {
-            reply = self.gateway.turn(asked, body, place) => reply,
+            reply = self.gateway.turn(incoming, body, permit) => reply,
             () = &mut stopped => return End::Stopped,
         };
         let status = reply.status();
@@ -286,16 +286,16 @@ impl Responses {
             let message = message.unwrap_or("the backend refused the request");
             return End::Failed(Broken::refused(status.as_u16(), message));
         }
-        let mut framer = Framer::new(LONGEST_EVENT);
+        let mut framer = Framer::new(MAX_EVENT_BYTES);
         let mut half = Vec::new();
-        let mut flush_at = Instant::now() + FLUSH;
+        let mut flush_at = Instant::now() + FLUSH_INTERVAL;
         loop {
             let frame = tokio::select! {
                 frame = body.frame() => frame,
                 () = &mut stopped => return End::Stopped,
                 () = tokio::time::sleep_until(flush_at) => {
                     self.flush(id, run).await;
-                    flush_at = Instant::now() + FLUSH;
+                    flush_at = Instant::now() + FLUSH_INTERVAL;
                     continue;
                 }
             };
@@ -318,7 +318,7 @@ impl Responses {
                 let event = String::from_utf8_lossy(&half).into_owned();
                 half.clear();
                 if let Some(number) = number {
-                    events.push((Logged { number, event }, step));
+                    events.push((LoggedEvent { number, event }, step));
                 }
             });
             half.extend_from_slice(&bytes[from..]);
@@ -330,7 +330,7 @@ impl Responses {
 
     /// Writes new events of a run to the store.
     async fn flush(&self, id: &str, run: &Run) {
-        let new: Vec<Logged> = {
+        let new: Vec<LoggedEvent> = {
             let state = run.state.lock();
             state.events.get(state.written..).unwrap_or_default().to_vec()
         };
@@ -340,10 +340,10 @@ impl Responses {
         let piece = Piece {
             first: first.number,
             last: last.number,
-            sealed: self.shelf.seal(Kind::Log(first.number), id, &new),
+            sealed: self.sealed_store.seal(SealedKind::Log(first.number), id, &new),
         };
-        self.wrote(piece.sealed.len());
-        match self.shelf.store.log(id, piece).await {
+        self.count_written(piece.sealed.len());
+        match self.sealed_store.store.log(id, piece).await {
             Ok(()) => run.state.lock().written += new.len(),
             Err(error) => {
                 tracing::error!(error = &error as &dyn std::error::Error, "{error}");
@@ -363,19 +363,23 @@ impl Responses {
         }
         self.flush(id, run).await;
         let response = run.state.lock().progress.ended().cloned();
-        let belonging = turn.belonging.clone();
-        let kept = turn.kept(response.unwrap_or_default(), None, true);
-        if let Err(error) = self.keep(id, &belonging, &kept, false).await {
+        let ownership = turn.ownership.clone();
+        let stored = turn.into_stored(response.unwrap_or_default(), None, true);
+        if let Err(error) = self.store_turn(id, &ownership, &stored, false).await {
             tracing::error!(error = &error as &dyn std::error::Error, "{error}");
         }
     }
 
     /// The stored events of a run after this number.
-    pub(super) async fn told(&self, id: &str, after: Option<u64>) -> Result<Vec<Bytes>, Fault> {
-        let pieces = self.shelf.store.logged(id, after).await.map_err(fault)?;
+    pub(super) async fn stored_events(
+        &self,
+        id: &str,
+        after: Option<u64>,
+    ) -> Result<Vec<Bytes>, Fault> {
+        let pieces = self.sealed_store.store.logged(id, after).await.map_err(fault)?;
         let mut events = Vec::new();
         for piece in pieces {
-            let logged = self.opened(id, &piece).map_err(fault)?;
+            let logged = self.open_piece(id, &piece).map_err(fault)?;
             let behind =
                 logged.into_iter().filter(|logged| after.is_none_or(|after| logged.number > after));
             events.extend(behind.map(|logged| Bytes::from(logged.event)));
@@ -383,40 +387,41 @@ impl Responses {
         Ok(events)
     }
 
-    fn opened(&self, id: &str, piece: &Piece) -> Result<Vec<Logged>, StoreError> {
-        self.shelf.open(Kind::Log(piece.first), id, &piece.sealed)
+    fn open_piece(&self, id: &str, piece: &Piece) -> Result<Vec<LoggedEvent>, StoreError> {
+        self.sealed_store.open(SealedKind::Log(piece.first), id, &piece.sealed)
     }
 
     /// Closes the runs that an earlier process left open, with the events that had arrived. Call
     /// this before any run starts.
     pub async fn close_abandoned(&self) {
-        let told = |error: StoreError| {
+        let log_error = |error: StoreError| {
             tracing::error!(error = &error as &dyn std::error::Error, "{error}");
         };
-        let nodes = self.shelf.store.open_nodes().await.map_err(told);
+        let nodes = self.sealed_store.store.open_nodes().await.map_err(log_error);
         for node in nodes.unwrap_or_default() {
             // A node that cannot be read is only marked as closed, so that it can expire.
             if let Err(error) = self.close_one(&node).await {
-                told(error);
+                log_error(error);
                 let shut = Node { open: false, ..node };
-                let written = self.shelf.store.put(shut, None).await;
-                written.map_err(told).ok();
+                let written = self.sealed_store.store.put(shut, None).await;
+                written.map_err(log_error).ok();
             }
         }
     }
 
     async fn close_one(&self, node: &Node) -> Result<(), StoreError> {
-        let Kept { input, response, .. } = self.shelf.open(Kind::Node, &node.id, &node.sealed)?;
-        let belonging = Belonging {
+        let StoredResponse { input, response, .. } =
+            self.sealed_store.open(SealedKind::Node, &node.id, &node.sealed)?;
+        let ownership = Ownership {
             owner: node.owner.clone(),
             parent: node.parent.clone(),
             conversation: belongs_to(&response).map(str::to_owned),
         };
         let run = Run::new(response);
-        for piece in self.shelf.store.logged(&node.id, None).await? {
-            for logged in self.opened(&node.id, &piece)? {
+        for piece in self.sealed_store.store.logged(&node.id, None).await? {
+            for logged in self.open_piece(&node.id, &piece)? {
                 let mut worth = Step::Other;
-                Framer::new(LONGEST_EVENT).push(logged.event.as_bytes(), |frame, _| {
+                Framer::new(MAX_EVENT_BYTES).push(logged.event.as_bytes(), |frame, _| {
                     worth = step(frame.data).1;
                 });
                 run.append(vec![(logged, worth)]);
@@ -427,7 +432,7 @@ impl Responses {
             Some(_) => End::Told,
             None => End::Failed(Broken::here(ABANDONED)),
         };
-        self.finish(&node.id, &run, Turn { belonging, input }, end).await;
+        self.finish(&node.id, &run, Turn { ownership, input }, end).await;
         Ok(())
     }
 

@@ -14,34 +14,35 @@ use throughline_codec::dialects::openai_responses::state::{self, Progress, State
 use throughline_codec::framing::sse::Framer;
 use throughline_gateway::backend::credential_fingerprint;
 use throughline_gateway::headers::callers_key;
+use throughline_gateway::reply::ReplyBody;
 use throughline_gateway::thinking::random;
 use throughline_gateway::{IncomingRequest, unix_ms};
 use tokio::sync::mpsc;
 
 use super::Responses;
-use super::create::{LONGEST_EVENT, Turn, make_ours};
-use super::kept::{Belonging, Kept};
+use super::create::{MAX_EVENT_BYTES, Turn, assign_reply_id};
+use super::stored::{Ownership, StoredResponse};
 
 /// How many bytes of JSON of a connection's history are remembered.
-const MEMORY: usize = 64 << 20;
+const MAX_HISTORY_BYTES: usize = 64 << 20;
 
 /// The member by which a client tells streams of requests apart. All are answered in order.
-const LANE: &str = "stream_id";
+const STREAM_ID: &str = "stream_id";
 
 /// One connection.
 #[derive(Debug)]
 pub struct Socket {
     responses: Arc<Responses>,
-    asked: IncomingRequest,
+    incoming: IncomingRequest,
     owner: String,
     /// Responses that can be continued, newest last.
-    recent: VecDeque<Past>,
+    recent: VecDeque<RecentTurn>,
     bytes: usize,
 }
 
 /// A conversation up to one response.
 #[derive(Debug)]
-struct Past {
+struct RecentTurn {
     id: String,
     items: Vec<Value>,
     bytes: usize,
@@ -49,11 +50,11 @@ struct Past {
 
 impl Socket {
     /// A connection that began with this request.
-    pub fn new(responses: Arc<Responses>, asked: IncomingRequest) -> Self {
+    pub fn new(responses: Arc<Responses>, incoming: IncomingRequest) -> Self {
         Self {
-            owner: credential_fingerprint(&callers_key(&asked)),
+            owner: credential_fingerprint(&callers_key(&incoming)),
             responses,
-            asked,
+            incoming,
             recent: VecDeque::new(),
             bytes: 0,
         }
@@ -71,20 +72,20 @@ impl Socket {
                 Fault::invalid(format!("the message is not a JSON object: {error}"))
             })
         });
-        let lane = match &parsed {
-            Ok(body) => body.get(LANE).and_then(Value::as_str).map(str::to_owned),
+        let stream_id = match &parsed {
+            Ok(body) => body.get(STREAM_ID).and_then(Value::as_str).map(str::to_owned),
             Err(_) => None,
         };
-        let to = Listener { events, lane };
+        let to = EventSender { events, stream_id };
         let answered = match parsed {
             Ok(body) => self.answer(body, &to).await,
             Err(fault) => Err(fault),
         };
         match answered {
-            Ok(told) => told,
+            Ok(sent) => sent,
             Err(fault) => {
-                let (status, body) = self.asked.dialect.write_fault(&fault, "");
-                to.tell(refusal(status, &body)).await
+                let (status, body) = self.incoming.dialect.write_fault(&fault, "");
+                to.send(refusal(status, &body)).await
             }
         }
     }
@@ -92,9 +93,9 @@ impl Socket {
     async fn answer(
         &mut self,
         mut body: Map<String, Value>,
-        to: &Listener<'_>,
+        to: &EventSender<'_>,
     ) -> Result<Result<(), mpsc::error::SendError<String>>, Fault> {
-        body.remove(LANE);
+        body.remove(STREAM_ID);
         match body.remove("type").as_ref().and_then(Value::as_str) {
             Some("response.create") => {}
             kind => {
@@ -106,48 +107,62 @@ impl Socket {
         }
         let stated = Stated::new(body);
         stated.check()?;
-        let store = stated.store() && self.responses.keeps();
-        let (history, mut belonging, is_kept) = self.before(&stated).await?;
+        let store = stated.store() && self.responses.stores_responses();
+        let (history, mut ownership, history_is_stored) = self.history(&stated).await?;
         let found = self.responses.items(&self.owner, &stated.references()).await?;
         let input = stated.items(&found, &mut random::id);
         let body = Bytes::from(stated.turn(&history, &input, true));
-        let mut asked = self.again();
-        make_ours(&mut asked);
-        belonging.conversation = stated.conversation().map(str::to_owned);
+        let mut incoming = self.new_request();
+        assign_reply_id(&mut incoming);
+        ownership.conversation = stated.conversation().map(str::to_owned);
         let past = history.into_iter().chain(input.iter().cloned());
         // If the history is not stored, the stored response also gets the items of the history.
         let turn = Turn {
-            belonging,
-            input: match is_kept {
+            ownership,
+            input: match history_is_stored {
                 true => input.clone(),
                 false => past.clone().collect(),
             },
         };
         if !stated.generates() {
-            let identity =
-                ReplyIdentity { id: asked.reply_id.unwrap_or_default(), created: unix_ms() / 1000 };
+            let identity = ReplyIdentity {
+                id: incoming.reply_id.unwrap_or_default(),
+                created: unix_ms() / 1000,
+            };
             let response = state::waiting(&body, &identity, "completed")?;
             self.remember(&response, past.collect());
-            let mut told = Ok(());
+            let mut sent = Ok(());
             for (number, kind) in ["response.created", "response.completed"].iter().enumerate() {
                 let event = json!({"type": kind, "sequence_number": number, "response": response});
-                told = to.tell(event.to_string()).await;
+                sent = to.send(event.to_string()).await;
             }
-            return Ok(told);
+            return Ok(sent);
         }
-        let place = self.responses.gateway.admit()?;
+        let permit = self.responses.gateway.admit()?;
         let reply = tokio::select! {
-            reply = self.responses.gateway.turn(asked, body, place) => reply,
+            reply = self.responses.gateway.turn(incoming, body, permit) => reply,
             () = to.events.closed() => return Ok(Ok(())),
         };
         let status = reply.status();
-        let mut reply = reply.into_body();
+        let reply = reply.into_body();
         if !status.is_success() {
             let whole = reply.collect().await.map(Collected::to_bytes);
-            let told = refusal(status.as_u16(), &whole.unwrap_or_default());
-            return Ok(to.tell(told).await);
+            let event = refusal(status.as_u16(), &whole.unwrap_or_default());
+            return Ok(to.send(event).await);
         }
-        let mut framer = Framer::new(LONGEST_EVENT);
+        self.relay(reply, to, turn, past, store).await
+    }
+
+    /// Sends the events of a reply to the client, and stores its response if `store` is true.
+    async fn relay(
+        &mut self,
+        mut reply: ReplyBody,
+        to: &EventSender<'_>,
+        turn: Turn,
+        past: impl Iterator<Item = Value> + Clone,
+        store: bool,
+    ) -> Result<Result<(), mpsc::error::SendError<String>>, Fault> {
+        let mut framer = Framer::new(MAX_EVENT_BYTES);
         let mut progress = Progress::default();
         let mut turn = Some(turn);
         loop {
@@ -159,7 +174,7 @@ impl Socket {
                     if let Some(response) = left.filter(|_| store)
                         && let Some(turn) = turn
                     {
-                        self.responses.keep_response(response, turn, None).await;
+                        self.responses.store_response(response, turn, None).await;
                     }
                     return Ok(Ok(()));
                 }
@@ -174,10 +189,10 @@ impl Socket {
                     ));
                 }
             };
-            let mut told = Vec::new();
+            let mut new_events = Vec::new();
             framer.push(&bytes, |frame, _| {
                 progress.take(step(frame.data).1);
-                told.push(String::from_utf8_lossy(frame.data).into_owned());
+                new_events.push(String::from_utf8_lossy(frame.data).into_owned());
             });
             if let Some(response) = progress.ended()
                 && let Some(turn) = turn.take()
@@ -188,32 +203,32 @@ impl Socket {
                 self.remember(response, items.collect());
                 if store {
                     let response = response.clone();
-                    self.responses.keep_response(response, turn, None).await;
+                    self.responses.store_response(response, turn, None).await;
                 }
             }
-            for event in told.into_iter().filter(|event| !event.is_empty()) {
+            for event in new_events.into_iter().filter(|event| !event.is_empty()) {
                 // The next loop notices a client that has disconnected.
-                let _ = to.tell(event).await;
+                let _ = to.send(event).await;
             }
         }
     }
 
     /// The history of a request, its ownership, and whether the history is stored.
-    async fn before(&self, stated: &Stated) -> Result<(Vec<Value>, Belonging, bool), Fault> {
-        let mut belonging =
-            Belonging { owner: self.owner.clone(), parent: None, conversation: None };
-        let here = |past: &&Past| stated.previous() == Some(past.id.as_str());
+    async fn history(&self, stated: &Stated) -> Result<(Vec<Value>, Ownership, bool), Fault> {
+        let mut ownership =
+            Ownership { owner: self.owner.clone(), parent: None, conversation: None };
+        let here = |past: &&RecentTurn| stated.previous() == Some(past.id.as_str());
         if let Some(past) = self.recent.iter().rev().find(here) {
             // A stored response can only follow a stored one.
-            let kept = self.responses.find(&self.owner, &past.id).await?;
-            belonging.parent = kept.map(|_| past.id.clone());
-            let is_kept = belonging.parent.is_some();
-            return Ok((past.items.clone(), belonging, is_kept));
+            let stored = self.responses.find(&self.owner, &past.id).await?;
+            ownership.parent = stored.map(|_| past.id.clone());
+            let history_is_stored = ownership.parent.is_some();
+            return Ok((past.items.clone(), ownership, history_is_stored));
         }
-        let (way, head) = self.responses.known_before(&self.owner, stated).await?;
-        belonging.parent = head;
-        let items = way.iter().flat_map(Kept::items).cloned();
-        Ok((items.collect(), belonging, true))
+        let (turns, head) = self.responses.known_history(&self.owner, stated).await?;
+        ownership.parent = head;
+        let items = turns.iter().flat_map(StoredResponse::items).cloned();
+        Ok((items.collect(), ownership, true))
     }
 
     fn remember(&mut self, response: &Value, items: Vec<Value>) {
@@ -225,22 +240,22 @@ impl Socket {
             return;
         }
         self.bytes += bytes;
-        self.recent.push_back(Past { id: id.to_owned(), items, bytes });
-        while self.bytes > MEMORY && self.recent.len() > 1 {
+        self.recent.push_back(RecentTurn { id: id.to_owned(), items, bytes });
+        while self.bytes > MAX_HISTORY_BYTES && self.recent.len() > 1 {
             let oldest = self.recent.pop_front();
             self.bytes -= oldest.map_or(0, |past| past.bytes);
         }
     }
 
     /// The connection's first request, as a new request.
-    fn again(&self) -> IncomingRequest {
+    fn new_request(&self) -> IncomingRequest {
         IncomingRequest {
             method: http::Method::POST,
-            dialect: self.asked.dialect,
-            path: self.asked.path.clone(),
-            query: self.asked.query.clone(),
-            headers: self.asked.headers.clone(),
-            pin: self.asked.pin.clone(),
+            dialect: self.incoming.dialect,
+            path: self.incoming.path.clone(),
+            query: self.incoming.query.clone(),
+            headers: self.incoming.headers.clone(),
+            pin: self.incoming.pin.clone(),
             began: Instant::now(),
             reply_id: None,
         }
@@ -248,19 +263,19 @@ impl Socket {
 }
 
 /// Sends the events that answer one message.
-struct Listener<'a> {
+struct EventSender<'a> {
     events: &'a mpsc::Sender<String>,
     /// The stream id that the client sent with the message.
-    lane: Option<String>,
+    stream_id: Option<String>,
 }
 
-impl Listener<'_> {
-    async fn tell(&self, mut event: String) -> Result<(), mpsc::error::SendError<String>> {
-        if let Some(lane) = &self.lane
+impl EventSender<'_> {
+    async fn send(&self, mut event: String) -> Result<(), mpsc::error::SendError<String>> {
+        if let Some(stream_id) = &self.stream_id
             && event.ends_with('}')
         {
             event.pop();
-            event.push_str(&format!(",\"{LANE}\":{}}}", Value::from(lane.as_str())));
+            event.push_str(&format!(",\"{STREAM_ID}\":{}}}", Value::from(stream_id.as_str())));
         }
         self.events.send(event).await
     }

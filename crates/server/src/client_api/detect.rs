@@ -48,7 +48,7 @@ pub(super) fn detect_dialect(path: &str, headers: &HeaderMap) -> &'static dyn Cl
     if path.starts_with("/api/") {
         return &Ollama;
     }
-    if Responses::knows(path) {
+    if Responses::handles(path) {
         return &OpenAiResponses;
     }
     if path.starts_with("/v1beta/") || path.starts_with("/models") {

@@ -82,7 +82,7 @@ enum Resource {
 
 impl Resource {
     fn at(path: &str) -> Option<Self> {
-        if Responses::knows(path) {
+        if Responses::handles(path) {
             return Some(Self::StoredResponses);
         }
         if let Some(page) = Page::at(path) {

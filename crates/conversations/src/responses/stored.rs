@@ -10,15 +10,15 @@ use throughline_gateway::thinking::store::StoreError;
 use throughline_gateway::unix_ms;
 
 use super::Responses;
-use crate::shelf::Kind;
+use crate::sealed_store::SealedKind;
 use crate::store::{Move, Node};
 
 /// How many turns of a history are loaded.
-pub(super) const LONGEST_WAY: usize = 10_000;
+pub(super) const MAX_TURNS: usize = 10_000;
 
 /// What one turn added to a conversation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Kept {
+pub(super) struct StoredResponse {
     /// The items that the client sent.
     pub(super) input: Vec<Value>,
     /// The response. `null` for items that were added to a conversation directly.
@@ -34,7 +34,7 @@ pub(super) struct Kept {
     pub(super) deleted: bool,
 }
 
-impl Kept {
+impl StoredResponse {
     /// All items, in order.
     pub(super) fn items(&self) -> impl Iterator<Item = &Value> {
         self.input.iter().chain(output(&self.response))
@@ -42,25 +42,25 @@ impl Kept {
 }
 
 /// A response and those before it.
-pub(super) struct Walked {
+pub(super) struct Ancestry {
     /// The turns, oldest first.
-    pub(super) turns: Vec<Kept>,
+    pub(super) turns: Vec<StoredResponse>,
     /// The parent of the oldest turn, if that is not stored any more.
     pub(super) missing: Option<String>,
 }
 
 /// Whether something has not expired. The eviction may not have run since.
-pub(super) fn lasts(expires: Option<u64>) -> bool {
+pub(super) fn is_valid(expires: Option<u64>) -> bool {
     expires.is_none_or(|at| at > unix_ms())
 }
 
 fn is_live(node: &Node) -> bool {
-    node.open || lasts(node.expires)
+    node.open || is_valid(node.expires)
 }
 
 /// The owner and the position of a turn.
 #[derive(Clone, Debug)]
-pub(super) struct Belonging {
+pub(super) struct Ownership {
     /// The owner's key fingerprint.
     pub(super) owner: String,
     /// The response that it follows.
@@ -77,9 +77,9 @@ pub(super) fn is_plain(id: &str) -> bool {
 }
 
 /// The error if a request needs stored state and the operator has disabled it.
-pub(super) fn nothing_kept(wish: &str) -> Fault {
+pub(super) fn nothing_stored(member: &str) -> Fault {
     Fault::invalid(format!(
-        "{wish}: this server stores no responses, because `responses.limit` is zero; send the \
+        "{member}: this server stores no responses, because `responses.limit` is zero; send the \
          conversation as `input` and wait for the reply"
     ))
 }
@@ -93,34 +93,38 @@ pub(super) fn fault(error: StoreError) -> Fault {
 
 impl Responses {
     /// A response of this owner.
-    pub(super) async fn find(&self, owner: &str, id: &str) -> Result<Option<Kept>, Fault> {
-        let node = self.shelf.store.node(id).await.map_err(fault)?;
+    pub(super) async fn find(
+        &self,
+        owner: &str,
+        id: &str,
+    ) -> Result<Option<StoredResponse>, Fault> {
+        let node = self.sealed_store.store.node(id).await.map_err(fault)?;
         let node = node.filter(|node| node.owner == owner && is_live(node));
-        let kept = node.map(|node| self.open(&node)).transpose()?;
-        Ok(kept.filter(|kept| !kept.deleted))
+        let stored = node.map(|node| self.open(&node)).transpose()?;
+        Ok(stored.filter(|stored| !stored.deleted))
     }
 
     /// Whether this id belongs to another owner. Such an id is never forwarded: a backend that uses
     /// the operator's key cannot tell our callers apart.
-    pub(super) async fn is_anothers(&self, owner: &str, id: &str) -> Result<bool, Fault> {
-        let node = self.shelf.store.node(id).await.map_err(fault)?;
+    pub(super) async fn is_foreign(&self, owner: &str, id: &str) -> Result<bool, Fault> {
+        let node = self.sealed_store.store.node(id).await.map_err(fault)?;
         Ok(node.is_some_and(|node| node.owner != owner))
     }
 
-    pub(super) fn open(&self, node: &Node) -> Result<Kept, Fault> {
-        let kept = self.shelf.open(Kind::Node, &node.id, &node.sealed);
-        kept.map_err(fault)
+    pub(super) fn open(&self, node: &Node) -> Result<StoredResponse, Fault> {
+        let stored = self.sealed_store.open(SealedKind::Node, &node.id, &node.sealed);
+        stored.map_err(fault)
     }
 
     /// A response and those before it. `None` if there is no such response.
-    pub(super) async fn way(&self, owner: &str, id: &str) -> Result<Option<Walked>, Fault> {
-        let nodes = self.shelf.store.path(id, LONGEST_WAY).await.map_err(fault)?;
-        let theirs = nodes.iter().all(|node| node.owner == owner);
-        if !theirs || !nodes.last().is_some_and(is_live) {
+    pub(super) async fn ancestry(&self, owner: &str, id: &str) -> Result<Option<Ancestry>, Fault> {
+        let nodes = self.sealed_store.store.path(id, MAX_TURNS).await.map_err(fault)?;
+        let all_owned = nodes.iter().all(|node| node.owner == owner);
+        if !all_owned || !nodes.last().is_some_and(is_live) {
             return Ok(None);
         }
         let turns: Result<_, _> = nodes.iter().map(|node| self.open(node)).collect();
-        Ok(Some(Walked {
+        Ok(Some(Ancestry {
             turns: turns?,
             missing: nodes.into_iter().next().and_then(|first| first.parent),
         }))
@@ -130,14 +134,14 @@ impl Responses {
     pub(super) async fn items(
         &self,
         owner: &str,
-        wanted: &[&str],
+        ids: &[&str],
     ) -> Result<HashMap<String, Value>, Fault> {
         let mut found = HashMap::new();
-        for id in wanted {
+        for id in ids {
             if found.contains_key(*id) {
                 continue;
             }
-            let node = self.shelf.store.named(owner, id).await.map_err(fault)?;
+            let node = self.sealed_store.store.named(owner, id).await.map_err(fault)?;
             let hidden = match &node {
                 Some(node) => node.owner != owner,
                 None => !is_plain(id),
@@ -148,7 +152,11 @@ impl Responses {
                 )));
             }
             // Items of the same turn are often needed too.
-            for item in node.map(|node| self.open(&node)).transpose()?.iter().flat_map(Kept::items)
+            for item in node
+                .map(|node| self.open(&node))
+                .transpose()?
+                .iter()
+                .flat_map(StoredResponse::items)
             {
                 if let Some(id) = item.get("id").and_then(Value::as_str) {
                     found.insert(id.to_owned(), item.clone());
@@ -159,35 +167,35 @@ impl Responses {
     }
 
     /// Stores a turn. `open` is true while it is still running.
-    pub(super) async fn keep(
+    pub(super) async fn store_turn(
         &self,
         id: &str,
-        belonging: &Belonging,
-        kept: &Kept,
+        ownership: &Ownership,
+        stored: &StoredResponse,
         open: bool,
     ) -> Result<(), StoreError> {
         // A backend may use an id twice. A turn that follows itself would have no beginning.
-        if belonging.parent.as_deref() == Some(id) {
+        if ownership.parent.as_deref() == Some(id) {
             tracing::warn!(response = id, "not storing the response: it would follow itself");
             return Ok(());
         }
         let now = unix_ms();
-        let sealed = self.shelf.seal(Kind::Node, id, kept);
-        self.wrote(sealed.len());
-        let names = ids(&kept.input).chain(ids(output(&kept.response)));
+        let sealed = self.sealed_store.seal(SealedKind::Node, id, stored);
+        self.count_written(sealed.len());
+        let names = ids(&stored.input).chain(ids(output(&stored.response)));
         let mut node = Node {
             id: id.to_owned(),
-            parent: belonging.parent.clone(),
-            owner: belonging.owner.clone(),
+            parent: ownership.parent.clone(),
+            owner: ownership.owner.clone(),
             created: now,
             expires: self.rules.expires(now),
             open,
             names: names.map(str::to_owned).collect(),
             sealed,
         };
-        let store = &self.shelf.store;
+        let store = &self.sealed_store.store;
         // An incomplete turn is not part of its conversation yet.
-        let Some(reference) = belonging.conversation.as_ref().filter(|_| !open) else {
+        let Some(reference) = ownership.conversation.as_ref().filter(|_| !open) else {
             store.put(node, None).await?;
             return Ok(());
         };

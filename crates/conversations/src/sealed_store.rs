@@ -13,7 +13,7 @@ use crate::store::Store;
 
 /// A store with a keyring.
 #[derive(Clone, Debug)]
-pub struct Shelf {
+pub struct SealedStore {
     /// The store.
     pub store: Arc<dyn Store>,
     keyring: Arc<Keyring>,
@@ -21,7 +21,7 @@ pub struct Shelf {
 
 /// The kind of a sealed value, so that no value can replace one of another kind.
 #[derive(Clone, Copy, Debug)]
-pub enum Kind {
+pub enum SealedKind {
     /// The content of a node.
     Node,
     /// The content of a reference.
@@ -30,23 +30,23 @@ pub enum Kind {
     Log(u64),
 }
 
-impl Shelf {
+impl SealedStore {
     /// A sealed store.
     pub fn new(store: Arc<dyn Store>, keyring: Arc<Keyring>) -> Self {
         Self { store, keyring }
     }
 
     /// Seals the value of an id.
-    pub fn seal(&self, kind: Kind, id: &str, what: &impl Serialize) -> Vec<u8> {
+    pub fn seal(&self, kind: SealedKind, id: &str, what: &impl Serialize) -> Vec<u8> {
         let bytes = serde_json::to_vec(what).unwrap_or_default();
-        let place = place(kind, id);
-        self.keyring.seal(Purpose::Conversation, &random::nonce(), &place, &bytes)
+        let associated_data = associated_data(kind, id);
+        self.keyring.seal(Purpose::Conversation, &random::nonce(), &associated_data, &bytes)
     }
 
     /// Opens the value of an id.
     pub fn open<T: DeserializeOwned>(
         &self,
-        kind: Kind,
+        kind: SealedKind,
         id: &str,
         sealed: &[u8],
     ) -> Result<T, StoreError> {
@@ -56,17 +56,17 @@ impl Shelf {
         };
         let bytes = self
             .keyring
-            .open(Purpose::Conversation, &place(kind, id), sealed)
+            .open(Purpose::Conversation, &associated_data(kind, id), sealed)
             .map_err(|cause| failed(cause.into()))?;
         serde_json::from_slice(&bytes).map_err(|cause| failed(cause.into()))
     }
 }
 
-fn place(kind: Kind, id: &str) -> Vec<u8> {
+fn associated_data(kind: SealedKind, id: &str) -> Vec<u8> {
     match kind {
-        Kind::Node => format!("node {id}"),
-        Kind::Reference => format!("reference {id}"),
-        Kind::Log(first) => format!("log {first} {id}"),
+        SealedKind::Node => format!("node {id}"),
+        SealedKind::Reference => format!("reference {id}"),
+        SealedKind::Log(first) => format!("log {first} {id}"),
     }
     .into_bytes()
 }
