@@ -11,7 +11,7 @@ use throughline_canonical::{Block, Origin};
 use throughline_gateway::thinking::store::{Change, Store};
 use throughline_gateway::thinking::vault::store::suite;
 use throughline_gateway::thinking::vault::{Record, VaultStore};
-use throughline_gateway::thinking::{Kept, Vault, VaultKey, VaultLimits};
+use throughline_gateway::thinking::{StoredTurn, Vault, VaultKey, VaultLimits};
 use throughline_sealing::Keyring;
 
 const SENTENCE: &str = "The heron counts eleven lanterns before it believes the river.";
@@ -25,8 +25,8 @@ fn vault(store: Arc<SqliteStore>, limits: VaultLimits) -> Vault {
     Vault::new(Arc::new(Keyring::new([5; 32])), store, limits)
 }
 
-fn kept(text: &str) -> Kept {
-    Kept {
+fn kept(text: &str) -> StoredTurn {
+    StoredTurn {
         prefix: None,
         origin: Origin {
             domain: "anthropic".into(),
@@ -66,7 +66,7 @@ async fn stored_turn_is_found_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let names = [VaultKey::of_call("one"), VaultKey::of_call("two")];
     let before = vault(open(folder.path()).await, VaultLimits::default());
-    before.keep(&names, &kept(SENTENCE));
+    before.store(&names, &kept(SENTENCE));
     before.flush().await;
     drop(before);
     let after = vault(open(folder.path()).await, VaultLimits::default());
@@ -82,7 +82,7 @@ async fn content_is_not_readable_in_the_data_directory() {
     let store = open(folder.path()).await;
     let vault = vault(store.clone(), VaultLimits::default());
     let name = VaultKey::of_call("one");
-    vault.keep(&[name], &kept(SENTENCE));
+    vault.store(&[name], &kept(SENTENCE));
     vault.flush().await;
     assert_eq!(vault.find(&[name]).await, Some(kept(SENTENCE)));
     assert!(folder.path().join("memory.db-wal").exists());
@@ -91,7 +91,7 @@ async fn content_is_not_readable_in_the_data_directory() {
 
     // The same turn is found if it is not sealed, so the search above works.
     let bare = Record {
-        names: vec![VaultKey::of_call("bare")],
+        keys: vec![VaultKey::of_call("bare")],
         sealed: serde_json::to_vec(&kept(SENTENCE)).unwrap(),
     };
     VaultStore::write(&*store, vec![Arc::new(bare)]).await.unwrap();
@@ -107,7 +107,7 @@ async fn limits_hold_while_two_writers_write() {
     let names: Vec<VaultKey> =
         (0..400).map(|number| VaultKey::of_call(&number.to_string())).collect();
     for (number, name) in names.iter().enumerate() {
-        vault.keep(&[*name], &kept(SENTENCE));
+        vault.store(&[*name], &kept(SENTENCE));
         if number % 50 == 49 {
             let fact = Change::Fact(number.to_string(), Some("x".into()));
             let (written, ()) = tokio::join!(Store::write(&*store, vec![fact]), vault.flush());
@@ -133,7 +133,7 @@ async fn trimming_and_writing_do_not_block_each_other() {
         }
     });
     for number in 0u8..150 {
-        let record = Record { names: vec![VaultKey([number; 16])], sealed: vec![number; 100] };
+        let record = Record { keys: vec![VaultKey([number; 16])], sealed: vec![number; 100] };
         let record = Arc::new(record);
         VaultStore::write(&*store, vec![record]).await.unwrap();
         store.trim(usize::MAX, 1).await.unwrap();

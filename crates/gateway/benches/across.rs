@@ -44,7 +44,7 @@ fn main() {
 }
 
 /// The request that the reply answers.
-fn asked() -> Request {
+fn request() -> Request {
     Request {
         model: "m".to_owned(),
         stream: true,
@@ -83,7 +83,7 @@ impl Pair {
         let (Some(upstream), Some(own), Some(client)) = (upstream, own, client) else {
             panic!("no pair `{name}`");
         };
-        let mut writer = own.reply_writer(&asked(), &identity());
+        let mut writer = own.reply_writer(&request(), &identity());
         let mut reply = Vec::new();
         for event in events(deltas) {
             writer.push(&event, &mut reply);
@@ -118,11 +118,11 @@ impl Pair {
     }
 
     /// Measures the whole lane.
-    fn across(&self, bencher: Bencher<'_, '_>, deltas: usize, pieces: &[Bytes]) {
-        let house = House::new();
+    fn lane(&self, bencher: Bencher<'_, '_>, deltas: usize, pieces: &[Bytes]) {
+        let test = TestGateway::new();
         bencher
             .counter(ItemsCount::new(deltas))
-            .with_inputs(|| Crossing::new(&house.gateway, self.client, self.upstream, &asked()))
+            .with_inputs(|| Crossing::new(&test.gateway, self.client, self.upstream, &request()))
             .bench_local_refs(|crossing| {
                 let mut written = 0;
                 for piece in pieces {
@@ -138,7 +138,7 @@ impl Pair {
         let mut out = Vec::with_capacity(1 << 20);
         bencher.counter(ItemsCount::new(deltas)).bench_local(|| {
             let mut reader = self.upstream.reply_reader(&target, true);
-            let mut writer = self.client.reply_writer(&asked(), &identity());
+            let mut writer = self.client.reply_writer(&request(), &identity());
             let mut written = 0;
             for piece in pieces {
                 out.clear();
@@ -153,13 +153,13 @@ impl Pair {
 }
 
 /// A gateway with in-memory stores.
-struct House {
+struct TestGateway {
     gateway: Gateway,
     /// Writes to the stores in the background.
     _runtime: Runtime,
 }
 
-impl House {
+impl TestGateway {
     fn new() -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
@@ -201,7 +201,7 @@ impl House {
 #[divan::bench(args = pairs())]
 fn lane_one_event_a_write(bencher: Bencher<'_, '_>, name: &str) {
     let pair = Pair::named(name, DELTAS);
-    pair.across(bencher, DELTAS, &pair.one_by_one());
+    pair.lane(bencher, DELTAS, &pair.one_by_one());
 }
 
 #[divan::bench(args = pairs())]
@@ -213,7 +213,7 @@ fn codec_one_event_a_write(bencher: Bencher<'_, '_>, name: &str) {
 #[divan::bench(args = pairs())]
 fn lane_16_kb_a_write(bencher: Bencher<'_, '_>, name: &str) {
     let pair = Pair::named(name, DELTAS);
-    pair.across(bencher, DELTAS, &pair.at_once());
+    pair.lane(bencher, DELTAS, &pair.at_once());
 }
 
 #[divan::bench(args = pairs())]
@@ -226,5 +226,5 @@ fn codec_16_kb_a_write(bencher: Bencher<'_, '_>, name: &str) {
 #[divan::bench(args = [1_000, 10_000, 100_000])]
 fn lane_by_length(bencher: Bencher<'_, '_>, deltas: usize) {
     let pair = Pair::named("anthropic to openai_chat", deltas);
-    pair.across(bencher, deltas, &pair.one_by_one());
+    pair.lane(bencher, deltas, &pair.one_by_one());
 }

@@ -123,16 +123,16 @@ impl Timeouts {
 
 impl Backend {
     /// This backend's name of a model. `None` if the name does not change.
-    pub fn map_model(&self, asked: &str) -> Option<&str> {
-        longest_match(self.models.iter().map(|(pattern, name)| (pattern.as_str(), name)), asked)
+    pub fn map_model(&self, requested: &str) -> Option<&str> {
+        longest_match(self.models.iter().map(|(pattern, name)| (pattern.as_str(), name)), requested)
             .map(String::as_str)
     }
 
     /// The model of a request, by this backend's name. Empty if neither the request nor the backend
     /// names one.
-    pub fn model_for<'a>(&'a self, asked: Option<&'a str>) -> &'a str {
-        asked
-            .map(|asked| self.map_model(asked).unwrap_or(asked))
+    pub fn model_for<'a>(&'a self, requested: Option<&'a str>) -> &'a str {
+        requested
+            .map(|requested| self.map_model(requested).unwrap_or(requested))
             .or(self.default_model.as_deref())
             .unwrap_or_default()
     }
@@ -145,7 +145,7 @@ impl Backend {
 
     /// The URL of a path of the dialect, such as `/v1/messages`.
     pub fn address(&self, path: &str, query: Option<&str>) -> Result<Uri, http::uri::InvalidUri> {
-        let mut address = behind(&self.base_url, path);
+        let mut address = join_url(&self.base_url, path);
         if let Some(query) = query {
             address.push('?');
             address.push_str(query);
@@ -166,9 +166,9 @@ impl Backend {
 
 /// Joins a base URL and a path of the dialect. If the base URL ends in a version, such as `/v3`, it
 /// replaces the version of the path.
-pub fn behind(base: &str, path: &str) -> String {
-    let place = base.split_once("://").map_or(base, |(_, place)| place);
-    let last = place.rsplit_once('/').map_or("", |(_, last)| last);
+pub fn join_url(base: &str, path: &str) -> String {
+    let location = base.split_once("://").map_or(base, |(_, rest)| rest);
+    let last = location.rsplit_once('/').map_or("", |(_, last)| last);
     let own = path.strip_prefix('/').and_then(|path| path.split_once('/'));
     match own {
         Some((version, rest)) if is_version(last) && is_version(version) => {
@@ -249,7 +249,7 @@ mod tests {
             ),
             ("https://h/v8-engine", "/v1/messages", "https://h/v8-engine/v1/messages"),
         ] {
-            assert_eq!(behind(base, path), address);
+            assert_eq!(join_url(base, path), address);
         }
     }
 

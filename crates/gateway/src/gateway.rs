@@ -114,7 +114,7 @@ impl Gateway {
             None => settings.routes.default.as_str().into(),
         };
         if let Some(next) = settings.backend(&name) {
-            self.lead_keys_to(next)?;
+            self.check_key_site(next)?;
         }
         *active = name;
         self.settings.store(settings);
@@ -123,16 +123,16 @@ impl Gateway {
 
     /// Checks that the next active backend may receive the callers' own keys: it is at the same
     /// site as before, or `share_caller_key` allows it. Remembers the new site.
-    fn lead_keys_to(&self, next: &Backend) -> Result<(), Fault> {
+    fn check_key_site(&self, next: &Backend) -> Result<(), Fault> {
         let mut key_site = self.key_site.write();
         if let Some(site) = &*key_site
-            && !may_have_key(next, site)
+            && !may_receive_key(next, site)
         {
             let name = &next.name;
             return Err(Fault::new(
                 FaultKind::Conflict,
                 format!(
-                    "`{name}` gets the caller's own key, which has gone to {site} so far; set \
+                    "`{name}` would receive the caller's own key, which was sent to {site} so far; set \
                      `share_caller_key = true` on `{name}` if its operator may see it too"
                 ),
             ));
@@ -202,7 +202,7 @@ impl Gateway {
                 ),
             ));
         };
-        self.lead_keys_to(next)?;
+        self.check_key_site(next)?;
         let previous = std::mem::replace(&mut *active, name.into());
         self.changes.push(Change::Fact(ACTIVE.into(), Some(name.into())));
         tracing::info!(old_backend = &*previous, new_backend = name, "Active backend changed");
@@ -224,7 +224,7 @@ impl Gateway {
     }
 
     /// Records whether a backend could be reached.
-    pub(crate) fn note_reached(&self, backend: &str, reached: bool) {
+    pub(crate) fn record_reachability(&self, backend: &str, reached: bool) {
         if reached != self.healthy(backend) {
             let mut unreachable = self.unreachable.write();
             if reached {
@@ -237,7 +237,7 @@ impl Gateway {
 }
 
 /// Whether a backend may receive a caller's key that was sent to this site before.
-pub(crate) fn may_have_key(backend: &Backend, site: &str) -> bool {
+pub(crate) fn may_receive_key(backend: &Backend, site: &str) -> bool {
     backend.auth != Auth::Passthrough || backend.share_caller_key || backend.site() == site
 }
 
@@ -252,7 +252,7 @@ mod tests {
     use crate::settings::{Limits, Policy, Thinking, ToolThinking, Unknown};
     use crate::thinking::store::{InMemory, Store};
     use crate::thinking::vault::store::InMemoryVault;
-    use crate::thinking::{Kept, VaultKey};
+    use crate::thinking::{StoredTurn, VaultKey};
 
     #[tokio::test]
     async fn flush_writes_the_memory_and_the_vault() {
@@ -280,7 +280,7 @@ mod tests {
         let gateway =
             Gateway::new(settings, Snapshot::default(), changes.clone(), keyring, vault.clone());
         changes.push(Change::Fact("name".into(), Some("value".into())));
-        let kept = Kept {
+        let kept = StoredTurn {
             origin: Origin {
                 domain: "a".into(),
                 backend: "a".into(),
@@ -292,7 +292,7 @@ mod tests {
             blocks: Vec::new(),
         };
         let name = VaultKey::of_call("call_1");
-        gateway.vault.keep(&[name], &kept);
+        gateway.vault.store(&[name], &kept);
         gateway.flush().await;
         assert!(gateway.store_works());
         assert_eq!(memory.load().await.unwrap().facts.len(), 1);

@@ -106,13 +106,13 @@ pub fn client(upstream: &HeaderMap, auth: &Auth) -> HeaderMap {
 }
 
 /// The headers of a translated request. None of the client's headers apply to another dialect.
-pub fn across(
-    asked: &IncomingRequest,
+pub fn translated(
+    incoming: &IncomingRequest,
     backend: &Backend,
     dialect: &dyn UpstreamDialect,
     more: &[(&'static str, String)],
 ) -> HeaderMap {
-    let key = credential(asked, backend);
+    let key = credential(incoming, backend);
     let key = (!key.is_empty()).then(|| dialect.key_header(&key, &backend.variant));
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, JSON);
@@ -127,22 +127,22 @@ pub fn across(
 }
 
 /// The credential that a request carries to a backend.
-pub fn credential(asked: &IncomingRequest, backend: &Backend) -> String {
+pub fn credential(incoming: &IncomingRequest, backend: &Backend) -> String {
     match &backend.auth {
         Auth::None => String::new(),
         Auth::Key(key) => key.clone(),
-        Auth::Passthrough => callers_key(asked),
+        Auth::Passthrough => callers_key(incoming),
     }
 }
 
 /// The key that a caller presents, in any header or in the query. Empty if there is none.
-pub fn callers_key(asked: &IncomingRequest) -> String {
+pub fn callers_key(incoming: &IncomingRequest) -> String {
     KEYS.iter()
-        .find_map(|name| asked.headers.get(name))
+        .find_map(|name| incoming.headers.get(name))
         .and_then(|value| value.to_str().ok())
         .map(|value| without_scheme(value).to_owned())
         // Gemini clients may send the key in the query.
-        .or_else(|| gemini::address::key(asked.query.as_deref()?))
+        .or_else(|| gemini::address::key(incoming.query.as_deref()?))
         .unwrap_or_default()
 }
 

@@ -28,13 +28,13 @@ use crate::upstream::send::read_plain;
 use crate::upstream::{RequestBody, SendError, whole};
 
 /// How long a backend's list is cached.
-const FRESH: Duration = Duration::from_secs(60);
+const LIST_TTL: Duration = Duration::from_secs(60);
 /// How long a backend may take to send its list.
-const PATIENCE: Duration = Duration::from_secs(5);
+const LIST_TIMEOUT: Duration = Duration::from_secs(5);
 /// How many lists are cached: one for each backend and key.
-const MOST_LISTS: usize = 64;
+const MAX_LISTS: usize = 64;
 /// How many bytes of a list are read.
-const LONGEST_LIST: usize = 8 << 20;
+const MAX_LIST_BYTES: usize = 8 << 20;
 
 /// The cached model lists, each with the time it arrived.
 pub(crate) type Lists = std::collections::HashMap<String, (Instant, Arc<Vec<ModelCard>>)>;
@@ -42,79 +42,79 @@ pub(crate) type Lists = std::collections::HashMap<String, (Instant, Arc<Vec<Mode
 impl Gateway {
     /// Answers with one model or all models. If only one backend is asked and it shares the
     /// client's dialect, the request is forwarded to it.
-    pub async fn models(&self, asked: IncomingRequest, body: RequestBody) -> Reply {
+    pub async fn models(&self, incoming: IncomingRequest, body: RequestBody) -> Reply {
         let settings = self.settings();
         let id = self.turns.id(unix_ms());
-        let name = named(&asked.path).map(decode);
-        let backends = match self.asked_for(&settings, &asked, name.as_deref()) {
+        let name = named(&incoming.path).map(decode);
+        let backends = match self.backends_for(&settings, &incoming, name.as_deref()) {
             Ok(backends) => backends,
-            Err(fault) => return error_response(asked.dialect, &fault, &id, ""),
+            Err(fault) => return error_response(incoming.dialect, &fault, &id, ""),
         };
         if let [only] = backends.as_slice()
-            && asked.dialect.lists_as(only.dialect.name())
+            && incoming.dialect.lists_as(only.dialect.name())
             && only.names().next().is_none()
         {
             let pin = Some(only.name.clone());
-            return self.pass(IncomingRequest { pin, ..asked }, body).await;
+            return self.pass(IncomingRequest { pin, ..incoming }, body).await;
         }
-        let cards = match self.all(&settings, &asked, &backends).await {
+        let cards = match self.all(&settings, &incoming, &backends).await {
             Ok(cards) => cards,
             Err(error) => {
                 let backend = backends.first().map_or("", |backend| &backend.name);
-                return error_response(asked.dialect, &error.fault(), &id, backend);
+                return error_response(incoming.dialect, &error.fault(), &id, backend);
             }
         };
-        let query = asked.query.as_deref().unwrap_or_default();
-        let told = match &name {
-            None => asked.dialect.write_models(Models::All(&cards), query),
+        let query = incoming.query.as_deref().unwrap_or_default();
+        let answer = match &name {
+            None => incoming.dialect.write_models(Models::All(&cards), query),
             Some(name) => match cards.iter().find(|card| card.name == *name) {
-                Some(card) => asked.dialect.write_models(Models::One(card), query),
+                Some(card) => incoming.dialect.write_models(Models::One(card), query),
                 None => {
                     let what = format!("no backend lists a model `{name}`");
                     Err(Fault::new(FaultKind::NotFound, what))
                 }
             },
         };
-        let told = match told {
-            Ok(told) => told,
-            Err(fault) => return error_response(asked.dialect, &fault, &id, ""),
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(fault) => return error_response(incoming.dialect, &fault, &id, ""),
         };
-        told_as_json(&told, &id, "")
+        json_reply(&answer, &id, "")
     }
 
     /// Shows a model in Ollama's format. A backend of the same dialect answers itself; for others
     /// the catalog answers.
-    pub async fn show(&self, mut asked: IncomingRequest, body: bytes::Bytes) -> Reply {
+    pub async fn show(&self, mut incoming: IncomingRequest, body: bytes::Bytes) -> Reply {
         let settings = self.settings();
         let id = self.turns.id(unix_ms());
         let found = model_card::asked_for(&body).and_then(|name| {
-            let (pin, active) = (asked.pin.as_deref(), self.active());
+            let (pin, active) = (incoming.pin.as_deref(), self.active());
             let routes = &settings.routes;
             let chosen = routes.choose(&settings, pin, Some(&name), &active)?;
             Ok((name, chosen.chain[0].clone()))
         });
         let (name, backend) = match found {
             Ok(found) => found,
-            Err(fault) => return error_response(asked.dialect, &fault, &id, ""),
+            Err(fault) => return error_response(incoming.dialect, &fault, &id, ""),
         };
         let theirs = backend.model_for(Some(&name));
-        if backend.dialect.name() == asked.dialect.name() {
+        if backend.dialect.name() == incoming.dialect.name() {
             let body = json!({"model": theirs}).to_string();
-            asked.headers.insert(header::CONTENT_LENGTH, body.len().into());
-            asked.pin = Some(backend.name.clone());
-            return self.pass(asked, whole(body.into())).await;
+            incoming.headers.insert(header::CONTENT_LENGTH, body.len().into());
+            incoming.pin = Some(backend.name.clone());
+            return self.pass(incoming, whole(body.into())).await;
         }
-        if !self.may_be_served(&settings, &asked, &name).await {
+        if !self.may_be_served(&settings, &incoming, &name).await {
             let fault = Fault::new(FaultKind::NotFound, model_card::not_found(&name));
-            return error_response(asked.dialect, &fault, &id, &backend.name);
+            return error_response(incoming.dialect, &fault, &id, &backend.name);
         }
         let known = settings.catalog.find_at(&backend.name, theirs);
-        let told = model_card::show(Abilities {
+        let answer = model_card::show(Abilities {
             thinks: known.thinking.is_some_and(|form| form != Form::None),
             sees: known.vision,
             context: known.context,
         });
-        told_as_json(&told, &id, &backend.name)
+        json_reply(&answer, &id, &backend.name)
     }
 
     /// Whether a backend may serve a model of this name. True if that cannot be decided: some
@@ -122,10 +122,10 @@ impl Gateway {
     async fn may_be_served(
         &self,
         settings: &Settings,
-        asked: &IncomingRequest,
+        incoming: &IncomingRequest,
         name: &str,
     ) -> bool {
-        let Ok(backends) = self.asked_for(settings, asked, Some(name)) else {
+        let Ok(backends) = self.backends_for(settings, incoming, Some(name)) else {
             return true;
         };
         let by_name = |backend: &Arc<Backend>| {
@@ -137,7 +137,7 @@ impl Gateway {
         if backends.iter().any(by_name) {
             return true;
         }
-        let lists = backends.iter().map(|backend| self.listed(settings, asked, backend));
+        let lists = backends.iter().map(|backend| self.list_of(settings, incoming, backend));
         join_all(lists).await.into_iter().any(|list| match list {
             Ok(list) => list.is_empty() || list.iter().any(|card| is_same(&card.name, name)),
             Err(_) => true,
@@ -145,13 +145,13 @@ impl Gateway {
     }
 
     /// The backends to ask: the pinned one, the one that a rule gives the model to, or all.
-    fn asked_for(
+    fn backends_for(
         &self,
         settings: &Settings,
-        asked: &IncomingRequest,
+        incoming: &IncomingRequest,
         name: Option<&str>,
     ) -> Result<Vec<Arc<Backend>>, Fault> {
-        let pin = asked.pin.as_deref();
+        let pin = incoming.pin.as_deref();
         let chosen = settings.routes.choose(settings, pin, name, &self.active())?;
         if pin.is_some() || name.is_some() && !chosen.follows_active_backend {
             return Ok(chosen.chain.into_iter().take(1).collect());
@@ -170,10 +170,10 @@ impl Gateway {
     async fn all(
         &self,
         settings: &Settings,
-        asked: &IncomingRequest,
+        incoming: &IncomingRequest,
         backends: &[Arc<Backend>],
     ) -> Result<Vec<ModelCard>, SendError> {
-        let lists = backends.iter().map(|backend| self.listed(settings, asked, backend));
+        let lists = backends.iter().map(|backend| self.list_of(settings, incoming, backend));
         let mut cards = Vec::new();
         let mut failed = None;
         for (backend, list) in backends.iter().zip(join_all(lists).await) {
@@ -204,16 +204,16 @@ impl Gateway {
     }
 
     /// The list of one backend, from the cache if it is recent.
-    async fn listed(
+    async fn list_of(
         &self,
         settings: &Settings,
-        asked: &IncomingRequest,
+        incoming: &IncomingRequest,
         backend: &Arc<Backend>,
     ) -> Result<Arc<Vec<ModelCard>>, SendError> {
-        let mark = credential_fingerprint(&headers::credential(asked, backend));
-        let key = format!("{} {mark}", backend.name);
+        let fingerprint = credential_fingerprint(&headers::credential(incoming, backend));
+        let key = format!("{} {fingerprint}", backend.name);
         if let Some((when, list)) = self.lists.lock().get(&key)
-            && when.elapsed() < FRESH
+            && when.elapsed() < LIST_TTL
         {
             return Ok(list.clone());
         }
@@ -224,16 +224,16 @@ impl Gateway {
                 backend,
                 &Method::GET,
                 (&path, backend.dialect.list_query()),
-                headers::across(asked, backend, backend.dialect, &version),
+                headers::translated(incoming, backend, backend.dialect, &version),
                 whole(bytes::Bytes::new()),
-                PATIENCE,
+                LIST_TIMEOUT,
             )
             .await?;
         let status = response.status();
-        let body = read_plain(backend, response, LONGEST_LIST, PATIENCE).await?;
-        let told: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let body = read_plain(backend, response, MAX_LIST_BYTES, LIST_TIMEOUT).await?;
+        let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
         let list = match status.as_u16() {
-            200..=299 => backend.dialect.read_models(&told),
+            200..=299 => backend.dialect.read_models(&answer),
             // This backend cannot list its models.
             404 | 405 | 501 => Vec::new(),
             refused => {
@@ -251,18 +251,18 @@ impl Gateway {
         }
         let list = Arc::new(list);
         let mut lists = self.lists.lock();
-        if lists.len() >= MOST_LISTS {
-            lists.retain(|_, (when, _)| when.elapsed() < FRESH);
+        if lists.len() >= MAX_LISTS {
+            lists.retain(|_, (when, _)| when.elapsed() < LIST_TTL);
         }
-        if lists.len() < MOST_LISTS {
+        if lists.len() < MAX_LISTS {
             lists.insert(key, (Instant::now(), list.clone()));
         }
         Ok(list)
     }
 }
 
-fn told_as_json(told: &Value, id: &str, backend: &str) -> Reply {
-    let mut reply = Response::new(ReplyBody::whole(told.to_string()));
+fn json_reply(answer: &Value, id: &str, backend: &str) -> Reply {
+    let mut reply = Response::new(ReplyBody::whole(answer.to_string()));
     let json = HeaderValue::from_static("application/json");
     reply.headers_mut().insert(header::CONTENT_TYPE, json);
     finish_headers(reply.headers_mut(), id, backend, &[]);
@@ -273,10 +273,10 @@ fn told_as_json(told: &Value, id: &str, backend: &str) -> Reply {
 fn complete(card: ModelCard, settings: &Settings, backend: &Backend) -> ModelCard {
     let name = backend.model_for(Some(&card.name));
     let known = settings.catalog.find_at(&backend.name, name);
-    let by_form = |is: fn(Form) -> Option<bool>| known.thinking.and_then(is);
-    let thinks = card.thinks.or_else(|| by_form(|form| Some(form != Form::None)));
+    let from_form = |is: fn(Form) -> Option<bool>| known.thinking.and_then(is);
+    let thinks = card.thinks.or_else(|| from_form(|form| Some(form != Form::None)));
     let adaptive = card.adaptive.or_else(|| {
-        by_form(|form| match form {
+        from_form(|form| match form {
             Form::Adaptive => Some(true),
             Form::Budget => Some(false),
             _ => None,
@@ -323,8 +323,8 @@ fn named(path: &str) -> Option<&str> {
 }
 
 /// Whether a listed name is the requested one. Ollama's clients may omit `:latest`.
-fn is_same(listed: &str, asked: &str) -> bool {
-    listed.strip_suffix(":latest").unwrap_or(listed) == asked
+fn is_same(listed: &str, incoming: &str) -> bool {
+    listed.strip_suffix(":latest").unwrap_or(listed) == incoming
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use throughline_canonical::{BlockKey, Origin, Reason};
 use throughline_gateway::settings::{Policy, Thinking, ToolThinking, Unknown};
-use throughline_gateway::thinking::memory::{Made, Outcome, Question};
+use throughline_gateway::thinking::memory::{NewBlock, Outcome, Question};
 use throughline_gateway::thinking::store::{InMemory, Store};
 use throughline_gateway::thinking::writer::Changes;
 use throughline_gateway::thinking::{
@@ -23,7 +23,7 @@ struct Bench {
 }
 
 fn lineage(mark: u8, id: u8) -> Lineage {
-    Lineage { mark: SessionTag([mark; 16]), id: LineageId([id; 16]) }
+    Lineage { tag: SessionTag([mark; 16]), id: LineageId([id; 16]) }
 }
 
 fn key(number: u16) -> BlockKey {
@@ -80,7 +80,7 @@ impl Bench {
 
     /// Registers a block that a backend made in reply to a request of this session.
     fn make(&self, backend: &str, session: u64, block: u16) {
-        self.memory.register(&Made {
+        self.memory.register(&NewBlock {
             lineage: self.lineage,
             session,
             origin: &Arc::new(Origin {
@@ -309,7 +309,7 @@ fn cut_block_is_never_sent() {
         model: "m".into(),
         credential: String::new(),
     });
-    let made = |cut| Made {
+    let made = |cut| NewBlock {
         lineage: bench.lineage,
         session: 1,
         origin: &origin,
@@ -412,7 +412,7 @@ fn decision_time_does_not_grow_with_the_memory() {
         for conversation in 0..count {
             let id = conversation.to_le_bytes();
             bench.lineage = Lineage {
-                mark: SessionTag([id[0], id[1], 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]),
+                tag: SessionTag([id[0], id[1], 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]),
                 id: LineageId([id[0], id[1], 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]),
             };
             bench.ask("a", &[]);

@@ -13,7 +13,7 @@ use sqlx::sqlite::{
 use sqlx::{Row, Sqlite, SqlitePool, Transaction};
 use throughline_canonical::{BlockKey, Origin, Prefix};
 use throughline_gateway::thinking::store::{
-    BlockStatus, Change, Snapshot, Store, StoreError, StoreFuture, StoredBlock, StoredMark,
+    BlockStatus, Change, Snapshot, Store, StoreError, StoreFuture, StoredBlock, StoredSession,
 };
 use throughline_gateway::thinking::{LineageId, SessionTag};
 
@@ -105,7 +105,7 @@ impl SqliteStore {
                 registered: unsigned(row.try_get("registered")?),
                 gone: row.try_get("gone")?,
             };
-            snapshot.standings.push((
+            snapshot.statuses.push((
                 LineageId(bytes(&row, "lineage")?),
                 BlockKey(bytes(&row, "key")?),
                 standing,
@@ -122,9 +122,11 @@ impl SqliteStore {
             sqlx::query("SELECT id, session, backend FROM mark").fetch_all(&self.pool).await?
         {
             let backend: String = row.try_get("backend")?;
-            let mark =
-                StoredMark { session: unsigned(row.try_get("session")?), backend: backend.into() };
-            snapshot.marks.push((SessionTag(bytes(&row, "id")?), mark));
+            let mark = StoredSession {
+                session: unsigned(row.try_get("session")?),
+                backend: backend.into(),
+            };
+            snapshot.sessions.push((SessionTag(bytes(&row, "id")?), mark));
         }
         Ok(())
     }
@@ -205,7 +207,7 @@ async fn apply(
                 .bind(mark.0.to_vec())
                 .bind(signed(used))
         }
-        Change::Mark(id, mark) => {
+        Change::Session(id, mark) => {
             sqlx::query("REPLACE INTO mark (id, session, backend) VALUES (?, ?, ?)")
                 .bind(id.0.to_vec())
                 .bind(signed(mark.session))
@@ -218,7 +220,7 @@ async fn apply(
                 .await?;
             sqlx::query("DELETE FROM lineage WHERE id = ?").bind(lineage.0.to_vec())
         }
-        Change::ForgetMark(id) => sqlx::query("DELETE FROM mark WHERE id = ?").bind(id.0.to_vec()),
+        Change::ForgetSession(id) => sqlx::query("DELETE FROM mark WHERE id = ?").bind(id.0.to_vec()),
         Change::ForgetBlock(key) => {
             sqlx::query("DELETE FROM block WHERE key = ?").bind(key.0.to_vec())
         }

@@ -35,7 +35,7 @@ impl SqliteStore {
             ));
         }
         Ok(Some(Record {
-            names: names.iter().copied().map(VaultKey).collect(),
+            keys: names.iter().copied().map(VaultKey).collect(),
             sealed: row.try_get("sealed")?,
         }))
     }
@@ -98,7 +98,7 @@ async fn insert(
     transaction: &mut Transaction<'_, Sqlite>,
     record: &Record,
 ) -> Result<(), sqlx::Error> {
-    let names: Vec<u8> = record.names.iter().flat_map(|name| name.0).collect();
+    let names: Vec<u8> = record.keys.iter().flat_map(|name| name.0).collect();
     let id = sqlx::query("INSERT INTO vault_record (names, size, sealed) VALUES (?, ?, ?)")
         .bind(names)
         .bind(signed(record.size() as u64))
@@ -106,7 +106,7 @@ async fn insert(
         .execute(&mut **transaction)
         .await?
         .last_insert_rowid();
-    for name in &record.names {
+    for name in &record.keys {
         let name = name.0.to_vec();
         let previous = sqlx::query("SELECT record FROM vault_name WHERE name = ?")
             .bind(name.clone())

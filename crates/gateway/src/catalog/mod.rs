@@ -64,11 +64,11 @@ impl Catalog {
     fn known(&self, name: &str, learnt: &str) -> Model {
         let name = name.to_lowercase();
         let mut model = Model::default();
-        tell(&EMBEDDED, &name, &mut model);
+        apply(&EMBEDDED, &name, &mut model);
         if let Some(row) = self.learnt.find(learnt) {
-            row.tell(&mut model);
+            row.apply(&mut model);
         }
-        tell(&self.own, &name, &mut model);
+        apply(&self.own, &name, &mut model);
         model
     }
 
@@ -103,12 +103,12 @@ fn at(backend: &str, name: &str) -> String {
 }
 
 /// Applies all matching rows, those with the longest patterns last.
-fn tell(rows: &[Row], name: &str, model: &mut Model) {
-    let mut fitting: Vec<(usize, &Row)> =
+fn apply(rows: &[Row], name: &str, model: &mut Model) {
+    let mut matching: Vec<(usize, &Row)> =
         rows.iter().filter_map(|row| row.weight(name).map(|weight| (weight, row))).collect();
-    fitting.sort_by_key(|(weight, _)| *weight);
-    for (_, row) in fitting {
-        row.tell(model);
+    matching.sort_by_key(|(weight, _)| *weight);
+    for (_, row) in matching {
+        row.apply(model);
     }
 }
 

@@ -4,14 +4,14 @@ use memchr::memmem;
 
 /// Whether a pattern matches a name, or the part after the name's last slash: `openai/gpt-5` is
 /// also a `gpt-5`. A `*` matches anything. Both must be in lower case.
-pub(super) fn fits(pattern: &str, name: &str) -> bool {
-    let behind = name.rsplit_once('/').map(|(_, behind)| behind);
-    fits_whole(pattern, name) || behind.is_some_and(|name| fits_whole(pattern, name))
+pub(super) fn matches(pattern: &str, name: &str) -> bool {
+    let last_segment = name.rsplit_once('/').map(|(_, last_segment)| last_segment);
+    matches_whole(pattern, name) || last_segment.is_some_and(|name| matches_whole(pattern, name))
 }
 
 /// The first match of each piece leaves the most text for the later pieces, so no other match has
 /// to be tried.
-fn fits_whole(pattern: &str, name: &str) -> bool {
+fn matches_whole(pattern: &str, name: &str) -> bool {
     let Some((start, rest)) = pattern.split_once('*') else {
         return pattern == name;
     };
@@ -61,7 +61,7 @@ mod tests {
             ("", "x", false),
             ("*ü*", "für", true),
         ] {
-            assert_eq!(fits(pattern, name), expected, "{pattern} {name}");
+            assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
         }
     }
 
@@ -69,6 +69,6 @@ mod tests {
     fn many_stars_are_matched_in_linear_time() {
         let pattern = "*a".repeat(2000) + "b*";
         let name = "a".repeat(20_000);
-        assert!(!fits(&pattern, &name));
+        assert!(!matches(&pattern, &name));
     }
 }

@@ -63,8 +63,8 @@ pub struct CatalogMistake {
 
 impl fmt::Display for CatalogError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, mistake) in self.mistakes.iter().enumerate() {
-            let gap = if place == 0 { "" } else { "; " };
+        for (index, mistake) in self.mistakes.iter().enumerate() {
+            let gap = if index == 0 { "" } else { "; " };
             write!(formatter, "{gap}line {}: {}", mistake.line, mistake.message)?;
         }
         Ok(())
@@ -74,15 +74,15 @@ impl fmt::Display for CatalogError {
 impl Row {
     /// The weight of the longest pattern that matches a name.
     pub(super) fn weight(&self, name: &str) -> Option<usize> {
-        let fitting = self.patterns.iter().filter(|row| pattern::fits(row, name));
-        fitting.map(|row| pattern::weight(row)).max()
+        let matching = self.patterns.iter().filter(|row| pattern::matches(row, name));
+        matching.map(|row| pattern::weight(row)).max()
     }
 
     /// Writes the row's values over those of the model.
-    pub(super) fn tell(&self, model: &mut Model) {
-        fn over<T: Clone>(known: &mut T, said: &Option<T>) {
-            if let Some(said) = said {
-                known.clone_from(said);
+    pub(super) fn apply(&self, model: &mut Model) {
+        fn over<T: Clone>(known: &mut T, value: &Option<T>) {
+            if let Some(value) = value {
+                known.clone_from(value);
             }
         }
         model.thinking = self.thinking.or(model.thinking);
@@ -108,29 +108,29 @@ impl Row {
 
 /// Reads a table, or returns everything that is wrong with it.
 pub(super) fn read(text: &str) -> Result<Vec<Row>, CatalogError> {
-    let mut reading = Reading { text, mistakes: Vec::new() };
+    let mut reader = TableReader { text, mistakes: Vec::new() };
     let rows = match DeTable::parse(text) {
-        Ok(table) => reading.table(table.into_inner()),
+        Ok(table) => reader.table(table.into_inner()),
         Err(error) => {
-            reading.wrong(error.span(), format!("not TOML: {}", error.message()));
+            reader.report(error.span(), format!("not TOML: {}", error.message()));
             Vec::new()
         }
     };
-    if reading.mistakes.is_empty() {
+    if reader.mistakes.is_empty() {
         return Ok(rows);
     }
-    let mut mistakes = reading.mistakes;
+    let mut mistakes = reader.mistakes;
     mistakes.sort_by_key(|mistake| mistake.span.start);
     Err(CatalogError { mistakes })
 }
 
-struct Reading<'a> {
+struct TableReader<'a> {
     text: &'a str,
     mistakes: Vec<CatalogMistake>,
 }
 
-impl Reading<'_> {
-    fn wrong(&mut self, span: Option<Range<usize>>, message: String) {
+impl TableReader<'_> {
+    fn report(&mut self, span: Option<Range<usize>>, message: String) {
         let span = span.unwrap_or(0..0);
         let before = self.text.as_bytes().get(..span.start).unwrap_or_default();
         self.mistakes.push(CatalogMistake {
@@ -145,7 +145,7 @@ impl Reading<'_> {
         for (key, value) in table {
             let name = key.get_ref();
             if name != "model" {
-                self.wrong(
+                self.report(
                     Some(key.span()),
                     format!("unknown key `{name}`: a table of models has only `[[model]]`"),
                 );
@@ -153,14 +153,14 @@ impl Reading<'_> {
             }
             let span = value.span();
             let DeValue::Array(elements) = value.into_inner() else {
-                self.wrong(Some(span), "`model` is not a list: write `[[model]]`".to_owned());
+                self.report(Some(span), "`model` is not a list: write `[[model]]`".to_owned());
                 continue;
             };
             for element in elements {
                 let span = element.span();
                 match element.into_inner() {
                     DeValue::Table(row) => rows.push(self.row(row, span)),
-                    _ => self.wrong(
+                    _ => self.report(
                         Some(span),
                         "an element of `model` is not a table: write `[[model]]`".to_owned(),
                     ),
@@ -204,7 +204,7 @@ impl Reading<'_> {
                 _ => {
                     let message =
                         format!("unknown key `{name}` of a model: expected one of {KEYS}");
-                    self.wrong(Some(key.span()), message);
+                    self.report(Some(key.span()), message);
                     continue;
                 }
             };
@@ -212,27 +212,27 @@ impl Reading<'_> {
                 // Replace the parser's name of the type.
                 let found = error.message().replace("u64", "a whole number");
                 let message = format!("`{name}`: {found}");
-                self.wrong(error.span().or(Some(at)), message);
-            } else if let Some(message) = refuse(name, &row) {
-                self.wrong(Some(at), message);
+                self.report(error.span().or(Some(at)), message);
+            } else if let Some(message) = check_value(name, &row) {
+                self.report(Some(at), message);
             }
         }
         if let Some((least, most)) = row.budget_min.zip(row.budget_max)
             && least > most
         {
             let message = format!("`budget_max` is {most}, less than `budget_min`, {least}");
-            self.wrong(bound, message);
+            self.report(bound, message);
         }
         if !named {
             let message = "`pattern` is missing: a model needs a line `pattern = \"...\"`";
-            self.wrong(Some(span), message.to_owned());
+            self.report(Some(span), message.to_owned());
         }
         row
     }
 }
 
 /// Checks a value whose type is right.
-fn refuse(key: &str, row: &Row) -> Option<String> {
+fn check_value(key: &str, row: &Row) -> Option<String> {
     let message = match key {
         "pattern" if row.patterns.is_empty() || row.patterns.iter().any(String::is_empty) => {
             "`pattern` is empty: expected a model name, in which `*` matches anything"
@@ -245,10 +245,10 @@ fn refuse(key: &str, row: &Row) -> Option<String> {
 }
 
 fn set<'de, T: Deserialize<'de>>(
-    place: &mut Option<T>,
+    target: &mut Option<T>,
     value: Spanned<DeValue<'de>>,
 ) -> Result<(), Error> {
-    *place = Some(T::deserialize(value.into_deserializer())?);
+    *target = Some(T::deserialize(value.into_deserializer())?);
     Ok(())
 }
 
@@ -292,7 +292,7 @@ context = 40
 "#;
         let rows = read(text).unwrap();
         let mut model = Model::default();
-        rows[0].tell(&mut model);
+        rows[0].apply(&mut model);
         let expected = Model {
             thinking: Some(Form::Budget),
             efforts: vec![Effort::Low, Effort::XHigh],
@@ -318,12 +318,12 @@ context = 40
         let page = include_str!("../../../../docs/models.md");
         for (key, _) in text.lines().filter_map(|line| line.split_once(" =")) {
             assert!(KEYS.contains(&format!("`{key}`")), "{key}");
-            assert!(page.contains(&format!("`{key}`")), "{key} is not told");
+            assert!(page.contains(&format!("`{key}`")), "{key} is not documented");
         }
         let example = page.split("```").nth(1).and_then(|it| it.strip_prefix("toml\n"));
         assert_eq!(read(example.unwrap()).unwrap().len(), 2);
         // An empty row changes nothing.
-        Row::default().tell(&mut model);
+        Row::default().apply(&mut model);
         assert_eq!(model, expected);
     }
 
@@ -361,12 +361,12 @@ context = 0
             (13, "context"),
         ];
         assert_eq!(found, expected, "{error}");
-        let told = error.to_string();
+        let text = error.to_string();
         assert!(
-            told.contains("line 4: `max_output`: invalid type: string \"many\", expected a whole"),
-            "{told}"
+            text.contains("line 4: `max_output`: invalid type: string \"many\", expected a whole"),
+            "{text}"
         );
-        assert!(told.contains("line 7: unknown key `effort`"), "{told}");
+        assert!(text.contains("line 7: unknown key `effort`"), "{text}");
     }
 
     #[test]

@@ -176,13 +176,13 @@ fn operator_file_wins_and_holds_only_differences() {
         "[[model]]\npattern = 'Claude-Opus-4-6'\nmax_output = 5\n[[model]]\npattern = '*'\ncontext = 7\n",
     )
     .unwrap();
-    let told = ModelCard {
+    let report = ModelCard {
         max_output: Some(6),
         context: Some(8),
         budget: Some(false),
         ..ModelCard::default()
     };
-    catalog.learn("CLAUDE-opus-4-6", &told);
+    catalog.learn("CLAUDE-opus-4-6", &report);
     let model = catalog.find("claude-opus-4-6");
     // The operator's value wins although the pattern is shorter than the built-in one.
     assert_eq!((model.max_output, model.context), (Some(5), Some(7)));
@@ -247,8 +247,8 @@ fn learnt_values_outlive_a_new_file() {
 fn list_of_names_removes_nothing_that_was_learnt() {
     let catalog = Catalog::embedded();
     let named = ModelCard { name: "house".to_owned(), ..ModelCard::default() };
-    let told = ModelCard { thinks: Some(false), ..named.clone() };
-    for card in [&told, &named] {
+    let report = ModelCard { thinks: Some(false), ..named.clone() };
+    for card in [&report, &named] {
         catalog.learn_at("b", card);
     }
     let model = catalog.find_at("b", "house");
@@ -271,13 +271,13 @@ fn number_of_learnt_models_is_limited() {
 #[test]
 fn backend_report_counts_only_for_its_own_models() {
     let catalog = Catalog::embedded();
-    let told = |most| ModelCard {
+    let report = |most| ModelCard {
         name: "Shared".to_owned(),
         max_output: Some(most),
         ..ModelCard::default()
     };
-    catalog.learn_at("one", &told(10));
-    catalog.learn_at("other", &told(20));
+    catalog.learn_at("one", &report(10));
+    catalog.learn_at("other", &report(20));
     assert_eq!(catalog.find_at("one", "shared").max_output, Some(10));
     assert_eq!(catalog.find_at("other", "SHARED").max_output, Some(20));
     assert_eq!(catalog.find_at("third", "shared").max_output, None);

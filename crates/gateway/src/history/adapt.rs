@@ -11,9 +11,9 @@ use throughline_codec::dialects::gemini::SKIP_SIGNATURE;
 use crate::backend::Replay;
 use crate::catalog::{Model, Off};
 use crate::history::recall::PastBlock;
-use crate::history::replay_table::{self, Maker, Part, Place, Treatment};
+use crate::history::replay_table::{self, Maker, Part, Position, Treatment};
 use crate::thinking::guard::PrefixRecord;
-use crate::turn::log::KeptBlock;
+use crate::turn::log::BlockRecord;
 use crate::upstream::refusal_policy::RetryPlan;
 
 /// A tool call was sent with a skip-validation signature because its original signature is unknown.
@@ -39,22 +39,22 @@ pub(crate) struct HistoryRules<'a> {
 /// The adapted history, with a report of every block.
 #[derive(Debug, Default)]
 pub(crate) struct AdaptedHistory {
-    pub(crate) blocks: Vec<KeptBlock>,
+    pub(crate) blocks: Vec<BlockRecord>,
     pub(crate) losses: Vec<Loss>,
     /// The signed parts that are sent, in order.
-    pub(crate) sent: Vec<Sent>,
+    pub(crate) sent: Vec<SentPart>,
     /// How many of them the gateway restored.
     pub(crate) restored: usize,
     /// Whether thinking without a signature is sent.
     pub(crate) unsigned: bool,
     omitted: Vec<(Reason, usize)>,
     /// Indexes of assistant messages that were empty from the start, in order.
-    silent: Vec<usize>,
+    empty: Vec<usize>,
 }
 
 impl AdaptedHistory {
     /// Records that a sent block is stale: its prefix has changed.
-    pub(crate) fn doubt(&mut self, line: usize) {
+    pub(crate) fn record_stale(&mut self, line: usize) {
         if let Some(block) = self.blocks.get_mut(line) {
             block.set_fate(Fate::LeftOut, Some(Reason::Prefix));
             self.omit(Reason::Prefix);
@@ -63,11 +63,11 @@ impl AdaptedHistory {
 }
 
 /// Replaces an empty message, which the target would reject.
-const NOTHING_SAID: &str = "[nothing was said]";
+const EMPTY_MESSAGE_TEXT: &str = "[nothing was said]";
 
 /// A signed part that is sent back to its maker.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sent {
+pub(crate) struct SentPart {
     /// The key by which a refusal can be remembered.
     pub(crate) key: Option<BlockKey>,
     /// Its index in the report. `None` for the signature of a call or a text.
@@ -81,7 +81,7 @@ pub(crate) struct Sent {
     /// The prefix it follows now, if prefixes matter.
     pub(crate) prefix: Option<Prefix>,
     /// Its position in the body: message index, block index.
-    pub(crate) place: Option<(usize, usize)>,
+    pub(crate) position: Option<(usize, usize)>,
 }
 
 /// Where the model's present turn begins: after the last message in which the user says something.
@@ -112,11 +112,11 @@ impl HistoryRules<'_> {
         &self,
         at: usize,
         past: Vec<PastBlock>,
-        place: Place,
+        position: Position,
         adapted: &mut AdaptedHistory,
     ) -> Vec<Block> {
         if past.is_empty() {
-            adapted.silent.push(at);
+            adapted.empty.push(at);
         }
         let mut content = Vec::with_capacity(past.len());
         let thinks = |past: &PastBlock| {
@@ -130,13 +130,16 @@ impl HistoryRules<'_> {
                 Block::Thinking { .. } | Block::Redacted { .. } => {
                     // A reply that was cut may end in thinking. Its own maker would refuse that.
                     let last = leads.is_none_or(|leads| index > leads) && self.signs_blocks();
-                    content.extend(self.thinking((at, index), past, (place, last), adapted));
+                    content.extend(self.thinking((at, index), past, (position, last), adapted));
                 }
-                _ => content.push(self.signed(at, past, place, adapted)),
+                _ => content.push(self.signed(at, past, position, adapted)),
             }
         }
-        let marks = place == Place::OpenLoop && self.wants_call_signatures();
-        if marks && skip_first(&mut content) && unknown && !adapted.losses.contains(&CALL_UNSIGNED)
+        let needs_signature = position == Position::OpenLoop && self.wants_call_signatures();
+        if needs_signature
+            && skip_first(&mut content)
+            && unknown
+            && !adapted.losses.contains(&CALL_UNSIGNED)
         {
             adapted.losses.push(CALL_UNSIGNED);
         }
@@ -145,29 +148,29 @@ impl HistoryRules<'_> {
 
     /// Whether the target reads complete thinking blocks and refuses a message that ends in one.
     fn signs_blocks(&self) -> bool {
-        self.dialect == anthropic::NAME || replay_table::hands_on_blocks(self.dialect, self.variant)
+        self.dialect == anthropic::NAME || replay_table::forwards_blocks(self.dialect, self.variant)
     }
 
     /// Whether the target would refuse a block because its signature is missing. Some servers of
     /// the Anthropic dialect sign nothing and accept unsigned blocks.
-    fn wants_signature(&self, block: &Block, place: Place) -> bool {
+    fn wants_signature(&self, block: &Block, position: Position) -> bool {
         let bare = match block {
             Block::Thinking { signature, .. } => signature.as_deref().is_none_or(str::is_empty),
             _ => false,
         };
-        let verbatim = self.treat(Part::Thinking, Maker::Same, place) == Treatment::Verbatim;
+        let verbatim = self.treat(Part::Thinking, Maker::Same, position) == Treatment::Verbatim;
         bare && verbatim && self.dialect != anthropic::NAME
     }
 
-    fn treat(&self, part: Part, maker: Maker, place: Place) -> Treatment {
-        replay_table::treat(self.dialect, self.variant, part, maker, place)
+    fn treat(&self, part: Part, maker: Maker, position: Position) -> Treatment {
+        replay_table::treat(self.dialect, self.variant, part, maker, position)
     }
 
     fn thinking(
         &self,
         (message, index): (usize, usize),
         past: PastBlock,
-        (place, last): (Place, bool),
+        (position, last): (Position, bool),
         adapted: &mut AdaptedHistory,
     ) -> Option<Block> {
         let (part, kind) = match past.block {
@@ -178,12 +181,12 @@ impl HistoryRules<'_> {
             _ if self.leaves_out(message, past.tried) => (Maker::Foreign, Reason::Origin),
             Maker::Same if message < self.replays_from => (Maker::Foreign, Reason::Policy),
             Maker::Same if last => (Maker::Foreign, Reason::Cut),
-            Maker::Same if self.wants_signature(&past.block, place) => {
+            Maker::Same if self.wants_signature(&past.block, position) => {
                 (Maker::Foreign, Reason::Shape)
             }
             maker => (maker, past.reason),
         };
-        let treatment = self.treat(part, maker, place);
+        let treatment = self.treat(part, maker, position);
         let going = match past.tried {
             true => (Fate::Tried, Some(Reason::Unknown)),
             false if past.restored => (Fate::Restored, None),
@@ -202,19 +205,24 @@ impl HistoryRules<'_> {
         };
         adapted.unsigned |= matches!(block, Some(Block::Thinking { signature: None, .. }));
         if block.is_some() {
-            adapted.sent.push(Sent {
+            adapted.sent.push(SentPart {
                 key: past.key,
                 line: Some(adapted.blocks.len()),
                 message,
                 tried: past.tried,
                 prefix_record: past.prefix_record,
                 prefix: None,
-                place: None,
+                position: None,
             });
         }
         adapted.restored += usize::from(fate == Fate::Restored);
-        let place = (!past.restored).then_some(index);
-        adapted.blocks.push(KeptBlock::new((message, place), kind, (fate, reason), past.origin));
+        let position = (!past.restored).then_some(index);
+        adapted.blocks.push(BlockRecord::new(
+            (message, position),
+            kind,
+            (fate, reason),
+            past.origin,
+        ));
         block
     }
 
@@ -223,7 +231,7 @@ impl HistoryRules<'_> {
         &self,
         message: usize,
         past: PastBlock,
-        place: Place,
+        position: Position,
         adapted: &mut AdaptedHistory,
     ) -> Block {
         let mut block = past.block;
@@ -232,18 +240,18 @@ impl HistoryRules<'_> {
             Block::Text { signature, .. } => (Part::TextSignature, signature),
             _ => return block,
         };
-        let treatment = self.treat(part, past.maker, place);
+        let treatment = self.treat(part, past.maker, position);
         if self.leaves_out(message, past.tried) || treatment != Treatment::Verbatim {
             *signature = None;
         } else if signature.is_some() {
-            adapted.sent.push(Sent {
+            adapted.sent.push(SentPart {
                 key: past.key,
                 line: None,
                 message,
                 tried: past.tried,
                 prefix_record: past.prefix_record,
                 prefix: None,
-                place: None,
+                position: None,
             });
         }
         block
@@ -257,19 +265,19 @@ impl HistoryRules<'_> {
             RetryPlan::DropEarlierThinking => tried || message < self.open,
             RetryPlan::DropAllThinking => true,
             // Here the gateway cannot know what else is missing.
-            RetryPlan::ThinkingOff => !self.signs_blocks() && !self.marks_foreign_calls(),
+            RetryPlan::ThinkingOff => !self.signs_blocks() && !self.has_skip_signature(),
         }
     }
 
     fn wants_call_signatures(&self) -> bool {
         // A model that refused a call because of a missing signature needs signatures.
         let wants = self.model.signatures_enforced || self.retry != RetryPlan::First;
-        wants && self.marks_foreign_calls()
+        wants && self.has_skip_signature()
     }
 
     /// Whether the target accepts a skip-validation signature for calls of other makers.
-    fn marks_foreign_calls(&self) -> bool {
-        let foreign = self.treat(Part::CallSignature, Maker::Foreign, Place::OpenLoop);
+    fn has_skip_signature(&self) -> bool {
+        let foreign = self.treat(Part::CallSignature, Maker::Foreign, Position::OpenLoop);
         foreign == Treatment::Skipped
     }
 
@@ -278,8 +286,8 @@ impl HistoryRules<'_> {
         let mut filled = 0;
         for (at, message) in messages.iter_mut().enumerate() {
             if message.role == Role::Assistant && message.content.is_empty() {
-                let filler = match adapted.silent.binary_search(&at).is_ok() {
-                    true => NOTHING_SAID,
+                let filler = match adapted.empty.binary_search(&at).is_ok() {
+                    true => EMPTY_MESSAGE_TEXT,
                     false => PLACEHOLDER,
                 };
                 message.content.push(Block::text(filler));
@@ -293,14 +301,14 @@ impl HistoryRules<'_> {
 
     /// With a thinking budget, an open tool loop must begin with thinking. If that thinking was
     /// dropped, this request goes without thinking, or the loop is rewritten as text.
-    pub(crate) fn mend_open_loop(&self, request: &mut Request, adapted: &mut AdaptedHistory) {
+    pub(crate) fn repair_open_loop(&self, request: &mut Request, adapted: &mut AdaptedHistory) {
         let manual = match self.dialect {
             anthropic::NAME => {
                 matches!(request.thinking.amount, Some(Amount::Budget { .. } | Amount::On))
             }
             // A proxy that forwards blocks to such a provider has the same rule.
             _ => {
-                replay_table::hands_on_blocks(self.dialect, self.variant)
+                replay_table::forwards_blocks(self.dialect, self.variant)
                     && request.thinking.is_wanted()
             }
         };
@@ -329,7 +337,7 @@ impl HistoryRules<'_> {
                 .losses
                 .push(Loss::SettingAdapted { setting: "thinking", reason: "open_tool_loop" });
         } else {
-            let calls = tell_loop(&mut request.messages[start..]);
+            let calls = write_loop_as_text(&mut request.messages[start..]);
             adapted.losses.push(Loss::ToolLoopClosed { calls });
         }
     }
@@ -344,7 +352,7 @@ impl AdaptedHistory {
     }
 
     /// Writes the counted omissions to the losses, before all others.
-    pub(crate) fn tell(&mut self) {
+    pub(crate) fn finish_losses(&mut self) {
         let omitted =
             self.omitted.drain(..).map(|(reason, blocks)| Loss::ThinkingOmitted { blocks, reason });
         self.losses.splice(0..0, omitted);
@@ -365,11 +373,11 @@ fn skip_first(content: &mut [Block]) -> bool {
 }
 
 /// Rewrites calls and results as text. Returns the number of calls.
-fn tell_loop(messages: &mut [Message]) -> usize {
+fn write_loop_as_text(messages: &mut [Message]) -> usize {
     let mut calls = 0;
     for message in messages {
         for block in &mut message.content {
-            let told = match block {
+            let text = match block {
                 Block::ToolCall { name, arguments, .. } => {
                     calls += 1;
                     format!("[called {name} with {arguments}]")
@@ -383,7 +391,7 @@ fn tell_loop(messages: &mut [Message]) -> usize {
                 }
                 _ => continue,
             };
-            *block = Block::text(told);
+            *block = Block::text(text);
         }
     }
     calls
@@ -395,7 +403,7 @@ mod tests {
 
     #[test]
     fn replay_setting_limits_the_history_that_is_sent_back() {
-        let said = |role, content| Message { role, content };
+        let message = |role, content| Message { role, content };
         let result = Block::ToolResult {
             id: "c".to_owned(),
             name: None,
@@ -403,13 +411,13 @@ mod tests {
             is_error: false,
         };
         let messages = [
-            said(Role::User, vec![Block::text("hi")]),
-            said(Role::Assistant, vec![Block::text("yes")]),
-            said(Role::User, vec![Block::text("and?")]),
-            said(Role::Assistant, vec![Block::text("a call")]),
-            said(Role::User, vec![result]),
-            said(Role::Assistant, vec![Block::text("done")]),
-            said(Role::User, vec![Block::text("more")]),
+            message(Role::User, vec![Block::text("hi")]),
+            message(Role::Assistant, vec![Block::text("yes")]),
+            message(Role::User, vec![Block::text("and?")]),
+            message(Role::Assistant, vec![Block::text("a call")]),
+            message(Role::User, vec![result]),
+            message(Role::Assistant, vec![Block::text("done")]),
+            message(Role::User, vec![Block::text("more")]),
         ];
         assert_eq!(replays_from(Replay::Verbatim, &messages), 0);
         assert_eq!(replays_from(Replay::LatestTurn, &messages), 3);

@@ -6,7 +6,7 @@ use throughline_codec::dialects::anthropic::outline::Role;
 use throughline_codec::dialects::opaque_outline::OpaqueKind;
 use throughline_codec::dialects::passthrough::Passthrough;
 
-use crate::turn::log::KeptBlock;
+use crate::turn::log::BlockRecord;
 use crate::turn::request::ParsedRequest;
 
 /// The positions of the model's output in the client's body, in order.
@@ -20,47 +20,49 @@ pub(crate) struct ClientPaths {
 
 impl ClientPaths {
     /// Finds the positions in a request.
-    pub(crate) fn new(read: &ParsedRequest) -> Self {
-        let (said, thinking): (Vec<_>, Vec<_>) = match (&read.outline, &read.places) {
-            (Some(outline), _) => {
-                let messages = outline.messages.iter().enumerate();
-                let said = messages.filter(|(_, message)| message.role == Role::Assistant);
-                let thinking = outline.thinking_blocks();
-                (
-                    said.map(|(at, _)| at).collect(),
-                    thinking.map(|(at, index, ..)| (at, index)).collect(),
-                )
-            }
-            (None, Some(places)) => {
-                let thinks = |kind| matches!(kind, OpaqueKind::Thinking | OpaqueKind::Redacted);
-                let marks = places.marks.iter().filter(|mark| thinks(mark.kind));
-                (places.said.clone(), marks.map(|mark| mark.at).collect())
-            }
-            (None, None) => Default::default(),
+    pub(crate) fn new(request: &ParsedRequest) -> Self {
+        let (assistant, thinking): (Vec<_>, Vec<_>) =
+            match (&request.outline, &request.opaque_outline) {
+                (Some(outline), _) => {
+                    let messages = outline.messages.iter().enumerate();
+                    let assistant = messages.filter(|(_, message)| message.role == Role::Assistant);
+                    let thinking = outline.thinking_blocks();
+                    (
+                        assistant.map(|(at, _)| at).collect(),
+                        thinking.map(|(at, index, ..)| (at, index)).collect(),
+                    )
+                }
+                (None, Some(outline)) => {
+                    let thinks = |kind| matches!(kind, OpaqueKind::Thinking | OpaqueKind::Redacted);
+                    let parts = outline.marks.iter().filter(|part| thinks(part.kind));
+                    (outline.said.clone(), parts.map(|part| part.at).collect())
+                }
+                (None, None) => Default::default(),
+            };
+        let begins = |index: &usize| {
+            let before = assistant.get(index.wrapping_sub(1));
+            before.is_none_or(|before| before + 1 != assistant[*index])
         };
-        let begins = |place: &usize| {
-            let before = said.get(place.wrapping_sub(1));
-            before.is_none_or(|before| before + 1 != said[*place])
-        };
-        let turns: Vec<usize> = (0..said.len()).filter(begins).map(|at| said[at]).collect();
+        let turns: Vec<usize> =
+            (0..assistant.len()).filter(begins).map(|at| assistant[at]).collect();
         Self {
-            dialect: dialects::spelling(read.asked.dialect.name()),
+            dialect: dialects::spelling(request.incoming.dialect.name()),
             turns: turns.into_iter(),
             thinking: thinking.into_iter(),
         }
     }
 
     /// Sets the paths of the next turn's blocks. The client sent `sent` of them.
-    pub(crate) fn tell(&mut self, blocks: &mut [KeptBlock], sent: usize) {
+    pub(crate) fn set_paths(&mut self, blocks: &mut [BlockRecord], sent: usize) {
         let turn = self.turns.next();
         let mut thinking = self.thinking.by_ref().take(sent);
         for block in blocks {
-            let place = match block.is_clients() {
+            let position = match block.is_from_client() {
                 true => thinking.next(),
                 false => None,
             };
-            let place = place.map(|(at, index)| (at, Some(index)));
-            if let Some(at) = place.or(turn.map(|at| (at, None))) {
+            let position = position.map(|(at, index)| (at, Some(index)));
+            if let Some(at) = position.or(turn.map(|at| (at, None))) {
                 block.set_path(at, self.dialect);
             }
         }

@@ -64,19 +64,19 @@ pub(crate) fn results_follow_calls(messages: &mut Vec<Message>) -> bool {
         while let Some(next) = waiting.next_if(|next| next.role != Role::Assistant) {
             ordered.push(next);
         }
-        let said = ordered.get_mut(first..).unwrap_or_default();
+        let following = ordered.get_mut(first..).unwrap_or_default();
         let is_result = |block: &Block| matches!(block, Block::ToolResult { .. });
-        let blocks = said.iter().flat_map(|message| &message.content);
+        let blocks = following.iter().flat_map(|message| &message.content);
         if blocks.clone().skip_while(|block| is_result(block)).all(|block| !is_result(block)) {
             continue;
         }
         moved = true;
         let mut results = Vec::new();
-        for message in said.iter_mut() {
-            let (told, rest) = std::mem::take(&mut message.content)
+        for message in following.iter_mut() {
+            let (found, rest) = std::mem::take(&mut message.content)
                 .into_iter()
                 .partition(|block| is_result(block));
-            results.extend::<Vec<Block>>(told);
+            results.extend::<Vec<Block>>(found);
             message.content = rest;
         }
         let results = Message { role: Role::User, content: results };
@@ -91,22 +91,22 @@ pub(crate) fn results_follow_calls(messages: &mut Vec<Message>) -> bool {
 /// Removes repeated tool results. A client that resumes a conversation may send each twice, and
 /// most providers reject that. Returns how many had different content.
 pub(crate) fn dedupe_tool_results(messages: &mut Vec<Message>) -> usize {
-    let mut told: HashMap<String, Block> = HashMap::new();
+    let mut seen: HashMap<String, Block> = HashMap::new();
     let mut differed = 0;
     for message in messages.iter_mut() {
         message.content.retain(|block| match block {
             // A repeated call with the same id gets its own result.
             Block::ToolCall { id, .. } => {
-                told.remove(id);
+                seen.remove(id);
                 true
             }
-            Block::ToolResult { id, .. } => match told.get(id) {
+            Block::ToolResult { id, .. } => match seen.get(id) {
                 Some(before) => {
                     differed += usize::from(before != block);
                     false
                 }
                 None => {
-                    told.insert(id.clone(), block.clone());
+                    seen.insert(id.clone(), block.clone());
                     true
                 }
             },
@@ -121,15 +121,15 @@ pub(crate) fn dedupe_tool_results(messages: &mut Vec<Message>) -> usize {
 fn append(content: &mut Vec<Block>, block: Block) {
     match (content.last_mut(), &block) {
         (
-            Some(Block::Thinking { text, signature: mark @ None }),
+            Some(Block::Thinking { text, signature: last @ None }),
             Block::Thinking { text: more, signature },
         )
         | (
-            Some(Block::Text { text, signature: mark @ None, .. }),
+            Some(Block::Text { text, signature: last @ None, .. }),
             Block::Text { text: more, signature, .. },
         ) => {
             text.push_str(more);
-            mark.clone_from(signature);
+            last.clone_from(signature);
         }
         _ => content.push(block),
     }
@@ -145,26 +145,26 @@ mod tests {
             text: text.to_owned(),
             signature: signature.map(ToOwned::to_owned),
         };
-        let said = |role, content| Message { role, content };
+        let message = |role, content| Message { role, content };
         let mut messages = vec![
-            said(Role::User, vec![Block::text("hi")]),
-            said(Role::Assistant, vec![thinking("A", None)]),
-            said(Role::Assistant, vec![thinking("B", None)]),
-            said(Role::Assistant, vec![thinking("", Some("s"))]),
-            said(Role::Assistant, vec![thinking("C", None)]),
-            said(Role::Assistant, vec![Block::text("Y")]),
-            said(Role::Assistant, vec![Block::text("es")]),
-            said(Role::Assistant, vec![Block::text("")]),
-            said(Role::User, vec![Block::text("and?")]),
+            message(Role::User, vec![Block::text("hi")]),
+            message(Role::Assistant, vec![thinking("A", None)]),
+            message(Role::Assistant, vec![thinking("B", None)]),
+            message(Role::Assistant, vec![thinking("", Some("s"))]),
+            message(Role::Assistant, vec![thinking("C", None)]),
+            message(Role::Assistant, vec![Block::text("Y")]),
+            message(Role::Assistant, vec![Block::text("es")]),
+            message(Role::Assistant, vec![Block::text("")]),
+            message(Role::User, vec![Block::text("and?")]),
         ];
         join_turns(&mut messages);
         let turn = vec![thinking("AB", Some("s")), thinking("C", None), Block::text("Yes")];
         assert_eq!(
             messages,
             [
-                said(Role::User, vec![Block::text("hi")]),
-                said(Role::Assistant, turn),
-                said(Role::User, vec![Block::text("and?")]),
+                message(Role::User, vec![Block::text("hi")]),
+                message(Role::Assistant, turn),
+                message(Role::User, vec![Block::text("and?")]),
             ]
         );
     }
@@ -183,20 +183,20 @@ mod tests {
             arguments: "{}".to_owned(),
             signature: None,
         };
-        let said = |role, content| Message { role, content };
+        let message = |role, content| Message { role, content };
         let mut messages = vec![
-            said(Role::Assistant, vec![call("a")]),
-            said(Role::User, vec![result("a", "1"), result("a", "1")]),
-            said(Role::User, vec![result("a", "2")]),
-            said(Role::Assistant, vec![call("a")]),
-            said(Role::User, vec![result("a", "3")]),
+            message(Role::Assistant, vec![call("a")]),
+            message(Role::User, vec![result("a", "1"), result("a", "1")]),
+            message(Role::User, vec![result("a", "2")]),
+            message(Role::Assistant, vec![call("a")]),
+            message(Role::User, vec![result("a", "3")]),
         ];
         assert_eq!(dedupe_tool_results(&mut messages), 1);
         let expected = [
-            said(Role::Assistant, vec![call("a")]),
-            said(Role::User, vec![result("a", "1")]),
-            said(Role::Assistant, vec![call("a")]),
-            said(Role::User, vec![result("a", "3")]),
+            message(Role::Assistant, vec![call("a")]),
+            message(Role::User, vec![result("a", "1")]),
+            message(Role::Assistant, vec![call("a")]),
+            message(Role::User, vec![result("a", "3")]),
         ];
         assert_eq!(messages, expected);
     }
@@ -209,21 +209,21 @@ mod tests {
             content: Vec::new(),
             is_error: false,
         };
-        let said = |role, content| Message { role, content };
-        let call = said(Role::Assistant, vec![Block::text("calling")]);
+        let message = |role, content| Message { role, content };
+        let call = message(Role::Assistant, vec![Block::text("calling")]);
         let mut messages = vec![
             call.clone(),
-            said(Role::User, vec![Block::text("hold on"), result("a")]),
-            said(Role::System, vec![Block::text("note")]),
-            said(Role::User, vec![result("b")]),
+            message(Role::User, vec![Block::text("hold on"), result("a")]),
+            message(Role::System, vec![Block::text("note")]),
+            message(Role::User, vec![result("b")]),
             call.clone(),
         ];
         assert!(results_follow_calls(&mut messages));
         let ordered = [
             call.clone(),
-            said(Role::User, vec![result("a"), result("b")]),
-            said(Role::User, vec![Block::text("hold on")]),
-            said(Role::System, vec![Block::text("note")]),
+            message(Role::User, vec![result("a"), result("b")]),
+            message(Role::User, vec![Block::text("hold on")]),
+            message(Role::System, vec![Block::text("note")]),
             call,
         ];
         assert_eq!(messages, ordered);

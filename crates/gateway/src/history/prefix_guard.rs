@@ -7,75 +7,76 @@ use throughline_codec::dialects::anthropic;
 use throughline_codec::dialects::anthropic::outline::Outline;
 use throughline_codec::dialects::anthropic::prefix::{Prefixes, after_block};
 
-use crate::history::adapt::{AdaptedHistory, Sent};
+use crate::history::adapt::{AdaptedHistory, SentPart};
 use crate::thinking::guard::Guard;
 
 /// The guard's mode for one request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Guarding {
-    pub(crate) guard: Guard,
+pub(crate) struct PrefixGuard {
+    pub(crate) mode: Guard,
     /// Whether the provider is asked to drop bound blocks in any case.
-    pub(crate) asks: bool,
+    pub(crate) always_ask: bool,
 }
 
 /// The guard's result.
 #[derive(Debug, Default)]
-pub(crate) struct Guarded {
+pub(crate) struct GuardResult {
     /// The prefix that the reply will follow.
     pub(crate) prefix: Option<Prefix>,
     /// Whether the provider is asked to drop stale blocks.
-    pub(crate) asked: bool,
+    pub(crate) asks_provider: bool,
     /// Indexes of sent blocks that are probably stale.
-    doubtful: Vec<usize>,
+    stale: Vec<usize>,
 }
 
-impl Guarding {
+impl PrefixGuard {
     /// Finds stale blocks in a written request.
-    pub(crate) fn look(self, body: &[u8], adapted: &mut AdaptedHistory) -> Guarded {
-        if self.guard == Guard::Off {
-            return Guarded::default();
+    pub(crate) fn check(self, body: &[u8], adapted: &mut AdaptedHistory) -> GuardResult {
+        if self.mode == Guard::Off {
+            return GuardResult::default();
         }
-        let prefix = place(body, &mut adapted.sent);
-        let is_stale = |sent: &Sent| {
-            let stands = sent.prefix;
-            stands.is_some_and(|stands| self.guard.is_stale(stands, sent.prefix_record, sent.tried))
+        let prefix = record_prefixes(body, &mut adapted.sent);
+        let is_stale = |sent: &SentPart| {
+            let current = sent.prefix;
+            current
+                .is_some_and(|current| self.mode.is_stale(current, sent.prefix_record, sent.tried))
         };
         let sent = adapted.sent.iter().enumerate();
-        Guarded {
+        GuardResult {
             prefix,
-            asked: false,
-            doubtful: sent.filter(|(_, sent)| is_stale(sent)).map(|(at, _)| at).collect(),
+            asks_provider: false,
+            stale: sent.filter(|(_, sent)| is_stale(sent)).map(|(at, _)| at).collect(),
         }
     }
 
     /// Asks the provider to drop stale blocks. Removes them if the provider cannot be asked because
     /// thinking is off. Returns whether the request must be written again.
-    pub(crate) fn mend(
+    pub(crate) fn drop_stale(
         self,
-        guarded: &mut Guarded,
+        result: &mut GuardResult,
         request: &mut Request,
         adapted: &mut AdaptedHistory,
     ) -> bool {
-        if self.guard == Guard::Off || guarded.doubtful.is_empty() && !self.asks {
+        if self.mode == Guard::Off || result.stale.is_empty() && !self.always_ask {
             return false;
         }
-        for at in &guarded.doubtful {
+        for at in &result.stale {
             if let Some(line) = adapted.sent[*at].line {
-                adapted.doubt(line);
+                adapted.record_stale(line);
             }
         }
         if request.thinking.amount == Some(Amount::Off) {
-            leave_out(request, &guarded.doubtful, adapted);
+            remove_blocks(request, &result.stale, adapted);
         } else {
             anthropic::drop_bound(request);
-            guarded.asked = true;
+            result.asks_provider = true;
         }
         true
     }
 }
 
 /// Removes blocks from a request, by their index among the sent blocks.
-fn leave_out(request: &mut Request, gone: &[usize], adapted: &mut AdaptedHistory) {
+fn remove_blocks(request: &mut Request, gone: &[usize], adapted: &mut AdaptedHistory) {
     let mut numbers = 0..;
     let mut stays = |block: &Block| match block {
         Block::Thinking { .. } | Block::Redacted { .. } => {
@@ -94,7 +95,7 @@ fn leave_out(request: &mut Request, gone: &[usize], adapted: &mut AdaptedHistory
 
 /// Records the position and prefix of each sent block. Returns the prefix of the reply, or `None`
 /// if the body does not hold exactly these blocks.
-pub(crate) fn place(body: &[u8], sent: &mut [Sent]) -> Option<Prefix> {
+pub(crate) fn record_prefixes(body: &[u8], sent: &mut [SentPart]) -> Option<Prefix> {
     let outline = Outline::read(body, usize::MAX).ok()?;
     if outline.thinking_blocks().count() != sent.len() {
         return None;
@@ -102,13 +103,13 @@ pub(crate) fn place(body: &[u8], sent: &mut [Sent]) -> Option<Prefix> {
     let prefixes = Prefixes::read(body, &outline);
     let mut running: Option<(usize, Prefix)> = None;
     for ((message, index, _, key), sent) in outline.thinking_blocks().zip(sent) {
-        let stands = match running {
+        let current = match running {
             Some((at, prefix)) if at == message => prefix,
             _ => prefixes.before_message(message),
         };
-        sent.prefix = Some(stands);
-        sent.place = Some((message, index));
-        running = Some((message, key.map_or(stands, |key| after_block(stands, &key))));
+        sent.prefix = Some(current);
+        sent.position = Some((message, index));
+        running = Some((message, key.map_or(current, |key| after_block(current, &key))));
     }
     Some(prefixes.whole())
 }

@@ -14,7 +14,7 @@ use throughline_codec::dialects::gemini::SKIP_SIGNATURE;
 
 use crate::gateway::Gateway;
 use crate::history::replay_table::Maker;
-use crate::history::vault_lookup::{Found, Signed, names, says_the_same};
+use crate::history::vault_lookup::{LookupBudget, StoredCall, is_same_turn, vault_keys};
 use crate::settings::{Policy, Thinking};
 use crate::thinking::envelope::{Envelope, EnvelopeKind, Envelopes, OpenResult};
 use crate::thinking::guard::PrefixRecord;
@@ -50,10 +50,11 @@ pub(crate) fn key_of(block: &Block) -> Option<BlockKey> {
         hasher.finish(signature)
     };
     match block {
-        Block::Thinking { signature: Some(mark), .. } | Block::Redacted { data: mark }
-            if Envelopes::looks_ours(mark) =>
+        Block::Thinking { signature: Some(signature), .. }
+        | Block::Redacted { data: signature }
+            if Envelopes::looks_ours(signature) =>
         {
-            Some(name(ThinkingKind::Thinking, "", mark))
+            Some(name(ThinkingKind::Thinking, "", signature))
         }
         Block::Thinking { text, signature } => {
             Some(name(ThinkingKind::Thinking, text, signature.as_deref().unwrap_or_default()))
@@ -64,8 +65,8 @@ pub(crate) fn key_of(block: &Block) -> Option<BlockKey> {
 }
 
 /// A call's or text's signature, as a block that the memory can key.
-pub(crate) fn signature_block(mark: &str) -> Block {
-    Block::Thinking { text: String::new(), signature: Some(mark.to_owned()) }
+pub(crate) fn signature_block(signature: &str) -> Block {
+    Block::Thinking { text: String::new(), signature: Some(signature.to_owned()) }
 }
 
 /// The keys of all thinking blocks of a request, in order.
@@ -87,7 +88,7 @@ pub(crate) struct Recall<'a> {
     pub(crate) target: &'a Target,
     pub(crate) scope: &'a Scope,
     /// Counts the vault lookups of this request.
-    pub(crate) found: Mutex<Found>,
+    pub(crate) lookups: Mutex<LookupBudget>,
     /// The session of the request.
     pub(crate) session: u64,
     pub(crate) rules: Thinking,
@@ -107,37 +108,37 @@ impl Recall<'_> {
         question: &str,
         verdicts: &[Verdict],
     ) -> Vec<PastBlock> {
-        let names = names(self.scope, question, &message.content);
-        let kept = match self.reads_past && self.found.lock().may_look() {
-            true => self.gateway.vault.find(&names).await,
+        let keys = vault_keys(self.scope, question, &message.content);
+        let kept = match self.reads_past && self.lookups.lock().count_lookup() {
+            true => self.gateway.vault.find(&keys).await,
             false => None,
         };
         // Restore a turn once, even if the request names it more than once.
-        let kept = kept.filter(|kept| self.found.lock().is_new(&kept.blocks));
+        let kept = kept.filter(|kept| self.lookups.lock().is_new(&kept.blocks));
         match kept {
-            Some(kept) if says_the_same(&message.content, &kept.blocks) => {
-                self.whole(message, kept, verdicts)
+            Some(kept) if is_same_turn(&message.content, &kept.blocks) => {
+                self.restore_unchanged(message, kept, verdicts)
             }
-            kept => self.patched(message, kept, verdicts),
+            kept => self.restore_changed(message, kept, verdicts),
         }
     }
 
     /// Restores the signature of a call or a text that the client sent in the upstream's dialect.
-    pub(crate) fn signature(&self, mark: &str, verdict: Option<&Verdict>) -> PastBlock {
-        match self.gateway.envelopes.open(mark) {
+    pub(crate) fn signature(&self, signature: &str, verdict: Option<&Verdict>) -> PastBlock {
+        match self.gateway.envelopes.open(signature) {
             OpenResult::Ours(envelope) => {
                 let native = Block::Thinking { text: String::new(), signature: envelope.signature };
                 self.known(native, &Arc::new(envelope.origin), verdict)
             }
             OpenResult::Altered | OpenResult::NotOurs => {
-                self.thinking(&signature_block(mark), verdict)
+                self.thinking(&signature_block(signature), verdict)
             }
         }
     }
 
     /// Restores thinking that the client sent.
     pub(crate) fn thinking(&self, block: &Block, verdict: Option<&Verdict>) -> PastBlock {
-        match self.gateway.envelopes.open(mark_of(block)) {
+        match self.gateway.envelopes.open(signature_of(block)) {
             OpenResult::Altered => foreign(block.clone(), Reason::Origin, None),
             OpenResult::Ours(envelope) => self.enveloped(block, *envelope, verdict),
             OpenResult::NotOurs => match verdict {
@@ -183,29 +184,29 @@ impl Recall<'_> {
     pub(crate) fn signed(
         &self,
         block: &Block,
-        lost: Option<(&Signed, &Arc<Origin>, u64)>,
+        lost: Option<(&StoredCall, &Arc<Origin>, u64)>,
     ) -> PastBlock {
         let (Block::ToolCall { signature, .. } | Block::Text { signature, .. }) = block else {
             return plain(block.clone());
         };
-        let mark = signature.as_deref().filter(|mark| *mark != SKIP_SIGNATURE);
-        match mark.map(|mark| self.gateway.envelopes.open(mark)) {
+        let signature = signature.as_deref().filter(|signature| *signature != SKIP_SIGNATURE);
+        match signature.map(|signature| self.gateway.envelopes.open(signature)) {
             Some(OpenResult::Ours(envelope)) => {
                 let signed = with_signature(block, envelope.signature);
-                self.kept(signed, &Arc::new(envelope.origin), self.session)
+                self.stored(signed, &Arc::new(envelope.origin), self.session)
             }
             Some(OpenResult::NotOurs) if self.same_dialect => match lost {
                 // The vault knows its maker.
-                Some((_, origin, session)) => self.kept(block.clone(), origin, session),
+                Some((_, origin, session)) => self.stored(block.clone(), origin, session),
                 None => same(block.clone()),
             },
             Some(OpenResult::Altered | OpenResult::NotOurs) => {
                 foreign(with_signature(block, None), Reason::Origin, None)
             }
             None => match lost {
-                Some((signed, origin, session)) if signed.is(block) => {
+                Some((signed, origin, session)) if signed.matches(block) => {
                     let block = with_signature(block, signed.signature.clone());
-                    self.kept(block, origin, session)
+                    self.stored(block, origin, session)
                 }
                 _ => foreign(with_signature(block, None), Reason::Origin, None),
             },
@@ -213,7 +214,7 @@ impl Recall<'_> {
     }
 
     /// A block from an envelope or the vault. The memory has no verdict on it.
-    pub(crate) fn kept(&self, block: Block, origin: &Arc<Origin>, session: u64) -> PastBlock {
+    pub(crate) fn stored(&self, block: Block, origin: &Arc<Origin>, session: u64) -> PastBlock {
         let key = own_key(&block);
         let refused = key.is_some_and(|key| self.gateway.memory.has_refused(self.target, &key));
         let old = self.rules.policy == Policy::Session && session != self.session;
@@ -271,10 +272,10 @@ pub(crate) fn pass_block(prefix: &mut Option<Prefix>, block: &Block) -> Option<P
     Some(made)
 }
 
-pub(crate) fn with_signature(block: &Block, mark: Option<String>) -> Block {
+pub(crate) fn with_signature(block: &Block, new: Option<String>) -> Block {
     let mut block = block.clone();
     if let Block::ToolCall { signature, .. } | Block::Text { signature, .. } = &mut block {
-        *signature = mark;
+        *signature = new;
     }
     block
 }
@@ -298,7 +299,7 @@ pub(crate) fn known_verdict(verdict: &Verdict) -> Option<&Verdict> {
 }
 
 /// The opaque field that a client returns with its thinking.
-pub(crate) fn mark_of(block: &Block) -> &str {
+pub(crate) fn signature_of(block: &Block) -> &str {
     match block {
         Block::Thinking { signature, .. } => signature.as_deref().unwrap_or_default(),
         Block::Redacted { data } => data,

@@ -31,7 +31,7 @@ pub enum Maker {
 
 /// Where a part is in the conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Position {
     /// After the last user message: the model is in the middle of its turn.
     OpenLoop,
     /// In an earlier turn.
@@ -145,7 +145,7 @@ fn chat(variant: &variants::Variant) -> Row {
 }
 
 /// Whether an upstream is a proxy that forwards blocks to a provider of the Anthropic dialect.
-pub fn hands_on_blocks(dialect: &str, variant: &str) -> bool {
+pub fn forwards_blocks(dialect: &str, variant: &str) -> bool {
     dialect == openai_chat::NAME && variants::find(variant).replay == Replay::Blocks
 }
 
@@ -155,7 +155,7 @@ pub fn reads_past(dialect: &str, variant: &str) -> bool {
 }
 
 /// Whether an upstream may refuse a request because thinking of an earlier turn is missing.
-pub fn misses_earlier(dialect: &str, variant: &str) -> bool {
+pub fn needs_earlier_thinking(dialect: &str, variant: &str) -> bool {
     match dialect {
         openai_responses::NAME => true,
         openai_chat::NAME => variants::find(variant).replay == Replay::ReasoningContentAlways,
@@ -164,16 +164,22 @@ pub fn misses_earlier(dialect: &str, variant: &str) -> bool {
 }
 
 /// What to do with a part of the history.
-pub fn treat(dialect: &str, variant: &str, part: Part, maker: Maker, place: Place) -> Treatment {
+pub fn treat(
+    dialect: &str,
+    variant: &str,
+    part: Part,
+    maker: Maker,
+    position: Position,
+) -> Treatment {
     let row = row(dialect, variant);
-    match (part, maker, place) {
+    match (part, maker, position) {
         (Part::Thinking | Part::Redacted, Maker::Foreign, _) => Omitted,
-        (Part::Thinking, Maker::Same, Place::OpenLoop) => row.thinking,
-        (Part::Thinking, Maker::Same, Place::Earlier) => row.earlier,
+        (Part::Thinking, Maker::Same, Position::OpenLoop) => row.thinking,
+        (Part::Thinking, Maker::Same, Position::Earlier) => row.earlier,
         (Part::Redacted, Maker::Same, _) => row.redacted,
         (Part::CallSignature, Maker::Same, _) => row.call,
-        (Part::CallSignature, Maker::Foreign, Place::OpenLoop) => row.foreign_call,
-        (Part::CallSignature, Maker::Foreign, Place::Earlier) => Unneeded,
+        (Part::CallSignature, Maker::Foreign, Position::OpenLoop) => row.foreign_call,
+        (Part::CallSignature, Maker::Foreign, Position::Earlier) => Unneeded,
         (Part::TextSignature, Maker::Same, _) => row.text,
         (Part::TextSignature, Maker::Foreign, _) => Unneeded,
     }
@@ -227,8 +233,8 @@ mod tests {
         for (dialect, variant, part, cells) in CELLS {
             let mut found = Vec::new();
             for maker in [Maker::Same, Maker::Foreign] {
-                for place in [Place::OpenLoop, Place::Earlier] {
-                    found.push(treat(dialect, variant, *part, maker, place));
+                for position in [Position::OpenLoop, Position::Earlier] {
+                    found.push(treat(dialect, variant, *part, maker, position));
                 }
             }
             assert_eq!(found, cells, "{dialect} {variant} {part:?}");

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use throughline_canonical::{Block, Message, Origin, Prefix, Reason};
 
 use crate::history::recall::{
-    PastBlock, Recall, foreign, key_of, known_verdict, mark_of, pass_block, plain, with_signature,
+    PastBlock, Recall, foreign, key_of, known_verdict, pass_block, plain, signature_of,
+    with_signature,
 };
-use crate::history::vault_lookup::{Lost, Thought};
+use crate::history::vault_lookup::{LostParts, StoredThought};
 use crate::thinking::envelope::{EnvelopeKind, Envelopes, OpenResult};
 use crate::thinking::memory::Verdict;
-use crate::thinking::vault::Kept;
+use crate::thinking::vault::StoredTurn;
 
 /// Identifies one thinking block of a turn: by its text and signature, or by its data if it is
 /// encrypted.
@@ -38,16 +39,16 @@ impl Identity {
 /// match counts as the next stored one.
 fn align(theirs: &[Option<Identity>], kept: &[Identity]) -> Vec<Option<usize>> {
     // Of two equal blocks, use the first.
-    let places: HashMap<&Identity, usize> =
+    let indexes: HashMap<&Identity, usize> =
         kept.iter().enumerate().rev().map(|(at, identity)| (identity, at)).collect();
     let mut next = 0;
     kept.iter()
         .enumerate()
         .map(|(at, _)| {
             let theirs = theirs.get(next)?;
-            let place = theirs.as_ref().and_then(|theirs| places.get(theirs));
+            let index = theirs.as_ref().and_then(|theirs| indexes.get(theirs));
             // The client has lost this block and kept a later one.
-            if place.is_some_and(|place| *place > at) {
+            if index.is_some_and(|index| *index > at) {
                 return None;
             }
             next += 1;
@@ -58,10 +59,10 @@ fn align(theirs: &[Option<Identity>], kept: &[Identity]) -> Vec<Option<usize>> {
 
 impl Recall<'_> {
     /// Restores a turn that the vault holds unchanged.
-    pub(crate) fn whole(
+    pub(crate) fn restore_unchanged(
         &self,
         message: &Message,
-        kept: Kept,
+        kept: StoredTurn,
         verdicts: &[Verdict],
     ) -> Vec<PastBlock> {
         let origin = Arc::new(kept.origin);
@@ -69,7 +70,7 @@ impl Recall<'_> {
         let declined = kept.blocks.iter().any(declines);
         let unnamed = |block: &Block| matches!(block, Block::Opaque { .. });
         let kept_unnamed = kept.blocks.iter().any(unnamed);
-        let theirs = self.thoughts(message, verdicts);
+        let theirs = self.client_thinking(message, verdicts);
         let identities: Vec<_> = kept.blocks.iter().filter_map(Identity::of).collect();
         let aligned = align(&self.identities(&theirs), &identities);
         let left_over = aligned.iter().flatten().count();
@@ -92,7 +93,7 @@ impl Recall<'_> {
                         ..self.known(block, &origin, verdict.and_then(known_verdict))
                     },
                     None => {
-                        PastBlock { restored: thinks, ..self.kept(block, &origin, kept.session) }
+                        PastBlock { restored: thinks, ..self.stored(block, &origin, kept.session) }
                     }
                 };
                 past.prefix_record.made = past.prefix_record.made.or(made);
@@ -113,25 +114,27 @@ impl Recall<'_> {
     }
 
     /// Restores the client's blocks, with what an envelope or the vault adds to them.
-    pub(crate) fn patched(
+    pub(crate) fn restore_changed(
         &self,
         message: &Message,
-        kept: Option<Kept>,
+        kept: Option<StoredTurn>,
         verdicts: &[Verdict],
     ) -> Vec<PastBlock> {
         let session = kept.as_ref().map_or(self.session, |kept| kept.session);
         let prefix = kept.as_ref().and_then(|kept| kept.prefix);
         let (lost, origin) = match kept {
-            Some(kept) => (Lost::of(kept.blocks), Some(Arc::new(kept.origin))),
-            None => (Lost::default(), None),
+            Some(kept) => (LostParts::of(kept.blocks), Some(Arc::new(kept.origin))),
+            None => (LostParts::default(), None),
         };
         // Thinking is restored only if the calls it led to are still the same.
         let agrees = |block: &Block| match block {
-            Block::ToolCall { id, .. } => lost.calls.get(id).is_some_and(|kept| kept.is(block)),
+            Block::ToolCall { id, .. } => {
+                lost.calls.get(id).is_some_and(|kept| kept.matches(block))
+            }
             _ => true,
         };
         let led_here = lost.calls.is_empty() || message.content.iter().all(agrees);
-        let theirs = self.thoughts(message, verdicts);
+        let theirs = self.client_thinking(message, verdicts);
         let identities: Vec<_> =
             lost.thinking.iter().filter_map(|thought| Identity::of(&thought.block)).collect();
         let aligned = align(&self.identities(&theirs), &identities);
@@ -140,21 +143,21 @@ impl Recall<'_> {
             None => Vec::new(),
         };
         // The stored block of each client block.
-        let mut stands_for = aligned
+        let mut stored_of_client = aligned
             .iter()
             .zip(&lost.thinking)
             .filter_map(|(theirs, thought)| Some(((*theirs)?, &thought.block)))
             .peekable();
         let mut ordinals = 0..;
-        let places = Places::of(message);
+        let positions = MessagePositions::of(message);
         // Insert each restored block before the first later part that the client still has.
-        restored.sort_by_key(|(thought, _)| places.before(thought));
+        restored.sort_by_key(|(thought, _)| positions.before(thought));
         let mut restored = restored.into_iter().peekable();
         let mut verdicts = verdicts.iter();
         let mut past = Vec::with_capacity(message.content.len());
         for (at, block) in message.content.iter().enumerate() {
             while let Some((_, block)) =
-                restored.next_if(|(thought, _)| places.before(thought) <= at)
+                restored.next_if(|(thought, _)| positions.before(thought) <= at)
             {
                 past.push(block);
             }
@@ -162,7 +165,7 @@ impl Recall<'_> {
                 Block::Thinking { .. } | Block::Redacted { .. } => {
                     let verdict = verdicts.next();
                     let ordinal = ordinals.next();
-                    let kept = stands_for.next_if(|(theirs, _)| Some(*theirs) == ordinal);
+                    let kept = stored_of_client.next_if(|(theirs, _)| Some(*theirs) == ordinal);
                     let past = match (kept, &origin) {
                         (Some((_, kept)), Some(origin)) if led_here && self.is_lost(block) => {
                             self.known(kept.clone(), origin, verdict.and_then(known_verdict))
@@ -176,7 +179,7 @@ impl Recall<'_> {
                     match kept {
                         Some((call, origin)) => self.signed(block, Some((call, origin, session))),
                         None => self
-                            .ridden(block, &message.content[..at])
+                            .carried_signature(block, &message.content[..at])
                             .unwrap_or_else(|| self.signed(block, None)),
                     }
                 }
@@ -192,18 +195,18 @@ impl Recall<'_> {
     /// the blocks are left out and reported.
     fn restored<'a>(
         &self,
-        lost: &'a Lost,
+        lost: &'a LostParts,
         aligned: &[Option<usize>],
         (origin, session, mut prefix): (&Arc<Origin>, u64, Option<Prefix>),
         led_here: bool,
-    ) -> Vec<(&'a Thought, PastBlock)> {
+    ) -> Vec<(&'a StoredThought, PastBlock)> {
         let missing = lost.thinking.iter().zip(aligned).filter_map(|(thought, theirs)| {
             let made = pass_block(&mut prefix, &thought.block);
             let block = thought.block.clone();
             let past = match (theirs, led_here) {
                 (Some(_), _) => return None,
                 (None, true) => {
-                    let mut past = self.kept(block, origin, session);
+                    let mut past = self.stored(block, origin, session);
                     past.restored = true;
                     past.prefix_record.made = made;
                     past
@@ -216,7 +219,7 @@ impl Recall<'_> {
     }
 
     /// The client's thinking blocks, each with the memory's verdict.
-    fn thoughts<'a>(
+    fn client_thinking<'a>(
         &self,
         message: &'a Message,
         verdicts: &'a [Verdict],
@@ -232,7 +235,7 @@ impl Recall<'_> {
     }
 
     fn identity(&self, block: &Block) -> Option<Identity> {
-        match (mark_of(block), self.gateway.envelopes.open(mark_of(block))) {
+        match (signature_of(block), self.gateway.envelopes.open(signature_of(block))) {
             ("", _) | (_, OpenResult::Altered) => None,
             (_, OpenResult::NotOurs) => Identity::of(block),
             (_, OpenResult::Ours(envelope)) => Some(match envelope.kind {
@@ -247,9 +250,9 @@ impl Recall<'_> {
         let Block::Thinking { text, .. } = block else {
             return false;
         };
-        match mark_of(block) {
+        match signature_of(block) {
             "" => true,
-            mark if text.is_empty() => match self.gateway.envelopes.open(mark) {
+            signature if text.is_empty() => match self.gateway.envelopes.open(signature) {
                 OpenResult::Ours(envelope) => Envelopes::content_hash("") != envelope.content,
                 OpenResult::Altered | OpenResult::NotOurs => false,
             },
@@ -259,7 +262,7 @@ impl Recall<'_> {
 
     /// A call whose signature is in the envelope of the thinking before it. Only the call with the
     /// same id gets it.
-    fn ridden(&self, block: &Block, before: &[Block]) -> Option<PastBlock> {
+    fn carried_signature(&self, block: &Block, before: &[Block]) -> Option<PastBlock> {
         let Block::ToolCall { id, signature: None, .. } = block else {
             return None;
         };
@@ -268,41 +271,41 @@ impl Recall<'_> {
             .rev()
             .take_while(|block| !matches!(block, Block::ToolCall { .. }))
             .find(|block| key_of(block).is_some())?;
-        let OpenResult::Ours(envelope) = self.gateway.envelopes.open(mark_of(carrier)) else {
+        let OpenResult::Ours(envelope) = self.gateway.envelopes.open(signature_of(carrier)) else {
             return None;
         };
         let call = envelope.call.filter(|call| call.id == *id)?;
         let signed = with_signature(block, Some(call.signature));
-        Some(self.kept(signed, &Arc::new(envelope.origin), self.session))
+        Some(self.stored(signed, &Arc::new(envelope.origin), self.session))
     }
 }
 
 /// The positions of the parts of a client's message.
-struct Places<'a> {
+struct MessagePositions<'a> {
     calls: HashMap<&'a str, usize>,
     texts: Vec<usize>,
     end: usize,
 }
 
-impl<'a> Places<'a> {
+impl<'a> MessagePositions<'a> {
     fn of(message: &'a Message) -> Self {
-        let mut places =
+        let mut positions =
             Self { calls: HashMap::new(), texts: Vec::new(), end: message.content.len() };
         for (at, block) in message.content.iter().enumerate() {
             match block {
                 Block::ToolCall { id, .. } => {
-                    places.calls.entry(id).or_insert(at);
+                    positions.calls.entry(id).or_insert(at);
                 }
-                Block::Text { .. } => places.texts.push(at),
+                Block::Text { .. } => positions.texts.push(at),
                 _ => {}
             }
         }
-        places
+        positions
     }
 
     /// The index before which a lost thinking block belongs: that of the text or call that followed
     /// it.
-    fn before(&self, thought: &Thought) -> usize {
+    fn before(&self, thought: &StoredThought) -> usize {
         let text = self.texts.get(thought.texts).copied();
         let call = thought.call.as_deref();
         let call = call.and_then(|call| self.calls.get(call)).copied();

@@ -8,32 +8,32 @@ use throughline_canonical::{Block, Message, Request, Role};
 use crate::gateway::Gateway;
 use crate::history::adapt::open_turn;
 use crate::history::recall::key_of;
-use crate::history::replay_table::{self, Maker, Part, Place, Treatment};
+use crate::history::replay_table::{self, Maker, Part, Position, Treatment};
 use crate::thinking::vault::{Scope, VaultKey};
 use crate::turn::Attempt;
 
 /// How many turns one request may look up. No real conversation has more, so this only limits
 /// abuse.
-pub(crate) const MOST_LOOKS: usize = 4096;
+pub(crate) const MAX_LOOKUPS: usize = 4096;
 /// How many recent messages are checked for lost parts. Most messages without thinking never had
 /// any.
-const RECENT_LOOKS: usize = 64;
-const MOST_BYTES: usize = 32 << 20;
-const MOST_NAMES: usize = 4;
+const MAX_RECENT_LOOKUPS: usize = 64;
+const MAX_RESTORED_BYTES: usize = 32 << 20;
+const MAX_KEYS_PER_TURN: usize = 4;
 
 /// Counts the vault lookups of one request.
 #[derive(Default)]
-pub(crate) struct Found {
-    looks: usize,
+pub(crate) struct LookupBudget {
+    lookups: usize,
     bytes: usize,
     turns: HashSet<String>,
 }
 
-impl Found {
+impl LookupBudget {
     /// Counts a lookup. Returns whether the request is still within the limits.
-    pub(crate) fn may_look(&mut self) -> bool {
-        self.looks += 1;
-        self.looks <= MOST_LOOKS && self.bytes <= MOST_BYTES
+    pub(crate) fn count_lookup(&mut self) -> bool {
+        self.lookups += 1;
+        self.lookups <= MAX_LOOKUPS && self.bytes <= MAX_RESTORED_BYTES
     }
 
     /// Whether a turn was not found before. Each turn is restored once, even if the request names
@@ -66,11 +66,11 @@ impl Gateway {
         let (dialect, variant) = (attempt.backend.dialect.name(), &attempt.backend.variant);
         let wants = |part| {
             let treatment =
-                replay_table::treat(dialect, variant, part, Maker::Same, Place::OpenLoop);
+                replay_table::treat(dialect, variant, part, Maker::Same, Position::OpenLoop);
             matches!(treatment, Treatment::Verbatim | Treatment::Text)
         };
         let (thinking, calls) = (wants(Part::Thinking), wants(Part::CallSignature));
-        let first = if replay_table::misses_earlier(dialect, variant) {
+        let first = if replay_table::needs_earlier_thinking(dialect, variant) {
             0
         } else {
             open_turn(&request.messages)
@@ -79,10 +79,10 @@ impl Gateway {
         let mut lacking = Vec::new();
         for (at, message) in request.messages.iter().enumerate() {
             if message.role != Role::Assistant {
-                tell_question(message, &mut question);
+                push_question(message, &mut question);
                 continue;
             }
-            let asked = std::mem::take(&mut question);
+            let asked_question = std::mem::take(&mut question);
             if at < first {
                 continue;
             }
@@ -90,17 +90,17 @@ impl Gateway {
             let lacks_thinking = thinking && !content.iter().any(|block| key_of(block).is_some());
             let lacks_signature = calls && content.iter().any(is_bare_call);
             if lacks_thinking || lacks_signature {
-                lacking.push((content, asked, lacks_thinking, lacks_signature));
+                lacking.push((content, asked_question, lacks_thinking, lacks_signature));
             }
         }
         // Check the latest messages first, because the model needs them most.
-        for (content, asked, lacks_thinking, lacks_signature) in
-            lacking.into_iter().rev().take(RECENT_LOOKS)
+        for (content, asked_question, lacks_thinking, lacks_signature) in
+            lacking.into_iter().rev().take(MAX_RECENT_LOOKUPS)
         {
-            let names = names(&attempt.read.scope, &asked, content);
-            let kept = self.vault.find(&names).await;
+            let keys = vault_keys(&attempt.request.scope, &asked_question, content);
+            let kept = self.vault.find(&keys).await;
             let kept = kept.filter(|kept| kept.origin.domain == attempt.backend.domain);
-            let lost = kept.map(|kept| Lost::of(kept.blocks)).unwrap_or_default();
+            let lost = kept.map(|kept| LostParts::of(kept.blocks)).unwrap_or_default();
             let signed = |block: &Block| match block {
                 Block::ToolCall { id, .. } => {
                     let signed = lost.calls.get(id);
@@ -127,14 +127,14 @@ pub(crate) fn question(request: &Request) -> String {
     for message in &request.messages {
         match message.role {
             Role::Assistant => question.clear(),
-            _ => tell_question(message, &mut question),
+            _ => push_question(message, &mut question),
         }
     }
     question
 }
 
 /// Adds a message's text and the ids of the calls it answers to the question.
-pub(crate) fn tell_question(message: &Message, question: &mut String) {
+pub(crate) fn push_question(message: &Message, question: &mut String) {
     for block in &message.content {
         match block {
             Block::Text { text, .. } => question.push_str(text),
@@ -145,18 +145,18 @@ pub(crate) fn tell_question(message: &Message, question: &mut String) {
 }
 
 /// The vault keys of a turn: its call ids, or else its text with the question before it.
-pub(crate) fn names(scope: &Scope, question: &str, content: &[Block]) -> Vec<VaultKey> {
+pub(crate) fn vault_keys(scope: &Scope, question: &str, content: &[Block]) -> Vec<VaultKey> {
     let calls = content.iter().filter_map(|block| match block {
         Block::ToolCall { id, .. } => Some(scope.call(id)),
         _ => None,
     });
     // Every call identifies the turn, so a few of many are enough.
-    let mut names: Vec<VaultKey> = calls.take(MOST_NAMES).collect();
+    let mut keys: Vec<VaultKey> = calls.take(MAX_KEYS_PER_TURN).collect();
     let text = text_of(content);
-    if names.is_empty() && !text.trim().is_empty() {
-        names.extend(scope.answer(question, &text));
+    if keys.is_empty() && !text.trim().is_empty() {
+        keys.extend(scope.answer(question, &text));
     }
-    names
+    keys
 }
 
 pub(crate) fn text_of(content: &[Block]) -> String {
@@ -170,7 +170,7 @@ pub(crate) fn text_of(content: &[Block]) -> String {
 }
 
 /// Whether two turns have the same text and the same calls.
-pub(crate) fn says_the_same(one: &[Block], other: &[Block]) -> bool {
+pub(crate) fn is_same_turn(one: &[Block], other: &[Block]) -> bool {
     fn calls(content: &[Block]) -> impl Iterator<Item = (&String, &String)> {
         content.iter().filter_map(|block| match block {
             Block::ToolCall { id, arguments, .. } => Some((id, arguments)),
@@ -193,13 +193,13 @@ fn are_equal(one: &str, other: &str) -> bool {
 
 /// What the vault has of a turn that the client has changed.
 #[derive(Default)]
-pub(crate) struct Lost {
-    pub(crate) thinking: Vec<Thought>,
-    pub(crate) calls: HashMap<String, Signed>,
+pub(crate) struct LostParts {
+    pub(crate) thinking: Vec<StoredThought>,
+    pub(crate) calls: HashMap<String, StoredCall>,
 }
 
 /// A thinking block and its position in the turn.
-pub(crate) struct Thought {
+pub(crate) struct StoredThought {
     pub(crate) block: Block,
     /// How many texts come before it.
     pub(crate) texts: usize,
@@ -210,13 +210,13 @@ pub(crate) struct Thought {
 }
 
 /// A call as its maker wrote it.
-pub(crate) struct Signed {
+pub(crate) struct StoredCall {
     name: String,
     arguments: String,
     pub(crate) signature: Option<String>,
 }
 
-impl Signed {
+impl StoredCall {
     /// Takes a call apart into its id and the rest. `None` for any other block.
     pub(crate) fn of(block: Block) -> Option<(String, Self)> {
         match block {
@@ -228,7 +228,7 @@ impl Signed {
     }
 
     /// Whether the client's call is unchanged.
-    pub(crate) fn is(&self, block: &Block) -> bool {
+    pub(crate) fn matches(&self, block: &Block) -> bool {
         let Block::ToolCall { name, arguments, .. } = block else {
             return false;
         };
@@ -236,7 +236,7 @@ impl Signed {
     }
 }
 
-impl Lost {
+impl LostParts {
     pub(crate) fn of(blocks: Vec<Block>) -> Self {
         let mut lost = Self::default();
         let (mut texts, mut settled, mut called) = (0, 0, 0);
@@ -259,9 +259,14 @@ impl Lost {
             }
             match block {
                 block @ (Block::Thinking { .. } | Block::Redacted { .. }) => {
-                    lost.thinking.push(Thought { block, texts, leads_to_text: false, call: None });
+                    lost.thinking.push(StoredThought {
+                        block,
+                        texts,
+                        leads_to_text: false,
+                        call: None,
+                    });
                 }
-                block => lost.calls.extend(Signed::of(block)),
+                block => lost.calls.extend(StoredCall::of(block)),
             }
         }
         lost

@@ -32,11 +32,11 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::catalog::Form;
 use crate::gateway::Gateway;
-use crate::plan::translate::spoken;
+use crate::plan::translate::dialect_for;
 use crate::thinking::Target;
 use crate::turn::Attempt;
 use crate::turn::error_reply::Reply;
-use crate::turn::log::KeptBlock;
+use crate::turn::log::BlockRecord;
 use crate::upstream::refusal_policy::{RefusedRequest, RejectedBlocks, RetryPlan};
 use crate::upstream::send::OutboundRequest;
 
@@ -91,7 +91,7 @@ pub(crate) trait Plan: fmt::Debug + Send + Sync {
     /// The decisions of this plan, to change them.
     fn decision_mut(&mut self) -> &mut Decision;
     /// What becomes of each thinking block.
-    fn blocks(&self) -> Vec<KeptBlock>;
+    fn blocks(&self) -> Vec<BlockRecord>;
     /// The body that goes out.
     fn body(&self) -> &[u8];
     /// The request that goes out.
@@ -151,12 +151,12 @@ impl Gateway {
 
     /// Chooses the lane of a request.
     pub(crate) async fn lane<'a>(&self, attempt: &Attempt<'a>) -> LaneChoice<'a> {
-        let read = attempt.read;
-        let same_dialect = read.asked.dialect.name() == attempt.backend.dialect.name();
-        if !same_dialect || read.asked.reply_id.is_some() {
+        let request = attempt.request;
+        let same_dialect = request.incoming.dialect.name() == attempt.backend.dialect.name();
+        if !same_dialect || request.incoming.reply_id.is_some() {
             return LaneChoice::Translate;
         }
-        match (&read.outline, &read.places) {
+        match (&request.outline, &request.opaque_outline) {
             (Some(outline), _) => LaneChoice::Outlined(outline),
             (None, Some(outline)) if self.can_pass(attempt).await => LaneChoice::Opaque(outline),
             _ => LaneChoice::Translate,
@@ -165,29 +165,30 @@ impl Gateway {
 
     /// Whether an edit in place is enough for the request and its reply.
     async fn can_pass(&self, attempt: &Attempt<'_>) -> bool {
-        let (read, backend) = (attempt.read, attempt.backend);
+        let (parsed, backend) = (attempt.request, attempt.backend);
         let raw = backend.dialect.has_raw_text(&backend.variant)
             && backend.raw_text.family.as_deref() != Some("none");
         // A request that cannot be read in full can still pass.
-        let Ok(request) = read.request() else {
+        let Ok(request) = parsed.canonical() else {
             return !raw;
         };
         let request = &request.value;
-        let model = backend.model_for(read.model.as_deref());
+        let model = backend.model_for(parsed.model.as_deref());
         let known = attempt.settings.catalog.find_at(&backend.name, model);
-        let (spoken, _) = spoken(backend, request, &known);
-        let renamed = read.model.as_deref() != Some(model);
-        let events = read.asked.dialect.stream_type(request);
+        let (dialect, _) = dialect_for(backend, request, &known);
+        let renamed = parsed.model.as_deref() != Some(model);
+        let events = parsed.incoming.dialect.stream_type(request);
         // In a stream that is not server-sent events, the model's name can only be found by
         // parsing.
-        let named_late = read.stream && renamed && !events.starts_with("text/event-stream");
+        let name_needs_parsing =
+            parsed.stream && renamed && !events.starts_with("text/event-stream");
         // A client chooses its settings for the model it names. For another model, or one that does
         // not think, they must be adapted.
         let thinks = known.thinking != Some(Form::None) || !request.thinking.is_wanted();
         let adapted = (renamed || !thinks) && !request.thinking.is_unset();
-        !raw && !named_late
+        !raw && !name_needs_parsing
             && !adapted
-            && spoken.name() == backend.dialect.name()
+            && dialect.name() == backend.dialect.name()
             && !self.needs_restore(attempt, request).await
     }
 }
@@ -195,13 +196,13 @@ impl Gateway {
 /// The JSON that `POST /v1/plan` returns.
 pub(crate) fn report(plan: &dyn Plan, attempt: &Attempt<'_>) -> Value {
     let decision = plan.decision();
-    let (asked, sent) = plan.thinking(attempt);
+    let (requested, sent) = plan.thinking(attempt);
     json!({
         "backend": attempt.backend.name,
         "model": decision.model,
         "lane": decision.lane,
         "blocks": plan.blocks(),
         "losses": decision.losses,
-        "thinking": {"asked": asked, "sent": sent},
+        "thinking": {"asked": requested, "sent": sent},
     })
 }

@@ -16,12 +16,12 @@ use crate::backend::Backend;
 use crate::gateway::Gateway;
 use crate::history::adapt::CALL_UNSIGNED;
 use crate::history::recall::{PastBlock, Recall, key_of};
-use crate::history::replay_table::{self, Maker, Part, Place, Treatment};
+use crate::history::replay_table::{self, Maker, Part, Position, Treatment};
 use crate::plan::{Decision, Lane};
 use crate::thinking::envelope::OpenResult;
 use crate::thinking::memory::{Question, Verdict};
 use crate::turn::Attempt;
-use crate::turn::log::KeptBlock;
+use crate::turn::log::BlockRecord;
 use crate::unix_ms;
 use crate::upstream::refusal_policy::RetryPlan;
 
@@ -33,7 +33,7 @@ pub(crate) struct OpaquePlan {
     pub(crate) body: Bytes,
     /// The model name that the client used, if it was changed.
     pub(crate) asked_model: Option<String>,
-    pub(crate) blocks: Vec<KeptBlock>,
+    pub(crate) blocks: Vec<BlockRecord>,
     /// Writes the paths of the blocks.
     dialect: &'static dyn Passthrough,
     /// How many blocks were left out.
@@ -60,14 +60,14 @@ impl Drops {
             RetryPlan::DropEarlierThinking | RetryPlan::DropAllThinking => Self::All,
             // The call gets a skip-validation signature. If the backend has none, the request goes
             // without thinking.
-            RetryPlan::ThinkingOff if marks_foreign_calls(backend) => Self::Nothing,
+            RetryPlan::ThinkingOff if has_skip_signature(backend) => Self::Nothing,
             RetryPlan::ThinkingOff => Self::All,
         }
     }
 }
 
 /// What becomes of one opaque part.
-struct Fated {
+struct PartDecision {
     edit: OpaqueEdit,
     fate: Fate,
     reason: Option<Reason>,
@@ -81,50 +81,38 @@ impl Gateway {
     pub(crate) fn plan_opaque(
         &self,
         attempt: &Attempt<'_>,
-        places: &OpaqueOutline,
+        opaque_outline: &OpaqueOutline,
         retry: RetryPlan,
     ) -> OpaquePlan {
-        let (read, backend, body) = (attempt.read, attempt.backend, &attempt.read.body);
+        let (request, backend, body) = (attempt.request, attempt.backend, &attempt.request.body);
         let first = retry == RetryPlan::First;
-        let asked = read.model.as_deref();
-        let model = backend.model_for(asked).to_owned();
+        let requested = request.model.as_deref();
+        let model = backend.model_for(requested).to_owned();
         let known = attempt.settings.catalog.find_at(&backend.name, &model);
         let target = attempt.target(&known);
-        let carried: Vec<_> = places
-            .marks
-            .iter()
-            .map(|mark| {
-                let block = carries(mark, body).filter(|_| !self.is_only_ours(mark, body))?;
-                let key = key_of(&block);
-                Some((block, key))
-            })
-            .collect();
-        let keys: Vec<_> = carried.iter().flatten().map(|(_, key)| *key).collect();
+        let replayable = self.replayable_parts(opaque_outline, body);
+        let keys: Vec<_> = replayable.iter().flatten().map(|(_, key)| *key).collect();
         let answer = self.memory.ask(&Question {
-            lineage: read.lineage,
+            lineage: request.lineage,
             target: &target,
             follows_active_backend: attempt.follows_active_backend && first,
             // The first plan has already informed the memory.
-            in_conversation: read.in_conversation && first,
+            in_conversation: request.in_conversation && first,
             blocks: &keys,
-            has_assistant: places.has_assistant,
+            has_assistant: opaque_outline.has_assistant,
             now: unix_ms(),
             rules: attempt.settings.thinking,
         });
         let recall = Recall {
             gateway: self,
             target: &target,
-            scope: &read.scope,
-            found: parking_lot::Mutex::default(),
+            scope: &request.scope,
+            lookups: parking_lot::Mutex::default(),
             session: answer.session,
             rules: attempt.settings.thinking,
             same_dialect: true,
             reads_past: true,
         };
-        // A model that refused a call because of a missing signature needs signatures.
-        let skips = marks_foreign_calls(backend) && (known.signatures_enforced || !first);
-        let drops = Drops::after(retry, backend);
-        let in_place = backend.dialect.passthrough();
         let mut plan = OpaquePlan {
             decision: Decision {
                 lane: Lane::Passthrough,
@@ -135,75 +123,139 @@ impl Gateway {
                 model: model.clone(),
             },
             body: body.clone(),
-            asked_model: asked.filter(|asked| **asked != model).map(ToOwned::to_owned),
+            asked_model: requested.filter(|requested| **requested != model).map(ToOwned::to_owned),
             blocks: Vec::new(),
-            dialect: in_place,
+            dialect: backend.dialect.passthrough(),
             left_out: 0,
             sent: Vec::new(),
             tried: Vec::new(),
         };
-        let mut verdicts = answer.verdicts.iter();
+        let decider = PartDecider {
+            recall: &recall,
+            backend,
+            body,
+            // A model that refused a call because of a missing signature needs signatures.
+            adds_skip_signature: has_skip_signature(backend)
+                && (known.signatures_enforced || !first),
+            drops: Drops::after(retry, backend),
+        };
+        let edits = decider.edits(opaque_outline, replayable, &answer.verdicts, &mut plan);
+        plan.rewrite_body(attempt, opaque_outline, &edits);
+        plan
+    }
+
+    /// The block and key of each part that its maker may need back.
+    fn replayable_parts(
+        &self,
+        outline: &OpaqueOutline,
+        body: &[u8],
+    ) -> Vec<Option<(Block, Option<BlockKey>)>> {
+        let replayable = |part: &OpaquePart| {
+            let block =
+                replayable_block(part, body).filter(|_| !self.has_empty_envelope(part, body))?;
+            let key = key_of(&block);
+            Some((block, key))
+        };
+        outline.marks.iter().map(replayable).collect()
+    }
+}
+
+/// Decides what becomes of each opaque part of a request.
+struct PartDecider<'a> {
+    recall: &'a Recall<'a>,
+    backend: &'a Backend,
+    body: &'a [u8],
+    /// Whether calls without a signature get the skip-validation signature.
+    adds_skip_signature: bool,
+    drops: Drops,
+}
+
+impl PartDecider<'_> {
+    /// The edit of each part. Records the decisions in the plan.
+    fn edits(
+        &self,
+        outline: &OpaqueOutline,
+        replayable: Vec<Option<(Block, Option<BlockKey>)>>,
+        verdicts: &[Verdict],
+        plan: &mut OpaquePlan,
+    ) -> Vec<OpaqueEdit> {
+        let mut verdicts = verdicts.iter();
         let mut unknown = false;
-        let mut edits = Vec::with_capacity(places.marks.len());
-        for (mark, carried) in places.marks.iter().zip(carried) {
-            let edit = match carried {
+        let mut edits = Vec::with_capacity(outline.marks.len());
+        for (part, replayable) in outline.marks.iter().zip(replayable) {
+            let edit = match replayable {
                 Some((block, key)) => {
-                    let mut fated = judge(&recall, mark, &block, verdicts.next(), drops);
-                    if in_place.refuses(mark, &backend.variant) {
-                        fated.leave_behind(reads_thinking(backend));
+                    let mut decided = judge(self.recall, part, &block, verdicts.next(), self.drops);
+                    if plan.dialect.refuses(part, &self.backend.variant) {
+                        decided.leave_out(reads_thinking(self.backend));
                     }
-                    plan.note(mark, key, &fated);
-                    fated.edit
+                    plan.record(part, key, &decided);
+                    decided.edit
                 }
-                None if self.is_only_ours(mark, body) => OpaqueEdit::Unsign,
+                None if self.recall.gateway.has_empty_envelope(part, self.body) => {
+                    OpaqueEdit::Unsign
+                }
                 None => OpaqueEdit::Keep,
             };
             // The first call of a step needs a signature.
-            let bare = match mark.signature {
+            let bare = match part.signature {
                 Some(_) => matches!(edit, OpaqueEdit::Remove | OpaqueEdit::Unsign),
                 None => true,
             };
-            edits.push(match mark.room {
-                Some(_) if skips && bare => {
-                    unknown |= mark.signature.is_none();
+            edits.push(match part.room {
+                Some(_) if self.adds_skip_signature && bare => {
+                    unknown |= part.signature.is_none();
                     OpaqueEdit::Sign(SKIP_SIGNATURE.to_owned())
                 }
                 _ => edit,
             });
         }
         if unknown {
-            // The client may have lost a real signature, and with it the reasoning behind the call.
+            // The client may have lost a real signature, and with it the reasoning before the call.
             plan.decision.losses.push(CALL_UNSIGNED);
         }
-        let renamed = (asked != Some(&plan.decision.model) && !plan.decision.model.is_empty())
-            .then_some(plan.decision.model.as_str());
-        let (edited, filled) = places.rewrite(body, renamed, &edits);
+        edits
+    }
+}
+
+impl OpaquePlan {
+    /// Applies the edits to the client's body and completes it for the backend.
+    fn rewrite_body(
+        &mut self,
+        attempt: &Attempt<'_>,
+        outline: &OpaqueOutline,
+        edits: &[OpaqueEdit],
+    ) {
+        let Decision { model, losses, .. } = &mut self.decision;
+        let is_renamed =
+            attempt.request.model.as_deref() != Some(model.as_str()) && !model.is_empty();
+        let renamed = is_renamed.then_some(model.as_str());
+        let (edited, filled) = outline.rewrite(&attempt.request.body, renamed, edits);
         if let Some(edited) = edited {
-            plan.body = edited.into();
+            self.body = edited.into();
         }
-        let completed = in_place.complete(&plan.body, &backend.variant);
+        let completed = self.dialect.complete(&self.body, &attempt.backend.variant);
         if let Some(completed) = completed.value {
-            plan.body = completed.into();
+            self.body = completed.into();
         }
-        plan.decision.losses.extend(completed.losses);
+        losses.extend(completed.losses);
         if filled > 0 {
-            plan.decision.losses.push(Loss::MessageFilled { messages: filled });
+            losses.push(Loss::MessageFilled { messages: filled });
         }
-        if places.repeated_tool_ids > 0 {
-            plan.decision.losses.push(Loss::ToolIdRepeated { ids: places.repeated_tool_ids });
+        if outline.repeated_tool_ids > 0 {
+            losses.push(Loss::ToolIdRepeated { ids: outline.repeated_tool_ids });
         }
-        plan
     }
 }
 
 impl Gateway {
     /// Whether a call or a text has an envelope that holds no signature. Clients of some dialects
     /// require one on every call.
-    fn is_only_ours(&self, mark: &OpaquePart, body: &[u8]) -> bool {
-        let (OpaqueKind::Call | OpaqueKind::Text) = mark.kind else {
+    fn has_empty_envelope(&self, part: &OpaquePart, body: &[u8]) -> bool {
+        let (OpaqueKind::Call | OpaqueKind::Text) = part.kind else {
             return false;
         };
-        let signature = mark.signature(body);
+        let signature = part.signature(body);
         match signature.map(|signature| self.envelopes.open(&signature)) {
             Some(OpenResult::Ours(envelope)) => envelope.signature.is_none(),
             _ => false,
@@ -212,43 +264,43 @@ impl Gateway {
 }
 
 /// Whether a backend accepts a skip-validation signature for calls of other makers.
-pub(crate) fn marks_foreign_calls(backend: &Backend) -> bool {
+pub(crate) fn has_skip_signature(backend: &Backend) -> bool {
     let dialect = backend.dialect.name();
-    let (part, place) = (Part::CallSignature, Place::OpenLoop);
-    let foreign = replay_table::treat(dialect, &backend.variant, part, Maker::Foreign, place);
+    let (kind, position) = (Part::CallSignature, Position::OpenLoop);
+    let foreign = replay_table::treat(dialect, &backend.variant, kind, Maker::Foreign, position);
     foreign == Treatment::Skipped
 }
 
 /// Whether a backend reads its own thinking at all.
 fn reads_thinking(backend: &Backend) -> bool {
     let dialect = backend.dialect.name();
-    let (part, place) = (Part::Thinking, Place::OpenLoop);
-    let own = replay_table::treat(dialect, &backend.variant, part, Maker::Same, place);
+    let (kind, position) = (Part::Thinking, Position::OpenLoop);
+    let own = replay_table::treat(dialect, &backend.variant, kind, Maker::Same, position);
     own != Treatment::Unneeded
 }
 
 /// The block that a part holds for its maker. `None` if it holds nothing.
-fn carries(mark: &OpaquePart, body: &[u8]) -> Option<Block> {
-    match (mark.kind, mark.signature(body)) {
+fn replayable_block(part: &OpaquePart, body: &[u8]) -> Option<Block> {
+    match (part.kind, part.signature(body)) {
         (OpaqueKind::Call | OpaqueKind::Text, None) => None,
         (_, Some(signature)) if signature == SKIP_SIGNATURE => None,
-        _ => Some(mark.block(body)),
+        _ => Some(part.block(body)),
     }
 }
 
 fn judge(
     recall: &Recall<'_>,
-    mark: &OpaquePart,
+    part: &OpaquePart,
     block: &Block,
     verdict: Option<&Verdict>,
     drops: Drops,
-) -> Fated {
+) -> PartDecision {
     let sent = match block {
         Block::Thinking { signature, .. } => signature.clone(),
         Block::Redacted { data } => Some(data.clone()),
         _ => None,
     };
-    let past = match (mark.kind, &sent) {
+    let past = match (part.kind, &sent) {
         (OpaqueKind::Call | OpaqueKind::Text, Some(signature)) => {
             recall.signature(signature, verdict)
         }
@@ -261,7 +313,7 @@ fn judge(
         Maker::Same => refused.then_some(Reason::Origin),
     };
     if let Some(reason) = left_out {
-        return Fated {
+        return PartDecision {
             edit: OpaqueEdit::Remove,
             fate: Fate::LeftOut,
             reason: Some(reason),
@@ -279,7 +331,7 @@ fn judge(
         Some(native) => OpaqueEdit::Sign(native),
         None => OpaqueEdit::Unsign,
     };
-    Fated {
+    PartDecision {
         edit,
         fate: if tried { Fate::Tried } else { Fate::Sent },
         reason: tried.then_some(Reason::Unknown),
@@ -288,9 +340,9 @@ fn judge(
     }
 }
 
-impl Fated {
+impl PartDecision {
     /// Leaves the part out, because the provider would refuse it in this position.
-    fn leave_behind(&mut self, wanted: bool) {
+    fn leave_out(&mut self, wanted: bool) {
         if self.fate != Fate::LeftOut {
             let reason = if wanted { Reason::Shape } else { Reason::Policy };
             self.edit = OpaqueEdit::Remove;
@@ -301,20 +353,22 @@ impl Fated {
 }
 
 impl OpaquePlan {
-    fn note(&mut self, mark: &OpaquePart, key: Option<BlockKey>, fated: &Fated) {
-        let kind = match mark.kind {
+    fn record(&mut self, part: &OpaquePart, key: Option<BlockKey>, decided: &PartDecision) {
+        let kind = match part.kind {
             OpaqueKind::Redacted => ThinkingKind::Redacted,
             _ => ThinkingKind::Thinking,
         };
-        let told = (fated.fate, fated.reason);
-        let at = (mark.at.0, Some(mark.at.1));
-        self.blocks
-            .push(KeptBlock::new(at, kind, told, fated.origin.clone()).spelled_by(self.dialect));
-        match fated.fate {
-            Fate::LeftOut if fated.unneeded => return,
+        let outcome = (decided.fate, decided.reason);
+        let at = (part.at.0, Some(part.at.1));
+        self.blocks.push(
+            BlockRecord::new(at, kind, outcome, decided.origin.clone())
+                .with_path_dialect(self.dialect),
+        );
+        match decided.fate {
+            Fate::LeftOut if decided.unneeded => return,
             Fate::LeftOut => {
                 self.left_out += 1;
-                self.omit(fated.reason.unwrap_or(Reason::Policy));
+                self.omit(decided.reason.unwrap_or(Reason::Policy));
                 return;
             }
             Fate::Tried => self.tried.extend(key),

@@ -12,15 +12,15 @@ use crate::backend::Auth;
 use crate::gateway::Gateway;
 use crate::headers;
 use crate::history::vault_lookup::question;
-use crate::plan::opaque::{OpaquePlan, marks_foreign_calls};
+use crate::plan::opaque::{OpaquePlan, has_skip_signature};
 use crate::plan::outlined_plan::sent_body;
 use crate::plan::{Decision, Plan, ReplyFuture};
-use crate::relay::opaque_tap::Listener;
-use crate::relay::{Relay, Sent, SignatureForm};
+use crate::relay::opaque_tap::OpaqueTap;
+use crate::relay::{Relay, SentRequest, SignatureForm};
 use crate::thinking::memory::Outcome;
 use crate::turn::Attempt;
 use crate::turn::error_reply::Reply;
-use crate::turn::log::KeptBlock;
+use crate::turn::log::BlockRecord;
 use crate::unix_ms;
 use crate::upstream::refusal_policy::{RefusedRequest, RejectedBlocks};
 use crate::upstream::send::OutboundRequest;
@@ -34,7 +34,7 @@ impl Plan for OpaquePlan {
         &mut self.decision
     }
 
-    fn blocks(&self) -> Vec<KeptBlock> {
+    fn blocks(&self) -> Vec<BlockRecord> {
         self.blocks.clone()
     }
 
@@ -43,13 +43,14 @@ impl Plan for OpaquePlan {
     }
 
     fn outbound(&self, attempt: &Attempt<'_>) -> OutboundRequest {
-        let (read, backend) = (attempt.read, attempt.backend);
-        let mut headers = headers::upstream(&read.asked.headers, backend, headers::Body::Read);
-        let body = sent_body(read, &self.body, &mut headers);
-        let (path, renamed) = (&read.asked.path, self.asked_model.is_some());
+        let (request, backend) = (attempt.request, attempt.backend);
+        let mut headers =
+            headers::upstream(&request.incoming.headers, backend, headers::Body::Read);
+        let body = sent_body(request, &self.body, &mut headers);
+        let (path, renamed) = (&request.incoming.path, self.asked_model.is_some());
         let query = match backend.auth {
-            Auth::Passthrough => read.asked.query.clone(),
-            _ => read.asked.query.as_deref().map(headers::without_key),
+            Auth::Passthrough => request.incoming.query.clone(),
+            _ => request.incoming.query.as_deref().map(headers::without_key),
         };
         let passthrough = backend.dialect.passthrough();
         OutboundRequest {
@@ -57,12 +58,12 @@ impl Plan for OpaquePlan {
             query: query.filter(|query| !query.is_empty()),
             headers,
             body,
-            streamed: read.stream,
+            streamed: request.stream,
         }
     }
 
     fn thinking(&self, attempt: &Attempt<'_>) -> (Value, Value) {
-        let thinking = attempt.read.request().map(|request| &request.value.thinking).ok();
+        let thinking = attempt.request.canonical().map(|request| &request.value.thinking).ok();
         let thinking = json!(thinking);
         (thinking.clone(), thinking)
     }
@@ -83,7 +84,7 @@ impl Plan for OpaquePlan {
             tried: !self.tried.is_empty(),
             old: false,
             can_ask: false,
-            ours: marks_foreign_calls(attempt.backend) || !self.sent.is_empty(),
+            ours: has_skip_signature(attempt.backend) || !self.sent.is_empty(),
         };
         Some((refused, None))
     }
@@ -103,26 +104,28 @@ impl Plan for OpaquePlan {
         permit: Option<OwnedSemaphorePermit>,
     ) -> ReplyFuture<'a> {
         let Self { decision, blocks, tried, asked_model, left_out, .. } = *self;
-        let read = attempt.read;
+        let request = attempt.request;
         gateway.counters.filtered.add(left_out);
         let accepted = |key: &_| Outcome { key: *key, tried: true, prefix: None, dropped: None };
         let outcomes: Vec<_> = tried.iter().map(accepted).collect();
-        if read.in_conversation && !outcomes.is_empty() {
+        if request.in_conversation && !outcomes.is_empty() {
             let (session, target) = (decision.session, &decision.target);
-            gateway.memory.outcome(read.lineage, session, target, &outcomes, unix_ms());
+            gateway.memory.outcome(request.lineage, session, target, &outcomes, unix_ms());
         }
         let origin = attempt.origin(&decision);
         let alias = attempt.model_alias(&decision.model, asked_model);
         let losses = decision.losses.clone();
-        let sent = Sent {
+        let sent = SentRequest {
             blocks,
             losses: decision.losses,
-            client: read.asked.dialect,
-            question: read.request().map_or_else(|_| String::new(), |said| question(&said.value)),
-            scope: read.scope.clone(),
+            client: request.incoming.dialect,
+            question: request
+                .canonical()
+                .map_or_else(|_| String::new(), |canonical| question(&canonical.value)),
+            scope: request.scope.clone(),
             past: None,
             prefix: None,
-            keeps_ids: true,
+            returns_call_ids: true,
             separating: gateway.separating.clone(),
         };
         let passthrough = attempt.backend.dialect.passthrough();
@@ -132,16 +135,16 @@ impl Plan for OpaquePlan {
             gateway.vault.clone(),
             None,
             sent,
-            read.in_conversation,
+            request.in_conversation,
         );
         let injector = passthrough.injector();
         let model = decision.model;
         let reply = gateway.forward(attempt, response, permit, alias, &losses, |events| {
             let target = dialects::Target { model: &model, variant: &attempt.backend.variant };
             // The backend decides whether it streams, whatever the client asked for.
-            let reader = (read.wanted == Operation::Generate)
+            let reader = (request.operation == Operation::Generate)
                 .then(|| attempt.backend.dialect.reply_reader(&target, events));
-            Box::new(Listener::new(reader, injector, relay, events))
+            Box::new(OpaqueTap::new(reader, injector, relay, events))
         });
         Box::pin(std::future::ready(Ok(reply)))
     }

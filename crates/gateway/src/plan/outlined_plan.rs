@@ -15,11 +15,11 @@ use crate::gateway::Gateway;
 use crate::headers;
 use crate::plan::outlined::{OutlinedPlan, PlannedBlock, Planner};
 use crate::plan::{Decision, Plan, ReplyFuture};
-use crate::relay::block_tap::{BlockTap, Sent};
+use crate::relay::block_tap::{BlockTap, SentPlan};
 use crate::thinking::memory::Question;
 use crate::turn::Attempt;
 use crate::turn::error_reply::Reply;
-use crate::turn::log::KeptBlock;
+use crate::turn::log::BlockRecord;
 use crate::turn::request::ParsedRequest;
 use crate::unix_ms;
 use crate::upstream::refusal_policy::{RefusedRequest, RejectedBlocks, RetryPlan};
@@ -33,15 +33,15 @@ impl Gateway {
         outline: &Outline,
         retry: RetryPlan,
     ) -> OutlinedPlan {
-        let made_elsewhere = self.made_elsewhere(attempt, outline).await;
-        let Attempt { settings, read, backend, .. } = *attempt;
+        let is_foreign_loop = self.is_foreign_loop(attempt, outline).await;
+        let Attempt { settings, request, backend, .. } = *attempt;
         let known =
-            settings.catalog.find_at(&backend.name, backend.model_for(read.model.as_deref()));
+            settings.catalog.find_at(&backend.name, backend.model_for(request.model.as_deref()));
         let target = attempt.target(&known);
         let sealed: Vec<_> = outline
             .thinking_blocks()
             .map(|(message, index, ..)| {
-                self.unseal(&read.body, &outline.messages[message].blocks()[index])
+                self.open_envelope(&request.body, &outline.messages[message].blocks()[index])
             })
             .collect();
         let keys: Vec<_> = outline
@@ -50,11 +50,11 @@ impl Gateway {
             .map(|(block, sealed)| sealed.as_ref().map(|sealed| sealed.key).or(block.3))
             .collect();
         let mut answer = self.memory.ask(&Question {
-            lineage: read.lineage,
+            lineage: request.lineage,
             target: &target,
             follows_active_backend: attempt.follows_active_backend && retry == RetryPlan::First,
             // The first plan has already informed the memory.
-            in_conversation: read.in_conversation && retry == RetryPlan::First,
+            in_conversation: request.in_conversation && retry == RetryPlan::First,
             blocks: &keys,
             has_assistant: outline.has_assistant(),
             now: unix_ms(),
@@ -69,13 +69,13 @@ impl Gateway {
             }
         }
         Planner {
-            body: &read.body,
+            body: &request.body,
             outline,
             backend,
             model: &known,
             verdicts: &answer.verdicts,
             natives: &natives,
-            made_elsewhere,
+            is_foreign_loop,
             guard: self.guard(backend, &known),
             retry,
             target: target.clone(),
@@ -85,18 +85,18 @@ impl Gateway {
     }
 
     /// Whether the open tool loop was started by a backend whose thinking this one cannot read.
-    async fn made_elsewhere(&self, attempt: &Attempt<'_>, outline: &Outline) -> bool {
+    async fn is_foreign_loop(&self, attempt: &Attempt<'_>, outline: &Outline) -> bool {
         let Some(call) = outline.open_tool_loop() else {
             return false;
         };
-        let body = &attempt.read.body;
+        let body = &attempt.request.body;
         let names: Vec<_> = outline.messages[call]
             .blocks()
             .iter()
             .filter(|block| block.kind == BlockKind::ToolUse)
             .filter_map(|block| {
                 let call: Value = serde_json::from_slice(body.get(block.span.clone())?).ok()?;
-                Some(attempt.read.scope.call(call.get("id")?.as_str()?))
+                Some(attempt.request.scope.call(call.get("id")?.as_str()?))
             })
             .collect();
         let kept = self.vault.find(&names).await;
@@ -113,8 +113,8 @@ impl Plan for OutlinedPlan {
         &mut self.decision
     }
 
-    fn blocks(&self) -> Vec<KeptBlock> {
-        KeptBlock::list(&self.blocks)
+    fn blocks(&self) -> Vec<BlockRecord> {
+        BlockRecord::list(&self.blocks)
     }
 
     fn body(&self) -> &[u8] {
@@ -122,16 +122,17 @@ impl Plan for OutlinedPlan {
     }
 
     fn outbound(&self, attempt: &Attempt<'_>) -> OutboundRequest {
-        let (read, backend) = (attempt.read, attempt.backend);
-        let mut headers = headers::upstream(&read.asked.headers, backend, headers::Body::Read);
+        let (request, backend) = (attempt.request, attempt.backend);
+        let mut headers =
+            headers::upstream(&request.incoming.headers, backend, headers::Body::Read);
         headers::patch_betas(&mut headers, &self.betas_added, self.betas_without_adaptive);
-        let body = sent_body(read, &self.body, &mut headers);
+        let body = sent_body(request, &self.body, &mut headers);
         OutboundRequest {
-            path: read.asked.path.clone(),
-            query: read.asked.query.clone(),
+            path: request.incoming.path.clone(),
+            query: request.incoming.query.clone(),
             headers,
             body,
-            streamed: read.stream,
+            streamed: request.stream,
         }
     }
 
@@ -140,11 +141,11 @@ impl Plan for OutlinedPlan {
             let thinking = outline.thinking.as_ref()?;
             serde_json::from_slice(&body[thinking.span.clone()]).ok()
         };
-        let asked = attempt.read.outline.as_ref();
-        let asked = asked.and_then(|outline| setting(outline, &attempt.read.body));
+        let requested = attempt.request.outline.as_ref();
+        let requested = requested.and_then(|outline| setting(outline, &attempt.request.body));
         let sent = Outline::read(&self.body, usize::MAX).ok();
         let sent = sent.and_then(|outline| setting(&outline, &self.body));
-        (asked.unwrap_or_default(), sent.unwrap_or_default())
+        (requested.unwrap_or_default(), sent.unwrap_or_default())
     }
 
     fn refused(
@@ -152,7 +153,7 @@ impl Plan for OutlinedPlan {
         attempt: &Attempt<'_>,
         refusal: &Refusal,
     ) -> Option<(RefusedRequest, Option<BlockKey>)> {
-        let outline = attempt.read.outline.as_ref()?;
+        let outline = attempt.request.outline.as_ref()?;
         let caller = outline.thinking.as_ref().and_then(|thinking| thinking.binding.as_deref());
         if caller == Some("error") {
             return None;
@@ -200,7 +201,7 @@ impl Plan for OutlinedPlan {
         let ledger = attempt.ledger(gateway, decision.session, origin);
         let alias = attempt.model_alias(&decision.model, self.asked_model.clone());
         let losses = decision.losses.clone();
-        let sent = Sent { plan: *self, in_conversation: attempt.read.in_conversation };
+        let sent = SentPlan { plan: *self, in_conversation: attempt.request.in_conversation };
         let reply = gateway.forward(attempt, response, permit, alias, &losses, |events| {
             Box::new(BlockTap::new(ledger, sent, events))
         });
@@ -218,10 +219,10 @@ impl Plan for OutlinedPlan {
 }
 
 /// The body to send: the client's own bytes, maybe compressed, if nothing was edited.
-pub(crate) fn sent_body(read: &ParsedRequest, body: &Bytes, headers: &mut HeaderMap) -> Bytes {
-    let unedited = body.as_ptr() == read.body.as_ptr() && body.len() == read.body.len();
+pub(crate) fn sent_body(request: &ParsedRequest, body: &Bytes, headers: &mut HeaderMap) -> Bytes {
+    let unedited = body.as_ptr() == request.body.as_ptr() && body.len() == request.body.len();
     if unedited {
-        return read.raw.clone();
+        return request.raw.clone();
     }
     headers.remove(header::CONTENT_ENCODING);
     body.clone()

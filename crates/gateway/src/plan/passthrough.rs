@@ -12,7 +12,7 @@ use crate::headers;
 use crate::plan::Decision;
 use crate::reply::ReplyBody;
 use crate::reply::model_name::ModelAlias;
-use crate::reply::passthrough::{Encoded, Shape, Tap, Through};
+use crate::reply::passthrough::{PassthroughReply, ReplyEncoding, Shape, Tap};
 use crate::turn::Attempt;
 use crate::turn::error_reply::{Reply, finish_headers};
 use crate::turn::request::content_encoding;
@@ -36,7 +36,7 @@ impl Gateway {
         let id = attempt.turn.lock().id.clone();
         finish_headers(reply.headers_mut(), &id, &attempt.backend.name, &decision.losses);
         let what = format!("the backend refused the request: {status} {}", fault.kind.as_str());
-        self.record_failure(attempt.turn, attempt.read.asked.began, status, &what);
+        self.record_failure(attempt.turn, attempt.request.incoming.began, status, &what);
         reply
     }
 
@@ -47,7 +47,7 @@ impl Gateway {
         attempt: &Attempt<'_>,
         response: Response<Incoming>,
         permit: Option<OwnedSemaphorePermit>,
-        names: Option<ModelAlias>,
+        alias: Option<ModelAlias>,
         losses: &[Loss],
         tap: impl FnOnce(bool) -> Box<dyn Tap>,
     ) -> Reply {
@@ -62,23 +62,25 @@ impl Gateway {
             false => Shape::Other,
         };
         let encoding = match content_encoding(&head.headers) {
-            Some(Encoding::Identity) => Encoded::Plain,
-            Some(packed) => Decoder::new(packed, 64 << 20).map_or(Encoded::Unknown, Encoded::Known),
-            None => Encoded::Unknown,
+            Some(Encoding::Identity) => ReplyEncoding::Plain,
+            Some(packed) => {
+                Decoder::new(packed, 64 << 20).map_or(ReplyEncoding::Unknown, ReplyEncoding::Known)
+            }
+            None => ReplyEncoding::Unknown,
         };
-        let readable = !matches!(encoding, Encoded::Unknown);
-        let names = names.filter(|_| readable);
+        let readable = !matches!(encoding, ReplyEncoding::Unknown);
+        let alias = alias.filter(|_| readable);
         let mut reply_headers = headers::client(&head.headers, &attempt.backend.auth);
-        if events || names.is_some() {
+        if events || alias.is_some() {
             reply_headers.remove(header::CONTENT_LENGTH);
         }
-        if names.is_some() {
+        if alias.is_some() {
             reply_headers.remove(header::CONTENT_ENCODING);
         }
         let backend = &attempt.backend.name;
         finish_headers(&mut reply_headers, &id, backend, losses);
 
-        let transform = Through::new(Some(tap(events)), shape, encoding, names);
+        let transform = PassthroughReply::new(Some(tap(events)), shape, encoding, alias);
         let body = ReplyBody::live(
             upstream,
             Box::new(transform),

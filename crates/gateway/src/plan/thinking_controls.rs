@@ -42,12 +42,12 @@ pub(crate) struct ThinkingControls {
     /// A budget in tokens is accepted.
     pub(crate) budget: bool,
     /// An effort is sent even if the model thinks by default, because other settings depend on it.
-    pub(crate) says_effort: bool,
+    pub(crate) sends_effort: bool,
     /// A setting is always sent, because the server decides itself without one.
-    pub(crate) said: bool,
+    pub(crate) always_sent: bool,
     /// The setting has a mode: an effort needs adaptive thinking, and without a mode thinking
     /// cannot be shown.
-    pub(crate) modes: bool,
+    pub(crate) has_modes: bool,
 }
 
 impl Dialect {
@@ -74,7 +74,7 @@ impl Dialect {
     }
 
     /// The smallest budget that the dialect allows for any model.
-    pub(crate) fn least_budget(self) -> u64 {
+    pub(crate) fn min_budget(self) -> u64 {
         if self.is_anthropic() { MIN_BUDGET } else { 1 }
     }
 
@@ -109,7 +109,7 @@ impl Dialect {
             true => shared(known, &model.efforts),
             false => Vec::new(),
         };
-        let told = ThinkingControls { off, ..ThinkingControls::default() };
+        let base = ThinkingControls { off, ..ThinkingControls::default() };
         match self {
             Self::Anthropic => ThinkingControls {
                 between_tools: true,
@@ -117,57 +117,57 @@ impl Dialect {
                 efforts: efforts(graded, &Effort::ALL[1..]),
                 // Models of other vendors that can only be on or off use a budget here.
                 budget: budget || form == Some(Switch),
-                modes: true,
-                ..told
+                has_modes: true,
+                ..base
             },
             Self::Gemini => ThinkingControls {
                 automatic: matches!(form, None | Some(Budget)),
                 efforts: efforts(graded, &Effort::ALL[..4]),
                 budget,
-                ..told
+                ..base
             },
             Self::Ollama => ThinkingControls {
                 on: true,
                 efforts: efforts(graded, &ollama::LEVELS),
-                said: true,
-                ..told
+                always_sent: true,
+                ..base
             },
             Self::Responses => {
-                ThinkingControls { efforts: efforts(form != Some(Switch), &Effort::ALL), ..told }
+                ThinkingControls { efforts: efforts(form != Some(Switch), &Effort::ALL), ..base }
             }
             Self::Chat(server) => match server.setting {
                 // A proxy converts an effort for models that take budgets.
                 Setting::Effort => ThinkingControls {
                     efforts: efforts(form != Some(Switch), server.efforts),
-                    ..told
+                    ..base
                 },
                 // Models with efforts get an effort. All others get only "on".
                 Setting::Format => ThinkingControls {
                     on: on && matches!(form, Some(Budget | Switch)),
                     efforts: efforts(graded, server.efforts),
-                    says_effort: true,
-                    ..told
+                    sends_effort: true,
+                    ..base
                 },
                 Setting::Config => ThinkingControls {
                     on,
                     efforts: efforts(graded, server.efforts),
                     budget,
-                    ..told
+                    ..base
                 },
                 Setting::Switch | Setting::Template => {
-                    ThinkingControls { on, efforts: efforts(graded, server.efforts), ..told }
+                    ThinkingControls { on, efforts: efforts(graded, server.efforts), ..base }
                 }
-                Setting::Enable => ThinkingControls { on, budget, ..told },
+                Setting::Enable => ThinkingControls { on, budget, ..base },
                 Setting::Object => ThinkingControls {
                     on,
                     efforts: efforts(form != Some(Switch), server.efforts),
                     budget,
-                    ..told
+                    ..base
                 },
                 Setting::Blocks => ThinkingControls {
                     efforts: efforts(form != Some(Switch), server.efforts),
                     budget,
-                    ..told
+                    ..base
                 },
                 Setting::Always => ThinkingControls { always: true, ..ThinkingControls::default() },
             },

@@ -34,27 +34,31 @@ const ASSUMED_OUTPUT: u64 = 32_000;
 const THINKING: &str = "thinking";
 
 /// Adapts the settings of a request to a model in this dialect and variant. Returns the losses.
-pub(crate) fn fit(
+pub(crate) fn adapt(
     request: &mut Request,
     model: &Model,
     upstream: &str,
     variant: &str,
 ) -> Vec<Loss> {
-    let mut fitting = Fitting::new(model, upstream, variant);
+    let mut adapter = SettingAdapter::new(model, upstream, variant);
     let wanted = wants_thinking(request);
-    fitting.limit(request);
-    fitting.amount(request, wanted);
-    fitting.show(request, wanted);
-    fitting.beside(request);
-    fitting.losses
+    adapter.limit(request);
+    adapter.amount(request, wanted);
+    adapter.show(request, wanted);
+    adapter.dependent_settings(request);
+    adapter.losses
 }
 
 /// Adapts all settings except thinking, which the operator has configured.
-pub(crate) fn fit_beside(request: &mut Request, model: &Model, upstream: &str) -> Vec<Loss> {
-    let mut fitting = Fitting::new(model, upstream, "");
-    fitting.limit(request);
-    fitting.beside(request);
-    fitting.losses
+pub(crate) fn adapt_except_thinking(
+    request: &mut Request,
+    model: &Model,
+    upstream: &str,
+) -> Vec<Loss> {
+    let mut adapter = SettingAdapter::new(model, upstream, "");
+    adapter.limit(request);
+    adapter.dependent_settings(request);
+    adapter.losses
 }
 
 /// Whether a request for one of OpenAI's models must use the Responses dialect. Some models refuse
@@ -76,21 +80,21 @@ fn wants_thinking(request: &Request) -> bool {
     thinking.is_wanted() || sees && thinking.amount.is_none()
 }
 
-struct Fitting<'a> {
+struct SettingAdapter<'a> {
     model: &'a Model,
     dialect: Dialect,
-    words: ThinkingControls,
+    controls: ThinkingControls,
     losses: Vec<Loss>,
 }
 
-impl<'a> Fitting<'a> {
+impl<'a> SettingAdapter<'a> {
     fn new(model: &'a Model, upstream: &str, variant: &str) -> Self {
         let dialect = Dialect::find(upstream, variant);
-        Self { model, words: dialect.controls(model), dialect, losses: Vec::new() }
+        Self { model, controls: dialect.controls(model), dialect, losses: Vec::new() }
     }
 
     /// Adapts the settings that depend on the amount of thinking.
-    fn beside(&mut self, request: &mut Request) {
+    fn dependent_settings(&mut self, request: &mut Request) {
         self.sampling(request);
         self.tool_choice(request);
     }
@@ -105,7 +109,7 @@ impl<'a> Fitting<'a> {
     /// Adapts the output limit.
     fn limit(&mut self, request: &mut Request) {
         match (request.max_tokens, self.model.max_output) {
-            (Some(asked), Some(most)) if asked > most => {
+            (Some(requested), Some(most)) if requested > most => {
                 self.adapted("max_tokens", "max_output");
                 request.max_tokens = Some(most);
             }
@@ -120,46 +124,46 @@ impl<'a> Fitting<'a> {
     }
 
     fn amount(&mut self, request: &mut Request, wanted: bool) {
-        let asked = match request.thinking.amount {
+        let requested = match request.thinking.amount {
             Some(Amount::Budget { tokens: 0 }) => Some(Amount::Off),
             None if wanted => Some(Amount::On),
             amount => amount,
         };
-        let Some(asked) = asked else {
-            if self.words.said {
-                request.thinking.amount = self.unsaid();
+        let Some(requested) = requested else {
+            if self.controls.always_sent {
+                request.thinking.amount = self.model_default();
             }
             // Without a mode, `show` cannot be sent either.
-            let said = self.words.modes && request.thinking.show.is_some();
-            if said && self.words.automatic && self.model.unasked {
+            let shows = self.controls.has_modes && request.thinking.show.is_some();
+            if shows && self.controls.automatic && self.model.unasked {
                 request.thinking.amount = Some(Amount::Adaptive { effort: None });
             }
             return;
         };
         if self.model.thinking == Some(Form::None) {
-            if asked != Amount::Off {
+            if requested != Amount::Off {
                 self.adapted(THINKING, "model_does_not_think");
             }
-            request.thinking.amount = self.words.said.then_some(Amount::Off);
+            request.thinking.amount = self.controls.always_sent.then_some(Amount::Off);
             return;
         }
-        request.thinking.amount = match asked {
+        request.thinking.amount = match requested {
             Amount::Off => self.off(request),
-            Amount::On => self.usual(false),
-            Amount::Adaptive { effort: None } => self.usual(true),
+            Amount::On => self.turn_on(false),
+            Amount::Adaptive { effort: None } => self.turn_on(true),
             Amount::Effort { effort } | Amount::Adaptive { effort: Some(effort) } => {
                 self.effort(effort)
             }
             Amount::Budget { tokens } => self.budget(tokens),
         };
         if let Some(Amount::Budget { tokens }) = request.thinking.amount {
-            let ours = !matches!(asked, Amount::Budget { .. });
+            let ours = !matches!(requested, Amount::Budget { .. });
             self.within_bounds(tokens, ours, request);
         }
     }
 
     /// The default of the model, if it must be sent. `None` if it is not known.
-    fn unsaid(&self) -> Option<Amount> {
+    fn model_default(&self) -> Option<Amount> {
         match self.model.thinking? {
             Form::None => Some(Amount::Off),
             _ if self.model.unasked => Some(Amount::On),
@@ -169,15 +173,15 @@ impl<'a> Fitting<'a> {
 
     fn off(&mut self, request: &mut Request) -> Option<Amount> {
         let between_tools = thinks_between_tools(request);
-        if self.words.off {
+        if self.controls.off {
             // Only one kind of model has that mode, and it has no other.
-            if between_tools && self.words.between_tools && self.model.thinking.is_some() {
+            if between_tools && self.controls.between_tools && self.model.thinking.is_some() {
                 forget_between_tools(request);
                 self.adapted(THINKING, "disabled");
             }
             return Some(Amount::Off);
         }
-        if self.model.off == Off::BetweenTools && self.words.between_tools {
+        if self.model.off == Off::BetweenTools && self.controls.between_tools {
             if !between_tools {
                 self.adapted(THINKING, "between_tools");
                 anthropic::think_between_tools(request);
@@ -185,29 +189,30 @@ impl<'a> Fitting<'a> {
             return Some(Amount::Off);
         }
         self.adapted(THINKING, "always_thinks");
-        match self.words.efforts.first() {
-            Some(least) => Some(self.spelled(*least)),
-            None if self.words.budget => Some(Amount::Budget { tokens: self.least_budget() }),
+        match self.controls.efforts.first() {
+            Some(least) => Some(self.effort_amount(*least)),
+            None if self.controls.budget => Some(Amount::Budget { tokens: self.min_budget() }),
             None => None,
         }
     }
 
     /// Turns thinking on with the usual amount: the model's choice, if that can be expressed.
-    fn usual(&mut self, adaptive: bool) -> Option<Amount> {
-        if self.words.automatic {
+    fn turn_on(&mut self, adaptive: bool) -> Option<Amount> {
+        if self.controls.automatic {
             return Some(Amount::Adaptive { effort: None });
         }
-        if self.words.on {
+        if self.controls.on {
             return Some(Amount::On);
         }
-        let silent = !(self.words.modes || self.words.says_effort || self.dialect.hands_on());
-        if self.words.always || self.model.unasked && silent {
+        let silent =
+            !(self.controls.has_modes || self.controls.sends_effort || self.dialect.hands_on());
+        if self.controls.always || self.model.unasked && silent {
             return None;
         }
-        if let Some(usual) = Effort::Medium.nearest(&self.words.efforts) {
-            return Some(self.spelled(usual));
+        if let Some(medium) = Effort::Medium.nearest(&self.controls.efforts) {
+            return Some(self.effort_amount(medium));
         }
-        if !self.words.budget {
+        if !self.controls.budget {
             self.adapted(THINKING, "cannot_be_set");
             return None;
         }
@@ -217,28 +222,28 @@ impl<'a> Fitting<'a> {
         Some(Amount::Budget { tokens: Effort::Medium.budget() })
     }
 
-    fn effort(&mut self, asked: Effort) -> Option<Amount> {
-        if let Some(near) = asked.nearest(&self.words.efforts) {
-            if near != asked {
+    fn effort(&mut self, requested: Effort) -> Option<Amount> {
+        if let Some(near) = requested.nearest(&self.controls.efforts) {
+            if near != requested {
                 self.adapted(THINKING, "effort");
             }
-            return Some(self.spelled(near));
+            return Some(self.effort_amount(near));
         }
-        if self.words.budget {
+        if self.controls.budget {
             self.adapted(THINKING, "effort_as_budget");
-            return Some(Amount::Budget { tokens: asked.budget() });
+            return Some(Amount::Budget { tokens: requested.budget() });
         }
         self.only_on()
     }
 
     fn budget(&mut self, tokens: u64) -> Option<Amount> {
-        if self.words.budget {
+        if self.controls.budget {
             return Some(Amount::Budget { tokens });
         }
-        match Effort::of_budget(tokens).nearest(&self.words.efforts) {
+        match Effort::of_budget(tokens).nearest(&self.controls.efforts) {
             Some(near) => {
                 self.adapted(THINKING, "budget_as_effort");
-                Some(self.spelled(near))
+                Some(self.effort_amount(near))
             }
             None => self.only_on(),
         }
@@ -247,28 +252,28 @@ impl<'a> Fitting<'a> {
     /// Only "on" can be expressed, not the amount.
     fn only_on(&mut self) -> Option<Amount> {
         self.adapted(THINKING, "on_or_off");
-        self.words.on.then_some(Amount::On)
+        self.controls.on.then_some(Amount::On)
     }
 
     /// An effort in the form of the dialect.
-    fn spelled(&self, effort: Effort) -> Amount {
-        match self.words.modes {
+    fn effort_amount(&self, effort: Effort) -> Amount {
+        match self.controls.has_modes {
             true => Amount::Adaptive { effort: Some(effort) },
             false => Amount::Effort { effort },
         }
     }
 
-    fn least_budget(&self) -> u64 {
-        self.model.budget_min.max(self.dialect.least_budget())
+    fn min_budget(&self) -> u64 {
+        self.model.budget_min.max(self.dialect.min_budget())
     }
 
     /// Moves a budget into the model's range and below the output limit. A budget that the gateway
     /// chose shrinks first; a budget of the client raises the limit.
-    fn within_bounds(&mut self, asked: u64, ours: bool, request: &mut Request) {
-        let least = self.least_budget();
+    fn within_bounds(&mut self, requested: u64, ours: bool, request: &mut Request) {
+        let least = self.min_budget();
         let most = self.model.budget_max.unwrap_or(u64::MAX).max(least);
-        let mut tokens = asked.clamp(least, most);
-        if tokens != asked && !ours {
+        let mut tokens = requested.clamp(least, most);
+        if tokens != requested && !ours {
             self.adapted(THINKING, "budget_range");
         }
         // If thinking counts towards the output, a budget of the gateway leaves room for the
@@ -279,27 +284,27 @@ impl<'a> Fitting<'a> {
                 || self.dialect.shares_limit()
                 || self.model.budget_below_limit)
             && tokens >= limit
-            && most_of(limit) >= least
+            && thinking_share(limit) >= least
         {
-            tokens = most_of(limit);
+            tokens = thinking_share(limit);
         }
         if let Some(limit) = request.max_tokens
             && (self.dialect.is_anthropic() || self.model.budget_below_limit)
             && tokens >= limit
         {
-            let wished = if ours { least } else { tokens };
+            let wanted_budget = if ours { least } else { tokens };
             let highest = self.model.max_output.unwrap_or(ASSUMED_OUTPUT).max(limit);
             let raised = match limit {
                 // Without any output, there is nothing to raise.
                 0 => 0,
-                limit => wished.saturating_add(limit).min(highest),
+                limit => wanted_budget.saturating_add(limit).min(highest),
             };
-            if raised > wished {
-                tokens = wished;
+            if raised > wanted_budget {
+                tokens = wanted_budget;
                 request.max_tokens = Some(raised);
                 self.adapted("max_tokens", "budget");
             } else if raised > least {
-                tokens = most_of(raised).max(least);
+                tokens = thinking_share(raised).max(least);
                 self.adapted(THINKING, "max_tokens");
                 if raised > limit {
                     request.max_tokens = Some(raised);
@@ -307,7 +312,7 @@ impl<'a> Fitting<'a> {
                 }
             } else {
                 self.adapted(THINKING, "max_tokens");
-                request.thinking.amount = self.words.off.then_some(Amount::Off);
+                request.thinking.amount = self.controls.off.then_some(Amount::Off);
                 return;
             }
         }
@@ -320,7 +325,7 @@ impl<'a> Fitting<'a> {
         if !self.thinks(thinking.amount) {
             // An unknown model may still think.
             let known = self.model.thinking.is_some() || thinking.amount.is_some();
-            if known || self.words.modes {
+            if known || self.controls.has_modes {
                 thinking.show = None;
             }
             return;
@@ -381,7 +386,7 @@ impl<'a> Fitting<'a> {
             ("top_p", sampling.top_p.take().is_some()),
             ("top_k", sampling.top_k.take().is_some()),
         ];
-        for (setting, _) in gone.into_iter().filter(|(_, said)| *said) {
+        for (setting, _) in gone.into_iter().filter(|(_, was_set)| *was_set) {
             self.adapted(setting, reason);
         }
     }
@@ -404,7 +409,7 @@ impl<'a> Fitting<'a> {
 }
 
 /// The part of a limit that thinking may use, so that some remains for the answer.
-fn most_of(limit: u64) -> u64 {
+fn thinking_share(limit: u64) -> u64 {
     limit - limit.div_ceil(5)
 }
 

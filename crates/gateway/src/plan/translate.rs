@@ -17,17 +17,17 @@ use throughline_codec::text::{Delivery, Evidence, Options, RawTextReader, Recipe
 use crate::backend::Backend;
 use crate::catalog::{Form, Model, Shows};
 use crate::gateway::Gateway;
-use crate::history::adapt::{AdaptedHistory, HistoryRules, Sent, open_turn, replays_from};
+use crate::history::adapt::{AdaptedHistory, HistoryRules, SentPart, open_turn, replays_from};
 use crate::history::client_paths::ClientPaths;
 use crate::history::normalize::{
     dedupe_tool_results, ensure_user_message, join_turns, results_follow_calls,
 };
-use crate::history::prefix_guard::{Guarded, Guarding, place};
+use crate::history::prefix_guard::{GuardResult, PrefixGuard, record_prefixes};
 use crate::history::recall::{Recall, key_of, keys};
-use crate::history::replay_table::{self, Place};
-use crate::history::vault_lookup::tell_question;
+use crate::history::replay_table::{self, Position};
+use crate::history::vault_lookup::push_question;
 use crate::plan::{Decision, Lane, thinking_setting};
-use crate::relay::call_ids::Ids;
+use crate::relay::call_ids::CallIds;
 use crate::relay::custom_tools::CustomTools;
 use crate::relay::tool_names::ToolNames;
 use crate::settings::ToolThinking;
@@ -35,7 +35,7 @@ use crate::thinking::guard::Guard;
 use crate::thinking::memory::{Question, Target};
 use crate::thinking::random;
 use crate::turn::Attempt;
-use crate::turn::log::KeptBlock;
+use crate::turn::log::BlockRecord;
 use crate::unix_ms;
 use crate::upstream::refusal_policy::RetryPlan;
 
@@ -45,17 +45,17 @@ use crate::upstream::refusal_policy::RetryPlan;
 pub(crate) struct TranslatedPlan {
     pub(crate) decision: Decision,
     /// The client's request, for the reply writer.
-    pub(crate) asked: Request,
+    pub(crate) client_request: Request,
     pub(crate) variant: String,
     pub(crate) outgoing: Outgoing,
     /// Whether the backend itself counts tokens, if the client asked for a count.
     pub(crate) counted: bool,
-    pub(crate) blocks: Vec<KeptBlock>,
+    pub(crate) blocks: Vec<BlockRecord>,
     pub(crate) thinking: ThinkingSetting,
     /// Whether the model is known to show summaries of its thinking.
     pub(crate) summarizes: bool,
     /// The signed parts that are sent, in order.
-    pub(crate) sent: Vec<Sent>,
+    pub(crate) sent: Vec<SentPart>,
     /// The prefix that the reply will follow, if prefixes matter.
     pub(crate) prefix: Option<Prefix>,
     /// Whether the provider is asked to drop bound blocks.
@@ -65,7 +65,7 @@ pub(crate) struct TranslatedPlan {
     /// The question that the reply will answer.
     pub(crate) question: String,
     /// Call ids that the reply must not use.
-    pub(crate) ids: Ids,
+    pub(crate) ids: CallIds,
     /// Custom tools that are sent as functions.
     pub(crate) custom_tools: CustomTools,
     /// Tools that are sent under other names.
@@ -82,21 +82,21 @@ impl Gateway {
         let mut draft = Draft::new(attempt, retry)?;
         draft.default_thinking();
         if !draft.client.returns_call_ids() {
-            self.name_calls(&attempt.read.scope, &mut draft.request.messages).await;
+            self.restore_call_ids(&attempt.request.scope, &mut draft.request.messages).await;
         }
         draft.choose_dialect();
-        draft.carry_custom_tools();
-        let ids = Ids::new(&draft.request, &random::id());
+        draft.rewrite_custom_tools();
+        let ids = CallIds::new(&draft.request, &random::id());
         draft.normalize();
         draft.adapt_settings();
         let mut past = draft.recall(self).await;
         let tool_names = draft.rename_tools();
         draft.fill_and_close_loops(&mut past);
-        if attempt.read.in_conversation && draft.is_first() {
+        if attempt.request.in_conversation && draft.is_first() {
             self.memory.restored(past.adapted.restored);
         }
         let (mut written, counted) = draft.write(&past.adapted);
-        let guarded = draft.guard(self, &mut written, &mut past);
+        let result = draft.guard(self, &mut written, &mut past);
         let outgoing = draft.finish(written, &mut past.adapted);
         let AdaptedHistory { blocks, sent, .. } = past.adapted;
         Ok(TranslatedPlan {
@@ -108,7 +108,7 @@ impl Gateway {
                 session: past.session,
                 target: past.target,
             },
-            asked: draft.asked,
+            client_request: draft.client_request,
             variant: draft.to.variant,
             outgoing,
             counted,
@@ -116,8 +116,8 @@ impl Gateway {
             thinking: draft.request.thinking,
             summarizes: draft.to.known.shows == Some(Shows::Summary),
             sent,
-            prefix: guarded.prefix,
-            drop_bound: guarded.asked,
+            prefix: result.prefix,
+            drop_bound: result.asks_provider,
             open: past.open,
             question: past.question,
             ids,
@@ -133,7 +133,7 @@ struct Draft<'a> {
     retry: RetryPlan,
     client: &'static dyn ClientDialect,
     /// The client's request, for the reply writer.
-    asked: Request,
+    client_request: Request,
     /// The request that will be sent.
     request: Request,
     losses: Vec<Loss>,
@@ -165,9 +165,9 @@ struct Past {
 
 impl<'a> Draft<'a> {
     fn new(attempt: &'a Attempt<'a>, retry: RetryPlan) -> Result<Self, Fault> {
-        let accepted = attempt.read.request()?;
-        let client = attempt.read.asked.dialect;
-        let model = attempt.backend.model_for(attempt.read.model.as_deref()).to_owned();
+        let accepted = attempt.request.canonical()?;
+        let client = attempt.request.incoming.dialect;
+        let model = attempt.backend.model_for(attempt.request.model.as_deref()).to_owned();
         if model.is_empty() {
             let backend = &attempt.backend.name;
             return Err(Fault::invalid(format!(
@@ -175,13 +175,16 @@ impl<'a> Draft<'a> {
                  name the model in the request"
             )));
         }
-        let mut asked = accepted.value.clone();
+        let mut client_request = accepted.value.clone();
         if client.name() == openai_chat::NAME {
-            openai_chat::carry_reasoning_in(&mut asked, &attempt.settings.reasoning_fields);
+            openai_chat::carry_reasoning_in(
+                &mut client_request,
+                &attempt.settings.reasoning_fields,
+            );
         }
         // A client that names no model gets the name of the chosen one.
-        if asked.model.is_empty() {
-            asked.model.clone_from(&model);
+        if client_request.model.is_empty() {
+            client_request.model.clone_from(&model);
         }
         let mut request = accepted.value.clone();
         client.forget_own_members(&mut request);
@@ -189,7 +192,7 @@ impl<'a> Draft<'a> {
             attempt,
             retry,
             client,
-            asked,
+            client_request,
             request,
             losses: accepted.losses.clone(),
             to: Destination {
@@ -221,13 +224,13 @@ impl<'a> Draft<'a> {
 
     fn choose_dialect(&mut self) {
         (self.to.dialect, self.to.variant) =
-            spoken(self.attempt.backend, &self.request, &self.to.known);
+            dialect_for(self.attempt.backend, &self.request, &self.to.known);
     }
 
-    fn carry_custom_tools(&mut self) {
+    fn rewrite_custom_tools(&mut self) {
         let dialect = self.to.dialect.name();
         self.custom_tools =
-            CustomTools::carry(&mut self.request, self.client, dialect, &mut self.losses);
+            CustomTools::rewrite(&mut self.request, self.client, dialect, &mut self.losses);
     }
 
     /// Brings the messages into the order that the dialect accepts.
@@ -255,21 +258,21 @@ impl<'a> Draft<'a> {
     fn adapt_settings(&mut self) {
         let dialect = self.to.dialect.name();
         let losses =
-            thinking_setting::fit(&mut self.request, &self.to.known, dialect, &self.to.variant);
+            thinking_setting::adapt(&mut self.request, &self.to.known, dialect, &self.to.variant);
         self.losses.extend(losses);
     }
 
     /// Restores each assistant message as its maker wrote it, and adapts it to this target.
     async fn recall(&mut self, gateway: &Gateway) -> Past {
-        let (read, first) = (self.attempt.read, self.is_first());
+        let (request, first) = (self.attempt.request, self.is_first());
         let target = self.attempt.target(&self.to.known);
         let rules = self.attempt.settings.thinking;
         let has_assistant = |message: &Message| message.role == Role::Assistant;
         let answer = gateway.memory.ask(&Question {
-            lineage: read.lineage,
+            lineage: request.lineage,
             target: &target,
             follows_active_backend: self.attempt.follows_active_backend && first,
-            in_conversation: read.in_conversation && first,
+            in_conversation: request.in_conversation && first,
             blocks: &keys(&self.request),
             has_assistant: self.request.messages.iter().any(has_assistant),
             now: unix_ms(),
@@ -278,8 +281,8 @@ impl<'a> Draft<'a> {
         let recall = Recall {
             gateway,
             target: &target,
-            scope: &read.scope,
-            found: Mutex::default(),
+            scope: &request.scope,
+            lookups: Mutex::default(),
             session: answer.session,
             rules,
             same_dialect: self.client.name() == self.to.dialect.name(),
@@ -291,10 +294,10 @@ impl<'a> Draft<'a> {
         let mut adapted = AdaptedHistory::default();
         let mut verdicts = answer.verdicts.as_slice();
         let mut question = String::new();
-        let mut paths = ClientPaths::new(read);
+        let mut paths = ClientPaths::new(request);
         for (at, message) in self.request.messages.iter_mut().enumerate() {
             if message.role != Role::Assistant {
-                tell_question(message, &mut question);
+                push_question(message, &mut question);
                 continue;
             }
             let blocks = message.content.iter().filter(|block| key_of(block).is_some());
@@ -303,10 +306,10 @@ impl<'a> Draft<'a> {
             verdicts = rest;
             let past = recall.message(message, &question, own).await;
             question.clear();
-            let place = if at >= open { Place::OpenLoop } else { Place::Earlier };
+            let position = if at >= open { Position::OpenLoop } else { Position::Earlier };
             let reported = adapted.blocks.len();
-            message.content = history.message(at, past, place, &mut adapted);
-            paths.tell(adapted.blocks.get_mut(reported..).unwrap_or_default(), sent);
+            message.content = history.message(at, past, position, &mut adapted);
+            paths.set_paths(adapted.blocks.get_mut(reported..).unwrap_or_default(), sent);
         }
         Past { adapted, session: answer.session, target, open, replays_from, question }
     }
@@ -325,7 +328,7 @@ impl<'a> Draft<'a> {
     fn fill_and_close_loops(&mut self, past: &mut Past) {
         let rules = self.to.history_rules(self.retry, past.open, past.replays_from);
         rules.fill(&mut self.request.messages, &mut past.adapted);
-        rules.mend_open_loop(&mut self.request, &mut past.adapted);
+        rules.repair_open_loop(&mut self.request, &mut past.adapted);
     }
 
     /// Writes the request in the backend's dialect. Also returns whether the backend counts tokens,
@@ -339,7 +342,7 @@ impl<'a> Draft<'a> {
 
     fn write_again(&self) -> (Lossy<Outgoing>, bool) {
         let target = dialects::Target { model: &self.to.model, variant: &self.to.variant };
-        let count = match self.attempt.read.wanted {
+        let count = match self.attempt.request.operation {
             Operation::CountTokens => self.to.dialect.write_count(&self.request, &target),
             Operation::Generate => None,
         };
@@ -353,26 +356,26 @@ impl<'a> Draft<'a> {
         gateway: &Gateway,
         written: &mut Lossy<Outgoing>,
         past: &mut Past,
-    ) -> Guarded {
+    ) -> GuardResult {
         let adapted = &mut past.adapted;
-        let guard = match self.to.dialect.name() {
+        let mode = match self.to.dialect.name() {
             anthropic::NAME => gateway.guard(self.attempt.backend, &self.to.known),
             _ => Guard::Off,
         };
-        let guarding = Guarding { guard, asks: self.retry == RetryPlan::DropBound };
-        let mut guarded = guarding.look(&written.value.body, adapted);
-        if guarding.mend(&mut guarded, &mut self.request, adapted) {
+        let guard = PrefixGuard { mode, always_ask: self.retry == RetryPlan::DropBound };
+        let mut result = guard.check(&written.value.body, adapted);
+        if guard.drop_stale(&mut result, &mut self.request, adapted) {
             let rules = self.to.history_rules(self.retry, past.open, past.replays_from);
             rules.fill(&mut self.request.messages, adapted);
             (*written, _) = self.write_again();
-            guarded.prefix = place(&written.value.body, &mut adapted.sent);
+            result.prefix = record_prefixes(&written.value.body, &mut adapted.sent);
         }
-        guarded
+        result
     }
 
     /// Collects the losses of all steps.
     fn finish(&mut self, written: Lossy<Outgoing>, adapted: &mut AdaptedHistory) -> Outgoing {
-        adapted.tell();
+        adapted.finish_losses();
         self.losses.splice(0..0, std::mem::take(&mut adapted.losses));
         let mut outgoing = written.value;
         let interleaved = self.attempt.settings.thinking.tool_thinking == ToolThinking::Interleaved;
@@ -405,7 +408,7 @@ impl Destination {
 
 /// The dialect for a backend. OpenAI's models show reasoning and take it back only in the Responses
 /// dialect, which has the same base URL. The newest models call tools while they think only there.
-pub(crate) fn spoken(
+pub(crate) fn dialect_for(
     backend: &Backend,
     request: &Request,
     model: &Model,
@@ -458,7 +461,7 @@ impl TranslatedPlan {
             return reader;
         };
         let options = Options {
-            tools: tools(&self.asked.tools).map(Arc::new),
+            tools: tools(&self.client_request.tools).map(Arc::new),
             on_error: raw.on_error,
             reasoning_format: raw.reasoning_format,
             ..Options::default()

@@ -17,16 +17,16 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::gateway::Gateway;
 use crate::headers;
 use crate::history::adapt;
-use crate::history::prefix_guard::place;
+use crate::history::prefix_guard::record_prefixes;
 use crate::plan::translate::TranslatedPlan;
 use crate::plan::{Decision, Plan, ReplyFuture};
 use crate::relay::provider_report::Past;
-use crate::relay::{Relay, Sent, SignatureForm};
+use crate::relay::{Relay, SentRequest, SignatureForm};
 use crate::reply::ReplyBody;
-use crate::reply::translated::Across;
+use crate::reply::translated::TranslatedReply;
 use crate::turn::Attempt;
 use crate::turn::error_reply::{Reply, error_response, finish_headers, generated_reply};
-use crate::turn::log::KeptBlock;
+use crate::turn::log::BlockRecord;
 use crate::turn::request::content_encoding;
 use crate::unix_ms;
 use crate::upstream::refusal_policy::{RefusedRequest, RejectedBlocks};
@@ -47,7 +47,7 @@ impl Plan for TranslatedPlan {
         &mut self.decision
     }
 
-    fn blocks(&self) -> Vec<KeptBlock> {
+    fn blocks(&self) -> Vec<BlockRecord> {
         self.blocks.clone()
     }
 
@@ -57,19 +57,19 @@ impl Plan for TranslatedPlan {
 
     fn outbound(&self, attempt: &Attempt<'_>) -> OutboundRequest {
         let (outgoing, dialect) = (&self.outgoing, self.decision.dialect);
-        let (asked, backend) = (&attempt.read.asked, attempt.backend);
+        let (incoming, backend) = (&attempt.request.incoming, attempt.backend);
         OutboundRequest {
             path: outgoing.path.clone(),
             query: (!outgoing.query.is_empty()).then(|| outgoing.query.clone()),
-            headers: headers::across(asked, backend, dialect, &outgoing.headers),
+            headers: headers::translated(incoming, backend, dialect, &outgoing.headers),
             body: Bytes::copy_from_slice(&outgoing.body),
-            streamed: attempt.read.stream,
+            streamed: attempt.request.stream,
         }
     }
 
     fn thinking(&self, attempt: &Attempt<'_>) -> (Value, Value) {
-        let asked = attempt.read.request().map(|request| &request.value.thinking).ok();
-        (json!(asked), json!(self.thinking))
+        let requested = attempt.request.canonical().map(|request| &request.value.thinking).ok();
+        (json!(requested), json!(self.thinking))
     }
 
     fn asks_for_thinking(&self) -> bool {
@@ -101,13 +101,13 @@ impl Plan for TranslatedPlan {
     }
 
     fn reply_without_backend(&self, gateway: &Gateway, attempt: &Attempt<'_>) -> Option<Reply> {
-        if attempt.read.wanted == Operation::CountTokens && !self.counted {
+        if attempt.request.operation == Operation::CountTokens && !self.counted {
             return Some(gateway.estimated(attempt, self));
         }
         // The request asks the model nothing, and the backend cannot express that.
-        let client = attempt.read.asked.dialect;
+        let client = attempt.request.incoming.dialect;
         let same_dialect = client.name() == self.decision.dialect.name();
-        let reason = client.immediate_end(&self.asked).filter(|_| !same_dialect)?;
+        let reason = client.immediate_end(&self.client_request).filter(|_| !same_dialect)?;
         Some(gateway.ended_reply(attempt, self, reason))
     }
 
@@ -119,10 +119,10 @@ impl Plan for TranslatedPlan {
         permit: Option<OwnedSemaphorePermit>,
     ) -> ReplyFuture<'a> {
         Box::pin(async move {
-            if attempt.read.wanted == Operation::CountTokens {
+            if attempt.request.operation == Operation::CountTokens {
                 return gateway.counted(attempt, &self, response).await;
             }
-            if attempt.read.stream {
+            if attempt.request.stream {
                 return Ok(gateway.stream_reply(attempt, *self, response, permit));
             }
             gateway.whole_reply(attempt, *self, response).await
@@ -141,10 +141,10 @@ impl Plan for TranslatedPlan {
 
 impl TranslatedPlan {
     /// The sent part at a position of the body.
-    fn sent_at(&self, at: (usize, usize)) -> Option<adapt::Sent> {
+    fn sent_at(&self, at: (usize, usize)) -> Option<adapt::SentPart> {
         let mut sent = self.sent.clone();
-        place(&self.outgoing.body, &mut sent)?;
-        sent.into_iter().find(|sent| sent.place == Some(at))
+        record_prefixes(&self.outgoing.body, &mut sent)?;
+        sent.into_iter().find(|sent| sent.position == Some(at))
     }
 }
 
@@ -158,14 +158,15 @@ impl Gateway {
     ) -> Reply {
         attempt.record_plan(plan);
         let id = self.record_first_byte(attempt, StatusCode::OK);
-        let told = throughline_canonical::Reply {
+        let reply = throughline_canonical::Reply {
             model: plan.decision.model.clone(),
             reason: Some(reason),
             ..throughline_canonical::Reply::default()
         };
-        let writer = attempt.read.asked.dialect.reply_writer(&plan.asked, &identity(&id));
+        let writer =
+            attempt.request.incoming.dialect.reply_writer(&plan.client_request, &identity(&id));
         self.record_end(attempt);
-        let whole = Response::new(ReplyBody::whole(writer.whole(&told)));
+        let whole = Response::new(ReplyBody::whole(writer.whole(&reply)));
         let kind = "application/json";
         generated_reply(whole, kind, &id, &attempt.backend.name, &plan.decision.losses)
     }
@@ -178,10 +179,10 @@ impl Gateway {
         error: &Response<Bytes>,
     ) -> Reply {
         let status = error.status().as_u16();
-        let fault = fault_of(plan.decision.dialect, error);
+        let fault = read_provider_fault(plan.decision.dialect, error);
         let id = attempt.turn.lock().id.clone();
         let mut reply =
-            error_response(attempt.read.asked.dialect, &fault, &id, &attempt.backend.name);
+            error_response(attempt.request.incoming.dialect, &fault, &id, &attempt.backend.name);
         // Forward the provider's own headers: they may hold a date or milliseconds, and a fault
         // only has seconds.
         for name in RETRY_HEADERS {
@@ -191,7 +192,7 @@ impl Gateway {
         }
         finish_headers(reply.headers_mut(), &id, &attempt.backend.name, &plan.decision.losses);
         let what = format!("the backend refused the request: {status} {}", fault.kind.as_str());
-        let began = attempt.read.asked.began;
+        let began = attempt.request.incoming.began;
         self.record_failure(attempt.turn, began, reply.status().as_u16(), &what);
         reply
     }
@@ -206,17 +207,20 @@ impl Gateway {
     ) -> Reply {
         let (head, upstream) = response.into_parts();
         let id = self.record_first_byte(attempt, head.status);
-        let writer =
-            attempt.read.asked.dialect.reply_writer(&plan.asked, &identity(attempt.reply_id(&id)));
+        let writer = attempt
+            .request
+            .incoming
+            .dialect
+            .reply_writer(&plan.client_request, &identity(attempt.reply_id(&id)));
         let decoder = match content_encoding(&head.headers) {
             Some(Encoding::Identity) | None => None,
             Some(packed) => Decoder::new(packed, MAX_REPLY_BYTES).ok(),
         };
-        let kind = attempt.read.asked.dialect.stream_type(&plan.asked);
+        let kind = attempt.request.incoming.dialect.stream_type(&plan.client_request);
         let losses = plan.decision.losses.clone();
         let reader = plan.reader(self, attempt, true);
         let relay = self.relay(attempt, plan);
-        let transform = Across::new(decoder, reader, relay, writer);
+        let transform = TranslatedReply::new(decoder, reader, relay, writer);
         let body = ReplyBody::live(
             upstream,
             Box::new(transform),
@@ -226,7 +230,7 @@ impl Gateway {
         );
         let mut reply =
             generated_reply(Response::new(body), kind, &id, &attempt.backend.name, &losses);
-        for (name, value) in attempt.read.asked.dialect.stream_headers() {
+        for (name, value) in attempt.request.incoming.dialect.stream_headers() {
             let value = HeaderValue::from_static(value);
             reply.headers_mut().insert(*name, value);
         }
@@ -246,12 +250,12 @@ impl Gateway {
             .await
             .map_err(|error| error.fault())?;
         let id = self.record_first_byte(attempt, status);
-        let dialect = attempt.read.asked.dialect;
-        let writer = dialect.reply_writer(&plan.asked, &identity(attempt.reply_id(&id)));
+        let dialect = attempt.request.incoming.dialect;
+        let writer = dialect.reply_writer(&plan.client_request, &identity(attempt.reply_id(&id)));
         let mut reader = plan.reader(self, attempt, false);
         let summarizes = plan.summarizes;
         let mut relay = self.relay(attempt, plan);
-        relay.ledger.receive(&body);
+        relay.ledger.record_bytes(&body);
         let mut fold = Fold::default();
         let mut read = |relay: &mut Relay, reader: &mut dyn ReplyReader, bytes: &[u8]| {
             let mut pass = |event: throughline_canonical::Event<'_>| {
@@ -271,10 +275,10 @@ impl Gateway {
         let losses = relay.losses().to_vec();
         relay.close(false, None);
         if let Some(fault) = &reply.fault {
-            let mut told = error_response(dialect, fault, &id, &attempt.backend.name);
-            finish_headers(told.headers_mut(), &id, &attempt.backend.name, &losses);
-            attempt.turn.lock().status = told.status().as_u16();
-            return Ok(told);
+            let mut response = error_response(dialect, fault, &id, &attempt.backend.name);
+            finish_headers(response.headers_mut(), &id, &attempt.backend.name, &losses);
+            attempt.turn.lock().status = response.status().as_u16();
+            return Ok(response);
         }
         let whole = Response::new(ReplyBody::whole(writer.whole(&reply)));
         let kind = "application/json";
@@ -283,34 +287,34 @@ impl Gateway {
 
     fn relay(&self, attempt: &Attempt<'_>, plan: TranslatedPlan) -> Relay {
         let origin = attempt.origin(&plan.decision);
-        let native = attempt.read.asked.dialect.name() == plan.decision.dialect.name();
-        let marks = match native {
+        let native = attempt.request.incoming.dialect.name() == plan.decision.dialect.name();
+        let signature_form = match native {
             true => SignatureForm::Native,
             false => SignatureForm::Enveloped {
                 envelopes: self.envelopes.clone(),
-                first_call: attempt.read.asked.dialect.wants_signed_calls(),
-                calls_ride: plan.decision.dialect.signs_calls(&plan.variant)
-                    && !attempt.read.asked.dialect.wants_signed_calls(),
+                first_call: attempt.request.incoming.dialect.wants_signed_calls(),
+                thinking_holds_call: plan.decision.dialect.signs_calls(&plan.variant)
+                    && !attempt.request.incoming.dialect.wants_signed_calls(),
             },
         };
-        let sent = Sent {
+        let sent = SentRequest {
             blocks: plan.blocks,
             losses: plan.decision.losses,
-            client: attempt.read.asked.dialect,
+            client: attempt.request.incoming.dialect,
             question: plan.question,
-            scope: attempt.read.scope.clone(),
+            scope: attempt.request.scope.clone(),
             past: Some(Past { sent: plan.sent, target: plan.decision.target }),
             prefix: plan.prefix,
-            keeps_ids: attempt.read.asked.dialect.returns_call_ids(),
+            returns_call_ids: attempt.request.incoming.dialect.returns_call_ids(),
             separating: self.separating.clone(),
         };
         let relay = Relay::new(
             attempt.ledger(self, plan.decision.session, origin),
-            marks,
+            signature_form,
             self.vault.clone(),
             Some(plan.ids),
             sent,
-            attempt.read.in_conversation,
+            attempt.request.in_conversation,
         );
         relay.with_tools(plan.custom_tools, plan.tool_names)
     }
@@ -344,7 +348,7 @@ impl Gateway {
     fn count(&self, attempt: &Attempt<'_>, tokens: u64, losses: &[Loss]) -> Reply {
         let id = self.record_first_byte(attempt, StatusCode::OK);
         self.record_end(attempt);
-        let body = ReplyBody::whole(attempt.read.asked.dialect.write_count(tokens));
+        let body = ReplyBody::whole(attempt.request.incoming.dialect.write_count(tokens));
         let reply = Response::new(body);
         generated_reply(reply, "application/json", &id, &attempt.backend.name, losses)
     }
@@ -359,7 +363,7 @@ pub(crate) fn identity(id: &str) -> ReplyIdentity {
 }
 
 /// The fault of a provider's error.
-pub(crate) fn fault_of(dialect: &dyn UpstreamDialect, error: &Response<Bytes>) -> Fault {
+pub(crate) fn read_provider_fault(dialect: &dyn UpstreamDialect, error: &Response<Bytes>) -> Fault {
     let status = error.status().as_u16();
     let mut fault = dialect.read_fault(status, &error_text(error));
     if fault.retry_after.is_none() {

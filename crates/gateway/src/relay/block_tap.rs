@@ -12,7 +12,7 @@ use crate::reply::passthrough::Tap;
 use crate::thinking::capture::Capture;
 use crate::thinking::memory::Outcome;
 use crate::turn::ledger::Ledger;
-use crate::turn::log::KeptBlock;
+use crate::turn::log::BlockRecord;
 use crate::unix_ms;
 
 /// How many bytes of one event, or of one whole reply, are read.
@@ -24,14 +24,14 @@ pub(crate) struct BlockTap {
     reader: ReplyReader,
     capture: Capture,
     ledger: Ledger,
-    sent: Sent,
+    sent: SentPlan,
     learnt: bool,
     finished: bool,
 }
 
 /// The plan that the reply answers.
 #[derive(Debug)]
-pub(crate) struct Sent {
+pub(crate) struct SentPlan {
     pub(crate) plan: OutlinedPlan,
     /// Whether the request is part of the conversation.
     pub(crate) in_conversation: bool,
@@ -39,7 +39,7 @@ pub(crate) struct Sent {
 
 impl BlockTap {
     /// A tap for a stream of events, or for a whole reply.
-    pub(crate) fn new(ledger: Ledger, sent: Sent, events: bool) -> Self {
+    pub(crate) fn new(ledger: Ledger, sent: SentPlan, events: bool) -> Self {
         let preview = if ledger.full_body { 48 } else { 0 };
         Self {
             reader: if events {
@@ -61,7 +61,7 @@ impl BlockTap {
             return;
         }
         let (ledger, sent) = (&self.ledger, &mut self.sent);
-        let outcomes = settle(&mut sent.plan, &ledger.seen.transformations);
+        let outcomes = settle(&mut sent.plan, &ledger.progress.transformations);
         if sent.in_conversation && !outcomes.is_empty() {
             ledger.memory.outcome(
                 ledger.lineage,
@@ -76,10 +76,10 @@ impl BlockTap {
 
 impl Tap for BlockTap {
     fn push(&mut self, bytes: &[u8]) {
-        self.ledger.receive(bytes);
+        self.ledger.record_bytes(bytes);
         let (capture, ledger) = (&mut self.capture, &mut self.ledger);
-        self.reader.push(bytes, |event| see(&event, capture, ledger));
-        if self.ledger.seen.begun || self.ledger.seen.end.is_some() {
+        self.reader.push(bytes, |event| observe(&event, capture, ledger));
+        if self.ledger.progress.begun || self.ledger.progress.end.is_some() {
             self.learn();
         }
     }
@@ -105,8 +105,8 @@ impl Tap for BlockTap {
             return;
         }
         let (capture, ledger) = (&mut self.capture, &mut self.ledger);
-        self.reader.finish(|event| see(&event, capture, ledger));
-        if self.ledger.seen.begun {
+        self.reader.finish(|event| observe(&event, capture, ledger));
+        if self.ledger.progress.begun {
             self.learn();
         }
         for block in self.capture.cut() {
@@ -114,14 +114,14 @@ impl Tap for BlockTap {
         }
         let plan = &self.sent.plan;
         self.ledger.close(client_gone, error, |turn| {
-            turn.keep_blocks(KeptBlock::list(&plan.blocks));
+            turn.record_blocks(BlockRecord::list(&plan.blocks));
             turn.losses.clone_from(&plan.decision.losses);
         });
     }
 }
 
-fn see(event: &Event<'_>, capture: &mut Capture, ledger: &mut Ledger) {
-    ledger.see(event);
+fn observe(event: &Event<'_>, capture: &mut Capture, ledger: &mut Ledger) {
+    ledger.record_event(event);
     if let Some(block) = capture.event(event) {
         ledger.register(&block, false);
     }

@@ -8,13 +8,13 @@ use throughline_canonical::{Block, Request};
 
 /// Makes call ids unique within a conversation.
 #[derive(Debug)]
-pub(crate) struct Ids {
+pub(crate) struct CallIds {
     used: HashSet<String>,
     identity: String,
-    minted: usize,
+    count: usize,
 }
 
-impl Ids {
+impl CallIds {
     /// For the reply to a request. `identity` is unique for each reply.
     pub(crate) fn new(request: &Request, identity: &str) -> Self {
         let blocks = request.messages.iter().flat_map(|message| &message.content);
@@ -22,7 +22,7 @@ impl Ids {
             Block::ToolCall { id, .. } => Some(id.clone()),
             _ => None,
         });
-        Self { used: used.collect(), identity: identity.to_owned(), minted: 0 }
+        Self { used: used.collect(), identity: identity.to_owned(), count: 0 }
     }
 
     /// The provider's id if it is unique and looks random, or else a new one.
@@ -30,8 +30,8 @@ impl Ids {
         let id = if looks_random(&id) && !self.used.contains(&*id) {
             id
         } else {
-            self.minted += 1;
-            Cow::Owned(format!("call_{}{}", self.identity, self.minted))
+            self.count += 1;
+            Cow::Owned(format!("call_{}{}", self.identity, self.count))
         };
         self.used.insert(id.clone().into_owned());
         id
@@ -53,8 +53,8 @@ mod tests {
 
     #[test]
     fn unique_keeps_random_ids_and_replaces_others() {
-        let mut ids = Ids::new(&Request::default(), "0abc");
-        for (given, told) in [
+        let mut ids = CallIds::new(&Request::default(), "0abc");
+        for (given, expected) in [
             ("toolu_01A2b3C4d5", "toolu_01A2b3C4d5"),
             ("call_9f8e7d6c5b", "call_9f8e7d6c5b"),
             ("call_9f8e7d6c5b", "call_0abc1"),
@@ -62,7 +62,7 @@ mod tests {
             ("functions.look:0", "call_0abc3"),
             ("", "call_0abc4"),
         ] {
-            assert_eq!(ids.unique(given.into()), told, "{given}");
+            assert_eq!(ids.unique(given.into()), expected, "{given}");
         }
     }
 }

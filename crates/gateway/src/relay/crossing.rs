@@ -10,18 +10,18 @@ use throughline_codec::dialects::{ClientDialect, Target, UpstreamDialect};
 
 use crate::gateway::Gateway;
 use crate::plan::translated_reply::identity;
-use crate::relay::call_ids::Ids;
-use crate::relay::{Relay, Sent, SignatureForm};
+use crate::relay::call_ids::CallIds;
+use crate::relay::{Relay, SentRequest, SignatureForm};
 use crate::reply::ReplyTransform;
-use crate::reply::translated::Across;
+use crate::reply::translated::TranslatedReply;
 use crate::thinking::Lineage;
 use crate::thinking::vault::Scope;
-use crate::turn::ledger::{Ledger, Seen};
+use crate::turn::ledger::{Ledger, ReplyProgress};
 use crate::turn::log::SharedTurn;
 
 /// A streamed reply that is translated from one dialect to another.
 #[derive(Debug)]
-pub struct Crossing(Across);
+pub struct Crossing(TranslatedReply);
 
 impl Crossing {
     /// Starts the reply to a request, as a turn would.
@@ -29,7 +29,7 @@ impl Crossing {
         gateway: &Gateway,
         client: &'static dyn ClientDialect,
         upstream: &dyn UpstreamDialect,
-        asked: &Request,
+        request: &Request,
     ) -> Self {
         let settings = gateway.settings();
         let identity = identity("turn_0123456789abcdef");
@@ -38,7 +38,7 @@ impl Crossing {
             counters: gateway.counters.clone(),
             turns: gateway.turns.clone(),
             turn: SharedTurn::default(),
-            lineage: Lineage::of_request(&HeaderMap::new(), asked),
+            lineage: Lineage::of_request(&HeaderMap::new(), request),
             session: 1,
             origin: Arc::new(Origin {
                 domain: "a".to_owned(),
@@ -49,18 +49,18 @@ impl Crossing {
             began: Instant::now(),
             memory_limit: settings.thinking.memory_limit,
             full_body: settings.full_body,
-            seen: Seen::default(),
+            progress: ReplyProgress::default(),
         };
-        let marks = match client.name() == upstream.name() {
+        let signature_form = match client.name() == upstream.name() {
             true => SignatureForm::Native,
             false => SignatureForm::Enveloped {
                 envelopes: gateway.envelopes.clone(),
                 first_call: client.wants_signed_calls(),
-                calls_ride: upstream.signs_calls("") && !client.wants_signed_calls(),
+                thinking_holds_call: upstream.signs_calls("") && !client.wants_signed_calls(),
             },
         };
-        let ids = Some(Ids::new(asked, &identity.id));
-        let sent = Sent {
+        let ids = Some(CallIds::new(request, &identity.id));
+        let sent = SentRequest {
             blocks: Vec::new(),
             losses: Vec::new(),
             client,
@@ -68,16 +68,16 @@ impl Crossing {
             scope: Scope::new(ledger.lineage.id, String::new()),
             past: None,
             prefix: None,
-            keeps_ids: client.returns_call_ids(),
+            returns_call_ids: client.returns_call_ids(),
             separating: std::sync::Arc::default(),
         };
         let target = Target { model: "m", variant: "" };
         let vault = gateway.vault.clone();
-        Self(Across::new(
+        Self(TranslatedReply::new(
             None,
             upstream.reply_reader(&target, true),
-            Relay::new(ledger, marks, vault, ids, sent, true),
-            client.reply_writer(asked, &identity),
+            Relay::new(ledger, signature_form, vault, ids, sent, true),
+            client.reply_writer(request, &identity),
         ))
     }
 

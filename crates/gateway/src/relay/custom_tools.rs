@@ -11,33 +11,33 @@ use throughline_codec::dialects::custom_tools::{CustomToolFormat, FreeCall, Free
 #[derive(Debug, Default)]
 pub(crate) struct CustomTools {
     dialect: &'static str,
-    spelling: Option<&'static CustomToolFormat>,
+    format: Option<&'static CustomToolFormat>,
     names: Vec<String>,
     /// Open calls, with their arguments so far.
     open: Vec<(u32, FreeCall)>,
     /// Ended calls whose arguments are not valid JSON. They count as cut if the reply ends now.
-    doubtful: Vec<(u32, FreeCall)>,
+    incomplete: Vec<(u32, FreeCall)>,
 }
 
 impl CustomTools {
     /// Turns custom tools, their calls and their results into functions.
-    pub(crate) fn carry(
+    pub(crate) fn rewrite(
         request: &mut Request,
         client: &dyn ClientDialect,
         upstream: &str,
         losses: &mut Vec<Loss>,
     ) -> Self {
         let mut tools = Self::default();
-        let Some(spelling) = client.free_text().filter(|_| client.name() != upstream) else {
+        let Some(format) = client.free_text().filter(|_| client.name() != upstream) else {
             return tools;
         };
         for tool in &mut request.tools {
             if let Tool::Opaque { value, .. } = tool
-                && let Some(free) = (spelling.tool)(value)
+                && let Some(free) = (format.tool)(value)
             {
                 *tool = Tool::Function {
                     name: free.name.clone(),
-                    description: Some(free.told()).filter(|told| !told.is_empty()),
+                    description: Some(free.told()).filter(|text| !text.is_empty()),
                     parameters: FreeTool::parameters(),
                     strict: None,
                 };
@@ -46,7 +46,7 @@ impl CustomTools {
         }
         let mut called = false;
         for message in &mut request.messages {
-            called |= carry_calls(message, client.name(), spelling, losses);
+            called |= rewrite_calls(message, client.name(), format, losses);
         }
         if !tools.names.is_empty() || called {
             losses.push(Loss::SettingAdapted { setting: "tool", reason: "as_function" });
@@ -55,8 +55,8 @@ impl CustomTools {
         let members = request.extra.get(client.name());
         let choice = members.and_then(|members| members.get("tool_choice"));
         let named = choice.and_then(|choice| {
-            let place = choice.get("custom").unwrap_or(choice);
-            place.get("name")?.as_str().map(str::to_owned)
+            let named = choice.get("custom").unwrap_or(choice);
+            named.get("name")?.as_str().map(str::to_owned)
         });
         if let Some(name) = named.filter(|name| tools.names.contains(name)) {
             request.tool_choice = Some(ToolChoice::Named { name });
@@ -67,7 +67,7 @@ impl CustomTools {
                 }
             }
         }
-        (tools.dialect, tools.spelling) = (client.name(), Some(spelling));
+        (tools.dialect, tools.format) = (client.name(), Some(format));
         tools
     }
 
@@ -77,11 +77,11 @@ impl CustomTools {
     }
 
     /// Forwards an event. A call of a custom tool is emitted when it is complete.
-    pub(crate) fn tell(&mut self, event: &Event<'_>, out: &mut dyn FnMut(&Event<'_>)) {
+    pub(crate) fn forward(&mut self, event: &Event<'_>, out: &mut dyn FnMut(&Event<'_>)) {
         if let Event::BlockStarted { .. } | Event::Ended { .. } = event {
             let cut = matches!(event, Event::Ended { reason } if reason_cuts(reason));
-            for (index, call) in self.doubtful.drain(..).filter(|_| !cut) {
-                write(self.dialect, self.spelling, index, &call, out);
+            for (index, call) in self.incomplete.drain(..).filter(|_| !cut) {
+                write(self.dialect, self.format, index, &call, out);
             }
         }
         match event {
@@ -95,41 +95,41 @@ impl CustomTools {
                 };
                 self.open.push((*index, call));
             }
-            Event::BlockDelta { index, delta } => match (self.place(*index), delta) {
-                (Some(place), Delta::ToolArguments(more)) => {
-                    self.open[place].1.input.push_str(more);
+            Event::BlockDelta { index, delta } => match (self.find(*index), delta) {
+                (Some(position), Delta::ToolArguments(more)) => {
+                    self.open[position].1.input.push_str(more);
                 }
                 // The vault finds the call's maker by its id.
                 (Some(_), _) => {}
                 (None, _) => out(event),
             },
-            Event::BlockEnded { index } => match self.place(*index) {
-                Some(place) => self.end(place, out),
+            Event::BlockEnded { index } => match self.find(*index) {
+                Some(position) => self.end(position, out),
                 None => out(event),
             },
             // A cut call must not be run.
             Event::Ended { .. } | Event::Fault(_) => {
                 self.open.clear();
-                self.doubtful.clear();
+                self.incomplete.clear();
                 out(event);
             }
             _ => out(event),
         }
     }
 
-    fn place(&self, index: u32) -> Option<usize> {
+    fn find(&self, index: u32) -> Option<usize> {
         self.open.iter().position(|(open, _)| *open == index)
     }
 
-    fn end(&mut self, place: usize, out: &mut dyn FnMut(&Event<'_>)) {
-        let (index, mut call) = self.open.remove(place);
+    fn end(&mut self, position: usize, out: &mut dyn FnMut(&Event<'_>)) {
+        let (index, mut call) = self.open.remove(position);
         match FreeCall::input_of(&call.input) {
             Some(input) => {
                 call.input = input;
-                write(self.dialect, self.spelling, index, &call, out);
+                write(self.dialect, self.format, index, &call, out);
             }
             // The next event shows whether the call is complete.
-            None => self.doubtful.push((index, call)),
+            None => self.incomplete.push((index, call)),
         }
     }
 }
@@ -141,29 +141,29 @@ fn reason_cuts(reason: &EndReason) -> bool {
 /// Emits a call in the client's format.
 fn write(
     dialect: &'static str,
-    spelling: Option<&'static CustomToolFormat>,
+    format: Option<&'static CustomToolFormat>,
     index: u32,
     call: &FreeCall,
     out: &mut dyn FnMut(&Event<'_>),
 ) {
-    let Some(spelling) = spelling else {
+    let Some(format) = format else {
         return;
     };
-    let block = BlockStart::Opaque { dialect: dialect.into(), name: spelling.name.into() };
-    let written = (spelling.write)(call).to_string();
+    let block = BlockStart::Opaque { dialect: dialect.into(), name: format.name.into() };
+    let written = (format.write)(call).to_string();
     out(&Event::BlockStarted { index, block });
     out(&Event::BlockDelta { index, delta: Delta::Opaque(written.into()) });
     out(&Event::BlockEnded { index });
 }
 
 /// Turns custom calls and results of a message into functions. Returns whether there were any.
-fn carry_calls(
+fn rewrite_calls(
     message: &mut Message,
     dialect: &str,
-    spelling: &CustomToolFormat,
+    format: &CustomToolFormat,
     losses: &mut Vec<Loss>,
 ) -> bool {
-    let mut carried = false;
+    let mut rewritten = false;
     for block in &mut message.content {
         let Block::Opaque { dialect: theirs, value } = block else {
             continue;
@@ -171,19 +171,19 @@ fn carry_calls(
         if theirs != dialect {
             continue;
         }
-        if let Some(call) = (spelling.call)(value) {
+        if let Some(call) = (format.call)(value) {
             *block = Block::ToolCall {
                 arguments: call.arguments(),
                 id: call.id,
                 name: call.name,
                 signature: None,
             };
-            carried = true;
-        } else if let Some(result) = (spelling.result)(value) {
+            rewritten = true;
+        } else if let Some(result) = (format.result)(value) {
             *block = result.value;
             losses.extend(result.losses);
-            carried = true;
+            rewritten = true;
         }
     }
-    carried
+    rewritten
 }

@@ -8,27 +8,27 @@ use crate::thinking::envelope::SignedCall;
 
 /// A thinking block that has ended but whose end was not sent to the client yet.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct DeferredBlock {
     /// Its index in the stream.
     pub(crate) index: u32,
     /// Its index in the turn.
-    pub(crate) place: usize,
+    pub(crate) position: usize,
     /// The call that started after it.
-    pub(crate) call: Option<HeldCall>,
+    pub(crate) call: Option<DeferredCall>,
 }
 
 /// The start of a call, which is sent after the thinking block.
 #[derive(Debug)]
-pub(crate) struct HeldCall {
+pub(crate) struct DeferredCall {
     pub(crate) index: u32,
-    pub(crate) place: usize,
+    pub(crate) position: usize,
     pub(crate) id: String,
     pub(crate) name: String,
 }
 
-impl Held {
-    pub(crate) fn new(index: u32, place: usize) -> Self {
-        Self { index, place, call: None }
+impl DeferredBlock {
+    pub(crate) fn new(index: u32, position: usize) -> Self {
+        Self { index, position, call: None }
     }
 
     /// Whether this event does not yet show what follows.
@@ -44,10 +44,10 @@ impl Held {
     }
 }
 
-impl HeldCall {
+impl DeferredCall {
     /// The call's signature, if it has arrived.
     pub(crate) fn signed(&self, turn: &Fold) -> Option<SignedCall> {
-        match turn.reply().content.get(self.place)? {
+        match turn.reply().content.get(self.position)? {
             Block::ToolCall { signature, .. } => {
                 Some(SignedCall { id: self.id.clone(), signature: signature.clone()? })
             }

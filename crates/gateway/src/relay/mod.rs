@@ -24,32 +24,32 @@ use throughline_codec::dialects::{ClientDialect, ReplyReader};
 
 use crate::history::missing_call_ids;
 use crate::history::recall::{key_of, pass_block, signature_block};
-use crate::history::vault_lookup::names;
-use crate::relay::call_ids::{Ids, looks_random};
+use crate::history::vault_lookup::vault_keys;
+use crate::relay::call_ids::{CallIds, looks_random};
 use crate::relay::custom_tools::CustomTools;
-use crate::relay::deferred_signature::{Held, HeldCall};
+use crate::relay::deferred_signature::{DeferredBlock, DeferredCall};
 use crate::relay::provider_report::Past;
 use crate::relay::tool_names::ToolNames;
 use crate::separating::SeparatingModels;
-use crate::thinking::capture::Captured;
+use crate::thinking::capture::CapturedBlock;
 use crate::thinking::envelope::{Envelope, EnvelopeKind, Envelopes, SignedCall};
-use crate::thinking::vault::{Kept, Scope, Vault};
+use crate::thinking::vault::{Scope, StoredTurn, Vault};
 use crate::turn::ledger::Ledger;
-use crate::turn::log::KeptBlock;
+use crate::turn::log::BlockRecord;
 use crate::unix_ms;
 
 /// How many characters of a block are shown in logs, if contents may be logged.
-const PREVIEW: usize = 48;
+const PREVIEW_CHARS: usize = 48;
 
 /// One reply on its way to the client. It holds the state of all the steps in one pass over the
 /// events, hence its many fields.
 #[derive(Debug)]
 pub(crate) struct Relay {
     pub(crate) ledger: Ledger,
-    marks: SignatureForm,
+    signature_form: SignatureForm,
     vault: Arc<Vault>,
     /// `None` if the client gets the provider's own ids.
-    ids: Option<Ids>,
+    ids: Option<CallIds>,
     /// The turn as its maker wrote it.
     fold: Fold,
     /// Open blocks: the index in the stream and the index in the turn.
@@ -59,20 +59,20 @@ pub(crate) struct Relay {
     ended: bool,
     closed: bool,
     /// The prefix that the next block follows, if prefixes matter.
-    running: Option<Prefix>,
+    next_prefix: Option<Prefix>,
     /// A thinking block whose end waits for the next event.
-    held: Option<Held>,
+    deferred: Option<DeferredBlock>,
     /// Custom tools that were sent as functions.
-    free: CustomTools,
+    custom_tools: CustomTools,
     /// Tools that were sent under other names.
-    names: ToolNames,
-    sent: Sent,
+    tool_names: ToolNames,
+    sent: SentRequest,
 }
 
 /// The request that the reply answers, for the report.
 #[derive(Debug)]
-pub(crate) struct Sent {
-    pub(crate) blocks: Vec<KeptBlock>,
+pub(crate) struct SentRequest {
+    pub(crate) blocks: Vec<BlockRecord>,
     pub(crate) losses: Vec<Loss>,
     /// The client's dialect.
     pub(crate) client: &'static dyn ClientDialect,
@@ -85,7 +85,7 @@ pub(crate) struct Sent {
     /// The prefix that the reply follows, if prefixes matter.
     pub(crate) prefix: Option<Prefix>,
     /// Whether the client returns the ids of calls.
-    pub(crate) keeps_ids: bool,
+    pub(crate) returns_call_ids: bool,
     /// The models that are known to separate reasoning.
     pub(crate) separating: Arc<SeparatingModels>,
 }
@@ -103,7 +103,7 @@ pub(crate) enum SignatureForm {
         first_call: bool,
         /// Whether the thinking before a call holds the call's signature, because the model needs
         /// it back and the client cannot hold it on the call.
-        calls_ride: bool,
+        thinking_holds_call: bool,
     },
     /// The signatures in the provider's bytes, which are forwarded.
     Passed(&'static dyn Passthrough),
@@ -113,15 +113,15 @@ impl Relay {
     /// Starts the relay for one reply.
     pub(crate) fn new(
         ledger: Ledger,
-        marks: SignatureForm,
+        signature_form: SignatureForm,
         vault: Arc<Vault>,
-        ids: Option<Ids>,
-        sent: Sent,
+        ids: Option<CallIds>,
+        sent: SentRequest,
         in_conversation: bool,
     ) -> Self {
         Self {
             ledger,
-            marks,
+            signature_form,
             vault,
             ids,
             fold: Fold::default(),
@@ -129,17 +129,17 @@ impl Relay {
             in_conversation,
             ended: false,
             closed: false,
-            running: sent.prefix,
-            held: None,
-            free: CustomTools::default(),
-            names: ToolNames::default(),
+            next_prefix: sent.prefix,
+            deferred: None,
+            custom_tools: CustomTools::default(),
+            tool_names: ToolNames::default(),
             sent,
         }
     }
 
     /// Adds tools that were sent as functions or under other names.
-    pub(crate) fn with_tools(mut self, free: CustomTools, names: ToolNames) -> Self {
-        (self.free, self.names) = (free, names);
+    pub(crate) fn with_tools(mut self, custom_tools: CustomTools, tool_names: ToolNames) -> Self {
+        (self.custom_tools, self.tool_names) = (custom_tools, tool_names);
         self
     }
 
@@ -161,21 +161,21 @@ impl Relay {
 
     /// Takes an event of the provider and emits events for the client.
     pub(crate) fn pass(&mut self, event: Event<'_>, out: &mut dyn FnMut(&Event<'_>)) {
-        if self.free.is_empty() {
+        if self.custom_tools.is_empty() {
             return self.relay(event, out);
         }
-        let mut free = std::mem::take(&mut self.free);
-        self.relay(event, &mut |event| free.tell(event, out));
-        self.free = free;
+        let mut custom_tools = std::mem::take(&mut self.custom_tools);
+        self.relay(event, &mut |event| custom_tools.forward(event, out));
+        self.custom_tools = custom_tools;
     }
 
     fn relay(&mut self, event: Event<'_>, out: &mut dyn FnMut(&Event<'_>)) {
         if self.ended {
             return;
         }
-        self.ledger.see(&event);
-        if self.held.as_ref().is_some_and(|held| !held.waits(&event)) {
-            self.release(out);
+        self.ledger.record_event(&event);
+        if self.deferred.as_ref().is_some_and(|deferred| !deferred.waits(&event)) {
+            self.send_deferred(out);
         }
         match event {
             Event::BlockStarted { index, block } => self.begin(index, block, out),
@@ -185,9 +185,9 @@ impl Relay {
                 match &event {
                     // Send the signature when the block ends, because only the last one counts.
                     Event::BlockDelta { delta: Delta::Signature(_), .. } => {
-                        return self.release(out);
+                        return self.send_deferred(out);
                     }
-                    Event::BlockDelta { delta: Delta::Citation(_), .. } => self.lose(&event),
+                    Event::BlockDelta { delta: Delta::Citation(_), .. } => self.record_loss(&event),
                     _ => {}
                 }
                 out(&event);
@@ -199,7 +199,7 @@ impl Relay {
                 out(&event);
             }
             event @ Event::EndExplained(_) => {
-                self.lose(&event);
+                self.record_loss(&event);
                 self.fold.push(&event);
                 out(&event);
             }
@@ -210,7 +210,7 @@ impl Relay {
     /// Learns what the provider did with the sent thinking. It reports that before the answer
     /// begins.
     fn settle(&mut self) {
-        let settled = self.sent.settle(&self.ledger.seen.transformations);
+        let settled = self.sent.settle(&self.ledger.progress.transformations);
         if let Some((target, outcomes)) = settled.filter(|_| self.in_conversation)
             && !outcomes.is_empty()
         {
@@ -227,12 +227,12 @@ impl Relay {
                     Some(ids) => ids.unique(id),
                     None => id,
                 },
-                name: self.names.theirs(name),
+                name: self.tool_names.client_name(name),
             },
             other => other,
         };
         let event = Event::BlockStarted { index, block };
-        self.lose(&event);
+        self.record_loss(&event);
         self.open.push((index, self.fold.reply().content.len()));
         self.fold.push(&event);
         let block = match event {
@@ -240,13 +240,13 @@ impl Relay {
                 BlockStart::Thinking { text, signature: Cow::Borrowed("") }
             }
             Event::BlockStarted { block: BlockStart::Redacted { data }, .. } => {
-                let mark = self.mark(
+                let signature = self.envelope_for(
                     EnvelopeKind::Redacted { data: data.clone().into_owned() },
                     None,
                     &data,
                     None,
                 );
-                BlockStart::Redacted { data: mark.map_or(data, Cow::Owned) }
+                BlockStart::Redacted { data: signature.map_or(data, Cow::Owned) }
             }
             Event::BlockStarted { block, .. } => block,
             _ => return,
@@ -256,10 +256,10 @@ impl Relay {
             let made = self.pass_block(self.fold.reply().content.len() - 1);
             self.remember(&Block::Redacted { data }, made, false);
         }
-        if let (Some(held), BlockStart::ToolCall { id, name }) = (&mut self.held, &block) {
-            held.call = Some(HeldCall {
+        if let (Some(deferred), BlockStart::ToolCall { id, name }) = (&mut self.deferred, &block) {
+            deferred.call = Some(DeferredCall {
                 index,
-                place: self.fold.reply().content.len() - 1,
+                position: self.fold.reply().content.len() - 1,
                 id: id.clone().into_owned(),
                 name: name.clone().into_owned(),
             });
@@ -269,8 +269,8 @@ impl Relay {
     }
 
     /// Records what the client's dialect cannot express of an event.
-    fn lose(&mut self, event: &Event<'_>) {
-        if matches!(self.marks, SignatureForm::Passed(_)) {
+    fn record_loss(&mut self, event: &Event<'_>) {
+        if matches!(self.signature_form, SignatureForm::Passed(_)) {
             return;
         }
         if let Some(loss) = self.sent.client.loss_of(event)
@@ -283,33 +283,36 @@ impl Relay {
     fn end_block(&mut self, index: u32, out: &mut dyn FnMut(&Event<'_>)) {
         let event = Event::BlockEnded { index };
         if let Some(at) = self.open.iter().position(|(open, _)| *open == index) {
-            let (_, place) = self.open.swap_remove(at);
-            if self.waits_for_call(place) {
+            let (_, position) = self.open.swap_remove(at);
+            if self.waits_for_call(position) {
                 self.fold.push(&event);
-                self.held = Some(Held::new(index, place));
+                self.deferred = Some(DeferredBlock::new(index, position));
                 return;
             }
-            self.sign(index, place, None, out);
+            self.sign(index, position, None, out);
         }
         self.fold.push(&event);
         out(&event);
     }
 
     /// Whether the end of a block must wait for the next event.
-    fn waits_for_call(&self, place: usize) -> bool {
-        let block = self.fold.reply().content.get(place);
+    fn waits_for_call(&self, position: usize) -> bool {
+        let block = self.fold.reply().content.get(position);
         let thinks = matches!(block, Some(Block::Thinking { .. }));
-        let rides = matches!(self.marks, SignatureForm::Enveloped { calls_ride: true, .. });
-        thinks && rides
+        let holds_call = matches!(
+            self.signature_form,
+            SignatureForm::Enveloped { thinking_holds_call: true, .. }
+        );
+        thinks && holds_call
     }
 
     /// Sends the delayed events.
-    fn release(&mut self, out: &mut dyn FnMut(&Event<'_>)) {
-        let Some(Held { index, place, call }) = self.held.take() else {
+    fn send_deferred(&mut self, out: &mut dyn FnMut(&Event<'_>)) {
+        let Some(DeferredBlock { index, position, call }) = self.deferred.take() else {
             return;
         };
         let signed = call.as_ref().and_then(|call| call.signed(&self.fold));
-        self.sign(index, place, signed, out);
+        self.sign(index, position, signed, out);
         out(&Event::BlockEnded { index });
         if let Some(call) = &call {
             out(&call.start());
@@ -320,18 +323,20 @@ impl Relay {
     fn sign(
         &mut self,
         index: u32,
-        place: usize,
+        position: usize,
         call: Option<SignedCall>,
         out: &mut dyn FnMut(&Event<'_>),
     ) {
-        let Some(block) = self.fold.reply().content.get(place) else {
+        let Some(block) = self.fold.reply().content.get(position) else {
             return;
         };
         let (kind, signature, content) = match block {
             Block::Thinking { text, signature } => {
                 (EnvelopeKind::Thinking, signature, text.as_str())
             }
-            Block::ToolCall { signature, .. } if signature.is_some() || self.marks_call(place) => {
+            Block::ToolCall { signature, .. }
+                if signature.is_some() || self.needs_envelope(position) =>
+            {
                 (EnvelopeKind::Call, signature, "")
             }
             Block::Text { signature: signature @ Some(_), text, .. } => {
@@ -340,40 +345,44 @@ impl Relay {
             _ => return,
         };
         let thinks = kind == EnvelopeKind::Thinking;
-        let mark =
-            self.mark(kind, signature.as_deref(), content, call).or_else(|| signature.clone());
+        let signature = self
+            .envelope_for(kind, signature.as_deref(), content, call)
+            .or_else(|| signature.clone());
         if thinks {
-            let seen = Block::Thinking { text: content.to_owned(), signature: mark.clone() };
-            let made = self.pass_block(place);
-            self.remember(&seen, made, false);
-        } else if let (SignatureForm::Passed(_), Some(mark)) = (&self.marks, &mark) {
+            let as_client_sees_it =
+                Block::Thinking { text: content.to_owned(), signature: signature.clone() };
+            let made = self.pass_block(position);
+            self.remember(&as_client_sees_it, made, false);
+        } else if let (SignatureForm::Passed(_), Some(signature)) =
+            (&self.signature_form, &signature)
+        {
             // The signature is the only trace of the call's maker.
-            self.remember(&signature_block(mark), None, false);
+            self.remember(&signature_block(signature), None, false);
         }
-        if let Some(mark) = mark {
-            out(&Event::BlockDelta { index, delta: Delta::Signature(mark.into()) });
+        if let Some(signature) = signature {
+            out(&Event::BlockDelta { index, delta: Delta::Signature(signature.into()) });
         }
     }
 
     /// Whether a call gets an envelope although it has no signature.
-    fn marks_call(&self, place: usize) -> bool {
-        let SignatureForm::Enveloped { first_call, .. } = self.marks else {
+    fn needs_envelope(&self, position: usize) -> bool {
+        let SignatureForm::Enveloped { first_call, .. } = self.signature_form else {
             return false;
         };
         let mut content = self.fold.reply().content.iter();
         first_call
-            && content.position(|block| matches!(block, Block::ToolCall { .. })) == Some(place)
+            && content.position(|block| matches!(block, Block::ToolCall { .. })) == Some(position)
     }
 
     /// The envelope of a block. `None` if clients get the provider's own signature.
-    fn mark(
+    fn envelope_for(
         &self,
         kind: EnvelopeKind,
         signature: Option<&str>,
         content: &str,
         call: Option<SignedCall>,
     ) -> Option<String> {
-        let envelopes = match (&self.marks, &kind) {
+        let envelopes = match (&self.signature_form, &kind) {
             (SignatureForm::Native, _) => return None,
             (SignatureForm::Passed(dialect), EnvelopeKind::Redacted { data }) => {
                 return Some(dialect.raw_signature(data).into_owned());
@@ -402,27 +411,27 @@ impl Relay {
             Block::Thinking { text, .. } => text.as_str(),
             _ => "",
         };
-        let captured = Captured {
+        let captured = CapturedBlock {
             key,
             kind: ThinkingKind::Thinking,
             prefix: made,
             length: text.len() as u64,
-            preview: text.chars().take(PREVIEW).collect(),
+            preview: text.chars().take(PREVIEW_CHARS).collect(),
         };
         self.ledger.register(&captured, cut);
     }
 
     /// The prefix that a block was made after, if prefixes matter. Moves on to the next block.
-    fn pass_block(&mut self, place: usize) -> Option<Prefix> {
-        let block = self.fold.reply().content.get(place)?;
-        pass_block(&mut self.running, block)
+    fn pass_block(&mut self, position: usize) -> Option<Prefix> {
+        let block = self.fold.reply().content.get(position)?;
+        pass_block(&mut self.next_prefix, block)
     }
 
     fn end(&mut self, reason: EndReason, out: &mut dyn FnMut(&Event<'_>)) {
-        self.release(out);
+        self.send_deferred(out);
         if reason == EndReason::Failed {
             // The fault was already sent. Blocks that did not end must not be sent back later.
-            self.give_up_open();
+            self.remember_cut_blocks();
             self.ended = true;
             let event = Event::Ended { reason };
             self.fold.push(&event);
@@ -433,51 +442,51 @@ impl Relay {
             let backend = &self.ledger.origin.backend;
             let what = format!("backend `{backend}` ended its reply before the last event");
             tracing::warn!(backend, "the reply ended before its last event");
-            self.break_off(&Fault::new(FaultKind::Unreachable, what), out);
+            self.fail(&Fault::new(FaultKind::Unreachable, what), out);
             return;
         }
         self.ended = true;
         self.settle();
         let event = Event::Ended { reason };
         self.fold.push(&event);
-        self.keep();
+        self.store_turn();
         out(&event);
     }
 
     /// Ends the reply with a fault.
-    pub(crate) fn break_off(&mut self, fault: &Fault, out: &mut dyn FnMut(&Event<'_>)) {
+    pub(crate) fn fail(&mut self, fault: &Fault, out: &mut dyn FnMut(&Event<'_>)) {
         if std::mem::replace(&mut self.ended, true) {
             return;
         }
         // Do not send a call that has only started.
-        if let Some(held) = &mut self.held {
-            held.call = None;
+        if let Some(deferred) = &mut self.deferred {
+            deferred.call = None;
         }
-        self.release(out);
-        self.give_up_open();
+        self.send_deferred(out);
+        self.remember_cut_blocks();
         out(&Event::Fault(fault.clone()));
         out(&Event::Ended { reason: EndReason::Failed });
     }
 
     /// Remembers cut thinking, so that it is never sent.
-    fn give_up_open(&mut self) {
-        for (_, place) in std::mem::take(&mut self.open) {
-            if let Some(block @ Block::Thinking { .. }) = self.fold.reply().content.get(place) {
+    fn remember_cut_blocks(&mut self) {
+        for (_, position) in std::mem::take(&mut self.open) {
+            if let Some(block @ Block::Thinking { .. }) = self.fold.reply().content.get(position) {
                 self.remember(block, None, true);
             }
         }
     }
 
     /// Stores the turn for clients that cannot hold all of it.
-    fn keep(&self) {
+    fn store_turn(&self) {
         let content = &self.fold.reply().content;
-        let worth = content.iter().any(|block| match block {
+        let is_useful = content.iter().any(|block| match block {
             // The maker of a call matters for the request that brings its result.
             Block::Thinking { .. } | Block::Redacted { .. } | Block::ToolCall { .. } => true,
             Block::Text { signature, .. } => signature.is_some(),
             _ => false,
         });
-        if !worth || !self.in_conversation {
+        if !is_useful || !self.in_conversation {
             return;
         }
         // Another reply may use the same id, so it cannot be a key.
@@ -488,18 +497,18 @@ impl Relay {
         if !content.iter().all(named) {
             return;
         }
-        let kept = Kept {
+        let turn = StoredTurn {
             origin: (*self.ledger.origin).clone(),
             session: self.ledger.session,
             blocks: content.iter().filter(is_whole).cloned().collect(),
             prefix: self.sent.prefix,
         };
         let (scope, question) = (&self.sent.scope, &self.sent.question);
-        let mut names = names(scope, question, content);
-        if !self.sent.keeps_ids {
-            names.extend(missing_call_ids::names(scope, question, content));
+        let mut keys = vault_keys(scope, question, content);
+        if !self.sent.returns_call_ids {
+            keys.extend(missing_call_ids::call_keys(scope, question, content));
         }
-        self.vault.keep(&names, &kept);
+        self.vault.store(&keys, &turn);
     }
 
     /// All losses of the request and the reply.
@@ -518,12 +527,12 @@ impl Relay {
             return;
         }
         if client_gone && !self.ended {
-            self.give_up_open();
-            self.ledger.seen.end = Some(EndReason::Cut);
+            self.remember_cut_blocks();
+            self.ledger.progress.end = Some(EndReason::Cut);
         }
         let sent = &self.sent;
         self.ledger.close(client_gone, error, |turn| {
-            turn.keep_blocks(sent.blocks.clone());
+            turn.record_blocks(sent.blocks.clone());
             turn.losses.clone_from(&sent.losses);
         });
     }

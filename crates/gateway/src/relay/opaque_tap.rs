@@ -16,52 +16,52 @@ use crate::reply::passthrough::Tap;
 const MAX_EVENT_BYTES: usize = 16 << 20;
 
 /// Reads one reply while it passes.
-pub(crate) struct Listener {
+pub(crate) struct OpaqueTap {
     /// `None` if the reply is not an answer of a model.
     reader: Option<Box<dyn ReplyReader>>,
     /// Tracks the position in a stream of events.
     framer: Option<Framer>,
-    aside: Box<dyn StreamInjector>,
+    injector: Box<dyn StreamInjector>,
     relay: Relay,
     /// Whether the reader knows that the bytes have ended.
-    over: bool,
+    reader_finished: bool,
     finished: bool,
 }
 
-impl fmt::Debug for Listener {
+impl fmt::Debug for OpaqueTap {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Listener({:?})", self.relay)
+        write!(formatter, "OpaqueTap({:?})", self.relay)
     }
 }
 
-impl Listener {
+impl OpaqueTap {
     /// A tap for a stream of events, or for any other reply.
     pub(crate) fn new(
         reader: Option<Box<dyn ReplyReader>>,
-        aside: Box<dyn StreamInjector>,
+        injector: Box<dyn StreamInjector>,
         relay: Relay,
         events: bool,
     ) -> Self {
         Self {
             reader,
             framer: events.then(|| Framer::new(MAX_EVENT_BYTES)),
-            aside,
+            injector,
             relay,
-            over: false,
+            reader_finished: false,
             finished: false,
         }
     }
 }
 
-impl Tap for Listener {
+impl Tap for OpaqueTap {
     fn push(&mut self, bytes: &[u8]) {
-        let (aside, relay) = (&mut self.aside, &mut self.relay);
-        relay.ledger.receive(bytes);
+        let (injector, relay) = (&mut self.injector, &mut self.relay);
+        relay.ledger.record_bytes(bytes);
         if let Some(framer) = &mut self.framer {
-            framer.push(bytes, |frame, _| aside.see(frame));
+            framer.push(bytes, |frame, _| injector.see(frame));
         }
         if let Some(reader) = &mut self.reader {
-            reader.push(bytes, &mut |event| look(event, relay));
+            reader.push(bytes, &mut |event| observe(event, relay));
         }
     }
 
@@ -71,11 +71,11 @@ impl Tap for Listener {
 
     /// In some dialects, only the end of the bytes marks the end of the reply.
     fn ends(&mut self) -> bool {
-        if !std::mem::replace(&mut self.over, true) {
+        if !std::mem::replace(&mut self.reader_finished, true) {
             let relay = &mut self.relay;
             match &mut self.reader {
-                Some(reader) => reader.finish(&mut |event| look(event, relay)),
-                None => look(Event::Ended { reason: EndReason::Stop }, relay),
+                Some(reader) => reader.finish(&mut |event| observe(event, relay)),
+                None => observe(Event::Ended { reason: EndReason::Stop }, relay),
             }
         }
         self.ended()
@@ -84,19 +84,19 @@ impl Tap for Listener {
     fn keep_alive(&mut self) -> Bytes {
         let between = |framer: &Framer| framer.between_events() && !framer.in_line_end();
         let between = self.framer.as_ref().is_some_and(between);
-        let sign = match between {
-            true => self.aside.keep_alive(),
+        let event = match between {
+            true => self.injector.keep_alive(),
             false => Vec::new(),
         };
-        if !sign.is_empty() {
+        if !event.is_empty() {
             self.relay.ledger.counters.keep_alives.add(1);
         }
-        sign.into()
+        event.into()
     }
 
     fn error(&self, fault: &Fault) -> Vec<u8> {
         let half = self.framer.as_ref().and_then(Framer::half_event);
-        let event = self.aside.error(fault, half);
+        let event = self.injector.error(fault, half);
         // Some clients split events without parsing lines and need complete line ends.
         let in_end = self.framer.as_ref().is_some_and(Framer::in_line_end);
         match half.is_none() && in_end {
@@ -110,17 +110,17 @@ impl Tap for Listener {
             return;
         }
         if !self.ends() {
-            self.relay.ledger.seen.end = Some(EndReason::Cut);
+            self.relay.ledger.progress.end = Some(EndReason::Cut);
             let what = error.clone().unwrap_or_default();
             let fault = Fault::new(FaultKind::Unreachable, what);
-            self.relay.break_off(&fault, &mut |_| {});
+            self.relay.fail(&fault, &mut |_| {});
         }
         self.relay.close(client_gone, error);
     }
 }
 
 /// Forwards an event to the relay, except a cut: `finish` reports that when the bytes end.
-fn look(event: Event<'_>, relay: &mut Relay) {
+fn observe(event: Event<'_>, relay: &mut Relay) {
     let cut = Event::Ended { reason: EndReason::Cut };
     if event != cut {
         relay.pass(event, &mut |_| {});

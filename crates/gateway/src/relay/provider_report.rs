@@ -4,19 +4,19 @@
 use throughline_canonical::Transformation;
 
 use crate::history::adapt;
-use crate::relay::Sent;
+use crate::relay::SentRequest;
 use crate::relay::settle::{Dropped, SentBlock, count_omitted};
 use crate::thinking::memory::{Outcome, Target};
-use crate::turn::log::KeptBlock;
+use crate::turn::log::BlockRecord;
 
 /// The signed parts that were sent, and their target.
 #[derive(Debug)]
 pub(crate) struct Past {
-    pub(crate) sent: Vec<adapt::Sent>,
+    pub(crate) sent: Vec<adapt::SentPart>,
     pub(crate) target: Target,
 }
 
-impl Sent {
+impl SentRequest {
     /// Updates the report with what the provider did. Returns the outcomes to remember.
     pub(crate) fn settle(
         &mut self,
@@ -27,12 +27,12 @@ impl Sent {
         let mut outcomes = Vec::new();
         for sent in &past.sent {
             let line = sent.line.and_then(|line| self.blocks.get_mut(line));
-            let (Some(block), Some(place)) = (line, sent.place) else {
+            let (Some(block), Some(position)) = (line, sent.position) else {
                 continue;
             };
             let (fate, reason) = block.fate();
             let (fate, reason, outcome) = dropped.settle(&SentBlock {
-                place,
+                position,
                 key: sent.key,
                 fate,
                 reason,
@@ -42,7 +42,7 @@ impl Sent {
             outcomes.extend(outcome);
         }
         if !outcomes.is_empty() {
-            count_omitted(&mut self.losses, self.blocks.iter().map(KeptBlock::fate));
+            count_omitted(&mut self.losses, self.blocks.iter().map(BlockRecord::fate));
         }
         Some((past.target, outcomes))
     }

@@ -11,7 +11,7 @@ use crate::thinking::memory::Outcome;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SentBlock {
     /// Its position in the body: message index, block index.
-    pub(crate) place: (usize, usize),
+    pub(crate) position: (usize, usize),
     pub(crate) key: Option<BlockKey>,
     /// Its expected fate.
     pub(crate) fate: Fate,
@@ -42,7 +42,7 @@ impl Dropped {
 
     /// What became of a block, and the outcome to remember.
     pub(crate) fn settle(&self, block: &SentBlock) -> (Fate, Option<Reason>, Option<Outcome>) {
-        let dropped = self.0.get(&block.place).copied();
+        let dropped = self.0.get(&block.position).copied();
         let tried = block.fate == Fate::Tried;
         let (fate, reason) = match dropped {
             Some(reason) => (Fate::LeftOut, Some(reason)),

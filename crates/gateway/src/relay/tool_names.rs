@@ -11,9 +11,9 @@ use throughline_codec::dialects::UpstreamDialect;
 #[derive(Debug, Default)]
 pub(crate) struct ToolNames {
     sent: HashMap<String, String>,
-    theirs: HashMap<String, String>,
+    client_names: HashMap<String, String>,
     /// How many names became the same.
-    alike: HashMap<String, usize>,
+    collisions: HashMap<String, usize>,
 }
 
 impl ToolNames {
@@ -34,24 +34,24 @@ impl ToolNames {
                 Tool::Opaque { .. } => None,
             })
             .collect();
-        let mut rename_for = |name: &mut String| {
-            if let Some(longest) = upstream.max_tool_name(variant, name) {
-                *name = names.of(name, longest, &taken);
+        let mut rename = |name: &mut String| {
+            if let Some(max_length) = upstream.max_tool_name(variant, name) {
+                *name = names.resolve(name, max_length, &taken);
             }
         };
         for tool in &mut request.tools {
             if let Tool::Function { name, .. } = tool {
-                rename_for(name);
+                rename(name);
             }
         }
         if let Some(ToolChoice::Named { name }) = &mut request.tool_choice {
-            rename_for(name);
+            rename(name);
         }
         for message in &mut request.messages {
             for block in &mut message.content {
                 match block {
                     Block::ToolCall { name, .. } | Block::ToolResult { name: Some(name), .. } => {
-                        rename_for(name)
+                        rename(name);
                     }
                     _ => {}
                 }
@@ -64,15 +64,15 @@ impl ToolNames {
     }
 
     /// The client's name of a tool.
-    pub(crate) fn theirs<'a>(&self, name: Cow<'a, str>) -> Cow<'a, str> {
-        match self.theirs.get(&*name) {
-            Some(theirs) => Cow::Owned(theirs.clone()),
+    pub(crate) fn client_name<'a>(&self, name: Cow<'a, str>) -> Cow<'a, str> {
+        match self.client_names.get(&*name) {
+            Some(own) => Cow::Owned(own.clone()),
             None => name,
         }
     }
 
     /// A name of letters, digits, `_` and `-` that no other tool has.
-    fn of(&mut self, name: &str, longest: usize, taken: &HashSet<String>) -> String {
+    fn resolve(&mut self, name: &str, max_length: usize, taken: &HashSet<String>) -> String {
         if let Some(sent) = self.sent.get(name) {
             return sent.clone();
         }
@@ -85,17 +85,17 @@ impl ToolNames {
         let begins = |first: char| first.is_ascii_alphabetic() || first == '_';
         let start = if name.starts_with(begins) { "" } else { "_" };
         let letters = start.chars().chain(name.chars().map(plain));
-        let bent: String = letters.take(longest).collect();
-        let mut sent = bent.clone();
-        let number = self.alike.entry(bent.clone()).or_insert(1);
-        while taken.contains(&sent) || self.theirs.contains_key(&sent) {
+        let cleaned: String = letters.take(max_length).collect();
+        let mut sent = cleaned.clone();
+        let number = self.collisions.entry(cleaned.clone()).or_insert(1);
+        while taken.contains(&sent) || self.client_names.contains_key(&sent) {
             *number += 1;
             let end = format!("_{number}");
-            let kept = longest.saturating_sub(end.len());
-            sent = format!("{}{end}", &bent[..bent.len().min(kept)]);
+            let kept = max_length.saturating_sub(end.len());
+            sent = format!("{}{end}", &cleaned[..cleaned.len().min(kept)]);
         }
         self.sent.insert(name.to_owned(), sent.clone());
-        self.theirs.insert(sent.clone(), name.to_owned());
+        self.client_names.insert(sent.clone(), name.to_owned());
         sent
     }
 }
@@ -108,19 +108,19 @@ mod tests {
     fn names_are_rewritten_once_and_stay_distinct() {
         let mut names = ToolNames::default();
         let taken = ["a_b", "a.b", "a:b"].map(ToOwned::to_owned).into();
-        assert_eq!(names.of("a.b", 64, &taken), "a_b_2");
-        assert_eq!(names.of("a:b", 64, &taken), "a_b_3");
-        assert_eq!(names.of("a.b", 64, &taken), "a_b_2");
-        assert_eq!(names.of("", 64, &taken), "_");
-        assert_eq!(names.of("9 lives", 64, &taken), "_9_lives");
-        assert_eq!(names.of("größe", 4, &taken), "gr__");
-        assert_eq!(names.of("größer", 4, &taken), "gr_2");
-        assert_eq!(names.theirs("a_b_3".into()), "a:b");
-        assert_eq!(names.theirs("a_b".into()), "a_b");
+        assert_eq!(names.resolve("a.b", 64, &taken), "a_b_2");
+        assert_eq!(names.resolve("a:b", 64, &taken), "a_b_3");
+        assert_eq!(names.resolve("a.b", 64, &taken), "a_b_2");
+        assert_eq!(names.resolve("", 64, &taken), "_");
+        assert_eq!(names.resolve("9 lives", 64, &taken), "_9_lives");
+        assert_eq!(names.resolve("größe", 4, &taken), "gr__");
+        assert_eq!(names.resolve("größer", 4, &taken), "gr_2");
+        assert_eq!(names.client_name("a_b_3".into()), "a:b");
+        assert_eq!(names.client_name("a_b".into()), "a_b");
         // It stays fast with many names.
         for number in 0..20_000 {
-            names.of(&format!("{}名", "名".repeat(number % 3)), 64, &taken);
-            names.of(
+            names.resolve(&format!("{}名", "名".repeat(number % 3)), 64, &taken);
+            names.resolve(
                 &format!("名{}", char::from_u32(0x4e00 + number as u32).unwrap_or('x')),
                 64,
                 &taken,

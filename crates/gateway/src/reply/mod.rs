@@ -68,7 +68,7 @@ impl ReplyBody {
             timer: Box::pin(tokio::time::sleep_until(now)),
             last_byte: now,
             last_out: now,
-            last_said: now,
+            last_data: now,
             ends: clocks.ends,
             idle: clocks.idle,
             keep_alive: transform.can_inject().then_some(clocks.keep_alive),
@@ -119,7 +119,7 @@ struct Watch {
     last_byte: Instant,
     last_out: Instant,
     /// As `last_out`, without keep-alives.
-    last_said: Instant,
+    last_data: Instant,
     ends: Instant,
     idle: Duration,
     keep_alive: Option<Duration>,
@@ -128,8 +128,8 @@ struct Watch {
 impl Watch {
     fn next(&self) -> Instant {
         let silence = self.last_byte + self.idle;
-        let sign = self.keep_alive.map(|after| self.last_out + after);
-        sign.map_or(silence, |sign| sign.min(silence)).min(self.ends)
+        let keep_alive = self.keep_alive.map(|after| self.last_out + after);
+        keep_alive.map_or(silence, |keep_alive| keep_alive.min(silence)).min(self.ends)
     }
 }
 
@@ -208,7 +208,7 @@ impl Live {
                         continue;
                     }
                     self.watch.last_out = self.watch.last_byte;
-                    self.watch.last_said = self.watch.last_byte;
+                    self.watch.last_data = self.watch.last_byte;
                     return Poll::Ready(Some(Ok(Frame::data(bytes))));
                 }
                 Poll::Ready(Some(Err(error))) => {
@@ -243,7 +243,7 @@ impl Live {
             return Poll::Ready((!rest.is_empty()).then(|| Ok(Frame::data(rest))));
         }
         // Several clients take any clean end for a complete answer.
-        let what = format!("backend `{}` ended its reply before its end", self.backend);
+        let what = format!("backend `{}` ended its reply early", self.backend);
         tracing::warn!(backend = self.backend, "the reply ended before it was complete");
         self.fail(FaultKind::Unreachable, what, None)
     }
@@ -274,10 +274,10 @@ impl Live {
             let next = self.watch.next();
             self.watch.timer.as_mut().reset(next);
             if due {
-                let silent = now.saturating_duration_since(self.watch.last_said);
-                let sign = self.transform.keep_alive(silent);
-                if !sign.is_empty() {
-                    return Poll::Ready(Some(Ok(Frame::data(sign))));
+                let silent = now.saturating_duration_since(self.watch.last_data);
+                let keep_alive = self.transform.keep_alive(silent);
+                if !keep_alive.is_empty() {
+                    return Poll::Ready(Some(Ok(Frame::data(keep_alive))));
                 }
             }
         }

@@ -6,9 +6,9 @@ use throughline_codec::framing::sse::Framer;
 use throughline_codec::json::{Span, quote};
 
 /// How many bytes of an event that may name the model are held back.
-const LONGEST_EVENT: usize = 256 << 10;
+const MAX_HELD_EVENT_BYTES: usize = 256 << 10;
 /// How many bytes of a whole reply are held back.
-const LONGEST_WHOLE: usize = 64 << 20;
+const MAX_HELD_REPLY_BYTES: usize = 64 << 20;
 
 /// Two names of one model, and the dialect of the reply.
 #[derive(Clone, Debug)]
@@ -16,9 +16,9 @@ pub(crate) struct ModelAlias {
     /// Finds the name in a reply.
     pub dialect: &'static dyn Passthrough,
     /// The backend's name.
-    pub theirs: String,
+    pub backend_name: String,
     /// The client's name.
-    pub asked: String,
+    pub client_name: String,
 }
 
 /// Replaces the backend's name by the client's.
@@ -31,7 +31,7 @@ pub(crate) enum RewriteModelName {
     /// Replaces the name in a whole reply.
     InWhole {
         /// The two names.
-        names: ModelAlias,
+        alias: ModelAlias,
         /// The bytes so far.
         held: BytesMut,
     },
@@ -40,22 +40,22 @@ pub(crate) enum RewriteModelName {
 /// Finds events that name the model. Only the bytes of the present event are held back.
 #[derive(Debug)]
 pub(crate) struct InStream {
-    names: ModelAlias,
+    alias: ModelAlias,
     framer: Framer,
     held: BytesMut,
 }
 
 impl RewriteModelName {
     /// For a stream of events or a whole reply. Does nothing without names.
-    pub(crate) fn new(names: Option<ModelAlias>, events: bool) -> Self {
-        match names {
+    pub(crate) fn new(alias: Option<ModelAlias>, events: bool) -> Self {
+        match alias {
             None => Self::No,
-            Some(names) if events => Self::InStream(InStream {
-                names,
-                framer: Framer::new(LONGEST_EVENT),
+            Some(alias) if events => Self::InStream(InStream {
+                alias,
+                framer: Framer::new(MAX_HELD_EVENT_BYTES),
                 held: BytesMut::new(),
             }),
-            Some(names) => Self::InWhole { names, held: BytesMut::new() },
+            Some(alias) => Self::InWhole { alias, held: BytesMut::new() },
         }
     }
 
@@ -81,7 +81,7 @@ impl RewriteModelName {
             }
             Self::InWhole { held, .. } => {
                 held.extend_from_slice(&bytes);
-                if held.len() <= LONGEST_WHOLE {
+                if held.len() <= MAX_HELD_REPLY_BYTES {
                     return Bytes::new();
                 }
                 let all = held.split().freeze();
@@ -97,7 +97,7 @@ impl RewriteModelName {
             Self::No => Bytes::new(),
             // No client reads an unfinished event.
             Self::InStream(stream) => stream.held.freeze(),
-            Self::InWhole { names, held } => names.apply(&held).into(),
+            Self::InWhole { alias, held } => alias.apply(&held).into(),
         }
     }
 }
@@ -113,9 +113,9 @@ impl InStream {
             self.held.extend_from_slice(&bytes[from..end]);
             from = end;
             let event = self.held.split();
-            let (place, last) = model_name_span(&event, &self.names);
-            match place {
-                Some(place) => out.extend_from_slice(&self.names.put(&event, place)),
+            let (span, last) = model_name_span(&event, &self.alias);
+            match span {
+                Some(span) => out.extend_from_slice(&self.alias.replace(&event, span)),
                 None => out.extend_from_slice(&event),
             }
             if last {
@@ -133,7 +133,7 @@ impl InStream {
 }
 
 /// Where an event names the model, and whether no later event does.
-fn model_name_span(event: &[u8], names: &ModelAlias) -> (Option<Span>, bool) {
+fn model_name_span(event: &[u8], alias: &ModelAlias) -> (Option<Span>, bool) {
     let (mut name, mut data) = (&b""[..], None);
     let mut at = 0;
     while at < event.len() {
@@ -150,32 +150,32 @@ fn model_name_span(event: &[u8], names: &ModelAlias) -> (Option<Span>, bool) {
     let Some(data) = data else {
         return (None, false);
     };
-    let (place, last) = match names.dialect.model_name_span(name, &event[data.clone()]) {
+    let (span, last) = match alias.dialect.model_name_span(name, &event[data.clone()]) {
         ModelNameSpan::None => (None, false),
-        ModelNameSpan::Here(place) => (Some(place), false),
-        ModelNameSpan::Only(place) => (place, true),
+        ModelNameSpan::Here(span) => (Some(span), false),
+        ModelNameSpan::Only(span) => (span, true),
     };
-    let place = place.map(|place| data.start + place.start..data.start + place.end);
-    (place, last)
+    let span = span.map(|span| data.start + span.start..data.start + span.end);
+    (span, last)
 }
 
 impl ModelAlias {
     /// Replaces the name in a JSON text. Other texts stay unchanged.
     fn apply(&self, json: &[u8]) -> Vec<u8> {
         match self.dialect.model_of(json) {
-            Some(place) => self.put(json, place),
+            Some(span) => self.replace(json, span),
             None => json.to_vec(),
         }
     }
 
     /// Replaces the name at a position, if it is the backend's.
-    fn put(&self, text: &[u8], place: Span) -> Vec<u8> {
-        if text[place.clone()] != *self.theirs.as_bytes() {
+    fn replace(&self, text: &[u8], span: Span) -> Vec<u8> {
+        if text[span.clone()] != *self.backend_name.as_bytes() {
             return text.to_vec();
         }
-        let quoted = quote(&self.asked);
+        let quoted = quote(&self.client_name);
         let name = &quoted[1..quoted.len() - 1];
-        [&text[..place.start], name, &text[place.end..]].concat()
+        [&text[..span.start], name, &text[span.end..]].concat()
     }
 }
 
@@ -187,11 +187,11 @@ mod tests {
 
     const START_EVENT: &str = "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"model\":\"glm-5\",\"content\":[]}}\n\n";
 
-    fn names() -> ModelAlias {
+    fn alias() -> ModelAlias {
         ModelAlias {
             dialect: throughline_codec::dialects::anthropic::Anthropic.passthrough(),
-            theirs: "glm-5".into(),
-            asked: "claude-opus-5".into(),
+            backend_name: "glm-5".into(),
+            client_name: "claude-opus-5".into(),
         }
     }
 
@@ -221,14 +221,14 @@ mod tests {
                 let stream = stream.replace('\n', end);
                 let expected = expected.replace('\n', end);
                 for cut in 0..stream.len() {
-                    let mut rename = RewriteModelName::new(Some(names()), true);
+                    let mut rename = RewriteModelName::new(Some(alias()), true);
                     let (one, two) = stream.as_bytes().split_at(cut);
                     let mut out = rename.push(Bytes::copy_from_slice(one)).to_vec();
                     out.extend(rename.push(Bytes::copy_from_slice(two)));
                     out.extend(rename.finish());
                     assert_eq!(String::from_utf8(out).unwrap(), expected, "cut at {cut}");
                 }
-                let mut rename = RewriteModelName::new(Some(names()), true);
+                let mut rename = RewriteModelName::new(Some(alias()), true);
                 let mut out = Vec::new();
                 for byte in stream.bytes() {
                     out.extend(rename.push(Bytes::copy_from_slice(&[byte])));
@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn only_the_present_event_is_held_back() {
         let ping = "event: ping\r\ndata: {}\r\n\r\n";
-        let mut rename = RewriteModelName::new(Some(names()), true);
+        let mut rename = RewriteModelName::new(Some(alias()), true);
         assert_eq!(pushed(&mut rename, ping), ping);
         assert!(!rename.holds());
         assert_eq!(pushed(&mut rename, &ping[..ping.len() - 1]), ping[..ping.len() - 1]);
@@ -257,8 +257,8 @@ mod tests {
 
     #[test]
     fn event_too_long_to_hold_passes_and_the_next_is_searched() {
-        let long = format!(": {}", "x".repeat(LONGEST_EVENT));
-        let mut rename = RewriteModelName::new(Some(names()), true);
+        let long = format!(": {}", "x".repeat(MAX_HELD_EVENT_BYTES));
+        let mut rename = RewriteModelName::new(Some(alias()), true);
         assert_eq!(pushed(&mut rename, &long), long);
         assert_eq!(pushed(&mut rename, "y\n"), "y\n");
         assert_eq!(
@@ -269,11 +269,11 @@ mod tests {
 
     #[test]
     fn whole_reply_too_long_to_hold_passes() {
-        let mut rename = RewriteModelName::new(Some(names()), false);
-        let half = Bytes::from(vec![b' '; LONGEST_WHOLE / 2]);
+        let mut rename = RewriteModelName::new(Some(alias()), false);
+        let half = Bytes::from(vec![b' '; MAX_HELD_REPLY_BYTES / 2]);
         assert!(rename.push(half.clone()).is_empty());
         assert!(rename.push(half.clone()).is_empty());
-        assert_eq!(rename.push(half.slice(..1)).len(), LONGEST_WHOLE + 1);
+        assert_eq!(rename.push(half.slice(..1)).len(), MAX_HELD_REPLY_BYTES + 1);
         assert_eq!(rename.push(half.clone()), half);
         assert!(rename.finish().is_empty());
     }
@@ -281,8 +281,8 @@ mod tests {
     #[test]
     fn other_model_name_passes_unchanged() {
         let json = br#"{"model":"glm-5-turbo"}"#;
-        assert_eq!(names().apply(json), json);
-        assert_eq!(names().apply(b"not json"), b"not json");
-        assert_eq!(names().apply(br#"{"model":"glm-5"}"#), br#"{"model":"claude-opus-5"}"#);
+        assert_eq!(alias().apply(json), json);
+        assert_eq!(alias().apply(b"not json"), b"not json");
+        assert_eq!(alias().apply(br#"{"model":"glm-5"}"#), br#"{"model":"claude-opus-5"}"#);
     }
 }

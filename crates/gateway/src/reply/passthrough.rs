@@ -32,7 +32,7 @@ pub(crate) trait Tap: fmt::Debug + Send {
 
 /// The compression of a reply.
 #[derive(Debug)]
-pub(crate) enum Encoded {
+pub(crate) enum ReplyEncoding {
     /// Not compressed.
     Plain,
     /// Compressed in a known way.
@@ -43,9 +43,9 @@ pub(crate) enum Encoded {
 
 /// The reply of the passthrough lane.
 #[derive(Debug)]
-pub(crate) struct Through {
+pub(crate) struct PassthroughReply {
     tap: Option<Box<dyn Tap>>,
-    packed: Option<Packed>,
+    decompressor: Option<Decompressor>,
     rename: RewriteModelName,
     /// Whether bytes may be added to the provider's.
     can_inject: bool,
@@ -70,16 +70,16 @@ pub(crate) enum Shape {
 
 /// Decompresses a reply so that it can be read.
 #[derive(Debug)]
-struct Packed {
+struct Decompressor {
     decoder: Decoder,
     /// Whether the client also gets it decompressed.
     for_client: bool,
 }
 
-impl Through {
+impl PassthroughReply {
     /// A reply that is not read.
     pub(crate) fn unread() -> Self {
-        Self::new(None, Shape::Other, Encoded::Plain, None)
+        Self::new(None, Shape::Other, ReplyEncoding::Plain, None)
     }
 
     /// A reply with a tap. A compressed reply is decompressed for the client if its model name is
@@ -87,23 +87,25 @@ impl Through {
     pub(crate) fn new(
         tap: Option<Box<dyn Tap>>,
         shape: Shape,
-        encoding: Encoded,
-        names: Option<ModelAlias>,
+        encoding: ReplyEncoding,
+        alias: Option<ModelAlias>,
     ) -> Self {
         let events = shape == Shape::Events;
-        let readable = !matches!(encoding, Encoded::Unknown);
-        let names = names.filter(|_| readable);
-        let packed = match encoding {
-            Encoded::Known(decoder) => Some(Packed { decoder, for_client: names.is_some() }),
-            Encoded::Plain | Encoded::Unknown => None,
+        let readable = !matches!(encoding, ReplyEncoding::Unknown);
+        let alias = alias.filter(|_| readable);
+        let decompressor = match encoding {
+            ReplyEncoding::Known(decoder) => {
+                Some(Decompressor { decoder, for_client: alias.is_some() })
+            }
+            ReplyEncoding::Plain | ReplyEncoding::Unknown => None,
         };
-        let can_inject = match &packed {
-            Some(packed) => events && packed.for_client,
+        let can_inject = match &decompressor {
+            Some(decompressor) => events && decompressor.for_client,
             None => events && readable,
         };
         Self {
-            packed,
-            rename: RewriteModelName::new(names, events),
+            decompressor,
+            rename: RewriteModelName::new(alias, events),
             can_inject,
             needs_last_event: events && readable && tap.is_some(),
             json: (shape == Shape::Json && readable).then(EndDetector::default),
@@ -118,17 +120,17 @@ impl Through {
     }
 }
 
-impl ReplyTransform for Through {
+impl ReplyTransform for PassthroughReply {
     fn take(&mut self, bytes: Bytes, last: bool) -> Result<Bytes, EncodingError> {
-        let unpacked = match &mut self.packed {
+        let decompressed = match &mut self.decompressor {
             None => None,
-            Some(packed) => match packed.decoder.push(&bytes) {
+            Some(decompressor) => match decompressor.decoder.push(&bytes) {
                 Ok(plain) => Some(Bytes::from(plain)),
-                Err(error) if packed.for_client => return Err(error),
+                Err(error) if decompressor.for_client => return Err(error),
                 Err(error) => {
                     // The client may still be able to read it.
                     tracing::warn!(%error, "cannot decompress the reply, so its thinking is not remembered");
-                    self.packed = None;
+                    self.decompressor = None;
                     self.needs_last_event = false;
                     self.json = None;
                     self.unread = true;
@@ -136,7 +138,7 @@ impl ReplyTransform for Through {
                 }
             },
         };
-        let plain = unpacked.as_ref().unwrap_or(&bytes);
+        let plain = decompressed.as_ref().unwrap_or(&bytes);
         if let Some(json) = &mut self.json {
             json.push(plain);
         }
@@ -152,8 +154,8 @@ impl ReplyTransform for Through {
                 tap.finish(false, None);
             }
         }
-        let mut bytes = match (&self.packed, unpacked) {
-            (Some(packed), Some(plain)) if packed.for_client => self.rename.push(plain),
+        let mut bytes = match (&self.decompressor, decompressed) {
+            (Some(decompressor), Some(plain)) if decompressor.for_client => self.rename.push(plain),
             (Some(_), _) => bytes,
             (None, _) => self.rename.push(bytes),
         };

@@ -13,10 +13,10 @@ use crate::reply::ReplyTransform;
 
 /// The capacity of the output buffer between two reads. Single events need no more, and an idle
 /// stream should use little memory.
-const KEPT_ROOM: usize = 4 << 10;
+const MAX_IDLE_CAPACITY: usize = 4 << 10;
 
 /// A streamed reply that is translated from one dialect to another.
-pub(crate) struct Across {
+pub(crate) struct TranslatedReply {
     decoder: Option<Decoder>,
     reader: Box<dyn ReplyReader>,
     relay: Relay,
@@ -25,7 +25,7 @@ pub(crate) struct Across {
     out: Vec<u8>,
 }
 
-impl Across {
+impl TranslatedReply {
     /// Starts a translated reply.
     pub(crate) fn new(
         decoder: Option<Decoder>,
@@ -38,7 +38,7 @@ impl Across {
 
     /// Takes the written bytes. Copies a small buffer and keeps it; hands over a large one.
     fn written(&mut self) -> Bytes {
-        if self.out.capacity() > KEPT_ROOM {
+        if self.out.capacity() > MAX_IDLE_CAPACITY {
             return std::mem::take(&mut self.out).into();
         }
         let written = Bytes::copy_from_slice(&self.out);
@@ -47,19 +47,19 @@ impl Across {
     }
 }
 
-impl fmt::Debug for Across {
+impl fmt::Debug for TranslatedReply {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Across({:?})", self.relay)
+        write!(formatter, "TranslatedReply({:?})", self.relay)
     }
 }
 
-impl ReplyTransform for Across {
+impl ReplyTransform for TranslatedReply {
     fn take(&mut self, bytes: Bytes, last: bool) -> Result<Bytes, EncodingError> {
         let plain = match &mut self.decoder {
             Some(decoder) => Bytes::from(decoder.push(&bytes)?),
             None => bytes,
         };
-        self.relay.ledger.receive(&plain);
+        self.relay.ledger.record_bytes(&plain);
         self.out.reserve(plain.len() * 2);
         let (relay, writer, out) = (&mut self.relay, &mut self.writer, &mut self.out);
         self.reader.push(&plain, &mut |event| {
@@ -94,7 +94,7 @@ impl ReplyTransform for Across {
 
     fn fail(&mut self, fault: &Fault) -> Option<Bytes> {
         let (relay, writer, out) = (&mut self.relay, &mut self.writer, &mut self.out);
-        relay.break_off(fault, &mut |event| writer.push(event, out));
+        relay.fail(fault, &mut |event| writer.push(event, out));
         self.relay.close(false, Some(fault.message.clone()));
         Some(self.written())
     }

@@ -6,7 +6,7 @@ use throughline_codec::dialects::anthropic::prefix::after_block;
 
 /// A complete block.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Captured {
+pub struct CapturedBlock {
     /// Its key.
     pub key: BlockKey,
     /// The kind of block.
@@ -22,13 +22,13 @@ pub struct Captured {
 /// Tracks the blocks of one reply.
 #[derive(Debug)]
 pub struct Capture {
-    open: Vec<(u32, Open)>,
+    open: Vec<(u32, OpenBlock)>,
     prefix: Option<Prefix>,
     preview: usize,
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenBlock {
     kind: ThinkingKind,
     hasher: KeyHasher,
     signature: String,
@@ -42,7 +42,7 @@ impl Capture {
     }
 
     /// Takes an event. Returns a block if the event ended one.
-    pub fn event(&mut self, event: &Event<'_>) -> Option<Captured> {
+    pub fn event(&mut self, event: &Event<'_>) -> Option<CapturedBlock> {
         match event {
             Event::BlockStarted { index, block } => {
                 let (kind, text, signature) = match block {
@@ -52,7 +52,7 @@ impl Capture {
                     BlockStart::Redacted { data } => (ThinkingKind::Redacted, data, ""),
                     _ => return None,
                 };
-                let mut open = Open {
+                let mut open = OpenBlock {
                     kind,
                     hasher: KeyHasher::new(kind),
                     signature: signature.to_owned(),
@@ -91,12 +91,12 @@ impl Capture {
     }
 
     /// The blocks that started and never ended.
-    pub fn cut(&mut self) -> Vec<Captured> {
+    pub fn cut(&mut self) -> Vec<CapturedBlock> {
         self.open.drain(..).map(|(_, open)| open.close(None)).collect()
     }
 }
 
-impl Open {
+impl OpenBlock {
     fn push(&mut self, text: &str, preview: usize) {
         self.hasher.push(text.as_bytes());
         let room = preview.saturating_sub(self.preview.chars().count());
@@ -105,8 +105,8 @@ impl Open {
         }
     }
 
-    fn close(self, prefix: Option<Prefix>) -> Captured {
-        Captured {
+    fn close(self, prefix: Option<Prefix>) -> CapturedBlock {
+        CapturedBlock {
             length: self.hasher.length(),
             key: self.hasher.finish(&self.signature),
             kind: self.kind,

@@ -30,13 +30,13 @@ impl LineageId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lineage {
     /// The client's session.
-    pub mark: SessionTag,
+    pub tag: SessionTag,
     /// The conversation.
     pub id: LineageId,
 }
 
 /// Headers by which clients name a session. The first one present counts.
-const MARKS: [&str; 5] = [
+const SESSION_HEADERS: [&str; 5] = [
     "x-throughline-conversation",
     "x-claude-code-session-id",
     "x-session-id",
@@ -63,18 +63,18 @@ impl Lineage {
             add(&serde_json::to_string(&first.content).unwrap_or_default());
         }
         let named = [&request.thread, &request.cache_key, &request.user];
-        let mark = named.into_iter().find_map(Option::as_deref);
-        Self::from(headers, mark, half(hash))
+        let name = named.into_iter().find_map(Option::as_deref);
+        Self::from(headers, name, half(hash))
     }
 
-    fn from(headers: &HeaderMap, mark: Option<&str>, beginning: [u8; 16]) -> Self {
-        let by_header = MARKS.iter().find_map(|name| headers.get(*name));
-        let mark = match (by_header, mark) {
+    fn from(headers: &HeaderMap, name: Option<&str>, beginning: [u8; 16]) -> Self {
+        let by_header = SESSION_HEADERS.iter().find_map(|name| headers.get(*name));
+        let tag = match (by_header, name) {
             (Some(value), _) => digest(&[b"header", value.as_bytes()]),
             (None, Some(user)) => digest(&[b"user", session_of(user).as_bytes()]),
             (None, None) => digest(&[b"beginning", &beginning]),
         };
-        Self { mark: SessionTag(mark), id: LineageId(digest(&[&mark, &beginning])) }
+        Self { tag: SessionTag(tag), id: LineageId(digest(&[&tag, &beginning])) }
     }
 }
 
@@ -148,13 +148,13 @@ mod tests {
         let session = Some(("x-claude-code-session-id", "s1"));
         let main = find(r#"{"system":"s","messages":[{"role":"user","content":"hi"}]}"#, session);
         let title = find(r#"{"messages":[{"role":"user","content":"title?"}]}"#, session);
-        assert_eq!(main.mark, title.mark);
+        assert_eq!(main.tag, title.tag);
         assert_ne!(main.id, title.id);
         let other = find(
             r#"{"system":"s","messages":[{"role":"user","content":"hi"}]}"#,
             Some(("x-claude-code-session-id", "s2")),
         );
-        assert_ne!(main.mark, other.mark);
+        assert_ne!(main.tag, other.tag);
         assert_ne!(main.id, other.id);
     }
 
@@ -168,6 +168,6 @@ mod tests {
             r#"{"metadata":{"user_id":"{\"device_id\":\"e\",\"session_id\":\"s\"}"},"messages":[]}"#,
             None,
         );
-        assert_eq!(one.mark, two.mark);
+        assert_eq!(one.tag, two.tag);
     }
 }

@@ -23,4 +23,4 @@ pub mod writer;
 pub use envelope::{Envelope, EnvelopeKind, Envelopes, OpenResult};
 pub use lineage::{Lineage, LineageId, SessionTag};
 pub use memory::{Memory, Statistics, Target, Verdict};
-pub use vault::{Kept, Vault, VaultKey, VaultLimits, VaultStore};
+pub use vault::{StoredTurn, Vault, VaultKey, VaultLimits, VaultStore};

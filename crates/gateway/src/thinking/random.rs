@@ -10,7 +10,7 @@ pub fn nonce() -> Nonce {
     let mut nonce = Nonce::default();
     match getrandom::fill(&mut nonce) {
         Ok(()) => nonce,
-        Err(_) => counted(),
+        Err(_) => counter_nonce(),
     }
 }
 
@@ -21,7 +21,7 @@ pub fn id() -> String {
 
 /// A nonce must be new but need not be secret, so the gateway can continue without system
 /// randomness.
-fn counted() -> Nonce {
+fn counter_nonce() -> Nonce {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let hash = Sha256::new()
@@ -42,7 +42,7 @@ mod tests {
 
     #[test]
     fn nonces_do_not_repeat() {
-        let made: HashSet<Nonce> = (0..1000).flat_map(|_| [nonce(), counted()]).collect();
+        let made: HashSet<Nonce> = (0..1000).flat_map(|_| [nonce(), counter_nonce()]).collect();
         assert_eq!(made.len(), 2000);
     }
 }

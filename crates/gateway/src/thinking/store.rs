@@ -46,7 +46,7 @@ pub struct BlockStatus {
 
 /// A client's session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoredMark {
+pub struct StoredSession {
     /// The session number.
     pub session: u64,
     /// The backend of the last request that followed the active one.
@@ -63,11 +63,11 @@ pub enum Change {
     /// A conversation was used at this time.
     Lineage(LineageId, SessionTag, u64),
     /// A session is new or has changed.
-    Mark(SessionTag, StoredMark),
+    Session(SessionTag, StoredSession),
     /// A conversation and its block statuses are forgotten.
     ForgetLineage(LineageId),
     /// A session is forgotten.
-    ForgetMark(SessionTag),
+    ForgetSession(SessionTag),
     /// A block is forgotten.
     ForgetBlock(BlockKey),
     /// A fact of the gateway itself, such as the active backend. `None` removes it.
@@ -80,11 +80,11 @@ pub struct Snapshot {
     /// All blocks.
     pub blocks: Vec<StoredBlock>,
     /// All block statuses.
-    pub standings: Vec<(LineageId, BlockKey, BlockStatus)>,
+    pub statuses: Vec<(LineageId, BlockKey, BlockStatus)>,
     /// All conversations, with their session and the time of their last use.
     pub lineages: Vec<(LineageId, SessionTag, u64)>,
     /// All sessions.
-    pub marks: Vec<(SessionTag, StoredMark)>,
+    pub sessions: Vec<(SessionTag, StoredSession)>,
     /// All facts.
     pub facts: HashMap<String, String>,
 }
@@ -114,39 +114,39 @@ pub trait Store: Send + Sync + 'static {
 /// A store in RAM.
 #[derive(Debug, Default)]
 pub struct InMemory {
-    held: Mutex<Held>,
+    contents: Mutex<Contents>,
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct Contents {
     blocks: HashMap<BlockKey, StoredBlock>,
-    standings: HashMap<(LineageId, BlockKey), BlockStatus>,
+    statuses: HashMap<(LineageId, BlockKey), BlockStatus>,
     lineages: HashMap<LineageId, (SessionTag, u64)>,
-    marks: HashMap<SessionTag, StoredMark>,
+    sessions: HashMap<SessionTag, StoredSession>,
     facts: HashMap<String, String>,
 }
 
-impl Held {
+impl Contents {
     fn apply(&mut self, change: Change) {
         match change {
             Change::Block(block) => {
                 self.blocks.insert(block.key, block);
             }
-            Change::BlockStatus(lineage, key, standing) => {
-                self.standings.insert((lineage, key), standing);
+            Change::BlockStatus(lineage, key, status) => {
+                self.statuses.insert((lineage, key), status);
             }
-            Change::Lineage(lineage, mark, used) => {
-                self.lineages.insert(lineage, (mark, used));
+            Change::Lineage(lineage, tag, used) => {
+                self.lineages.insert(lineage, (tag, used));
             }
-            Change::Mark(id, mark) => {
-                self.marks.insert(id, mark);
+            Change::Session(id, session) => {
+                self.sessions.insert(id, session);
             }
             Change::ForgetLineage(lineage) => {
                 self.lineages.remove(&lineage);
-                self.standings.retain(|(of, _), _| *of != lineage);
+                self.statuses.retain(|(of, _), _| *of != lineage);
             }
-            Change::ForgetMark(id) => {
-                self.marks.remove(&id);
+            Change::ForgetSession(id) => {
+                self.sessions.remove(&id);
             }
             Change::ForgetBlock(key) => {
                 self.blocks.remove(&key);
@@ -163,25 +163,33 @@ impl Held {
 
 impl Store for InMemory {
     fn load(&self) -> StoreFuture<'_, Snapshot> {
-        let held = self.held.lock();
+        let contents = self.contents.lock();
         let snapshot = Snapshot {
-            blocks: held.blocks.values().cloned().collect(),
-            standings: held
-                .standings
+            blocks: contents.blocks.values().cloned().collect(),
+            statuses: contents
+                .statuses
                 .iter()
-                .map(|((lineage, key), standing)| (*lineage, *key, *standing))
+                .map(|((lineage, key), status)| (*lineage, *key, *status))
                 .collect(),
-            lineages: held.lineages.iter().map(|(id, (mark, used))| (*id, *mark, *used)).collect(),
-            marks: held.marks.iter().map(|(id, mark)| (*id, mark.clone())).collect(),
-            facts: held.facts.clone(),
+            lineages: contents
+                .lineages
+                .iter()
+                .map(|(id, (tag, used))| (*id, *tag, *used))
+                .collect(),
+            sessions: contents
+                .sessions
+                .iter()
+                .map(|(id, session)| (*id, session.clone()))
+                .collect(),
+            facts: contents.facts.clone(),
         };
         Box::pin(std::future::ready(Ok(snapshot)))
     }
 
     fn write(&self, changes: Vec<Change>) -> StoreFuture<'_, ()> {
-        let mut held = self.held.lock();
+        let mut contents = self.contents.lock();
         for change in changes {
-            held.apply(change);
+            contents.apply(change);
         }
         Box::pin(std::future::ready(Ok(())))
     }
@@ -210,9 +218,9 @@ pub mod suite {
 
     fn sorted(mut snapshot: Snapshot) -> Snapshot {
         snapshot.blocks.sort_by_key(|block| block.key);
-        snapshot.standings.sort_by_key(|(lineage, key, _)| (*lineage, *key));
+        snapshot.statuses.sort_by_key(|(lineage, key, _)| (*lineage, *key));
         snapshot.lineages.sort_unstable();
-        snapshot.marks.sort_by_key(|(id, _)| *id);
+        snapshot.sessions.sort_by_key(|(id, _)| *id);
         snapshot
     }
 
@@ -222,10 +230,10 @@ pub mod suite {
     /// If the store fails a check.
     pub async fn keeps_its_promise(store: &impl Store) {
         let (one, two) = (LineageId([1; 16]), LineageId([2; 16]));
-        let mark = SessionTag([9; 16]);
-        let standing =
+        let tag = SessionTag([9; 16]);
+        let status =
             BlockStatus { session: 3, confirmed: true, registered: 1_700_000_000_000, gone: false };
-        let stored_mark = StoredMark { session: 3, backend: "glm".into() };
+        let stored_session = StoredSession { session: 3, backend: "glm".into() };
         let unknown = StoredBlock {
             origin: None,
             cut: true,
@@ -237,16 +245,16 @@ pub mod suite {
         };
         store
             .write(vec![
-                Change::Lineage(one, mark, 5),
-                Change::Lineage(two, mark, 6),
-                Change::Mark(mark, stored_mark.clone()),
-                Change::Mark(SessionTag([8; 16]), stored_mark.clone()),
+                Change::Lineage(one, tag, 5),
+                Change::Lineage(two, tag, 6),
+                Change::Session(tag, stored_session.clone()),
+                Change::Session(SessionTag([8; 16]), stored_session.clone()),
                 Change::Block(block(1)),
                 Change::Block(block(2)),
                 Change::Block(unknown.clone()),
-                Change::BlockStatus(one, block(1).key, standing),
-                Change::BlockStatus(two, block(1).key, standing),
-                Change::BlockStatus(two, block(2).key, standing),
+                Change::BlockStatus(one, block(1).key, status),
+                Change::BlockStatus(two, block(1).key, status),
+                Change::BlockStatus(two, block(2).key, status),
                 Change::Fact("active".into(), Some("a".into())),
                 Change::Fact("other".into(), Some("b".into())),
             ])
@@ -254,10 +262,10 @@ pub mod suite {
             .expect("the store writes");
         store
             .write(vec![
-                Change::Lineage(one, mark, 7),
-                Change::BlockStatus(one, block(1).key, BlockStatus { gone: true, ..standing }),
+                Change::Lineage(one, tag, 7),
+                Change::BlockStatus(one, block(1).key, BlockStatus { gone: true, ..status }),
                 Change::ForgetLineage(two),
-                Change::ForgetMark(SessionTag([8; 16])),
+                Change::ForgetSession(SessionTag([8; 16])),
                 Change::ForgetBlock(block(2).key),
                 Change::Fact("active".into(), Some("glm".into())),
                 Change::Fact("other".into(), None),
@@ -266,9 +274,9 @@ pub mod suite {
             .expect("the store writes");
         let expected = Snapshot {
             blocks: vec![block(1), unknown],
-            standings: vec![(one, block(1).key, BlockStatus { gone: true, ..standing })],
-            lineages: vec![(one, mark, 7)],
-            marks: vec![(mark, stored_mark)],
+            statuses: vec![(one, block(1).key, BlockStatus { gone: true, ..status })],
+            lineages: vec![(one, tag, 7)],
+            sessions: vec![(tag, stored_session)],
             facts: HashMap::from([("active".into(), "glm".into())]),
         };
         let found = store.load().await.expect("the store reads");

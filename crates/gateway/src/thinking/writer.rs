@@ -15,20 +15,20 @@ use super::store::{Change, Store, StoreError};
 /// How long the writer pauses, as a multiple of the duration of its last write. Items that arrive
 /// during the pause go into one write. A single turn is written at once, and many turns use at most
 /// a fifth of one processor.
-const REST: u32 = 4;
+const PAUSE_FACTOR: u32 = 4;
 
 /// The longest pause. Anything older than a second must be safe.
-const LONGEST_REST: Duration = Duration::from_millis(100);
+const MAX_PAUSE: Duration = Duration::from_millis(100);
 
 /// The pause before a failed write is retried.
-const AGAIN: Duration = Duration::from_millis(500);
+const RETRY_PAUSE: Duration = Duration::from_millis(500);
 
 /// An item that can wait to be written.
 pub trait Item: Clone + Send + 'static {
     /// The owner of the items, for the log.
-    const OF: &'static str;
+    const OWNER: &'static str;
     /// How much may wait. The oldest items are dropped above this.
-    const MOST: usize;
+    const MAX_WEIGHT: usize;
 
     /// How much the item counts towards [`Item::MAX_WEIGHT`].
     fn weight(&self) -> usize;
@@ -37,8 +37,8 @@ pub trait Item: Clone + Send + 'static {
 /// Changes of the memory are small and counted by number. If they are dropped, the memory in RAM
 /// stays complete, and only a restart forgets them.
 impl Item for Change {
-    const OF: &'static str = "thinking memory";
-    const MOST: usize = 500_000;
+    const OWNER: &'static str = "thinking memory";
+    const MAX_WEIGHT: usize = 500_000;
 
     fn weight(&self) -> usize {
         1
@@ -93,8 +93,8 @@ impl<T: Item> Queue<T> {
         let mut waiting = self.shared.waiting.lock();
         waiting.weight += item.weight();
         waiting.items.push(item);
-        if waiting.weight > T::MOST {
-            waiting.weight = fail(&mut waiting.items, T::MOST / 2);
+        if waiting.weight > T::MAX_WEIGHT {
+            waiting.weight = drop_oldest(&mut waiting.items, T::MAX_WEIGHT / 2);
         }
         drop(waiting);
         self.shared.wake.notify_one();
@@ -119,40 +119,41 @@ impl<T: Item> Queue<T> {
     where
         Writing: Future<Output = Result<(), StoreError>> + Send,
     {
-        let mut kept: Vec<T> = Vec::new();
-        let mut rested = Instant::now();
+        let mut batch: Vec<T> = Vec::new();
+        let mut next_write = Instant::now();
         loop {
             self.shared.wake.notified().await;
-            let hurried = !self.shared.waiting.lock().flushes.is_empty();
+            let flushing = !self.shared.waiting.lock().flushes.is_empty();
             // A timer that is already due would still take a millisecond.
-            if !hurried && rested > Instant::now() {
-                tokio::time::sleep_until(rested).await;
+            if !flushing && next_write > Instant::now() {
+                tokio::time::sleep_until(next_write).await;
             }
             let (items, flushes) = {
                 let mut waiting = self.shared.waiting.lock();
                 waiting.weight = 0;
                 (std::mem::take(&mut waiting.items), std::mem::take(&mut waiting.flushes))
             };
-            kept.extend(items);
-            if !kept.is_empty() {
+            batch.extend(items);
+            if !batch.is_empty() {
                 let began = Instant::now();
-                match write(kept.clone()).await {
+                match write(batch.clone()).await {
                     Ok(()) => {
-                        rested = Instant::now() + (began.elapsed() * REST).min(LONGEST_REST);
-                        kept.clear();
+                        next_write =
+                            Instant::now() + (began.elapsed() * PAUSE_FACTOR).min(MAX_PAUSE);
+                        batch.clear();
                         self.shared.failing.store(false, Ordering::Relaxed);
                     }
                     Err(error) => {
                         self.shared.failing.store(true, Ordering::Relaxed);
                         tracing::error!(
                             error = &error as &dyn std::error::Error,
-                            waiting = kept.len(),
+                            waiting = batch.len(),
                             "cannot write the {}; retrying",
-                            T::OF
+                            T::OWNER
                         );
-                        fail(&mut kept, T::MOST);
-                        tokio::time::sleep(AGAIN).await;
-                        rested = Instant::now() + LONGEST_REST;
+                        drop_oldest(&mut batch, T::MAX_WEIGHT);
+                        tokio::time::sleep(RETRY_PAUSE).await;
+                        next_write = Instant::now() + MAX_PAUSE;
                         self.shared.wake.notify_one();
                     }
                 }
@@ -172,7 +173,7 @@ impl Changes {
 }
 
 /// Drops the oldest items until the rest weighs at most this much. Returns the weight of the rest.
-fn fail<T: Item>(items: &mut Vec<T>, most: usize) -> usize {
+fn drop_oldest<T: Item>(items: &mut Vec<T>, most: usize) -> usize {
     let mut weight: usize = items.iter().map(Item::weight).sum();
     let mut oldest = 0;
     while weight > most
@@ -186,7 +187,7 @@ fn fail<T: Item>(items: &mut Vec<T>, most: usize) -> usize {
         tracing::warn!(
             dropped = oldest,
             "the store is too slow; dropped the oldest waiting items of the {}",
-            T::OF
+            T::OWNER
         );
     }
     weight
@@ -215,8 +216,8 @@ mod tests {
     struct Heavy(usize);
 
     impl Item for Heavy {
-        const OF: &'static str = "test";
-        const MOST: usize = 10;
+        const OWNER: &'static str = "test";
+        const MAX_WEIGHT: usize = 10;
 
         fn weight(&self) -> usize {
             self.0

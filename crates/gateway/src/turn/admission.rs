@@ -27,11 +27,11 @@ impl Gateway {
     }
 
     /// Refuses a request before its turn begins, and records the refusal.
-    pub fn reject(&self, asked: &IncomingRequest, fault: &Fault) -> Reply {
-        let turn = self.begin(asked);
+    pub fn reject(&self, incoming: &IncomingRequest, fault: &Fault) -> Reply {
+        let turn = self.begin(incoming);
         let id = turn.lock().id.clone();
-        let reply = error_response(asked.dialect, fault, &id, "");
-        self.record_failure(&turn, asked.began, reply.status().as_u16(), &fault.message);
+        let reply = error_response(incoming.dialect, fault, &id, "");
+        self.record_failure(&turn, incoming.began, reply.status().as_u16(), &fault.message);
         reply
     }
 }

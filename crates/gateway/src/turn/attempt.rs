@@ -15,7 +15,7 @@ use crate::reply::Clocks;
 use crate::reply::model_name::ModelAlias;
 use crate::settings::Settings;
 use crate::thinking::Target;
-use crate::turn::ledger::{Ledger, Seen};
+use crate::turn::ledger::{Ledger, ReplyProgress};
 use crate::turn::log::{SharedTurn, Turn};
 use crate::turn::request::ParsedRequest;
 use crate::upstream::SendError;
@@ -24,7 +24,7 @@ use crate::upstream::SendError;
 #[derive(Clone, Copy)]
 pub(crate) struct Attempt<'a> {
     pub(crate) settings: &'a Arc<Settings>,
-    pub(crate) read: &'a ParsedRequest,
+    pub(crate) request: &'a ParsedRequest,
     pub(crate) backend: &'a Arc<Backend>,
     pub(crate) turn: &'a SharedTurn,
     /// Whether the request goes here because this is the active backend.
@@ -36,7 +36,7 @@ pub(crate) struct Attempt<'a> {
 impl Attempt<'_> {
     /// Rejects a model name that would change the request path, such as `../files`.
     pub(crate) fn check_model(&self) -> Result<(), Fault> {
-        let model = self.backend.model_for(self.read.model.as_deref());
+        let model = self.backend.model_for(self.request.model.as_deref());
         if self.backend.dialect.names_model_in_path() && has_dot_segments(model) {
             return Err(Fault::invalid(format!(
                 "model: `{model}` is not a model name: `.` and `..` are not allowed as path segments"
@@ -51,7 +51,7 @@ impl Attempt<'_> {
             backend: self.backend.name.as_str().into(),
             domain: self.backend.domain.as_str().into(),
             credential: credential_fingerprint(&headers::credential(
-                &self.read.asked,
+                &self.request.incoming,
                 self.backend,
             )),
             account_bound: model.account_bound,
@@ -60,30 +60,38 @@ impl Attempt<'_> {
 
     /// The id of the reply: the one chosen by the conversation store, or else the turn's id.
     pub(crate) fn reply_id<'a>(&'a self, turn: &'a str) -> &'a str {
-        self.read.asked.reply_id.as_deref().unwrap_or(turn)
+        self.request.incoming.reply_id.as_deref().unwrap_or(turn)
     }
 
     /// Records the plan that is about to be sent.
     pub(crate) fn record_plan(&self, plan: &dyn Plan) {
         let Decision { lane, dialect, model, losses, session, .. } = plan.decision();
         let mut turn = self.turn.lock();
-        turn.lineage = self.read.lineage.id.text();
+        turn.lineage = self.request.lineage.id.text();
         turn.session = *session;
         turn.backend.clone_from(&self.backend.name);
         turn.upstream_dialect = dialect.name();
         turn.lane = *lane;
-        turn.stream = self.read.stream;
+        turn.stream = self.request.stream;
         turn.upstream_model.clone_from(model);
-        turn.model = self.read.model.clone().unwrap_or_else(|| model.clone());
-        turn.keep_blocks(plan.blocks());
+        turn.model = self.request.model.clone().unwrap_or_else(|| model.clone());
+        turn.record_blocks(plan.blocks());
         turn.losses.clone_from(losses);
         self.log_body(&mut turn, plan.body());
     }
 
     /// The client's name for the model, if it differs from the backend's.
-    pub(crate) fn model_alias(&self, theirs: &str, asked: Option<String>) -> Option<ModelAlias> {
+    pub(crate) fn model_alias(
+        &self,
+        backend_name: &str,
+        client_name: Option<String>,
+    ) -> Option<ModelAlias> {
         let dialect = self.backend.dialect.passthrough();
-        Some(ModelAlias { dialect, theirs: theirs.to_owned(), asked: asked? })
+        Some(ModelAlias {
+            dialect,
+            backend_name: backend_name.to_owned(),
+            client_name: client_name?,
+        })
     }
 
     /// The origin of the blocks in this reply.
@@ -109,7 +117,7 @@ impl Attempt<'_> {
         } else {
             tracing::debug!(turn = turn.id, body = sent, "Request body");
         }
-        turn.keep_sent(&sent);
+        turn.record_sent_body(&sent);
     }
 
     /// A new ledger for the reply.
@@ -119,13 +127,13 @@ impl Attempt<'_> {
             counters: gateway.counters.clone(),
             turns: gateway.turns.clone(),
             turn: self.turn.clone(),
-            lineage: self.read.lineage,
+            lineage: self.request.lineage,
             session,
             origin,
-            began: self.read.asked.began,
+            began: self.request.incoming.began,
             memory_limit: self.settings.thinking.memory_limit,
             full_body: self.settings.full_body,
-            seen: Seen::default(),
+            progress: ReplyProgress::default(),
         }
     }
 
@@ -135,20 +143,20 @@ impl Attempt<'_> {
         Clocks {
             keep_alive: self.settings.keep_alive,
             idle: timeouts.idle,
-            ends: (self.read.asked.began + timeouts.total).into(),
+            ends: (self.request.incoming.began + timeouts.total).into(),
         }
     }
 
     /// Logs that the next backend is tried after this one failed.
-    pub(crate) fn passed_over(&self, status: u16) {
+    pub(crate) fn log_fallback(&self, status: u16) {
         let backend = &self.backend.name;
         tracing::warn!(backend, status, "trying the next backend");
     }
 
     /// Handles a missing reply: an error if no other backend is left to try.
-    pub(crate) fn no_reply(&self, error: &SendError) -> Result<(), Fault> {
+    pub(crate) fn handle_no_reply(&self, error: &SendError) -> Result<(), Fault> {
         let cause = error as &dyn std::error::Error;
-        tracing::warn!(backend = self.backend.name, error = cause, "no reply");
+        tracing::warn!(backend = self.backend.name, error = cause, "the backend did not reply");
         if self.last { Err(error.fault()) } else { Ok(()) }
     }
 }

@@ -8,14 +8,14 @@ use throughline_canonical::{
 };
 
 use crate::counters::Counters;
-use crate::thinking::capture::Captured;
+use crate::thinking::capture::CapturedBlock;
 use crate::thinking::lineage::Lineage;
-use crate::thinking::memory::{Made, Memory};
+use crate::thinking::memory::{Memory, NewBlock};
 use crate::turn::log::{SharedTurn, Turn, TurnEnd, Turns};
 use crate::unix_ms;
 
 /// How many bytes of a reply are recorded if `full_body` is on.
-const KEPT: usize = 1 << 20;
+const MAX_RECEIVED_BYTES: usize = 1 << 20;
 
 /// Records one reply while it passes.
 #[derive(Debug)]
@@ -41,12 +41,12 @@ pub struct Ledger {
     /// Whether request and reply bodies may be recorded.
     pub full_body: bool,
     /// The reply so far.
-    pub seen: Seen,
+    pub progress: ReplyProgress,
 }
 
 /// The reply so far.
 #[derive(Debug, Default)]
-pub struct Seen {
+pub struct ReplyProgress {
     thinking: Option<u64>,
     text: Option<u64>,
     usage: Usage,
@@ -62,46 +62,46 @@ pub struct Seen {
 
 impl Ledger {
     /// Records the next event of the reply.
-    pub fn see(&mut self, event: &Event<'_>) {
-        let seen = &mut self.seen;
+    pub fn record_event(&mut self, event: &Event<'_>) {
+        let progress = &mut self.progress;
         match event {
             Event::BlockStarted { block, .. } => {
-                seen.begun = true;
+                progress.begun = true;
                 match block {
                     BlockStart::Thinking { .. } | BlockStart::Redacted { .. } => {
-                        seen.thinking.get_or_insert_with(|| milliseconds(self.began));
+                        progress.thinking.get_or_insert_with(|| milliseconds(self.began));
                     }
                     BlockStart::Text { text } if !text.is_empty() => {
-                        seen.text.get_or_insert_with(|| milliseconds(self.began));
+                        progress.text.get_or_insert_with(|| milliseconds(self.began));
                     }
                     _ => {}
                 }
             }
-            Event::BlockDelta { delta: Delta::Text(_), .. } if seen.text.is_none() => {
-                seen.text = Some(milliseconds(self.began))
+            Event::BlockDelta { delta: Delta::Text(_), .. } if progress.text.is_none() => {
+                progress.text = Some(milliseconds(self.began));
             }
-            Event::Usage(usage) => seen.usage.update(*usage),
+            Event::Usage(usage) => progress.usage.update(*usage),
             Event::Transformed { transformations } => {
-                seen.transformations.clone_from(transformations);
+                progress.transformations.clone_from(transformations);
             }
-            Event::Fault(fault) => seen.fault = Some(fault.clone()),
-            Event::Ended { reason } => seen.end = Some(reason.clone()),
+            Event::Fault(fault) => progress.fault = Some(fault.clone()),
+            Event::Ended { reason } => progress.end = Some(reason.clone()),
             _ => {}
         }
     }
 
     /// Records raw bytes of the reply, if `full_body` is on.
-    pub fn receive(&mut self, bytes: &[u8]) {
+    pub fn record_bytes(&mut self, bytes: &[u8]) {
         if self.full_body {
-            let room = KEPT.saturating_sub(self.seen.received.len());
+            let room = MAX_RECEIVED_BYTES.saturating_sub(self.progress.received.len());
             let kept = bytes.get(..room).unwrap_or(bytes);
-            self.seen.received.extend_from_slice(kept);
+            self.progress.received.extend_from_slice(kept);
         }
     }
 
     /// Remembers a block.
-    pub fn register(&self, block: &Captured, cut: bool) {
-        self.memory.register(&Made {
+    pub fn register(&self, block: &CapturedBlock, cut: bool) {
+        self.memory.register(&NewBlock {
             lineage: self.lineage,
             session: self.session,
             origin: &self.origin,
@@ -131,7 +131,7 @@ impl Ledger {
         error: Option<String>,
         last: impl FnOnce(&mut Turn),
     ) {
-        let end = match (&self.seen.end, client_gone) {
+        let end = match (&self.progress.end, client_gone) {
             (Some(EndReason::Cut), true) => TurnEnd::ClientGone,
             (Some(EndReason::Cut), false) | (None, _) => TurnEnd::Cut,
             (Some(EndReason::Failed), _) => TurnEnd::Failed,
@@ -144,11 +144,12 @@ impl Ledger {
             _ => {}
         }
         let tokens = |count: Option<u64>| count.unwrap_or_default() as usize;
-        counters.output_tokens.add(tokens(self.seen.usage.output));
-        counters.thinking_tokens.add(tokens(self.seen.usage.thinking));
-        for (time, histogram) in
-            [(self.seen.thinking, &counters.first_thinking), (self.seen.text, &counters.first_text)]
-        {
+        counters.output_tokens.add(tokens(self.progress.usage.output));
+        counters.thinking_tokens.add(tokens(self.progress.usage.thinking));
+        for (time, histogram) in [
+            (self.progress.thinking, &counters.first_thinking),
+            (self.progress.text, &counters.first_text),
+        ] {
             if let Some(time) = time {
                 histogram.observe(time);
             }
@@ -157,13 +158,13 @@ impl Ledger {
         {
             let mut turn = self.turn.lock();
             turn.end = end;
-            turn.usage = self.seen.usage;
-            turn.ms.first_thinking = self.seen.thinking;
-            turn.ms.first_text = self.seen.text;
+            turn.usage = self.progress.usage;
+            turn.ms.first_thinking = self.progress.thinking;
+            turn.ms.first_text = self.progress.text;
             turn.ms.total = Some(total);
-            turn.error = error.or_else(|| self.seen.fault.take().map(|fault| fault.message));
+            turn.error = error.or_else(|| self.progress.fault.take().map(|fault| fault.message));
             if self.full_body {
-                turn.received = Some(String::from_utf8_lossy(&self.seen.received).into_owned());
+                turn.received = Some(String::from_utf8_lossy(&self.progress.received).into_owned());
             }
             last(&mut turn);
             tracing::info!(

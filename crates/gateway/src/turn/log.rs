@@ -17,18 +17,18 @@ use crate::plan::Lane;
 use crate::plan::outlined::PlannedBlock;
 
 /// How many turns are kept.
-const KEPT: usize = 1000;
+const MAX_TURNS: usize = 1000;
 /// About how many bytes all turns together may use.
-const KEPT_BYTES: usize = 32 << 20;
+const MAX_TOTAL_BYTES: usize = 32 << 20;
 /// How many blocks of one turn are kept.
-const KEPT_BLOCKS: usize = 200;
+const MAX_BLOCKS: usize = 200;
 /// How many bytes of a body are kept if `full_body` is on.
-const KEPT_BODY: usize = 1 << 20;
+const MAX_BODY_BYTES: usize = 1 << 20;
 
 /// One turn. It has many fields because it is the JSON object that `/admin/turns` returns.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Turn {
-    /// The turn's id. Ids grow with time.
+    /// The turn's id. CallIds grow with time.
     pub id: String,
     /// When it began, in milliseconds since 1970.
     pub time: u64,
@@ -55,7 +55,7 @@ pub struct Turn {
     /// Whether the client asked for a stream.
     pub stream: bool,
     /// What became of each thinking block. Only the last blocks are listed if there are many.
-    pub blocks: Vec<KeptBlock>,
+    pub blocks: Vec<BlockRecord>,
     /// How many earlier blocks are not listed.
     pub blocks_omitted: usize,
     /// What was lost.
@@ -123,7 +123,7 @@ pub struct Times {
 
 /// What became of one block. Neighbouring blocks share one origin.
 #[derive(Clone, Debug)]
-pub struct KeptBlock {
+pub struct BlockRecord {
     /// The index of its message, and its index in the message if the client sent it.
     at: (usize, Option<usize>),
     /// The dialect that writes its path.
@@ -134,7 +134,7 @@ pub struct KeptBlock {
     origin: Option<Arc<Origin>>,
 }
 
-impl KeptBlock {
+impl BlockRecord {
     /// Records a block at a message and block index, and what became of it.
     pub fn new(
         at: (usize, Option<usize>),
@@ -161,7 +161,7 @@ impl KeptBlock {
     }
 
     /// Whether the client sent the block. Otherwise the gateway restored it.
-    pub fn is_clients(&self) -> bool {
+    pub fn is_from_client(&self) -> bool {
         self.at.1.is_some()
     }
 
@@ -172,12 +172,12 @@ impl KeptBlock {
     }
 
     /// Sets the dialect that writes the block's path.
-    pub fn spelled_by(self, dialect: &'static dyn Passthrough) -> Self {
+    pub fn with_path_dialect(self, dialect: &'static dyn Passthrough) -> Self {
         Self { dialect, ..self }
     }
 }
 
-impl From<&PlannedBlock> for KeptBlock {
+impl From<&PlannedBlock> for BlockRecord {
     fn from(block: &PlannedBlock) -> Self {
         Self::new(
             (block.message, Some(block.index)),
@@ -188,7 +188,7 @@ impl From<&PlannedBlock> for KeptBlock {
     }
 }
 
-impl Serialize for KeptBlock {
+impl Serialize for BlockRecord {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         BlockReport {
             path: self.dialect.place(self.at.0, self.at.1),
@@ -203,15 +203,15 @@ impl Serialize for KeptBlock {
 
 impl Turn {
     /// Records the blocks. Only the last ones are kept if there are many, because those are new.
-    pub fn keep_blocks(&mut self, mut blocks: Vec<KeptBlock>) {
-        self.blocks_omitted = blocks.len().saturating_sub(KEPT_BLOCKS);
+    pub fn record_blocks(&mut self, mut blocks: Vec<BlockRecord>) {
+        self.blocks_omitted = blocks.len().saturating_sub(MAX_BLOCKS);
         self.blocks = blocks.split_off(self.blocks_omitted);
         share_origins(&mut self.blocks);
     }
 
     /// Records the sent body, or its beginning.
-    pub fn keep_sent(&mut self, body: &str) {
-        self.sent = Some(beginning(body));
+    pub fn record_sent_body(&mut self, body: &str) {
+        self.sent = Some(cut_body(body));
     }
 
     /// About how many bytes the turn uses.
@@ -235,14 +235,14 @@ impl Turn {
             .sum();
         size_of::<Self>()
             + texts.map(String::len).sum::<usize>()
-            + self.blocks.len() * size_of::<KeptBlock>()
+            + self.blocks.len() * size_of::<BlockRecord>()
             + self.losses.len() * size_of::<Loss>()
             + origins
     }
 }
 
 /// Lets neighbouring blocks share one origin, because most have the same maker.
-fn share_origins(blocks: &mut [KeptBlock]) {
+fn share_origins(blocks: &mut [BlockRecord]) {
     for at in 1..blocks.len() {
         if blocks[at].origin == blocks[at - 1].origin {
             blocks[at].origin = blocks[at - 1].origin.clone();
@@ -251,11 +251,11 @@ fn share_origins(blocks: &mut [KeptBlock]) {
 }
 
 /// The body, cut to the limit. A note says how many bytes are missing.
-fn beginning(body: &str) -> String {
-    if body.len() <= KEPT_BODY {
+fn cut_body(body: &str) -> String {
+    if body.len() <= MAX_BODY_BYTES {
         return body.to_owned();
     }
-    let (kept, rest) = body.split_at(body.floor_char_boundary(KEPT_BODY));
+    let (kept, rest) = body.split_at(body.floor_char_boundary(MAX_BODY_BYTES));
     format!("{kept}\n[cut here, {} more bytes]", rest.len())
 }
 
@@ -267,7 +267,7 @@ pub type SharedTurn = Arc<Mutex<Turn>>;
 pub struct Turns {
     ring: Mutex<Ring>,
     /// Subscribers hold weak references, so that a slow subscriber keeps no turn in memory.
-    news: broadcast::Sender<Weak<Mutex<Turn>>>,
+    ended_turns: broadcast::Sender<Weak<Mutex<Turn>>>,
     count: AtomicU64,
 }
 
@@ -281,7 +281,7 @@ struct Ring {
 impl Ring {
     /// Drops the oldest turns until the rest is within the limits.
     fn shrink(&mut self) {
-        while self.turns.len() > KEPT || self.bytes > KEPT_BYTES {
+        while self.turns.len() > MAX_TURNS || self.bytes > MAX_TOTAL_BYTES {
             let Some((_, weight)) = self.turns.pop_front() else {
                 return;
             };
@@ -292,7 +292,11 @@ impl Ring {
 
 impl Default for Turns {
     fn default() -> Self {
-        Self { ring: Mutex::default(), news: broadcast::channel(256).0, count: AtomicU64::new(0) }
+        Self {
+            ring: Mutex::default(),
+            ended_turns: broadcast::channel(256).0,
+            count: AtomicU64::new(0),
+        }
     }
 }
 
@@ -325,12 +329,12 @@ impl Turns {
             }
         }
         // Having no subscriber is not an error.
-        let _ = self.news.send(Arc::downgrade(turn));
+        let _ = self.ended_turns.send(Arc::downgrade(turn));
     }
 
     /// Subscribes to turns as they end. A turn that is no longer kept cannot be upgraded.
     pub fn listen(&self) -> broadcast::Receiver<Weak<Mutex<Turn>>> {
-        self.news.subscribe()
+        self.ended_turns.subscribe()
     }
 
     /// The last turns, newest first. With `after`, only turns with a greater id.
@@ -377,12 +381,12 @@ mod tests {
     #[test]
     fn push_drops_the_oldest_turns_first() {
         let turns = Turns::default();
-        for id in 0..KEPT + 2 {
+        for id in 0..MAX_TURNS + 2 {
             turns.push(shared(id, 0));
         }
         let kept = kept(&turns);
-        assert_eq!(kept.len(), KEPT);
-        assert_eq!(kept[KEPT - 1], "2");
+        assert_eq!(kept.len(), MAX_TURNS);
+        assert_eq!(kept[MAX_TURNS - 1], "2");
     }
 
     #[test]
@@ -401,35 +405,35 @@ mod tests {
         let after = kept(&turns);
         assert!((20..23).contains(&after.len()), "{}", after.len());
         assert_eq!(after[0], "40");
-        for id in 41..41 + KEPT {
+        for id in 41..41 + MAX_TURNS {
             turns.push(shared(id, 0));
         }
-        assert_eq!(kept(&turns).len(), KEPT);
+        assert_eq!(kept(&turns).len(), MAX_TURNS);
     }
 
     #[test]
     fn slow_subscriber_keeps_no_turn_alive() {
         let turns = Turns::default();
-        let mut news = turns.listen();
+        let mut ended_turns = turns.listen();
         let turn = shared(0, 0);
         turns.push(turn.clone());
         turns.ended(&turn);
         drop(turn);
-        for id in 1..=KEPT {
+        for id in 1..=MAX_TURNS {
             turns.push(shared(id, 0));
         }
-        assert!(news.try_recv().unwrap().upgrade().is_none());
+        assert!(ended_turns.try_recv().unwrap().upgrade().is_none());
     }
 
     #[test]
     fn long_body_is_cut_with_a_note() {
         let mut turn = Turn::default();
-        turn.keep_sent("short");
+        turn.record_sent_body("short");
         assert_eq!(turn.sent.as_deref(), Some("short"));
         // The limit falls inside a character.
-        turn.keep_sent(&format!("x{}", "\u{e9}".repeat(KEPT_BODY)));
+        turn.record_sent_body(&format!("x{}", "\u{e9}".repeat(MAX_BODY_BYTES)));
         let sent = turn.sent.unwrap();
-        assert!(sent.len() < KEPT_BODY + 100);
+        assert!(sent.len() < MAX_BODY_BYTES + 100);
         assert!(sent.ends_with("\n[cut here, 1048578 more bytes]"), "{}", &sent[sent.len() - 40..]);
     }
 
@@ -437,7 +441,7 @@ mod tests {
     fn neighbouring_blocks_share_their_origin() {
         let block = |maker| {
             let (kind, fate) = (ThinkingKind::Thinking, (Fate::Sent, None));
-            KeptBlock::new((1, Some(0)), kind, fate, origin(maker))
+            BlockRecord::new((1, Some(0)), kind, fate, origin(maker))
         };
         let mut kept = [block("m"), block("m"), block("n"), block("m")];
         share_origins(&mut kept);

@@ -22,27 +22,27 @@ pub(crate) use self::attempt::Attempt;
 use self::error_reply::{Reply, error_response};
 use self::log::SharedTurn;
 use self::record::Unanswered;
-use self::request::{IncomingRequest, read};
+use self::request::{IncomingRequest, read_request};
 use crate::backend::{Auth, Backend};
-use crate::gateway::{Gateway, may_have_key};
+use crate::gateway::{Gateway, may_receive_key};
 use crate::plan::report;
 use crate::settings::Settings;
 use crate::upstream::refusal_policy::RetryPlan;
-use crate::upstream::send::{UpstreamAnswer, worth_another};
+use crate::upstream::send::{UpstreamAnswer, is_retryable};
 
 impl Gateway {
     /// One turn: from the client's bytes to the reply.
     pub async fn turn(
         &self,
-        asked: IncomingRequest,
+        incoming: IncomingRequest,
         body: Bytes,
         permit: OwnedSemaphorePermit,
     ) -> Reply {
         let settings = self.settings();
-        let (began, dialect) = (asked.began, asked.dialect);
-        let turn = self.begin(&asked);
+        let (began, dialect) = (incoming.began, incoming.dialect);
+        let turn = self.begin(&incoming);
         let _unanswered = Unanswered::new(self, &turn, began);
-        match self.try_backends(&settings, asked, body, &turn, permit).await {
+        match self.try_backends(&settings, incoming, body, &turn, permit).await {
             Ok(reply) => reply,
             Err(fault) => {
                 let (id, backend) = {
@@ -60,20 +60,20 @@ impl Gateway {
     async fn try_backends(
         &self,
         settings: &Arc<Settings>,
-        asked: IncomingRequest,
+        incoming: IncomingRequest,
         body: Bytes,
         turn: &SharedTurn,
         permit: OwnedSemaphorePermit,
     ) -> Result<Reply, Fault> {
-        let read = read(settings, asked, body)?;
-        let (pin, model) = (read.pin.as_deref(), read.model.as_deref());
+        let request = read_request(settings, incoming, body)?;
+        let (pin, model) = (request.pin.as_deref(), request.model.as_deref());
         let chosen = settings.routes.choose(settings, pin, model, &self.active())?;
         let chain = allowed_fallbacks(&chosen.chain);
         let mut permit = Some(permit);
         for (at, backend) in chain.iter().enumerate() {
             let attempt = Attempt {
                 settings,
-                read: &read,
+                request: &request,
                 backend,
                 turn,
                 follows_active_backend: chosen.follows_active_backend && at == 0,
@@ -103,26 +103,26 @@ impl Gateway {
             Ok(UpstreamAnswer::Ok(response)) => {
                 plan.reply(self, attempt, response, permit.take()).await.map(Some)
             }
-            Ok(UpstreamAnswer::Error(error)) if !attempt.last && worth_another(error.status()) => {
-                attempt.passed_over(error.status().as_u16());
+            Ok(UpstreamAnswer::Error(error)) if !attempt.last && is_retryable(error.status()) => {
+                attempt.log_fallback(error.status().as_u16());
                 Ok(None)
             }
             Ok(UpstreamAnswer::Error(error)) => Ok(Some(plan.error_reply(self, attempt, error))),
-            Err(error) => attempt.no_reply(&error).map(|()| None),
+            Err(error) => attempt.handle_no_reply(&error).map(|()| None),
         }
     }
 
     /// Plans a request and reports the plan without sending it.
-    pub async fn report(&self, asked: IncomingRequest, body: Bytes) -> Result<Value, Fault> {
+    pub async fn report(&self, incoming: IncomingRequest, body: Bytes) -> Result<Value, Fault> {
         let settings = self.settings();
-        let mut read = read(&settings, asked, body)?;
-        read.in_conversation = false;
+        let mut request = read_request(&settings, incoming, body)?;
+        request.in_conversation = false;
         let active = self.active();
-        let (pin, model) = (read.pin.as_deref(), read.model.as_deref());
+        let (pin, model) = (request.pin.as_deref(), request.model.as_deref());
         let chosen = settings.routes.choose(&settings, pin, model, &active)?;
         let attempt = Attempt {
             settings: &settings,
-            read: &read,
+            request: &request,
             backend: &chosen.chain[0],
             turn: &SharedTurn::default(),
             follows_active_backend: chosen.follows_active_backend || pin == Some(&*active),
@@ -143,7 +143,7 @@ pub(crate) fn allowed_fallbacks(chain: &[Arc<Backend>]) -> Vec<&Arc<Backend>> {
         .find(|backend| backend.auth == Auth::Passthrough)
         .map(|backend| backend.site());
     let may = |backend: &&Arc<Backend>| {
-        let may = key_site.as_ref().is_none_or(|site| may_have_key(backend, site));
+        let may = key_site.as_ref().is_none_or(|site| may_receive_key(backend, site));
         if !may {
             tracing::warn!(
                 backend = backend.name,

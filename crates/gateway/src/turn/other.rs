@@ -8,8 +8,8 @@ use throughline_canonical::Fault;
 use crate::backend::{Auth, Backend};
 use crate::gateway::Gateway;
 use crate::headers;
-use crate::plan::translated_reply::fault_of;
-use crate::reply::passthrough::Through;
+use crate::plan::translated_reply::read_provider_fault;
+use crate::reply::passthrough::PassthroughReply;
 use crate::reply::{Clocks, ReplyBody};
 use crate::turn::error_reply::{Reply, error_response, finish_headers};
 use crate::turn::request::IncomingRequest;
@@ -18,46 +18,53 @@ use crate::upstream::send::{MAX_ERROR_BYTES, read_whole};
 use crate::upstream::{RequestBody, SendError};
 
 /// Whether client and backend use the same error format.
-fn alike(asked: &IncomingRequest, backend: &Backend) -> bool {
+fn same_error_format(incoming: &IncomingRequest, backend: &Backend) -> bool {
     let vendor = |name: &'static str| name.split('_').next();
-    vendor(asked.dialect.name()) == vendor(backend.dialect.name())
+    vendor(incoming.dialect.name()) == vendor(backend.dialect.name())
 }
 
 /// Reads an error that the client could not parse.
-async fn error_of(backend: &Backend, response: Response<Incoming>) -> Fault {
+async fn read_error(backend: &Backend, response: Response<Incoming>) -> Fault {
     let (head, body) = response.into_parts();
     match read_whole(backend, body, MAX_ERROR_BYTES, backend.timeouts.idle).await {
-        Ok(body) => fault_of(backend.dialect, &Response::from_parts(head, body)),
+        Ok(body) => read_provider_fault(backend.dialect, &Response::from_parts(head, body)),
         Err(error) => error.fault(),
     }
 }
 
 impl Gateway {
     /// Forwards a request that is not a turn.
-    pub async fn pass(&self, asked: IncomingRequest, body: RequestBody) -> Reply {
+    pub async fn pass(&self, incoming: IncomingRequest, body: RequestBody) -> Reply {
         let settings = self.settings();
         let id = self.turns.id(unix_ms());
-        let chosen = settings.routes.choose(&settings, asked.pin.as_deref(), None, &self.active());
+        let chosen =
+            settings.routes.choose(&settings, incoming.pin.as_deref(), None, &self.active());
         let backend = match chosen {
             Ok(chosen) => chosen.chain[0].clone(),
-            Err(fault) => return error_response(asked.dialect, &fault, &id, ""),
+            Err(fault) => return error_response(incoming.dialect, &fault, &id, ""),
         };
-        let mut head = headers::upstream(&asked.headers, &backend, headers::Body::Passed);
-        if let Some(length) = asked.headers.get(header::CONTENT_LENGTH) {
+        let mut head = headers::upstream(&incoming.headers, &backend, headers::Body::Passed);
+        if let Some(length) = incoming.headers.get(header::CONTENT_LENGTH) {
             head.insert(header::CONTENT_LENGTH, length.clone());
         }
-        let patience = backend.timeouts.head(false);
+        let timeout = backend.timeouts.head(false);
         // Remove a key from the query too if it is not meant for this backend.
         let query = match backend.auth {
-            Auth::Passthrough => asked.query.clone(),
-            _ => asked.query.as_deref().map(headers::without_key).filter(|query| !query.is_empty()),
+            Auth::Passthrough => incoming.query.clone(),
+            _ => incoming
+                .query
+                .as_deref()
+                .map(headers::without_key)
+                .filter(|query| !query.is_empty()),
         };
-        let place = (asked.path.as_str(), query.as_deref());
-        let sent = self.request(&backend, &asked.method, place, head, body, patience);
+        let address = (incoming.path.as_str(), query.as_deref());
+        let sent = self.request(&backend, &incoming.method, address, head, body, timeout);
         match sent.await {
-            Ok(response) if response.status().as_u16() >= 400 && !alike(&asked, &backend) => {
-                let told = error_of(&backend, response).await;
-                error_response(asked.dialect, &told, &id, &backend.name)
+            Ok(response)
+                if response.status().as_u16() >= 400 && !same_error_format(&incoming, &backend) =>
+            {
+                let fault = read_error(&backend, response).await;
+                error_response(incoming.dialect, &fault, &id, &backend.name)
             }
             Ok(response) => {
                 let (head, upstream) = response.into_parts();
@@ -66,9 +73,9 @@ impl Gateway {
                 let clocks = Clocks {
                     keep_alive: settings.keep_alive,
                     idle: backend.timeouts.idle,
-                    ends: (asked.began + backend.timeouts.total).into(),
+                    ends: (incoming.began + backend.timeouts.total).into(),
                 };
-                let transform = Box::new(Through::unread());
+                let transform = Box::new(PassthroughReply::unread());
                 let name = backend.name.clone();
                 let mut reply =
                     Response::new(ReplyBody::live(upstream, transform, &clocks, name, None));
@@ -91,7 +98,7 @@ impl Gateway {
                         "the backend did not reply"
                     );
                 }
-                error_response(asked.dialect, &error.fault(), &id, &backend.name)
+                error_response(incoming.dialect, &error.fault(), &id, &backend.name)
             }
         }
     }

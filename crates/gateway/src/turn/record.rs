@@ -37,21 +37,21 @@ impl Drop for Unanswered<'_> {
 
 impl Gateway {
     /// Starts a turn. Only the request is known at this point.
-    pub(crate) fn begin(&self, asked: &IncomingRequest) -> SharedTurn {
+    pub(crate) fn begin(&self, incoming: &IncomingRequest) -> SharedTurn {
         self.counters.turns.add(1);
         let now = unix_ms();
         Arc::new(Mutex::new(Turn {
             id: self.turns.id(now),
             time: now,
-            client_dialect: asked.dialect.name(),
-            path: asked.path.clone(),
+            client_dialect: incoming.dialect.name(),
+            path: incoming.path.clone(),
             ..Turn::default()
         }))
     }
 
     /// Records that the reply has started. Returns the turn's id.
     pub(crate) fn record_first_byte(&self, attempt: &Attempt<'_>, status: StatusCode) -> String {
-        let first_byte = milliseconds(attempt.read.asked.began);
+        let first_byte = milliseconds(attempt.request.incoming.began);
         self.counters.first_byte.observe(first_byte);
         let id = {
             let mut turn = attempt.turn.lock();
@@ -68,7 +68,7 @@ impl Gateway {
         {
             let mut turn = attempt.turn.lock();
             turn.end = TurnEnd::Completed;
-            turn.ms.total = Some(milliseconds(attempt.read.asked.began));
+            turn.ms.total = Some(milliseconds(attempt.request.incoming.began));
         }
         self.turns.ended(attempt.turn);
     }

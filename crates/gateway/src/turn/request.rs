@@ -42,7 +42,7 @@ pub struct IncomingRequest {
 
 impl IncomingRequest {
     /// The parts that the dialect reads.
-    fn words<'a>(&'a self, body: &'a [u8]) -> dialects::RequestParts<'a> {
+    fn parts<'a>(&'a self, body: &'a [u8]) -> dialects::RequestParts<'a> {
         dialects::RequestParts {
             path: &self.path,
             query: self.query.as_deref().unwrap_or_default(),
@@ -54,7 +54,7 @@ impl IncomingRequest {
 /// A request after parsing. Both lanes read different views of the same body, hence the many
 /// fields.
 pub(crate) struct ParsedRequest {
-    pub(crate) asked: IncomingRequest,
+    pub(crate) incoming: IncomingRequest,
     /// The body as it arrived. It may be compressed.
     pub(crate) raw: Bytes,
     /// The body, decompressed.
@@ -62,9 +62,9 @@ pub(crate) struct ParsedRequest {
     /// The position of every block, for the dialect whose bodies are edited block by block.
     pub(crate) outline: Option<Outline>,
     /// The positions of opaque parts, for the other dialects.
-    pub(crate) places: Option<OpaqueOutline>,
+    pub(crate) opaque_outline: Option<OpaqueOutline>,
     /// The canonical request, parsed when it is first needed.
-    request: OnceLock<Result<Lossy<Request>, Fault>>,
+    canonical: OnceLock<Result<Lossy<Request>, Fault>>,
     pub(crate) lineage: Lineage,
     /// Whose turns the vault may restore.
     pub(crate) scope: Scope,
@@ -74,16 +74,16 @@ pub(crate) struct ParsedRequest {
     pub(crate) pin: Option<String>,
     /// Whether the client asked for a stream.
     pub(crate) stream: bool,
-    pub(crate) wanted: Operation,
+    pub(crate) operation: Operation,
     /// Whether the request is part of the conversation. Token counts are not.
     pub(crate) in_conversation: bool,
 }
 
 impl ParsedRequest {
     /// The canonical request.
-    pub(crate) fn request(&self) -> Result<&Lossy<Request>, Fault> {
-        let read = self.request.get_or_init(|| canonical(&self.asked, &self.body));
-        read.as_ref().map_err(Clone::clone)
+    pub(crate) fn canonical(&self) -> Result<&Lossy<Request>, Fault> {
+        let canonical = self.canonical.get_or_init(|| read_canonical(&self.incoming, &self.body));
+        canonical.as_ref().map_err(Clone::clone)
     }
 }
 
@@ -105,30 +105,30 @@ pub fn readable(settings: &Settings, headers: &HeaderMap, raw: &Bytes) -> Result
 }
 
 /// Parses a request. Rejects what cannot be understood.
-pub(crate) fn read(
+pub(crate) fn read_request(
     settings: &Settings,
-    asked: IncomingRequest,
+    incoming: IncomingRequest,
     raw: Bytes,
 ) -> Result<ParsedRequest, Fault> {
-    let body = readable(settings, &asked.headers, &raw)?;
-    let wanted = asked.dialect.operation(&asked.path).unwrap_or(Operation::Generate);
-    let request = OnceLock::new();
+    let body = readable(settings, &incoming.headers, &raw)?;
+    let operation = incoming.dialect.operation(&incoming.path).unwrap_or(Operation::Generate);
+    let unread = OnceLock::new();
     // This dialect is edited block by block, so its body need not be fully understood.
-    if asked.dialect.name() == dialects::anthropic::NAME {
+    if incoming.dialect.name() == dialects::anthropic::NAME {
         let outline = Outline::read(&body, settings.limits.json_depth)?;
-        let lineage = Lineage::find(&asked.headers, &body, &outline);
+        let lineage = Lineage::find(&incoming.headers, &body, &outline);
         return Ok(ParsedRequest {
-            scope: scope(lineage, &asked),
+            scope: scope(lineage, &incoming),
             lineage,
             model: outline.model.as_ref().map(|model| model.name.clone()),
-            pin: asked.pin.clone(),
+            pin: incoming.pin.clone(),
             stream: outline.stream,
             outline: Some(outline),
-            places: None,
-            in_conversation: wanted == Operation::Generate,
-            wanted,
-            request,
-            asked,
+            opaque_outline: None,
+            in_conversation: operation == Operation::Generate,
+            operation,
+            canonical: unread,
+            incoming,
             raw,
             body,
         });
@@ -139,47 +139,48 @@ pub(crate) fn read(
     {
         return Err(Fault::invalid(error.to_string()));
     }
-    let said = canonical(&asked, &body);
-    let places = dialects::passthrough(asked.dialect.name())
-        .and_then(|dialect| dialect.places(&asked.words(&body)));
+    let canonical = read_canonical(&incoming, &body);
+    let opaque_outline = dialects::passthrough(incoming.dialect.name())
+        .and_then(|dialect| dialect.places(&incoming.parts(&body)));
     // Members that have no canonical form can still pass to a provider of the same dialect. For any
     // other provider they are a fault.
-    let (empty, stream) = (Request::default(), places.as_ref().map(|places| places.stream));
-    let known = match (&said, &places) {
-        (Ok(said), _) => &said.value,
+    let (empty, stream) =
+        (Request::default(), opaque_outline.as_ref().map(|outline| outline.stream));
+    let known = match (&canonical, &opaque_outline) {
+        (Ok(request), _) => &request.value,
         (Err(_), Some(_)) => &empty,
         (Err(fault), None) => return Err(fault.clone()),
     };
     let model = match known.model.as_str() {
-        "" => places.as_ref().and_then(|places| places.model_name(&body)),
+        "" => opaque_outline.as_ref().and_then(|outline| outline.model_name(&body)),
         model => Some(model.to_owned()),
     };
-    let lineage = Lineage::of_request(&asked.headers, known);
-    let read = ParsedRequest {
-        scope: scope(lineage, &asked),
+    let lineage = Lineage::of_request(&incoming.headers, known);
+    let parsed = ParsedRequest {
+        scope: scope(lineage, &incoming),
         lineage,
         model,
-        pin: asked.pin.clone().or_else(|| known.backend.clone()),
+        pin: incoming.pin.clone().or_else(|| known.backend.clone()),
         stream: stream.unwrap_or(known.stream),
         outline: None,
-        places,
-        in_conversation: wanted == Operation::Generate,
-        wanted,
-        request,
-        asked,
+        opaque_outline,
+        in_conversation: operation == Operation::Generate,
+        operation,
+        canonical: unread,
+        incoming,
         raw,
         body,
     };
-    let _ = read.request.set(said);
-    Ok(read)
+    let _ = parsed.canonical.set(canonical);
+    Ok(parsed)
 }
 
-fn scope(lineage: Lineage, asked: &IncomingRequest) -> Scope {
-    Scope::new(lineage.id, credential_fingerprint(&callers_key(asked)))
+fn scope(lineage: Lineage, incoming: &IncomingRequest) -> Scope {
+    Scope::new(lineage.id, credential_fingerprint(&callers_key(incoming)))
 }
 
-fn canonical(asked: &IncomingRequest, body: &[u8]) -> Result<Lossy<Request>, Fault> {
-    asked.dialect.read_request(&asked.words(body))
+fn read_canonical(incoming: &IncomingRequest, body: &[u8]) -> Result<Lossy<Request>, Fault> {
+    incoming.dialect.read_request(&incoming.parts(body))
 }
 
 /// The encoding of a body. `None` if it is unknown.

@@ -15,7 +15,7 @@ use crate::upstream::refusal_policy::{RejectedBlocks, RetryPlan};
 use crate::upstream::send::{UpstreamAnswer, error_text};
 
 /// The backend's answer, and the plan it answers.
-pub(crate) type Sent = (Result<UpstreamAnswer, SendError>, Box<dyn Plan>);
+pub(crate) type AnsweredPlan = (Result<UpstreamAnswer, SendError>, Box<dyn Plan>);
 
 impl Gateway {
     /// Sends a plan. If the backend refused the thinking in it, sends a changed plan once.
@@ -24,7 +24,7 @@ impl Gateway {
         attempt: &Attempt<'_>,
         lane: LaneChoice<'_>,
         first: Box<dyn Plan>,
-    ) -> Result<Sent, Fault> {
+    ) -> Result<AnsweredPlan, Fault> {
         let outbound = first.outbound(attempt);
         attempt.record_plan(&*first);
         let answer = self.send_with_retries(attempt.backend, &outbound).await;
@@ -95,8 +95,8 @@ impl Gateway {
 
     /// Remembers that the backend cannot read these blocks.
     fn learn_rejected(&self, attempt: &Attempt<'_>, plan: &dyn Plan, rejected: &[BlockKey]) {
-        if attempt.read.in_conversation && !rejected.is_empty() {
-            let (lineage, decision) = (attempt.read.lineage, plan.decision());
+        if attempt.request.in_conversation && !rejected.is_empty() {
+            let (lineage, decision) = (attempt.request.lineage, plan.decision());
             self.memory.refused(lineage, decision.session, &decision.target, rejected, unix_ms());
         }
     }

@@ -50,7 +50,7 @@ impl Gateway {
         loop {
             let answer = self.send_once(backend, outbound).await;
             let (wait, fail) = match &answer {
-                Ok(UpstreamAnswer::Error(error)) if worth_another(error.status()) => {
+                Ok(UpstreamAnswer::Error(error)) if is_retryable(error.status()) => {
                     (retry_after(error.headers()), false)
                 }
                 Err(SendError::Unreachable { .. }) => (None, false),
@@ -102,7 +102,7 @@ impl Gateway {
         (path, query): (&str, Option<&str>),
         headers: HeaderMap,
         body: RequestBody,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Response<Incoming>, SendError> {
         let unreachable =
             |cause: BoxError| SendError::Unreachable { backend: backend.name.clone(), cause };
@@ -113,9 +113,9 @@ impl Gateway {
             .body(body)
             .map_err(|error| unreachable(error.into()))?;
         *request.headers_mut() = headers;
-        let sent = backend.client.send(&backend.name, request, patience).await;
+        let sent = backend.client.send(&backend.name, request, timeout).await;
         if !matches!(sent, Err(SendError::Caller(_))) {
-            self.note_reached(&backend.name, sent.is_ok());
+            self.record_reachability(&backend.name, sent.is_ok());
         }
         sent
     }
@@ -126,11 +126,11 @@ pub(crate) async fn read_whole(
     backend: &Backend,
     body: Incoming,
     limit: usize,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<Bytes, SendError> {
-    let read = tokio::time::timeout(patience, Limited::new(body, limit).collect())
+    let read = tokio::time::timeout(timeout, Limited::new(body, limit).collect())
         .await
-        .map_err(|_| SendError::TimedOut { backend: backend.name.clone(), waited: patience })?;
+        .map_err(|_| SendError::TimedOut { backend: backend.name.clone(), waited: timeout })?;
     let read =
         read.map_err(|cause| SendError::Unreachable { backend: backend.name.clone(), cause })?;
     Ok(read.to_bytes())
@@ -141,10 +141,10 @@ pub(crate) async fn read_plain(
     backend: &Backend,
     response: Response<Incoming>,
     limit: usize,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<Bytes, SendError> {
     let (head, body) = response.into_parts();
-    let body = read_whole(backend, body, limit, patience).await?;
+    let body = read_whole(backend, body, limit, timeout).await?;
     match content_encoding(&head.headers) {
         Some(Encoding::Identity) | None => Ok(body),
         Some(packed) => unpack(packed, &body, limit).map(Bytes::from).map_err(|error| {
@@ -161,7 +161,7 @@ pub(crate) fn error_text(error: &Response<Bytes>) -> Vec<u8> {
     }
 }
 
-pub(crate) fn worth_another(status: StatusCode) -> bool {
+pub(crate) fn is_retryable(status: StatusCode) -> bool {
     status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error()
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Request;
-use throughline_gateway::backend::{Auth, behind};
+use throughline_gateway::backend::{Auth, join_url};
 use throughline_gateway::upstream::{Client, whole};
 
 use super::{Failure, load, print};
@@ -132,7 +132,7 @@ async fn check_backend(backend: &Backend) -> Finding {
         }
         Auth::None | Auth::Passthrough => false,
     };
-    match get(&behind(base, &backend.models_path()), &headers).await {
+    match get(&join_url(base, &backend.models_path()), &headers).await {
         Ok(401 | 403) if has_key => failed(
             format!("backend `{name}` at {base} rejects the key"),
             "check the key, or the variable in `api_key_env`",

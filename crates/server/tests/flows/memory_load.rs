@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use throughline_canonical::{BlockKey, Origin};
 use throughline_gateway::settings::{Policy, Thinking, ToolThinking, Unknown};
-use throughline_gateway::thinking::memory::{Made, Question};
+use throughline_gateway::thinking::memory::{NewBlock, Question};
 use throughline_gateway::thinking::store::Snapshot;
 use throughline_gateway::thinking::writer::Changes;
 use throughline_gateway::thinking::{Lineage, LineageId, Memory, SessionTag, Target, Verdict};
@@ -17,7 +17,7 @@ const BLOCKS_PER_CONVERSATION: u32 = 10;
 fn lineage(number: u32) -> Lineage {
     let mut id = [0; 16];
     id[..4].copy_from_slice(&number.to_be_bytes());
-    Lineage { mark: SessionTag(id), id: LineageId(id) }
+    Lineage { tag: SessionTag(id), id: LineageId(id) }
 }
 
 fn key(number: u32) -> BlockKey {
@@ -65,7 +65,7 @@ fn time_to_decide(conversations: u32, policy: Policy) -> Duration {
     for number in 0..conversations {
         ask(number);
         for block in 0..BLOCKS_PER_CONVERSATION {
-            memory.register(&Made {
+            memory.register(&NewBlock {
                 lineage: lineage(number),
                 session: 1,
                 origin: &origin,

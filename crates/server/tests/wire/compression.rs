@@ -207,7 +207,7 @@ async fn cut_compressed_stream_breaks_the_connection() {
         let turn = &gateway.turns().await[0];
         assert_eq!(turn["end"], "cut", "{encoding}");
         let error = turn["error"].as_str().unwrap();
-        assert!(error.contains("before its end"), "{error}");
+        assert!(error.contains("ended its reply early"), "{error}");
     }
 }
 

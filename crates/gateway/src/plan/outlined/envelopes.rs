@@ -15,66 +15,70 @@ use crate::thinking::envelope::{EnvelopeKind, OpenResult};
 use crate::thinking::memory::{Target, Verdict};
 
 /// A thinking block that holds an envelope.
-pub(crate) struct Sealed {
+pub(crate) struct SealedBlock {
     /// Its key, as the translate lane registered it.
     pub(crate) key: BlockKey,
     opened: OpenResult,
     /// Where the envelope is in the body, with its quotes.
-    place: Span,
+    span: Span,
 }
 
 /// A native signature that replaces an envelope.
 #[derive(Debug)]
-pub(crate) struct Native {
-    place: Span,
-    mark: String,
+pub(crate) struct NativeSignature {
+    span: Span,
+    signature: String,
 }
 
-impl Native {
+impl NativeSignature {
     /// Whether the envelope is inside a block.
-    pub(crate) fn stands_in(&self, block: &Span) -> bool {
-        block.start <= self.place.start && self.place.end <= block.end
+    pub(crate) fn is_inside(&self, block: &Span) -> bool {
+        block.start <= self.span.start && self.span.end <= block.end
     }
 
     /// Replaces the envelope.
-    pub(crate) fn put(&self, edits: &mut Edits) {
-        edits.replace(self.place.clone(), quote(&self.mark));
+    pub(crate) fn write(&self, edits: &mut Edits) {
+        edits.replace(self.span.clone(), quote(&self.signature));
     }
 }
 
 impl Gateway {
     /// The envelope of a thinking block, if it has one.
-    pub(crate) fn unseal(&self, body: &[u8], block: &Block) -> Option<Sealed> {
+    pub(crate) fn open_envelope(&self, body: &[u8], block: &Block) -> Option<SealedBlock> {
         let BlockKind::Thinking { .. } = block.kind else {
             return None;
         };
         let bytes = slice(body, &block.span);
         // Almost no block has one, so this search must be cheap.
         memchr::memmem::find(bytes, BEGINNING.as_bytes())?;
-        let mut place = None;
+        let mut found = None;
         let members = each_member(body, block.span.start, |key, _, span| {
             if key == b"signature" || key == b"data" {
-                place = Some(span);
+                found = Some(span);
             }
         });
         members.ok()?;
-        let place = place?;
-        let mark = text(body, &place).into_owned();
-        let opened = self.envelopes.open(&mark);
+        let span = found?;
+        let signature = text(body, &span).into_owned();
+        let opened = self.envelopes.open(&signature);
         if opened == OpenResult::NotOurs {
             return None;
         }
-        Some(Sealed {
-            key: key_of(&throughline_canonical::Block::Redacted { data: mark })?,
+        Some(SealedBlock {
+            key: key_of(&throughline_canonical::Block::Redacted { data: signature })?,
             opened,
-            place,
+            span,
         })
     }
 }
 
-impl Sealed {
+impl SealedBlock {
     /// Decides what becomes of the block, given the memory's verdict.
-    pub(crate) fn judge(self, verdict: &Verdict, target: &Target) -> (Verdict, Option<Native>) {
+    pub(crate) fn judge(
+        self,
+        verdict: &Verdict,
+        target: &Target,
+    ) -> (Verdict, Option<NativeSignature>) {
         let leave_out = |reason, origin| (Verdict::LeaveOut { reason, origin }, None);
         let envelope = match self.opened {
             OpenResult::Ours(envelope) => envelope,
@@ -86,15 +90,15 @@ impl Sealed {
         }
         let readable = origin.domain == *target.domain
             && (!target.account_bound || origin.credential == target.credential);
-        let mark = match envelope.kind {
+        let signature = match envelope.kind {
             EnvelopeKind::Redacted { data } => Some(data),
             _ => envelope.signature,
         };
-        match mark {
+        match signature {
             _ if envelope.cut => leave_out(Reason::Cut, Some(origin)),
-            Some(mark) if readable => (
+            Some(signature) if readable => (
                 Verdict::Send { origin: Some(origin), prefix: None, dropped: None },
-                Some(Native { place: self.place, mark }),
+                Some(NativeSignature { span: self.span, signature }),
             ),
             _ => leave_out(Reason::Origin, Some(origin)),
         }

@@ -48,7 +48,7 @@ impl Planner<'_> {
             .collect()
     }
 
-    pub(crate) fn by_configuration(&self, blocks: &mut [PlannedBlock]) {
+    pub(crate) fn apply_configuration(&self, blocks: &mut [PlannedBlock]) {
         let from = match self.backend.replay {
             Replay::Verbatim => return,
             Replay::None => usize::MAX,
@@ -71,7 +71,7 @@ impl Planner<'_> {
         turn_start(messages, last)
     }
 
-    pub(crate) fn by_retry(&self, blocks: &mut [PlannedBlock]) {
+    pub(crate) fn apply_retry(&self, blocks: &mut [PlannedBlock]) {
         let old = match self.retry {
             RetryPlan::DropAllThinking => usize::MAX,
             RetryPlan::DropEarlierThinking => self.outline.after_last_user_turn(),
@@ -86,7 +86,7 @@ impl Planner<'_> {
     }
 
     /// A message that began with thinking must not keep only later thinking.
-    pub(crate) fn by_shape(&self, blocks: &mut [PlannedBlock]) {
+    pub(crate) fn apply_shape(&self, blocks: &mut [PlannedBlock]) {
         for thinking in blocks.chunk_by_mut(|one, next| one.message == next.message) {
             let began = thinking.first().is_some_and(|block| block.index == 0);
             let message = &self.outline.messages[thinking[0].message];

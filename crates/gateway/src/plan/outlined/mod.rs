@@ -20,7 +20,7 @@ use throughline_codec::dialects::anthropic::rewrite::{self, ThinkingEdit};
 use throughline_codec::dialects::anthropic::settings::Change;
 use throughline_codec::json::Edits;
 
-use self::envelopes::Native;
+use self::envelopes::NativeSignature;
 use crate::backend::Backend;
 use crate::catalog::Model;
 use crate::plan::{Decision, Lane};
@@ -43,9 +43,9 @@ pub(crate) struct Planner<'a> {
     /// The memory's verdict on each thinking block.
     pub verdicts: &'a [Verdict],
     /// Signatures that replace envelopes.
-    pub(crate) natives: &'a [Native],
+    pub(crate) natives: &'a [NativeSignature],
     /// Whether the open tool loop was started by a backend whose thinking this one cannot read.
-    pub made_elsewhere: bool,
+    pub is_foreign_loop: bool,
     /// The mode of the prefix guard.
     pub guard: Guard,
     /// What to change after a refusal.
@@ -81,7 +81,7 @@ pub(crate) struct OutlinedPlan {
     /// Edits of other settings.
     settings: Vec<Change>,
     /// The first message of an open tool loop that is rewritten as text.
-    tells_loop_from: Option<usize>,
+    close_loop_from: Option<usize>,
 }
 
 /// One thinking block and what becomes of it.
@@ -137,10 +137,10 @@ impl OutlinedPlan {
     /// The sent blocks, each with its index among all blocks.
     pub(crate) fn sent_blocks(&self) -> Vec<(usize, SentBlock)> {
         self.sent()
-            .map(|(at, place)| {
+            .map(|(at, position)| {
                 let block = &self.blocks[at];
                 let sent = SentBlock {
-                    place,
+                    position,
                     key: block.key,
                     fate: block.fate,
                     reason: block.reason,
@@ -174,15 +174,15 @@ impl Planner<'_> {
     /// Makes the plan.
     pub(crate) fn plan(self) -> OutlinedPlan {
         let mut blocks = self.blocks_from_memory();
-        self.by_configuration(&mut blocks);
-        self.by_retry(&mut blocks);
-        self.by_shape(&mut blocks);
+        self.apply_configuration(&mut blocks);
+        self.apply_retry(&mut blocks);
+        self.apply_shape(&mut blocks);
         let asked_model = self.outline.model.as_ref().map(|model| model.name.as_str());
         let model = self.backend.model_for(asked_model).to_owned();
 
         let mut plan = OutlinedPlan {
             body: self.body.clone(),
-            asked_model: asked_model.filter(|asked| *asked != model).map(ToOwned::to_owned),
+            asked_model: asked_model.filter(|requested| *requested != model).map(ToOwned::to_owned),
             decision: Decision {
                 lane: Lane::Passthrough,
                 dialect: self.backend.dialect,
@@ -199,7 +199,7 @@ impl Planner<'_> {
             drop_bound: false,
             effort: None,
             settings: Vec::new(),
-            tells_loop_from: None,
+            close_loop_from: None,
         };
         self.adapt_settings(&mut plan);
         self.repair_open_loop(&mut plan);
@@ -235,15 +235,15 @@ impl Planner<'_> {
         if let Some(effort) = plan.effort {
             rewrite::set_effort(&mut edits, body, outline, effort);
         }
-        let stays = |native: &&Native| {
+        let stays = |native: &&NativeSignature| {
             let mut gone = plan.blocks.iter().filter(|block| !block.in_body);
             !gone.any(|block| {
                 let blocks = outline.messages[block.message].blocks();
-                native.stands_in(&blocks[block.index].span)
+                native.is_inside(&blocks[block.index].span)
             })
         };
         for native in self.natives.iter().filter(stays) {
-            native.put(&mut edits);
+            native.write(&mut edits);
         }
         let mut keep: Vec<(usize, Vec<bool>)> = Vec::new();
         for block in plan.blocks.iter().filter(|block| !block.in_body) {
@@ -262,7 +262,7 @@ impl Planner<'_> {
         if filled > 0 {
             plan.decision.losses.push(Loss::MessageFilled { messages: filled });
         }
-        if let Some(start) = plan.tells_loop_from {
+        if let Some(start) = plan.close_loop_from {
             let calls = rewrite::close_loop(&mut edits, body, outline, start);
             plan.decision.losses.push(Loss::ToolLoopClosed { calls });
         }

@@ -24,14 +24,14 @@ impl Planner<'_> {
             .blocks()
             .get(first_in_body(of_message(&plan.blocks, call)))
             .is_some_and(is_thinking);
-        let omitted = omitted || self.made_elsewhere;
+        let omitted = omitted || self.is_foreign_loop;
         let needed = self.retry == RetryPlan::ThinkingOff || manual && omitted && !begins;
         if needed && self.model.off == Off::Disabled {
             plan.thinking = ThinkingEdit::Disabled;
             plan.betas_added.clear();
             plan.decision.losses.push(adapted("thinking", "open_tool_loop"));
         } else if needed {
-            plan.tells_loop_from = Some(start);
+            plan.close_loop_from = Some(start);
         }
     }
 }

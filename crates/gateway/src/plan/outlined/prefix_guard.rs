@@ -19,21 +19,21 @@ impl Planner<'_> {
             return;
         };
         plan.prefix = Some(prefixes.whole());
-        place(&mut plan.blocks, &prefixes);
-        let doubtful: Vec<usize> = plan
+        record_prefixes(&mut plan.blocks, &prefixes);
+        let stale: Vec<usize> = plan
             .blocks
             .iter()
             .enumerate()
-            .filter(|(_, block)| self.is_doubtful(block))
+            .filter(|(_, block)| self.is_stale(block))
             .map(|(at, _)| at)
             .collect();
-        if doubtful.is_empty() && self.retry != RetryPlan::DropBound {
+        if stale.is_empty() && self.retry != RetryPlan::DropBound {
             return;
         }
         let caller =
             self.outline.thinking.as_ref().and_then(|thinking| thinking.binding.as_deref());
         let can_ask = caller.is_none() && self.thinks(plan);
-        for at in doubtful {
+        for at in stale {
             let block = &mut plan.blocks[at];
             match caller {
                 // The caller wants the provider's error, so the block is sent.
@@ -53,9 +53,9 @@ impl Planner<'_> {
     }
 
     /// Whether a block is probably stale.
-    fn is_doubtful(&self, block: &PlannedBlock) -> bool {
+    fn is_stale(&self, block: &PlannedBlock) -> bool {
         let tried = block.fate != Fate::Sent;
-        block.prefix.is_some_and(|stands| self.guard.is_stale(stands, block.prefix_record, tried))
+        block.prefix.is_some_and(|current| self.guard.is_stale(current, block.prefix_record, tried))
     }
 
     /// Whether thinking is on, so that the provider can be asked.
@@ -77,7 +77,7 @@ impl Planner<'_> {
 }
 
 /// Records the prefix of each sent block.
-fn place(blocks: &mut [PlannedBlock], prefixes: &Prefixes) {
+fn record_prefixes(blocks: &mut [PlannedBlock], prefixes: &Prefixes) {
     for thinking in blocks.chunk_by_mut(|one, next| one.message == next.message) {
         let mut running: Prefix = prefixes.before_message(thinking[0].message);
         for block in thinking.iter_mut().filter(|block| block.in_body) {

@@ -22,23 +22,23 @@ impl Planner<'_> {
     /// Changes the settings that the backend or its model does not accept.
     pub(crate) fn adapt_settings(&self, plan: &mut OutlinedPlan) {
         if let Some(compat) = self.backend.compat {
-            self.by_operator(compat, plan);
+            self.apply_compat(compat, plan);
         }
         if plan.asked_model.is_none() {
             return;
         }
         // The client chose its settings for the model it named, and the gateway replaced that
         // model.
-        if let Some(said) = settings::read(self.body, self.outline) {
+        if let Some(client) = settings::read(self.body, self.outline) {
             match self.backend.compat {
-                Some(_) => self.beside_thinking(&said, plan),
-                None => self.by_model(&said, plan),
+                Some(_) => self.adapt_other_settings(&client, plan),
+                None => self.adapt_to_model(&client, plan),
             }
         }
     }
 
     /// Changes the thinking setting to the only form that the backend accepts.
-    fn by_operator(&self, compat: Compat, plan: &mut OutlinedPlan) {
+    fn apply_compat(&self, compat: Compat, plan: &mut OutlinedPlan) {
         let Some(thinking) = &self.outline.thinking else {
             return;
         };
@@ -84,8 +84,8 @@ impl Planner<'_> {
     }
 
     /// Adapts the other settings to the thinking mode that the operator chose.
-    fn beside_thinking(&self, said: &Request, plan: &mut OutlinedPlan) {
-        let mut before = said.clone();
+    fn adapt_other_settings(&self, client: &Request, plan: &mut OutlinedPlan) {
+        let mut before = client.clone();
         match plan.thinking {
             ThinkingEdit::Budget(tokens) => {
                 before.thinking.amount = Some(Amount::Budget { tokens });
@@ -97,24 +97,25 @@ impl Planner<'_> {
             _ => {}
         }
         let mut after = before.clone();
-        let losses = thinking_setting::fit_beside(&mut after, self.model, anthropic::NAME);
-        self.tell(&before, after, losses, plan);
+        let losses =
+            thinking_setting::adapt_except_thinking(&mut after, self.model, anthropic::NAME);
+        self.record_changes(&before, after, losses, plan);
     }
 
     /// Adapts all settings to the model.
-    fn by_model(&self, said: &Request, plan: &mut OutlinedPlan) {
-        let mut after = said.clone();
+    fn adapt_to_model(&self, client: &Request, plan: &mut OutlinedPlan) {
+        let mut after = client.clone();
         let variant = &self.backend.variant;
-        let mut losses = thinking_setting::fit(&mut after, self.model, anthropic::NAME, variant);
-        if let Some(Amount::Effort { .. }) = said.thinking.amount {
+        let mut losses = thinking_setting::adapt(&mut after, self.model, anthropic::NAME, variant);
+        if let Some(Amount::Effort { .. }) = client.thinking.amount {
             effort_alone(&mut after, &mut losses);
         }
         // Only models with adaptive thinking hide it unless the request asks to show it.
         let adaptive = matches!(after.thinking.amount, Some(Amount::Adaptive { .. }));
-        if said.thinking.amount == after.thinking.amount || !adaptive {
-            after.thinking.show = said.thinking.show;
+        if client.thinking.amount == after.thinking.amount || !adaptive {
+            after.thinking.show = client.thinking.show;
         }
-        let by_itself = matches!(said.thinking.amount, Some(Amount::Adaptive { .. }));
+        let by_itself = matches!(client.thinking.amount, Some(Amount::Adaptive { .. }));
         if by_itself && !adaptive {
             plan.betas_without_adaptive = true;
             if let Some(Amount::Budget { .. }) = after.thinking.amount {
@@ -122,11 +123,11 @@ impl Planner<'_> {
                 plan.betas_added.push(BETA_INTERLEAVED);
             }
         }
-        self.tell(said, after, losses, plan);
+        self.record_changes(client, after, losses, plan);
     }
 
     /// Turns changed settings into edits and records their losses.
-    fn tell(
+    fn record_changes(
         &self,
         before: &Request,
         mut after: Request,
@@ -137,13 +138,13 @@ impl Planner<'_> {
             // Do not add a limit that the client did not set. Token counts have none.
             after.max_tokens = None;
         }
-        let unsaid = |loss: &Loss| match loss {
+        let is_unset_limit = |loss: &Loss| match loss {
             Loss::SettingAdapted { setting, .. } => {
                 *setting == "max_tokens" && before.max_tokens.is_none()
             }
             _ => false,
         };
-        plan.decision.losses.extend(losses.into_iter().filter(|loss| !unsaid(loss)));
+        plan.decision.losses.extend(losses.into_iter().filter(|loss| !is_unset_limit(loss)));
         for (name, value) in settings::changes(before, &after) {
             match (name, value) {
                 ("thinking", Some(value)) => {
@@ -161,7 +162,7 @@ impl Planner<'_> {
 fn effort_alone(after: &mut Request, losses: &mut Vec<Loss>) {
     match after.thinking.amount {
         Some(Amount::Adaptive { effort: Some(effort) }) => {
-            after.thinking.amount = Some(Amount::Effort { effort })
+            after.thinking.amount = Some(Amount::Effort { effort });
         }
         Some(Amount::Budget { .. }) => {
             after.thinking.amount = None;

@@ -11,16 +11,16 @@ use crate::thinking::writer::Changes;
 /// The approximate size in RAM of one block, one block status, one conversation and one session,
 /// including their table entries.
 pub(super) const BLOCK_BYTES: usize = 240;
-pub(super) const STANDING_BYTES: usize = 120;
+pub(super) const STATUS_BYTES: usize = 120;
 pub(super) const LINEAGE_BYTES: usize = 320;
-pub(super) const MARK_BYTES: usize = 120;
+pub(super) const SESSION_BYTES: usize = 120;
 
 impl State {
     pub(super) fn bytes(&self) -> usize {
         self.blocks.len() * BLOCK_BYTES
-            + self.standings * STANDING_BYTES
+            + self.statuses * STATUS_BYTES
             + self.lineages.len() * LINEAGE_BYTES
-            + self.marks.len() * MARK_BYTES
+            + self.sessions.len() * SESSION_BYTES
     }
 
     /// Forgets whole conversations, least recently used first, until the memory fits.
@@ -44,16 +44,16 @@ impl State {
             return;
         };
         self.by_use.remove(&conversation.used);
-        self.standings -= conversation.standings.len();
-        for key in conversation.standings.keys() {
+        self.statuses -= conversation.statuses.len();
+        for key in conversation.statuses.keys() {
             self.release(key, changes);
         }
         changes.push(Change::ForgetLineage(id));
-        if let Some(mark) = self.marks.get_mut(&conversation.mark) {
-            mark.holders = mark.holders.saturating_sub(1);
-            if mark.holders == 0 {
-                self.marks.remove(&conversation.mark);
-                changes.push(Change::ForgetMark(conversation.mark));
+        if let Some(session) = self.sessions.get_mut(&conversation.tag) {
+            session.holders = session.holders.saturating_sub(1);
+            if session.holders == 0 {
+                self.sessions.remove(&conversation.tag);
+                changes.push(Change::ForgetSession(conversation.tag));
             }
         }
     }
@@ -64,9 +64,9 @@ impl State {
             return;
         };
         let gone: Vec<BlockKey> = conversation
-            .standings
+            .statuses
             .iter()
-            .filter(|(_, standing)| standing.gone)
+            .filter(|(_, status)| status.gone)
             .map(|(key, _)| *key)
             .collect();
         for key in gone {
@@ -74,8 +74,8 @@ impl State {
                 return;
             }
             if let Some(conversation) = self.lineages.get_mut(&current) {
-                conversation.standings.remove(&key);
-                self.standings -= 1;
+                conversation.statuses.remove(&key);
+                self.statuses -= 1;
             }
             self.release(&key, changes);
         }

@@ -29,12 +29,12 @@ impl State {
             && self
                 .lineages
                 .get(&question.lineage.id)
-                .and_then(|conversation| conversation.standings.get(&key))
-                .is_none_or(|standing| standing.gone)
+                .and_then(|conversation| conversation.statuses.get(&key))
+                .is_none_or(|status| status.gone)
         {
-            let standing =
+            let status =
                 BlockStatus { session, confirmed: true, registered: question.now, gone: false };
-            self.stand(question.lineage.id, key, standing, changes);
+            self.set_status(question.lineage.id, key, status, changes);
         }
         verdict
     }
@@ -56,13 +56,11 @@ impl State {
             return leave_out(Reason::Origin, origin.clone());
         }
         let by_session = question.rules.policy == Policy::Session;
-        let standing = self
+        let status = self
             .lineages
             .get(&question.lineage.id)
-            .and_then(|conversation| conversation.standings.get(key));
-        if by_session
-            && standing.is_some_and(|standing| standing.gone || standing.session != session)
-        {
+            .and_then(|conversation| conversation.statuses.get(key));
+        if by_session && status.is_some_and(|status| status.gone || status.session != session) {
             return leave_out(Reason::Session, origin.clone());
         }
         let accepted = stored.accepted.contains(&target.domain);
@@ -75,7 +73,7 @@ impl State {
                 }
                 // A fork or a resumed session brings blocks of another lineage. They belong to this
                 // session if this backend made them.
-                if by_session && standing.is_none() && origin.backend != *target.backend {
+                if by_session && status.is_none() && origin.backend != *target.backend {
                     return leave_out(Reason::Session, Some(origin.clone()));
                 }
             }

@@ -7,7 +7,7 @@ use throughline_canonical::BlockKey;
 
 use super::{Question, Session, State};
 use crate::thinking::lineage::LineageId;
-use crate::thinking::store::{Change, StoredMark};
+use crate::thinking::store::{Change, StoredSession};
 use crate::thinking::writer::Changes;
 
 /// What a request changed in its conversation.
@@ -23,9 +23,9 @@ impl State {
     /// The session number of a request. A backend switch increments it.
     pub(super) fn session(&mut self, question: &Question<'_>, changes: &Changes) -> u64 {
         let backend = &question.target.backend;
-        let Some(mark) = self.marks.get_mut(&question.lineage.mark) else {
+        let Some(known) = self.sessions.get_mut(&question.lineage.tag) else {
             if question.in_conversation {
-                let stored = StoredMark {
+                let stored = StoredSession {
                     session: 1,
                     // A pinned request does not choose the conversation's backend.
                     backend: if question.follows_active_backend {
@@ -34,12 +34,12 @@ impl State {
                         "".into()
                     },
                 };
-                changes.push(Change::Mark(question.lineage.mark, stored.clone()));
-                self.marks.insert(question.lineage.mark, Session { stored, holders: 0 });
+                changes.push(Change::Session(question.lineage.tag, stored.clone()));
+                self.sessions.insert(question.lineage.tag, Session { stored, holders: 0 });
             }
             return 1;
         };
-        let stored = &mut mark.stored;
+        let stored = &mut known.stored;
         if !question.follows_active_backend || stored.backend == *backend {
             return stored.session;
         }
@@ -57,7 +57,7 @@ impl State {
             }
             stored.session = session;
             stored.backend = backend.clone();
-            changes.push(Change::Mark(question.lineage.mark, stored.clone()));
+            changes.push(Change::Session(question.lineage.tag, stored.clone()));
         }
         session
     }
@@ -76,15 +76,15 @@ impl State {
             return summary;
         };
         for key in question.blocks.iter().flatten() {
-            if let Some(standing) = conversation.standings.get_mut(key)
-                && !standing.gone
-                && !standing.confirmed
-                && standing.session == session
+            if let Some(status) = conversation.statuses.get_mut(key)
+                && !status.gone
+                && !status.confirmed
+                && status.session == session
             {
-                standing.confirmed = true;
+                status.confirmed = true;
                 summary.confirmed += 1;
                 tracing::debug!(hash = key.short(), session, "Confirmed thinking block");
-                changes.push(Change::BlockStatus(lineage, *key, *standing));
+                changes.push(Change::BlockStatus(lineage, *key, *status));
             }
         }
         // Token counts and helper requests carry no thinking, so they do not show what the client
@@ -93,16 +93,16 @@ impl State {
         let threshold = question.rules.orphan_threshold.as_millis() as u64;
         let present: HashSet<&BlockKey> =
             if tells { question.blocks.iter().flatten().collect() } else { Default::default() };
-        for (key, standing) in &mut conversation.standings {
-            if standing.gone {
+        for (key, status) in &mut conversation.statuses {
+            if status.gone {
                 continue;
             }
-            let age = question.now.saturating_sub(standing.registered);
-            let (count, why) = if standing.session != session {
+            let age = question.now.saturating_sub(status.registered);
+            let (count, why) = if status.session != session {
                 (&mut summary.old_session, "old session")
             } else if !tells || present.contains(key) {
                 continue;
-            } else if standing.confirmed {
+            } else if status.confirmed {
                 (&mut summary.confirmed_unused, "confirmed and no longer used")
             } else if age > threshold {
                 (&mut summary.orphaned, "never came back")
@@ -110,21 +110,21 @@ impl State {
                 continue;
             };
             *count += 1;
-            standing.gone = true;
+            status.gone = true;
             tracing::debug!(
                 hash = key.short(),
-                session = standing.session,
+                session = status.session,
                 why,
                 "Evicted thinking block"
             );
-            changes.push(Change::BlockStatus(lineage, *key, *standing));
+            changes.push(Change::BlockStatus(lineage, *key, *status));
         }
         summary
     }
 
     pub(super) fn in_use(&self, lineage: LineageId) -> usize {
         self.lineages.get(&lineage).map_or(0, |conversation| {
-            conversation.standings.values().filter(|standing| !standing.gone).count()
+            conversation.statuses.values().filter(|status| !status.gone).count()
         })
     }
 }

@@ -18,7 +18,7 @@ use throughline_canonical::{BlockKey, Origin, Prefix, Reason};
 
 use crate::settings::Thinking;
 use crate::thinking::lineage::{Lineage, LineageId, SessionTag};
-use crate::thinking::store::{BlockStatus, Change, Snapshot, StoredBlock, StoredMark};
+use crate::thinking::store::{BlockStatus, Change, Snapshot, StoredBlock, StoredSession};
 use crate::thinking::writer::Changes;
 
 use self::lifecycle::Summary;
@@ -35,11 +35,11 @@ pub struct Memory {
 struct State {
     blocks: HashMap<BlockKey, Record>,
     lineages: HashMap<LineageId, Conversation>,
-    marks: HashMap<SessionTag, Session>,
+    sessions: HashMap<SessionTag, Session>,
     /// Conversations by their last use, oldest first.
     by_use: BTreeMap<u64, LineageId>,
     uses: u64,
-    standings: usize,
+    statuses: usize,
     restored: u64,
     tried: u64,
     refused: u64,
@@ -54,14 +54,14 @@ struct Record {
 
 #[derive(Debug)]
 struct Conversation {
-    mark: SessionTag,
-    standings: HashMap<BlockKey, BlockStatus>,
+    tag: SessionTag,
+    statuses: HashMap<BlockKey, BlockStatus>,
     used: u64,
 }
 
 #[derive(Debug)]
 struct Session {
-    stored: StoredMark,
+    stored: StoredSession,
     /// How many conversations belong to it.
     holders: u32,
 }
@@ -139,24 +139,24 @@ impl Memory {
     /// A memory with the content of a store. It reports its changes to `changes`.
     pub fn new(snapshot: Snapshot, changes: Changes) -> Self {
         let mut state = State::default();
-        for (id, stored) in snapshot.marks {
-            state.marks.insert(id, Session { stored, holders: 0 });
+        for (id, stored) in snapshot.sessions {
+            state.sessions.insert(id, Session { stored, holders: 0 });
         }
         let mut lineages = snapshot.lineages;
         lineages.sort_by_key(|(_, _, used)| *used);
-        for (id, mark, _) in lineages {
-            state.place(Lineage { mark, id });
+        for (id, tag, _) in lineages {
+            state.touch(Lineage { tag, id });
         }
         for stored in snapshot.blocks {
             state.blocks.insert(stored.key, Record { stored, holders: 0 });
         }
-        for (lineage, key, standing) in snapshot.standings {
+        for (lineage, key, status) in snapshot.statuses {
             if let Some(conversation) = state.lineages.get_mut(&lineage)
                 && let Some(record) = state.blocks.get_mut(&key)
-                && conversation.standings.insert(key, standing).is_none()
+                && conversation.statuses.insert(key, status).is_none()
             {
                 record.holders += 1;
-                state.standings += 1;
+                state.statuses += 1;
             }
         }
         // A crash in the middle of a write may leave blocks that no conversation holds.
@@ -205,7 +205,7 @@ impl Memory {
     }
 
     /// Remembers a block that a backend made.
-    pub fn register(&self, made: &Made<'_>) {
+    pub fn register(&self, made: &NewBlock<'_>) {
         let mut state = self.state.lock();
         state.lineage(made.lineage, made.now, &self.changes);
         let domain: Arc<str> = made.origin.domain.as_str().into();
@@ -226,16 +226,16 @@ impl Memory {
             record.stored.cut = true;
         }
         self.changes.push(Change::Block(record.stored.clone()));
-        state.restore_mark(made, &self.changes);
-        let stands = state
+        state.restore_session(made, &self.changes);
+        let is_known = state
             .lineages
             .get(&made.lineage.id)
-            .is_some_and(|conversation| conversation.standings.contains_key(&made.key));
-        if made.cut && stands {
+            .is_some_and(|conversation| conversation.statuses.contains_key(&made.key));
+        if made.cut && is_known {
             // A retry of the same answer was cut. The complete block from before stays valid.
             return;
         }
-        state.stand(
+        state.set_status(
             made.lineage.id,
             made.key,
             BlockStatus {
@@ -281,13 +281,13 @@ impl Memory {
                 self.changes.push(Change::Block(record.stored.clone()));
             }
             if outcome.tried {
-                let standing = BlockStatus {
+                let status = BlockStatus {
                     session,
                     confirmed: true,
                     registered: now,
                     gone: outcome.dropped.is_some(),
                 };
-                state.stand(lineage.id, outcome.key, standing, &self.changes);
+                state.set_status(lineage.id, outcome.key, status, &self.changes);
             }
         }
         drop(state);
@@ -330,11 +330,10 @@ impl Memory {
             let known = state
                 .lineages
                 .get(&lineage.id)
-                .is_some_and(|conversation| conversation.standings.contains_key(key));
+                .is_some_and(|conversation| conversation.statuses.contains_key(key));
             if !known {
-                let standing =
-                    BlockStatus { session, confirmed: true, registered: now, gone: true };
-                state.stand(lineage.id, *key, standing, &self.changes);
+                let status = BlockStatus { session, confirmed: true, registered: now, gone: true };
+                state.set_status(lineage.id, *key, status, &self.changes);
             }
         }
     }
@@ -355,7 +354,7 @@ pub struct Outcome {
 
 /// A block that a backend made.
 #[derive(Debug)]
-pub struct Made<'a> {
+pub struct NewBlock<'a> {
     /// Its conversation.
     pub lineage: Lineage,
     /// The session in which its request began.
@@ -383,18 +382,18 @@ fn add(domains: &mut Vec<Arc<str>>, domain: &Arc<str>) {
 impl State {
     /// Finds or adds a conversation and marks it as last used.
     fn lineage(&mut self, lineage: Lineage, now: u64, changes: &Changes) {
-        self.place(lineage);
-        changes.push(Change::Lineage(lineage.id, lineage.mark, now));
+        self.touch(lineage);
+        changes.push(Change::Lineage(lineage.id, lineage.tag, now));
     }
 
-    fn place(&mut self, lineage: Lineage) {
+    fn touch(&mut self, lineage: Lineage) {
         self.uses += 1;
         let used = self.uses;
         let conversation = self.lineages.entry(lineage.id).or_insert_with(|| {
-            if let Some(mark) = self.marks.get_mut(&lineage.mark) {
-                mark.holders += 1;
+            if let Some(session) = self.sessions.get_mut(&lineage.tag) {
+                session.holders += 1;
             }
-            Conversation { mark: lineage.mark, standings: HashMap::new(), used }
+            Conversation { tag: lineage.tag, statuses: HashMap::new(), used }
         });
         self.by_use.remove(&conversation.used);
         conversation.used = used;
@@ -403,11 +402,13 @@ impl State {
 
     /// Restores a session that was forgotten while its answer was written. It takes the block's
     /// session number.
-    fn restore_mark(&mut self, made: &Made<'_>, changes: &Changes) {
-        self.marks.entry(made.lineage.mark).or_insert_with(|| {
-            let stored =
-                StoredMark { session: made.session, backend: made.origin.backend.as_str().into() };
-            changes.push(Change::Mark(made.lineage.mark, stored.clone()));
+    fn restore_session(&mut self, made: &NewBlock<'_>, changes: &Changes) {
+        self.sessions.entry(made.lineage.tag).or_insert_with(|| {
+            let stored = StoredSession {
+                session: made.session,
+                backend: made.origin.backend.as_str().into(),
+            };
+            changes.push(Change::Session(made.lineage.tag, stored.clone()));
             Session { stored, holders: 1 }
         });
     }
@@ -428,21 +429,21 @@ impl State {
     }
 
     /// Sets the status of a known block in a known conversation.
-    fn stand(
+    fn set_status(
         &mut self,
         lineage: LineageId,
         key: BlockKey,
-        standing: BlockStatus,
+        status: BlockStatus,
         changes: &Changes,
     ) {
         if let Some(conversation) = self.lineages.get_mut(&lineage)
             && let Some(record) = self.blocks.get_mut(&key)
         {
-            if conversation.standings.insert(key, standing).is_none() {
+            if conversation.statuses.insert(key, status).is_none() {
                 record.holders += 1;
-                self.standings += 1;
+                self.statuses += 1;
             }
-            changes.push(Change::BlockStatus(lineage, key, standing));
+            changes.push(Change::BlockStatus(lineage, key, status));
         }
     }
 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::Memory;
-use super::budget::{BLOCK_BYTES, LINEAGE_BYTES, STANDING_BYTES};
+use super::budget::{BLOCK_BYTES, LINEAGE_BYTES, STATUS_BYTES};
 
 /// Statistics of the memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -46,22 +46,23 @@ impl Memory {
             if lineage.is_some_and(|wanted| id.text() != wanted) {
                 continue;
             }
-            let session = state.marks.get(&conversation.mark).map_or(0, |mark| mark.stored.session);
+            let session =
+                state.sessions.get(&conversation.tag).map_or(0, |known| known.stored.session);
             statistics.session = statistics.session.max(session);
             statistics.lineages += 1;
             statistics.bytes += LINEAGE_BYTES;
-            for standing in conversation.standings.values() {
-                statistics.bytes += BLOCK_BYTES + STANDING_BYTES;
-                if standing.gone {
+            for status in conversation.statuses.values() {
+                statistics.bytes += BLOCK_BYTES + STATUS_BYTES;
+                if status.gone {
                     continue;
                 }
                 statistics.total += 1;
-                *(if standing.confirmed {
+                *(if status.confirmed {
                     &mut statistics.confirmed
                 } else {
                     &mut statistics.unconfirmed
                 }) += 1;
-                *(if standing.session == session {
+                *(if status.session == session {
                     &mut statistics.current_session
                 } else {
                     &mut statistics.old_session

@@ -97,7 +97,7 @@ impl Scope {
 
 /// An assistant turn as its maker wrote it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Kept {
+pub struct StoredTurn {
     /// Its maker.
     pub origin: Origin,
     /// The session in which it was made.
@@ -129,7 +129,7 @@ impl Default for VaultLimits {
 
 impl VaultLimits {
     /// The size of the largest record. One that fills the store would evict all others.
-    fn largest(&self) -> usize {
+    fn max_record(&self) -> usize {
         self.stored / 8
     }
 }
@@ -153,8 +153,8 @@ impl std::fmt::Debug for Vault {
 
 /// Records are counted in bytes. Dropped records stay in RAM for a while.
 impl Item for Arc<Record> {
-    const OF: &'static str = "vault";
-    const MOST: usize = 64 << 20;
+    const OWNER: &'static str = "vault";
+    const MAX_WEIGHT: usize = 64 << 20;
 
     fn weight(&self) -> usize {
         self.size()
@@ -184,8 +184,8 @@ impl Vault {
     }
 
     /// Stores a turn under these keys. It replaces an earlier turn with the same key. Never waits.
-    pub fn keep(&self, names: &[VaultKey], kept: &Kept) {
-        if names.is_empty() {
+    pub fn store(&self, keys: &[VaultKey], kept: &StoredTurn) {
+        if keys.is_empty() {
             return;
         }
         let mut bytes = vec![VERSION];
@@ -193,12 +193,13 @@ impl Vault {
             tracing::error!(%error, "cannot serialize a turn for the vault");
             return;
         }
-        let sealed = self.keyring.seal(Purpose::Vault, &random::nonce(), &place(names), &bytes);
-        let record = Arc::new(Record { names: names.to_vec(), sealed });
-        if record.size() > self.limits.largest() {
+        let sealed =
+            self.keyring.seal(Purpose::Vault, &random::nonce(), &associated_data(keys), &bytes);
+        let record = Arc::new(Record { keys: keys.to_vec(), sealed });
+        if record.size() > self.limits.max_record() {
             tracing::warn!(
                 bytes = record.size(),
-                largest = self.limits.largest(),
+                max_record = self.limits.max_record(),
                 "the turn is too large for the vault and is not stored"
             );
             return;
@@ -208,8 +209,8 @@ impl Vault {
     }
 
     /// Finds the turn of the first known key, in RAM or in the store.
-    pub async fn find(&self, names: &[VaultKey]) -> Option<Kept> {
-        for name in names {
+    pub async fn find(&self, keys: &[VaultKey]) -> Option<StoredTurn> {
+        for name in keys {
             let recent = self.recent.lock().get(name);
             if let Some(kept) = recent.and_then(|record| self.open(&record)) {
                 return Some(kept);
@@ -251,9 +252,9 @@ impl Vault {
 
     /// Opens a record. A record that does not open counts as missing: its key is lost, or it was
     /// changed.
-    fn open(&self, record: &Record) -> Option<Kept> {
-        let place = place(&record.names);
-        match self.keyring.open(Purpose::Vault, &place, &record.sealed) {
+    fn open(&self, record: &Record) -> Option<StoredTurn> {
+        let data = associated_data(&record.keys);
+        match self.keyring.open(Purpose::Vault, &data, &record.sealed) {
             Ok(bytes) => {
                 let (&VERSION, json) = bytes.split_first()? else {
                     return None;
@@ -277,8 +278,8 @@ impl Drop for Vault {
 }
 
 /// A record is sealed together with its keys, so that no key can be moved to another record.
-fn place(names: &[VaultKey]) -> Vec<u8> {
-    names.iter().flat_map(|name| name.0).collect()
+fn associated_data(keys: &[VaultKey]) -> Vec<u8> {
+    keys.iter().flat_map(|name| name.0).collect()
 }
 
 #[cfg(test)]

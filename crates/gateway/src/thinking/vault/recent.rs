@@ -11,7 +11,7 @@ use super::store::Record;
 pub(super) struct Recent {
     /// Records by their last use, least recently used first.
     by_use: BTreeMap<u64, Arc<Record>>,
-    names: HashMap<VaultKey, u64>,
+    keys: HashMap<VaultKey, u64>,
     uses: u64,
     bytes: usize,
     limit: usize,
@@ -29,11 +29,11 @@ impl Recent {
     /// Adds a record. Its keys now find this record.
     pub(super) fn put(&mut self, record: Arc<Record>) {
         self.uses += 1;
-        for name in &record.names {
-            if let Some(before) = self.names.insert(*name, self.uses)
+        for name in &record.keys {
+            if let Some(before) = self.keys.insert(*name, self.uses)
                 && before != self.uses
             {
-                self.drop_nameless(before);
+                self.drop_unreachable(before);
             }
         }
         self.hold(record);
@@ -43,10 +43,10 @@ impl Recent {
     /// keys.
     pub(super) fn put_back(&mut self, record: Arc<Record>) {
         self.uses += 1;
-        for name in &record.names {
-            self.names.entry(*name).or_insert(self.uses);
+        for name in &record.keys {
+            self.keys.entry(*name).or_insert(self.uses);
         }
-        if record.names.iter().any(|name| self.names.get(name) == Some(&self.uses)) {
+        if record.keys.iter().any(|name| self.keys.get(name) == Some(&self.uses)) {
             self.hold(record);
         }
     }
@@ -59,9 +59,9 @@ impl Recent {
             && let Some((used, oldest)) = self.by_use.pop_first()
         {
             self.bytes -= oldest.size();
-            for name in &oldest.names {
-                if self.names.get(name) == Some(&used) {
-                    self.names.remove(name);
+            for name in &oldest.keys {
+                if self.keys.get(name) == Some(&used) {
+                    self.keys.remove(name);
                 }
             }
         }
@@ -69,11 +69,11 @@ impl Recent {
 
     /// The record of a key, which becomes the last used one.
     pub(super) fn get(&mut self, name: &VaultKey) -> Option<Arc<Record>> {
-        let before = *self.names.get(name)?;
+        let before = *self.keys.get(name)?;
         let record = self.by_use.remove(&before)?;
         self.uses += 1;
-        for name in &record.names {
-            if let Some(used) = self.names.get_mut(name)
+        for name in &record.keys {
+            if let Some(used) = self.keys.get_mut(name)
                 && *used == before
             {
                 *used = self.uses;
@@ -84,12 +84,12 @@ impl Recent {
     }
 
     /// Drops a record if all its keys find newer records.
-    fn drop_nameless(&mut self, used: u64) {
-        let nameless = self.by_use.get(&used).is_some_and(|record| {
-            let mut names = record.names.iter();
-            names.all(|name| self.names.get(name) != Some(&used))
+    fn drop_unreachable(&mut self, used: u64) {
+        let unreachable = self.by_use.get(&used).is_some_and(|record| {
+            let mut keys = record.keys.iter();
+            keys.all(|name| self.keys.get(name) != Some(&used))
         });
-        if nameless && let Some(record) = self.by_use.remove(&used) {
+        if unreachable && let Some(record) = self.by_use.remove(&used) {
             self.bytes -= record.size();
         }
     }
@@ -103,9 +103,9 @@ mod tests {
         VaultKey([number; 16])
     }
 
-    fn record(names: &[u8], fill: u8) -> Arc<Record> {
+    fn record(keys: &[u8], fill: u8) -> Arc<Record> {
         Arc::new(Record {
-            names: names.iter().copied().map(name).collect(),
+            keys: keys.iter().copied().map(name).collect(),
             sealed: vec![fill; 1000],
         })
     }
@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(recent.bytes(), 2 * size);
         let numbers = [1, 2, 3, 4, 5, 6].map(|number| found(&mut recent, number));
         assert_eq!(numbers, [Some(1), Some(1), None, None, Some(3), Some(3)]);
-        assert_eq!((recent.names.len(), recent.by_use.len()), (4, 2));
+        assert_eq!((recent.keys.len(), recent.by_use.len()), (4, 2));
     }
 
     #[test]
@@ -157,6 +157,6 @@ mod tests {
         let mut recent = Recent::new(500);
         recent.put(record(&[1, 1], 1));
         assert_eq!(found(&mut recent, 1), None);
-        assert_eq!((recent.bytes(), recent.names.len()), (0, 0));
+        assert_eq!((recent.bytes(), recent.keys.len()), (0, 0));
     }
 }

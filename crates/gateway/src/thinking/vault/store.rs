@@ -13,7 +13,7 @@ use crate::thinking::store::StoreFuture;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// The keys, in the order in which it was sealed.
-    pub names: Vec<VaultKey>,
+    pub keys: Vec<VaultKey>,
     /// The sealed turn.
     pub sealed: Vec<u8>,
 }
@@ -21,7 +21,7 @@ pub struct Record {
 impl Record {
     /// The approximate size in bytes, in RAM and on disk.
     pub fn size(&self) -> usize {
-        self.sealed.len() + 100 * self.names.len() + 100
+        self.sealed.len() + 100 * self.keys.len() + 100
     }
 }
 
@@ -42,24 +42,24 @@ pub trait VaultStore: Send + Sync + 'static {
 /// A vault store in RAM.
 #[derive(Debug, Default)]
 pub struct InMemoryVault {
-    held: Mutex<Held>,
+    contents: Mutex<Contents>,
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct Contents {
     records: BTreeMap<u64, Arc<Record>>,
-    names: HashMap<VaultKey, u64>,
+    keys: HashMap<VaultKey, u64>,
     last: u64,
 }
 
-impl Held {
+impl Contents {
     fn insert(&mut self, record: Arc<Record>) {
         self.last += 1;
         let replaced: Vec<u64> =
-            record.names.iter().filter_map(|name| self.names.insert(*name, self.last)).collect();
+            record.keys.iter().filter_map(|name| self.keys.insert(*name, self.last)).collect();
         self.records.insert(self.last, record);
         for id in replaced {
-            if !self.names.values().any(|named| *named == id) {
+            if !self.keys.values().any(|named| *named == id) {
                 self.records.remove(&id);
             }
         }
@@ -72,27 +72,27 @@ impl Held {
 
 impl VaultStore for InMemoryVault {
     fn write(&self, records: Vec<Arc<Record>>) -> StoreFuture<'_, ()> {
-        let mut held = self.held.lock();
+        let mut contents = self.contents.lock();
         for record in records {
-            held.insert(record);
+            contents.insert(record);
         }
         Box::pin(std::future::ready(Ok(())))
     }
 
     fn read(&self, name: VaultKey) -> StoreFuture<'_, Option<Record>> {
-        let held = self.held.lock();
-        let found = held.names.get(&name).and_then(|id| held.records.get(id));
+        let contents = self.contents.lock();
+        let found = contents.keys.get(&name).and_then(|id| contents.records.get(id));
         let found = found.map(|record| Record::clone(record));
         Box::pin(std::future::ready(Ok(found)))
     }
 
     fn trim(&self, bytes: usize, records: usize) -> StoreFuture<'_, ()> {
-        let mut held = self.held.lock();
-        while held.records.len() > records || held.bytes() > bytes {
-            let Some((oldest, _)) = held.records.pop_first() else {
+        let mut contents = self.contents.lock();
+        while contents.records.len() > records || contents.bytes() > bytes {
+            let Some((oldest, _)) = contents.records.pop_first() else {
                 break;
             };
-            held.names.retain(|_, id| *id != oldest);
+            contents.keys.retain(|_, id| *id != oldest);
         }
         Box::pin(std::future::ready(Ok(())))
     }
@@ -104,9 +104,9 @@ pub mod suite {
 
     const EVERY: std::ops::Range<u8> = 0..40;
 
-    fn record(names: &[u8], fill: u8, length: usize) -> Arc<Record> {
+    fn record(keys: &[u8], fill: u8, length: usize) -> Arc<Record> {
         Arc::new(Record {
-            names: names.iter().map(|name| VaultKey([*name; 16])).collect(),
+            keys: keys.iter().map(|name| VaultKey([*name; 16])).collect(),
             sealed: vec![fill; length],
         })
     }

@@ -9,8 +9,8 @@ fn keyring(secret: u8) -> Arc<Keyring> {
     Arc::new(Keyring::new([secret; 32]))
 }
 
-fn kept(text: &str) -> Kept {
-    Kept {
+fn kept(text: &str) -> StoredTurn {
+    StoredTurn {
         origin: Origin {
             domain: "gemini".into(),
             backend: "google".into(),
@@ -41,9 +41,9 @@ const NO_RAM: VaultLimits = VaultLimits { memory: 0, stored: 1 << 20, records: 1
 async fn turn_is_found_at_once_by_any_of_its_keys() {
     let vault = Vault::new(keyring(1), Arc::new(InMemoryVault::default()), VaultLimits::default());
     let lineage = LineageId([3; 16]);
-    let names = [VaultKey::of_call("call_1"), VaultKey::of_text(lineage, "An answer.")];
-    vault.keep(&names, &kept("hm"));
-    for name in names {
+    let keys = [VaultKey::of_call("call_1"), VaultKey::of_text(lineage, "An answer.")];
+    vault.store(&keys, &kept("hm"));
+    for name in keys {
         let unknown = VaultKey::of_call("call_2");
         assert_eq!(vault.find(&[unknown, name]).await, Some(kept("hm")));
     }
@@ -68,8 +68,8 @@ async fn flushed_turn_is_found_by_another_vault_with_the_same_keyring() {
     let store = Arc::new(InMemoryVault::default());
     let name = VaultKey::of_call("call_1");
     let vault = Vault::new(keyring(1), store.clone(), NO_RAM);
-    vault.keep(&[name], &kept("first"));
-    vault.keep(&[name], &kept("second"));
+    vault.store(&[name], &kept("first"));
+    vault.store(&[name], &kept("second"));
     vault.flush().await;
     assert!(!vault.failing());
     assert_eq!(vault.bytes(), 0);
@@ -88,10 +88,10 @@ async fn record_moved_to_another_key_does_not_open() {
     let store = Arc::new(InMemoryVault::default());
     let (mine, yours) = (VaultKey::of_call("mine"), VaultKey::of_call("yours"));
     let vault = Vault::new(keyring(1), store.clone(), NO_RAM);
-    vault.keep(&[mine], &kept("hm"));
+    vault.store(&[mine], &kept("hm"));
     vault.flush().await;
     let mut record = store.read(mine).await.unwrap().unwrap();
-    record.names = vec![yours];
+    record.keys = vec![yours];
     store.write(vec![Arc::new(record)]).await.unwrap();
     assert_eq!(vault.find(&[yours]).await, None);
     assert_eq!(vault.find(&[yours, mine]).await, Some(kept("hm")));
@@ -102,12 +102,12 @@ async fn store_stays_within_its_limits_and_drops_the_oldest_first() {
     let store = Arc::new(InMemoryVault::default());
     let limits = VaultLimits { records: 3, ..NO_RAM };
     let vault = Vault::new(keyring(1), store, limits);
-    let names: Vec<VaultKey> = (0..5).map(|at| VaultKey::of_call(&at.to_string())).collect();
-    for name in &names {
-        vault.keep(&[*name], &kept("hm"));
+    let keys: Vec<VaultKey> = (0..5).map(|at| VaultKey::of_call(&at.to_string())).collect();
+    for name in &keys {
+        vault.store(&[*name], &kept("hm"));
     }
     vault.flush().await;
-    for (at, name) in names.iter().enumerate() {
+    for (at, name) in keys.iter().enumerate() {
         assert_eq!(vault.find(&[*name]).await.is_some(), at >= 2, "{at}");
     }
 }
@@ -116,8 +116,8 @@ async fn store_stays_within_its_limits_and_drops_the_oldest_first() {
 async fn turn_that_would_evict_all_others_is_not_stored() {
     let vault = Vault::new(keyring(1), Arc::new(InMemoryVault::default()), NO_RAM);
     let (small, large) = (VaultKey::of_call("small"), VaultKey::of_call("large"));
-    vault.keep(&[small], &kept("hm"));
-    vault.keep(&[large], &kept(&"hm".repeat(100_000)));
+    vault.store(&[small], &kept("hm"));
+    vault.store(&[large], &kept(&"hm".repeat(100_000)));
     vault.flush().await;
     assert_eq!(vault.find(&[small]).await, Some(kept("hm")));
     assert_eq!(vault.find(&[large]).await, None);

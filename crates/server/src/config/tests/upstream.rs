@@ -4,7 +4,7 @@ use throughline_canonical::{Block, Message, Request, Role};
 use throughline_codec::dialects::Target;
 use throughline_codec::dialects::openai_chat::variants::VARIANTS;
 
-use throughline_gateway::backend::behind;
+use throughline_gateway::backend::join_url;
 
 use super::super::upstream::{PROVIDERS, variants};
 use super::*;
@@ -18,7 +18,7 @@ fn goes_to(backend: &Backend) -> String {
     let target = Target { model: "m", variant: &backend.variant };
     let written = backend.wire_dialect.upstream().write_request(&Request::default(), &target);
     let base = backend.base_url.as_deref().unwrap();
-    behind(base, &written.value.path)
+    join_url(base, &written.value.path)
 }
 
 #[test]

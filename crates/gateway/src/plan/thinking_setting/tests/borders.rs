@@ -63,20 +63,20 @@ const ROOM: &[Room] = &[
 /// Covers: S3-12, case 16
 #[test]
 fn budget_fits_below_the_output_limit() {
-    for (at, asked, limit, sent, sent_limit, told) in ROOM {
-        let mut request = asking(amount(asked), None);
+    for (at, requested, limit, sent, sent_limit, reported) in ROOM {
+        let mut request = asking(amount(requested), None);
         request.max_tokens = Some(*limit);
-        let found = fitted(&mut request, *at);
+        let found = adapt_request(&mut request, *at);
         let became = (request.thinking.amount, request.max_tokens);
         let expected = (amount(sent), Some(*sent_limit));
-        assert_eq!(became, expected, "{at:?} {asked} {limit}");
-        assert_eq!(found, *told, "{at:?} {asked} {limit}");
+        assert_eq!(became, expected, "{at:?} {requested} {limit}");
+        assert_eq!(found, *reported, "{at:?} {requested} {limit}");
     }
 }
 
 #[test]
 fn budget_without_room_turns_thinking_off() {
-    for (most, off, sent, told) in [
+    for (most, off, sent, reported) in [
         (1025, Off::Disabled, "budget 1024", "max_tokens"),
         (1024, Off::Disabled, "off", "thinking"),
         (1024, Off::Never, "-", "thinking"),
@@ -85,18 +85,18 @@ fn budget_without_room_turns_thinking_off() {
             Model { thinking: Some(Form::Budget), max_output: Some(most), off, ..Model::default() };
         let mut request = asking(amount("budget 1024"), None);
         request.max_tokens = Some(500);
-        let losses = fit(&mut request, &model, "anthropic", "");
+        let losses = adapt(&mut request, &model, "anthropic", "");
         assert_eq!(request.thinking.amount, amount(sent), "{most} {off:?}");
         let [Loss::SettingAdapted { setting, .. }] = losses[..] else {
             panic!("{losses:?}");
         };
-        assert_eq!(setting, told, "{most} {off:?}");
+        assert_eq!(setting, reported, "{most} {off:?}");
     }
 }
 
 #[test]
 fn missing_limit_becomes_the_models_own_if_one_is_required() {
-    for (at, limit, told) in [
+    for (at, limit, reported) in [
         (("claude-opus-4-1", "anthropic", ""), Some(32_000), ""),
         (OPUS, Some(128_000), ""),
         (HOUSE, Some(32_000), "max_tokens model_unknown"),
@@ -105,18 +105,18 @@ fn missing_limit_becomes_the_models_own_if_one_is_required() {
         (GEMINI, None, ""),
     ] {
         let mut request = Request::default();
-        assert_eq!(fitted(&mut request, at), told, "{at:?}");
+        assert_eq!(adapt_request(&mut request, at), reported, "{at:?}");
         assert_eq!(request.max_tokens, limit, "{at:?}");
     }
 }
 
 /// The model, the amount and `show` of the request; what is shown, and the losses.
-type Seen = (At, &'static str, Option<Show>, Option<Show>, &'static str);
+type ReplyProgress = (At, &'static str, Option<Show>, Option<Show>, &'static str);
 
 use Show::{Full, Hidden, Summary};
 
 #[rustfmt::skip]
-const SEEN: &[Seen] = &[
+const SEEN: &[ReplyProgress] = &[
     (OPUS, "effort high", None, Some(Summary), ""),
     (OPUS, "effort high", Some(Hidden), Some(Hidden), ""),
     (OPUS, "effort high", Some(Full), Some(Summary), "thinking.show summaries"),
@@ -147,13 +147,13 @@ const SEEN: &[Seen] = &[
 /// Covers: C-2
 #[test]
 fn asking_for_reasoning_shows_what_the_model_has() {
-    for (at, asked, said, shown, told) in SEEN {
-        let mut request = asking(amount(asked), *said);
+    for (at, requested, show, shown, reported) in SEEN {
+        let mut request = asking(amount(requested), *show);
         if *at == PLAIN {
             request.max_tokens = None;
         }
-        assert_eq!(fitted(&mut request, *at), *told, "{at:?} {asked} {said:?}");
-        assert_eq!(request.thinking.show, *shown, "{at:?} {asked} {said:?}");
+        assert_eq!(adapt_request(&mut request, *at), *reported, "{at:?} {requested} {show:?}");
+        assert_eq!(request.thinking.show, *shown, "{at:?} {requested} {show:?}");
     }
 }
 
@@ -167,7 +167,7 @@ fn asking_to_see_reasoning_turns_it_on() {
         (GEMINI, "-"),
     ] {
         let mut request = asking(None, Some(Summary));
-        assert_eq!(fitted(&mut request, at), "", "{at:?}");
+        assert_eq!(adapt_request(&mut request, at), "", "{at:?}");
         assert_eq!(request.thinking.amount, amount(sent), "{at:?}");
         assert_eq!(request.thinking.show, Some(Summary), "{at:?}");
     }
@@ -176,7 +176,7 @@ fn asking_to_see_reasoning_turns_it_on() {
         [("claude-opus-5", "adaptive", Some(Hidden)), ("claude-opus-4-8", "-", None)]
     {
         let mut request = asking(None, Some(Hidden));
-        assert_eq!(fitted(&mut request, (name, "anthropic", "")), "", "{name}");
+        assert_eq!(adapt_request(&mut request, (name, "anthropic", "")), "", "{name}");
         assert_eq!(request.thinking.amount, amount(sent), "{name}");
         assert_eq!(request.thinking.show, show, "{name}");
     }
@@ -216,38 +216,38 @@ const SAMPLED: &[Sampled] = &[
 /// Covers: S3-12, case 35
 #[test]
 fn refused_sampling_settings_are_removed() {
-    for (at, asked, heat, gone, reason) in SAMPLED {
-        let said = Sampling {
+    for (at, requested, heat, gone, reason) in SAMPLED {
+        let sampling = Sampling {
             temperature: Some(*heat),
             top_p: Some(0.9),
             top_k: Some(5),
             seed: Some(7),
             ..Sampling::default()
         };
-        let mut request = asking(amount(asked), None);
+        let mut request = asking(amount(requested), None);
         request.max_tokens = Some(20_000);
-        request.sampling = said;
-        let told = fitted(&mut request, *at);
+        request.sampling = sampling;
+        let reported = adapt_request(&mut request, *at);
         let expected = Sampling {
-            temperature: said.temperature.filter(|_| !gone.contains("temperature")),
-            top_p: said.top_p.filter(|_| !gone.contains("top_p")),
-            top_k: said.top_k.filter(|_| !gone.contains("top_k")),
-            ..said
+            temperature: sampling.temperature.filter(|_| !gone.contains("temperature")),
+            top_p: sampling.top_p.filter(|_| !gone.contains("top_p")),
+            top_k: sampling.top_k.filter(|_| !gone.contains("top_k")),
+            ..sampling
         };
-        assert_eq!(request.sampling, expected, "{at:?} {asked}");
+        assert_eq!(request.sampling, expected, "{at:?} {requested}");
         let lost: Vec<String> = gone
             .split(", ")
             .filter(|setting| !setting.is_empty())
             .map(|setting| format!("{setting} {reason}"))
             .collect();
-        assert_eq!(told, lost.join(", "), "{at:?} {asked}");
+        assert_eq!(reported, lost.join(", "), "{at:?} {requested}");
     }
 }
 
 #[test]
 fn tool_choice_is_auto_if_it_may_not_be_forced() {
     let named = ToolChoice::Named { name: "f".to_owned() };
-    for (name, asked, refused) in [
+    for (name, requested, refused) in [
         ("claude-sonnet-4-5", "budget 2000", true),
         ("claude-sonnet-4-5", "off", false),
         ("claude-sonnet-4-5", "-", false),
@@ -263,21 +263,21 @@ fn tool_choice_is_auto_if_it_may_not_be_forced() {
     ] {
         let at = (name, "anthropic", "");
         for choice in [ToolChoice::Required, named.clone()] {
-            let mut request = asking(amount(asked), None);
+            let mut request = asking(amount(requested), None);
             request.tool_choice = Some(choice.clone());
-            let told = fitted(&mut request, at);
+            let reported = adapt_request(&mut request, at);
             let (sent, lost) = match refused {
                 true => (ToolChoice::Auto, "tool_choice thinking"),
                 false => (choice, ""),
             };
-            assert_eq!(request.tool_choice, Some(sent), "{name} {asked}");
-            assert_eq!(told, lost, "{name} {asked}");
+            assert_eq!(request.tool_choice, Some(sent), "{name} {requested}");
+            assert_eq!(reported, lost, "{name} {requested}");
         }
         for choice in [None, Some(ToolChoice::Auto), Some(ToolChoice::None)] {
-            let mut request = asking(amount(asked), None);
+            let mut request = asking(amount(requested), None);
             request.tool_choice.clone_from(&choice);
-            fitted(&mut request, at);
-            assert_eq!(request.tool_choice, choice, "{name} {asked}");
+            adapt_request(&mut request, at);
+            assert_eq!(request.tool_choice, choice, "{name} {requested}");
         }
     }
 }

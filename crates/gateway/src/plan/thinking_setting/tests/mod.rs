@@ -25,13 +25,13 @@ fn asking(amount: Option<Amount>, show: Option<Show>) -> Request {
 }
 
 /// Adapts a request, and returns the losses as `setting reason`.
-fn fitted(request: &mut Request, (name, upstream, variant): At) -> String {
-    let losses = fit(request, &model(name), upstream, variant);
-    let told = losses.iter().map(|loss| match loss {
+fn adapt_request(request: &mut Request, (name, upstream, variant): At) -> String {
+    let losses = adapt(request, &model(name), upstream, variant);
+    let reported = losses.iter().map(|loss| match loss {
         Loss::SettingAdapted { setting, reason } => format!("{setting} {reason}"),
         other => other.to_string(),
     });
-    told.collect::<Vec<_>>().join(", ")
+    reported.collect::<Vec<_>>().join(", ")
 }
 
 /// An amount from text: `-`, `off`, `on`, `effort high`, `budget 7`, `adaptive`, `adaptive high`.
@@ -247,16 +247,16 @@ const TABLE: &[Row] = &[
 #[test]
 fn every_amount_becomes_one_that_the_model_accepts() {
     for (at, expected) in TABLE {
-        for (asked, expected) in ASKED.iter().zip(expected) {
-            let mut request = asking(amount(asked), None);
-            let told = fitted(&mut request, *at);
+        for (requested, expected) in ASKED.iter().zip(expected) {
+            let mut request = asking(amount(requested), None);
+            let reported = adapt_request(&mut request, *at);
             let (sent, reason) = expected.split_once(" !").unwrap_or((expected, ""));
-            assert_eq!(request.thinking.amount, amount(sent), "{at:?} {asked}");
+            assert_eq!(request.thinking.amount, amount(sent), "{at:?} {requested}");
             let lost = match reason {
                 "" => String::new(),
                 reason => format!("thinking {reason}"),
             };
-            assert_eq!(told, lost, "{at:?} {asked}");
+            assert_eq!(reported, lost, "{at:?} {requested}");
         }
     }
 }
@@ -265,16 +265,16 @@ fn every_amount_becomes_one_that_the_model_accepts() {
 fn adapting_twice_changes_nothing() {
     for (at, _) in TABLE {
         // A replacement of "off" looks like a request to think.
-        for asked in ASKED.into_iter().filter(|asked| *asked != "off") {
+        for requested in ASKED.into_iter().filter(|requested| *requested != "off") {
             for show in [None, Some(Show::Full), Some(Show::Summary), Some(Show::Hidden)] {
-                let mut request = asking(amount(asked), show);
+                let mut request = asking(amount(requested), show);
                 request.sampling =
                     Sampling { temperature: Some(0.5), top_k: Some(3), ..Sampling::default() };
                 request.tool_choice = Some(ToolChoice::Required);
-                fitted(&mut request, *at);
+                adapt_request(&mut request, *at);
                 let mut retry = request.clone();
-                let told = fitted(&mut retry, *at);
-                assert_eq!((retry, told), (request, String::new()), "{at:?} {asked}");
+                let reported = adapt_request(&mut retry, *at);
+                assert_eq!((retry, reported), (request, String::new()), "{at:?} {requested}");
             }
         }
     }
@@ -288,7 +288,7 @@ fn tools_use_responses_if_they_must() {
         parameters: serde_json::Value::Null,
         strict: None,
     };
-    for (name, asked, with_tools) in [
+    for (name, requested, with_tools) in [
         ("gpt-5.3", "effort high", false),
         ("gpt-5.4", "effort high", true),
         ("gpt-5.4", "-", true),
@@ -299,10 +299,10 @@ fn tools_use_responses_if_they_must() {
         ("gpt-6.1-sol", "-", true),
         ("house", "effort high", false),
     ] {
-        let mut request = asking(amount(asked), None);
-        assert!(!wants_responses(&request, &model(name)), "{name} {asked}");
+        let mut request = asking(amount(requested), None);
+        assert!(!wants_responses(&request, &model(name)), "{name} {requested}");
         request.tools.push(tool.clone());
         let found = wants_responses(&request, &model(name));
-        assert_eq!(found, with_tools, "{name} {asked}");
+        assert_eq!(found, with_tools, "{name} {requested}");
     }
 }

@@ -10,7 +10,7 @@ use super::*;
 fn written(mut request: Request, at: At) -> (Value, String) {
     let (name, upstream, variant) = at;
     request.messages = vec![Message { role: Role::User, content: vec![Block::text("Hello")] }];
-    let told = fitted(&mut request, at);
+    let reported = adapt_request(&mut request, at);
     let dialect = UPSTREAM.iter().find(|dialect| dialect.name() == upstream).unwrap();
     let target = Target { model: name, variant };
     let lossy = dialect.write_request(&request, &target);
@@ -20,12 +20,20 @@ fn written(mut request: Request, at: At) -> (Value, String) {
     for usual in ["model", "messages", "contents", "input", "include", "store"] {
         members.remove(usual);
     }
-    (body, told)
+    (body, reported)
+}
+
+/// One row each: the model, the requested amount, the written body and the losses.
+fn check_written<const N: usize>(rows: [(At, &str, Value, &str); N]) {
+    for (at, requested, body, reported) in rows {
+        let found = written(asking(amount(requested), None), at);
+        assert_eq!(found, (body, reported.to_owned()), "{at:?} {requested}");
+    }
 }
 
 #[test]
-fn adapted_setting_is_written_in_the_form_of_its_dialect() {
-    for (at, asked, body, told) in [
+fn adapted_setting_is_written_for_anthropic_and_gemini() {
+    check_written([
         (
             ("claude-sonnet-4-5", "anthropic", ""),
             "effort low",
@@ -80,6 +88,12 @@ fn adapted_setting_is_written_in_the_form_of_its_dialect() {
                 "thinkingConfig": {"thinkingLevel": "LOW", "includeThoughts": true}}}),
             "thinking budget_as_effort",
         ),
+    ]);
+}
+
+#[test]
+fn adapted_setting_is_written_for_openai_dialects() {
+    check_written([
         (
             ("gpt-5", "openai_responses", ""),
             "adaptive",
@@ -134,17 +148,14 @@ fn adapted_setting_is_written_in_the_form_of_its_dialect() {
             json!({"max_completion_tokens": 16384}),
             "max_tokens max_output, thinking model_does_not_think",
         ),
-    ] {
-        let found = written(asking(amount(asked), None), at);
-        assert_eq!(found, (body, told.to_owned()), "{at:?} {asked}");
-    }
+    ]);
 }
 
 #[test]
 fn writing_an_adapted_request_adds_no_loss() {
     for (at, _) in TABLE {
-        for asked in ASKED {
-            written(asking(amount(asked), None), *at);
+        for requested in ASKED {
+            written(asking(amount(requested), None), *at);
         }
     }
 }
@@ -153,9 +164,9 @@ fn writing_an_adapted_request_adds_no_loss() {
 fn remaining_sampling_settings_are_written() {
     let mut request = asking(amount("off"), None);
     request.sampling.temperature = Some(0.5);
-    let (body, told) = written(request.clone(), ("claude-opus-4-6", "anthropic", ""));
-    assert_eq!((&body["temperature"], told.as_str()), (&json!(0.5), ""));
-    let (body, told) = written(request, ("claude-opus-4-7", "anthropic", ""));
+    let (body, reported) = written(request.clone(), ("claude-opus-4-6", "anthropic", ""));
+    assert_eq!((&body["temperature"], reported.as_str()), (&json!(0.5), ""));
+    let (body, reported) = written(request, ("claude-opus-4-7", "anthropic", ""));
     assert_eq!(body.get("temperature"), None);
-    assert_eq!(told, "temperature model");
+    assert_eq!(reported, "temperature model");
 }
