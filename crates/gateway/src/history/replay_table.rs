@@ -1,7 +1,7 @@
 //! Which parts of the history go to which upstream, as one table.
 //!
 //! Thinking goes back only to its maker, in the form that this upstream reads. Each cell says what
-//! to do with one kind of part. [`adapt`](super::adapt) applies the table and records what was left
+//! to do with one kind of part. `adapt` applies the table and records what was left
 //! out.
 
 use throughline_codec::dialects::openai_chat::variants::{self, CallSignature, Replay};

@@ -1,9 +1,9 @@
 //! A request made ready for one backend: what goes out, and what becomes of each block.
 //!
 //! There are two lanes. The *passthrough* lane edits the client's body in place and forwards the
-//! reply as it arrives. It knows every block of a request ([`outlined`]) or only its opaque parts
-//! ([`opaque`]). The *translate* lane ([`translate`]) goes through the canonical request and writes
-//! it in the backend's dialect. All of them are a [`Plan`], so that sending, retrying and reporting
+//! reply as it arrives. It knows every block of a request (`outlined`) or only its opaque parts
+//! (`opaque`). The *translate* lane (`translate`) goes through the canonical request and writes
+//! it in the backend's dialect. All of them are a `Plan`, so that sending, retrying and reporting
 //! exist once.
 
 pub(crate) mod opaque;

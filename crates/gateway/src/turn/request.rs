@@ -1,4 +1,4 @@
-//! A request as it arrived ([`IncomingRequest`]), and as it was parsed ([`ParsedRequest`]).
+//! A request as it arrived ([`IncomingRequest`]), and as it was parsed (`ParsedRequest`).
 
 use std::sync::OnceLock;
 use std::time::Instant;

@@ -1,5 +1,5 @@
-//! The HTTP client: connections to one backend. The retry rules are in [`send`] (HTTP errors) and
-//! [`retry`] (refused thinking).
+//! The HTTP client: connections to one backend. The retry rules are in `send` (HTTP errors) and
+//! `retry` (refused thinking).
 
 pub mod refusal_policy;
 pub(crate) mod retry;
