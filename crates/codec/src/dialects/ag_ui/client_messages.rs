@@ -9,9 +9,9 @@ use std::mem;
 use serde_json::Value;
 use throughline_canonical::{Block, Fault, Loss, Message, Role};
 
-use super::content::{self, optional};
-use super::{METADATA, REDACTED, REFUSAL};
-use crate::dialects::NOTICE;
+use super::{METADATA, REDACTED, REFUSAL, content};
+use crate::dialects::shared::fields::string;
+use crate::dialects::shared::hidden_reasoning::NOTICE;
 use crate::json::Node;
 
 /// A conversation as far as it was read.
@@ -119,7 +119,7 @@ fn read_assistant(message: &Node<'_>) -> Result<Vec<Block>, Fault> {
         Some(content) => content::read_text(&content)?,
         None => String::new(),
     };
-    let signature = optional(message, "encryptedValue")?;
+    let signature = string(message, "encryptedValue")?;
     let mut blocks = Vec::new();
     let declined = message.value().pointer(&format!("/metadata/{METADATA}/{REFUSAL}"));
     if declined == Some(&Value::Bool(true)) {
@@ -138,8 +138,8 @@ fn read_assistant(message: &Node<'_>) -> Result<Vec<Block>, Fault> {
             blocks.push(Block::ToolCall {
                 id: filled(&id)?,
                 name: filled(&name)?,
-                arguments: optional(&function, "arguments")?.unwrap_or_default(),
-                signature: optional(&call, "encryptedValue")?,
+                arguments: string(&function, "arguments")?.unwrap_or_default(),
+                signature: string(&call, "encryptedValue")?,
             });
         }
     }
@@ -147,7 +147,7 @@ fn read_assistant(message: &Node<'_>) -> Result<Vec<Block>, Fault> {
 }
 
 fn read_reasoning(message: &Node<'_>) -> Result<Option<Block>, Fault> {
-    let signature = optional(message, "encryptedValue")?;
+    let signature = string(message, "encryptedValue")?;
     let mut text = match message.get("content") {
         Some(content) => content::read_text(&content)?,
         None => String::new(),
@@ -156,7 +156,7 @@ fn read_reasoning(message: &Node<'_>) -> Result<Option<Block>, Fault> {
         // What older clients were shown of what its maker encrypted was never its text.
         text = text.replace(NOTICE, "");
     }
-    let id = optional(message, "id")?.unwrap_or_default();
+    let id = string(message, "id")?.unwrap_or_default();
     Ok(match signature {
         Some(data) if text.is_empty() && id.starts_with(REDACTED) => Some(Block::Redacted { data }),
         None if text.is_empty() => None,
@@ -167,7 +167,7 @@ fn read_reasoning(message: &Node<'_>) -> Result<Option<Block>, Fault> {
 /// A tool that failed says so beside its content, or in its place.
 fn read_result(message: &Node<'_>) -> Result<Block, Fault> {
     let id = message.need("toolCallId")?;
-    let error = optional(message, "error")?;
+    let error = string(message, "error")?;
     let mut content = match message.get("content") {
         None if error.is_some() => Vec::new(),
         _ => content::read(&message.need("content")?)?,

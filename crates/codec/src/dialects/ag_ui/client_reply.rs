@@ -11,11 +11,14 @@ use throughline_canonical::{
 };
 
 use super::activity::Activity;
-use super::frames::{About, KEEP_ALIVE, border, delta, event};
+use super::frames::{About, border, delta, event};
 use super::interrupts::Called;
 use super::run::{Form, Run};
 use super::{METADATA, REDACTED, REFUSAL};
-use crate::dialects::{NOTICE, ReplyIdentity, ReplyWriter, may_cut_a_call};
+use crate::dialects::shared::hidden_reasoning::NOTICE;
+use crate::dialects::shared::keep_alive;
+use crate::dialects::shared::reply_end::may_cut_a_call;
+use crate::dialects::{ReplyIdentity, ReplyWriter};
 use crate::json::{Arrival, escape};
 
 /// Writes one run.
@@ -448,7 +451,7 @@ impl ReplyWriter for Writer {
 
     fn keep_alive(&mut self, out: &mut Vec<u8>) {
         if !self.ended {
-            out.extend_from_slice(KEEP_ALIVE);
+            out.extend_from_slice(keep_alive::COMMENT);
         }
     }
 

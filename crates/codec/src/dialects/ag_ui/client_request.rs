@@ -4,10 +4,12 @@ use serde_json::{Map, Value};
 use throughline_canonical::{Fault, Loss, Lossy, Request, Tool};
 
 use super::client_messages::{Conversation, filled};
-use super::content::optional;
 use super::run::{Form, Run};
 use super::{interrupts, pinned, unanswered};
-use crate::dialects::{RequestParts, frontend_settings, openai_chat};
+use crate::dialects::RequestParts;
+use crate::dialects::shared::fields::string;
+use crate::dialects::shared::frontend_settings;
+use crate::dialects::shared::thinking_options::read_thinking;
 use crate::json::{Node, read_object};
 
 /// What `forwardedProps`, or the body itself, says to us besides what all front ends may say.
@@ -38,12 +40,12 @@ const KNOWN: [&str; 10] = [
 pub(super) fn read(asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
     let body = read_object(asked.body)?;
     let root = Node::root(&body);
-    let protocol = optional(&root, "protocolVersion")?;
+    let protocol = string(&root, "protocolVersion")?;
     let modern = protocol.is_some();
     let mut run = Run {
         thread: filled(&root.need("threadId")?)?,
         id: filled(&root.need("runId")?)?,
-        parent: optional(&root, "parentRunId")?,
+        parent: string(&root, "parentRunId")?,
         modern,
         reasoning: read_form(asked.query, modern)?,
         state: read_state(&root),
@@ -124,7 +126,7 @@ fn read_settings(
             run.snapshots |= snapshots.flag()?;
         }
         if place.get("thinking").is_none() {
-            let said = openai_chat::read_thinking(place, &mut Map::new(), losses)?;
+            let said = read_thinking(place, &mut Map::new(), losses)?;
             if !said.is_unset() {
                 request.thinking = said;
             }
@@ -171,7 +173,7 @@ fn read_tools(root: &Node<'_>, request: &mut Request, run: &mut Run) -> Result<(
         };
         request.tools.push(Tool::Function {
             name,
-            description: optional(&tool, "description")?,
+            description: string(&tool, "description")?,
             parameters,
             strict: None,
         });

@@ -3,7 +3,8 @@
 use serde_json::Value;
 use throughline_canonical::{Block, Fault, MediaKind, Source};
 
-use crate::dialects::{anthropic, gemini, openai_responses};
+use crate::dialects::shared::fields::string;
+use crate::dialects::shared::file_owner;
 use crate::json::Node;
 
 /// Reads a text or a list of parts.
@@ -51,7 +52,7 @@ fn read_part(part: &Node<'_>) -> Result<Block, Fault> {
 fn read_source(source: &Node<'_>) -> Result<Source, Fault> {
     let kind = source.need("type")?;
     let value = source.need("value")?;
-    let media_type = optional(source, "mimeType")?;
+    let media_type = string(source, "mimeType")?;
     match kind.text()? {
         "data" => Ok(Source::Base64 {
             media_type: source.need("mimeType")?.text()?.to_owned(),
@@ -59,7 +60,7 @@ fn read_source(source: &Node<'_>) -> Result<Source, Fault> {
         }),
         "url" => Ok(read_url(value.text()?, media_type)),
         "file" => Ok(Source::File {
-            dialect: dialect_of(optional(source, "provider")?.as_deref()),
+            dialect: file_owner::dialect_of(string(source, "provider")?.as_deref()),
             id: value.text()?.to_owned(),
         }),
         _ => Err(kind.refuse("expected `data`, `url` or `file`")),
@@ -83,7 +84,7 @@ fn read_binary(part: &Node<'_>) -> Result<Block, Fault> {
         }
         (None, None, None) => return Err(part.refuse("has none of `data`, `url` and `id`")),
     };
-    Ok(Block::Media { kind, source, name: optional(part, "filename")? })
+    Ok(Block::Media { kind, source, name: string(part, "filename")? })
 }
 
 /// An address; one that is the data itself is taken for it.
@@ -93,21 +94,4 @@ fn read_url(url: &str, media_type: Option<String>) -> Source {
         Some((kind, data)) => Source::Base64 { media_type: kind.to_owned(), data: data.to_owned() },
         None => Source::Url { url: url.to_owned(), media_type },
     }
-}
-
-/// Whose file it is, as we call those who keep files.
-fn dialect_of(provider: Option<&str>) -> String {
-    let dialect = match provider {
-        Some("openai") => openai_responses::NAME,
-        Some("anthropic") => anthropic::NAME,
-        Some("google" | "gemini") => gemini::NAME,
-        Some(other) => other,
-        None => "",
-    };
-    dialect.to_owned()
-}
-
-pub(super) fn optional(node: &Node<'_>, name: &str) -> Result<Option<String>, Fault> {
-    let member = node.get(name);
-    member.map(|member| member.text().map(str::to_owned)).transpose()
 }

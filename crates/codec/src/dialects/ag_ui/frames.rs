@@ -2,9 +2,6 @@
 
 use crate::json::{ObjectWriter, escape_bytes};
 
-/// Clients skip comments.
-pub(super) const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
-
 /// Writes an event with these members. `write` says the first of them, its type.
 pub(super) fn event(out: &mut Vec<u8>, write: impl FnOnce(&mut ObjectWriter<'_>)) {
     out.extend_from_slice(b"data: ");

@@ -11,7 +11,8 @@
 
 use throughline_canonical::{Delta, Event, Fault, Loss, Lossy, Request};
 
-use super::{ClientDialect, Operation, ReplyIdentity, ReplyWriter, RequestParts, lost_part};
+use crate::dialects::shared::losses::lost_part;
+use crate::dialects::{ClientDialect, Operation, ReplyIdentity, ReplyWriter, RequestParts};
 
 mod activity;
 mod client_messages;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use throughline_canonical::{Block, Loss, Message};
 
 use super::interrupts::{put, results};
-use crate::dialects::frontend_settings::{not_run, unfinished};
+use crate::dialects::shared::losses::{missing_result, unfinished_call};
 use crate::json::OneLine;
 
 /// Tells of calls without results as not run, and leaves out those that are not whole.
@@ -20,7 +20,7 @@ pub(super) fn settle(messages: &mut Vec<Message>, losses: &mut Vec<Loss>) {
         let before = message.content.len();
         message.content.retain(|block| !is_open(block) || is_whole(block));
         if message.content.len() < before {
-            unfinished(losses);
+            unfinished_call(losses);
         }
         before == 0 || !message.content.is_empty()
     });
@@ -31,7 +31,7 @@ pub(super) fn settle(messages: &mut Vec<Message>, losses: &mut Vec<Loss>) {
                 made.entry(place).or_default().push(Block::ToolResult {
                     id: id.clone(),
                     name: Some(name.clone()),
-                    content: vec![Block::text(not_run(losses))],
+                    content: vec![Block::text(missing_result(losses))],
                     is_error: true,
                 });
             }

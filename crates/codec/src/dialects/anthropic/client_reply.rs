@@ -3,7 +3,7 @@
 
 use throughline_canonical::{Fault, FaultKind};
 
-use crate::dialects::error_codes;
+use crate::dialects::shared::error_codes;
 use crate::json::finish_character;
 
 /// A sign of life between two events. Its clients skip it.
@@ -14,7 +14,7 @@ pub fn error(fault: &Fault, request_id: &str) -> (u16, Vec<u8>) {
     let (status, kind) = kind(fault.kind);
     let mut body = serde_json::json!({
         "type": "error",
-        "error": {"type": kind, "message": error_codes::sentence(fault)},
+        "error": {"type": kind, "message": error_codes::message_for_anthropic(fault)},
     });
     if !request_id.is_empty() {
         body["request_id"] = request_id.into();
@@ -37,7 +37,7 @@ pub fn error_event(fault: &Fault, half: Option<&[u8]>) -> Vec<u8> {
     }
     let data = serde_json::json!({
         "type": "error",
-        "error": {"type": kind, "message": error_codes::sentence(fault)},
+        "error": {"type": kind, "message": error_codes::message_for_anthropic(fault)},
     });
     bytes.extend_from_slice(b"event: error\ndata: ");
     bytes.extend_from_slice(data.to_string().as_bytes());

@@ -2,7 +2,7 @@
 
 use throughline_canonical::{Fault, FaultKind};
 
-use crate::dialects::error_codes;
+use crate::dialects::shared::error_codes;
 use crate::json::{JsonError, Kind, Span, each_member, inside, text};
 
 /// Reads an error that came in place of a reply.
@@ -58,5 +58,5 @@ pub(super) fn read_error(json: &[u8], error: &Span) -> Result<Fault, JsonError> 
         (b"message", Kind::String) => message = text(json, &span).into_owned(),
         _ => {}
     })?;
-    Ok(error_codes::told(Fault::new(kind, message), None))
+    Ok(error_codes::with_code(Fault::new(kind, message), None))
 }

@@ -22,10 +22,13 @@ use serde_json::Value;
 use throughline_canonical::{Amount, Delta, Effort, Event, Fault, Loss, Lossy, Request};
 
 use super::passthrough::Passthrough;
-use super::{
+use crate::dialects::shared::losses::lost_part;
+use crate::dialects::shared::members::{keep_only, read_count};
+use crate::dialects::shared::names;
+use crate::dialects::shared::tool_names::is_plain_name;
+use crate::dialects::{
     ClientDialect, ModelCard, Models, Operation, Outgoing, Refusal, ReplyIdentity, ReplyReader,
-    ReplyWriter, RequestParts, Target, UpstreamDialect, is_plain_name, lost_part, only_members,
-    read_member,
+    ReplyWriter, RequestParts, Target, UpstreamDialect,
 };
 
 pub mod client_reply;
@@ -53,7 +56,7 @@ pub const BETA_BINDING_CONTROLS: &str = "thinking-binding-controls-2026-08-01";
 pub const VERSION_WITH_SAMPLING: &str = "2023-06-01";
 
 /// The dialect's name.
-pub const NAME: &str = "anthropic";
+pub const NAME: &str = names::ANTHROPIC;
 
 const PATH: &str = "/v1/messages";
 /// The longest name of a tool.
@@ -176,12 +179,12 @@ impl UpstreamDialect for Anthropic {
         let mut written = upstream_request::write(request, target);
         let outgoing = &mut written.value;
         PATH_COUNT.clone_into(&mut outgoing.path);
-        outgoing.body = only_members(&outgoing.body, COUNTED);
+        outgoing.body = keep_only(&outgoing.body, COUNTED);
         Some(written)
     }
 
     fn read_count(&self, body: &[u8]) -> Option<u64> {
-        read_member(body, "input_tokens")
+        read_count(body, "input_tokens")
     }
 
     fn passthrough(&self) -> &'static dyn Passthrough {

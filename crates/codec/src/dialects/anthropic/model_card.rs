@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 use throughline_canonical::Fault;
 
 use super::EFFORTS;
-use crate::dialects::model_card::{page_length, place_of};
+use crate::dialects::shared::model_card::{page_length, place_of};
 use crate::dialects::{ModelCard, Models};
 
 /// Reads one model, or the list of them.

@@ -3,6 +3,7 @@
 //! The texts are the only sign: there is no error code for them. Some resellers give them another
 //! status, so the status decides only that it was a refusal.
 
+use crate::dialects::shared::refusal;
 use crate::dialects::{Refusal, RefusalKind};
 use crate::json::{Kind, each_member, text};
 
@@ -12,25 +13,7 @@ pub fn classify(status: u16, body: &[u8]) -> Option<Refusal> {
         return None;
     }
     let message = error_message(body)?;
-    Some(Refusal { kind: kind_of(&message)?, at: path(&message) })
-}
-
-/// What the provider did not like, by its words alone: servers in between pass these on.
-pub fn kind_of(message: &str) -> Option<RefusalKind> {
-    let about_thinking = message.contains("thinking");
-    if about_thinking && message.contains("bound to a different conversation") {
-        Some(RefusalKind::Bound)
-    } else if about_thinking
-        && (message.to_ascii_lowercase().contains("signature")
-            || message.contains("Invalid `data`")
-            || message.contains("cannot be modified"))
-    {
-        Some(RefusalKind::Signature)
-    } else if message.contains("Expected `thinking` or `redacted_thinking`") {
-        Some(RefusalKind::MissingThinking)
-    } else {
-        None
-    }
+    Some(Refusal { kind: refusal::in_anthropic_text(&message)?, at: path(&message) })
 }
 
 /// `messages.3.content.0: ...`

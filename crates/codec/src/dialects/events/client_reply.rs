@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use throughline_canonical::{Block, BlockStart, Delta, Event, Reply, Request, Show};
 
-use crate::dialects::openai_chat::client_calls::push_number;
-use crate::dialects::openai_chat::client_reply::KEEP_ALIVE;
+use crate::dialects::shared::keep_alive;
+use crate::dialects::shared::number::write_number;
 use crate::dialects::{ReplyIdentity, ReplyWriter};
 use crate::json::escape_bytes;
 
@@ -41,7 +41,7 @@ impl Writer {
         out.extend_from_slice(b"event: ");
         out.extend_from_slice(name.as_bytes());
         out.extend_from_slice(b"\nid: ");
-        push_number(self.written, out);
+        write_number(self.written, out);
         out.extend_from_slice(b"\ndata: ");
         if !write_words(event, out) {
             // Writing into memory does not fail, and all of an event has a form.
@@ -93,7 +93,7 @@ fn write_words(event: &Event<'_>, out: &mut Vec<u8>) -> bool {
         _ => return false,
     };
     out.extend_from_slice(b"{\"type\":\"block_delta\",\"index\":");
-    push_number(*index as usize, out);
+    write_number(*index as usize, out);
     out.extend_from_slice(b",\"delta\":{\"kind\":\"");
     out.extend_from_slice(kind.as_bytes());
     out.extend_from_slice(b"\",\"value\":\"");
@@ -141,7 +141,7 @@ impl ReplyWriter for Writer {
 
     fn keep_alive(&mut self, out: &mut Vec<u8>) {
         if !self.ended {
-            out.extend_from_slice(KEEP_ALIVE);
+            out.extend_from_slice(keep_alive::COMMENT);
         }
     }
 

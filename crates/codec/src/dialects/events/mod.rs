@@ -3,10 +3,9 @@
 
 use throughline_canonical::{Event, Fault, Loss, Lossy, Request};
 
-use super::{
-    ClientDialect, Operation, ReplyIdentity, ReplyWriter, RequestParts, frontend_settings,
-    lost_part, ndjson,
-};
+use crate::dialects::shared::losses::lost_part;
+use crate::dialects::shared::{canonical_request, fault_status};
+use crate::dialects::{ClientDialect, Operation, ReplyIdentity, ReplyWriter, RequestParts};
 
 mod client_reply;
 
@@ -37,7 +36,7 @@ impl ClientDialect for Events {
     }
 
     fn read_request(&self, asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
-        ndjson::client_request::read(asked.body)
+        canonical_request::read(asked.body)
     }
 
     fn default_show(&self) -> bool {
@@ -60,6 +59,6 @@ impl ClientDialect for Events {
     fn write_fault(&self, fault: &Fault, _: &str) -> (u16, Vec<u8>) {
         let event = Event::Fault(fault.clone());
         let body = serde_json::to_vec(&event).unwrap_or_default();
-        (frontend_settings::status(fault.kind), body)
+        (fault_status::status(fault.kind), body)
     }
 }

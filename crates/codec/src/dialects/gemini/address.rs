@@ -3,7 +3,7 @@
 use throughline_canonical::{Fault, FaultKind};
 
 use super::Variant;
-use crate::dialects::segments::{decode, encode, query_value};
+use crate::dialects::shared::segments::{decode, encode, query_value};
 
 /// What a path asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

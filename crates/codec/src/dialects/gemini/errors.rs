@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use throughline_canonical::{Fault, FaultKind};
 
-use crate::dialects::error_codes;
+use crate::dialects::shared::error_codes;
 
 const RETRY: &str = "type.googleapis.com/google.rpc.RetryInfo";
 
@@ -60,7 +60,7 @@ pub(crate) fn read_value(value: &Value, kind: FaultKind) -> Option<Fault> {
         Value::String(message) => message,
         _ => error.get("message").and_then(Value::as_str).unwrap_or("the provider failed"),
     };
-    let mut fault = error_codes::told(Fault::new(kind, message), None);
+    let mut fault = error_codes::with_code(Fault::new(kind, message), None);
     for detail in error.get("details").and_then(Value::as_array).into_iter().flatten() {
         let text = |key: &str| detail.get(key).and_then(Value::as_str);
         if let Some(delay) = text("retryDelay").and_then(seconds) {

@@ -20,10 +20,15 @@ use serde_json::Value;
 use throughline_canonical::{Event, Fault, Loss, Lossy, Request};
 
 use super::passthrough::Passthrough;
-use super::{
-    ClientDialect, ModelCard, Models, Operation, Outgoing, Refusal, RefusalKind, ReplyIdentity,
-    ReplyReader, ReplyWriter, RequestParts, Target, UpstreamDialect, bearer, forget, lost_part,
-    read_member,
+use crate::dialects::shared::GEMINI;
+use crate::dialects::shared::key_header::bearer;
+use crate::dialects::shared::losses::lost_part;
+use crate::dialects::shared::members::{read_count, remove_own};
+use crate::dialects::shared::names::GEMINI;
+use crate::dialects::shared::refusal;
+use crate::dialects::{
+    ClientDialect, ModelCard, Models, Operation, Outgoing, Refusal, ReplyIdentity, ReplyReader,
+    ReplyWriter, RequestParts, Target, UpstreamDialect,
 };
 use crate::json::{Kind, escape, validate};
 use address::Method;
@@ -69,7 +74,7 @@ const REFUSALS: [&str; 7] = [
 ];
 
 /// The dialect's name, also of what only it has a word for.
-pub const NAME: &str = "gemini";
+pub const NAME: &str = GEMINI;
 
 /// The longest name of a tool.
 const LONGEST_NAME: usize = 64;
@@ -112,7 +117,7 @@ impl ClientDialect for Gemini {
     }
 
     fn forget_own_members(&self, request: &mut Request) {
-        forget(request, NAME, &[EXTRA_FRAMING, EXTRA_METHOD]);
+        remove_own(request, NAME, &[EXTRA_FRAMING, EXTRA_METHOD]);
     }
 
     fn wants_signed_calls(&self) -> bool {
@@ -148,19 +153,6 @@ impl ClientDialect for Gemini {
     }
 }
 
-/// What an error says of what the model signed, by its words alone: servers in between pass them on.
-pub(super) fn refused_signature(message: &str) -> Option<RefusalKind> {
-    let message = message.to_ascii_lowercase();
-    let signed = ["thought signature", "thought_signature"];
-    if !signed.iter().any(|words| message.contains(words)) {
-        return None;
-    }
-    Some(match message.contains("is missing a") {
-        true => RefusalKind::MissingThinking,
-        false => RefusalKind::Signature,
-    })
-}
-
 impl UpstreamDialect for Gemini {
     fn name(&self) -> &'static str {
         NAME
@@ -192,7 +184,7 @@ impl UpstreamDialect for Gemini {
 
     fn refusal(&self, status: u16, body: &[u8]) -> Option<Refusal> {
         let message = errors::read(status, body).message;
-        refused_signature(&message).filter(|_| status == 400).map(Refusal::from)
+        refusal::in_gemini_text(&message).filter(|_| status == 400).map(Refusal::from)
     }
 
     fn names_model_in_path(&self) -> bool {
@@ -227,7 +219,7 @@ impl UpstreamDialect for Gemini {
     }
 
     fn read_count(&self, body: &[u8]) -> Option<u64> {
-        read_member(body, "totalTokens")
+        read_count(body, "totalTokens")
     }
 
     fn passthrough(&self) -> &'static dyn Passthrough {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use throughline_canonical::Fault;
 
-use crate::dialects::model_card::{page_length, place_of};
+use crate::dialects::shared::model_card::{page_length, place_of};
 use crate::dialects::{ModelCard, Models};
 
 /// Reads one model, or the list of them.

@@ -7,11 +7,12 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use serde_json::{Map, Value};
-use throughline_canonical::{Block, Fault, Loss, MediaKind, Role, Source};
+use throughline_canonical::{Block, Fault, Loss, Role, Source};
 
 use super::client_request::one_or_many;
 use super::names::{self, member, need, others};
 use super::{NAME, omit};
+use crate::dialects::shared::media::media_kind;
 use crate::json::Node;
 
 /// What a part can be. It is one of these.
@@ -263,15 +264,6 @@ fn push_thought(text: &str, signature: Option<String>, blocks: &mut Vec<Block>) 
         return;
     }
     blocks.push(Block::Thinking { text: text.to_owned(), signature });
-}
-
-pub(in crate::dialects) fn media_kind(media_type: &str) -> MediaKind {
-    match media_type.split('/').next() {
-        Some("image") => MediaKind::Image,
-        Some("audio") => MediaKind::Audio,
-        Some("video") => MediaKind::Video,
-        _ => MediaKind::Document,
-    }
 }
 
 /// Which answer belongs to which call. Older models give no ids; then the name and the order say it.

@@ -8,8 +8,8 @@ use throughline_canonical::{
 
 use super::client_whole;
 use crate::dialects::ReplyWriter;
-use crate::dialects::openai_chat::client_calls::push_number;
-use crate::dialects::openai_chat::client_reply::missing_fault;
+use crate::dialects::shared::number::write_number;
+use crate::dialects::shared::reply_end::fault_of_end;
 use crate::json::{OneLine, escape_bytes, quote_bytes};
 
 /// White space before an object is none to whoever reads it, by lines or as one text.
@@ -75,7 +75,7 @@ impl Writer {
     fn close(&mut self, out: &mut Vec<u8>) {
         self.lines += 1;
         out.extend_from_slice(b",\"seq\":");
-        push_number(self.lines, out);
+        write_number(self.lines, out);
         out.extend_from_slice(b"}\n");
     }
 
@@ -88,7 +88,7 @@ impl Writer {
         out.push(b'"');
         out.extend_from_slice(more);
         out.extend_from_slice(b",\"block\":");
-        push_number(block, out);
+        write_number(block, out);
         self.close(out);
     }
 
@@ -207,7 +207,7 @@ impl Writer {
             quote_bytes(&open.signature, out);
         }
         out.extend_from_slice(b",\"block\":");
-        push_number(open.number, out);
+        write_number(open.number, out);
         self.close(out);
     }
 
@@ -226,7 +226,7 @@ impl Writer {
     }
 
     fn end(&mut self, reason: &EndReason, out: &mut Vec<u8>) {
-        if let Some(fault) = missing_fault(reason) {
+        if let Some(fault) = fault_of_end(reason) {
             self.fault(&fault, out);
         }
         for open in std::mem::take(&mut self.open) {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use throughline_canonical::{Block, Citation, EndReason, Reply};
 
 use super::client_reply::{Writer, done_word, stop_word};
-use crate::dialects::extensions;
+use crate::dialects::shared::extensions;
 
 /// A source with an address.
 fn source(citation: &Citation) -> Option<Value> {

@@ -7,14 +7,11 @@
 use serde_json::json;
 use throughline_canonical::{Event, Fault, Loss, Lossy, Request};
 
-use super::{
-    ClientDialect, Operation, ReplyIdentity, ReplyWriter, RequestParts, frontend_settings,
-    lost_part,
-};
+use crate::dialects::shared::losses::lost_part;
+use crate::dialects::shared::{canonical_request, fault_status};
+use crate::dialects::{ClientDialect, Operation, ReplyIdentity, ReplyWriter, RequestParts};
 
-mod blocks;
 mod client_reply;
-pub(super) mod client_request;
 mod client_whole;
 
 #[cfg(test)]
@@ -51,7 +48,7 @@ impl ClientDialect for NdJson {
     }
 
     fn read_request(&self, asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
-        client_request::read(asked.body)
+        canonical_request::read(asked.body)
     }
 
     fn loss_of(&self, event: &Event<'_>) -> Option<Loss> {
@@ -75,6 +72,6 @@ impl ClientDialect for NdJson {
         if let Some(place) = fault.place() {
             body["at"] = place.into();
         }
-        (frontend_settings::status(fault.kind), body.to_string().into_bytes())
+        (fault_status::status(fault.kind), body.to_string().into_bytes())
     }
 }

@@ -4,7 +4,7 @@ use serde_json::Value;
 use throughline_canonical::{Block, Fault, Loss, MediaKind, Message, Request, Role, Source};
 
 use super::client_request::string;
-use crate::dialects::NOTICE;
+use crate::dialects::shared::hidden_reasoning::NOTICE;
 use crate::json::Node;
 
 /// Reads the messages, and what of them stands above the conversation. Answers whether there are none.

@@ -7,7 +7,9 @@ use throughline_canonical::{
 };
 
 use super::{NAME, errors, ours, timestamp};
-use crate::dialects::{NOTICE, ReplyIdentity, ReplyWriter, extensions};
+use crate::dialects::shared::extensions;
+use crate::dialects::shared::hidden_reasoning::NOTICE;
+use crate::dialects::{ReplyIdentity, ReplyWriter};
 use crate::json::{Kind, escape, escape_bytes, quote_bytes, validate};
 
 /// Writes one reply.

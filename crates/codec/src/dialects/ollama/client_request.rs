@@ -9,7 +9,7 @@ use throughline_canonical::{
 use super::client_messages::{self, images};
 use super::{LATEST, NAME, PATH_GENERATE, ours};
 use crate::dialects::RequestParts;
-use crate::dialects::openai_chat::client_request::read_function;
+use crate::dialects::shared::openai_tools::read_function;
 use crate::json::{Node, read_object};
 
 /// Members of either request that have a word in the vocabulary. All others are kept as they are.

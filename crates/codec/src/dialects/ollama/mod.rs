@@ -14,9 +14,13 @@
 use serde_json::Value;
 use throughline_canonical::{Delta, Effort, EndReason, Event, Fault, Loss, Lossy, Request};
 
-use super::{
+use crate::dialects::shared::key_header::bearer;
+use crate::dialects::shared::losses::lost_part;
+use crate::dialects::shared::members::remove_own;
+use crate::dialects::shared::openai_errors;
+use crate::dialects::{
     ClientDialect, ModelCard, Models, Operation, Outgoing, ReplyIdentity, ReplyReader, ReplyWriter,
-    RequestParts, Target, UpstreamDialect, bearer, forget, lost_part, openai_chat,
+    RequestParts, Target, UpstreamDialect,
 };
 
 mod client_messages;
@@ -69,11 +73,6 @@ mod ours {
     pub(super) const WAKES: &str = "throughline_wakes";
 }
 
-/// Whether an error of such a server says that the model does not think, in whichever of its dialects.
-pub(super) fn cannot_think(message: &str) -> bool {
-    message.contains("does not support thinking")
-}
-
 /// What of this dialect's paths tells of models or of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Page {
@@ -119,7 +118,7 @@ impl ClientDialect for Ollama {
 
     fn forget_own_members(&self, request: &mut Request) {
         let own = [ours::GENERATE, ours::ASKED_MODEL, ours::WAKES];
-        forget(request, NAME, &own);
+        remove_own(request, NAME, &own);
     }
 
     fn default_thinking(&self) -> bool {
@@ -179,11 +178,11 @@ impl UpstreamDialect for Ollama {
     }
 
     fn read_fault(&self, status: u16, body: &[u8]) -> Fault {
-        openai_chat::errors::read(status, body)
+        openai_errors::read(status, body)
     }
 
     fn cannot_think(&self, status: u16, body: &[u8]) -> bool {
-        status == 400 && cannot_think(&self.read_fault(status, body).message)
+        status == 400 && openai_errors::says_cannot_think(&self.read_fault(status, body).message)
     }
 
     fn models_path(&self, _: &str) -> String {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde_json::{Map, Value, json};
 use throughline_canonical::{Block, Loss, MediaKind, Message, Reason, Request, Role, Source};
 
-use crate::dialects::losses::Losses;
+use crate::dialects::shared::losses::Losses;
 
 /// Writes what stands above the conversation, and the conversation.
 pub(super) fn write(request: &Request, losses: &mut Losses) -> Vec<Value> {

@@ -6,7 +6,8 @@ use std::borrow::Cow;
 use throughline_canonical::{BlockStart, Delta, EndReason, Event, Fault, FaultKind, Usage};
 
 use super::errors;
-use crate::dialects::{ReplyReader, fail_once};
+use crate::dialects::ReplyReader;
+use crate::dialects::shared::reply_end::fail_once;
 use crate::framing::ndjson::Lines;
 use crate::json::{
     Cursor, Found, JsonError, Kind, Span, each_element, each_member, found_text, number, slice,

@@ -7,7 +7,7 @@ use throughline_canonical::{
 };
 
 use super::{LEVELS, NAME, PATH_CHAT, ours, upstream_messages};
-use crate::dialects::losses::Losses;
+use crate::dialects::shared::losses::Losses;
 use crate::dialects::{Outgoing, Target};
 
 /// Writes a request.

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::client_reply::Writer;
+use crate::dialects::shared::number::write_number;
 
 impl Writer {
     pub(super) fn call(&mut self, id: &str, name: &str, number: usize, out: &mut Vec<u8>) {
@@ -14,7 +15,7 @@ impl Writer {
             out.extend_from_slice(b"\",\"arguments\":\"\"}");
         } else {
             out.extend_from_slice(b"\"tool_calls\":[{\"index\":");
-            push_number(number, out);
+            write_number(number, out);
             out.extend_from_slice(b",\"id\":\"");
             self.escape(id);
             out.extend_from_slice(self.escaped.as_bytes());
@@ -35,7 +36,7 @@ impl Writer {
             out.extend_from_slice(b"\"}");
         } else {
             out.extend_from_slice(b"\"tool_calls\":[{\"index\":");
-            push_number(number, out);
+            write_number(number, out);
             out.extend_from_slice(b",\"function\":{\"arguments\":\"");
             out.extend_from_slice(self.escaped.as_bytes());
             out.extend_from_slice(b"\"}}]");
@@ -66,7 +67,7 @@ impl Writer {
         self.escape(mark);
         self.open(out);
         out.extend_from_slice(b"\"tool_calls\":[{\"index\":");
-        push_number(number, out);
+        write_number(number, out);
         // The official Python client refuses a fragment without a function.
         out.extend_from_slice(b",\"function\":{\"arguments\":\"\"}");
         out.extend_from_slice(b",\"extra_content\":{\"google\":{\"thought_signature\":\"");
@@ -74,22 +75,4 @@ impl Writer {
         out.extend_from_slice(b"\"}}}]");
         self.close(out);
     }
-}
-
-/// Writes a number.
-pub(in crate::dialects) fn push_number(number: usize, out: &mut Vec<u8>) {
-    let mut digits = [0; 20];
-    let mut rest = number;
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        if let Some(slot) = digits.get_mut(at) {
-            *slot = b'0' + (rest % 10) as u8;
-        }
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(digits.get(at..).unwrap_or_default());
 }

@@ -3,8 +3,10 @@
 use serde_json::{Value, json};
 use throughline_canonical::{Block, Fault, Loss, MediaKind, Message, Request, Role, Source};
 
-use super::client_request::string;
-use super::{NAME, without_notice};
+use super::NAME;
+use crate::dialects::shared::fields::string;
+use crate::dialects::shared::hidden_reasoning::without_notice;
+use crate::dialects::shared::media::read_url;
 use crate::json::Node;
 
 /// Reads the messages, and what of them stands above the conversation.
@@ -331,14 +333,6 @@ fn texts(content: &Node<'_>) -> Result<Vec<String>, Fault> {
             .collect(),
         _ => Err(content.wrong("a string or a list")),
     }
-}
-
-pub(in crate::dialects) fn read_url(url: &str) -> Option<Source> {
-    let Some(rest) = url.strip_prefix("data:") else {
-        return (!url.is_empty()).then(|| Source::Url { url: url.to_owned(), media_type: None });
-    };
-    let (media_type, data) = rest.split_once(";base64,")?;
-    Some(Source::Base64 { media_type: media_type.to_owned(), data: data.to_owned() })
 }
 
 fn read_file(file: &Node<'_>) -> Result<Block, Fault> {

@@ -7,14 +7,13 @@ use throughline_canonical::{
     Usage,
 };
 
-use super::client_calls::push_number;
 use super::form::Form;
 use super::{BREAK, CUSTOM, NAME, NOTICE, annotations, client_whole, errors, usage};
-use crate::dialects::{ReplyIdentity, ReplyWriter, openai_annotations};
+use crate::dialects::shared::number::write_number;
+use crate::dialects::shared::reply_end::fault_of_end;
+use crate::dialects::shared::{keep_alive, openai_annotations};
+use crate::dialects::{ReplyIdentity, ReplyWriter};
 use crate::json::{escape, escape_bytes};
-
-/// Clients of this dialect skip comments.
-pub(in crate::dialects) const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
 
 /// Writes one reply.
 pub(super) struct Writer {
@@ -364,7 +363,7 @@ impl Writer {
         out.extend_from_slice(b"\"reasoning_details\":[{\"type\":\"");
         out.extend_from_slice(kind.as_bytes());
         out.extend_from_slice(b"\",\"index\":");
-        push_number(number, out);
+        write_number(number, out);
         if !*begun {
             *begun = true;
             out.extend_from_slice(b",\"format\":\"unknown\"");
@@ -435,7 +434,7 @@ impl Writer {
 
     fn end(&mut self, reason: &EndReason, out: &mut Vec<u8>) {
         self.ended = true;
-        if let Some(fault) = missing_fault(reason) {
+        if let Some(fault) = fault_of_end(reason) {
             self.fault(&fault, out);
         }
         if !self.failed {
@@ -468,17 +467,6 @@ impl Writer {
         out.extend_from_slice(chunk.to_string().as_bytes());
         out.extend_from_slice(b"\n\n");
     }
-}
-
-/// What to say of an end that is none, where nobody has said it: a client takes a plain end for a
-/// good one.
-pub(in crate::dialects) fn missing_fault(reason: &EndReason) -> Option<Fault> {
-    let message = match reason {
-        EndReason::Cut => "the provider's reply ended before it was complete",
-        EndReason::Failed => "the provider reported an error",
-        _ => return None,
-    };
-    Some(Fault::new(FaultKind::Unreachable, message))
 }
 
 /// The word for an end. Where a call was made, clients look for it.
@@ -520,7 +508,7 @@ impl ReplyWriter for Writer {
 
     fn keep_alive(&mut self, out: &mut Vec<u8>) {
         if !self.ended {
-            out.extend_from_slice(KEEP_ALIVE);
+            out.extend_from_slice(keep_alive::COMMENT);
         }
     }
 

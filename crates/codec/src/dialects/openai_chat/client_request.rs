@@ -1,12 +1,13 @@
 //! What a client asks, read into the canonical vocabulary: everything but the messages.
 
 use serde_json::{Map, Value};
-use throughline_canonical::{
-    Amount, Effort, Fault, Loss, Lossy, Output, Request, Sampling, Show, ThinkingSetting, Tool,
-    ToolChoice,
-};
+use throughline_canonical::{Fault, Loss, Lossy, Output, Request, Tool, ToolChoice};
 
 use super::{NAME, client_messages, ours};
+use crate::dialects::shared::fields::{count, flag, string};
+use crate::dialects::shared::openai_tools::read_function;
+use crate::dialects::shared::sampling::{read_sampling, read_stop};
+use crate::dialects::shared::thinking_options::read_thinking;
 use crate::json::{Node, read_object};
 
 /// Members that have a word in the vocabulary. All others are kept as they are.
@@ -95,57 +96,10 @@ fn read_model(root: &Node<'_>) -> Result<String, Fault> {
     }
 }
 
-pub(in crate::dialects) fn string(node: &Node<'_>, name: &str) -> Result<Option<String>, Fault> {
-    let member = node.get(name);
-    member.map(|member| member.text().map(str::to_owned)).transpose()
-}
-
-pub(in crate::dialects) fn flag(node: &Node<'_>, name: &str) -> Result<Option<bool>, Fault> {
-    node.get(name).map(|member| member.flag()).transpose()
-}
-
-pub(in crate::dialects) fn count(node: &Node<'_>, name: &str) -> Result<Option<u64>, Fault> {
-    node.get(name).map(|member| member.count()).transpose()
-}
-
 fn read_limit(root: &Node<'_>) -> Result<Option<u64>, Fault> {
     // The new name counts, where both are said.
     let old = count(root, "max_tokens")?;
     Ok(count(root, "max_completion_tokens")?.or(old))
-}
-
-pub(in crate::dialects) fn read_sampling(root: &Node<'_>) -> Result<Sampling, Fault> {
-    let number = |name: &str| -> Result<Option<f64>, Fault> {
-        root.get(name).map(|member| member.number()).transpose()
-    };
-    let seed = |name: &str| -> Result<Option<i64>, Fault> {
-        let Some(member) = root.get(name) else {
-            return Ok(None);
-        };
-        let whole = member.value().as_i64();
-        whole.map(Some).ok_or_else(|| member.wrong("a whole number"))
-    };
-    Ok(Sampling {
-        temperature: number("temperature")?,
-        top_p: number("top_p")?,
-        top_k: count(root, "top_k")?,
-        seed: seed("seed")?.or(seed("random_seed")?),
-        presence_penalty: number("presence_penalty")?,
-        frequency_penalty: number("frequency_penalty")?,
-    })
-}
-
-pub(in crate::dialects) fn read_stop(root: &Node<'_>) -> Result<Vec<String>, Fault> {
-    let Some(stop) = root.get("stop") else {
-        return Ok(Vec::new());
-    };
-    match stop.value() {
-        Value::String(text) => Ok(vec![text.clone()]),
-        Value::Array(_) => {
-            stop.elements()?.map(|element| element.text().map(str::to_owned)).collect()
-        }
-        _ => Err(stop.wrong("a string or a list of strings")),
-    }
 }
 
 fn read_output(root: &Node<'_>, losses: &mut Vec<Loss>) -> Result<Output, Fault> {
@@ -209,25 +163,6 @@ fn read_tools(
     Ok(())
 }
 
-/// A function a model may call.
-pub(in crate::dialects) fn read_function(function: &Node<'_>) -> Result<Tool, Fault> {
-    function.object()?;
-    let name = function.need("name")?;
-    let parameters = function.get("parameters");
-    if let Some(parameters) = &parameters {
-        parameters.object()?;
-    }
-    Ok(Tool::Function {
-        name: match name.text()? {
-            "" => return Err(name.refuse("is empty")),
-            text => text.to_owned(),
-        },
-        description: string(function, "description")?,
-        parameters: parameters.map_or(Value::Null, |parameters| parameters.value().clone()),
-        strict: flag(function, "strict")?,
-    })
-}
-
 const CHOICES: &str = "expected `none`, `auto`, `required` or an object";
 
 fn choice_word(node: &Node<'_>) -> Result<ToolChoice, Fault> {
@@ -279,145 +214,4 @@ fn read_old_choice(choice: &Node<'_>) -> Result<ToolChoice, Fault> {
         Value::Object(_) => Ok(ToolChoice::Named { name: choice.need("name")?.text()?.to_owned() }),
         _ => Err(choice.wrong("a string or an object")),
     }
-}
-
-/// What a client says of thinking, gathered from all the places it may stand in.
-#[derive(Default)]
-pub(in crate::dialects) struct Said {
-    pub(in crate::dialects) switch: Option<bool>,
-    pub(in crate::dialects) adaptive: bool,
-    pub(in crate::dialects) effort: Option<Effort>,
-    pub(in crate::dialects) budget: Option<u64>,
-    pub(in crate::dialects) show: Option<Show>,
-}
-
-/// Of several places for one thing, `reasoning` comes before `thinking`, and both before the plain
-/// members.
-pub(in crate::dialects) fn read_thinking(
-    root: &Node<'_>,
-    extra: &mut Map<String, Value>,
-    losses: &mut Vec<Loss>,
-) -> Result<ThinkingSetting, Fault> {
-    let mut said = Said::default();
-    if let Some(object) = root.get("reasoning") {
-        object.object()?;
-        read_effort(&object, "effort", &mut said)?;
-        said.budget = count(&object, "max_tokens")?;
-        said.switch = said.switch.or(flag(&object, "enabled")?);
-        if let Some(summary) = object.get("summary") {
-            said.show = match summary.text()? {
-                "none" => Some(Show::Hidden),
-                _ => Some(Show::Summary),
-            };
-        }
-        if flag(&object, "exclude")? == Some(true) {
-            said.show = Some(Show::Hidden);
-        }
-    }
-    if let Some(thinking) = root.get("thinking") {
-        read_switch(&thinking, &mut said, losses)?;
-    }
-    if let Some(enable) = flag(root, "enable_thinking")? {
-        said.switch = said.switch.or(Some(enable));
-    }
-    said.budget = said.budget.or(count(root, "thinking_budget")?);
-    read_effort(root, "reasoning_effort", &mut said)?;
-    if flag(root, "include_reasoning")? == Some(false) {
-        said.show = Some(Show::Hidden);
-    }
-    if let Some(template) = root.get("chat_template_kwargs") {
-        let mut rest = template.object()?.clone();
-        for name in ["enable_thinking", "thinking"] {
-            // Templates take these two as flags; anything else there is the template's own.
-            if let Some(Value::Bool(value)) = rest.get(name) {
-                said.switch = said.switch.or(Some(*value));
-                rest.shift_remove(name);
-            }
-        }
-        if !rest.is_empty() {
-            extra.insert("chat_template_kwargs".to_owned(), Value::Object(rest));
-        }
-    }
-    Ok(said.setting(losses))
-}
-
-impl Said {
-    /// Off wins; then a budget, then an effort, then a plain "on".
-    pub(in crate::dialects) fn setting(self, losses: &mut Vec<Loss>) -> ThinkingSetting {
-        if self.budget.is_some() && self.effort.is_some() && self.switch != Some(false) {
-            losses.push(Loss::SettingAdapted { setting: "thinking", reason: "budget" });
-        }
-        let amount = match self {
-            Self { switch: Some(false), .. } | Self { budget: Some(0), .. } => Some(Amount::Off),
-            Self { budget: Some(tokens), .. } => Some(Amount::Budget { tokens }),
-            Self { adaptive: true, effort, .. } => Some(Amount::Adaptive { effort }),
-            Self { effort: Some(effort), .. } => Some(Amount::Effort { effort }),
-            Self { switch: Some(true), .. } => Some(Amount::On),
-            _ => None,
-        };
-        ThinkingSetting { amount, show: self.show }
-    }
-}
-
-pub(in crate::dialects) fn read_effort(
-    node: &Node<'_>,
-    name: &str,
-    said: &mut Said,
-) -> Result<(), Fault> {
-    let Some(effort) = node.get(name) else {
-        return Ok(());
-    };
-    match effort.text()? {
-        "none" => said.switch = said.switch.or(Some(false)),
-        // Groq's word.
-        "default" => said.switch = said.switch.or(Some(true)),
-        word => match Effort::read(word) {
-            Some(read) => said.effort = said.effort.or(Some(read)),
-            None => {
-                return Err(effort.refuse(
-                    "expected `none`, `minimal`, `low`, `medium`, `high`, `xhigh` or `max`",
-                ));
-            }
-        },
-    }
-    Ok(())
-}
-
-pub(in crate::dialects) fn read_switch(
-    thinking: &Node<'_>,
-    said: &mut Said,
-    losses: &mut Vec<Loss>,
-) -> Result<(), Fault> {
-    let on = match thinking.value() {
-        Value::Bool(on) => Some(*on),
-        Value::Object(_) => {
-            let kind = thinking.need("type")?;
-            said.budget = said.budget.or(count(thinking, "budget_tokens")?);
-            if let Some(display) = thinking.get("display") {
-                said.show = match display.text()? {
-                    "omitted" => Some(Show::Hidden),
-                    "summarized" => Some(Show::Summary),
-                    _ => said.show,
-                };
-            }
-            if thinking.get("clear_thinking").is_some() {
-                losses.push(Loss::PartOmitted {
-                    part: "thinking.clear_thinking".into(),
-                    reason: "no_word",
-                });
-            }
-            match kind.text()? {
-                "enabled" => Some(true),
-                "disabled" => Some(false),
-                "adaptive" | "auto" => {
-                    said.adaptive = true;
-                    None
-                }
-                _ => return Err(kind.refuse("expected `enabled`, `disabled` or `adaptive`")),
-            }
-        }
-        _ => return Err(thinking.wrong("true, false or an object")),
-    };
-    said.switch = said.switch.or(on);
-    Ok(())
 }

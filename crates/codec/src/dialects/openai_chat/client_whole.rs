@@ -5,7 +5,7 @@ use throughline_canonical::{Block, EndReason, Reply, Usage};
 
 use super::client_reply::{Writer, finish_word};
 use super::{BREAK, CUSTOM, NAME, NOTICE, annotations, usage};
-use crate::dialects::{extensions, openai_annotations};
+use crate::dialects::shared::{extensions, openai_annotations};
 
 /// Writes a whole reply.
 pub(super) fn write(writer: &Writer, reply: &Reply) -> Vec<u8> {

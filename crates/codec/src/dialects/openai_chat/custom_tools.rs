@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::CUSTOM;
-use crate::dialects::custom_tools::{CustomToolFormat, FreeCall, FreeTool, text};
+use crate::dialects::shared::custom_tools::{CustomToolFormat, FreeCall, FreeTool, text};
 
 /// How they are written here. What they give is a message of a tool, like any other.
 pub(super) const CALLS: CustomToolFormat = CustomToolFormat {

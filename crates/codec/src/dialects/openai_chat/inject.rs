@@ -7,9 +7,9 @@ use throughline_canonical::{Fault, Lossy};
 use super::super::RequestParts;
 use super::super::opaque_outline::{self, OpaqueOutline};
 use super::super::passthrough::{ModelNameSpan, Passthrough, StreamInjector, close_event};
-use super::client_reply::KEEP_ALIVE;
 use super::detail_meta::DetailMeta;
 use super::{OpenAiChat, complete, errors, outline, variants};
+use crate::dialects::shared::keep_alive;
 use crate::json::{Kind, Span, each_member};
 
 impl Passthrough for OpenAiChat {
@@ -69,7 +69,7 @@ struct Words;
 
 impl StreamInjector for Words {
     fn keep_alive(&self) -> Vec<u8> {
-        KEEP_ALIVE.to_vec()
+        keep_alive::COMMENT.to_vec()
     }
 
     fn error(&self, fault: &Fault, half: Option<&[u8]>) -> Vec<u8> {

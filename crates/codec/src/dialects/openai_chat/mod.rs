@@ -16,27 +16,32 @@
 use serde_json::Value;
 use throughline_canonical::{BlockStart, Delta, Event, Fault, Loss, Lossy, Request};
 
-use super::custom_tools::CustomToolFormat;
 use super::passthrough::Passthrough;
-use super::{
-    BREAK, ClientDialect, ModelCard, Models, NOTICE, OPENAI_LONGEST_NAME, Operation, Outgoing,
-    Refusal, ReplyIdentity, ReplyReader, ReplyWriter, RequestParts, Target, UpstreamDialect,
-    bearer, forget, is_plain_name, lost_part, ollama, openai_models,
+use crate::dialects::shared::custom_tools::CustomToolFormat;
+use crate::dialects::shared::key_header::bearer;
+use crate::dialects::shared::losses::lost_part;
+use crate::dialects::shared::members::remove_own;
+use crate::dialects::shared::openai_errors;
+use crate::dialects::shared::tool_names::{OPENAI_MAX_NAME, is_plain_name};
+use crate::dialects::shared::{names, openai_models};
+use crate::dialects::{
+    ClientDialect, ModelCard, Models, Operation, Outgoing, Refusal, ReplyIdentity, ReplyReader,
+    ReplyWriter, RequestParts, Target, UpstreamDialect,
 };
 
 mod annotations;
 mod calls;
 mod chunk;
-pub(super) mod client_calls;
-pub(super) mod client_messages;
-pub(super) mod client_reply;
-pub(super) mod client_request;
+mod client_calls;
+mod client_messages;
+mod client_reply;
+mod client_request;
 mod client_whole;
 mod complete;
 mod custom_tools;
 mod detail_meta;
 mod details;
-pub(super) mod errors;
+mod errors;
 mod form;
 mod ids;
 mod inject;
@@ -50,31 +55,10 @@ pub mod variants;
 #[cfg(test)]
 mod tests;
 
-pub(super) use client_request::read_thinking;
-
 /// The dialect's name.
-pub const NAME: &str = "openai_chat";
+pub const NAME: &str = names::OPENAI_CHAT;
 
 const PATH: &str = "/v1/chat/completions";
-
-/// Reasoning as its maker wrote it: without the notice, and the breaks around that.
-fn without_notice(shown: &str) -> String {
-    let mut written = String::with_capacity(shown.len());
-    let mut parts = shown.split(NOTICE).peekable();
-    let mut behind = false;
-    while let Some(part) = parts.next() {
-        let part = match behind {
-            true => part.strip_prefix(BREAK).unwrap_or(part),
-            false => part,
-        };
-        written.push_str(match parts.peek() {
-            Some(_) => part.strip_suffix(BREAK).unwrap_or(part),
-            None => part,
-        });
-        behind = true;
-    }
-    written
-}
 
 /// The kind of a call whose arguments are free text.
 const CUSTOM: &str = "custom";
@@ -133,7 +117,7 @@ impl ClientDialect for OpenAiChat {
 
     fn forget_own_members(&self, request: &mut Request) {
         let own = [ours::REASONING_FIELDS, ours::LEGACY_FUNCTIONS, ours::STREAM_OPTIONS];
-        forget(request, NAME, &own);
+        remove_own(request, NAME, &own);
     }
 
     fn read_request(&self, asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
@@ -175,7 +159,7 @@ impl UpstreamDialect for OpenAiChat {
     }
 
     fn read_fault(&self, status: u16, body: &[u8]) -> Fault {
-        errors::read(status, body)
+        openai_errors::read(status, body)
     }
 
     fn thinking_tags(&self, variant: &str) -> Option<&'static str> {
@@ -188,7 +172,7 @@ impl UpstreamDialect for OpenAiChat {
 
     fn max_tool_name(&self, variant: &str, name: &str) -> Option<usize> {
         let judges = variants::find(variant).official;
-        (judges && !is_plain_name(name, OPENAI_LONGEST_NAME)).then_some(OPENAI_LONGEST_NAME)
+        (judges && !is_plain_name(name, OPENAI_MAX_NAME)).then_some(OPENAI_MAX_NAME)
     }
 
     fn refusal(&self, status: u16, body: &[u8]) -> Option<Refusal> {
@@ -196,7 +180,8 @@ impl UpstreamDialect for OpenAiChat {
     }
 
     fn cannot_think(&self, status: u16, body: &[u8]) -> bool {
-        status == 400 && ollama::cannot_think(&errors::read(status, body).message)
+        status == 400
+            && openai_errors::says_cannot_think(&openai_errors::read(status, body).message)
     }
 
     fn models_path(&self, variant: &str) -> String {

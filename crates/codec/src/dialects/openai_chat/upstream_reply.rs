@@ -9,8 +9,12 @@ use super::chunk::{Choice, Chunk, Frame};
 use super::detail_meta::DetailMeta;
 use super::details::{self, Detail, Piece};
 use super::variants::{Replay, Variant};
-use super::{NAME, NOTICE, annotations, errors, usage, without_notice};
-use crate::dialects::{ReplyReader, fail_once, openai_annotations};
+use super::{NAME, NOTICE, annotations, usage};
+use crate::dialects::ReplyReader;
+use crate::dialects::shared::hidden_reasoning::without_notice;
+use crate::dialects::shared::openai_annotations;
+use crate::dialects::shared::openai_errors;
+use crate::dialects::shared::reply_end::fail_once;
 use crate::framing::sse::Framer;
 use crate::json::{Found, JsonError, Kind, each_element, found_text, slice, text};
 
@@ -191,13 +195,13 @@ impl State {
         let chunk = Chunk::read(json)?;
         let inner = chunk.choice.as_ref().and_then(|choice| choice.error.clone());
         for (kind, span) in [&chunk.error, &inner].into_iter().flatten() {
-            if let Some(fault) = errors::read_inside(json, *kind, span) {
+            if let Some(fault) = openai_errors::read_inside(json, *kind, span) {
                 self.fail(fault, out);
                 return Ok(true);
             }
         }
         if is_word(json, &chunk.object, b"error") {
-            let fault = errors::read_inside(json, Kind::Object, &(0..json.len()));
+            let fault = openai_errors::read_inside(json, Kind::Object, &(0..json.len()));
             self.fail(
                 fault.unwrap_or_else(|| {
                     Fault::new(FaultKind::Internal, "the provider reported an error")

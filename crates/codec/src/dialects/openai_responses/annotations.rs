@@ -4,7 +4,7 @@ use serde_json::Value;
 use throughline_canonical::{Citation, Delta, Verbatim};
 
 use super::NAME;
-use crate::dialects::openai_annotations;
+use crate::dialects::shared::openai_annotations;
 
 /// The kind that says all there is to say in words everybody has.
 const OF_THE_WEB: &str = "url_citation";

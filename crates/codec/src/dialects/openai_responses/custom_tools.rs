@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::client_items;
-use crate::dialects::custom_tools::{CustomToolFormat, FreeCall, FreeTool, text};
+use crate::dialects::shared::custom_tools::{CustomToolFormat, FreeCall, FreeTool, text};
 
 /// How they are written here.
 pub(super) const CALLS: CustomToolFormat = CustomToolFormat {

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 use throughline_canonical::{Fault, FaultKind};
 
-use crate::dialects::{RefusalKind, error_codes};
+use crate::dialects::RefusalKind;
+use crate::dialects::shared::error_codes;
 
 /// The status and the body of an error that comes before a reply.
 pub(super) fn write(fault: &Fault) -> (u16, Vec<u8>) {
@@ -81,7 +82,7 @@ pub(super) fn read(status: u16, body: &[u8]) -> Fault {
         Some(message) => Fault::new(kind, message),
         None => Fault::new(kind, format!("the provider answered with status {status}")),
     };
-    error_codes::told(fault, value.pointer("/error/code").and_then(Value::as_str))
+    error_codes::with_code(fault, value.pointer("/error/code").and_then(Value::as_str))
 }
 
 /// What an error says of reasoning the provider cannot take back: encrypted elsewhere, or bound to

@@ -39,17 +39,19 @@ mod upstream_request;
 use serde_json::Value;
 use throughline_canonical::{Fault, Lossy, Request};
 
-use super::custom_tools::CustomToolFormat;
-use super::losses::Losses;
 use super::passthrough::Passthrough;
-use super::{
-    ClientDialect, ModelCard, Models, OPENAI_LONGEST_NAME, Operation, Outgoing, Refusal,
-    ReplyIdentity, ReplyReader, ReplyWriter, RequestParts, Target, UpstreamDialect, bearer, forget,
-    is_plain_name, only_members, openai_models, read_member,
+use crate::dialects::shared::custom_tools::CustomToolFormat;
+use crate::dialects::shared::key_header::bearer;
+use crate::dialects::shared::members::{keep_only, read_count, remove_own};
+use crate::dialects::shared::tool_names::{OPENAI_MAX_NAME, is_plain_name};
+use crate::dialects::shared::{names, openai_models};
+use crate::dialects::{
+    ClientDialect, ModelCard, Models, Operation, Outgoing, Refusal, ReplyIdentity, ReplyReader,
+    ReplyWriter, RequestParts, Target, UpstreamDialect,
 };
 
 /// The dialect's name.
-pub const NAME: &str = "openai_responses";
+pub const NAME: &str = names::OPENAI_RESPONSES;
 
 const PATH: &str = "/v1/responses";
 const PATH_COUNT: &str = "/v1/responses/input_tokens";
@@ -96,7 +98,7 @@ impl ClientDialect for OpenAiResponses {
     fn forget_own_members(&self, request: &mut Request) {
         // Every reply of a provider holds what these ask for, and nothing is ever stored there.
         let own = ["include", "store", "stream_options", state::KEPT];
-        forget(request, NAME, &own);
+        remove_own(request, NAME, &own);
     }
 
     fn read_request(&self, asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
@@ -146,7 +148,7 @@ impl UpstreamDialect for OpenAiResponses {
     }
 
     fn max_tool_name(&self, _: &str, name: &str) -> Option<usize> {
-        (!is_plain_name(name, OPENAI_LONGEST_NAME)).then_some(OPENAI_LONGEST_NAME)
+        (!is_plain_name(name, OPENAI_MAX_NAME)).then_some(OPENAI_MAX_NAME)
     }
 
     fn refusal(&self, status: u16, body: &[u8]) -> Option<Refusal> {
@@ -169,12 +171,12 @@ impl UpstreamDialect for OpenAiResponses {
         let mut written = upstream_request::write(request, target);
         let outgoing = &mut written.value;
         PATH_COUNT.clone_into(&mut outgoing.path);
-        outgoing.body = only_members(&outgoing.body, COUNTED);
+        outgoing.body = keep_only(&outgoing.body, COUNTED);
         Some(written)
     }
 
     fn read_count(&self, body: &[u8]) -> Option<u64> {
-        read_member(body, "input_tokens")
+        read_count(body, "input_tokens")
     }
 
     fn passthrough(&self) -> &'static dyn Passthrough {

@@ -3,7 +3,7 @@
 use throughline_canonical::Citation;
 
 use super::{PHASE, annotations};
-use crate::dialects::openai_annotations;
+use crate::dialects::shared::openai_annotations;
 use crate::json::{decode, escape};
 
 /// An item that is not done. All its texts are kept as they stand between quotes.

@@ -7,7 +7,7 @@ use super::NAME;
 use super::errors::reply_code;
 use super::state::{HISTORY, KEPT};
 use super::upstream_request::{reasoning, text, write_choice, write_tool};
-use crate::dialects::losses::Losses;
+use crate::dialects::shared::losses::Losses;
 
 /// How a reply ends that did not fail.
 pub(super) struct Ending {

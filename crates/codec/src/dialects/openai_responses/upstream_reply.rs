@@ -8,7 +8,8 @@ use throughline_canonical::{EndReason, Event, Fault, FaultKind, Usage};
 use super::errors::kind_of_code;
 use super::item_parts::Kind as ItemKind;
 use super::output_items::{Deltas, Items};
-use crate::dialects::{ReplyReader, error_codes};
+use crate::dialects::ReplyReader;
+use crate::dialects::shared::error_codes;
 use crate::framing::sse::{Frame, Framer};
 use crate::json::{
     Cursor, JsonError, Kind, Span, each_member, inside, number, slice, text, validate,
@@ -493,5 +494,5 @@ fn read_error(json: &[u8], error: &Span) -> Result<Fault, JsonError> {
             None => "the provider failed without a reason".to_owned(),
         };
     }
-    Ok(error_codes::told(Fault::new(fault_kind, message), code.as_deref()))
+    Ok(error_codes::with_code(Fault::new(fault_kind, message), code.as_deref()))
 }

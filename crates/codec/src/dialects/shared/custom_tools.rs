@@ -1,19 +1,19 @@
-//! Tools that take free text in place of JSON. OpenAI's dialects have them; elsewhere one is a function with
-//! a single text.
+//! Custom tools: tools that take free text instead of JSON. OpenAI's dialects have them. In other
+//! dialects such a tool becomes a function with one string parameter.
 
 use serde_json::{Value, json};
 use throughline_canonical::{Block, Lossy};
 
-/// How a dialect writes such tools, their calls and what they gave.
+/// How a dialect reads and writes custom tools, their calls and their results.
 #[derive(Clone, Copy, Debug)]
 pub struct CustomToolFormat {
-    /// What the dialect calls a call of one.
+    /// The dialect's name for a call of a custom tool.
     pub name: &'static str,
-    /// Reads a tool.
+    /// Reads a tool definition.
     pub tool: fn(&Value) -> Option<FreeTool>,
     /// Reads a call.
     pub call: fn(&Value) -> Option<FreeCall>,
-    /// Reads what a call gave, and what of that is lost.
+    /// Reads the result of a call, with the losses of reading it.
     pub result: fn(&Value) -> Option<Lossy<Block>>,
     /// Writes a call.
     pub write: fn(&FreeCall) -> Value,
@@ -22,28 +22,28 @@ pub struct CustomToolFormat {
 /// A tool that takes free text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FreeTool {
-    /// What it is called.
+    /// The name that the model calls.
     pub name: String,
-    /// What a model is told of it.
+    /// The description for the model.
     pub description: String,
-    /// The grammar its text follows; null for none.
+    /// The grammar of the input; null for free text.
     pub grammar: Value,
 }
 
-/// A call of one.
+/// A call of a custom tool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FreeCall {
-    /// Its id.
+    /// The id of the call.
     pub id: String,
-    /// The tool.
+    /// The name of the tool.
     pub name: String,
-    /// The text.
+    /// The input text.
     pub input: String,
 }
 
 impl FreeTool {
-    /// Reads the members that both dialects have alike.
-    pub(super) fn read(tool: &Value) -> Option<Self> {
+    /// Reads the members that both of OpenAI's dialects share.
+    pub(crate) fn read(tool: &Value) -> Option<Self> {
         let format = tool.get("format");
         let grammar = format.filter(|format| format["type"] == "grammar");
         Some(Self {
@@ -53,10 +53,10 @@ impl FreeTool {
         })
     }
 
-    /// What a model is told that only knows functions.
+    /// The description for a model that only knows functions: it includes the grammar.
     pub fn told(&self) -> String {
         let mut told = self.description.clone();
-        // Its place differs between the dialects.
+        // The dialects nest the grammar differently.
         let rule = self.grammar.get("grammar").unwrap_or(&self.grammar);
         if let Some(definition) = rule.get("definition").and_then(Value::as_str) {
             let syntax = text(rule, "syntax");
@@ -67,7 +67,7 @@ impl FreeTool {
         told
     }
 
-    /// The parameters of the function.
+    /// The parameters of the function that stands for a custom tool.
     pub fn parameters() -> Value {
         json!({
             "type": "object",
@@ -79,13 +79,13 @@ impl FreeTool {
 }
 
 impl FreeCall {
-    /// The arguments of the function.
+    /// The arguments of that function for this call.
     pub fn arguments(&self) -> String {
         json!({"input": self.input}).to_string()
     }
 
-    /// The text in the arguments of a function; none where they are no JSON. A model may forget that they
-    /// are an object, or how texts are written in one.
+    /// Extracts the input from function arguments; `None` if they are not JSON. Models sometimes
+    /// forget the object around the string, or do not escape the string.
     pub fn input_of(arguments: &str) -> Option<String> {
         let read = serde_json::from_str(arguments);
         Some(match read.or_else(|_| serde_json::from_str(&spelled(arguments))).ok()? {
@@ -98,7 +98,7 @@ impl FreeCall {
     }
 }
 
-/// JSON in whose texts lines break as they are, and backslashes stand for themselves.
+/// Repairs JSON whose strings contain raw line breaks or single backslashes.
 fn spelled(json: &str) -> String {
     let mut spelled = String::with_capacity(json.len());
     let mut inside = false;
@@ -125,8 +125,8 @@ fn spelled(json: &str) -> String {
     spelled
 }
 
-/// A text of an object; empty where there is none.
-pub(super) fn text(object: &Value, name: &str) -> String {
+/// A string member; empty if it is missing.
+pub(crate) fn text(object: &Value, name: &str) -> String {
     let text = object.get(name).and_then(Value::as_str);
     text.unwrap_or_default().to_owned()
 }

@@ -1,16 +1,16 @@
-//! Errors that programs act on: whoever is told that its conversation is too long shortens it, and whoever
-//! has spent its credit stops asking. Each dialect says that in its own way.
+//! Error codes that programs act on: a client shortens a conversation that is too long, or stops
+//! when the credit is spent. Each dialect spells these errors differently.
 
 use throughline_canonical::Fault;
 
-/// The conversation is longer than the model reads.
+/// The conversation exceeds the model's context.
 const TOO_LONG: &str = "context_length_exceeded";
 
-/// The words of OpenAI's dialects that say more than the kind of the error.
+/// Codes of OpenAI's dialects that say more than the kind of the error.
 const KNOWN: [&str; 4] =
     [TOO_LONG, "insufficient_quota", "model_not_found", "content_policy_violation"];
 
-/// How providers without such words say it, in lower case.
+/// Phrases of providers that send no such code, in lower case.
 const SENTENCES: [&str; 5] = [
     "prompt is too long",
     "maximum context length",
@@ -19,11 +19,11 @@ const SENTENCES: [&str; 5] = [
     "exceeds the context window",
 ];
 
-/// What clients of Anthropic's dialect look for, and shorten their conversation by.
+/// Clients of Anthropic's dialect look for this phrase and then shorten the conversation.
 const PROMPT_TOO_LONG: &str = "prompt is too long";
 
-/// The fault with its word: the provider's, or the one its sentence stands for.
-pub(super) fn told(fault: Fault, code: Option<&str>) -> Fault {
+/// Adds the error code: the provider's, or the one that its message implies.
+pub(crate) fn with_code(fault: Fault, code: Option<&str>) -> Fault {
     if let Some(code) = code.filter(|code| KNOWN.contains(code)) {
         return fault.with_code(code);
     }
@@ -34,8 +34,8 @@ pub(super) fn told(fault: Fault, code: Option<&str>) -> Fault {
     fault
 }
 
-/// The sentence for clients that know this error by its words only.
-pub(super) fn sentence(fault: &Fault) -> String {
+/// The message, with the phrase that Anthropic's clients look for.
+pub(crate) fn message_for_anthropic(fault: &Fault) -> String {
     let message = &fault.message;
     if fault.code.as_deref() == Some(TOO_LONG)
         && !message.to_ascii_lowercase().contains(PROMPT_TOO_LONG)

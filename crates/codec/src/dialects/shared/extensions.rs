@@ -1,12 +1,13 @@
-//! What a whole reply of an open dialect says besides: its reasoning and calls as a stream would have told them.
+//! The `extensions` member of whole replies in open dialects: the reasoning and calls that a stream
+//! would have sent.
 
 use serde_json::{Value, json};
 use throughline_canonical::{Block, Reply};
 
-use super::BREAK;
+use super::hidden_reasoning::BREAK;
 
-/// The `extensions` of a reply that holds reasoning or calls. Hidden reasoning stays hidden.
-pub(super) fn write(reply: &Reply, hidden: bool) -> Option<Value> {
+/// Writes `extensions` for a reply with reasoning or calls. Hidden reasoning stays hidden.
+pub(crate) fn write(reply: &Reply, hidden: bool) -> Option<Value> {
     let (mut reasoned, mut called) = (Vec::new(), Vec::new());
     for block in &reply.content {
         match block {
@@ -22,14 +23,14 @@ pub(super) fn write(reply: &Reply, hidden: bool) -> Option<Value> {
         reasoned.clear();
     }
     let mut extensions = json!({"reasoning_chunks": reasoned, "tool_call_chunks": called});
-    // Only the provider's own: nobody here sums up what a model thought.
+    // Only the provider's own summary: we do not summarise.
     if reply.summary && !reasoned.is_empty() {
         extensions["reasoning_summary"] = reasoned.join(BREAK).into();
     }
     Some(extensions)
 }
 
-/// A call as a stream would have told it.
+/// The three chunks that a stream sends for a call.
 fn call(id: &str, name: &str, arguments: &str) -> [Value; 3] {
     let arguments = match arguments.trim() {
         "" => "{}",

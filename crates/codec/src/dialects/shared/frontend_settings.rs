@@ -1,19 +1,19 @@
-//! What front ends say of the model and of how it should answer. They share these members, in the
-//! forms people write them in; no provider has a say in them.
+//! Settings that all front-end dialects share, in the spellings that people use. They are ours, not
+//! any provider's.
 
 use serde_json::Value;
 use throughline_canonical::{
-    Effort, Fault, FaultKind, Loss, Request, Show, ThinkingSetting, Tool, ToolChoice,
+    Effort, Fault, Loss, Request, Show, ThinkingSetting, Tool, ToolChoice,
 };
 
-use super::openai_chat::client_request::{
-    Said, count, flag, read_effort, read_sampling, read_stop, read_switch, string,
-};
+use super::fields::{count, flag, string};
+use super::sampling::{read_sampling, read_stop};
+use super::thinking_options::{ThinkingOptions, read_effort, read_switch};
 use crate::json::Node;
 
-/// Reads what an object says. What it does not say stays as it is, so that a second object may be
-/// read over a first one.
-pub(super) fn read(
+/// Reads settings, system texts and tools. Absent members keep their value, so a second object can
+/// override a first.
+pub(crate) fn read(
     node: &Node<'_>,
     request: &mut Request,
     losses: &mut Vec<Loss>,
@@ -27,8 +27,8 @@ pub(super) fn read(
     settings(node, request, losses)
 }
 
-/// What `settings` reads.
-pub(super) const SETTINGS: [&str; 14] = [
+/// The members that [`settings`] reads.
+pub(crate) const SETTINGS: [&str; 14] = [
     "model",
     "backend",
     "tool_choice",
@@ -45,13 +45,13 @@ pub(super) const SETTINGS: [&str; 14] = [
     "stop",
 ];
 
-/// Reads who should answer, and how.
-pub(super) fn settings(
+/// Reads the model, the backend and the generation settings.
+pub(crate) fn settings(
     node: &Node<'_>,
     request: &mut Request,
     losses: &mut Vec<Loss>,
 ) -> Result<(), Fault> {
-    // A front end without a choice of models sends an empty one.
+    // A front end without a model picker sends an empty string.
     let said = |name| Ok(string(node, name)?.filter(|text| !text.is_empty()));
     if let Some(model) = said("model")? {
         request.model = model;
@@ -72,8 +72,8 @@ pub(super) fn settings(
     Ok(())
 }
 
-/// Reads how words are to be chosen.
-pub(super) fn sample(node: &Node<'_>, request: &mut Request) -> Result<(), Fault> {
+/// Reads sampling settings.
+pub(crate) fn sample(node: &Node<'_>, request: &mut Request) -> Result<(), Fault> {
     let (said, before) = (read_sampling(node)?, &mut request.sampling);
     before.temperature = said.temperature.or(before.temperature);
     before.top_p = said.top_p.or(before.top_p);
@@ -84,8 +84,8 @@ pub(super) fn sample(node: &Node<'_>, request: &mut Request) -> Result<(), Fault
     Ok(())
 }
 
-/// A text, or a list of texts.
-pub(super) fn read_texts(node: &Node<'_>) -> Result<Vec<String>, Fault> {
+/// Reads a string or a list of strings.
+pub(crate) fn read_texts(node: &Node<'_>) -> Result<Vec<String>, Fault> {
     match node.value() {
         Value::String(text) => Ok(vec![text.clone()]),
         Value::Array(_) => node.elements()?.map(|text| text.text().map(str::to_owned)).collect(),
@@ -96,36 +96,37 @@ pub(super) fn read_texts(node: &Node<'_>) -> Result<Vec<String>, Fault> {
 const AMOUNTS: &str =
     "expected `off`, `on`, `adaptive`, `minimal`, `low`, `medium`, `high`, `xhigh` or `max`";
 
-/// `thinking` is true or false, a word, so many tokens, or an object; `reasoning_effort` a word.
+/// Reads `thinking` (a boolean, a word, a number of tokens or an object) and `reasoning_effort` (a
+/// word).
 fn read_thinking(node: &Node<'_>, losses: &mut Vec<Loss>) -> Result<ThinkingSetting, Fault> {
-    let mut said = Said::default();
+    let mut options = ThinkingOptions::default();
     if let Some(thinking) = node.get("thinking") {
         match thinking.value() {
             Value::String(word) => match word.as_str() {
-                "off" | "none" => said.switch = Some(false),
-                "on" => said.switch = Some(true),
-                "adaptive" | "auto" => said.adaptive = true,
+                "off" | "none" => options.switch = Some(false),
+                "on" => options.switch = Some(true),
+                "adaptive" | "auto" => options.adaptive = true,
                 word => match Effort::read(word) {
-                    Some(effort) => said.effort = Some(effort),
+                    Some(effort) => options.effort = Some(effort),
                     None => return Err(thinking.refuse(AMOUNTS)),
                 },
             },
-            Value::Number(_) => said.budget = Some(thinking.count()?),
-            Value::Bool(_) => read_switch(&thinking, &mut said, losses)?,
+            Value::Number(_) => options.budget = Some(thinking.count()?),
+            Value::Bool(_) => read_switch(&thinking, &mut options, losses)?,
             Value::Object(members) if members.contains_key("type") => {
-                read_switch(&thinking, &mut said, losses)?;
-                read_effort(&thinking, "effort", &mut said)?;
+                read_switch(&thinking, &mut options, losses)?;
+                read_effort(&thinking, "effort", &mut options)?;
             }
-            // As the vocabulary spells it.
+            // The canonical spelling.
             Value::Object(members) if members.contains_key("amount") => {
                 return serde_json::from_value(thinking.value().clone())
                     .map_err(|error| thinking.refuse(&error.to_string()));
             }
             Value::Object(_) => {
-                read_effort(&thinking, "effort", &mut said)?;
-                said.budget = count(&thinking, "budget")?;
+                read_effort(&thinking, "effort", &mut options)?;
+                options.budget = count(&thinking, "budget")?;
                 if let Some(show) = thinking.get("show") {
-                    said.show = Some(match show.text()? {
+                    options.show = Some(match show.text()? {
                         "full" => Show::Full,
                         "summary" => Show::Summary,
                         "hidden" => Show::Hidden,
@@ -136,11 +137,11 @@ fn read_thinking(node: &Node<'_>, losses: &mut Vec<Loss>) -> Result<ThinkingSett
             _ => return Err(thinking.wrong("true, false, a word, a number or an object")),
         }
     }
-    read_effort(node, "reasoning_effort", &mut said)?;
-    Ok(said.setting(losses))
+    read_effort(node, "reasoning_effort", &mut options)?;
+    Ok(options.resolve(losses))
 }
 
-/// A list of tools, or an object of them by name.
+/// Reads a list of tools, or an object with tools by name.
 fn read_tools(tools: &Node<'_>) -> Result<Vec<Tool>, Fault> {
     let Value::Object(by_name) = tools.value() else {
         let list = match tools.value() {
@@ -154,7 +155,7 @@ fn read_tools(tools: &Node<'_>) -> Result<Vec<Tool>, Fault> {
 
 fn read_tool(tool: &Node<'_>, name: Option<&str>) -> Result<Tool, Fault> {
     tool.object()?;
-    // As the vocabulary spells one that only its maker knows.
+    // The canonical spelling of a tool that only its provider knows.
     if let (Some(value), Some(dialect)) = (tool.get("value"), tool.get("dialect")) {
         return Ok(Tool::Opaque {
             dialect: dialect.text()?.to_owned(),
@@ -177,7 +178,7 @@ fn read_tool(tool: &Node<'_>, name: Option<&str>) -> Result<Tool, Fault> {
     let schema = ["parameters", "inputSchema", "input_schema"];
     let parameters = match schema.iter().find_map(|name| tool.get(name)) {
         Some(schema) => {
-            // What the AI SDK wraps a schema in is no part of it.
+            // The AI SDK wraps schemas in `jsonSchema`.
             let wrapped = schema.get("jsonSchema");
             let schema = wrapped.as_ref().unwrap_or(&schema);
             schema.object()?;
@@ -193,7 +194,7 @@ fn read_tool(tool: &Node<'_>, name: Option<&str>) -> Result<Tool, Fault> {
     })
 }
 
-/// A word, or an object that names a tool.
+/// Reads a word, or an object that names a tool.
 fn read_choice(choice: &Node<'_>) -> Result<ToolChoice, Fault> {
     let kind = match choice.value() {
         Value::String(_) => None,
@@ -206,7 +207,7 @@ fn read_choice(choice: &Node<'_>) -> Result<ToolChoice, Fault> {
         "none" => ToolChoice::None,
         "required" => ToolChoice::Required,
         "named" | "tool" | "function" if kind.is_some() => {
-            // The second is the AI SDK's word.
+            // `toolName` is the AI SDK's spelling.
             let function = choice.get("function");
             let inside = function.as_ref().filter(|function| function.value().is_object());
             let name = match choice.get("toolName") {
@@ -221,41 +222,4 @@ fn read_choice(choice: &Node<'_>) -> Result<ToolChoice, Fault> {
             ));
         }
     })
-}
-
-/// The result of a call that nobody answered: no model takes one without.
-pub(super) fn not_run(losses: &mut Vec<Loss>) -> &'static str {
-    omit(losses, "tool_result", "missing");
-    "The tool was not run."
-}
-
-/// Tells that a call is left out, since it broke off before it was whole.
-pub(super) fn unfinished(losses: &mut Vec<Loss>) {
-    omit(losses, "tool_call", "unfinished");
-}
-
-/// Adds a loss that is not told yet.
-pub(super) fn omit(losses: &mut Vec<Loss>, part: &'static str, reason: &'static str) {
-    let loss = Loss::of_part(part, reason);
-    if !losses.contains(&loss) {
-        losses.push(loss);
-    }
-}
-
-/// The status of a fault, where the dialect has none of its own.
-pub(super) fn status(kind: FaultKind) -> u16 {
-    match kind {
-        FaultKind::Invalid => 400,
-        FaultKind::Unauthenticated => 401,
-        FaultKind::Forbidden => 403,
-        FaultKind::NotFound => 404,
-        FaultKind::WrongMethod => 405,
-        FaultKind::Conflict => 409,
-        FaultKind::TooLarge => 413,
-        FaultKind::RateLimited => 429,
-        FaultKind::Overloaded => 503,
-        FaultKind::Unreachable | FaultKind::ToolCallUnreadable => 502,
-        FaultKind::TimedOut => 504,
-        FaultKind::Internal => 500,
-    }
 }

@@ -1,4 +1,4 @@
-//! What a server tells of one of its models. What it does not tell is `None`.
+//! The description of a model by its server. `None` means that the server does not say.
 
 use throughline_canonical::{Effort, Fault};
 
@@ -7,31 +7,30 @@ use super::segments::query_value;
 /// One model, as its server describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModelCard {
-    /// Its name.
+    /// The server's name of the model.
     pub name: String,
-    /// The most tokens it writes.
+    /// Maximum number of output tokens.
     pub max_output: Option<u64>,
-    /// The most tokens it reads.
+    /// Maximum number of input tokens.
     pub context: Option<u64>,
-    /// Whether it thinks at all.
+    /// Whether the model can think.
     pub thinks: Option<bool>,
-    /// Whether it takes adaptive thinking.
+    /// Whether it accepts adaptive thinking.
     pub adaptive: Option<bool>,
-    /// Whether it takes a budget.
+    /// Whether it accepts a thinking budget.
     pub budget: Option<bool>,
     /// Whether thinking can be switched off.
     pub off: Option<bool>,
-    /// Whether it takes thinking between tool calls only.
+    /// Whether it accepts thinking between tool calls only.
     pub between_tools: Option<bool>,
-    /// The efforts it takes; empty if they are not told.
+    /// The efforts it accepts; empty if unknown.
     pub efforts: Vec<Effort>,
 }
 
-/// No page has more.
 const LONGEST_PAGE: usize = 1000;
 
-/// How many models a query wants under this name; all of them where it does not say.
-pub(super) fn page_length(query: &str, name: &str, least: usize) -> Result<usize, Fault> {
+/// Reads the page size from the query; unlimited if absent.
+pub(crate) fn page_length(query: &str, name: &str, least: usize) -> Result<usize, Fault> {
     let Some(value) = query_value(query, name) else {
         return Ok(usize::MAX);
     };
@@ -43,8 +42,8 @@ pub(super) fn page_length(query: &str, name: &str, least: usize) -> Result<usize
     }
 }
 
-/// The place of the model a query names under this name.
-pub(super) fn place_of(
+/// The index of the model that this query member names.
+pub(crate) fn place_of(
     cards: &[ModelCard],
     query: &str,
     name: &str,

@@ -1,18 +1,19 @@
-//! Models, as both of OpenAI's dialects list them: `GET /v1/models`.
+//! The model list of OpenAI's dialects: `GET /v1/models`.
 
 use serde_json::{Value, json};
 
-use super::{ModelCard, Models};
+use super::names;
+use crate::dialects::{ModelCard, Models};
 
-/// The dialects that list models so.
-pub(super) const DIALECTS: [&str; 2] = [super::openai_chat::NAME, super::openai_responses::NAME];
+/// The dialects with this list.
+pub(crate) const DIALECTS: [&str; 2] = [names::OPENAI_CHAT, names::OPENAI_RESPONSES];
 
-/// Reads one model, or the list of them.
-pub(super) fn read(answer: &Value) -> Vec<ModelCard> {
+/// Reads one model or a list.
+pub(crate) fn read(answer: &Value) -> Vec<ModelCard> {
     let one = |model: &Value| {
         Some(ModelCard {
             name: model.get("id")?.as_str()?.to_owned(),
-            // Those who serve other people's models say more than OpenAI does.
+            // Servers other than OpenAI add the context length.
             context: model["context_length"].as_u64().or(model["max_model_len"].as_u64()),
             ..ModelCard::default()
         })
@@ -23,8 +24,8 @@ pub(super) fn read(answer: &Value) -> Vec<ModelCard> {
     }
 }
 
-/// Writes one model, or the list of them. When a model was made nobody tells us.
-pub(super) fn write(models: Models<'_>) -> Value {
+/// Writes one model or a list. We do not know when a model was created.
+pub(crate) fn write(models: Models<'_>) -> Value {
     let one = |card: &ModelCard| json!({"id": card.name, "object": "model", "created": 0, "owned_by": "throughline"});
     match models {
         Models::One(card) => one(card),

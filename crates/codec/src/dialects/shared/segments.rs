@@ -1,11 +1,10 @@
-//! Names and values in an address: how they are written there so that they stay one segment, which ones
-//! lead elsewhere however they are written, and what a query says.
+//! Path segments and queries: percent-encoding, and detection of dot segments.
 
 use std::fmt::Write;
 
-/// Appends a name. Its slashes stay: servers with models of several makers name them so, and it stays below
-/// where it stands, since names that climb are refused.
-pub(super) fn encode(name: &str, path: &mut String) {
+/// Appends a percent-encoded name. Slashes stay because some servers use them in model names. The
+/// result cannot leave its directory because names with dot segments are rejected.
+pub(crate) fn encode(name: &str, path: &mut String) {
     for byte in name.bytes() {
         match byte {
             b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' => path.push(char::from(byte)),
@@ -17,7 +16,7 @@ pub(super) fn encode(name: &str, path: &mut String) {
     }
 }
 
-/// What a segment, or several, say.
+/// Decodes percent-encoding.
 pub fn decode(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -40,14 +39,14 @@ pub fn decode(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// What a query says under this name, if it does.
-pub(super) fn query_value(query: &str, name: &str) -> Option<String> {
+/// Reads a query parameter.
+pub(crate) fn query_value(query: &str, name: &str) -> Option<String> {
     let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     pairs.find(|(found, _)| *found == name).map(|(_, value)| decode(value))
 }
 
-/// Whether a path, or a name that is to stand in one, has a segment `.` or `..`: servers take these away
-/// together with what stands before them, however they are encoded.
+/// Whether a path or a name in it contains a `.` or `..` segment, also percent-encoded. Servers
+/// remove such a segment together with the one before it.
 pub fn has_dot_segments(path: &str) -> bool {
     let dots = |path: &str| path.split(['/', '\\']).any(|segment| matches!(segment, "." | ".."));
     dots(path) || path.contains('%') && dots(&decode(path))

@@ -6,10 +6,9 @@ use throughline_canonical::{Block, Fault, Loss, Message, Request, Role, Source};
 
 use super::metadata::{self, Mark};
 use super::tool_parts;
-use crate::dialects::frontend_settings::omit;
-use crate::dialects::gemini::parts::media_kind;
-use crate::dialects::openai_chat::client_messages::read_url;
-use crate::dialects::openai_chat::client_request::string;
+use crate::dialects::shared::fields::string;
+use crate::dialects::shared::losses::omit;
+use crate::dialects::shared::media::{media_kind, read_url};
 use crate::json::Node;
 
 /// What is to be made again.

@@ -11,8 +11,9 @@ use throughline_canonical::{
 
 use super::step::{Kind, Part};
 use super::{MESSAGE_ID, NAME};
-use crate::dialects::openai_chat::client_reply::{KEEP_ALIVE, missing_fault};
-use crate::dialects::{ReplyIdentity, ReplyWriter, may_cut_a_call};
+use crate::dialects::shared::keep_alive;
+use crate::dialects::shared::reply_end::{fault_of_end, may_cut_a_call};
+use crate::dialects::{ReplyIdentity, ReplyWriter};
 use crate::json::{ObjectWriter, quote_bytes};
 
 /// Writes one reply.
@@ -230,7 +231,7 @@ impl Writer {
 
     fn end(&mut self, reason: &EndReason, out: &mut Vec<u8>) {
         self.begin("", out);
-        if let Some(fault) = missing_fault(reason) {
+        if let Some(fault) = fault_of_end(reason) {
             self.fault(&fault, out);
         }
         let cuts = may_cut_a_call(reason);
@@ -323,7 +324,7 @@ impl ReplyWriter for Writer {
 
     fn keep_alive(&mut self, out: &mut Vec<u8>) {
         if self.state != State::Ended {
-            out.extend_from_slice(KEEP_ALIVE);
+            out.extend_from_slice(keep_alive::COMMENT);
         }
     }
 

@@ -4,8 +4,8 @@ use throughline_canonical::{Fault, Lossy, Request};
 
 use super::client_messages::{self, Anew};
 use super::{MESSAGE_ID, NAME};
-use crate::dialects::frontend_settings;
-use crate::dialects::openai_chat::client_request::string;
+use crate::dialects::shared::fields::string;
+use crate::dialects::shared::frontend_settings;
 use crate::json::{Node, read_object};
 
 /// Reads a request. Members nobody knows are between the front end and its own server: `useChat` adds to

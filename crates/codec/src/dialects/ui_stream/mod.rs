@@ -8,10 +8,10 @@
 
 use throughline_canonical::{Event, Fault, Loss, Lossy, Request};
 
-use super::{
-    ClientDialect, Operation, ReplyIdentity, ReplyWriter, RequestParts, forget, frontend_settings,
-    lost_part,
-};
+use crate::dialects::shared::fault_status;
+use crate::dialects::shared::losses::lost_part;
+use crate::dialects::shared::members::remove_own;
+use crate::dialects::{ClientDialect, Operation, ReplyIdentity, ReplyWriter, RequestParts};
 
 mod client_messages;
 mod client_reply;
@@ -58,7 +58,7 @@ impl ClientDialect for UiStream {
     }
 
     fn forget_own_members(&self, request: &mut Request) {
-        forget(request, NAME, &[MESSAGE_ID]);
+        remove_own(request, NAME, &[MESSAGE_ID]);
     }
 
     fn stream_headers(&self) -> &'static [(&'static str, &'static str)] {
@@ -90,7 +90,7 @@ impl ClientDialect for UiStream {
 
     /// The sentence alone: its clients show the body of a refusal to people.
     fn write_fault(&self, fault: &Fault, _: &str) -> (u16, Vec<u8>) {
-        (frontend_settings::status(fault.kind), fault.message.clone().into_bytes())
+        (fault_status::status(fault.kind), fault.message.clone().into_bytes())
     }
 
     fn fault_type(&self) -> &'static str {

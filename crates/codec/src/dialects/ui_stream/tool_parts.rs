@@ -4,8 +4,8 @@ use throughline_canonical::{Block, Fault, Loss};
 
 use super::client_messages::as_text;
 use super::metadata;
-use crate::dialects::frontend_settings::{not_run, unfinished};
-use crate::dialects::openai_chat::client_request::string;
+use crate::dialects::shared::fields::string;
+use crate::dialects::shared::losses::{missing_result, unfinished_call};
 use crate::json::Node;
 
 const DENIED: &str = "The call was denied.";
@@ -31,7 +31,7 @@ pub(super) fn read(
     let (text, is_error) = match state.text()? {
         // The reply broke off in the middle of it.
         "input-streaming" => {
-            unfinished(losses);
+            unfinished_call(losses);
             return Ok(());
         }
         "input-available" | "approval-requested" => unanswered(losses),
@@ -68,7 +68,7 @@ pub(super) fn read(
 }
 
 fn unanswered(losses: &mut Vec<Loss>) -> (String, bool) {
-    (not_run(losses).to_owned(), true)
+    (missing_result(losses).to_owned(), true)
 }
 
 fn is_approved(part: &Node<'_>) -> Result<bool, Fault> {

@@ -1,19 +1,18 @@
-//! What a message holds: a text, or blocks. Blocks may also be the lines of a reply just as they came,
-//! so that a client can send back what it got without knowing what it is.
+//! Message content: a string or a list of blocks. Blocks may also be the lines of an earlier reply,
+//! so that a client can send back a reply without understanding it.
 
 use std::collections::HashMap;
 
 use serde_json::Value;
 use throughline_canonical::{Block, Fault, Loss, MediaKind, Source};
 
-use crate::dialects::frontend_settings::omit;
-use crate::dialects::gemini::parts::media_kind;
-use crate::dialects::openai_chat::client_messages::read_url;
-use crate::dialects::openai_chat::client_request::{flag, string};
+use crate::dialects::shared::fields::{flag, string};
+use crate::dialects::shared::losses::omit;
+use crate::dialects::shared::media::{media_kind, read_url};
 use crate::json::Node;
 
-/// Reads the content of a message, or of a tool's result.
-pub(super) fn read(content: &Node<'_>, losses: &mut Vec<Loss>) -> Result<Vec<Block>, Fault> {
+/// Reads the content of a message or of a tool result.
+pub(crate) fn read(content: &Node<'_>, losses: &mut Vec<Loss>) -> Result<Vec<Block>, Fault> {
     match content.value() {
         Value::String(text) => return Ok(vec![Block::text(text.clone())]),
         Value::Array(_) => {}
@@ -28,7 +27,7 @@ pub(super) fn read(content: &Node<'_>, losses: &mut Vec<Loss>) -> Result<Vec<Blo
 
 struct Reader<'a> {
     blocks: Vec<Block>,
-    /// Where the blocks of a reply are, by the number its lines give them.
+    /// Positions of the blocks of a reply, by the number in its lines.
     places: HashMap<u64, usize>,
     losses: &'a mut Vec<Loss>,
 }
@@ -71,7 +70,7 @@ impl Reader<'_> {
                 dialect: node.need("dialect")?.text()?.to_owned(),
                 value: node.need("value")?.value().clone(),
             },
-            // Lines that are no part of what was said.
+            // Lines that are not content.
             "source" | "error" | "done" => return Ok(()),
             _ => {
                 omit(self.losses, "block", "no_word");
@@ -83,7 +82,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// A piece of a block that is there already is added to it.
+    /// Adds a block, or appends it to the block with the same number.
     fn push(&mut self, block: Block, number: Option<u64>, appends: bool) {
         let place = match number {
             Some(number) => self.places.get(&number).copied(),
@@ -104,8 +103,8 @@ impl Reader<'_> {
         }
     }
 
-    /// A signature that stands by itself belongs to the block it names, else to the one before it; if
-    /// that has one, it is all that was told of a block.
+    /// Adds a detached signature to the block with this number, else to the previous block. If that
+    /// block has a signature already, the signature becomes a block of its own.
     fn sign(&mut self, mark: String, number: Option<u64>) {
         let place = match number {
             Some(number) => self.places.get(&number).copied(),
@@ -136,7 +135,7 @@ impl Reader<'_> {
             None => Vec::new(),
             Some(content) => match content.value() {
                 Value::String(_) | Value::Array(_) => read(&content, self.losses)?,
-                // What a tool answers is often an object.
+                // Tool results are often objects.
                 other => vec![Block::text(other.to_string())],
             },
         };
@@ -149,7 +148,7 @@ impl Reader<'_> {
     }
 }
 
-/// The text in the first of these members that is there.
+/// The first of these members that is present.
 fn words(node: &Node<'_>, names: &[&'static str]) -> Result<String, Fault> {
     let found = names.iter().find_map(|name| node.get(name));
     match (found, names.first()) {
@@ -180,7 +179,7 @@ fn call(node: &Node<'_>) -> Result<Block, Fault> {
     })
 }
 
-/// A picture, a document, a sound: where it is, as the vocabulary says it, or as an address.
+/// Reads media. The source is a canonical object or an address.
 fn media(node: &Node<'_>) -> Result<Block, Fault> {
     let media_type = string(node, "media_type")?;
     let source = match node.get("url") {

@@ -1,15 +1,17 @@
-//! What a client asks in the words of the vocabulary: everything but what messages hold. What the
-//! vocabulary writes, this reads, and shorter forms besides.
+//! A request in the canonical vocabulary, as the `ndjson` and `events` dialects send it. It reads
+//! every canonical request, and shorter forms too.
 
 use serde_json::{Map, Value};
 use throughline_canonical::{Block, Fault, Loss, Lossy, Message, Output, Request, Role};
 
-use super::blocks;
-use crate::dialects::frontend_settings::{self, omit};
-use crate::dialects::openai_chat::client_request::{flag, string};
+use super::fields::{flag, string};
+use super::frontend_settings;
+use super::losses::omit;
 use crate::json::{Node, read_object};
 
-/// Members that are read, besides the settings of all front doors.
+mod blocks;
+
+/// Members read here, in addition to the shared front-end settings.
 const OWN: &[&str] = &[
     "system",
     "messages",
@@ -23,7 +25,7 @@ const OWN: &[&str] = &[
     "extra",
 ];
 
-/// What a dialect's own members may not say: it is said outside, where it is looked at.
+/// Members that `extra` must not contain, because they are validated at the top level.
 const SAID_OUTSIDE: &[&str] = &[
     "model",
     "messages",
@@ -38,7 +40,7 @@ const SAID_OUTSIDE: &[&str] = &[
 ];
 
 /// Reads a request.
-pub(in crate::dialects) fn read(body: &[u8]) -> Result<Lossy<Request>, Fault> {
+pub(crate) fn read(body: &[u8]) -> Result<Lossy<Request>, Fault> {
     let body = read_object(body)?;
     let root = Node::root(&body);
     let mut losses = Vec::new();
@@ -82,7 +84,7 @@ fn read_message(
     message.object()?;
     let role = message.need("role")?;
     let content = match message.get("contentBlocks") {
-        // As a message is kept: its text is derived from these.
+        // A stored message: its `content` is derived from these blocks.
         Some(content) => content,
         None => message.need("content")?,
     };
@@ -131,7 +133,7 @@ fn read_output(output: &Node<'_>) -> Result<Output, Fault> {
     }
 }
 
-/// Members for providers of a dialect, by its name.
+/// Reads provider-specific members, grouped by dialect.
 fn read_extra(extra: &Node<'_>, request: &mut Request) -> Result<(), Fault> {
     for dialect in extra.object()?.keys() {
         let Some(members) = extra.get(dialect) else {
