@@ -1,14 +1,14 @@
-//! A provider's error, in place of a reply or in the middle of one.
+//! Reads a provider's error, instead of a reply or inside one.
 
 use throughline_canonical::{Fault, FaultKind};
 
 use crate::dialects::shared::error_codes;
 use crate::json::{JsonError, Kind, Span, each_member, inside, text};
 
-/// Reads an error that came in place of a reply.
+/// Reads an error that arrives instead of a reply.
 pub(super) fn read_fault(status: u16, body: &[u8]) -> Fault {
     let mut fault = Fault::new(FaultKind::Internal, "");
-    // A page of some proxy says nothing that could be shown.
+    // An HTML page of a proxy has no message to show.
     let _ = each_member(body, 0, |key, kind, span| match (key, kind) {
         (b"error", Kind::Object) => fault = read_error(body, &span).unwrap_or(fault.clone()),
         (b"error" | b"message", Kind::String) if fault.message.is_empty() => {
@@ -37,7 +37,7 @@ pub(super) fn read_fault(status: u16, body: &[u8]) -> Fault {
     fault
 }
 
-/// Reads the object that tells of an error.
+/// Reads the error object.
 pub(super) fn read_error(json: &[u8], error: &Span) -> Result<Fault, JsonError> {
     let (mut kind, mut message) = (FaultKind::Internal, String::new());
     each_member(json, error.start, |key, value, span| match (key, value) {

@@ -1,4 +1,4 @@
-//! Our own words in a provider's stream, and where that names the model.
+//! Keep-alives and errors in a stream that passes through, and the span of the model name.
 
 use throughline_canonical::Fault;
 
@@ -14,7 +14,7 @@ const START: &[u8] = b"message_start";
 impl Passthrough for Anthropic {
     fn model_name_span(&self, event: &[u8], data: &[u8]) -> ModelNameSpan {
         let mut kind = event;
-        // The data names its event too, and more reliably; what is not JSON names nothing.
+        // The data repeats the event name, and more reliably.
         let _ = each_member(data, 0, |key, value, span| {
             if key == b"type" && value == Kind::String {
                 kind = inside(data, &span);

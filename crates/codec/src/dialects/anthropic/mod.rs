@@ -1,22 +1,22 @@
 //! The Anthropic Messages dialect.
 //!
-//! By way of canonical values:
+//! Translation:
 //!
-//! - `client_request`: a client's request;
-//! - `upstream_request`, `upstream_messages`: a request for a provider;
-//! - [`upstream_reply`], `upstream_parts`, `upstream_error`: a provider's reply, or its error;
-//! - [`client_stream`]: a reply for a client, streamed and whole;
-//! - [`client_reply`]: what we say to a client ourselves: errors and signs of life;
-//! - [`model_card`]: what a server tells of its models.
+//! - `client_request`: reads a client's request;
+//! - `upstream_request`, `upstream_messages`: write a request for a provider;
+//! - [`upstream_reply`], `upstream_parts`, `errors`: read a provider's reply or error;
+//! - [`client_stream`]: writes a reply for a client, streamed or whole;
+//! - [`client_reply`]: errors and keep-alives for clients;
+//! - [`model_card`]: the model list.
 //!
-//! In place, where client and provider both speak it:
+//! Passthrough:
 //!
-//! - [`outline`]: where the parts of a request stand;
-//! - [`settings`]: what it asks for besides its conversation;
-//! - [`rewrite`]: the edits themselves;
-//! - [`prefix`]: what a thinking block was made under;
-//! - [`refusal`]: which of a provider's errors speak of thinking;
-//! - `aside`: what of ours may stand in a reply.
+//! - [`outline`]: the spans of the parts of a request;
+//! - [`settings`]: reads the settings of a request;
+//! - [`rewrite`]: edits a request;
+//! - [`prefix`]: the conversation prefix of a thinking block;
+//! - [`refusal`]: recognises errors about thinking;
+//! - `inject`: keep-alives and errors in a reply.
 
 use serde_json::Value;
 use throughline_canonical::{Amount, Delta, Effort, Event, Fault, Loss, Lossy, Request};
@@ -48,31 +48,31 @@ mod upstream_parts;
 pub mod upstream_reply;
 mod upstream_request;
 
-/// Turns manual thinking into interleaved thinking on older models.
+/// Enables interleaved thinking on older models with manual thinking.
 pub const BETA_INTERLEAVED: &str = "interleaved-thinking-2025-05-14";
-/// Lets a request say what becomes of thinking that is bound to another conversation.
+/// Lets a request choose what happens to thinking that is bound to another conversation.
 pub const BETA_BINDING_CONTROLS: &str = "thinking-binding-controls-2026-08-01";
-/// The version of the interface that knows temperature and its kin. Later ones refuse them.
+/// The API version that accepts sampling settings. Later versions reject them.
 pub const VERSION_WITH_SAMPLING: &str = "2023-06-01";
 
 /// The dialect's name.
 pub const NAME: &str = names::ANTHROPIC;
 
 const PATH: &str = "/v1/messages";
-/// The longest name of a tool.
+/// The longest tool name.
 const LONGEST_NAME: usize = 128;
 const PATH_COUNT: &str = "/v1/messages/count_tokens";
-/// What a request for a count may hold.
+/// Members that a request for a token count may have.
 const COUNTED: &[&str] =
     &["model", "messages", "system", "tools", "tool_choice", "thinking", "output_config"];
 
-/// The steps of effort there are.
+/// The effort levels of this dialect.
 const EFFORTS: [Effort; 5] =
     [Effort::Low, Effort::Medium, Effort::High, Effort::XHigh, Effort::Max];
 
-/// The longest event of a reply.
+/// The longest event of a stream.
 const LONGEST_EVENT: usize = 16 << 20;
-/// The longest reply that comes whole.
+/// The longest whole reply.
 const LONGEST_REPLY: usize = 64 << 20;
 
 /// The dialect, by way of canonical values.
@@ -106,8 +106,8 @@ impl ClientDialect for Anthropic {
 
     fn loss_of(&self, event: &Event<'_>) -> Option<Loss> {
         match event {
-            // Every kind of citation here has members that only its maker can give: places in what
-            // it was sent, and what it encrypted.
+            // Citations of this dialect have members that only the provider can fill: positions in
+            // its input and encrypted data.
             Event::BlockDelta { delta: Delta::Citation(citation), .. }
                 if citation.written_by(NAME).is_none() =>
             {
@@ -192,17 +192,17 @@ impl UpstreamDialect for Anthropic {
     }
 }
 
-/// Asks for no thinking but between calls of tools: as good as off, for models that know no other.
+/// Asks for thinking between tool calls only, for models that cannot switch thinking off.
 pub fn think_between_tools(request: &mut Request) {
     upstream_request::think_between_tools(request);
 }
 
-/// Asks the provider to drop thinking that is bound to another conversation, in place of an error.
+/// Asks the provider to drop thinking that is bound to another conversation instead of failing.
 pub fn drop_bound(request: &mut Request) {
     upstream_request::drop_bound(request);
 }
 
-/// Lets a model that thinks by a budget think between calls of tools too; others do as they are.
+/// Enables thinking between tool calls for models with a thinking budget.
 pub fn interleave(request: &Request, outgoing: &mut Outgoing) {
     if !matches!(request.thinking.amount, Some(Amount::Budget { .. })) {
         return;
@@ -217,7 +217,7 @@ pub fn interleave(request: &Request, outgoing: &mut Outgoing) {
     }
 }
 
-/// Reports a loss, unless it was.
+/// Records a loss unless it is there already.
 fn lose(losses: &mut Vec<Loss>, loss: Loss) {
     if !losses.contains(&loss) {
         losses.push(loss);

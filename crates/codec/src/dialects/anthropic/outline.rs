@@ -1,5 +1,5 @@
-//! Where the parts of a request stand. Reading it checks the whole body as JSON and looks closely
-//! only at what the gateway decides about; everything else is a span that will be copied.
+//! The outline of a request. Reading it validates the body as JSON and inspects only what the
+//! gateway decides about. Everything else is a span that is copied.
 
 use throughline_canonical::{BlockKey, Fault, KeyHasher, ThinkingKind};
 
@@ -7,18 +7,18 @@ use crate::json::{
     Cursor, JsonError, Kind, Span, decode, decode_pieces, each_member, number, slice, text,
 };
 
-/// A request, as places in its bytes.
+/// The outline of a request, as spans in its bytes.
 #[derive(Clone, Debug, Default)]
 pub struct Outline {
     /// The members of the body, each from its key to the end of its value.
     pub members: Vec<Span>,
     /// The whole object.
     pub body: Span,
-    /// The model asked for.
+    /// The requested model.
     pub model: Option<Model>,
-    /// Whether a stream was asked for.
+    /// Whether the client asks for a stream.
     pub stream: bool,
-    /// The caller's limit of output tokens.
+    /// Maximum number of output tokens.
     pub max_tokens: Option<u64>,
     /// The thinking setting.
     pub thinking: Option<Thinking>,
@@ -26,7 +26,7 @@ pub struct Outline {
     pub output_config: Option<Span>,
     /// The effort in it.
     pub effort: Option<String>,
-    /// The caller's mark of user or session.
+    /// The client's id of the user or session.
     pub user_id: Option<String>,
     /// The value of `system`.
     pub system: Option<Span>,
@@ -34,14 +34,14 @@ pub struct Outline {
     pub tools: Option<Span>,
     /// The messages, in order.
     pub messages: Vec<Message>,
-    /// Tool-call ids that stand in the conversation more than once.
+    /// Number of repeated tool-call ids in the conversation.
     pub repeated_tool_ids: usize,
 }
 
 /// The model member.
 #[derive(Clone, Debug)]
 pub struct Model {
-    /// Its value, quotes included.
+    /// Its value, with quotes.
     pub span: Span,
     /// The name.
     pub name: String,
@@ -50,7 +50,7 @@ pub struct Model {
 /// The thinking member.
 #[derive(Clone, Debug)]
 pub struct Thinking {
-    /// Its place among the members.
+    /// Its index in `members`.
     pub member: usize,
     /// Its value.
     pub span: Span,
@@ -58,19 +58,19 @@ pub struct Thinking {
     pub mode: String,
     /// Its budget.
     pub budget: Option<u64>,
-    /// What the caller wants done with blocks that are bound to something else. Present (maybe
-    /// empty) if the caller said anything about binding.
+    /// What to do with blocks that are bound to another conversation. `Some` (possibly empty) if
+    /// the client mentions binding.
     pub binding: Option<String>,
 }
 
-/// Who speaks.
+/// The author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// The client's side.
+    /// The user.
     User,
     /// The model.
     Assistant,
-    /// Instructions in mid-conversation, or a role we do not know.
+    /// A system message in the conversation, or an unknown role.
     Other,
 }
 
@@ -79,20 +79,20 @@ pub enum Role {
 pub struct Message {
     /// The whole object.
     pub span: Span,
-    /// Who speaks.
+    /// The author.
     pub role: Role,
-    /// What is said.
+    /// The content.
     pub content: Content,
 }
 
-/// What a message says.
+/// The content of a message.
 #[derive(Clone, Debug)]
 pub enum Content {
-    /// A plain string; the span includes its quotes.
+    /// A plain string; the span includes the quotes.
     Text(Span),
     /// A list of blocks.
     Blocks(Vec<Block>),
-    /// Absent, null or something else; left alone.
+    /// Absent, null or malformed; not changed.
     Other,
 }
 
@@ -101,30 +101,30 @@ pub enum Content {
 pub struct Block {
     /// The whole object.
     pub span: Span,
-    /// What it is.
+    /// The kind of block.
     pub kind: BlockKind,
 }
 
-/// What a block is, as far as it matters here.
+/// The kinds of blocks that the gateway distinguishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockKind {
     /// Signed reasoning. The key is absent if the block lacks its text or data.
     Thinking {
-        /// Which kind.
+        /// Plain or redacted.
         kind: ThinkingKind,
-        /// Its name.
+        /// The identity of the block.
         key: Option<BlockKey>,
     },
     /// A tool call.
     ToolUse,
-    /// A tool's answer.
+    /// A tool result.
     ToolResult,
-    /// Anything else.
+    /// Any other block.
     Other,
 }
 
 impl Message {
-    /// The blocks, if it has any.
+    /// The blocks; empty if the content is not a list.
     pub fn blocks(&self) -> &[Block] {
         match &self.content {
             Content::Blocks(blocks) => blocks,
@@ -132,7 +132,7 @@ impl Message {
         }
     }
 
-    /// Whether this is a user message with something besides tool results.
+    /// Whether this is a user message with more than tool results.
     pub fn is_user_turn(&self) -> bool {
         self.role == Role::User
             && match &self.content {
@@ -150,7 +150,7 @@ impl Message {
 }
 
 impl Outline {
-    /// Reads a body that may nest `depth` levels deep.
+    /// Reads a body with at most `depth` levels of nesting.
     pub fn read(body: &[u8], depth: usize) -> Result<Self, Fault> {
         if let Err(error) = std::str::from_utf8(body) {
             return Err(malformed(JsonError::NotUtf8(error.valid_up_to())));
@@ -165,7 +165,7 @@ impl Outline {
         Ok(reader.outline)
     }
 
-    /// Every thinking block with its place: message, block, kind, name.
+    /// All thinking blocks: message, block, kind, key.
     pub fn thinking_blocks(
         &self,
     ) -> impl Iterator<Item = (usize, usize, ThinkingKind, Option<BlockKey>)> {
@@ -183,18 +183,19 @@ impl Outline {
             })
     }
 
-    /// Whether the model has spoken before.
+    /// Whether the conversation has a message of the model.
     pub fn has_assistant(&self) -> bool {
         self.messages.iter().any(|message| message.role == Role::Assistant)
     }
 
-    /// The first message after the last user turn that is more than tool results; 0 if there is
-    /// none. What stands from there on is one turn of the model with its tool loop.
+    /// Index of the first message after the last user turn that is more than tool results; 0 if
+    /// there is none. The messages from there on are one turn of the model with its tool loop.
     pub fn after_last_user_turn(&self) -> usize {
         self.messages.iter().rposition(Message::is_user_turn).map_or(0, |at| at + 1)
     }
 
-    /// The assistant message whose tool calls the request answers, if it ends in tool results.
+    /// Index of the assistant message whose tool calls the request answers, if it ends in tool
+    /// results.
     pub fn open_tool_loop(&self) -> Option<usize> {
         let last = self.messages.iter().rposition(|message| message.role != Role::Other)?;
         if !self.messages[last].has(BlockKind::ToolResult) {
@@ -214,7 +215,7 @@ fn twice(name: &str) -> Fault {
     Fault::invalid(format!("{name}: the key stands twice in the request"))
 }
 
-/// In the words of the reader that looks closer, so that a mistake has one message on both lanes.
+/// Uses the same message as the full reader, so that a mistake gives one error on both lanes.
 fn expected(path: &str, what: &str, found: Kind) -> Fault {
     let found = found.name();
     Fault::invalid(format!("{path}: expected {what}, found {found}"))
@@ -232,7 +233,7 @@ impl<'a> Reader<'a> {
         let start = cursor.start();
         let kind = cursor.peek().map_err(malformed)?;
         if kind != Kind::Object {
-            // Told apart from broken JSON: the sender may have wrapped the request in a list.
+            // Distinguished from malformed JSON: the client may have wrapped the request in a list.
             cursor.skip().map_err(malformed)?;
             let found = kind.name();
             let what = format!("expected a JSON object as the body, found {found}");
@@ -397,7 +398,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The fields of a block that may be needed, raw.
+/// The raw fields of a block that may be needed.
 #[derive(Default)]
 struct Fields<'a> {
     kind: Option<&'a [u8]>,

@@ -1,8 +1,8 @@
-//! What a thinking block was made under: the system text, the tools and every message before it.
+//! The prefix of a thinking block: the system text, the tools and all messages before it.
 //!
-//! Newer models sign a block together with all of that. The hash here follows the same rules, so
-//! that the gateway knows before sending which blocks will not hold: `cache_control` does not
-//! count, white space does not count, and a plain string is the same as one text block.
+//! Newer models sign a block together with its prefix. The hash here follows the same rules, so the
+//! gateway knows before sending which blocks the provider will reject: `cache_control` and white
+//! space do not count, and a plain string equals one text block.
 
 use sha2::{Digest, Sha256};
 use throughline_canonical::{BlockKey, Prefix};
@@ -10,7 +10,7 @@ use throughline_canonical::{BlockKey, Prefix};
 use super::outline::{Content, Message, Outline};
 use crate::json::{Cursor, JsonError, Kind, slice};
 
-/// The prefixes of one request as it was sent.
+/// The prefixes of a request as it was sent.
 #[derive(Clone, Debug)]
 pub struct Prefixes {
     before: Vec<Prefix>,
@@ -18,7 +18,7 @@ pub struct Prefixes {
 }
 
 impl Prefixes {
-    /// Hashes a request as it goes out.
+    /// Hashes a request as it is sent.
     pub fn read(body: &[u8], outline: &Outline) -> Self {
         let mut buffer = Vec::new();
         if let Some(system) = &outline.system {
@@ -42,23 +42,23 @@ impl Prefixes {
         Self { before, whole: running }
     }
 
-    /// What stands before a message.
+    /// The prefix of a message.
     pub fn before_message(&self, at: usize) -> Prefix {
         self.before.get(at).copied().unwrap_or(self.whole)
     }
 
-    /// What stands before the reply.
+    /// The prefix of the reply.
     pub fn whole(&self) -> Prefix {
         self.whole
     }
 }
 
-/// What stands before the next thinking block of the same message.
+/// The prefix of the next thinking block in the same message.
 pub fn after_block(prefix: Prefix, block: &BlockKey) -> Prefix {
     prefix.then(&block.0)
 }
 
-/// Copies the system text; a plain string is the same as a list of one text block.
+/// Copies the system text. A plain string equals a list with one text block.
 pub fn normalise_system(system: &[u8], out: &mut Vec<u8>) {
     if system.starts_with(b"\"") {
         out.extend_from_slice(br#"[{"type":"text","text":"#);
@@ -69,7 +69,7 @@ pub fn normalise_system(system: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Copies who speaks and what is said, in the form that counts.
+/// Copies the role and content of a message in normal form.
 pub fn normalise_message(body: &[u8], message: &Message, out: &mut Vec<u8>) {
     out.push(message.role as u8);
     match &message.content {
@@ -88,11 +88,11 @@ pub fn normalise_message(body: &[u8], message: &Message, out: &mut Vec<u8>) {
     }
 }
 
-/// Copies a value without white space between its parts and without `cache_control`.
+/// Copies a value without white space and without `cache_control`.
 pub fn normalise(value: &[u8], out: &mut Vec<u8>) {
     let mut cursor = Cursor::new(value, value.len());
-    // The body has been checked, so this cannot fail; half a value would only make a block look
-    // as if it did not hold, and the provider has the last word on that.
+    // The body is valid, so this cannot fail. If it did, a block would only look stale, and the
+    // provider decides about that anyway.
     let copied = copy(&mut cursor, value, out);
     debug_assert!(copied.is_ok(), "{copied:?}");
 }

@@ -1,13 +1,13 @@
-//! Which of a provider's errors speak of thinking blocks.
+//! Recognises errors about thinking blocks.
 //!
-//! The texts are the only sign: there is no error code for them. Some resellers give them another
-//! status, so the status decides only that it was a refusal.
+//! There is no error code for them, only the text. Some resellers change the status, so the status
+//! only shows that the request was rejected.
 
 use crate::dialects::shared::refusal;
 use crate::dialects::{Refusal, RefusalKind};
 use crate::json::{Kind, each_member, text};
 
-/// Reads an error reply; none if it is about something else.
+/// Classifies an error reply; `None` if it is not about thinking.
 pub fn classify(status: u16, body: &[u8]) -> Option<Refusal> {
     if status != 400 && status != 422 && status != 429 {
         return None;
@@ -16,7 +16,7 @@ pub fn classify(status: u16, body: &[u8]) -> Option<Refusal> {
     Some(Refusal { kind: refusal::in_anthropic_text(&message)?, at: path(&message) })
 }
 
-/// `messages.3.content.0: ...`
+/// Parses the path in `messages.3.content.0: ...`.
 pub(super) fn path(text: &str) -> Option<(usize, usize)> {
     let rest = text.strip_prefix("messages.")?;
     let (message, rest) = rest.split_once(".content.")?;
@@ -25,8 +25,7 @@ pub(super) fn path(text: &str) -> Option<(usize, usize)> {
     Some((message.parse().ok()?, block.parse().ok()?))
 }
 
-/// The kind of any error, such as `invalid_request_error`; none if it is not a plain word, since
-/// then it may be anything.
+/// The type of an error, such as `invalid_request_error`; `None` if it is not a plain word.
 pub fn error_kind(body: &[u8]) -> Option<String> {
     let plain =
         |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-.".contains(&byte);
@@ -39,7 +38,7 @@ fn error_message(body: &[u8]) -> Option<String> {
     error_member(body, b"message")
 }
 
-/// A text in `{"error":{...}}`.
+/// A string member of `{"error":{...}}`.
 fn error_member(body: &[u8], name: &[u8]) -> Option<String> {
     let (mut error, mut member) = (None, None);
     each_member(body, 0, |key, kind, span| {

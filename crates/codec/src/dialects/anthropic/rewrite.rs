@@ -1,4 +1,4 @@
-//! The edits the gateway makes to a request of this dialect. All else stays byte for byte.
+//! Edits of a request that passes through. All other bytes stay the same.
 
 use std::borrow::Cow;
 
@@ -8,11 +8,11 @@ use crate::json::{
     Edits, Kind, Span, append_member, each_member, quote, remove_elements, slice, text,
 };
 
-/// What stands in a message that held nothing but thinking that may not go.
+/// Replaces the content of a message that held nothing but dropped thinking.
 pub const PLACEHOLDER: &str = "[reasoning omitted]";
 
-/// Takes blocks out of messages. `keep` says for each message, block by block, what stays; a
-/// message without an entry is left alone. Answers how many messages had to be filled.
+/// Removes blocks from messages. `keep` says for each message which blocks stay; messages without
+/// an entry are not changed. Returns the number of messages that got a placeholder.
 pub fn leave_out(edits: &mut Edits, outline: &Outline, keep: &[(usize, Vec<bool>)]) -> usize {
     let mut filled = 0;
     for (at, keep) in keep {
@@ -23,8 +23,7 @@ pub fn leave_out(edits: &mut Edits, outline: &Outline, keep: &[(usize, Vec<bool>
         if let (Some(first), Some(last)) = (spans.first(), spans.last())
             && !remove_elements(edits, &spans, keep)
         {
-            // NoPassthrough an empty list and never a missing message: both are refused, or break the
-            // order of roles.
+            // Providers reject an empty list, and a missing message breaks the order of roles.
             edits.replace(first.start..last.end, text_block(PLACEHOLDER));
             filled += 1;
         }
@@ -32,7 +31,7 @@ pub fn leave_out(edits: &mut Edits, outline: &Outline, keep: &[(usize, Vec<bool>
     filled
 }
 
-/// Names another model, or one where none was named.
+/// Sets the model name.
 pub fn set_model(edits: &mut Edits, body: &[u8], outline: &Outline, name: &str) {
     match &outline.model {
         Some(model) => edits.replace(model.span.clone(), quote(name)),
@@ -40,20 +39,20 @@ pub fn set_model(edits: &mut Edits, body: &[u8], outline: &Outline, name: &str) 
     }
 }
 
-/// What becomes of the thinking setting.
+/// The edit of the thinking setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ThinkingEdit {
-    /// It goes as the caller wrote it.
+    /// Leave it as the client wrote it.
     Keep,
-    /// It does not go.
+    /// Remove it.
     Remove,
     /// Manual thinking with this budget.
     Budget(u64),
     /// The model decides.
     Adaptive,
-    /// Off for this request.
+    /// Switch thinking off for this request.
     Disabled,
-    /// As it was written for this model.
+    /// Replace it with this setting, written for the model.
     Written {
         /// The whole setting.
         value: Vec<u8>,
@@ -63,7 +62,7 @@ pub enum ThinkingEdit {
 }
 
 impl ThinkingEdit {
-    /// The mode that goes out; none where nothing is said of thinking.
+    /// The mode that is sent; `None` if the request has no thinking setting.
     pub fn mode<'a>(&'a self, outline: &'a Outline) -> Option<&'a str> {
         match self {
             Self::Keep => outline.thinking.as_ref().map(|told| told.mode.as_str()),
@@ -76,7 +75,8 @@ impl ThinkingEdit {
     }
 }
 
-/// Changes the thinking setting, and asks for bound blocks to be dropped where `drop_bound` says so.
+/// Changes the thinking setting. `drop_bound` asks the provider to drop blocks that are bound to
+/// another conversation.
 pub fn set_thinking(
     edits: &mut Edits,
     body: &[u8],
@@ -91,7 +91,7 @@ pub fn set_thinking(
             (Some(thinking), true) => {
                 return set_member(edits, body, &thinking.span, "block_binding", BINDING);
             }
-            // Models that bind their blocks think adaptively when nothing is said.
+            // Models that bind blocks think adaptively by default.
             (None, true) => br#"{"type":"adaptive"}"#.to_vec(),
         },
         ThinkingEdit::Remove => {
@@ -120,19 +120,19 @@ pub fn set_thinking(
     }
 }
 
-/// Takes members out of the body. All of them at once, since each goes with one comma.
+/// Removes members of the body. All at once, because each takes one comma with it.
 pub fn remove_members(edits: &mut Edits, body: &[u8], outline: &Outline, names: &[&str]) {
     let stays = |member: &Span| !names.iter().any(|name| is(body, member, name));
     let keep: Vec<bool> = outline.members.iter().map(stays).collect();
     remove_elements(edits, &outline.members, &keep);
 }
 
-/// Gives a member of the body this value.
+/// Sets a member of the body.
 pub fn set(edits: &mut Edits, body: &[u8], outline: &Outline, name: &str, value: &[u8]) {
     set_member(edits, body, &outline.body, name, value);
 }
 
-/// Says how much effort the model should spend.
+/// Sets the effort.
 pub fn set_effort(edits: &mut Edits, body: &[u8], outline: &Outline, effort: &str) {
     match &outline.output_config {
         Some(config) => set_member(edits, body, config, "effort", &quote(effort)),
@@ -145,8 +145,8 @@ pub fn set_effort(edits: &mut Edits, body: &[u8], outline: &Outline, effort: &st
     }
 }
 
-/// Gives a member of an object this value, in its place if it is there already (be it as null),
-/// else as the last one. No key comes to stand twice.
+/// Sets a member of an object: replaces it if it exists (even as null), else appends it. A key
+/// never occurs twice.
 fn set_member(edits: &mut Edits, body: &[u8], object: &Span, key: &str, value: &[u8]) {
     let mut place = None;
     let checked = each_member(body, object.start, |name, _, span| {
@@ -161,8 +161,8 @@ fn set_member(edits: &mut Edits, body: &[u8], object: &Span, key: &str, value: &
     }
 }
 
-/// Tells the calls and results of an open tool loop as text, from message `from` on, so that no
-/// loop is open. Answers how many calls were told.
+/// Writes the calls and results of an open tool loop as text, from message `from` on, so that the
+/// loop is closed. Returns the number of calls.
 pub fn close_loop(edits: &mut Edits, body: &[u8], outline: &Outline, from: usize) -> usize {
     let mut calls = 0;
     for message in outline.messages.iter().skip(from) {
@@ -193,7 +193,7 @@ fn text_block(text: &str) -> Vec<u8> {
     block
 }
 
-/// One line about a call or a result: which, then its value as it stands.
+/// One line about a call or a result: its name, then its value.
 fn tell(body: &[u8], block: &Span, what: &str, name: &str, value: &str) -> String {
     let (mut which, mut told) = (Cow::default(), Cow::default());
     let checked = each_member(body, block.start, |key, kind, span| {
@@ -211,8 +211,8 @@ fn tell(body: &[u8], block: &Span, what: &str, name: &str, value: &str) -> Strin
     format!("[{what} {which}: {told}]")
 }
 
-/// The place of the model's name in a reply: in the message itself, or in the message that a
-/// `message_start` event carries. The span lies between the quotes.
+/// The span of the model name in a reply: in the message itself or in the message of a
+/// `message_start` event. It excludes the quotes.
 pub fn reply_model(json: &[u8]) -> Option<Span> {
     let (mut model, mut message) = (None, None);
     each_member(json, 0, |key, kind, span| match (key, kind) {

@@ -1,9 +1,10 @@
-//! Schemas that answers are held to. The provider makes a grammar of them, which knows less than JSON Schema:
-//! objects are closed, and bounds cannot be kept. What it cannot keep is told to the model in words.
+//! JSON Schemas for answers. The provider builds a grammar from them, which is weaker than JSON
+//! Schema: objects must be closed, and bounds are not supported. Unsupported rules go into the
+//! description, for the model.
 
 use serde_json::{Map, Value};
 
-/// What the provider refuses.
+/// Keywords that the provider rejects.
 const BOUNDS: [&str; 12] = [
     "minimum",
     "maximum",
@@ -19,7 +20,7 @@ const BOUNDS: [&str; 12] = [
     "maxProperties",
 ];
 
-/// The schema as the provider takes it; the same, if it does so as it is.
+/// The schema in the form that the provider accepts.
 pub(super) fn closed(schema: &Value) -> Value {
     let Value::Object(members) = schema else {
         return schema.clone();
@@ -30,7 +31,7 @@ pub(super) fn closed(schema: &Value) -> Value {
     let mut bounds = Vec::new();
     for (key, value) in members {
         let value = match (key.as_str(), value) {
-            // Whether there is something at all is all it counts.
+            // Only 0 and 1 are supported.
             ("minItems", Value::Number(count))
                 if count.as_u64().is_some_and(|count| count <= 1) =>
             {
@@ -79,8 +80,8 @@ pub(super) fn closed(schema: &Value) -> Value {
     written.into()
 }
 
-/// An object that is told in several parts, as one: closed, each part would refuse the others. None if it
-/// is not told so.
+/// Merges `allOf` parts of an object into one object: closed, each part would reject the members of
+/// the others. `None` if there are no parts.
 fn merged(members: &Map<String, Value>) -> Option<Map<String, Value>> {
     let parts = members.get("allOf")?.as_array()?;
     let mut whole = members.clone();

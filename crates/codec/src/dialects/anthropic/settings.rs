@@ -1,5 +1,5 @@
-//! The settings of a request in place: read without its conversation, and what of them has to be
-//! spelled anew once they were changed.
+//! Reads the settings of a request without its conversation, and finds the members to rewrite after
+//! a change.
 
 use throughline_canonical::{Request, Tool};
 
@@ -14,12 +14,12 @@ use crate::json::{Span, each_member, slice};
 const SETTINGS: &[&str] =
     &["max_tokens", "thinking", "output_config", "temperature", "top_p", "top_k", "tool_choice"];
 
-/// A member that has to change: its name, and its new value. None takes it out.
+/// A member to change: its name and its new value. `None` removes it.
 pub type Change = (&'static str, Option<Vec<u8>>);
 
-/// The settings of a request; none where they cannot be understood, and so not be changed either.
+/// Reads the settings; `None` if they are malformed.
 pub fn read(body: &[u8], outline: &Outline) -> Option<Request> {
-    // One reader knows what they mean, and it wants a conversation.
+    // Uses the full reader, which requires a conversation.
     let mut alone = br#"{"model":"","messages":[{"role":"user","content":"-"}]"#.to_vec();
     for member in &outline.members {
         if SETTINGS.iter().any(|name| is(body, member, name)) {
@@ -31,7 +31,7 @@ pub fn read(body: &[u8], outline: &Outline) -> Option<Request> {
     let asked = RequestParts { path: PATH_COUNT, query: "", body: &alone };
     let mut request = client_request::read(&asked).ok()?.value;
     if outline.tools.is_some() {
-        // Among what tools there is a choice is not looked at, only that there is one.
+        // Only the presence of tools matters, not which ones.
         request.tools.push(Tool::Function {
             name: String::new(),
             description: None,
@@ -42,7 +42,7 @@ pub fn read(body: &[u8], outline: &Outline) -> Option<Request> {
     Some(request)
 }
 
-/// What has to change in the members of a request, so that it says other settings than before.
+/// The members to change so that the request has the new settings.
 pub fn changes(before: &Request, after: &Request) -> Vec<Change> {
     let (before, after) = (written(before), written(after));
     SETTINGS
@@ -53,7 +53,7 @@ pub fn changes(before: &Request, after: &Request) -> Vec<Change> {
         .collect()
 }
 
-/// Each setting as a provider is told it.
+/// The members as the request writer writes them.
 fn written(request: &Request) -> Vec<Option<Vec<u8>>> {
     let target = Target { model: "", variant: "" };
     let body = upstream_request::write(request, &target).value.body;
@@ -65,27 +65,27 @@ fn written(request: &Request) -> Vec<Option<Vec<u8>>> {
     });
     debug_assert!(checked.is_ok(), "it was written just now");
     if request.max_tokens.is_none() {
-        // The writer has to name a limit; a count of tokens has none.
+        // The writer always adds a limit, but a token count has none.
         values[0] = None;
     }
     values
 }
 
-/// Whether a member, from its key on, is the one of this name.
+/// Whether a member has this name.
 pub(super) fn is(body: &[u8], member: &Span, name: &str) -> bool {
     let rest = slice(body, member).strip_prefix(b"\"");
     rest.and_then(|rest| rest.strip_prefix(name.as_bytes()))
         .is_some_and(|rest| rest.starts_with(b"\""))
 }
 
-/// Whether no thinking is asked for but between calls of tools.
+/// Whether the request asks for thinking between tool calls only.
 pub fn thinks_between_tools(request: &Request) -> bool {
     let extra = request.extra.get(NAME);
     let thinking = extra.and_then(|extra| extra.get("thinking"));
     thinking.and_then(|thinking| thinking.get("type")?.as_str()) == Some(BETWEEN_TOOLS)
 }
 
-/// Takes the wish for thinking between calls of tools out of a request.
+/// Removes the setting for thinking between tool calls.
 pub fn forget_between_tools(request: &mut Request) {
     let extra = request.extra.get_mut(NAME);
     if let Some(thinking) =

@@ -1,5 +1,4 @@
-//! The conversation of a canonical request, as a provider takes it. Settings and tools are
-//! `upstream_request`'s.
+//! Writes the conversation of a request. Settings and tools are in `upstream_request`.
 
 use std::borrow::Cow;
 
@@ -12,16 +11,16 @@ use super::NAME;
 use super::upstream_request::{Writing, list};
 use crate::json::{Kind, ObjectWriter, validate};
 
-/// Arguments that nest deeper go as text.
+/// Arguments with deeper nesting are sent as text.
 const DEPTH: usize = 256;
 
-/// Neighbouring messages of one speaker, which the provider takes as one.
+/// Consecutive messages of one role, which the provider treats as one.
 pub(super) struct Turn<'a> {
     role: Role,
     /// Tool results, which must come first.
     results: Vec<u8>,
     rest: Vec<u8>,
-    /// The text, where there is nothing else.
+    /// The text, if there is nothing else.
     lone: Option<&'a str>,
 }
 
@@ -32,7 +31,7 @@ impl Turn<'_> {
 }
 
 impl Writing {
-    /// The messages, those of one speaker joined.
+    /// Joins consecutive messages of one role.
     pub(super) fn turns<'a>(&mut self, messages: &'a [Message]) -> Vec<Turn<'a>> {
         let mut turns: Vec<Turn<'_>> = Vec::new();
         for message in messages {
@@ -130,7 +129,7 @@ impl Writing {
         }
     }
 
-    /// A signature cannot be made up, and without one the whole request is refused.
+    /// A signature cannot be invented, and the provider rejects the request without one.
     fn unsigned_thinking(&mut self) {
         for loss in &mut self.losses {
             if let Loss::ThinkingOmitted { blocks, reason: Reason::Shape } = loss {
@@ -146,7 +145,7 @@ impl Writing {
         let mut result = ObjectWriter::new(out);
         result.text("type", "tool_result").text("tool_use_id", &id);
         if let [Block::Text { text, signature: None, .. }] = content {
-            // Here even an empty text may stand.
+            // An empty text is allowed here.
             result.text("content", text);
         } else {
             let (mut parts, mut lone) = (Vec::new(), None);
@@ -232,7 +231,7 @@ impl Writing {
             Source::Text { text } => {
                 place.text("type", "text").text("media_type", "text/plain").text("data", text);
             }
-            // The provider looks for itself what stands there.
+            // The provider detects the media type.
             Source::Url { url, .. } => {
                 place.text("type", "url").text("url", url);
             }
@@ -260,7 +259,8 @@ impl Writing {
         }
     }
 
-    /// Whether a text may go: one of white space alone is refused. An empty one says nothing.
+    /// Whether a text can be sent: providers reject white space alone, and an empty text is
+    /// pointless.
     pub(super) fn says(&mut self, text: &str) -> bool {
         let blank = text.trim().is_empty();
         if blank && !text.is_empty() {
@@ -269,8 +269,8 @@ impl Writing {
         !blank
     }
 
-    /// Ids are letters, digits, `_` and `-`. Others are spelled out, always in the same way, so that
-    /// call and result still find each other, in this turn and the next.
+    /// Ids may have letters, digits, `_` and `-`. Other ids are encoded deterministically, so that
+    /// call and result still match, also in later turns.
     fn call_id<'a>(&mut self, id: &'a str) -> Cow<'a, str> {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
         if !id.is_empty() && id.bytes().all(allowed) {
@@ -289,7 +289,7 @@ impl Writing {
     }
 }
 
-/// Writes arguments as an object. Answers whether they were one; what was none is told as text.
+/// Writes arguments as an object. Returns whether they were one; other arguments are sent as text.
 pub(super) fn write_arguments(out: &mut Vec<u8>, arguments: &str) -> bool {
     let arguments = arguments.trim();
     match validate(arguments.as_bytes(), DEPTH) {
@@ -332,7 +332,8 @@ pub(super) fn write_turns(turns: &[Turn<'_>], out: &mut Vec<u8>) {
     });
 }
 
-/// A document of text, which the provider takes as text alone. None where its bytes are none.
+/// Reads a document of plain text, which the provider accepts only as text. `None` for other
+/// documents or invalid bytes.
 fn read_text(kind: MediaKind, source: &Source) -> Option<Source> {
     match source {
         Source::Base64 { media_type, data }
@@ -350,7 +351,7 @@ pub(super) fn write_text(out: &mut Vec<u8>, text: &str) {
     ObjectWriter::new(out).text("type", "text").text("text", text).end();
 }
 
-/// Puts a comma behind whatever stands there.
+/// Adds a comma if something precedes.
 fn separate(out: &mut Vec<u8>) {
     if !out.is_empty() {
         out.push(b',');

@@ -1,4 +1,4 @@
-//! What the events of a provider's reply are made of: blocks, deltas, citations, counts, ends.
+//! Reads the parts of reply events: blocks, deltas, citations, usage, stop reasons.
 
 use std::borrow::Cow;
 
@@ -13,12 +13,12 @@ use crate::json::{
     Cursor, JsonError, Kind, Span, each_element, each_member, inside, number, slice, text,
 };
 
-/// A block, with what came along.
+/// A block with the content that came with its start.
 pub(super) struct Begun<'a> {
     pub(super) block: BlockStart<'a>,
-    /// A tool call's input, if it came whole.
+    /// The input of a tool call, if it came complete.
     pub(super) input: Option<Span>,
-    /// What a text refers to.
+    /// The citations of a text.
     pub(super) citations: Option<Span>,
 }
 
@@ -35,7 +35,7 @@ pub(super) fn read_block<'a>(json: &'a [u8], block: &Span) -> Result<Begun<'a>, 
         (b"data", Kind::String) => data = text(json, &span),
         (b"id", Kind::String) => id = text(json, &span),
         (b"name", Kind::String) => name = text(json, &span),
-        // A stream opens a call with an empty input and sends the rest as deltas.
+        // A stream starts a call with an empty input and sends the rest as deltas.
         (b"input", Kind::Object) if span.len() > 2 => input = Some(span),
         (b"citations", Kind::Array) if span.len() > 2 => citations = Some(span),
         _ => {}
@@ -67,7 +67,7 @@ pub(super) fn tell_citations(
     })
 }
 
-/// A citation. It is rare, so it is read as a tree.
+/// Reads a citation. They are rare, so a tree is fine.
 pub(super) fn read_citation(json: &[u8]) -> Option<Delta<'static>> {
     let value: Value = serde_json::from_slice(json).ok()?;
     let text = |key: &str| {
@@ -87,7 +87,7 @@ pub(super) fn read_citation(json: &[u8]) -> Option<Delta<'static>> {
 
 pub(super) fn read_delta<'a>(data: &'a [u8], delta: &Span) -> Result<Option<Delta<'a>>, JsonError> {
     let mut kind: &[u8] = b"";
-    // Some servers send the fields of every kind, empty where they do not belong.
+    // Some servers send the fields of all kinds, and leave the unused ones empty.
     let [mut said, mut thought, mut signature, mut arguments]: [Option<Span>; 4] =
         Default::default();
     let mut citation = None;
@@ -116,7 +116,7 @@ pub(super) fn read_delta<'a>(data: &'a [u8], delta: &Span) -> Result<Option<Delt
     }))
 }
 
-/// Tells the members of a delta that only blocks without a word have: they are that block's.
+/// Emits the members of a delta that belongs to an opaque block.
 pub(super) fn tell_members(
     data: &[u8],
     delta: &Span,

@@ -1,4 +1,4 @@
-//! A provider's reply, streamed or whole, as canonical events.
+//! Reads a provider's reply, streamed or whole.
 
 use throughline_canonical::{BlockStart, Delta, EndReason, Event, Fault, FaultKind};
 
@@ -12,10 +12,10 @@ use crate::json::{
     Cursor, JsonError, Kind, Span, decode, each_member, inside, number, slice, text,
 };
 
-/// Deeper than any reply; a reply that nests deeper is skipped, not followed.
+/// Deeper nesting is skipped.
 pub(super) const DEPTH: usize = 256;
 
-/// Reads one reply, pushed in whatever pieces it arrives.
+/// Reads one reply in pieces of any size.
 #[derive(Debug)]
 pub struct ReplyReader {
     framing: Framing,
@@ -28,35 +28,35 @@ enum Framing {
     Whole { bytes: Vec<u8>, limit: usize },
 }
 
-/// How far a reply was read.
+/// The state of the reader.
 #[derive(Debug, Default)]
 struct Progress {
     reason: Option<EndReason>,
     ended: bool,
-    /// What cannot be read is a fault.
+    /// Whether unreadable input is a fault.
     complete: bool,
-    /// The input that came with the start of a call, and the call's place: it counts if no deltas
-    /// follow.
+    /// The input that came with the start of a call, and the index of the call. It counts if no
+    /// deltas follow.
     input: Option<(u32, String)>,
-    /// The block without a word that is open.
+    /// The open opaque block.
     opaque: Option<Unnamed>,
 }
 
-/// A block this vocabulary has no word for. Its JSON is told as it comes, and closed with it.
+/// A block that the vocabulary has no type for. Its JSON is emitted as it arrives.
 #[derive(Clone, Copy, Debug)]
 struct Unnamed {
     index: u32,
-    /// Its input is being told.
+    /// Whether its input is being emitted.
     input: bool,
 }
 
 impl ReplyReader {
-    /// Reads a stream of events; an event longer than `limit` bytes is skipped.
+    /// Reads a stream of events. Events longer than `limit` bytes are skipped.
     pub fn events(limit: usize) -> Self {
         Self::new(Framing::Events(Framer::new(limit)))
     }
 
-    /// Reads a whole JSON reply of at most `limit` bytes.
+    /// Reads a whole reply of at most `limit` bytes.
     pub fn whole(limit: usize) -> Self {
         Self::new(Framing::Whole { bytes: Vec::new(), limit })
     }
@@ -65,15 +65,15 @@ impl ReplyReader {
         Self { framing, progress: Progress::default() }
     }
 
-    /// For those who get nothing of the reply but its events: what is too long or broken is a
-    /// fault, and not skipped.
+    /// Reports input that is too long or malformed as a fault instead of skipping it. For callers
+    /// that only get the events.
     #[must_use]
     pub fn complete(mut self) -> Self {
         self.progress.complete = true;
         self
     }
 
-    /// Whether a stream stands between two events.
+    /// Whether the stream is between two events.
     pub fn between_events(&self) -> bool {
         match &self.framing {
             Framing::Events(framer) => framer.between_events(),
@@ -81,7 +81,7 @@ impl ReplyReader {
         }
     }
 
-    /// The event of a stream whose end has not arrived, if it stands in one.
+    /// The incomplete event of a stream, if there is one.
     pub fn half_event(&self) -> Option<&[u8]> {
         match &self.framing {
             Framing::Events(framer) => framer.half_event(),
@@ -89,12 +89,12 @@ impl ReplyReader {
         }
     }
 
-    /// Whether the last event has been read.
+    /// Whether the last event was read.
     pub fn ended(&self) -> bool {
         self.progress.ended
     }
 
-    /// Takes the next bytes.
+    /// Reads the next bytes.
     pub fn push(&mut self, bytes: &[u8], mut out: impl FnMut(Event<'_>)) {
         let progress = &mut self.progress;
         let too_long = match &mut self.framing {
@@ -115,10 +115,10 @@ impl ReplyReader {
         }
     }
 
-    /// The bytes have ended. Every reply gets its one end here, if it has not had it.
+    /// Ends the input. Emits the end of the reply unless it was emitted.
     pub fn finish(&mut self, mut out: impl FnMut(Event<'_>)) {
         let progress = &mut self.progress;
-        // Half an event is not broken but cut, as is told below.
+        // An incomplete event is not malformed: the reply was cut, which is reported below.
         progress.complete = false;
         match &mut self.framing {
             Framing::Events(framer) => framer.finish(|frame, _| {
@@ -126,7 +126,7 @@ impl ReplyReader {
             }),
             Framing::Whole { bytes, .. } => {
                 let bytes = std::mem::take(bytes);
-                // A reply that is not JSON tells nothing; it ends as cut below.
+                // A reply that is not JSON has no content; it ends as cut below.
                 if !progress.ended
                     && let Ok(true) = read_whole(&bytes, &mut out)
                 {
@@ -152,7 +152,7 @@ impl crate::dialects::ReplyReader for ReplyReader {
 }
 
 impl Progress {
-    /// Something could not be read.
+    /// Records unreadable input.
     fn skipped(&mut self, what: &str, out: &mut impl FnMut(Event<'_>)) {
         if self.complete && !self.ended {
             self.ended = true;
@@ -170,7 +170,7 @@ fn read_frame(frame: Frame<'_>, progress: &mut Progress, out: &mut impl FnMut(Ev
         tell_delta(index, delta, progress, out);
         return;
     }
-    // Broken data in one event harms that event only, unless its loss would go unseen.
+    // Malformed data affects only its own event, unless the loss would go unnoticed.
     let read = read_event(frame, progress, out);
     if read.is_err() && frame.data.starts_with(b"{") {
         progress.skipped("the provider sent an event that is not JSON", out);
@@ -186,7 +186,7 @@ fn tell_delta(
     if let Some(block) = &mut progress.opaque
         && block.index == index
     {
-        // All other kinds of delta are told where their members are known.
+        // All other deltas are emitted where their members are known.
         if let Delta::ToolArguments(more) = delta
             && !more.is_empty()
         {
@@ -203,9 +203,8 @@ fn tell_delta(
     out(Event::BlockDelta { index, delta });
 }
 
-/// Nearly every event of a long reply is a delta spelled just so; reading it by its spelling costs
-/// a fraction of walking it as JSON. Anything spelled otherwise goes the general way and gives the
-/// same event.
+/// Nearly every event of a long reply is a delta with exactly this spelling. Matching the spelling
+/// costs a fraction of parsing JSON. Other spellings take the general path and give the same event.
 fn read_usual_delta(data: &[u8]) -> Option<(u32, Delta<'_>)> {
     let rest = data.strip_prefix(br#"{"type":"content_block_delta","index":"#)?;
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -224,7 +223,7 @@ fn read_usual_delta(data: &[u8]) -> Option<(u32, Delta<'_>)> {
             let rest = rest.strip_prefix(br#"input_json_delta","partial_json":""#)?;
             (Delta::ToolArguments, rest)
         };
-    // Some servers fill up their events with white space before the last brace.
+    // Some servers pad events with white space before the last brace.
     let rest = rest.strip_suffix(b"}")?.trim_ascii_end();
     let raw = rest.strip_suffix(br#""}"#)?;
     let mut at = 0;
@@ -232,7 +231,7 @@ fn read_usual_delta(data: &[u8]) -> Option<(u32, Delta<'_>)> {
         if raw[at + found] == b'"' {
             return None;
         }
-        // A backslash takes the next byte along, whatever it is.
+        // A backslash escapes the next byte.
         at += found + 2;
         if at > raw.len() {
             return None;
@@ -247,7 +246,7 @@ fn read_event(
     out: &mut impl FnMut(Event<'_>),
 ) -> Result<(), JsonError> {
     let data = frame.data;
-    // The data names its event too, and more reliably; the frame's name is for those that do not.
+    // The data repeats the event name, and more reliably. The frame's name is the fallback.
     let mut kind = frame.event;
     let mut index = 0;
     let mut body: Option<Span> = None;
@@ -277,7 +276,7 @@ fn read_event(
             if let BlockStart::Opaque { .. } = block {
                 progress.opaque = Some(Unnamed { index, input: false });
                 out(Event::BlockStarted { index, block });
-                // More of it may come; what closes it is told at its end.
+                // More of it may arrive; the closing brace is emitted at the end.
                 let begun = slice(data, &(span.start..span.end.saturating_sub(1)));
                 tell_opaque(index, String::from_utf8_lossy(begun), out);
                 return Ok(());
@@ -341,7 +340,7 @@ fn read_event(
     Ok(())
 }
 
-/// Reads a whole reply. Answers whether it had an end.
+/// Reads a whole reply. Returns whether it has an end.
 fn read_whole(json: &[u8], out: &mut impl FnMut(Event<'_>)) -> Result<bool, JsonError> {
     let head = read_message(json, &(0..json.len()))?;
     if let Some(error) = &head.error {
@@ -364,7 +363,7 @@ fn read_whole(json: &[u8], out: &mut impl FnMut(Event<'_>)) -> Result<bool, Json
     Ok(true)
 }
 
-/// Reads blocks that came whole.
+/// Reads complete blocks.
 fn read_content(
     json: &[u8],
     content: &Span,
@@ -399,7 +398,7 @@ fn read_content(
     Ok(())
 }
 
-/// The parts of a message object.
+/// The spans of the parts of a message.
 #[derive(Default)]
 struct Head {
     id: Option<Span>,
@@ -454,7 +453,7 @@ mod tests {
 
     use super::*;
 
-    /// What is read of one event, as JSON lines.
+    /// The events of this data, as JSON lines.
     fn events(data: &str) -> Vec<String> {
         let mut all = Vec::new();
         let stream = format!("event: content_block_delta\ndata: {data}\n\n");
@@ -465,7 +464,7 @@ mod tests {
     }
 
     proptest! {
-        /// A space behind the first brace is enough to go the general way.
+        /// A space after the first brace forces the general path.
         #[test]
         fn a_usual_delta_reads_as_any_other(
             kind in prop_oneof!["text", "thinking", "partial_json"],
@@ -479,7 +478,7 @@ mod tests {
             let value = format!(r#"{{"type":"content_block_delta","index":{index},"delta":{{"type":"{name}","{kind}":{quoted}}}{fill}}}"#);
             prop_assert!(read_usual_delta(value.as_bytes()).is_some());
             prop_assert_eq!(events(&value), events(&value.replacen('{', "{ ", 1)));
-            // Whatever stands between the quotes: where both ways read something, it is the same.
+            // Where both paths read something, they agree.
             let odd = format!(r#"{{"type":"content_block_delta","index":{index},"delta":{{"type":"{name}","{kind}":"{raw}"}}}}"#);
             if serde_json::from_str::<serde_json::Value>(&odd).is_ok() {
                 prop_assert_eq!(events(&odd), events(&odd.replacen('{', "{ ", 1)));

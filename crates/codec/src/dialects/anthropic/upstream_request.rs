@@ -1,6 +1,6 @@
-//! A canonical request, as a body for a provider: settings and tools. The conversation is
-//! `upstream_messages`'. Written by hand into bytes, so that a tool call's arguments stay as the model
-//! spelled them.
+//! Writes a canonical request as a body for a provider: settings and tools. The conversation is in
+//! `upstream_messages`. The bytes are written by hand so that the arguments of tool calls keep the
+//! model's spelling.
 
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ use super::{BETA_BINDING_CONTROLS, EFFORTS, NAME, VERSION_WITH_SAMPLING, lose};
 use crate::dialects::{Outgoing, Target};
 use crate::json::{ObjectWriter, quote_bytes};
 
-/// Members that a provider takes only together with a header.
+/// Members that require a beta header.
 const BETAS: &[(&str, &str)] = &[
     ("context_management", "context-management-2025-06-27"),
     ("compaction", "compact-2026-09-04"),
@@ -27,13 +27,13 @@ const BETAS: &[(&str, &str)] = &[
 const BETA_TASK_BUDGETS: &str = "task-budgets-2026-03-13";
 const BETA_DISPLAY_UPDATES: &str = "thinking-display-updates-2026-08-18";
 
-/// The variant of servers that take thinking without a signature.
+/// The variant of servers that accept thinking without a signature.
 const UNSIGNED: &str = "unsigned";
 
-/// The mode without thinking before the answer, but with short notes between calls.
+/// The mode without thinking before the answer and with short notes between calls.
 pub(super) const BETWEEN_TOOLS: &str = "between_tools";
 
-/// What a request writes whose caller named no limit. The gateway knows the model's own.
+/// The default limit. The gateway knows the limit of the model.
 const MAX_TOKENS: u64 = 4096;
 
 /// Writes a request.
@@ -83,7 +83,7 @@ pub(super) fn write(request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
     Lossy { value: outgoing, losses: writing.losses }
 }
 
-/// Switches thinking off as far as those models allow that only know the mode between tools.
+/// Switches thinking off as far as models allow that have no other mode than between tools.
 pub(super) fn think_between_tools(request: &mut Request) {
     request.thinking.amount = Some(Amount::Off);
     let extra = request.extra.entry(NAME.to_owned()).or_default();
@@ -93,10 +93,10 @@ pub(super) fn think_between_tools(request: &mut Request) {
     }
 }
 
-/// Asks for bound blocks to be dropped.
+/// Asks the provider to drop blocks that are bound to another conversation.
 pub(super) fn drop_bound(request: &mut Request) {
     let amount = &mut request.thinking.amount;
-    // Only where there is a mode; models that bind their blocks think adaptively when nothing is said.
+    // Needs a mode. Models that bind blocks think adaptively by default.
     match *amount {
         None => *amount = Some(Amount::Adaptive { effort: None }),
         Some(Amount::Effort { effort }) => {
@@ -113,11 +113,11 @@ pub(super) fn drop_bound(request: &mut Request) {
     }
 }
 
-/// What comes up while a request is written.
+/// State while a request is written.
 pub(super) struct Writing {
     pub(super) losses: Vec<Loss>,
     betas: Vec<&'static str>,
-    /// The target takes thinking without a signature.
+    /// The target accepts thinking without a signature.
     pub(super) unsigned: bool,
 }
 
@@ -170,7 +170,7 @@ impl Writing {
             _ if off || mode.is_none() => None,
             None => None,
             Some(Show::Hidden) => Some("omitted"),
-            // A summary is all there is to show.
+            // This dialect shows summaries only.
             Some(Show::Summary | Show::Full) => match rest.get("display").and_then(Value::as_str) {
                 Some("updates") => {
                     self.betas.push(BETA_DISPLAY_UPDATES);
@@ -212,7 +212,7 @@ impl Writing {
                 }
                 config.insert("effort".to_owned(), known.word().into());
             }
-            // What was kept speaks of a setting that has changed since.
+            // The kept members belong to a setting that has changed.
             Some(Amount::On | Amount::Adaptive { .. }) => {
                 config.shift_remove("effort");
             }
@@ -241,7 +241,7 @@ impl Writing {
         }
     }
 
-    /// Which models take it, and when, the gateway knows.
+    /// The gateway knows which models accept these.
     fn sampling(&mut self, request: &Request, body: &mut ObjectWriter<'_>) {
         let sampling = &request.sampling;
         for (said, part) in [
@@ -325,7 +325,7 @@ impl Writing {
             }
         }
         if tools.is_empty() {
-            // A choice among nothing is refused.
+            // Providers reject a choice without tools.
             if let Some(ToolChoice::Required | ToolChoice::Named { .. }) = request.tool_choice {
                 self.adapted("tool_choice", "no_tools");
             }
@@ -346,7 +346,7 @@ impl Writing {
         if let Some(name) = name {
             choice.text("name", name);
         }
-        // Who may call none calls no two at once.
+        // Without calls there are no parallel calls.
         if let Some(parallel) = request.parallel_calls
             && kind != "none"
         {
@@ -382,7 +382,7 @@ impl Writing {
         }
     }
 
-    /// A schema must say that it is one of an object.
+    /// Providers require `type: object`.
     fn schema<'a>(&mut self, parameters: &'a Value) -> Cow<'a, Value> {
         let object = || ("type".to_owned(), "object".into());
         match parameters {
@@ -400,12 +400,12 @@ impl Writing {
     }
 }
 
-/// The word for a setting; nothing where the model's own is left alone.
+/// The mode for a setting; `None` leaves the default of the model.
 fn mode(setting: &ThinkingSetting) -> Option<&'static str> {
     match (setting.amount, setting.show) {
         (Some(Amount::Budget { .. }), _) => Some("enabled"),
         (Some(Amount::On | Amount::Adaptive { .. }), _) => Some("adaptive"),
-        // What is shown can only be said where the mode is.
+        // `display` requires a mode.
         (Some(Amount::Effort { .. }), Some(_)) => Some("adaptive"),
         (Some(Amount::Off), _) => Some("disabled"),
         (None | Some(Amount::Effort { .. }), _) => None,
