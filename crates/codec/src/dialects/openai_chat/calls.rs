@@ -1,4 +1,4 @@
-//! The tool calls of a reply, gathered from their fragments.
+//! Collects the tool calls of a reply from their fragments.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,21 +12,21 @@ use crate::json::{Cursor, JsonError, Kind, Span, each_member, escape, number, sl
 #[derive(Debug, Default)]
 struct Call {
     id: String,
-    /// Its block, once its name is known.
+    /// Index of its block, once the name is known.
     block: Option<u32>,
-    /// Arguments that came before its name.
+    /// Arguments that arrived before the name.
     held: String,
-    /// It is one of free text, which has no word: its JSON is told.
+    /// A custom call, which is opaque: its JSON is emitted.
     custom: bool,
 }
 
-/// The calls so far. They stay open until the reply ends, since their fragments may come in turns.
+/// The calls so far. They stay open until the reply ends because fragments may alternate.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     calls: Vec<Call>,
-    /// Which of them is meant by the number the provider gives it.
+    /// Position of a call by the provider's index.
     numbered: BTreeMap<u64, usize>,
-    /// How many there were before the list that is read. Two of one list are two calls, also where a
+    /// Number of calls before the current list. Two entries of one list are two calls, even if a
     /// server gives both the same id.
     before: usize,
 }
@@ -34,7 +34,7 @@ pub(super) struct Calls {
 /// More calls than any model makes at once.
 const MOST: usize = 4096;
 
-/// One fragment.
+/// One fragment of a call.
 #[derive(Default)]
 struct Fragment<'a> {
     number: Option<u64>,
@@ -45,16 +45,16 @@ struct Fragment<'a> {
     signature: Option<Cow<'a, str>>,
 }
 
-/// The number a call gets that came as the only one, in the old form.
+/// The index of the single call in the legacy form.
 const OLD_FORM: u64 = u64::MAX;
 
 impl Calls {
-    /// Whether there are more than anybody can have meant.
+    /// Whether there are more calls than plausible.
     pub(super) fn too_many(&self) -> bool {
         self.calls.len() > MOST
     }
 
-    /// Whether there were any.
+    /// Whether there are calls.
     pub(super) fn any(&self) -> bool {
         !self.calls.is_empty()
     }
@@ -85,7 +85,7 @@ impl Calls {
         Ok(())
     }
 
-    /// Reads the one call of the old form.
+    /// Reads the single call of the legacy form.
     pub(super) fn read_old(
         &mut self,
         json: &[u8],
@@ -129,10 +129,10 @@ impl Calls {
         }
     }
 
-    /// The call a fragment belongs to, which may be a new one.
+    /// The call that a fragment belongs to; possibly a new one.
     fn place(&mut self, fragment: &Fragment<'_>) -> usize {
         let names_another = |call: &Call| {
-            // Some servers give every parallel call the number 0, or none at all.
+            // Some servers give every parallel call the index 0, or none.
             !fragment.id.is_empty()
                 && !call.id.is_empty()
                 && fragment.id != call.id.as_str()
@@ -162,11 +162,11 @@ impl Calls {
         })
     }
 
-    /// The reply has ended, and so have they.
+    /// Ends all calls with the reply.
     pub(super) fn end(&mut self, next: &mut u32, out: &mut dyn FnMut(Event<'_>)) {
         for (place, call) in self.calls.iter_mut().enumerate() {
             if call.block.is_none() && !(call.id.is_empty() && call.held.is_empty()) {
-                // It never got a name; what there is of it is told all the same.
+                // It never got a name; its content is emitted anyway.
                 call.begin("", "", place + 1, next, out);
             }
             if let Some(index) = call.block {
@@ -204,7 +204,7 @@ impl Call {
             let (dialect, kind) = (NAME.into(), kind.into());
             let block = BlockStart::Opaque { dialect, name: kind };
             out(Event::BlockStarted { index, block });
-            // Up to the quote that the end of the call closes.
+            // Up to the quote that the end of the call adds.
             let (id, name, held) = (escaped(&self.id), escaped(name), escaped(&held));
             let begun = format!(
                 "{{\"id\":\"{id}\",\"type\":\"{CUSTOM}\",\"{CUSTOM}\":{{\"name\":\"{name}\",\"input\":\"{held}"
@@ -247,7 +247,7 @@ fn read_fragment<'a>(json: &'a [u8], call: &Span) -> Result<Fragment<'a>, JsonEr
         fragment.signature = signature(json, &fields)?;
     }
     if let Some(extra) = extra {
-        // Under `google`, or `vertex`.
+        // Under `google` or `vertex`.
         let mut inner = None;
         each_member(json, extra.start, |_, kind, span| {
             if kind == Kind::Object {
@@ -269,7 +269,7 @@ fn read_function<'a>(
     each_member(json, function.start, |key, kind, span| match (key, kind) {
         (b"name", Kind::String) => fragment.name = text(json, &span),
         (b"arguments" | b"input", Kind::String) => fragment.arguments = text(json, &span),
-        // Some servers send the arguments themselves.
+        // Some servers send an object instead of text.
         (b"arguments", Kind::Object) => {
             fragment.arguments = String::from_utf8_lossy(slice(json, &span));
         }

@@ -1,4 +1,4 @@
-//! Where the parts of one chunk stand. A whole reply is read as one chunk: its `message` has the
+//! The spans of the parts of a chunk. A whole reply is read as one chunk: its `message` has the
 //! members of a `delta`.
 
 use crate::json::{Cursor, Found, JsonError, Kind, Span, number};
@@ -10,21 +10,21 @@ pub(super) struct Chunk {
     pub(super) model: Found,
     pub(super) usage: Found,
     pub(super) error: Found,
-    /// What kind of object it says it is; vLLM says `error` so.
+    /// The `object` member; vLLM marks errors with it.
     pub(super) object: Found,
     /// The first choice.
     pub(super) choice: Option<Choice>,
-    /// How many there are.
+    /// Number of choices.
     choices: usize,
 }
 
-/// The answer in it.
+/// A choice: the answer.
 #[derive(Debug, Default)]
 pub(super) struct Choice {
-    /// The delta, or the message.
+    /// The delta or message.
     delta: Option<Span>,
     pub(super) finish_reason: Found,
-    /// OpenRouter tells of a provider's error here.
+    /// OpenRouter reports errors of a provider here.
     pub(super) error: Found,
     pub(super) content: Found,
     pub(super) refusal: Found,
@@ -38,10 +38,10 @@ pub(super) struct Choice {
 }
 
 impl Chunk {
-    /// Reads a chunk in one walk over its bytes.
+    /// Reads a chunk in one pass.
     pub(super) fn read(data: &[u8]) -> Result<Self, JsonError> {
         let mut chunk = Self::default();
-        // Walking costs no stack, so the depth needs no limit here.
+        // The cursor does not recurse, so the depth needs no limit.
         let mut cursor = Cursor::new(data, usize::MAX);
         cursor.enter_object()?;
         let mut first = true;
@@ -67,8 +67,8 @@ impl Chunk {
     }
 }
 
-/// What stands around the delta of a chunk. Nearly every chunk of a stream repeats that to the
-/// letter, and then only the delta has to be walked.
+/// The bytes around the delta of a chunk. Nearly all chunks of a stream share them, and then only
+/// the delta must be parsed.
 #[derive(Debug, Default)]
 pub(super) struct Frame {
     head: Vec<u8>,
@@ -76,7 +76,7 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    /// Keeps what stands around this chunk's delta, if there is nothing to be read in it.
+    /// Keeps the bytes around this chunk's delta if they contain nothing to read.
     pub(super) fn keep(&mut self, data: &[u8], chunk: &Chunk) {
         let Chunk {
             usage: None,
@@ -96,7 +96,7 @@ impl Frame {
         }
     }
 
-    /// Reads a chunk that repeats it; none if this one does not.
+    /// Reads a chunk with the same bytes around its delta; `None` if they differ.
     pub(super) fn read(&self, data: &[u8]) -> Option<Choice> {
         let start = self.head.len();
         if start == 0 || !data.starts_with(&self.head) || !data.ends_with(&self.tail) {
@@ -105,12 +105,12 @@ impl Frame {
         let mut choice = Choice::default();
         let mut cursor = Cursor::at(data, start, usize::MAX);
         read_delta(&mut cursor, &mut choice).ok()?;
-        // Where the delta ends early or late, something else stands there.
+        // Otherwise the delta has another length, and the rest differs.
         (cursor.position() + self.tail.len() == data.len()).then_some(choice)
     }
 }
 
-/// Null is not there.
+/// Null counts as absent.
 fn put(slot: &mut Found, kind: Kind, span: Span) {
     *slot = (kind != Kind::Null).then_some((kind, span));
 }
@@ -125,7 +125,7 @@ fn read_choices(data: &[u8], cursor: &mut Cursor<'_>, chunk: &mut Chunk) -> Resu
         }
         let (index, choice) = read_choice(data, cursor)?;
         chunk.choices += 1;
-        // Nobody asks for more than one; of those that come all the same the first counts.
+        // We ask for one choice; of several, the first counts.
         if index == 0 && chunk.choice.is_none() {
             chunk.choice = Some(choice);
         }

@@ -1,4 +1,4 @@
-//! The calls in a streamed reply.
+//! Writes the calls of a streamed reply.
 
 use serde_json::Value;
 
@@ -44,7 +44,7 @@ impl Writer {
         self.close(out);
     }
 
-    /// Writes a call of free text, which is complete.
+    /// Writes a complete custom call.
     pub(super) fn custom(&mut self, json: &str, number: usize, out: &mut Vec<u8>) {
         let Ok(Value::Object(mut call)) = serde_json::from_str(json) else {
             return;
@@ -68,7 +68,7 @@ impl Writer {
         self.open(out);
         out.extend_from_slice(b"\"tool_calls\":[{\"index\":");
         write_number(number, out);
-        // The official Python client refuses a fragment without a function.
+        // The official Python client rejects a fragment without a function.
         out.extend_from_slice(b",\"function\":{\"arguments\":\"\"}");
         out.extend_from_slice(b",\"extra_content\":{\"google\":{\"thought_signature\":\"");
         out.extend_from_slice(self.escaped.as_bytes());

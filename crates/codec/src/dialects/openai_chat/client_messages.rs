@@ -1,4 +1,4 @@
-//! The messages of a client's request.
+//! Reads the messages of a client's request.
 
 use serde_json::{Value, json};
 use throughline_canonical::{Block, Fault, Loss, MediaKind, Message, Request, Role, Source};
@@ -9,7 +9,7 @@ use crate::dialects::shared::hidden_reasoning::without_notice;
 use crate::dialects::shared::media::read_url;
 use crate::json::Node;
 
-/// Reads the messages, and what of them stands above the conversation.
+/// Reads the messages and system texts.
 pub(super) fn read(
     messages: &Node<'_>,
     request: &mut Request,
@@ -28,11 +28,11 @@ pub(super) fn read(
 struct Reader<'a> {
     request: &'a mut Request,
     losses: &'a mut Vec<Loss>,
-    /// How many calls there were.
+    /// Number of calls so far.
     calls: usize,
-    /// The id of the last call of the old form, which has none of its own.
+    /// The id of the last legacy call, which has no id of its own.
     last_call: String,
-    /// The last message holds tool results, and may take more.
+    /// Whether the last message holds tool results and can take more.
     in_results: bool,
 }
 
@@ -84,7 +84,7 @@ impl Reader<'_> {
         self.request.messages.push(Message { role, content });
     }
 
-    /// Members that have no word are lost, and said to be.
+    /// Reports unknown members.
     fn left_over(&mut self, node: &Node<'_>, known: &[&str]) {
         for (name, value) in node.others(known) {
             let empty = match &value {
@@ -110,11 +110,11 @@ impl Reader<'_> {
         }
     }
 
-    /// Results that follow each other are one message: they answer one.
+    /// Adds a tool result. Consecutive results are one message.
     fn result(&mut self, message: &Node<'_>, id: String, joins: bool) -> Result<(), Fault> {
         let content = match message.get("content") {
             None if message.is_null("content") => Vec::new(),
-            // The old form allows it to be left out.
+            // The legacy form may omit it.
             None if message.need("role")?.text()? == "function" => Vec::new(),
             None => {
                 return Err(message
@@ -134,7 +134,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// What a user or a tool says.
+    /// Reads the content of a user or tool message.
     fn content(&mut self, content: &Node<'_>) -> Result<Vec<Block>, Fault> {
         match content.value() {
             Value::String(text) => Ok(vec![Block::text(text.clone())]),
@@ -199,7 +199,8 @@ impl Reader<'_> {
         Ok(Block::Media { kind, source, name: None })
     }
 
-    /// What the model said: reasoning, then text, then calls. The dialect knows no other order.
+    /// Reads an assistant message: reasoning, then text, then calls. The dialect has no other
+    /// order.
     fn assistant(&mut self, message: &Node<'_>) -> Result<Vec<Block>, Fault> {
         self.left_over(
             message,
@@ -235,7 +236,7 @@ impl Reader<'_> {
                 }
                 _ => return Err(content.wrong("a string or a list")),
             },
-            // Null is what a model's message has whose answer was empty.
+            // The content of an empty answer is null.
             None if message.is_null("content") => {}
             None if calls.is_none()
                 && old_call.is_none()
@@ -282,7 +283,7 @@ impl Reader<'_> {
         self.calls += 1;
         let kind = call.get("type");
         match kind.as_ref().map(Node::text).transpose()? {
-            // Some clients leave the type out where there is only one.
+            // Some clients omit the type.
             None | Some("function") => {}
             Some(_) => {
                 return Ok(Block::Opaque { dialect: NAME.to_owned(), value: call.value().clone() });
@@ -292,7 +293,7 @@ impl Reader<'_> {
         let function = call.need("function")?;
         function.object()?;
         let arguments = match function.get("arguments") {
-            // Clients that parsed the arguments may send them so.
+            // Clients that parse arguments may send them as an object.
             Some(arguments) if arguments.value().is_object() => arguments.value().to_string(),
             Some(arguments) => arguments.text()?.to_owned(),
             None => function.need("arguments")?.text()?.to_owned(),
@@ -313,7 +314,7 @@ impl Reader<'_> {
     }
 }
 
-/// Texts above or between the conversation.
+/// Reads system texts.
 fn texts(content: &Node<'_>) -> Result<Vec<String>, Fault> {
     match content.value() {
         Value::String(text) => Ok(vec![text.clone()]),
@@ -346,13 +347,13 @@ fn read_file(file: &Node<'_>) -> Result<Block, Fault> {
     Ok(Block::Media { kind: MediaKind::Document, source, name: string(file, "filename")? })
 }
 
-/// Earlier reasoning. The same may stand in several members; the one that says most counts.
+/// Reads earlier reasoning. Several members may repeat it; the most detailed one counts.
 fn read_reasoning(message: &Node<'_>, blocks: &mut Vec<Block>) -> Result<(), Fault> {
     for name in ["reasoning_details", "thinking_blocks"] {
         if let Some(list) = message.get(name) {
             match list.value() {
                 Value::Array(_) => read_details(&list, blocks)?,
-                // opencode sends the text.
+                // opencode sends a string.
                 Value::String(_) => push_plain(list.text()?, blocks),
                 _ => return Err(list.wrong("a list or a string")),
             }
@@ -372,7 +373,7 @@ fn read_reasoning(message: &Node<'_>, blocks: &mut Vec<Block>) -> Result<(), Fau
     Ok(())
 }
 
-/// Reasoning as plain text. The notice in it was for people.
+/// Adds reasoning as plain text, without the notice.
 fn push_plain(text: &str, blocks: &mut Vec<Block>) {
     let text = without_notice(text);
     if !text.is_empty() {
@@ -409,7 +410,7 @@ fn read_details(list: &Node<'_>, blocks: &mut Vec<Block>) -> Result<(), Fault> {
         };
         let words = words.unwrap_or_default();
         let here = Some((kind, number));
-        // Some clients keep the pieces of a stream as they came.
+        // Some clients keep the pieces of a stream separately.
         if let Some(Block::Thinking { text, signature }) = blocks.last_mut()
             && last == here
             && (number.is_some() || signature.is_none())
@@ -426,7 +427,7 @@ fn read_details(list: &Node<'_>, blocks: &mut Vec<Block>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Reasoning as a chunk of the content.
+/// Reads a reasoning chunk of the content.
 fn read_chunk(part: &Node<'_>, blocks: &mut Vec<Block>) -> Result<(), Fault> {
     let thinking = part.need("thinking")?;
     let words = match thinking.value() {

@@ -1,5 +1,5 @@
-//! The reply a client gets, streamed. Every chunk but the last few is written by hand: it is nearly
-//! all head and tail, and those do not change.
+//! Writes a streamed reply. Nearly all chunks are written by hand: only the text changes between
+//! them.
 
 use serde_json::Value;
 use throughline_canonical::{
@@ -17,44 +17,45 @@ use crate::json::{escape, escape_bytes};
 
 /// Writes one reply.
 pub(super) struct Writer {
-    /// What a reply says of itself.
+    /// Members that identify the reply.
     pub(super) id: String,
     pub(super) created: u64,
     pub(super) model: String,
     pub(super) form: Form,
-    /// Everything before what a delta says.
+    /// All bytes before the content of a delta.
     head: Vec<u8>,
-    /// Everything behind it.
+    /// All bytes after it.
     tail: &'static [u8],
-    /// The role is said once, in the first delta: clients join what they hear twice.
+    /// Whether the role was sent. It is sent once, in the first delta, because clients concatenate
+    /// repeated values.
     role_said: bool,
     blocks: Vec<(u32, Kind)>,
-    /// Signatures of open blocks. A later one replaces an earlier one, but clients join what they
-    /// hear twice, so each is told when its block ends.
+    /// Signatures of open blocks. A later one replaces an earlier one, but clients concatenate
+    /// repeated values. So each is sent at the end of its block.
     signatures: Vec<(u32, String)>,
-    /// Calls of free text that are open: their JSON so far.
+    /// Open custom calls: their JSON so far.
     customs: Vec<(u32, String)>,
-    /// What open texts refer to, by their block.
+    /// Citations of open texts, by block.
     citations: Vec<(u32, Citation)>,
-    /// What texts that ended refer to.
+    /// Annotations of ended texts.
     annotations: Vec<Value>,
     details: EndDetails,
-    /// How many characters of the answer were written.
+    /// Number of characters of the answer so far.
     said: u64,
-    /// How many pieces of reasoning, and how many calls, there were.
+    /// Numbers of reasoning pieces and calls so far.
     reasoned: usize,
     shown: Shown,
     called: usize,
-    /// The model declined in words.
+    /// Whether the model declined in words.
     refused: bool,
     usage: Usage,
     failed: bool,
     ended: bool,
-    /// Escaped text, kept for its room.
+    /// Buffer for escaped text.
     pub(super) escaped: String,
 }
 
-/// What reasoning was shown last.
+/// The kind of reasoning shown last.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shown {
     Nothing,
@@ -62,29 +63,29 @@ enum Shown {
     Notice,
 }
 
-/// What an open block is.
+/// The kind of an open block.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Text {
-        /// How many characters of the answer stand before it.
+        /// Number of characters of the answer before it.
         begins: u64,
     },
     Refusal,
     Thinking {
-        /// Its number among the pieces of reasoning.
+        /// Index of the reasoning piece.
         number: usize,
-        /// Something of it was written.
+        /// Whether some of it was written.
         begun: bool,
     },
     Call {
-        /// Its number among the calls.
+        /// Index of the call.
         number: usize,
-        /// It has arguments.
+        /// Whether it has arguments.
         argued: bool,
     },
-    /// A call of free text.
+    /// A custom call.
     Custom {
-        /// Its number among the calls.
+        /// Index of the call.
         number: usize,
     },
     Other,
@@ -101,7 +102,7 @@ impl Writer {
         head.push_str(",\"model\":\"");
         escape(&request.model, &mut head);
         head.push_str("\",\"choices\":[{\"index\":0,\"delta\":{");
-        // Who asks for counts is told in every chunk that there are none yet.
+        // With `include_usage`, every chunk but the last has a null usage.
         let tail: &[u8] = if form.include_usage {
             b"},\"logprobs\":null,\"finish_reason\":null}],\"usage\":null}\n\n"
         } else {
@@ -211,7 +212,7 @@ impl Writer {
             (Kind::Refusal, Delta::Text(text)) => return self.text("refusal", text, out),
             (
                 Kind::Thinking { number, mut begun },
-                // A provider may send plain text inside reasoning; it is reasoning.
+                // Providers may send plain text inside a reasoning block.
                 Delta::Thinking(text) | Delta::Text(text),
             ) => {
                 self.thinking(text, number, &mut begun, out);
@@ -287,7 +288,7 @@ impl Writer {
         self.text("content", text, out);
     }
 
-    /// Notes what a text refers to, now that it is known how far it reaches.
+    /// Builds the annotations of a text whose end is now known.
     fn annotate(&mut self, index: u32, begins: u64) {
         let told = self.citations.iter().filter(|(cites, _)| *cites == index);
         let told = told.map(|(_, citation)| citation);
@@ -296,7 +297,7 @@ impl Writer {
         self.citations.retain(|(cites, _)| *cites != index);
     }
 
-    /// Writes what the answer refers to. The official Python client fails where that comes twice.
+    /// Writes all annotations. The official Python client fails if they are sent twice.
     fn annotations(&mut self, out: &mut Vec<u8>) {
         let annotations = std::mem::take(&mut self.annotations);
         if !annotations.is_empty() {
@@ -321,8 +322,8 @@ impl Writer {
         self.close(out);
     }
 
-    /// Writes reasoning, or the notice in its place, as plain text in the members the client reads.
-    /// Between the two is a break, which is no part of either.
+    /// Writes reasoning, or the notice, as plain text in the members that the client reads. A
+    /// separator between them belongs to neither.
     fn plain(&mut self, escaped: &str, shown: Shown, out: &mut Vec<u8>) {
         self.open(out);
         let breaks = match (self.shown, shown) {
@@ -357,8 +358,8 @@ impl Writer {
         self.close(out);
     }
 
-    /// The beginning of a piece of `reasoning_details`. Clients join what they hear twice, but for
-    /// the type and the index.
+    /// Starts a piece of `reasoning_details`. Clients concatenate repeated values, except for the
+    /// type and the index.
     fn detail(&self, kind: &str, number: usize, begun: &mut bool, out: &mut Vec<u8>) {
         out.extend_from_slice(b"\"reasoning_details\":[{\"type\":\"");
         out.extend_from_slice(kind.as_bytes());
@@ -398,7 +399,7 @@ impl Writer {
         self.close(out);
     }
 
-    /// A chunk that says why the reply ends.
+    /// Writes the chunk with the finish reason.
     fn finish(&mut self, word: &str, error: Option<&Fault>, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.head);
         if !self.role_said {
@@ -439,7 +440,7 @@ impl Writer {
         }
         if !self.failed {
             self.annotations(out);
-            // What a person is told of a refusal stands where the model's own words would.
+            // The explanation of a refusal takes the place of the model's own words.
             if let (EndReason::Refusal, false, Some(words)) =
                 (reason, self.refused, self.details.explanation.take())
             {
@@ -469,7 +470,7 @@ impl Writer {
     }
 }
 
-/// The word for an end. Where a call was made, clients look for it.
+/// The finish reason. Clients look here for calls.
 pub(super) fn finish_word(
     reason: &EndReason,
     (called, refused): (bool, bool),
@@ -477,7 +478,7 @@ pub(super) fn finish_word(
 ) -> &'static str {
     match reason {
         EndReason::Length => "length",
-        // What was declined in words ends as an answer does.
+        // A refusal in words ends like an answer.
         EndReason::Refusal if refused => "stop",
         EndReason::Refusal => "content_filter",
         EndReason::Failed | EndReason::Cut => "error",
@@ -495,7 +496,7 @@ impl ReplyWriter for Writer {
         match event {
             Event::Usage(usage) => self.usage.update(*usage),
             Event::Ended { reason } => self.end(reason, out),
-            // Behind an error nothing but the end is read.
+            // After an error, only the end matters.
             _ if self.failed => {}
             Event::BlockStarted { index, block } => self.start(*index, block, out),
             Event::BlockDelta { index, delta } => self.delta(*index, delta, out),

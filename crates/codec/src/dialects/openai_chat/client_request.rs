@@ -1,4 +1,4 @@
-//! What a client asks, read into the canonical vocabulary: everything but the messages.
+//! Reads a client's request: everything but the messages.
 
 use serde_json::{Map, Value};
 use throughline_canonical::{Fault, Loss, Lossy, Output, Request, Tool, ToolChoice};
@@ -10,7 +10,7 @@ use crate::dialects::shared::sampling::{read_sampling, read_stop};
 use crate::dialects::shared::thinking_options::read_thinking;
 use crate::json::{Node, read_object};
 
-/// Members that have a word in the vocabulary. All others are kept as they are.
+/// The members that the canonical request has a field for. All others are kept in `extra`.
 const KNOWN: &[&str] = &[
     "model",
     "messages",
@@ -42,7 +42,7 @@ const KNOWN: &[&str] = &[
     "enable_thinking",
     "thinking_budget",
     "chat_template_kwargs",
-    // Ours to set, never the client's.
+    // Internal; clients must not set it.
     ours::REASONING_FIELDS,
     ours::LEGACY_FUNCTIONS,
 ];
@@ -97,7 +97,7 @@ fn read_model(root: &Node<'_>) -> Result<String, Fault> {
 }
 
 fn read_limit(root: &Node<'_>) -> Result<Option<u64>, Fault> {
-    // The new name counts, where both are said.
+    // The new name takes precedence.
     let old = count(root, "max_tokens")?;
     Ok(count(root, "max_completion_tokens")?.or(old))
 }
@@ -151,7 +151,7 @@ fn read_tools(
         for function in functions.elements()? {
             request.tools.push(read_function(&function)?);
         }
-        // The old form has room for one call only.
+        // The legacy form allows one call only.
         request.parallel_calls = Some(false);
         extra.insert(ours::LEGACY_FUNCTIONS.to_owned(), true.into());
     }
@@ -169,7 +169,7 @@ fn choice_word(node: &Node<'_>) -> Result<ToolChoice, Fault> {
     match node.text()? {
         "none" => Ok(ToolChoice::None),
         "auto" => Ok(ToolChoice::Auto),
-        // Mistral's word.
+        // `any` is Mistral's spelling.
         "required" | "any" => Ok(ToolChoice::Required),
         _ => Err(node.refuse(CHOICES)),
     }
@@ -189,7 +189,7 @@ fn read_choice(choice: &Node<'_>, extra: &mut Map<String, Value>) -> Result<Tool
             let name = function.need("name")?.text()?.to_owned();
             Ok(ToolChoice::Named { name })
         }
-        // What the vocabulary has no word for is kept, and told as nearly as it can be.
+        // Kept in `extra`; the canonical choice is an approximation.
         "allowed_tools" => {
             let allowed = choice.need("allowed_tools")?;
             allowed.object()?;

@@ -1,4 +1,4 @@
-//! The reply a client gets in one piece.
+//! Writes a whole reply.
 
 use serde_json::{Map, Value, json};
 use throughline_canonical::{Block, EndReason, Reply, Usage};
@@ -40,11 +40,11 @@ pub(super) fn write(writer: &Writer, reply: &Reply) -> Vec<u8> {
     body.to_string().into_bytes()
 }
 
-/// What was said, by where it goes.
+/// The parts of a message.
 #[derive(Default)]
 struct Said {
     text: String,
-    /// How many characters that are.
+    /// Number of characters in the text.
     length: u64,
     annotations: Vec<Value>,
     refusal: Option<String>,
@@ -119,7 +119,7 @@ impl Said {
         let mut message = Map::new();
         let mut put = |name: &str, value: Value| message.insert(name.to_owned(), value);
         put("role", "assistant".into());
-        // Clients that look for text find some, unless there is something else to look for.
+        // Clients expect `content` unless there are calls or a refusal.
         let elsewhere = !self.calls.is_empty() || self.refusal.is_some();
         let content = match self.text {
             text if text.is_empty() && elsewhere => Value::Null,

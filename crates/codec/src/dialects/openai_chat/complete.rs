@@ -1,4 +1,4 @@
-//! What some servers want of every message, put into a request that passes in place.
+//! Adds members that some servers require in every message to a request that passes through.
 
 use throughline_canonical::{Loss, Lossy};
 
@@ -7,17 +7,17 @@ use super::ids;
 use super::variants::{Replay, Variant};
 use crate::json::{Edits, JsonError, Kind, Span, append_member, quote, slice, text};
 
-/// The member that must be there while the model thinks, empty where nothing is known.
+/// The member that must be present while the model thinks; empty if unknown.
 const REASONING: &str = "reasoning_content";
 
-/// What other servers call it.
+/// The name of this member on other servers.
 const OTHER_REASONING: &str = "reasoning";
 
-/// The body with what is missing; none if nothing is.
+/// Completes the body; `None` if nothing is missing.
 pub(super) fn write(body: &[u8], variant: &Variant) -> Lossy<Option<Vec<u8>>> {
     let mut writer = Writer { body, variant, edits: Edits::default(), losses: Vec::new() };
     let wants = variant.nine_letters || variant.replay == Replay::ReasoningContentAlways;
-    // What is no request is for the provider to refuse.
+    // The provider rejects malformed requests.
     if !wants || writer.request().is_err() || writer.edits.is_empty() {
         return Lossy::default();
     }
@@ -59,7 +59,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Whether the request turns thinking off.
+    /// Whether the request switches thinking off.
     fn is_off(&self, top: &[Member<'_>]) -> Result<bool, JsonError> {
         let Some((_, thinking)) = find(top, "thinking").filter(|(_, it)| it.kind == Kind::Object)
         else {
@@ -74,7 +74,7 @@ impl Writer<'_> {
         match message.iter().find(|member| member.key == REASONING) {
             Some(member) if member.kind == Kind::String => {}
             Some(member) => self.edits.replace(member.value.clone(), "\"\""),
-            // Some clients keep it under its other name.
+            // Some clients keep it under the other name.
             None => {
                 let other = find_text(message, OTHER_REASONING);
                 let said = other.map_or(&b"\"\""[..], |(_, it)| slice(self.body, &it.value));

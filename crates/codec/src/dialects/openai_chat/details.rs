@@ -1,11 +1,11 @@
-//! The reasoning of a reply that is more than plain text: `reasoning_details`, `thinking_blocks`,
-//! and content in chunks.
+//! Reads structured reasoning of a reply: `reasoning_details`, `thinking_blocks`, and content
+//! chunks.
 
 use std::borrow::Cow;
 
 use crate::json::{Cursor, JsonError, Kind, Span, each_member, number, slice, text};
 
-/// What a piece is.
+/// The kind of a piece.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Piece {
     /// Answer text.
@@ -13,11 +13,11 @@ pub(super) enum Piece {
     /// Reasoning.
     #[default]
     Thinking,
-    /// A summary of it.
+    /// A summary of reasoning.
     Summary,
-    /// Reasoning its maker encrypted.
+    /// Encrypted reasoning.
     Encrypted,
-    /// Something else.
+    /// Any other kind.
     Other,
 }
 
@@ -27,20 +27,20 @@ pub(super) struct Detail<'a> {
     pub(super) piece: Piece,
     /// The name of its kind.
     pub(super) name: Cow<'a, str>,
-    /// The text, or the data of what is encrypted.
+    /// The text, or the encrypted data.
     pub(super) text: Cow<'a, str>,
     pub(super) signature: Cow<'a, str>,
     pub(super) format: Cow<'a, str>,
     pub(super) id: Cow<'a, str>,
-    /// The number of the block it belongs to.
+    /// The provider's index of its block.
     pub(super) number: Option<u64>,
-    /// Nothing of its block follows. Only Mistral says so.
+    /// Whether its block is complete. Only Mistral sends this.
     pub(super) closed: bool,
-    /// All of it, as it stands in the reply.
+    /// The whole piece as raw JSON.
     pub(super) json: &'a [u8],
 }
 
-/// Hands over each piece of a list.
+/// Emits each piece of a list.
 pub(super) fn each<'a>(
     json: &'a [u8],
     list: &Span,
@@ -91,7 +91,7 @@ fn read<'a>(json: &'a [u8], object: &Span) -> Result<Detail<'a>, JsonError> {
     detail.piece = piece;
     detail.text = match value {
         Some((Kind::String, span)) => text(json, &span),
-        // Mistral: a list of texts.
+        // Mistral sends a list of texts.
         Some((_, span)) => {
             let mut joined = String::new();
             let mut only = Cow::default();

@@ -1,4 +1,4 @@
-//! Errors, both ways: before a reply as a status and a body, after it began as an object in it.
+//! Errors: a status and a body before a reply, an object inside one.
 
 use serde_json::{Value, json};
 use throughline_canonical::{Fault, FaultKind};
@@ -15,7 +15,7 @@ pub(super) fn write(fault: &Fault) -> (u16, Vec<u8>) {
     (status, body.to_string().into_bytes())
 }
 
-/// The error itself.
+/// The error object.
 pub(super) fn object(fault: &Fault) -> Value {
     let (_, kind, code) = words(fault.kind);
     json!({"message": fault.message, "type": kind, "param": fault.place(), "code": fault.code.as_deref().or(code)})
@@ -39,15 +39,15 @@ fn words(kind: FaultKind) -> (u16, &'static str, Option<&'static str>) {
     }
 }
 
-/// What an error says of signed reasoning. Servers in between pass on the words of the provider that
-/// made it.
+/// Recognises an error about signed reasoning. Servers in between pass on the text of the original
+/// provider.
 pub(super) fn refused_thinking(status: u16, body: &[u8]) -> Option<RefusalKind> {
     if !matches!(status, 400 | 422) {
         return None;
     }
     let message = openai_errors::read(status, body).message;
     match refusal::in_anthropic_text(&message).or_else(|| refusal::in_gemini_text(&message)) {
-        // Here is no way to ask for what the provider offers in place of it.
+        // This dialect cannot ask the provider to drop bound blocks.
         Some(RefusalKind::Bound) => Some(RefusalKind::Signature),
         kind => kind,
     }

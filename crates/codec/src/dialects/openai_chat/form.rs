@@ -5,15 +5,15 @@ use throughline_canonical::{Request, Show};
 
 use super::{NAME, ours};
 
-/// What the client wants to see.
+/// What a client wants to see of a reply.
 pub(super) struct Form {
-    /// It counts tokens.
+    /// Whether it wants token counts.
     pub(super) include_usage: bool,
-    /// It asked with `functions`.
+    /// Whether it uses the legacy `functions`.
     pub(super) legacy: bool,
-    /// It wants no reasoning.
+    /// Whether it wants no reasoning.
     pub(super) hidden: bool,
-    /// In which members reasoning stands as plain text.
+    /// The members that carry reasoning as plain text.
     pub(super) fields: Vec<String>,
 }
 

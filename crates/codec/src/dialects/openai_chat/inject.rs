@@ -1,4 +1,4 @@
-//! Our own words in a provider's stream, and where that names the model.
+//! Keep-alives and errors in a stream that passes through, and the span of the model name.
 
 use std::borrow::Cow;
 
@@ -30,7 +30,7 @@ impl Passthrough for OpenAiChat {
     }
 
     fn place(&self, message: usize, _: Option<usize>) -> String {
-        // Reasoning stands in several members of a message at once.
+        // Several members of a message may repeat the reasoning, so the path names the message.
         format!("messages.{message}")
     }
 

@@ -1,17 +1,16 @@
-//! The OpenAI Chat Completions dialect, and the many servers that speak it with words of their own.
+//! The OpenAI Chat Completions dialect, and the many servers with their own extensions of it.
 //!
-//! - [`variants`]: what those servers do differently, one row each;
-//! - `client_request` and `client_messages`: what a client asks;
-//! - `client_reply`: the reply a client gets, streamed, with `client_calls` for the calls in it;
-//!   `client_whole`: in one piece; `form`: what the client wants to see of it;
-//! - `annotations`: what the answer refers to, both ways;
-//! - `upstream_request` and `upstream_messages`: what we ask a provider;
-//! - `upstream_reply`: a provider's reply, as canonical events; `chunk`: where the parts of one
-//!   chunk stand; `details`: the reasoning in it that is more than plain text; `calls`: the
-//!   tool calls in it;
-//! - `mark`: what OpenRouter wants back with a piece of reasoning, as one signature;
-//! - `counts`: token counts, both ways; `faults`: errors, both ways;
-//! - `outline`, `complete`, `aside`: requests and replies that pass in place; `ids`: of calls.
+//! - [`variants`]: the differences between servers, one row each;
+//! - `client_request` and `client_messages`: read a client's request;
+//! - `client_reply`: writes a streamed reply, with `client_calls` for its calls; `client_whole`:
+//!   writes a whole reply; `form`: what the client wants to see;
+//! - `annotations`: citations, both ways;
+//! - `upstream_request` and `upstream_messages`: write a request for a provider;
+//! - `upstream_reply`: reads a provider's reply; `chunk`: one chunk of it; `details`: its
+//!   structured reasoning; `calls`: its tool calls;
+//! - `detail_meta`: the data that OpenRouter wants back with reasoning;
+//! - `usage`: token counts, both ways; `errors`: errors, both ways;
+//! - `outline`, `complete`, `inject`: requests and replies that pass through; `ids`: call ids.
 
 use serde_json::Value;
 use throughline_canonical::{BlockStart, Delta, Event, Fault, Loss, Lossy, Request};
@@ -60,20 +59,20 @@ pub const NAME: &str = names::OPENAI_CHAT;
 
 const PATH: &str = "/v1/chat/completions";
 
-/// The kind of a call whose arguments are free text.
+/// The type of a custom call.
 const CUSTOM: &str = "custom";
 
-/// Members of `request.extra["openai_chat"]` that speak to us, not to a provider.
+/// Members of `request.extra["openai_chat"]` that are for us, not for a provider.
 mod ours {
-    /// In which members a reply carries its reasoning as plain text.
+    /// The members in which a reply carries reasoning as plain text.
     pub(super) const REASONING_FIELDS: &str = "reasoning_fields";
-    /// The client asked with `functions`, and reads `function_call`.
+    /// The client uses `functions` and reads `function_call`.
     pub(super) const LEGACY_FUNCTIONS: &str = "legacy_functions";
-    /// What a streamed reply should hold besides.
+    /// The client's stream options.
     pub(super) const STREAM_OPTIONS: &str = "stream_options";
 }
 
-/// Says in which members the reply to a request carries its reasoning as plain text.
+/// Sets the members in which the reply carries reasoning as plain text.
 pub fn carry_reasoning_in(request: &mut Request, members: &[String]) {
     let extra = request.extra.entry(NAME.to_owned()).or_default();
     extra.insert(ours::REASONING_FIELDS.to_owned(), members.into());
@@ -94,14 +93,13 @@ impl ClientDialect for OpenAiChat {
 
     fn loss_of(&self, event: &Event<'_>) -> Option<Loss> {
         match event {
-            // The answer of a message is plain text: parts of other kinds, as some servers have
-            // them, would stand in its way.
+            // Content is plain text here. Opaque parts of some servers cannot be written into it.
             Event::BlockStarted { block: BlockStart::Opaque { dialect, name }, .. }
                 if dialect == NAME && name != CUSTOM =>
             {
                 Some(Loss::of_part(name, "no_word"))
             }
-            // What a source says has its place here.
+            // This dialect carries the quote of a source.
             Event::BlockDelta { delta: Delta::Citation(citation), .. }
                 if citation.url.is_some() =>
             {

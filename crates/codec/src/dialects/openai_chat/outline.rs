@@ -1,7 +1,7 @@
-//! Where reasoning and signatures stand in a request that passes in place.
+//! Finds reasoning and signatures in a request that passes through.
 //!
-//! The same reasoning may stand in several members of a message. As in a request that is read to the
-//! last word, the one that says most usage; the others go where it goes.
+//! Several members of a message may repeat the same reasoning. As in the full reader, the most
+//! detailed one counts, and the others share its fate.
 
 use std::borrow::Cow;
 
@@ -11,10 +11,10 @@ use super::super::opaque_outline::{
 };
 use crate::json::{JsonError, Kind, Span, number, slice, text};
 
-/// What stands in a message's content of which nothing may go.
+/// Replaces content of which nothing may be sent.
 const FILLER: &str = r#"{"type":"text","text":"[reasoning omitted]"}"#;
 
-/// Where servers put the signature of a call.
+/// Paths to the signature of a call.
 const CALL_SIGNATURES: [&[&str]; 3] = [
     &["extra_content", "google", "thought_signature"],
     &["extra_content", "vertex", "thought_signature"],
@@ -57,7 +57,7 @@ pub(super) fn read(body: &[u8]) -> Result<OpaqueOutline, JsonError> {
     Ok(places.finish(body))
 }
 
-/// One message of the model.
+/// Reads one assistant message.
 struct Reader<'r, 'a> {
     body: &'a [u8],
     at: usize,
@@ -73,7 +73,7 @@ impl Reader<'_, '_> {
         &mut self.places.marks[last]
     }
 
-    /// The members that hold reasoning, and those that repeat it.
+    /// Finds the members that hold or repeat reasoning.
     fn reasoning(&mut self) -> Result<(), JsonError> {
         let first = self.places.marks.len();
         for name in ["reasoning_details", "thinking_blocks"] {
@@ -102,7 +102,7 @@ impl Reader<'_, '_> {
         Ok(())
     }
 
-    /// Reasoning as plain text.
+    /// Records reasoning as plain text.
     fn plain(&mut self, name: &str) {
         if let Some((place, member)) = find_text(self.message, name) {
             let part = Part::new(self.holder, place);
@@ -112,8 +112,7 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// Reasoning in pieces. Those of a stream may be there as they came: pieces of one kind and one
-    /// number are one.
+    /// Records reasoning in pieces. Pieces of a stream with the same kind and index are one.
     fn details(&mut self, list: &Member<'_>, part: Part) -> Result<(), JsonError> {
         let details = list.elements(self.body)?;
         let holder = self.places.hold(spans(&details), Some(part), None);
@@ -168,7 +167,7 @@ impl Reader<'_, '_> {
         Ok(())
     }
 
-    /// Reasoning as a chunk of the content.
+    /// Records reasoning chunks of the content.
     fn content(&mut self) -> Result<(), JsonError> {
         let Some((place, content)) = find(self.message, "content") else {
             return Ok(());
@@ -213,7 +212,7 @@ impl Reader<'_, '_> {
         Ok(())
     }
 
-    /// Whether the message, which stands here, says nothing but its reasoning.
+    /// Records a message that has nothing but reasoning.
     fn nothing_else(&mut self, object: &Span) {
         const SAYS: [&str; 5] = ["tool_calls", "function_call", "refusal", "audio", "content"];
         let says = |name: &str| match find(self.message, name) {
@@ -233,7 +232,7 @@ impl Reader<'_, '_> {
         });
     }
 
-    /// The signatures of calls.
+    /// Records the signatures of calls.
     fn calls(&mut self) -> Result<(), JsonError> {
         let Some((place, list)) = find(self.message, "tool_calls") else {
             return Ok(());
@@ -270,7 +269,7 @@ impl Reader<'_, '_> {
         Ok(())
     }
 
-    /// The signature at the end of a path, with everything on the way that holds nothing else.
+    /// Finds the signature at the end of a path, with all containers that hold nothing else.
     fn signature(
         &mut self,
         object: &Span,
@@ -293,7 +292,7 @@ impl Reader<'_, '_> {
     }
 }
 
-/// Whether a path leads to a string that is not empty.
+/// Whether a path leads to a non-empty string.
 fn reaches(body: &[u8], object: &Span, path: &[&str]) -> Result<bool, JsonError> {
     let mut object = object.clone();
     for (step, name) in path.iter().enumerate() {
@@ -346,7 +345,7 @@ mod tests {
 
     const DETAILS: &str = r#""content":"a","reasoning":"one two","reasoning_details":[{"type":"reasoning.text","index":0,"text":"one "},{"type":"reasoning.text","index":0,"text":"two","signature":"s"},{"type":"reasoning.encrypted","data":"d","index":1}]"#;
 
-    /// The same blocks that reading the request to the last word gives.
+    /// The full reader gives the same blocks.
     #[test]
     fn reasoning_is_found_as_it_is_read() {
         use crate::dialects::{ClientDialect, RequestParts};
@@ -401,7 +400,7 @@ mod tests {
             assert_eq!(rewritten(&message, &[Keep]), body(&message));
         }
         assert_eq!(rewritten("\"reasoning\":\"r\"", &[Remove]), body(filled));
-        // A call of an earlier turn, of which nothing is asked, does not stand for the message.
+        // Calls of earlier turns need no signature.
         let earlier = r#"{"role":"assistant","tool_calls":[{"id":"c","function":{}}]},{"role":"user","content":"a"}"#;
         let later = |content: &str| {
             format!(

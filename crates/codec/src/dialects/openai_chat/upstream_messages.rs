@@ -1,4 +1,4 @@
-//! The messages of a request to a provider.
+//! Writes the messages of a request to a provider.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use super::detail_meta::DetailMeta;
 use super::variants::{CallSignature, Replay, Variant};
 use super::{NAME, ids};
 
-/// Writes what stands above the conversation, and the conversation.
+/// Writes the system texts and the conversation.
 pub(super) fn write(
     request: &Request,
     variant: &'static Variant,
@@ -49,13 +49,13 @@ pub(super) fn write(
 
 struct Writer<'a> {
     variant: &'static Variant,
-    /// The model may think.
+    /// Whether the model may think.
     thinks: bool,
     out: Vec<Value>,
     losses: &'a mut Vec<Loss>,
-    /// Thinking that had no place.
+    /// Number of thinking blocks that could not be sent.
     thinking_omitted: usize,
-    /// The tool each call names.
+    /// The tool of each call.
     names: HashMap<&'a str, &'a str>,
 }
 
@@ -90,7 +90,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Results are messages of their own, and come first: a call must be answered at once.
+    /// Writes a user message. Tool results are messages of their own and come first, because calls
+    /// must be answered at once.
     fn user(&mut self, blocks: &'a [Block]) {
         let mut moved = Vec::new();
         let mut results = 0;
@@ -106,7 +107,7 @@ impl<'a> Writer<'a> {
                 {
                     self.omitted("tool_result.name", "no_place");
                 }
-                // A result is text; pictures follow it as the user's.
+                // A result is text; its images follow as a user message.
                 let (media, said): (Vec<_>, Vec<_>) =
                     content.iter().partition(|block| matches!(block, Block::Media { .. }));
                 let parts = self.parts(said.into_iter());
@@ -127,7 +128,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Text alone is a string, which every server takes.
+    /// Plain text becomes a string, which every server accepts.
     fn content(&self, mut parts: Vec<Value>) -> Value {
         let text = |part: &Value| match part {
             Value::Object(members) if members.len() == 2 => {
@@ -154,7 +155,7 @@ impl<'a> Writer<'a> {
         std::mem::take(&mut parts).into()
     }
 
-    /// What a user, a tool or the system says.
+    /// The parts of a user, tool or system message.
     fn parts(&mut self, blocks: impl Iterator<Item = &'a Block>) -> Vec<Value> {
         let mut parts = Vec::new();
         for block in blocks {
@@ -268,7 +269,7 @@ impl<'a> Writer<'a> {
         self.assemble(said)
     }
 
-    /// A part in words of our own dialect goes where it came from.
+    /// Returns an opaque part of this dialect to its original member.
     fn own(&mut self, value: &Value, said: &mut Said) {
         let kind = value.get("type").and_then(Value::as_str).unwrap_or_default();
         if kind == "audio" {
@@ -306,7 +307,7 @@ impl<'a> Writer<'a> {
             }
             Replay::Details => {
                 let mark = DetailMeta::unpack(signature.unwrap_or_default());
-                // Those who sign refuse what is not signed.
+                // These formats reject unsigned reasoning.
                 let signs = ["", "anthropic-claude-v1", "google-gemini-v1"];
                 if !mark.summary && mark.signature.is_empty() && signs.contains(&&*mark.format) {
                     self.thinking_omitted += 1;
@@ -418,7 +419,7 @@ impl<'a> Writer<'a> {
                     _ => format!("{wrapped}{text}").into(),
                 };
             }
-            // Nothing was said besides what stands elsewhere.
+            // There is no text next to the calls or the refusal.
             _ if silent && (!said.calls.is_empty() || said.refusal.is_some()) => {
                 content = Value::Null;
             }
@@ -457,7 +458,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// What the model said, by where it goes.
+/// The parts of an assistant message.
 #[derive(Default)]
 struct Said {
     reasoning: String,

@@ -1,4 +1,4 @@
-//! A provider's reply, streamed or whole, as canonical events.
+//! Reads a provider's reply, streamed or whole.
 
 use std::borrow::Cow;
 
@@ -20,7 +20,7 @@ use crate::json::{Found, JsonError, Kind, each_element, found_text, slice, text}
 
 /// The longest event of a stream.
 const EVENT_LIMIT: usize = 16 << 20;
-/// The longest reply in one piece.
+/// The longest whole reply.
 const WHOLE_LIMIT: usize = 64 << 20;
 
 /// Reads one reply.
@@ -35,7 +35,7 @@ enum Framing {
 }
 
 impl Reader {
-    /// A reader of what this kind of server answers.
+    /// Creates a reader for this kind of server.
     pub(super) fn new(variant: &'static Variant, streamed: bool) -> Self {
         Self {
             framing: if streamed {
@@ -90,7 +90,7 @@ impl ReplyReader for Reader {
     fn finish(&mut self, out: &mut dyn FnMut(Event<'_>)) {
         let state = &mut self.state;
         match &mut self.framing {
-            // An event that lacks its end may be cut anywhere; then the end says so.
+            // An incomplete last event was cut; the end reports it.
             Framing::Events(framer) => framer.finish(|frame, _| {
                 if crate::json::validate(frame.data, usize::MAX).is_ok() || is_done(frame.data) {
                     state.frame(frame.data, out);
@@ -102,7 +102,7 @@ impl ReplyReader for Reader {
             }
         }
         match state.reason.take() {
-            // Not every server says that it is done, once it has said why.
+            // Not every server sends `[DONE]` after the finish reason.
             Some(reason) => state.end(reason, out),
             None => state.end(EndReason::Cut, out),
         }
@@ -121,40 +121,40 @@ fn too_long(what: &str) -> Fault {
     Fault::new(FaultKind::Unreachable, format!("{what} is too long"))
 }
 
-/// The block that grows now. Tool calls grow beside it.
+/// The growing block. Tool calls grow independently.
 enum Open {
     Nothing,
     Text(u32),
     Refusal(u32),
     Thinking {
         index: u32,
-        /// The number the provider gives it.
+        /// The provider's index of it.
         number: Option<u64>,
         mark: DetailMeta,
     },
 }
 
-/// What is known of the reply so far.
+/// The state of the reader.
 struct State {
     variant: &'static Variant,
     streamed: bool,
     started: bool,
-    /// What stands around the delta of the last chunk.
+    /// The bytes around the delta of the last chunk.
     frame: Frame,
-    /// The index of the next block.
+    /// Index of the next block.
     next: u32,
     open: Open,
-    /// How many characters of text there were, and how many before the block that grows.
+    /// Number of characters of text so far, and before the growing block.
     said: u64,
     begins: u64,
     calls: Calls,
-    /// There were tool calls.
+    /// Whether there were tool calls.
     called: bool,
-    /// There was a refusal.
+    /// Whether there was a refusal.
     refused: bool,
-    /// Whether a piece of reasoning was marked as a summary.
+    /// Whether some reasoning was marked as a summary.
     summed_up: bool,
-    /// Why it ends, once that is said.
+    /// The finish reason, once known.
     reason: Option<EndReason>,
     ended: bool,
 }
@@ -178,15 +178,14 @@ impl State {
         if self.ended {
             return;
         }
-        // A reply that is whole has ended, whether it says why or not. What was cut is no JSON, and
-        // has no end.
+        // A whole reply has ended, with or without a reason. A cut one is not JSON and has no end.
         if let Ok(true) = self.chunk(json, out) {
             let unsaid = self.unsaid();
             self.reason.get_or_insert(unsaid);
         }
     }
 
-    /// Reads a chunk. Answers whether there was something of an answer in it.
+    /// Reads a chunk. Returns whether it contained part of an answer.
     fn chunk(&mut self, json: &[u8], out: &mut dyn FnMut(Event<'_>)) -> Result<bool, JsonError> {
         if let Some(choice) = self.frame.read(json) {
             self.choice(json, &choice, out)?;
@@ -210,7 +209,7 @@ impl State {
             );
             return Ok(true);
         }
-        // Azure begins with a chunk that has neither an answer nor a name.
+        // Azure starts with a chunk without an answer and without a model.
         if !self.started && chunk.choice.is_some() {
             self.started = true;
             out(Event::MessageStarted {
@@ -244,7 +243,8 @@ impl State {
             Some((Kind::Array, span)) => {
                 details::each(json, span, |detail| {
                     self.detail(detail, out);
-                    // In one piece every part stands for itself; in a stream parts of a kind go on.
+                    // In a whole reply every part is a block; in a stream, parts of one kind
+                    // continue a block.
                     if !self.streamed {
                         self.close(out);
                     }
@@ -263,7 +263,7 @@ impl State {
             self.refusal(words, out);
         }
         match &choice.tool_calls {
-            // An empty list says nothing, and ends nothing.
+            // An empty list neither adds nor ends anything.
             Some((Kind::Array, span)) if span.len() > 2 => {
                 self.close(out);
                 self.calls.read(json, span, &mut self.next, out)?;
@@ -284,7 +284,7 @@ impl State {
         Ok(())
     }
 
-    /// The same reasoning often comes in several members; the one that says most counts.
+    /// Reads reasoning. Several members often repeat it; the most detailed one counts.
     fn reasoning(
         &mut self,
         json: &[u8],
@@ -316,7 +316,7 @@ impl State {
                 if words.is_empty() {
                     continue;
                 }
-                // What stands for the encrypted reasoning was for people.
+                // The notice was for display only.
                 let words = match words.contains(NOTICE) && hidden {
                     true => without_notice(&words).into(),
                     false => words,
@@ -363,7 +363,7 @@ impl State {
         }
     }
 
-    /// What an encrypted piece bears besides its data, if this kind of server wants it back.
+    /// The members of an encrypted piece, if this kind of server wants them back.
     fn mark_of(&self, detail: &Detail<'_>) -> Option<DetailMeta> {
         (self.variant.replay == Replay::Details).then(|| DetailMeta {
             signature: detail.text.clone().into_owned(),
@@ -373,7 +373,7 @@ impl State {
         })
     }
 
-    /// A block that comes whole.
+    /// Emits a complete block.
     fn single(&mut self, block: BlockStart<'_>, out: &mut dyn FnMut(Event<'_>)) {
         let index = self.begin();
         out(Event::BlockStarted { index, block });
@@ -397,7 +397,7 @@ impl State {
         out(Event::BlockDelta { index, delta });
     }
 
-    /// The block that text goes to.
+    /// The block for text.
     fn text_block(&mut self, out: &mut dyn FnMut(Event<'_>)) -> u32 {
         if let Open::Text(index) = self.open {
             return index;
@@ -411,7 +411,7 @@ impl State {
         index
     }
 
-    /// The answer refers to something. That is told with the text that grows, or after the last of it.
+    /// Emits a citation, with the growing text or after the last text.
     fn cite(&mut self, annotation: &[u8], out: &mut dyn FnMut(Event<'_>)) {
         let Some(delta) = annotations::read(annotation, self.begins) else {
             return;
@@ -452,7 +452,7 @@ impl State {
                 mark.summary == summary
                     && match (number, asked) {
                         (Some(number), Some(asked)) => *number == asked,
-                        // Without numbers, what follows a signature is another block.
+                        // Without an index, a signature ends its block.
                         _ => mark.signature.is_empty(),
                     }
             }
@@ -498,7 +498,7 @@ impl State {
         }
     }
 
-    /// Ends the block that grows.
+    /// Ends the growing block.
     fn close(&mut self, out: &mut dyn FnMut(Event<'_>)) {
         match std::mem::replace(&mut self.open, Open::Nothing) {
             Open::Nothing => {}
@@ -518,7 +518,7 @@ impl State {
     fn finish_reason(&mut self, word: &str, out: &mut dyn FnMut(Event<'_>)) {
         let reason = match word {
             "" => return,
-            // Some servers say `stop` behind tool calls, and some `tool_calls` where there is none.
+            // Some servers send `stop` after tool calls, and some `tool_calls` without any.
             "stop" | "tool_calls" | "function_call" => self.unsaid(),
             "length" | "model_length" | "max_tokens" => EndReason::Length,
             "content_filter" => EndReason::Refusal,
@@ -536,7 +536,7 @@ impl State {
         self.reason = Some(reason);
     }
 
-    /// Why the reply ends, by what is in it.
+    /// The end reason that the content implies.
     fn unsaid(&self) -> EndReason {
         match (self.refused, self.called) {
             (true, _) => EndReason::Refusal,
@@ -554,7 +554,7 @@ impl State {
             return;
         }
         self.ended = true;
-        // What was cut is not complete, and is not said to be.
+        // A cut block has no end.
         if reason != EndReason::Cut {
             self.close(out);
             self.calls.end(&mut self.next, out);

@@ -1,4 +1,4 @@
-//! What we ask a provider, in the words its kind of server takes: everything but the messages.
+//! Writes a request to a provider in the form of its kind of server: everything but the messages.
 
 use serde_json::{Map, Value, json};
 use throughline_canonical::{
@@ -37,12 +37,12 @@ struct Writer {
 }
 
 impl Writer {
-    /// Writes a member, if this kind of server takes it.
+    /// Writes a member if this kind of server accepts it.
     fn put(&mut self, name: &'static str, value: impl Into<Value>) {
         if self.variant.takes(name) {
             self.body.insert(name.to_owned(), value.into());
         } else {
-            // These have names in all dialects.
+            // Parts with canonical names.
             let part = match name {
                 "prompt_cache_key" => "cache_key",
                 "response_format" => "output",
@@ -88,7 +88,7 @@ impl Writer {
         self.put_some("prompt_cache_key", request.cache_key.as_deref());
         if request.stream {
             self.put("stream", true);
-            // Servers that do not take the option count without being asked.
+            // Servers without this option always report usage.
             if self.variant.takes(ours::STREAM_OPTIONS) {
                 self.put(ours::STREAM_OPTIONS, json!({"include_usage": true}));
             }
@@ -105,7 +105,7 @@ impl Writer {
             }
             Output::Schema { name, schema, strict } => {
                 let mut inner = Map::new();
-                // The name must be there.
+                // The name is required.
                 let name = name.as_deref().unwrap_or("answer");
                 inner.insert("name".to_owned(), name.into());
                 inner.insert("schema".to_owned(), schema.clone());
@@ -128,7 +128,7 @@ impl Writer {
             }
         }
         if tools.is_empty() {
-            // Servers refuse a choice among nothing.
+            // Servers reject a choice without tools.
             if request.tool_choice.is_some() {
                 self.omitted("tool_choice", "no_tools");
             }
@@ -139,7 +139,7 @@ impl Writer {
         }
         match &request.tool_choice {
             _ if self.variant.chooses_tools => {}
-            // Whoever may call nothing is offered nothing.
+            // Without permission to call, no tools are sent.
             Some(ToolChoice::None) => return self.adapted("tool_choice", "no_tools_offered"),
             Some(ToolChoice::Required | ToolChoice::Named { .. }) => {
                 self.omitted("tool_choice", "no_place");
@@ -160,7 +160,7 @@ impl Writer {
         self.put_some("tool_choice", choice);
     }
 
-    /// Members of our own dialect that have no word. They come last, and win.
+    /// Adds the unknown members of this dialect. They come last and override.
     fn extra(&mut self, request: &Request) {
         for (dialect, members) in &request.extra {
             if dialect != NAME {
@@ -182,7 +182,7 @@ impl Writer {
                             }
                         }
                     }
-                    // It is one of the choices above, told more exactly.
+                    // A more exact form of the choice above.
                     "tool_choice" if !self.body.contains_key("tools") => {}
                     "tool_choice" if !self.variant.official => {
                         self.adapted("tool_choice", "no_place");
@@ -200,7 +200,7 @@ impl Writer {
     }
 
     fn stream_options(&mut self, options: &Value) {
-        // What the client wants counted is between it and us; we always ask.
+        // We always ask for usage; the client's options do not reach the provider.
         let (Some(Value::Object(ours)), Value::Object(theirs)) =
             (self.body.get_mut(ours::STREAM_OPTIONS), options)
         else {
@@ -232,7 +232,7 @@ impl Writer {
                     Show::Full => {}
                 }
             }
-            // Elsewhere the model shows what it shows. OpenAI's shows nothing here.
+            // Other servers show all thinking. OpenAI shows none in this dialect.
             (Some(Show::Hidden), _) if self.variant.name == "openai" => {}
             (Some(Show::Full), _) if self.variant.name != "openai" => {}
             (Some(_), _) => self.adapted("thinking.show", "no_place"),
@@ -324,8 +324,8 @@ impl Writer {
         }
     }
 
-    /// What is seen of reasoning, for models that are on or off. Those with efforts show it anyway, and
-    /// take another word for hiding it.
+    /// Writes the visibility of reasoning for models that think or not. Models with efforts always
+    /// show it and have another setting to hide it.
     fn format(&mut self, amount: Option<Amount>, show: Show) {
         let graded =
             matches!(amount, Some(Amount::Effort { .. } | Amount::Adaptive { effort: Some(_) }));
@@ -338,7 +338,7 @@ impl Writer {
         }
     }
 
-    /// Asks for thoughts. An effort cannot be said beside that, and is a level there.
+    /// Asks for visible thoughts. There an effort is a level of the thinking configuration.
     fn show_thoughts(&mut self) {
         let level = self.body.shift_remove("reasoning_effort");
         let config = self.thinking_config();
@@ -363,7 +363,7 @@ impl Writer {
         config
     }
 
-    /// The effort to ask for; none if nothing was said of it.
+    /// The effort to send; `None` if nothing is set.
     fn effort(&mut self, amount: Amount) -> Option<Effort> {
         let asked = match amount {
             Amount::Effort { effort } => effort,
