@@ -1,7 +1,7 @@
-//! The conversation in a client's request: items become messages.
+//! Reads the conversation of a client's request: items become messages.
 //!
-//! What the model wrote in one turn are several items here and one message there. Results of tools
-//! that follow each other are one message, as the calls they answer were.
+//! One turn of the model is several items here and one canonical message. Consecutive tool results
+//! are one message too.
 
 use serde_json::Value;
 use throughline_canonical::{Block, Fault, Lossy, MediaKind, Message, Role, Source};
@@ -9,7 +9,7 @@ use throughline_canonical::{Block, Fault, Lossy, MediaKind, Message, Role, Sourc
 use super::{Losses, NAME, PHASE};
 use crate::json::Node;
 
-/// A conversation as far as it was read.
+/// The conversation read so far.
 pub(super) struct Conversation<'l> {
     system: Vec<String>,
     messages: Vec<Message>,
@@ -21,14 +21,14 @@ impl<'l> Conversation<'l> {
         Self { system: Vec::new(), messages: Vec::new(), losses }
     }
 
-    /// Takes the text that stands above the conversation.
+    /// Adds the instructions.
     pub(super) fn instruct(&mut self, text: &str) {
         if !text.is_empty() {
             self.system.push(text.to_owned());
         }
     }
 
-    /// Takes the conversation: one text of the user, or items.
+    /// Reads the conversation: one user text or a list of items.
     pub(super) fn read(&mut self, input: &Node<'_>) -> Result<(), Fault> {
         if let Some(text) = input.value().as_str() {
             self.message(Role::User, vec![Block::text(text)]);
@@ -75,7 +75,7 @@ impl<'l> Conversation<'l> {
         }
     }
 
-    /// A message of its own.
+    /// Adds a message.
     fn message(&mut self, role: Role, content: Vec<Block>) {
         if content.is_empty() {
             self.losses.omit("message", "empty");
@@ -84,7 +84,7 @@ impl<'l> Conversation<'l> {
         }
     }
 
-    /// Something of the model's turn.
+    /// Adds a block to the turn of the model.
     fn said(&mut self, block: Block) {
         match self.messages.last_mut() {
             Some(message) if message.role == Role::Assistant => message.content.push(block),
@@ -92,7 +92,7 @@ impl<'l> Conversation<'l> {
         }
     }
 
-    /// What a tool gave.
+    /// Adds a tool result.
     fn answered(&mut self, block: Block) {
         let result =
             |block: &Block| matches!(block, Block::ToolResult { .. } | Block::Opaque { .. });
@@ -119,7 +119,7 @@ impl<'l> Conversation<'l> {
             None => None,
         };
         let mut blocks = Vec::new();
-        // An answer may have been empty.
+        // An assistant message may be empty.
         if role != Role::Assistant || !item.is_null("content") {
             let content = item.need("content")?;
             if let Some(text) = content.value().as_str() {
@@ -145,7 +145,7 @@ impl<'l> Conversation<'l> {
                 }
             }
             Role::System if self.messages.is_empty() && blocks.iter().all(is_text) => {
-                // Nothing was said yet: it stands above the conversation.
+                // Before the first message, it is a system text.
                 for block in blocks {
                     if let Block::Text { text, .. } = block {
                         self.instruct(&text);
@@ -259,7 +259,7 @@ impl<'l> Conversation<'l> {
     }
 }
 
-/// Reads what any kind of tool gave: it is written alike.
+/// Reads the result of a tool. All kinds of tools share this form.
 pub(super) fn read_result(item: &Value) -> Option<Lossy<Block>> {
     let mut losses = Losses::default();
     let mut conversation = Conversation::new(&mut losses);
@@ -269,7 +269,7 @@ pub(super) fn read_result(item: &Value) -> Option<Lossy<Block>> {
     Some(Lossy { value, losses: losses.0 })
 }
 
-/// Who speaks an item this vocabulary has no word for.
+/// The author of an item that the vocabulary has no type for.
 pub(super) fn role_of(kind: &str) -> Role {
     match kind {
         "configuration_update" | "additional_tools" | "compaction_trigger" => Role::System,
@@ -282,7 +282,7 @@ fn is_text(block: &Block) -> bool {
     matches!(block, Block::Text { .. })
 }
 
-/// Parts of reasoning, a blank line between them.
+/// Joins parts of reasoning with blank lines.
 fn read_texts(parts: &Node<'_>) -> Result<String, Fault> {
     let mut text = String::new();
     for (place, part) in parts.elements()?.enumerate() {
@@ -309,7 +309,7 @@ fn read_file(part: &Node<'_>) -> Result<Block, Fault> {
         if data.starts_with("data:") {
             source(data)
         } else {
-            // Bare base64, of which only the name may tell what it is.
+            // Bare base64: only the name shows the media type.
             let pdf = name.as_ref().is_some_and(|name| name.to_ascii_lowercase().ends_with(".pdf"));
             let media_type = if pdf { "application/pdf" } else { "application/octet-stream" };
             Source::Base64 { media_type: media_type.to_owned(), data: data.to_owned() }
@@ -341,7 +341,7 @@ fn file(id: &str) -> Source {
     Source::File { dialect: NAME.to_owned(), id: id.to_owned() }
 }
 
-/// An address, which may hold the bytes themselves.
+/// Reads an address, which may contain the data.
 fn source(url: &str) -> Source {
     let inline = url.strip_prefix("data:").and_then(|rest| {
         let (media_type, data) = rest.split_once(',')?;

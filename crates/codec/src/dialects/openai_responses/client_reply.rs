@@ -1,7 +1,7 @@
-//! A reply for a client, streamed or whole.
+//! Writes a reply for a client, streamed or whole.
 //!
-//! The last event of a stream repeats every item, and each item's end repeats its text: what was
-//! written is kept, in the spelling it was written in.
+//! The last event of a stream repeats every item, and the end of each item repeats its text. So
+//! everything that was written is kept, in the same spelling.
 
 use std::collections::BTreeMap;
 
@@ -18,27 +18,28 @@ use crate::json::escape;
 
 /// Writes one reply.
 pub(super) struct Writer {
-    /// What no other reply has.
+    /// The unique id of the reply.
     identity: String,
-    /// The members of the response that never change, behind its status.
+    /// The constant members of the response, after its status.
     settings: String,
     created: u64,
     sequence: u64,
     progress: Progress,
-    /// Items that are not done, by the number of their block.
+    /// Open items, by the index of their block.
     open: BTreeMap<u32, Item>,
-    /// The item that ended last: only what follows says whether it came to its end, or the reply did.
+    /// The item that ended last. Only the next event shows whether it is complete or the reply was
+    /// cut.
     pending: Option<Item>,
-    /// Items that are done, by their place.
+    /// Completed items, by their index.
     done: Vec<(u32, String)>,
     items: u32,
-    /// Items only this dialect has a word for, by the number of their block: their JSON so far.
+    /// Open opaque items of this dialect, by the index of their block: their JSON so far.
     opaque: BTreeMap<u32, String>,
-    /// What open texts refer to, by the number of their block.
+    /// Citations of open texts, by the index of their block.
     citations: BTreeMap<u32, Vec<Citation>>,
     details: EndDetails,
     usage: Usage,
-    /// The model declined in words.
+    /// Whether the model declined in words.
     refused: bool,
 }
 
@@ -92,11 +93,11 @@ impl Writer {
                 self.opaque.insert(number, String::new());
                 return;
             }
-            // No client knows what to do with another dialect's.
+            // Clients cannot use items of another dialect.
             BlockStart::Opaque { .. } => return,
         };
         self.refused |= kind == Kind::Refusal;
-        // A number that comes again is another block.
+        // A repeated index is another block.
         self.end_block(number, "completed", out);
         let mut item = self.item(kind);
         if let BlockStart::ToolCall { id, name } = block {
@@ -147,8 +148,8 @@ impl Writer {
         }
     }
 
-    /// Writes a delta. This is what a long reply consists of: nothing is made here but its bytes
-    /// and the copy that the end repeats.
+    /// Writes a delta. Long replies consist of these, so this only writes the bytes and the copy
+    /// for the end.
     fn grow(&mut self, number: u32, text: &str, out: &mut Vec<u8>) {
         let Some(item) = self.open.get_mut(&number).filter(|_| !text.is_empty()) else {
             return;
@@ -189,11 +190,11 @@ impl Writer {
         }
     }
 
-    /// Takes an item whose block has ended.
+    /// Removes the item of a block that has ended.
     fn take_item(&mut self, number: u32, out: &mut Vec<u8>) -> Option<Item> {
         let empty = |item: &Item| item.kind == Kind::Call && item.text.is_empty();
         if self.open.get(&number).is_some_and(empty) {
-            // Clients read arguments as JSON, and no text is none.
+            // Clients parse arguments as JSON, and an empty text is not JSON.
             self.grow(number, "{}", out);
         }
         let mut item = self.open.remove(&number)?;
@@ -217,7 +218,7 @@ impl Writer {
                     let words = [&at, ",\"refusal\":\"", text, "\""];
                     self.event("response.refusal.done", &words, out);
                 } else {
-                    // Which characters refer to a source may only be known now.
+                    // The character ranges of citations are known only now.
                     for (number, annotation) in item.annotations.iter().enumerate() {
                         let number = number.to_string();
                         let cited = [
@@ -251,8 +252,8 @@ impl Writer {
         self.done.push((item.place, json));
     }
 
-    /// Writes an item only this dialect has a word for. What its provider told while it grew is
-    /// not known; clients count items as they are added, so it gets its place here.
+    /// Writes an opaque item of this dialect. Its original deltas are unknown, but clients count
+    /// items when they are added, so it gets its index here.
     fn opaque_item(&mut self, json: &str, out: &mut Vec<u8>) {
         let Ok(Value::Object(mut item)) = serde_json::from_str(json) else {
             return;
@@ -293,8 +294,7 @@ impl Writer {
         self.event(ending.event, &[",\"response\":", &response], out);
     }
 
-    /// Ends the reply with a fault. Items that are open stay so: what a model did not finish must
-    /// not be taken for finished.
+    /// Ends the reply with a fault. Open items stay open: clients must not take them for complete.
     fn fail(&mut self, fault: &Fault, out: &mut Vec<u8>) {
         self.release("completed", out);
         self.progress = Progress::Ended;
@@ -305,7 +305,7 @@ impl Writer {
         self.event("response.failed", &[",\"response\":", &response], out);
     }
 
-    /// All items that are done, in their order.
+    /// All completed items, in order.
     fn output(&mut self) -> String {
         self.done.sort_by_key(|(place, _)| *place);
         let items: Vec<&str> = self.done.iter().map(|(_, item)| item.as_str()).collect();
@@ -385,7 +385,7 @@ impl ReplyWriter for Writer {
         if self.progress == Progress::Ended {
             return;
         }
-        // Clients refuse a stream that begins with anything else.
+        // Clients reject a stream that starts with any other event.
         self.start(out);
         self.event("keepalive", &[], out);
     }
@@ -426,7 +426,7 @@ impl ReplyWriter for Writer {
                 if item.kind == Kind::Call && item.text.is_empty() {
                     item.text.push_str("{}");
                 }
-                // What was cut is the last of it.
+                // The last item was cut.
                 let status =
                     if place == last && status != "completed" { "incomplete" } else { "completed" };
                 writer.done.push((item.place, item.json(status)));
@@ -485,14 +485,14 @@ impl Writer {
     }
 }
 
-/// What a person is told of a refusal, where the model declined without words: it stands where those
-/// would.
+/// The explanation of a refusal, if the model declined without words. It takes the place of those
+/// words.
 fn explained<'d>(reason: &EndReason, refused: bool, details: &'d EndDetails) -> Option<&'d str> {
     let explanation = details.explanation.as_deref();
     explanation.filter(|_| *reason == EndReason::Refusal && !refused)
 }
 
-/// Writes an event: its name, then `members`, which begin with a comma.
+/// Writes an event: its name, then `members`, which start with a comma.
 fn write_event(name: &str, members: &[&str], sequence: &mut u64, out: &mut Vec<u8>) {
     for piece in ["event: ", name, "\ndata: {\"type\":\"", name, "\",\"sequence_number\":"] {
         out.extend_from_slice(piece.as_bytes());
@@ -505,7 +505,7 @@ fn write_event(name: &str, members: &[&str], sequence: &mut u64, out: &mut Vec<u
     out.extend_from_slice(b"}\n\n");
 }
 
-/// Writes a number.
+/// Writes a decimal number.
 fn digits(mut number: u64, out: &mut Vec<u8>) {
     let mut buffer = [0; 20];
     let mut at = buffer.len();

@@ -1,7 +1,7 @@
-//! What stands around the conversation in a client's request: settings, tools, wishes.
+//! Reads a client's request: settings and tools.
 //!
-//! Members without a canonical word ride in `extra`; of `reasoning` and `text` their members do,
-//! under the same names.
+//! Members without a canonical field are kept in `extra`; those of `reasoning` and `text` under the
+//! same names.
 
 use serde_json::{Map, Value};
 use throughline_canonical::{
@@ -13,7 +13,7 @@ use super::client_items::Conversation;
 use super::{Losses, NAME, state};
 use crate::json::{Node, read_object};
 
-/// Members that have words of their own. Those that are null say nothing.
+/// The members that the canonical request has a field for. Null counts as absent.
 const KNOWN: &[&str] = &[
     "model",
     "input",
@@ -47,7 +47,7 @@ pub(super) fn read(body: &[u8]) -> Result<Lossy<Request>, Fault> {
     if let Some(instructions) = root.get("instructions") {
         conversation.instruct(instructions.text()?);
     }
-    // What came before may be stored elsewhere.
+    // The earlier conversation may be stored elsewhere.
     let continued = root.get("previous_response_id").is_some() || root.get("prompt").is_some();
     match root.get("input") {
         Some(input) => {
@@ -76,7 +76,7 @@ pub(super) fn read(body: &[u8]) -> Result<Lossy<Request>, Fault> {
         cache_key: optional(root.get("prompt_cache_key"), Node::text)?.map(str::to_owned),
         ..Request::default()
     };
-    // The newer name of the same thing; only one of them has a word.
+    // The newer name of `user`; the vocabulary has one field for both.
     if let Some(identifier) = root.get("safety_identifier") {
         let text = identifier.text()?;
         match request.user {
@@ -100,7 +100,7 @@ pub(super) fn read(body: &[u8]) -> Result<Lossy<Request>, Fault> {
     Ok(Lossy { value: request, losses: losses.0 })
 }
 
-/// A member that may be missing.
+/// Reads an optional member.
 fn optional<'a, T>(
     node: Option<Node<'a>>,
     read: impl FnOnce(&Node<'a>) -> Result<T, Fault>,
@@ -108,7 +108,7 @@ fn optional<'a, T>(
     node.as_ref().map(read).transpose()
 }
 
-/// What needs a memory of conversations would be answered wrongly without one.
+/// Rejects members that need stored conversations: without them the answer would be wrong.
 fn refuse_state(root: &Node<'_>) -> Result<(), Fault> {
     if let Some(conversation) = root.get("conversation") {
         return Err(conversation
@@ -122,7 +122,7 @@ fn refuse_state(root: &Node<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Members that are only kept are still of a known kind.
+/// Validates the types of members that are only kept.
 fn check_others(root: &Node<'_>) -> Result<(), Fault> {
     optional(root.get("store"), Node::flag)?;
     for key in ["max_tool_calls", "top_logprobs"] {
@@ -257,8 +257,8 @@ fn read_tool_choice(
         let name = choice.need("name")?.text()?.to_owned();
         return Ok(Some(ToolChoice::Named { name }));
     }
-    // Which tools are allowed, and choices among the provider's own, have no word; whether the model
-    // must call one of them has.
+    // Allowed tools and choices of provider tools are kept in `extra`; only whether the model must
+    // call one is canonical.
     extra.insert("tool_choice".to_owned(), choice.value().clone());
     match (kind, choice.get("mode")) {
         ("allowed_tools", Some(mode)) => read_mode(&mode).map(Some),

@@ -1,4 +1,4 @@
-//! Our own words in a provider's stream, and where that names the model.
+//! Keep-alives and errors in a stream that passes through, and the span of the model name.
 
 use throughline_canonical::{Fault, Request, Usage};
 
@@ -20,7 +20,7 @@ impl Passthrough for OpenAiResponses {
     }
 
     fn model_name_span(&self, _: &[u8], data: &[u8]) -> ModelNameSpan {
-        // Most events are deltas, which name nothing and need not be looked through.
+        // Most events are deltas, which do not name the model and need no search.
         let response = member(data, 0, b"response", Kind::Object);
         match response.and_then(|response| name_in(data, response.start)) {
             Some(name) => ModelNameSpan::Here(name),
@@ -53,7 +53,7 @@ fn name_in(json: &[u8], start: usize) -> Option<Span> {
     Some(name.start + 1..name.end - 1)
 }
 
-/// What has to be known of a stream to speak in it.
+/// The state of a stream that the injector needs.
 #[derive(Debug, Default)]
 struct Words {
     /// The number of the last event.
@@ -86,7 +86,7 @@ impl StreamInjector for Words {
     }
 
     fn keep_alive(&self) -> Vec<u8> {
-        // Clients refuse a stream that begins with it.
+        // Clients reject a stream that starts with an error.
         if !self.begun {
             return Vec::new();
         }
@@ -116,7 +116,7 @@ impl StreamInjector for Words {
     }
 }
 
-/// The number of an event. A text that speaks of one has its quotes escaped.
+/// The sequence number of an event. In a text, its quotes would be escaped.
 fn sequence(data: &[u8]) -> Option<u64> {
     const KEY: &[u8] = b"\"sequence_number\":";
     let at = memchr::memmem::find_iter(data, KEY).find(|at| *at > 0 && data[at - 1] != b'\\')?;

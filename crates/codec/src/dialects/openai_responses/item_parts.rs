@@ -1,11 +1,11 @@
-//! One item of a provider's reply, as it stands in the bytes.
+//! One item of a provider's reply, as spans.
 
 use std::borrow::Cow;
 
 use super::upstream_reply::Place;
 use crate::json::{Cursor, JsonError, Kind as Json, Span, each_member, inside, text};
 
-/// What grows, which also tells the kind of item it grows in.
+/// The kind of growing content, which also identifies the kind of item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Message,
@@ -17,7 +17,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Whether both are of one kind of item.
+    /// Whether both belong to the same kind of item.
     pub(super) fn shares_item(self, other: Self) -> bool {
         let item = |kind| match kind {
             Self::Refusal => Self::Message,
@@ -100,15 +100,15 @@ pub(super) fn member<'a>(data: &'a [u8], span: Option<&Span>) -> Cow<'a, str> {
 /// A part of an item.
 #[derive(Default)]
 pub(super) struct Part<'a> {
-    /// What it says it is.
+    /// Its type.
     pub(super) word: &'a [u8],
     /// Its text.
     pub(super) said: Cow<'a, str>,
-    /// What the text refers to.
+    /// The annotations of the text.
     pub(super) annotations: Option<Span>,
 }
 
-/// Walks a list of parts: their places, and what they are.
+/// Visits a list of parts with their indexes.
 pub(super) fn each_part<'a>(
     data: &'a [u8],
     list: &Span,
@@ -136,7 +136,7 @@ pub(super) fn each_part<'a>(
     Ok(())
 }
 
-/// The texts of parts, a blank line between them.
+/// Joins the texts of parts with blank lines.
 pub(super) fn joined<'a>(data: &'a [u8], list: Option<&Span>) -> Result<Cow<'a, str>, JsonError> {
     let mut all: Cow<'a, str> = Cow::default();
     if let Some(list) = list {

@@ -1,20 +1,22 @@
-//! OpenAI's Responses API: a conversation is a list of items, a reply is another one.
+//! OpenAI's Responses API: a conversation is a list of items, and so is a reply.
 //!
-//! - `client_request`: what stands around the conversation in a client's request;
-//! - `client_items`: the conversation itself;
-//! - `client_reply`: a reply for a client, streamed or whole;
-//! - `reply_items`: the items in it;
-//! - `annotations`: what its texts refer to, both ways;
-//! - `response`: what the response says around them;
-//! - `upstream_request`: a request for a provider;
-//! - `upstream_items`: the conversation in it;
-//! - `upstream_reply`: a provider's reply, streamed or whole;
-//! - `output_items`: its items, which are open and what blocks they are;
-//! - `item_parts`: one of them, as it stands in the bytes;
-//! - `faults`: errors, both ways;
-//! - `outline`, `aside`: requests and replies that pass in place.
+//! - `client_request`: reads the settings of a client's request;
+//! - `client_items`: reads its conversation;
+//! - `client_reply`: writes a reply for a client, streamed or whole;
+//! - `reply_items`: the items of that reply;
+//! - `annotations`: citations, both ways;
+//! - `response`: the response object around the items;
+//! - `upstream_request`: writes a request for a provider;
+//! - `upstream_items`: writes its conversation;
+//! - `upstream_reply`: reads a provider's reply, streamed or whole;
+//! - `output_items`: tracks its open items and their blocks;
+//! - `item_parts`: one item as spans;
+//! - `errors`: errors, both ways;
+//! - `outline`, `inject`: requests and replies that pass through;
+//! - [`state`]: requests that refer to stored responses.
 //!
-//! All is stateless: whoever wants stored responses resolves them before a request is written.
+//! The reader and writer are stateless: the conversation store resolves stored responses before a
+//! request is written.
 
 mod annotations;
 mod client_items;
@@ -55,7 +57,7 @@ pub const NAME: &str = names::OPENAI_RESPONSES;
 
 const PATH: &str = "/v1/responses";
 const PATH_COUNT: &str = "/v1/responses/input_tokens";
-/// What a request for a count may hold.
+/// Members that a request for a token count may have.
 const COUNTED: &[&str] = &[
     "model",
     "input",
@@ -68,10 +70,10 @@ const COUNTED: &[&str] = &[
     "truncation",
 ];
 
-/// What the provider adds to a request's `include` to give reasoning back, encrypted.
+/// The `include` value that makes the provider return encrypted reasoning.
 const ENCRYPTED: &str = "reasoning.encrypted_content";
 
-/// What stands before an assistant message's phase where it rides as the signature of its text.
+/// Prefix of the phase of an assistant message, which is stored as the signature of its text.
 const PHASE: &str = "phase=";
 
 /// The dialect.
@@ -96,7 +98,7 @@ impl ClientDialect for OpenAiResponses {
     }
 
     fn forget_own_members(&self, request: &mut Request) {
-        // Every reply of a provider holds what these ask for, and nothing is ever stored there.
+        // We always ask providers for these, and never store anything there.
         let own = ["include", "store", "stream_options", state::KEPT];
         remove_own(request, NAME, &own);
     }

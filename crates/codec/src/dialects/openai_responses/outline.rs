@@ -1,4 +1,4 @@
-//! Where reasoning stands in a request that passes in place.
+//! Finds reasoning in a request that passes through.
 
 use throughline_canonical::Role;
 
@@ -9,7 +9,7 @@ use super::super::opaque_outline::{
 use super::client_items::role_of;
 use crate::json::{JsonError, Kind, Span, slice, text};
 
-/// What stands in a conversation of which nothing may go.
+/// Replaces a conversation of which nothing may be sent.
 const FILLER: &str = r#"{"type":"message","role":"assistant","content":"[reasoning omitted]"}"#;
 
 /// Reads a request.
@@ -37,8 +37,8 @@ pub(super) fn read(body: &[u8]) -> Result<OpaqueOutline, JsonError> {
     Ok(places.finish(body))
 }
 
-/// Reads an item. `led` is the mark of the reasoning that led to it, if some did; answers the one that
-/// leads to what follows.
+/// Reads an item. `led` is the reasoning that led to it, if any. Returns the reasoning that leads
+/// to the next item.
 fn item(
     body: &[u8],
     span: &Span,
@@ -68,7 +68,7 @@ fn item(
             }
             let led = led.filter(|_| said);
             if let (Some(mark), Some((id, _))) = (led, find_text(&members, "id")) {
-                // Under its id the provider asks for the reasoning that led to it.
+                // The provider uses this id to demand the reasoning that led to the item.
                 let holder = places.hold(wholes(&members), Some(part), None);
                 places.marks[mark].whole.push(Part::new(holder, id));
             }
@@ -84,7 +84,7 @@ fn item(
     }
     let encrypted = find_text(&members, "encrypted_content");
     if texts.is_empty() && encrypted.is_none() {
-        // It only refers to what the provider holds.
+        // It only refers to an item that the provider stores.
         return Ok(None);
     }
     let signature = encrypted.map(|(place, member)| Signature {
@@ -101,7 +101,7 @@ fn item(
     Ok(Some(places.marks.len() - 1))
 }
 
-/// The texts of a list of parts; none if they say nothing.
+/// The texts of a list of parts; empty if they have none.
 fn read_texts(body: &[u8], list: &Member<'_>) -> Result<Vec<Span>, JsonError> {
     let mut texts = Vec::new();
     for (kind, part) in list.elements(body)? {

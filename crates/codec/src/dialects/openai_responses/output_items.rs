@@ -1,7 +1,7 @@
-//! The items of a provider's reply: which are open, and what blocks they are.
+//! Tracks the items of a provider's reply: which are open, and which blocks they become.
 //!
-//! Reasoning is one block however many parts its summary has, with a blank line between them. Each
-//! part of a message is a block. A call is one.
+//! Reasoning is one block with blank lines between the parts of its summary. Each part of a message
+//! is a block. A call is one block.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -14,10 +14,10 @@ use super::upstream_reply::{Out, Place};
 use super::{NAME, PHASE};
 use crate::json::{JsonError, Span, each_element, inside, slice, text};
 
-/// More items than this are never open at once.
+/// Maximum number of open items.
 const OPEN_MOST: usize = 1024;
 
-/// Whether an event adds to what came before, or repeats all of it.
+/// Whether an event adds text or repeats all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Deltas {
     More,
@@ -28,9 +28,9 @@ pub(super) enum Deltas {
 #[derive(Debug, Default)]
 pub(super) struct Items {
     open: Vec<Item>,
-    /// Items that are done, by number or by id.
+    /// Completed items, by index or id.
     done: HashSet<Key>,
-    /// How many blocks have begun.
+    /// Number of started blocks.
     blocks: u32,
     called: bool,
     refused: bool,
@@ -43,7 +43,7 @@ enum Key {
     Id(Box<[u8]>),
 }
 
-/// An item that is not done.
+/// An open item.
 #[derive(Debug)]
 struct Item {
     kind: Kind,
@@ -54,26 +54,26 @@ struct Item {
     block: Option<OpenBlock>,
 }
 
-/// The block of an item that is open.
+/// The open block of an item.
 #[derive(Clone, Copy, Debug)]
 struct OpenBlock {
     index: u32,
-    /// What it grows by.
+    /// The kind of its content.
     kind: Kind,
-    /// The part of the item that grows.
+    /// Index of the growing part.
     part: u64,
     /// Whether this part has grown.
     grew: bool,
-    /// Whether any part has.
+    /// Whether any part has grown.
     ever: bool,
-    /// Whether its phase was told.
+    /// Whether its phase was emitted.
     phase: bool,
-    /// How many citations of this part were told.
+    /// Number of emitted citations of this part.
     cited: usize,
 }
 
 impl Items {
-    /// How many blocks were told.
+    /// Number of emitted blocks.
     pub(super) fn told(&self) -> u32 {
         self.blocks
     }
@@ -88,12 +88,12 @@ impl Items {
         self.refused
     }
 
-    /// Whether reasoning itself was told, not a summary of it.
+    /// Whether the reasoning itself was emitted, not a summary.
     pub(super) fn in_full(&self) -> bool {
         self.in_full
     }
 
-    /// An item begins. Answers whether there is room for it.
+    /// Starts an item. Returns whether there is room for it.
     pub(super) fn added(
         &mut self,
         data: &[u8],
@@ -116,14 +116,14 @@ impl Items {
             Kind::Opaque => {
                 self.start(&mut item, opaque(&parts), 0, out);
             }
-            // Others begin when there is something in them.
+            // Other items start with their first content.
             _ => {}
         }
         self.open.push(item);
         Ok(true)
     }
 
-    /// A part of a message begins.
+    /// Starts a part of a message.
     pub(super) fn part_added(&mut self, place: &Place<'_>, out: Out<'_>) {
         if let Some(at) = self.position(Kind::Message, place)
             && self.open[at].kind == Kind::Message
@@ -132,7 +132,7 @@ impl Items {
         }
     }
 
-    /// An item grows.
+    /// Adds text to an item.
     pub(super) fn grow(
         &mut self,
         kind: Kind,
@@ -169,7 +169,7 @@ impl Items {
         out(Event::BlockDelta { index, delta });
     }
 
-    /// An item is complete.
+    /// Completes an item.
     pub(super) fn done(
         &mut self,
         data: &[u8],
@@ -183,7 +183,7 @@ impl Items {
         let mut item = match found {
             Some(at) if self.open[at].kind == parts.kind => self.open.remove(at),
             _ if self.is_done(&place) => return Ok(()),
-            // It was never announced.
+            // It was not announced.
             _ => Item::new(&parts, data, output_index),
         };
         if let Some(number) = output_index {
@@ -202,7 +202,7 @@ impl Items {
                 if item.block.is_none() {
                     self.start(&mut item, opaque(&parts), 0, out);
                 }
-                // Only here it is complete.
+                // The event contains the complete item.
                 if let Some(OpenBlock { index, .. }) = item.block {
                     let delta = Delta::Opaque(String::from_utf8_lossy(slice(data, span)));
                     out(Event::BlockDelta { index, delta });
@@ -218,7 +218,7 @@ impl Items {
         !self.open.is_empty()
     }
 
-    /// An item is repeated when the reply is complete; if it was not done, it is now.
+    /// Completes a repeated item at the end of the reply, if it is still open.
     pub(super) fn done_if_open(
         &mut self,
         data: &[u8],
@@ -241,7 +241,7 @@ impl Items {
         }
     }
 
-    /// The reply is complete, and with it what is open.
+    /// Ends all open items with the reply.
     pub(super) fn close(&mut self, out: Out<'_>) {
         for mut item in std::mem::take(&mut self.open) {
             end(&mut item, out);
@@ -260,7 +260,7 @@ impl Items {
             thought = joined(data, parts.content.as_ref())?;
             self.in_full |= !thought.is_empty();
         }
-        // Only here it is complete.
+        // The event contains the complete signature.
         let signature = member(data, parts.encrypted.as_ref());
         if item.block.is_none() && !(thought.is_empty() && signature.is_empty()) {
             self.start(item, thinking(), 0, out);
@@ -292,7 +292,7 @@ impl Items {
         };
         let told = item.block.filter(|block| block.ever || block.part > 0);
         if let Some(block) = told {
-            // What its text refers to may be told here only.
+            // Some servers send citations only here.
             return each_part(data, content, |place, part| {
                 if let Some(list) = &part.annotations
                     && place == block.part
@@ -326,7 +326,7 @@ impl Items {
         })
     }
 
-    /// A text refers to something.
+    /// Emits a citation.
     pub(super) fn cited(&mut self, place: &Place<'_>, annotation: &[u8], out: Out<'_>) {
         let found =
             self.position(Kind::Message, place).filter(|at| self.open[*at].kind == Kind::Message);
@@ -357,7 +357,7 @@ impl Items {
         }
     }
 
-    /// Begins a call, once its name is known.
+    /// Starts a call, once its name is known.
     fn start_call(&mut self, item: &mut Item, parts: &ItemParts<'_>, data: &[u8], out: Out<'_>) {
         let name = member(data, parts.name.as_ref());
         if name.is_empty() {
@@ -397,7 +397,7 @@ impl Items {
         }
     }
 
-    /// Goes on with a part of an item. Answers whether that may grow.
+    /// Continues with a part of an item. Returns whether it may grow.
     fn part(&mut self, at: usize, kind: Kind, part: u64, out: Out<'_>) -> bool {
         let item = &mut self.open[at];
         match (kind, &mut item.block) {
@@ -406,7 +406,7 @@ impl Items {
                 if !block.ever {
                     (block.kind, block.part) = (kind, part);
                 }
-                // Of a summary and the reasoning itself, the one that comes first is told.
+                // If there are both a summary and reasoning, the first one is emitted.
                 if block.kind != kind {
                     return false;
                 }
@@ -420,7 +420,7 @@ impl Items {
             (Kind::Message | Kind::Refusal, Some(block)) if block.part == part => return true,
             _ => {}
         }
-        // The item is taken out while the count of blocks changes.
+        // The item is removed while the number of blocks changes.
         let mut item = self.open.remove(at);
         end(&mut item, out);
         let block = match kind {
@@ -436,9 +436,9 @@ impl Items {
         true
     }
 
-    /// Reasoning that has not said anything begins before an item that comes after it.
+    /// Starts the block of empty reasoning before a later item starts.
     fn keep_places(&mut self, out: Out<'_>) {
-        // All but the last had their place kept when the next came.
+        // Earlier items started when the next one came.
         if let Some(item) = self.open.last()
             && item.kind == Kind::Reasoning
             && item.block.is_none()
@@ -449,12 +449,12 @@ impl Items {
         }
     }
 
-    /// The item an event belongs to.
+    /// Finds the item of an event.
     fn position(&self, kind: Kind, place: &Place<'_>) -> Option<usize> {
         let find = |fits: &dyn Fn(&Item) -> bool| self.open.iter().rposition(fits);
         if let Some(number) = place.output_index {
             let found = find(&|item| item.output_index == Some(number));
-            // Where items are not numbered, this one can only be known by its id.
+            // Without indexes, only the id can identify the item.
             if found.is_some() || self.open.iter().any(|item| item.output_index.is_some()) {
                 return found;
             }
@@ -465,7 +465,7 @@ impl Items {
         if named.is_some() || self.is_done(place) {
             return named;
         }
-        // Some servers give an item another id in every event.
+        // Some servers change the id of an item in every event.
         find(&|item| item.kind.shares_item(kind))
     }
 
@@ -477,7 +477,7 @@ impl Items {
         }
     }
 
-    /// Text of an item nobody announced. A call needs its name first.
+    /// Adds an item that was not announced. A call needs its name first.
     fn unannounced(&mut self, kind: Kind, place: &Place<'_>) -> Option<usize> {
         if kind == Kind::Call || self.is_done(place) || self.open.len() >= OPEN_MOST {
             return None;
@@ -499,7 +499,7 @@ impl Items {
 }
 
 impl Item {
-    /// An item of which nothing was told yet.
+    /// A new item without content.
     fn new(parts: &ItemParts<'_>, data: &[u8], output_index: Option<u64>) -> Self {
         let bytes = |span: &Option<Span>| span.as_ref().map(|span| inside(data, span).into());
         let phase = parts.phase.as_ref();
@@ -524,10 +524,10 @@ fn thinking() -> BlockStart<'static> {
     BlockStart::Thinking { text: "".into(), signature: "".into() }
 }
 
-/// Tells what a text refers to, behind what was told of it.
+/// Emits the citations that were not emitted yet.
 fn cite(data: &[u8], list: &Span, index: u32, told: usize, out: Out<'_>) {
     let mut place = 0;
-    // What is no list tells nothing.
+    // A malformed list has no citations.
     let _ = each_element(data, list.start, |_, span| {
         if let Some(delta) = annotations::read(slice(data, &span)) {
             if place >= told {
@@ -542,7 +542,7 @@ fn opaque<'a>(parts: &ItemParts<'a>) -> BlockStart<'a> {
     BlockStart::Opaque { dialect: NAME.into(), name: parts.name_of_kind() }
 }
 
-/// Ends the block of an item, if one is open.
+/// Ends the open block of an item.
 fn end(item: &mut Item, out: Out<'_>) {
     let Some(block) = item.block.take() else {
         return;

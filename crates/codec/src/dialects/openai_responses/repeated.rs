@@ -1,17 +1,17 @@
-//! A member that stands twice: we read the last of them, and the provider that gets the bytes may read the
+//! Duplicate members: we read the last one, but the provider that gets the bytes may read the
 //! first.
 
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 
-/// The first of these members that stands more than once in an object.
+/// The first of these members that occurs more than once.
 pub(super) fn find(body: &[u8], members: &[&'static str]) -> Option<&'static str> {
     let Names(names) = serde_json::from_slice(body).ok()?;
     members.iter().find(|member| names.iter().filter(|name| name == *member).count() > 1).copied()
 }
 
-/// The names of an object's members, as often as they stand there.
+/// The names of all members, with duplicates.
 struct Names(Vec<String>);
 
 impl<'de> Deserialize<'de> for Names {

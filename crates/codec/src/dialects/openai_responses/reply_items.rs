@@ -1,4 +1,4 @@
-//! The items of a reply for a client, as they are written.
+//! The items of a reply for a client.
 
 use throughline_canonical::Citation;
 
@@ -6,20 +6,20 @@ use super::{PHASE, annotations};
 use crate::dialects::shared::openai_annotations;
 use crate::json::{decode, escape};
 
-/// An item that is not done. All its texts are kept as they stand between quotes.
+/// An open item. All its texts are kept as escaped JSON.
 pub(super) struct Item {
     pub(super) place: u32,
     pub(super) kind: Kind,
     pub(super) id: String,
-    /// All of its deltas up to the text, once there was one.
+    /// All bytes of a delta before its text; empty before the first delta.
     pub(super) delta: String,
     pub(super) text: String,
     pub(super) signature: String,
-    /// Of a text: what it refers to, each as JSON.
+    /// The annotations of a text, each as JSON.
     pub(super) annotations: Vec<String>,
-    /// Of a call: its id.
+    /// The id of a call.
     pub(super) call: String,
-    /// Of a call: the tool.
+    /// The tool of a call.
     pub(super) name: String,
 }
 
@@ -43,12 +43,12 @@ impl Kind {
 }
 
 impl Item {
-    /// Where the item stands, as members of an event about it.
+    /// The position of the item, as members of an event.
     pub(super) fn at(&self) -> String {
         format!(",\"output_index\":{}", self.place)
     }
 
-    /// Notes what its text refers to, which is complete.
+    /// Builds the annotations of a complete text.
     pub(super) fn cite(&mut self, citations: &[Citation]) {
         if !citations.is_empty() {
             let length = openai_annotations::length(&decode(self.text.as_bytes()));
@@ -58,7 +58,7 @@ impl Item {
         }
     }
 
-    /// Where its text stands, as members of an event about that.
+    /// The position of the text, as members of an event.
     pub(super) fn part_at(&self) -> String {
         let Self { id, place, .. } = self;
         let part = match self.kind {
@@ -85,7 +85,7 @@ impl Item {
 
     pub(super) fn json(&self, status: &str) -> String {
         let Self { id, text, signature, call, name, .. } = self;
-        // Nothing is in an item that has just begun.
+        // A new item is empty.
         let begun = status != "in_progress";
         match self.kind {
             Kind::Text | Kind::Refusal => {
@@ -119,7 +119,7 @@ impl Item {
     }
 }
 
-/// What stands between the quotes of a JSON string.
+/// Escapes a text for a JSON string, without the quotes.
 pub(super) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     escape(text, &mut out);

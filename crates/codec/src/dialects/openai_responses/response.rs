@@ -1,4 +1,4 @@
-//! What the response around the items of a reply says: how it ended, what it cost, what was asked.
+//! The response object around the items: status, usage and settings.
 
 use serde_json::{Map, Value, json};
 use throughline_canonical::{EndReason, Fault, FaultKind, Request, Usage};
@@ -9,7 +9,7 @@ use super::state::{HISTORY, KEPT};
 use super::upstream_request::{reasoning, text, write_choice, write_tool};
 use crate::dialects::shared::losses::Losses;
 
-/// How a reply ends that did not fail.
+/// The end of a reply that did not fail.
 pub(super) struct Ending {
     pub(super) event: &'static str,
     pub(super) status: &'static str,
@@ -17,7 +17,7 @@ pub(super) struct Ending {
 }
 
 impl Ending {
-    /// What was declined in words ends as an answer does.
+    /// A refusal in words ends like an answer.
     pub(super) fn of(reason: &EndReason, refused: bool) -> Result<Self, Fault> {
         let incomplete =
             |details| Ending { event: "response.incomplete", status: "incomplete", details };
@@ -51,7 +51,7 @@ pub(super) fn error(fault: &Fault) -> String {
     json!({"code": code.unwrap_or(reply_code(fault.kind)), "message": fault.message}).to_string()
 }
 
-/// Strict clients want all counts, also where nobody counted.
+/// Strict clients require all counts, even unknown ones.
 pub(super) fn usage(usage: &Usage) -> String {
     let count = |count: Option<u64>| count.unwrap_or_default();
     let (read, write) = (count(usage.cache_read), count(usage.cache_write));
@@ -67,17 +67,17 @@ pub(super) fn usage(usage: &Usage) -> String {
     .to_string()
 }
 
-/// What the response says of the request: what was asked, in the words it was asked in.
+/// The settings of the request, repeated in the response.
 pub(super) fn settings(request: &Request) -> String {
     let extra = request.extra.get(NAME);
     let own = |key: &str| extra.and_then(|extra| extra.get(key)).cloned();
-    // Nothing is lost of what is only repeated.
+    // Repeated settings lose nothing.
     let mut losses = Losses::default();
     let choice = request.tool_choice.as_ref().map(write_choice);
     let choice = own("tool_choice").or(choice);
     let tools = request.tools.iter();
     let tools: Vec<Value> = tools.filter_map(|tool| write_tool(tool, &mut losses)).collect();
-    // Typed clients look for some members, also where nothing was said of them.
+    // Typed clients require some members even if they were not set.
     let object = |said: Option<Value>| match said {
         Some(Value::Object(members)) => members,
         _ => Map::new(),
@@ -110,7 +110,7 @@ pub(super) fn settings(request: &Request) -> String {
     ] {
         members.insert(key.to_owned(), value);
     }
-    // Whoever keeps the conversation knows better.
+    // The conversation store overrides these.
     if let Some(Value::Object(kept)) = own(KEPT) {
         members.extend(kept.into_iter().filter(|(name, _)| name != HISTORY));
     }

@@ -1,5 +1,5 @@
-//! State a server keeps for clients of this dialect: what a request says of it, the request that needs
-//! none, and what the events of a reply are worth keeping.
+//! Server-side state for clients of this dialect: the state that a request refers to, the stateless
+//! request for one turn, and the reply events to store.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -13,33 +13,33 @@ use super::client_request;
 use super::repeated;
 use crate::dialects::{ReplyIdentity, ReplyWriter};
 
-/// The member of a request under which whoever keeps the conversation says what the reply shall tell of
-/// it. It is for our own writer.
+/// The member of a request in which the conversation store passes data to our reply writer.
 pub const KEPT: &str = "throughline";
-/// The member of [`KEPT`] that says how many items the client did not send itself.
+/// The member of [`KEPT`] with the number of items that the client did not send itself.
 pub(super) const HISTORY: &str = "history";
 
-/// Members that speak of state.
+/// Members about state.
 const STATE: [&str; 5] =
     ["previous_response_id", "conversation", "background", "store", "generate"];
 
-/// A request, as far as it speaks of state.
+/// A request and its references to stored state.
 #[derive(Clone, Debug)]
 pub struct Stated {
     body: Map<String, Value>,
-    /// What is said of state more than once.
+    /// A duplicate member about state.
     repeated: Option<&'static str>,
 }
 
 impl Stated {
-    /// Reads a request. None if it is no object; what else is wrong with it is said by whoever answers.
+    /// Reads a request; `None` if it is not an object. Other mistakes are reported when the request
+    /// is answered.
     pub fn read(body: &[u8]) -> Option<Self> {
         let repeated = repeated::find(body, &[&STATE[..], &["input"]].concat());
         let body = serde_json::from_slice(body).ok()?;
         Some(Self { body, repeated })
     }
 
-    /// A request that came as a value.
+    /// Creates it from a JSON object.
     pub fn new(body: Map<String, Value>) -> Self {
         Self { body, repeated: None }
     }
@@ -52,22 +52,22 @@ impl Stated {
         self.body.get(member)?.as_bool()
     }
 
-    /// The model it names.
+    /// The requested model.
     pub fn model(&self) -> Option<&str> {
         self.text("model")
     }
 
-    /// Whether the response is to be kept; it is where nothing is said.
+    /// Whether to store the response. This is the default.
     pub fn store(&self) -> bool {
         self.flag("store").unwrap_or(true)
     }
 
-    /// The response it goes on from.
+    /// The response that it continues.
     pub fn previous(&self) -> Option<&str> {
         self.text("previous_response_id")
     }
 
-    /// The conversation it belongs to.
+    /// The conversation that it belongs to.
     pub fn conversation(&self) -> Option<&str> {
         match self.body.get("conversation")? {
             Value::String(id) => Some(id),
@@ -75,22 +75,22 @@ impl Stated {
         }
     }
 
-    /// Whether nobody waits for the response.
+    /// Whether to run in the background.
     pub fn background(&self) -> bool {
         self.flag("background").unwrap_or(false)
     }
 
-    /// Whether the response is wanted as it is written.
+    /// Whether to stream the response.
     pub fn streams(&self) -> bool {
         self.flag("stream").unwrap_or(false)
     }
 
-    /// Whether a response is wanted at all; a client that warms up a connection says it is not.
+    /// Whether to generate a response. Clients that only warm up a connection do not want one.
     pub fn generates(&self) -> bool {
         self.flag("generate").unwrap_or(true)
     }
 
-    /// Whether it says anything that cannot be answered without state.
+    /// Whether it needs stored state.
     pub fn needs_state(&self) -> bool {
         self.repeated.is_some()
             || self.previous().is_some()
@@ -99,7 +99,7 @@ impl Stated {
             || !self.references().is_empty()
     }
 
-    /// Finds what contradicts itself.
+    /// Rejects contradictory members.
     pub fn check(&self) -> Result<(), Fault> {
         if let Some(member) = self.repeated {
             return Err(Fault::invalid(format!("{member}: stands more than once in the request")));
@@ -118,7 +118,7 @@ impl Stated {
         Ok(())
     }
 
-    /// Ids of items that are only pointed at.
+    /// Ids of referenced items.
     pub fn references(&self) -> Vec<&str> {
         let items = self.body.get("input").and_then(Value::as_array);
         items
@@ -129,7 +129,7 @@ impl Stated {
             .collect()
     }
 
-    /// The items it adds, each with an id. `found` are those it points at, `id` makes new ones.
+    /// The items it adds, each with an id. `found` are the referenced items, `id` creates new ids.
     pub fn items(
         &self,
         found: &HashMap<String, Value>,
@@ -138,7 +138,8 @@ impl Stated {
         items(self.body.get("input"), found, id)
     }
 
-    /// The whole request for one turn: the history, what is added, and what the reply tells of it.
+    /// The complete request for one turn: the history, the added items, and the data for our reply
+    /// writer.
     pub fn turn(&self, history: &[Value], added: &[Value], streams: bool) -> Vec<u8> {
         let mut body = self.body.clone();
         let mut kept = Map::new();
@@ -151,9 +152,9 @@ impl Stated {
         if let Some(conversation) = self.conversation() {
             kept.insert("conversation".to_owned(), json!({"id": conversation}));
         }
-        // One that is of a wrong kind stays, and is told by whoever reads it.
+        // Members of a wrong type stay, so that the reader reports them.
         body.retain(|name, value| !STATE.contains(&name.as_str()) || !fits(name, value));
-        // What is no input, or is missing, is told by whoever reads it.
+        // The reader reports a missing or malformed input.
         let listed = matches!(
             body.get("input"),
             None | Some(Value::Null | Value::String(_) | Value::Array(_))
@@ -172,7 +173,7 @@ impl Stated {
     }
 }
 
-/// A fault with the place of an item as the client counts: it did not send those of the history.
+/// Corrects the item index in a fault: the client did not send the items of the history.
 pub(super) fn as_sent(mut fault: Fault, body: &Value) -> Fault {
     let history = body.get(KEPT).and_then(|kept| kept.get(HISTORY)?.as_u64());
     let moved = || {
@@ -186,8 +187,8 @@ pub(super) fn as_sent(mut fault: Fault, body: &Value) -> Fault {
     fault
 }
 
-/// Whether a response holds reasoning that only its maker can go on from: it came neither as text nor
-/// encrypted.
+/// Whether a response has reasoning that only its provider can continue: it came neither as text
+/// nor encrypted.
 pub fn needs_its_maker(response: &Value) -> bool {
     let empty = |value: Option<&Value>| match value {
         Some(Value::String(text)) => text.is_empty(),
@@ -201,7 +202,7 @@ pub fn needs_its_maker(response: &Value) -> bool {
     })
 }
 
-/// Whether a member that speaks of state is of its kind.
+/// Whether a member about state has the right type.
 fn fits(name: &str, value: &Value) -> bool {
     value.is_null()
         || match name {
@@ -211,7 +212,7 @@ fn fits(name: &str, value: &Value) -> bool {
         }
 }
 
-/// The items of an `input`, or of any list of items, each with an id and a type.
+/// The items of an `input` or another list of items, each with an id and a type.
 pub fn items(
     input: Option<&Value>,
     found: &HashMap<String, Value>,
@@ -257,23 +258,23 @@ pub fn items(
 
 fn is_reference(item: &Value) -> bool {
     let kind = item.get("type").and_then(Value::as_str);
-    // The type may be left out where nothing but the id stands.
+    // The type may be omitted if there is only an id.
     kind == Some("item_reference")
         || kind.is_none() && item.get("role").is_none() && item.get("id").is_some()
 }
 
-/// Ids of items, for finding them again.
+/// The ids of items.
 pub fn ids(items: &[Value]) -> impl Iterator<Item = &str> {
     items.iter().filter_map(|item| item.get("id")?.as_str())
 }
 
-/// The output of a response.
+/// The output items of a response.
 pub fn output(response: &Value) -> &[Value] {
     let output = response.get("output").and_then(Value::as_array);
     output.map_or(&[], Vec::as_slice)
 }
 
-/// The response to a request before its first word: `body` is one of [`Stated::turn`].
+/// The response before its first event. `body` comes from [`Stated::turn`].
 pub fn waiting(body: &[u8], identity: &ReplyIdentity, status: &str) -> Result<Value, Fault> {
     let request: Request = client_request::read(body)?.value;
     let mut out = Vec::new();
@@ -291,14 +292,14 @@ pub fn waiting(body: &[u8], identity: &ReplyIdentity, status: &str) -> Result<Va
     Ok(response)
 }
 
-/// What an event of a stream is worth to whoever keeps the response.
+/// What an event contributes to the stored response.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     /// The response, before its first item.
     Began(Value),
-    /// An item is complete; its place, and the item.
+    /// A complete item and its index.
     Item(u64, Value),
-    /// The response, complete or as far as it came.
+    /// The final response, complete or not.
     Ended(Value),
     /// Nothing.
     Other,
@@ -311,7 +312,7 @@ struct Head<'a> {
     sequence_number: Option<u64>,
 }
 
-/// Reads an event's data: its number, and what it is worth.
+/// Reads the data of an event: its sequence number and its contribution.
 pub fn step(data: &[u8]) -> (Option<u64>, Step) {
     let Ok(head) = serde_json::from_slice::<Head<'_>>(data) else {
         return (None, Step::Other);
@@ -332,22 +333,22 @@ pub fn step(data: &[u8]) -> (Option<u64>, Step) {
     (number, worth(event))
 }
 
-/// Why a response came to no end of its own.
+/// Why a response did not finish.
 #[derive(Clone, Debug)]
 pub struct Broken {
-    /// The dialect's word for it.
+    /// The error code of the dialect.
     pub code: &'static str,
-    /// A sentence for a person.
+    /// A message for people.
     pub message: String,
 }
 
 impl Broken {
-    /// It is the server's fault.
+    /// The failure is ours.
     pub fn here(message: impl Into<String>) -> Self {
         Self { code: "server_error", message: message.into() }
     }
 
-    /// Whoever was asked answered with this status.
+    /// The provider answered with this status.
     pub fn refused(status: u16, message: impl Into<String>) -> Self {
         let code = match status {
             429 => "rate_limit_exceeded",
@@ -358,7 +359,7 @@ impl Broken {
     }
 }
 
-/// A response as far as its events have told it.
+/// The response built from the events so far.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
     began: Option<Value>,
@@ -367,12 +368,12 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// A response that has not begun.
+    /// A response that has not started.
     pub fn waiting(response: Value) -> Self {
         Self { began: Some(response), ..Self::default() }
     }
 
-    /// Takes the next event.
+    /// Adds the next event.
     pub fn take(&mut self, step: Step) {
         match step {
             Step::Began(response) => self.began = Some(response),
@@ -384,12 +385,12 @@ impl Progress {
         }
     }
 
-    /// The response, if it has come to its end.
+    /// The final response, if it has ended.
     pub fn ended(&self) -> Option<&Value> {
         self.ended.as_ref()
     }
 
-    /// The response as it stands now; none if nothing of it has come.
+    /// The current response; `None` if nothing has arrived.
     pub fn so_far(&self, status: &str, error: Option<&Broken>) -> Option<Value> {
         if let Some(ended) = &self.ended {
             return Some(ended.clone());

@@ -1,14 +1,14 @@
-//! The conversation in a request for a provider: messages become items.
+//! Writes the conversation of a request for a provider: messages become items.
 
 use serde_json::{Value, json};
 use throughline_canonical::{Block, MediaKind, Request, Role, Source};
 
 use super::{Losses, NAME, PHASE};
 
-/// Files at OpenAI have one id for both of its dialects.
+/// OpenAI's file ids are valid in both of its dialects.
 const FILE_DIALECTS: [&str; 2] = [NAME, "openai_chat"];
 
-/// The text that stands above the conversation, and the conversation.
+/// Writes the instructions and the conversation.
 pub(super) fn write<'r>(
     request: &'r Request,
     losses: &mut Losses,
@@ -31,7 +31,7 @@ pub(super) fn write<'r>(
     (instructions, items.items)
 }
 
-/// Items, and the parts of a message that is not yet one.
+/// Collects items, and the parts of the current message.
 struct Items<'l> {
     items: Vec<Value>,
     parts: Vec<Value>,
@@ -45,13 +45,13 @@ impl Items<'_> {
         self.parts.push(part);
     }
 
-    /// An item of its own, behind what was said before it.
+    /// Adds an item after the current message.
     fn item(&mut self, item: Value) {
         self.flush();
         self.items.push(item);
     }
 
-    /// Makes a message of the parts.
+    /// Ends the current message.
     fn flush(&mut self) {
         let phase = self.phase.take();
         if self.parts.is_empty() {
@@ -91,7 +91,7 @@ impl Items<'_> {
                 if signature.is_some() {
                     self.losses.omit("tool_call.signature", "no_place");
                 }
-                // A call without arguments is one with an empty object.
+                // A call without arguments has an empty object.
                 let arguments = match arguments.trim() {
                     "" => "{}",
                     _ => arguments,
@@ -143,7 +143,8 @@ impl Items<'_> {
         self.part(json!({"type": "output_text", "text": text, "annotations": []}));
     }
 
-    /// Reasoning. What is signed was a summary; what is not can only be the reasoning itself.
+    /// Writes reasoning. Signed reasoning was a summary; unsigned reasoning can only be the
+    /// reasoning itself.
     fn thinking(&mut self, text: &str, signature: Option<&str>) {
         let part = |kind: &str| match text {
             "" => json!([]),
@@ -212,7 +213,7 @@ fn media(
             json!({"type": "input_image", "file_id": id, "detail": "auto"})
         }
         (MediaKind::Document, Source::Base64 { media_type, data }) => {
-            // The provider refuses a file without a name.
+            // The provider rejects a file without a name.
             let name = name.unwrap_or("document");
             json!({"type": "input_file", "filename": name, "file_data": data_url(media_type, data)})
         }
@@ -246,7 +247,7 @@ fn media(
             return None;
         }
     };
-    // Only bytes that come along can be named.
+    // Only inline files have a name.
     if name.is_some() && part.get("filename").is_none() {
         losses.omit("media.name", "no_place");
     }

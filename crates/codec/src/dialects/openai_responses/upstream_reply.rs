@@ -1,7 +1,7 @@
-//! A provider's reply, streamed or whole, as canonical events.
+//! Reads a provider's reply, streamed or whole.
 //!
-//! Providers that only speak like OpenAI leave things out: numbers of events and of items, ids, the
-//! model, whole events. What can be known without them is.
+//! Servers that imitate OpenAI omit things: sequence numbers, indexes, ids, the model, whole
+//! events. The reader does without them where possible.
 
 use throughline_canonical::{EndReason, Event, Fault, FaultKind, Usage};
 
@@ -15,18 +15,18 @@ use crate::json::{
     Cursor, JsonError, Kind, Span, each_member, inside, number, slice, text, validate,
 };
 
-/// The longest event that is read.
+/// The longest event.
 const EVENT_LIMIT: usize = 16 << 20;
-/// The longest reply that is read.
+/// The longest whole reply.
 const REPLY_LIMIT: usize = 64 << 20;
 
-/// Where events go.
+/// The receiver of events.
 pub(super) type Out<'o> = &'o mut dyn FnMut(Event<'_>);
 
 /// Reads one reply.
 pub(super) struct Reader {
     framing: Framing,
-    /// Bytes so far.
+    /// Number of bytes so far.
     received: usize,
     reply: ReplyState,
 }
@@ -36,9 +36,9 @@ enum Framing {
     Whole(Vec<u8>),
 }
 
-/// What is known of the reply.
+/// The state of the reader.
 struct ReplyState {
-    /// The model we asked for, where the reply does not name one.
+    /// The requested model, in case the reply does not name it.
     model: String,
     started: bool,
     ended: bool,
@@ -66,7 +66,7 @@ impl Reader {
 
 impl ReplyReader for Reader {
     fn push(&mut self, bytes: &[u8], out: Out<'_>) {
-        // Cut at the limit, so that it does not matter in which pieces the bytes come.
+        // Cut at the limit, so that the result does not depend on the pieces.
         let room = REPLY_LIMIT - self.received;
         let taken = &bytes[..bytes.len().min(room)];
         self.received += taken.len();
@@ -92,7 +92,7 @@ impl ReplyReader for Reader {
             Framing::Events(framer) => framer.finish(|frame, _| reply.frame(frame, out)),
             Framing::Whole(all) => {
                 let all = std::mem::take(all);
-                // A reply that is not JSON, or half of one, has no end; it gets one below.
+                // A malformed or incomplete reply has no end; it gets one below.
                 if !reply.ended && validate(&all, usize::MAX).is_ok() {
                     let _ = reply.whole(&all, out);
                 }
@@ -118,7 +118,7 @@ impl ReplyState {
         if frame.data.len() > EVENT_LIMIT {
             return self.fail(too_long("an event"), out);
         }
-        // Broken data in one event harms that event only.
+        // Malformed data affects only its own event.
         let _ = self.event(frame, out);
     }
 
@@ -131,7 +131,7 @@ impl ReplyState {
             b"response.reasoning_text.delta" => (ItemKind::Reasoning, Deltas::More),
             b"response.function_call_arguments.delta" => (ItemKind::Call, Deltas::More),
             b"response.refusal.delta" => (ItemKind::Refusal, Deltas::More),
-            // These repeat all of it; they count where no deltas came before.
+            // These repeat the whole text; they count if no deltas came before.
             b"response.output_text.done" => (ItemKind::Message, Deltas::All),
             b"response.reasoning_summary_text.done" => (ItemKind::Summary, Deltas::All),
             b"response.reasoning_text.done" => (ItemKind::Reasoning, Deltas::All),
@@ -201,7 +201,7 @@ impl ReplyState {
                 }
                 self.conclude(event.kind, &head, data, out)?;
             }
-            // Errors of whatever stands before the provider bear no type.
+            // Errors of a proxy before the provider have no type.
             b"error" | b"" if event.kind == b"error" || event.error.is_some() => {
                 let fault = read_error(data, event.error.as_ref().unwrap_or(&(0..data.len())))?;
                 self.fail(fault, out);
@@ -228,8 +228,8 @@ impl ReplyState {
         self.conclude(b"", &head, json, out)
     }
 
-    /// Reads the items a stream repeats at its end. They count where a server told none before, and
-    /// where it did not tell that one was done.
+    /// Reads the items that the last event repeats. They count if a server did not send them
+    /// before, or did not complete them.
     fn repeated(&mut self, json: &[u8], output: &Span, out: Out<'_>) -> Result<(), JsonError> {
         if self.items.told() == 0 {
             return self.output(json, output, out);
@@ -258,7 +258,7 @@ impl ReplyState {
         });
     }
 
-    /// The reply has come to its end, whatever that is.
+    /// Ends the reply.
     fn conclude(
         &mut self,
         event: &[u8],
@@ -289,7 +289,7 @@ impl ReplyState {
                 self.fail(Fault::new(FaultKind::Internal, fault), out);
                 return Ok(());
             }
-            // The provider goes on elsewhere; here it stops.
+            // The provider continues in the background; this stream ends.
             (b"in_progress" | b"queued", _) => {
                 self.end(EndReason::Cut, out);
                 return Ok(());
@@ -335,7 +335,7 @@ impl ReplyState {
     }
 }
 
-/// Walks a list of items: their places and spans.
+/// Visits a list of items with their indexes and spans.
 fn each_item(
     json: &[u8],
     list: &Span,
@@ -360,10 +360,10 @@ fn each_item(
 struct EventParts<'a> {
     kind: &'a [u8],
     output_index: Option<u64>,
-    /// The place of a part in its item.
+    /// Index of the part in its item.
     part: Option<u64>,
     item_id: Option<Span>,
-    /// What it adds, or all there is.
+    /// The added text, or the whole text.
     text: Option<Span>,
     item: Option<Span>,
     annotation: Option<Span>,
@@ -407,7 +407,7 @@ impl<'a> EventParts<'a> {
     }
 }
 
-/// Where an event belongs, as far as it says so.
+/// The position that an event names.
 pub(super) struct Place<'d> {
     pub(super) output_index: Option<u64>,
     pub(super) item_id: Option<&'d [u8]>,
@@ -465,7 +465,7 @@ fn read_usage(json: &[u8], usage: &Span) -> Result<Usage, JsonError> {
             _ => {}
         })?;
     }
-    // Here the input is all of it, whether it came from a cache or went to one.
+    // The input includes tokens read from or written to the cache.
     let cached = [counts.cache_read, counts.cache_write];
     counts.input = counts.input.map(|all| {
         let cached = cached.into_iter().flatten();
@@ -474,7 +474,7 @@ fn read_usage(json: &[u8], usage: &Span) -> Result<Usage, JsonError> {
     Ok(counts)
 }
 
-/// An error: an object with its members, or a sentence.
+/// Reads an error: an object or a string.
 fn read_error(json: &[u8], error: &Span) -> Result<Fault, JsonError> {
     if json.get(error.start) == Some(&b'"') {
         return Ok(Fault::new(FaultKind::Internal, text(json, error)));

@@ -1,6 +1,6 @@
-//! A request for a provider of this dialect: what stands around the conversation.
+//! Writes a request for a provider: settings and tools.
 //!
-//! Nothing is ever stored there, so reasoning has to come back encrypted with every reply.
+//! Nothing is stored at the provider, so every reply must return its reasoning encrypted.
 
 use serde_json::{Map, Value, json};
 use throughline_canonical::{
@@ -11,7 +11,7 @@ use super::upstream_items;
 use super::{ENCRYPTED, Losses, NAME};
 use crate::dialects::{Outgoing, Target};
 
-/// The least number of output tokens the provider takes.
+/// The provider's minimum for the output limit.
 const LEAST_TOKENS: u64 = 16;
 
 /// Writes a request.
@@ -49,7 +49,7 @@ pub(super) fn write(request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
     if !tools.is_empty() {
         put("tools", tools.into());
     }
-    // The client's own words say more than ours.
+    // The client's own form is more exact than the canonical one.
     let choice = extra.remove("tool_choice");
     if let Some(choice) = choice.or_else(|| request.tool_choice.as_ref().map(write_choice)) {
         put("tool_choice", choice);
@@ -98,7 +98,7 @@ pub(super) fn write(request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
     }
 }
 
-/// Members of a request of this dialect that have no canonical word.
+/// Adds the members of this dialect that are not canonical.
 fn write_extra(
     extra: Map<String, Value>,
     stream: bool,
@@ -107,11 +107,11 @@ fn write_extra(
 ) {
     for (key, value) in extra {
         match key.as_str() {
-            // Where a reply is kept is between the client and us.
+            // Storage is between the client and us.
             "store" | "background" => {}
             "previous_response_id" | "conversation" => losses.omit("stored_response", "stateless"),
             "stream_options" if !stream => {}
-            // Our own words stand.
+            // Members that we wrote take precedence.
             _ if body.contains_key(&key) => {}
             _ => {
                 body.insert(key, value);
@@ -145,7 +145,7 @@ pub(super) fn reasoning(
         None => None,
         Some(Amount::Off) => Some("none"),
         Some(Amount::Effort { effort }) => Some(effort.word()),
-        // Some models do not think unless they are told how much.
+        // Some models do not think without an effort.
         Some(Amount::On) => adapted(Effort::Medium.word()),
         Some(Amount::Budget { tokens }) => adapted(Effort::of_budget(tokens).word()),
         Some(Amount::Adaptive { effort }) => adapted(effort.unwrap_or(Effort::Medium).word()),
@@ -161,7 +161,7 @@ pub(super) fn reasoning(
     let summary = match setting.show {
         Some(Show::Summary) => Some(wished.unwrap_or_else(|| "auto".into())),
         Some(Show::Full) => Some("detailed".into()),
-        // No summary is made unless one is asked for.
+        // Summaries must be requested.
         Some(Show::Hidden) | None => None,
     };
     if let Some(summary) = summary {
@@ -215,7 +215,7 @@ pub(super) fn write_tool(tool: &Tool, losses: &mut Losses) -> Option<Value> {
                 parameters => parameters.clone(),
             };
             tool.insert("parameters".to_owned(), parameters);
-            // Here, unlike elsewhere, a tool of which nothing is said is strict.
+            // In this dialect, tools are strict by default.
             tool.insert("strict".to_owned(), strict.unwrap_or(false).into());
             Some(tool.into())
         }
