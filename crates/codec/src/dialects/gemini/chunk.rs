@@ -1,5 +1,4 @@
-//! One piece of a provider's reply (a `GenerateContentResponse`), as canonical events. A whole reply
-//! is one such piece.
+//! Reads one chunk of a provider's reply (a `GenerateContentResponse`). A whole reply is one chunk.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -18,34 +17,34 @@ use super::usage::{Counts, count};
 use super::{NAME, REFUSED, errors};
 use crate::json::{Cursor, JsonError, Kind, Span, each_member, number, slice, text};
 
-/// Deeper than any reply; a reply that nests deeper is skipped, not followed.
+/// Deeper nesting is skipped.
 const DEPTH: usize = 256;
 
 pub(crate) type Out<'o> = dyn FnMut(Event<'_>) + 'o;
 
-/// An answer that is being read.
+/// The state of the reader.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
     started: bool,
-    /// The number of the next block.
+    /// Index of the next block.
     next: u32,
     open: Option<Open>,
-    /// Calls so far.
+    /// Number of calls so far.
     calls: usize,
     repeats: Repeats,
     counts: Counts,
     told: Option<Usage>,
     finish: Option<Finish>,
-    /// What is said of the end besides.
+    /// Details about the end.
     details: EndDetails,
     pub(crate) ended: bool,
-    /// A candidate was seen, or a count: a whole reply has all it needs.
+    /// Whether a candidate or a token count was seen: a whole reply needs no more.
     pub(crate) complete: bool,
     said: Option<Said>,
-    /// The text of the last block of it, and how many bytes of the answer stand before.
+    /// The text of the last text block, and the number of bytes of the answer before it.
     text: String,
     before: usize,
-    /// Sources that were read and not told, and what was told of them.
+    /// Sources that were read but not emitted, and keys of the emitted ones.
     grounded: Vec<Grounded>,
     cited: HashSet<String>,
 }
@@ -58,7 +57,7 @@ enum Open {
     Call(u32, PartialArguments),
 }
 
-/// The parts of a part.
+/// The members of a part.
 #[derive(Debug, Default)]
 struct Part<'a> {
     whole: Span,
@@ -66,12 +65,12 @@ struct Part<'a> {
     thought: bool,
     signature: Option<Span>,
     call: Option<Span>,
-    /// The name of what it holds, where that has no word.
+    /// The name of its data member, if the vocabulary has no type for it.
     other: Option<&'a [u8]>,
 }
 
 impl Answer {
-    /// An answer of a provider that repeats itself, or does not.
+    /// Creates a reader. `cumulative` providers repeat the answer in every chunk.
     pub(crate) fn new(cumulative: bool) -> Self {
         Self {
             said: cumulative.then(Said::default),
@@ -80,7 +79,7 @@ impl Answer {
         }
     }
 
-    /// Reads a piece. Broken data in one piece harms that piece only.
+    /// Reads a chunk. Malformed data affects only its own chunk.
     pub(crate) fn read(&mut self, json: &[u8], out: &mut Out<'_>) {
         if !self.ended {
             let _ = self.read_piece(json, out);
@@ -176,14 +175,14 @@ impl Answer {
             (b"citationMetadata" | b"citation_metadata", Kind::Object) => recited = Some(span),
             _ => {}
         })?;
-        // Only one answer is asked for.
+        // We ask for one candidate only.
         let index = index.and_then(|span| number(json, &span));
         if index.unwrap_or_default() != 0 {
             return Ok(());
         }
         self.complete = true;
         for span in [grounding, recited].into_iter().flatten() {
-            // They may come again and again while the answer grows.
+            // They may be repeated while the answer grows.
             let mut read = grounding::read(slice(json, &span));
             read.retain(|one| self.cited.insert(one.key()));
             self.grounded.append(&mut read);
@@ -200,7 +199,7 @@ impl Answer {
             self.read_parts(json, &parts, out)?;
         }
         self.cite_rest(out);
-        // Some put it beside the parts. It then belongs to the last of them.
+        // Some servers put it next to the parts. It belongs to the last part.
         if let Some(signature) = signature {
             let signature = text(json, &signature);
             match &self.open {
@@ -269,8 +268,7 @@ impl Answer {
         }
     }
 
-    /// Reads the parts of a piece that repeats what was said before: thoughts first, then
-    /// signatures, then text, then all else.
+    /// Reads the parts of a cumulative chunk: thoughts, then signatures, then text, then the rest.
     fn repeated(
         &mut self,
         json: &[u8],
@@ -315,8 +313,8 @@ impl Answer {
         Ok(())
     }
 
-    /// Text, or a thought. A signed text stays a block of its own, since its signature must go back
-    /// with just this part; thoughts are put together, up to their signature.
+    /// Reads text or a thought. A signed text stays a separate block because its signature belongs
+    /// to exactly this part. Thoughts are joined up to their signature.
     fn text(
         &mut self,
         thought: bool,
@@ -383,7 +381,7 @@ impl Answer {
         })?;
         let more = matches!(self.open, Some(Open::Call(..))) && name.is_empty();
         if name.is_empty() && !more && arguments.is_none() {
-            // The end of a call that has ended.
+            // The end of a call that has ended already.
             return Ok(());
         }
         if !more && !goes_on && pieces.is_none() {
@@ -431,7 +429,7 @@ impl Answer {
         Ok(())
     }
 
-    /// A call that came whole. One that repeats itself is told once.
+    /// Reads a complete call. A repeated call is emitted once.
     fn whole_call(&mut self, call: Whole<'_>, out: &mut Out<'_>) {
         if self.repeats.passes_over(call, out) {
             return;
@@ -470,7 +468,7 @@ impl Answer {
         out(Event::BlockEnded { index });
     }
 
-    /// Tells what the text that grows refers to, or what refers to it and to nothing that follows.
+    /// Emits the citations of the growing text, or those that end before what follows.
     fn cite(&mut self, index: u32, all: bool, out: &mut Out<'_>) {
         let (text, before) = (&self.text, self.before);
         let (of_it, rest) = std::mem::take(&mut self.grounded)
@@ -483,7 +481,7 @@ impl Answer {
         }
     }
 
-    /// Tells the sources no block has taken along: the last text has them, or an empty one behind all.
+    /// Emits the remaining citations: with the last text, or with an empty text at the end.
     fn cite_rest(&mut self, out: &mut Out<'_>) {
         if self.grounded.is_empty() {
             return;
@@ -531,7 +529,7 @@ impl Answer {
         out(Event::BlockEnded { index });
     }
 
-    /// Something failed, and nothing follows.
+    /// Ends the reply with a fault.
     pub(crate) fn fail(&mut self, fault: Fault, out: &mut Out<'_>) {
         if self.ended {
             return;
@@ -542,14 +540,13 @@ impl Answer {
         out(Event::Ended { reason: EndReason::Failed });
     }
 
-    /// The bytes have ended. The provider has no sign of the end but this: what says why may come
-    /// more than once.
+    /// Ends the input. This is the only sign of the end, because a finish reason may be repeated.
     pub(crate) fn end(&mut self, whole: bool, out: &mut Out<'_>) {
         if self.ended {
             return;
         }
         let finish = match self.finish.take() {
-            // A whole reply is whole without it.
+            // A whole reply needs no finish reason.
             None if whole && self.complete => Some(Finish::Reason(EndReason::Stop)),
             finish => finish,
         };
@@ -573,7 +570,7 @@ impl Answer {
         out(Event::Ended { reason });
     }
 
-    /// Keeps what is said of a refusal. The usual word says no more than that it is one.
+    /// Keeps the details of a refusal. The usual reason has no details.
     fn explain(&mut self, word: &str, message: Option<&str>) {
         let message = message.filter(|message| !message.is_empty());
         self.details = EndDetails {
@@ -607,7 +604,7 @@ fn read_part(json: &[u8], whole: Span) -> Result<Part<'_>, JsonError> {
     Ok(part)
 }
 
-/// The error in a piece. It is rare, so it is read as a tree.
+/// Reads the error in a chunk. They are rare, so a tree is fine.
 fn read_error(json: &[u8]) -> Fault {
     serde_json::from_slice::<Value>(json)
         .ok()

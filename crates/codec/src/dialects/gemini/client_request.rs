@@ -1,4 +1,4 @@
-//! A client's request, as canonical words. What has no word is kept in `extra`, or told as a loss.
+//! Reads a client's request. Unknown members are kept in `extra` or reported as a loss.
 
 use serde_json::{Map, Value};
 use throughline_canonical::{Fault, Loss, Lossy, Message, Request, Role};
@@ -16,7 +16,7 @@ pub fn read(asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
     let body = read_object(asked.body)?;
     let root = Node::root(&body);
     let inner = match method {
-        // A count is asked for contents alone, or for a whole request inside this member.
+        // A count request has contents only, or a whole request inside this member.
         Method::Count => member(&root, "generateContentRequest"),
         Method::Generate | Method::Stream => None,
     };
@@ -41,7 +41,7 @@ pub fn read(asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
     Ok(Lossy { value: request, losses })
 }
 
-/// Reads a body into the request. Answers the members that have no word.
+/// Reads a body into the request. Returns the unknown members.
 fn read_body(
     body: &Node<'_>,
     request: &mut Request,
@@ -109,7 +109,7 @@ fn read_contents(
             },
         };
         let mut blocks = Vec::new();
-        // An answer may have been empty, and is sent back without parts then.
+        // An empty answer comes back without parts.
         if role != Role::Assistant || member(content, "parts").is_some() {
             let parts = need(content, "parts")?;
             let parts_list = one_or_many(&parts)?;
@@ -125,7 +125,7 @@ fn read_contents(
     Ok(())
 }
 
-/// The elements of a list. One object stands for a list of one, as the provider reads it.
+/// The elements of a list. The provider accepts a single object as a list of one.
 pub(crate) fn one_or_many<'a>(node: &'a Node<'a>) -> Result<Vec<Node<'a>>, Fault> {
     if node.value().is_object() {
         return Ok(vec![*node]);

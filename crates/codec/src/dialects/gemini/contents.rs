@@ -1,6 +1,6 @@
-//! The conversation of a request, as the provider's contents.
+//! Writes the conversation of a request as the provider's contents.
 //!
-//! Written as text and not as a tree: a call's arguments go out just as the model wrote them.
+//! It is written as text, not as a tree, so that the arguments of calls keep the model's spelling.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use throughline_canonical::{Block, Loss, Message, Role, Source};
 
 use super::{NAME, Variant, adapt, arguments_into, omit, quote_into};
 
-/// The contents as a JSON list, and what the system said before anybody spoke.
+/// The contents as a JSON list, and the system texts before the conversation.
 pub(crate) fn write(
     messages: &[Message],
     variant: Variant,
@@ -47,22 +47,23 @@ pub(crate) fn write(
 
 struct Content {
     role: &'static str,
-    /// Each as JSON.
+    /// Each part as JSON.
     parts: Vec<String>,
 }
 
 struct Writer<'a, 'l> {
     variant: Variant,
     losses: &'l mut Vec<Loss>,
-    /// The names of the tools that were called, by the calls' ids.
+    /// The tool of each call.
     names: HashMap<&'a str, &'a str>,
     contents: Vec<Content>,
-    /// The system's words that wait for the person's next turn.
+    /// System texts that wait for the next user message.
     waiting: Vec<String>,
 }
 
 impl<'a> Writer<'a, '_> {
-    /// There is no such role in the middle: its words become the person's.
+    /// Writes a system message in the conversation as part of a user message: there is no such
+    /// role.
     fn system(&mut self, message: &'a Message, system: &mut Vec<String>) {
         let first = self.contents.is_empty() && self.waiting.is_empty();
         for block in &message.content {
@@ -73,7 +74,7 @@ impl<'a> Writer<'a, '_> {
                     let part = text_part(text, None, false);
                     match self.contents.last_mut() {
                         Some(content) if content.role == "user" => content.parts.push(part),
-                        // Nothing may come between a call and its answer.
+                        // Nothing may come between a call and its result.
                         _ => self.waiting.push(part),
                     }
                 }
@@ -115,7 +116,7 @@ impl<'a> Writer<'a, '_> {
 
     fn part(&mut self, role: &str, block: &'a Block) -> Option<String> {
         match block {
-            // A model's empty text says nothing, and the provider may refuse it.
+            // The provider may reject an empty text of the model.
             Block::Text { text, signature: None, .. } if text.is_empty() && role == "model" => None,
             Block::Text { text, signature, .. } => {
                 Some(text_part(text, signature.as_deref(), false))
@@ -212,7 +213,7 @@ impl<'a> Writer<'a, '_> {
         json
     }
 
-    /// Only a part of its own bears a signature.
+    /// Reports a signature that cannot be sent: only separate parts have one.
     fn unsigned(&mut self, block: &Block) {
         if let Block::Text { signature: Some(_), .. } = block {
             omit(self.losses, "text.signature", "no_place");
@@ -242,7 +243,7 @@ impl<'a> Writer<'a, '_> {
             quote_into(media_type, &mut json);
         }
         match name {
-            // The Developer API refuses a name.
+            // The Developer API rejects a name.
             Some(name) if self.variant.vertex => {
                 json.push_str(",\"displayName\":");
                 quote_into(name, &mut json);
@@ -261,7 +262,7 @@ fn file_part(url: &str) -> String {
     json
 }
 
-/// A part of text.
+/// Writes a text part.
 pub(crate) fn text_part(text: &str, signature: Option<&str>, thought: bool) -> String {
     let mut json = String::from("{\"text\":");
     quote_into(text, &mut json);
@@ -273,7 +274,7 @@ pub(crate) fn text_part(text: &str, signature: Option<&str>, thought: bool) -> S
     json
 }
 
-/// Writes a call as a part. Answers whether its arguments were an object.
+/// Writes a call as a part. Returns whether its arguments were an object.
 pub(crate) fn call_into(
     id: &str,
     name: &str,

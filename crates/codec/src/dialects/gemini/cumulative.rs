@@ -1,25 +1,25 @@
-//! Providers whose every piece repeats all that was said before: what is new in it.
+//! Finds the new text in chunks of providers that repeat the answer in every chunk.
 
 use std::collections::HashSet;
 
-/// What was said so far.
+/// The answer so far.
 #[derive(Debug, Default)]
 pub(crate) struct Said {
     thought: String,
     text: String,
     signatures: HashSet<String>,
-    /// Calls, and parts of other kinds.
+    /// Number of calls and other parts.
     pub(crate) parts: usize,
 }
 
 impl Said {
-    /// What is new in a text that repeats what was said before.
+    /// The new suffix of a repeated text.
     pub(crate) fn new_text<'a>(&mut self, thought: bool, text: &'a str) -> &'a str {
         let said = if thought { &mut self.thought } else { &mut self.text };
         let fresh = match text.strip_prefix(said.as_str()) {
             Some(fresh) => fresh,
             None if said.starts_with(text) => "",
-            // It does not repeat itself after all.
+            // It does not repeat after all.
             None => text,
         };
         said.push_str(fresh);

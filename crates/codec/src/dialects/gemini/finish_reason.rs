@@ -1,17 +1,17 @@
-//! Why a reply ends.
+//! Finish reasons.
 
 use throughline_canonical::{EndReason, Fault, FaultKind};
 
 use super::{REFUSALS, REFUSED};
 
-/// How an answer ends.
+/// The end of an answer.
 #[derive(Debug)]
 pub(super) enum Finish {
     Reason(EndReason),
     Fault(Fault),
 }
 
-/// What a finish reason means; nothing where it says nothing.
+/// The meaning of a finish reason; `None` if it says nothing.
 pub(super) fn finish(word: &str, message: Option<&str>) -> Option<Finish> {
     let failed = |kind, default: &str| {
         Finish::Fault(Fault::new(kind, message.unwrap_or(default).to_owned()))

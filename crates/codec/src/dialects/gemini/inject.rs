@@ -1,4 +1,4 @@
-//! Our own words in a provider's stream, and where that names the model.
+//! Keep-alives and errors in a stream that passes through, and the span of the model name.
 
 use throughline_canonical::Fault;
 

@@ -1,20 +1,20 @@
-//! The Gemini dialect (`generateContent`), as clients speak it and as providers do.
+//! The Gemini dialect (`generateContent`).
 //!
-//! - [`client_request`]: a client's request, with [`parts`] for what stands in its contents and
-//!   [`settings`] for all around them;
-//! - [`client_reply`]: our reply to it, streamed as events or as one growing list, or whole;
-//! - [`upstream_request`]: a request to a provider, with [`contents`] for the conversation;
-//! - [`upstream_reply`]: a provider's reply, with [`chunk`] for one piece of it, [`objects`] for
-//!   pieces that come without events around them, [`partial_arguments`] for calls that come in
-//!   pieces, [`cumulative`] for providers that repeat themselves, `repeats` for calls told twice,
-//!   `counts` and `finish` for what they took and why they end;
-//! - `grounding`: what the answer refers to, both ways;
-//! - [`address`]: the model and the method, which stand in the path;
+//! - [`client_request`]: reads a client's request; [`parts`]: the parts of its contents;
+//!   [`settings`]: its settings;
+//! - [`client_reply`]: writes a reply, streamed as events or as one growing list, or whole;
+//! - [`upstream_request`]: writes a request to a provider; [`contents`]: its conversation;
+//! - [`upstream_reply`]: reads a provider's reply; [`chunk`]: one chunk of it; [`objects`]: chunks
+//!   without events around them; [`partial_arguments`]: calls in pieces; [`cumulative`]: providers
+//!   that repeat the answer; `repeats`: calls that are sent twice; `usage`: token counts;
+//!   `finish_reason`: finish reasons;
+//! - `grounding`: citations, both ways;
+//! - [`address`]: the model and the method in the path;
 //! - [`names`]: members in either spelling;
-//! - [`schema`]: the provider's own kind of schema, as JSON Schema;
-//! - [`fault`]: errors, both ways;
-//! - [`model_card`]: what a server tells of its models.
-//! - `outline`, `aside`: requests and replies that pass in place.
+//! - [`schema`]: the provider's schemas as JSON Schema;
+//! - [`errors`]: errors, both ways;
+//! - [`model_card`]: the model list;
+//! - `outline`, `inject`: requests and replies that pass through.
 
 use serde_json::Value;
 use throughline_canonical::{Event, Fault, Loss, Lossy, Request};
@@ -59,10 +59,10 @@ mod usage;
 #[cfg(test)]
 mod tests;
 
-/// Why a reply ends that was refused, where nothing more is said.
+/// The finish reason of a refusal without details.
 const REFUSED: &str = "SAFETY";
 
-/// Refusals of a kind.
+/// Finish reasons that name the category of a refusal.
 const REFUSALS: [&str; 7] = [
     "RECITATION",
     "BLOCKLIST",
@@ -76,17 +76,17 @@ const REFUSALS: [&str; 7] = [
 /// The dialect's name, also of what only it has a word for.
 pub const NAME: &str = GEMINI;
 
-/// The longest name of a tool.
+/// The longest tool name.
 const LONGEST_NAME: usize = 64;
 
-/// In `extra`: how a streamed reply is framed. Absent for events, `"json"` for one growing list.
+/// In `extra`: the framing of a streamed reply. Absent for events, `"json"` for one growing list.
 pub const EXTRA_FRAMING: &str = "alt";
 
-/// In `extra`: what is asked for, where that is no answer. Absent, or `"countTokens"`.
+/// In `extra`: the method. Absent, or `"countTokens"`.
 pub const EXTRA_METHOD: &str = "method";
 
-/// What stands for the signature of a call that was made elsewhere. Newer models refuse the first
-/// call of a step without any; clients that lost a signature send it too.
+/// The signature for a call whose real signature is unknown. Newer models reject the first call of
+/// a step without a signature. Clients that lost a signature send this too.
 pub const SKIP_SIGNATURE: &str = "skip_thought_signature_validator";
 
 /// The dialect.
@@ -227,17 +227,17 @@ impl UpstreamDialect for Gemini {
     }
 }
 
-/// What a target's variant says: words, separated by anything that is no letter.
+/// The variant of a target: words separated by non-letters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Variant {
-    /// Vertex, whose paths differ.
+    /// Vertex, which has other paths.
     pub vertex: bool,
-    /// A provider whose pieces repeat all that was said before.
+    /// The provider repeats the answer in every chunk.
     pub cumulative: bool,
 }
 
 impl Variant {
-    /// Reads the words.
+    /// Parses the words.
     pub fn read(words: &str) -> Self {
         let has = |wanted: &str| {
             words
@@ -248,38 +248,38 @@ impl Variant {
     }
 }
 
-/// Whether a request is for a count of tokens and not for an answer.
+/// Whether a request counts tokens.
 pub(crate) fn counts_tokens(request: &Request) -> bool {
     let extra = request.extra.get(NAME);
     extra.and_then(|extra| extra.get(EXTRA_METHOD)?.as_str()) == Some("countTokens")
 }
 
-/// Tells a loss, once however often it comes.
+/// Records a loss unless it is there already.
 pub(crate) fn tell(losses: &mut Vec<Loss>, loss: Loss) {
     if !losses.contains(&loss) {
         losses.push(loss);
     }
 }
 
-/// Tells that a part of a request was left out.
+/// Records an omitted part.
 pub(crate) fn omit(losses: &mut Vec<Loss>, part: &'static str, reason: &'static str) {
     tell(losses, Loss::PartOmitted { part: part.into(), reason });
 }
 
-/// Tells that a setting was changed.
+/// Records an adapted setting.
 pub(crate) fn adapt(losses: &mut Vec<Loss>, setting: &'static str, reason: &'static str) {
     tell(losses, Loss::SettingAdapted { setting, reason });
 }
 
-/// Writes a text as a JSON string.
+/// Appends a JSON string.
 pub(crate) fn quote_into(text: &str, out: &mut String) {
     out.push('"');
     escape(text, out);
     out.push('"');
 }
 
-/// Writes a call's arguments as an object on one line. Answers false where they are none and stand
-/// wrapped as `{"arguments": "..."}`.
+/// Writes arguments as an object on one line. Returns false if they are not an object; then they
+/// are wrapped as `{"arguments": "..."}`.
 pub(crate) fn arguments_into(arguments: &str, out: &mut String) -> bool {
     let trimmed = arguments.trim();
     if trimmed.is_empty() {
@@ -292,7 +292,7 @@ pub(crate) fn arguments_into(arguments: &str, out: &mut String) -> bool {
         out.push('}');
         return false;
     }
-    // A line end inside JSON stands between its words, and would end the event it is sent in.
+    // Line ends in JSON are white space, but would end the event.
     let mut rest = trimmed;
     while let Some(at) = memchr::memchr2(b'\n', b'\r', rest.as_bytes()) {
         out.push_str(&rest[..at]);
@@ -303,7 +303,7 @@ pub(crate) fn arguments_into(arguments: &str, out: &mut String) -> bool {
     true
 }
 
-/// Arguments that nest deeper would be refused by whoever reads them.
+/// Readers reject arguments with deeper nesting.
 const ARGUMENTS_DEPTH: usize = 100;
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
-//! JSON objects, cut out of a stream of bytes that has nothing else around them that matters: a
-//! growing list, an error between events, or a whole reply.
+//! Splits a byte stream into JSON objects: a growing list, an error between events, or a whole
+//! reply.
 
-/// Cuts a stream into its outermost objects.
+/// Splits a stream into its outermost objects.
 #[derive(Debug)]
 pub(crate) struct Objects {
-    /// The beginning of an object whose end has not arrived.
+    /// The start of an incomplete object.
     carry: Vec<u8>,
     depth: usize,
     place: Place,
@@ -15,21 +15,21 @@ pub(crate) struct Objects {
 enum Place {
     Value,
     String,
-    /// Behind a backslash in a string.
+    /// After a backslash in a string.
     Escape,
 }
 
-/// An object is longer than allowed.
+/// An object exceeds the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooLong;
 
 impl Objects {
-    /// A cutter for objects of at most `limit` bytes.
+    /// Creates a splitter for objects of at most `limit` bytes.
     pub(crate) fn new(limit: usize) -> Self {
         Self { carry: Vec::new(), depth: 0, place: Place::Value, limit }
     }
 
-    /// Takes the next bytes and hands over each object that is now complete.
+    /// Reads the next bytes and emits each complete object.
     pub(crate) fn push(
         &mut self,
         bytes: &[u8],

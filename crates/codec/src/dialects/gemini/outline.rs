@@ -1,4 +1,4 @@
-//! Where thoughts and signatures stand in a request that passes in place.
+//! Finds thoughts and signatures in a request that passes through.
 
 use super::super::opaque_outline::{
     Member, OpaqueKind, OpaqueOutline, OpaquePart, Part, Room, Signature, members, spans, wholes,
@@ -7,10 +7,10 @@ use super::address::Method;
 use super::names;
 use crate::json::{JsonError, Kind, Span, slice, text};
 
-/// What stands in a message of which nothing may go.
+/// Replaces a message of which nothing may be sent.
 const FILLER: &str = r#"{"text":"[reasoning omitted]"}"#;
 
-/// Reads a request to a model of this name.
+/// Reads a request to this model.
 pub(super) fn read(body: &[u8], model: &str, method: Method) -> Result<OpaqueOutline, JsonError> {
     let mut places = OpaqueOutline::of(body);
     places.model_in_path = Some(model.to_owned());
@@ -20,7 +20,7 @@ pub(super) fn read(body: &[u8], model: &str, method: Method) -> Result<OpaqueOut
         && inner.kind == Kind::Object
     {
         top = members(body, inner.value.start)?;
-        // Inside a count, the name stands in the body too.
+        // In a count request, the body names the model too.
         if let Some((_, model)) = find(&top, "model")
             && model.kind == Kind::String
         {
@@ -47,7 +47,7 @@ fn find<'m, 'a>(members: &'m [Member<'a>], name: &str) -> Option<(usize, &'m Mem
         .find(|(_, member)| names::is(&member.key, name) && member.kind != Kind::Null)
 }
 
-/// The elements of a list, or the one that stands in its place.
+/// The elements of a list, or the single value in its place.
 fn one_or_many(body: &[u8], member: &Member<'_>) -> Result<Vec<(Kind, Span)>, JsonError> {
     if member.kind == Kind::Object {
         return Ok(vec![(Kind::Object, member.value.clone())]);
@@ -126,13 +126,13 @@ impl PartOf<'_> {
         find(&self.members, "thoughtSignature").filter(|(_, signature)| signature.is_text())
     }
 
-    /// An empty text is nobody's.
+    /// Whether the part is an empty text.
     fn says_nothing(&self) -> bool {
         let text = find(&self.members, "text");
         text.is_some_and(|(_, text)| !text.is_text()) && self.signature().is_none()
     }
 
-    /// A thought, which may go on the one that is open. Answers the one that is open now.
+    /// Records a thought, which may continue the open one. Returns the open thought.
     fn thought(&self, open: Option<usize>, places: &mut OpaqueOutline) -> Option<usize> {
         let text = find(&self.members, "text").filter(|(_, text)| text.is_text());
         let text = text.map(|(_, text)| text.value.clone());
@@ -158,7 +158,7 @@ impl PartOf<'_> {
         (!ended).then_some(mark)
     }
 
-    /// A call, a text or anything else that may bear a signature.
+    /// Records a call, a text or another part that may have a signature.
     fn signed(&self, called: &mut bool, places: &mut OpaqueOutline) {
         let call = find(&self.members, "functionCall").is_some();
         let first = call && !std::mem::replace(called, *called || call);

@@ -1,28 +1,27 @@
-//! A call whose arguments come in pieces, each with the path it belongs to (Vertex).
+//! Calls whose arguments arrive in pieces, each with its path (Vertex).
 //!
-//! The pieces need not come in the order in which they are written, so the arguments are told when
-//! the call is complete.
+//! Pieces may arrive in any order, so the arguments are emitted when the call is complete.
 
 use serde_json::{Map, Value};
 
-/// Deeper paths are not followed.
+/// Deeper paths are ignored.
 const DEPTH: usize = 100;
 
-/// Arguments that grow.
+/// The arguments so far.
 #[derive(Debug, Default)]
 pub(crate) struct PartialArguments {
     root: Map<String, Value>,
-    /// The path of a string that goes on.
+    /// The path of an incomplete string.
     unfinished: Option<String>,
 }
 
 impl PartialArguments {
-    /// Arguments that are there from the beginning.
+    /// Starts with the arguments that came with the call.
     pub(crate) fn from(arguments: &[u8]) -> Self {
         Self { root: serde_json::from_slice(arguments).unwrap_or_default(), unfinished: None }
     }
 
-    /// Takes a list of pieces.
+    /// Adds a list of pieces.
     pub(crate) fn take(&mut self, pieces: &[u8]) {
         let Ok(Value::Array(pieces)) = serde_json::from_slice(pieces) else {
             return;
@@ -51,7 +50,7 @@ impl PartialArguments {
         if let Some(place) = place(&mut self.root, path) {
             match (place, value) {
                 (Value::String(text), Value::String(more)) if continued => text.push_str(&more),
-                // The end of a string may come without any more of it.
+                // A string may end without more text.
                 (Value::String(_), Value::Null) if continued => {}
                 (place, value) => *place = value,
             }
@@ -65,7 +64,7 @@ impl PartialArguments {
     }
 }
 
-/// The place a path such as `$.stops[0]['long name']` leads to; what is missing on the way is made.
+/// The value at a path such as `$.stops[0]['long name']`. Missing containers are created.
 fn place<'a>(root: &'a mut Map<String, Value>, path: &str) -> Option<&'a mut Value> {
     let mut steps = steps(path)?.into_iter();
     let mut place = match steps.next()? {
@@ -85,7 +84,7 @@ fn place<'a>(root: &'a mut Map<String, Value>, path: &str) -> Option<&'a mut Val
                     *place = Value::Array(Vec::new());
                 }
                 let list = place.as_array_mut()?;
-                // A far place must not make a long list.
+                // A large index must not create a long list.
                 let at = at.min(list.len());
                 if at == list.len() {
                     list.push(Value::Null);

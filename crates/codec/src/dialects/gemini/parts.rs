@@ -1,8 +1,8 @@
-//! The parts of a client's contents, as blocks.
+//! Reads the parts of a client's contents as blocks.
 //!
-//! A client that was answered in pieces sends the pieces back, each as a part of its own. Pieces of
-//! the model's text, and of its thoughts, are put together again, up to one that bears a signature:
-//! just as the reader of replies does, so that both know a block by the same words.
+//! A client that got a stream sends its chunks back, each as a part. Consecutive texts and thoughts
+//! of the model are joined, up to a part with a signature, as in the reply reader. So both see the
+//! same blocks.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -15,7 +15,7 @@ use super::{NAME, omit};
 use crate::dialects::shared::media::media_kind;
 use crate::json::Node;
 
-/// What a part can be. It is one of these.
+/// The data members of a part; it has one of them.
 pub(crate) const KINDS: [&str; 9] = [
     "text",
     "inlineData",
@@ -28,11 +28,11 @@ pub(crate) const KINDS: [&str; 9] = [
     "toolResponse",
 ];
 
-/// What may stand beside it and has a word, or is told as a loss.
+/// Other known members of a part.
 const BESIDE: [&str; 5] =
     ["thought", "thoughtSignature", "partMetadata", "mediaResolution", "videoMetadata"];
 
-/// Where files of the Developer API live.
+/// The address of files in the Developer API.
 pub(crate) const FILES: &str = "https://generativelanguage.googleapis.com/";
 
 /// Reads the parts of one request, in order.
@@ -42,12 +42,12 @@ pub(crate) struct Parts<'l> {
 }
 
 impl<'l> Parts<'l> {
-    /// A reader of parts for these contents, whose ids it will not give a second time.
+    /// Creates a reader for these contents. New ids do not repeat theirs.
     pub(crate) fn new(contents: &Value, losses: &'l mut Vec<Loss>) -> Self {
         Self { calls: Calls::new(contents), losses }
     }
 
-    /// Reads a part and puts it behind the blocks that are there.
+    /// Reads a part and adds it to the blocks.
     pub(crate) fn read(
         &mut self,
         part: &Node<'_>,
@@ -86,7 +86,7 @@ impl<'l> Parts<'l> {
                     push_text(text, signature, role, blocks);
                 }
             }
-            // A picture the model thought of, or signed, has no word.
+            // The vocabulary has no thought or signed images.
             Some("inlineData" | "fileData") if thought || signature.is_some() => opaque(blocks),
             Some("inlineData" | "fileData") => {
                 self.tell_losses(part);
@@ -106,7 +106,7 @@ impl<'l> Parts<'l> {
                 need(part, kind)?.object()?;
                 opaque(blocks);
             }
-            // A signature alone stands on an empty part, of which a zealous client left nothing.
+            // A signature of an empty part, whose text the client dropped.
             None if signature.is_some() && others(part, &BESIDE).is_empty() => {
                 if thought {
                     push_thought("", signature, blocks);
@@ -126,7 +126,7 @@ impl<'l> Parts<'l> {
         omit(self.losses, part, "no_word");
     }
 
-    /// Tells what stands beside the data and has no word.
+    /// Reports unknown members next to the data.
     fn tell_losses(&mut self, part: &Node<'_>) {
         for (name, lost) in [
             ("partMetadata", "member"),
@@ -166,7 +166,7 @@ impl<'l> Parts<'l> {
         let media_type = text(&file, "mimeType")?;
         let kind = media_kind(media_type.as_deref().unwrap_or_default());
         let source = if url.starts_with(FILES) {
-            // The provider knows the type of its own files; there is no word for it here.
+            // The provider knows the type of its own files.
             Source::File { dialect: NAME.to_owned(), id: url }
         } else {
             Source::Url { url, media_type }
@@ -214,8 +214,8 @@ impl<'l> Parts<'l> {
     }
 }
 
-/// `output` alone is what the tool answered, `error` alone that it failed; anything else is an
-/// answer as a whole.
+/// Reads a tool result: `output` alone is the result, `error` alone an error; anything else is a
+/// result as a whole.
 fn answer(members: &Map<String, Value>) -> (Vec<Block>, bool) {
     let text = |value: &Value| match value {
         Value::String(text) => text.clone(),
@@ -266,15 +266,15 @@ fn push_thought(text: &str, signature: Option<String>, blocks: &mut Vec<Block>) 
     blocks.push(Block::Thinking { text: text.to_owned(), signature });
 }
 
-/// Which answer belongs to which call. Older models give no ids; then the name and the order say it.
+/// Matches results to calls. Older models send no ids; then the name and the order decide.
 #[derive(Debug, Default)]
 struct Calls {
     made: usize,
-    /// Ids that stand in the contents, and those of calls that were read.
+    /// Ids in the contents, and ids of calls that were read.
     given: HashSet<String>,
     known: HashSet<String>,
     answered: HashSet<String>,
-    /// Calls of a name in their order, and those of them whose id is of our making.
+    /// Calls by name in order, and those with an id that we created.
     by_name: HashMap<String, [VecDeque<String>; 2]>,
 }
 
@@ -323,11 +323,11 @@ impl Calls {
         id
     }
 
-    /// The id of the call that is answered.
+    /// The id of the call that a result answers.
     fn response(&mut self, given: Option<&str>, name: &str) -> String {
         let id = match given {
             Some(id) if self.known.contains(id) => id.to_owned(),
-            // An id nobody gave before: perhaps its call came without one.
+            // An unknown id: perhaps its call had none.
             Some(id) => self.open(name, 1).unwrap_or_else(|| id.to_owned()),
             None => match self.open(name, 0) {
                 Some(id) => id,
@@ -338,7 +338,7 @@ impl Calls {
         id
     }
 
-    /// The first call of this name that has no answer.
+    /// The first call of this name without a result.
     fn open(&mut self, name: &str, queue: usize) -> Option<String> {
         let queue = self.by_name.get_mut(name)?.get_mut(queue)?;
         while let Some(id) = queue.pop_front() {
@@ -350,7 +350,7 @@ impl Calls {
     }
 }
 
-/// The elements of a list, or the one that stands in its place.
+/// The elements of a list, or the single value in its place.
 fn each(value: &Value, found: &mut dyn FnMut(&Value)) {
     match value {
         Value::Array(list) => list.iter().for_each(found),

@@ -1,14 +1,14 @@
-//! Calls that a provider tells twice.
+//! Calls that a provider sends twice.
 //!
 //! Some models stream a function call and then stream it again, once with its signature and once
-//! without. A client would run the tool twice, so a repeat is passed over and its signature kept. As two
-//! calls may well be alike, a call is a repeat only where
+//! without. A client would run the tool twice, so a repeat is skipped and its signature kept. Two
+//! calls may be equal by intent. So a call is a repeat only if
 //!
 //! - both have the same id, name and arguments; or
-//! - neither has an id, name and arguments are the same, exactly one of them is signed, and it comes in a
-//!   later piece than the first, with nothing but repeats between: the calls of a piece repeat those of
-//!   the last piece that had any, in order and from the first on, or the last of them. Calls of one piece
-//!   are calls, since only the first of several is ever signed.
+//! - neither has an id, name and arguments are equal, exactly one of them is signed, and it comes
+//!   in a later chunk than the first, with nothing but repeats between: the calls of a chunk repeat
+//!   those of the last chunk that had any, in order and from the first on, or the last of them.
+//!   Calls in one chunk are never repeats, because only the first of several is signed.
 
 use std::collections::HashMap;
 
@@ -20,26 +20,26 @@ use super::chunk::Out;
 #[derive(Debug, Default)]
 pub(crate) struct Repeats {
     told: Vec<Told>,
-    /// Which of them has an id.
+    /// Position of a call by id.
     ids: HashMap<String, usize>,
-    /// The number of the piece that is read.
+    /// The number of the current chunk.
     piece: u64,
-    /// What the next call of this piece may repeat.
+    /// What the next call of this chunk may repeat.
     next: Next,
-    /// Where the calls of the last piece that had new ones begin; none, once something came between.
+    /// Position of the first call in the last chunk with new calls; `None` after other content.
     run: Option<usize>,
-    /// Every piece repeats all of the reply, and what is new in it was sorted out before.
+    /// Cumulative chunks were reduced to their new parts before.
     cumulative: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 enum Next {
-    /// It is the first: the first or the last of those of the last piece.
+    /// The first call: it may repeat the first or the last call of the last chunk.
     #[default]
     Any,
-    /// All before it were repeats.
+    /// All calls before it were repeats.
     At(usize),
-    /// One was not, and so is none behind it.
+    /// A call before it was new, so it is new too.
     Nothing,
 }
 
@@ -50,12 +50,12 @@ struct Told {
     name: String,
     arguments: String,
     signed: bool,
-    /// Its signature may still come, so its end was not told.
+    /// Whether its end was not emitted, because its signature may follow.
     open: bool,
     piece: u64,
 }
 
-/// A call that came whole.
+/// A complete call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Whole<'c> {
     pub(crate) id: &'c str,
@@ -65,18 +65,18 @@ pub(crate) struct Whole<'c> {
 }
 
 impl Repeats {
-    /// The calls of a provider that repeats all it said in every piece, or does not.
+    /// Creates the tracker. `cumulative` providers repeat the answer in every chunk.
     pub(crate) fn new(cumulative: bool) -> Self {
         Self { cumulative, ..Self::default() }
     }
 
-    /// The next piece begins.
+    /// Starts the next chunk.
     pub(crate) fn next_piece(&mut self) {
         self.piece += 1;
         self.next = Next::Any;
     }
 
-    /// Whether a call repeats one that was told, which gets the signature it lacks.
+    /// Whether a call repeats an earlier one, which then gets the missing signature.
     pub(crate) fn passes_over(&mut self, call: Whole<'_>, out: &mut Out<'_>) -> bool {
         let Some(place) = self.repeated(call) else {
             self.next = Next::Nothing;
@@ -121,7 +121,7 @@ impl Repeats {
         Some(place)
     }
 
-    /// A new call was told in this block. It ends at once where nothing of it can follow.
+    /// Adds a new call in this block. It ends at once if nothing of it can follow.
     pub(crate) fn add(&mut self, index: u32, call: Whole<'_>, out: &mut Out<'_>) {
         let place = self.told.len();
         if self.run.is_none() || self.is_first_of_piece() {
@@ -145,7 +145,7 @@ impl Repeats {
         self.told.push(told);
     }
 
-    /// Ends what was told in earlier pieces, since something new follows.
+    /// Ends calls of earlier chunks because something new follows.
     pub(crate) fn end_earlier(&mut self, out: &mut Out<'_>) {
         if self.is_first_of_piece() {
             self.interrupt(out);
@@ -157,7 +157,7 @@ impl Repeats {
         last.is_none_or(|last| last.piece < self.piece)
     }
 
-    /// Something other than a call follows: what comes behind it repeats nothing, but for ids.
+    /// Records other content: later calls repeat nothing, except by id.
     pub(crate) fn interrupt(&mut self, out: &mut Out<'_>) {
         if let Some(run) = self.run.take() {
             for told in self.told.iter_mut().skip(run) {

@@ -1,12 +1,12 @@
-//! The provider's own kind of schema (a subset of OpenAPI's), as JSON Schema.
+//! Converts the provider's schemas (a subset of OpenAPI) to JSON Schema.
 //!
-//! Types are in upper case there, `nullable` stands beside the type, and counts may be strings.
+//! Their types are in upper case, `nullable` is next to the type, and counts may be strings.
 
 use serde_json::{Map, Value};
 
 use super::names;
 
-/// Keywords in the spelling of JSON Schema. The provider takes either, as everywhere.
+/// Keywords in the spelling of JSON Schema. The provider accepts either spelling.
 const KEYWORDS: [&str; 12] = [
     "anyOf",
     "maxItems",
@@ -22,7 +22,7 @@ const KEYWORDS: [&str; 12] = [
     "allOf",
 ];
 
-/// As JSON Schema. What is none of the provider's words stays as it is.
+/// Converts a schema. Unknown keywords stay unchanged.
 pub fn to_json_schema(schema: &Value) -> Value {
     let Value::Object(members) = schema else {
         return schema.clone();
@@ -97,7 +97,7 @@ mod tests {
                 json!({"anyOf": [{"type": "string"}, {"type": "boolean"}, {"type": "null"}]}),
             ),
             (json!({"type": "TYPE_UNSPECIFIED"}), json!({})),
-            // JSON Schema stays what it is.
+            // JSON Schema stays unchanged.
             (
                 json!({"type": ["string", "null"], "additionalProperties": false, "x": "MIN"}),
                 json!({"type": ["string", "null"], "additionalProperties": false, "x": "MIN"}),

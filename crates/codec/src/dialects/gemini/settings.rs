@@ -1,5 +1,5 @@
-//! What stands around a client's contents: the system's words, tools, sampling, thinking, the shape
-//! of the answer.
+//! Reads the settings of a client's request: system texts, tools, sampling, thinking, answer
+//! format.
 
 use serde_json::{Map, Value};
 use throughline_canonical::{Amount, Effort, Fault, Loss, Output, Request, Show, Tool, ToolChoice};
@@ -9,7 +9,7 @@ use super::names::{is, member, need, others};
 use super::{NAME, adapt, omit, schema};
 use crate::json::Node;
 
-/// The system's words: a content of texts, or one text.
+/// Reads the system texts: a content or a string.
 pub(crate) fn read_system(system: &Node<'_>) -> Result<Vec<String>, Fault> {
     if let Value::String(text) = system.value() {
         return Ok(vec![text.clone()]);
@@ -26,7 +26,7 @@ pub(crate) fn read_system(system: &Node<'_>) -> Result<Vec<String>, Fault> {
     Ok(texts)
 }
 
-/// Reads a group of tools: functions of the client, and tools of the provider.
+/// Reads a group of tools: functions of the client and tools of the provider.
 pub(crate) fn read_tool(
     group: &Node<'_>,
     tools: &mut Vec<Tool>,
@@ -81,7 +81,7 @@ fn read_function(function: &Node<'_>, losses: &mut Vec<Loss>) -> Result<Tool, Fa
     })
 }
 
-/// Reads whether tools may be called. Answers what has no word.
+/// Reads the tool choice. Returns the unknown members.
 pub(crate) fn read_tool_config(
     config: &Node<'_>,
     request: &mut Request,
@@ -129,7 +129,7 @@ pub(crate) fn read_tool_config(
     Ok(rest)
 }
 
-/// Reads how the answer is made. Answers what has no word.
+/// Reads the generation settings. Returns the unknown members.
 pub(crate) fn read_generation(
     config: &Node<'_>,
     request: &mut Request,
@@ -177,7 +177,7 @@ pub(crate) fn read_generation(
     Ok(rest)
 }
 
-/// A whole number, which may be negative.
+/// Reads an integer, which may be negative.
 fn whole(node: &Node<'_>) -> Result<i64, Fault> {
     let read = match node.value() {
         Value::String(text) => text.parse().ok(),
@@ -185,7 +185,7 @@ fn whole(node: &Node<'_>) -> Result<i64, Fault> {
     };
     match read {
         Some(number) => Ok(number),
-        // One with a fraction of zero is whole too.
+        // A fraction of zero is an integer too.
         None => i64::try_from(node.count()?).map_err(|_| node.wrong("a whole number")),
     }
 }
@@ -219,7 +219,7 @@ fn read_output(
         ("text/plain", Some(_)) => {
             return Err(config.refuse("a schema needs responseMimeType `application/json`"));
         }
-        // One of a few words, say. Only this provider has it.
+        // An enumeration, for example. Only this provider has it.
         (other, schema) => {
             rest.insert("responseMimeType".to_owned(), other.into());
             if let Some(schema) = schema {
@@ -257,7 +257,7 @@ fn read_thinking(
             _ => return Err(level.refuse("expected `MINIMAL`, `LOW`, `MEDIUM` or `HIGH`")),
         };
         if let Some(effort) = effort {
-            // The provider refuses both together, but a client in wide use sends both.
+            // The provider rejects both together, but a common client sends both.
             if request.thinking.amount.is_some() {
                 adapt(losses, "thinking", "effort");
             }

@@ -1,4 +1,4 @@
-//! A provider's reply, in whatever pieces it arrives: as events, as one growing list, as a whole.
+//! Reads a provider's reply in pieces of any size: events, one growing list, or a whole reply.
 
 use throughline_canonical::{Event, Fault, FaultKind};
 
@@ -7,13 +7,13 @@ use super::objects::{Objects, TooLong};
 use crate::dialects::ReplyReader;
 use crate::framing::sse::Framer;
 
-/// The longest event that is read.
+/// The longest event.
 pub const EVENT_LIMIT: usize = 16 << 20;
 
-/// The longest reply that is read.
+/// The longest whole reply.
 pub const REPLY_LIMIT: usize = 64 << 20;
 
-/// Room for what stands around an event's data.
+/// Room for the bytes around the data of an event.
 const AROUND: usize = 1 << 10;
 
 /// Reads one reply.
@@ -27,19 +27,19 @@ pub struct Reader {
 
 #[derive(Debug)]
 enum Framing {
-    /// Nothing has come yet.
+    /// No input so far.
     Unknown,
     Events {
         framer: Framer,
-        /// The last byte ended a line.
+        /// Whether the last byte ended a line.
         line_start: bool,
     },
     Objects(Objects),
 }
 
 impl Reader {
-    /// A reader of a reply that comes in pieces or as a whole, from a provider that repeats itself
-    /// or does not.
+    /// Creates a reader for a streamed or whole reply. `cumulative` providers repeat the answer in
+    /// every chunk.
     pub fn new(streamed: bool, cumulative: bool) -> Self {
         Self {
             framing: if streamed {
@@ -102,13 +102,13 @@ impl Reader {
                 return;
             }
         };
-        // An error that came without an event around it; nothing else follows.
+        // An error without an event around it; nothing follows.
         self.framing = Framing::Objects(Objects::new(EVENT_LIMIT));
         self.read(rest, out);
     }
 }
 
-/// Where a line begins with JSON, which no line of an event does.
+/// The position of a line that starts with JSON, which no event line does.
 fn bare(bytes: &[u8], line_start: bool) -> Option<usize> {
     let json = |at: usize| matches!(bytes.get(at), Some(b'{' | b'['));
     if line_start && json(0) {

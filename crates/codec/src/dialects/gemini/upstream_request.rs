@@ -1,4 +1,4 @@
-//! A request to a provider. What it has no place for is told as a loss.
+//! Writes a request to a provider. Parts that it cannot express are losses.
 
 use serde_json::{Map, Value, json};
 use throughline_canonical::{
@@ -22,7 +22,7 @@ pub fn write(request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
         (false, false) => Method::Generate,
     };
     let mut body = String::from("{");
-    // A count of a whole request is asked for inside another one.
+    // A count of a whole request is wrapped in another request.
     let wrapped = method == Method::Count && !variant.vertex;
     if wrapped {
         body.push_str("\"generateContentRequest\":{\"model\":");
@@ -73,7 +73,7 @@ fn write_members(request: &Request, variant: Variant, body: &mut String, losses:
     let mut generation = generation(request, losses);
     fill(&mut generation, take(&mut extra, "generationConfig"));
     if generation.get("candidateCount").is_some_and(|count| *count != json!(1)) {
-        // A reply of ours is one answer.
+        // Our replies have one candidate.
         generation.remove("candidateCount");
         adapt(losses, "n", "one_answer");
     }
@@ -100,7 +100,7 @@ fn write_members(request: &Request, variant: Variant, body: &mut String, losses:
     }
 }
 
-/// Takes an object out of the members that have no word.
+/// Removes an object from the unknown members.
 fn take(extra: &mut Map<String, Value>, name: &str) -> Map<String, Value> {
     match extra.shift_remove(name) {
         Some(Value::Object(members)) => members,
@@ -108,7 +108,7 @@ fn take(extra: &mut Map<String, Value>, name: &str) -> Map<String, Value> {
     }
 }
 
-/// Puts in what is not there yet, at every level.
+/// Adds missing members at every level.
 fn fill(into: &mut Map<String, Value>, from: Map<String, Value>) {
     for (key, value) in from {
         match (into.get_mut(&key), value) {
@@ -223,7 +223,7 @@ fn generation(request: &Request, losses: &mut Vec<Loss>) -> Map<String, Value> {
     config
 }
 
-/// The gateway has made the setting fit the model; here it only finds its place.
+/// Writes the thinking setting, which the gateway has adapted to the model.
 fn thinking(setting: ThinkingSetting, losses: &mut Vec<Loss>) -> Map<String, Value> {
     let mut config = Map::new();
     let mut level = |effort: Effort, losses: &mut Vec<Loss>| {
@@ -240,7 +240,7 @@ fn thinking(setting: ThinkingSetting, losses: &mut Vec<Loss>) -> Map<String, Val
             adapt(losses, "thinking", "effort");
             level(effort, losses);
         }
-        // Models of this provider think unless they are told otherwise.
+        // Models of this provider think by default.
         Some(Amount::On) => adapt(losses, "thinking", "default"),
         Some(Amount::Adaptive { effort: None }) => {
             config.insert("thinkingBudget".to_owned(), json!(-1));

@@ -1,10 +1,10 @@
-//! How many tokens a reply took.
+//! Token counts of a reply.
 
 use throughline_canonical::Usage;
 
 use crate::json::{JsonError, Span, each_member, number, slice};
 
-/// The provider's counts, the latest of each.
+/// The latest counts of the provider.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     pub(super) prompt: Option<u64>,
@@ -15,7 +15,7 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// Takes the counts that are told.
+    /// Reads the counts.
     pub(super) fn read(&mut self, json: &[u8], usage: &Span) -> Result<(), JsonError> {
         each_member(json, usage.start, |key, _, span| {
             let slot = match key {
@@ -30,7 +30,7 @@ impl Counts {
         })
     }
 
-    /// In the canonical meaning: the input without what was cached, the output with the thoughts.
+    /// The canonical counts: input without cached tokens, output with thoughts.
     pub(super) fn usage(&self) -> Option<Usage> {
         let sum = |one: Option<u64>, two: Option<u64>| match (one, two) {
             (None, None) => None,
@@ -48,7 +48,7 @@ impl Counts {
     }
 }
 
-/// A count, which may be spelled as a string.
+/// Reads a count, which may be a string.
 pub(super) fn count(json: &[u8], span: &Span) -> Option<u64> {
     match slice(json, span).first() {
         Some(b'"') => number(json, &(span.start + 1..span.end.saturating_sub(1))),
