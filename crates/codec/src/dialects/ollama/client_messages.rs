@@ -1,4 +1,4 @@
-//! The messages of a client's request.
+//! Reads the messages of a client's request.
 
 use serde_json::Value;
 use throughline_canonical::{Block, Fault, Loss, MediaKind, Message, Request, Role, Source};
@@ -7,7 +7,7 @@ use super::client_request::string;
 use crate::dialects::shared::hidden_reasoning::NOTICE;
 use crate::json::Node;
 
-/// Reads the messages, and what of them stands above the conversation. Answers whether there are none.
+/// Reads the messages and system texts. Returns whether there are none.
 pub(super) fn read(
     root: &Node<'_>,
     request: &mut Request,
@@ -25,7 +25,7 @@ pub(super) fn read(
     Ok(silent)
 }
 
-/// Pictures beside a text.
+/// Reads images next to a text.
 pub(super) fn images(node: &Node<'_>, content: &mut Vec<Block>) -> Result<(), Fault> {
     let Some(images) = node.get("images") else {
         return Ok(());
@@ -42,7 +42,7 @@ pub(super) fn images(node: &Node<'_>, content: &mut Vec<Block>) -> Result<(), Fa
     Ok(())
 }
 
-/// How pictures begin, in base64.
+/// The first base64 characters of image formats.
 const PICTURES: [(&str, &str); 4] = [
     ("iVBORw0KGgo", "image/png"),
     ("/9j/", "image/jpeg"),
@@ -50,7 +50,7 @@ const PICTURES: [(&str, &str); 4] = [
     ("UklGR", "image/webp"),
 ];
 
-/// What a picture is, which this dialect does not say, and its bytes.
+/// The media type of an image, which this dialect does not send, and its data.
 fn picture(text: &str) -> Option<(&str, &str)> {
     if let Some(rest) = text.strip_prefix("data:") {
         return rest.split_once(";base64,");
@@ -66,11 +66,11 @@ fn picture(text: &str) -> Option<(&str, &str)> {
 struct Reader<'a> {
     request: &'a mut Request,
     losses: &'a mut Vec<Loss>,
-    /// How many calls there were.
+    /// Number of calls so far.
     calls: usize,
-    /// Calls that wait for their results: id and tool.
+    /// Calls without a result: id and tool.
     open: Vec<(String, String)>,
-    /// The last message holds tool results, and may take more.
+    /// Whether the last message holds tool results and can take more.
     in_results: bool,
 }
 
@@ -79,7 +79,7 @@ impl Reader<'_> {
         message.object()?;
         let role = message.need("role")?;
         let joins = std::mem::take(&mut self.in_results);
-        // Servers of this dialect take roles in any letter case.
+        // Servers of this dialect accept roles in any letter case.
         match role.text()?.to_lowercase().as_str() {
             "system" => {
                 self.omit(message, &["role", "content"]);
@@ -115,7 +115,7 @@ impl Reader<'_> {
         self.request.messages.push(Message { role, content });
     }
 
-    /// Members that have no word are lost, and said to be.
+    /// Reports unknown members.
     fn omit(&mut self, node: &Node<'_>, known: &[&str]) {
         let empty = |value: &Value| match value {
             Value::Null => true,
@@ -130,7 +130,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What a user or a tool says: a text, and pictures beside it.
+    /// Reads the content of a user or tool message: a text and images.
     fn content(&mut self, message: &Node<'_>) -> Result<Vec<Block>, Fault> {
         let mut content = Vec::new();
         let text = string(message, "content")?.unwrap_or_default();
@@ -141,12 +141,13 @@ impl Reader<'_> {
         Ok(content)
     }
 
-    /// What the model said: reasoning, then text, then calls. The dialect knows no other order.
+    /// Reads an assistant message: reasoning, then text, then calls. The dialect has no other
+    /// order.
     fn assistant(&mut self, message: &Node<'_>) -> Result<Vec<Block>, Fault> {
         let known = ["role", "content", "thinking", "images", "tool_calls"];
         self.omit(message, &known);
         let mut content = Vec::new();
-        // The notice in it was for people.
+        // Removes the notice, which is display only.
         let thinking = string(message, "thinking")?.unwrap_or_default();
         let thinking = thinking.replace(NOTICE, "");
         if !thinking.is_empty() {
@@ -174,21 +175,21 @@ impl Reader<'_> {
         let name = function.need("name")?.text()?.to_owned();
         let arguments = match function.get("arguments") {
             None => String::new(),
-            // Clients that come from other dialects may send them as text.
+            // Clients of other dialects may send arguments as text.
             Some(arguments) if arguments.value().is_string() => arguments.text()?.to_owned(),
             Some(arguments) => {
                 arguments.object()?;
                 arguments.value().to_string()
             }
         };
-        // Libraries of this dialect forget the ids they were given; the place of a call tells it then.
+        // Libraries of this dialect drop call ids. Then the position identifies a call.
         let id = string(call, "id")?.filter(|id| !id.is_empty());
         let id = id.unwrap_or_else(|| format!("call_{}", self.calls));
         self.open.push((id.clone(), name.clone()));
         Ok(Block::ToolCall { id, name, arguments, signature: None })
     }
 
-    /// Results that follow each other are one message: they answer one.
+    /// Reads a tool result. Consecutive results are one message.
     fn result(&mut self, message: &Node<'_>, joins: bool) -> Result<(), Fault> {
         let name = match string(message, "tool_name")? {
             Some(name) => Some(name),
@@ -210,7 +211,8 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// The call a result answers: by its id, else the first of its tool that waits, else the first.
+    /// Finds the call of a result: by id, else the first open call of the tool, else the first open
+    /// call.
     fn answered(&mut self, id: Option<String>, name: Option<&str>) -> String {
         let by_id = self.open.iter().position(|(open, _)| Some(open) == id.as_ref());
         let by_name = || {

@@ -1,5 +1,5 @@
-//! The reply a client gets, a line at a time. Lines of text are written by hand: they are nearly all
-//! head and tail, and those do not change.
+//! Writes the reply for a client, line by line. Text lines are written by hand: only the text
+//! changes.
 
 use serde_json::Value;
 use throughline_canonical::{
@@ -14,22 +14,22 @@ use crate::json::{Kind, escape, escape_bytes, quote_bytes, validate};
 
 /// Writes one reply.
 pub(super) struct Writer {
-    /// The model's name and the moment, which every line begins with.
+    /// The model name and the time, which start every line.
     head: Vec<u8>,
-    /// How its lines go.
+    /// The form of its lines.
     form: &'static Form,
     blocks: Vec<(u32, Open)>,
-    /// How many calls there were.
+    /// Number of calls so far.
     called: usize,
     usage: Usage,
     ended: bool,
 }
 
-/// What an open block is.
+/// The kind of an open block.
 enum Open {
     Text,
     Thinking,
-    /// A call is told whole, so it is gathered first.
+    /// Calls are sent complete, so they are collected first.
     Call {
         id: String,
         name: String,
@@ -38,14 +38,14 @@ enum Open {
     Other,
 }
 
-/// What stands around the text of a line, behind the head.
+/// The JSON around the text of a line.
 #[derive(Debug)]
 struct Form {
     text: (&'static [u8], &'static [u8]),
     thinking: (&'static [u8], &'static [u8]),
-    /// A line that says nothing, up to whether it is the last.
+    /// A line without text, up to `done`.
     nothing: &'static [u8],
-    /// What it is in one piece.
+    /// The form of a whole reply.
     whole: Whole,
 }
 
@@ -136,7 +136,7 @@ impl Writer {
         };
         match (open, delta) {
             (Open::Text, Delta::Text(text)) => self.line(self.form.text, text, out),
-            // A provider may send plain text inside reasoning; it is reasoning.
+            // Providers may send plain text inside a reasoning block.
             (Open::Thinking, Delta::Thinking(text) | Delta::Text(text)) => {
                 self.line(self.form.thinking, text, out);
             }
@@ -153,7 +153,7 @@ impl Writer {
         if let (_, Open::Call { id, name, arguments }) = self.blocks.remove(place) {
             let number = self.called;
             self.called += 1;
-            // A question that offers no tools is answered by none.
+            // `/api/generate` has no tools.
             if self.form.whole == Whole::Message {
                 out.extend_from_slice(&self.head);
                 out.extend_from_slice(
@@ -188,8 +188,8 @@ impl Writer {
     }
 }
 
-/// The end of the last line, and of a whole reply. How long it all took nobody here knows; servers
-/// leave out what is nought, and so it is left out.
+/// Writes the end of the last line or of a whole reply. Durations are unknown here, and servers
+/// omit zero values.
 fn done(reason: &EndReason, usage: &Usage, out: &mut Vec<u8>) {
     out.extend_from_slice(b",\"done\":true,\"done_reason\":");
     let word = match reason {
@@ -207,7 +207,7 @@ fn done(reason: &EndReason, usage: &Usage, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// A call. Its arguments are an object; what is none stands in one as text.
+/// Writes a call. Malformed arguments are wrapped in an object as text.
 fn write_call(id: &str, name: &str, arguments: &str, number: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"id\":");
     quote_bytes(id, out);
@@ -217,7 +217,7 @@ fn write_call(id: &str, name: &str, arguments: &str, number: usize, out: &mut Ve
     match arguments.trim() {
         "" => out.extend_from_slice(b"{}"),
         text if matches!(validate(text.as_bytes(), usize::MAX), Ok(Kind::Object)) => {
-            // A line break would end the line; where one may stand in JSON it says nothing.
+            // A line break would end the line; in JSON it is only white space.
             out.extend(text.bytes().filter(|byte| !matches!(byte, b'\n' | b'\r')));
         }
         _ => {
@@ -241,7 +241,7 @@ impl ReplyWriter for Writer {
             Event::BlockEnded { index } => self.stop(*index, out),
             Event::Fault(fault) => self.fault(fault, out),
             Event::Ended { reason } => self.end(reason, out),
-            // There is no place for why it declined but among its words.
+            // The only place for the explanation of a refusal is the text.
             Event::EndExplained(details) => {
                 let why = details.explanation.as_deref().unwrap_or_default();
                 self.line(self.form.text, why, out);
@@ -252,7 +252,7 @@ impl ReplyWriter for Writer {
 
     fn keep_alive(&mut self, out: &mut Vec<u8>) {
         if !self.ended {
-            // Libraries read every line as JSON, blank ones too.
+            // Libraries parse every line as JSON, even empty ones.
             out.extend_from_slice(&self.head);
             out.extend_from_slice(self.form.nothing);
             out.extend_from_slice(b",\"done\":false}\n");

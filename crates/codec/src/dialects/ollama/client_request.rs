@@ -1,4 +1,4 @@
-//! What a client asks, read into the canonical vocabulary: everything but the messages.
+//! Reads a client's request: everything but the messages.
 
 use serde_json::{Map, Value};
 use throughline_canonical::{
@@ -12,24 +12,24 @@ use crate::dialects::RequestParts;
 use crate::dialects::shared::openai_tools::read_function;
 use crate::json::{Node, read_object};
 
-/// Members of either request that have a word in the vocabulary. All others are kept as they are.
+/// The members that the canonical request has a field for. All others are kept in `extra`.
 const KNOWN: &[&str] = &[
     "model",
     "stream",
     "format",
     "options",
     "think",
-    // Ours to set, never the client's.
+    // Internal; clients must not set it.
     ours::GENERATE,
     ours::ASKED_MODEL,
     ours::WAKES,
 ];
-/// Those of a conversation.
+/// Members of `/api/chat`.
 const CHAT: &[&str] = &["messages", "tools"];
-/// Those of a single question.
+/// Members of `/api/generate`.
 const GENERATE: &[&str] = &["prompt", "suffix", "system", "template", "context", "raw", "images"];
 
-/// Reads a request, of whichever path.
+/// Reads a request of either path.
 pub(super) fn read(asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
     let body = read_object(asked.body)?;
     let root = Node::root(&body);
@@ -66,7 +66,7 @@ pub(super) fn read(asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
     Ok(Lossy { value: request, losses })
 }
 
-/// The model. What clients put behind its name when no tag was chosen says nothing.
+/// Reads the model. The default tag that clients append is dropped.
 fn read_model(root: &Node<'_>, extra: &mut Map<String, Value>) -> Result<String, Fault> {
     let asked = string(root, "model")?.unwrap_or_default();
     match asked.strip_suffix(LATEST) {
@@ -102,7 +102,7 @@ fn read_output(root: &Node<'_>) -> Result<Output, Fault> {
     }
 }
 
-/// Reads `think`. Clients of this dialect know the words of its server for a wrong one.
+/// Reads `think`. Clients know the error text of the original server.
 fn read_thinking(root: &Node<'_>) -> Result<ThinkingSetting, Fault> {
     let Some(think) = root.get("think") else {
         return Ok(ThinkingSetting::default());
@@ -127,7 +127,7 @@ fn read_thinking(root: &Node<'_>) -> Result<ThinkingSetting, Fault> {
     Ok(ThinkingSetting { amount: Some(amount), show: None })
 }
 
-/// Reads the options that have a word; the rest is kept.
+/// Reads the known options and keeps the rest.
 fn read_options(
     root: &Node<'_>,
     request: &mut Request,
@@ -145,7 +145,7 @@ fn read_options(
             return Ok(None);
         };
         let value = member.value();
-        // Some clients write whole numbers with a fraction of zero.
+        // Some clients write integers with a fraction of zero.
         let value = value.as_i64().or_else(|| {
             let value = value.as_f64()?;
             (value.fract() == 0.0 && value.abs() < 2f64.powi(53)).then_some(value as i64)
@@ -159,7 +159,7 @@ fn read_options(
     sampling.seed = whole("seed")?;
     sampling.presence_penalty = number("presence_penalty")?;
     sampling.frequency_penalty = number("frequency_penalty")?;
-    // Nought and what is less mean that there is no limit.
+    // Zero and negative numbers mean no limit.
     request.max_tokens = whole("num_predict")?
         .and_then(|limit| u64::try_from(limit).ok())
         .filter(|limit| *limit > 0);
@@ -197,7 +197,7 @@ fn read_tools(root: &Node<'_>, request: &mut Request) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Reads a single question. Answers whether there is none.
+/// Reads a `/api/generate` request. Returns whether it asks nothing.
 fn read_question(
     root: &Node<'_>,
     request: &mut Request,
@@ -206,7 +206,7 @@ fn read_question(
     if let Some(suffix) = root.get("suffix")
         && !suffix.text()?.is_empty()
     {
-        // Left out, another question would be answered.
+        // Without the suffix the model would answer another question.
         return Err(suffix.refuse("text between a beginning and an end is not written here"));
     }
     let system = string(root, "system")?;
@@ -222,7 +222,7 @@ fn read_question(
             losses.push(Loss::of_part(part, "no_place"));
         }
     };
-    // What a server keeps of earlier questions is in the tokens of its own model.
+    // The context of the original server consists of tokens of its own model.
     let context = root.get("context");
     if let Some(context) = &context {
         let kept = context.elements()?.next().is_some();
@@ -237,7 +237,7 @@ fn read_question(
     Ok(silent)
 }
 
-/// Whether a model is not to be kept.
+/// Whether the request unloads the model.
 fn unloads(extra: &Map<String, Value>) -> bool {
     match extra.get("keep_alive") {
         Some(Value::Number(number)) => number.as_f64() == Some(0.0),

@@ -1,4 +1,4 @@
-//! The messages of a request to a provider.
+//! Writes the messages of a request to a provider.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use throughline_canonical::{Block, Loss, MediaKind, Message, Reason, Request, Ro
 
 use crate::dialects::shared::losses::Losses;
 
-/// Writes what stands above the conversation, and the conversation.
+/// Writes the system texts and the conversation.
 pub(super) fn write(request: &Request, losses: &mut Losses) -> Vec<Value> {
     let mut writer = Writer { out: Vec::new(), losses, thinking_omitted: 0, names: HashMap::new() };
     for text in &request.system {
@@ -27,13 +27,13 @@ pub(super) fn write(request: &Request, losses: &mut Losses) -> Vec<Value> {
 struct Writer<'a> {
     out: Vec<Value>,
     losses: &'a mut Losses,
-    /// Thinking that had no place.
+    /// Number of thinking blocks that could not be sent.
     thinking_omitted: usize,
-    /// The tool each call names.
+    /// The tool of each call.
     names: HashMap<&'a str, &'a str>,
 }
 
-/// What a message says, by where it goes.
+/// The parts of a message.
 #[derive(Default)]
 struct Said {
     texts: Vec<String>,
@@ -81,14 +81,15 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Several texts are told as one, paragraph by paragraph.
+    /// Joins texts with blank lines.
     fn join(&mut self, said: &Said) {
         if said.texts.len() > 1 {
             self.losses.adapt("text", "texts_joined");
         }
     }
 
-    /// Results are messages of their own, and come first: a call must be answered at once.
+    /// Writes a user message. Tool results are messages of their own and come first, because calls
+    /// must be answered at once.
     fn user(&mut self, blocks: &'a [Block]) {
         let mut said = Said::default();
         let mut results = 0;
@@ -100,7 +101,7 @@ impl<'a> Writer<'a> {
             if *is_error {
                 self.losses.omit("tool_result.is_error", "no_place");
             }
-            // A result is text; pictures follow it as the user's.
+            // A result is text; its images follow as a user message.
             let (media, told): (Vec<_>, Vec<_>) =
                 content.iter().partition(|block| matches!(block, Block::Media { .. }));
             if !media.is_empty() {
@@ -126,7 +127,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// What a user, a tool or the system says.
+    /// Collects the content of a user, tool or system message.
     fn take(&mut self, blocks: impl Iterator<Item = &'a Block>, said: &mut Said) {
         for block in blocks {
             match block {
@@ -154,7 +155,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Pictures go as their bytes and nothing else.
+    /// Images are sent as bytes only.
     fn media(&mut self, kind: MediaKind, source: &Source, named: bool, said: &mut Said) {
         match (kind, source) {
             (MediaKind::Image, Source::Base64 { data, .. }) => {
@@ -200,7 +201,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Arguments are an object; what is none stands in one as text.
+    /// The arguments as an object. Malformed arguments are wrapped in an object as text.
     fn arguments(&mut self, arguments: &str) -> Value {
         match serde_json::from_str(arguments) {
             Ok(Value::Object(members)) => members.into(),

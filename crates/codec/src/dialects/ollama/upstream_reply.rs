@@ -1,5 +1,4 @@
-//! A provider's reply, streamed or whole, as canonical events. A whole reply is one line that is the
-//! last.
+//! Reads a provider's reply, streamed or whole. A whole reply is a single last line.
 
 use std::borrow::Cow;
 
@@ -14,7 +13,7 @@ use crate::json::{
     text,
 };
 
-/// The longest line of a stream, and the longest reply in one piece.
+/// The longest line of a stream, and the longest whole reply.
 const LINE_LIMIT: usize = 16 << 20;
 const WHOLE_LIMIT: usize = 64 << 20;
 
@@ -29,12 +28,12 @@ pub(super) struct Reader {
 
 enum Framing {
     Lines(Lines),
-    /// Line breaks may stand in it.
+    /// It may contain line breaks.
     Whole(Vec<u8>),
 }
 
 impl Reader {
-    /// A reader of a stream, or of a reply in one piece.
+    /// Creates a reader for a stream or for a whole reply.
     pub(super) fn new(streamed: bool) -> Self {
         Self {
             framing: match streamed {
@@ -74,7 +73,7 @@ impl ReplyReader for Reader {
 
     fn finish(&mut self, out: &mut dyn FnMut(Event<'_>)) {
         let state = &mut self.state;
-        // What lacks its end may be cut anywhere; then the end says so.
+        // An incomplete last line was cut; the end reports it.
         let mut last = |line: &[u8]| {
             if crate::json::validate(line, usize::MAX).is_ok() {
                 state.line(line, out);
@@ -88,7 +87,7 @@ impl ReplyReader for Reader {
     }
 }
 
-/// The block that grows now. Calls come whole.
+/// The growing block. Calls arrive complete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Open {
     #[default]
@@ -97,7 +96,7 @@ enum Open {
     Thinking(u32),
 }
 
-/// What is known of the reply so far.
+/// The state of the reader.
 #[derive(Debug, Default)]
 struct State {
     started: bool,
@@ -108,7 +107,7 @@ struct State {
     ended: bool,
 }
 
-/// Where the parts of a line stand.
+/// The spans of the parts of a line.
 #[derive(Debug, Default)]
 struct Line {
     model: Found,
@@ -123,10 +122,10 @@ struct Line {
 }
 
 impl Line {
-    /// Reads a line in one walk over its bytes.
+    /// Reads a line in one pass.
     fn read(json: &[u8]) -> Result<Self, JsonError> {
         let mut line = Self::default();
-        // Walking costs no stack, so the depth needs no limit here.
+        // The cursor does not recurse, so the depth needs no limit.
         let mut cursor = Cursor::new(json, usize::MAX);
         cursor.enter_object()?;
         let mut first = true;
@@ -141,7 +140,7 @@ impl Line {
             match (key, kind) {
                 (b"model", Kind::String) => line.model = Some((kind, span)),
                 (b"error", Kind::String | Kind::Object) => line.error = Some((kind, span)),
-                // A single question is answered so.
+                // The text of `/api/generate`.
                 (b"response", Kind::String) => line.content = Some((kind, span)),
                 (b"thinking", Kind::String) => line.thinking = Some((kind, span)),
                 (b"done", Kind::Bool) => line.done = slice(json, &span) == b"true",
@@ -202,7 +201,7 @@ impl State {
         }
         if line.done && !self.ended {
             out(Event::Usage(Usage {
-                // What is not told is nought.
+                // An absent count is zero.
                 input: Some(line.prompt),
                 output: Some(line.output),
                 ..Usage::default()
@@ -218,7 +217,7 @@ impl State {
         Ok(())
     }
 
-    /// An empty text says nothing, and ends nothing.
+    /// Emits text. An empty text neither grows nor ends a block.
     fn grow(&mut self, words: Cow<'_, str>, thinks: bool, out: &mut dyn FnMut(Event<'_>)) {
         if words.is_empty() {
             return;
@@ -288,7 +287,7 @@ impl State {
         if let Some(function) = function {
             each_member(json, function.start, |key, kind, span| match (key, kind) {
                 (b"name", Kind::String) => name = text(json, &span),
-                // The very text keeps the order of the members, and how numbers are spelled.
+                // The raw text keeps the order of members and the spelling of numbers.
                 (b"arguments", Kind::Object) => {
                     arguments = String::from_utf8_lossy(slice(json, &span));
                 }
@@ -330,7 +329,7 @@ impl State {
             return;
         }
         self.ended = true;
-        // What was cut is not complete, and is not said to be.
+        // A cut block has no end.
         if reason != EndReason::Cut {
             self.close(out);
         }

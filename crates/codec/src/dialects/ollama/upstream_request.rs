@@ -1,5 +1,5 @@
-//! What we ask a provider: everything but the messages. It is always a conversation: what a client
-//! asked as a single question is one with one message.
+//! Writes a request to a provider: everything but the messages. It always goes to `/api/chat`: a
+//! single prompt becomes a conversation with one message.
 
 use serde_json::{Map, Value, json};
 use throughline_canonical::{
@@ -21,7 +21,7 @@ pub(super) fn write(request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
     if !tools.is_empty() {
         put("tools", tools.into());
     }
-    // Streaming is what is done unless it is said not to be.
+    // Streaming is the default.
     put("stream", request.stream.into());
     if let Some(think) = think(&request.thinking, &mut losses) {
         put("think", think);
@@ -63,7 +63,7 @@ pub(super) fn write(request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
 fn tools(request: &Request, losses: &mut Losses) -> Vec<Value> {
     match &request.tool_choice {
         None | Some(ToolChoice::Auto) => {}
-        // Whoever may call nothing is offered nothing.
+        // Without permission to call, no tools are sent.
         Some(ToolChoice::None) => {
             if !request.tools.is_empty() {
                 losses.adapt("tool_choice", "no_tools_offered");
@@ -89,7 +89,7 @@ fn tools(request: &Request, losses: &mut Losses) -> Vec<Value> {
                 if let Some(description) = description {
                     function.insert("description".to_owned(), description.as_str().into());
                 }
-                // Templates read them, also where there are none.
+                // Templates read the parameters even if there are none.
                 let parameters = match parameters {
                     Value::Null => json!({"type": "object", "properties": {}}),
                     parameters => parameters.clone(),
@@ -104,9 +104,9 @@ fn tools(request: &Request, losses: &mut Losses) -> Vec<Value> {
     tools
 }
 
-/// The word for how much to think. Where nothing is said, servers decide by what the model can.
+/// Writes the amount of thinking. Without a setting, servers decide by model.
 fn think(setting: &ThinkingSetting, losses: &mut Losses) -> Option<Value> {
-    // The model shows what it shows.
+    // The model shows all its thinking.
     if let Some(Show::Hidden | Show::Summary) = setting.show {
         losses.adapt("thinking.show", "no_place");
     }
@@ -147,7 +147,7 @@ fn options(request: &Request) -> Map<String, Value> {
     options
 }
 
-/// Members of our own dialect that have no word. They come last, and win.
+/// Adds the unknown members of this dialect. They come last and override.
 fn extra(request: &Request, body: &mut Map<String, Value>, losses: &mut Losses) {
     for (dialect, members) in &request.extra {
         if dialect != NAME {
