@@ -1,5 +1,5 @@
-//! What is told while a provider is silent: a message of its own kind, which clients show and never send
-//! back. One for each run; it says for what the run waits and how long it has waited.
+//! The activity message that is sent while a provider is silent. Clients show it and never send it
+//! back. There is one per run: it says what the run waits for and for how long.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::frames::event;
 use crate::json::ObjectWriter;
 
-/// Its kind, by which a front end chooses how to show it.
+/// The activity type, which front ends use to choose how to show it.
 const KIND: &str = "WAITING";
 
 /// The activity of one run.
@@ -20,17 +20,17 @@ pub(super) struct Activity {
 }
 
 impl Activity {
-    /// An activity under this id.
+    /// Creates an activity with this id.
     pub(super) fn new(id: String) -> Self {
         Self { id, told: false, waits: false }
     }
 
-    /// Whether a client was told that the run waits.
+    /// Whether the client knows that the run waits.
     pub(super) fn waits(&self) -> bool {
         self.waits
     }
 
-    /// The provider has been silent for so long, in the middle of this.
+    /// Reports that the provider has been silent for this long.
     pub(super) fn wait(&mut self, silent: Duration, within: &str, out: &mut Vec<u8>) {
         let seconds = silent.as_secs();
         self.waits = true;
@@ -47,7 +47,7 @@ impl Activity {
         }
     }
 
-    /// The provider goes on.
+    /// Reports that the provider continues.
     pub(super) fn go_on(&mut self, out: &mut Vec<u8>) {
         self.waits = false;
         let patch = json!([replaced("/status", "done")]);

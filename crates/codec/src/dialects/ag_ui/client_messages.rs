@@ -1,8 +1,8 @@
-//! The conversation of a run.
+//! Reads the conversation of a run.
 //!
-//! What a model wrote in one turn are several messages here: reasoning, then an assistant's text with the calls
-//! behind it, and all of that again where it came in turns. They follow each other in the order they
-//! were written in, and become one message again.
+//! One turn of a model is several messages here: reasoning, then an assistant message with text and
+//! calls, possibly repeated. They arrive in the order they were written and become one message
+//! again.
 
 use std::mem;
 
@@ -14,19 +14,19 @@ use crate::dialects::shared::fields::string;
 use crate::dialects::shared::hidden_reasoning::NOTICE;
 use crate::json::Node;
 
-/// A conversation as far as it was read.
+/// The conversation read so far.
 #[derive(Debug, Default)]
 pub(super) struct Conversation {
-    /// What stands above it.
+    /// System texts.
     pub(super) system: Vec<String>,
     pub(super) messages: Vec<Message>,
     pub(super) losses: Vec<Loss>,
-    /// The last message holds tool results, and may take more.
+    /// Whether the last message holds tool results and can take more.
     in_results: bool,
 }
 
 impl Conversation {
-    /// Takes the next message.
+    /// Reads the next message.
     pub(super) fn read(&mut self, message: &Node<'_>) -> Result<(), Fault> {
         message.object()?;
         let role = message.need("role")?;
@@ -61,7 +61,7 @@ impl Conversation {
                 let result = read_result(message)?;
                 self.answer(result, was_in_results);
             }
-            // What a front end was told in passing.
+            // Activity messages are display only.
             "activity" => self.in_results = was_in_results,
             _ => {
                 return Err(role.refuse(
@@ -76,7 +76,7 @@ impl Conversation {
         self.messages.push(Message { role, content });
     }
 
-    /// Something of the model's turn.
+    /// Adds content to the turn of the model.
     fn write(&mut self, content: Vec<Block>) {
         match self.messages.last_mut() {
             Some(message) if message.role == Role::Assistant => message.content.extend(content),
@@ -85,7 +85,7 @@ impl Conversation {
         }
     }
 
-    /// Results that follow each other are one message: they answer one.
+    /// Adds a tool result. Consecutive results are one message.
     fn answer(&mut self, result: Block, joins: bool) {
         self.in_results = true;
         match self.messages.last_mut() {
@@ -94,7 +94,7 @@ impl Conversation {
         }
     }
 
-    /// Members that have no word are lost, and said to be. What front ends note for themselves is not.
+    /// Reports unknown members. Private notes of front ends are not reported.
     fn omit(&mut self, message: &Node<'_>, known: &[&str]) {
         const NOTES: [&str; 5] = ["id", "role", "metadata", "subagentRunId", "createdAt"];
         for (name, value) in message.others(known) {
@@ -153,7 +153,7 @@ fn read_reasoning(message: &Node<'_>) -> Result<Option<Block>, Fault> {
         None => String::new(),
     };
     if signature.is_none() {
-        // What older clients were shown of what its maker encrypted was never its text.
+        // The notice for older clients is not part of the reasoning.
         text = text.replace(NOTICE, "");
     }
     let id = string(message, "id")?.unwrap_or_default();
@@ -164,7 +164,7 @@ fn read_reasoning(message: &Node<'_>) -> Result<Option<Block>, Fault> {
     })
 }
 
-/// A tool that failed says so beside its content, or in its place.
+/// Reads a tool result. A failed tool reports the error next to its content or instead of it.
 fn read_result(message: &Node<'_>) -> Result<Block, Fault> {
     let id = message.need("toolCallId")?;
     let error = string(message, "error")?;
@@ -182,7 +182,7 @@ fn read_result(message: &Node<'_>) -> Result<Block, Fault> {
     Ok(Block::ToolResult { id: filled(&id)?, name: None, content, is_error: error.is_some() })
 }
 
-/// A text that is not empty.
+/// Reads a non-empty string.
 pub(super) fn filled(node: &Node<'_>) -> Result<String, Fault> {
     match node.text()? {
         "" => Err(node.refuse("is empty")),

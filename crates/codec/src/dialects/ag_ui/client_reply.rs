@@ -1,8 +1,8 @@
-//! The events of a run.
+//! Writes the events of a run.
 //!
-//! Clients make messages of them, each where its first event stands, and send those back. So that the turn
-//! can be put together again, every reasoning block and every text is a message of its own, and calls
-//! belong to the last assistant message before them, or to a new one if reasoning has come since.
+//! Clients build messages from the events, each at the position of its first event, and send them
+//! back. So that a turn can be reassembled, each reasoning block and each text is a message of its
+//! own. Calls belong to the last assistant message before them, or to a new one after reasoning.
 
 use std::time::Duration;
 
@@ -21,24 +21,24 @@ use crate::dialects::shared::reply_end::may_cut_a_call;
 use crate::dialects::{ReplyIdentity, ReplyWriter};
 use crate::json::{Arrival, escape};
 
-/// Writes one run.
+/// Writes the events of one run.
 #[derive(Debug)]
 pub(super) struct Writer {
     run: Run,
     identity: String,
-    /// The model the client asked for, or the one that answers if it did not say.
+    /// The model that the client named, else the one that answers.
     model: String,
-    /// The client wants no text of the reasoning.
+    /// Whether the client wants no reasoning text.
     hidden: bool,
     open: Vec<Open>,
-    /// How many messages there are.
+    /// Number of messages so far.
     messages: usize,
-    /// The message calls belong to.
+    /// The message that calls belong to.
     assistant: Option<String>,
     calls: Vec<Called>,
-    /// A call that has ended without arguments. What comes next tells whether it was cut before them.
+    /// A call that ended without arguments. The next event shows whether it was cut.
     held: Option<Open>,
-    /// How many blocks are shown in the one reasoning of the old events.
+    /// Number of blocks in the single reasoning of the old events.
     thinking: usize,
     usage: Usage,
     details: EndDetails,
@@ -47,20 +47,20 @@ pub(super) struct Writer {
     ended: bool,
 }
 
-/// A block that is open.
+/// An open block.
 #[derive(Debug)]
 struct Open {
     index: u32,
     kind: Kind,
-    /// The id of its message; of a call its own, as it stands between quotes.
+    /// The id of its message, or of the call as escaped JSON.
     id: String,
-    /// Whether the client has heard of it; of a call, whether it has arguments.
+    /// Whether its start was written; for a call, whether it has arguments.
     begun: bool,
-    /// What comes back with it; a later one replaces an earlier one.
+    /// The signature; a later one replaces an earlier one.
     signature: String,
-    /// Of a call: its place among the calls of the run.
+    /// Index of the call in the run.
     call: usize,
-    /// Of a call: how much of its arguments has come.
+    /// Detects the end of the arguments.
     arguments: Arrival,
 }
 
@@ -103,7 +103,7 @@ impl Writer {
         }
     }
 
-    /// An id that no other message has.
+    /// Creates a unique message id.
     fn message_id(&mut self, kind: &str) -> String {
         self.messages += 1;
         format!("{kind}{}_{}", self.identity, self.messages)
@@ -114,7 +114,7 @@ impl Writer {
     }
 
     fn start(&mut self, index: u32, block: &BlockStart<'_>, out: &mut Vec<u8>) {
-        // Their messages would come behind what begins now.
+        // Otherwise their messages would come after the one that starts now.
         for place in 0..self.open.len() {
             self.begin_text(place, out);
         }
@@ -149,7 +149,7 @@ impl Writer {
         }
     }
 
-    /// Writes what a block grew by.
+    /// Writes the growth of a block.
     fn grow(&mut self, place: usize, text: &str, out: &mut Vec<u8>) {
         if text.is_empty() {
             return;
@@ -173,7 +173,7 @@ impl Writer {
         }
     }
 
-    /// Begins the message of a text, if that has not been done.
+    /// Starts the message of a text unless it has started.
     fn begin_text(&mut self, place: usize, out: &mut Vec<u8>) {
         let refuses = match self.open.get(place) {
             Some(Open { kind: kind @ (Kind::Text | Kind::Refusal), begun: false, .. }) => {
@@ -199,7 +199,7 @@ impl Writer {
         }
     }
 
-    /// Begins a reasoning message. What a model writes behind it is another assistant message.
+    /// Starts a reasoning message. Later output belongs to a new assistant message.
     fn begin_reasoning(&mut self, kind: &str, out: &mut Vec<u8>) -> String {
         self.assistant = None;
         if self.run.reasoning != Form::Reasoning {
@@ -222,14 +222,14 @@ impl Writer {
         border("REASONING_END", About::Message(id), out);
     }
 
-    /// What comes back with a message or a call. Both are known by now, or it would be lost.
+    /// Writes the encrypted value of a message or call, which must be known to the client by now.
     fn seal(&self, subtype: &str, id: &str, mark: &str, out: &mut Vec<u8>) {
         if mark.is_empty() || self.run.reasoning != Form::Reasoning {
             return;
         }
         event(out, |event| {
             event.text("type", "REASONING_ENCRYPTED_VALUE").text("subtype", subtype);
-            // It stands between quotes already.
+            // The id is escaped already.
             event.key("entityId").extend_from_slice(format!("\"{id}\"").as_bytes());
             event.text("encryptedValue", mark);
         });
@@ -266,7 +266,7 @@ impl Writer {
         }
     }
 
-    /// The old events have no ids, so there is one reasoning at a time, and blocks share it.
+    /// The old events have no ids. So there is one reasoning at a time, and blocks share it.
     fn begin_thinking(&mut self, out: &mut Vec<u8>) {
         self.thinking += 1;
         if self.thinking == 1 {
@@ -283,7 +283,7 @@ impl Writer {
         }
     }
 
-    /// Begins a call. Answers its id as it stands between quotes.
+    /// Starts a call. Returns its escaped id.
     fn call(&mut self, id: &str, name: &str, out: &mut Vec<u8>) -> String {
         let parent = match self.assistant.take() {
             Some(parent) => parent,
@@ -308,7 +308,7 @@ impl Writer {
         quoted
     }
 
-    /// Ends a call, `cut` if it ended before its arguments began.
+    /// Ends a call. `cut` means that it ended before its arguments started.
     fn end_call(&mut self, block: &Open, cut: bool, out: &mut Vec<u8>) {
         let empty = !block.begun && !cut;
         if empty {
@@ -339,7 +339,7 @@ impl Writer {
         match (block.kind, delta) {
             (_, Delta::Signature(mark)) => mark.as_ref().clone_into(&mut block.signature),
             (Kind::Text | Kind::Refusal, Delta::Text(text))
-            // A provider may send plain text inside reasoning; it is reasoning.
+            // Providers may send plain text inside a reasoning block.
             | (Kind::Thinking, Delta::Thinking(text) | Delta::Text(text))
             | (Kind::Call, Delta::ToolArguments(text)) => self.grow(place, text, out),
             _ => {}
@@ -349,7 +349,7 @@ impl Writer {
     fn stop(&mut self, place: usize, out: &mut Vec<u8>) {
         let sealed = self.run.reasoning == Form::Reasoning;
         if self.open.get(place).is_some_and(|block| sealed && !block.signature.is_empty()) {
-            // An empty text may be signed.
+            // An empty text may have a signature.
             self.begin_text(place, out);
         }
         if place >= self.open.len() {
@@ -391,7 +391,7 @@ impl Writer {
                 self.release(Some(reason), out);
                 self.ended = true;
                 if may_cut_a_call(reason) {
-                    // Nobody should run them, or be asked whether they may.
+                    // Incomplete calls must not run or ask for approval.
                     self.calls.retain(|call| call.whole);
                 }
                 let end = (reason, &self.details);
@@ -399,11 +399,11 @@ impl Writer {
                 return self.run.finish(end, &self.calls, counted, out);
             }
         };
-        // Nobody has said it, and a client takes a plain end for a good one.
+        // Clients take a plain end for success.
         self.fail(&Fault::new(FaultKind::Unreachable, missing), out);
     }
 
-    /// What the provider is in the middle of.
+    /// What the provider is writing.
     fn within(&self) -> &'static str {
         match self.open.last().map(|block| block.kind) {
             Some(Kind::Thinking) => "reasoning",
@@ -468,7 +468,7 @@ impl ReplyWriter for Writer {
     }
 
     fn whole(&self, reply: &Reply) -> Vec<u8> {
-        // Clients of this dialect read streams only, so this is one in a single piece.
+        // Clients read streams only, so a whole reply is a stream in one piece.
         let mut writer = Self {
             run: self.run.clone(),
             identity: self.identity.clone(),

@@ -1,4 +1,4 @@
-//! What a run is given: the conversation, tools, and what the application says besides.
+//! Reads the input of a run: the conversation, tools and settings.
 
 use serde_json::{Map, Value};
 use throughline_canonical::{Fault, Loss, Lossy, Request, Tool};
@@ -12,10 +12,10 @@ use crate::dialects::shared::frontend_settings;
 use crate::dialects::shared::thinking_options::read_thinking;
 use crate::json::{Node, read_object};
 
-/// What `forwardedProps`, or the body itself, says to us besides what all front ends may say.
+/// Settings in `forwardedProps` or the body, in addition to the shared front-end settings.
 const MORE: [&str; 5] = [
     "snapshots",
-    // Other words for how much to think.
+    // Other spellings of the amount of thinking.
     "reasoning",
     "enable_thinking",
     "thinking_budget",
@@ -78,7 +78,8 @@ pub(super) fn read(asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
         run.messages = Some(echoed(messages.value()));
     }
     if run.state.is_some() {
-        // It is the application's, and comes back to it; a model is told in `context`.
+        // The state belongs to the application and is returned to it. Models read `context`
+        // instead.
         omit("state", &mut conversation.losses);
     }
     request.system = conversation.system;
@@ -87,7 +88,7 @@ pub(super) fn read(asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
     Ok(Lossy { value: request, losses: conversation.losses })
 }
 
-/// In which events reasoning is told: as the address says, else as the client's age does.
+/// The kind of reasoning events: from the query, else from the age of the client.
 fn read_form(query: &str, modern: bool) -> Result<Form, Fault> {
     let wish = query.split('&').find_map(|pair| pair.strip_prefix("reasoning="));
     match wish {
@@ -119,7 +120,7 @@ fn read_settings(
     if others.values().any(|value| !value.is_null()) {
         omit("member", losses);
     }
-    // What the application forwards counts more than what stands beside it.
+    // `forwardedProps` take precedence over the body.
     for place in [Some(root), forwarded.as_ref()].into_iter().flatten() {
         frontend_settings::settings(place, request, losses)?;
         if let Some(snapshots) = place.get("snapshots") {
@@ -135,7 +136,7 @@ fn read_settings(
     Ok(())
 }
 
-/// What the application says of itself stands behind what was said above the conversation.
+/// Adds `context` after the system texts.
 fn read_context(root: &Node<'_>, system: &mut Vec<String>) -> Result<(), Fault> {
     let Some(context) = root.get("context") else {
         return Ok(());
@@ -146,7 +147,7 @@ fn read_context(root: &Node<'_>, system: &mut Vec<String>) -> Result<(), Fault> 
         let value = entry.need("value")?;
         let value = match value.value() {
             Value::String(text) => text.clone(),
-            // Older clients take any value.
+            // Older clients allow any value.
             other => other.to_string(),
         };
         system.push(format!("{}: {value}", description.text()?));
@@ -185,7 +186,7 @@ fn omit(part: &'static str, losses: &mut Vec<Loss>) {
     losses.push(Loss::of_part(part, "no_word"));
 }
 
-/// The application's state, if there is any. Clients send an empty object for none.
+/// The application's state. Clients send an empty object for none.
 fn read_state(root: &Node<'_>) -> Option<Value> {
     let state = root.get("state")?;
     let empty = match state.value() {
@@ -195,7 +196,7 @@ fn read_state(root: &Node<'_>) -> Option<Value> {
     (!empty).then(|| state.value().clone())
 }
 
-/// The conversation as it came, without what is null: a client takes nothing for an error.
+/// The conversation without null members, which clients reject.
 fn echoed(messages: &Value) -> Value {
     match messages {
         Value::Object(members) => {

@@ -1,4 +1,4 @@
-//! What a message holds: a text, or parts.
+//! Reads message content: a string or a list of parts.
 
 use serde_json::Value;
 use throughline_canonical::{Block, Fault, MediaKind, Source};
@@ -7,7 +7,7 @@ use crate::dialects::shared::fields::string;
 use crate::dialects::shared::file_owner;
 use crate::json::Node;
 
-/// Reads a text or a list of parts.
+/// Reads a string or a list of parts.
 pub(super) fn read(content: &Node<'_>) -> Result<Vec<Block>, Fault> {
     match content.value() {
         Value::String(text) => Ok(vec![Block::text(text.clone())]),
@@ -16,7 +16,7 @@ pub(super) fn read(content: &Node<'_>) -> Result<Vec<Block>, Fault> {
     }
 }
 
-/// Reads a text, which may be cut into parts.
+/// Reads a text that may be split into parts.
 pub(super) fn read_text(content: &Node<'_>) -> Result<String, Fault> {
     let mut text = String::new();
     for block in read(content)? {
@@ -67,7 +67,7 @@ fn read_source(source: &Node<'_>) -> Result<Source, Fault> {
     }
 }
 
-/// The one kind of media that older clients have.
+/// Reads the only media part of older clients.
 fn read_binary(part: &Node<'_>) -> Result<Block, Fault> {
     let media_type = part.need("mimeType")?.text()?.to_owned();
     let kind = match media_type.split('/').next() {
@@ -87,7 +87,7 @@ fn read_binary(part: &Node<'_>) -> Result<Block, Fault> {
     Ok(Block::Media { kind, source, name: string(part, "filename")? })
 }
 
-/// An address; one that is the data itself is taken for it.
+/// Reads an address. A `data:` address becomes inline data.
 fn read_url(url: &str, media_type: Option<String>) -> Source {
     let inline = url.strip_prefix("data:");
     match inline.and_then(|data| data.split_once(";base64,")) {

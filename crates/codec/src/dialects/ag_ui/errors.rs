@@ -1,11 +1,10 @@
-//! Errors: before a run a status and a body, after it began the event that ends it. Both say the same
-//! words.
+//! Errors: a status and a body before a run, an event inside a run. Both have the same members.
 
 use throughline_canonical::{Fault, FaultKind};
 
 use crate::json::ObjectWriter;
 
-/// The status and the body of an error that comes before the run.
+/// The status and the body of an error before the run.
 pub(super) fn write(fault: &Fault) -> (u16, Vec<u8>) {
     let mut body = Vec::new();
     let mut event = ObjectWriter::new(&mut body);
@@ -14,7 +13,7 @@ pub(super) fn write(fault: &Fault) -> (u16, Vec<u8>) {
     (words(fault.kind).0, body)
 }
 
-/// Writes what an error says.
+/// Writes the members of an error.
 pub(super) fn say(fault: &Fault, event: &mut ObjectWriter<'_>) {
     event
         .text("type", "RUN_ERROR")

@@ -1,8 +1,8 @@
-//! One event as bytes. Its end is a plain line feed twice: clients look for nothing else.
+//! Writes one event as bytes. Clients accept only two plain line feeds as its end.
 
 use crate::json::{ObjectWriter, escape_bytes};
 
-/// Writes an event with these members. `write` says the first of them, its type.
+/// Writes an event. `write` adds its members, the type first.
 pub(super) fn event(out: &mut Vec<u8>, write: impl FnOnce(&mut ObjectWriter<'_>)) {
     out.extend_from_slice(b"data: ");
     let mut object = ObjectWriter::new(out);
@@ -11,24 +11,24 @@ pub(super) fn event(out: &mut Vec<u8>, write: impl FnOnce(&mut ObjectWriter<'_>)
     out.extend_from_slice(b"\n\n");
 }
 
-/// What an event is about.
+/// The subject of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum About<'a> {
     /// A message, by its id.
     Message(&'a str),
-    /// A call, by its id as it stands between quotes.
+    /// A call, by its escaped id.
     Call(&'a str),
-    /// The one reasoning there is, in the old events.
+    /// The single reasoning of the old events.
     Thinking,
 }
 
-/// Writes an event that begins or ends something.
+/// Writes an event that starts or ends something.
 pub(super) fn border(kind: &str, about: About<'_>, out: &mut Vec<u8>) {
     head(kind, about, out);
     out.extend_from_slice(b"}\n\n");
 }
 
-/// Writes an event by which something grows. Nothing is never said: older clients break at it.
+/// Writes a delta event. An empty delta is not written because older clients fail on it.
 pub(super) fn delta(kind: &str, about: About<'_>, text: &str, out: &mut Vec<u8>) {
     if text.is_empty() {
         return;

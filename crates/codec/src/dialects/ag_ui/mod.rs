@@ -1,13 +1,13 @@
-//! The AG-UI protocol, which front ends speak to agents. No provider speaks it.
+//! The AG-UI protocol, which front ends use to talk to agents. No provider speaks it.
 //!
-//! - `client_request`: what a run is given; `client_messages`: its conversation; `content`: the parts
-//!   of a message;
-//! - `interrupts`: calls that wait for a person, and the answers of the run that goes on; `unanswered`:
-//!   calls that nobody waits for any more;
-//! - `client_reply`: the events of a run; `run`: what they say of it, and to whom; `frames`: one event
-//!   as bytes;
-//! - `activity`: what is told while a provider is silent;
-//! - `faults`: errors, before a run and in it.
+//! - `client_request`: reads the input of a run; `client_messages`: its conversation; `content`:
+//!   the parts of a message;
+//! - `interrupts`: calls that wait for approval, and the answers in the next run; `unanswered`:
+//!   calls without a result;
+//! - `client_reply`: writes the events of a run; `run`: the events that start and end it; `frames`:
+//!   one event as bytes;
+//! - `activity`: the activity message while a provider is silent;
+//! - `errors`: errors before a run and in it.
 
 use throughline_canonical::{Delta, Event, Fault, Loss, Lossy, Request};
 
@@ -33,13 +33,13 @@ pub const NAME: &str = "ag_ui";
 
 const PATH: &str = "/ag-ui";
 
-/// What the ids of reasoning that its maker encrypted begin with. They come back with the message, whose
-/// content is empty as that of other reasoning may be.
+/// Prefix of the message ids of encrypted reasoning. Ids come back with the message, whose content
+/// is empty like that of other hidden reasoning.
 const REDACTED: &str = "redacted_";
 
-/// The member of a message's metadata that is ours. What stands there comes back with the message.
+/// Our member in the metadata of a message. Clients send it back.
 const METADATA: &str = "throughline";
-/// In it: the model declined in these words.
+/// In our metadata: the message is a refusal.
 const REFUSAL: &str = "refusal";
 
 /// The dialect.
@@ -60,7 +60,7 @@ impl ClientDialect for AgUi {
     }
 
     fn forget_own_members(&self, request: &mut Request) {
-        // All of them speak to us.
+        // All of them are for us.
         request.extra.remove(NAME);
     }
 
@@ -95,7 +95,7 @@ impl ClientDialect for AgUi {
     }
 }
 
-/// The backend in a path of this dialect, `/ag-ui/{backend}`; empty if it names none. None for other paths.
+/// The backend in a path `/ag-ui/{backend}`; empty if it names none. `None` for other paths.
 fn pinned(path: &str) -> Option<&str> {
     let rest = path.strip_prefix(PATH)?;
     match rest.strip_prefix('/') {

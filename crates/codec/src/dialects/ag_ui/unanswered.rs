@@ -1,5 +1,5 @@
-//! Calls that nobody answered. A run may be stopped, a person may go on without the tool, a reply may break
-//! off in the middle of a call; no model takes a call without its result.
+//! Calls without a result. A run may be stopped, the user may continue without the tool, or a reply
+//! may be cut inside a call. Models reject calls without a result.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::interrupts::{put, results};
 use crate::dialects::shared::losses::{missing_result, unfinished_call};
 use crate::json::OneLine;
 
-/// Tells of calls without results as not run, and leaves out those that are not whole.
+/// Adds a "not run" result to calls without one, and drops incomplete calls.
 pub(super) fn settle(messages: &mut Vec<Message>, losses: &mut Vec<Loss>) {
     let answered = results(messages);
     let is_open = |block: &Block| match block {
@@ -42,8 +42,8 @@ pub(super) fn settle(messages: &mut Vec<Message>, losses: &mut Vec<Loss>) {
     }
 }
 
-/// Whether a call's arguments came to their end. One that has none was cut before they began: whole ones
-/// are told with an empty object.
+/// Whether the arguments are complete. Empty arguments were cut: complete calls without arguments
+/// have an empty object.
 fn is_whole(block: &Block) -> bool {
     match block {
         Block::ToolCall { arguments, .. } => OneLine::of(arguments).is_some(),
